@@ -1,0 +1,122 @@
+"""The words of the command line, read into what was typed. Knows no meaning beyond a value's kind.
+
+GNU style: `-n NAME`, `-nNAME`, `-qn NAME`, `--name NAME`, `--name=NAME`. The first word that is not an option ends the
+options: everything from there on belongs to the command.
+"""
+
+from solo.errors import UsageError
+from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
+
+FOREVER = float("inf")
+UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
+
+SHORT = {"-" + option.short: option for option in LAUNCHER_OPTIONS if option.short}
+LONG = {"--" + option.flag: option for option in LAUNCHER_OPTIONS}
+
+
+class Typed:
+    """What was typed: `options` by key (absent if not typed), `subcommand` or None, and the words from there on."""
+
+    __slots__ = ("options", "subcommand", "words")
+
+    def __init__(self, options, subcommand, words):
+        self.options = options
+        self.subcommand = subcommand
+        self.words = words
+
+
+def parse(words: list) -> Typed:
+    """Read the words after `solo`. Raises UsageError."""
+    options = {}
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            return Typed(options, None, words[at + 1:])
+        if word[:1] != "-" or word == "-":
+            subcommand = word if any(word == known.name for known in SUBCOMMANDS) else None
+            return Typed(options, subcommand, words[at:])
+        at += 1
+        if word[:2] == "--":
+            flag, equals, value = word.partition("=")
+            option = find_option(LONG, flag)
+            if option.kind == "flag":
+                if equals:
+                    raise UsageError(f"{flag} takes no value")
+                value = True
+            elif not equals:
+                value, at = take_word(flag, words, at)
+            store(options, option, flag, value)
+            continue
+        letters = word[1:]
+        while letters:
+            flag, letters = "-" + letters[0], letters[1:]
+            option = find_option(SHORT, flag)
+            if option.kind == "flag":
+                value = True
+            elif letters:
+                value, letters = letters, ""
+            else:
+                value, at = take_word(flag, words, at)
+            store(options, option, flag, value)
+    return Typed(options, None, [])
+
+
+def find_option(table: dict, flag: str):
+    if flag in table:
+        return table[flag]
+    import difflib
+
+    near = difflib.get_close_matches(flag, table, 1)
+    raise UsageError(f"{flag}: no such option" + (f" (did you mean {near[0]}?)" if near else ""))
+
+
+def take_word(flag: str, words: list, at: int) -> tuple:
+    if at == len(words):
+        raise UsageError(f"{flag} needs a value")
+    return words[at], at + 1
+
+
+def store(options: dict, option, flag: str, value):
+    if option.kind == "duration":
+        value = read_duration(flag, value)
+    elif option.kind == "status":
+        value = read_status(flag, value)
+    elif value == "":
+        raise UsageError(f"{flag} needs a value")
+    if option.many:
+        options.setdefault(option.key, []).append(value)
+    else:
+        options[option.key] = value
+
+
+def read_duration(flag: str, text: str) -> float:
+    """Seconds in `500ms`, `30`, `30s`, `5m`, `1h30m`, `2d`, `forever`."""
+    if text == "forever":
+        return FOREVER
+    if is_number(text):
+        return float(text)
+    seconds, rest = 0.0, text
+    while rest:
+        digits = len(rest) - len(rest.lstrip("0123456789."))
+        number, rest = rest[:digits], rest[digits:]
+        for unit, factor in UNITS:
+            if rest.startswith(unit) and is_number(number):
+                seconds += float(number) * factor
+                rest = rest[len(unit):]
+                break
+        else:
+            break
+    if rest or not text:
+        raise UsageError(f"{flag} {text}: not a duration (like 500ms, 30s, 5m, 1h30m, 2d or forever)")
+    return seconds
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.replace(".", "", 1).isdigit()
+
+
+def read_status(flag: str, text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text[:9]) <= 255:
+        return int(text)
+    raise UsageError(f"{flag} {text}: not an exit status (0 to 255)")

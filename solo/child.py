@@ -1,0 +1,251 @@
+"""The command's process: started exactly as the caller would have, recorded before it may exec, then waited for.
+
+The launcher blocks every signal before it forks and takes each one by sigwaitinfo(2), which shows who sent it: no handler,
+no race, and not one system call while nothing happens.
+"""
+
+import posix
+import _signal
+from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGPIPE, SIGSTOP, SIGXFSZ
+
+from solo.identity import read_stat, walk_parents
+from solo.kernel import close, read_file, say
+
+ALL_SIGNALS = _signal.valid_signals()
+GO = b"!"
+NOT_STARTED = 125
+# Dispositions that Python changed before we ran, and that only the parent can tell us about.
+CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
+KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
+
+
+class Given:
+    """What we were started with and the command must get: signal mask, SIGCHLD's disposition, umask."""
+
+    __slots__ = ("child_disposition", "mask", "umask")
+
+    def __init__(self):
+        self.umask = posix.umask(0)  # ours must not narrow the modes of shared files
+        self.mask = None
+        self.child_disposition = _signal.getsignal(SIGCHLD)
+        # Set in ourselves, not in the child, so that a solo under this one reads the truth in /proc.
+        ignored = read_parents_ignored()
+        for signal in CHANGED_BY_PYTHON:
+            if not ignored >> signal - 1 & 1:
+                _signal.signal(signal, SIG_DFL)
+
+    def restore(self):
+        """In the child, before exec. What changes a mask comes last: a pending signal may end us there."""
+        if self.child_disposition == SIG_IGN:
+            _signal.signal(SIGCHLD, SIG_IGN)
+        posix.umask(self.umask)
+        _signal.pthread_sigmask(SIG_SETMASK, self.mask)
+
+
+def read_parents_ignored() -> int:
+    """The signals that our parent ignores, as SigIgn has them: what it gave to us, as far as can be known."""
+    parent = posix.getppid()
+    try:
+        status = read_file(f"/proc/{parent}/status")
+        at = status.index(b"SigIgn:") + len(b"SigIgn:")
+        ignored = int(status[at:at + 20].split()[0], 16)
+        both = all(ignored >> signal - 1 & 1 for signal in CHANGED_BY_PYTHON)
+        # A Python program ignores both for itself, and its subprocess module gives its children neither.
+        if both and posix.readlink(f"/proc/{parent}/exe").rpartition("/")[2].startswith("python"):
+            return 0
+        return ignored
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+class Child:
+    """The started command. `pid` is ours to signal until `wait` has returned."""
+
+    __slots__ = ("pid", "was_stopped")
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.was_stopped = False
+
+
+def start(path: str, words: list, environment: dict, given: Given, holds: list) -> Child:
+    """Fork, record the process in every hold, and only then let it exec `path`. Raises OSError if nothing ran.
+
+    `words` is argv, `environment` a dict of bytes. If we die before the go, the child reads the end of the pipe and exits.
+    """
+    given.mask = _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
+    if given.child_disposition == SIG_IGN:
+        _signal.signal(SIGCHLD, SIG_DFL)  # else the kernel would reap the child itself
+    script = ["/bin/sh", path, *words[1:]]
+    ready, go = posix.pipe()
+    pid = posix.fork()
+    if pid == 0:
+        try:
+            posix.close(go)
+            if posix.read(ready, 1) == GO:
+                given.restore()
+                execute(path, words, script, environment)
+        except BaseException as error:
+            say(f"{words[0]}: could not be started: {error}")
+        finally:
+            posix._exit(NOT_STARTED)
+    try:
+        posix.close(ready)
+        identity = pid, read_stat(pid).start
+        for hold in holds:
+            hold.complete(identity)
+        send_go(go)
+    except BaseException:
+        close(go)
+        posix.waitpid(pid, 0)
+        raise
+    close(go)
+    return Child(pid)
+
+
+def send_go(go: int):
+    try:
+        posix.write(go, GO)
+    except BrokenPipeError:
+        pass  # someone killed it already: that is its status
+
+
+def execute(path: str, words: list, script: list, environment: dict):
+    """In the child: become the command, or say why not and exit as a shell would."""
+    try:
+        try:
+            posix.execve(path, words, environment)
+        except OSError as error:
+            if error.errno != 8:  # ENOEXEC: a script without #!, which execvp(3) gives to sh
+                raise
+            posix.execve(script[0], script, environment)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        say(f"{words[0]}: {error.strerror}")
+        posix._exit(127)
+    except OSError as error:
+        say(f"{words[0]}: {error.strerror}")
+        posix._exit(126)
+
+
+def let_go_of_descriptors(kept: list):
+    """Close all but `kept`: our copies of the caller's pipes would keep those at their other ends waiting."""
+    low = 0
+    for fd in sorted(kept):
+        posix.closerange(low, fd)
+        low = fd + 1
+    posix.closerange(low, 1 << 16)
+
+
+def wait(child: Child) -> int:
+    """Forward signals until the command has ended; its status as waitpid(2) gives it."""
+    while True:
+        try:
+            info = _signal.sigwaitinfo(ALL_SIGNALS)
+        except OSError:
+            return posix.waitpid(child.pid, 0)[1]  # the command runs: whatever is wrong, stay until it ends
+        if info.si_signo == SIGCHLD:
+            status = reap(child)
+            if status is not None:
+                return status
+        if is_for_the_command(info, child):
+            forward(info.si_signo, child)
+
+
+def reap(child: Child):
+    """Collect every child that changed state; the command's status if it has ended. Stops with it if it stopped."""
+    while True:
+        # Any child: as pid 1 of a namespace, strangers end up with us.
+        try:
+            pid, status = posix.waitpid(-1, posix.WNOHANG | posix.WUNTRACED)
+        except ChildProcessError:
+            return None
+        if pid == 0:
+            return None
+        if pid == child.pid:
+            if not posix.WIFSTOPPED(status):
+                return status
+            stop_like(child, posix.WSTOPSIG(status))
+
+
+def stop_like(child: Child, signal: int):
+    """The command has stopped: stop ourselves the same way, so that the shell sees it."""
+    if SIGCONT in _signal.sigpending():
+        return  # already told to go on: a stop signal now would discard that
+    child.was_stopped = True
+    posix.kill(posix.getpid(), signal)
+    if signal != SIGSTOP:
+        _signal.pthread_sigmask(SIG_UNBLOCK, {signal})
+        _signal.pthread_sigmask(SIG_BLOCK, {signal})
+
+
+def is_for_the_command(info, child: Child) -> bool:
+    """Does this signal still have to reach the command?
+
+    What the terminal sends it sends to the command as well; what the command or its descendants sent they did not mean for
+    it; and after a stop, the shell's SIGCONT went to the whole group.
+    """
+    signal, sender = info.si_signo, info.si_pid
+    if info.si_code > 0:
+        return signal in KERNEL_TIMERS  # of an alarm(2) before solo was executed
+    if signal == SIGCONT and child.was_stopped:
+        child.was_stopped = False
+        return is_stopped(child)
+    if sender == 0:
+        return True  # from outside our pid namespace
+    if sender == posix.getpid():
+        return False
+    return not descends_from(sender, child.pid) and not is_systemd_telling_all(sender, child)
+
+
+def forward(signal: int, child: Child):
+    try:
+        posix.kill(child.pid, signal)
+    except OSError:
+        pass  # it runs as someone else now (sudo): the sender could not have signalled it either
+
+
+def is_stopped(child: Child) -> bool:
+    try:
+        return read_stat(child.pid).state == "T"
+    except OSError:
+        return False
+
+
+def descends_from(pid: int, ancestor: int) -> bool:
+    return any(process[0] == ancestor for process in walk_parents(pid))
+
+
+def is_systemd_telling_all(sender: int, child: Child) -> bool:
+    """Has a service manager sent this to every process of our control group, the command's too?"""
+    try:
+        if read_file(f"/proc/{sender}/comm") != b"systemd\n":
+            return False
+    except OSError:
+        return False
+    from solo.systemd import tells_all
+
+    return tells_all(sender, child.pid)
+
+
+def mirror(status: int):
+    """End as the command did: its exit status, or death by the same signal. Does not return."""
+    if posix.WIFEXITED(status):
+        posix._exit(posix.WEXITSTATUS(status))
+    signal = posix.WTERMSIG(status)
+    try:
+        forbid_core()
+        _signal.signal(signal, SIG_DFL)
+    except (OSError, ValueError, ImportError):
+        pass  # SIGKILL has no disposition to set
+    posix.kill(posix.getpid(), signal)
+    _signal.pthread_sigmask(SIG_UNBLOCK, {signal})
+    posix._exit(128 + signal)  # only pid 1 of a namespace gets here
+
+
+def forbid_core():
+    """The command dumped its own core; ours would overwrite it."""
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    # 1 byte, not 0: for a core_pattern that is a pipe, only 1 means none (core(5)).
+    resource.setrlimit(resource.RLIMIT_CORE, (min(1, hard) if hard >= 0 else 1, hard))

@@ -1,0 +1,84 @@
+"""The story of a guarded run, on one screen: find the command, take every hold, start it, wait for it, let go."""
+
+import posix
+from time import monotonic
+
+from solo import child
+from solo.errors import SoloError
+from solo.identity import read_stat, read_world
+from solo.kernel import close, encode, read_file, say
+from solo.places import find_command, make_base, make_name, open_name
+from solo.queue import NO_WAIT, take_hold
+from solo.record import Record
+from solo.rule import plan_claims
+from solo.tickets import Line
+
+
+def run(options: dict, command: list):
+    """Guard `command` (a list of str) as `options` say, and end as it ends. Raises SoloError if nothing ran."""
+    deadline = monotonic() + options["wait"] if "wait" in options else NO_WAIT
+    tell = say if "verbose" in options else tell_nothing
+    given = child.Given()
+    environment = read_environment()
+    path = find_command(command[0], environment.get(b"PATH"))
+    names = options.get("name") or [make_name(path, command)]
+    holds = []
+    try:
+        take_holds(names, options, command, deadline, tell, holds)
+        environment[b"SOLO_NAME"] = encode(" ".join(names))
+        environment[b"SOLO_TOKEN"] = b"%d" % holds[-1].number
+        process = child.start(path, command, environment, given, holds)
+    except BaseException as error:
+        release(holds)
+        if isinstance(error, OSError):
+            raise SoloError(f"{names[0]}: can not start {command[0]}: {error.strerror}") from None
+        raise
+    tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
+    kept = [hold.fd for hold in holds] + [hold.line.place.fd for hold in holds]
+    child.let_go_of_descriptors(kept if tell is tell_nothing else [*kept, 2])
+    status = child.wait(process)
+    release(holds)
+    tell(f"{names[0]}: pid {process.pid} ended with status {posix.waitstatus_to_exitcode(status)}")
+    child.mirror(status)
+
+
+def take_holds(names: list, options: dict, command: list, deadline, tell, holds: list):
+    """Take what exclusive use of `names` needs, in the order that everybody uses; appended to `holds` one by one."""
+    world = read_world()
+    launcher = posix.getpid(), read_stat("self").start
+    words = list(map(encode, command))
+    base = make_base(options.get("dir"))
+    for name, mode in plan_claims(names):
+        record = Record(launcher, world, posix.geteuid(), mode, words)
+        line = Line(open_name(base, name), world)
+        try:
+            holds.append(take_hold(line, record, deadline, lambda ticket: tell_wait(tell, name, ticket)))
+        except SoloError as error:
+            error.args = (f"{name}: {error}",)
+            raise
+        line.close_gate()
+    close(base.fd)
+
+
+def release(holds: list):
+    for hold in reversed(holds):
+        hold.release()
+
+
+def read_environment() -> dict:
+    """The environment as it was given to us, in bytes: in the C locale, Python adds an LC_CTYPE to its own (PEP 538)."""
+    environment = dict(posix.environ)
+    if b"LC_CTYPE" in environment and b"\0LC_CTYPE=" not in b"\0" + read_file("/proc/self/environ", 1 << 24):
+        del environment[b"LC_CTYPE"]
+    return environment
+
+
+def tell_nothing(text: str):
+    pass
+
+
+def tell_wait(tell, name: str, ticket):
+    if tell is not tell_nothing:
+        from solo.words import describe_holder
+
+        tell(f"{name}: waiting: {describe_holder(ticket)}")

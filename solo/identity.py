@@ -1,0 +1,99 @@
+"""Is that pid still that process? A pid means one process only beside its start time, boot and pid namespace.
+
+In doubt the answer is "alive": a wrong "dead" lets two commands run at once.
+"""
+
+import posix
+
+from solo.errors import SoloError
+from solo.kernel import decode, read_file
+
+DEAD_STATES = ("Z", "X", "x")
+
+
+class Stat:
+    """What /proc/PID/stat says: `state` (a letter), `parent` (pid), `start` (clock ticks since boot)."""
+
+    __slots__ = ("parent", "start", "state")
+
+    def __init__(self, state, parent, start):
+        self.state = state
+        self.parent = parent
+        self.start = start
+
+
+class World:
+    """Where a pid is valid: boot id, pid namespace, time namespace (which shifts start times), host."""
+
+    __slots__ = ("boot", "host", "pid_namespace", "time_namespace")
+
+    def __init__(self, boot, pid_namespace, time_namespace, host):
+        self.boot = boot
+        self.pid_namespace = pid_namespace
+        self.time_namespace = time_namespace
+        self.host = host
+
+
+def parse_stat(data: bytes) -> Stat:
+    # The command's name may hold spaces, newlines and ")": what follows the last ")" is ours to split.
+    fields = data[data.rindex(b")") + 2:].split()
+    return Stat(decode(fields[0]), int(fields[1]), int(fields[19]))
+
+
+def read_stat(pid) -> Stat:
+    """Raises OSError where there is no such process, or none that we may see."""
+    return parse_stat(read_file(f"/proc/{pid}/stat"))
+
+
+def read_world() -> World:
+    """This process's own. Raises SoloError without a usable /proc: identities could not be verified."""
+    try:
+        boot = decode(read_file("/proc/sys/kernel/random/boot_id")).strip()
+        return World(boot, read_namespace("self", "pid"), read_namespace("self", "time"), posix.uname().nodename)
+    except OSError as error:
+        raise SoloError(f"can not read /proc: {error.strerror}") from None
+
+
+def read_namespace(pid, kind: str) -> str:
+    """The namespace's inode number, or - on a kernel without that kind."""
+    try:
+        return posix.readlink(f"/proc/{pid}/ns/{kind}").rstrip("]").rpartition("[")[2]
+    except FileNotFoundError:
+        return "-"
+
+
+def is_alive(pid: int, start: int, theirs: World, mine: World):
+    """True, False, or None where we can not see: another host, or a namespace that is not below ours."""
+    if theirs.boot != mine.boot:
+        return False if theirs.host == mine.host else None
+    if theirs.pid_namespace != mine.pid_namespace:
+        from solo.namespaces import find_process
+
+        return True if find_process(pid, start, theirs, mine) else None
+    try:
+        stat = read_stat(pid)
+    except OSError:
+        return is_hidden(pid)
+    return stat.state not in DEAD_STATES and (stat.start == start or theirs.time_namespace != mine.time_namespace)
+
+
+def is_hidden(pid: int) -> bool:
+    """Is there a process behind a /proc that does not show it (hidepid, or one that can not be read just now)?"""
+    try:
+        posix.kill(pid, 0)
+        return True
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+
+
+def walk_parents(pid: int):
+    """(pid, start) of a process and of each of its ancestors, as far as can be seen. A generator."""
+    while pid > 0:
+        try:
+            stat = read_stat(pid)
+        except OSError:
+            return
+        yield pid, stat.start
+        pid = stat.parent

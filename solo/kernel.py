@@ -1,0 +1,105 @@
+"""System calls that need more than one line of Python, one small function each. They raise OSError and explain nothing.
+
+`posix` instead of `os`: importing os costs a millisecond, and posix.environ and its kin speak bytes.
+"""
+
+import fcntl
+import posix
+import sys
+from _signal import ITIMER_REAL, SIG_SETMASK, SIG_UNBLOCK, SIGALRM, pthread_sigmask, setitimer, signal
+from time import monotonic
+
+ENCODING = sys.getfilesystemencoding()
+FOREVER = float("inf")
+
+# O_NONBLOCK so that a FIFO put in a file's place can not hang us.
+SAFELY = posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC | posix.O_NOCTTY
+DIRECTORY = posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC
+IS_DIRECTORY, IS_REGULAR, TYPE_MASK = 0o040000, 0o100000, 0o170000
+
+LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above
+RING_AGAIN = 0.05  # seconds
+
+
+def encode(text: str) -> bytes:
+    """The bytes that the system gave us as `text`."""
+    return text.encode(ENCODING, "surrogateescape")
+
+
+def decode(data: bytes) -> str:
+    return data.decode(ENCODING, "surrogateescape")
+
+
+def try_lock(fd: int, mode: int) -> bool:
+    """flock(2) without waiting; False if someone else's lock is in the way."""
+    try:
+        fcntl.flock(fd, mode | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+
+
+def wait_lock(fd: int, mode: int, deadline: float) -> bool:
+    """Block in flock(2); False once `deadline` (on the monotonic clock, in seconds) has passed without it."""
+    if deadline == FOREVER:
+        fcntl.flock(fd, mode)
+        return True
+    left = deadline - monotonic()
+    if left <= 0:
+        return try_lock(fd, mode)
+    over = False
+
+    def ring(*_):
+        # Raising is the only way out: PEP 475 restarts flock after a handler that returns.
+        nonlocal over
+        if not over and monotonic() >= deadline:
+            over = True
+            raise TimeoutError
+
+    disposition = signal(SIGALRM, ring)
+    mask = pthread_sigmask(SIG_UNBLOCK, {SIGALRM})
+    try:
+        # It rings again and again: an alarm in the moment before flock() blocks would be lost.
+        setitimer(ITIMER_REAL, min(left, LONGEST_TIMER), RING_AGAIN)
+        fcntl.flock(fd, mode)
+        over = True
+        return True
+    except TimeoutError:
+        return False
+    finally:
+        over = True
+        setitimer(ITIMER_REAL, 0)
+        pthread_sigmask(SIG_SETMASK, mask)
+        signal(SIGALRM, disposition)
+
+
+def read_file(path: str, size: int = 4096) -> bytes:
+    """The first `size` bytes of a file, in one read: enough for what /proc tells of one process."""
+    fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+    try:
+        return posix.read(fd, size)
+    finally:
+        posix.close(fd)
+
+
+def write_whole(fd: int, data: bytes, offset: int):
+    """Write all of `data` at `offset` or raise: a short write is what a full disk does first."""
+    if posix.pwrite(fd, data, offset) != len(data):
+        raise OSError(28, posix.strerror(28))
+
+
+def close(fd: int):
+    """Close, whatever close(2) says: on Linux the descriptor is gone either way."""
+    try:
+        posix.close(fd)
+    except OSError:
+        pass
+
+
+def say(text: str):
+    """One line on stderr, without the weight of sys.stderr; lost if nobody can read it."""
+    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    try:
+        posix.write(2, f"solo: {line}\n".encode(ENCODING, "backslashreplace"))
+    except OSError:
+        pass

@@ -1,0 +1,44 @@
+"""argv decides: a guarded run, or something for people to read. The one place that prints errors and exits."""
+
+import posix
+import sys
+
+from solo.argv import parse
+from solo.errors import Busy, SoloError, UsageError
+from solo.kernel import decode, encode, say
+
+
+def main():
+    """Run the `solo` command with sys.argv. Does not return."""
+    options = {}
+    try:
+        typed = parse(sys.argv[1:])
+        options = typed.options
+        if "version" in options:
+            from solo import __version__
+
+            posix.write(1, encode(f"solo {__version__}\n"))
+            posix._exit(0)
+        if typed.subcommand or "help" in options:
+            from solo.cli import run_subcommand
+
+            sys.exit(run_subcommand(sys.argv[1:]))
+        if not typed.words or not typed.words[0]:
+            raise UsageError("no command given (solo --help tells more)")
+        if "dir" not in options and posix.environ.get(b"SOLO_DIR"):
+            options["dir"] = decode(posix.environ[b"SOLO_DIR"])
+        from solo.guard import run
+
+        run(options, typed.words)
+    except SoloError as error:
+        busy = isinstance(error, Busy)
+        if not (busy and "quiet" in options):
+            say(str(error))
+        status = options.get("busy_exit", error.status) if busy else error.status
+    except OSError as error:
+        say(error.strerror or str(error))
+        status = SoloError.status
+    except (Exception, KeyboardInterrupt) as error:
+        say(f"this is a bug in solo: {type(error).__name__}: {error}")
+        status = SoloError.status
+    posix._exit(status)

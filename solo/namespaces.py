@@ -1,0 +1,31 @@
+"""Looks for a process of another pid namespace, as far as this one can see into it. Cold: only orphans get here."""
+
+import posix
+
+from solo.identity import DEAD_STATES, read_namespace, read_stat
+from solo.kernel import decode, read_file
+
+
+def find_process(pid: int, start: int, theirs, mine) -> int:
+    """Our pid of the live process that is `pid` in the namespace `theirs`; 0 if we see none."""
+    for entry in posix.listdir("/proc"):
+        if entry.isdigit() and is_that(entry, pid, start, theirs, mine):
+            return int(entry)
+    return 0
+
+
+def is_that(entry: str, pid: int, start: int, theirs, mine) -> bool:
+    try:
+        if read_namespace(entry, "pid") != theirs.pid_namespace or read_inner_pid(entry) != pid:
+            return False
+        stat = read_stat(entry)
+    except OSError:
+        return False
+    return stat.state not in DEAD_STATES and (stat.start == start or theirs.time_namespace != mine.time_namespace)
+
+
+def read_inner_pid(entry: str) -> int:
+    for line in decode(read_file(f"/proc/{entry}/status")).splitlines():
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1])
+    return 0

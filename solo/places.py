@@ -1,0 +1,168 @@
+"""Name -> directory: where names live, whom we trust with them, and the name of a job that was given none.
+
+By uid alone, never by what happens to be set or writable: cron, ssh, systemd and CI must agree.
+"""
+
+import posix
+
+from solo.errors import NotExecutable, NotFound, SoloError, UsageError
+from solo.kernel import DIRECTORY, IS_DIRECTORY, IS_REGULAR, TYPE_MASK, encode
+
+ROOT_PLACE = "/run/solo"
+HOME_PLACE = "/.local/state/solo"
+PRIVATE = 0o700
+STICKY, GROUP_WRITE, OTHER_WRITE = 0o1000, 0o020, 0o002
+DEFAULT_PATH = "/bin:/usr/bin"  # what execvp(3) takes where PATH is unset
+NAME_MAX = 255  # bytes
+
+
+class Place:
+    """An open directory: `fd`, its `path` for messages, and the `mode` that what is made in it gets."""
+
+    __slots__ = ("fd", "mode", "path", "shared")
+
+    def __init__(self, fd, path, mode, shared):
+        self.fd = fd
+        self.path = path
+        self.mode = mode
+        self.shared = shared
+
+
+def find_base(asked) -> str:
+    """The path under which all names live: the one asked for, else the one of our uid. Creates nothing."""
+    if asked:
+        return asked
+    uid = posix.geteuid()
+    if uid == 0:
+        return ROOT_PLACE
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_dir + HOME_PLACE
+    except KeyError:
+        raise SoloError(f"uid {uid} has no home directory to keep names in: use --dir or SOLO_DIR") from None
+
+
+def make_base(asked) -> Place:
+    """Open the place of all names; make it if it is missing, and its parents if nobody asked for this one."""
+    path = find_base(asked)
+    make_directories(path, "/" if asked else "/.local")
+    return open_base(path, asked)
+
+
+def make_directories(path: str, within: str):
+    """mkdir -p, but only for what is missing at the end of `path`, and not above the part that starts with `within`."""
+    try:
+        posix.stat(path)
+        return
+    except OSError:
+        pass
+    ends = [len(path)]
+    if within != "/":
+        start = path.find(within)
+        ends = [at for at in range(start + 1, len(path)) if path[at] == "/"] * (start >= 0) + ends
+    for end in ends:
+        try:
+            posix.mkdir(path[:end], PRIVATE)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise SoloError(f"can not create {path[:end]}: {error.strerror} (--dir or SOLO_DIR tell another place)") from None
+
+
+def open_base(path: str, asked) -> Place:
+    try:
+        fd = posix.open(path, DIRECTORY)
+        stat = posix.fstat(fd)
+    except OSError as error:
+        raise SoloError(f"can not open {path}: {error.strerror}") from None
+    shared = stat.st_mode & (GROUP_WRITE | OTHER_WRITE)
+    if stat.st_uid not in (0, posix.geteuid()):
+        raise SoloError(f"refusing {path}: it belongs to uid {stat.st_uid}")
+    if stat.st_mode & OTHER_WRITE and not stat.st_mode & STICKY:
+        raise SoloError(f"refusing {path}: anyone can write there, and it has no sticky bit")
+    if shared and not asked:
+        raise SoloError(f"refusing {path}: others can write there (chmod go-w it, or ask for it by --dir)")
+    return Place(fd, path, stat.st_mode & 0o7777, bool(shared))
+
+
+def open_name(base: Place, name: str) -> Place:
+    """Open a name's directory, each part of it made if missing. Raises SoloError, UsageError for a bad name."""
+    place = base
+    for part in split_name(name):
+        try:
+            try:
+                fd = posix.open(part, DIRECTORY | posix.O_NOFOLLOW, dir_fd=place.fd)
+            except FileNotFoundError:
+                try:
+                    posix.mkdir(part, base.mode, dir_fd=place.fd)
+                except FileExistsError:
+                    pass  # another contender was faster
+                fd = posix.open(part, DIRECTORY | posix.O_NOFOLLOW, dir_fd=place.fd)
+            owner = posix.fstat(fd).st_uid
+        except OSError as error:
+            raise SoloError(f"can not open {place.path}/{part}: {error.strerror}") from None
+        if place is not base:
+            posix.close(place.fd)
+        place = Place(fd, f"{place.path}/{part}", base.mode, base.shared)
+        if owner not in (0, posix.geteuid()) and not base.shared:
+            raise SoloError(f"refusing {place.path}: it belongs to uid {owner}")
+    return place
+
+
+def split_name(name: str) -> list:
+    """The parts of a nested name. Raises UsageError for what can not be a directory's name."""
+    parts = name.split("/")
+    for part in parts:
+        if not part or part[0] == ".":
+            raise UsageError(f"--name {name}: a part of a name may not be empty or start with a dot")
+        if len(encode(part)) > NAME_MAX:
+            raise UsageError(f"--name: a part of a name may not be longer than {NAME_MAX} bytes")
+    return parts
+
+
+def find_command(word: str, search) -> str:
+    """The path that execvp(3) would execute for `word`. Raises NotFound, NotExecutable.
+
+    `search` is the bytes of PATH, or None if it is not set.
+    """
+    if "/" in word:
+        candidates = [word]
+    else:
+        folders = search.decode("utf-8", "surrogateescape") if search is not None else DEFAULT_PATH
+        candidates = [f"{folder or '.'}/{word}" for folder in folders.split(":")]
+    refused = None
+    for path in candidates:
+        try:
+            kind = posix.stat(path).st_mode & TYPE_MASK
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            refused = refused or error.strerror
+            continue
+        if kind == IS_REGULAR and posix.access(path, posix.X_OK, effective_ids=True):
+            return path
+        refused = refused or ("Is a directory" if kind == IS_DIRECTORY else "Permission denied")
+    if refused and word:
+        raise NotExecutable(f"{word}: {refused}")
+    raise NotFound(f"{word}: command not found" + (" (it is a word of the shell: use sh -c)" if word in SHELL_WORDS else ""))
+
+
+SHELL_WORDS = frozenset("cd export source . : eval set unset ulimit umask alias exec trap read shift if for while".split())
+
+
+def make_name(path: str, command: list) -> str:
+    """The name of a job that was given none: `backup.sh-1f0c2a9e`, from the program's real path and the arguments.
+
+    The digits are the CRC-32 of both, so that the same job has the same name from everywhere.
+    """
+    from binascii import crc32
+
+    try:
+        fd = posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
+        real = posix.readlink(f"/proc/self/fd/{fd}")
+        posix.close(fd)
+    except OSError as error:
+        raise NotExecutable(f"{path}: {error.strerror}") from None
+    digest = crc32(b"\0".join([encode(real), *map(encode, command[1:])]))
+    return f"{real.rpartition('/')[2].lstrip('.')[:200]}-{digest:08x}"

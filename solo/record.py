@@ -1,0 +1,117 @@
+"""Text <-> record: what a ticket says of its owner. Pure.
+
+A record is lines of `key value`, ending in a line of blanks that holds the place of the closing lines. Those are written
+over it, in one write, once the command's process is known and before it may exec: a record without them means that the
+command never started. Anything that is neither form is damaged, and says nothing.
+"""
+
+from solo.identity import World
+from solo.kernel import decode, encode
+
+MAGIC = b"solo 1"
+END = b"end\n"
+RESERVED = 48  # bytes: child, a pid, a start time of 20 digits, end
+COMMAND_LIMIT = 256 * 1024  # bytes of quoted words; what is longer ends in an ellipsis
+SIZE_LIMIT = COMMAND_LIMIT + 4096
+SPECIAL = bytes(range(33)) + b"%\x7f"
+ELLIPSIS = "…".encode()
+
+
+class Record:
+    """`launcher` and `child` are (pid, start) - child None until it started -, `world` says where those are valid.
+
+    `since` is when the ticket was made, in seconds since the epoch; `command` a list of bytes.
+    """
+
+    __slots__ = ("child", "command", "launcher", "mode", "since", "uid", "world")
+
+    def __init__(self, launcher, world, uid, mode, command, since=0.0, child=None):
+        self.launcher = launcher
+        self.world = world
+        self.uid = uid
+        self.mode = mode
+        self.since = since
+        self.command = command
+        self.child = child
+
+
+def format_record(record: Record) -> bytes:
+    """The text of a record whose command has not started."""
+    world = record.world
+    return b"%b\n%b\ncommand %b\n%b\n" % (
+        MAGIC,
+        f"launcher {record.launcher[0]} {record.launcher[1]}\n"
+        f"boot {world.boot}\npid-namespace {world.pid_namespace}\ntime-namespace {world.time_namespace}\n"
+        f"uid {record.uid}\nmode {record.mode}\nsince {record.since:.6f}\nhost ".encode() + quote(encode(world.host)),
+        quote_command(record.command),
+        b" " * (RESERVED - 1),
+    )
+
+
+def format_closing(child: tuple) -> bytes:
+    """What goes over the last RESERVED bytes: the command's process, and the end."""
+    return f"child {child[0]} {child[1]}".encode().ljust(RESERVED - len(END) - 1) + b"\n" + END
+
+
+def parse_record(data: bytes):
+    """The record in `data`, or None if it is damaged."""
+    try:
+        head, tail = data[:-RESERVED], data[-RESERVED:]
+        fields = dict(line.split(b" ", 1) for line in head.splitlines()[1:])
+        if not head.startswith(MAGIC + b"\n") or not head.endswith(b"\n"):
+            return None
+        return Record(
+            parse_process(fields[b"launcher"]),
+            World(
+                fields[b"boot"].decode(), fields[b"pid-namespace"].decode(), fields[b"time-namespace"].decode(),
+                decode(unquote(fields[b"host"])),
+            ),
+            int(fields[b"uid"]),
+            fields[b"mode"].decode(),
+            [unquote(word) for word in fields[b"command"].split(b" ")],
+            float(fields[b"since"]),
+            parse_closing(tail),
+        )
+    except (ValueError, KeyError, OverflowError):
+        return None
+
+
+def parse_closing(tail: bytes):
+    if tail == b" " * (RESERVED - 1) + b"\n":
+        return None
+    line, end = tail[:-len(END)], tail[-len(END):]
+    if end != END or not line.startswith(b"child "):
+        raise ValueError
+    return parse_process(line[len(b"child "):])
+
+
+def parse_process(text: bytes) -> tuple:
+    pid, start = text.split()
+    pid, start = int(pid), int(start)
+    if not 0 < pid < 1 << 31 or start < 0:
+        raise ValueError
+    return pid, start
+
+
+def quote_command(command: list) -> bytes:
+    words = []
+    size = 0
+    for word in command:
+        words.append(quote(word))
+        size += len(words[-1]) + 1
+        if size > COMMAND_LIMIT:
+            words[-1] = ELLIPSIS
+            break
+    return b" ".join(words)
+
+
+def quote(word: bytes) -> bytes:
+    """One word without blanks, control characters or newlines: those are %XX."""
+    if word.translate(None, SPECIAL) == word:
+        return word
+    return b"".join(b"%%%02X" % byte if byte in SPECIAL else b"%c" % byte for byte in word)
+
+
+def unquote(word: bytes) -> bytes:
+    first, *rest = word.split(b"%")
+    return first + b"".join(bytes((int(part[:2], 16),)) + part[2:] for part in rest)

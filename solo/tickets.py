@@ -1,0 +1,245 @@
+"""Tickets kept as files: the queue of one name, as a directory of `.gate`, `.seat.<n>` and `.hold.<n>`.
+
+A ticket is alive while its owner holds flock(2) on it, so the kernel ends it however the owner ends. It is published
+whole: written and locked as `.new`, then renamed. Its n, from a counter in the gate, is never used twice. Only who holds
+the gate may publish, or remove what is dead; an owner may always remove its own.
+"""
+
+import posix
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
+from time import monotonic, time
+
+from solo.errors import SoloError, UnreadableTicket
+from solo.identity import is_alive
+from solo.kernel import FOREVER, IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, write_whole
+from solo.record import RESERVED, SIZE_LIMIT, format_closing, format_record, parse_record
+
+GATE, NEW, SEAT, HOLD = ".gate", ".new", ".seat.", ".hold."
+DIGITS = 20  # so that the order of numbers is the order of file names
+GATE_PATIENCE = 2.5  # seconds, twice, on one and the same owner of the gate
+
+LIVE, ORPHANED, DEAD = "live", "orphaned", "dead"
+
+
+class Ticket:
+    """One file of the queue, ours or someone's: `fd` is open, `number` grows with every ticket of the name."""
+
+    __slots__ = ("fd", "file", "line", "record", "state")
+
+    def __init__(self, line, file, fd, state, record):
+        self.line = line
+        self.file = file
+        self.fd = fd
+        self.state = state
+        self.record = record
+
+    @property
+    def number(self) -> int:
+        return int(self.file[-DIGITS:])
+
+    @property
+    def is_hold(self) -> bool:
+        return self.file.startswith(HOLD)
+
+    def read_record(self):
+        """What it says of its owner, or None if that can not be read. Only what is wanted is ever read."""
+        if self.record is None:
+            try:
+                data = posix.pread(self.fd, SIZE_LIMIT + 1, 0)
+            except OSError:
+                return None
+            if len(data) <= SIZE_LIMIT:
+                self.record = parse_record(data)
+        return self.record
+
+    def complete(self, child: tuple):
+        """Write the command's process and the closing line into our own record. Raises OSError."""
+        write_whole(self.fd, format_closing(child), len(format_record(self.record)) - RESERVED)
+        self.record.child = child
+
+    def wait_end(self, deadline: float) -> bool:
+        """Block until it may no longer be in the way; False if the deadline passed first."""
+        if self.state is ORPHANED:
+            from solo.orphans import wait_exit
+
+            return wait_exit(self.record, self.line.world, deadline)
+        return wait_lock(self.fd, LOCK_SH, deadline)
+
+    def close(self):
+        close(self.fd)
+
+    def release(self):
+        """Give up our own. Never fails: what can not be removed is dead once it is unlocked."""
+        try:
+            posix.unlink(self.file, dir_fd=self.line.place.fd)
+        except OSError:
+            pass
+        try:
+            flock(self.fd, LOCK_UN)  # not left to close(): a forked copy of the descriptor must not keep the lock
+        except OSError:
+            pass
+        close(self.fd)
+
+
+class Line:
+    """The queue of one name, as `place` keeps it. `world` is where our own pids are valid."""
+
+    __slots__ = ("gate", "place", "world")
+
+    def __init__(self, place, world):
+        self.place = place
+        self.world = world
+        self.gate = None
+
+    # --- the gate -------------------------------------------------------------------------------------------------
+
+    def __enter__(self):
+        """Lock the gate. Raises SoloError if one process sits on it for five seconds."""
+        while True:
+            if self.gate is None:
+                self.gate = self.open_gate()
+            try:
+                if not try_lock(self.gate, LOCK_EX):
+                    self.wait_gate()
+                stat = posix.fstat(self.gate)
+            except OSError as error:
+                raise self.fail(GATE, error.strerror) from None
+            if stat.st_mode & TYPE_MASK != IS_REGULAR:
+                raise self.fail(GATE, "is not a regular file")
+            if stat.st_nlink:
+                return self
+            close(self.gate)  # someone removed it while we waited: another gate is there, or none
+            self.gate = None
+
+    def __exit__(self, *_):
+        flock(self.gate, LOCK_UN)
+
+    def open_gate(self) -> int:
+        # Without O_CREAT first: fs.protected_regular forbids it on another user's file, even to root.
+        for flags in (0, posix.O_CREAT | posix.O_EXCL, 0):
+            try:
+                return posix.open(GATE, posix.O_RDWR | SAFELY | flags, self.place.mode & 0o666, dir_fd=self.place.fd)
+            except (FileNotFoundError, FileExistsError) as error:
+                reason = error
+            except OSError as error:
+                raise self.fail(GATE, error.strerror) from None
+        raise self.fail(GATE, reason.strerror)
+
+    def close_gate(self):
+        close(self.gate)
+        self.gate = None
+
+    def wait_gate(self):
+        before = None
+        while not wait_lock(self.gate, LOCK_EX, monotonic() + GATE_PATIENCE):
+            from solo.orphans import find_lock_owner
+
+            owner = find_lock_owner(self.gate)
+            if owner == before:
+                raise self.fail(GATE, f"pid {owner} has been sitting on it for 5 seconds (is it stopped?)")
+            before = owner
+
+    def take_number(self) -> int:
+        """The next number of this name. A new or a damaged counter goes on from the clock, past all that is there."""
+        digits = posix.pread(self.gate, DIGITS + 1, 0)
+        if len(digits) == DIGITS + 1 and digits[:DIGITS].isdigit() and digits[DIGITS:] == b"\n":
+            number = int(digits) + 1
+        else:
+            number = max([int(time() * 1e6)] + [int(file[-DIGITS:]) for file in self.list_files()]) + 1
+        write_whole(self.gate, b"%0*d\n" % (DIGITS, number), 0)
+        return number
+
+    # --- the tickets ----------------------------------------------------------------------------------------------
+
+    def list_files(self) -> list:
+        """The names of all ticket files, in no order."""
+        length = len(SEAT) + DIGITS
+        return [
+            file for file in posix.listdir(self.place.fd)
+            if file[0] == "." and len(file) == length and file[:6] in (SEAT, HOLD) and file[6:].isdigit()
+        ]
+
+    def open_ticket(self, file: str):
+        """Someone's ticket and whether it is LIVE, ORPHANED or DEAD; None if it is gone. Raises SoloError in doubt."""
+        try:
+            fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=self.place.fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self.fail(file, error.strerror) from None
+        ticket = Ticket(self, file, fd, LIVE, None)
+        try:
+            if try_lock(fd, LOCK_SH):
+                ticket.state = self.judge(ticket)
+        except OSError as error:
+            close(fd)
+            raise self.fail(file, error.strerror) from None
+        except SoloError:
+            close(fd)
+            raise
+        return ticket
+
+    def judge(self, ticket) -> str:
+        """A ticket without its owner is dead, unless its record knows of a command that lives."""
+        stat = posix.fstat(ticket.fd)
+        if stat.st_mode & TYPE_MASK != IS_REGULAR:
+            raise self.fail(ticket.file, "is not a regular file")
+        if not ticket.is_hold or not stat.st_nlink:
+            return DEAD
+        record = ticket.read_record()
+        if record is None:
+            if stat.st_ctime < read_boot_time():
+                return DEAD  # torn by a power loss: nothing of that time lives
+            raise UnreadableTicket(
+                f"{self.place.path}/{ticket.file} is damaged, and its command may still run: remove it if not"
+            )
+        if record.child is None:
+            return DEAD
+        alive = is_alive(*record.child, record.world, self.world)
+        if alive is None:
+            from solo.kernel import say
+
+            say(f"{self.place.path}: taking over from {record.world.host}, whose processes can not be seen from here")
+        return ORPHANED if alive else DEAD
+
+    def publish(self, kind: str, record) -> Ticket:
+        """Make a ticket of ours, under the gate. Raises SoloError."""
+        directory = self.place.fd
+        fd = -1
+        try:
+            file = f"{kind}{self.take_number():0{DIGITS}d}"
+            fd = self.create()
+            record.since = time()
+            write_whole(fd, format_record(record), 0)
+            flock(fd, LOCK_EX | LOCK_NB)
+            posix.rename(NEW, file, src_dir_fd=directory, dst_dir_fd=directory)
+        except OSError as error:
+            if fd >= 0:
+                close(fd)
+                self.remove(NEW)
+            raise SoloError(f"can not write in {self.place.path}: {error.strerror}") from None
+        return Ticket(self, file, fd, LIVE, record)
+
+    def create(self) -> int:
+        flags = posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY
+        mode = self.place.mode & 0o666
+        try:
+            return posix.open(NEW, flags, mode, dir_fd=self.place.fd)
+        except FileExistsError:
+            posix.unlink(NEW, dir_fd=self.place.fd)  # its maker was killed: we hold the gate
+            return posix.open(NEW, flags, mode, dir_fd=self.place.fd)
+
+    def remove(self, file: str):
+        """Under the gate. What can not be removed stays dead, and is passed over again."""
+        try:
+            posix.unlink(file, dir_fd=self.place.fd)
+        except OSError:
+            pass
+
+    def fail(self, file: str, reason: str) -> SoloError:
+        return SoloError(f"{self.place.path}/{file}: {reason}")
+
+
+def read_boot_time() -> float:
+    """When this machine started, in seconds since the epoch."""
+    return time() - float(read_file("/proc/uptime").split()[0])

@@ -1,0 +1,40 @@
+"""How solo words things for people: who holds what, for how long, running what. Cold."""
+
+from time import time
+
+from solo.kernel import decode
+from solo.tickets import ORPHANED
+
+COMMAND_WIDTH = 60  # characters
+
+
+def describe_holder(ticket) -> str:
+    """`held for 3h12m by pid 4711 (backup.sh --full)`, and its kin for orphans, waiters and the unreadable."""
+    record = ticket.read_record()
+    if record is None:
+        return "held (its record can not be read)" if ticket.is_hold else "others stand in line"
+    span = format_duration(time() - record.since)
+    command = format_command(record.command)
+    if ticket.state is ORPHANED:
+        return f"held for {span} by orphan pid {record.child[0]} ({command}), whose launcher was killed"
+    if not ticket.is_hold:
+        return f"pid {record.launcher[0]} ({command}) has stood in line for {span}"
+    return f"held for {span} by pid {record.launcher[0]} ({command})"
+
+
+def format_command(command: list) -> str:
+    text = " ".join(decode(word) for word in command)
+    return text if len(text) <= COMMAND_WIDTH else text[:COMMAND_WIDTH - 1] + "…"
+
+
+def format_duration(seconds: float) -> str:
+    """The two largest units: 5s, 3h12m, 2d4h."""
+    left = max(0, int(seconds))
+    parts = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or parts or unit == "s":
+            parts.append(f"{count}{unit}" if count or not parts else "")
+        if len(parts) == 2:
+            break
+    return "".join(parts)
