@@ -138,21 +138,21 @@ def let_go_of_descriptors(kept: list):
 
 def wait(child: Child) -> int:
     """Forward signals until the command has ended; its status as waitpid(2) gives it."""
-    while True:
-        try:
+    try:
+        while True:
             info = _signal.sigwaitinfo(ALL_SIGNALS)
-        except OSError:
-            return posix.waitpid(child.pid, 0)[1]  # the command runs: whatever is wrong, stay until it ends
-        if info.si_signo == SIGCHLD:
-            status = reap(child)
-            if status is not None:
-                return status
-        if is_for_the_command(info, child):
-            forward(info.si_signo, child)
+            if info.si_signo == SIGCHLD:
+                status = reap(child)
+                if status is not None:
+                    return status
+            if is_for_the_command(info, child):
+                forward(info.si_signo, child)
+    except Exception:
+        return posix.waitpid(child.pid, 0)[1]  # the command runs: whatever went wrong, stay until it ends
 
 
 def reap(child: Child):
-    """Collect every child that changed state; the command's status if it has ended. Stops with it if it stopped."""
+    """Collect every child that changed state; the command's status if it has ended. Stop if it has stopped."""
     while True:
         # Any child: as pid 1 of a namespace, strangers end up with us.
         try:

@@ -6,7 +6,7 @@ from time import monotonic
 from solo import child
 from solo.errors import SoloError
 from solo.identity import read_stat, read_world
-from solo.kernel import close, encode, read_file, say
+from solo.kernel import close, encode, occupy_standard_descriptors, read_file, say
 from solo.places import find_command, make_base, make_name, open_name
 from solo.queue import NO_WAIT, take_hold
 from solo.record import Record
@@ -16,6 +16,7 @@ from solo.tickets import Line
 
 def run(options: dict, command: list):
     """Guard `command` (a list of str) as `options` say, and end as it ends. Raises SoloError if nothing ran."""
+    occupy_standard_descriptors()
     deadline = monotonic() + options["wait"] if "wait" in options else NO_WAIT
     tell = say if "verbose" in options else tell_nothing
     given = child.Given()

@@ -91,23 +91,51 @@ def open_name(base: Place, name: str) -> Place:
     place = base
     for part in split_name(name):
         try:
-            try:
-                fd = posix.open(part, DIRECTORY | posix.O_NOFOLLOW, dir_fd=place.fd)
-            except FileNotFoundError:
-                try:
-                    posix.mkdir(part, base.mode, dir_fd=place.fd)
-                except FileExistsError:
-                    pass  # another contender was faster
-                fd = posix.open(part, DIRECTORY | posix.O_NOFOLLOW, dir_fd=place.fd)
-            owner = posix.fstat(fd).st_uid
-        except OSError as error:
-            raise SoloError(f"can not open {place.path}/{part}: {error.strerror}") from None
-        if place is not base:
-            posix.close(place.fd)
-        place = Place(fd, f"{place.path}/{part}", base.mode, base.shared)
-        if owner not in (0, posix.geteuid()) and not base.shared:
-            raise SoloError(f"refusing {place.path}: it belongs to uid {owner}")
+            posix.stat(part, dir_fd=place.fd)
+        except FileNotFoundError:
+            make_part(place, part)
+        outer, place = place, open_part(place, part)
+        if outer is not base:
+            posix.close(outer.fd)
     return place
+
+
+def make_part(place: Place, part: str):
+    try:
+        posix.mkdir(part, place.mode, dir_fd=place.fd)
+    except FileExistsError:
+        pass  # another contender was faster
+    except OSError as error:
+        raise SoloError(f"can not create {place.path}/{part}: {error.strerror}") from None
+
+
+def open_part(place: Place, part: str) -> Place:
+    """Open one directory further down. Raises SoloError."""
+    path = f"{place.path}/{part}"
+    try:
+        fd = posix.open(part, DIRECTORY | posix.O_NOFOLLOW, dir_fd=place.fd)
+    except OSError as error:
+        raise SoloError(f"can not open {path}: {error.strerror}") from None
+    owner = posix.fstat(fd).st_uid
+    if owner not in (0, posix.geteuid()) and not place.shared:
+        raise SoloError(f"refusing {path}: it belongs to uid {owner}")
+    return Place(fd, path, place.mode, place.shared)
+
+
+def find_names(place: Place, above: str = ""):
+    """(name, Place) of every name below `place`, in order. A generator; each place is open until the next one."""
+    for part in sorted(posix.listdir(place.fd)):
+        if part[0] == ".":
+            continue
+        try:
+            inner = open_part(place, part)
+        except SoloError:
+            continue  # not a directory, or not one of ours
+        try:
+            yield above + part, inner
+            yield from find_names(inner, f"{above}{part}/")
+        finally:
+            posix.close(inner.fd)
 
 
 def split_name(name: str) -> list:

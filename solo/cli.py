@@ -1,0 +1,89 @@
+"""What people read: --help and the subcommands, as a typer application made from the tables of options.py. Cold."""
+
+import importlib
+import inspect
+import sys
+from typing import Annotated, Optional
+
+import _signal
+
+import typer
+
+from solo.errors import EXIT_STATUSES, UsageError
+from solo.options import HELP, LAUNCHER_OPTIONS, SUBCOMMANDS
+
+SUMMARY = """Run COMMAND so that it never runs twice at once.
+
+A lock that the kernel holds guards NAME while COMMAND runs; it is gone when COMMAND ends, however that happens. The exit
+status is COMMAND's. After "--" the next word is always COMMAND, else it may be one of the subcommands below."""
+
+
+def run_subcommand(words: list) -> int:
+    """Run `words` of a command line that has a subcommand or --help in it; the exit status. Raises SoloError."""
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)  # `solo list | head` ends in silence
+    if sys.stdout is None:
+        raise UsageError("stdout is closed")
+    sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        return make_app()(words, prog_name="solo", standalone_mode=False) or 0
+    except Exception as error:
+        if hasattr(error, "format_message"):  # click's usage errors, in whichever module typer keeps them
+            message = error.format_message().rstrip(".")
+            raise UsageError(message[:1].lower() + message[1:]) from None
+        raise
+
+
+def make_app() -> typer.Typer:
+    """The application: the launcher's options as its own, and a command for every subcommand."""
+    app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
+
+    def accept_launcher_options(context: typer.Context, **options):
+        context.obj = {key: value for key, value in options.items() if value}
+
+    parameters = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
+    parameters += [make_parameter(option) for option in LAUNCHER_OPTIONS if option is not HELP]
+    sign(accept_launcher_options, parameters)
+    epilog = "Exit status: " + "; ".join(f"{status}: {meaning}" for status, meaning in EXIT_STATUSES) + "."
+    app.callback(help=SUMMARY, epilog=epilog, options_metavar="[OPTION]...", subcommand_metavar="[--] COMMAND [ARG]...")(
+        accept_launcher_options
+    )
+    for subcommand in SUBCOMMANDS:
+        app.command(subcommand.name, help=subcommand.help)(make_command(subcommand))
+    return app
+
+
+def make_command(subcommand):
+    def command(context: typer.Context, names: list = (), **options):
+        module = importlib.import_module(f"solo.commands.{subcommand.name}")
+        typed = {**context.obj, **{key: value for key, value in options.items() if value}}
+        status = module.run(typed, list(names or ()))
+        sys.stdout.flush()
+        return status
+
+    names = Annotated[Optional[list[str]], typer.Argument(metavar=subcommand.arguments, show_default=False)]
+    parameters = [
+        inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
+        inspect.Parameter("names", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=names, default=None),
+    ]
+    sign(command, parameters + [make_parameter(option) for option in subcommand.options])
+    return command
+
+
+def sign(function, parameters: list):
+    """Give a function the signature that typer reads: ours come from tables, not from source."""
+    function.__signature__ = inspect.Signature(parameters)
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+
+
+def make_parameter(option) -> inspect.Parameter:
+    flags = [f"--{option.flag}"] + ([f"-{option.short}"] if option.short else [])
+    kind = bool if option.kind == "flag" else Optional[list[str]] if option.many else Optional[str]
+    declared = typer.Option(
+        *flags, help=option.help, metavar=option.metavar, envvar=option.variable, show_default=False,
+    )
+    return inspect.Parameter(
+        option.key,
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=Annotated[kind, declared],
+        default=False if option.kind == "flag" else None,
+    )

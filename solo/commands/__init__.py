@@ -1,0 +1,1 @@
+"""One module a subcommand: `run(options, names)` prints and returns the exit status."""

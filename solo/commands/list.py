@@ -1,0 +1,119 @@
+"""`solo list`: a row for everyone who holds or waits, as a table for people or JSON for programs."""
+
+import json
+import os
+import pwd
+import sys
+from datetime import datetime
+from time import time
+
+from solo.errors import SoloError
+from solo.identity import read_world
+from solo.kernel import decode, say
+from solo.places import find_base, find_names, open_base
+from solo.rule import EXCLUSIVE, SHARED
+from solo.tickets import DEAD, ORPHANED, Line
+from solo.words import format_duration
+
+MODES = {EXCLUSIVE: "exclusive", SHARED: "shared"}
+COLUMNS = ("NAME", "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
+
+
+def run(options: dict, names: list) -> int:
+    """Print the tickets of `names`, or of all. 125 if some could not be read: the rest is still printed."""
+    rows, complete = collect(options.get("dir"), names)
+    if options.get("json"):
+        print(json.dumps(rows, indent=2))
+    elif sys.stdout.isatty():
+        print_table(rows)
+    else:
+        print_text(rows)
+    return 0 if complete else SoloError.status
+
+
+def collect(directory, names: list) -> tuple:
+    """([an object per living ticket, by name and order of arrival], whether all could be read)."""
+    path = find_base(directory)
+    if not os.path.lexists(path):
+        return [], True  # nothing was ever guarded here
+    base = open_base(path, directory)
+    world = read_world()
+    rows, complete = [], True
+    for name, place in find_names(base):
+        if names and name not in names:
+            continue
+        line = Line(place, world)
+        for file in sorted(line.list_files(), key=lambda file: (not file.startswith(".hold"), file)):
+            try:
+                ticket = line.open_ticket(file)
+            except SoloError as error:
+                say(f"{name}: {error}")
+                complete = False
+                continue
+            if ticket is None:
+                continue
+            record = ticket.read_record()
+            if ticket.state is not DEAD and (record is None or record.mode in MODES):
+                rows.append(make_row(name, ticket, record))
+            ticket.close()
+    return rows, complete
+
+
+def make_row(name: str, ticket, record) -> dict:
+    state = "waiting" if not ticket.is_hold else "orphaned" if ticket.state is ORPHANED else "held"
+    row = {
+        "name": name, "state": state, "mode": "exclusive", "slot": None, "launcher": None, "child": None, "since": None,
+        "user": None, "host": None, "command": [], "via": "file",
+    }
+    if record is not None:
+        row.update(
+            mode=MODES[record.mode],
+            launcher=record.launcher[0],
+            child=record.child[0] if record.child else None,
+            since=datetime.fromtimestamp(record.since).astimezone().isoformat(timespec="milliseconds"),
+            user=find_user(record.uid),
+            host=record.world.host,
+            command=[decode(word) for word in record.command],
+        )
+    return row
+
+
+def find_user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+def make_cells(row: dict) -> list:
+    """The texts of one row of the table, in the order of COLUMNS."""
+    span = format_duration(time() - datetime.fromisoformat(row["since"]).timestamp()) if row["since"] else "?"
+    cells = (
+        row["name"], row["state"], row["mode"], row["launcher"], row["child"] or "-", span, row["user"],
+        " ".join(row["command"]),
+    )
+    return ["".join(c if c.isprintable() else "?" for c in str("?" if cell is None else cell)) for cell in cells]
+
+
+def print_text(rows: list):
+    lines = [COLUMNS, *map(make_cells, rows)] if rows else []
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    for cells in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip())
+
+
+def print_table(rows: list):
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    styles = {"held": "green", "orphaned": "red", "waiting": "yellow"}
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in COLUMNS:
+        table.add_column(column, no_wrap=column == "NAME", overflow="ellipsis")
+    for row in rows:
+        cells = list(map(Text, make_cells(row)))
+        cells[1].stylize(styles[row["state"]])
+        table.add_row(*cells)
+    Console().print(table if rows else "nothing is held, and nobody waits")

@@ -1,0 +1,177 @@
+"""The lab: every test gets a directory of its own and runs the real `solo` in real processes.
+
+A test waits for a line, a state in /proc or the end of a process, never for a span of time.
+"""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+PATIENCE = 60  # seconds after which something is stuck; never a measurement
+
+sys.path.insert(0, str(ROOT))
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "tool(name): skip by name where the tool is not installed")
+
+
+def pytest_runtest_setup(item):
+    for mark in item.iter_markers("tool"):
+        for tool in mark.args:
+            if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
+                pytest.skip(f"{tool} is not installed")
+    for mark in item.iter_markers("root"):
+        if os.geteuid() != 0:
+            pytest.skip("needs root")
+
+
+@pytest.fixture(scope="session")
+def solo_script(tmp_path_factory):
+    """`solo` as `make install` writes it, over this source tree."""
+    site = next(path for path in sys.path if path.endswith("site-packages"))
+    source = (ROOT / "solo" / "__main__.py").read_text().partition("\n")[2]
+    script = tmp_path_factory.mktemp("bin") / "solo"
+    script.write_text(
+        f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\nsys.path.append({site!r})\n" + source
+    )
+    script.chmod(0o755)
+    return script
+
+
+class Lab:
+    """One directory of names, one log, and ways to start, watch and end things."""
+
+    def __init__(self, script, path):
+        self.script = str(script)
+        self.path = path
+        self.directory = path / "names"
+        self.log = path / "log"
+        self.log.touch()
+        self.started = []
+        self.environment = {**os.environ, "SOLO_DIR": str(self.directory), "LAB": str(path)}
+        for variable in ("SOLO_NAME", "SOLO_TOKEN"):
+            self.environment.pop(variable, None)
+
+    def start(self, *words, prefix=(), **options):
+        """Start `solo WORDS`; all three streams are pipes unless `options` (of Popen) say otherwise."""
+        options = {
+            "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": self.environment, **options,
+        }
+        process = subprocess.Popen([*prefix, self.script, *map(os.fspath, words)], **options)
+        self.started.append(process)
+        return process
+
+    def run(self, *words, prefix=(), **options):
+        """Run `solo WORDS` to its end; fails the test if that never comes."""
+        options = {
+            "stdin": subprocess.DEVNULL, "capture_output": True, "env": self.environment, "timeout": PATIENCE, **options,
+        }
+        return subprocess.run([*prefix, self.script, *map(os.fspath, words)], **options)
+
+    def hold(self, name, *words):
+        """Start a holder of `name` whose command lives until its stdin is closed; returns once it runs."""
+        process = self.start(*words, "-n", name, "--", "sh", "-c", "echo $$; read line; exit 0")
+        process.child = int(read_line(process))
+        return process
+
+    def wait_in_line(self, name, *words, tag=None):
+        """Start a contender that writes `tag` to the log when it runs; returns once it stands in line."""
+        before = self.count_waiting(name)
+        process = self.start("-w", "forever", "-n", name, *words, "--", "sh", "-c", f"echo {tag} >>$LAB/log")
+        until(lambda: self.count_waiting(name) > before)
+        return process
+
+    def count_waiting(self, name):
+        """How many seats there are, dead ones included."""
+        path = self.directory / name
+        return sum(file.startswith(".seat.") for file in os.listdir(path)) if path.exists() else 0
+
+    def list(self, *words):
+        result = self.run("list", "--json", *words)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+    def read_log(self):
+        return self.log.read_text().split()
+
+    def close(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream:
+                    stream.close()
+            process.wait()
+        for ticket in self.directory.rglob(".hold.*") if self.directory.exists() else ():
+            end_orphan(ticket)
+
+
+def end_orphan(ticket):
+    """End the command that a ticket left by a test knows of, if it is still that one."""
+    from solo.identity import read_stat
+    from solo.record import parse_record
+
+    try:
+        record = parse_record(ticket.read_bytes())
+        if record and record.child and read_stat(record.child[0]).start == record.child[1]:
+            os.kill(record.child[0], signal.SIGKILL)
+    except OSError:
+        pass
+
+
+@pytest.fixture
+def lab(solo_script, tmp_path):
+    lab = Lab(solo_script, tmp_path)
+    yield lab
+    lab.close()
+
+
+def until(condition, patience=PATIENCE):
+    """Wait until `condition()` is true. Only for what no line, lock or descriptor tells."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.005)
+
+
+def read_line(process, patience=PATIENCE):
+    """One line of a process's stdout, without its newline."""
+    line = b""
+    while not line.endswith(b"\n"):
+        assert select.select([process.stdout], [], [], patience)[0], f"no line, only {line!r}"
+        byte = os.read(process.stdout.fileno(), 1)
+        if not byte:
+            pytest.fail(f"ended after {line!r}: {process.stderr.read() if process.stderr else ''}")
+        line += byte
+    return line[:-1].decode()
+
+
+def finish(process, send=b""):
+    """Close its stdin and wait for its end: (status, stdout, stderr)."""
+    out, err = process.communicate(send, timeout=PATIENCE)
+    return process.returncode, (out or b"").decode(errors="replace"), (err or b"").decode(errors="replace")
+
+
+def read_state(pid):
+    """The state letter of /proc/PID/stat; "gone" if there is no such process."""
+    from solo.identity import read_stat
+
+    try:
+        return read_stat(pid).state
+    except OSError:
+        return "gone"
+
+
+def wait_dead(pid):
+    until(lambda: read_state(pid) in ("gone", "Z"))

@@ -1,0 +1,260 @@
+"""Exclusion and order: who gets in, who is turned away, who waits."""
+
+import os
+import signal
+import time
+
+import pytest
+from conftest import finish, read_line, until, wait_dead
+
+
+def test_a_contender_is_turned_away_while_the_holder_lives(lab):
+    holder = lab.hold("job")
+
+    result = lab.run("-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log")
+
+    assert (result.returncode, lab.read_log()) == (75, [])
+    assert result.stderr.decode() == f"solo: job: busy: held for 0s by pid {holder.pid} (sh -c echo $$; read line; exit 0)\n"
+
+
+def test_the_name_is_free_once_the_command_has_ended(lab):
+    finish(lab.hold("job"))
+
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_other_names_do_not_exclude_each_other(lab):
+    lab.hold("job")
+
+    assert lab.run("-n", "other", "true").returncode == 0
+
+
+@pytest.mark.parametrize("held, wanted, status", [
+    ("a", "a/b", 75), ("a/b", "a", 75), ("a/b", "a/b", 75), ("a/b", "a/c", 0), ("a/b/c", "a", 75), ("a/b/c", "a/d", 0),
+])
+def test_a_nested_name_and_its_parents_exclude_each_other_but_not_its_siblings(lab, held, wanted, status):
+    lab.hold(held)
+
+    assert lab.run("-n", wanted, "true").returncode == status
+
+
+def test_several_names_are_all_held(lab):
+    lab.hold("a", "-n", "b")
+
+    assert [lab.run("-n", name, "true").returncode for name in ("a", "b", "c")] == [75, 75, 0]
+
+
+def test_nothing_is_held_after_a_contender_got_only_some_of_its_names(lab):
+    holder = lab.hold("b")
+
+    assert lab.run("-n", "a", "-n", "b", "true").returncode == 75
+    assert [ticket["name"] for ticket in lab.list()] == ["b"]
+    finish(holder)
+
+
+def test_busy_exit_and_quiet_are_the_callers_choice(lab):
+    lab.hold("job")
+
+    result = lab.run("-q", "-E", "0", "-n", "job", "false")
+
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
+def test_one_who_waits_gets_in_when_the_holder_ends(lab):
+    holder = lab.hold("job")
+    waiter = lab.wait_in_line("job", tag="waiter")
+    assert lab.read_log() == []
+
+    finish(holder)
+
+    assert finish(waiter)[0] == 0
+    assert lab.read_log() == ["waiter"]
+
+
+def test_waiting_ends_with_75_when_the_time_is_over(lab):
+    lab.hold("job")
+
+    result = lab.run("-w", "100ms", "-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log")
+
+    assert (result.returncode, lab.read_log()) == (75, [])
+    assert result.stderr.count(b"\n") == 1
+    assert len(lab.list()) == 1
+
+
+@pytest.mark.parametrize("prepare", [
+    lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}),
+    lambda: signal.signal(signal.SIGALRM, signal.SIG_IGN),
+])
+def test_waiting_ends_in_time_however_the_caller_left_the_alarm_signal(lab, prepare):
+    lab.hold("job")
+
+    assert lab.run("-w", "100ms", "-n", "job", "true", preexec_fn=prepare).returncode == 75
+
+
+def test_forty_get_in_in_order_of_arrival_though_some_die_and_some_give_up(lab):
+    holder = lab.hold("job")
+    line = [lab.wait_in_line("job", tag=number) for number in range(40)]
+    killed, given_up = {3, 4, 17, 39}, {8, 20, 21}
+    for number in killed:
+        line[number].kill()
+    for number in given_up:
+        line[number].terminate()
+    for number in killed | given_up:
+        line[number].wait()
+
+    finish(holder)
+    statuses = [finish(process)[0] for process in line]
+
+    expected = [number for number in range(40) if number not in killed | given_up]
+    assert lab.read_log() == list(map(str, expected))
+    assert [number for number in range(40) if statuses[number] == 0] == expected
+    assert lab.list() == []
+
+
+def test_a_newcomer_who_does_not_wait_never_overtakes_the_line(lab):
+    holder = lab.hold("job")
+    line = [lab.wait_in_line("job", tag="waiter") for _ in range(5)]
+    holder.stdin.close()
+    overtook = 0
+    while any(process.poll() is None for process in line):
+        waiting = [process for process in line if process.poll() is None]
+        newcomer = lab.run("-n", "job", "--", "sh", "-c", "wc -l <$LAB/log")
+        if newcomer.returncode == 0:
+            # It may only have got in once everybody who stood in line before it had run.
+            overtook += int(newcomer.stdout) != len(line)
+        assert newcomer.returncode in (0, 75), waiting
+
+    assert overtook == 0
+
+
+def test_a_stopped_waiter_keeps_its_place(lab):
+    holder = lab.hold("job")
+    first = lab.wait_in_line("job", tag="first")
+    second = lab.wait_in_line("job", tag="second")
+    first.send_signal(signal.SIGSTOP)
+    finish(holder)
+    assert lab.read_log() == []
+
+    first.send_signal(signal.SIGCONT)
+
+    assert finish(second)[0] == finish(first)[0] == 0
+    assert lab.read_log() == ["first", "second"]
+
+
+def test_a_name_within_itself_is_refused_rather_than_waited_for(lab):
+    result = lab.run("-n", "job", "--", lab.script, "-w", "forever", "-n", "job", "true")
+
+    assert result.returncode == 125
+    assert b"ancestor" in result.stderr and result.stderr.count(b"\n") == 1
+
+
+def test_a_sibling_name_can_be_used_within_another(lab):
+    assert lab.run("-n", "job", "--", lab.script, "-n", "other", "--", "sh", "-c", "exit 7").returncode == 7
+
+
+def test_a_process_that_sits_on_the_gate_is_named(lab):
+    lab.run("-n", "job", "true")
+    sitter = lab.start("-n", "sit", "--", "flock", lab.directory / "job/.gate", "sh", "-c", "echo sits; read line")
+    read_line(sitter)
+
+    result = lab.run("-n", "job", "true")
+
+    assert result.returncode == 125
+    assert b"sitting on it" in result.stderr and result.stderr.count(b"\n") == 1
+    finish(sitter)
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_a_gate_removed_under_those_who_wait_does_not_let_two_in(lab):
+    holder = lab.hold("job")
+    waiter = lab.wait_in_line("job", tag="waiter")
+    os.unlink(lab.directory / "job/.gate")
+
+    assert lab.run("-n", "job", "true").returncode == 75
+    finish(holder)
+    assert finish(waiter)[0] == 0
+
+
+def test_tokens_grow_with_each_hold_also_over_a_new_gate(lab):
+    tokens = []
+    for _ in range(3):
+        tokens.append(int(lab.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout))
+    os.unlink(lab.directory / "job/.gate")
+    tokens.append(int(lab.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout))
+
+    assert tokens == sorted(set(tokens))
+
+
+def test_a_killed_launcher_leaves_an_orphan_that_is_named_and_waited_for(lab):
+    holder = lab.hold("job")
+    waiter = lab.wait_in_line("job", tag="waiter")
+    holder.kill()
+    holder.wait()
+
+    busy = lab.run("-n", "job", "true")
+
+    assert busy.returncode == 75
+    assert f"orphan pid {holder.child}" in busy.stderr.decode()
+    assert [ticket["state"] for ticket in lab.list()] == ["orphaned", "waiting"]
+    holder.stdin.close()  # the orphan's read ends
+    assert finish(waiter)[0] == 0
+    assert lab.list() == []
+
+
+def test_nobody_waits_once_launcher_and_command_are_both_killed(lab):
+    holder = lab.hold("job")
+    holder.kill()
+    os.kill(holder.child, signal.SIGKILL)
+    wait_dead(holder.child)
+
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_an_orphan_that_is_a_zombie_holds_nothing(lab):
+    # Its parent, the test's own reaper, never waits for it: a zombie keeps its pid and start time.
+    holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=("python3", "-c", REAPER))
+    child = int(read_line(holder))
+    launcher = lab.list()[0]["launcher"]
+    os.kill(launcher, signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)
+    until(lambda: open(f"/proc/{child}/stat").read().rpartition(")")[2].split()[0] == "Z")
+
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+REAPER = """
+import ctypes, signal, subprocess, sys, time
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+subprocess.Popen(sys.argv[1:])
+signal.pause()
+"""
+
+
+def test_a_daemon_left_behind_does_not_keep_the_name(lab):
+    result = lab.run("-n", "job", "--", "sh", "-c", "setsid sleep 30 >/dev/null 2>&1 & echo $!")
+
+    assert lab.run("-n", "job", "true").returncode == 0
+    os.kill(int(result.stdout), signal.SIGKILL)
+
+
+def test_a_recycled_pid_is_not_taken_for_the_orphan(lab):
+    holder = lab.hold("job")
+    holder.kill()
+    os.kill(holder.child, signal.SIGKILL)
+    wait_dead(holder.child)
+    ticket = next((lab.directory / "job").glob(".hold.*"))
+    record = ticket.read_bytes()
+    own = f"child {os.getpid()} 1".encode()  # our pid, another start
+    ticket.write_bytes(record[:-48] + own.ljust(43) + b"\nend\n")
+
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_an_orphan_is_waited_for_at_most_as_long_as_wanted(lab):
+    holder = lab.hold("job")
+    holder.kill()
+    holder.wait()
+
+    begin = time.monotonic()
+    assert lab.run("-w", "200ms", "-n", "job", "true").returncode == 75
+    assert time.monotonic() - begin >= 0.2

@@ -1,0 +1,27 @@
+"""Installs what the tests drive, where that can be done (root, apt); the tests skip by name what is not there."""
+
+import os
+import shutil
+import subprocess
+
+PACKAGES = {
+    "strace": "strace", "cron": "cron", "mandoc": "mandoc", "flock": "util-linux", "unshare": "util-linux",
+    "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "script": "bsdutils", "make": "make",
+}
+
+
+def main():
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    missing = {tool: package for tool, package in PACKAGES.items() if not shutil.which(tool, path=path)}
+    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update"], **quiet)
+        for package in sorted(set(missing.values())):
+            subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", package], env=environment, **quiet)
+        missing = {tool: package for tool, package in missing.items() if not shutil.which(tool, path=path)}
+    for tool in sorted(missing):
+        print(f"{tool} is not installed: its tests are skipped")
+
+
+main()
