@@ -16,6 +16,7 @@ GO = b"!"
 NOT_STARTED = 125
 # Dispositions that Python changed before we ran, and that only the parent can tell us about.
 CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
+HANG_UP = (_signal.SIGHUP, SIGCONT)
 KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
 
 
@@ -186,7 +187,8 @@ def is_for_the_command(info, child: Child) -> bool:
     """
     signal, sender = info.si_signo, info.si_pid
     if info.si_code > 0:
-        return signal in KERNEL_TIMERS  # of an alarm(2) before solo was executed
+        # A hang-up tells the session's leader alone; a timer is an alarm(2) from before solo was executed.
+        return signal in KERNEL_TIMERS or signal in HANG_UP and posix.getsid(0) == posix.getpid()
     if signal == SIGCONT and child.was_stopped:
         child.was_stopped = False
         return is_stopped(child)

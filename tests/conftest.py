@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "tool(name): skip by name where the tool is not installed")
+    config.addinivalue_line("markers", "root: needs to be root")
 
 
 def pytest_runtest_setup(item):

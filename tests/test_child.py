@@ -1,0 +1,353 @@
+"""The command gets what it would have had without solo, and gives back what it would have given."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import TESTS, finish, read_line, read_state, until
+
+PROBE = [sys.executable, "-IS", str(TESTS / "probe.py")]
+CATCHABLE = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
+TERMINAL_STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+
+
+def report(run, *words, **options):
+    result = run(*words, **options)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def run_bare(*words, **options):
+    return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, **options)
+
+
+# --- exit status -------------------------------------------------------------------------------------------------
+
+
+def test_every_exit_status_is_the_commands(lab):
+    script = "for s in $(seq 0 255); do $SOLO -n job -- sh -c \"exit $s\"; [ $? = $s ] || echo $s; done"
+
+    result = subprocess.run(["sh", "-c", script], env={**lab.environment, "SOLO": lab.script}, capture_output=True)
+
+    assert (result.stdout, result.stderr) == (b"", b"")
+
+
+@pytest.mark.parametrize("number", [n for n in CATCHABLE if n not in {
+    signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, *TERMINAL_STOPS}] + [signal.SIGKILL])
+def test_a_death_by_signal_is_mirrored_without_a_core_of_ours(lab, number):
+    result = lab.run(
+        "-n", "job", "--", "python3", "-IS", "-c",
+        f"import os, _signal\nif {number} != 9: _signal.signal({number}, _signal.SIG_DFL)\nos.kill(os.getpid(), {number})",
+        cwd=lab.path, preexec_fn=allow_cores,
+    )
+
+    assert result.returncode == -number
+    assert not [file for file in os.listdir(lab.path) if file == f"core.{number}"]
+
+
+def allow_cores():
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
+
+
+def test_a_second_core_is_never_dumped(lab):
+    process = lab.start("-n", "job", "--", "sh", "-c", "ulimit -c 0; kill -SEGV $$", cwd=lab.path, preexec_fn=allow_cores)
+
+    status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+    assert (status.si_code, status.si_status) == (os.CLD_KILLED, signal.SIGSEGV)
+
+
+def test_status_126_is_for_what_can_not_be_executed(lab):
+    (lab.path / "plain").write_text("true\n")
+
+    for command in (lab.path / "plain", lab.path, "/etc/passwd"):
+        result = lab.run("-n", "job", "--", command)
+        assert (result.returncode, result.stderr.count(b"\n")) == (126, 1), command
+
+
+def test_status_127_is_for_what_is_not_there(lab):
+    for command in ("no-such-command", lab.path / "missing", "/etc/passwd/x"):
+        result = lab.run("-n", "job", "--", command)
+        assert (result.returncode, result.stderr.count(b"\n")) == (127, 1), command
+
+
+def test_a_word_of_the_shell_is_explained(lab):
+    assert b"sh -c" in lab.run("-n", "job", "cd", "/").stderr
+
+
+def test_a_missing_interpreter_is_127_as_in_a_shell(lab):
+    script = lab.path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+
+    result = lab.run("-n", "job", script)
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (127, 1)
+
+
+def test_a_script_without_interpreter_line_is_run_by_sh(lab):
+    script = lab.path / "script"
+    script.write_text('echo "$1"; exit 9\n')
+    script.chmod(0o755)
+
+    result = lab.run("-n", "job", script, "word with blanks")
+
+    assert (result.returncode, result.stdout) == (9, b"word with blanks\n")
+
+
+def test_too_long_arguments_are_one_line(lab):
+    result = lab.run("-n", "job", "--", "true", "x" * 131000, env={**lab.environment, "PAD": "y" * 131050})
+
+    assert result.returncode in (0, 126) and result.stderr.count(b"\n") <= 1
+
+
+# --- what the command inherits -------------------------------------------------------------------------------------
+
+
+def test_the_command_gets_just_what_it_would_have_got(lab):
+    read_end, write_end = os.pipe()
+    options = {"pass_fds": (read_end, write_end), "cwd": lab.path, "env": {**lab.environment, "ODD": "a\nb"}, "umask": 0o27}
+
+    bare = report(run_bare, *PROBE, "report", "word", **options)
+    guarded = report(lab.run, "-n", "job", *PROBE, "report", "word", **options)
+
+    for key in ("SOLO_NAME", "SOLO_TOKEN"):
+        guarded["environment"].pop(key.encode().hex())
+    assert guarded.pop("parent") != bare.pop("parent")
+    assert guarded == bare
+
+
+def test_an_empty_environment_stays_empty_but_for_ours(lab):
+    guarded = lab.run("--dir", lab.directory, "-n", "job", "/usr/bin/env", env={})
+
+    assert sorted(line.partition("=")[0] for line in guarded.stdout.decode().splitlines()) == ["SOLO_NAME", "SOLO_TOKEN"]
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_closed_standard_descriptors_stay_closed_and_never_become_a_ticket(lab, closed):
+    def close():
+        for fd in closed:
+            os.close(fd)
+
+    seen = lab.path / "seen"
+    process = lab.start(
+        "-v", "-n", "job", "--", "sh", "-c", f"ls /proc/$$/fd >{seen}; exec 2>/dev/null; cat {lab.directory}/job/.hold.* >{lab.log}",
+        stdin=None, stdout=None, stderr=None, preexec_fn=close,
+    )
+
+    assert process.wait(60) == 0
+    inherited = {int(fd) for fd in seen.read_text().split()}
+    assert not inherited & (set(closed) - {1}) or closed == (1,)
+    assert lab.log.read_text().endswith("\nend\n") and "solo:" not in lab.log.read_text()
+
+
+def test_dispositions_and_mask_are_as_given(lab):
+    ignored, blocked = {signal.SIGTTOU, signal.SIGSEGV, signal.SIGINT}, {signal.SIGTTIN, signal.SIGILL, signal.SIGTERM}
+
+    def prepare():
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+
+    guarded = lab.run("-n", "job", "--", "cat", "/proc/self/status", preexec_fn=prepare).stdout.decode()
+
+    status = dict(line.split(":\t") for line in guarded.splitlines() if ":\t" in line)
+    assert int(status["SigIgn"], 16) == sum(1 << number - 1 for number in ignored)
+    assert int(status["SigBlk"], 16) == sum(1 << number - 1 for number in blocked)
+
+
+@pytest.mark.parametrize("trap, ignored", [("", 0), ("trap '' PIPE;", 1 << 12), ("trap '' XFSZ;", 1 << 24)])
+def test_what_python_changes_in_itself_is_as_the_caller_left_it(lab, trap, ignored):
+    script = f"{trap} {lab.script} -n job -- grep SigIgn /proc/self/status; true"
+
+    output = subprocess.run(["sh", "-c", script], env=lab.environment, capture_output=True).stdout
+
+    assert int(output.split()[1], 16) == ignored
+
+
+def test_an_ignored_sigchld_stays_ignored_and_hides_no_status(lab):
+    def prepare():
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    result = lab.run("-n", "job", "--", "grep", "SigIgn", "/proc/self/status", "/missing", preexec_fn=prepare)
+
+    assert (result.returncode, int(result.stdout.split()[1], 16)) == (2, 1 << 16)
+
+
+def test_a_caller_in_python_ignores_sigpipe_only_for_itself(lab):
+    assert int(lab.run("-n", "job", "--", "grep", "SigIgn", "/proc/self/status").stdout.split()[1], 16) == 0
+
+
+def test_a_solo_under_a_solo_sees_the_truth(lab):
+    script = f"trap '' PIPE; {lab.script} -n a -- {lab.script} -n b -- grep SigIgn /proc/self/status; true"
+
+    assert subprocess.run(["sh", "-c", script], env=lab.environment, capture_output=True).stdout.split()[1] == b"0000000000001000"
+
+
+def test_the_c_locale_adds_nothing_to_the_environment(lab):
+    for locale in ({}, {"LC_ALL": "C"}, {"LANG": "C"}, {"LC_CTYPE": "C.UTF-8"}):
+        guarded = lab.run("--dir", lab.directory, "-n", "job", "/usr/bin/env", env=locale).stdout.decode().splitlines()
+        assert {line for line in guarded if line.startswith("L")} == {f"{key}={value}" for key, value in locale.items()}
+
+
+def test_names_and_arguments_need_not_be_utf8(lab):
+    word, name = b"\xff\xfe\x80 \n", b"n\xe4me"
+
+    result = subprocess.run(
+        [lab.script, "-n", name, "--", "sh", "-c", 'printf "%s|%s" "$SOLO_NAME" "$1"', "sh", word],
+        env={**lab.environment, "LC_ALL": "C"}, capture_output=True,
+    )
+
+    assert result.stdout == name + b"|" + word
+
+
+def test_ten_thousand_arguments_arrive_and_are_recorded(lab):
+    words = list(map(str, range(10000)))
+
+    result = lab.run("-n", "job", "--", "sh", "-c", 'echo $#; "$0" list --json', lab.script, *words)
+
+    count, _, listed = result.stdout.decode().partition("\n")
+    assert count == "10000"
+    assert json.loads(listed)[0]["command"][-10000:] == words
+
+
+def test_it_works_without_terminal_stdin_or_home(lab):
+    environment = {key: value for key, value in lab.environment.items() if key in ("SOLO_DIR", "LAB")}
+    result = lab.run("-n", "job", "--", "sh", "-c", "echo fine", env=environment, start_new_session=True)
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"fine\n", b"")
+
+
+def test_pipes_of_the_caller_close_when_the_command_closes_them(lab):
+    process = lab.start("-n", "job", "--", "sh", "-c", "exec >/dev/null 2>&1; read line")
+
+    assert process.stdout.read() == b""  # the end, while the command still runs
+    assert process.poll() is None
+    finish(process)
+
+
+# --- signals -----------------------------------------------------------------------------------------------------
+
+
+def test_every_catchable_signal_is_forwarded_once_and_in_order(lab):
+    process = lab.start("-n", "job", *PROBE, "signals")
+    read_line(process)
+    sent = [number for number in CATCHABLE if number != signal.SIGTERM] + [signal.SIGTERM]
+
+    received = []
+    for number in sent:
+        os.kill(process.pid, number)
+        received.append(int(read_line(process)))
+
+    assert received == sent
+    assert finish(process) == (0, "", "")
+
+
+def test_an_alarm_set_before_solo_still_rings_the_command(lab):
+    alarm = ("python3", "-IS", "-c", "import posix, _signal, sys; _signal.alarm(1); posix.execv(sys.argv[1], sys.argv[1:])")
+
+    assert lab.run("-n", "job", "sleep", "60", prefix=alarm).returncode == -signal.SIGALRM
+
+
+def test_a_signal_that_was_ignored_stays_ignored_and_ends_nothing(lab):
+    process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 5", prefix=("nohup",))
+    read_line(process)
+
+    os.kill(process.pid, signal.SIGHUP)
+
+    assert finish(process)[0] == 5
+
+
+def test_a_signal_while_waiting_ends_the_waiter_and_nothing_else(lab):
+    holder = lab.hold("job")
+    waiter = lab.wait_in_line("job", tag="waiter")
+
+    waiter.terminate()
+
+    assert finish(waiter) == (-signal.SIGTERM, "", "")
+    finish(holder)
+    assert (lab.read_log(), lab.list()) == ([], [])
+
+
+def test_a_signal_from_the_command_or_its_children_does_not_come_back_to_it(lab):
+    # In a subshell of bash, $PPID and $$ are still those of the command itself.
+    script = "trap 'echo caught' USR1; echo ready; kill -USR1 $PPID; (kill -USR1 $PPID; kill -USR1 $$); read line; echo done"
+    process = lab.start("-n", "job", "--", "bash", "-c", script)
+    assert read_line(process) == "ready"
+    assert read_line(process) == "caught"  # only the one that its child sent to the command itself
+
+    assert finish(process)[:2] == (0, "done\n")
+
+
+def test_a_sibling_in_the_same_process_group_is_heard(lab):
+    script = f"{lab.script} -n job -- sh -c 'trap \"echo caught; exit 3\" USR1; echo ready; while :; do sleep 0.05; done' & " \
+             "solo=$!; read line; kill -USR1 $solo; wait $solo; echo $?"
+    process = subprocess.Popen(["sh", "-c", script], env=lab.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    lab.started.append(process)
+    process.stderr = None
+    assert read_line(process) == "ready"
+
+    assert process.communicate(b"\n", 60)[0] == b"caught\n3\n"
+
+
+def test_the_command_stops_and_goes_on_with_the_launcher(lab):
+    process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4")
+    child = int(read_line(process))
+
+    os.kill(process.pid, signal.SIGTSTP)
+    until(lambda: (read_state(process.pid), read_state(child)) == ("T", "T"))
+    os.kill(process.pid, signal.SIGCONT)
+    until(lambda: read_state(child) != "T" != read_state(process.pid))
+
+    assert finish(process)[0] == 4
+
+
+def test_stopping_a_hundred_times_loses_nothing(lab):
+    process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4")
+    child = int(read_line(process))
+    for _ in range(100):
+        os.kill(process.pid, signal.SIGTSTP)
+        os.kill(process.pid, signal.SIGCONT)  # at once, before the stop can have been seen
+    until(lambda: read_state(child) in "SR" and read_state(process.pid) in "SR")
+
+    assert finish(process)[0] == 4
+
+
+@pytest.mark.tool("unshare")
+@pytest.mark.root
+def test_under_pid_1_of_a_fresh_namespace_signals_arrive_and_statuses_return(lab):
+    # sh is pid 1 there and solo its child; SIGTERM comes from outside, where si_pid is 0.
+    script = f"{lab.script} -n job -- sh -c 'trap \"exit 6\" TERM; echo ready; while :; do sleep 0.05; done' & wait $!; echo $?"
+    process = subprocess.Popen(
+        ["unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script],
+        env=lab.environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+    )
+    lab.started.append(process)
+    assert read_line(process) == "ready"
+
+    os.kill(find_launcher(process.pid), signal.SIGTERM)
+
+    assert process.communicate(timeout=60)[0] == b"6\n"
+
+
+@pytest.mark.tool("unshare")
+@pytest.mark.root
+def test_as_pid_1_it_reaps_strangers_and_still_tells_a_death_by_signal(lab):
+    words = ["unshare", "--fork", "--pid", "--mount-proc"]
+
+    assert lab.run("-n", "job", "--", "sh", "-c", "(sleep 0.1 &) ; exit 8", prefix=words).returncode == 8
+    assert lab.run("-n", "job", "--", "sh", "-c", "kill -KILL $$", prefix=words).returncode == 128 + 9
+
+
+def find_launcher(ancestor):
+    """The pid, out here, of the launcher below `ancestor`."""
+    def children(pid):
+        return [int(child) for child in open(f"/proc/{pid}/task/{pid}/children").read().split()]
+
+    shell = children(ancestor)[0]
+    return next(child for child in children(shell) if b"solo" in open(f"/proc/{child}/cmdline", "rb").read())

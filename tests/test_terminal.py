@@ -1,0 +1,172 @@
+"""On a terminal: Ctrl-C once, Ctrl-Z and fg, job control, and what a pipe through a pty sees. A real pty, a real bash."""
+
+import os
+import pty
+import select
+import signal
+import sys
+import termios
+import time
+
+import pytest
+from conftest import PATIENCE, TESTS, read_state, until
+
+PROBE = f"{sys.executable} -IS {TESTS / 'probe.py'}"
+
+
+class Terminal:
+    """A process on a pty of its own, its session's leader; what it wrote so far is `screen`."""
+
+    def __init__(self, words, environment):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(words[0], words, environment)
+        self.screen = b""
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def wait_for(self, text, after=0):
+        deadline = time.monotonic() + PATIENCE
+        while text.encode() not in self.screen[after:]:
+            assert select.select([self.fd], [], [], max(0, deadline - time.monotonic()))[0], self.screen
+            try:
+                self.screen += os.read(self.fd, 65536)
+            except OSError:
+                raise AssertionError(self.screen) from None
+
+    def close(self):
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
+@pytest.fixture
+def terminal(lab):
+    opened = []
+
+    def open_terminal(*words):
+        opened.append(Terminal(words, {**lab.environment, "PS1": "$ ", "SOLO": lab.script, "TERM": "dumb"}))
+        return opened[-1]
+
+    yield open_terminal
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def shell(terminal):
+    shell = terminal("bash", "--norc", "--noprofile", "-i")
+    shell.wait_for("$ ")
+    return shell
+
+
+def test_control_c_reaches_the_command_exactly_once(terminal, lab):
+    screen = terminal(lab.script, "-n", "job", "--", *PROBE.split(), "signals")
+    screen.wait_for("ready")
+
+    screen.type("\x03")
+    screen.wait_for("^C2\r")
+    os.kill(screen.pid, signal.SIGUSR1)  # a witness: whatever the launcher had to forward came before this
+    screen.wait_for("\n10\r")
+
+    assert screen.screen.split()[2:] == [b"^C2", b"10"]
+
+
+def test_a_shell_loop_ends_by_control_c_because_the_death_is_mirrored(shell):
+    shell.type("for i in 1 2 3; do echo round $i; $SOLO -n job -- sleep 30; done; echo left=$?\n")
+    shell.wait_for("\nround 1")
+    until(lambda: b"sleep" in os.popen("ps -o args= --ppid $(pgrep -P %d | head -1)" % shell.pid).read().encode())
+
+    shell.type("\x03")
+    shell.wait_for("$ ", after=shell.screen.index(b"round 1\r"))
+
+    assert b"\nround 2" not in shell.screen
+
+
+def test_control_z_stops_both_and_fg_goes_on(shell, lab):
+    shell.type("$SOLO -n job -- sh -c 'echo pid $$; read line; echo got $line'\n")
+    shell.wait_for("\npid ")
+    shell.wait_for("\r\n", after=shell.screen.index(b"\npid ") + 1)
+    child = int(shell.screen.rpartition(b"\npid ")[2].split()[0])
+
+    shell.type("\x1a")
+    shell.wait_for("Stopped")
+    assert read_state(child) == "T"
+    shell.type("fg\n")
+    until(lambda: read_state(child) != "T")
+    shell.type("word\n")
+
+    shell.wait_for("\ngot word")
+
+
+def test_a_background_job_that_reads_the_terminal_stops_and_goes_on_in_the_foreground(shell):
+    shell.type("$SOLO -n job -- sh -c 'read line; echo got $line' &\n")
+    until(lambda: (shell.type("jobs\n"), shell.wait_for("$ ", len(shell.screen)), b"Stopped" in shell.screen)[2])
+    seen = len(shell.screen)
+    shell.type("fg\n")
+    shell.wait_for("got $line'", after=seen)  # bash shows what it brings back
+    shell.type("word\n")
+
+    shell.wait_for("\ngot word")
+
+
+def test_a_window_change_reaches_the_command_once(terminal, lab):
+    import fcntl
+    import struct
+
+    screen = terminal(lab.script, "-n", "job", "--", *PROBE.split(), "signals")
+    screen.wait_for("ready")
+
+    fcntl.ioctl(screen.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    screen.wait_for(f"\n{signal.SIGWINCH:d}\r")
+    os.kill(screen.pid, signal.SIGUSR1)
+    screen.wait_for("\n10\r")
+
+    assert screen.screen.count(b"\n%d\r" % signal.SIGWINCH) == 1
+
+
+def test_a_filter_reads_the_terminal_to_its_end(terminal, lab):
+    screen = terminal(lab.script, "-n", "job", "tac")
+    screen.type("one\ntwo\n\x04")
+
+    screen.wait_for("two\r\none")
+    assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == 0
+
+
+def test_a_shell_with_job_control_can_be_the_command(terminal, lab):
+    screen = terminal(lab.script, "-n", "job", "bash", "-m", "-c", "echo start; sleep 0.01 & wait; cat; echo end")
+    screen.wait_for("start")
+    screen.type("line\n\x04")
+
+    screen.wait_for("end")
+    assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == 0
+
+
+def test_hanging_up_the_terminal_ends_the_command_and_frees_the_name(terminal, lab):
+    screen = terminal(lab.script, "-n", "job", "--", "sh", "-c", "echo pid $$; read line; sleep 60")
+    screen.wait_for("pid ")
+    until(lambda: len(lab.list()) == 1)
+
+    os.close(screen.fd)
+    screen.fd = -1
+
+    until(lambda: lab.list() == [])
+
+
+@pytest.mark.parametrize("moment", ["waiting", "running"])
+def test_control_c_leaves_no_traceback(terminal, lab, moment):
+    if moment == "waiting":
+        lab.hold("job")
+    screen = terminal(lab.script, "-n", "job", "-w", "forever", "sleep", "60")
+    until(lambda: any(ticket["launcher"] == screen.pid and (ticket["child"] or moment == "waiting") for ticket in lab.list()))
+
+    screen.type("\x03")
+
+    assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == -signal.SIGINT
+    assert screen.screen.strip() in (b"", b"^C")
