@@ -62,11 +62,12 @@ def wait_lock(fd: int, mode: int, deadline: float) -> bool:
             over = True
             raise TimeoutError
 
+    # It rings again and again: an alarm in the moment before flock() blocks would be lost.
+    begin = monotonic()
     disposition = signal(SIGALRM, ring)
+    alarm, interval = setitimer(ITIMER_REAL, min(left, LONGEST_TIMER), RING_AGAIN)
     mask = pthread_sigmask(SIG_UNBLOCK, {SIGALRM})
     try:
-        # It rings again and again: an alarm in the moment before flock() blocks would be lost.
-        setitimer(ITIMER_REAL, min(left, LONGEST_TIMER), RING_AGAIN)
         fcntl.flock(fd, mode)
         over = True
         return True
@@ -77,6 +78,8 @@ def wait_lock(fd: int, mode: int, deadline: float) -> bool:
         setitimer(ITIMER_REAL, 0)
         pthread_sigmask(SIG_SETMASK, mask)
         signal(SIGALRM, disposition)
+        if alarm:  # set before solo was executed, and the command's to hear
+            setitimer(ITIMER_REAL, max(0.001, alarm - (monotonic() - begin)), interval)
 
 
 def read_file(path: str, size: int = 4096) -> bytes:

@@ -156,7 +156,7 @@ class Line:
         length = len(SEAT) + DIGITS
         return [
             file for file in posix.listdir(self.place.fd)
-            if file[0] == "." and len(file) == length and file[:6] in (SEAT, HOLD) and file[6:].isdigit()
+            if file[0] == "." and len(file) == length and file[:6] in (SEAT, HOLD) and file.isascii() and file[6:].isdigit()
         ]
 
     def open_ticket(self, file: str):

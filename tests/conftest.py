@@ -124,7 +124,7 @@ def end_orphan(ticket):
     from solo.record import parse_record
 
     try:
-        record = parse_record(ticket.read_bytes())
+        record = parse_record(ticket.read_bytes()) if ticket.is_file() else None
         if record and record.child and read_stat(record.child[0]).start == record.child[1]:
             os.kill(record.child[0], signal.SIGKILL)
     except OSError:

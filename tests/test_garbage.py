@@ -1,0 +1,185 @@
+"""Whatever lies in the directory: one line and 125, or the right answer; never an overlap, never a hang."""
+
+import os
+import socket
+import subprocess
+
+import pytest
+from conftest import finish, wait_dead
+
+GARBAGE = [b"", b"\0", b"garbage", b"\xff" * 5000, b"solo 1\n", b"99999999999999999999\n" * 3, b"x" * 3_000_000, b"\n" * 100]
+
+
+def fails_in_one_line_or_runs(result):
+    assert result.returncode in (0, 125), result.stderr
+    assert result.stderr.count(b"\n") == (result.returncode == 125)
+    assert b"bug" not in result.stderr
+    return result.returncode == 0
+
+
+def run_beside(lab):
+    return lab.run("-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log")
+
+
+@pytest.mark.parametrize("data", GARBAGE)
+def test_a_damaged_gate_costs_nothing(lab, data):
+    lab.run("-n", "job", "true")
+    (lab.directory / "job/.gate").write_bytes(data)
+
+    assert [lab.run("-n", "job", "true").returncode for _ in range(2)] == [0, 0]
+
+
+@pytest.mark.parametrize("data", GARBAGE)
+def test_a_damaged_record_never_frees_a_held_name(lab, data):
+    holder = lab.hold("job")
+    ticket = next((lab.directory / "job").glob(".hold.*"))
+    ticket.write_bytes(data)
+
+    result = run_beside(lab)
+
+    assert (result.returncode, lab.read_log()) == (75, [])
+    assert result.stderr.count(b"\n") == 1
+    assert lab.list()[0]["state"] == "held"
+    assert finish(holder)[0] == 0
+    assert run_beside(lab).returncode == 0
+
+
+@pytest.mark.parametrize("data", GARBAGE)
+def test_a_damaged_record_of_an_orphan_is_refused_and_not_overrun(lab, data):
+    holder = lab.hold("job")
+    holder.kill()
+    holder.wait()
+    ticket = next((lab.directory / "job").glob(".hold.*"))
+    record = ticket.read_bytes()
+    ticket.write_bytes(data)
+
+    result = run_beside(lab)
+
+    assert (result.returncode, lab.read_log()) == (125, [])
+    assert result.stderr.count(b"\n") == 1 and str(ticket).encode() in result.stderr
+    listing = lab.run("list")
+    assert (listing.returncode, listing.stderr.count(b"\n")) == (125, 1)
+    ticket.write_bytes(record)
+    assert run_beside(lab).returncode == 75
+    holder.stdin.close()
+    wait_dead(holder.child)
+    assert run_beside(lab).returncode == 0
+
+
+def test_a_record_torn_by_a_power_loss_frees_the_name_after_the_reboot(lab, monkeypatch):
+    """A file older than the boot: time is moved, not waited for."""
+    lab.run("-n", "job", "true")
+    (lab.directory / "job/.hold.00000000000000000001").write_bytes(b"\0" * 200)
+    assert run_beside(lab).returncode == 125
+
+    from solo import tickets
+    from solo.identity import read_world
+    from solo.places import make_base, open_name
+
+    line = tickets.Line(open_name(make_base(str(lab.directory)), "job"), read_world())
+    monkeypatch.setattr(tickets, "read_boot_time", lambda: float("inf"))
+    assert line.open_ticket(".hold.00000000000000000001").state is tickets.DEAD
+
+
+@pytest.mark.parametrize("data", GARBAGE)
+def test_a_damaged_seat_of_nobody_is_passed_over(lab, data):
+    lab.run("-n", "job", "true")
+    (lab.directory / "job/.seat.00000000000000000001").write_bytes(data)
+
+    assert run_beside(lab).returncode == 0
+    assert lab.count_waiting("job") == 0
+
+
+def make_directory(path):
+    path.mkdir()
+
+
+def make_symlink(path):
+    path.symlink_to("/etc/passwd")
+
+
+def make_dangling(path):
+    path.symlink_to("/nonexistent")
+
+
+def make_fifo(path):
+    os.mkfifo(path)
+
+
+def make_socket(path):
+    with socket.socket(socket.AF_UNIX) as bound:
+        here = os.getcwd()
+        os.chdir(path.parent)
+        bound.bind(path.name)
+        os.chdir(here)
+
+
+@pytest.mark.parametrize("make", [make_directory, make_symlink, make_dangling, make_fifo, make_socket])
+@pytest.mark.parametrize("file", [".gate", ".new", ".hold.00000000000000000001", ".seat.00000000000000000001"])
+def test_something_else_in_a_files_place_is_one_line_or_no_matter(lab, file, make):
+    lab.run("-n", "job", "true")
+    path = lab.directory / "job" / file
+    path.unlink(missing_ok=True)
+    make(path)
+
+    ran = fails_in_one_line_or_runs(run_beside(lab))
+
+    assert lab.read_log() == ["ran"] * ran
+    assert open("/etc/passwd").read().startswith("root:")
+
+
+@pytest.mark.parametrize("make", [make_symlink, make_dangling, make_fifo, make_socket])
+@pytest.mark.parametrize("name", ["job", "outer/job"])
+def test_something_else_in_a_names_place_is_refused(lab, name, make):
+    lab.run("-n", "outer/x", "true")
+    make(lab.directory / name)
+
+    result = lab.run("-n", name, "true")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
+
+
+def test_files_that_are_no_tickets_are_left_alone(lab):
+    lab.run("-n", "job", "true")
+    others = [".hold.x", ".hold.1", ".seat.", "README", ".hold.000000000000000000010", ".hold.0000000000000000000²"]
+    for file in others:
+        (lab.directory / "job" / file).write_text("mine")
+
+    assert run_beside(lab).returncode == 0
+    assert {file.name for file in (lab.directory / "job").iterdir()} == {".gate", *others}
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a//b", "/a", "a/", "a/../b", ".hidden", "a/.gate", "x" * 256])
+def test_a_name_that_can_not_be_a_directory_is_a_usage_error(lab, name):
+    result = lab.run("-n", name, "true")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
+
+
+@pytest.mark.root
+@pytest.mark.tool("mount")
+@pytest.mark.parametrize("options", ["size=16k", "nr_inodes=4"])
+def test_without_space_or_inodes_nothing_runs(lab, options):
+    lab.directory.mkdir()
+    script = f"""
+        mount -t tmpfs -o {options} tmpfs $SOLO_DIR && chmod 700 $SOLO_DIR
+        {lab.script} -n job true || exit 1
+        i=0; while echo >$SOLO_DIR/fill$i && head -c 4096 /dev/zero >$SOLO_DIR/fill$i; do i=$((i+1)); done 2>/dev/null
+        {lab.script} -n job -- sh -c 'echo ran >>$LAB/log'; echo $?
+    """
+    result = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=lab.environment, capture_output=True, text=True)
+
+    assert (result.stdout, lab.read_log()) == ("125\n", [])
+    assert result.stderr.splitlines()[-1].startswith("solo: job: can not write in ")
+
+
+@pytest.mark.root
+@pytest.mark.tool("mount")
+def test_on_a_read_only_file_system_nothing_runs(lab):
+    lab.run("-n", "job", "true")
+    script = f"mount --bind -o ro $SOLO_DIR $SOLO_DIR && mount -o remount,bind,ro $SOLO_DIR; {lab.script} -n job -- echo ran; echo $?"
+
+    result = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=lab.environment, capture_output=True, text=True)
+
+    assert (result.stdout, result.stderr.count("\n")) == ("125\n", 1)
+    assert "Read-only" in result.stderr

@@ -1,0 +1,160 @@
+"""The house: imports point down, and a guarded run loads nothing that costs. The floors are written here, and only here."""
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+# From the ground up; a module may import from floors below its own, and the cold ones only inside a function.
+HOT_FLOORS = [
+    {"errors", "options"},
+    {"kernel", "rule", "argv"},
+    {"identity", "places"},
+    {"record"},
+    {"tickets", "child"},
+    {"queue"},
+    {"guard"},
+    {"main"},
+    {"__main__"},
+]
+COLD_FLOORS = [
+    {"namespaces", "systemd", "orphans", "words"},
+    {"commands", "commands.list"},
+    {"completions", "manual"},
+    {"cli"},
+]
+HOT = set().union(*HOT_FLOORS)
+COLD = set().union(*COLD_FLOORS)
+
+# What Python may load for a guarded run, besides itself (python -IS -c pass) and the hot floors.
+ALLOWED = {"_signal", "errno", "fcntl", "posix", "sys", "time"}
+
+
+def list_modules():
+    for path in sorted((ROOT / "solo").rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT / "solo").with_suffix("").parts)
+        yield name.removesuffix(".__init__") if name != "__init__" else "", path
+
+
+def read_imports(path):
+    """[(module as written, whether at the top of the file)]"""
+    tree = ast.parse(path.read_text())
+    top = set(ast.iter_child_nodes(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            if node.module == "solo":
+                yield from ((f"solo.{alias.name}", node in top) for alias in node.names)
+            else:
+                yield node.module, node in top
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, node in top) for alias in node.names)
+
+
+def find_floor(name):
+    return next(level for level, floor in enumerate(HOT_FLOORS) if name in floor)
+
+
+def test_every_module_has_a_floor():
+    assert {name for name, _ in list_modules()} - {""} == HOT | COLD
+
+
+@pytest.mark.parametrize("name, path", [(name, path) for name, path in list_modules() if name in HOT])
+def test_hot_modules_import_only_what_is_below_them(name, path):
+    for imported, at_top in read_imports(path):
+        if not at_top or imported == "solo.__version__":
+            continue
+        own = imported.removeprefix("solo.")
+        if imported.startswith("solo."):
+            assert own in HOT and find_floor(own) < find_floor(name), f"{name} imports {imported}"
+        else:
+            assert imported in ALLOWED, f"{name} imports {imported}"
+
+
+@pytest.mark.parametrize("name, path", [(name, path) for name, path in list_modules() if name in COLD])
+def test_cold_modules_do_not_reach_up_to_the_guard(name, path):
+    imported = {imported for imported, _ in read_imports(path)}
+
+    assert not imported & {"solo.guard", "solo.main", "solo.child"}
+
+
+def list_loaded(lab, *words, before=""):
+    """The modules that are loaded when the launcher of a guarded run exits, less those of the bare interpreter."""
+    output = lab.path / "loaded"
+    code = f"""
+import sys, posix
+start = set(sys.modules)
+{before}
+sys.path.insert(0, {str(ROOT)!r})
+sys.argv = ['solo', *{words!r}]
+launcher, exit = posix.getpid(), posix._exit
+
+def tell_and_exit(status):
+    if posix.getpid() == launcher:
+        fd = posix.open({str(output)!r}, posix.O_WRONLY | posix.O_CREAT)
+        posix.write(fd, '\\n'.join(set(sys.modules) - start).encode())
+    exit(status)
+
+posix._exit = tell_and_exit
+import solo.main
+solo.main.main()
+"""
+    assert subprocess.run([sys.executable, "-IS", "-c", code], env=lab.environment).returncode == 0
+    return set(output.read_text().split("\n"))
+
+
+def test_a_guarded_run_loads_the_hot_floors_and_nothing_else(lab):
+    loaded = list_loaded(lab, "-n", "job", "--", "true")
+
+    assert loaded == {"solo"} | {f"solo.{name}" for name in HOT - {"__main__"}} | {"fcntl"}
+
+
+def test_the_list_of_loaded_modules_can_tell(lab):
+    assert "json" in list_loaded(lab, "-n", "job", "--", "true", before=SPY)
+
+
+SPY = "import builtins; original = builtins.__import__\n" \
+      "def spy(name, *rest):\n    name == 'solo.guard' and original('json')\n    return original(name, *rest)\n" \
+      "builtins.__import__ = spy"
+
+
+def test_the_hot_path_fits_the_memory_budget(lab):
+    """9.5 MB for a launcher whose command runs (DESIGN): what it adds to the bare interpreter is ours to keep small."""
+    holder = lab.hold("job")
+    bare = subprocess.Popen([sys.executable, "-IS", "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    from conftest import until
+
+    until(lambda: read_resident(bare.pid) > 6000 and "S" in open(f"/proc/{bare.pid}/stat").read().rpartition(")")[2].split()[0])
+    added = read_resident(holder.pid) - read_resident(bare.pid)
+    bare.communicate()
+
+    assert added < 1500
+
+
+def read_resident(pid):
+    """In kB."""
+    for line in open(f"/proc/{pid}/status"):
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    return 0
+
+
+def test_quiet_while_the_command_runs_and_while_three_stand_in_line(lab):
+    holder = lab.hold("job")
+    line = [lab.wait_in_line("job", tag=number) for number in range(3)]
+    pids = [holder.pid, *(process.pid for process in line)]
+    from conftest import until
+
+    until(lambda: all(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "S" for pid in pids))
+    before = [count_switches(pid) for pid in pids]
+    busy = count_switches(os.getpid())
+    subprocess.run(["sleep", "3"])  # the claim is about a span of time
+
+    assert [count_switches(pid) for pid in pids] == before
+    assert count_switches(os.getpid()) > busy  # the count can move
+
+
+def count_switches(pid):
+    return sum(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if "ctxt_switches" in line)

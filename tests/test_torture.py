@@ -1,0 +1,179 @@
+"""SIGKILL at every system call of a launcher, and every system call made to fail once: the promises hold after each.
+
+strace counts the calls of one run, from the first touch of the directory to the exit; then each of them is hit in a run
+of its own. CI takes a sample; `make torture` (SOLO_TORTURE=whole) takes all, in all three scenes: the first ever, alone, and waiting in
+line.
+"""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import PATIENCE, TESTS, until
+
+WHOLE = os.environ.get("SOLO_TORTURE") == "whole"
+SEED = int(os.environ.get("SOLO_SEED", random.SystemRandom().randrange(1 << 32)))
+SAMPLE = 12
+WITNESS = str(TESTS / "witness.sh")
+
+# What each call can really say, beside EIO. A call that is not here takes no part in the failing.
+FAILURES = {
+    "openat": ("ENOSPC", "EACCES", "EMFILE", "ENOMEM", "EINTR"), "newfstatat": ("EACCES", "ENOMEM"), "read": ("EINTR",),
+    "pread64": ("EINTR",), "pwrite64": ("ENOSPC", "EINTR"), "write": ("EINTR",), "flock": ("EINTR", "ENOMEM", "ENOLCK"),
+    "rename": ("ENOSPC", "EACCES"), "renameat": ("ENOSPC", "EACCES"), "mkdirat": ("ENOSPC", "EACCES"),
+    "mkdir": ("ENOSPC", "EACCES"), "unlinkat": ("EACCES",), "unlink": ("EACCES",), "pipe2": ("EMFILE",),
+    "clone": ("EAGAIN", "ENOMEM"), "getdents64": ("ENOMEM",), "fcntl": ("EMFILE",), "readlink": ("EACCES", "ENOMEM"),
+    "close": ("EINTR",), "close_range": ("EMFILE",), "wait4": ("EINTR",), "rt_sigtimedwait": ("EINTR",), "lseek": ("EINVAL",),
+    "umask": (), "setitimer": ("EINVAL",),
+}
+NO_EIO = {"clone", "pipe2", "flock", "wait4", "rt_sigtimedwait", "umask", "fcntl", "lseek", "setitimer"}
+
+pytestmark = pytest.mark.tool("strace", "flock")
+
+
+def launch(lab, tag, *words, delay="0.05", strace=()):
+    prefix = ("strace", "-qq", "-o", str(lab.path / "trace"), *strace) if strace else ()
+    return lab.start("-n", "job", *words, WITNESS, tag, delay, prefix=prefix, stdin=subprocess.DEVNULL)
+
+
+def count_calls(lab, scene):
+    """[(call, its how-manieth)] of a launcher, from its first touch of the directory on."""
+    assert launch(lab, "warm").wait(PATIENCE) == 0  # so that Python has its .pyc files, and the name its directory
+    clear(lab)
+    with scene(lab) as words:
+        process = launch(lab, "traced", *words, strace=("-s", "200"))
+    assert process.wait(PATIENCE) == 0
+    counts, points, touched = {}, [], False
+    for line in (lab.path / "trace").read_text().splitlines():
+        match = re.match(r"(\w+)\(", line)
+        if match is None:
+            continue
+        call = match[1]
+        counts[call] = counts.get(call, 0) + 1
+        touched = touched or str(lab.directory) in line
+        if touched:
+            points.append((call, counts[call]))
+    return points
+
+
+class Alone:
+    """Nobody else wants the name."""
+
+    def __init__(self, lab):
+        pass
+
+    def __enter__(self):
+        return ()
+
+    def __exit__(self, *_):
+        pass
+
+
+class First(Alone):
+    """Nobody ever guarded anything here: all directories are missing."""
+
+    def __init__(self, lab):
+        shutil.rmtree(lab.directory)
+
+
+class InLine:
+    """A holder is there until the tortured one stands in line, or is gone."""
+
+    def __init__(self, lab):
+        self.lab = lab
+
+    def __enter__(self):
+        self.holder = self.lab.start("-n", "job", WITNESS, "holder", "line")
+        until(lambda: "start:holder" in self.lab.read_log())
+        return ("--wait", "forever")
+
+    def __exit__(self, *_):
+        until(lambda: self.lab.count_waiting("job") or any(p.poll() is not None for p in self.lab.started[1:]))
+        self.holder.stdin.close()
+
+
+def choose(points):
+    if WHOLE:
+        return points
+    return random.Random(SEED).sample(points, min(SAMPLE, len(points)))
+
+
+def check_promises(lab, process, hit):
+    """After the hit, whatever it did: nothing overlapped, nothing is stuck, nothing is left, and nothing was claimed wrongly."""
+    successor = launch(lab, "successor", "--wait", "forever", delay="0")
+    message = f"{hit} (SOLO_SEED={SEED})"
+    status = process.wait(PATIENCE)
+    stderr = process.stderr.read().decode()
+    assert successor.wait(PATIENCE) == 0, message + successor.stderr.read().decode()
+    until(lambda: lab.read_log().count("start:traced") == lab.read_log().count("end:traced"))
+    log = lab.read_log()
+    assert not [line for line in log if line.startswith(("overlap", "unrecorded"))], message
+    assert log.count("start:successor") == log.count("end:successor") == 1, message
+    assert log.count("start:traced") <= 1, message
+    if status in (69, 75, 125, 126, 127):
+        assert "start:traced" not in log, f"{message}: {status} though it ran: {stderr}"
+    if status == 0:
+        assert "end:traced" in log, f"{message}: 0 though nothing ran"
+    assert stderr.count("\n") <= 1 and "Traceback" not in stderr, message + stderr
+    assert lab.list() == [], message
+    return status, stderr
+
+
+def clear(lab):
+    for process in lab.started:
+        process.wait(PATIENCE)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                stream.close()
+    lab.started.clear()
+    lab.log.write_text("")
+
+
+@pytest.mark.parametrize("scene", [First, Alone, InLine])
+def test_sigkill_at_every_system_call_breaks_no_promise(lab, scene):
+    points = count_calls(lab, scene)
+    assert len(points) > 40
+    killed = 0
+    for call, nth in choose(points):
+        clear(lab)
+        with scene(lab) as words:
+            process = launch(lab, "traced", *words, strace=("-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={nth}"))
+        status, _ = check_promises(lab, process, f"SIGKILL at {call} {nth}")
+        killed += status == -9
+    # Nobody can say that it was killed if the kill never came: the meter itself must have hit.
+    assert killed >= min(SAMPLE, len(points)) * 0.8
+
+
+@pytest.mark.parametrize("scene", [First, Alone, InLine])
+def test_a_failure_of_any_system_call_breaks_no_promise(lab, scene):
+    points = [
+        (call, nth, error) for call, nth in count_calls(lab, scene)
+        for error in FAILURES.get(call, ()) + (() if call in NO_EIO or call not in FAILURES else ("EIO",))
+    ]
+    refused = 0
+    for call, nth, error in choose(points):
+        clear(lab)
+        with scene(lab) as words:
+            process = launch(lab, "traced", *words, strace=("-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={nth}"))
+        status, stderr = check_promises(lab, process, f"{error} at {call} {nth}")
+        beaten = status == 75 and "successor" in stderr  # it started at the same time, and was faster
+        assert status in (0, 125) or beaten, f"{error} at {call} {nth}: {status} {stderr}"
+        assert (status in (75, 125)) == stderr.startswith("solo: "), f"{error} at {call} {nth}: {status} {stderr!r}"
+        refused += status == 125
+    assert refused, "not one failure was seen: the injection does not work"
+
+
+def test_the_torture_would_see_an_overlap(lab):
+    """The meter: two witnesses that nothing keeps apart."""
+    environment = {**lab.environment, "SOLO_DIR": "/nonexistent"}
+    first = subprocess.Popen(["sh", "-c", "exec 9>>$LAB/alone; flock 9; echo; read line"], env=environment, stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    first.stdout.readline()
+
+    subprocess.run([WITNESS, "second", "0"], env=environment, stderr=subprocess.DEVNULL, timeout=PATIENCE)
+
+    first.communicate()
+    assert {"overlap:second", "unrecorded:second"} <= set(lab.read_log())

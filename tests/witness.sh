@@ -1,0 +1,9 @@
+#!/bin/sh
+# The command of the torture: finds out from within whether it runs alone, and recorded. $1 is its tag,
+# $2 how long it runs: seconds, or until stdin gives a line or ends.
+exec 9>>"$LAB/alone"
+flock -n 9 || echo "overlap:$1" >>"$LAB/log"
+grep -q "^child $$ " "$SOLO_DIR"/job/.hold.* || echo "unrecorded:$1" >>"$LAB/log"
+echo "start:$1" >>"$LAB/log"
+case $2 in line) read -r _ ;; *) sleep "$2" ;; esac
+echo "end:$1" >>"$LAB/log"
