@@ -1,0 +1,192 @@
+"""Where names live, whom solo trusts with them, and what an unnamed job is called."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from conftest import ROOT, finish, until
+
+NOBODY = 65534
+
+
+def test_the_same_job_has_the_same_name_from_everywhere(lab):
+    tool = lab.path / "backup.sh"
+    tool.write_text('#!/bin/sh\necho "$SOLO_NAME"\n')
+    tool.chmod(0o755)
+    (lab.path / "link").symlink_to(tool)
+    path = {**lab.environment, "PATH": f"{lab.path}:{os.environ['PATH']}"}
+
+    names = [
+        lab.run(tool, "--full").stdout, lab.run(lab.path / "link", "--full").stdout,
+        lab.run("./backup.sh", "--full", cwd=lab.path).stdout, lab.run("backup.sh", "--full", env=path).stdout,
+        lab.run("--", "backup.sh", "--full", env=path, cwd="/").stdout,
+    ]
+    other = lab.run(tool, "--half").stdout
+
+    assert len(set(names)) == 1 and names[0].startswith(b"backup.sh-") and len(names[0]) == len("backup.sh-1f0c2a9e\n")
+    assert other.startswith(b"backup.sh-") and other != names[0]
+
+
+def test_arguments_that_only_join_alike_make_other_names(lab):
+    first = lab.run("--", "sh", "-c", "echo $SOLO_NAME", "a b", "c").stdout
+    second = lab.run("--", "sh", "-c", "echo $SOLO_NAME", "a", "b c").stdout
+
+    assert first != second
+
+
+def test_a_directory_that_was_asked_for_is_made_but_its_parents_are_not(lab):
+    assert lab.run("--dir", lab.path / "new", "-n", "job", "true").returncode == 0
+    assert (lab.path / "new").stat().st_mode & 0o777 == 0o700
+    result = lab.run("--dir", lab.path / "typo/new", "-n", "job", "true")
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
+
+
+def test_the_option_wins_over_the_variable(lab):
+    lab.run("--dir", lab.path / "new", "-n", "job", "true")
+
+    assert (lab.path / "new/job").is_dir() and not lab.directory.exists()
+
+
+@pytest.mark.parametrize("mode, accepted", [(0o700, True), (0o755, True), (0o1777, True), (0o770, True), (0o777, False), (0o707, False)])
+def test_a_directory_that_anyone_can_empty_is_refused(lab, mode, accepted):
+    lab.directory.mkdir()
+    lab.directory.chmod(mode)
+
+    result = lab.run("-n", "job", "true")
+
+    assert (result.returncode == 0, result.stderr.count(b"\n")) == (accepted, not accepted)
+
+
+@pytest.mark.parametrize("umask", [0o777, 0o077, 0])
+def test_the_callers_umask_changes_no_mode_of_ours(lab, umask):
+    assert lab.run("-n", "job", "true", umask=umask).returncode == 0
+    assert (lab.directory / "job").stat().st_mode & 0o777 == 0o700
+    assert (lab.directory / "job/.gate").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.root
+def test_a_directory_of_another_user_is_refused(lab):
+    lab.directory.mkdir()
+    os.chown(lab.directory, NOBODY, NOBODY)
+    assert lab.run("-n", "job", "true").returncode == 125
+    os.chown(lab.directory, 0, 0)
+    lab.run("-n", "job", "true")
+    os.chown(lab.directory / "job", NOBODY, NOBODY)
+
+    result = lab.run("-n", "job", "true")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
+
+
+@pytest.fixture
+def common(lab, tmp_path_factory):
+    """A lab that another user can enter: its script runs on Debian's own Python, from a copy of the source."""
+    if os.geteuid() != 0 or not os.access("/usr/bin/python3", os.X_OK):
+        pytest.skip("needs root and /usr/bin/python3")
+    place = tmp_path_factory.mktemp("common")
+    for path in (place, *list(place.parents)[:-2]):
+        path.chmod(0o755) if path.name.startswith("pytest") or path == place else None
+    shutil.copytree(ROOT / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
+    script = place / "run"
+    script.write_text(
+        f"#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n" + (ROOT / "solo/__main__.py").read_text()
+    )
+    script.chmod(0o755)
+    lab.script = str(script)
+    lab.directory = place / "names"
+    lab.environment["SOLO_DIR"] = str(lab.directory)
+    lab.list = None  # its libraries are not there
+    return lab
+
+
+@pytest.mark.parametrize("first, second", [(0, NOBODY), (NOBODY, 0)])
+def test_two_users_share_a_sticky_directory(common, first, second):
+    common.directory.mkdir()
+    common.directory.chmod(0o1777)
+    assert common.run("-n", "job", "true", user=first).returncode == 0
+    holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", user=first)
+    holder.stdout.readline()
+
+    result = common.run("-n", "job", "true", user=second)
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (75, 1)
+    assert finish(holder)[0] == 0
+    assert common.run("-n", "job", "true", user=second).returncode == 0
+
+
+def test_another_users_directory_can_not_be_entered(common):
+    common.run("-n", "job", "true")
+
+    result = common.run("-n", "job", "true", user=NOBODY)
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
+
+
+def test_a_user_without_a_home_is_told_what_to_do(common):
+    environment = {key: value for key, value in common.environment.items() if key not in ("SOLO_DIR", "HOME")}
+    for user in (NOBODY, 54321):
+        result = common.run("-n", "job", "true", user=user, env=environment)
+        assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
+        assert b"SOLO_DIR" in result.stderr
+
+
+def test_root_uses_run_and_others_the_home_of_the_password_database(monkeypatch):
+    from solo import places
+
+    monkeypatch.setenv("HOME", "/elsewhere")
+    monkeypatch.setenv("XDG_STATE_HOME", "/elsewhere")
+    monkeypatch.setattr(places.posix, "geteuid", lambda: 0)
+    assert places.find_base(None) == "/run/solo"
+    monkeypatch.setattr(places.posix, "geteuid", lambda: 1)  # daemon
+    import pwd
+
+    assert places.find_base(None) == pwd.getpwuid(1).pw_dir + "/.local/state/solo"
+
+
+def test_the_default_place_of_a_user_is_made_with_its_parents(tmp_path):
+    from solo import places
+
+    (tmp_path / "home").mkdir()
+    path = f"{tmp_path}/home{places.HOME_PLACE}"
+    places.make_directories(path, "/.local")
+
+    assert os.stat(path).st_mode & 0o777 == 0o700
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+def test_an_orphan_in_a_pid_namespace_below_ours_is_seen(lab):
+    script = f"{lab.script} -n job -- sleep 60 & echo $!; wait"
+    inner = subprocess.Popen(
+        ["unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script], env=lab.environment, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    lab.started.append(inner)
+    inner.stderr = None
+    launcher_inside = int(inner.stdout.readline())
+    until(lambda: lab.list() and lab.list()[0]["child"])
+    assert lab.list()[0]["launcher"] == launcher_inside  # as it is called in there
+    child = lab.list()[0]["child"]
+    launcher = next(
+        int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_inner(pid, launcher_inside)
+    )
+    os.kill(launcher, 9)
+
+    until(lambda: lab.list()[0]["state"] == "orphaned")
+    assert lab.run("-n", "job", "true").returncode == 75
+    orphan = next(int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_inner(pid, child))
+    os.kill(orphan, 9)
+    assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
+
+
+def is_inner(pid, inner):
+    try:
+        for line in open(f"/proc/{pid}/status"):
+            if line.startswith("NSpid:"):
+                return line.split()[1:] == [pid, str(inner)]
+    except OSError:
+        pass
+    return False
+
+

@@ -1,0 +1,162 @@
+"""The floors without I/O, by properties and over every case: the rule, the words, the records, /proc's text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from solo import argv, identity, record, rule
+from solo.errors import UsageError
+
+WORDS = st.binary(max_size=40).filter(lambda word: b"\0" not in word)
+
+
+# --- the rule ----------------------------------------------------------------------------------------------------
+
+
+def test_the_modes_are_compatible_as_gray_et_al_have_it():
+    table = {
+        "IS": {"IS", "IX", "S"}, "IX": {"IS", "IX"}, "S": {"IS", "S"}, "X": set(),
+    }
+    for wanted in rule.MODES:
+        assert {held for held in rule.MODES if rule.is_admitted(wanted, held)} == table[wanted]
+
+
+@given(st.sampled_from(rule.MODES), st.sampled_from(rule.MODES))
+def test_the_rule_does_not_care_who_came_first(one, other):
+    assert rule.is_admitted(one, other) == rule.is_admitted(other, one)
+
+
+NAMES = st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map("/".join), min_size=1, max_size=4)
+
+
+@given(NAMES, NAMES)
+def test_two_plans_conflict_exactly_if_a_name_is_a_part_of_another(one, other):
+    def overlaps(a, b):
+        return a == b or a.startswith(b + "/") or b.startswith(a + "/")
+
+    first, second = dict(rule.plan_claims(one)), dict(rule.plan_claims(other))
+    conflict = any(not rule.is_admitted(first[name], second[name]) for name in first.keys() & second.keys())
+
+    assert conflict == any(overlaps(a, b) for a in one for b in other)
+
+
+@given(NAMES)
+def test_claims_come_in_one_order_with_parents_first(names):
+    claims = [name.split("/") for name, _ in rule.plan_claims(names)]
+
+    assert claims == sorted(claims)
+    assert all(claim[:-1] in claims[:at] for at, claim in enumerate(claims) if len(claim) > 1)
+
+
+# --- the words ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words, options, rest", [
+    (["true"], {}, ["true"]),
+    (["--", "list"], {}, ["list"]),
+    (["-n", "a", "-nb", "--name", "c", "--name=d", "x", "-n"], {"name": ["a", "b", "c", "d"]}, ["x", "-n"]),
+    (["-qvE0", "x"], {"quiet": True, "verbose": True, "busy_exit": 0}, ["x"]),
+    (["-qw", "1h30m", "--", "-x"], {"quiet": True, "wait": 5400.0}, ["-x"]),
+    (["--wait=forever", "-"], {"wait": float("inf")}, ["-"]),
+    ([], {}, []),
+])
+def test_words_are_read_as_gnu_programs_read_them(words, options, rest):
+    typed = argv.parse(words)
+
+    assert (typed.options, typed.words, typed.subcommand) == (options, rest, None)
+
+
+def test_the_first_word_decides_whether_it_is_a_subcommand():
+    assert argv.parse(["--dir", "d", "list", "x"]).subcommand == "list"
+    assert argv.parse(["--", "list"]).subcommand is None
+    assert argv.parse(["./list"]).subcommand is None
+
+
+@pytest.mark.parametrize("words, text", [
+    (["--wiat", "5"], "--wiat: no such option (did you mean --wait?)"), (["-z"], "-z: no such option"),
+    (["-n"], "-n needs a value"), (["--quiet=1"], "--quiet takes no value"), (["-n", ""], "-n needs a value"),
+    (["-w", "5x"], "-w 5x: not a duration"), (["-w", ""], "not a duration"), (["-w", "-5"], "not a duration"),
+    (["-E", "256"], "-E 256: not an exit status"), (["-E", "x"], "not an exit status"), (["-E", "²"], "not an exit status"),
+])
+def test_what_makes_no_sense_is_said_in_one_line(words, text):
+    with pytest.raises(UsageError) as caught:
+        argv.parse(words)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("text, seconds", [
+    ("500ms", 0.5), ("30", 30), ("30s", 30), ("5m", 300), ("1h30m", 5400), ("2d", 172800), ("1.5h", 5400), ("0", 0), (".5", 0.5),
+])
+def test_durations(text, seconds):
+    assert argv.read_duration("-w", text) == seconds
+
+
+@given(st.lists(st.text(max_size=8), max_size=6))
+def test_no_words_crash_the_parser(words):
+    try:
+        argv.parse(words)
+    except UsageError as error:
+        assert str(error)
+
+
+# --- records -----------------------------------------------------------------------------------------------------
+
+WORLDS = st.builds(
+    identity.World, st.just("b-1"), st.integers(1, 1 << 32).map(str), st.sampled_from(["-", "7"]), st.text("ab %\n", max_size=9),
+)
+PROCESSES = st.tuples(st.integers(1, (1 << 31) - 1), st.integers(0, (1 << 64) - 1))
+RECORDS = st.builds(
+    record.Record, PROCESSES, WORLDS, st.integers(0, 1 << 32), st.sampled_from(rule.MODES), st.lists(WORDS, min_size=1, max_size=9),
+    st.integers(0, 1 << 32).map(float), st.none() | PROCESSES,
+)
+
+
+def write(original):
+    data = record.format_record(original)
+    return data if original.child is None else data[:-record.RESERVED] + record.format_closing(original.child)
+
+
+def tell(one):
+    return (one.launcher, one.child, one.uid, one.mode, one.command, one.since,
+            *(getattr(one.world, key) for key in identity.World.__slots__))
+
+
+@given(RECORDS)
+def test_a_record_is_read_as_it_was_written(original):
+    assert tell(record.parse_record(write(original))) == tell(original)
+
+
+@given(RECORDS, st.data())
+def test_a_record_cut_anywhere_is_damaged_and_never_another(original, data):
+    whole = write(original)
+    cut = data.draw(st.integers(0, len(whole) - 1))
+
+    assert record.parse_record(whole[:cut]) is None
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_no_record(data):
+    assert record.parse_record(data) is None
+
+
+def test_the_closing_lines_always_fit_their_place():
+    assert len(record.format_closing(((1 << 31) - 1, (1 << 64) - 1))) == record.RESERVED
+
+
+def test_a_command_too_long_to_keep_ends_in_an_ellipsis():
+    original = record.Record((1, 1), identity.World("b", "1", "1", "h"), 0, "X", [b"x" * 1000] * 1000)
+
+    words = record.parse_record(record.format_record(original)).command
+
+    assert words[-1] == "…".encode() and len(words) < 300
+
+
+# --- /proc -------------------------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=20), st.integers(1, 1 << 22), st.integers(0, 1 << 60))
+def test_a_process_may_call_itself_anything(name, parent, start):
+    data = b"5 (%b) S %d 5 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 %d 1000 100 1844 1" % (name, parent, start)
+
+    stat = identity.parse_stat(data)
+
+    assert (stat.state, stat.parent, stat.start) == ("S", parent, start)
