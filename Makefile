@@ -20,7 +20,7 @@ help: ## list what can be made
 install: ## install under PREFIX (/usr/local for root, ~/.local else), staged in DESTDIR
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("solo needs Python 3.10 or newer: make install PYTHON=...")'
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "solo: $(PYTHON) can not make a venv (Debian: apt install python3-venv)" >&2; exit 1; }
-	@rm -rf "$(STAGED).new"
+	@mkdir -p "$(DESTDIR)/" && rm -rf "$(STAGED).new"
 	@set -e; made=; for folder in $(sort $(dir $(FILES) $(LIB))); do \
 	    while [ ! -d "$(DESTDIR)$$folder" ]; do \
 	        missing=$${folder%/}; while [ ! -d "$(DESTDIR)$${missing%/*}" ]; do missing=$${missing%/*}; done; \

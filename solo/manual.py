@@ -31,8 +31,8 @@ def make_subcommands() -> str:
 
 
 def make_usage(subcommand) -> str:
-    options = " ".join(f"Op {make_flags(option)}" for option in subcommand.options)
-    return f"{options} Op Ar {subcommand.arguments.strip('[].')} ..."
+    options = " ".join(f"Oo {make_flags(option)} Oc" for option in subcommand.options)
+    return f"{options} Oo Ar {subcommand.arguments.strip('[].')} ... Oc"
 
 
 def make_statuses() -> str:

@@ -157,7 +157,7 @@ def test_the_default_place_of_a_user_is_made_with_its_parents(tmp_path):
 @pytest.mark.root
 @pytest.mark.tool("unshare")
 def test_an_orphan_in_a_pid_namespace_below_ours_is_seen(lab):
-    script = f"{lab.script} -n job -- sleep 60 & echo $!; wait"
+    script = f"{lab.script} -n job -- sleep 60 & echo $!; wait; sleep 60"
     inner = subprocess.Popen(
         ["unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script], env=lab.environment, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

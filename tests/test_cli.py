@@ -1,0 +1,222 @@
+"""What people read: list, --help, --version, the manual and the completions, all from one declaration."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from datetime import datetime
+
+import pytest
+from conftest import ROOT, finish, read_line
+from solo import __version__, completions, manual
+from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
+
+SCHEMA = {
+    "name": str, "state": str, "mode": str, "slot": (int, type(None)), "launcher": (int, type(None)), "child": (int, type(None)),
+    "since": (str, type(None)), "user": (str, type(None)), "host": (str, type(None)), "command": list, "via": str,
+}
+
+
+def test_list_is_empty_and_fine_where_nothing_was_ever_guarded(lab):
+    assert lab.list() == []
+    assert lab.run("list").stdout == b""
+
+
+def test_list_has_an_object_per_ticket_as_the_schema_says(lab):
+    holder = lab.hold("job")
+    waiter = lab.wait_in_line("job", tag="waiter")
+
+    tickets = lab.list()
+
+    for ticket in tickets:
+        assert set(SCHEMA) <= set(ticket)
+        assert all(isinstance(ticket[key], kind) for key, kind in SCHEMA.items())
+        assert datetime.fromisoformat(ticket["since"]).tzinfo
+    held, waiting = tickets
+    assert (held["name"], held["state"], held["mode"], held["slot"], held["via"]) == ("job", "held", "exclusive", None, "file")
+    assert (held["launcher"], held["child"], held["host"]) == (holder.pid, holder.child, os.uname().nodename)
+    assert held["command"] == ["sh", "-c", "echo $$; read line; exit 0"]
+    assert (waiting["state"], waiting["launcher"], waiting["child"]) == ("waiting", waiter.pid, None)
+
+
+def test_list_can_be_asked_for_some_names(lab):
+    lab.hold("one")
+    lab.hold("two/three")
+
+    assert [ticket["name"] for ticket in lab.list("two/three", "four")] == ["two/three"]
+
+
+def test_list_in_a_pipe_is_plain_aligned_text(lab):
+    holder = lab.hold("job")
+
+    head, row = lab.run("list").stdout.decode().splitlines()
+
+    assert head.split() == ["NAME", "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND"]
+    assert row.split()[:5] == ["job", "held", "exclusive", str(holder.pid), str(holder.child)]
+    assert head.index("STATE") == row.index("held")
+
+
+def test_list_on_a_terminal_is_a_table(lab):
+    lab.hold("job")
+
+    screen = run_on_terminal(lab, "list")
+
+    assert "job" in screen and "held" in screen and "──" in screen
+
+
+def run_on_terminal(lab, *words):
+    master, slave = pty.openpty()
+    process = subprocess.Popen([lab.script, *words], stdin=slave, stdout=slave, stderr=slave,
+                               env={**lab.environment, "COLUMNS": "120", "TERM": "xterm"})
+    os.close(slave)
+    screen = b""
+    while True:
+        try:
+            data = os.read(master, 65536)
+        except OSError:
+            data = b""
+        if not data:
+            break
+        screen += data
+    process.wait()
+    os.close(master)
+    return screen.decode()
+
+
+def test_list_never_breaks_its_reader_or_the_terminal(lab):
+    name = b"n\xe4\x1b[31m"
+    process = lab.start("-n", os.fsdecode(name), "--", "sh", "-c", "echo; read line; exit 0", b"\x1b]0;\xff\x07")
+    read_line(process)
+
+    assert b"\x1b" not in lab.run("list").stdout
+    assert os.fsencode(lab.list()[0]["name"]) == name
+    head = subprocess.run(f"{lab.script} list | head -c 1", shell=True, env=lab.environment, capture_output=True)
+    assert head.stderr == b""
+    finish(process)
+
+
+@pytest.mark.parametrize("words", [["list", "--jsn"], ["list", "--dir"], ["--dir"], ["-x"], [], ["--"], [""]])
+def test_wrong_usage_is_one_line_and_125(lab, words):
+    result = lab.run(*words)
+
+    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
+    assert result.stderr.startswith(b"solo: ")
+
+
+def test_a_subcommands_name_is_a_command_after_two_dashes(lab):
+    assert lab.run("--", "list").returncode == 127
+
+
+def test_options_before_a_subcommand_count(lab):
+    lab.run("--dir", lab.path / "new", "-n", "job", "true")
+
+    assert lab.run("--dir", lab.path / "new", "list", "--json").stdout == b"[]\n"
+
+
+def test_version(lab):
+    assert lab.run("--version").stdout.decode() == f"solo {__version__}\n"
+
+
+def test_help_shows_every_option_and_subcommand(lab):
+    result = lab.run("--help", env={**lab.environment, "COLUMNS": "200", "TERM": "dumb"})
+
+    text = result.stdout.decode()
+    assert result.returncode == 0
+    for option in LAUNCHER_OPTIONS:
+        assert f"--{option.flag}" in text
+        assert not option.short or f"-{option.short} " in text
+    for subcommand in SUBCOMMANDS:
+        assert f" {subcommand.name} " in text
+        assert b"--help" in lab.run(subcommand.name, "--help").stdout
+
+
+def test_typer_and_the_launcher_read_the_same_options():
+    import typer
+    from solo.cli import make_app
+
+    app = typer.main.get_command(make_app())
+    declared = {
+        (parameter.name, frozenset(parameter.opts), parameter.is_flag, parameter.multiple)
+        for parameter in app.params
+    }
+
+    assert declared == {
+        (option.key, frozenset([f"--{option.flag}", *([f"-{option.short}"] if option.short else [])]),
+         option.kind == "flag", option.many)
+        for option in LAUNCHER_OPTIONS if option.flag != "help"
+    }
+
+
+def test_the_manual_agrees_with_the_tables():
+    page = (ROOT / "man/solo.1").read_text()
+
+    assert manual.rewrite(page) == page, "run `make man`"
+    assert page.count('.\\" made from') == len(manual.TABLES)
+
+
+@pytest.mark.tool("mandoc")
+def test_the_manual_is_clean_mdoc():
+    result = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", ROOT / "man/solo.1"], capture_output=True, text=True)
+
+    assert result.stdout == ""
+
+
+def test_the_manual_has_the_sections_that_people_look_for():
+    page = (ROOT / "man/solo.1").read_text()
+
+    for section in ("EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "INTERNALS", "ASSUMPTIONS", "CAVEATS"):
+        assert f".Sh {section}\n" in page
+
+
+@pytest.mark.tool("bash")
+@pytest.mark.parametrize("typed, expected", [
+    ("solo --wa", "--wait"), ("solo li", "list"), ("solo list --j", "--json"), ("solo --busy-exit 3 -", "--quiet"),
+])
+def test_bash_completes(typed, expected, tmp_path):
+    script = tmp_path / "solo.bash"
+    script.write_text(completions.make_bash())
+    words = typed.split(" ")
+    code = f"""
+        source {script}
+        COMP_WORDS=({' '.join(f'"{word}"' for word in words)}) COMP_CWORD={len(words) - 1}
+        _solo; printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+
+    result = subprocess.run(["bash", "--norc", "-c", code], capture_output=True, text=True)
+
+    assert expected in result.stdout.split(), result.stderr
+
+
+@pytest.mark.tool("zsh")
+def test_zsh_reads_its_completion(tmp_path):
+    script = tmp_path / "_solo"
+    script.write_text(completions.make_zsh())
+
+    result = subprocess.run(["zsh", "-fn", script], capture_output=True, text=True)
+
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.tool("fish")
+@pytest.mark.parametrize("typed, expected", [("solo --wa", "--wait"), ("solo li", "list"), ("solo list --j", "--json")])
+def test_fish_completes(typed, expected, tmp_path):
+    script = tmp_path / "solo.fish"
+    script.write_text(completions.make_fish())
+    environment = {**os.environ, "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+
+    result = subprocess.run(
+        ["fish", "--no-config", "-c", f"source {script}; complete -C '{typed}'"], capture_output=True, text=True, env=environment,
+    )
+
+    assert expected in [line.split("\t")[0] for line in result.stdout.splitlines()], result.stderr
+
+
+def test_the_json_of_list_is_json_for_others_too(lab):
+    lab.hold("job")
+
+    parsed = subprocess.run(
+        [sys.executable, "-c", "import json, sys; print(len(json.load(sys.stdin)))"], input=lab.run("list", "--json").stdout,
+        capture_output=True,
+    )
+    assert parsed.stdout == b"1\n" and json.loads(lab.run("list", "--json").stdout)
