@@ -35,10 +35,9 @@ install: ## install under PREFIX (/usr/local for root, ~/.local else), staged in
 	@cd "$(STAGED).new" && bin/python -m compileall -q -f --invalidation-mode unchecked-hash lib/python*/site-packages/solo
 	@rm -rf "$(STAGED)" && mv "$(STAGED).new" "$(STAGED)"
 	@sed -i 's|^command = .*||' "$(STAGED)/pyvenv.cfg"
-	@set -e; site=$$(cd "$(STAGED)" && echo lib/python*/site-packages); \
-	{ echo '#!$(LIB)/bin/python -IS'; echo 'import sys'; echo "sys.path.insert(0, '$(LIB)/$$site')"; \
-	  sed 1d solo/__main__.py; } >"$(STAGED)/solo"; \
-	install -m 755 "$(STAGED)/solo" "$(DESTDIR)$(PREFIX)/bin/solo"; rm "$(STAGED)/solo"
+	@set -e; site=$$(cd "$(STAGED)" && echo lib/python*/site-packages); cd "$(STAGED)"; \
+	bin/python -I -m solo.bundle "$(LIB)/bin/python" "$(LIB)/$$site" "$(LIB)/launcher" launcher >solo; \
+	install -m 755 solo "$(DESTDIR)$(PREFIX)/bin/solo"; rm solo
 	@install -m 644 man/solo.1 "$(DESTDIR)$(SHARE)/man/man1/solo.1"
 	@$(PYTHON) -m solo.completions bash >"$(DESTDIR)$(SHARE)/bash-completion/completions/solo"
 	@$(PYTHON) -m solo.completions zsh >"$(DESTDIR)$(SHARE)/zsh/site-functions/_solo"

@@ -3,6 +3,7 @@
 import posix
 import sys
 
+from solo import guard
 from solo.argv import parse
 from solo.errors import Busy, SoloError, UsageError
 from solo.kernel import decode, encode, say
@@ -27,9 +28,7 @@ def main():
             raise UsageError("no command given (solo --help tells more)")
         if "dir" not in options and posix.environ.get(b"SOLO_DIR"):
             options["dir"] = decode(posix.environ[b"SOLO_DIR"])
-        from solo.guard import run
-
-        run(options, typed.words)
+        guard.run(options, typed.words)
     except SoloError as error:
         busy = isinstance(error, Busy)
         if not (busy and "quiet" in options):

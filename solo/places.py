@@ -46,22 +46,21 @@ def find_base(asked) -> str:
 def make_base(asked) -> Place:
     """Open the place of all names; make it if it is missing, and its parents if nobody asked for this one."""
     path = find_base(asked)
-    make_directories(path, "/" if asked else "/.local")
-    return open_base(path, asked)
+    try:
+        return open_base(path, asked)
+    except FileNotFoundError:
+        make_directories(path, "/" if asked else "/.local")
+    try:
+        return open_base(path, asked)
+    except FileNotFoundError:
+        raise SoloError(f"{path}: someone removed it") from None
 
 
 def make_directories(path: str, within: str):
-    """mkdir -p, but only for what is missing at the end of `path`, and not above the part that starts with `within`."""
-    try:
-        posix.stat(path)
-        return
-    except OSError:
-        pass
-    ends = [len(path)]
-    if within != "/":
-        start = path.find(within)
-        ends = [at for at in range(start + 1, len(path)) if path[at] == "/"] * (start >= 0) + ends
-    for end in ends:
+    """mkdir -p, but not above the part of `path` that starts with `within`; only the last part if that is "/"."""
+    start = path.find(within) if within != "/" else -1
+    ends = [at for at in range(start + 1, len(path)) if path[at] == "/"] if start >= 0 else []
+    for end in [*ends, len(path)]:
         try:
             posix.mkdir(path[:end], PRIVATE)
         except FileExistsError:
@@ -71,9 +70,12 @@ def make_directories(path: str, within: str):
 
 
 def open_base(path: str, asked) -> Place:
+    """Raises SoloError, and FileNotFoundError if it is missing."""
     try:
         fd = posix.open(path, DIRECTORY)
         stat = posix.fstat(fd)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise SoloError(f"can not open {path}: {error.strerror}") from None
     shared = stat.st_mode & (GROUP_WRITE | OTHER_WRITE)
@@ -90,11 +92,15 @@ def open_name(base: Place, name: str) -> Place:
     """Open a name's directory, each part of it made if missing. Raises SoloError, UsageError for a bad name."""
     place = base
     for part in split_name(name):
+        outer = place
         try:
-            posix.stat(part, dir_fd=place.fd)
+            place = open_part(outer, part)
         except FileNotFoundError:
-            make_part(place, part)
-        outer, place = place, open_part(place, part)
+            make_part(outer, part)
+            try:
+                place = open_part(outer, part)
+            except FileNotFoundError:
+                raise SoloError(f"{outer.path}/{part}: someone removed it") from None
         if outer is not base:
             posix.close(outer.fd)
     return place
@@ -110,10 +116,12 @@ def make_part(place: Place, part: str):
 
 
 def open_part(place: Place, part: str) -> Place:
-    """Open one directory further down. Raises SoloError."""
+    """Open one directory further down. Raises SoloError, and FileNotFoundError if it is missing."""
     path = f"{place.path}/{part}"
     try:
         fd = posix.open(part, DIRECTORY | posix.O_NOFOLLOW, dir_fd=place.fd)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise SoloError(f"can not open {path}: {error.strerror}") from None
     owner = posix.fstat(fd).st_uid
@@ -129,8 +137,8 @@ def find_names(place: Place, above: str = ""):
             continue
         try:
             inner = open_part(place, part)
-        except SoloError:
-            continue  # not a directory, or not one of ours
+        except (SoloError, FileNotFoundError):
+            continue  # not a directory, not one of ours, or just removed
         try:
             yield above + part, inner
             yield from find_names(inner, f"{above}{part}/")

@@ -31,6 +31,7 @@ def index():
         pytest.skip(f"pip gets no packages: {result.stderr[-200:]}")
 
 
+@pytest.mark.tool("strace")
 def test_make_install_works_at_once_and_uninstall_removes_exactly_that(lab, index):
     prefix = lab.path / "usr"
     (prefix / "share/man/man1").mkdir(parents=True)
@@ -45,6 +46,9 @@ def test_make_install_works_at_once_and_uninstall_removes_exactly_that(lab, inde
     assert lab.list() == []
     assert lab.run("--help").returncode == 0
     assert open(lab.script).readline().endswith("/lib/solo/bin/python -IS\n")
+    assert run("strace", "-f", "-e", "trace=open,openat", lab.script, "--version").stderr.count("site-packages/solo/") == 0
+    (prefix / "lib/solo/launcher").write_bytes(b"of another Python")
+    assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
     for file in ("share/man/man1/solo.1", "share/bash-completion/completions/solo", "share/zsh/site-functions/_solo",
                  "share/fish/vendor_completions.d/solo.fish"):
         assert (prefix / file).stat().st_size > 200

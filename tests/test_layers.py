@@ -23,7 +23,7 @@ HOT_FLOORS = [
 COLD_FLOORS = [
     {"namespaces", "systemd", "orphans", "words"},
     {"commands", "commands.list"},
-    {"completions", "manual"},
+    {"bundle", "completions", "manual"},
     {"cli"},
 ]
 HOT = set().union(*HOT_FLOORS)
@@ -80,6 +80,18 @@ def test_cold_modules_do_not_reach_up_to_the_guard(name, path):
     assert not imported & {"solo.guard", "solo.main", "solo.child"}
 
 
+def test_the_bundle_of_make_install_is_the_hot_floors_in_their_order():
+    from solo.bundle import FIRST, order_modules
+
+    ordered = [name.removeprefix("solo.") for name in order_modules(FIRST, [])]
+
+    assert set(ordered) == HOT - {"__main__"} and len(ordered) == len(set(ordered))
+    for at, name in enumerate(ordered):
+        path = ROOT / "solo" / f"{name}.py"
+        needed = {own.removeprefix("solo.") for own, at_top in read_imports(path) if at_top and own.startswith("solo.")}
+        assert needed <= set(ordered[:at])
+
+
 def list_loaded(lab, *words, before=""):
     """The modules that are loaded when the launcher of a guarded run exits, less those of the bare interpreter."""
     output = lab.path / "loaded"
@@ -112,12 +124,10 @@ def test_a_guarded_run_loads_the_hot_floors_and_nothing_else(lab):
 
 
 def test_the_list_of_loaded_modules_can_tell(lab):
-    assert "json" in list_loaded(lab, "-n", "job", "--", "true", before=SPY)
+    spy = "import builtins\nreal = builtins.__import__\n" \
+          "builtins.__import__ = lambda name, *rest: (name == 'solo.record' and real('json'), real(name, *rest))[1]"
 
-
-SPY = "import builtins; original = builtins.__import__\n" \
-      "def spy(name, *rest):\n    name == 'solo.guard' and original('json')\n    return original(name, *rest)\n" \
-      "builtins.__import__ = spy"
+    assert "json" in list_loaded(lab, "-n", "other", "--", "true", before=spy)
 
 
 def test_the_hot_path_fits_the_memory_budget(lab):

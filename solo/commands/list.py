@@ -1,7 +1,6 @@
 """`solo list`: a row for everyone who holds or waits, as a table for people or JSON for programs."""
 
 import json
-import os
 import pwd
 import sys
 from datetime import datetime
@@ -33,10 +32,10 @@ def run(options: dict, names: list) -> int:
 
 def collect(directory, names: list) -> tuple:
     """([an object per living ticket, by name and order of arrival], whether all could be read)."""
-    path = find_base(directory)
-    if not os.path.lexists(path):
+    try:
+        base = open_base(find_base(directory), directory)
+    except FileNotFoundError:
         return [], True  # nothing was ever guarded here
-    base = open_base(path, directory)
     world = read_world()
     rows, complete = [], True
     for name, place in find_names(base):

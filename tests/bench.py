@@ -1,0 +1,133 @@
+"""`make bench`: what solo costs beside a floor and its peers, taken in turn in one run; medians, and ratios of medians.
+
+The floor is the least that any launcher in Python can do: `python -IS` that forks, execs and waits, by posix alone, and
+leaves by _exit. The first argument is the number of rounds (default 100).
+"""
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FLOOR = """import posix
+pid = posix.fork()
+if not pid:
+    posix.execve("/usr/bin/true", ["true"], posix.environ)
+posix._exit(posix.waitstatus_to_exitcode(posix.waitpid(pid, 0)[1]))
+"""
+QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+LINE = 40
+
+
+def install(folder):
+    """(solo of make install, its python, solo of pip in a clean venv)"""
+    prefix, venv = folder / "usr", folder / "venv"
+    subprocess.run(["make", "-s", "-C", ROOT, "install", f"PREFIX={prefix}", f"PYTHON={sys.executable}"], check=True, **QUIET)
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    subprocess.run([venv / "bin/pip", "install", "-q", "--disable-pip-version-check", ROOT], check=True, **QUIET)
+    return str(prefix / "bin/solo"), str(prefix / "lib/solo/bin/python"), str(venv / "bin/solo")
+
+
+def list_contestants(folder, solo, python, pip_solo):
+    floor = folder / "floor.py"
+    floor.write_text(FLOOR)
+    lock = str(folder / "lock")
+    peers = {
+        "flock(1)": ["flock", "-n", lock], "flock -o": ["flock", "-n", "-o", lock], "lckdo": ["lckdo", "-w", lock],
+        "setlock": ["setlock", "-n", lock], "chpst -L": ["chpst", "-L", lock], "s6-setlock": ["s6-setlock", "-n", lock],
+        "sem": ["sem", "--fg", "--id", "bench"],
+    }
+    contestants = {
+        "true alone": ["/usr/bin/true"], "floor": [python, "-IS", str(floor)],
+        "solo, make install": [solo, "-n", "job", "--", "/usr/bin/true"],
+        "solo, default name": [solo, "--", "/usr/bin/true"],
+        "solo, pip": [pip_solo, "-n", "job", "--", "/usr/bin/true"],
+    }
+    return contestants | {name: [*words, "/usr/bin/true"] for name, words in peers.items() if shutil.which(words[0])}
+
+
+def time_run(words):
+    begin = time.perf_counter()
+    status = os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(shutil.which(words[0]), words, os.environ), 0)[1])
+    assert status == 0, words
+    return time.perf_counter() - begin
+
+
+def time_line(hold, wait, is_waiting):
+    """Seconds per hand-over: LINE of them stand in line, and each runs `true`."""
+    holder = subprocess.Popen([*hold, "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    time.sleep(0.1)
+    line = [subprocess.Popen([*wait, "/usr/bin/true"], **QUIET) for _ in range(LINE)]
+    while not all(is_waiting(process.pid) for process in line):
+        time.sleep(0.02)
+    begin = time.perf_counter()
+    holder.stdin.close()
+    for process in line:
+        process.wait()
+    seconds = time.perf_counter() - begin
+    holder.wait()
+    return seconds / LINE
+
+
+def is_in_flock(pid):
+    try:
+        return Path(f"/proc/{pid}/wchan").read_text() == "locks_lock_inode_wait" or Path(f"/proc/{pid}/syscall").read_text()[:3] == "73 "
+    except OSError:
+        return False
+
+
+def read_resident(solo):
+    """kB of a launcher whose command runs: (resident, proportional)."""
+    process = subprocess.Popen([solo, "-n", "resident", "--", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    process.stdout.read(1)
+    time.sleep(0.05)
+    rollup = dict(line.split(":") for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:])
+    process.communicate()
+    return [int(rollup[key].split()[0]) for key in ("Rss", "Pss")]
+
+
+def main():
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    with tempfile.TemporaryDirectory() as path:
+        folder = Path(path)
+        os.environ["SOLO_DIR"] = str(folder / "names")
+        solo, python, pip_solo = install(folder)
+        contestants = list_contestants(folder, solo, python, pip_solo)
+        times = {name: [] for name in contestants}
+        for turn in range(rounds + 5):
+            for name, words in contestants.items():
+                if name == "sem" and turn % 10:
+                    continue  # 60 ms a time
+                seconds = time_run(words)
+                if turn >= 5:
+                    times[name].append(seconds)
+        lines = {"solo": [], "flock(1)": []}
+        lock = str(folder / "line")
+        for _ in range(max(3, rounds // 10)):
+            lines["flock(1)"].append(time_line(["flock", lock], ["flock", lock], is_in_flock))
+            lines["solo"].append(time_line([solo, "-n", "line"], [solo, "-n", "line", "-w", "forever"], is_in_flock))
+        memory = read_resident(solo)
+    launch = {name: statistics.median(values) * 1000 for name, values in times.items() if values}
+    spread = {name: (sorted(values)[len(values) // 4] * 1000, sorted(values)[3 * len(values) // 4] * 1000)
+              for name, values in times.items() if values}
+    handover = {name: statistics.median(values) * 1000 for name, values in lines.items()}
+    print(f"{platform.platform()}, Python {platform.python_version()}, {time.strftime('%F')}, {rounds} rounds\n")
+    print(f"{'launch, ms':<22}{'median':>8}{'quartiles':>16}{'/ floor':>9}")
+    for name, median in sorted(launch.items(), key=lambda item: item[1]):
+        print(f"{name:<22}{median:8.2f}{spread[name][0]:9.2f}-{spread[name][1]:.2f}{median / launch['floor']:9.2f}")
+    print(f"\nhand-over in a line of {LINE}, ms: solo {handover['solo']:.2f}, flock(1) {handover['flock(1)']:.2f}, "
+          f"ratio {handover['solo'] / handover['flock(1)']:.2f}")
+    print(f"resident while the command runs: {memory[0]} kB, proportional {memory[1]} kB")
+    (ROOT / "bench.json").write_text(json.dumps({"launch": launch, "handover": handover, "memory": memory}, indent=2))
+
+
+main()
