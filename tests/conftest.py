@@ -24,6 +24,11 @@ sys.path.insert(0, str(ROOT))
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "tool(name): skip by name where the tool is not installed")
+    # A background job of a shell ignores SIGINT and SIGQUIT: what the tests start begins as from a terminal.
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     config.addinivalue_line("markers", "root: needs to be root")
 
 

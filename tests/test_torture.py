@@ -103,6 +103,7 @@ def choose(points):
 
 def check_promises(lab, process, hit):
     """After the hit, whatever it did: nothing overlapped, nothing is stuck, nothing is left, and nothing was claimed wrongly."""
+    until(lambda: (lab.directory / "job/.gate").exists() or process.poll() is not None)  # else it would make what `First` is about
     successor = launch(lab, "successor", "--wait", "forever", delay="0")
     message = f"{hit} (SOLO_SEED={SEED})"
     status = process.wait(PATIENCE)

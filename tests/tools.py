@@ -6,7 +6,8 @@ import subprocess
 
 PACKAGES = {
     "strace": "strace", "cron": "cron", "mandoc": "mandoc", "flock": "util-linux", "unshare": "util-linux",
-    "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "script": "bsdutils", "make": "make",
+    "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make",
+    "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
 }
 
 

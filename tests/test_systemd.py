@@ -1,0 +1,87 @@
+"""Under a real systemd, pid 1 of a container of our own: Debian's, made by debootstrap once and kept in /var/cache."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, TESTS, until
+
+pytestmark = [pytest.mark.root, pytest.mark.tool("debootstrap", "systemd-nspawn")]
+
+CACHE = Path("/var/cache/solo-tests/bookworm")
+PACKAGES = "systemd,systemd-sysv,dbus,python3-minimal,libpython3-stdlib,procps"
+
+
+@pytest.fixture(scope="module")
+def root():
+    if not (CACHE / "ready").exists():
+        shutil.rmtree(CACHE, ignore_errors=True)
+        CACHE.parent.mkdir(parents=True, exist_ok=True)
+        made = subprocess.run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", CACHE, *find_mirror()],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if made.returncode:
+            pytest.skip(f"debootstrap can not: {made.stdout[-200:]}")
+        (CACHE / "ready").touch()
+    return CACHE
+
+
+def find_mirror():
+    """Where apt of this machine gets Debian from; nothing if that can not be told."""
+    for source in Path("/etc/apt").rglob("*.sources"):
+        for line in source.read_text().splitlines():
+            if line.startswith("URIs:"):
+                return line.split()[1:2]
+    return []
+
+
+@pytest.fixture(scope="module")
+def guest(root, tmp_path_factory):
+    """What guest.sh left behind: a file per case."""
+    lab = tmp_path_factory.mktemp("guest")
+    shutil.copytree(ROOT / "solo", lab / "source/solo", ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("guest.sh", "guest.py"):
+        shutil.copy(TESTS / file, lab)
+    script = (ROOT / "solo/__main__.py").read_text()
+    (lab / "solo").write_text("#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, '/lab/source')\n" + script)
+    (lab / "solo").chmod(0o755)
+    (lab / "test.service").write_text("[Service]\nType=exec\nExecStart=sh /lab/guest.sh\nStandardError=file:/lab/errors\n")
+    units = lab / "units"
+    units.mkdir()
+    shutil.copy(lab / "test.service", units)
+    (units / "multi-user.target.wants").mkdir()
+    (units / "multi-user.target.wants/test.service").symlink_to("../test.service")
+    container = subprocess.Popen(
+        ["systemd-nspawn", "-q", "-D", root, "--register=no", "--keep-unit", "--volatile=overlay", f"--bind={lab}:/lab",
+         f"--bind-ro={units}:/etc/systemd/system", "-b", "systemd.unit=multi-user.target"],
+        stdin=subprocess.DEVNULL, stdout=open(lab / "console", "w"), stderr=subprocess.STDOUT,
+    )
+    try:
+        until(lambda: (lab / "done").exists() or container.poll() is not None, patience=180)
+        if not (lab / "done").exists():
+            pytest.skip(f"systemd does not boot here: {(lab / 'console').read_text()[-300:]}")
+        container.wait(60)
+    finally:
+        if container.poll() is None:
+            container.kill()
+            container.wait()
+    return lab
+
+
+@pytest.mark.parametrize("mode", ["control-group", "mixed", "process"])
+def test_systemctl_stop_reaches_the_command_exactly_once(guest, mode):
+    assert (guest / f"stop-{mode}").read_text() == "1"
+    assert (guest / f"stop-{mode}.result").read_text().strip() == "success"
+
+
+def test_the_command_ignores_sigpipe_as_services_do(guest):
+    assert int((guest / "pipe-default").read_text().split()[1], 16) == 1 << 12
+
+
+def test_a_killed_main_process_leaves_nothing_that_holds_the_name(guest):
+    assert (guest / "killed.next").read_text() == "0\n"
+
+
+def test_nothing_was_said(guest):
+    assert not os.path.exists(guest / "errors") or (guest / "errors").read_text() == ""
