@@ -5,9 +5,9 @@ options: everything from there on belongs to the command.
 """
 
 from solo.errors import UsageError
+from solo.kernel import FOREVER
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
 
-FOREVER = float("inf")
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
 SHORT = {"-" + option.short: option for option in LAUNCHER_OPTIONS if option.short}
@@ -117,6 +117,6 @@ def is_number(text: str) -> bool:
 
 
 def read_status(flag: str, text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text[:9]) <= 255:
+    if text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 255:
         return int(text)
     raise UsageError(f"{flag} {text}: not an exit status (0 to 255)")

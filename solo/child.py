@@ -4,16 +4,18 @@ The launcher blocks every signal before it forks and takes each one by sigwaitin
 no race, and not one system call while nothing happens.
 """
 
-import posix
 import _signal
+import posix
 from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGPIPE, SIGSTOP, SIGXFSZ
+from errno import ENOEXEC
 
+from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import read_stat, walk_parents
 from solo.kernel import close, read_file, say
 
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"
-NOT_STARTED = 125
+HIGHEST_FD = 1 << 16  # where the kernel has no close_range(2), each one is a call
 # Dispositions that Python changed before we ran, and that only the parent can tell us about.
 CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
 HANG_UP = (_signal.SIGHUP, SIGCONT)
@@ -21,7 +23,10 @@ KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
 
 
 class Given:
-    """What we were started with and the command must get: signal mask, SIGCHLD's disposition, umask."""
+    """What we were started with and the command must get: signal mask, SIGCHLD's disposition, umask.
+
+    Making it takes them: our own umask becomes 0, and SIGPIPE and SIGXFSZ are again as they were before Python.
+    """
 
     __slots__ = ("child_disposition", "mask", "umask")
 
@@ -89,7 +94,7 @@ def start(path: str, words: list, environment: dict, given: Given, holds: list) 
         except BaseException as error:
             say(f"{words[0]}: could not be started: {error}")
         finally:
-            posix._exit(NOT_STARTED)
+            posix._exit(SoloError.status)
     try:
         posix.close(ready)
         identity = pid, read_stat(pid).start
@@ -117,15 +122,15 @@ def execute(path: str, words: list, script: list, environment: dict):
         try:
             posix.execve(path, words, environment)
         except OSError as error:
-            if error.errno != 8:  # ENOEXEC: a script without #!, which execvp(3) gives to sh
+            if error.errno != ENOEXEC:
                 raise
-            posix.execve(script[0], script, environment)
+            posix.execve(script[0], script, environment)  # a script without #!: as execvp(3) does
     except (FileNotFoundError, NotADirectoryError) as error:
         say(f"{words[0]}: {error.strerror}")
-        posix._exit(127)
+        posix._exit(NotFound.status)
     except OSError as error:
         say(f"{words[0]}: {error.strerror}")
-        posix._exit(126)
+        posix._exit(NotExecutable.status)
 
 
 def let_go_of_descriptors(kept: list):
@@ -134,7 +139,7 @@ def let_go_of_descriptors(kept: list):
     for fd in sorted(kept):
         posix.closerange(low, fd)
         low = fd + 1
-    posix.closerange(low, 1 << 16)
+    posix.closerange(low, HIGHEST_FD)
 
 
 def wait(child: Child) -> int:
@@ -196,7 +201,7 @@ def is_for_the_command(info, child: Child) -> bool:
         return True  # from outside our pid namespace
     if sender == posix.getpid():
         return False
-    return not descends_from(sender, child.pid) and not is_systemd_telling_all(sender, child)
+    return not descends_from(sender, child.pid) and not is_systemd_stopping_all(sender, child)
 
 
 def forward(signal: int, child: Child):
@@ -217,16 +222,16 @@ def descends_from(pid: int, ancestor: int) -> bool:
     return any(process[0] == ancestor for process in walk_parents(pid))
 
 
-def is_systemd_telling_all(sender: int, child: Child) -> bool:
+def is_systemd_stopping_all(sender: int, child: Child) -> bool:
     """Has a service manager sent this to every process of our control group, the command's too?"""
     try:
         if read_file(f"/proc/{sender}/comm") != b"systemd\n":
             return False
     except OSError:
         return False
-    from solo.systemd import tells_all
+    from solo.systemd import stops_all
 
-    return tells_all(sender, child.pid)
+    return stops_all(sender, child.pid)
 
 
 def mirror(status: int):

@@ -1,11 +1,10 @@
 """What people read: --help and the subcommands, as a typer application made from the tables of options.py. Cold."""
 
+import _signal
 import importlib
 import inspect
 import sys
 from typing import Annotated, Optional
-
-import _signal
 
 import typer
 
@@ -14,8 +13,8 @@ from solo.options import HELP, LAUNCHER_OPTIONS, SUBCOMMANDS
 
 SUMMARY = """Run COMMAND so that it never runs twice at once.
 
-A lock that the kernel holds guards NAME while COMMAND runs; it is gone when COMMAND ends, however that happens. The exit
-status is COMMAND's. After "--" the next word is always COMMAND, else it may be one of the subcommands below."""
+A lock that the kernel holds guards NAME while COMMAND runs; it is gone when COMMAND ends, however that happens. \
+The exit status is COMMAND's. After "--" the next word is always COMMAND, else it may be one of the subcommands below."""
 
 
 def run_subcommand(words: list) -> int:
@@ -38,11 +37,11 @@ def make_app() -> typer.Typer:
     app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
 
     def accept_launcher_options(context: typer.Context, **options):
-        context.obj = {key: value for key, value in options.items() if value}
+        context.obj = drop_untyped(options)
 
     parameters = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
     parameters += [make_parameter(option) for option in LAUNCHER_OPTIONS if option is not HELP]
-    sign(accept_launcher_options, parameters)
+    set_signature(accept_launcher_options, parameters)
     epilog = "Exit status: " + "; ".join(f"{status}: {meaning}" for status, meaning in EXIT_STATUSES) + "."
     app.callback(help=SUMMARY, epilog=epilog, options_metavar="[OPTION]...", subcommand_metavar="[--] COMMAND [ARG]...")(
         accept_launcher_options
@@ -53,10 +52,9 @@ def make_app() -> typer.Typer:
 
 
 def make_command(subcommand):
-    def command(context: typer.Context, names: list = (), **options):
+    def command(context: typer.Context, names: list, **options):
         module = importlib.import_module(f"solo.commands.{subcommand.name}")
-        typed = {**context.obj, **{key: value for key, value in options.items() if value}}
-        status = module.run(typed, list(names or ()))
+        status = module.run({**context.obj, **drop_untyped(options)}, names or [])
         sys.stdout.flush()
         return status
 
@@ -65,11 +63,18 @@ def make_command(subcommand):
         inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
         inspect.Parameter("names", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=names, default=None),
     ]
-    sign(command, parameters + [make_parameter(option) for option in subcommand.options])
+    set_signature(command, parameters + [make_parameter(option) for option in subcommand.options])
     return command
 
 
-def sign(function, parameters: list):
+def drop_untyped(options: dict) -> dict:
+    for key, value in options.items():
+        if value == "":
+            raise UsageError(f"--{key.replace('_', '-')} needs a value")
+    return {key: value for key, value in options.items() if value}
+
+
+def set_signature(function, parameters: list):
     """Give a function the signature that typer reads: ours come from tables, not from source."""
     function.__signature__ = inspect.Signature(parameters)
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -19,10 +19,6 @@ class UsageError(SoloError):
     """The words of the command line make no sense."""
 
 
-class UnreadableTicket(SoloError):
-    """A ticket whose owner is gone, and whose record can not tell whether its command lives."""
-
-
 class Busy(SoloError):
     """Others hold the name or stand in line for it."""
 

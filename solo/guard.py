@@ -4,14 +4,17 @@ import posix
 from time import monotonic
 
 from solo import child
+from solo.command import find_command, make_name
 from solo.errors import SoloError
 from solo.identity import read_stat, read_world
 from solo.kernel import close, encode, occupy_standard_descriptors, read_file, say
-from solo.places import find_command, make_base, make_name, open_name
+from solo.places import make_base, open_name, split_name
 from solo.queue import NO_WAIT, take_hold
 from solo.record import Record
 from solo.rule import plan_claims
 from solo.tickets import Line
+
+ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) lets through
 
 
 def run(options: dict, command: list):
@@ -28,11 +31,9 @@ def run(options: dict, command: list):
         take_holds(names, options, command, deadline, tell, holds)
         environment[b"SOLO_NAME"] = encode(" ".join(names))
         environment[b"SOLO_TOKEN"] = b"%d" % holds[-1].number
-        process = child.start(path, command, environment, given, holds)
-    except BaseException as error:
+        process = start(path, command, environment, given, holds)
+    except BaseException:
         release(holds)
-        if isinstance(error, OSError):
-            raise SoloError(f"{names[0]}: can not start {command[0]}: {error.strerror}") from None
         raise
     tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
     kept = [hold.fd for hold in holds] + [hold.line.place.fd for hold in holds]
@@ -45,20 +46,32 @@ def run(options: dict, command: list):
 
 def take_holds(names: list, options: dict, command: list, deadline, tell, holds: list):
     """Take what exclusive use of `names` needs, in the order that everybody uses; appended to `holds` one by one."""
+    claims = plan_claims(names)
+    for name, _ in claims:
+        split_name(name)  # a bad one is told before any is waited for
     world = read_world()
     launcher = posix.getpid(), read_stat("self").start
     words = list(map(encode, command))
     base = make_base(options.get("dir"))
-    for name, mode in plan_claims(names):
+    for name, mode in claims:
         record = Record(launcher, world, posix.geteuid(), mode, words)
-        line = Line(open_name(base, name), world)
         try:
-            holds.append(take_hold(line, record, deadline, lambda ticket: tell_wait(tell, name, ticket)))
+            line = Line(open_name(base, name), world)
+            holds.append(take_hold(line, record, deadline, make_wait_teller(tell, name)))
+            line.close_gate()
         except SoloError as error:
             error.args = (f"{name}: {error}",)
             raise
-        line.close_gate()
+        except OSError as error:
+            raise SoloError(f"{name}: can not be held: {error.strerror}") from None
     close(base.fd)
+
+
+def start(path: str, command: list, environment: dict, given, holds: list):
+    try:
+        return child.start(path, command, environment, given, holds)
+    except OSError as error:
+        raise SoloError(f"can not start {command[0]}: {error.strerror}") from None
 
 
 def release(holds: list):
@@ -69,17 +82,23 @@ def release(holds: list):
 def read_environment() -> dict:
     """The environment as it was given to us, in bytes: in the C locale, Python adds an LC_CTYPE to its own (PEP 538)."""
     environment = dict(posix.environ)
-    if b"LC_CTYPE" in environment and b"\0LC_CTYPE=" not in b"\0" + read_file("/proc/self/environ", 1 << 24):
+    if b"LC_CTYPE" in environment and b"\0LC_CTYPE=" not in b"\0" + read_file("/proc/self/environ", ENVIRONMENT_LIMIT):
         del environment[b"LC_CTYPE"]
     return environment
 
 
-def tell_nothing(text: str):
+def tell_nothing(_):
     pass
 
 
-def tell_wait(tell, name: str, ticket):
-    if tell is not tell_nothing:
+def make_wait_teller(tell, name: str):
+    """What is told of each ticket that is waited for; its words are loaded only if someone wants them."""
+    if tell is tell_nothing:
+        return tell_nothing
+
+    def tell_wait(ticket):
         from solo.words import describe_holder
 
         tell(f"{name}: waiting: {describe_holder(ticket)}")
+
+    return tell_wait

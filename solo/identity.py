@@ -1,6 +1,6 @@
 """Is that pid still that process? A pid means one process only beside its start time, boot and pid namespace.
 
-In doubt the answer is "alive": a wrong "dead" lets two commands run at once.
+A wrong "dead" lets two commands run at once: "dead" is only said of what was looked for where it would be seen.
 """
 
 import posix

@@ -3,10 +3,11 @@
 `posix` instead of `os`: importing os costs a millisecond, and posix.environ and its kin speak bytes.
 """
 
+import errno
 import fcntl
 import posix
 import sys
-from _signal import ITIMER_REAL, SIG_SETMASK, SIG_UNBLOCK, SIGALRM, pthread_sigmask, setitimer, signal
+from _signal import ITIMER_REAL, SIG_BLOCK, SIG_SETMASK, SIG_UNBLOCK, SIGALRM, pthread_sigmask, setitimer, signal
 from time import monotonic
 
 ENCODING = sys.getfilesystemencoding()
@@ -62,12 +63,13 @@ def wait_lock(fd: int, mode: int, deadline: float) -> bool:
             over = True
             raise TimeoutError
 
-    # It rings again and again: an alarm in the moment before flock() blocks would be lost.
     begin = monotonic()
+    mask = pthread_sigmask(SIG_BLOCK, {SIGALRM})
     disposition = signal(SIGALRM, ring)
+    # It rings again and again: an alarm in the moment before flock() blocks would be lost.
     alarm, interval = setitimer(ITIMER_REAL, min(left, LONGEST_TIMER), RING_AGAIN)
-    mask = pthread_sigmask(SIG_UNBLOCK, {SIGALRM})
     try:
+        pthread_sigmask(SIG_UNBLOCK, {SIGALRM})
         fcntl.flock(fd, mode)
         over = True
         return True
@@ -94,7 +96,7 @@ def read_file(path: str, size: int = 4096) -> bytes:
 def write_whole(fd: int, data: bytes, offset: int):
     """Write all of `data` at `offset` or raise: a short write is what a full disk does first."""
     if posix.pwrite(fd, data, offset) != len(data):
-        raise OSError(28, posix.strerror(28))
+        raise OSError(errno.ENOSPC, posix.strerror(errno.ENOSPC))
 
 
 def close(fd: int):

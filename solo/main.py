@@ -7,6 +7,7 @@ from solo import guard
 from solo.argv import parse
 from solo.errors import Busy, SoloError, UsageError
 from solo.kernel import decode, encode, say
+from solo.options import DIR, HELP
 
 
 def main():
@@ -20,14 +21,16 @@ def main():
 
             posix.write(1, encode(f"solo {__version__}\n"))
             posix._exit(0)
+        if typed.subcommand and options.keys() - {DIR.key, HELP.key}:
+            raise UsageError(f"before {typed.subcommand} only --dir has a meaning")
         if typed.subcommand or "help" in options:
             from solo.cli import run_subcommand
 
             sys.exit(run_subcommand(sys.argv[1:]))
         if not typed.words or not typed.words[0]:
             raise UsageError("no command given (solo --help tells more)")
-        if "dir" not in options and posix.environ.get(b"SOLO_DIR"):
-            options["dir"] = decode(posix.environ[b"SOLO_DIR"])
+        if DIR.key not in options and posix.environ.get(DIR.variable.encode()):
+            options[DIR.key] = decode(posix.environ[DIR.variable.encode()])
         guard.run(options, typed.words)
     except SoloError as error:
         busy = isinstance(error, Busy)
@@ -37,7 +40,7 @@ def main():
     except OSError as error:
         say(error.strerror or str(error))
         status = SoloError.status
-    except (Exception, KeyboardInterrupt) as error:
+    except Exception as error:
         say(f"this is a bug in solo: {type(error).__name__}: {error}")
         status = SoloError.status
     posix._exit(status)

@@ -58,6 +58,6 @@ def rewrite(page: str) -> str:
 if __name__ == "__main__":
     path = sys.argv[1]
     with open(path) as file:
-        text = file.read()
+        text = rewrite(file.read())
     with open(path, "w") as file:
-        file.write(rewrite(text))
+        file.write(text)

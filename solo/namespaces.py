@@ -9,12 +9,12 @@ from solo.kernel import decode, read_file
 def find_process(pid: int, start: int, theirs, mine) -> int:
     """Our pid of the live process that is `pid` in the namespace `theirs`; 0 if we see none."""
     for entry in posix.listdir("/proc"):
-        if entry.isdigit() and is_that(entry, pid, start, theirs, mine):
+        if entry.isdigit() and is_process(entry, pid, start, theirs, mine):
             return int(entry)
     return 0
 
 
-def is_that(entry: str, pid: int, start: int, theirs, mine) -> bool:
+def is_process(entry: str, pid: int, start: int, theirs, mine) -> bool:
     try:
         if read_namespace(entry, "pid") != theirs.pid_namespace or read_inner_pid(entry) != pid:
             return False

@@ -42,9 +42,9 @@ BUSY_EXIT = Option(
 )
 QUIET = Option("quiet", "q", "flag", None, help="Say nothing when busy.")
 VERBOSE = Option("verbose", "v", "flag", None, help="Tell stderr of waits, starts and ends.")
-HELP = Option("help", "h", "flag", None, help="Show this help and exit.")
+HELP = Option("help", "h", "flag", None, help="Show this message and exit.")
 VERSION = Option("version", None, "flag", None, help="Show the version and exit.")
-JSON = Option("json", None, "flag", None, help="Print JSON instead of a table.")
+JSON = Option("json", None, "flag", None, help="Print a JSON array.")
 
 LAUNCHER_OPTIONS = (NAME, DIR, WAIT, BUSY_EXIT, QUIET, VERBOSE, HELP, VERSION)
 
@@ -62,5 +62,5 @@ class Subcommand:
 
 
 SUBCOMMANDS = (
-    Subcommand("list", "[NAME]...", (DIR, JSON), "Show who holds or waits for every name, or the given ones."),
+    Subcommand("list", "[NAME]...", (DIR, JSON), "Show who holds or waits for every name, or for the given ones and what nests in them."),
 )

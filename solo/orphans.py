@@ -4,13 +4,17 @@ import posix
 from time import monotonic, sleep
 
 from solo.identity import is_alive
-from solo.kernel import FOREVER, LONGEST_TIMER
+from solo.kernel import FOREVER
 
 SLOW_CHECK = 0.2  # seconds, where the kernel has no pidfd
+LONGEST_POLL = 1e6  # seconds; poll(2) takes milliseconds in an int
 
 
 def wait_exit(record, mine, deadline: float) -> bool:
-    """Block until an orphan has ended; False if the deadline passed first. `mine` is our own world."""
+    """Block until an orphan may have ended; False if the deadline passed first. `mine` is our own world.
+
+    Who gets True looks again: without a pidfd it is only a pause.
+    """
     pid, start = record.child
     if record.world.pid_namespace != mine.pid_namespace:
         from solo.namespaces import find_process
@@ -39,18 +43,20 @@ def poll_pidfd(pidfd: int, deadline: float) -> bool:
     poll.register(pidfd, select.POLLIN)
     if deadline == FOREVER:
         return bool(poll.poll())
-    return bool(poll.poll(1000 * max(0.0, min(LONGEST_TIMER / 100, deadline - monotonic()))))
+    left = max(0.0, deadline - monotonic())
+    return bool(poll.poll(1000 * min(left, LONGEST_POLL))) or left > LONGEST_POLL
 
 
 def find_lock_owner(fd: int) -> int:
     """The pid that holds flock(2) on this file, from /proc/locks; 0 if it can not be told."""
-    inode = str(posix.fstat(fd).st_ino)
+    stat = posix.fstat(fd)
+    file = f"{stat.st_dev >> 8 & 0xfff:02x}:{stat.st_dev & 0xff | stat.st_dev >> 12 & 0xfff00:02x}:{stat.st_ino}"
     try:
         with open("/proc/locks") as locks:
             for line in locks:
                 # 1: FLOCK  ADVISORY  WRITE 4711 00:2d:1234 0 EOF   (one who waits has -> after the number)
                 fields = line.split()
-                if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == inode:
+                if fields[1] == "FLOCK" and fields[5] == file:
                     return max(0, int(fields[4]))
     except (OSError, ValueError, IndexError):
         pass

@@ -1,23 +1,22 @@
-"""Name -> directory: where names live, whom we trust with them, and the name of a job that was given none.
+"""Name -> directory: where names live, and whom we trust with them.
 
 By uid alone, never by what happens to be set or writable: cron, ssh, systemd and CI must agree.
 """
 
 import posix
 
-from solo.errors import NotExecutable, NotFound, SoloError, UsageError
-from solo.kernel import DIRECTORY, IS_DIRECTORY, IS_REGULAR, TYPE_MASK, encode
+from solo.errors import SoloError, UsageError
+from solo.kernel import DIRECTORY, IS_DIRECTORY, TYPE_MASK, encode
 
 ROOT_PLACE = "/run/solo"
 HOME_PLACE = "/.local/state/solo"
 PRIVATE = 0o700
 STICKY, GROUP_WRITE, OTHER_WRITE = 0o1000, 0o020, 0o002
-DEFAULT_PATH = "/bin:/usr/bin"  # what execvp(3) takes where PATH is unset
 NAME_MAX = 255  # bytes
 
 
 class Place:
-    """An open directory: `fd`, its `path` for messages, and the `mode` that what is made in it gets."""
+    """An open directory: `fd`, its `path` for messages, the `mode` that what is made in it gets, `shared` with other users."""
 
     __slots__ = ("fd", "mode", "path", "shared")
 
@@ -49,24 +48,29 @@ def make_base(asked) -> Place:
     try:
         return open_base(path, asked)
     except FileNotFoundError:
-        make_directories(path, "/" if asked else "/.local")
+        make_directory(path) if asked else make_home_directories(path)
     try:
         return open_base(path, asked)
     except FileNotFoundError:
         raise SoloError(f"{path}: someone removed it") from None
 
 
-def make_directories(path: str, within: str):
-    """mkdir -p, but not above the part of `path` that starts with `within`; only the last part if that is "/"."""
-    start = path.find(within) if within != "/" else -1
-    ends = [at for at in range(start + 1, len(path)) if path[at] == "/"] if start >= 0 else []
-    for end in [*ends, len(path)]:
-        try:
-            posix.mkdir(path[:end], PRIVATE)
-        except FileExistsError:
-            pass
-        except OSError as error:
-            raise SoloError(f"can not create {path[:end]}: {error.strerror} (--dir or SOLO_DIR tell another place)") from None
+def make_home_directories(path: str):
+    """mkdir -p for what HOME_PLACE adds to a home directory; the home itself must be there."""
+    start = len(path) - len(HOME_PLACE) if path.endswith(HOME_PLACE) else len(path)
+    for end in range(start + 1, len(path)):
+        if path[end] == "/":
+            make_directory(path[:end])
+    make_directory(path)
+
+
+def make_directory(path: str):
+    try:
+        posix.mkdir(path, PRIVATE)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise SoloError(f"can not create {path}: {error.strerror} (--dir or SOLO_DIR tell another place)") from None
 
 
 def open_base(path: str, asked) -> Place:
@@ -131,19 +135,32 @@ def open_part(place: Place, part: str) -> Place:
 
 
 def find_names(place: Place, above: str = ""):
-    """(name, Place) of every name below `place`, in order. A generator; each place is open until the next one."""
+    """(name, Place) of every name below `place`, in order; (name, SoloError) if it is refused. A generator.
+
+    Each place is open until the next one.
+    """
     for part in sorted(posix.listdir(place.fd)):
-        if part[0] == ".":
+        if part[0] == "." or not is_directory(place, part):
             continue
         try:
             inner = open_part(place, part)
-        except (SoloError, FileNotFoundError):
-            continue  # not a directory, not one of ours, or just removed
+        except FileNotFoundError:
+            continue
+        except SoloError as error:
+            yield above + part, error
+            continue
         try:
             yield above + part, inner
             yield from find_names(inner, f"{above}{part}/")
         finally:
             posix.close(inner.fd)
+
+
+def is_directory(place: Place, part: str) -> bool:
+    try:
+        return posix.stat(part, dir_fd=place.fd, follow_symlinks=False).st_mode & TYPE_MASK == IS_DIRECTORY
+    except OSError:
+        return False
 
 
 def split_name(name: str) -> list:
@@ -155,50 +172,3 @@ def split_name(name: str) -> list:
         if len(encode(part)) > NAME_MAX:
             raise UsageError(f"--name: a part of a name may not be longer than {NAME_MAX} bytes")
     return parts
-
-
-def find_command(word: str, search) -> str:
-    """The path that execvp(3) would execute for `word`. Raises NotFound, NotExecutable.
-
-    `search` is the bytes of PATH, or None if it is not set.
-    """
-    if "/" in word:
-        candidates = [word]
-    else:
-        folders = search.decode("utf-8", "surrogateescape") if search is not None else DEFAULT_PATH
-        candidates = [f"{folder or '.'}/{word}" for folder in folders.split(":")]
-    refused = None
-    for path in candidates:
-        try:
-            kind = posix.stat(path).st_mode & TYPE_MASK
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            refused = refused or error.strerror
-            continue
-        if kind == IS_REGULAR and posix.access(path, posix.X_OK, effective_ids=True):
-            return path
-        refused = refused or ("Is a directory" if kind == IS_DIRECTORY else "Permission denied")
-    if refused and word:
-        raise NotExecutable(f"{word}: {refused}")
-    raise NotFound(f"{word}: command not found" + (" (it is a word of the shell: use sh -c)" if word in SHELL_WORDS else ""))
-
-
-SHELL_WORDS = frozenset("cd export source . : eval set unset ulimit umask alias exec trap read shift if for while".split())
-
-
-def make_name(path: str, command: list) -> str:
-    """The name of a job that was given none: `backup.sh-1f0c2a9e`, from the program's real path and the arguments.
-
-    The digits are the CRC-32 of both, so that the same job has the same name from everywhere.
-    """
-    from binascii import crc32
-
-    try:
-        fd = posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
-        real = posix.readlink(f"/proc/self/fd/{fd}")
-        posix.close(fd)
-    except OSError as error:
-        raise NotExecutable(f"{path}: {error.strerror}") from None
-    digest = crc32(b"\0".join([encode(real), *map(encode, command[1:])]))
-    return f"{real.rpartition('/')[2].lstrip('.')[:200]}-{digest:08x}"

@@ -4,11 +4,14 @@ Newcomers and those in line run the same loop: under the gate, look for what is 
 published; else, outside the gate, block on just that one ticket, and look again.
 """
 
+import posix
 from time import monotonic
 
 from solo.errors import Busy, SoloError
+from solo.identity import walk_parents
+from solo.kernel import say
 from solo.rule import EXCLUSIVE, is_admitted
-from solo.tickets import DEAD, HOLD, SEAT
+from solo.tickets import HOLD, LIVE, ORPHANED, SEAT, UNSEEN
 
 NO_WAIT = None
 
@@ -26,10 +29,10 @@ def take_hold(line, record, deadline, tell):
                 obstacle = find_obstacle(line, record.mode, seat)
                 if obstacle is None:
                     return line.publish(HOLD, record)
-                if obstacle.is_hold:
-                    refuse_own_ancestor(obstacle)
+                if seat is None:
+                    refuse_own_ancestors(line, record.mode)
                 if deadline is NO_WAIT or monotonic() >= deadline:
-                    raise Busy(describe(line, obstacle))
+                    raise Busy(describe(line, record.mode, obstacle))
                 if seat is None:
                     seat = line.publish(SEAT, record)
             tell(obstacle)
@@ -41,10 +44,7 @@ def take_hold(line, record, deadline, tell):
 
 
 def find_obstacle(line, mode: str, seat):
-    """The nearest living seat before ours, else a living hold that the rule puts in our way; None if we may go in.
-
-    Drops the dead ones that it meets.
-    """
+    """The nearest living seat before ours, else a living hold in our way; None if we may go in. Removes the dead it meets."""
     files = line.list_files()
     before = seat.file if seat is not None else "/"  # "/" sorts after every seat's number
     seats = [file for file in files if file.startswith(SEAT) and file < before]
@@ -54,25 +54,31 @@ def find_obstacle(line, mode: str, seat):
         if ticket is not None:
             return ticket
         seats.remove(nearest)
-    for file in files:
+    return next(find_holds_in_the_way(line, files, mode), None)
+
+
+def find_holds_in_the_way(line, files: list, mode: str):
+    """The living holds beside which the rule lets nobody in `mode` run, oldest first. A generator."""
+    for file in sorted(files):
         if file.startswith(HOLD):
             ticket = find_living(line, file)
             if ticket is not None:
-                if not is_admitted(mode, read_mode(ticket)):
-                    return ticket
-                ticket.close()
-    return None
+                if is_admitted(mode, read_mode(ticket)):
+                    ticket.close()
+                else:
+                    yield ticket
 
 
 def find_living(line, file: str):
+    """The ticket if it is alive; a dead one is removed, so the gate must be ours."""
     ticket = line.open_ticket(file)
-    if ticket is None:
-        return None
-    if ticket.state is DEAD:
-        line.remove(file)
-        ticket.close()
-        return None
-    return ticket
+    if ticket is None or ticket.state in (LIVE, ORPHANED):
+        return ticket
+    if ticket.state is UNSEEN:
+        say(f"{line.place.path}: taking over from {ticket.record.world.host}, whose processes can not be seen from here")
+    line.remove(file)
+    ticket.close()
+    return None
 
 
 def read_mode(ticket) -> str:
@@ -81,27 +87,20 @@ def read_mode(ticket) -> str:
     return record.mode if record else EXCLUSIVE
 
 
-def refuse_own_ancestor(hold):
-    """A command under a name that asks for the same name would wait for itself."""
-    record = hold.read_record()
-    if record is None:
-        return
-    import posix
-
-    from solo.identity import walk_parents
-
-    for process in walk_parents(posix.getppid()):
-        if process in (record.launcher, record.child) and record.world.boot == hold.line.world.boot:
-            raise SoloError(f"held by pid {process[0]}, an ancestor of this process: it would wait for itself")
+def refuse_own_ancestors(line, mode: str):
+    """A command under a name that asks for the same name would wait for itself, first in line or not."""
+    ancestors = set(walk_parents(posix.getppid()))
+    for hold in find_holds_in_the_way(line, line.files, mode):
+        record = hold.read_record()
+        hold.close()
+        if record and record.world.pid_namespace == line.world.pid_namespace:
+            for pid, _ in ancestors & {record.launcher, record.child}:
+                raise SoloError(f"held by pid {pid}, an ancestor of this process: it would wait for itself")
 
 
-def describe(line, obstacle) -> str:
-    """What a busy line says: who holds it, since when, running what."""
+def describe(line, mode: str, obstacle) -> str:
+    """What a busy line says: who holds it, since when, running what. Under the gate."""
     from solo.words import describe_holder
 
-    holder = obstacle
-    if not obstacle.is_hold:
-        holds = [file for file in line.list_files() if file.startswith(HOLD)]
-        living = (find_living(line, file) for file in sorted(holds))
-        holder = next((ticket for ticket in living if ticket is not None), obstacle)
-    return f"busy: {describe_holder(holder)}"
+    hold = next(find_holds_in_the_way(line, line.files, mode), obstacle)
+    return f"busy: {describe_holder(hold)}"

@@ -7,12 +7,14 @@ command never started. Anything that is neither form is damaged, and says nothin
 
 from solo.identity import World
 from solo.kernel import decode, encode
+from solo.rule import MODES
 
 MAGIC = b"solo 1"
 END = b"end\n"
 RESERVED = 48  # bytes: child, a pid, a start time of 20 digits, end
 COMMAND_LIMIT = 256 * 1024  # bytes of quoted words; what is longer ends in an ellipsis
 SIZE_LIMIT = COMMAND_LIMIT + 4096
+LATEST = 1 << 37  # seconds since the epoch: about the year 6300, and still a date everywhere
 SPECIAL = bytes(range(33)) + b"%\x7f"
 ELLIPSIS = "…".encode()
 
@@ -67,13 +69,25 @@ def parse_record(data: bytes):
                 decode(unquote(fields[b"host"])),
             ),
             int(fields[b"uid"]),
-            fields[b"mode"].decode(),
+            parse_mode(fields[b"mode"]),
             [unquote(word) for word in fields[b"command"].split(b" ")],
-            float(fields[b"since"]),
+            parse_since(fields[b"since"]),
             parse_closing(tail),
         )
     except (ValueError, KeyError, OverflowError):
         return None
+
+
+def parse_mode(text: bytes) -> str:
+    if text.decode() not in MODES:
+        raise ValueError
+    return text.decode()
+
+
+def parse_since(text: bytes) -> float:
+    if not 0 <= float(text) < LATEST:
+        raise ValueError
+    return float(text)
 
 
 def parse_closing(tail: bytes):

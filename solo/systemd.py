@@ -3,16 +3,19 @@
 from solo.kernel import decode, read_file
 
 
-def tells_all(manager: int, pid: int) -> bool:
-    """Is `pid` in our control group, in a unit whose every process `manager` signals (KillMode=control-group)?"""
+def stops_all(manager: int, pid: int) -> bool:
+    """Is `manager` stopping our unit, `pid` a process of it, and the signal one for all of them (KillMode=control-group)?
+
+    `systemctl kill` can be for the main process alone, so what comes while the unit is not being stopped is not for all.
+    """
     try:
         group = read_file("/proc/self/cgroup", 65536)
         if group != read_file(f"/proc/{pid}/cgroup", 65536):
             return False
     except OSError:
         return False
-    which = "--system" if manager == 1 else "--user"
-    return read_kill_mode(which, find_unit(decode(group))) in ("control-group", "")
+    answer = ask("--system" if manager == 1 else "--user", find_unit(decode(group)))
+    return "KillMode=control-group" in answer and "ActiveState=deactivating" in answer
 
 
 def find_unit(group: str) -> str:
@@ -25,15 +28,15 @@ def find_unit(group: str) -> str:
     return ""
 
 
-def read_kill_mode(which: str, unit: str) -> str:
-    """KillMode of a unit, as systemctl tells; empty if it can not be told."""
+def ask(scope: str, unit: str) -> list:
+    """What systemctl says of a unit, as lines of KEY=VALUE; nothing if it does not answer."""
     import subprocess
 
     try:
         answer = subprocess.run(
-            ["systemctl", which, "show", "--value", "--property=KillMode", "--", unit],
+            ["systemctl", scope, "show", "--property=KillMode,ActiveState", "--", unit],
             stdin=subprocess.DEVNULL, capture_output=True, timeout=2, text=True,
         )
-        return answer.stdout.strip()
+        return answer.stdout.split()
     except (OSError, subprocess.SubprocessError):
-        return ""
+        return []

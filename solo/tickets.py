@@ -9,20 +9,21 @@ import posix
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from time import monotonic, time
 
-from solo.errors import SoloError, UnreadableTicket
+from solo.errors import SoloError
 from solo.identity import is_alive
-from solo.kernel import FOREVER, IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, write_whole
+from solo.kernel import IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, write_whole
 from solo.record import RESERVED, SIZE_LIMIT, format_closing, format_record, parse_record
 
 GATE, NEW, SEAT, HOLD = ".gate", ".new", ".seat.", ".hold."
 DIGITS = 20  # so that the order of numbers is the order of file names
 GATE_PATIENCE = 2.5  # seconds, twice, on one and the same owner of the gate
 
-LIVE, ORPHANED, DEAD = "live", "orphaned", "dead"
+# UNSEEN: its owner is gone, and its command was in a world that can not be looked into.
+LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
 
 
 class Ticket:
-    """One file of the queue, ours or someone's: `fd` is open, `number` grows with every ticket of the name."""
+    """One `file` of the queue `line`, ours or someone's: open as `fd`, LIVE or another state, `record` once it was read."""
 
     __slots__ = ("fd", "file", "line", "record", "state")
 
@@ -70,10 +71,7 @@ class Ticket:
 
     def release(self):
         """Give up our own. Never fails: what can not be removed is dead once it is unlocked."""
-        try:
-            posix.unlink(self.file, dir_fd=self.line.place.fd)
-        except OSError:
-            pass
+        self.line.remove(self.file)
         try:
             flock(self.fd, LOCK_UN)  # not left to close(): a forked copy of the descriptor must not keep the lock
         except OSError:
@@ -82,14 +80,18 @@ class Ticket:
 
 
 class Line:
-    """The queue of one name, as `place` keeps it. `world` is where our own pids are valid."""
+    """The queue of one name, as `place` keeps it.
 
-    __slots__ = ("gate", "place", "world")
+    `world` is where our own pids are valid, `gate` the gate's descriptor or None, `files` the tickets as last listed.
+    """
+
+    __slots__ = ("files", "gate", "place", "world")
 
     def __init__(self, place, world):
         self.place = place
         self.world = world
         self.gate = None
+        self.files = []
 
     # --- the gate -------------------------------------------------------------------------------------------------
 
@@ -136,31 +138,34 @@ class Line:
 
             owner = find_lock_owner(self.gate)
             if owner == before:
-                raise self.fail(GATE, f"pid {owner} has been sitting on it for 5 seconds (is it stopped?)")
+                who = f"pid {owner}" if owner else "a process"
+                raise self.fail(GATE, f"{who} has been sitting on it for 5 seconds (is it stopped?)")
             before = owner
 
-    def take_number(self) -> int:
-        """The next number of this name. A new or a damaged counter goes on from the clock, past all that is there."""
-        digits = posix.pread(self.gate, DIGITS + 1, 0)
-        if len(digits) == DIGITS + 1 and digits[:DIGITS].isdigit() and digits[DIGITS:] == b"\n":
-            number = int(digits) + 1
-        else:
-            number = max([int(time() * 1e6)] + [int(file[-DIGITS:]) for file in self.list_files()]) + 1
-        write_whole(self.gate, b"%0*d\n" % (DIGITS, number), 0)
+    def take_number(self) -> str:
+        """The next number of this name, past all that is there. A new or a damaged counter goes on from the clock."""
+        line = posix.pread(self.gate, DIGITS + 1, 0)
+        whole = len(line) == DIGITS + 1 and is_number(line[:DIGITS]) and line[DIGITS:] == b"\n"
+        counter = int(line) if whole else int(time() * 1e6)
+        newest = max([file[-DIGITS:] for file in self.files], default="0")
+        number = f"{1 + max(counter, int(newest)):0{DIGITS}d}"
+        if not is_number(number.encode()):
+            raise self.fail(GATE, "has run out of numbers")
+        write_whole(self.gate, number.encode() + b"\n", 0)
         return number
 
     # --- the tickets ----------------------------------------------------------------------------------------------
 
     def list_files(self) -> list:
-        """The names of all ticket files, in no order."""
-        length = len(SEAT) + DIGITS
-        return [
-            file for file in posix.listdir(self.place.fd)
-            if file[0] == "." and len(file) == length and file[:6] in (SEAT, HOLD) and file.isascii() and file[6:].isdigit()
-        ]
+        """The names of all ticket files, in no order. Raises SoloError."""
+        try:
+            self.files = list(filter(is_ticket, posix.listdir(self.place.fd)))
+        except OSError as error:
+            raise SoloError(f"can not list {self.place.path}: {error.strerror}") from None
+        return self.files
 
     def open_ticket(self, file: str):
-        """Someone's ticket and whether it is LIVE, ORPHANED or DEAD; None if it is gone. Raises SoloError in doubt."""
+        """Someone's ticket, with its state; None if it is gone. Raises SoloError if its state can not be told."""
         try:
             fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=self.place.fd)
         except FileNotFoundError:
@@ -171,12 +176,9 @@ class Line:
         try:
             if try_lock(fd, LOCK_SH):
                 ticket.state = self.judge(ticket)
-        except OSError as error:
+        except (OSError, SoloError) as error:
             close(fd)
-            raise self.fail(file, error.strerror) from None
-        except SoloError:
-            close(fd)
-            raise
+            raise error if isinstance(error, SoloError) else self.fail(file, error.strerror) from None
         return ticket
 
     def judge(self, ticket) -> str:
@@ -190,24 +192,17 @@ class Line:
         if record is None:
             if stat.st_ctime < read_boot_time():
                 return DEAD  # torn by a power loss: nothing of that time lives
-            raise UnreadableTicket(
-                f"{self.place.path}/{ticket.file} is damaged, and its command may still run: remove it if not"
-            )
+            raise self.fail(ticket.file, "damaged, and its command may still run (remove it if not)")
         if record.child is None:
             return DEAD
-        alive = is_alive(*record.child, record.world, self.world)
-        if alive is None:
-            from solo.kernel import say
-
-            say(f"{self.place.path}: taking over from {record.world.host}, whose processes can not be seen from here")
-        return ORPHANED if alive else DEAD
+        return {True: ORPHANED, False: DEAD, None: UNSEEN}[is_alive(*record.child, record.world, self.world)]
 
     def publish(self, kind: str, record) -> Ticket:
         """Make a ticket of ours, under the gate. Raises SoloError."""
         directory = self.place.fd
         fd = -1
         try:
-            file = f"{kind}{self.take_number():0{DIGITS}d}"
+            file = kind + self.take_number()
             fd = self.create()
             record.since = time()
             write_whole(fd, format_record(record), 0)
@@ -230,7 +225,7 @@ class Line:
             return posix.open(NEW, flags, mode, dir_fd=self.place.fd)
 
     def remove(self, file: str):
-        """Under the gate. What can not be removed stays dead, and is passed over again."""
+        """Our own, or under the gate a dead one. What can not be removed is dead all the same, and is passed over again."""
         try:
             posix.unlink(file, dir_fd=self.place.fd)
         except OSError:
@@ -238,6 +233,15 @@ class Line:
 
     def fail(self, file: str, reason: str) -> SoloError:
         return SoloError(f"{self.place.path}/{file}: {reason}")
+
+
+def is_ticket(file: str) -> bool:
+    return file[:-DIGITS] in (SEAT, HOLD) and file.isascii() and is_number(file[-DIGITS:].encode())
+
+
+def is_number(digits: bytes) -> bool:
+    """All numbers start with 0: the order of their texts is theirs, and none is ever too long to be seen."""
+    return len(digits) == DIGITS and digits[:1] == b"0" and digits.isdigit()
 
 
 def read_boot_time() -> float:

@@ -1,5 +1,6 @@
 #!/bin/sh
 # Runs in the systemd container of test_systemd.py: each case in a transient unit, what the command got in /lab/CASE.
+touch /lab/booted
 run() { # CASE PROPERTY... -- COMMAND...
     case=$1; shift
     systemd-run --quiet --collect --unit="$case" --setenv=SOLO_DIR=/run/names "$@"
@@ -14,6 +15,11 @@ for mode in control-group mixed process; do
 done
 
 run pipe-default -p Type=oneshot /lab/solo -n pipe -- sh -c 'grep SigIgn /proc/self/status >/lab/pipe-default'
+
+run hup -p KillMode=control-group -p Type=exec /lab/solo -n hup -- sh -c 'trap "echo caught >/lab/hup; exit 0" HUP; : >/lab/hup.ready; while :; do sleep 0.1; done'
+wait_for hup.ready
+systemctl kill --kill-whom=main -s HUP hup
+wait_for hup
 
 run killed -p KillMode=control-group -p Type=exec /lab/solo -n killed -- python3 /lab/guest.py /lab/killed
 wait_for killed.ready

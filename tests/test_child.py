@@ -37,7 +37,7 @@ def test_every_exit_status_is_the_commands(lab):
 
 @pytest.mark.parametrize("number", [n for n in CATCHABLE if n not in {
     signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, *TERMINAL_STOPS}] + [signal.SIGKILL])
-def test_a_death_by_signal_is_mirrored_without_a_core_of_ours(lab, number):
+def test_a_death_by_signal_is_mirrored(lab, number):
     result = lab.run(
         "-n", "job", "--", "python3", "-IS", "-c",
         f"import os, _signal\nif {number} != 9: _signal.signal({number}, _signal.SIG_DFL)\nos.kill(os.getpid(), {number})",
@@ -45,7 +45,6 @@ def test_a_death_by_signal_is_mirrored_without_a_core_of_ours(lab, number):
     )
 
     assert result.returncode == -number
-    assert not [file for file in os.listdir(lab.path) if file == f"core.{number}"]
 
 
 def allow_cores():
@@ -59,7 +58,7 @@ def test_a_second_core_is_never_dumped(lab):
 
     status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
-    assert (status.si_code, status.si_status) == (os.CLD_KILLED, signal.SIGSEGV)
+    assert (status.si_code, status.si_status) == (os.CLD_KILLED, signal.SIGSEGV)  # and not CLD_DUMPED
 
 
 def test_status_126_is_for_what_can_not_be_executed(lab):
@@ -100,10 +99,20 @@ def test_a_script_without_interpreter_line_is_run_by_sh(lab):
     assert (result.returncode, result.stdout) == (9, b"word with blanks\n")
 
 
-def test_too_long_arguments_are_one_line(lab):
-    result = lab.run("-n", "job", "--", "true", "x" * 131000, env={**lab.environment, "PAD": "y" * 131050})
+def test_arguments_that_only_just_fitted_for_us_are_refused_in_one_line(lab):
+    """Our two variables can be too much for execve(2): the command has less stack than we had."""
+    script = lab.path / "script"
+    script.write_text(f"#!{sys.executable}\n" + "import resource, os, sys\n"
+                      "resource.setrlimit(resource.RLIMIT_STACK, (400_000, 400_000))\n"
+                      "for size in range(90_000, 99_000, 10):\n"
+                      "    pid = os.fork()\n"
+                      "    if not pid:\n"
+                      "        try: os.execv(sys.argv[1], sys.argv[1:] + ['x' * size])\n"
+                      "        except OSError: os._exit(7)\n"
+                      "    if (status := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])): sys.exit(status)\n")
+    result = subprocess.run([sys.executable, script, lab.script, "-n", "job", "--", "true"], env=lab.environment, capture_output=True)
 
-    assert result.returncode in (0, 126) and result.stderr.count(b"\n") <= 1
+    assert (result.returncode, result.stderr) == (126, b"solo: true: Argument list too long\n")
 
 
 # --- what the command inherits -------------------------------------------------------------------------------------
@@ -142,7 +151,8 @@ def test_closed_standard_descriptors_stay_closed_and_never_become_a_ticket(lab, 
 
     assert process.wait(60) == 0
     inherited = {int(fd) for fd in seen.read_text().split()}
-    assert not inherited & (set(closed) - {1}) or closed == (1,)
+    assert not inherited & (set(closed) - {1})  # sh opened 1 itself, for `ls >seen`
+    assert not closed == (1,) or inherited >= {0, 2}
     assert lab.log.read_text().endswith("\nend\n") and "solo:" not in lab.log.read_text()
 
 

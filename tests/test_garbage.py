@@ -26,7 +26,26 @@ def test_a_damaged_gate_costs_nothing(lab, data):
     lab.run("-n", "job", "true")
     (lab.directory / "job/.gate").write_bytes(data)
 
-    assert [lab.run("-n", "job", "true").returncode for _ in range(2)] == [0, 0]
+    assert lab.run("-n", "job", "true").returncode == 0
+    (lab.directory / "job/.gate").write_bytes(data)
+    holder = lab.hold("job")
+    (lab.directory / "job/.gate").write_bytes(data)
+    assert run_beside(lab).returncode == 75
+    finish(holder)
+
+
+@pytest.mark.parametrize("data", [b"99999999999999999999\n", b"09999999999999999999\n", b"00000000000000000001\n"])
+@pytest.mark.parametrize("seat", [None, ".seat.09999999999999999999", ".seat.99999999999999999999"])
+def test_a_counter_that_is_far_off_never_hides_a_ticket(lab, data, seat):
+    lab.hold("job/inner")
+    (lab.directory / "job/.gate").write_bytes(data)
+    if seat:
+        (lab.directory / "job" / seat).write_bytes(b"")
+
+    fails_in_one_line_or_runs(lab.run("-n", "job/other", "true"))
+
+    assert run_beside(lab).returncode in (75, 125)
+    assert lab.read_log() == []
 
 
 @pytest.mark.parametrize("data", GARBAGE)
@@ -64,6 +83,21 @@ def test_a_damaged_record_of_an_orphan_is_refused_and_not_overrun(lab, data):
     holder.stdin.close()
     wait_dead(holder.child)
     assert run_beside(lab).returncode == 0
+
+
+@pytest.mark.parametrize("old, new", [(b"since 1", b"since inf"), (b"since 1", b"since nan"), (b"since 1", b"since -1"), (b"mode X", b"mode Q")])
+def test_a_record_with_an_impossible_value_is_a_damaged_one(lab, old, new):
+    lab.hold("job")
+    ticket = next((lab.directory / "job").glob(".hold.*"))
+    data = ticket.read_bytes()
+    start = data.index(old)
+    end = data.index(b"\n", start)
+    ticket.write_bytes(data[:start] + new + data[end:])
+
+    result = run_beside(lab)
+
+    assert (result.returncode, result.stderr) == (75, b"solo: job: busy: held (its record can not be read)\n")
+    assert lab.list()[0]["state"] == "held"
 
 
 def test_a_record_torn_by_a_power_loss_frees_the_name_after_the_reboot(lab, monkeypatch):
@@ -157,7 +191,7 @@ def test_a_name_that_can_not_be_a_directory_is_a_usage_error(lab, name):
 
 
 @pytest.mark.root
-@pytest.mark.tool("mount")
+@pytest.mark.tool("mount", "unshare")
 @pytest.mark.parametrize("options", ["size=16k", "nr_inodes=4"])
 def test_without_space_or_inodes_nothing_runs(lab, options):
     lab.directory.mkdir()
@@ -174,7 +208,7 @@ def test_without_space_or_inodes_nothing_runs(lab, options):
 
 
 @pytest.mark.root
-@pytest.mark.tool("mount")
+@pytest.mark.tool("mount", "unshare")
 def test_on_a_read_only_file_system_nothing_runs(lab):
     lab.run("-n", "job", "true")
     script = f"mount --bind -o ro $SOLO_DIR $SOLO_DIR && mount -o remount,bind,ro $SOLO_DIR; {lab.script} -n job -- echo ran; echo $?"

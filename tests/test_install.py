@@ -88,4 +88,5 @@ def test_pip_install_works_in_a_clean_environment(lab, index):
 @pytest.mark.skipif(os.geteuid() != 0, reason="the default prefix of root")
 def test_the_default_prefix_follows_the_user():
     assert "/usr/local/bin/solo" in make("-n", "install").stdout
-    assert "/somewhere/.local/bin/solo" in make("-n", "install", "HOME=/somewhere", "PREFIX=/somewhere/.local").stdout
+    user = run("make", "-C", ROOT, "-n", "install", "HOME=/somewhere", user=65534, env={"PATH": os.environ["PATH"]})
+    assert "/somewhere/.local/bin/solo" in user.stdout

@@ -7,6 +7,8 @@ import subprocess
 import pytest
 from conftest import ROOT, finish, until
 
+from solo.errors import SoloError
+
 NOBODY = 65534
 
 
@@ -63,6 +65,17 @@ def test_the_callers_umask_changes_no_mode_of_ours(lab, umask):
     assert lab.run("-n", "job", "true", umask=umask).returncode == 0
     assert (lab.directory / "job").stat().st_mode & 0o777 == 0o700
     assert (lab.directory / "job/.gate").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.root
+def test_list_says_which_name_it_could_not_look_into(lab):
+    lab.run("-n", "job", "true")
+    os.chown(lab.directory / "job", NOBODY, NOBODY)
+    (lab.directory / "README").write_text("no name")
+
+    result = lab.run("list")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
 
 
 @pytest.mark.root
@@ -147,9 +160,11 @@ def test_root_uses_run_and_others_the_home_of_the_password_database(monkeypatch)
 def test_the_default_place_of_a_user_is_made_with_its_parents(tmp_path):
     from solo import places
 
-    (tmp_path / "home").mkdir()
     path = f"{tmp_path}/home{places.HOME_PLACE}"
-    places.make_directories(path, "/.local")
+    with pytest.raises(SoloError):
+        places.make_home_directories(path)  # not the home itself
+    (tmp_path / "home").mkdir()
+    places.make_home_directories(path)
 
     assert os.stat(path).st_mode & 0o777 == 0o700
 

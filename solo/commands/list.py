@@ -9,9 +9,9 @@ from time import time
 from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import decode, say
-from solo.places import find_base, find_names, open_base
+from solo.places import find_base, find_names, open_base, split_name
 from solo.rule import EXCLUSIVE, SHARED
-from solo.tickets import DEAD, ORPHANED, Line
+from solo.tickets import HOLD, LIVE, ORPHANED, Line
 from solo.words import format_duration
 
 MODES = {EXCLUSIVE: "exclusive", SHARED: "shared"}
@@ -19,7 +19,7 @@ COLUMNS = ("NAME", "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND
 
 
 def run(options: dict, names: list) -> int:
-    """Print the tickets of `names`, or of all. 125 if some could not be read: the rest is still printed."""
+    """Print the tickets of `names` and of what nests in them, or of all. 125 if some could not be read: the rest is still printed."""
     rows, complete = collect(options.get("dir"), names)
     if options.get("json"):
         print(json.dumps(rows, indent=2))
@@ -36,13 +36,19 @@ def collect(directory, names: list) -> tuple:
         base = open_base(find_base(directory), directory)
     except FileNotFoundError:
         return [], True  # nothing was ever guarded here
+    for name in names:
+        split_name(name)
     world = read_world()
     rows, complete = [], True
     for name, place in find_names(base):
-        if names and name not in names:
+        if names and not any(name == wanted or name.startswith(wanted + "/") for wanted in names):
+            continue
+        if isinstance(place, SoloError):
+            say(f"{name}: {place}")
+            complete = False
             continue
         line = Line(place, world)
-        for file in sorted(line.list_files(), key=lambda file: (not file.startswith(".hold"), file)):
+        for file in sorted(line.list_files(), key=lambda file: (not file.startswith(HOLD), file)):
             try:
                 ticket = line.open_ticket(file)
             except SoloError as error:
@@ -52,7 +58,7 @@ def collect(directory, names: list) -> tuple:
             if ticket is None:
                 continue
             record = ticket.read_record()
-            if ticket.state is not DEAD and (record is None or record.mode in MODES):
+            if ticket.state in (LIVE, ORPHANED) and (record is None or record.mode in MODES):
                 rows.append(make_row(name, ticket, record))
             ticket.close()
     return rows, complete
@@ -61,8 +67,8 @@ def collect(directory, names: list) -> tuple:
 def make_row(name: str, ticket, record) -> dict:
     state = "waiting" if not ticket.is_hold else "orphaned" if ticket.state is ORPHANED else "held"
     row = {
-        "name": name, "state": state, "mode": "exclusive", "slot": None, "launcher": None, "child": None, "since": None,
-        "user": None, "host": None, "command": [], "via": "file",
+        "name": name, "state": state, "mode": MODES[EXCLUSIVE], "slot": None, "launcher": None, "child": None,
+        "since": None, "user": None, "host": None, "command": [], "via": "file",
     }
     if record is not None:
         row.update(

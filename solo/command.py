@@ -1,0 +1,53 @@
+"""The command's first word -> the program behind it, and the name of a job that was given none."""
+
+import posix
+
+from solo.errors import NotExecutable, NotFound
+from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, decode, encode
+
+DEFAULT_PATH = "/bin:/usr/bin"  # what execvp(3) takes where PATH is unset
+SHELL_WORDS = frozenset("cd export source . : eval set unset ulimit umask alias exec trap read shift if for while".split())
+
+
+def find_command(word: str, search) -> str:
+    """The path that execvp(3) would execute for `word`. Raises NotFound, NotExecutable.
+
+    `search` is the bytes of PATH, or None if it is not set.
+    """
+    if "/" in word:
+        candidates = [word]
+    else:
+        folders = decode(search) if search is not None else DEFAULT_PATH
+        candidates = [f"{folder or '.'}/{word}" for folder in folders.split(":")]
+    refused = None
+    for path in candidates:
+        try:
+            kind = posix.stat(path).st_mode & TYPE_MASK
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            refused = refused or error.strerror
+            continue
+        if kind == IS_REGULAR and posix.access(path, posix.X_OK, effective_ids=True):
+            return path
+        refused = refused or ("Is a directory" if kind == IS_DIRECTORY else "Permission denied")
+    if refused and word:
+        raise NotExecutable(f"{word}: {refused}")
+    raise NotFound(f"{word}: command not found" + (" (it is a word of the shell: use sh -c)" if word in SHELL_WORDS else ""))
+
+
+def make_name(path: str, command: list) -> str:
+    """The name of a job that was given none: `backup.sh-1f0c2a9e`, from the program's real path and the arguments.
+
+    The digits are the CRC-32 of both, so that the same job has the same name from everywhere.
+    """
+    from binascii import crc32
+
+    try:
+        fd = posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
+        real = posix.readlink(f"/proc/self/fd/{fd}")
+        posix.close(fd)
+    except OSError as error:
+        raise NotExecutable(f"{path}: {error.strerror}") from None
+    digest = crc32(b"\0".join([encode(real), *map(encode, command[1:])]))
+    return f"{real.rpartition('/')[2].lstrip('.')[:200]}-{digest:08x}"
