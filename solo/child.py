@@ -18,27 +18,38 @@ GO = b"!"
 HIGHEST_FD = 1 << 16  # where the kernel has no close_range(2), each one is a call
 # Dispositions that Python changed before we ran, and that only the parent can tell us about.
 CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
+# sd_listen_fds(3), sd_watchdog_enabled(3): meant for the process that reads them, which we now are not.
+NAMING_A_PID = (b"LISTEN_PID", b"WATCHDOG_PID")
+STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
 HANG_UP = (_signal.SIGHUP, SIGCONT)
 KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
 
 
 class Given:
-    """What we were started with and the command must get: signal mask, SIGCHLD's disposition, umask.
+    """What we were started with and the command must get: signal mask, some dispositions, umask.
 
-    Making it takes them: our own umask becomes 0, and SIGPIPE and SIGXFSZ are again as they were before Python.
+    Making it takes the umask: our own becomes 0, as it must not narrow the modes of shared files.
     """
 
-    __slots__ = ("child_disposition", "mask", "umask")
+    __slots__ = ("child_disposition", "ignored", "mask", "umask")
 
     def __init__(self):
-        self.umask = posix.umask(0)  # ours must not narrow the modes of shared files
+        self.umask = posix.umask(0)
         self.mask = None
         self.child_disposition = _signal.getsignal(SIGCHLD)
-        # Set in ourselves, not in the child, so that a solo under this one reads the truth in /proc.
-        ignored = read_parents_ignored()
+        self.ignored = read_parents_ignored()
+
+    def take_signals(self):
+        """Block every signal, so that from now on each is taken by sigwaitinfo, and undo what Python did to two of them.
+
+        Undone in ourselves, not in the child: so a solo under this one reads the truth in /proc.
+        """
+        self.mask = _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
         for signal in CHANGED_BY_PYTHON:
-            if not ignored >> signal - 1 & 1:
+            if not self.ignored >> signal - 1 & 1:
                 _signal.signal(signal, SIG_DFL)
+        if self.child_disposition == SIG_IGN:
+            _signal.signal(SIGCHLD, SIG_DFL)  # else the kernel would reap the child itself
 
     def restore(self):
         """In the child, before exec. What changes a mask comes last: a pending signal may end us there."""
@@ -65,12 +76,18 @@ def read_parents_ignored() -> int:
 
 
 class Child:
-    """The started command. `pid` is ours to signal until `wait` has returned."""
+    """The started command. `pid` is ours to signal until `wait` has returned.
 
-    __slots__ = ("pid", "was_stopped")
+    `stopped_by` is the signal that has it stopped or 0, `told_to_stop` whether we got such a signal as well, `was_stopped`
+    whether we have stopped with it and not heard of SIGCONT yet.
+    """
+
+    __slots__ = ("pid", "stopped_by", "told_to_stop", "was_stopped")
 
     def __init__(self, pid):
         self.pid = pid
+        self.stopped_by = 0
+        self.told_to_stop = False
         self.was_stopped = False
 
 
@@ -79,10 +96,10 @@ def start(path: str, words: list, environment: dict, given: Given, holds: list) 
 
     `words` is argv, `environment` a dict of bytes. If we die before the go, the child reads the end of the pipe and exits.
     """
-    given.mask = _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
-    if given.child_disposition == SIG_IGN:
-        _signal.signal(SIGCHLD, SIG_DFL)  # else the kernel would reap the child itself
+    given.take_signals()
     script = ["/bin/sh", path, *words[1:]]
+    ours = b"%d" % posix.getpid()
+    named = [variable for variable in NAMING_A_PID if environment.get(variable) == ours]
     ready, go = posix.pipe()
     pid = posix.fork()
     if pid == 0:
@@ -90,6 +107,8 @@ def start(path: str, words: list, environment: dict, given: Given, holds: list) 
             posix.close(go)
             if posix.read(ready, 1) == GO:
                 given.restore()
+                for variable in named:
+                    environment[variable] = b"%d" % posix.getpid()
                 execute(path, words, script, environment)
         except BaseException as error:
             say(f"{words[0]}: could not be started: {error}")
@@ -151,37 +170,55 @@ def wait(child: Child) -> int:
                 status = reap(child)
                 if status is not None:
                     return status
+            if info.si_signo in STOPPING:
+                child.told_to_stop = True
             if is_for_the_command(info, child):
                 forward(info.si_signo, child)
+            if child.stopped_by:
+                stop_too(child)
     except Exception:
         return posix.waitpid(child.pid, 0)[1]  # the command runs: whatever went wrong, stay until it ends
 
 
 def reap(child: Child):
-    """Collect every child that changed state; the command's status if it has ended. Stop if it has stopped."""
+    """Collect every child that changed state; the command's status if it has ended."""
     while True:
         # Any child: as pid 1 of a namespace, strangers end up with us.
         try:
-            pid, status = posix.waitpid(-1, posix.WNOHANG | posix.WUNTRACED)
+            pid, status = posix.waitpid(-1, posix.WNOHANG | posix.WUNTRACED | posix.WCONTINUED)
         except ChildProcessError:
             return None
         if pid == 0:
             return None
         if pid == child.pid:
-            if not posix.WIFSTOPPED(status):
+            if not (posix.WIFSTOPPED(status) or posix.WIFCONTINUED(status)):
                 return status
-            stop_like(child, posix.WSTOPSIG(status))
+            child.stopped_by = posix.WSTOPSIG(status) if posix.WIFSTOPPED(status) else 0
 
 
-def stop_like(child: Child, signal: int):
-    """The command has stopped: stop ourselves the same way, so that the shell sees it."""
-    if SIGCONT in _signal.sigpending():
+def stop_too(child: Child):
+    """The command has stopped: stop ourselves the same way, so that the shell sees it.
+
+    Not if it was stopped alone and no shell can see us: who lets it go on alone would leave us stopped, with the name.
+    """
+    pending = _signal.sigpending()
+    if SIGCONT in pending:
         return  # already told to go on: a stop signal now would discard that
-    child.was_stopped = True
+    if not (child.told_to_stop or pending & STOPPING or has_terminal()):
+        return
+    signal, child.stopped_by, child.told_to_stop, child.was_stopped = child.stopped_by, 0, False, True
     posix.kill(posix.getpid(), signal)
     if signal != SIGSTOP:
         _signal.pthread_sigmask(SIG_UNBLOCK, {signal})
         _signal.pthread_sigmask(SIG_BLOCK, {signal})
+
+
+def has_terminal() -> bool:
+    try:
+        posix.close(posix.open("/dev/tty", posix.O_RDONLY | posix.O_NOCTTY | posix.O_NONBLOCK | posix.O_CLOEXEC))
+        return True
+    except OSError:
+        return False
 
 
 def is_for_the_command(info, child: Child) -> bool:

@@ -17,14 +17,17 @@ A lock that the kernel holds guards NAME while COMMAND runs; it is gone when COM
 The exit status is COMMAND's. After "--" the next word is always COMMAND, else it may be one of the subcommands below."""
 
 
-def run_subcommand(words: list) -> int:
-    """Run `words` of a command line that has a subcommand or --help in it; the exit status. Raises SoloError."""
+def run_subcommand(words: list, before: dict) -> int:
+    """Run `words` of a command line that has a subcommand or --help in it; the exit status. Raises SoloError.
+
+    `before` is what was typed before the subcommand, or set in the environment.
+    """
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)  # `solo list | head` ends in silence
     if sys.stdout is None:
         raise UsageError("stdout is closed")
     sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return make_app()(words, prog_name="solo", standalone_mode=False) or 0
+        return make_app(before)(words, prog_name="solo", standalone_mode=False) or 0
     except Exception as error:
         if hasattr(error, "format_message"):  # click's usage errors, in whichever module typer keeps them
             message = error.format_message().rstrip(".")
@@ -32,38 +35,33 @@ def run_subcommand(words: list) -> int:
         raise
 
 
-def make_app() -> typer.Typer:
-    """The application: the launcher's options as its own, and a command for every subcommand."""
+def make_app(before: dict) -> typer.Typer:
+    """The application: the launcher's options as its own, for --help, and a command for every subcommand."""
     app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
 
-    def accept_launcher_options(context: typer.Context, **options):
-        context.obj = drop_untyped(options)
+    def accept_launcher_options(**_):
+        pass  # argv.py has read them
 
-    parameters = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
-    parameters += [make_parameter(option) for option in LAUNCHER_OPTIONS if option is not HELP]
-    set_signature(accept_launcher_options, parameters)
+    set_signature(accept_launcher_options, [make_parameter(option) for option in LAUNCHER_OPTIONS if option is not HELP])
     epilog = "Exit status: " + "; ".join(f"{status}: {meaning}" for status, meaning in EXIT_STATUSES) + "."
     app.callback(help=SUMMARY, epilog=epilog, options_metavar="[OPTION]...", subcommand_metavar="[--] COMMAND [ARG]...")(
         accept_launcher_options
     )
     for subcommand in SUBCOMMANDS:
-        app.command(subcommand.name, help=subcommand.help)(make_command(subcommand))
+        app.command(subcommand.name, help=subcommand.help)(make_command(subcommand, before))
     return app
 
 
-def make_command(subcommand):
-    def command(context: typer.Context, names: list, **options):
+def make_command(subcommand, before: dict):
+    def command(names: list, **options):
         module = importlib.import_module(f"solo.commands.{subcommand.name}")
-        status = module.run({**context.obj, **drop_untyped(options)}, names or [])
+        status = module.run({**before, **drop_untyped(options)}, names or [])
         sys.stdout.flush()
         return status
 
     names = Annotated[Optional[list[str]], typer.Argument(metavar=subcommand.arguments, show_default=False)]
-    parameters = [
-        inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
-        inspect.Parameter("names", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=names, default=None),
-    ]
-    set_signature(command, parameters + [make_parameter(option) for option in subcommand.options])
+    argument = inspect.Parameter("names", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=names, default=None)
+    set_signature(command, [argument] + [make_parameter(option) for option in subcommand.options])
     return command
 
 
@@ -83,9 +81,7 @@ def set_signature(function, parameters: list):
 def make_parameter(option) -> inspect.Parameter:
     flags = [f"--{option.flag}"] + ([f"-{option.short}"] if option.short else [])
     kind = bool if option.kind == "flag" else Optional[list[str]] if option.many else Optional[str]
-    declared = typer.Option(
-        *flags, help=option.help, metavar=option.metavar, envvar=option.variable, show_default=False,
-    )
+    declared = typer.Option(*flags, help=option.help, metavar=option.metavar, show_default=False)
     return inspect.Parameter(
         option.key,
         inspect.Parameter.KEYWORD_ONLY,

@@ -5,6 +5,7 @@ import posix
 from solo.errors import NotExecutable, NotFound
 from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, decode, encode
 
+NAME_LENGTH = 200  # bytes, of 255 that a directory's name may have
 DEFAULT_PATH = "/bin:/usr/bin"  # what execvp(3) takes where PATH is unset
 SHELL_WORDS = frozenset("cd export source . : eval set unset ulimit umask alias exec trap read shift if for while".split())
 
@@ -50,4 +51,4 @@ def make_name(path: str, command: list) -> str:
     except OSError as error:
         raise NotExecutable(f"{path}: {error.strerror}") from None
     digest = crc32(b"\0".join([encode(real), *map(encode, command[1:])]))
-    return f"{real.rpartition('/')[2].lstrip('.')[:200]}-{digest:08x}"
+    return f"{decode(encode(real.rpartition('/')[2].lstrip('.'))[:NAME_LENGTH])}-{digest:08x}"

@@ -6,7 +6,7 @@ from time import monotonic
 from solo import child
 from solo.command import find_command, make_name
 from solo.errors import SoloError
-from solo.identity import read_stat, read_world
+from solo.identity import read_self, read_world
 from solo.kernel import close, encode, occupy_standard_descriptors, read_file, say
 from solo.places import make_base, open_name, split_name
 from solo.queue import NO_WAIT, take_hold
@@ -50,7 +50,7 @@ def take_holds(names: list, options: dict, command: list, deadline, tell, holds:
     for name, _ in claims:
         split_name(name)  # a bad one is told before any is waited for
     world = read_world()
-    launcher = posix.getpid(), read_stat("self").start
+    launcher = read_self()
     words = list(map(encode, command))
     base = make_base(options.get("dir"))
     for name, mode in claims:
@@ -80,10 +80,16 @@ def release(holds: list):
 
 
 def read_environment() -> dict:
-    """The environment as it was given to us, in bytes: in the C locale, Python adds an LC_CTYPE to its own (PEP 538)."""
+    """The environment as it was given to us, in bytes."""
     environment = dict(posix.environ)
-    if b"LC_CTYPE" in environment and b"\0LC_CTYPE=" not in b"\0" + read_file("/proc/self/environ", ENVIRONMENT_LIMIT):
-        del environment[b"LC_CTYPE"]
+    environment.pop(b"", None)  # execve would take it, Python's does not
+    if b"LC_CTYPE" in environment:
+        # In the C locale Python sets its own (PEP 538). The first one in what we were given counts, as for getenv(3).
+        given = b"\0" + read_file("/proc/self/environ", ENVIRONMENT_LIMIT)
+        value = given.partition(b"\0LC_CTYPE=")[1:]
+        environment[b"LC_CTYPE"] = value[1].partition(b"\0")[0]
+        if not value[0]:
+            del environment[b"LC_CTYPE"]
     return environment
 
 

@@ -12,14 +12,24 @@ DEAD_STATES = ("Z", "X", "x")
 
 
 class Stat:
-    """What /proc/PID/stat says: `state` (a letter), `parent` (pid), `start` (clock ticks since boot)."""
+    """What /proc/PID/stat says: `pid`, `state` (a letter), `parent` (pid), `threads`, `start` (clock ticks since boot)."""
 
-    __slots__ = ("parent", "start", "state")
+    __slots__ = ("parent", "pid", "start", "state", "threads")
 
-    def __init__(self, state, parent, start):
+    def __init__(self, pid, state, parent, threads, start):
+        self.pid = pid
         self.state = state
         self.parent = parent
+        self.threads = threads
         self.start = start
+
+    def is_dead(self) -> bool:
+        # A main thread that ended before the others is a zombie too, in a process that lives.
+        return self.state in DEAD_STATES and self.threads <= 1
+
+    def is_started(self, start: int, theirs, mine) -> bool:
+        """Is this the process of `theirs` that started at `start`, and does it live? Time namespaces shift start times."""
+        return not self.is_dead() and (self.start == start or theirs.time_namespace != mine.time_namespace)
 
 
 class World:
@@ -36,13 +46,22 @@ class World:
 
 def parse_stat(data: bytes) -> Stat:
     # The command's name may hold spaces, newlines and ")": what follows the last ")" is ours to split.
-    fields = data[data.rindex(b")") + 2:].split()
-    return Stat(decode(fields[0]), int(fields[1]), int(fields[19]))
+    name_end = data.rindex(b")")
+    fields = data[name_end + 2:].split()
+    return Stat(int(data[:data.index(b" ")]), decode(fields[0]), int(fields[1]), int(fields[17]), int(fields[19]))
 
 
 def read_stat(pid) -> Stat:
     """Raises OSError where there is no such process, or none that we may see."""
     return parse_stat(read_file(f"/proc/{pid}/stat"))
+
+
+def read_self() -> tuple:
+    """(pid, start) of this process. Raises SoloError if /proc is of another pid namespace: its pids would not be ours."""
+    stat = read_stat("self")
+    if stat.pid != posix.getpid():
+        raise SoloError("/proc is of another pid namespace (unshare --mount-proc mounts the right one)")
+    return stat.pid, stat.start
 
 
 def read_world() -> World:
@@ -71,10 +90,9 @@ def is_alive(pid: int, start: int, theirs: World, mine: World):
 
         return True if find_process(pid, start, theirs, mine) else None
     try:
-        stat = read_stat(pid)
+        return read_stat(pid).is_started(start, theirs, mine)
     except OSError:
         return is_hidden(pid)
-    return stat.state not in DEAD_STATES and (stat.start == start or theirs.time_namespace != mine.time_namespace)
 
 
 def is_hidden(pid: int) -> bool:

@@ -21,16 +21,16 @@ def main():
 
             posix.write(1, encode(f"solo {__version__}\n"))
             posix._exit(0)
-        if typed.subcommand and options.keys() - {DIR.key, HELP.key}:
-            raise UsageError(f"before {typed.subcommand} only --dir has a meaning")
-        if typed.subcommand or "help" in options:
-            from solo.cli import run_subcommand
-
-            sys.exit(run_subcommand(sys.argv[1:]))
-        if not typed.words or not typed.words[0]:
-            raise UsageError("no command given (solo --help tells more)")
         if DIR.key not in options and posix.environ.get(DIR.variable.encode()):
             options[DIR.key] = decode(posix.environ[DIR.variable.encode()])
+        if typed.subcommand and options.keys() - {DIR.key, HELP.key}:
+            raise UsageError(f"before {typed.subcommand} only --{DIR.flag} has a meaning")
+        if typed.subcommand or HELP.key in options:
+            from solo.cli import run_subcommand
+
+            sys.exit(run_subcommand(sys.argv[1:], options))
+        if not typed.words or not typed.words[0]:
+            raise UsageError("no command given (solo --help tells more)")
         guard.run(options, typed.words)
     except SoloError as error:
         busy = isinstance(error, Busy)

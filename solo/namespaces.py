@@ -2,7 +2,7 @@
 
 import posix
 
-from solo.identity import DEAD_STATES, read_namespace, read_stat
+from solo.identity import read_namespace, read_stat
 from solo.kernel import decode, read_file
 
 
@@ -18,10 +18,9 @@ def is_process(entry: str, pid: int, start: int, theirs, mine) -> bool:
     try:
         if read_namespace(entry, "pid") != theirs.pid_namespace or read_inner_pid(entry) != pid:
             return False
-        stat = read_stat(entry)
+        return read_stat(entry).is_started(start, theirs, mine)
     except OSError:
         return False
-    return stat.state not in DEAD_STATES and (stat.start == start or theirs.time_namespace != mine.time_namespace)
 
 
 def read_inner_pid(entry: str) -> int:

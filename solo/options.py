@@ -30,7 +30,7 @@ NAME = Option(
 )
 DIR = Option(
     "dir", None, "path", "DIR", variable="SOLO_DIR",
-    help="Where names live. Default: /run/solo for root, else ~/.local/state/solo.",
+    help="Where names live. Default: SOLO_DIR, else /run/solo for root and ~/.local/state/solo for others.",
 )
 WAIT = Option(
     "wait", "w", "duration", "DURATION",
@@ -62,5 +62,8 @@ class Subcommand:
 
 
 SUBCOMMANDS = (
-    Subcommand("list", "[NAME]...", (DIR, JSON), "Show who holds or waits for every name, or for the given ones and what nests in them."),
+    Subcommand(
+        "list", "[NAME]...", (DIR, JSON),
+        "Show who holds or waits for every name, or for the given ones and what nests in them.",
+    ),
 )

@@ -82,14 +82,21 @@ def open_base(path: str, asked) -> Place:
         raise
     except OSError as error:
         raise SoloError(f"can not open {path}: {error.strerror}") from None
-    shared = stat.st_mode & (GROUP_WRITE | OTHER_WRITE)
+    check_owner(path, stat)
+    check_writers(path, stat.st_mode, asked)
+    return Place(fd, path, stat.st_mode & 0o7777, bool(stat.st_mode & (GROUP_WRITE | OTHER_WRITE)))
+
+
+def check_owner(path: str, stat):
     if stat.st_uid not in (0, posix.geteuid()):
         raise SoloError(f"refusing {path}: it belongs to uid {stat.st_uid}")
-    if stat.st_mode & OTHER_WRITE and not stat.st_mode & STICKY:
+
+
+def check_writers(path: str, mode: int, may_be_shared):
+    if mode & OTHER_WRITE and not mode & STICKY:
         raise SoloError(f"refusing {path}: anyone can write there, and it has no sticky bit")
-    if shared and not asked:
-        raise SoloError(f"refusing {path}: others can write there (chmod go-w it, or ask for it by --dir)")
-    return Place(fd, path, stat.st_mode & 0o7777, bool(shared))
+    if mode & (GROUP_WRITE | OTHER_WRITE) and not may_be_shared:
+        raise SoloError(f"refusing {path}: others can write there (chmod go-w it, or ask for a shared --dir)")
 
 
 def open_name(base: Place, name: str) -> Place:
@@ -128,9 +135,10 @@ def open_part(place: Place, part: str) -> Place:
         raise
     except OSError as error:
         raise SoloError(f"can not open {path}: {error.strerror}") from None
-    owner = posix.fstat(fd).st_uid
-    if owner not in (0, posix.geteuid()) and not place.shared:
-        raise SoloError(f"refusing {path}: it belongs to uid {owner}")
+    stat = posix.fstat(fd)
+    if not place.shared:
+        check_owner(path, stat)
+    check_writers(path, stat.st_mode, place.shared)
     return Place(fd, path, place.mode, place.shared)
 
 

@@ -11,7 +11,7 @@ from solo.errors import Busy, SoloError
 from solo.identity import walk_parents
 from solo.kernel import say
 from solo.rule import EXCLUSIVE, is_admitted
-from solo.tickets import HOLD, LIVE, ORPHANED, SEAT, UNSEEN
+from solo.tickets import HOLD, LIVE, NEW, ORPHANED, SEAT, UNSEEN
 
 NO_WAIT = None
 
@@ -28,13 +28,18 @@ def take_hold(line, record, deadline, tell):
             with line:
                 obstacle = find_obstacle(line, record.mode, seat)
                 if obstacle is None:
-                    return line.publish(HOLD, record)
+                    hold = line.publish(HOLD, record)
+                    if hold is None:
+                        continue
+                    return hold
                 if seat is None:
                     refuse_own_ancestors(line, record.mode)
                 if deadline is NO_WAIT or monotonic() >= deadline:
                     raise Busy(describe(line, record.mode, obstacle))
                 if seat is None:
                     seat = line.publish(SEAT, record)
+                    if seat is None:
+                        continue
             tell(obstacle)
             obstacle.wait_end(deadline)
             obstacle.close()
@@ -46,6 +51,9 @@ def take_hold(line, record, deadline, tell):
 def find_obstacle(line, mode: str, seat):
     """The nearest living seat before ours, else a living hold in our way; None if we may go in. Removes the dead it meets."""
     files = line.list_files()
+    for file in files:
+        if file.startswith(NEW):
+            line.remove(file)  # its maker was killed: whoever is behind the gate is alone
     before = seat.file if seat is not None else "/"  # "/" sorts after every seat's number
     seats = [file for file in files if file.startswith(SEAT) and file < before]
     while seats:

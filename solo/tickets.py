@@ -1,7 +1,7 @@
 """Tickets kept as files: the queue of one name, as a directory of `.gate`, `.seat.<n>` and `.hold.<n>`.
 
 A ticket is alive while its owner holds flock(2) on it, so the kernel ends it however the owner ends. It is published
-whole: written and locked as `.new`, then renamed. Its n, from a counter in the gate, is never used twice. Only who holds
+whole: written and locked as `.new.<n>`, then renamed. Its n, from a counter in the gate, is never used twice. Only who holds
 the gate may publish, or remove what is dead; an owner may always remove its own.
 """
 
@@ -14,7 +14,7 @@ from solo.identity import is_alive
 from solo.kernel import IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, write_whole
 from solo.record import RESERVED, SIZE_LIMIT, format_closing, format_record, parse_record
 
-GATE, NEW, SEAT, HOLD = ".gate", ".new", ".seat.", ".hold."
+GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
 DIGITS = 20  # so that the order of numbers is the order of file names
 GATE_PATIENCE = 2.5  # seconds, twice, on one and the same owner of the gate
 
@@ -103,15 +103,11 @@ class Line:
             try:
                 if not try_lock(self.gate, LOCK_EX):
                     self.wait_gate()
-                stat = posix.fstat(self.gate)
+                if not self.is_gate_lost():
+                    return self
             except OSError as error:
                 raise self.fail(GATE, error.strerror) from None
-            if stat.st_mode & TYPE_MASK != IS_REGULAR:
-                raise self.fail(GATE, "is not a regular file")
-            if stat.st_nlink:
-                return self
-            close(self.gate)  # someone removed it while we waited: another gate is there, or none
-            self.gate = None
+            self.close_gate()
 
     def __exit__(self, *_):
         flock(self.gate, LOCK_UN)
@@ -120,7 +116,10 @@ class Line:
         # Without O_CREAT first: fs.protected_regular forbids it on another user's file, even to root.
         for flags in (0, posix.O_CREAT | posix.O_EXCL, 0):
             try:
-                return posix.open(GATE, posix.O_RDWR | SAFELY | flags, self.place.mode & 0o666, dir_fd=self.place.fd)
+                gate = posix.open(GATE, posix.O_RDWR | SAFELY | flags, self.place.mode & 0o666, dir_fd=self.place.fd)
+                if posix.fstat(gate).st_mode & TYPE_MASK != IS_REGULAR:
+                    raise self.fail(GATE, "is not a regular file")
+                return gate
             except (FileNotFoundError, FileExistsError) as error:
                 reason = error
             except OSError as error:
@@ -164,6 +163,10 @@ class Line:
             raise SoloError(f"can not list {self.place.path}: {error.strerror}") from None
         return self.files
 
+    def is_gate_lost(self) -> bool:
+        """Was our gate removed under us? Then others may be behind another one."""
+        return not posix.fstat(self.gate).st_nlink
+
     def open_ticket(self, file: str):
         """Someone's ticket, with its state; None if it is gone. Raises SoloError if its state can not be told."""
         try:
@@ -197,32 +200,30 @@ class Line:
             return DEAD
         return {True: ORPHANED, False: DEAD, None: UNSEEN}[is_alive(*record.child, record.world, self.world)]
 
-    def publish(self, kind: str, record) -> Ticket:
-        """Make a ticket of ours, under the gate. Raises SoloError."""
+    def publish(self, kind: str, record):
+        """Make a ticket of ours, under the gate; None, and nothing made, if that was removed under us. Raises SoloError."""
         directory = self.place.fd
         fd = -1
         try:
-            file = kind + self.take_number()
-            fd = self.create()
+            number = self.take_number()
+            new, file = NEW + number, kind + number
+            fd = posix.open(new, posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY, self.place.mode & 0o666, dir_fd=directory)
             record.since = time()
             write_whole(fd, format_record(record), 0)
             flock(fd, LOCK_EX | LOCK_NB)
-            posix.rename(NEW, file, src_dir_fd=directory, dst_dir_fd=directory)
+            posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
             if fd >= 0:
                 close(fd)
-                self.remove(NEW)
+                self.remove(new)
+            if self.is_gate_lost():
+                return None
             raise SoloError(f"can not write in {self.place.path}: {error.strerror}") from None
-        return Ticket(self, file, fd, LIVE, record)
-
-    def create(self) -> int:
-        flags = posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY
-        mode = self.place.mode & 0o666
-        try:
-            return posix.open(NEW, flags, mode, dir_fd=self.place.fd)
-        except FileExistsError:
-            posix.unlink(NEW, dir_fd=self.place.fd)  # its maker was killed: we hold the gate
-            return posix.open(NEW, flags, mode, dir_fd=self.place.fd)
+        ticket = Ticket(self, file, fd, LIVE, record)
+        if self.is_gate_lost():
+            ticket.release()
+            return None
+        return ticket
 
     def remove(self, file: str):
         """Our own, or under the gate a dead one. What can not be removed is dead all the same, and is passed over again."""
@@ -236,7 +237,11 @@ class Line:
 
 
 def is_ticket(file: str) -> bool:
-    return file[:-DIGITS] in (SEAT, HOLD) and file.isascii() and is_number(file[-DIGITS:].encode())
+    return file[:-DIGITS] in (SEAT, HOLD, NEW) and file.isascii() and is_number(file[-DIGITS:].encode())
+
+
+def is_published(file: str) -> bool:
+    return not file.startswith(NEW)
 
 
 def is_number(digits: bytes) -> bool:

@@ -99,20 +99,15 @@ def test_a_script_without_interpreter_line_is_run_by_sh(lab):
     assert (result.returncode, result.stdout) == (9, b"word with blanks\n")
 
 
-def test_arguments_that_only_just_fitted_for_us_are_refused_in_one_line(lab):
-    """Our two variables can be too much for execve(2): the command has less stack than we had."""
-    script = lab.path / "script"
-    script.write_text(f"#!{sys.executable}\n" + "import resource, os, sys\n"
-                      "resource.setrlimit(resource.RLIMIT_STACK, (400_000, 400_000))\n"
-                      "for size in range(90_000, 99_000, 10):\n"
-                      "    pid = os.fork()\n"
-                      "    if not pid:\n"
-                      "        try: os.execv(sys.argv[1], sys.argv[1:] + ['x' * size])\n"
-                      "        except OSError: os._exit(7)\n"
-                      "    if (status := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])): sys.exit(status)\n")
-    result = subprocess.run([sys.executable, script, lab.script, "-n", "job", "--", "true"], env=lab.environment, capture_output=True)
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("error, status", [("E2BIG", 126), ("ETXTBSY", 126), ("ENOMEM", 126), ("EACCES", 126), ("ENOENT", 127)])
+def test_a_failing_exec_is_told_in_one_line(lab, error, status):
+    fail = ("strace", "-f", "-qq", "-o", "/dev/null", "-P", "/usr/bin/true", "-e", f"inject=execve:error={error}")
 
-    assert (result.returncode, result.stderr) == (126, b"solo: true: Argument list too long\n")
+    result = lab.run("-n", "job", "--", "/usr/bin/true", prefix=fail)
+
+    assert result.returncode == status
+    assert result.stderr.startswith(b"solo: /usr/bin/true: ") and result.stderr.count(b"\n") == 1
 
 
 # --- what the command inherits -------------------------------------------------------------------------------------
@@ -129,6 +124,34 @@ def test_the_command_gets_just_what_it_would_have_got(lab):
         guarded["environment"].pop(key.encode().hex())
     assert guarded.pop("parent") != bare.pop("parent")
     assert guarded == bare
+
+
+def test_the_locale_that_was_given_is_what_the_command_gets(lab):
+    for value in ("C", "UTF-8", "C.UTF-8", "POSIX", ""):
+        result = lab.run("--dir", lab.directory, "-n", "job", "/usr/bin/env", env={"LC_CTYPE": value})
+        assert f"LC_CTYPE={value}" in result.stdout.decode().splitlines()
+
+
+def test_pids_of_ours_in_the_environment_become_the_commands(lab):
+    rename = ("sh", "-c", 'LISTEN_PID=$$ WATCHDOG_PID=$$ LISTEN_FDS=1 exec "$@"', "sh")
+
+    output = lab.run("-n", "job", "--", "sh", "-c", "echo $$ $LISTEN_PID $WATCHDOG_PID", prefix=rename).stdout.split()
+
+    assert len(set(output)) == 1
+    stranger = lab.run("-n", "job", "--", "sh", "-c", "echo $LISTEN_PID", env={**lab.environment, "LISTEN_PID": "1"}).stdout
+    assert stranger == b"1\n"
+
+
+def test_a_closed_or_limited_stderr_costs_the_line_but_not_the_status(lab):
+    lab.hold("job")
+    reset = "import signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)"
+    closed = f"({lab.script} -n job true; echo $? >$LAB/log) 2>&1 | true; ulimit -f 0; {lab.script} -n other true; echo $?"
+
+    result = subprocess.run(["sh", "-c", closed], env=lab.environment, capture_output=True, preexec_fn=lambda: exec(reset))
+    until(lambda: lab.read_log())
+
+    assert (lab.read_log(), result.stdout) == (["75"], b"125\n")
+    assert result.stderr.startswith(b"solo: other: can not write in ") and result.stderr.count(b"\n") == 1
 
 
 def test_an_empty_environment_stays_empty_but_for_ours(lab):
@@ -307,6 +330,38 @@ def test_a_sibling_in_the_same_process_group_is_heard(lab):
     assert read_line(process) == "ready"
 
     assert process.communicate(b"\n", 60)[0] == b"caught\n3\n"
+
+
+@pytest.mark.parametrize("stop", [signal.SIGSTOP, signal.SIGTSTP])
+def test_a_command_that_was_stopped_and_continued_alone_does_not_leave_us_stopped(lab, stop):
+    process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", start_new_session=True)
+    child = int(read_line(process))
+
+    os.kill(child, stop)
+    # An orphaned group's SIGTSTP is dropped by the kernel: then there is nothing to see.
+    if stop == signal.SIGSTOP:
+        until(lambda: read_state(child) == "T")
+    os.kill(child, signal.SIGCONT)
+    until(lambda: read_state(child) == "S")
+
+    assert finish(process)[0] == 4
+
+
+def test_a_stop_of_the_command_is_mirrored_to_a_shell_though_it_came_to_the_command_alone(lab):
+    """What `suspend` in a shell does; a terminal is there to see it."""
+    import pty
+
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve("/bin/bash", ["bash", "--norc", "-ic", f"{lab.script} -n job -- sh -c 'kill -STOP $$; exit 6'; echo stopped $?; fg; echo end $?"],
+                  {**lab.environment, "TERM": "dumb"})
+    screen = b""
+    while b"end " not in screen.replace(b"echo end", b""):
+        screen += os.read(terminal, 1000)
+    os.waitpid(pid, 0)
+    os.close(terminal)
+
+    assert b"stopped 147" in screen and b"end 6" in screen
 
 
 def test_the_command_stops_and_goes_on_with_the_launcher(lab):

@@ -146,7 +146,7 @@ def test_typer_and_the_launcher_read_the_same_options():
 
     from solo.cli import make_app
 
-    app = typer.main.get_command(make_app())
+    app = typer.main.get_command(make_app({}))
     declared = {
         (parameter.name, frozenset(parameter.opts), parameter.is_flag, parameter.multiple)
         for parameter in app.params

@@ -149,7 +149,7 @@ def make_socket(path):
 
 
 @pytest.mark.parametrize("make", [make_directory, make_symlink, make_dangling, make_fifo, make_socket])
-@pytest.mark.parametrize("file", [".gate", ".new", ".hold.00000000000000000001", ".seat.00000000000000000001"])
+@pytest.mark.parametrize("file", [".gate", ".new.00000000000000000001", ".hold.00000000000000000001", ".seat.00000000000000000001"])
 def test_something_else_in_a_files_place_is_one_line_or_no_matter(lab, file, make):
     lab.run("-n", "job", "true")
     path = lab.directory / "job" / file

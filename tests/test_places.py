@@ -30,6 +30,23 @@ def test_the_same_job_has_the_same_name_from_everywhere(lab):
     assert other.startswith(b"backup.sh-") and other != names[0]
 
 
+def test_a_long_name_is_cut_to_what_a_directory_can_have(lab):
+    tool = lab.path / ("漢" * 84)
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+
+    assert lab.run(tool).returncode == 0
+
+
+def test_a_name_that_anyone_can_write_to_is_refused_in_a_directory_that_is_ours(lab):
+    lab.run("-n", "job", "true")
+    (lab.directory / "job").chmod(0o777)
+
+    result = lab.run("-n", "job", "true")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
+
+
 def test_arguments_that_only_join_alike_make_other_names(lab):
     first = lab.run("--", "sh", "-c", "echo $SOLO_NAME", "a b", "c").stdout
     second = lab.run("--", "sh", "-c", "echo $SOLO_NAME", "a", "b c").stdout
@@ -121,6 +138,7 @@ def test_two_users_share_a_sticky_directory(common, first, second):
     holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", user=first)
     holder.stdout.readline()
 
+    (common.directory / "job/.new.00000000000000000001").touch()  # of root: what a killed launcher was writing
     result = common.run("-n", "job", "true", user=second)
 
     assert (result.returncode, result.stderr.count(b"\n")) == (75, 1)

@@ -163,4 +163,4 @@ def test_a_process_may_call_itself_anything(name, parent, start):
 
     stat = identity.parse_stat(data)
 
-    assert (stat.state, stat.parent, stat.start) == ("S", parent, start)
+    assert (stat.pid, stat.state, stat.parent, stat.threads, stat.start) == (5, "S", parent, 1, start)

@@ -3,9 +3,10 @@
 import os
 import re
 import signal
+import sys
 
 import pytest
-from conftest import finish, read_line, read_state, until, wait_dead
+from conftest import TESTS, finish, read_line, read_state, until, wait_dead
 
 from solo.record import RESERVED, format_closing
 
@@ -257,6 +258,91 @@ def test_a_daemon_left_behind_does_not_keep_the_name(lab):
 
     assert lab.run("-n", "job", "true").returncode == 0
     os.kill(int(result.stdout), signal.SIGKILL)
+
+
+def test_an_orphan_whose_main_thread_has_ended_still_counts(lab):
+    code = "import ctypes, threading, sys; threading.Thread(target=sys.stdin.read).start(); print(flush=True); ctypes.CDLL(None).pthread_exit(None)"
+    holder = lab.start("-n", "job", "--", sys.executable, "-c", code)
+    read_line(holder)
+    child = lab.list()[0]["child"]
+    until(lambda: read_state(child) == "Z")
+    holder.kill()
+    holder.wait()
+
+    assert lab.run("-n", "job", "true").returncode == 75
+    holder.stdin.close()
+    assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+def test_a_proc_of_another_pid_namespace_is_refused(lab):
+    result = lab.run("-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log", prefix=("unshare", "--fork", "--pid"))
+
+    assert (result.returncode, result.stderr.count(b"\n"), lab.read_log()) == (125, 1, [])
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("call", ["pwrite64", "openat", "rename,renameat"])
+def test_a_gate_removed_while_someone_is_behind_it_does_not_let_two_in(lab, call):
+    """The first is held up for long behind its gate, just before a step of publishing its hold."""
+    lab.run("-n", "job", "true")
+    nth = count_before(lab, call)
+    witness = [str(TESTS / "witness.sh"), "tag", "0.3"]
+    slow = ("strace", "-qq", "-o", "/dev/null", "-e", f"inject={call}:delay_enter=700000:when={nth}")
+    first = lab.start("-w", "forever", "-n", "job", *witness, prefix=slow)
+    until(lambda: is_locked(lab.directory / "job/.gate"))
+    os.unlink(lab.directory / "job/.gate")
+
+    second = lab.start("-w", "forever", "-n", "job", *witness)
+
+    assert (finish(first)[0], finish(second)[0]) == (0, 0)
+    assert sorted(lab.read_log()) == ["end:tag", "end:tag", "start:tag", "start:tag"]
+
+
+def count_before(lab, call):
+    """The how-manieth of its calls is the one by which a launcher publishes its hold."""
+    trace = lab.path / "trace"
+    lab.run("-n", "job", "true", prefix=("strace", "-qq", "-o", str(trace), "-e", f"trace={call}"))
+    lines = trace.read_text().splitlines()
+    return 1 + next(at for at, line in enumerate(lines) if ".new." in line or line.startswith("pwrite64"))
+
+
+def is_locked(path):
+    import fcntl
+
+    with open(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+
+
+@pytest.mark.tool("strace")
+def test_what_a_killed_launcher_was_writing_is_in_nobodys_way(lab):
+    """Nor is it where it can not be removed: another user's file in a sticky directory."""
+    lab.run("-n", "job", "true")
+    kill = ("strace", "-qq", "-o", "/dev/null", "-e", "inject=rename,renameat:signal=KILL")
+    lab.run("-n", "job", "true", prefix=kill)
+    assert [file for file in os.listdir(lab.directory / "job") if file.startswith(".new.")]
+
+    assert lab.run("-n", "job", "true").returncode == 0
+    assert os.listdir(lab.directory / "job") == [".gate"]
+
+
+@pytest.mark.parametrize("milliseconds", ["0.001ms", "0.01ms", "0.1ms", "1ms", "2ms"])
+def test_the_shortest_waits_end_as_waits_do(lab, milliseconds):
+    lab.hold("job")
+
+    assert {lab.run("-w", milliseconds, "-n", "job", "true").returncode for _ in range(20)} == {75}
+
+
+def test_an_alarm_of_the_callers_ends_the_wait_that_it_is_to_end(lab):
+    lab.hold("job")
+    alarm = ("python3", "-IS", "-c", "import posix, _signal, sys; _signal.alarm(1); posix.execv(sys.argv[1], sys.argv[1:])")
+
+    assert lab.run("-w", "60s", "-n", "job", "true", prefix=alarm).returncode == -signal.SIGALRM
 
 
 def test_a_recycled_pid_is_not_taken_for_the_orphan(lab):

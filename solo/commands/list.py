@@ -11,7 +11,7 @@ from solo.identity import read_world
 from solo.kernel import decode, say
 from solo.places import find_base, find_names, open_base, split_name
 from solo.rule import EXCLUSIVE, SHARED
-from solo.tickets import HOLD, LIVE, ORPHANED, Line
+from solo.tickets import HOLD, LIVE, ORPHANED, Line, is_published
 from solo.words import format_duration
 
 MODES = {EXCLUSIVE: "exclusive", SHARED: "shared"}
@@ -19,7 +19,7 @@ COLUMNS = ("NAME", "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND
 
 
 def run(options: dict, names: list) -> int:
-    """Print the tickets of `names` and of what nests in them, or of all. 125 if some could not be read: the rest is still printed."""
+    """Print the tickets of `names` and what nests in them, or of all. 125 if some can not be read; the rest is printed."""
     rows, complete = collect(options.get("dir"), names)
     if options.get("json"):
         print(json.dumps(rows, indent=2))
@@ -32,12 +32,12 @@ def run(options: dict, names: list) -> int:
 
 def collect(directory, names: list) -> tuple:
     """([an object per living ticket, by name and order of arrival], whether all could be read)."""
+    for name in names:
+        split_name(name)  # a bad one is an error, not an empty list
     try:
         base = open_base(find_base(directory), directory)
     except FileNotFoundError:
         return [], True  # nothing was ever guarded here
-    for name in names:
-        split_name(name)
     world = read_world()
     rows, complete = [], True
     for name, place in find_names(base):
@@ -48,7 +48,7 @@ def collect(directory, names: list) -> tuple:
             complete = False
             continue
         line = Line(place, world)
-        for file in sorted(line.list_files(), key=lambda file: (not file.startswith(HOLD), file)):
+        for file in sorted(filter(is_published, line.list_files()), key=lambda file: (not file.startswith(HOLD), file)):
             try:
                 ticket = line.open_ticket(file)
             except SoloError as error:
