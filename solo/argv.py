@@ -14,28 +14,17 @@ SHORT = {"-" + option.short: option for option in LAUNCHER_OPTIONS if option.sho
 LONG = {"--" + option.flag: option for option in LAUNCHER_OPTIONS}
 
 
-class Typed:
-    """What was typed: `options` by key (absent if not typed), `subcommand` or None, and the words from there on."""
-
-    __slots__ = ("options", "subcommand", "words")
-
-    def __init__(self, options, subcommand, words):
-        self.options = options
-        self.subcommand = subcommand
-        self.words = words
-
-
-def parse(words: list) -> Typed:
-    """Read the words after `solo`. Raises UsageError."""
+def parse(words: list) -> tuple:
+    """Read the words after `solo`: (options by key, subcommand or None, the words from there on). Raises UsageError."""
     options = {}
     at = 0
     while at < len(words):
         word = words[at]
         if word == "--":
-            return Typed(options, None, words[at + 1:])
+            return options, None, words[at + 1:]
         if word[:1] != "-" or word == "-":
             subcommand = word if any(word == known.name for known in SUBCOMMANDS) else None
-            return Typed(options, subcommand, words[at:])
+            return options, subcommand, words[at:]
         at += 1
         if word[:2] == "--":
             flag, equals, value = word.partition("=")
@@ -59,7 +48,7 @@ def parse(words: list) -> Typed:
             else:
                 value, at = take_word(flag, words, at)
             store(options, option, flag, value)
-    return Typed(options, None, [])
+    return options, None, []
 
 
 def find_option(table: dict, flag: str):

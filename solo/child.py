@@ -7,11 +7,10 @@ no race, and not one system call while nothing happens.
 import _signal
 import posix
 from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGPIPE, SIGSTOP, SIGXFSZ
-from errno import ENOEXEC
 
 from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import read_stat, walk_parents
-from solo.kernel import close, read_file, say
+from solo.kernel import ENOEXEC, close, read_file, say
 
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"
@@ -115,24 +114,17 @@ def start(path: str, words: list, environment: dict, given: Given, holds: list) 
         finally:
             posix._exit(SoloError.status)
     try:
-        posix.close(ready)
         identity = pid, read_stat(pid).start
         for hold in holds:
             hold.complete(identity)
-        send_go(go)
+        posix.write(go, GO)  # someone may have killed it already: that is its status
     except BaseException:
         close(go)
         posix.waitpid(pid, 0)
         raise
     close(go)
+    close(ready)  # not before: the sooner the go, the less the child sleeps
     return Child(pid)
-
-
-def send_go(go: int):
-    try:
-        posix.write(go, GO)
-    except BrokenPipeError:
-        pass  # someone killed it already: that is its status
 
 
 def execute(path: str, words: list, script: list, environment: dict):

@@ -14,8 +14,7 @@ def main():
     """Run the `solo` command with sys.argv. Does not return."""
     options = {}
     try:
-        typed = parse(sys.argv[1:])
-        options = typed.options
+        options, subcommand, words = parse(sys.argv[1:])
         if "version" in options:
             from solo import __version__
 
@@ -23,15 +22,15 @@ def main():
             posix._exit(0)
         if DIR.key not in options and posix.environ.get(DIR.variable.encode()):
             options[DIR.key] = decode(posix.environ[DIR.variable.encode()])
-        if typed.subcommand and options.keys() - {DIR.key, HELP.key}:
-            raise UsageError(f"before {typed.subcommand} only --{DIR.flag} has a meaning")
-        if typed.subcommand or HELP.key in options:
+        if subcommand and options.keys() - {DIR.key, HELP.key}:
+            raise UsageError(f"before {subcommand} only --{DIR.flag} has a meaning")
+        if subcommand or HELP.key in options:
             from solo.cli import run_subcommand
 
             sys.exit(run_subcommand(sys.argv[1:], options))
-        if not typed.words or not typed.words[0]:
+        if not words or not words[0]:
             raise UsageError("no command given (solo --help tells more)")
-        guard.run(options, typed.words)
+        guard.run(options, words)
     except SoloError as error:
         busy = isinstance(error, Busy)
         if not (busy and "quiet" in options):

@@ -23,11 +23,15 @@ LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
 
 
 class Ticket:
-    """One `file` of the queue `line`, ours or someone's: open as `fd`, LIVE or another state, `record` once it was read."""
+    """One `file` of the queue `line`, ours or someone's: open as `fd`, LIVE or another state, `record` once it was read.
 
-    __slots__ = ("fd", "file", "line", "record", "state")
+    `size` is that of the file if it is ours, in bytes.
+    """
 
-    def __init__(self, line, file, fd, state, record):
+    __slots__ = ("fd", "file", "line", "record", "size", "state")
+
+    def __init__(self, line, file, fd, state, record=None, size=0):
+        self.size = size
         self.line = line
         self.file = file
         self.fd = fd
@@ -55,8 +59,7 @@ class Ticket:
 
     def complete(self, child: tuple):
         """Write the command's process and the closing line into our own record. Raises OSError."""
-        write_whole(self.fd, format_closing(child), len(format_record(self.record)) - RESERVED)
-        self.record.child = child
+        write_whole(self.fd, format_closing(child), self.size - RESERVED)
 
     def wait_end(self, deadline: float) -> bool:
         """Block until it may no longer be in the way; False if the deadline passed first."""
@@ -175,7 +178,7 @@ class Line:
             return None
         except OSError as error:
             raise self.fail(file, error.strerror) from None
-        ticket = Ticket(self, file, fd, LIVE, None)
+        ticket = Ticket(self, file, fd, LIVE)
         try:
             if try_lock(fd, LOCK_SH):
                 ticket.state = self.judge(ticket)
@@ -209,7 +212,8 @@ class Line:
             new, file = NEW + number, kind + number
             fd = posix.open(new, posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY, self.place.mode & 0o666, dir_fd=directory)
             record.since = time()
-            write_whole(fd, format_record(record), 0)
+            text = format_record(record)
+            write_whole(fd, text, 0)
             flock(fd, LOCK_EX | LOCK_NB)
             posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
@@ -219,7 +223,7 @@ class Line:
             if self.is_gate_lost():
                 return None
             raise SoloError(f"can not write in {self.place.path}: {error.strerror}") from None
-        ticket = Ticket(self, file, fd, LIVE, record)
+        ticket = Ticket(self, file, fd, LIVE, record, len(text))
         if self.is_gate_lost():
             ticket.release()
             return None

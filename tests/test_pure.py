@@ -61,15 +61,13 @@ def test_claims_come_in_one_order_with_parents_first(names):
     ([], {}, []),
 ])
 def test_words_are_read_as_gnu_programs_read_them(words, options, rest):
-    typed = argv.parse(words)
-
-    assert (typed.options, typed.words, typed.subcommand) == (options, rest, None)
+    assert argv.parse(words) == (options, None, rest)
 
 
 def test_the_first_word_decides_whether_it_is_a_subcommand():
-    assert argv.parse(["--dir", "d", "list", "x"]).subcommand == "list"
-    assert argv.parse(["--", "list"]).subcommand is None
-    assert argv.parse(["./list"]).subcommand is None
+    assert argv.parse(["--dir", "d", "list", "x"]) == ({"dir": "d"}, "list", ["list", "x"])
+    assert argv.parse(["--", "list"])[1] is None
+    assert argv.parse(["./list"])[1] is None
 
 
 @pytest.mark.parametrize("words, text", [

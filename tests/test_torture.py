@@ -1,8 +1,8 @@
 """SIGKILL at every system call of a launcher, and every system call made to fail once: the promises hold after each.
 
 strace counts the calls of one run, from the first touch of the directory to the exit; then each of them is hit in a run
-of its own. CI takes a sample; `make torture` (SOLO_TORTURE=whole) takes all, in all three scenes: the first ever, alone, and waiting in
-line.
+of its own. CI takes a sample; `make torture` (SOLO_TORTURE=whole) takes all, in three scenes: the first run ever, alone,
+and waiting in line.
 """
 
 import os
@@ -146,6 +146,7 @@ def test_sigkill_at_every_system_call_breaks_no_promise(lab, scene):
         killed += status == -9
     # Nobody can say that it was killed if the kill never came: the meter itself must have hit.
     assert killed >= len(chosen) * 0.8
+    print(f"\n{scene.__name__}: {killed} kills in {len(chosen)} runs, no promise broken")
 
 
 @pytest.mark.parametrize("scene", [First, Alone, InLine])
@@ -154,8 +155,8 @@ def test_a_failure_of_any_system_call_breaks_no_promise(lab, scene):
         (call, nth, error) for call, nth in count_calls(lab, scene)
         for error in FAILURES.get(call, ()) + (() if call in NO_EIO or call not in FAILURES else ("EIO",))
     ]
-    refused = 0
-    for call, nth, error in choose(points):
+    chosen, refused = choose(points), 0
+    for call, nth, error in chosen:
         clear(lab)
         with scene(lab) as words:
             process = launch(lab, "traced", *words, strace=("-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={nth}"))
@@ -165,6 +166,7 @@ def test_a_failure_of_any_system_call_breaks_no_promise(lab, scene):
         assert (status in (75, 125)) == stderr.startswith("solo: "), f"{error} at {call} {nth}: {status} {stderr!r}"
         refused += status == 125
     assert refused, "not one failure was seen: the injection does not work"
+    print(f"\n{scene.__name__}: {len(chosen)} failures, {refused} refused with 125, no promise broken")
 
 
 def test_the_torture_would_see_an_overlap(lab):
