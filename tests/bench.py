@@ -26,7 +26,7 @@ posix._exit(posix.waitstatus_to_exitcode(posix.waitpid(pid, 0)[1]))
 """
 QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 LINE = 40
-FLOCK = {"x86_64": 73, "aarch64": 32}[platform.machine()]  # its number, as /proc/PID/syscall tells it
+FLOCK, POLL = {"x86_64": (73, 7), "aarch64": (32, 73)}[platform.machine()]  # their numbers, as /proc/PID/syscall tells them
 
 
 def install(folder):
@@ -79,9 +79,31 @@ def time_line(hold, wait, is_waiting):
     return seconds / LINE
 
 
+def time_orphan(solo):
+    """Seconds from the end of an orphan to the end of `true`, whose launcher stood in line for it."""
+    holder = subprocess.Popen([solo, "-n", "orphan", "--", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    holder.stdin.write(b"\n")
+    holder.stdin.flush()
+    holder.stdout.read(1)
+    holder.kill()
+    waiter = subprocess.Popen([solo, "-n", "orphan", "-w", "forever", "/usr/bin/true"], **QUIET)
+    while not is_in(POLL, waiter.pid):
+        time.sleep(0.02)
+    begin = time.perf_counter()
+    holder.stdin.close()
+    waiter.wait()
+    seconds = time.perf_counter() - begin
+    holder.wait()
+    return seconds
+
+
 def is_in_flock(pid):
+    return is_in(FLOCK, pid)
+
+
+def is_in(call, pid):
     try:
-        return Path(f"/proc/{pid}/syscall").read_text().startswith(f"{FLOCK} ")
+        return Path(f"/proc/{pid}/syscall").read_text().startswith(f"{call} ")
     except OSError:
         return False
 
@@ -118,6 +140,7 @@ def main():
         for _ in range(max(3, rounds // 10)):
             lines["flock(1)"].append(time_line(["flock", lock], ["flock", lock], is_in_flock))
             lines["solo"].append(time_line([solo, "-n", "line"], [solo, "-n", "line", "-w", "forever"], is_in_flock))
+        orphan = statistics.median(time_orphan(solo) for _ in range(10))
         memory = read_resident(solo)
     launch = {name: [1000 * cut for cut in statistics.quantiles(values, n=4)] for name, values in times.items()}
     handover = {name: statistics.quantiles(values, n=4)[0] * 1000 for name, values in lines.items()}
@@ -128,6 +151,7 @@ def main():
         print(f"{name:<22}{quartile:9.2f}{median:9.2f}{third:9.2f}{quartile / floor:9.2f}")
     print(f"\nhand-over in a line of {LINE}, ms: solo {handover['solo']:.2f}, flock(1) {handover['flock(1)']:.2f}, "
           f"ratio {handover['solo'] / handover['flock(1)']:.2f}")
+    print(f"from an orphan's end to the end of a waiting `true`: {1000 * orphan:.1f} ms")
     print(f"resident while the command runs: {memory[0]} kB, proportional {memory[1]} kB")
     (ROOT / "bench.json").write_text(json.dumps({"launch": launch, "handover": handover, "memory": memory}, indent=2))
 
