@@ -213,9 +213,9 @@ def test_an_ignored_sigchld_stays_ignored_and_hides_no_status(lab):
 
 
 def test_a_caller_in_python_ignores_sigpipe_only_for_itself(lab):
-    words = ("grep", "SigIgn", "/proc/self/status")
+    ignored = int(lab.run("-n", "job", "--", "grep", "SigIgn", "/proc/self/status").stdout.split()[1], 16)
 
-    assert lab.run("-n", "job", "--", *words).stdout == run_bare(*words).stdout
+    assert ignored & (1 << 31) - 1 == 0  # above are 32 and 33, glibc's own, which Python 3.13 sometimes hands down
 
 
 def test_a_solo_under_a_solo_sees_the_truth(lab):
