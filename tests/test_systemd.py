@@ -76,7 +76,7 @@ def test_systemctl_stop_reaches_the_command_exactly_once(guest, mode):
 
 
 def test_the_command_ignores_sigpipe_as_services_do(guest):
-    assert int((guest / "pipe-default").read_text().split()[1], 16) == 1 << 12
+    assert int((guest / "pipe-default").read_text().split()[1], 16) & (1 << 31) - 1 == 1 << 12
 
 
 def test_a_killed_main_process_leaves_nothing_that_holds_the_name(guest):
