@@ -100,6 +100,8 @@ def start(path: str, words: list, environment: dict, given: Given, holds: list) 
     script = ["/bin/sh", path, *words[1:]]
     ours = b"%d" % posix.getpid()
     named = [variable for variable in NAMING_A_PID if environment.get(variable) == ours]
+    if b"LISTEN_PID" in named:
+        environment.pop(b"LISTEN_PIDFDID", None)  # the same once more, by pidfd; sd_listen_fds does without it
     ready, go = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
     pid = posix.fork()
     if pid == 0:
@@ -177,8 +179,7 @@ def wait(child: Child) -> int:
                 status = reap(child)
                 if status is not None:
                     return status
-            if info.si_signo in STOPPING:
-                child.told_to_stop = True
+            note_stop(info.si_signo, child)
             if is_for_the_command(info, child):
                 forward(info.si_signo, child)
             if child.stopped_by:
@@ -203,6 +204,13 @@ def reap(child: Child):
             child.stopped_by = posix.WSTOPSIG(status) if posix.WIFSTOPPED(status) else 0
 
 
+def note_stop(signal: int, child: Child):
+    if signal in STOPPING:
+        child.told_to_stop = True
+    elif signal == SIGCONT:
+        child.told_to_stop, child.stopped_by = False, 0
+
+
 def stop_too(child: Child):
     """The command has stopped: stop ourselves the same way, so that the shell sees it.
 
@@ -216,6 +224,10 @@ def stop_too(child: Child):
     signal, child.stopped_by, child.told_to_stop, child.was_stopped = child.stopped_by, 0, False, True
     posix.kill(posix.getpid(), signal)
     if signal != SIGSTOP:
+        if not is_stopped(child):
+            # A SIGCONT for both came meanwhile, and our own stop signal discarded ours: take that back.
+            child.was_stopped = False
+            _signal.sigtimedwait({signal}, 0)
         _signal.pthread_sigmask(SIG_UNBLOCK, {signal})
         _signal.pthread_sigmask(SIG_BLOCK, {signal})
 
@@ -245,7 +257,10 @@ def is_for_the_command(info, child: Child) -> bool:
         return True  # from outside our pid namespace
     if sender == posix.getpid():
         return False
-    return not descends_from(sender, child.pid) and not is_systemd_stopping_all(sender, child)
+    try:
+        return not descends_from(sender, child.pid) and not is_systemd_stopping_all(sender, child)
+    except Exception:
+        return True  # better twice than never
 
 
 def forward(signal: int, child: Child):

@@ -80,12 +80,15 @@ def release(holds: list):
 
 
 def read_environment() -> dict:
-    """The environment as it was given to us, in bytes."""
+    """The environment as it was given to us, in bytes. Raises SoloError."""
     environment = dict(posix.environ)
     environment.pop(b"", None)  # execve would take it, Python's does not
     if b"LC_CTYPE" in environment:
         # In the C locale Python sets its own (PEP 538). The first one in what we were given counts, as for getenv(3).
-        given = b"\0" + read_file("/proc/self/environ", ENVIRONMENT_LIMIT)
+        try:
+            given = b"\0" + read_file("/proc/self/environ", ENVIRONMENT_LIMIT)
+        except OSError as error:
+            raise SoloError(f"can not read /proc: {error.strerror}") from None
         value = given.partition(b"\0LC_CTYPE=")[1:]
         environment[b"LC_CTYPE"] = value[1].partition(b"\0")[0]
         if not value[0]:

@@ -67,7 +67,7 @@ def wait_lock(fd: int, mode: int, deadline: float) -> bool:
     left = deadline - monotonic()
     if left <= 0:
         return try_lock(fd, mode)
-    if 0 < getitimer(ITIMER_REAL)[0] <= left and getsignal(SIGALRM) == SIG_DFL:
+    if 0 < getitimer(ITIMER_REAL)[0] <= left and getsignal(SIGALRM) == SIG_DFL and SIGALRM not in pthread_sigmask(SIG_BLOCK, ()):
         fcntl.flock(fd, mode)  # an alarm from before solo was executed ends us first
         return True
     over = False

@@ -13,6 +13,7 @@ HOME_PLACE = "/.local/state/solo"
 PRIVATE = 0o700
 STICKY, GROUP_WRITE, OTHER_WRITE = 0o1000, 0o020, 0o002
 NAME_MAX = 255  # bytes
+DEEPEST = 64  # parts of a nested name
 
 
 class Place:
@@ -159,7 +160,8 @@ def find_names(place: Place, above: str = ""):
             continue
         try:
             yield above + part, inner
-            yield from find_names(inner, f"{above}{part}/")
+            if above.count("/") < DEEPEST:
+                yield from find_names(inner, f"{above}{part}/")
         finally:
             posix.close(inner.fd)
 
@@ -174,6 +176,8 @@ def is_directory(place: Place, part: str) -> bool:
 def split_name(name: str) -> list:
     """The parts of a nested name. Raises UsageError for what can not be a directory's name."""
     parts = name.split("/")
+    if len(parts) > DEEPEST:
+        raise UsageError(f"--name: a name may not have more than {DEEPEST} parts")
     for part in parts:
         if not part or part[0] == ".":
             raise UsageError(f"--name {name}: a part of a name may not be empty or start with a dot")

@@ -31,6 +31,9 @@ def take_hold(line, record, deadline, tell):
                     hold = line.publish(HOLD, record)
                     if hold is None:
                         continue
+                    if seat is not None:
+                        seat.release()
+                        seat = None
                     return hold
                 if seat is None:
                     refuse_own_ancestors(line, record.mode)
@@ -39,6 +42,7 @@ def take_hold(line, record, deadline, tell):
                 if seat is None:
                     seat = line.publish(SEAT, record)
                     if seat is None:
+                        obstacle.close()
                         continue
             tell(obstacle)
             obstacle.wait_end(deadline)

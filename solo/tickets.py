@@ -127,6 +127,8 @@ class Line:
                 reason = error
             except OSError as error:
                 raise self.fail(GATE, error.strerror) from None
+        if not posix.fstat(self.place.fd).st_nlink:
+            raise SoloError(f"{self.place.path}: someone removed it")
         raise self.fail(GATE, reason.strerror)
 
     def close_gate(self):

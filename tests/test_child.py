@@ -141,9 +141,9 @@ def test_the_locale_that_was_given_is_what_the_command_gets(lab):
 
 
 def test_pids_of_ours_in_the_environment_become_the_commands(lab):
-    rename = ("sh", "-c", 'LISTEN_PID=$$ WATCHDOG_PID=$$ LISTEN_FDS=1 exec "$@"', "sh")
+    rename = ("sh", "-c", 'LISTEN_PID=$$ LISTEN_PIDFDID=9 WATCHDOG_PID=$$ exec "$@"', "sh")
 
-    output = lab.run("-n", "job", "--", "sh", "-c", "echo $$ $LISTEN_PID $WATCHDOG_PID", prefix=rename).stdout.split()
+    output = lab.run("-n", "job", "--", "sh", "-c", "echo $$ $LISTEN_PID $LISTEN_PIDFDID $WATCHDOG_PID", prefix=rename).stdout.split()
 
     assert len(set(output)) == 1
     stranger = lab.run("-n", "job", "--", "sh", "-c", "echo $LISTEN_PID", env={**lab.environment, "LISTEN_PID": "1"}).stdout
@@ -390,6 +390,39 @@ def test_stopping_a_hundred_times_loses_nothing(lab):
     until(lambda: read_state(child) in "SR" and read_state(process.pid) in "SR")
 
     assert finish(process)[0] == 4
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+def test_a_stop_and_a_continue_at_once_never_leave_us_stopped(lab, whole_group):
+    process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", preexec_fn=os.setpgrp)
+    child = int(read_line(process))
+    send = os.killpg if whole_group else os.kill
+    for turn in range(150):
+        send(process.pid, signal.SIGTSTP)
+        for _ in range(turn * 20):
+            pass  # some microseconds, a few more each time
+        send(process.pid, signal.SIGCONT)
+        until(lambda: read_state(child) in "SR" and read_state(process.pid) in "SR")
+
+    assert finish(process)[0] == 4
+
+
+def test_a_stop_that_the_command_ignored_is_not_remembered(lab):
+    process = lab.start("-n", "job", "--", "sh", "-c", "trap '' TSTP; echo $$; read line; exit 4", preexec_fn=os.setpgrp)
+    child = int(read_line(process))
+    os.kill(process.pid, signal.SIGTSTP)
+    os.kill(process.pid, signal.SIGCONT)
+    until(lambda: not is_pending(process.pid, signal.SIGCONT))
+
+    os.kill(child, signal.SIGSTOP)
+    until(lambda: read_state(child) == "T")
+    os.kill(child, signal.SIGCONT)
+
+    assert finish(process)[0] == 4
+
+
+def is_pending(pid, number):
+    return number in read_signals(open(f"/proc/{pid}/status").read(), "ShdPnd")
 
 
 @pytest.mark.tool("unshare")

@@ -8,7 +8,7 @@ import sys
 from datetime import datetime
 
 import pytest
-from conftest import ROOT, finish, read_line
+from conftest import ROOT, finish, read_line, until
 
 from solo import __version__, completions, manual
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
@@ -47,6 +47,26 @@ def test_list_can_be_asked_for_some_names(lab):
 
     assert [ticket["name"] for ticket in lab.list("two/three", "four")] == ["two/three"]
     assert [ticket["name"] for ticket in lab.list("two")] == ["two/three"]
+
+
+def test_who_waits_at_a_parent_is_listed_there(lab):
+    lab.hold("deploy")
+    lab.start("-n", "deploy/prod", "-w", "forever", "true")
+    until(lambda: len(lab.list()) == 2)
+
+    assert [(ticket["name"], ticket["state"], ticket["mode"]) for ticket in lab.list()] == [
+        ("deploy", "held", "exclusive"), ("deploy", "waiting", "exclusive")]
+
+
+def test_a_tree_deeper_than_any_name_is_no_trouble(lab):
+    lab.run("-n", "/".join("a" * 64), "true")
+    path = lab.directory.joinpath(*"a" * 64)
+    for _ in range(5):
+        path = path / "a"
+        path.mkdir(mode=0o700)
+
+    assert lab.list() == []
+    assert lab.run("-n", "/".join("a" * 65), "true").returncode == 125
 
 
 def test_list_in_a_pipe_is_plain_aligned_text(lab):

@@ -47,6 +47,19 @@ def test_a_name_that_anyone_can_write_to_is_refused_in_a_directory_that_is_ours(
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
 
 
+@pytest.mark.root
+@pytest.mark.tool("unshare", "umount")
+@pytest.mark.parametrize("environment", [{}, {"LC_ALL": "C.UTF-8"}])
+def test_without_proc_nothing_runs_and_that_is_said(lab, environment):
+    script = f"umount -l /proc; {lab.script} --dir {lab.directory} -n job -- echo ran"
+
+    result = subprocess.run(["unshare", "--mount", "sh", "-c", script], env={"PATH": os.environ["PATH"], **environment},
+                            capture_output=True)
+
+    assert (result.returncode, result.stdout) == (125, b"")
+    assert result.stderr == b"solo: can not read /proc: No such file or directory\n"
+
+
 def test_arguments_that_only_join_alike_make_other_names(lab):
     first = lab.run("--", "sh", "-c", "echo $SOLO_NAME", "a b", "c").stdout
     second = lab.run("--", "sh", "-c", "echo $SOLO_NAME", "a", "b c").stdout

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import sys
 
@@ -343,6 +344,26 @@ def test_an_alarm_of_the_callers_ends_the_wait_that_it_is_to_end(lab):
     alarm = ("python3", "-IS", "-c", "import posix, _signal, sys; _signal.alarm(1); posix.execv(sys.argv[1], sys.argv[1:])")
 
     assert lab.run("-w", "60s", "-n", "job", "true", prefix=alarm).returncode == -signal.SIGALRM
+
+
+def test_a_blocked_alarm_of_the_callers_does_not_make_the_wait_longer(lab):
+    lab.hold("job")
+    alarm = ("python3", "-IS", "-c", "import posix, _signal, sys; _signal.pthread_sigmask(_signal.SIG_BLOCK, {14}); _signal.alarm(1); "
+             "posix.execv(sys.argv[1], sys.argv[1:])")
+
+    assert lab.run("-w", "1200ms", "-n", "job", "true", prefix=alarm).returncode == 75
+
+
+def test_a_removed_name_is_called_that(lab):
+    holder = lab.hold("job")
+    waiter = lab.wait_in_line("job", tag="waiter")
+    shutil.rmtree(lab.directory / "job")
+    finish(holder)
+
+    status, _, stderr = finish(waiter)
+
+    assert (status, lab.read_log()) == (125, [])
+    assert stderr == f"solo: job: {lab.directory}/job: someone removed it\n"
 
 
 def test_a_recycled_pid_is_not_taken_for_the_orphan(lab):

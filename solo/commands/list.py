@@ -10,11 +10,12 @@ from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import decode, say
 from solo.places import find_base, find_names, open_base, split_name
-from solo.rule import EXCLUSIVE, SHARED
+from solo.rule import EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
 from solo.tickets import HOLD, LIVE, ORPHANED, Line, is_published
 from solo.words import format_duration
 
-MODES = {EXCLUSIVE: "exclusive", SHARED: "shared"}
+MODES = {EXCLUSIVE: "exclusive", SHARED: "shared", INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared"}
+INTENTIONS = (INTEND_EXCLUSIVE, INTEND_SHARED)
 COLUMNS = ("NAME", "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
 
 
@@ -58,7 +59,9 @@ def collect(directory, names: list) -> tuple:
             if ticket is None:
                 continue
             record = ticket.read_record()
-            if ticket.state in (LIVE, ORPHANED) and (record is None or record.mode in MODES):
+            # What holds a parent for a nested name is listed under that; one who waits at the parent stands nowhere else.
+            told_elsewhere = ticket.is_hold and record is not None and record.mode in INTENTIONS
+            if ticket.state in (LIVE, ORPHANED) and not told_elsewhere:
                 rows.append(make_row(name, ticket, record))
             ticket.close()
     return rows, complete
