@@ -76,16 +76,21 @@ def make_directory(path: str):
 
 def open_base(path: str, asked) -> Place:
     """Raises SoloError, and FileNotFoundError if it is missing."""
+    fd, stat = open_directory(path, path, DIRECTORY, None)
+    check_owner(path, stat)
+    check_writers(path, stat.st_mode, asked)
+    return Place(fd, path, stat.st_mode & 0o7777, bool(stat.st_mode & (GROUP_WRITE | OTHER_WRITE)))
+
+
+def open_directory(word: str, path: str, flags: int, within) -> tuple:
+    """(descriptor, stat) of `word` in the directory `within`, called `path` in messages. Raises as open_base does."""
     try:
-        fd = posix.open(path, DIRECTORY)
-        stat = posix.fstat(fd)
+        fd = posix.open(word, flags, dir_fd=within)
+        return fd, posix.fstat(fd)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise SoloError(f"can not open {path}: {error.strerror}") from None
-    check_owner(path, stat)
-    check_writers(path, stat.st_mode, asked)
-    return Place(fd, path, stat.st_mode & 0o7777, bool(stat.st_mode & (GROUP_WRITE | OTHER_WRITE)))
 
 
 def check_owner(path: str, stat):
@@ -130,13 +135,7 @@ def make_part(place: Place, part: str):
 def open_part(place: Place, part: str) -> Place:
     """Open one directory further down. Raises SoloError, and FileNotFoundError if it is missing."""
     path = f"{place.path}/{part}"
-    try:
-        fd = posix.open(part, DIRECTORY | posix.O_NOFOLLOW, dir_fd=place.fd)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise SoloError(f"can not open {path}: {error.strerror}") from None
-    stat = posix.fstat(fd)
+    fd, stat = open_directory(part, path, DIRECTORY | posix.O_NOFOLLOW, place.fd)
     if not place.shared:
         check_owner(path, stat)
     check_writers(path, stat.st_mode, place.shared)

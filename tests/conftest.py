@@ -37,9 +37,8 @@ def pytest_runtest_setup(item):
         for tool in mark.args:
             if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
                 pytest.skip(f"{tool} is not installed")
-    for mark in item.iter_markers("root"):
-        if os.geteuid() != 0:
-            pytest.skip("needs root")
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("needs root")
 
 
 @pytest.fixture(scope="session")
@@ -97,6 +96,11 @@ class Lab:
         process = self.start("-w", "forever", "-n", name, *words, "--", "sh", "-c", f"echo {tag} >>$LAB/log")
         until(lambda: self.count_waiting(name) > before)
         return process
+
+    def find_hold(self, name):
+        """The one file of `name` that is a hold."""
+        [file] = (self.directory / name).glob(".hold.*")
+        return file
 
     def count_waiting(self, name):
         """How many seats there are, dead ones included."""
@@ -181,3 +185,17 @@ def read_state(pid):
 
 def wait_dead(pid):
     until(lambda: read_state(pid) in ("gone", "Z"))
+
+
+def kill_both(holder):
+    """SIGKILL the launcher and then its command; returns once both are dead."""
+    holder.kill()
+    holder.wait()
+    os.kill(holder.child, signal.SIGKILL)
+    wait_dead(holder.child)
+
+
+def set_alarm(prepare="pass"):
+    """A prefix that sets an alarm(2) of one second and then becomes the rest of the words, as perl's idiom for a time limit."""
+    code = f"import posix, _signal, sys; {prepare}; _signal.alarm(1); posix.execv(sys.argv[1], sys.argv[1:])"
+    return ("python3", "-IS", "-c", code)

@@ -51,7 +51,7 @@ def test_a_counter_that_is_far_off_never_hides_a_ticket(lab, data, seat):
 @pytest.mark.parametrize("data", GARBAGE)
 def test_a_damaged_record_never_frees_a_held_name(lab, data):
     holder = lab.hold("job")
-    ticket = next((lab.directory / "job").glob(".hold.*"))
+    ticket = lab.find_hold("job")
     ticket.write_bytes(data)
 
     result = run_beside(lab)
@@ -68,7 +68,7 @@ def test_a_damaged_record_of_an_orphan_is_refused_and_not_overrun(lab, data):
     holder = lab.hold("job")
     holder.kill()
     holder.wait()
-    ticket = next((lab.directory / "job").glob(".hold.*"))
+    ticket = lab.find_hold("job")
     record = ticket.read_bytes()
     ticket.write_bytes(data)
 
@@ -88,7 +88,7 @@ def test_a_damaged_record_of_an_orphan_is_refused_and_not_overrun(lab, data):
 @pytest.mark.parametrize("old, new", [(b"since 1", b"since inf"), (b"since 1", b"since nan"), (b"since 1", b"since -1"), (b"mode X", b"mode Q")])
 def test_a_record_with_an_impossible_value_is_a_damaged_one(lab, old, new):
     lab.hold("job")
-    ticket = next((lab.directory / "job").glob(".hold.*"))
+    ticket = lab.find_hold("job")
     data = ticket.read_bytes()
     start = data.index(old)
     end = data.index(b"\n", start)

@@ -7,7 +7,7 @@ import signal
 import sys
 
 import pytest
-from conftest import TESTS, finish, read_line, read_state, until, wait_dead
+from conftest import TESTS, finish, kill_both, read_line, read_state, set_alarm, until
 
 from solo.record import RESERVED, format_closing
 
@@ -226,10 +226,7 @@ def test_a_killed_launcher_leaves_an_orphan_that_is_named_and_waited_for(lab):
 
 def test_nobody_waits_once_launcher_and_command_are_both_killed(lab):
     holder = lab.hold("job")
-    holder.kill()
-    holder.wait()
-    os.kill(holder.child, signal.SIGKILL)
-    wait_dead(holder.child)
+    kill_both(holder)
 
     assert lab.run("-n", "job", "true").returncode == 0
 
@@ -341,15 +338,13 @@ def test_the_shortest_waits_end_as_waits_do(lab, milliseconds):
 
 def test_an_alarm_of_the_callers_ends_the_wait_that_it_is_to_end(lab):
     lab.hold("job")
-    alarm = ("python3", "-IS", "-c", "import posix, _signal, sys; _signal.alarm(1); posix.execv(sys.argv[1], sys.argv[1:])")
 
-    assert lab.run("-w", "60s", "-n", "job", "true", prefix=alarm).returncode == -signal.SIGALRM
+    assert lab.run("-w", "60s", "-n", "job", "true", prefix=set_alarm()).returncode == -signal.SIGALRM
 
 
 def test_a_blocked_alarm_of_the_callers_does_not_make_the_wait_longer(lab):
     lab.hold("job")
-    alarm = ("python3", "-IS", "-c", "import posix, _signal, sys; _signal.pthread_sigmask(_signal.SIG_BLOCK, {14}); _signal.alarm(1); "
-             "posix.execv(sys.argv[1], sys.argv[1:])")
+    alarm = set_alarm("_signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGALRM})")
 
     assert lab.run("-w", "1200ms", "-n", "job", "true", prefix=alarm).returncode == 75
 
@@ -368,11 +363,8 @@ def test_a_removed_name_is_called_that(lab):
 
 def test_a_recycled_pid_is_not_taken_for_the_orphan(lab):
     holder = lab.hold("job")
-    holder.kill()
-    holder.wait()
-    os.kill(holder.child, signal.SIGKILL)
-    wait_dead(holder.child)
-    ticket = next((lab.directory / "job").glob(".hold.*"))
+    kill_both(holder)
+    ticket = lab.find_hold("job")
     ticket.write_bytes(ticket.read_bytes()[:-RESERVED] + format_closing((os.getpid(), 1)))  # our pid, another start
 
     assert lab.run("-n", "job", "true").returncode == 0

@@ -35,6 +35,10 @@ class Terminal:
             except OSError:
                 raise AssertionError(self.screen) from None
 
+    def wait(self):
+        """Its exit status, negative for a signal."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
     def close(self):
         if self.fd >= 0:
             os.close(self.fd)
@@ -136,7 +140,7 @@ def test_a_filter_reads_the_terminal_to_its_end(terminal, lab):
     screen.type("one\ntwo\n\x04")
 
     screen.wait_for("two\r\none")
-    assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == 0
+    assert screen.wait() == 0
 
 
 def test_a_shell_with_job_control_can_be_the_command(terminal, lab):
@@ -145,7 +149,7 @@ def test_a_shell_with_job_control_can_be_the_command(terminal, lab):
     screen.type("line\n\x04")
 
     screen.wait_for("end")
-    assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == 0
+    assert screen.wait() == 0
 
 
 def test_hanging_up_the_terminal_ends_the_command_and_frees_the_name(terminal, lab):
@@ -168,5 +172,5 @@ def test_control_c_leaves_no_traceback(terminal, lab, moment):
 
     screen.type("\x03")
 
-    assert os.waitstatus_to_exitcode(os.waitpid(screen.pid, 0)[1]) == -signal.SIGINT
+    assert screen.wait() == -signal.SIGINT
     assert screen.screen.strip() in (b"", b"^C")
