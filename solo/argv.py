@@ -1,4 +1,4 @@
-"""The words of the command line, read into what was typed. Knows no meaning beyond a value's kind.
+"""The words of the command line, read into what was typed. Knows of meaning only a value's kind and what goes together.
 
 GNU style: `-n NAME`, `-nNAME`, `-qn NAME`, `--name NAME`, `--name=NAME`. The first word that is not an option ends the
 options: everything from there on belongs to the command.
@@ -6,7 +6,7 @@ options: everything from there on belongs to the command.
 
 from solo.errors import UsageError
 from solo.kernel import FOREVER
-from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
+from solo.options import KEEPERS, LAUNCHER_OPTIONS, SUBCOMMANDS
 
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
@@ -16,6 +16,12 @@ LONG = {"--" + option.flag: option for option in LAUNCHER_OPTIONS}
 
 def parse(words: list) -> tuple:
     """Read the words after `solo`: (options by key, subcommand or None, the words from there on). Raises UsageError."""
+    options, subcommand, rest = read_words(words)
+    check_together(options)
+    return options, subcommand, rest
+
+
+def read_words(words: list) -> tuple:
     options = {}
     at = 0
     while at < len(words):
@@ -51,6 +57,17 @@ def parse(words: list) -> tuple:
     return options, None, []
 
 
+def check_together(options: dict):
+    for option in LAUNCHER_OPTIONS:
+        if option.key in options and (option.needs or option.excludes):
+            needed = ["--" + flag for flag in option.needs]
+            if needed and not any(LONG[flag].key in options for flag in needed):
+                raise UsageError(f"--{option.flag} makes no sense without {' or '.join(needed)}")
+            for flag in option.excludes:
+                if LONG["--" + flag].key in options:
+                    raise UsageError(f"--{option.flag} and --{flag} exclude each other")
+
+
 def find_option(table: dict, flag: str):
     if flag in table:
         return table[flag]
@@ -71,6 +88,10 @@ def store(options: dict, option, flag: str, value):
         value = read_duration(flag, value)
     elif option.kind == "status":
         value = read_status(flag, value)
+    elif option.kind == "count":
+        value = read_count(flag, value)
+    elif option.kind == "limit":
+        value = read_count(flag, value) if value.isdigit() else read_duration(flag, value)
     elif value == "":
         raise UsageError(f"{flag} needs a value")
     if option.many:
@@ -99,6 +120,17 @@ def read_duration(flag: str, text: str) -> float:
     if rest or not text:
         raise UsageError(f"{flag} {text}: not a duration (like 500ms, 30s, 5m, 1h30m, 2d or forever)")
     return seconds
+
+
+def check_via(where: str):
+    if where not in KEEPERS:
+        raise UsageError(f"--via {where}: neither {' nor '.join(KEEPERS)}")
+
+
+def read_count(flag: str, text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= 9:
+        return int(text)
+    raise UsageError(f"{flag} {text}: not a number (0 to 999999999)")
 
 
 def is_number(text: str) -> bool:

@@ -76,29 +76,35 @@ def read_parents_ignored() -> int:
 
 
 class Child:
-    """The started command. `pid` is ours to signal until `wait` has returned.
+    """The started command. `pid` is ours to signal until it has been reaped; `status` as waitpid(2) gives it, None until then.
+
+    `ending` knows of time limits and descendants, if the command has any.
 
     `stopped_by` is the signal that has it stopped or 0, `told_to_stop` whether we got such a signal as well, `was_stopped`
     whether we have stopped with it and not heard of SIGCONT yet.
     """
 
-    __slots__ = ("pid", "stopped_by", "told_to_stop", "was_stopped")
+    __slots__ = ("ending", "pid", "status", "stopped_by", "told_to_stop", "was_stopped")
 
-    def __init__(self, pid):
+    def __init__(self, pid, ending=None):
         self.pid = pid
+        self.ending = ending
+        self.status = None
         self.stopped_by = 0
         self.told_to_stop = False
         self.was_stopped = False
 
 
-def start(path: str, words: list, environment: dict, given: Given, holds: list) -> Child:
+def start(path: str, words: list, environment: dict, given: Given, holds: list, ending=None, die_with=None) -> Child:
     """Fork, record the process in every hold, and only then let it exec `path`. Raises OSError if nothing ran.
 
-    `words` is argv, `environment` a dict of bytes. If we die before the go, the child reads the end of the pipe and exits.
+    `words` is argv, `environment` a dict of bytes. If we die before the go, the child reads the end of the pipe and exits;
+    after that `die_with`, if given, is what makes it die with the launcher of that pid.
     """
     given.take_signals()
     script = ["/bin/sh", path, *words[1:]]
-    ours = b"%d" % posix.getpid()
+    launcher = posix.getpid()
+    ours = b"%d" % launcher
     named = [variable for variable in NAMING_A_PID if environment.get(variable) == ours]
     if b"LISTEN_PID" in named:
         environment.pop(b"LISTEN_PIDFDID", None)  # the same once more, by pidfd; sd_listen_fds does without it
@@ -107,6 +113,8 @@ def start(path: str, words: list, environment: dict, given: Given, holds: list) 
     if pid == 0:
         try:
             posix.close(go)
+            if die_with is not None:
+                die_with(launcher)
             if wait_go(ready) == GO:
                 given.restore()
                 for variable in named:
@@ -125,9 +133,11 @@ def start(path: str, words: list, environment: dict, given: Given, holds: list) 
         close(go)
         posix.waitpid(pid, 0)
         raise
+    if ending is not None:
+        ending.begin()
     close(go)
     close(ready)  # not before: the sooner the go, the less the child sleeps
-    return Child(pid)
+    return Child(pid, ending)
 
 
 def wait_go(ready: int) -> bytes:
@@ -171,37 +181,51 @@ def let_go_of_descriptors(kept: list):
 
 
 def wait(child: Child) -> int:
-    """Forward signals until the command has ended; its status as waitpid(2) gives it."""
+    """Forward signals until the command has ended, and its tree if that counts; the status as waitpid(2) gives it."""
     try:
         while True:
-            info = _signal.sigwaitinfo(ALL_SIGNALS)
-            if info.si_signo == SIGCHLD:
-                status = reap(child)
-                if status is not None:
-                    return status
-            note_stop(info.si_signo, child)
-            if is_for_the_command(info, child):
-                forward(info.si_signo, child)
+            info = take_signal(child)
+            if info is None:
+                child.ending.advance(child)
+            else:
+                if info.si_signo == SIGCHLD:
+                    reap(child)
+                note_stop(info.si_signo, child)
+                is_for_it = is_for_the_command(info, child)
+                if is_for_it:
+                    forward(info.si_signo, child)
+                if child.ending is not None:
+                    child.ending.hear(info, is_for_it, child)
+            if child.status is not None and not (child.ending and child.ending.has_descendants()):
+                return child.status
             if child.stopped_by:
                 stop_too(child)
     except Exception:
-        return posix.waitpid(child.pid, 0)[1]  # the command runs: whatever went wrong, stay until it ends
+        # The command runs: whatever went wrong, stay until it ends.
+        return posix.waitpid(child.pid, 0)[1] if child.status is None else child.status
+
+
+def take_signal(child: Child):
+    """The next signal, or None if a time limit passed first."""
+    left = child.ending.find_left() if child.ending is not None else None
+    return _signal.sigwaitinfo(ALL_SIGNALS) if left is None else _signal.sigtimedwait(ALL_SIGNALS, left)
 
 
 def reap(child: Child):
-    """Collect every child that changed state; the command's status if it has ended."""
+    """Collect every child that changed state, and note it if that was the command."""
     while True:
         # Any child: as pid 1 of a namespace, strangers end up with us.
         try:
             pid, status = posix.waitpid(-1, posix.WNOHANG | posix.WUNTRACED | posix.WCONTINUED)
         except ChildProcessError:
-            return None
+            return
         if pid == 0:
-            return None
-        if pid == child.pid:
-            if not (posix.WIFSTOPPED(status) or posix.WIFCONTINUED(status)):
-                return status
-            child.stopped_by = posix.WSTOPSIG(status) if posix.WIFSTOPPED(status) else 0
+            return
+        if pid == child.pid and child.status is None:
+            if posix.WIFSTOPPED(status) or posix.WIFCONTINUED(status):
+                child.stopped_by = posix.WSTOPSIG(status) if posix.WIFSTOPPED(status) else 0
+            else:
+                child.status, child.stopped_by = status, 0
 
 
 def note_stop(signal: int, child: Child):
@@ -264,6 +288,8 @@ def is_for_the_command(info, child: Child) -> bool:
 
 
 def forward(signal: int, child: Child):
+    if child.status is not None:
+        return  # reaped: the pid may be someone else's by now
     try:
         posix.kill(child.pid, signal)
     except OSError:

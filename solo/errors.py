@@ -3,10 +3,13 @@
 EXIT_STATUSES = (
     ("the command's", "it ran"),
     (75, "busy, or waited long enough (EX_TEMPFAIL)"),
+    (124, "--timeout ended it"),
     (125, "solo could not do its part; nothing ran"),
     (126, "COMMAND is not executable"),
     (127, "COMMAND was not found"),
 )
+
+TIMED_OUT = 124  # not an error of ours, and the command did run
 
 
 class SoloError(Exception):
@@ -20,9 +23,18 @@ class UsageError(SoloError):
 
 
 class Busy(SoloError):
-    """Others hold the name or stand in line for it."""
+    """Others hold the name or stand in line for it.
+
+    `skips` is how many found it so since a command last started, None if nobody can count; `since` when the holder came.
+    """
 
     status = 75
+    skips = None
+    since = None
+
+
+class Superseded(Busy):
+    """A newer contender has taken our place in line (--latest)."""
 
 
 class NotExecutable(SoloError):

@@ -5,71 +5,145 @@ from time import monotonic
 
 from solo import child
 from solo.command import find_command, make_name
-from solo.errors import SoloError
+from solo.errors import TIMED_OUT, Busy, SoloError, UsageError
 from solo.identity import read_self, read_world
-from solo.kernel import close, encode, occupy_standard_descriptors, read_file, say
+from solo.kernel import FOREVER, close, encode, occupy_standard_descriptors, read_file, say
+from solo.options import SOCKET
 from solo.places import make_base, open_name, split_name
 from solo.queue import NO_WAIT, take_hold
 from solo.record import Record
-from solo.rule import plan_claims
+from solo.rule import COUNTED, EXCLUSIVE, SHARED, Claim, plan_claims
 from solo.tickets import Line
 
 ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) lets through
+KILL_AFTER = 10.0  # seconds
 
 
 def run(options: dict, command: list):
     """Guard `command` (a list of str) as `options` say, and end as it ends. Raises SoloError if nothing ran."""
     occupy_standard_descriptors()
-    deadline = monotonic() + options["wait"] if "wait" in options else NO_WAIT
+    deadline = monotonic() + options["wait"] if "wait" in options else FOREVER if "replace" in options else NO_WAIT
     tell = say if "verbose" in options else tell_nothing
     given = child.Given()
     environment = read_environment()
     path = find_command(command[0], environment.get(b"PATH"))
-    names = options.get("name") or [make_name(path, command)]
+    names = list(dict.fromkeys(options.get("name") or [make_name(path, command)]))
+    world = read_world()
+    ending, die_with = prepare_end(options, names[0], world)
     holds = []
     try:
-        take_holds(names, options, command, deadline, tell, holds)
-        environment[b"SOLO_NAME"] = encode(" ".join(names))
-        environment[b"SOLO_TOKEN"] = b"%d" % holds[-1].number
-        process = start(path, command, environment, given, holds)
+        named = take_names(names, options, command, world, deadline, tell, holds)
+        if "flock" in options:
+            take_flocks(named, options, given, deadline, tell, holds)
+        tell_command(environment, names, named)
+        process = start(path, command, environment, given, holds, ending, die_with)
     except BaseException:
         release(holds)
         raise
     tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
-    kept = [hold.fd for hold in holds] + [hold.line.place.fd for hold in holds]
-    child.let_go_of_descriptors(kept if tell is tell_nothing else [*kept, 2])
+    kept = [fd for hold in holds for fd in hold.descriptors]
+    child.let_go_of_descriptors(kept if tell is tell_nothing and ending is None else [*kept, 2])
     status = child.wait(process)
     release(holds)
     tell(f"{names[0]}: pid {process.pid} ended with status {posix.waitstatus_to_exitcode(status)}")
+    if ending is not None and ending.is_timed_out:
+        posix._exit(TIMED_OUT)
     child.mirror(status)
 
 
-def take_holds(names: list, options: dict, command: list, deadline, tell, holds: list):
-    """Take what exclusive use of `names` needs, in the order that everybody uses; appended to `holds` one by one."""
-    claims = plan_claims(names)
+def read_claim(options: dict) -> Claim:
+    """In what mode the names are wanted. Raises UsageError."""
+    if "shared" in options:
+        return Claim(SHARED)
+    if "slots" not in options:
+        return Claim(EXCLUSIVE)
+    slots, take = options["slots"], options.get("take", 1)
+    if not 0 < take <= slots:
+        raise UsageError(f"--slots {slots} --take {take}: at least 1 must be taken, and at most all")
+    return Claim(COUNTED, slots, take)
+
+
+def prepare_end(options: dict, name: str, world) -> tuple:
+    """How the command is made to end before its time: (an Ending or None, what makes it die with us or None)."""
+    ending = die_with = None
+    if "timeout" in options or "tree" in options:
+        from solo.ending import Ending
+
+        ending = Ending(name, options.get("timeout", FOREVER), options.get("kill_after", KILL_AFTER), "tree" in options, world)
+    if "no_orphan" in options or "flock" in options or options.get("via") == SOCKET:
+        from solo.prctl import make_die_with
+
+        die_with = make_die_with()
+    return ending, die_with
+
+
+def take_names(names: list, options: dict, command: list, world, deadline, tell, holds: list) -> dict:
+    """Take what `names` need, in the order that everybody uses; appended to `holds` one by one. The hold of each name."""
+    claims = plan_claims(names, read_claim(options))
     for name, _ in claims:
         split_name(name)  # a bad one is told before any is waited for
-    world = read_world()
     launcher = read_self()
     words = list(map(encode, command))
-    base = make_base(options.get("dir"))
-    for name, mode in claims:
-        record = Record(launcher, world, posix.geteuid(), mode, words)
+    rivals, taken = None, {}
+    base = make_base(options.get("dir")) if options.get("via") != SOCKET else None
+    for name, claim in claims:
+        record = Record(launcher, world, posix.geteuid(), claim, names, "tree" in options, words)
+        if "max_waiting" in options or "latest" in options or "replace" in options:
+            from solo.rivals import make_rivals
+
+            rivals = make_rivals(options, options.get("kill_after", KILL_AFTER))
         try:
-            line = Line(open_name(base, name), world)
-            holds.append(take_hold(line, record, deadline, make_wait_teller(tell, name)))
+            line = open_line(base, name, world)
+            taken[name] = take_hold(line, record, deadline, make_wait_teller(tell, name), rivals)
+            holds.append(taken[name])
             line.close_gate()
         except SoloError as error:
             error.args = (f"{name}: {error}",)
             raise
         except OSError as error:
             raise SoloError(f"{name}: can not be held: {error.strerror}") from None
-    close(base.fd)
+    if base is not None:
+        close(base.fd)
+    return taken
 
 
-def start(path: str, command: list, environment: dict, given, holds: list):
+def open_line(base, name: str, world):
+    """The queue of a name, as files in `base` or, where that is None, as sockets."""
+    if base is not None:
+        return Line(open_name(base, name), world)
+    from solo.sockets import SocketLine
+
+    return SocketLine(name, world)
+
+
+def take_flocks(named: dict, options: dict, given, deadline, tell, holds: list):
+    """Take the user's own files as well, after the names; busy counts as busy for the first name."""
+    from solo import flocks
+    from solo.words import describe_skips
+
+    name, hold = next(iter(named.items()))
     try:
-        return child.start(path, command, environment, given, holds)
+        flocks.take_flocks(options["flock"], hold.record.claim.mode, given.umask, deadline, tell, holds)
+    except Busy as error:
+        with hold.line:
+            error.skips = hold.line.count_skip(hold.line.skips)
+        hold.line.close_gate()
+        error.args = (f"{name}: {error}{describe_skips(error.skips)}",)
+        raise
+
+
+def tell_command(environment: dict, names: list, named: dict):
+    """What the command learns of its holds, in the order of the names as they were typed."""
+    environment[b"SOLO_NAME"] = encode(" ".join(names))
+    environment[b"SOLO_TOKEN"] = b" ".join([b"%d" % named[name].number for name in names])
+    slots = [b"%d" % named[name].record.slot[0][0] for name in names if named[name].record.slot]
+    if slots:
+        environment[b"SOLO_SLOT"] = b" ".join(slots)
+
+
+def start(path: str, command: list, environment: dict, given, holds: list, ending, die_with):
+    try:
+        return child.start(path, command, environment, given, holds, ending, die_with)
     except OSError as error:
         raise SoloError(f"can not start {command[0]}: {error.strerror}") from None
 

@@ -13,6 +13,7 @@ from _signal import (
     SIG_SETMASK,
     SIG_UNBLOCK,
     SIGALRM,
+    SIGURG,
     getitimer,
     getsignal,
     pthread_sigmask,
@@ -20,6 +21,8 @@ from _signal import (
     signal,
 )
 from time import monotonic
+
+from solo.errors import Superseded
 
 ENCODING = sys.getfilesystemencoding()
 FOREVER = float("inf")
@@ -31,6 +34,7 @@ IS_DIRECTORY, IS_REGULAR, TYPE_MASK = 0o040000, 0o100000, 0o170000
 
 ENOEXEC = 8  # everywhere on Linux; importing errno takes 40 µs
 
+BELL = SIGURG  # ignored by default: whoever does not listen takes no harm
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above
 RING_AGAIN = 0.05  # seconds
 
@@ -61,42 +65,49 @@ def try_lock(fd: int, mode: int) -> bool:
 
 def wait_lock(fd: int, mode: int, deadline: float) -> bool:
     """Block in flock(2); False once `deadline` (on the monotonic clock, in seconds) has passed without it."""
-    if deadline == FOREVER:
-        fcntl.flock(fd, mode)
-        return True
-    left = deadline - monotonic()
-    if left <= 0:
+    if deadline <= monotonic():
         return try_lock(fd, mode)
-    if 0 < getitimer(ITIMER_REAL)[0] <= left and getsignal(SIGALRM) == SIG_DFL and SIGALRM not in pthread_sigmask(SIG_BLOCK, ()):
-        fcntl.flock(fd, mode)  # an alarm from before solo was executed ends us first
-        return True
+    return wait(lambda: fcntl.flock(fd, mode), deadline)
+
+
+def wait(block, deadline: float) -> bool:
+    """Call `block`, which may sleep for ever; False once `deadline` has passed. Raises Superseded if a newer one rang the bell."""
+    left = deadline - monotonic()
+    timed = deadline != FOREVER
+    if timed and 0 < getitimer(ITIMER_REAL)[0] <= left:
+        # An alarm from before solo was executed ends us first, if it is not blocked or ignored.
+        timed = getsignal(SIGALRM) != SIG_DFL or SIGALRM in pthread_sigmask(SIG_BLOCK, ())
     over = False
 
-    def ring(*_):
-        # Raising is the only way out: PEP 475 restarts flock after a handler that returns.
+    def ring(number, _):
+        # Raising is the only way out: PEP 475 restarts what a handler interrupts and returns from.
         nonlocal over
-        if not over and monotonic() >= deadline:
+        if not over and (number == BELL or monotonic() >= deadline):
             over = True
-            raise TimeoutError
+            raise Superseded("superseded by a newer one") if number == BELL else TimeoutError
 
     begin = monotonic()
-    mask = pthread_sigmask(SIG_BLOCK, {SIGALRM})
-    disposition = signal(SIGALRM, ring)
-    # It rings again and again: an alarm in the moment before flock() blocks would be lost.
-    alarm, interval = setitimer(ITIMER_REAL, min(left, LONGEST_TIMER), RING_AGAIN)
+    signals = (BELL, SIGALRM) if timed else (BELL,)
+    mask = pthread_sigmask(SIG_BLOCK, signals)
+    dispositions = [signal(number, ring) for number in signals]
+    if timed:
+        # It rings again and again: an alarm in the moment before `block` blocks would be lost.
+        alarm, interval = setitimer(ITIMER_REAL, max(0.001, min(left, LONGEST_TIMER)), RING_AGAIN)
     try:
-        pthread_sigmask(SIG_UNBLOCK, {SIGALRM})
-        fcntl.flock(fd, mode)
+        pthread_sigmask(SIG_UNBLOCK, signals)
+        block()
         over = True
         return True
     except TimeoutError:
         return False
     finally:
         over = True
-        setitimer(ITIMER_REAL, 0)
+        if timed:
+            setitimer(ITIMER_REAL, 0)
         pthread_sigmask(SIG_SETMASK, mask)
-        signal(SIGALRM, disposition)
-        if alarm:  # set before solo was executed, and the command's to hear
+        for number, disposition in zip(signals, dispositions):
+            signal(number, disposition)
+        if timed and alarm:  # set before solo was executed, and the command's to hear
             setitimer(ITIMER_REAL, max(0.001, alarm - (monotonic() - begin)), interval)
 
 

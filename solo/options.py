@@ -4,12 +4,13 @@
 class Option:
     """One option: how it is typed, what its value is, and the sentence that explains it everywhere.
 
-    `kind` is one of flag, text, path, duration, status (0-255); `many` lets it be repeated.
+    `kind` is one of flag, text, path, duration, count, limit (a count or a duration), status (0-255); `many` lets it be
+    repeated. It makes no sense without one of the flags `needs`, nor beside one of the flags `excludes`.
     """
 
-    __slots__ = ("flag", "help", "kind", "many", "metavar", "short", "variable")
+    __slots__ = ("excludes", "flag", "help", "kind", "many", "metavar", "needs", "short", "variable")
 
-    def __init__(self, flag, short, kind, metavar, help, many=False, variable=None):
+    def __init__(self, flag, short, kind, metavar, help, many=False, variable=None, needs=(), excludes=()):
         self.flag = flag
         self.short = short
         self.kind = kind
@@ -17,11 +18,15 @@ class Option:
         self.help = help
         self.many = many
         self.variable = variable
+        self.needs = needs
+        self.excludes = excludes
 
     @property
     def key(self):
         return self.flag.replace("-", "_")
 
+
+KEEPERS = FILE, SOCKET = ("file", "socket")  # of the lock, for --via
 
 NAME = Option(
     "name", "n", "text", "NAME", many=True,
@@ -32,21 +37,66 @@ DIR = Option(
     "dir", None, "path", "DIR", variable="SOLO_DIR",
     help="Where names live. Default: SOLO_DIR, else /run/solo for root and ~/.local/state/solo for others.",
 )
+VIA = Option(
+    "via", None, "text", "WHERE", variable="SOLO_VIA",
+    help="How the lock is kept: file (default), or socket, which needs no file at all and no writable file system."
+    " Default: SOLO_VIA.",
+)
+FLOCK = Option(
+    "flock", None, "path", "PATH", many=True,
+    help="Also hold flock(2) on the file or directory PATH, so that flock(1) and solo exclude each other; with --shared or"
+    " --slots a shared one. Created empty if it is missing, never written to, never removed. Implies --no-orphan.",
+)
+SHARED = Option("shared", "s", "flag", None, excludes=("slots",), help="Run together with others that are shared.")
+SLOTS = Option("slots", None, "count", "N", help="Let at most N run at once.")
+TAKE = Option("take", None, "count", "K", needs=("slots",), help="Count as K of the N slots instead of one.")
 WAIT = Option(
     "wait", "w", "duration", "DURATION",
     help="If busy, stand in line that long (500ms, 30, 30s, 5m, 1h30m, 2d, or forever).",
+)
+MAX_WAITING = Option(
+    "max-waiting", None, "count", "N", needs=("wait",), excludes=("latest", "replace"),
+    help="Leave as busy if N stand in line already.",
+)
+LATEST = Option(
+    "latest", None, "flag", None, needs=("wait",), excludes=("replace",),
+    help="The newest in line wins: those who stand there already leave as busy.",
+)
+REPLACE = Option(
+    "replace", None, "flag", None,
+    help="End the holder and those in line, then run. They get SIGTERM, and after --kill-after SIGKILL.",
 )
 BUSY_EXIT = Option(
     "busy-exit", "E", "status", "CODE",
     help="Exit with CODE instead of 75 when busy.",
 )
 QUIET = Option("quiet", "q", "flag", None, help="Say nothing when busy.")
+LOUD_AFTER = Option(
+    "loud-after", None, "limit", "N|DURATION",
+    help="After N skips in a row, or once the holder has run that long (6h), --quiet and --busy-exit stop applying.",
+)
+TIMEOUT = Option(
+    "timeout", "t", "duration", "DURATION",
+    help="End the command after that long: SIGTERM, and after --kill-after SIGKILL. The exit status is 124.",
+)
+KILL_AFTER = Option(
+    "kill-after", "k", "duration", "DURATION", needs=("timeout", "replace", "tree"),
+    help="How long after SIGTERM comes SIGKILL (10s).",
+)
+TREE = Option(
+    "tree", None, "flag", None,
+    help="Hold the name until every descendant of the command has ended, and when it is ended, end them all.",
+)
+NO_ORPHAN = Option("no-orphan", None, "flag", None, help="If solo is killed (SIGKILL), the command is killed too.")
 VERBOSE = Option("verbose", "v", "flag", None, help="Tell stderr of waits, starts and ends.")
 HELP = Option("help", "h", "flag", None, help="Show this message and exit.")
 VERSION = Option("version", None, "flag", None, help="Show the version and exit.")
 JSON = Option("json", None, "flag", None, help="Print a JSON array.")
 
-LAUNCHER_OPTIONS = (NAME, DIR, WAIT, BUSY_EXIT, QUIET, VERBOSE, HELP, VERSION)
+LAUNCHER_OPTIONS = (
+    NAME, DIR, VIA, FLOCK, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, BUSY_EXIT, QUIET, LOUD_AFTER, TIMEOUT,
+    KILL_AFTER, TREE, NO_ORPHAN, VERBOSE, HELP, VERSION,
+)
 
 
 class Subcommand:
@@ -63,7 +113,7 @@ class Subcommand:
 
 SUBCOMMANDS = (
     Subcommand(
-        "list", "[NAME]...", (DIR, JSON),
+        "list", "[NAME]...", (DIR, VIA, JSON),
         "Show who holds or waits for every name, or for the given ones and what nests in them.",
     ),
 )

@@ -1,50 +1,74 @@
-"""Waiting for processes that no lock of ours tells of, and asking the kernel whose a lock is. Cold."""
+"""Waiting for processes that no lock of ours tells of, or for one of several, and asking the kernel whose a lock is. Cold."""
 
 import posix
-from time import monotonic, sleep
+import select
+from time import monotonic
 
-from solo.identity import is_alive
-from solo.kernel import FOREVER
+from solo.identity import read_stat
+from solo.kernel import close, wait
 
-SLOW_CHECK = 0.2  # seconds, where the kernel has no pidfd
-LONGEST_POLL = 1e6  # seconds; poll(2) takes milliseconds in an int
+SLOW_CHECK = 0.2  # seconds, for what has no descriptor to wait on
 
 
-def wait_exit(record, mine, deadline: float) -> bool:
-    """Block until an orphan may have ended; False if the deadline passed first. `mine` is our own world.
+def wait_any(tickets: list, deadline: float) -> bool:
+    """Block until one of `tickets` may no longer be in the way; False if the deadline passed first.
 
-    Who gets True looks again: without a pidfd it is only a pause.
+    Who gets True looks again: where something can not be watched it is only a pause.
     """
-    pid, start = record.child
-    if record.world.pid_namespace != mine.pid_namespace:
+    watches = []
+    try:
+        for ticket in tickets:
+            watches.append(ticket.open_watch())
+        return poll(watches, deadline)
+    except ProcessLookupError:
+        return True
+    finally:
+        for watch in watches:
+            if watch is not None:
+                close(watch)
+
+
+def open_pidfd(process: tuple, theirs, mine):
+    """A pidfd of (pid, start) in the world `theirs`: readable once it is dead.
+
+    None if there is none to be had. Raises ProcessLookupError if it is gone.
+    """
+    pid, start = process
+    if theirs.pid_namespace != mine.pid_namespace:
         from solo.namespaces import find_process
 
-        pid = find_process(pid, start, record.world, mine)
+        pid = find_process(pid, start, theirs, mine)
         if not pid:
-            return True
+            return None
     try:
         pidfd = posix.pidfd_open(pid)
     except ProcessLookupError:
-        return True
+        raise
     except (OSError, AttributeError):
-        sleep(max(0.0, min(SLOW_CHECK, deadline - monotonic())))
-        return monotonic() < deadline
+        return None  # an old kernel
     try:
         # The pid may have been given to another process before the pidfd was open.
-        return not is_alive(*record.child, record.world, mine) or poll_pidfd(pidfd, deadline)
-    finally:
-        posix.close(pidfd)
+        if not read_stat(pid).is_started(start, theirs, mine):
+            close(pidfd)
+            raise ProcessLookupError
+    except ProcessLookupError:
+        raise
+    except OSError:
+        pass  # hidden: better waited for than passed over
+    return pidfd
 
 
-def poll_pidfd(pidfd: int, deadline: float) -> bool:
-    import select
-
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    if deadline == FOREVER:
-        return bool(poll.poll())
-    left = max(0.0, deadline - monotonic())
-    return bool(poll.poll(1000 * min(left, LONGEST_POLL))) or left > LONGEST_POLL
+def poll(watches: list, deadline: float) -> bool:
+    """Block until one of the descriptors is readable; where one is None, for a moment only."""
+    blind = None in watches
+    poller = select.poll()
+    for watch in watches:
+        if watch is not None:
+            poller.register(watch, select.POLLIN)
+    if deadline <= monotonic():
+        return bool(poller.poll(0))
+    pause = min(deadline, monotonic() + SLOW_CHECK) if blind else deadline
+    return wait(poller.poll, pause) or monotonic() < deadline
 
 
 def find_lock_owner(fd: int) -> int:

@@ -1,59 +1,77 @@
 """Join, wait, release: the line of one name, first come first served.
 
 Newcomers and those in line run the same loop: under the gate, look for what is in my way; if nothing is, my hold is
-published; else, outside the gate, block on just that one ticket, and look again.
+published; else, outside the gate, block on just what is in the way, and look again.
 """
 
 import posix
 from time import monotonic
 
-from solo.errors import Busy, SoloError
+from solo.errors import Busy, SoloError, Superseded
 from solo.identity import walk_parents
 from solo.kernel import say
-from solo.rule import EXCLUSIVE, is_admitted
+from solo.rule import COUNTED, EXCLUSIVE, Claim, allot_slots, find_conflicts
 from solo.tickets import HOLD, LIVE, NEW, ORPHANED, SEAT, UNSEEN
 
 NO_WAIT = None
 
 
-def take_hold(line, record, deadline, tell):
-    """Our hold on the name of `line`, for a command whose `record` says in what mode.
+def take_hold(line, record, deadline, tell, rivals=None):
+    """Our hold on the name of `line`, for a command whose `record` says what it claims.
 
-    `deadline` is on the monotonic clock, or NO_WAIT; `tell` is called with the ticket that is waited for. Raises Busy,
-    SoloError.
+    `deadline` is on the monotonic clock, or NO_WAIT; `tell` is called with the ticket that is waited for; `rivals` is what we
+    do about others in line, if anything. Raises Busy, SoloError.
     """
-    seat = None
+    hold = seat = None
     try:
-        while True:
+        while hold is None:
             with line:
-                obstacle = find_obstacle(line, record.mode, seat)
-                if obstacle is None:
+                obstacles = find_obstacles(line, record, seat, rivals)
+                if not obstacles:
                     hold = line.publish(HOLD, record)
                     if hold is None:
                         continue
-                    if seat is not None:
-                        seat.release()
-                        seat = None
-                    return hold
-                if seat is None:
-                    refuse_own_ancestors(line, record.mode)
-                if deadline is NO_WAIT or monotonic() >= deadline:
-                    raise Busy(describe(line, record.mode, obstacle))
-                if seat is None:
-                    seat = line.publish(SEAT, record)
+                else:
                     if seat is None:
-                        obstacle.close()
-                        continue
-            tell(obstacle)
-            obstacle.wait_end(deadline)
-            obstacle.close()
+                        refuse_own_ancestors(line, record, deadline, obstacles)
+                    if deadline is NO_WAIT or monotonic() >= deadline:
+                        raise turn_away(line, record, obstacles)
+                    if seat is None:
+                        if rivals and not rivals.leave_room(line, record):
+                            raise turn_away(line, record, obstacles)
+                        seat = line.publish(SEAT, record)
+                        if seat is None:
+                            close_all(obstacles)
+                            continue
+                if rivals:
+                    rivals.meet(line, record, seat)
+                if hold is not None and seat is not None:
+                    seat.release()
+                    seat = None
+            look_again = rivals.act(deadline) if rivals else deadline
+            if obstacles:
+                tell(obstacles[0])
+                wait_end(record, obstacles, look_again)
+                close_all(obstacles)
+        return hold
+    except Superseded as error:
+        from solo.rivals import name_superseder
+
+        raise name_superseder(error, line, record, seat) from None
+    except BaseException:
+        if hold is not None:
+            hold.release()
+        raise
     finally:
         if seat is not None:
             seat.release()
 
 
-def find_obstacle(line, mode: str, seat):
-    """The nearest living seat before ours, else a living hold in our way; None if we may go in. Removes the dead it meets."""
+def find_obstacles(line, record, seat, rivals=None) -> list:
+    """The nearest living seat before ours, else the living holds in our way; none if we may go in. Removes the dead it meets.
+
+    In the last case `record` is told which slots it gets.
+    """
     files = line.list_files()
     for file in files:
         if file.startswith(NEW):
@@ -64,21 +82,29 @@ def find_obstacle(line, mode: str, seat):
         nearest = max(seats)
         ticket = find_living(line, nearest)
         if ticket is not None:
-            return ticket
+            if not (rivals and rivals.ignores(ticket, record)):
+                return [ticket]
+            ticket.close()
         seats.remove(nearest)
-    return next(find_holds_in_the_way(line, files, mode), None)
+    return find_holds_in_the_way(line, record)
 
 
-def find_holds_in_the_way(line, files: list, mode: str):
-    """The living holds beside which the rule lets nobody in `mode` run, oldest first. A generator."""
-    for file in sorted(files):
-        if file.startswith(HOLD):
-            ticket = find_living(line, file)
-            if ticket is not None:
-                if is_admitted(mode, read_mode(ticket)):
-                    ticket.close()
-                else:
-                    yield ticket
+def find_holds_in_the_way(line, record) -> list:
+    """The living holds beside which the rule does not let us run, oldest first."""
+    holds = find_holds(line)
+    if not holds:
+        record.slot = allot_slots(record.claim, [])
+        return []
+    conflicts = [holds[at] for at in find_conflicts(record.claim, list(map(read_claim, holds)))]
+    if not conflicts:
+        record.slot = allot_slots(record.claim, [pair for hold in holds for pair in hold.record.slot])
+    close_all([hold for hold in holds if hold not in conflicts])
+    return conflicts
+
+
+def find_holds(line) -> list:
+    holds = [find_living(line, file) for file in sorted(line.files) if file.startswith(HOLD)]
+    return [hold for hold in holds if hold is not None]
 
 
 def find_living(line, file: str):
@@ -93,26 +119,53 @@ def find_living(line, file: str):
     return None
 
 
-def read_mode(ticket) -> str:
-    """In what mode a living hold is; one that can not be read has it for itself alone."""
+def read_claim(ticket) -> Claim:
+    """What a living ticket claims; one that can not be read has the name for itself alone."""
     record = ticket.read_record()
-    return record.mode if record else EXCLUSIVE
+    return record.claim if record else Claim(EXCLUSIVE)
 
 
-def refuse_own_ancestors(line, mode: str):
-    """A command under a name that asks for the same name would wait for itself, first in line or not."""
+def wait_end(record, obstacles: list, deadline: float):
+    """Block until something changed. Of those that hold slots any one may make room for another; else all must end in turn."""
+    if len(obstacles) > 1 and record.claim.mode == read_claim(obstacles[0]).mode == COUNTED:
+        from solo.orphans import wait_any
+
+        wait_any(obstacles, deadline)
+    else:
+        obstacles[0].wait_end(deadline)
+
+
+def close_all(tickets: list):
+    for ticket in tickets:
+        ticket.close()
+
+
+def refuse_own_ancestors(line, record, deadline, obstacles: list):
+    """A command under a name that asks for the same name would wait for itself: what its ancestors hold never ends before it."""
     ancestors = set(walk_parents(posix.getppid()))
-    for hold in find_holds_in_the_way(line, line.files, mode):
-        record = hold.read_record()
-        hold.close()
-        if record and record.world.pid_namespace == line.world.pid_namespace:
-            for pid, _ in ancestors & {record.launcher, record.child}:
-                raise SoloError(f"held by pid {pid}, an ancestor of this process: it would wait for itself")
+    mine = {}
+    holds = find_holds(line)
+    for hold in holds:
+        theirs = hold.read_record()
+        if theirs and theirs.world.pid_namespace == line.world.pid_namespace:
+            for pid, _ in ancestors & {theirs.launcher, theirs.child}:
+                mine[pid] = theirs.claim
+    close_all(holds)
+    if mine and find_conflicts(record.claim, list(mine.values())):
+        raise SoloError(f"held by pid {min(mine)}, an ancestor of this process: it would wait for itself")
+    if mine and not obstacles[0].is_hold and deadline is not NO_WAIT:
+        raise SoloError(f"held by pid {min(mine)}, an ancestor of this process, and others stand in line: they would wait for it")
 
 
-def describe(line, mode: str, obstacle) -> str:
-    """What a busy line says: who holds it, since when, running what. Under the gate."""
-    from solo.words import describe_holder
+def turn_away(line, record, obstacles: list) -> Busy:
+    """What to raise, and so count, when others are in our way. Under the gate."""
+    from solo.words import describe_holders, describe_skips
 
-    hold = next(find_holds_in_the_way(line, line.files, mode), obstacle)
-    return f"busy: {describe_holder(hold)}"
+    holds = find_holds_in_the_way(line, record)
+    first = (holds or obstacles)[0].read_record()
+    skips = line.count_skip()
+    busy = Busy(f"busy: {describe_holders(holds or obstacles, record.claim)}{describe_skips(skips)}")
+    busy.skips = skips
+    busy.since = first.since if first else None
+    close_all(holds + obstacles)
+    return busy

@@ -7,13 +7,13 @@ command never started. Anything that is neither form is damaged, and says nothin
 
 from solo.identity import World
 from solo.kernel import decode, encode
-from solo.rule import MODES
+from solo.rule import COUNTED, MODES, Claim
 
 MAGIC = b"solo 1"
 END = b"end\n"
 RESERVED = 48  # bytes: child, a pid, a start time of 20 digits, end
-COMMAND_LIMIT = 256 * 1024  # bytes of quoted words; what is longer ends in an ellipsis
-SIZE_LIMIT = COMMAND_LIMIT + 4096
+WORDS_LIMIT = 256 * 1024  # bytes of quoted words; what is longer ends in an ellipsis
+SIZE_LIMIT = 3 * WORDS_LIMIT
 LATEST = 1 << 37  # seconds since the epoch: about the year 6300, and still a date everywhere
 SPECIAL = bytes(range(33)) + b"%\x7f"
 ELLIPSIS = "…".encode()
@@ -22,16 +22,21 @@ ELLIPSIS = "…".encode()
 class Record:
     """`launcher` and `child` are (pid, start) - child None until it started -, `world` says where those are valid.
 
-    `since` is when the ticket was made, in seconds since the epoch; `command` a list of bytes.
+    `claim` is what it has or wants here, on the way to all of `names`; `slot` the numbers it has of a counted name, as
+    (first, last). `tree`: whether it stays until every descendant of the command has ended. `since` is when the ticket was
+    made, in seconds since the epoch; `command` a list of bytes.
     """
 
-    __slots__ = ("child", "command", "launcher", "mode", "since", "uid", "world")
+    __slots__ = ("child", "claim", "command", "launcher", "names", "since", "slot", "tree", "uid", "world")
 
-    def __init__(self, launcher, world, uid, mode, command, since=0.0, child=None):
+    def __init__(self, launcher, world, uid, claim, names, tree, command, slot=(), since=0.0, child=None):
         self.launcher = launcher
         self.world = world
         self.uid = uid
-        self.mode = mode
+        self.claim = claim
+        self.names = names
+        self.tree = tree
+        self.slot = slot
         self.since = since
         self.command = command
         self.child = child
@@ -40,14 +45,23 @@ class Record:
 def format_record(record: Record) -> bytes:
     """The text of a record whose command has not started."""
     world = record.world
-    return b"%b\n%b\ncommand %b\n%b\n" % (
+    return b"%b\n%b\nnames %b\ncommand %b\n%b\n" % (
         MAGIC,
         f"launcher {record.launcher[0]} {record.launcher[1]}\n"
         f"boot {world.boot}\npid-namespace {world.pid_namespace}\ntime-namespace {world.time_namespace}\n"
-        f"uid {record.uid}\nmode {record.mode}\nsince {record.since:.6f}\nhost ".encode() + quote(encode(world.host)),
-        quote_command(record.command),
+        f"uid {record.uid}\n{format_claim(record.claim, record.slot)}tree {record.tree:d}\nsince {record.since:.6f}\nhost ".encode()
+        + quote(encode(world.host)),
+        quote_words(map(encode, record.names)),
+        quote_words(record.command),
         b" " * (RESERVED - 1),
     )
+
+
+def format_claim(claim: Claim, slot) -> str:
+    if claim.mode != COUNTED:
+        return f"mode {claim.mode}\n"
+    ranges = " ".join([f"{first}-{last}" for first, last in slot])
+    return f"mode {claim.mode}\nslots {claim.slots}\ntake {claim.take}\nslot {ranges}\n"
 
 
 def format_closing(child: tuple) -> bytes:
@@ -69,8 +83,11 @@ def parse_record(data: bytes):
                 decode(unquote(fields[b"host"])),
             ),
             int(fields[b"uid"]),
-            parse_mode(fields[b"mode"]),
+            parse_claim(fields),
+            [decode(unquote(name)) for name in fields[b"names"].split(b" ")],
+            bool(int(fields[b"tree"])),
             [unquote(word) for word in fields[b"command"].split(b" ")],
+            [parse_range(text) for text in fields.get(b"slot", b"").split()],
             parse_since(fields[b"since"]),
             parse_closing(tail),
         )
@@ -78,10 +95,23 @@ def parse_record(data: bytes):
         return None
 
 
-def parse_mode(text: bytes) -> str:
-    if text.decode() not in MODES:
+def parse_claim(fields: dict) -> Claim:
+    mode = fields[b"mode"].decode()
+    if mode not in MODES:
         raise ValueError
-    return text.decode()
+    if mode != COUNTED:
+        return Claim(mode)
+    slots, take = int(fields[b"slots"]), int(fields[b"take"])
+    if not 1 <= take <= slots:
+        raise ValueError
+    return Claim(mode, slots, take)
+
+
+def parse_range(text: bytes) -> tuple:
+    first, last = map(int, text.split(b"-"))
+    if not 0 <= first <= last:
+        raise ValueError
+    return first, last
 
 
 def parse_since(text: bytes) -> float:
@@ -107,13 +137,13 @@ def parse_process(text: bytes) -> tuple:
     return pid, start
 
 
-def quote_command(command: list) -> bytes:
+def quote_words(plain) -> bytes:
     words = []
     size = 0
-    for word in command:
+    for word in plain:
         words.append(quote(word))
         size += len(words[-1]) + 1
-        if size > COMMAND_LIMIT:
+        if size > WORDS_LIMIT:
             words[-1] = ELLIPSIS
             break
     return b" ".join(words)

@@ -2,7 +2,8 @@
 
 A ticket is alive while its owner holds flock(2) on it, so the kernel ends it however the owner ends. It is published
 whole: written and locked as `.new.<n>`, then renamed. Its n, from a counter in the gate, is never used twice. Only who holds
-the gate may publish, or remove what is dead; an owner may always remove its own.
+the gate may publish, or remove what is dead; an owner may always remove its own. The gate's second line counts those who
+were turned away since the last hold.
 """
 
 import posix
@@ -16,6 +17,7 @@ from solo.record import RESERVED, SIZE_LIMIT, format_closing, format_record, par
 
 GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
 DIGITS = 20  # so that the order of numbers is the order of file names
+FIRST_SKIP = b"%0*d\n" % (DIGITS, 0)
 GATE_PATIENCE = 2.5  # seconds, twice, on one and the same owner of the gate
 
 # UNSEEN: its owner is gone, and its command was in a world that can not be looked into.
@@ -40,7 +42,7 @@ class Ticket:
 
     @property
     def number(self) -> int:
-        return int(self.file[-DIGITS:])
+        return get_number(self.file)
 
     @property
     def is_hold(self) -> bool:
@@ -57,6 +59,11 @@ class Ticket:
                 self.record = parse_record(data)
         return self.record
 
+    @property
+    def descriptors(self) -> tuple:
+        """What must stay open while it is ours."""
+        return self.fd, self.line.place.fd
+
     def complete(self, child: tuple):
         """Write the command's process and the closing line into our own record. Raises OSError."""
         write_whole(self.fd, format_closing(child), self.size - RESERVED)
@@ -64,10 +71,18 @@ class Ticket:
     def wait_end(self, deadline: float) -> bool:
         """Block until it may no longer be in the way; False if the deadline passed first."""
         if self.state is ORPHANED:
-            from solo.orphans import wait_exit
+            from solo.orphans import wait_any
 
-            return wait_exit(self.record, self.line.world, deadline)
+            return wait_any([self], deadline)
         return wait_lock(self.fd, LOCK_SH, deadline)
+
+    def open_watch(self):
+        """A new descriptor that is readable once it may no longer be in the way, or None. Raises ProcessLookupError: it is gone."""
+        from solo.orphans import open_pidfd
+
+        record = self.read_record()
+        process = record and (record.child if self.state is ORPHANED else record.launcher)
+        return open_pidfd(process, record.world, self.line.world) if process else None
 
     def close(self):
         close(self.fd)
@@ -85,16 +100,18 @@ class Ticket:
 class Line:
     """The queue of one name, as `place` keeps it.
 
-    `world` is where our own pids are valid, `gate` the gate's descriptor or None, `files` the tickets as last listed.
+    `world` is where our own pids are valid, `gate` the gate's descriptor or None, `files` the tickets as last listed, `skips`
+    how many were turned away before our hold.
     """
 
-    __slots__ = ("files", "gate", "place", "world")
+    __slots__ = ("files", "gate", "place", "skips", "world")
 
     def __init__(self, place, world):
         self.place = place
         self.world = world
         self.gate = None
         self.files = []
+        self.skips = 0
 
     # --- the gate -------------------------------------------------------------------------------------------------
 
@@ -146,17 +163,33 @@ class Line:
                 raise self.fail(GATE, f"{who} has been sitting on it for 5 seconds (is it stopped?)")
             before = owner
 
-    def take_number(self) -> str:
+    def take_number(self, kind: str) -> str:
         """The next number of this name, past all that is there. A new or a damaged counter goes on from the clock."""
-        line = posix.pread(self.gate, DIGITS + 1, 0)
-        whole = len(line) == DIGITS + 1 and is_number(line[:DIGITS]) and line[DIGITS:] == b"\n"
-        counter = int(line) if whole else int(time() * 1e6)
+        counter, self.skips = self.read_gate()
         newest = max([file[-DIGITS:] for file in self.files], default="0")
-        number = f"{1 + max(counter, int(newest)):0{DIGITS}d}"
+        number = f"{1 + max(int(time() * 1e6) if counter is None else counter, int(newest)):0{DIGITS}d}"
         if not is_number(number.encode()):
             raise self.fail(GATE, "has run out of numbers")
-        write_whole(self.gate, number.encode() + b"\n", 0)
+        write_whole(self.gate, number.encode() + b"\n" + (FIRST_SKIP if kind is HOLD else b""), 0)
         return number
+
+    def read_gate(self) -> tuple:
+        """The last number given, None if that is damaged or there was none, and how many were turned away since the last hold."""
+        line, end, rest = posix.pread(self.gate, 2 * DIGITS + 2, 0).partition(b"\n")
+        skips = rest[:-1]
+        return int(line) if end and is_number(line) else None, int(skips) if is_number(skips) else 0
+
+    def count_skip(self, before=None):
+        """One more was turned away: how many were before, since a command last ran. None if that can not be kept.
+
+        Under the gate. `before` is known if our own hold came to nothing.
+        """
+        try:
+            skips = self.read_gate()[1] if before is None else before
+            write_whole(self.gate, b"%0*d\n" % (DIGITS, skips + 1), DIGITS + 1)
+            return skips
+        except OSError:
+            return None
 
     # --- the tickets ----------------------------------------------------------------------------------------------
 
@@ -210,7 +243,7 @@ class Line:
         directory = self.place.fd
         fd = -1
         try:
-            number = self.take_number()
+            number = self.take_number(kind)
             new, file = NEW + number, kind + number
             fd = posix.open(new, posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY, self.place.mode & 0o666, dir_fd=directory)
             record.since = time()
@@ -244,6 +277,10 @@ class Line:
 
 def is_ticket(file: str) -> bool:
     return file[:-DIGITS] in (SEAT, HOLD, NEW) and file.isascii() and is_number(file[-DIGITS:].encode())
+
+
+def get_number(file: str) -> int:
+    return int(file[-DIGITS:])
 
 
 def is_published(file: str) -> bool:

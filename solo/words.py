@@ -3,9 +3,27 @@
 from time import time
 
 from solo.kernel import decode
+from solo.rule import COUNTED
 from solo.tickets import ORPHANED
 
 COMMAND_WIDTH = 60  # characters
+
+
+def describe_holders(tickets: list, wanted) -> str:
+    """What the busy line says of those in the way, oldest first: `held for 3h12m by pid 4711 (backup.sh --full)`, and its kin.
+
+    `wanted` is our own claim.
+    """
+    more = f" and {len(tickets) - 1} more" if len(tickets) > 1 else ""
+    slots = ""
+    if wanted.mode == COUNTED and tickets[0].record and tickets[0].record.claim.mode == COUNTED:
+        taken = sum(ticket.record.claim.take for ticket in tickets)
+        slots = f"{taken} of {min(wanted.slots, *(ticket.record.claim.slots for ticket in tickets))} slots taken, the first "
+    return slots + describe_holder(tickets[0]) + more
+
+
+def describe_skips(skips) -> str:
+    return f", {skips} skip{'s' * (skips != 1)} since" if skips else ""
 
 
 def describe_holder(ticket) -> str:
@@ -14,12 +32,15 @@ def describe_holder(ticket) -> str:
     if record is None:
         return "held (its record can not be read)" if ticket.is_hold else "others stand in line"
     span = format_duration(time() - record.since)
-    command = format_command(record.command)
     if ticket.state is ORPHANED:
-        return f"held for {span} by orphan pid {record.child[0]} ({command}), whose launcher was killed"
+        return f"held for {span} by orphan pid {record.child[0]} ({format_command(record.command)}), whose launcher was killed"
     if not ticket.is_hold:
-        return f"pid {record.launcher[0]} ({command}) has stood in line for {span}"
-    return f"held for {span} by pid {record.launcher[0]} ({command})"
+        return f"{describe_owner(record)} has stood in line for {span}"
+    return f"held for {span} by {describe_owner(record)}"
+
+
+def describe_owner(record) -> str:
+    return f"pid {record.launcher[0]} ({format_command(record.command)})"
 
 
 def format_command(command: list) -> str:

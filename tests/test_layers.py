@@ -21,8 +21,10 @@ HOT_FLOORS = [
     {"__main__"},
 ]
 COLD_FLOORS = [
-    {"namespaces", "systemd", "words"},
+    {"namespaces", "prctl", "systemd", "words"},
     {"orphans"},
+    {"flocks", "processes"},
+    {"ending", "rivals", "sockets"},
     {"commands", "commands.list"},
     {"bundle", "completions", "manual"},
     {"cli"},

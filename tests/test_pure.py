@@ -12,37 +12,86 @@ WORDS = st.binary(max_size=40).filter(lambda word: b"\0" not in word)
 
 # --- the rule ----------------------------------------------------------------------------------------------------
 
+GRAY = {"IS": {"IS", "IX", "S"}, "IX": {"IS", "IX"}, "S": {"IS", "S"}, "X": set(), "C": {"C"}}
+PLAIN = [mode for mode in rule.MODES if mode != rule.COUNTED]
+COUNTS = st.integers(1, 6).flatmap(lambda slots: st.builds(rule.Claim, st.just("C"), st.just(slots), st.integers(1, slots)))
+CLAIMS = st.builds(rule.Claim, st.sampled_from(PLAIN)) | COUNTS
 
-def test_the_modes_are_compatible_as_gray_et_al_have_it():
-    table = {
-        "IS": {"IS", "IX", "S"}, "IX": {"IS", "IX"}, "S": {"IS", "S"}, "X": set(),
-    }
+
+def goes_in(wanted, held):
+    return not rule.find_conflicts(wanted, held)
+
+
+def test_the_modes_are_compatible_as_gray_et_al_have_it_and_counted_use_goes_with_itself():
     for wanted in rule.MODES:
-        assert {held for held in rule.MODES if rule.is_admitted(wanted, held)} == table[wanted]
+        assert {held for held in rule.MODES if goes_in(rule.Claim(wanted, 9), [rule.Claim(held, 9)])} == GRAY[wanted]
 
 
-@given(st.sampled_from(rule.MODES), st.sampled_from(rule.MODES))
+@given(CLAIMS, CLAIMS)
 def test_the_rule_does_not_care_who_came_first(one, other):
-    assert rule.is_admitted(one, other) == rule.is_admitted(other, one)
+    assert goes_in(one, [other]) == goes_in(other, [one])
+
+
+@given(st.lists(CLAIMS, max_size=8))
+def test_whoever_was_let_in_one_by_one_may_be_there_together(contenders):
+    """However they come: modes are compatible pair by pair, and the takes fit the smallest number of slots that anyone named."""
+    inside = []
+    for claim in contenders:
+        if goes_in(claim, inside):
+            inside.append(claim)
+
+    assert all(other.mode in GRAY[one.mode] for at, one in enumerate(inside) for other in inside[:at])
+    if inside and inside[0].mode == rule.COUNTED:
+        assert sum(claim.take for claim in inside) <= min(claim.slots for claim in inside)
+
+
+@given(CLAIMS, st.lists(CLAIMS, max_size=6))
+def test_what_is_in_the_way_names_all_that_matter_and_without_it_one_goes_in(wanted, held):
+    conflicts = rule.find_conflicts(wanted, held)
+
+    assert goes_in(wanted, [claim for at, claim in enumerate(held) if at not in conflicts]) or wanted.mode == rule.COUNTED
+    assert conflicts == sorted(set(conflicts))
+    if not conflicts:
+        assert all(goes_in(wanted, [claim]) for claim in held)
+
+
+@given(CLAIMS, st.lists(CLAIMS, max_size=6), CLAIMS)
+def test_one_more_hold_never_lets_anyone_in(wanted, held, more):
+    assert goes_in(wanted, held) or not goes_in(wanted, [*held, more])
+
+
+@given(st.lists(COUNTS, max_size=12), st.data())
+def test_slots_are_the_lowest_free_ones_and_never_given_twice(contenders, data):
+    inside = []
+    for claim in contenders:
+        if inside and data.draw(st.booleans()):
+            inside.pop(data.draw(st.integers(0, len(inside) - 1)))
+        if goes_in(claim, [other for other, _ in inside]):
+            taken = {number for _, numbers in inside for number in numbers}
+            pairs = rule.allot_slots(claim, [(number, number) for number in taken])
+            numbers = [number for first, last in pairs for number in range(first, last + 1)]
+            assert numbers == [number for number in range(claim.slots) if number not in taken][:claim.take]
+            assert len(numbers) == claim.take
+            inside.append((claim, numbers))
 
 
 NAMES = st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map("/".join), min_size=1, max_size=4)
 
 
-@given(NAMES, NAMES)
-def test_two_plans_conflict_exactly_if_a_name_is_a_part_of_another(one, other):
+@given(NAMES, NAMES, st.sampled_from(["X", "S"]), st.sampled_from(["X", "S"]))
+def test_two_plans_conflict_exactly_if_a_name_is_a_part_of_another_and_not_both_are_shared(one, other, mine, theirs):
     def overlaps(a, b):
         return a == b or a.startswith(b + "/") or b.startswith(a + "/")
 
-    first, second = dict(rule.plan_claims(one)), dict(rule.plan_claims(other))
-    conflict = any(not rule.is_admitted(first[name], second[name]) for name in first.keys() & second.keys())
+    first, second = dict(rule.plan_claims(one, rule.Claim(mine))), dict(rule.plan_claims(other, rule.Claim(theirs)))
+    conflict = any(not goes_in(first[name], [second[name]]) for name in first.keys() & second.keys())
 
-    assert conflict == any(overlaps(a, b) for a in one for b in other)
+    assert conflict == (any(overlaps(a, b) for a in one for b in other) and (mine, theirs) != ("S", "S"))
 
 
-@given(NAMES)
-def test_claims_come_in_one_order_with_parents_first(names):
-    claims = [name.split("/") for name, _ in rule.plan_claims(names)]
+@given(NAMES, CLAIMS.filter(lambda claim: claim.mode in rule.INTENTION))
+def test_claims_come_in_one_order_with_parents_first(names, claim):
+    claims = [name.split("/") for name, _ in rule.plan_claims(names, claim)]
 
     assert claims == sorted(claims)
     assert all(claim[:-1] in claims[:at] for at, claim in enumerate(claims) if len(claim) > 1)
@@ -106,9 +155,11 @@ WORLDS = st.builds(
     identity.World, st.just("b-1"), st.integers(1, 1 << 32).map(str), st.sampled_from(["-", "7"]), st.text("ab %\n", max_size=9),
 )
 PROCESSES = st.tuples(st.integers(1, (1 << 31) - 1), st.integers(0, (1 << 64) - 1))
+RANGES = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair)))
 RECORDS = st.builds(
-    record.Record, PROCESSES, WORLDS, st.integers(0, 1 << 32), st.sampled_from(rule.MODES), st.lists(WORDS, min_size=1, max_size=9),
-    st.integers(0, 1 << 32).map(float), st.none() | PROCESSES,
+    record.Record, PROCESSES, WORLDS, st.integers(0, 1 << 32), CLAIMS, st.lists(st.text("ab/ %é", min_size=1), min_size=1),
+    st.booleans(), st.lists(WORDS, min_size=1, max_size=9), st.lists(RANGES), st.integers(0, 1 << 32).map(float),
+    st.none() | PROCESSES,
 )
 
 
@@ -118,7 +169,9 @@ def write(original):
 
 
 def tell(one):
-    return (one.launcher, one.child, one.uid, one.mode, one.command, one.since,
+    claim = one.claim
+    counted = (claim.slots, claim.take, one.slot) if claim.mode == rule.COUNTED else ()
+    return (one.launcher, one.child, one.uid, claim.mode, *counted, one.names, one.tree, one.command, one.since,
             *(getattr(one.world, key) for key in identity.World.__slots__))
 
 
@@ -145,7 +198,7 @@ def test_the_closing_lines_always_fit_their_place():
 
 
 def test_a_command_too_long_to_keep_ends_in_an_ellipsis():
-    original = record.Record((1, 1), identity.World("b", "1", "1", "h"), 0, "X", [b"x" * 1000] * 1000)
+    original = record.Record((1, 1), identity.World("b", "1", "1", "h"), 0, rule.Claim("X"), ["a"], False, [b"x" * 1000] * 1000)
 
     words = record.parse_record(record.format_record(original)).command
 

@@ -6,22 +6,30 @@ import sys
 from datetime import datetime
 from time import time
 
+from solo.argv import check_via
 from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import decode, say
+from solo.options import FILE, SOCKET
 from solo.places import find_base, find_names, open_base, split_name
-from solo.rule import EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
+from solo.rule import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
+from solo.sockets import SocketLine, list_addresses
 from solo.tickets import HOLD, LIVE, ORPHANED, Line, is_published
 from solo.words import format_duration
 
-MODES = {EXCLUSIVE: "exclusive", SHARED: "shared", INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared"}
+MODES = {
+    EXCLUSIVE: "exclusive", SHARED: "shared", COUNTED: "slots", INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared",
+}
 INTENTIONS = (INTEND_EXCLUSIVE, INTEND_SHARED)
 COLUMNS = ("NAME", "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
 
 
 def run(options: dict, names: list) -> int:
     """Print the tickets of `names` and what nests in them, or of all. 125 if some can not be read; the rest is printed."""
-    rows, complete = collect(options.get("dir"), names)
+    via = options.get("via")
+    if via is not None:
+        check_via(via)
+    rows, complete = collect(options.get("dir"), via, names)
     if options.get("json"):
         print(json.dumps(rows, indent=2))
     elif sys.stdout.isatty():
@@ -31,24 +39,18 @@ def run(options: dict, names: list) -> int:
     return 0 if complete else SoloError.status
 
 
-def collect(directory, names: list) -> tuple:
-    """([an object per living ticket, by name and order of arrival], whether all could be read)."""
+def collect(directory, via, names: list) -> tuple:
+    """([an object per living ticket, by name and order of arrival], whether all could be read). `via` None: all there is."""
     for name in names:
         split_name(name)  # a bad one is an error, not an empty list
-    try:
-        base = open_base(find_base(directory), directory)
-    except FileNotFoundError:
-        return [], True  # nothing was ever guarded here
-    world = read_world()
     rows, complete = [], True
-    for name, place in find_names(base):
+    for name, where, line in find_lines(directory, via, read_world()):
         if names and not any(name == wanted or name.startswith(wanted + "/") for wanted in names):
             continue
-        if isinstance(place, SoloError):
-            say(f"{name}: {place}")
+        if isinstance(line, SoloError):
+            say(f"{name}: {line}")
             complete = False
             continue
-        line = Line(place, world)
         for file in sorted(filter(is_published, line.list_files()), key=lambda file: (not file.startswith(HOLD), file)):
             try:
                 ticket = line.open_ticket(file)
@@ -60,22 +62,38 @@ def collect(directory, names: list) -> tuple:
                 continue
             record = ticket.read_record()
             # What holds a parent for a nested name is listed under that; one who waits at the parent stands nowhere else.
-            told_elsewhere = ticket.is_hold and record is not None and record.mode in INTENTIONS
+            told_elsewhere = ticket.is_hold and record is not None and record.claim.mode in INTENTIONS
             if ticket.state in (LIVE, ORPHANED) and not told_elsewhere:
-                rows.append(make_row(name, ticket, record))
+                rows.append(make_row(name, where, ticket, record))
             ticket.close()
     return rows, complete
 
 
-def make_row(name: str, ticket, record) -> dict:
+def find_lines(directory, via, world):
+    """(name, "file" or "socket", its queue or a SoloError) of every name there is. A generator."""
+    if via in (None, FILE):
+        try:
+            for name, place in find_names(open_base(find_base(directory), directory)):
+                yield name, FILE, place if isinstance(place, SoloError) else Line(place, world)
+        except FileNotFoundError:
+            pass  # nothing was ever guarded here
+    if via in (None, SOCKET):
+        for name in sorted({name for name, _ in list_addresses()}):
+            yield name, SOCKET, SocketLine(name, world)
+
+
+def make_row(name: str, where: str, ticket, record) -> dict:
     state = "waiting" if not ticket.is_hold else "orphaned" if ticket.state is ORPHANED else "held"
     row = {
-        "name": name, "state": state, "mode": MODES[EXCLUSIVE], "slot": None, "launcher": None, "child": None,
-        "since": None, "user": None, "host": None, "command": [], "via": "file",
+        "name": name, "state": state, "mode": MODES[EXCLUSIVE], "slot": None, "slots": None, "take": None,
+        "launcher": None, "child": None, "since": None, "user": None, "host": None, "command": [], "via": where,
     }
     if record is not None:
         row.update(
-            mode=MODES[record.mode],
+            mode=MODES[record.claim.mode],
+            slot=record.slot[0][0] if record.slot else None,
+            slots=record.claim.slots if record.claim.mode == COUNTED else None,
+            take=record.claim.take if record.claim.mode == COUNTED else None,
             launcher=record.launcher[0],
             child=record.child[0] if record.child else None,
             since=datetime.fromtimestamp(record.since).astimezone().isoformat(timespec="milliseconds"),
