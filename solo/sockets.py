@@ -27,7 +27,7 @@ LISTENING = b"00010000"  # __SO_ACCEPTCON, among the flags in /proc/net/unix
 NO_CHILD = ".0"
 KINDS = {"hold": HOLD, "seat": SEAT}
 BLINK = 0.001  # seconds
-TABLE_LIMIT = 1 << 26  # bytes of /proc/net/unix
+READS = 3  # of /proc/net/unix
 
 
 class SocketTicket:
@@ -149,6 +149,14 @@ class SocketLine:
 
     def list_files(self) -> list:
         """The tickets, named as files would be, in no order. Those whose command outlives them are there too. Raises SoloError."""
+        self.texts = self.find_texts()
+        for file in self.seen.keys() - self.texts.keys():
+            if poll([self.seen[file]], 0):
+                close(self.seen.pop(file))
+        self.files = [*self.texts, *(self.seen.keys() - self.texts.keys())]
+        return self.files
+
+    def find_texts(self) -> dict:
         texts = {}
         for name, text in list_addresses():
             kind, _, rest = text.partition(".")
@@ -157,31 +165,26 @@ class SocketLine:
                 file = f"{KINDS[kind]}{int(number):0{DIGITS}d}"
                 if texts.get(file, NO_CHILD).endswith(NO_CHILD):  # for a moment there are two, see complete()
                     texts[file] = text
-        for file in [file for file in self.seen if file not in texts]:
-            if poll([self.seen[file]], 0):
-                close(self.seen.pop(file))
-        self.texts = texts
-        self.files = [*texts, *[file for file in self.seen if file not in texts]]
-        return self.files
+        return texts
 
     def open_ticket(self, file: str):
         """Someone's ticket; None if it is gone. Raises SoloError if it is not one of our user's."""
-        if file not in self.texts:
-            return SocketTicket(self, file, "", None, ORPHANED, None, self.seen[file]) if file in self.seen else None
-        text = self.texts[file]
-        try:
-            fd, owner = self.connect(text)
-        except ConnectionRefusedError:
-            return self.open_dying(file)
-        ticket = SocketTicket(self, file, text, fd, LIVE, owner)
-        self.see_command(ticket)
-        return ticket
-
-    def open_dying(self, file: str):
-        self.texts.pop(file)
-        if file in self.seen and poll([self.seen[file]], 0):
-            close(self.seen.pop(file))
-        return self.open_ticket(file)
+        while file in self.texts:
+            text = self.texts[file]
+            try:
+                fd, owner = self.connect(text)
+            except ConnectionRefusedError:
+                again = self.find_texts().get(file)
+                if again in (None, text):
+                    break
+                self.texts[file] = again  # its command has started meanwhile
+                continue
+            ticket = SocketTicket(self, file, text, fd, LIVE, owner)
+            self.see_command(ticket)
+            return ticket
+        if file in self.seen and not poll([self.seen[file]], 0):
+            return SocketTicket(self, file, "", None, ORPHANED, None, self.seen[file])
+        return None
 
     def see_command(self, ticket):
         """Remember what tells of the end of its command, while its launcher lives and so the pid can be nobody else's."""
@@ -253,24 +256,33 @@ class SocketLine:
             new.close()
 
 
-def list_addresses() -> list:
-    """[(name, the rest of the address)] of every listening socket of our user. Raises SoloError."""
+def list_addresses() -> set:
+    """{(name, the rest of the address)} of every listening socket of our user. Raises SoloError.
+
+    The kernel gives its table page by page, and an entry is passed over if one before it, in the same hash bucket, goes just
+    between two pages. So it is read several times; what was seen once is asked for by connecting.
+    """
     start = f"@{PREFIX}/{posix.geteuid()}/".encode()
+    found = set()
+    for _ in range(READS):
+        for line in read_table().splitlines():
+            # ffff8881: 00000002 00000000 00010000 0001 01 12345 @solo/0/nightly/hold.1795204596767902.X.0.4711
+            fields = line.split(None, 7)
+            if len(fields) == 8 and fields[3] == LISTENING and fields[7].startswith(start):
+                name, _, text = fields[7][len(start):].rpartition(b"/")
+                try:
+                    found.add((decode(unquote(name)), decode(text)))
+                except ValueError:
+                    continue
+    return found
+
+
+def read_table() -> bytes:
     try:
-        table = read_file("/proc/net/unix", TABLE_LIMIT)
+        with open("/proc/net/unix", "rb", 0) as table:
+            return table.read()
     except OSError as error:
         raise SoloError(f"can not read /proc/net/unix: {error.strerror}") from None
-    found = []
-    for line in table.splitlines():
-        # ffff8881: 00000002 00000000 00010000 0001 01 12345 @solo/0/nightly/hold.1795204596767902.X.0.4711
-        fields = line.split(None, 7)
-        if len(fields) == 8 and fields[3] == LISTENING and fields[7].startswith(start):
-            name, _, text = fields[7][len(start):].rpartition(b"/")
-            try:
-                found.append((decode(unquote(name)), decode(text)))
-            except ValueError:
-                continue
-    return found
 
 
 def format_claim(record) -> str:

@@ -65,8 +65,13 @@ class Lab:
         self.log.touch()
         self.started = []
         self.environment = {**os.environ, "SOLO_DIR": str(self.directory), "LAB": str(path)}
-        for variable in ("SOLO_NAME", "SOLO_TOKEN"):
+        self.environment["SOLO"] = self.script
+        for variable in ("SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT", "SOLO_VIA"):
             self.environment.pop(variable, None)
+
+    def use_sockets(self):
+        """From now on everything goes by sockets, in a network namespace's worth of names: ours are told apart by the lab."""
+        self.environment["SOLO_VIA"] = "socket"
 
     def start(self, *words, prefix=(), **options):
         """Start `solo WORDS`; all three streams are pipes unless `options` (of Popen) say otherwise."""
@@ -104,6 +109,8 @@ class Lab:
 
     def count_waiting(self, name):
         """How many seats there are, dead ones included."""
+        if "SOLO_VIA" in self.environment:
+            return sum(row["state"] == "waiting" for row in self.list(name))
         path = self.directory / name
         return sum(file.startswith(".seat.") for file in os.listdir(path)) if path.exists() else 0
 
@@ -181,6 +188,16 @@ def read_state(pid):
         return read_stat(pid).state
     except OSError:
         return "gone"
+
+
+def make_witness(mode, names, slots, take, tag, delay):
+    """The words of a command that tells of any overlap; see witness.py."""
+    return [sys.executable, "-IS", str(TESTS / "witness.py"), mode, ",".join(names), str(slots), str(take), str(tag), str(delay)]
+
+
+def count_switches(pid):
+    """How often a process has gone to sleep or lost its core: it grows by nothing while it sleeps."""
+    return sum(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if "ctxt_switches" in line)
 
 
 def wait_dead(pid):

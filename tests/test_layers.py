@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, count_switches
 
 # From the ground up; a module may import from floors below its own, and the cold ones only inside a function.
 HOT_FLOORS = [
@@ -170,7 +170,3 @@ def test_quiet_while_the_command_runs_and_while_three_stand_in_line(lab):
 
     assert [count_switches(pid) for pid in pids] == before
     assert count_switches(os.getpid()) > busy  # the count can move
-
-
-def count_switches(pid):
-    return sum(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if "ctxt_switches" in line)

@@ -1,0 +1,85 @@
+"""The command of the tests with many modes: finds out from within whether it may run beside those that run now.
+
+`witness.py MODE NAMES SLOTS TAKE TAG DELAY`: MODE is X, S or C, NAMES are separated by commas, DELAY is seconds or `line`, to run
+until stdin gives a line or ends. Knows nothing of solo but the variables it sets. A file a process tells who runs, its
+flock(2) whether that still does.
+"""
+
+import fcntl
+import os
+import sys
+import time
+
+LAB = os.environ["LAB"]
+
+
+def tell(line):
+    with open(f"{LAB}/log", "a") as log:
+        log.write(line + "\n")
+
+
+def overlaps(one, other):
+    return one == other or one.startswith(other + "/") or other.startswith(one + "/")
+
+
+def find_conflict(mine, others):
+    """Why we may not run beside `others`, all of whom run now; None if we may."""
+    for other in others:
+        if (mine["mode"], other["mode"]) == ("S", "S"):
+            continue
+        for name in mine["names"]:
+            for theirs in other["names"]:
+                both = min(name, theirs) in mine["names"] and min(name, theirs) in other["names"]
+                if overlaps(name, theirs) and not (both and mine["mode"] == other["mode"] == "C"):
+                    return f"{name} beside {theirs} of {other['tag']}"
+    for name in mine["names"] if mine["mode"] == "C" else ():
+        beside = [mine, *(other for other in others if name in other["names"])]
+        if sum(one["take"] for one in beside) > min(one["slots"] for one in beside):
+            return f"{name}: {[one['tag'] for one in beside]} are too many"
+        slots = [dict(zip(one["names"], one["slot"]))[name] for one in beside]
+        if len(slots) != len(set(slots)):
+            return f"{name}: slots {slots}"
+    return None
+
+
+def read(line):
+    mode, names, slots, take, slot, tag = line.split(";")
+    return {"mode": mode, "names": names.split(","), "slots": int(slots), "take": int(take), "slot": slot.split(), "tag": tag}
+
+
+def main():
+    mode, names, slots, take, tag, delay = sys.argv[1:]
+    line = ";".join((mode, names, slots, take, os.environ.get("SOLO_SLOT", ""), tag))
+    active = f"{LAB}/active"
+    os.makedirs(active, exist_ok=True)
+    own = f"{active}/{os.getpid()}"
+    with open(f"{LAB}/active.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        others = []
+        for file in os.listdir(active):
+            with open(f"{active}/{file}") as other:
+                try:
+                    fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    os.unlink(f"{active}/{file}")
+                except BlockingIOError:
+                    others.append(read(other.read()))
+        conflict = find_conflict(read(line), others)
+        if conflict:
+            tell(f"overlap:{tag}:{conflict}".replace(" ", "_"))
+        here = open(own, "w")
+        here.write(line)
+        here.flush()
+        fcntl.flock(here, fcntl.LOCK_EX)
+        if os.environ.get("COUNT") and not conflict:
+            tell(f"together:{1 + len(others)}")
+    tell(f"start:{tag}")
+    if delay == "line":
+        print(os.getpid(), flush=True)
+        sys.stdin.readline()
+    else:
+        time.sleep(float(delay))
+    tell(f"end:{tag}")
+    os.unlink(own)
+
+
+main()
