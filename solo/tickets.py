@@ -175,9 +175,9 @@ class Line:
 
     def read_gate(self) -> tuple:
         """The last number given, None if that is damaged or there was none, and how many were turned away since the last hold."""
-        line, end, rest = posix.pread(self.gate, 2 * DIGITS + 2, 0).partition(b"\n")
-        skips = rest[:-1]
-        return int(line) if end and is_number(line) else None, int(skips) if is_number(skips) else 0
+        data = posix.pread(self.gate, 2 * DIGITS + 2, 0)
+        counter, skips = (line[:-1] if line.endswith(b"\n") else b"" for line in (data[:DIGITS + 1], data[DIGITS + 1:]))
+        return int(counter) if is_number(counter) else None, int(skips) if is_number(skips) else 0
 
     def count_skip(self, before=None):
         """One more was turned away: how many were before, since a command last ran. None if that can not be kept.

@@ -17,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
+NOBODY = 65534
 PATIENCE = 60  # seconds after which something is stuck; never a measurement
 
 sys.path.insert(0, str(ROOT))
@@ -152,6 +153,27 @@ def lab(solo_script, tmp_path):
     lab = Lab(solo_script, tmp_path)
     yield lab
     lab.close()
+
+
+@pytest.fixture
+def common(lab, tmp_path_factory):
+    """A lab that another user can enter: its script runs on Debian's own Python, from a copy of the source."""
+    if os.geteuid() != 0 or not os.access("/usr/bin/python3", os.X_OK):
+        pytest.skip("needs root and /usr/bin/python3")
+    place = tmp_path_factory.mktemp("common")
+    for path in (place, *list(place.parents)[:-2]):
+        path.chmod(0o755) if path.name.startswith("pytest") or path == place else None
+    shutil.copytree(ROOT / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
+    script = place / "run"
+    script.write_text(
+        f"#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n" + (ROOT / "solo/__main__.py").read_text()
+    )
+    script.chmod(0o755)
+    lab.script = str(script)
+    lab.directory = place / "names"
+    lab.environment["SOLO_DIR"] = str(lab.directory)
+    lab.list = None  # its libraries are not there
+    return lab
 
 
 def until(condition, patience=PATIENCE):

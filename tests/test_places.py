@@ -1,15 +1,12 @@
 """Where names live, whom solo trusts with them, and what an unnamed job is called."""
 
 import os
-import shutil
 import subprocess
 
 import pytest
-from conftest import ROOT, finish, until
+from conftest import NOBODY, finish, until
 
 from solo.errors import SoloError
-
-NOBODY = 65534
 
 
 def test_the_same_job_has_the_same_name_from_everywhere(lab):
@@ -120,27 +117,6 @@ def test_a_directory_of_another_user_is_refused(lab):
     result = lab.run("-n", "job", "true")
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
-
-
-@pytest.fixture
-def common(lab, tmp_path_factory):
-    """A lab that another user can enter: its script runs on Debian's own Python, from a copy of the source."""
-    if os.geteuid() != 0 or not os.access("/usr/bin/python3", os.X_OK):
-        pytest.skip("needs root and /usr/bin/python3")
-    place = tmp_path_factory.mktemp("common")
-    for path in (place, *list(place.parents)[:-2]):
-        path.chmod(0o755) if path.name.startswith("pytest") or path == place else None
-    shutil.copytree(ROOT / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
-    script = place / "run"
-    script.write_text(
-        f"#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n" + (ROOT / "solo/__main__.py").read_text()
-    )
-    script.chmod(0o755)
-    lab.script = str(script)
-    lab.directory = place / "names"
-    lab.environment["SOLO_DIR"] = str(lab.directory)
-    lab.list = None  # its libraries are not there
-    return lab
 
 
 @pytest.mark.parametrize("first, second", [(0, NOBODY), (NOBODY, 0)])

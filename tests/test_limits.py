@@ -1,0 +1,222 @@
+"""Time limits, trees and orphans: --timeout, --kill-after, --tree, --no-orphan."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import PATIENCE, finish, read_line, read_state, until, wait_dead
+
+STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
+DAEMON = "import os, sys, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); " \
+         "print(os.getpid(), flush=True); os.close(1); os.close(2); sys.stdin.readline()"
+
+
+@pytest.fixture(params=["file", "socket"])
+def via(request, lab):
+    if request.param == "socket":
+        lab.use_sockets()
+    return request.param
+
+
+# --- --timeout ---------------------------------------------------------------------------------------------------
+
+
+def test_a_command_within_its_time_is_left_alone(lab, via):
+    assert lab.run("-t", "1h", "-n", "job", "--", "sh", "-c", "exit 3").returncode == 3
+
+
+def test_a_command_over_its_time_gets_sigterm_and_the_status_is_124(lab, via):
+    result = lab.run("-t", "300ms", "-n", "job", "--", "sh", "-c", "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done")
+
+    assert (result.returncode, result.stdout) == (124, b"bye\n")
+    assert re.fullmatch(rb"solo: job: timed out after 300ms: ending pid \d+\n", result.stderr)
+
+
+def test_a_command_that_does_not_heed_it_is_killed(lab, via):
+    process = lab.start("-t", "300ms", "-k", "200ms", "-n", "job", "--", "sh", "-c", STUBBORN)
+    child = int(read_line(process))
+
+    assert process.wait(PATIENCE) == 124
+    assert read_state(child) in ("gone", "Z")
+
+
+def test_a_stopped_command_hears_of_the_end_of_its_time(lab):
+    process = lab.start("-t", "300ms", "-n", "job", "--", "sh", "-c", "echo $$; kill -STOP $$; exit 0")
+    read_line(process)
+
+    assert process.wait(PATIENCE) == 124
+
+
+def test_signals_are_forwarded_while_a_limit_runs(lab):
+    process = lab.start("-t", "1h", "-n", "job", "--", "sh", "-c", "trap 'exit 9' USR1; echo; while :; do sleep 0.05; done")
+    read_line(process)
+    process.send_signal(signal.SIGUSR1)
+
+    assert process.wait(PATIENCE) == 9
+
+
+def test_waiting_does_not_count(lab):
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "forever", "-t", "700ms", "-n", "job", "--", "sh", "-c", "echo in")
+    until(lambda: lab.count_waiting("job"))
+    subprocess.run(["sleep", "0.8"])
+
+    finish(holder)
+
+    assert finish(waiter)[:2] == (0, "in\n")
+
+
+def test_a_limit_keeps_the_launcher_asleep(lab):
+    from conftest import count_switches
+
+    process = lab.start("-t", "1h", "-n", "job", "--", "sh", "-c", "echo; read line; exit 0")
+    read_line(process)
+    until(lambda: read_state(process.pid) == "S")
+    before = count_switches(process.pid)
+    subprocess.run(["sleep", "2"])  # the claim is about a span of time
+
+    assert count_switches(process.pid) == before
+
+
+@pytest.mark.parametrize("words, text", [
+    (("-t", "0"), "no time at all"), (("-t", "x"), "not a duration"), (("-k", "5s"), "makes no sense without"),
+])
+def test_a_limit_that_makes_no_sense_is_refused(lab, words, text):
+    result = lab.run(*words, "-n", "job", "true")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
+
+
+def test_for_ever_is_no_limit(lab):
+    assert lab.run("-t", "forever", "-n", "job", "true").returncode == 0
+
+
+# --- --tree ------------------------------------------------------------------------------------------------------
+
+
+def start_daemon(lab, *words, then="exit 3"):
+    """A command that leaves a daemon behind, in a session of its own; `daemon` is its pid."""
+    process = lab.start(*words, "-n", "job", "--", "sh", "-c", f"{sys.executable} -IS -c '{DAEMON}' <&0; {then}")
+    process.daemon = int(read_line(process))
+    return process
+
+
+def test_without_a_tree_a_daemon_left_behind_does_not_hold_the_name(lab, via):
+    process = start_daemon(lab)
+
+    assert process.wait(PATIENCE) == 3
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_a_tree_holds_until_the_last_descendant_is_gone(lab, via):
+    process = start_daemon(lab, "--tree")
+    until(lambda: read_state(lab.list()[0]["child"]) == "gone")
+    assert lab.run("-n", "job", "true").returncode == 75
+
+    process.stdin.close()
+
+    assert process.wait(PATIENCE) == 3
+    wait_dead(process.daemon)
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_a_tree_that_is_told_to_end_ends_all_of_it(lab, via):
+    process = start_daemon(lab, "--tree", then="exec sleep 99")
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(PATIENCE) == -signal.SIGTERM
+    assert read_state(process.daemon) == "gone"
+
+
+def test_a_tree_that_is_told_to_end_after_its_command_did_ends_too(lab):
+    process = start_daemon(lab, "--tree")
+    until(lambda: read_state(lab.list()[0]["child"]) == "gone")
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(PATIENCE) == 3
+    assert read_state(process.daemon) == "gone"
+
+
+def test_what_does_not_heed_it_in_a_tree_is_killed(lab):
+    process = lab.start("--tree", "-k", "300ms", "-n", "job", "--", "sh", "-c", f"setsid sh -c \"{STUBBORN}\" & exec sleep 99")
+    inner = int(read_line(process))
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(PATIENCE) == -signal.SIGTERM
+    assert read_state(inner) == "gone"
+
+
+def test_a_tree_over_its_time_ends_whole(lab, via):
+    process = lab.start("--tree", "-t", "400ms", "-k", "300ms", "-n", "job", "--", "sh", "-c", f"setsid sh -c \"{STUBBORN}\" & exit 0")
+    inner = int(read_line(process))
+
+    assert process.wait(PATIENCE) == 124
+    assert read_state(inner) == "gone"
+
+
+def test_a_tree_that_forks_all_the_time_ends_whole(lab):
+    forker = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(flush=True)\nwhile True:\n" \
+             " if os.fork():\n  os._exit(0)\n os.setsid()\n time.sleep(0.001)\n"
+    process = lab.start("--tree", "-t", "300ms", "-k", "100ms", "-n", "job", "--", sys.executable, "-IS", "-c", forker)
+
+    assert process.wait(PATIENCE) == 124
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_only_the_command_hears_of_other_signals(lab):
+    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", "sleep 99 & echo $!; trap 'kill $!; exit 4' USR1; wait")
+    inner = int(read_line(process))
+    process.send_signal(signal.SIGUSR1)
+
+    assert process.wait(PATIENCE) == 4
+    wait_dead(inner)
+
+
+def test_children_from_before_are_not_part_of_the_tree(lab):
+    """A shell that starts something in the background and then becomes solo: that is its business."""
+    script = f"sleep 99 & echo $!; exec {lab.script} --tree -n job -- sh -c 'setsid sleep 0.2 & exit 5'"
+    shell = subprocess.Popen(["sh", "-c", script], env=lab.environment, stdout=subprocess.PIPE)
+    stranger = int(read_line(shell))
+
+    assert shell.wait(PATIENCE) == 5
+    assert read_state(stranger) == "S"
+    os.kill(stranger, signal.SIGKILL)
+    shell.stdout.close()
+
+
+# --- --no-orphan -------------------------------------------------------------------------------------------------
+
+
+def test_an_orphan_lives_on(lab):
+    holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line")
+    child = int(read_line(holder))
+    holder.kill()
+    holder.wait()
+
+    assert read_state(child) == "S" and lab.list()[0]["state"] == "orphaned"
+
+
+@pytest.mark.parametrize("words", [("--no-orphan",), ("--via", "socket"), ("--flock", "file"), ("--no-orphan", "--tree")])
+def test_no_orphan_dies_with_its_launcher(lab, words):
+    words = [str(lab.path / word) if word == "file" else word for word in words]
+    holder = lab.start(*words, "-n", "job", "--", "sh", "-c", "echo $$; read line")
+    child = int(read_line(holder))
+    holder.kill()
+    holder.wait()
+
+    wait_dead(child)
+    assert lab.run("-w", "10s", "-n", "job", "true").returncode == 0
+
+
+def test_a_launcher_killed_before_the_command_started_leaves_none(lab):
+    """The parent may die before PR_SET_PDEATHSIG is set: then the child ends by itself."""
+    for delay in range(12):
+        holder = lab.start("--no-orphan", "-n", "job", "--", "sh", "-c", "echo $$ >>$LAB/log; exec sleep 99")
+        subprocess.run(["sleep", f"{0.008 + delay * 0.001}"])
+        holder.kill()
+        holder.wait()
+        until(lambda: all(read_state(int(pid)) in ("gone", "Z") for pid in lab.read_log()))
+    assert lab.run("-w", "10s", "-n", "job", "true").returncode == 0
