@@ -6,7 +6,7 @@ options: everything from there on belongs to the command.
 
 from solo.errors import UsageError
 from solo.kernel import FOREVER
-from solo.options import KEEPERS, LAUNCHER_OPTIONS, SUBCOMMANDS
+from solo.options import HELP, KEEPERS, LAUNCHER_OPTIONS, SUBCOMMANDS, VERSION
 
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
@@ -17,7 +17,8 @@ LONG = {"--" + option.flag: option for option in LAUNCHER_OPTIONS}
 def parse(words: list) -> tuple:
     """Read the words after `solo`: (options by key, subcommand or None, the words from there on). Raises UsageError."""
     options, subcommand, rest = read_words(words)
-    check_together(options)
+    if HELP.key not in options and VERSION.key not in options:
+        check_together(options)
     return options, subcommand, rest
 
 
@@ -58,14 +59,14 @@ def read_words(words: list) -> tuple:
 
 
 def check_together(options: dict):
-    for option in LAUNCHER_OPTIONS:
-        if option.key in options and (option.needs or option.excludes):
-            needed = ["--" + flag for flag in option.needs]
-            if needed and not any(LONG[flag].key in options for flag in needed):
-                raise UsageError(f"--{option.flag} makes no sense without {' or '.join(needed)}")
-            for flag in option.excludes:
-                if LONG["--" + flag].key in options:
-                    raise UsageError(f"--{option.flag} and --{flag} exclude each other")
+    typed = [option for option in LAUNCHER_OPTIONS if option.key in options]
+    for option in typed:
+        for flag in option.excludes:
+            if LONG["--" + flag].key in options:
+                raise UsageError(f"--{option.flag} and --{flag} exclude each other")
+    for option in typed:
+        if option.needs and not any(LONG["--" + flag].key in options for flag in option.needs):
+            raise UsageError(f"--{option.flag} makes no sense without --{' or --'.join(option.needs)}")
 
 
 def find_option(table: dict, flag: str):

@@ -1,0 +1,211 @@
+"""--via socket: the same queue, and no file anywhere. What holds for both kinds of ticket is in the tests of that."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from conftest import NOBODY, PATIENCE, finish, read_line, read_state, until, wait_dead
+
+
+@pytest.fixture(autouse=True)
+def sockets(lab):
+    lab.use_sockets()
+
+
+def test_a_contender_is_turned_away_and_told_who_holds_it(lab):
+    holder = lab.hold("job")
+
+    result = lab.run("-n", "job", "true")
+
+    assert result.returncode == 75
+    assert f"solo: job: busy: held for 0s by pid {holder.pid} (sh -c echo $$; read line; exit 0)\n" == result.stderr.decode()
+
+
+def test_nothing_is_written_anywhere(lab):
+    lab.hold("a/b", "-n", "c")
+
+    assert not lab.directory.exists()
+
+
+@pytest.mark.tool("strace")
+def test_no_file_is_opened_for_writing_nor_made(lab):
+    trace = lab.path / "trace"
+    lab.run("-n", "job", "true", prefix=("strace", "-o", trace, "-e", "trace=%file"))
+
+    changing = [line for line in trace.read_text().splitlines() if any(
+        word in line for word in ("O_WRONLY", "O_RDWR", "O_CREAT", "mkdir", "rename", "unlink", "link(")
+    ) and "readlink" not in line and "/dev/" not in line]
+    assert changing == []
+
+
+def test_a_file_and_a_socket_of_one_name_are_two_locks_and_list_shows_both(lab):
+    lab.hold("job")
+    del lab.environment["SOLO_VIA"]
+    lab.hold("job")
+
+    assert [(row["name"], row["via"], row["state"]) for row in lab.list()] == [("job", "file", "held"), ("job", "socket", "held")]
+    assert [row["via"] for row in lab.list("--via", "socket")] == ["socket"]
+    assert [row["via"] for row in lab.list("--via", "file")] == ["file"]
+
+
+def test_the_list_knows_everything_a_record_would(lab):
+    holder = lab.hold("a/b", "--slots", "3", "--take", "2")
+    [row] = lab.list()
+
+    assert (row["name"], row["launcher"], row["child"], row["mode"], row["slot"]) == ("a/b", holder.pid, holder.child, "slots", 0)
+    assert row["command"] == ["sh", "-c", "echo $$; read line; exit 0"] and row["via"] == "socket"
+
+
+def test_those_who_wait_get_in_in_order(lab):
+    holder = lab.hold("job")
+    line = [lab.wait_in_line("job", tag=number) for number in range(12)]
+    line[3].kill()
+    line[3].wait()
+
+    finish(holder)
+
+    assert [process.wait(PATIENCE) for at, process in enumerate(line) if at != 3] == [0] * 11
+    assert lab.read_log() == [str(number) for number in range(12) if number != 3]
+
+
+def test_the_next_waits_for_the_command_of_a_killed_launcher_to_be_dead(lab):
+    """The command gets SIGKILL when its launcher dies. With a gigabyte to give back it takes a while, and is not dead before."""
+    large = "import os, sys; memory = b'x' * (1 << 30); print(os.getpid(), flush=True); sys.stdin.read()"
+    holder = lab.start("-n", "job", "--", sys.executable, "-IS", "-c", large)
+    child = int(read_line(holder))
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", f"grep -s State: /proc/{child}/status; echo in")
+    until(lambda: lab.count_waiting("job"))
+
+    holder.kill()
+
+    assert finish(waiter)[1] in ("in\n", "State:\tZ (zombie)\nin\n", "State:\tX (dead)\nin\n")
+
+
+def test_a_squatter_is_told_as_such(common):
+    common.use_sockets()
+    address = "\\0solo/0/job/hold.1.X.0.0"
+    squatter = subprocess.Popen(
+        ["/usr/bin/python3", "-c", f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{address}'); s.listen(); print(); input()"],
+        user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )
+    squatter.stdout.readline()
+
+    result = common.run("-n", "job", "true")
+    squatter.communicate()
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
+    assert f"pid {squatter.pid} of uid {NOBODY} squats on an address that is ours".encode() in result.stderr
+    assert common.run("-n", "job", "true").returncode == 0
+
+
+def test_users_do_not_see_each_others_sockets(common):
+    common.use_sockets()
+    common.hold("job")
+
+    assert common.run("-n", "job", "true", user=NOBODY).returncode == 0
+
+
+def test_who_sits_on_the_gate_is_told(lab):
+    gate = socket.socket(socket.AF_UNIX)
+    gate.bind(f"\0solo/{os.geteuid()}/job/gate")
+    gate.listen()
+
+    result = lab.run("-n", "job", "true")
+    gate.close()
+
+    assert result.returncode == 125 and f"pid {os.getpid()} has been sitting on its gate for 5 seconds" in result.stderr.decode()
+
+
+@pytest.mark.parametrize("text", ["hold.", "hold.x.X.0.0", "hold.1.Z.0.0", "hold.1.X", "seat.", "hold.1.C-1.0.0", "hold.1.X.0.x", "hold.\xff"])
+def test_garbage_in_an_address_never_lets_two_in_nor_shows_a_traceback(lab, text):
+    odd = socket.socket(socket.AF_UNIX)
+    odd.bind(f"\0solo/{os.geteuid()}/job/{text}")
+    odd.listen()
+
+    result = lab.run("-n", "job", "true")
+    listing = lab.run("list", "--json")
+    odd.close()
+
+    assert result.returncode in (0, 75) and b"Traceback" not in result.stderr + listing.stderr
+    assert listing.returncode == 0
+
+
+def test_a_name_too_long_for_an_address_is_refused(lab):
+    result = lab.run("-n", "n" * 100, "true")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"too long" in result.stderr
+
+
+def test_odd_names_are_told_apart(lab):
+    names = ["a b", "a%20b", "ä", "a\nb", "a@b"]
+    for name in names:
+        lab.hold(name)
+
+    assert sorted(row["name"] for row in lab.list()) == sorted(names)
+    assert [lab.run("-n", name, "true").returncode for name in names] == [75] * 5
+
+
+def test_a_queue_full_of_those_who_asked_is_still_held(lab):
+    """Nobody accepts: who asked and left stays in the owner's queue, until the kernel takes no more."""
+    holder = lab.hold("job")
+    [address] = [
+        line.rsplit(" ", 1)[1] for line in open("/proc/net/unix").read().splitlines() if "/job/hold." in line and " 00010000 " in line
+    ]
+    asked = 0
+    while True:
+        one = socket.socket(socket.AF_UNIX)
+        one.setblocking(False)
+        try:
+            one.connect("\0" + address[1:])
+        except BlockingIOError:
+            break
+        finally:
+            one.close()
+        asked += 1
+
+    assert asked > 100
+    assert lab.run("-n", "job", "true").returncode == 75
+    waiter = lab.start("-w", "forever", "-n", "job", "true")
+    until(lambda: lab.count_waiting("job") == 1)
+    finish(holder)
+    assert waiter.wait(PATIENCE) == 0
+
+
+def test_waiting_for_its_own_ancestor_is_refused(lab):
+    result = lab.run("-n", "job", lab.script, "-w", "forever", "-n", "job", "true")
+
+    assert result.returncode == 125 and b"an ancestor of this process" in result.stderr
+
+
+def test_the_command_has_no_socket_of_ours(lab):
+    result = lab.run("-n", "a/b", "--", "sh", "-c", "ls -l /proc/self/fd")
+
+    assert b"socket:" not in result.stdout
+
+
+def test_a_directory_makes_no_sense_with_sockets_unless_it_is_in_the_environment(lab):
+    assert lab.run("-n", "job", "true").returncode == 0  # SOLO_DIR is set
+    result = lab.run("--dir", lab.path, "-n", "job", "true")
+
+    assert result.returncode == 125 and b"--dir makes no sense" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("--via", "pigeon", "true"), ("list", "--via", "pigeon")])
+def test_an_unknown_keeper_is_refused(lab, words):
+    result = lab.run(*words)
+
+    assert (result.returncode, result.stderr) == (125, b"solo: --via pigeon: neither file nor socket\n")
+
+
+def test_a_stopped_launcher_keeps_the_name(lab):
+    holder = lab.hold("job")
+    holder.send_signal(signal.SIGSTOP)
+    until(lambda: read_state(holder.pid) == "T")
+
+    assert lab.run("-n", "job", "true").returncode == 75
+    holder.kill()
+    wait_dead(holder.child)
+    assert lab.run("-w", "10s", "-n", "job", "true").returncode == 0
