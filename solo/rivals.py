@@ -233,4 +233,4 @@ def find_seats(line, seat) -> list:
 def wants_the_same(ticket, record) -> bool:
     """Is it for one of our own names? On a parent stand others too."""
     theirs = ticket.read_record()
-    return theirs is None or not set(theirs.names).isdisjoint(record.names)
+    return theirs is None or not set(theirs.names).isdisjoint(map(ticket.line.shorten, record.names))

@@ -1,13 +1,14 @@
 """Tickets kept as abstract UNIX sockets (--via socket): the same queue without any file, for read-only systems.
 
-A ticket is a listening socket whose address says all there is to say: `\\0solo/<uid>/<name>/<kind>.<n>.<claim>.<tree>.<child>`.
-It is alive while it is bound, and the kernel unbinds it however its owner ends; a gate is one more such address, which
-only one process can have. Who owns it is asked of the kernel (SO_PEERCRED), and who waits stays connected until it hangs up.
+A ticket is a listening socket whose address, `\\0solo/<uid>/<name>/<kind>.<n>.<claim>.<names>.<tree>.<child>`, says all there
+is to say. It is alive while it is bound, and the kernel unbinds it however its owner ends; a gate is one more such address,
+which only one process can have. Who owns it is asked of the kernel (SO_PEERCRED), and who waits stays connected until it hangs up.
 Nothing could remember an orphan, so the command dies with its launcher; whoever saw the two alive waits for both. Cold.
 """
 
 import posix
 from _socket import AF_UNIX, SO_PEERCRED, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET, socket
+from binascii import crc32
 from errno import EADDRINUSE
 from time import monotonic, sleep, time
 
@@ -17,7 +18,7 @@ from solo.identity import read_namespace, read_stat
 from solo.kernel import close, decode, encode, read_file
 from solo.orphans import open_pidfd, poll
 from solo.record import Record, quote, unquote
-from solo.rule import COUNTED, MODES, Claim
+from solo.rule import COUNTED, INTENTION, MODES, Claim
 from solo.tickets import DIGITS, GATE_PATIENCE, HOLD, LIVE, ORPHANED, SEAT, get_number
 
 PREFIX = "solo"
@@ -128,6 +129,11 @@ class SocketLine:
             close(self.gate)
             self.gate = None
 
+    def forget(self):
+        """Close what was kept of those that were seen; for who only looks."""
+        while self.seen:
+            close(self.seen.popitem()[1])
+
     def wait_gate(self, limit: float) -> int:
         """Block until the gate's owner lets go; the pid of that."""
         try:
@@ -202,7 +208,8 @@ class SocketLine:
         record.since = time()
         number = max(int(record.since * 1e6), *[1 + get_number(file) for file in self.files], 0)
         file = f"{kind}{number:0{DIGITS}d}"
-        text = f"{kind.strip('.')}.{number}.{format_claim(record)}.{record.tree:d}{NO_CHILD}"
+        names = "-".join(map(self.shorten, record.names)) if record.claim.mode in INTENTION.values() else ""
+        text = f"{kind.strip('.')}.{number}.{format_claim(record)}.{names}.{record.tree:d}{NO_CHILD}"
         try:
             fd = self.bind(text)
         except FileExistsError:
@@ -214,6 +221,10 @@ class SocketLine:
 
     def count_skip(self, before=None):
         """There is no place to count in."""
+
+    def shorten(self, name: str) -> str:
+        """A name as the addresses in this line have it: only on a parent must they tell whom they are for."""
+        return f"{crc32(encode(name)):08x}"
 
     def fail(self, reason: str) -> SoloError:
         return SoloError(f"--via socket: {reason}")
@@ -266,7 +277,7 @@ def list_addresses() -> set:
     found = set()
     for _ in range(READS):
         for line in read_table().splitlines():
-            # ffff8881: 00000002 00000000 00010000 0001 01 12345 @solo/0/nightly/hold.1795204596767902.X.0.4711
+            # ffff8881: 00000002 00000000 00010000 0001 01 12345 @solo/0/nightly/hold.1795204596767902.X..0.4711
             fields = line.split(None, 7)
             if len(fields) == 8 and fields[3] == LISTENING and fields[7].startswith(start):
                 name, _, text = fields[7][len(start):].rpartition(b"/")
@@ -306,7 +317,7 @@ def parse_claim(text: str) -> tuple:
 def make_record(ticket):
     """What a ticket would have in its file. The command is read off the owner's own command line."""
     try:
-        _, number, claim, tree, child = ticket.text.split(".")
+        _, number, claim, names, tree, child = ticket.text.split(".")
         claim, slot = parse_claim(claim)
         child = int(child)
     except ValueError:
@@ -321,9 +332,8 @@ def make_record(ticket):
                 started = (child, stat.start) if stat.parent == ticket.owner else None
     except OSError:
         pass  # it has just ended
-    return Record(
-        launcher, ticket.line.world, uid, claim, [ticket.line.name], tree == "1", command, slot, int(number) / 1e6, started
-    )
+    names = names.split("-") if names else [ticket.line.shorten(ticket.line.name)]
+    return Record(launcher, ticket.line.world, uid, claim, names, tree == "1", command, slot, int(number) / 1e6, started)
 
 
 def read_command(pid: int) -> list:

@@ -271,6 +271,10 @@ class Line:
         except OSError:
             pass
 
+    def shorten(self, name: str) -> str:
+        """A name as the records in this line have it."""
+        return name
+
     def fail(self, file: str, reason: str) -> SoloError:
         return SoloError(f"{self.place.path}/{file}: {reason}")
 

@@ -86,7 +86,7 @@ def test_the_next_waits_for_the_command_of_a_killed_launcher_to_be_dead(lab):
 
 def test_a_squatter_is_told_as_such(common):
     common.use_sockets()
-    address = "\\0solo/0/job/hold.1.X.0.0"
+    address = "\\0solo/0/job/hold.1.X..0.0"
     squatter = subprocess.Popen(
         ["/usr/bin/python3", "-c", f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{address}'); s.listen(); print(); input()"],
         user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -119,7 +119,9 @@ def test_who_sits_on_the_gate_is_told(lab):
     assert result.returncode == 125 and f"pid {os.getpid()} has been sitting on its gate for 5 seconds" in result.stderr.decode()
 
 
-@pytest.mark.parametrize("text", ["hold.", "hold.x.X.0.0", "hold.1.Z.0.0", "hold.1.X", "seat.", "hold.1.C-1.0.0", "hold.1.X.0.x", "hold.\xff"])
+@pytest.mark.parametrize("text", [
+    "hold.", "hold.x.X..0.0", "hold.1.Z..0.0", "hold.1.X", "seat.", "hold.1.C-1..0.0", "hold.1.X..0.x", "hold.\xff",
+])
 def test_garbage_in_an_address_never_lets_two_in_nor_shows_a_traceback(lab, text):
     odd = socket.socket(socket.AF_UNIX)
     odd.bind(f"\0solo/{os.geteuid()}/job/{text}")

@@ -9,7 +9,7 @@ from time import time
 from solo.argv import check_via
 from solo.errors import SoloError
 from solo.identity import read_world
-from solo.kernel import decode, say
+from solo.kernel import close, decode, say
 from solo.options import FILE, SOCKET
 from solo.places import find_base, find_names, open_base, split_name
 from solo.rule import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
@@ -73,13 +73,18 @@ def find_lines(directory, via, world):
     """(name, "file" or "socket", its queue or a SoloError) of every name there is. A generator."""
     if via in (None, FILE):
         try:
-            for name, place in find_names(open_base(find_base(directory), directory)):
-                yield name, FILE, place if isinstance(place, SoloError) else Line(place, world)
+            base = open_base(find_base(directory), directory)
         except FileNotFoundError:
-            pass  # nothing was ever guarded here
+            base = None  # nothing was ever guarded here
+        if base is not None:
+            for name, place in find_names(base):
+                yield name, FILE, place if isinstance(place, SoloError) else Line(place, world)
+            close(base.fd)
     if via in (None, SOCKET):
         for name in sorted({name for name, _ in list_addresses()}):
-            yield name, SOCKET, SocketLine(name, world)
+            line = SocketLine(name, world)
+            yield name, SOCKET, line
+            line.forget()
 
 
 def make_row(name: str, where: str, ticket, record) -> dict:

@@ -1,0 +1,282 @@
+"""A walk at random over real processes: contenders start, end, are killed, stopped, replaced and lied to, over several names and modes.
+
+After each step three views must agree: what a model knows of its processes, what `list` says, and what the commands found
+from within (witness.py). And whoever stands in line must have a reason: someone before it, or someone beside whom it may not run.
+"""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import PATIENCE, Lab, make_witness, read_state
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from solo.commands.list import collect
+from solo.options import FILE, SOCKET
+
+WHOLE = os.environ.get("SOLO_TORTURE") == "whole"
+NAMES = ["a", "a/b", "a/c", "d"]
+MODES = {"X": [], "S": ["-s"], "C": ["--slots", "2"]}
+INDEX = st.integers(0, 60)
+
+
+class Contender:
+    """One launcher, as the model knows it. `child` once its command runs; `fates` are the statuses it may end with."""
+
+    def __init__(self, number, name, mode, process, fates):
+        self.number, self.name, self.mode, self.process, self.fates = number, name, mode, process, fates
+        self.child = None
+        self.killed = self.stopped = self.unreadable = False
+
+    def __repr__(self):
+        return f"<{self.number}: {self.mode} {self.name} pid {self.process.pid} child {self.child}>"
+
+    @property
+    def command_lives(self):
+        return self.child is not None and read_state(self.child) not in ("gone", "Z", "X")
+
+    def conflicts(self, other):
+        related = self.name == other.name or self.name.startswith(other.name + "/") or other.name.startswith(self.name + "/")
+        return related and (self.mode, other.mode) != ("S", "S")
+
+
+class Walk(RuleBasedStateMachine):
+    via = FILE
+    script = directory = None
+    walks = 0
+
+    def __init__(self):
+        super().__init__()
+        Walk.walks += 1
+        path = self.directory / str(Walk.walks)
+        path.mkdir()
+        self.lab = Lab(self.script, path)
+        if self.via == SOCKET:
+            self.lab.use_sockets()
+        # Sockets have no directory: other names keep the walks apart.
+        self.prefix = f"walk{os.getpid()}-{Walk.walks}-" if self.via == SOCKET else ""
+        self.all = []
+
+    # --- what can happen ------------------------------------------------------------------------------------------
+
+    def start(self, name, mode, words, fates):
+        number = len(self.all)
+        witness = make_witness(mode, [name], 2, 1, number, "line")
+        process = self.lab.start(*words, "-n", self.prefix + name, *MODES[mode], "--", *witness, start_new_session=True)
+        os.set_blocking(process.stdout.fileno(), False)
+        contender = Contender(number, name, mode, process, {0, *fates})
+        self.all.append(contender)
+        self.settle(contender)
+        return contender
+
+    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XXSC"))
+    def come_without_waiting(self, name, mode):
+        self.start(name, mode, (), {75})
+
+    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XXSC"))
+    def come_and_wait(self, name, mode):
+        self.start(name, mode, ("-w", "forever"), ())
+
+    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
+    def come_and_give_up(self, name, mode):
+        self.start(name, mode, ("-w", "30ms"), {75})
+
+    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"), limit=st.integers(0, 2))
+    def come_if_the_line_is_short(self, name, mode, limit):
+        self.start(name, mode, ("-w", "forever", "--max-waiting", str(limit)), {75})
+
+    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
+    def come_for_a_while(self, name, mode):
+        self.start(name, mode, ("-w", "forever", "-t", "100ms"), {124})
+
+    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
+    def come_as_the_latest(self, name, mode):
+        for other in self.all:
+            if other.name == name:
+                other.fates.add(75)
+        self.start(name, mode, ("-w", "forever", "--latest"), ())
+
+    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
+    def come_and_replace(self, name, mode):
+        for other in self.all:
+            other.fates |= {-signal.SIGTERM, -signal.SIGKILL}
+        # Whom it can not end keeps it waiting: one that can not be read.
+        self.start(name, mode, ("--replace", "-k", "100ms"), {125})
+
+    def choose(self, index, condition):
+        """One of those that fit, or None. What hypothesis draws must not depend on what the processes do."""
+        fitting = [contender for contender in self.all if condition(contender)]
+        return fitting[index % len(fitting)] if fitting else None
+
+    def is_running(self, contender):
+        return contender.process.poll() is None and contender.command_lives
+
+    def is_orphan(self, contender):
+        return contender.process.poll() is not None and contender.command_lives
+
+    @rule(index=INDEX)
+    def end_by_itself(self, index):
+        contender = self.choose(index, lambda it: self.is_running(it) or self.is_orphan(it))
+        if contender is None:
+            return
+        contender.process.stdin.close()
+        self.settle()
+
+    @rule(index=INDEX)
+    def kill_a_launcher(self, index):
+        contender = self.choose(index, lambda it: it.process.poll() is None and not it.unreadable)
+        if contender is None:
+            return
+        contender.killed = True
+        contender.fates = {-signal.SIGKILL}
+        contender.process.kill()
+        contender.process.wait(PATIENCE)
+        self.settle()
+
+    @rule(index=INDEX)
+    def kill_a_command(self, index):
+        contender = self.choose(index, lambda it: it.command_lives)
+        if contender is None:
+            return
+        contender.fates.add(-signal.SIGKILL)
+        os.kill(contender.child, signal.SIGKILL)
+        self.settle()
+
+    @rule(index=INDEX)
+    def stop_and_continue_a_launcher(self, index):
+        contender = self.choose(index, lambda it: self.is_running(it) and not it.stopped)
+        if contender is None:
+            return
+        contender.process.send_signal(signal.SIGSTOP)
+        self.settle()
+        contender.process.send_signal(signal.SIGCONT)
+        self.settle()
+
+    @rule(index=INDEX)
+    def stop_and_continue_a_command(self, index):
+        contender = self.choose(index, self.is_running)
+        if contender is None:
+            return
+        os.kill(contender.child, signal.SIGSTOP)
+        self.settle()
+        if contender.command_lives:
+            os.kill(contender.child, signal.SIGCONT)
+        self.settle()
+
+    @rule(name=st.sampled_from(NAMES), garbage=st.sampled_from([b"", b"garbage", b"\n" * 99]))
+    def corrupt_a_gate(self, name, garbage):
+        gate = self.lab.directory / name / ".gate"
+        if gate.exists():  # never with sockets
+            gate.write_bytes(garbage)
+
+    @rule(index=INDEX)
+    def corrupt_a_record(self, index):
+        """While its owner lives, that only makes it stricter: nobody runs beside what can not be read."""
+        if self.via == SOCKET:
+            return
+        contender = self.choose(index, lambda it: self.is_running(it) and not it.unreadable)
+        if contender is None:
+            return
+        for hold in (self.lab.directory / contender.name).glob(".hold.*"):
+            if f"launcher {contender.process.pid} ".encode() in hold.read_bytes():
+                hold.write_bytes(b"garbage")
+                contender.unreadable, contender.mode = True, "X"
+
+    # --- what must hold -------------------------------------------------------------------------------------------
+
+    def settle(self, newcomer=None):
+        """Wait until everybody is where the rule says, and fail with what is wrong if that never comes."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            wrong = self.find_wrong(newcomer)
+            if wrong is None:
+                return
+            assert time.monotonic() < deadline, (wrong, self.all, self.list())
+            time.sleep(0.003)
+
+    def find_wrong(self, newcomer):
+        for contender in self.all:
+            if contender.child is None:
+                line = contender.process.stdout.read() if not contender.process.stdout.closed else None
+                contender.child = int(line) if line else None
+        rows = {}
+        for row in self.list():
+            rows.setdefault(row["launcher"], []).append(row)
+        expected = set()
+        for contender in self.all:
+            alive = contender.process.poll() is None
+            state = "orphaned" if not alive and contender.command_lives else "held" if alive and contender.child else \
+                "waiting" if alive else None
+            if state is None:
+                continue
+            expected.add(contender.process.pid)
+            if contender.unreadable:
+                continue
+            listed = [(row["state"], row["child"]) for row in rows.get(contender.process.pid, [])]
+            if listed != [(state, contender.child)]:
+                return f"{contender} is {state} and listed as {listed}"
+        strangers = rows.keys() - expected - {None}
+        if strangers:
+            return f"listed and not there: {strangers}"
+        if len(rows.get(None, [])) != sum(it.unreadable and it.process.poll() is None for it in self.all):
+            return f"listed without a record: {rows.get(None)}"
+        return self.find_unjust_wait()
+
+    def find_unjust_wait(self):
+        inside = [it for it in self.all if it.child and (it.process.poll() is None or it.command_lives)]
+        waiting = [it for it in self.all if it.child is None and it.process.poll() is None]
+        for contender in waiting:
+            beside = [it for it in inside if it.conflicts(contender)]
+            counted = contender.mode == "C" and all(it.mode == "C" and it.name == contender.name for it in beside)
+            if counted and len(beside) < 2:
+                beside = []
+            before = [it for it in waiting if it.number != contender.number and it.name.split("/")[0] == contender.name.split("/")[0]]
+            if not beside and not before:
+                return f"{contender} waits for nothing"
+        return None
+
+    def list(self):
+        rows, complete = collect(str(self.lab.directory), self.via, [])
+        return [row for row in rows if row["name"].startswith(self.prefix)]
+
+    @invariant()
+    def no_overlap_and_true_statuses(self):
+        log = self.lab.read_log()
+        assert not [line for line in log if line.startswith("overlap")]
+        assert len(os.listdir("/proc/self/fd")) < 500
+        for contender in self.all:
+            status = contender.process.poll()
+            assert status is None or status in contender.fates, (contender, status, contender.process.stderr.read())
+
+    def teardown(self):
+        for contender in self.all:
+            if contender.child is not None and contender.command_lives:
+                os.kill(contender.child, signal.SIGKILL)
+        self.lab.close()
+        deadline = time.monotonic() + PATIENCE
+        while self.list():
+            assert time.monotonic() < deadline, self.list()
+            time.sleep(0.01)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("via", [FILE, SOCKET])
+def test_a_random_walk_agrees_with_the_model(solo_script, tmp_path, via):
+    walk = type("Walk", (Walk,), {"via": via, "script": solo_script, "directory": tmp_path})
+    run_state_machine_as_test(walk, settings=settings(
+        max_examples=150 if WHOLE else 12, stateful_step_count=40 if WHOLE else 25, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck), phases=[Phase.generate] if not WHOLE else [Phase.generate, Phase.shrink],
+        print_blob=True,
+    ))
+
+
+def test_the_list_of_the_walk_is_what_the_command_prints(lab):
+    lab.hold("a/b", "-s")
+    rows, complete = collect(str(lab.directory), FILE, [])
+
+    assert complete and lab.list("--via", "file") == rows
+    assert subprocess.run(["true"]).returncode == 0
