@@ -65,6 +65,7 @@ class Lab:
         self.log = path / "log"
         self.log.touch()
         self.started = []
+        self.common = ()
         self.environment = {**os.environ, "SOLO_DIR": str(self.directory), "LAB": str(path)}
         self.environment["SOLO"] = self.script
         for variable in ("SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT", "SOLO_VIA"):
@@ -116,6 +117,8 @@ class Lab:
         return sum(file.startswith(".seat.") for file in os.listdir(path)) if path.exists() else 0
 
     def list(self, *words):
+        if "--via" not in words:
+            words = ("--via", self.environment.get("SOLO_VIA", "file"), *words)
         result = self.run("list", "--json", *words)
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)

@@ -1,14 +1,18 @@
-"""Many at once: a crowd in one line, all of whom run, once, in order of arrival."""
+"""Many at once: a crowd in one line, all of whom run, once, in order of arrival; and a soak of sixty over three slots."""
 
 import os
+import random
 import resource
 import signal
 import subprocess
 
 import pytest
-from conftest import finish, until
+from conftest import PATIENCE, TESTS, finish, make_witness, until
 
-CROWD = 1000 if os.environ.get("SOLO_TORTURE") == "whole" else 150
+WHOLE = os.environ.get("SOLO_TORTURE") == "whole"
+SEED = int(os.environ.get("SOLO_SEED", random.SystemRandom().randrange(1 << 32)))
+CROWD = 1000 if WHOLE else 150
+SOAK = 3000 if WHOLE else 240
 
 
 @pytest.mark.timeout(900)
@@ -58,12 +62,8 @@ def test_a_crowd_that_does_not_wait_lets_exactly_one_in(lab):
 
 def test_churn_with_kills_never_overlaps_and_leaves_nothing(lab):
     """Launchers come and are killed at random moments; the commands themselves say if two of them ran at once."""
-    from conftest import TESTS
-
     witness = str(TESTS / "witness.sh")
-    import random
-
-    chance = random.Random(int(os.environ.get("SOLO_SEED", "1")))
+    chance = random.Random(SEED)
     running = []
     for number in range(120):
         running.append(subprocess.Popen([lab.script, "-w", "forever", "-n", "job", witness, str(number), "0.01"], env=lab.environment))
@@ -79,3 +79,41 @@ def test_churn_with_kills_never_overlaps_and_leaves_nothing(lab):
     assert not [line for line in log if line.startswith(("overlap", "unrecorded"))]
     assert log.count("end:last") == 1 and len(log) == len(set(log))
     assert lab.list() == []
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("via", ["file", "socket"])
+def test_a_soak_of_sixty_over_three_slots_never_has_four_and_loses_nobody(lab, via):
+    """Launchers come and go, sixty at a time, some killed at random, their commands too; the commands count each other."""
+    if via == "socket":
+        lab.use_sockets()
+    chance, environment = random.Random(SEED), {**lab.environment, "COUNT": "1"}
+    running, killed, statuses = {}, set(), {}
+    for number in range(SOAK):
+        words = ["-w", "forever", "-n", "pool", "--slots", "3", "--", *make_witness("C", ["pool"], 3, 1, number, 0.01)]
+        running[number] = subprocess.Popen([lab.script, *words], env=environment)
+        while len(running) >= 60:
+            for other, process in list(running.items()):
+                if process.poll() is not None:
+                    statuses[other] = running.pop(other).wait()
+            if chance.random() < 0.1:
+                victim = chance.choice(list(running))
+                killed.add(victim)
+                running[victim].kill()
+            subprocess.run(["sleep", "0.005"])
+    for number, process in running.items():
+        statuses[number] = process.wait(PATIENCE)
+
+    message = f"SOLO_SEED={SEED}"
+    until(lambda: lab.list() == [])
+    log = lab.read_log()
+    assert not [line for line in log if line.startswith("overlap")], message
+    assert {line for line in log if line.startswith("together")} >= {"together:2", "together:3"}, message
+    assert {statuses[number] for number in range(SOAK) if number not in killed} == {0}, message
+    for number in range(SOAK):
+        if number not in killed:
+            assert log.count(f"start:{number}") == log.count(f"end:{number}") == 1, message
+    if via == "file":
+        assert lab.run("-n", "pool", "true").returncode == 0  # who comes next removes what the last ones left
+        assert os.listdir(lab.directory / "pool") == [".gate"], message
+    print(f"\n{SOAK} launchers over 3 slots, {len(killed)} killed, never more than 3 at once ({message})")

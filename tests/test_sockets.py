@@ -1,5 +1,6 @@
 """--via socket: the same queue, and no file anywhere. What holds for both kinds of ticket is in the tests of that."""
 
+import json
 import os
 import signal
 import socket
@@ -46,7 +47,8 @@ def test_a_file_and_a_socket_of_one_name_are_two_locks_and_list_shows_both(lab):
     del lab.environment["SOLO_VIA"]
     lab.hold("job")
 
-    assert [(row["name"], row["via"], row["state"]) for row in lab.list()] == [("job", "file", "held"), ("job", "socket", "held")]
+    both = [(row["name"], row["via"], row["state"]) for row in json.loads(lab.run("list", "--json").stdout)]
+    assert both == [("job", "file", "held"), ("job", "socket", "held")]
     assert [row["via"] for row in lab.list("--via", "socket")] == ["socket"]
     assert [row["via"] for row in lab.list("--via", "file")] == ["file"]
 

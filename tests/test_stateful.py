@@ -112,6 +112,13 @@ class Walk(RuleBasedStateMachine):
         fitting = [contender for contender in self.all if condition(contender)]
         return fitting[index % len(fitting)] if fitting else None
 
+    def signal_command(self, contender, number):
+        if contender.command_lives:
+            try:
+                os.kill(contender.child, number)
+            except ProcessLookupError:
+                pass  # its time was over just now
+
     def is_running(self, contender):
         return contender.process.poll() is None and contender.command_lives
 
@@ -132,7 +139,7 @@ class Walk(RuleBasedStateMachine):
         if contender is None:
             return
         contender.killed = True
-        contender.fates = {-signal.SIGKILL}
+        contender.fates.add(-signal.SIGKILL)
         contender.process.kill()
         contender.process.wait(PATIENCE)
         self.settle()
@@ -143,7 +150,7 @@ class Walk(RuleBasedStateMachine):
         if contender is None:
             return
         contender.fates.add(-signal.SIGKILL)
-        os.kill(contender.child, signal.SIGKILL)
+        self.signal_command(contender, signal.SIGKILL)
         self.settle()
 
     @rule(index=INDEX)
@@ -161,10 +168,9 @@ class Walk(RuleBasedStateMachine):
         contender = self.choose(index, self.is_running)
         if contender is None:
             return
-        os.kill(contender.child, signal.SIGSTOP)
+        self.signal_command(contender, signal.SIGSTOP)
         self.settle()
-        if contender.command_lives:
-            os.kill(contender.child, signal.SIGCONT)
+        self.signal_command(contender, signal.SIGCONT)
         self.settle()
 
     @rule(name=st.sampled_from(NAMES), garbage=st.sampled_from([b"", b"garbage", b"\n" * 99]))
@@ -254,8 +260,7 @@ class Walk(RuleBasedStateMachine):
 
     def teardown(self):
         for contender in self.all:
-            if contender.child is not None and contender.command_lives:
-                os.kill(contender.child, signal.SIGKILL)
+            self.signal_command(contender, signal.SIGKILL)
         self.lab.close()
         deadline = time.monotonic() + PATIENCE
         while self.list():

@@ -57,12 +57,15 @@ def main():
         fcntl.flock(lock, fcntl.LOCK_EX)
         others = []
         for file in os.listdir(active):
-            with open(f"{active}/{file}") as other:
-                try:
-                    fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                    os.unlink(f"{active}/{file}")
-                except BlockingIOError:
-                    others.append(read(other.read()))
+            try:
+                other = open(f"{active}/{file}")
+            except FileNotFoundError:
+                continue  # it has just ended
+            try:
+                fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                others.append(read(other.read()))
+            other.close()
         conflict = find_conflict(read(line), others)
         if conflict:
             tell(f"overlap:{tag}:{conflict}".replace(" ", "_"))
