@@ -9,8 +9,8 @@ import posix
 from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGPIPE, SIGSTOP, SIGXFSZ
 
 from solo.errors import NotExecutable, NotFound, SoloError
-from solo.identity import read_stat, walk_parents
-from solo.kernel import ENOEXEC, close, read_file, say
+from solo.identity import is_stopped, read_stat, walk_parents
+from solo.kernel import ENOEXEC, IS_REGULAR, TYPE_MASK, close, read_file, say
 
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"
@@ -174,35 +174,57 @@ def execute(path: str, words: list, script: list, environment: dict):
 def let_go_of_descriptors(kept: list):
     """Close all but `kept`: our copies of the caller's pipes would keep those at their other ends waiting."""
     low = 0
-    for fd in sorted(kept):
+    for fd in sorted({*kept, *find_locked()}):
         posix.closerange(low, fd)
         low = fd + 1
     posix.closerange(low, HIGHEST_FD)
 
 
+def find_locked() -> list:
+    """Descriptors of files on which we hold an fcntl(2) lock from before solo was executed: to close one would give that up."""
+    locked = []
+    try:
+        for entry in posix.listdir("/proc/self/fd"):
+            fd = int(entry)
+            try:
+                if posix.fstat(fd).st_mode & TYPE_MASK == IS_REGULAR and b" POSIX " in read_file(f"/proc/self/fdinfo/{entry}"):
+                    locked.append(fd)
+            except OSError:
+                continue
+    except OSError:
+        pass
+    return locked
+
+
 def wait(child: Child) -> int:
     """Forward signals until the command has ended, and its tree if that counts; the status as waitpid(2) gives it."""
-    try:
-        while True:
+    while child.status is None or (child.ending and child.ending.has_descendants()):
+        try:
             info = take_signal(child)
-            if info is None:
-                child.ending.advance(child)
-            else:
-                if info.si_signo == SIGCHLD:
-                    reap(child)
-                note_stop(info.si_signo, child)
-                is_for_it = is_for_the_command(info, child)
-                if is_for_it:
-                    forward(info.si_signo, child)
-                if child.ending is not None:
-                    child.ending.hear(info, is_for_it, child)
-            if child.status is not None and not (child.ending and child.ending.has_descendants()):
-                return child.status
-            if child.stopped_by:
-                stop_too(child)
-    except Exception:
-        # The command runs: whatever went wrong, stay until it ends.
-        return posix.waitpid(child.pid, 0)[1] if child.status is None else child.status
+        except OSError:
+            # The command runs: whatever went wrong, stay until it ends.
+            return posix.waitpid(child.pid, 0)[1] if child.status is None else child.status
+        try:
+            hear(info, child)
+        except Exception:
+            continue  # one signal is lost, and not the next ones
+    return child.status
+
+
+def hear(info, child: Child):
+    """Do what a signal calls for; None is a time limit that has passed."""
+    if info is None:
+        return child.ending.advance(child)
+    if info.si_signo == SIGCHLD:
+        reap(child)
+    note_stop(info, child)
+    is_for_it = is_for_the_command(info, child)
+    if is_for_it:
+        forward(info.si_signo, child)
+    if child.ending is not None:
+        child.ending.hear(info, is_for_it, child)
+    if child.stopped_by:
+        stop_too(child)
 
 
 def take_signal(child: Child):
@@ -228,9 +250,12 @@ def reap(child: Child):
                 child.status, child.stopped_by = status, 0
 
 
-def note_stop(signal: int, child: Child):
+def note_stop(info, child: Child):
+    signal = info.si_signo
     if signal in STOPPING:
         child.told_to_stop = True
+        if child.status is not None and info.si_code > 0:
+            child.stopped_by = signal  # Ctrl-Z, and only the rest of the tree is left
     elif signal == SIGCONT:
         child.told_to_stop, child.stopped_by = False, 0
 
@@ -248,7 +273,7 @@ def stop_too(child: Child):
     signal, child.stopped_by, child.told_to_stop, child.was_stopped = child.stopped_by, 0, False, True
     posix.kill(posix.getpid(), signal)
     if signal != SIGSTOP:
-        if not is_stopped(child):
+        if child.status is None and not is_stopped(child.pid):
             # A SIGCONT for both came meanwhile, and our own stop signal discarded ours: take that back.
             child.was_stopped = False
             _signal.sigtimedwait({signal}, 0)
@@ -276,13 +301,15 @@ def is_for_the_command(info, child: Child) -> bool:
         return signal in KERNEL_TIMERS or signal in HANG_UP and posix.getsid(0) == posix.getpid()
     if signal == SIGCONT and child.was_stopped:
         child.was_stopped = False
-        return is_stopped(child)
+        return is_stopped(child.pid)
     if sender == 0:
         return True  # from outside our pid namespace
     if sender == posix.getpid():
         return False
     try:
-        return not descends_from(sender, child.pid) and not is_systemd_stopping_all(sender, child)
+        # With a tree, what outlives its parent descends from us.
+        ancestor = posix.getpid() if child.ending is not None and child.ending.is_tree else child.pid
+        return not descends_from(sender, ancestor) and not is_systemd_stopping_all(sender, child)
     except Exception:
         return True  # better twice than never
 
@@ -294,13 +321,6 @@ def forward(signal: int, child: Child):
         posix.kill(child.pid, signal)
     except OSError:
         pass  # it runs as someone else now (sudo): the sender could not have signalled it either
-
-
-def is_stopped(child: Child) -> bool:
-    try:
-        return read_stat(child.pid).state == "T"
-    except OSError:
-        return False
 
 
 def descends_from(pid: int, ancestor: int) -> bool:

@@ -1,42 +1,48 @@
 """How our own command is made to end: after --timeout, and with --tree together with everything that descends from it. Cold.
 
 With --tree the launcher is the subreaper of the command, so what outlives its parent becomes our child, whatever it did to
-its session and group.
+its session and group. The command itself is ours to signal until it is reaped; all others are verified by start time.
 """
 
 import posix
-from _signal import SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM
+from _signal import SIG_IGN, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, getsignal
 from time import monotonic
 
 from solo.errors import UsageError
-from solo.identity import read_stat
-from solo.kernel import FOREVER, say
+from solo.identity import is_stopped, walk_parents
+from solo.kernel import FOREVER, say_promptly
 from solo.prctl import become_subreaper
-from solo.processes import end_all, find_descendants
+from solo.processes import find_children, find_descendants, send
 from solo.words import format_duration
 
-TERMINATING = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)
+ORDERS = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)  # signals that tell a program to end
 LONGEST_WAIT = 1e6  # seconds
-RECHECK = 0.1  # seconds: what is being killed may still fork
+LOOKS = 6  # after SIGKILL, each twice as long after the one before; then only deaths wake us
+FIRST_LOOK = 0.1  # seconds
 
 
 class Ending:
-    """`is_timed_out`: did we end it because its time was over? `deadline` is when the next step is due, or FOREVER."""
+    """`deadline` is when the next step is due, or FOREVER; `stage` is the step that was taken last.
 
-    def __init__(self, name: str, timeout: float, kill_after: float, is_tree: bool, world):
+    `is_timed_out`: did we end it because its time was over? `is_ordered`: were we told to end?
+    """
+
+    def __init__(self, name: str, timeout: float, kill_after: float, is_tree: bool):
         if not timeout > 0:
             raise UsageError("--timeout 0: that is no time at all")
         self.name = name
         self.timeout = timeout
         self.kill_after = kill_after
         self.is_tree = is_tree
-        self.world = world
-        self.deadline = monotonic() + timeout  # begun anew when the command starts
-        self.is_timed_out = self.is_told = self.is_asked = False
-        self.strangers = ()
+        self.deadline = FOREVER
+        self.is_timed_out = self.is_ordered = False
+        self.stage = None  # then SIGTERM, then SIGKILL
+        self.looks = 0
+        self.asked = set()  # who of the tree has got SIGTERM
+        self.strangers = set()  # our children from before we were executed
         if is_tree:
             become_subreaper()
-            self.strangers = [pid for pid, _ in find_descendants(posix.getpid())]  # from before we were executed
+            self.strangers = set(find_children(posix.getpid()))
 
     def begin(self):
         """The command starts now."""
@@ -47,59 +53,86 @@ class Ending:
         return None if self.deadline == FOREVER else min(LONGEST_WAIT, max(0.0, self.deadline - monotonic()))
 
     def advance(self, child):
-        """A deadline has passed: ask it to end, then make it end."""
+        """The deadline may have passed: ask for the end, then enforce it."""
         if monotonic() < self.deadline:
             return
-        if not self.is_asked:
+        if self.stage is None:
             self.is_timed_out = True
-            span = format_duration(self.timeout) if self.timeout >= 1 else f"{self.timeout * 1000:.0f}ms"
-            say(f"{self.name}: timed out after {span}: ending pid {child.pid}")
             self.ask(child)
+            span = format_duration(self.timeout) if self.timeout.is_integer() else f"{self.timeout * 1000:.0f}ms"
+            who = f"pid {child.pid}" if child.status is None else "what it left behind"
+            say_promptly(f"{self.name}: timed out after {span}: ending {who}")
         else:
-            self.send(SIGKILL, child)
-            self.deadline = monotonic() + RECHECK if self.is_tree else FOREVER
+            self.kill(child)
 
     def ask(self, child):
-        self.is_asked = True
+        self.stage = SIGTERM
         self.deadline = monotonic() + self.kill_after
+        if child.status is None:
+            posix.kill(child.pid, SIGTERM)
+            if is_stopped(child.pid):
+                posix.kill(child.pid, SIGCONT)
         self.send(SIGTERM, child)
 
+    def kill(self, child):
+        self.stage = SIGKILL
+        if child.status is None:
+            try:
+                posix.kill(child.pid, SIGKILL)
+            except OSError as error:
+                say_promptly(f"{self.name}: can not end pid {child.pid}: {error.strerror}")
+        self.send(SIGKILL, child)
+        # What forks while it is being killed leaves children that become ours when it dies: each death is a look, too.
+        self.deadline = monotonic() + FIRST_LOOK * 2 ** self.looks if self.is_tree and self.looks < LOOKS else FOREVER
+        self.looks += 1
+
     def hear(self, info, was_forwarded: bool, child):
-        """A signal came. One that tells to end is for the whole tree, and then what of it outlives the command must end."""
+        """A signal came: if it tells us to end, that is for the whole tree, and for what of it outlives the command."""
         if not self.is_tree:
             return
-        signal, from_kernel = info.si_signo, info.si_code > 0
-        if signal in TERMINATING and (was_forwarded or from_kernel):
-            # What came from the terminal, all of its foreground group have got.
-            reached = posix.getpgrp() if from_kernel else None
-            end_all([it for it in self.find_tree() if it[0] != child.pid and get_group(it[0]) != reached], self.world, signal)
-        if signal in TERMINATING and (not from_kernel or signal == SIGHUP or child.status is not None):
-            self.is_told = True  # a Ctrl-C may mean something else to the command
-        if self.is_told and child.status is not None and not self.is_asked:
+        if info.si_signo == SIGCHLD:
+            if self.stage == SIGKILL:
+                self.send(SIGKILL, child)
+        elif self.is_order(info, child):
+            self.is_ordered = True
+            if was_forwarded:
+                self.send(info.si_signo, child)
+        if self.is_ordered and child.status is not None and self.stage is None:
             self.ask(child)
 
-    def send(self, signal: int, child):
-        if self.is_tree:
-            end_all(self.find_tree(), self.world, signal)
-        elif child.status is None:
-            end_all([(child.pid, read_stat(child.pid).start)], self.world, signal)
+    def is_order(self, info, child) -> bool:
+        """SIGHUP from a process mostly means something else, and a Ctrl-C is the command's to understand."""
+        signal = info.si_signo
+        if signal not in ORDERS or getsignal(signal) == SIG_IGN:
+            return False
+        if info.si_code > 0:
+            return signal == SIGHUP or child.status is not None
+        return signal != SIGHUP and not self.is_ours(info.si_pid)
 
-    def find_tree(self) -> list:
-        return find_descendants(posix.getpid(), self.strangers)
+    def is_ours(self, pid: int) -> bool:
+        """Does it descend from us?"""
+        return any(process[0] == posix.getpid() for process in walk_parents(pid))
+
+    def send(self, signal: int, child):
+        """To all of the tree but the command. Nobody gets SIGTERM twice: for some the second means at once."""
+        if not self.is_tree:
+            return
+        for process in find_descendants(posix.getpid(), self.strangers):
+            if process[0] == child.pid and child.status is None or signal == SIGTERM and process in self.asked:
+                continue
+            if signal == SIGTERM:
+                self.asked.add(process)
+            send(process, signal)
 
     def has_descendants(self) -> bool:
-        """Is anything left of the tree?"""
+        """Is anything left of the tree? As subreaper, whatever lives of it has one of our children above it."""
         if not self.is_tree:
             return False
+        if self.strangers and not self.strangers.issuperset(find_children(posix.getpid())):
+            return True
         try:
-            posix.waitid(posix.P_ALL, 0, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)
+            # Also what has ended while we looked, and may have left children: SIGCHLD will come.
+            ended = posix.waitid(posix.P_ALL, 0, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)
         except ChildProcessError:
             return False
-        return bool(self.find_tree()) if self.strangers else True
-
-
-def get_group(pid: int):
-    try:
-        return posix.getpgid(pid)
-    except OSError:
-        return None
+        return not self.strangers or ended is not None

@@ -1,15 +1,16 @@
 """Files of the user's own that are held by flock(2) beside the name (--flock), so that flock(1) and solo exclude each other. Cold.
 
-They are never written, truncated, renamed or removed. Nothing there could remember an orphan, which is why the command dies
+They are never written, truncated, renamed or removed. Nothing there could remember an orphan, so the command is made to die
 with its launcher.
 """
 
 import posix
+from errno import EBADF
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
-from time import monotonic
+from time import monotonic, time
 
 from solo.errors import Busy, SoloError
-from solo.identity import walk_parents
+from solo.identity import read_stat, walk_parents
 from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, close, decode, read_file, try_lock, wait_lock
 from solo.orphans import find_lock_owner
 from solo.rule import EXCLUSIVE
@@ -51,86 +52,103 @@ def take_flocks(paths: list, mode: str, umask: int, deadline, tell, holds: list)
     files = {}
     for path in paths:
         fd = open_file(path, umask)
-        stat = posix.fstat(fd)
+        files.setdefault(identify(posix.fstat(fd)), path)
         close(fd)
-        files.setdefault((stat.st_dev, stat.st_ino), path)
     for _, path in sorted(files.items()):
-        holds.append(Flock(take_flock(path, lock, umask, deadline, tell)))
+        while True:
+            fd = open_file(path, umask)
+            try:
+                fd = lock_file(fd, path, lock, deadline, tell)
+                if is_still(path, fd):
+                    holds.append(Flock(fd))
+                    break
+            except OSError as error:
+                close(fd)
+                raise SoloError(f"{path}: can not be locked: {error.strerror}") from None
+            except BaseException:
+                close(fd)
+                raise
+            close(fd)  # it was replaced meanwhile: others lock the new one
 
 
-def take_flock(path: str, lock: int, umask: int, deadline, tell) -> int:
-    while True:
-        fd = open_file(path, umask)
-        try:
-            if not try_lock(fd, lock):
-                owner = find_lock_owner(fd)
-                if owner and any(pid == owner for pid, _ in walk_parents(posix.getppid())):
-                    raise SoloError(f"{path}: locked by pid {owner}, an ancestor of this process: it would wait for itself")
-                if deadline is None or monotonic() >= deadline:
-                    raise Busy(f"{path}: busy: locked by {describe_owner(owner)}")
-                tell(f"{path}: waiting: locked by {describe_owner(owner)}")
-                if not wait_lock(fd, lock, deadline):
-                    raise Busy(f"{path}: busy: locked by {describe_owner(find_lock_owner(fd))}")
-            if is_still(path, fd):
-                return fd
-        except OSError as error:
-            close(fd)
-            raise SoloError(f"{path}: can not be locked: {error.strerror}") from None
-        except BaseException:
-            close(fd)
+def lock_file(fd: int, path: str, lock: int, deadline, tell) -> int:
+    """The descriptor that is locked at last: `fd`, or one open for writing, as NFS wants it. Raises OSError, Busy, SoloError."""
+    try:
+        if try_lock(fd, lock):
+            return fd
+    except OSError as error:
+        if error.errno != EBADF:
             raise
-        close(fd)  # it was replaced meanwhile: others lock the new one
+        posix.dup2(posix.open(path, posix.O_RDWR | FLAGS), fd, False)
+        if try_lock(fd, lock):
+            return fd
+    owner = find_lock_owner(fd)
+    refuse_own_lock(fd, path, owner)
+    if deadline is None or monotonic() >= deadline:
+        raise turn_away(path, owner)
+    tell(f"{path}: waiting: locked by {describe_locker(owner)}")
+    if not wait_lock(fd, lock, deadline):
+        raise turn_away(path, find_lock_owner(fd))
+    return fd
+
+
+def refuse_own_lock(fd: int, path: str, owner: int):
+    """What an ancestor has locked, or a descriptor that was given to us, is not unlocked before our command has ended."""
+    if owner and any(pid == owner for pid, _ in walk_parents(posix.getppid())):
+        raise SoloError(f"{path}: locked by pid {owner}, an ancestor of this process: it would wait for itself")
+    for entry in posix.listdir("/proc/self/fd"):
+        try:
+            given = int(entry) != fd and identify(posix.fstat(int(entry))) == identify(posix.fstat(fd))
+            if given and b" FLOCK " in read_file(f"/proc/self/fdinfo/{entry}"):
+                raise SoloError(f"{path}: locked through descriptor {entry}, which solo was given: it would wait for itself")
+        except OSError:
+            continue
+
+
+def turn_away(path: str, owner: int) -> Busy:
+    busy = Busy(f"{path}: busy: locked by {describe_locker(owner)}")
+    try:
+        started = read_stat(owner).start / posix.sysconf("SC_CLK_TCK")
+        busy.since = time() - float(read_file("/proc/uptime").split()[0]) + started
+    except OSError:
+        pass
+    return busy
 
 
 def open_file(path: str, umask: int) -> int:
-    """Writable if we may, as NFS wants it for an exclusive lock. Created, empty, if it is missing. Raises SoloError."""
+    """Open for reading, as flock(1) does: a script may be executed meanwhile. Created, empty, if missing. Raises SoloError."""
     try:
-        while True:
+        for _ in range(2):
             try:
                 if posix.stat(path).st_mode & TYPE_MASK not in (IS_REGULAR, IS_DIRECTORY):
                     raise SoloError(f"{path}: is neither a file nor a directory")
-                try:
-                    return posix.open(path, posix.O_RDWR | FLAGS)
-                except FileNotFoundError:
-                    continue
-                except OSError:
-                    return posix.open(path, posix.O_RDONLY | FLAGS)
+                return posix.open(path, posix.O_RDONLY | FLAGS)
             except FileNotFoundError:
                 pass
             ours = posix.umask(umask)
             try:
-                return posix.open(path, posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | FLAGS, EVERYBODY)
+                return posix.open(path, posix.O_RDONLY | posix.O_CREAT | posix.O_EXCL | FLAGS, EVERYBODY)
             except FileExistsError:
-                if is_dangling(path):
-                    raise
+                pass  # someone was faster
             finally:
                 posix.umask(ours)
     except OSError as error:
         raise SoloError(f"{path}: can not be opened: {error.strerror}") from None
-
-
-def is_dangling(path: str) -> bool:
-    """A symbolic link to nothing: it is for its maker to make what it points to."""
-    try:
-        posix.stat(path)
-        return False
-    except FileNotFoundError:
-        try:
-            posix.readlink(path)
-            return True
-        except OSError:
-            return False
+    raise SoloError(f"{path}: can not be opened: it points to nothing")
 
 
 def is_still(path: str, fd: int) -> bool:
     try:
-        there, here = posix.stat(path), posix.fstat(fd)
+        return identify(posix.stat(path)) == identify(posix.fstat(fd))
     except FileNotFoundError:
         return False
-    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
 
-def describe_owner(pid: int) -> str:
+def identify(stat) -> tuple:
+    return stat.st_dev, stat.st_ino
+
+
+def describe_locker(pid: int) -> str:
     try:
         return f"pid {pid} ({decode(read_file(f'/proc/{pid}/comm')).rstrip()})" if pid else "someone else"
     except OSError:

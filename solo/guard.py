@@ -7,7 +7,7 @@ from solo import child
 from solo.command import find_command, make_name
 from solo.errors import TIMED_OUT, Busy, SoloError, UsageError
 from solo.identity import read_self, read_world
-from solo.kernel import FOREVER, close, encode, occupy_standard_descriptors, read_file, say
+from solo.kernel import FOREVER, close, encode, occupy_standard_descriptors, read_file, say, say_promptly
 from solo.options import SOCKET
 from solo.places import make_base, open_name, split_name
 from solo.queue import NO_WAIT, take_hold
@@ -29,17 +29,18 @@ def run(options: dict, command: list):
     path = find_command(command[0], environment.get(b"PATH"))
     names = list(dict.fromkeys(options.get("name") or [make_name(path, command)]))
     world = read_world()
-    ending, die_with = prepare_end(options, names[0], world)
+    ending, die_with = prepare_end(options, names[0])
     holds = []
     try:
         named = take_names(names, options, command, world, deadline, tell, holds)
         if "flock" in options:
-            take_flocks(named, options, given, deadline, tell, holds)
+            take_files(named, options, given, deadline, tell, holds)
         tell_command(environment, names, named)
         process = start(path, command, environment, given, holds, ending, die_with)
     except BaseException:
         release(holds)
         raise
+    tell = tell if tell is tell_nothing else say_promptly
     tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
     kept = [fd for hold in holds for fd in hold.descriptors]
     child.let_go_of_descriptors(kept if tell is tell_nothing and ending is None else [*kept, 2])
@@ -51,7 +52,7 @@ def run(options: dict, command: list):
     child.mirror(status)
 
 
-def read_claim(options: dict) -> Claim:
+def choose_claim(options: dict) -> Claim:
     """In what mode the names are wanted. Raises UsageError."""
     if "shared" in options:
         return Claim(SHARED)
@@ -63,13 +64,13 @@ def read_claim(options: dict) -> Claim:
     return Claim(COUNTED, slots, take)
 
 
-def prepare_end(options: dict, name: str, world) -> tuple:
+def prepare_end(options: dict, name: str) -> tuple:
     """How the command is made to end before its time: (an Ending or None, what makes it die with us or None)."""
     ending = die_with = None
     if "timeout" in options or "tree" in options:
         from solo.ending import Ending
 
-        ending = Ending(name, options.get("timeout", FOREVER), options.get("kill_after", KILL_AFTER), "tree" in options, world)
+        ending = Ending(name, options.get("timeout", FOREVER), options.get("kill_after", KILL_AFTER), "tree" in options)
     if "no_orphan" in options or "flock" in options or options.get("via") == SOCKET:
         from solo.prctl import make_die_with
 
@@ -79,19 +80,20 @@ def prepare_end(options: dict, name: str, world) -> tuple:
 
 def take_names(names: list, options: dict, command: list, world, deadline, tell, holds: list) -> dict:
     """Take what `names` need, in the order that everybody uses; appended to `holds` one by one. The hold of each name."""
-    claims = plan_claims(names, read_claim(options))
+    claims = plan_claims(names, choose_claim(options))
     for name, _ in claims:
         split_name(name)  # a bad one is told before any is waited for
     launcher = read_self()
     words = list(map(encode, command))
+    kill_after = options.get("kill_after", KILL_AFTER)
     rivals, taken = None, {}
     base = make_base(options.get("dir")) if options.get("via") != SOCKET else None
     for name, claim in claims:
-        record = Record(launcher, world, posix.geteuid(), claim, names, "tree" in options, words)
+        record = Record(launcher, world, posix.geteuid(), claim, names, kill_after if "tree" in options else None, words)
         if "max_waiting" in options or "latest" in options or "replace" in options:
             from solo.rivals import make_rivals
 
-            rivals = make_rivals(options, options.get("kill_after", KILL_AFTER))
+            rivals = make_rivals(options, kill_after)
         try:
             line = open_line(base, name, world)
             taken[name] = take_hold(line, record, deadline, make_wait_teller(tell, name), rivals)
@@ -99,6 +101,8 @@ def take_names(names: list, options: dict, command: list, world, deadline, tell,
             line.close_gate()
         except SoloError as error:
             error.args = (f"{name}: {error}",)
+            for hold in holds:
+                hold.line.restore_skips()
             raise
         except OSError as error:
             raise SoloError(f"{name}: can not be held: {error.strerror}") from None
@@ -116,17 +120,20 @@ def open_line(base, name: str, world):
     return SocketLine(name, world)
 
 
-def take_flocks(named: dict, options: dict, given, deadline, tell, holds: list):
+def take_files(named: dict, options: dict, given, deadline, tell, holds: list):
     """Take the user's own files as well, after the names; busy counts as busy for the first name."""
     from solo import flocks
     from solo.words import describe_skips
 
     name, hold = next(iter(named.items()))
     try:
-        flocks.take_flocks(options["flock"], hold.record.claim.mode, given.umask, deadline, tell, holds)
+        # Who else holds a file can not be replaced.
+        patience = deadline if "wait" in options else NO_WAIT
+        flocks.take_flocks(options["flock"], hold.record.claim.mode, given.umask, patience, tell, holds)
     except Busy as error:
+        hold.line.restore_skips()
         with hold.line:
-            error.skips = hold.line.count_skip(hold.line.skips)
+            error.skips = hold.line.count_skip(hold.record.claim.mode)
         hold.line.close_gate()
         error.args = (f"{name}: {error}{describe_skips(error.skips)}",)
         raise

@@ -8,6 +8,7 @@ import posix
 from solo.errors import SoloError
 from solo.kernel import decode, read_file
 
+FIRST_TIME_NAMESPACE = "4026531834"  # PROC_TIME_INIT_INO of the kernel
 DEAD_STATES = ("Z", "X", "x")
 
 
@@ -29,19 +30,21 @@ class Stat:
 
     def is_started(self, start: int, theirs, mine) -> bool:
         """Is this the process of `theirs` that started at `start`, and does it live? Time namespaces shift start times."""
-        return not self.is_dead() and (self.start == start or theirs.time_namespace != mine.time_namespace)
+        apart = abs((self.start - mine.shift) - (start - theirs.shift))
+        return not self.is_dead() and apart <= (theirs.time_namespace != mine.time_namespace)  # a tick is lost in rounding
 
 
 class World:
-    """Where a pid is valid: boot id, pid namespace, time namespace (which shifts start times), host."""
+    """Where a pid is valid: boot id, pid namespace, time namespace, by how many clock ticks that shifts start times, host."""
 
-    __slots__ = ("boot", "host", "pid_namespace", "time_namespace")
+    __slots__ = ("boot", "host", "pid_namespace", "shift", "time_namespace")
 
-    def __init__(self, boot, pid_namespace, time_namespace, host):
+    def __init__(self, boot, pid_namespace, time_namespace, host, shift=0):
         self.boot = boot
         self.pid_namespace = pid_namespace
         self.time_namespace = time_namespace
         self.host = host
+        self.shift = shift
 
 
 def parse_stat(data: bytes) -> Stat:
@@ -56,6 +59,13 @@ def read_stat(pid) -> Stat:
     return parse_stat(read_file(f"/proc/{pid}/stat"))
 
 
+def is_stopped(pid: int) -> bool:
+    try:
+        return read_stat(pid).state == "T"
+    except OSError:
+        return False
+
+
 def read_self() -> tuple:
     """(pid, start) of this process. Raises SoloError if /proc is of another pid namespace: its pids would not be ours."""
     stat = read_stat("self")
@@ -68,9 +78,20 @@ def read_world() -> World:
     """This process's own. Raises SoloError without a usable /proc: identities could not be verified."""
     try:
         boot = decode(read_file("/proc/sys/kernel/random/boot_id")).strip()
-        return World(boot, read_namespace("self", "pid"), read_namespace("self", "time"), posix.uname().nodename)
+        time_namespace = read_namespace("self", "time")
+        shift = 0 if time_namespace in (FIRST_TIME_NAMESPACE, "-") else read_shift()
+        return World(boot, read_namespace("self", "pid"), time_namespace, posix.uname().nodename, shift)
     except OSError as error:
         raise SoloError(f"can not read /proc: {error.strerror}") from None
+
+
+def read_shift() -> int:
+    """By how many clock ticks our time namespace shifts what is counted from boot."""
+    for line in read_file("/proc/self/timens_offsets").splitlines():
+        name, seconds, nanoseconds = line.split()
+        if name == b"boottime":
+            return round((int(seconds) + int(nanoseconds) / 1e9) * posix.sysconf("SC_CLK_TCK"))
+    return 0
 
 
 def read_namespace(pid, kind: str) -> str:

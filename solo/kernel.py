@@ -19,6 +19,8 @@ from _signal import (
     pthread_sigmask,
     setitimer,
     signal,
+    sigpending,
+    sigtimedwait,
 )
 from time import monotonic
 
@@ -111,6 +113,21 @@ def wait(block, deadline: float) -> bool:
             setitimer(ITIMER_REAL, max(0.001, alarm - (monotonic() - begin)), interval)
 
 
+def listen_for_bell():
+    """From now on no ring is lost, however long we do something else; what `stop_listening` gives back to the caller."""
+    return pthread_sigmask(SIG_BLOCK, {BELL})
+
+
+def has_rung() -> bool:
+    return BELL in sigpending()
+
+
+def stop_listening(mask):
+    while sigtimedwait({BELL}, 0):
+        pass
+    pthread_sigmask(SIG_SETMASK, mask)
+
+
 def read_file(path: str, size: int = 4096) -> bytes:
     """The first `size` bytes of a file, in one read: enough for what /proc tells of one process."""
     fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
@@ -142,3 +159,13 @@ def say(text: str):
         posix.write(2, f"solo: {line}\n".encode(ENCODING, "backslashreplace"))
     except OSError:
         pass
+
+
+def say_promptly(text: str):
+    """The same, unless it would block: nobody may be reading, and signals must be forwarded."""
+    import select
+
+    poller = select.poll()
+    poller.register(2, select.POLLOUT)
+    if any(events & select.POLLOUT for _, events in poller.poll(0)):
+        say(text)

@@ -6,7 +6,7 @@ from time import time
 
 from solo import guard
 from solo.argv import check_via, parse
-from solo.errors import Busy, SoloError, UsageError
+from solo.errors import Busy, SoloError, Superseded, UsageError
 from solo.kernel import decode, encode, say
 from solo.options import DIR, FILE, HELP, LOUD_AFTER, SOCKET, VIA
 
@@ -62,8 +62,8 @@ def read_variables(options: dict):
 
 def is_loud(busy: Busy, limit) -> bool:
     """Must it be said, whatever --quiet says? After so many skips (int), or once the holder has run so long (float, seconds)."""
-    if limit is None:
+    if limit is None or isinstance(busy, Superseded):
         return False
     if isinstance(limit, int):
         return busy.skips is None or busy.skips >= limit
-    return busy.since is not None and time() - busy.since >= limit
+    return busy.since is None or time() - busy.since >= limit

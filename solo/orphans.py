@@ -7,7 +7,7 @@ from time import monotonic
 from solo.identity import read_stat
 from solo.kernel import close, wait
 
-SLOW_CHECK = 0.2  # seconds, for what has no descriptor to wait on
+SLOW_CHECK = 0.2  # seconds, for what has no descriptor that tells all
 
 
 def wait_any(tickets: list, deadline: float) -> bool:
@@ -17,9 +17,18 @@ def wait_any(tickets: list, deadline: float) -> bool:
     """
     watches = []
     try:
+        known, tickets = len(tickets), [ticket for ticket in tickets if ticket.is_open]
         for ticket in tickets:
             watches.append(ticket.open_watch())
-        return poll(watches, deadline)
+        blind = None in watches or known > len(tickets)
+        exact = not blind and all(ticket.is_watch_exact for ticket in tickets)
+        while True:
+            if poll(watches, deadline if exact else min(deadline, monotonic() + SLOW_CHECK)) or blind:
+                return True
+            if any(not ticket.is_watch_exact and ticket.wait_end(0) for ticket in tickets):
+                return True
+            if monotonic() >= deadline:
+                return False
     except ProcessLookupError:
         return True
     finally:
@@ -34,41 +43,40 @@ def open_pidfd(process: tuple, theirs, mine):
     None if there is none to be had. Raises ProcessLookupError if it is gone.
     """
     pid, start = process
+    if theirs.boot != mine.boot:
+        return None
     if theirs.pid_namespace != mine.pid_namespace:
         from solo.namespaces import find_process
 
         pid = find_process(pid, start, theirs, mine)
-        if not pid:
-            return None
+    if pid <= 0:
+        return None
     try:
         pidfd = posix.pidfd_open(pid)
     except ProcessLookupError:
         raise
     except (OSError, AttributeError):
-        return None  # an old kernel
+        return None  # an old kernel, or no descriptor left
     try:
         # The pid may have been given to another process before the pidfd was open.
-        if not read_stat(pid).is_started(start, theirs, mine):
-            close(pidfd)
-            raise ProcessLookupError
-    except ProcessLookupError:
-        raise
+        if read_stat(pid).is_started(start, theirs, mine):
+            return pidfd
+        gone = True
     except OSError:
-        pass  # hidden: better waited for than passed over
-    return pidfd
+        gone = poll([pidfd], 0)  # else hidden: who can not be told apart is not told
+    close(pidfd)
+    if gone:
+        raise ProcessLookupError
+    return None
 
 
 def poll(watches: list, deadline: float) -> bool:
-    """Block until one of the descriptors is readable; where one is None, for a moment only."""
-    blind = None in watches
+    """Block until one of the descriptors is readable, those that are None left out; False if the deadline passed first."""
     poller = select.poll()
     for watch in watches:
         if watch is not None:
             poller.register(watch, select.POLLIN)
-    if deadline <= monotonic():
-        return bool(poller.poll(0))
-    pause = min(deadline, monotonic() + SLOW_CHECK) if blind else deadline
-    return wait(poller.poll, pause) or monotonic() < deadline
+    return bool(poller.poll(0)) if deadline <= monotonic() else wait(poller.poll, deadline)
 
 
 def find_lock_owner(fd: int) -> int:

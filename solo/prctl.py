@@ -1,11 +1,11 @@
 """prctl(2), which Python's library does not have. Cold: ctypes costs 2 ms."""
 
 import posix
+from _signal import SIGKILL
 
 from solo.errors import SoloError
 
 SET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 36
-SIGKILL = 9
 
 
 def load_prctl():

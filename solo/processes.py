@@ -5,7 +5,7 @@ import posix
 from _signal import SIGCONT, SIGKILL
 
 from solo.errors import SoloError
-from solo.identity import read_stat
+from solo.identity import is_stopped, read_stat
 from solo.kernel import close
 from solo.orphans import open_pidfd
 
@@ -20,7 +20,7 @@ def end(process: tuple, theirs, mine, signal: int):
     except ProcessLookupError:
         return
     if pidfd is None:
-        raise SoloError(f"can not end pid {process[0]}: it can not be seen from here, or the kernel has no pidfd")
+        raise SoloError(f"can not end pid {process[0]}: it can not be seen from here, or there is no pidfd")
     try:
         _signal.pidfd_send_signal(pidfd, signal)
         if signal != SIGKILL and is_stopped(process[0]):
@@ -33,36 +33,52 @@ def end(process: tuple, theirs, mine, signal: int):
         close(pidfd)
 
 
-def end_all(processes: list, mine, signal: int):
-    """The same for several of our own world; who can not be told is passed over."""
-    for process in processes:
-        try:
-            end(process, mine, mine, signal)
-        except SoloError:
-            pass
-
-
-def is_stopped(pid: int) -> bool:
+def send(process: tuple, signal: int):
+    """The same to a descendant of ours, as well as it can be done; who can not be told is passed over."""
     try:
-        return read_stat(pid).state == "T"
+        pidfd = posix.pidfd_open(process[0])
+    except ProcessLookupError:
+        return
+    except (OSError, AttributeError):
+        pidfd = None  # an old kernel: the moment between looking and sending is all that can go wrong
+    try:
+        stat = read_stat(process[0])
+        if stat.start == process[1]:
+            for number in (signal, SIGCONT) if stat.state == "T" and signal != SIGKILL else (signal,):
+                posix.kill(process[0], number) if pidfd is None else _signal.pidfd_send_signal(pidfd, number)
     except OSError:
-        return False
+        pass
+    finally:
+        if pidfd is not None:
+            close(pidfd)
+
+
+def find_children(pid: int) -> list:
+    """[(pid, start)] of the living children of `pid`."""
+    return [(stat.pid, stat.start) for stat in read_all() if stat.parent == pid]
 
 
 def find_descendants(pid: int, besides=()) -> list:
     """[(pid, start)] of all that descend from `pid` and live, without those `besides` and what descends from them."""
     children = {}
-    for entry in posix.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                stat = read_stat(entry)
-            except OSError:
-                continue
-            if not stat.is_dead() and stat.pid not in besides:
-                children.setdefault(stat.parent, []).append(stat)
+    for stat in read_all():
+        if (stat.pid, stat.start) not in besides:
+            children.setdefault(stat.parent, []).append(stat)
     found, parents = [], [pid]
     while parents:
         for stat in children.pop(parents.pop(), ()):
             found.append((stat.pid, stat.start))
             parents.append(stat.pid)
     return found
+
+
+def read_all():
+    """What /proc says of every living process, one after the other: a generator, not a snapshot."""
+    for entry in posix.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                stat = read_stat(entry)
+            except OSError:
+                continue
+            if not stat.is_dead():
+                yield stat

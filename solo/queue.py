@@ -9,9 +9,9 @@ from time import monotonic
 
 from solo.errors import Busy, SoloError, Superseded
 from solo.identity import walk_parents
-from solo.kernel import say
+from solo.kernel import has_rung, listen_for_bell, say_promptly, stop_listening
 from solo.rule import COUNTED, EXCLUSIVE, Claim, allot_slots, find_conflicts
-from solo.tickets import HOLD, LIVE, NEW, ORPHANED, SEAT, UNSEEN
+from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN
 
 NO_WAIT = None
 
@@ -22,11 +22,13 @@ def take_hold(line, record, deadline, tell, rivals=None):
     `deadline` is on the monotonic clock, or NO_WAIT; `tell` is called with the ticket that is waited for; `rivals` is what we
     do about others in line, if anything. Raises Busy, SoloError.
     """
-    hold = seat = None
+    hold = seat = mask = None
     try:
         while hold is None:
             with line:
-                obstacles = find_obstacles(line, record, seat, rivals)
+                if seat is not None and has_rung():
+                    raise Superseded("superseded by a newer one")
+                obstacles, record.slot = find_obstacles(line, record, seat, rivals)
                 if not obstacles:
                     hold = line.publish(HOLD, record)
                     if hold is None:
@@ -39,17 +41,18 @@ def take_hold(line, record, deadline, tell, rivals=None):
                     if seat is None:
                         if rivals and not rivals.leave_room(line, record):
                             raise turn_away(line, record, obstacles)
+                        mask = listen_for_bell() if mask is None else mask
                         seat = line.publish(SEAT, record)
                         if seat is None:
                             close_all(obstacles)
                             continue
                 if rivals:
-                    rivals.meet(line, record, seat)
+                    rivals.meet(line, record, seat, obstacles)
                 if hold is not None and seat is not None:
                     seat.release()
                     seat = None
-            look_again = rivals.act(deadline) if rivals else deadline
             if obstacles:
+                look_again = rivals.act(deadline) if rivals else deadline
                 tell(obstacles[0])
                 wait_end(record, obstacles, look_again)
                 close_all(obstacles)
@@ -65,12 +68,14 @@ def take_hold(line, record, deadline, tell, rivals=None):
     finally:
         if seat is not None:
             seat.release()
+        if mask is not None:
+            stop_listening(mask)
 
 
-def find_obstacles(line, record, seat, rivals=None) -> list:
-    """The nearest living seat before ours, else the living holds in our way; none if we may go in. Removes the dead it meets.
+def find_obstacles(line, record, seat, rivals=None) -> tuple:
+    """The nearest living seat before ours, else the living holds in our way; then the slots we get. Removes the dead it meets.
 
-    In the last case `record` is told which slots it gets.
+    No obstacles: we may go in.
     """
     files = line.list_files()
     for file in files:
@@ -83,28 +88,43 @@ def find_obstacles(line, record, seat, rivals=None) -> list:
         ticket = find_living(line, nearest)
         if ticket is not None:
             if not (rivals and rivals.ignores(ticket, record)):
-                return [ticket]
+                return [ticket], []
             ticket.close()
         seats.remove(nearest)
-    return find_holds_in_the_way(line, record)
+    return find_holds_in_the_way(line, record.claim)
 
 
-def find_holds_in_the_way(line, record) -> list:
-    """The living holds beside which the rule does not let us run, oldest first."""
+def find_holds_in_the_way(line, claim: Claim) -> tuple:
+    """The living holds beside which the rule does not let `claim` run, oldest first; then the slots it gets if there are none.
+
+    The first of them is open, and so are as many as one would wait for.
+    """
     holds = find_holds(line)
-    if not holds:
-        record.slot = allot_slots(record.claim, [])
-        return []
-    conflicts = [holds[at] for at in find_conflicts(record.claim, list(map(read_claim, holds)))]
+    conflicts = [holds[at] for at in find_conflicts(claim, list(map(read_claim, holds)))]
     if not conflicts:
-        record.slot = allot_slots(record.claim, [pair for hold in holds for pair in hold.record.slot])
+        close_all(holds)
+        return [], allot_slots(claim, [pair for hold in holds for pair in hold.record.slot])
     close_all([hold for hold in holds if hold not in conflicts])
-    return conflicts
+    if not conflicts[0].is_open:
+        conflicts[0] = find_living(line, conflicts[0].file)
+        if conflicts[0] is None:
+            close_all(conflicts[1:])
+            return find_holds_in_the_way(line, claim)  # it has just ended
+        conflicts[0].read_record()
+    return conflicts, []
 
 
 def find_holds(line) -> list:
-    holds = [find_living(line, file) for file in sorted(line.files) if file.startswith(HOLD)]
-    return [hold for hold in holds if hold is not None]
+    """All living holds, oldest first, with their records. Of very many only the first are left open."""
+    holds = []
+    for file in sorted(line.files):
+        hold = find_living(line, file) if file.startswith(HOLD) else None
+        if hold is not None:
+            hold.read_record()
+            if len(holds) >= MOST_OPEN:
+                hold.close()
+            holds.append(hold)
+    return holds
 
 
 def find_living(line, file: str):
@@ -113,7 +133,7 @@ def find_living(line, file: str):
     if ticket is None or ticket.state in (LIVE, ORPHANED):
         return ticket
     if ticket.state is UNSEEN:
-        say(f"{line.place.path}: taking over from {ticket.record.world.host}, whose processes can not be seen from here")
+        say_promptly(f"{line.place.path}: taking over from {ticket.record.world.host}, whose processes can not be seen from here")
     line.remove(file)
     ticket.close()
     return None
@@ -142,28 +162,33 @@ def close_all(tickets: list):
 
 def refuse_own_ancestors(line, record, deadline, obstacles: list):
     """A command under a name that asks for the same name would wait for itself: what its ancestors hold never ends before it."""
-    ancestors = set(walk_parents(posix.getppid()))
-    mine = {}
     holds = find_holds(line)
-    for hold in holds:
-        theirs = hold.read_record()
-        if theirs and theirs.world.pid_namespace == line.world.pid_namespace:
-            for pid, _ in ancestors & {theirs.launcher, theirs.child}:
-                mine[pid] = theirs.claim
     close_all(holds)
-    if mine and find_conflicts(record.claim, list(mine.values())):
-        raise SoloError(f"held by pid {min(mine)}, an ancestor of this process: it would wait for itself")
+    mine = [hold.record for hold in find_own_ancestors(line, holds)]
+    if mine and find_conflicts(record.claim, [theirs.claim for theirs in mine]):
+        raise SoloError(f"held by pid {mine[0].launcher[0]}, an ancestor of this process: it would wait for itself")
     if mine and not obstacles[0].is_hold and deadline is not NO_WAIT:
-        raise SoloError(f"held by pid {min(mine)}, an ancestor of this process, and others stand in line: they would wait for it")
+        who = f"pid {mine[0].launcher[0]}, an ancestor of this process"
+        raise SoloError(f"held by {who}, and others stand in line: they would wait for it, and it for them")
+
+
+def find_own_ancestors(line, holds: list) -> list:
+    """Those of `holds` under which we run ourselves."""
+    ancestors = set(walk_parents(posix.getppid()))
+    return [
+        hold for hold in holds
+        if hold.record and hold.record.world.pid_namespace == line.world.pid_namespace
+        and ancestors & {hold.record.launcher, hold.record.child}
+    ]
 
 
 def turn_away(line, record, obstacles: list) -> Busy:
     """What to raise, and so count, when others are in our way. Under the gate."""
     from solo.words import describe_holders, describe_skips
 
-    holds = find_holds_in_the_way(line, record)
+    holds, _ = find_holds_in_the_way(line, record.claim)
     first = (holds or obstacles)[0].read_record()
-    skips = line.count_skip()
+    skips = line.count_skip(record.claim.mode)
     busy = Busy(f"busy: {describe_holders(holds or obstacles, record.claim)}{describe_skips(skips)}")
     busy.skips = skips
     busy.since = first.since if first else None

@@ -23,7 +23,8 @@ class Record:
     """`launcher` and `child` are (pid, start) - child None until it started -, `world` says where those are valid.
 
     `claim` is what it has or wants here, on the way to all of `names`; `slot` the numbers it has of a counted name, as
-    (first, last). `tree`: whether it stays until every descendant of the command has ended. `since` is when the ticket was
+    (first, last). `tree`: None, or, if it stays until every descendant of the command has ended, how many seconds it
+    gives them between SIGTERM and SIGKILL. `since` is when the ticket was
     made, in seconds since the epoch; `command` a list of bytes.
     """
 
@@ -48,9 +49,9 @@ def format_record(record: Record) -> bytes:
     return b"%b\n%b\nnames %b\ncommand %b\n%b\n" % (
         MAGIC,
         f"launcher {record.launcher[0]} {record.launcher[1]}\n"
-        f"boot {world.boot}\npid-namespace {world.pid_namespace}\ntime-namespace {world.time_namespace}\n"
-        f"uid {record.uid}\n{format_claim(record.claim, record.slot)}tree {record.tree:d}\nsince {record.since:.6f}\nhost ".encode()
-        + quote(encode(world.host)),
+        f"boot {world.boot}\npid-namespace {world.pid_namespace}\ntime-namespace {world.time_namespace}\nshift {world.shift}\n"
+        f"uid {record.uid}\n{format_claim(record.claim, record.slot)}tree {format_tree(record.tree)}\n"
+        f"since {record.since:.6f}\nhost ".encode() + quote(encode(world.host)),
         quote_words(map(encode, record.names)),
         quote_words(record.command),
         b" " * (RESERVED - 1),
@@ -62,6 +63,15 @@ def format_claim(claim: Claim, slot) -> str:
         return f"mode {claim.mode}\n"
     ranges = " ".join([f"{first}-{last}" for first, last in slot])
     return f"mode {claim.mode}\nslots {claim.slots}\ntake {claim.take}\nslot {ranges}\n"
+
+
+def format_tree(tree) -> str:
+    """In milliseconds, or -."""
+    return "-" if tree is None else f"{min(tree, LATEST) * 1000:.0f}"
+
+
+def parse_tree(text: str):
+    return None if text == "-" else int(text) / 1000
 
 
 def format_closing(child: tuple) -> bytes:
@@ -80,12 +90,12 @@ def parse_record(data: bytes):
             parse_process(fields[b"launcher"]),
             World(
                 fields[b"boot"].decode(), fields[b"pid-namespace"].decode(), fields[b"time-namespace"].decode(),
-                decode(unquote(fields[b"host"])),
+                decode(unquote(fields[b"host"])), int(fields[b"shift"]),
             ),
             int(fields[b"uid"]),
             parse_claim(fields),
             [decode(unquote(name)) for name in fields[b"names"].split(b" ")],
-            bool(int(fields[b"tree"])),
+            parse_tree(fields[b"tree"].decode()),
             [unquote(word) for word in fields[b"command"].split(b" ")],
             [parse_range(text) for text in fields.get(b"slot", b"").split()],
             parse_since(fields[b"since"]),

@@ -3,25 +3,25 @@
 Kubernetes calls --replace the concurrency policy Replace (Forbid is our default); GitHub's cancel-in-progress is --replace
 where something runs, and its pending queue of one is --latest.
 
-Each is an object with three methods that the queue calls. Under the gate: `leave_room`, before a seat is taken, and `meet`,
-which opens those it is about. Outside: `act`, which says when to look again.
+Each is an object whose methods the queue calls. Under the gate: `leave_room`, before a seat is taken, `ignores`, and `meet`,
+with those it is about. Outside: `act`, which says when to look again.
 """
 
 import _signal
+import posix
 from _signal import SIGKILL, SIGTERM
-from time import monotonic, sleep
+from time import monotonic
 
 from solo.errors import SoloError, Superseded
+from solo.identity import walk_parents
 from solo.kernel import BELL, close
 from solo.orphans import open_pidfd
-from solo.processes import end, end_all, find_descendants
-from solo.queue import close_all, find_holds_in_the_way, read_claim
-from solo.rule import COUNTED, find_conflicts
+from solo.processes import end, find_children, find_descendants, send
+from solo.queue import close_all, find_holds_in_the_way, find_own_ancestors, read_claim
+from solo.rule import INTEND_SHARED, SHARED, find_conflicts
 from solo.tickets import LIVE, SEAT, get_number, is_published
 from solo.words import describe_owner
 
-RINGS = 20  # a bell may be lost in the moment before its hearer listens
-PAUSE = 0.01  # seconds, between two rings, and longer each time
 GRACE = 2.0  # seconds from the end of the command to that of its launcher, and from SIGKILL to the end
 
 
@@ -45,8 +45,8 @@ class Rivals:
         """Is this one, before us in line, not to be waited for?"""
         return False
 
-    def meet(self, line, record, seat):
-        """Open those that `act` is about. `seat` is our own, if we have one."""
+    def meet(self, line, record, seat, obstacles: list):
+        """Do what must be done under the gate. `seat` is our own, if we have one; no obstacles: we are in."""
 
     def act(self, deadline: float) -> float:
         """Do it; when to look again, `deadline` at the latest."""
@@ -67,58 +67,34 @@ class MaxWaiting(Rivals):
 
 
 class Latest(Rivals):
-    """Newest wins: those before us in line are rung, and leave."""
+    """Newest wins: those before us in line are rung, and leave. Under the gate, so that none of them gets in first."""
 
     def __init__(self):
         self.met = set()
-        self.before = []
 
     def ignores(self, ticket, record):
         return wants_the_same(ticket, record)
 
-    def meet(self, line, record, seat):
+    def meet(self, line, record, seat, obstacles):
         for ticket in find_seats(line, seat):
-            if ticket.file in self.met or not wants_the_same(ticket, record):
-                ticket.close()
-            else:
+            if ticket.file not in self.met and wants_the_same(ticket, record):
                 self.met.add(ticket.file)
-                self.before.append(ticket)
-
-    def act(self, deadline):
-        for attempt in range(RINGS):
-            staying = []
-            for ticket in self.before:
-                if ring(ticket):
-                    staying.append(ticket)
-                else:
-                    ticket.close()
-            self.before = staying
-            if not staying:
-                break
-            sleep(PAUSE * (1 + attempt))
-        close_all(self.before)  # stopped, or not ours to ring: we pass them all the same
-        self.before = []
-        return deadline
+                ring(ticket)
+            ticket.close()
 
 
-def ring(ticket) -> bool:
-    """Ring the bell of one who waits; False if it has left, or can not be rung."""
-    if ticket.wait_end(0):
-        return False
+def ring(ticket):
+    """Ring the bell of one who waits. It listens from before it took its seat, so once is enough."""
     try:
         record = ticket.read_record()
         pidfd = record and open_pidfd(record.launcher, record.world, ticket.line.world)
-    except ProcessLookupError:
-        return False
-    if pidfd is None:
-        return False
-    try:
-        _signal.pidfd_send_signal(pidfd, BELL)
-        return True
+        if pidfd is not None:
+            try:
+                _signal.pidfd_send_signal(pidfd, BELL)
+            finally:
+                close(pidfd)
     except OSError:
-        return False
-    finally:
-        close(pidfd)
+        pass  # it has left, or is another user's: then we pass it all the same
 
 
 def name_superseder(error: Superseded, line, record, seat) -> Superseded:
@@ -143,14 +119,17 @@ class Replace(Rivals):
         self.steps = {}  # by ticket and state: (how many steps were done, when the next one is due)
         self.targets = []
 
-    def meet(self, line, record, seat):
-        holds = find_holds_in_the_way(line, record)
-        enough = next((size for size in range(len(holds)) if not conflicts(record, holds[size:])), len(holds))
-        close_all(holds[enough:])
-        self.targets = holds[:enough]
+    def meet(self, line, record, seat, obstacles):
+        if not obstacles:
+            return
+        holds, _ = find_holds_in_the_way(line, record.claim)
+        spared = find_own_ancestors(line, holds)
+        others = [hold for hold in holds if hold not in spared and hold.is_open]
+        enough = next((size for size in range(len(others)) if not conflicts(record, spared + others[size:])), len(others))
+        self.targets = others[:enough]
+        close_all([hold for hold in holds if hold not in self.targets])
         for ticket in find_seats(line, seat):
-            claim = read_claim(ticket)
-            if conflicts(record, [ticket]) or record.claim.mode == claim.mode == COUNTED:
+            if conflicts(record, [ticket]) or wants_the_same(ticket, record) and not both_shared(ticket, record):
                 self.targets.append(ticket)
             else:
                 ticket.close()
@@ -159,6 +138,8 @@ class Replace(Rivals):
         now = monotonic()
         try:
             for ticket in self.targets:
+                if ticket.state is LIVE and ticket.wait_end(0):
+                    continue  # it has just left
                 key = ticket.file, ticket.state
                 steps, due = self.steps.get(key, (0, now))
                 if due <= now:
@@ -175,16 +156,22 @@ class Replace(Rivals):
 def ask_to_end(ticket):
     """SIGTERM to the command; where there is none yet, or a whole tree, to the launcher, who passes it on."""
     record = read_record(ticket)
-    launcher_knows = ticket.state is LIVE and (record.tree or record.child is None)
+    launcher_knows = ticket.state is LIVE and (record.tree is not None or record.child is None)
     end_one(ticket, record.launcher if launcher_knows else record.child, SIGTERM)
 
 
 def kill_command(ticket):
     record = read_record(ticket)
-    if record.tree and ticket.state is LIVE:
-        end_all(find_descendants(record.launcher[0]), ticket.line.world, SIGKILL)
     end_one(ticket, record.child or record.launcher, SIGKILL)
-    return GRACE
+    if record.tree is None or ticket.state is not LIVE or record.child is None:
+        return GRACE
+    mine = ticket.line.world
+    if (record.world.pid_namespace, record.world.time_namespace) == (mine.pid_namespace, mine.time_namespace):
+        # What its launcher had as children before the command is not of the tree; what can not be told apart it ends itself.
+        strangers = [it for it in find_children(record.launcher[0]) if it[1] <= record.child[1] and it != record.child]
+        for process in find_descendants(record.launcher[0], strangers):
+            send(process, SIGKILL)
+    return GRACE + record.tree
 
 
 def kill_launcher(ticket):
@@ -203,7 +190,28 @@ STEPS = (ask_to_end, kill_command, kill_launcher)
 
 
 def end_one(ticket, process: tuple, signal: int):
+    if process[0] <= 0:
+        raise SoloError("can not end the holder: it can not be seen from here")
+    if not is_written_by_owner(ticket, process):
+        raise SoloError(f"can not end pid {process[0]}: its record was written by someone else")
     end(process, ticket.record.world, ticket.line.world, signal)
+
+
+def is_written_by_owner(ticket, process: tuple) -> bool:
+    """In a shared directory anyone can write that anything is his: root would end it for him."""
+    if ticket.is_written_by(0) or ticket.is_written_by(posix.geteuid()):
+        return True
+    try:
+        if ticket.is_written_by(posix.stat(f"/proc/{process[0]}").st_uid):
+            return True
+        # A command may have changed its user, as sudo(8) does: then its launcher tells.
+        launcher = ticket.record.launcher
+        return (
+            ticket.state is LIVE and ticket.is_written_by(posix.stat(f"/proc/{launcher[0]}").st_uid)
+            and launcher in walk_parents(process[0])
+        )
+    except OSError:
+        return False
 
 
 def read_record(ticket):
@@ -215,6 +223,10 @@ def read_record(ticket):
 
 def conflicts(record, tickets: list) -> bool:
     return bool(find_conflicts(record.claim, list(map(read_claim, tickets))))
+
+
+def both_shared(ticket, record) -> bool:
+    return {read_claim(ticket).mode, record.claim.mode} <= {SHARED, INTEND_SHARED}
 
 
 def find_seats(line, seat) -> list:

@@ -15,6 +15,11 @@ COMPATIBLE = frozenset((
     (INTEND_SHARED, INTEND_EXCLUSIVE), (INTEND_SHARED, INTEND_SHARED),
     (COUNTED, COUNTED),
 ))
+# Whoever may be in a mode could as well be in one of these: what keeps those out would have kept it out.
+NO_STRONGER = {
+    EXCLUSIVE: MODES, SHARED: (SHARED, INTEND_SHARED), INTEND_EXCLUSIVE: (INTEND_EXCLUSIVE, INTEND_SHARED),
+    INTEND_SHARED: (INTEND_SHARED,), COUNTED: (COUNTED,),
+}
 
 
 class Claim:

@@ -16,8 +16,8 @@ from solo.argv import parse
 from solo.errors import SoloError
 from solo.identity import read_namespace, read_stat
 from solo.kernel import close, decode, encode, read_file
-from solo.orphans import open_pidfd, poll
-from solo.record import Record, quote, unquote
+from solo.orphans import open_pidfd, poll, wait_any
+from solo.record import Record, format_tree, parse_tree, quote, unquote
 from solo.rule import COUNTED, INTENTION, MODES, Claim
 from solo.tickets import DIGITS, GATE_PATIENCE, HOLD, LIVE, ORPHANED, SEAT, get_number
 
@@ -28,6 +28,7 @@ LISTENING = b"00010000"  # __SO_ACCEPTCON, among the flags in /proc/net/unix
 NO_CHILD = ".0"
 KINDS = {"hold": HOLD, "seat": SEAT}
 BLINK = 0.001  # seconds
+MOST_NAMES = 3  # that a ticket at a parent tells
 READS = 3  # of /proc/net/unix
 
 
@@ -73,17 +74,29 @@ class SocketTicket:
         old, self.fd = self.fd, self.line.bind(self.text)
         close(old)
 
+    @property
+    def is_open(self) -> bool:
+        return self.fd is not None or self.watch is not None
+
+    @property
+    def is_watch_exact(self) -> bool:
+        return True
+
+    def is_written_by(self, uid: int) -> bool:
+        return uid == posix.geteuid()  # the kernel said so
+
     def open_watch(self):
         watched = self.watch if self.state is ORPHANED else self.fd
         return None if watched is None else posix.dup(watched)
 
     def wait_end(self, deadline: float) -> bool:
         """Block until it may no longer be in the way; False if the deadline passed first."""
-        return poll([self.watch if self.state is ORPHANED else self.fd], deadline)
+        return wait_any([self], deadline) if deadline > 0 else poll([self.watch if self.state is ORPHANED else self.fd], 0)
 
     def close(self):
         if self.fd is not None:
             close(self.fd)
+            self.fd = None
 
     def release(self):
         """Give up our own."""
@@ -93,7 +106,7 @@ class SocketTicket:
 class SocketLine:
     """The queue of `name`, as sockets. As Line; `texts` has the last part of each ticket's address, by its file."""
 
-    __slots__ = ("files", "gate", "name", "seen", "skips", "texts", "world")
+    __slots__ = ("files", "gate", "highest", "name", "seen", "texts", "world")
 
     def __init__(self, name: str, world):
         self.name = name
@@ -102,7 +115,7 @@ class SocketLine:
         self.files = []
         self.texts = {}
         self.seen = {}  # by file: what tells of its command's end. It may outlive the launcher for a moment.
-        self.skips = 0
+        self.highest = 0  # number of a ticket that was there indeed: anyone can make the list say anything
 
     # --- the gate -------------------------------------------------------------------------------------------------
 
@@ -167,7 +180,7 @@ class SocketLine:
         for name, text in list_addresses():
             kind, _, rest = text.partition(".")
             number = rest.partition(".")[0]
-            if name == self.name and kind in KINDS and number.isdigit() and len(number) < DIGITS:
+            if name == self.name and kind in KINDS and number.isascii() and number.isdigit() and len(number) < DIGITS - 1:
                 file = f"{KINDS[kind]}{int(number):0{DIGITS}d}"
                 if texts.get(file, NO_CHILD).endswith(NO_CHILD):  # for a moment there are two, see complete()
                     texts[file] = text
@@ -186,6 +199,7 @@ class SocketLine:
                 self.texts[file] = again  # its command has started meanwhile
                 continue
             ticket = SocketTicket(self, file, text, fd, LIVE, owner)
+            self.highest = max(self.highest, ticket.number)
             self.see_command(ticket)
             return ticket
         if file in self.seen and not poll([self.seen[file]], 0):
@@ -206,10 +220,11 @@ class SocketLine:
     def publish(self, kind: str, record):
         """Make a ticket of ours, under the gate. Raises SoloError."""
         record.since = time()
-        number = max(int(record.since * 1e6), *[1 + get_number(file) for file in self.files], 0)
+        number = max(int(record.since * 1e6), self.highest + 1)
         file = f"{kind}{number:0{DIGITS}d}"
-        names = "-".join(map(self.shorten, record.names)) if record.claim.mode in INTENTION.values() else ""
-        text = f"{kind.strip('.')}.{number}.{format_claim(record)}.{names}.{record.tree:d}{NO_CHILD}"
+        below = [name for name in record.names if name.startswith(self.name + "/")]
+        names = "-".join(map(self.shorten, below[:MOST_NAMES])) if record.claim.mode in INTENTION.values() else ""
+        text = f"{kind.strip('.')}.{number}.{format_claim(record)}.{names}.{format_tree(record.tree)}{NO_CHILD}"
         try:
             fd = self.bind(text)
         except FileExistsError:
@@ -219,8 +234,11 @@ class SocketLine:
     def remove(self, file: str):
         """Dead tickets are not there."""
 
-    def count_skip(self, before=None):
+    def count_skip(self, mode: str):
         """There is no place to count in."""
+
+    def restore_skips(self):
+        """Nor anything to restore."""
 
     def shorten(self, name: str) -> str:
         """A name as the addresses in this line have it: only on a parent must they tell whom they are for."""
@@ -319,7 +337,7 @@ def make_record(ticket):
     try:
         _, number, claim, names, tree, child = ticket.text.split(".")
         claim, slot = parse_claim(claim)
-        child = int(child)
+        child, tree = int(child), parse_tree(tree)
     except ValueError:
         return None
     launcher, started, command, uid = (0, 0), None, [b"?"], posix.geteuid()
@@ -333,7 +351,7 @@ def make_record(ticket):
     except OSError:
         pass  # it has just ended
     names = names.split("-") if names else [ticket.line.shorten(ticket.line.name)]
-    return Record(launcher, ticket.line.world, uid, claim, names, tree == "1", command, slot, int(number) / 1e6, started)
+    return Record(launcher, ticket.line.world, uid, claim, names, tree, command, slot, int(number) / 1e6, started)
 
 
 def read_command(pid: int) -> list:

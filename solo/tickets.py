@@ -2,8 +2,8 @@
 
 A ticket is alive while its owner holds flock(2) on it, so the kernel ends it however the owner ends. It is published
 whole: written and locked as `.new.<n>`, then renamed. Its n, from a counter in the gate, is never used twice. Only who holds
-the gate may publish, or remove what is dead; an owner may always remove its own. The gate's second line counts those who
-were turned away since the last hold.
+the gate may publish, or remove what is dead; an owner may always remove its own. Below the gate's counter stands a
+line a mode: how many who wanted it were turned away since someone in a mode no weaker got in.
 """
 
 import posix
@@ -14,10 +14,11 @@ from solo.errors import SoloError
 from solo.identity import is_alive
 from solo.kernel import IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, write_whole
 from solo.record import RESERVED, SIZE_LIMIT, format_closing, format_record, parse_record
+from solo.rule import MODES, NO_STRONGER
 
 GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
 DIGITS = 20  # so that the order of numbers is the order of file names
-FIRST_SKIP = b"%0*d\n" % (DIGITS, 0)
+MOST_OPEN = 64  # holds of one name that are watched at once
 GATE_PATIENCE = 2.5  # seconds, twice, on one and the same owner of the gate
 
 # UNSEEN: its owner is gone, and its command was in a world that can not be looked into.
@@ -49,12 +50,12 @@ class Ticket:
         return self.file.startswith(HOLD)
 
     def read_record(self):
-        """What it says of its owner, or None if that can not be read. Only what is wanted is ever read."""
+        """What it says of its owner, or None if that makes no sense. Only what is wanted is ever read. Raises SoloError."""
         if self.record is None:
             try:
                 data = posix.pread(self.fd, SIZE_LIMIT + 1, 0)
-            except OSError:
-                return None
+            except OSError as error:
+                raise self.line.fail(self.file, error.strerror) from None
             if len(data) <= SIZE_LIMIT:
                 self.record = parse_record(data)
         return self.record
@@ -81,11 +82,32 @@ class Ticket:
         from solo.orphans import open_pidfd
 
         record = self.read_record()
-        process = record and (record.child if self.state is ORPHANED else record.launcher)
-        return open_pidfd(process, record.world, self.line.world) if process else None
+        if record is None:
+            return None
+        if self.state is ORPHANED:
+            return open_pidfd(record.child, record.world, self.line.world)
+        try:
+            return open_pidfd(record.launcher, record.world, self.line.world)
+        except ProcessLookupError:
+            return None  # a child of it has the lock, just before its exec
+
+    @property
+    def is_watch_exact(self) -> bool:
+        """Does its watch tell every end? A launcher lets go a moment before it exits, a program long before."""
+        return self.state is ORPHANED
+
+    def is_written_by(self, uid: int) -> bool:
+        """In a shared directory anyone can write a record; whose is this one?"""
+        return posix.fstat(self.fd).st_uid == uid
+
+    @property
+    def is_open(self) -> bool:
+        return self.fd >= 0
 
     def close(self):
-        close(self.fd)
+        if self.fd >= 0:
+            close(self.fd)
+            self.fd = -1
 
     def release(self):
         """Give up our own. Never fails: what can not be removed is dead once it is unlocked."""
@@ -101,7 +123,7 @@ class Line:
     """The queue of one name, as `place` keeps it.
 
     `world` is where our own pids are valid, `gate` the gate's descriptor or None, `files` the tickets as last listed, `skips`
-    how many were turned away before our hold.
+    how many were turned away before our hold, for each of MODES.
     """
 
     __slots__ = ("files", "gate", "place", "skips", "world")
@@ -111,7 +133,7 @@ class Line:
         self.world = world
         self.gate = None
         self.files = []
-        self.skips = 0
+        self.skips = [0] * len(MODES)
 
     # --- the gate -------------------------------------------------------------------------------------------------
 
@@ -149,8 +171,9 @@ class Line:
         raise self.fail(GATE, reason.strerror)
 
     def close_gate(self):
-        close(self.gate)
-        self.gate = None
+        if self.gate is not None:
+            close(self.gate)
+            self.gate = None
 
     def wait_gate(self):
         before = None
@@ -163,33 +186,48 @@ class Line:
                 raise self.fail(GATE, f"{who} has been sitting on it for 5 seconds (is it stopped?)")
             before = owner
 
-    def take_number(self, kind: str) -> str:
+    def take_number(self, kind: str, mode: str) -> str:
         """The next number of this name, past all that is there. A new or a damaged counter goes on from the clock."""
         counter, self.skips = self.read_gate()
         newest = max([file[-DIGITS:] for file in self.files], default="0")
-        number = f"{1 + max(int(time() * 1e6) if counter is None else counter, int(newest)):0{DIGITS}d}"
-        if not is_number(number.encode()):
+        number = 1 + max(int(time() * 1e6) if counter is None else counter, int(newest))
+        if not is_number(b"%0*d" % (DIGITS, number)):
             raise self.fail(GATE, "has run out of numbers")
-        write_whole(self.gate, number.encode() + b"\n" + (FIRST_SKIP if kind is HOLD else b""), 0)
-        return number
+        if kind is HOLD:
+            self.write_gate([number, *[0 if other in NO_STRONGER[mode] else self.skips[at] for at, other in enumerate(MODES)]])
+        else:
+            self.write_gate([number])
+        return f"{number:0{DIGITS}d}"
 
     def read_gate(self) -> tuple:
-        """The last number given, None if that is damaged or there was none, and how many were turned away since the last hold."""
-        data = posix.pread(self.gate, 2 * DIGITS + 2, 0)
-        counter, skips = (line[:-1] if line.endswith(b"\n") else b"" for line in (data[:DIGITS + 1], data[DIGITS + 1:]))
-        return int(counter) if is_number(counter) else None, int(skips) if is_number(skips) else 0
+        """The last number given, None if that is damaged or there was none, and the skips of each of MODES."""
+        data = posix.pread(self.gate, (DIGITS + 1) * (1 + len(MODES)), 0)
+        lines = [data[at:at + DIGITS + 1] for at in range(0, (DIGITS + 1) * (1 + len(MODES)), DIGITS + 1)]
+        counter, *skips = [int(line[:-1]) if line.endswith(b"\n") and is_number(line[:-1]) else None for line in lines]
+        return counter, [count or 0 for count in skips]
 
-    def count_skip(self, before=None):
-        """One more was turned away: how many were before, since a command last ran. None if that can not be kept.
+    def write_gate(self, counts: list, first: int = 0):
+        """Write lines of the gate, from the one with the number `first` on. Raises OSError."""
+        write_whole(self.gate, b"".join([b"%0*d\n" % (DIGITS, count) for count in counts]), first * (DIGITS + 1))
 
-        Under the gate. `before` is known if our own hold came to nothing.
-        """
+    def count_skip(self, mode: str):
+        """One more who wanted `mode` was turned away: how many were before. None if that can not be kept. Under the gate."""
+        at = MODES.index(mode)
         try:
-            skips = self.read_gate()[1] if before is None else before
-            write_whole(self.gate, b"%0*d\n" % (DIGITS, skips + 1), DIGITS + 1)
+            skips = self.read_gate()[1][at]
+            self.write_gate([skips + 1], 1 + at)
             return skips
         except OSError:
             return None
+
+    def restore_skips(self):
+        """Our hold came to nothing, as something else was busy: count on from where we found it."""
+        try:
+            with self:
+                self.write_gate(self.skips, 1)
+        except (OSError, SoloError):
+            pass
+        self.close_gate()
 
     # --- the tickets ----------------------------------------------------------------------------------------------
 
@@ -243,7 +281,7 @@ class Line:
         directory = self.place.fd
         fd = -1
         try:
-            number = self.take_number(kind)
+            number = self.take_number(kind, record.claim.mode)
             new, file = NEW + number, kind + number
             fd = posix.open(new, posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY, self.place.mode & 0o666, dir_fd=directory)
             record.since = time()

@@ -16,7 +16,7 @@ def describe_holders(tickets: list, wanted) -> str:
     """
     more = f" and {len(tickets) - 1} more" if len(tickets) > 1 else ""
     slots = ""
-    if wanted.mode == COUNTED and tickets[0].record and tickets[0].record.claim.mode == COUNTED:
+    if tickets[0].is_hold and tickets[0].record and wanted.mode == tickets[0].record.claim.mode == COUNTED:
         taken = sum(ticket.record.claim.take for ticket in tickets)
         slots = f"{taken} of {min(wanted.slots, *(ticket.record.claim.slots for ticket in tickets))} slots taken, the first "
     return slots + describe_holder(tickets[0]) + more

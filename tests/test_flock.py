@@ -114,7 +114,7 @@ def test_a_file_that_may_only_be_read_is_enough(common):
 
 @pytest.mark.parametrize("make, text", [
     (lambda path: os.mkfifo(path), "neither a file nor a directory"),
-    (lambda path: path.symlink_to("/nonexistent/file"), "File exists"),
+    (lambda path: path.symlink_to("/nonexistent/file"), "points to nothing"),
     (lambda path: None, "No such file or directory"),
 ])
 def test_what_can_not_be_locked_is_refused_in_one_line(lab, make, text):
