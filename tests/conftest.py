@@ -84,6 +84,13 @@ class Lab:
         self.started.append(process)
         return process
 
+    def start_shell(self, script):
+        """A shell with `script`, in which $SOLO is solo; all three streams are pipes."""
+        process = subprocess.Popen(["sh", "-c", script], env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self.started.append(process)
+        return process
+
     def run(self, *words, prefix=(), **options):
         """Run `solo WORDS` to its end; fails the test if that never comes."""
         options = {

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 from conftest import PATIENCE, finish, read_line, read_state, until
@@ -197,3 +198,51 @@ def test_a_skip_by_the_file_counts_as_a_skip_of_the_name(lab, path):
 
     assert [end.returncode for end in ends] == [0, 75, 75] and b", 2 skips since" in ends[2].stderr
     outsider.send_signal(signal.SIGKILL)
+
+
+def test_a_script_may_be_locked_while_it_runs(lab):
+    """`flock job.sh job.sh` is how many do it: nobody may have it open for writing."""
+    script = lab.path / "job.sh"
+    script.write_text("#!/bin/sh\necho ran\n")
+    script.chmod(0o755)
+
+    assert lab.run("--flock", script, script).stdout == b"ran\n"
+
+
+def test_a_lock_on_a_descriptor_that_solo_was_given_is_its_own(lab, path):
+    shell = lab.start_shell(f"exec 9<{path}; flock -n 9; exec $SOLO -w forever --flock {path} -n job true")
+
+    _, stderr = shell.communicate(timeout=PATIENCE)
+    assert shell.returncode == 125 and b"through descriptor 9" in stderr
+
+
+def test_who_holds_the_file_is_not_replaced_nor_waited_for(lab, path):
+    hold_by_flock(lab, path)
+
+    assert lab.run("--replace", "--flock", path, "-n", "job", "true").returncode == 75
+
+
+def test_a_holder_of_the_file_becomes_loud_too(lab, path):
+    hold_by_flock(lab, path)
+    words = ("--flock", path, "-n", "job", "true")
+
+    assert lab.run("-q", "-E", "0", "--loud-after", "1h", *words).returncode == 0
+    assert lab.run("-q", "-E", "0", "--loud-after", "0s", *words).returncode == 75
+
+
+def test_a_posix_lock_from_before_is_kept_while_the_command_runs(lab):
+    """To close any descriptor of the file would give it up."""
+    path = lab.path / "theirs"
+    path.touch()
+    code = "import fcntl, os, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); os.set_inheritable(f.fileno(), True); " \
+           "os.execv(sys.argv[2], sys.argv[2:])"
+    process = subprocess.Popen(
+        [sys.executable, "-IS", "-c", code, path, lab.script, "-n", "job", "--", "sh", "-c", "echo; read line"], env=lab.environment,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )
+    lab.started.append(process)
+    read_line(process)
+    until(lambda: read_state(process.pid) == "S")
+    probe = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+    assert subprocess.run([sys.executable, "-IS", "-c", probe, path], stderr=subprocess.DEVNULL).returncode == 1

@@ -94,6 +94,24 @@ def test_for_ever_is_no_limit(lab):
     assert lab.run("-t", "forever", "-n", "job", "true").returncode == 0
 
 
+def test_a_full_stderr_stops_neither_the_limit_nor_a_signal(lab):
+    """A log reader that hangs is a reason for jobs to hang."""
+    ready, full = os.pipe()
+    os.set_blocking(full, False)
+    try:
+        while True:
+            os.write(full, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(full, True)
+
+    process = lab.start("-t", "200ms", "-n", "job", "--", "sleep", "99", stderr=full)
+    verbose = lab.start("-t", "200ms", "-n", "other", "--", "sleep", "99", stderr=full)
+
+    assert (process.wait(PATIENCE), verbose.wait(PATIENCE)) == (124, 124)
+    os.close(ready)
+    os.close(full)
+
+
 # --- --tree ------------------------------------------------------------------------------------------------------
 
 
@@ -185,6 +203,57 @@ def test_children_from_before_are_not_part_of_the_tree(lab):
     assert read_state(stranger) == "S"
     os.kill(stranger, signal.SIGKILL)
     shell.stdout.close()
+
+
+def test_a_tree_with_a_stranger_holds_over_a_chain_of_forks(lab):
+    """Each link lives for a moment: no look at /proc sees them all."""
+    hopper = "import os, signal, sys, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nend = time.time() + 1.5\n" \
+             "while time.time() < end:\n if os.fork(): os._exit(0)\nopen(sys.argv[1], 'a').write('hopped')\n"
+    shell = lab.start_shell(f'sleep 99 & echo $!; exec $SOLO --tree -n job -- {sys.executable} -IS -c "{hopper}" $LAB/log')
+    stranger = int(read_line(shell))
+
+    assert shell.wait(PATIENCE) == 0
+    assert lab.read_log() == ["hopped"]
+    os.kill(stranger, signal.SIGKILL)
+
+
+def test_nobody_in_a_tree_gets_sigterm_twice(lab):
+    helper = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: print('TERM', flush=True))\nprint(flush=True)\n" \
+             "end = time.time() + 1\nwhile time.time() < end: time.sleep(0.05)\n"
+    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", f'{sys.executable} -IS -c "{helper}" & exec sleep 99')
+    read_line(process)
+    process.terminate()
+
+    assert finish(process)[:2] == (-signal.SIGTERM, "TERM\n")
+
+
+def test_a_hang_up_from_a_process_is_for_the_command_alone(lab):
+    """Mostly it means: read your configuration again."""
+    script = "sleep 99 & echo $!; trap 'echo reloading; kill $!; exit 0' HUP; wait"
+    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", f"setsid sleep 0.3 & {script}")
+    read_line(process)
+    process.send_signal(signal.SIGHUP)
+
+    assert finish(process)[:2] == (0, "reloading\n")
+
+
+def test_what_a_descendant_sends_to_its_group_is_no_order_to_end(lab):
+    script = "trap '' TERM; setsid sh -c 'echo; exec >&-; sleep 0.3; echo stayed >>$LAB/log' | { read -r _; kill -TERM 0; }; exit 0"
+
+    assert lab.run("--tree", "-n", "job", "--", "sh", "-c", script, start_new_session=True).returncode == 0
+    assert lab.read_log() == ["stayed"]
+
+
+def test_an_order_that_was_ignored_from_the_start_is_none(lab):
+    process = lab.start(
+        "--tree", "-n", "job", "--", "sh", "-c", "sh -c 'sleep 0.4; echo stayed >>$LAB/log' & echo; exit 0",
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN) and None,
+    )
+    read_line(process)
+    until(lambda: read_state(lab.list()[0]["child"]) == "gone")
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait(PATIENCE) == 0 and lab.read_log() == ["stayed"]
 
 
 # --- --no-orphan -------------------------------------------------------------------------------------------------

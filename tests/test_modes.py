@@ -1,6 +1,9 @@
 """Shared and counted use, several and nested names: who runs beside whom, in real processes."""
 
+import os
 import random
+import resource
+import signal
 import subprocess
 
 import pytest
@@ -143,6 +146,61 @@ def test_a_head_that_waits_for_slots_wakes_seldom_and_the_others_never(lab, via)
 
     woken = [count_switches(process.pid) - start for process, start in zip(line, before)]
     assert woken[0] <= 15 and woken[1:] == [0, 0, 0]
+
+
+@pytest.mark.tool("strace")
+def test_a_slot_is_handed_over_though_the_launcher_that_gave_it_back_has_not_exited(lab, via):
+    """It may be stopped just then, or be a program that lives on."""
+    slow = ("strace", "-qq", "-o", "/dev/null", "-e", "trace=exit_group", "-e", "inject=exit_group:delay_enter=20000000")
+    lab.hold("job", "--slots", "2")
+    first = lab.start("--slots", "2", "-n", "job", "--", "sh", "-c", "echo; read line", prefix=slow)
+    read_line(first)
+    waiter = lab.wait_in_line("job", "--slots", "2", tag="waiter")
+
+    first.stdin.close()
+
+    assert waiter.wait(PATIENCE) == 0 and first.poll() is None
+
+
+@pytest.mark.tool("strace")
+def test_waiting_for_one_whose_launcher_was_killed_just_before_its_exec_is_no_busy_loop(lab):
+    """Until the exec its child has the descriptor, and with it the lock."""
+    lab.hold("job", "--slots", "2")
+    tool = lab.path / "tool"
+    tool.write_text("#!/bin/sh\nexit 0\n")
+    tool.chmod(0o755)
+    slow = ("strace", "-f", "-qq", "-o", "/dev/null", "-P", tool, "-e", "trace=execve", "-e", "inject=execve:delay_enter=4000000")
+    lab.start("--slots", "2", "-n", "job", tool, prefix=slow)
+    until(lambda: len(lab.list()) == 2 and all(row["child"] for row in lab.list()))
+    os.kill(lab.list()[1]["launcher"], signal.SIGKILL)
+    waiter = lab.wait_in_line("job", "--slots", "2", tag="waiter")
+    subprocess.run(["sleep", "0.5"])
+    before = count_switches(waiter.pid), read_ticks(waiter.pid)
+    subprocess.run(["sleep", "1"])  # the claim is about a span of time
+
+    assert count_switches(waiter.pid) - before[0] < 40 and read_ticks(waiter.pid) - before[1] < 20
+    assert waiter.wait(PATIENCE) == 0
+
+
+def read_ticks(pid):
+    """Its CPU time, in hundredths of a second."""
+    return sum(map(int, open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[11:13]))
+
+
+def test_a_hundred_holders_need_no_more_descriptors_than_a_few(lab):
+    """One who waits looks at all of them, and keeps open what it waits for."""
+    holders = [lab.hold("job", "-s") for _ in range(100)]
+
+    shared = lab.run("-s", "-n", "job", "true", preexec_fn=limit_descriptors)
+    busy = lab.run("-n", "job", "true", preexec_fn=limit_descriptors)
+
+    assert (shared.returncode, busy.returncode) == (0, 75), shared.stderr + busy.stderr
+    assert b"and 99 more" in busy.stderr
+    assert all(holder.poll() is None for holder in holders)
+
+
+def limit_descriptors():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (90, 90))
 
 
 def test_no_slots_is_no_number(lab):

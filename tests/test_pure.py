@@ -215,3 +215,11 @@ def test_a_process_may_call_itself_anything(name, parent, start):
     stat = identity.parse_stat(data)
 
     assert (stat.pid, stat.state, stat.parent, stat.threads, stat.start) == (5, "S", parent, 1, start)
+
+
+def test_a_start_time_is_compared_over_time_namespaces():
+    there, here = identity.World("b", "1", "2", "h", 1000), identity.World("b", "1", "3", "h", -50)
+    stat = identity.Stat(5, "S", 1, 1, 7000 - 50)
+
+    assert [stat.is_started(start, there, here) for start in (8000, 8001, 8005, 6950)] == [True, True, False, False]
+    assert [stat.is_started(start, here, here) for start in (6950, 6951)] == [True, False]

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import subprocess
 
 import pytest
 from conftest import NOBODY, PATIENCE, finish, read_line, read_state, until, wait_dead
@@ -113,6 +114,24 @@ def test_a_stopped_one_in_line_does_not_hold_up_the_newest(lab, via):
 
     assert finish(old)[0] == 75
     assert lab.read_log() == ["new"]
+
+
+def test_the_newest_of_several_wins_though_one_before_them_is_stopped(lab, via):
+    """A bell that rings while its hearer is busy with others is heard all the same."""
+    holder = lab.hold("job")
+    stopped = lab.wait_in_line("job", tag="stopped")
+    stopped.send_signal(signal.SIGSTOP)
+    until(lambda: read_state(stopped.pid) == "T")
+    crowd = []
+    for number in range(4):
+        crowd.append(lab.start("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", f"echo {number} >>$LAB/log"))
+        until(lambda: any(row["launcher"] == crowd[-1].pid for row in lab.list()))
+
+    assert [process.wait(PATIENCE) for process in crowd[:-1]] == [75] * 3
+    finish(holder)
+    assert crowd[-1].wait(PATIENCE) == 0
+    stopped.send_signal(signal.SIGCONT)
+    assert stopped.wait(PATIENCE) == 75 and lab.read_log() == ["3"]
 
 
 def test_superseded_is_quiet_and_has_the_status_that_was_asked_for(lab):
@@ -269,6 +288,91 @@ def test_what_may_not_be_ended_is_said_in_one_line(common):
     assert b"can not end pid" in result.stderr and b"Operation not permitted" in result.stderr
 
 
+def test_replace_refuses_its_own_ancestor_among_slots_and_ends_another(lab):
+    script = "$SOLO --replace --slots 2 -n job echo in; echo $?; read line"
+    outer = lab.start("--slots", "2", "-n", "job", "--", "sh", "-c", f"read line; {script}")
+    until(lambda: lab.list())
+    other = lab.hold("job", "--slots", "2")
+
+    outer.stdin.write(b"\n")
+    outer.stdin.flush()
+
+    assert (read_line(outer), read_line(outer)) == ("in", "0")
+    assert other.wait(PATIENCE) == -signal.SIGTERM and outer.poll() is None
+
+
+def test_an_ancestor_counts_once(lab):
+    """One slot is its own ancestor's, the other may become free: that is busy, not hopeless."""
+    lab.hold("job", "--slots", "2")
+
+    assert lab.run("--slots", "2", "-n", "job", lab.script, "--slots", "2", "-n", "job", "true").returncode == 75
+
+
+def test_replace_spares_what_its_launcher_had_before_the_command(lab):
+    shell = lab.start_shell(f"sleep 99 & echo $!; sleep 0.1; exec $SOLO --tree -n job -- sh -c \"{IGNORE_TERM.replace('$', chr(92) + '$')}\"")
+    stranger, child = int(read_line(shell)), int(read_line(shell))
+
+    assert lab.run("--replace", "-k", "100ms", "-n", "job", "true").returncode == 0
+
+    wait_dead(child)
+    assert read_state(stranger) == "S"
+    os.kill(stranger, signal.SIGKILL)
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+def test_replace_never_takes_a_pid_of_another_namespace_for_its_own(lab):
+    """In there the launcher is pid 1; out here that is an ancestor of everyone. An outer namespace keeps the test safe."""
+    script = """
+        sleep 99 & witness=$!
+        unshare -p -f --mount-proc $SOLO --tree -k 200ms -n job -- sh -c 'trap "" TERM; echo; while :; do sleep 0.05; done' | {
+            read -r _
+            $SOLO --replace -k 200ms -n job -- echo replaced
+            kill -0 $witness && echo spared
+        }
+    """
+    result = subprocess.run(["unshare", "-p", "-f", "--kill-child", "--mount-proc", "sh", "-c", script], env=lab.environment,
+                            capture_output=True, timeout=PATIENCE)
+
+    assert result.stdout == b"replaced\nspared\n", result.stderr
+
+
+def test_a_forged_record_does_not_make_root_end_someone_else(common):
+    """In a sticky directory anyone can write that any process is his."""
+    common.directory.mkdir()
+    common.directory.chmod(0o1777)
+    victim = subprocess.Popen(["sleep", "99"])
+    forger = subprocess.Popen(["/usr/bin/python3", "-IS", "-c", FORGERY, str(common.script), str(common.directory), str(victim.pid)],
+                              user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    forger.stdout.readline()
+
+    result = common.run("--replace", "-n", "job", "true")
+    alive = victim.poll() is None
+    victim.kill()
+    victim.wait()
+    forger.communicate()
+
+    assert alive and result.returncode == 125 and b"written by someone else" in result.stderr
+
+
+FORGERY = """
+import fcntl, os, sys, time
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+from solo.identity import read_self, read_stat, read_world
+from solo.record import RESERVED, Record, format_closing, format_record
+from solo.rule import Claim
+os.mkdir(sys.argv[2] + "/job", 0o700)
+os.chmod(sys.argv[2] + "/job", 0o1777)
+victim = int(sys.argv[3])
+record = Record(read_self(), read_world(), 65534, Claim("X"), ["job"], None, [b"job"], [], time.time())
+file = open(f"{sys.argv[2]}/job/.hold.{int(time.time() * 1e6):020d}", "w+b", 0)
+file.write(format_record(record)[:-RESERVED] + format_closing((victim, read_stat(victim).start)))
+fcntl.flock(file, fcntl.LOCK_EX)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
 def test_waiting_bounds_a_replace(lab):
     lab.start("-n", "job", "--", "sh", "-c", IGNORE_TERM)
     until(lambda: lab.list())
@@ -311,6 +415,38 @@ def test_quiet_skips_are_loud_once_the_holder_has_run_so_long(lab, via):
 
     assert lab.run("-q", "-E", "0", "--loud-after", "0s", "-n", "job", "true").returncode == 75
     assert finish(holder)[0] == 0
+
+
+def test_one_who_is_kept_out_by_others_that_come_and_go_becomes_loud(lab):
+    """What starts beside the holder says nothing about who could not start."""
+    lab.hold("job", "-s")
+    lab.hold("up/a")
+    ends = []
+    for _ in range(4):
+        ends.append([lab.run("-q", "-E", "0", "--loud-after", "2", "-n", name, "true").returncode for name in ("job", "up")])
+        assert lab.run("-s", "-n", "job", "true").returncode == lab.run("-n", "up/b", "true").returncode == 0
+
+    assert ends == [[0, 0], [0, 0], [75, 75], [75, 75]]
+
+
+def test_what_came_to_nothing_for_another_name_resets_no_count(lab):
+    lab.hold("b")
+    words = ("-q", "-E", "0", "--loud-after", "1", "-n", "a", "true")
+    holder = lab.hold("a")
+    assert lab.run(*words).returncode == 0
+    finish(holder)
+    assert lab.run("-n", "a", "-n", "b", "true").returncode == 75
+
+    gate = (lab.directory / "a/.gate").read_text().split()
+    assert int(gate[1]) == 1
+
+
+def test_superseded_is_never_loud(lab):
+    lab.hold("job")
+    old = lab.wait_in_line("job", "-q", "-E", "0", "--loud-after", "5", tag="old")
+    lab.start("-w", "forever", "--latest", "-n", "job", "true")
+
+    assert finish(old) == (0, "", "")
 
 
 def test_giving_up_in_line_and_a_full_line_are_skips_too(lab):

@@ -103,6 +103,32 @@ def test_a_squatter_is_told_as_such(common):
     assert common.run("-n", "job", "true").returncode == 0
 
 
+INJECTION = """
+import socket, sys
+one, two = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+one.bind(b"\\0z\\n0: 00000002 00000000 00010000 0001 01 1 @solo/0/job/seat.9999999999999999999.X...0")
+two.bind("\\0z\\n0: 00000002 00000000 00010000 0001 01 1 @solo/0/job/hold.\u00b2".encode())
+one.listen(), two.listen()
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_lines_that_others_put_into_the_kernels_table_break_nothing(common):
+    """An abstract address may hold a newline, and so look like any line at all."""
+    common.use_sockets()
+    liar = subprocess.Popen(["/usr/bin/python3", "-c", INJECTION], user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    liar.stdout.readline()
+
+    holder = common.hold("job")
+    result = common.run("-n", "job", "true")
+    finish(holder)
+    after = common.run("-n", "job", "true")
+    liar.communicate()
+
+    assert (result.returncode, after.returncode) == (75, 0), result.stderr + after.stderr
+
+
 def test_users_do_not_see_each_others_sockets(common):
     common.use_sockets()
     common.hold("job")
