@@ -186,11 +186,13 @@ def turn_away(line, record, obstacles: list) -> Busy:
     """What to raise, and so count, when others are in our way. Under the gate."""
     from solo.words import describe_holders, describe_skips
 
+    nearest = obstacles[0].read_record()
+    close_all(obstacles)
     holds, _ = find_holds_in_the_way(line, record.claim)
-    first = (holds or obstacles)[0].read_record()
+    first = holds[0].record if holds else nearest
     skips = line.count_skip(record.claim.mode)
     busy = Busy(f"busy: {describe_holders(holds or obstacles, record.claim)}{describe_skips(skips)}")
     busy.skips = skips
     busy.since = first.since if first else None
-    close_all(holds + obstacles)
+    close_all(holds)
     return busy
