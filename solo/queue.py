@@ -114,14 +114,14 @@ def find_holds_in_the_way(line, claim: Claim) -> tuple:
     return conflicts, []
 
 
-def find_holds(line) -> list:
-    """All living holds, oldest first, with their records. Of very many only the first are left open."""
+def find_holds(line, most_open=MOST_OPEN) -> list:
+    """All living holds, oldest first, with their records. No more than `most_open` of them are left open."""
     holds = []
     for file in sorted(line.files):
         hold = find_living(line, file) if file.startswith(HOLD) else None
         if hold is not None:
             hold.read_record()
-            if len(holds) >= MOST_OPEN:
+            if len(holds) >= most_open:
                 hold.close()
             holds.append(hold)
     return holds
@@ -162,9 +162,7 @@ def close_all(tickets: list):
 
 def refuse_own_ancestors(line, record, deadline, obstacles: list):
     """A command under a name that asks for the same name would wait for itself: what its ancestors hold never ends before it."""
-    holds = find_holds(line)
-    close_all(holds)
-    mine = [hold.record for hold in find_own_ancestors(line, holds)]
+    mine = [hold.record for hold in find_own_ancestors(line, find_holds(line, 0))]
     if mine and find_conflicts(record.claim, [theirs.claim for theirs in mine]):
         raise SoloError(f"held by pid {mine[0].launcher[0]}, an ancestor of this process: it would wait for itself")
     if mine and not obstacles[0].is_hold and deadline is not NO_WAIT:

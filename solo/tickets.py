@@ -51,7 +51,7 @@ class Ticket:
 
     def read_record(self):
         """What it says of its owner, or None if that makes no sense. Only what is wanted is ever read. Raises SoloError."""
-        if self.record is None:
+        if self.record is None and self.is_open:
             try:
                 data = posix.pread(self.fd, SIZE_LIMIT + 1, 0)
             except OSError as error:

@@ -229,7 +229,7 @@ def test_nobody_in_a_tree_gets_sigterm_twice(lab):
 
 def test_a_hang_up_from_a_process_is_for_the_command_alone(lab):
     """Mostly it means: read your configuration again."""
-    script = "sleep 99 & echo $!; trap 'echo reloading; kill $!; exit 0' HUP; wait"
+    script = "sleep 99 & trap 'echo reloading; kill $!; exit 0' HUP; echo $!; wait"
     process = lab.start("--tree", "-n", "job", "--", "sh", "-c", f"setsid sleep 0.3 & {script}")
     read_line(process)
     process.send_signal(signal.SIGHUP)
