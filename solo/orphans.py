@@ -25,7 +25,7 @@ def wait_any(tickets: list, deadline: float) -> bool:
         while True:
             if poll(watches, deadline if exact else min(deadline, monotonic() + SLOW_CHECK)) or blind:
                 return True
-            if any(not ticket.is_watch_exact and ticket.wait_end(0) for ticket in tickets):
+            if any(not ticket.is_watch_exact and ticket.has_left() for ticket in tickets):
                 return True
             if monotonic() >= deadline:
                 return False

@@ -138,7 +138,7 @@ class Replace(Rivals):
         now = monotonic()
         try:
             for ticket in self.targets:
-                if ticket.state is LIVE and ticket.wait_end(0):
+                if ticket.state is LIVE and ticket.has_left():
                     continue  # it has just left
                 key = ticket.file, ticket.state
                 steps, due = self.steps.get(key, (0, now))

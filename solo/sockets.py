@@ -91,7 +91,10 @@ class SocketTicket:
 
     def wait_end(self, deadline: float) -> bool:
         """Block until it may no longer be in the way; False if the deadline passed first."""
-        return wait_any([self], deadline) if deadline > 0 else poll([self.watch if self.state is ORPHANED else self.fd], 0)
+        return wait_any([self], deadline)
+
+    def has_left(self) -> bool:
+        return poll([self.watch if self.state is ORPHANED else self.fd], 0)
 
     def close(self):
         if self.fd is not None:

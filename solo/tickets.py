@@ -77,6 +77,10 @@ class Ticket:
             return wait_any([self], deadline)
         return wait_lock(self.fd, LOCK_SH, deadline)
 
+    def has_left(self) -> bool:
+        """Is it no longer in the way? It goes out of the directory a moment before its lock."""
+        return not posix.fstat(self.fd).st_nlink or try_lock(self.fd, LOCK_SH)
+
     def open_watch(self):
         """A new descriptor that is readable once it may no longer be in the way, or None. Raises ProcessLookupError: it is gone."""
         from solo.orphans import open_pidfd
