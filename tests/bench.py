@@ -97,6 +97,26 @@ def time_orphan(solo):
     return seconds
 
 
+def time_slots(solo):
+    """Seconds from SIGKILL of one of three slots' launcher and command to the end of `true`, whose launcher stood in line."""
+    holders = [subprocess.Popen([solo, "-n", "slots", "--slots", "3", "--no-orphan", "--", "cat"], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE) for _ in range(3)]
+    for holder in holders:
+        holder.stdin.write(b"\n")
+        holder.stdin.flush()
+        holder.stdout.read(1)
+    waiter = subprocess.Popen([solo, "-n", "slots", "--slots", "3", "-w", "forever", "/usr/bin/true"], **QUIET)
+    while not is_in(POLL, waiter.pid):
+        time.sleep(0.02)
+    begin = time.perf_counter()
+    holders[1].kill()
+    waiter.wait()
+    seconds = time.perf_counter() - begin
+    for holder in holders:
+        holder.communicate()
+    return seconds
+
+
 def is_in_flock(pid):
     return is_in(FLOCK, pid)
 
@@ -141,6 +161,7 @@ def main():
             lines["flock(1)"].append(time_line(["flock", lock], ["flock", lock], is_in_flock))
             lines["solo"].append(time_line([solo, "-n", "line"], [solo, "-n", "line", "-w", "forever"], is_in_flock))
         orphan = statistics.median(time_orphan(solo) for _ in range(10))
+        slots = [time_slots(solo) for _ in range(10)]
         memory = read_resident(solo)
     launch = {name: [1000 * cut for cut in statistics.quantiles(values, n=4)] for name, values in times.items()}
     handover = {name: statistics.quantiles(values, n=4)[0] * 1000 for name, values in lines.items()}
@@ -152,6 +173,8 @@ def main():
     print(f"\nhand-over in a line of {LINE}, ms: solo {handover['solo']:.2f}, flock(1) {handover['flock(1)']:.2f}, "
           f"ratio {handover['solo'] / handover['flock(1)']:.2f}")
     print(f"from an orphan's end to the end of a waiting `true`: {1000 * orphan:.1f} ms")
+    print(f"from SIGKILL of one of three slots' holders to the end of a waiting `true`: {1000 * statistics.median(slots):.1f} ms, "
+          f"at most {1000 * max(slots):.1f}")
     print(f"resident while the command runs: {memory[0]} kB, proportional {memory[1]} kB")
     (ROOT / "bench.json").write_text(json.dumps({"launch": launch, "handover": handover, "memory": memory}, indent=2))
 

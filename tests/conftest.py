@@ -165,6 +165,14 @@ def lab(solo_script, tmp_path):
     lab.close()
 
 
+@pytest.fixture(params=["file", "socket"])
+def via(request, lab):
+    """For facts that hold for both kinds of ticket."""
+    if request.param == "socket":
+        lab.use_sockets()
+    return request.param
+
+
 @pytest.fixture
 def common(lab, tmp_path_factory):
     """A lab that another user can enter: its script runs on Debian's own Python, from a copy of the source."""

@@ -14,13 +14,6 @@ DAEMON = "import os, sys, time; os.fork() and os._exit(0); os.setsid(); os.fork(
          "print(os.getpid(), flush=True); os.close(1); os.close(2); sys.stdin.readline()"
 
 
-@pytest.fixture(params=["file", "socket"])
-def via(request, lab):
-    if request.param == "socket":
-        lab.use_sockets()
-    return request.param
-
-
 # --- --timeout ---------------------------------------------------------------------------------------------------
 
 

@@ -10,14 +10,6 @@ import pytest
 from conftest import PATIENCE, count_switches, finish, kill_both, make_witness, read_line, until
 
 
-@pytest.fixture(params=["file", "socket"])
-def via(request, lab):
-    """The same facts hold for both kinds of ticket."""
-    if request.param == "socket":
-        lab.use_sockets()
-    return request.param
-
-
 def test_shared_run_together_and_exclude_the_others(lab, via):
     lab.hold("job", "-s")
 

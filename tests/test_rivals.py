@@ -11,13 +11,6 @@ from conftest import NOBODY, PATIENCE, finish, read_line, read_state, until, wai
 IGNORE_TERM = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
 
 
-@pytest.fixture(params=["file", "socket"])
-def via(request, lab):
-    if request.param == "socket":
-        lab.use_sockets()
-    return request.param
-
-
 # --- --max-waiting -----------------------------------------------------------------------------------------------
 
 
