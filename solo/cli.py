@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from solo.argv import store
 from solo.errors import EXIT_STATUSES, UsageError
 from solo.options import HELP, LAUNCHER_OPTIONS, SUBCOMMANDS
 
@@ -55,7 +56,9 @@ def make_app(before: dict) -> typer.Typer:
 def make_command(subcommand, before: dict):
     def command(names: list, **options):
         module = importlib.import_module(f"solo.commands.{subcommand.name}")
-        status = module.run({**before, **drop_untyped(options)}, names or [])
+        if subcommand.needs_name and not names:
+            raise UsageError(f"{subcommand.name}: no name given (solo list shows them)")
+        status = module.run({**before, **read_typed(subcommand, options)}, names or [])
         sys.stdout.flush()
         return status
 
@@ -65,11 +68,14 @@ def make_command(subcommand, before: dict):
     return command
 
 
-def drop_untyped(options: dict) -> dict:
-    for key, value in options.items():
-        if value == "":
-            raise UsageError(f"--{key.replace('_', '-')} needs a value")
-    return {key: value for key, value in options.items() if value}
+def read_typed(subcommand, options: dict) -> dict:
+    """What was typed, its values read as argv.py reads them."""
+    read = {}
+    for option in subcommand.options:
+        value = options[option.key]
+        if value or value == "":
+            store(read, option, f"--{option.flag}", value)
+    return read
 
 
 def set_signature(function, parameters: list):

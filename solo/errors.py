@@ -18,6 +18,10 @@ class SoloError(Exception):
     status = 125
 
 
+class Vanished(SoloError):
+    """The directory of a name was removed under us: it can be made again."""
+
+
 class UsageError(SoloError):
     """The words of the command line make no sense."""
 

@@ -5,7 +5,7 @@ from time import monotonic
 
 from solo import child
 from solo.command import find_command, make_name
-from solo.errors import TIMED_OUT, Busy, SoloError, UsageError
+from solo.errors import TIMED_OUT, Busy, SoloError, UsageError, Vanished
 from solo.identity import read_self, read_world
 from solo.kernel import FOREVER, close, encode, occupy_standard_descriptors, read_file, say, say_promptly
 from solo.options import SOCKET
@@ -17,6 +17,7 @@ from solo.tickets import Line
 
 ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) lets through
 KILL_AFTER = 10.0  # seconds
+ATTEMPTS = 20
 
 
 def run(options: dict, command: list):
@@ -95,10 +96,8 @@ def take_names(names: list, options: dict, command: list, world, deadline, tell,
 
             rivals = make_rivals(options, kill_after)
         try:
-            line = open_line(base, name, world)
-            taken[name] = take_hold(line, record, deadline, make_wait_teller(tell, name), rivals)
+            taken[name] = take_name(base, name, world, record, deadline, make_wait_teller(tell, name), rivals)
             holds.append(taken[name])
-            line.close_gate()
         except SoloError as error:
             error.args = (f"{name}: {error}",)
             for hold in holds:
@@ -109,6 +108,19 @@ def take_names(names: list, options: dict, command: list, world, deadline, tell,
     if base is not None:
         close(base.fd)
     return taken
+
+
+def take_name(base, name: str, world, record, deadline, tell, rivals):
+    """Our hold on one name. What `solo clean` removed under us is made again."""
+    for attempt in range(ATTEMPTS):
+        try:
+            line = open_line(base, name, world)
+            hold = take_hold(line, record, deadline, tell, rivals)
+            line.close_gate()
+            return hold
+        except Vanished:
+            if attempt == ATTEMPTS - 1:
+                raise
 
 
 def open_line(base, name: str, world):

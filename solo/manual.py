@@ -32,7 +32,8 @@ def make_subcommands() -> str:
 
 def make_usage(subcommand) -> str:
     options = " ".join(f"Oo {make_flags(option)} Oc" for option in subcommand.options)
-    return f"{options} Oo Ar {subcommand.arguments.strip('[].')} ... Oc"
+    name = f"Ar {subcommand.arguments.strip('[].')}"
+    return f"{options} {name} ..." if subcommand.needs_name else f"{options} Oo {name} ... Oc"
 
 
 def make_statuses() -> str:

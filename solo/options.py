@@ -92,6 +92,9 @@ VERBOSE = Option("verbose", "v", "flag", None, help="Tell stderr of waits, start
 HELP = Option("help", "h", "flag", None, help="Show this message and exit.")
 VERSION = Option("version", None, "flag", None, help="Show the version and exit.")
 JSON = Option("json", None, "flag", None, help="Print a JSON array.")
+PATIENCE = Option("timeout", "t", "duration", "DURATION", help="Give up after that long, with status 75.")
+STOP_KILL_AFTER = Option("kill-after", "k", "duration", "DURATION", help="How long after SIGTERM comes SIGKILL (10s).")
+WAITING = Option("waiting", None, "flag", None, help="End those who stand in line as well.")
 
 LAUNCHER_OPTIONS = (
     NAME, DIR, VIA, FLOCK, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, BUSY_EXIT, QUIET, LOUD_AFTER, TIMEOUT,
@@ -110,10 +113,26 @@ class Subcommand:
         self.options = options
         self.help = help
 
+    @property
+    def needs_name(self):
+        return self.arguments[0] != "["
+
 
 SUBCOMMANDS = (
     Subcommand(
         "list", "[NAME]...", (DIR, VIA, JSON),
         "Show who holds or waits for every name, or for the given ones and what nests in them.",
+    ),
+    Subcommand(
+        "wait", "NAME...", (DIR, VIA, PATIENCE),
+        "Wait until nobody holds or wants the names: 0 when they are free, 75 when not in time.",
+    ),
+    Subcommand(
+        "stop", "NAME...", (DIR, VIA, STOP_KILL_AFTER, WAITING),
+        "End those who hold the names, by SIGTERM and then SIGKILL, and say what was done.",
+    ),
+    Subcommand(
+        "clean", "[NAME]...", (DIR,),
+        "Remove what the dead left behind and what is idle; who comes meanwhile is not disturbed.",
     ),
 )

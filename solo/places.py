@@ -5,7 +5,7 @@ By uid alone, never by what happens to be set or writable: cron, ssh, systemd an
 
 import posix
 
-from solo.errors import SoloError, UsageError
+from solo.errors import SoloError, UsageError, Vanished
 from solo.kernel import DIRECTORY, IS_DIRECTORY, TYPE_MASK, encode
 
 ROOT_PLACE = "/run/solo"
@@ -117,7 +117,7 @@ def open_name(base: Place, name: str) -> Place:
             try:
                 place = open_part(outer, part)
             except FileNotFoundError:
-                raise SoloError(f"{outer.path}/{part}: someone removed it") from None
+                raise Vanished(f"{outer.path}/{part}: someone removed it") from None
         if outer is not base:
             posix.close(outer.fd)
     return place

@@ -10,7 +10,7 @@ import posix
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from time import monotonic, time
 
-from solo.errors import SoloError
+from solo.errors import SoloError, Vanished
 from solo.identity import is_alive
 from solo.kernel import IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, write_whole
 from solo.record import RESERVED, SIZE_LIMIT, format_closing, format_record, parse_record
@@ -171,7 +171,7 @@ class Line:
             except OSError as error:
                 raise self.fail(GATE, error.strerror) from None
         if not posix.fstat(self.place.fd).st_nlink:
-            raise SoloError(f"{self.place.path}: someone removed it")
+            raise Vanished(f"{self.place.path}: someone removed it")
         raise self.fail(GATE, reason.strerror)
 
     def close_gate(self):

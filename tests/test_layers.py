@@ -24,8 +24,10 @@ COLD_FLOORS = [
     {"namespaces", "prctl", "systemd", "words"},
     {"orphans"},
     {"flocks", "processes"},
-    {"ending", "rivals", "sockets"},
-    {"commands", "commands.list"},
+    {"ending", "eviction", "sockets"},
+    {"rivals"},
+    {"commands", "commands.lines", "commands.list"},
+    {"commands.clean", "commands.stop", "commands.wait"},
     {"bundle", "completions", "manual"},
     {"cli"},
 ]

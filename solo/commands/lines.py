@@ -1,0 +1,60 @@
+"""Where the tickets of a name are, for the subcommands: they look without the gate, and change nothing."""
+
+from solo.argv import check_via
+from solo.errors import UsageError
+from solo.kernel import close
+from solo.options import FILE, SOCKET
+from solo.places import find_base, open_base, open_part, split_name
+from solo.rule import EXCLUSIVE, Claim, find_conflicts, plan_claims
+from solo.sockets import SocketLine
+from solo.tickets import LIVE, ORPHANED, SEAT, Line, is_published
+
+
+def open_line(name: str, options: dict, world):
+    """The queue of `name`, or None if it was never used. Raises SoloError."""
+    via = options.get("via", FILE)
+    check_via(via)
+    if via == SOCKET:
+        return SocketLine(name, world)
+    try:
+        place = open_base(find_base(options.get("dir")), options.get("dir"))
+        for part in split_name(name):
+            outer, place = place, open_part(place, part)
+            close(outer.fd)
+        return Line(place, world)
+    except FileNotFoundError:
+        return None
+
+
+def close_line(line):
+    if isinstance(line, SocketLine):
+        line.forget()
+    else:
+        line.close_gate()
+        close(line.place.fd)
+
+
+def check_names(names: list):
+    """Raises UsageError for a name that can not be one."""
+    for name in names:
+        if not name:
+            raise UsageError("a name may not be empty")
+        split_name(name)
+
+
+def find_in_the_way(line, claim: Claim):
+    """The living tickets that keep `claim` out, holds and whoever stands in line. A generator; each is open, and the caller's."""
+    for file in sorted(filter(is_published, line.list_files())):
+        ticket = line.open_ticket(file)
+        if ticket is None:
+            continue
+        theirs = ticket.read_record()
+        conflict = theirs is None or find_conflicts(claim, [theirs.claim])
+        if ticket.state in (LIVE, ORPHANED) and (file.startswith(SEAT) or conflict):
+            yield ticket
+        else:
+            ticket.close()
+
+
+def plan_exclusive(name: str) -> list:
+    return plan_claims([name], Claim(EXCLUSIVE))

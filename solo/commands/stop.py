@@ -1,0 +1,78 @@
+"""`solo stop`: end those who hold the names now, and with --waiting those in line; whoever comes after is left alone."""
+
+from time import monotonic, sleep
+
+from solo.commands.lines import check_names, close_line, open_line
+from solo.errors import SoloError
+from solo.eviction import Eviction
+from solo.identity import read_world
+from solo.kernel import say
+from solo.orphans import wait_any
+from solo.rule import INTEND_EXCLUSIVE, INTEND_SHARED
+from solo.tickets import HOLD, LIVE, ORPHANED, is_published
+from solo.words import describe_owner, format_duration
+
+KILL_AFTER = 10.0  # seconds
+LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
+
+
+def run(options: dict, names: list) -> int:
+    """Print what was done, a line each. 125 if one of them could not be ended."""
+    check_names(names)
+    world, complete = read_world(), True
+    for name in names:
+        line = open_line(name, options, world)
+        if line is None:
+            print(f"{name}: not held")
+            continue
+        try:
+            stop(name, line, options.get("kill_after", KILL_AFTER), "waiting" in options)
+        except SoloError as error:
+            say(f"{name}: {error}")
+            complete = False
+        finally:
+            close_line(line)
+    return 0 if complete else SoloError.status
+
+
+def stop(name: str, line, kill_after: float, with_waiting: bool):
+    eviction, begin = Eviction(kill_after), monotonic()
+    wanted = {ticket.file: describe(ticket) for ticket in find_targets(line, None, with_waiting)}
+    if not wanted:
+        print(f"{name}: not held")
+    left = dict(wanted)
+    while left:
+        targets = find_targets(line, left, with_waiting)
+        here = {ticket.file for ticket in targets}
+        for file in [file for file in left if file not in here]:
+            print(f"{name}: ended {left.pop(file)} after {format_duration(monotonic() - begin)}", flush=True)
+        if left:
+            due = eviction.act(targets)
+            targets = find_targets(line, left, with_waiting)
+            wait_any(targets, due) if targets else sleep(LOOK_AGAIN)
+            for ticket in targets:
+                ticket.close()
+
+
+def find_targets(line, wanted, with_waiting: bool) -> list:
+    """The living tickets to end, open; those of `wanted` only, if that is given. What holds this name for one below is not ours."""
+    targets = []
+    for file in sorted(filter(is_published, line.list_files())):
+        if wanted is not None and file not in wanted or not (with_waiting or file.startswith(HOLD)):
+            continue
+        ticket = line.open_ticket(file)
+        if ticket is None:
+            continue
+        record = ticket.read_record()
+        nested = record is not None and record.claim.mode in (INTEND_EXCLUSIVE, INTEND_SHARED)
+        if ticket.state in (LIVE, ORPHANED) and not nested:
+            targets.append(ticket)
+        else:
+            ticket.close()
+    return targets
+
+
+def describe(ticket) -> str:
+    record = ticket.read_record()
+    ticket.close()
+    return describe_owner(record) if record else "a holder whose record can not be read"

@@ -1,0 +1,114 @@
+"""Ending those who hold or wait, for --replace and `solo stop`. Cold.
+
+The command goes first and then its launcher, so that statuses stay true. A ticket is asked by SIGTERM and made to by SIGKILL;
+identities are verified through a pidfd, and a record is believed only if its file was written by the owner of what it names.
+"""
+
+import posix
+from _signal import SIGKILL, SIGTERM
+from time import monotonic
+
+from solo.errors import SoloError
+from solo.identity import walk_parents
+from solo.kernel import FOREVER
+from solo.processes import end, find_children, find_descendants, send
+from solo.tickets import LIVE
+
+GRACE = 2.0  # seconds from the end of the command to that of its launcher, and from SIGKILL to the end
+
+
+class Eviction:
+    """What was done so far: `steps` has, by ticket and state, how many of STEPS and when the next one is due."""
+
+    def __init__(self, kill_after: float):
+        self.kill_after = kill_after
+        self.steps = {}
+
+    def act(self, tickets: list) -> float:
+        """Do what is due to each of `tickets`, which are open, and close them; when to come back. Raises SoloError."""
+        now, next_due = monotonic(), FOREVER
+        try:
+            for ticket in tickets:
+                if ticket.state is LIVE and ticket.has_left():
+                    continue
+                key = ticket.file, ticket.state
+                steps, due = self.steps.get(key, (0, now))
+                if due <= now:
+                    pause = STEPS[steps](ticket) if steps < len(STEPS) else refuse(ticket)
+                    due = now + (self.kill_after if pause is None else pause)
+                    self.steps[key] = steps + 1, due
+                next_due = min(next_due, due)
+        finally:
+            for ticket in tickets:
+                ticket.close()
+        return next_due
+
+
+def ask_to_end(ticket):
+    """SIGTERM to the command; where there is none yet, or a whole tree, to the launcher, who passes it on."""
+    record = read_record(ticket)
+    launcher_knows = ticket.state is LIVE and (record.tree is not None or record.child is None)
+    end_one(ticket, record.launcher if launcher_knows else record.child, SIGTERM)
+
+
+def kill_command(ticket):
+    record = read_record(ticket)
+    end_one(ticket, record.child or record.launcher, SIGKILL)
+    if record.tree is None or ticket.state is not LIVE or record.child is None:
+        return GRACE
+    mine = ticket.line.world
+    if (record.world.pid_namespace, record.world.time_namespace) == (mine.pid_namespace, mine.time_namespace):
+        # What its launcher had as children before the command is not of the tree; what can not be told apart it ends itself.
+        strangers = [it for it in find_children(record.launcher[0]) if it[1] <= record.child[1] and it != record.child]
+        for process in find_descendants(record.launcher[0], strangers):
+            send(process, SIGKILL)
+    return GRACE + record.tree
+
+
+def kill_launcher(ticket):
+    """One that is stopped, or hangs: its command is dead."""
+    if ticket.state is LIVE:
+        end_one(ticket, read_record(ticket).launcher, SIGKILL)
+    return GRACE
+
+
+def refuse(ticket):
+    record = read_record(ticket)
+    raise SoloError(f"pid {(record.child or record.launcher)[0]} does not end, not by SIGKILL either")
+
+
+STEPS = (ask_to_end, kill_command, kill_launcher)
+
+
+def end_one(ticket, process: tuple, signal: int):
+    if process[0] <= 0:
+        raise SoloError("can not end the holder: it can not be seen from here")
+    if not is_written_by_owner(ticket, process):
+        raise SoloError(f"can not end pid {process[0]}: its record was written by someone else")
+    end(process, ticket.record.world, ticket.line.world, signal)
+
+
+def is_written_by_owner(ticket, process: tuple) -> bool:
+    """In a shared directory anyone can write that anything is his: root would end it for him."""
+    if ticket.is_written_by(0) or ticket.is_written_by(posix.geteuid()):
+        return True
+    if ticket.record.world.pid_namespace != ticket.line.world.pid_namespace:
+        return False
+    try:
+        if ticket.is_written_by(posix.stat(f"/proc/{process[0]}").st_uid):
+            return True
+        # A command may have changed its user, as sudo(8) does: then its launcher tells.
+        launcher = ticket.record.launcher
+        return (
+            ticket.state is LIVE and ticket.is_written_by(posix.stat(f"/proc/{launcher[0]}").st_uid)
+            and launcher in walk_parents(process[0])
+        )
+    except OSError:
+        return False
+
+
+def read_record(ticket):
+    record = ticket.read_record()
+    if record is None:
+        raise SoloError("can not end the holder: its record can not be read")
+    return record

@@ -1,0 +1,218 @@
+"""The subcommands that steer: wait, stop and clean."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+from conftest import PATIENCE, count_switches, finish, read_line, read_state, until, wait_dead
+
+# --- wait --------------------------------------------------------------------------------------------------------
+
+
+def test_wait_is_over_at_once_where_nothing_is_held(lab, via):
+    assert lab.run("wait", "job", "a/b").returncode == 0
+    assert not lab.directory.exists()
+
+
+@pytest.mark.parametrize("held, wanted", [("job", "job"), ("a", "a/b"), ("a/b", "a")])
+def test_wait_ends_when_the_holder_ends(lab, via, held, wanted):
+    holder = lab.hold(held)
+    waiting = lab.start("wait", wanted)
+    until(lambda: read_state(waiting.pid) == "S" and os.readlink(f"/proc/{waiting.pid}/exe"))
+    assert lab.run("wait", wanted, "--timeout", "100ms").returncode == 75
+
+    finish(holder)
+
+    assert finish(waiting) == (0, "", "")
+
+
+def test_wait_gives_up_in_time_and_says_who_holds_it(lab, via):
+    holder = lab.hold("job")
+
+    result = lab.run("wait", "-t", "100ms", "job")
+
+    assert result.returncode == 75
+    assert f"solo: job: busy: held for 0s by pid {holder.pid}" in result.stderr.decode()
+
+
+def test_wait_waits_for_those_in_line_and_for_an_orphan(lab):
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", "read line; exit 0")
+    until(lambda: lab.count_waiting("job"))
+    waiting = lab.start("wait", "job")
+    holder.kill()
+    holder.wait()
+    holder.stdin.close()
+    until(lambda: [row["launcher"] for row in lab.list()] == [waiter.pid])
+    assert waiting.poll() is None
+
+    waiter.stdin.close()
+
+    assert waiting.wait(PATIENCE) == 0
+
+
+def test_wait_makes_no_system_call_while_it_waits(lab):
+    lab.hold("job")
+    waiting = lab.start("wait", "job")
+    until(lambda: lab.list() and "flock" in open(f"/proc/{waiting.pid}/wchan").read() or is_in_flock(waiting.pid))
+    before = count_switches(waiting.pid)
+    subprocess.run(["sleep", "1"])  # the claim is about a span of time
+
+    assert count_switches(waiting.pid) == before
+
+
+def is_in_flock(pid):
+    return open(f"/proc/{pid}/syscall").read().startswith("73 ")
+
+
+# --- stop --------------------------------------------------------------------------------------------------------
+
+
+def test_stop_ends_the_holder_and_says_so(lab, via):
+    holder = lab.hold("job")
+
+    result = lab.run("stop", "job")
+
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert result.stdout.decode().startswith(f"job: ended pid {holder.pid} (sh -c echo $$; read line; exit 0) after ")
+    assert holder.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_stop_kills_what_does_not_heed_sigterm(lab, via):
+    holder = lab.start("-n", "job", "--", "sh", "-c", "trap '' TERM; echo; while :; do sleep 0.05; done")
+    read_line(holder)
+
+    assert lab.run("stop", "-k", "200ms", "job").returncode == 0
+    assert holder.wait(PATIENCE) == -signal.SIGKILL
+
+
+def test_stop_ends_orphans_and_all_who_share(lab):
+    sharing = [lab.hold("job", "-s") for _ in range(3)]
+    sharing[0].kill()
+    sharing[0].wait()
+
+    assert lab.run("stop", "job").stdout.count(b"job: ended pid ") == 3
+    for holder in sharing:
+        wait_dead(holder.child)
+    assert lab.list() == []
+
+
+def test_stop_leaves_the_line_alone_unless_told(lab, via):
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", "echo in; read line; exit 0")
+    until(lambda: lab.count_waiting("job"))
+
+    assert lab.run("stop", "job").returncode == 0
+    assert read_line(waiter) == "in" and holder.wait(PATIENCE) == -signal.SIGTERM
+    second = lab.start("-w", "forever", "-n", "job", "true")
+    until(lambda: lab.count_waiting("job"))
+    assert lab.run("stop", "--waiting", "job").returncode == 0
+
+    assert waiter.wait(PATIENCE) == second.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_stop_of_a_parent_leaves_what_nests_in_it(lab):
+    holder = lab.hold("a/b")
+
+    assert lab.run("stop", "a").stdout == b"a: not held\n"
+    assert holder.poll() is None
+
+
+def test_stop_of_what_is_not_held_says_so(lab, via):
+    assert lab.run("stop", "job").stdout == b"job: not held\n"
+    lab.run("-n", "job", "true")
+    assert lab.run("stop", "job").stdout == b"job: not held\n"
+
+
+def test_stop_of_what_can_not_be_read_is_refused(lab):
+    lab.hold("job")
+    lab.find_hold("job").write_bytes(b"garbage")
+
+    result = lab.run("stop", "job")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"can not be read" in result.stderr
+
+
+@pytest.mark.parametrize("subcommand", ["wait", "stop"])
+def test_a_name_must_be_given(lab, subcommand):
+    result = lab.run(subcommand)
+
+    assert (result.returncode, result.stderr) == (125, f"solo: {subcommand}: no name given (solo list shows them)\n".encode())
+
+
+@pytest.mark.parametrize("words", [("wait", "-t", "soon", "job"), ("stop", "-k", "x", "job"), ("wait", "../x"), ("clean", ".x")])
+def test_what_makes_no_sense_is_one_line(lab, words):
+    result = lab.run(*words)
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"Traceback" not in result.stderr
+
+
+# --- clean -------------------------------------------------------------------------------------------------------
+
+
+def test_clean_removes_what_is_idle_and_leaves_what_is_used(lab):
+    for name in ("idle", "a/b/c", "a/d"):
+        lab.run("-n", name, "true")
+    lab.hold("used/x")
+
+    result = lab.run("clean")
+
+    assert result.stdout.decode().split("\n")[:-1] == ["idle: removed", "a/d: removed", "a/b/c: removed", "a/b: removed", "a: removed"]
+    assert os.listdir(lab.directory) == ["used"] and lab.run("-n", "used/x", "true").returncode == 75
+
+
+def test_clean_removes_dead_tickets_and_half_written_ones(lab):
+    holder = lab.start("-n", "job", "--", "sh", "-c", "echo; exec sleep 99")
+    read_line(holder)
+    child = lab.list()[0]["child"]
+    (lab.directory / "job/.new.00000000000000000001").touch()
+    (lab.directory / "job/.seat.00000000000000000001").touch()
+    assert lab.run("clean").stdout == b"job: removed 2 dead tickets\n"
+    holder.kill()
+    os.kill(child, signal.SIGKILL)
+    wait_dead(child)
+
+    assert lab.run("clean").stdout == b"job: removed\n"
+    assert os.listdir(lab.directory) == []
+
+
+def test_clean_never_removes_an_orphan_nor_what_is_not_solos(lab):
+    holder = lab.hold("job")
+    holder.kill()
+    holder.wait()
+    lab.run("-n", "mine", "true")
+    (lab.directory / "mine/notes").write_text("precious")
+
+    lab.run("clean")
+
+    assert lab.run("-n", "job", "true").returncode == 75
+    assert (lab.directory / "mine/notes").read_text() == "precious"
+
+
+def test_the_token_grows_over_a_clean(lab):
+    tokens = []
+    for _ in range(3):
+        tokens.append(int(lab.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout))
+        assert lab.run("clean").stdout == b"job: removed\n"
+
+    assert tokens == sorted(set(tokens))
+
+
+def test_clean_beside_contenders_disturbs_none_of_them(lab):
+    """Names vanish under those who come: each makes its own anew, and never do two run at once."""
+    from conftest import TESTS
+
+    witness = str(TESTS / "witness.sh")
+    cleaner = lab.start_shell("while [ ! -e $LAB/done ]; do $SOLO clean >/dev/null || echo failed; done")
+    running, ends = [], []
+    for number in range(120):
+        running.append(lab.start("-w", "forever", "-n", "job", witness, str(number), "0"))
+        if len(running) > 4:
+            ends.append(finish(running.pop(0)))
+    ends += [finish(process) for process in running]
+    (lab.path / "done").touch()
+
+    assert [end for end in ends if end[0] or end[2]] == []
+    assert finish(cleaner)[1] == ""
+    assert not [line for line in lab.read_log() if line.startswith(("overlap", "unrecorded"))]
