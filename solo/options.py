@@ -124,6 +124,10 @@ SUBCOMMANDS = (
         "Show who holds or waits for every name, or for the given ones and what nests in them.",
     ),
     Subcommand(
+        "show", "NAME...", (DIR, VIA, JSON),
+        "Show all about the names: who holds them, in which processes, who stands in line, where their files are.",
+    ),
+    Subcommand(
         "wait", "NAME...", (DIR, VIA, PATIENCE),
         "Wait until nobody holds or wants the names: 0 when they are free, 75 when not in time.",
     ),

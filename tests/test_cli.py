@@ -247,7 +247,7 @@ def test_the_json_of_list_is_json_for_others_too(lab):
     lab.hold("job")
 
     parsed = subprocess.run(
-        [sys.executable, "-c", "import json, sys; print(len(json.load(sys.stdin)))"], input=lab.run("list", "--json").stdout,
+        [sys.executable, "-c", "import json, sys; print(len(json.load(sys.stdin)))"], input=lab.run("list", "--json", "--via", "file").stdout,
         capture_output=True,
     )
     assert parsed.stdout == b"1\n"

@@ -1,11 +1,62 @@
-"""The subcommands that steer: wait, stop and clean."""
+"""The subcommands that look closer and steer: show, wait, stop and clean."""
 
+import json
 import os
 import signal
 import subprocess
 
 import pytest
 from conftest import PATIENCE, count_switches, finish, read_line, read_state, until, wait_dead
+
+# --- show --------------------------------------------------------------------------------------------------------
+
+
+def test_show_tells_the_holder_its_processes_the_line_and_the_skips(lab, via):
+    holder = lab.start("-n", "job", "--", "sh", "-c", "sleep 99 & echo $!; read line; kill $!; exit 0")
+    inner = int(read_line(holder))
+    waiter = lab.wait_in_line("job", "-s", tag="waiter")
+    lab.run("-n", "job", "true")
+
+    [shown] = json.loads(lab.run("show", "--json", "job").stdout)
+    text = lab.run("show", "job").stdout.decode()
+
+    [hold], [waiting] = shown["holds"], shown["waiting"]
+    assert (hold["launcher"], hold["state"], waiting["launcher"], waiting["mode"]) == (holder.pid, "held", waiter.pid, "shared")
+    assert [(process["pid"], process["depth"]) for process in hold["processes"]] == [(hold["child"], 0), (inner, 1)]
+    assert hold["processes"][1]["command"] == ["sleep", "99"] and hold["processes"][1]["resident_bytes"] > 100000
+    assert shown["skips"] == ({"X": 1} if via == "file" else {})
+    assert f"by pid {holder.pid} (" in text and f"  1. pid {waiter.pid} (" in text and f"{inner}  sleeping" in text
+    finish(holder)
+
+
+def test_show_of_a_parent_tells_who_is_within(lab):
+    lab.hold("a/b")
+
+    assert b"exclusive, file, for a/b\n" in lab.run("show", "a").stdout
+
+
+def test_show_of_an_orphan_a_dead_and_an_unknown_name(lab):
+    holder = lab.hold("job")
+    holder.kill()
+    holder.wait()
+    lab.run("-n", "idle", "true")
+
+    shown = json.loads(lab.run("show", "--json", "job", "idle", "never").stdout)
+
+    assert [[hold["state"] for hold in one["holds"]] for one in shown] == [["orphaned"], [], []]
+    assert lab.run("show", "never").stdout == b"never: 0 held, 0 waiting\n"
+    assert not (lab.directory / "never").exists()
+
+
+def test_show_survives_garbage(lab):
+    lab.hold("job")
+    lab.find_hold("job").write_bytes(b"garbage")
+    (lab.directory / "job/.gate").write_bytes(b"garbage")
+
+    result = lab.run("show", "job")
+
+    assert result.returncode == 0 and b"Traceback" not in result.stderr and b"job: 1 held" in result.stdout
+
 
 # --- wait --------------------------------------------------------------------------------------------------------
 
@@ -134,7 +185,7 @@ def test_stop_of_what_can_not_be_read_is_refused(lab):
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"can not be read" in result.stderr
 
 
-@pytest.mark.parametrize("subcommand", ["wait", "stop"])
+@pytest.mark.parametrize("subcommand", ["show", "wait", "stop"])
 def test_a_name_must_be_given(lab, subcommand):
     result = lab.run(subcommand)
 
