@@ -174,3 +174,33 @@ def test_control_c_leaves_no_traceback(terminal, lab, moment):
 
     assert screen.wait() == -signal.SIGINT
     assert screen.screen.strip() in (b"", b"^C")
+
+
+def test_control_z_stops_a_launcher_that_has_only_the_rest_of_a_tree(shell, lab):
+    shell.type("$SOLO --tree -n job -- sh -c 'sleep 99 & echo pid $!; exit 3'; echo left $?\n")
+    shell.wait_for("\npid ")
+    shell.wait_for("\r\n", after=shell.screen.index(b"\npid ") + 1)
+    rest = int(shell.screen.rpartition(b"\npid ")[2].split()[0])
+    until(lambda: read_state(lab.list()[0]["child"]) == "gone")
+
+    shell.type("\x1a")
+    shell.wait_for("Stopped")
+    assert read_state(rest) == "T"
+    shell.type("fg\n")
+    until(lambda: read_state(rest) == "S")
+    shell.type("\x03")
+
+    until(lambda: read_state(rest) in ("gone", "Z") and lab.list() == [])
+
+
+def test_control_c_is_the_commands_to_understand_also_for_a_tree(terminal, lab):
+    """A helper that was put into a session of its own, as Ctrl-C must not end it, lives on."""
+    helper = "setsid sh -c 'trap \"echo helper >>$LAB/log\" INT; echo ready; sleep 1; echo stayed >>$LAB/log'"
+    screen = terminal(lab.script, "--tree", "-n", "job", "--", "sh", "-c", f"trap 'echo heard' INT; {helper} & wait; wait; exit 4")
+    screen.wait_for("ready")
+
+    screen.type("\x03")
+    screen.wait_for("heard")
+
+    assert screen.wait() == 4
+    assert lab.read_log() == ["stayed"]
