@@ -54,7 +54,7 @@ def make_app(before: dict) -> typer.Typer:
 
 
 def make_command(subcommand, before: dict):
-    def command(names: list, **options):
+    def command(names=(), **options):
         module = importlib.import_module(f"solo.commands.{subcommand.name}")
         if subcommand.needs_name and not names:
             raise UsageError(f"{subcommand.name}: no name given (solo list shows them)")
@@ -64,7 +64,8 @@ def make_command(subcommand, before: dict):
 
     names = Annotated[Optional[list[str]], typer.Argument(metavar=subcommand.arguments, show_default=False)]
     argument = inspect.Parameter("names", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=names, default=None)
-    set_signature(command, [argument] + [make_parameter(option) for option in subcommand.options])
+    arguments = [argument] if subcommand.arguments else []
+    set_signature(command, arguments + [make_parameter(option) for option in subcommand.options])
     return command
 
 

@@ -28,7 +28,8 @@ class Eviction:
         """Do what is due to each of `tickets`, which are open, and close them; when to come back. Raises SoloError."""
         now, next_due = monotonic(), FOREVER
         try:
-            for ticket in tickets:
+            # Those in line first, or one of them would get in when the holder ends.
+            for ticket in sorted(tickets, key=lambda ticket: ticket.is_hold):
                 if ticket.state is LIVE and ticket.has_left():
                     continue
                 key = ticket.file, ticket.state

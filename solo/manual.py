@@ -33,6 +33,8 @@ def make_subcommands() -> str:
 def make_usage(subcommand) -> str:
     options = " ".join(f"Oo {make_flags(option)} Oc" for option in subcommand.options)
     name = f"Ar {subcommand.arguments.strip('[].')}"
+    if not subcommand.arguments:
+        return options
     return f"{options} {name} ..." if subcommand.needs_name else f"{options} Oo {name} ... Oc"
 
 

@@ -115,7 +115,7 @@ class Subcommand:
 
     @property
     def needs_name(self):
-        return self.arguments[0] != "["
+        return self.arguments[:1] not in ("", "[")
 
 
 SUBCOMMANDS = (
@@ -138,5 +138,9 @@ SUBCOMMANDS = (
     Subcommand(
         "clean", "[NAME]...", (DIR,),
         "Remove what the dead left behind and what is idle; who comes meanwhile is not disturbed.",
+    ),
+    Subcommand(
+        "doctor", "", (DIR, JSON),
+        "Check in plain words whether this machine and user have all that solo needs: 0, or 1 if something fails.",
     ),
 )

@@ -40,6 +40,8 @@ def describe_holder(ticket) -> str:
 
 
 def describe_owner(record) -> str:
+    if not record.launcher[0]:
+        return "a process that can not be seen from here"
     return f"pid {record.launcher[0]} ({format_command(record.command)})"
 
 

@@ -21,7 +21,7 @@ SCHEMA = {
 
 def test_list_is_empty_and_fine_where_nothing_was_ever_guarded(lab):
     assert lab.list() == []
-    assert lab.run("list").stdout == b""
+    assert lab.run("list", "--via", "file").stdout == b""
 
 
 def test_list_has_an_object_per_ticket_as_the_schema_says(lab):

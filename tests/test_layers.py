@@ -27,7 +27,7 @@ COLD_FLOORS = [
     {"ending", "eviction", "sockets"},
     {"rivals"},
     {"commands", "commands.lines", "commands.list"},
-    {"commands.clean", "commands.show", "commands.stop", "commands.wait"},
+    {"commands.clean", "commands.doctor", "commands.show", "commands.stop", "commands.wait"},
     {"bundle", "completions", "manual"},
     {"cli"},
 ]

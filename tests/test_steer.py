@@ -1,4 +1,4 @@
-"""The subcommands that look closer and steer: show, wait, stop and clean."""
+"""The subcommands that look closer and steer: show, wait, stop, clean and doctor."""
 
 import json
 import os
@@ -267,3 +267,51 @@ def test_clean_beside_contenders_disturbs_none_of_them(lab):
     assert [end for end in ends if end[0] or end[2]] == []
     assert finish(cleaner)[1] == ""
     assert not [line for line in lab.read_log() if line.startswith(("overlap", "unrecorded"))]
+
+
+# --- doctor ------------------------------------------------------------------------------------------------------
+
+
+def test_doctor_finds_nothing_wrong_where_nothing_is(lab):
+    result = lab.run("doctor", "--json")
+    findings = json.loads(result.stdout)
+
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert {finding["check"] for finding in findings if finding["state"] == "ok"} >= {
+        "directory", "file_system", "locks", "processes", "sockets",
+    }
+    assert not any(finding["state"] == "fails" for finding in findings)
+    assert os.listdir(lab.directory) == []
+
+
+@pytest.mark.parametrize("spoil, text", [
+    (lambda path: path.write_text("a file"), b"Not a directory"),
+    (lambda path: (path.mkdir(), path.chmod(0o777)), b"no sticky bit"),
+])
+def test_doctor_says_what_is_wrong_with_the_directory(lab, spoil, text):
+    spoil(lab.directory)
+
+    result = lab.run("doctor")
+
+    assert result.returncode == 1 and text in result.stdout and b"fails  " in result.stdout
+    assert b"Traceback" not in result.stderr
+
+
+@pytest.mark.tool("strace")
+def test_doctor_sees_that_locks_do_not_work(lab):
+    result = lab.run("doctor", prefix=("strace", "-f", "-qq", "-o", "/dev/null", "-e", "inject=flock:retval=0"))
+
+    assert result.returncode == 1 and b"fails  flock(2) does not work here\n" in result.stdout
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_doctor_sees_a_read_only_file_system_and_a_container(lab):
+    lab.directory.mkdir()
+    script = "mount --bind $SOLO_DIR $SOLO_DIR && mount -o remount,ro,bind $SOLO_DIR && $SOLO doctor; echo status $?; " \
+             "$SOLO --via socket -n readonly echo all the same"
+    result = subprocess.run(["unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script], env=lab.environment, capture_output=True,
+                            timeout=PATIENCE)
+
+    assert b"Read-only file system (--via socket needs no file)" in result.stdout, result.stderr
+    assert b"in a pid namespace" in result.stdout and result.stdout.endswith(b"status 1\nall the same\n")

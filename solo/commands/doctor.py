@@ -1,0 +1,170 @@
+"""`solo doctor`: does everything that solo needs work here, for this user? A line a check, in plain words."""
+
+import fcntl
+import json
+import os
+import posix
+import subprocess
+import sys
+import tempfile
+
+from solo.errors import SoloError
+from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_self, read_world
+from solo.places import find_base, make_base
+from solo.prctl import load_prctl
+from solo.sockets import list_addresses
+
+GOOD, BAD, NOTE = "ok", "fails", "note"
+FIRST_PID_NAMESPACE = "4026531836"  # PROC_PID_INIT_INO of the kernel
+REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre", "gfs2", "ocfs2")
+GONE_AT_BOOT = ("tmpfs", "ramfs")
+LOCK_CHECK = """
+import fcntl, sys
+try:
+    fcntl.flock(open(sys.argv[1], "r+"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit(3)
+"""
+
+
+def run(options: dict, names: list) -> int:
+    """Print the findings: text, or with --json an array of {check, state, text}. 0 if nothing fails, else 1."""
+    findings = [
+        {"check": check.__name__.removeprefix("check_"), "state": state, "text": text}
+        for check in CHECKS for state, text in check(options.get("dir"))
+    ]
+    if options.get("json"):
+        print(json.dumps(findings, indent=2))
+    else:
+        for finding in findings:
+            print(f"{finding['state']:<5}  {finding['text']}")
+    return any(finding["state"] == BAD for finding in findings)
+
+
+def check_directory(asked):
+    """Is it there, ours, and can something be written in it?"""
+    try:
+        path = find_base(asked)
+        place = make_base(asked)
+    except SoloError as error:
+        yield BAD, str(error)
+        return
+    yield GOOD, f"names live in {path}, for uid {posix.geteuid()}" + (", as --dir or SOLO_DIR says" if asked else "")
+    posix.close(place.fd)
+    try:
+        with tempfile.NamedTemporaryFile(prefix=".doctor.", dir=path) as file:
+            file.write(b"x" * 4096)
+            file.flush()
+        yield GOOD, "files can be made and written there"
+    except OSError as error:
+        yield BAD, f"{path}: nothing can be written: {error.strerror} (--via socket needs no file)"
+
+
+def check_file_system(asked):
+    """flock(2) must work between all contenders: on other machines it may not."""
+    try:
+        kind, point = find_file_system(find_base(asked))
+    except (SoloError, OSError):
+        return
+    if kind in REMOTE:
+        yield NOTE, f"{point} is {kind}: locks may not reach other machines, and a lost server makes solo hang (--dir helps)"
+    elif kind == "overlay":
+        yield NOTE, f"{point} is overlay: each container has names of its own there"
+    else:
+        yield GOOD, f"{point} is {kind}" + (", emptied at each boot, which is fine" if kind in GONE_AT_BOOT else "")
+
+
+def check_locks(asked):
+    """Does one process see the lock of another?"""
+    try:
+        path = find_base(asked)
+        with tempfile.NamedTemporaryFile(prefix=".doctor.", dir=path) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            held = subprocess.run([sys.executable, "-IS", "-c", LOCK_CHECK, file.name], stdin=subprocess.DEVNULL).returncode
+            fcntl.flock(file, fcntl.LOCK_UN)
+            free = subprocess.run([sys.executable, "-IS", "-c", LOCK_CHECK, file.name], stdin=subprocess.DEVNULL).returncode
+    except (SoloError, OSError) as error:
+        yield BAD, f"flock(2) can not be tried: {getattr(error, 'strerror', None) or error}"
+        return
+    yield (GOOD, "flock(2) works between processes here") if (held, free) == (3, 0) else (BAD, "flock(2) does not work here")
+
+
+def check_processes(asked):
+    """/proc and pidfd tell whether a process is still the same."""
+    try:
+        read_self()
+        world = read_world()
+    except (SoloError, OSError) as error:
+        yield BAD, f"/proc: {getattr(error, 'strerror', None) or error}"
+        return
+    hidden = next((line for line in read_lines("/proc/self/mounts") if line.split()[1] == "/proc" and "hidepid=" in line), None)
+    strict = hidden is not None and not any(f"hidepid={off}" in hidden for off in ("0", "off"))
+    if strict and posix.geteuid() != 0:
+        yield NOTE, "/proc hides other users' processes (hidepid): what can not be seen counts as alive"
+    else:
+        yield GOOD, "/proc shows who is alive"
+    try:
+        posix.close(posix.pidfd_open(posix.getpid()))
+        yield GOOD, "orphans are waited for without polling (pidfd)"
+    except (OSError, AttributeError):
+        yield NOTE, "no pidfd: orphans are polled for, and --replace and stop do not work"
+    try:
+        load_prctl()
+        yield GOOD, "--tree, --no-orphan and --flock work (prctl by ctypes)"
+    except SoloError as error:
+        yield NOTE, str(error)
+    if world.pid_namespace not in (FIRST_PID_NAMESPACE, "-"):
+        yield NOTE, "in a pid namespace (a container): contenders outside of it see the locks, not always the processes"
+    if world.time_namespace not in (FIRST_TIME_NAMESPACE, "-"):
+        yield NOTE, "in a time namespace: start times are compared with its offset"
+
+
+def check_sockets(asked):
+    """--via socket needs to see /proc/net/unix."""
+    try:
+        list_addresses()
+        yield GOOD, f"--via socket works, among all in this network namespace ({read_namespace('self', 'net')})"
+    except (SoloError, OSError) as error:
+        yield NOTE, f"--via socket does not work: {error}"
+
+
+def check_kernel_settings(asked):
+    """What makes shared directories harder."""
+    value = "".join(read_lines("/proc/sys/fs/protected_regular")).strip()
+    if value and value != "0":
+        yield GOOD, f"fs.protected_regular is {value}: files of others in sticky directories are opened without creating them"
+
+
+def check_environment(asked):
+    """What others rely on, and solo does not: cron and ssh would disagree."""
+    home = os.environ.get("HOME")
+    if not asked and posix.geteuid() != 0 and home and not find_base(None).startswith(home.rstrip("/") + "/"):
+        yield NOTE, f"HOME is {home}, and not what the password database says: names live by the latter"
+    for variable in ("SOLO_DIR", "SOLO_VIA"):
+        if os.environ.get(variable):
+            yield NOTE, f"{variable} is set to {os.environ[variable]}: cron and systemd must have the same, or there are two locks"
+
+
+CHECKS = (
+    check_directory, check_file_system, check_locks, check_processes, check_sockets, check_kernel_settings, check_environment,
+)
+
+
+def find_file_system(path: str) -> tuple:
+    """(kind, where it is mounted) of the file system that `path` is on."""
+    path, best = os.path.realpath(path), ("unknown", "/")
+    for line in read_lines("/proc/self/mounts"):
+        _, point, kind = line.split()[:3]
+        point = point.encode().decode("unicode_escape")
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best[1]):
+            best = kind, point
+    return best
+
+
+def read_lines(path: str) -> list:
+    try:
+        with open(path, errors="surrogateescape") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
