@@ -243,6 +243,44 @@ def test_fish_completes(typed, expected, tmp_path):
     assert expected in [line.split("\t")[0] for line in result.stdout.splitlines()], result.stderr
 
 
+@pytest.fixture
+def names(lab):
+    """Two names are held, and `solo` is on the PATH."""
+    lab.hold("nightly")
+    lab.hold("deploy/prod")
+    (lab.path / "bin").mkdir()
+    (lab.path / "bin/solo").symlink_to(lab.script)
+    lab.environment["PATH"] = f"{lab.path}/bin:{lab.environment['PATH']}"
+    return ["deploy/prod", "nightly"]
+
+
+@pytest.mark.parametrize("typed", ["solo wait ", "solo stop ", "solo -q -n ", "solo --name ", "solo show "])
+def test_bash_completes_names(lab, names, typed):
+    script = lab.path / "solo.bash"
+    script.write_text(completions.make_bash())
+    words = " ".join(f'"{word}"' for word in typed.split(" "))
+    code = f"source {script}; COMP_WORDS=({words}) COMP_CWORD={typed.count(' ')}; _solo; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+
+    result = subprocess.run(["bash", "--norc", "-c", code], capture_output=True, text=True, env=lab.environment)
+
+    assert result.stdout.split() == names, result.stderr
+
+
+@pytest.mark.tool("fish")
+@pytest.mark.parametrize("typed", ["solo wait ", "solo stop n", "solo -n ", "solo -q --name n"])
+def test_fish_completes_names(lab, names, typed):
+    script = lab.path / "solo.fish"
+    script.write_text(completions.make_fish())
+    environment = {**lab.environment, "HOME": str(lab.path)}
+
+    result = subprocess.run(
+        ["fish", "--no-config", "-c", f"source {script}; complete -C '{typed}'"], capture_output=True, text=True, env=environment,
+    )
+
+    offered = [line.split("\t")[0] for line in result.stdout.splitlines()]
+    assert set(names if typed.endswith(" ") else ["nightly"]) <= set(offered), (offered, result.stderr)
+
+
 def test_the_json_of_list_is_json_for_others_too(lab):
     lab.hold("job")
 

@@ -204,3 +204,25 @@ def test_control_c_is_the_commands_to_understand_also_for_a_tree(terminal, lab):
 
     assert screen.wait() == 4
     assert lab.read_log() == ["stayed"]
+
+
+@pytest.mark.tool("zsh")
+@pytest.mark.parametrize("typed, expected", [
+    ("solo wait nigh\t", "solo wait nightly"), ("solo -q --name nigh\t", "solo -q --name nightly"), ("solo docto\t", "solo doctor"),
+    ("solo --max-w\t", "solo --max-waiting"), ("solo --via so\t", "solo --via socket"), ("solo stop --waiti\t", "solo stop --waiting"),
+])
+def test_zsh_completes(terminal, lab, typed, expected):
+    from solo import completions
+
+    lab.hold("nightly")
+    (lab.path / "bin").mkdir()
+    (lab.path / "bin/solo").symlink_to(lab.script)
+    (lab.path / "_solo").write_text(completions.make_zsh())
+    screen = terminal("zsh", "-f")
+    screen.type(f"PS1='ok> '; PATH={lab.path}/bin:$PATH; fpath=({lab.path} $fpath); autoload -Uz compinit; "
+                f"compinit -u -d {lab.path}/dump; unsetopt zle_bracketed_paste; echo rea''dy\n")
+    screen.wait_for("\nready")
+
+    screen.type(typed)
+
+    screen.wait_for(expected)
