@@ -250,6 +250,7 @@ def names(lab):
     lab.hold("deploy/prod")
     (lab.path / "bin").mkdir()
     (lab.path / "bin/solo").symlink_to(lab.script)
+    lab.environment["SOLO_VIA"] = "file"
     lab.environment["PATH"] = f"{lab.path}/bin:{lab.environment['PATH']}"
     return ["deploy/prod", "nightly"]
 
