@@ -174,20 +174,21 @@ def execute(path: str, words: list, script: list, environment: dict):
 def let_go_of_descriptors(kept: list):
     """Close all but `kept`: our copies of the caller's pipes would keep those at their other ends waiting."""
     low = 0
-    for fd in sorted({*kept, *find_locked()}):
+    for fd in sorted([*kept, *find_locked(kept)]):
         posix.closerange(low, fd)
         low = fd + 1
     posix.closerange(low, HIGHEST_FD)
 
 
-def find_locked() -> list:
-    """Descriptors of files on which we hold an fcntl(2) lock from before solo was executed: to close one would give that up."""
+def find_locked(kept: list) -> list:
+    """Besides `kept`, descriptors of files with an fcntl(2) lock from before solo was executed: to close one gives it up."""
     locked = []
     try:
         for entry in posix.listdir("/proc/self/fd"):
             fd = int(entry)
             try:
-                if posix.fstat(fd).st_mode & TYPE_MASK == IS_REGULAR and b" POSIX " in read_file(f"/proc/self/fdinfo/{entry}"):
+                is_file = fd not in kept and posix.fstat(fd).st_mode & TYPE_MASK == IS_REGULAR
+                if is_file and b" POSIX " in read_file(f"/proc/self/fdinfo/{entry}"):
                     locked.append(fd)
             except OSError:
                 continue
