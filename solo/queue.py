@@ -7,7 +7,7 @@ published; else, outside the gate, block on just what is in the way, and look ag
 import posix
 from time import monotonic
 
-from solo.errors import Busy, SoloError, Superseded
+from solo.errors import Busy, SoloError, Superseded, Vanished
 from solo.identity import walk_parents
 from solo.kernel import has_rung, listen_for_bell, say_promptly, stop_listening
 from solo.rule import COUNTED, EXCLUSIVE, Claim, allot_slots, find_conflicts
@@ -61,6 +61,9 @@ def take_hold(line, record, deadline, tell, rivals=None):
         from solo.rivals import name_superseder
 
         raise name_superseder(error, line, record, seat) from None
+    except Vanished as error:
+        # Only what is idle may vanish: with a seat there, someone else removed it, and a holder with it.
+        raise error if seat is None else SoloError(str(error)) from None
     except BaseException:
         if hold is not None:
             hold.release()
