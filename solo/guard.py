@@ -43,14 +43,34 @@ def run(options: dict, command: list):
         raise
     tell = tell if tell is tell_nothing else say_promptly
     tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
+    begin = monotonic()
+    if "syslog" in options:
+        log(f"{' '.join(names)}: started {' '.join(command)} as pid {process.pid}")
     kept = [fd for hold in holds for fd in hold.descriptors]
     child.let_go_of_descriptors(kept if tell is tell_nothing and ending is None else [*kept, 2])
     status = child.wait(process)
     release(holds)
     tell(f"{names[0]}: pid {process.pid} ended with status {posix.waitstatus_to_exitcode(status)}")
-    if ending is not None and ending.is_timed_out:
+    is_timed_out = ending is not None and ending.is_timed_out
+    if "syslog" in options:
+        log_end(names, process.pid, status, monotonic() - begin, is_timed_out)
+    if is_timed_out:
         posix._exit(TIMED_OUT)
     child.mirror(status)
+
+
+def log(text: str, is_bad: bool = False):
+    from solo import syslogging
+
+    syslogging.log(text, is_bad)
+
+
+def log_end(names: list, pid: int, status: int, seconds: float, is_timed_out: bool):
+    from solo.syslogging import describe_end
+
+    what = "timed out and ended" if is_timed_out else "ended"
+    end = describe_end(posix.waitstatus_to_exitcode(status), seconds)
+    log(f"{' '.join(names)}: pid {pid} {what} {end}", is_timed_out or status != 0)
 
 
 def choose_claim(options: dict) -> Claim:

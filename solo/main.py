@@ -37,6 +37,8 @@ def main():
         if not (discreet and "quiet" in options):
             say(str(error))
         status = options.get("busy_exit", error.status) if discreet else error.status
+        if "syslog" in options:
+            guard.log(f"{'skipped' if busy else 'not started'}: {error}", not discreet)
     except OSError as error:
         say(error.strerror or str(error))
         status = SoloError.status

@@ -88,6 +88,7 @@ TREE = Option(
     help="Hold the name until every descendant of the command has ended, and when it is ended, end them all.",
 )
 NO_ORPHAN = Option("no-orphan", None, "flag", None, help="If solo is killed (SIGKILL), the command is killed too.")
+SYSLOG = Option("syslog", None, "flag", None, help="Tell syslog of starts, skips and ends.")
 VERBOSE = Option("verbose", "v", "flag", None, help="Tell stderr of waits, starts and ends.")
 HELP = Option("help", "h", "flag", None, help="Show this message and exit.")
 VERSION = Option("version", None, "flag", None, help="Show the version and exit.")
@@ -98,7 +99,7 @@ WAITING = Option("waiting", None, "flag", None, help="End those who stand in lin
 
 LAUNCHER_OPTIONS = (
     NAME, DIR, VIA, FLOCK, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, BUSY_EXIT, QUIET, LOUD_AFTER, TIMEOUT,
-    KILL_AFTER, TREE, NO_ORPHAN, VERBOSE, HELP, VERSION,
+    KILL_AFTER, TREE, NO_ORPHAN, SYSLOG, VERBOSE, HELP, VERSION,
 )
 
 

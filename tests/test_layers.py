@@ -22,7 +22,7 @@ HOT_FLOORS = [
 ]
 COLD_FLOORS = [
     {"namespaces", "prctl", "systemd", "words"},
-    {"orphans"},
+    {"orphans", "syslogging"},
     {"flocks", "processes"},
     {"ending", "eviction", "sockets"},
     {"rivals"},

@@ -1,0 +1,43 @@
+"""What syslog is told with --syslog: starts, skips, ends and time-outs, with name, pid, status and duration. Cold.
+
+By syslog(3), as cron does it: facility cron, tag solo[PID]. Where nobody reads, nothing is told and nothing waits.
+"""
+
+import select
+import syslog
+from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, socket
+
+from solo.words import format_duration
+
+PATH = "/dev/log"
+
+
+def log(text: str, is_bad: bool = False):
+    """One line. Never raises."""
+    try:
+        if not has_room():
+            return
+        syslog.openlog("solo", syslog.LOG_PID, syslog.LOG_CRON)
+        line = "".join(letter if letter.isprintable() else "?" for letter in text)
+        syslog.syslog(syslog.LOG_WARNING if is_bad else syslog.LOG_INFO, line.encode(errors="replace").decode())
+        syslog.closelog()  # its descriptor is closed with all others when the command runs
+    except (OSError, ValueError):
+        pass
+
+
+def has_room() -> bool:
+    """Would a line go out at once? syslog(3) itself waits for a reader that hangs."""
+    probe = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+    try:
+        probe.connect(PATH)
+        poller = select.poll()
+        poller.register(probe.fileno(), select.POLLOUT)
+        return any(events & select.POLLOUT for _, events in poller.poll(0))
+    finally:
+        probe.close()
+
+
+def describe_end(exit_code: int, seconds: float) -> str:
+    """`with exit status 3 after 3h12m`; a negative code is a signal, as Popen has it."""
+    how = f"by signal {-exit_code}" if exit_code < 0 else f"with exit status {exit_code}"
+    return f"{how} after {format_duration(seconds)}"

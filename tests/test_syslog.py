@@ -1,0 +1,101 @@
+"""--syslog: what a real reader of /dev/log gets, as syslog(3) sends it."""
+
+import os
+import re
+import socket
+import subprocess
+import time
+
+import pytest
+from conftest import PATIENCE, finish
+
+
+@pytest.fixture
+def log():
+    """A reader at /dev/log, if there is none yet and we may: what the C library sends is what it reads."""
+    if os.path.exists("/dev/log") or os.geteuid() != 0:
+        pytest.skip("there is a syslog here already, or we may not make one")
+    reader = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    reader.bind("/dev/log")
+    reader.settimeout(PATIENCE)
+    yield reader
+    reader.close()
+    os.unlink("/dev/log")
+
+
+def read(log):
+    """(priority, text after the tag) of the next line, whose tag and date must be right."""
+    line = log.recv(65536).decode()
+    match = re.fullmatch(r"<(\d+)>([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) solo\[\d+\]: (.*?)\x00?", line)
+    assert match, line
+    time.strptime(match[2], "%b %d %H:%M:%S")
+    return int(match[1]), match[3]
+
+
+CRON, INFO, WARNING = 9 << 3, 6, 4
+
+
+def test_a_start_and_an_end_are_told(lab, log):
+    lab.run("--syslog", "-n", "job", "--", "sh", "-c", "exit 3")
+    start, end = read(log), read(log)
+
+    pid = re.fullmatch(r"job: started sh -c exit 3 as pid (\d+)", start[1])[1]
+    assert start[0] == CRON | INFO
+    assert end == (CRON | WARNING, f"job: pid {pid} ended with exit status 3 after 0s")
+
+
+def test_a_death_by_signal_and_a_time_out_are_told(lab, log):
+    lab.run("--syslog", "-n", "job", "--", "sh", "-c", "kill -9 $$")
+    lab.run("--syslog", "-t", "100ms", "-n", "job", "--", "sleep", "99")
+    lines = [read(log)[1] for _ in range(4)]
+
+    assert re.fullmatch(r"job: pid \d+ ended by signal 9 after 0s", lines[1])
+    assert re.fullmatch(r"job: pid \d+ timed out and ended by signal 15 after 0s", lines[3])
+
+
+def test_a_skip_is_told_also_a_quiet_one(lab, log):
+    holder = lab.hold("job")
+
+    assert lab.run("--syslog", "-q", "-E", "0", "-n", "job", "true").returncode == 0
+
+    priority, text = read(log)
+    assert priority == CRON | INFO and text.startswith(f"skipped: job: busy: held for 0s by pid {holder.pid} (")
+
+
+def test_what_could_not_start_is_told(lab, log):
+    assert lab.run("--syslog", "-n", "job", "nosuchcommand").returncode == 127
+
+    assert read(log) == (CRON | WARNING, "not started: nosuchcommand: command not found")
+
+
+def test_no_control_character_gets_into_the_log(lab, log):
+    lab.run("--syslog", "-n", "job", "--", "true", "a\nb\x1b[31m")
+
+    assert "true a?b?[31m as pid" in read(log)[1]
+
+
+def test_a_reader_that_hangs_holds_up_nothing(lab, log):
+    stuffing = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    stuffing.setblocking(False)
+    try:
+        while True:
+            stuffing.sendto(b"x", "/dev/log")
+    except BlockingIOError:
+        pass
+
+    assert lab.run("--syslog", "-n", "job", "--", "sh", "-c", "exit 3").returncode == 3
+    stuffing.close()
+
+
+def test_without_a_syslog_nothing_is_told_and_nothing_fails(lab):
+    if os.path.exists("/dev/log"):
+        pytest.skip("there is a syslog here")
+
+    assert lab.run("--syslog", "-n", "job", "--", "sh", "-c", "exit 3").returncode == 3
+
+
+def test_the_command_has_no_descriptor_of_it(lab, log):
+    process = lab.start("--syslog", "-n", "job", "--", "sh", "-c", "ls -l /proc/self/fd; ls -l /proc/$PPID/fd")
+
+    assert "socket" not in finish(process)[1]
+    assert subprocess.run(["true"]).returncode == 0
