@@ -35,7 +35,7 @@ def run(options: dict, command: list):
     try:
         named = take_names(names, options, command, world, deadline, tell, holds)
         if "flock" in options:
-            take_files(named, options, given, deadline, tell, holds)
+            take_files(names[0], named, options, given, deadline, tell, holds)
         tell_command(environment, names, named)
         process = start(path, command, environment, given, holds, ending, die_with)
     except BaseException:
@@ -152,12 +152,12 @@ def open_line(base, name: str, world):
     return SocketLine(name, world)
 
 
-def take_files(named: dict, options: dict, given, deadline, tell, holds: list):
-    """Take the user's own files as well, after the names; busy counts as busy for the first name."""
+def take_files(name: str, named: dict, options: dict, given, deadline, tell, holds: list):
+    """Take the user's own files as well, after the names; busy counts as busy for the first `name`."""
     from solo import flocks
     from solo.words import describe_skips
 
-    name, hold = next(iter(named.items()))
+    hold = named[name]
     try:
         # Who else holds a file can not be replaced.
         patience = deadline if "wait" in options else NO_WAIT

@@ -35,10 +35,10 @@ def try_flock(path, *words):
 def test_flock_keeps_solo_out(lab, path):
     hold_by_flock(lab, path)
 
-    result = lab.run("--flock", path, "-n", "job", "true")
+    result = lab.run("--flock", path, "-n", "up/job", "true")
 
     assert (result.returncode, result.stderr.count(b"\n")) == (75, 1)
-    assert f"job: {path}: busy: locked by pid ".encode() in result.stderr
+    assert f"solo: up/job: {path}: busy: locked by pid ".encode() in result.stderr
 
 
 def test_solo_keeps_flock_out(lab, path):
