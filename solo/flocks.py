@@ -42,11 +42,11 @@ class Flock:
         close(self.fd)
 
 
-def take_flocks(paths: list, mode: str, umask: int, deadline, tell, holds: list):
+def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list):
     """Hold flock(2) on all `paths`, appended to `holds` one by one: exclusive for an exclusive `mode`, else shared.
 
     In the order of device and inode: it is the same for all, and a file has one place in it however it is called. `deadline`
-    is on the monotonic clock, or None not to wait. Raises Busy, SoloError.
+    is on the monotonic clock, or None not to wait; `watch` is as for take_hold. Raises Busy, SoloError.
     """
     lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH
     files = {}
@@ -58,7 +58,7 @@ def take_flocks(paths: list, mode: str, umask: int, deadline, tell, holds: list)
         while True:
             fd = open_file(path, umask)
             try:
-                fd = lock_file(fd, path, lock, deadline, tell)
+                fd = lock_file(fd, path, lock, deadline, watch)
                 if is_still(path, fd):
                     holds.append(Flock(fd))
                     break
@@ -71,7 +71,7 @@ def take_flocks(paths: list, mode: str, umask: int, deadline, tell, holds: list)
             close(fd)  # it was replaced meanwhile: others lock the new one
 
 
-def lock_file(fd: int, path: str, lock: int, deadline, tell) -> int:
+def lock_file(fd: int, path: str, lock: int, deadline, watch) -> int:
     """The descriptor that is locked at last: `fd`, or one open for writing, as NFS wants it. Raises OSError, Busy, SoloError."""
     try:
         if try_lock(fd, lock):
@@ -86,10 +86,14 @@ def lock_file(fd: int, path: str, lock: int, deadline, tell) -> int:
     refuse_own_lock(fd, path, owner)
     if deadline is None or monotonic() >= deadline:
         raise turn_away(path, owner)
-    tell(f"{path}: waiting: locked by {describe_locker(owner)}")
-    if not wait_lock(fd, lock, deadline):
+    # Whatever `watch` shows meanwhile: who stops waiting loses the place that the kernel has kept.
+    if not watch(lambda _: wait_lock(fd, lock, deadline), deadline, lambda: describe_lock(path, fd)):
         raise turn_away(path, find_lock_owner(fd))
     return fd
+
+
+def describe_lock(path: str, fd: int) -> str:
+    return f"{path} is locked by {describe_locker(find_lock_owner(fd))}"
 
 
 def refuse_own_lock(fd: int, path: str, owner: int):

@@ -7,10 +7,11 @@ from solo import child
 from solo.command import find_command, make_name
 from solo.errors import TIMED_OUT, Busy, SoloError, UsageError, Vanished
 from solo.identity import read_self, read_world
+from solo.journal import Journal
 from solo.kernel import FOREVER, close, encode, occupy_standard_descriptors, read_file, say, say_promptly
 from solo.options import SOCKET
 from solo.places import make_base, open_name, split_name
-from solo.queue import NO_WAIT, take_hold
+from solo.queue import NO_WAIT, take_hold, wait_unseen
 from solo.record import Record
 from solo.rule import COUNTED, EXCLUSIVE, SHARED, Claim, plan_claims
 from solo.tickets import Line
@@ -18,6 +19,7 @@ from solo.tickets import Line
 ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) lets through
 KILL_AFTER = 10.0  # seconds
 ATTEMPTS = 20
+CI_VARIABLES = (b"CI", b"JENKINS_URL", b"TEAMCITY_VERSION", b"TF_BUILD")  # set where a log is read by people, line by line
 
 
 def run(options: dict, command: list):
@@ -29,34 +31,51 @@ def run(options: dict, command: list):
     environment = read_environment()
     path = find_command(command[0], environment.get(b"PATH"))
     names = list(dict.fromkeys(options.get("name") or [make_name(path, command)]))
-    world = read_world()
+    wanted = describe_wanted(options, names, command)
+    journal = Journal(wanted, options.get("dir"), tell) if options.get("via") != SOCKET else None
     ending, die_with = prepare_end(options, names[0])
     holds = []
     try:
-        named = take_names(names, options, command, world, deadline, tell, holds)
+        named = take_names(wanted, options, deadline, holds)
         if "flock" in options:
-            take_files(names[0], named, options, given, deadline, tell, holds)
+            take_files(names[0], named, options, given, deadline, holds)
         tell_command(environment, names, named)
         process = start(path, command, environment, given, holds, ending, die_with)
-    except BaseException:
+    except BaseException as error:
         release(holds)
+        if journal is not None and isinstance(error, SoloError):
+            journal.tell_error(error)
         raise
     tell = tell if tell is tell_nothing else say_promptly
     tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
     begin = monotonic()
+    if journal is not None:
+        journal.tell_start(named, process.pid)
     if "syslog" in options:
         log(f"{' '.join(names)}: started {' '.join(command)} as pid {process.pid}")
     kept = [fd for hold in holds for fd in hold.descriptors]
     child.let_go_of_descriptors(kept if tell is tell_nothing and ending is None else [*kept, 2])
     status = child.wait(process)
     release(holds)
-    tell(f"{names[0]}: pid {process.pid} ended with status {posix.waitstatus_to_exitcode(status)}")
+    code = posix.waitstatus_to_exitcode(status)
     is_timed_out = ending is not None and ending.is_timed_out
+    tell(f"{names[0]}: pid {process.pid} ended with status {code}")
+    if journal is not None:
+        journal.tell_end(code, is_timed_out)
     if "syslog" in options:
-        log_end(names, process.pid, status, monotonic() - begin, is_timed_out)
+        log_end(names, process.pid, code, monotonic() - begin, is_timed_out)
     if is_timed_out:
         posix._exit(TIMED_OUT)
     child.mirror(status)
+
+
+def describe_wanted(options: dict, names: list, command: list) -> Record:
+    """A record of ours, with what is claimed of the names themselves. Raises UsageError."""
+    for name in names:
+        split_name(name)  # a bad one is told before any is waited for
+    tree = options.get("kill_after", KILL_AFTER) if "tree" in options else None
+    world, words = read_world(), list(map(encode, command))
+    return Record(read_self(), world, posix.geteuid(), choose_claim(options), names, tree, words)
 
 
 def log(text: str, is_bad: bool = False):
@@ -65,12 +84,11 @@ def log(text: str, is_bad: bool = False):
     syslogging.log(text, is_bad)
 
 
-def log_end(names: list, pid: int, status: int, seconds: float, is_timed_out: bool):
+def log_end(names: list, pid: int, code: int, seconds: float, is_timed_out: bool):
     from solo.syslogging import describe_end
 
     what = "timed out and ended" if is_timed_out else "ended"
-    end = describe_end(posix.waitstatus_to_exitcode(status), seconds)
-    log(f"{' '.join(names)}: pid {pid} {what} {end}", is_timed_out or status != 0)
+    log(f"{' '.join(names)}: pid {pid} {what} {describe_end(code, seconds)}", is_timed_out or code != 0)
 
 
 def choose_claim(options: dict) -> Claim:
@@ -99,24 +117,22 @@ def prepare_end(options: dict, name: str) -> tuple:
     return ending, die_with
 
 
-def take_names(names: list, options: dict, command: list, world, deadline, tell, holds: list) -> dict:
-    """Take what `names` need, in the order that everybody uses; appended to `holds` one by one. The hold of each name."""
-    claims = plan_claims(names, choose_claim(options))
-    for name, _ in claims:
-        split_name(name)  # a bad one is told before any is waited for
-    launcher = read_self()
-    words = list(map(encode, command))
+def take_names(wanted: Record, options: dict, deadline, holds: list) -> dict:
+    """Take what the names of `wanted` need, in the order that everybody uses; appended to `holds` one by one.
+
+    The hold of each name.
+    """
     kill_after = options.get("kill_after", KILL_AFTER)
     rivals, taken = None, {}
     base = make_base(options.get("dir")) if options.get("via") != SOCKET else None
-    for name, claim in claims:
-        record = Record(launcher, world, posix.geteuid(), claim, names, kill_after if "tree" in options else None, words)
+    for name, claim in plan_claims(wanted.names, wanted.claim):
+        record = wanted.claiming(claim)
         if "max_waiting" in options or "latest" in options or "replace" in options:
             from solo.rivals import make_rivals
 
             rivals = make_rivals(options, kill_after)
         try:
-            taken[name] = take_name(base, name, world, record, deadline, make_wait_teller(tell, name), rivals)
+            taken[name] = take_name(base, name, record, deadline, make_watch(options, name, deadline), rivals)
             holds.append(taken[name])
         except SoloError as error:
             error.args = (f"{name}: {error}",)
@@ -130,12 +146,12 @@ def take_names(names: list, options: dict, command: list, world, deadline, tell,
     return taken
 
 
-def take_name(base, name: str, world, record, deadline, tell, rivals):
+def take_name(base, name: str, record, deadline, watch, rivals):
     """Our hold on one name. What `solo clean` removed under us is made again."""
     for attempt in range(ATTEMPTS):
         try:
-            line = open_line(base, name, world)
-            hold = take_hold(line, record, deadline, tell, rivals)
+            line = open_line(base, name, record.world)
+            hold = take_hold(line, record, deadline, watch, rivals)
             line.close_gate()
             return hold
         except Vanished:
@@ -152,7 +168,7 @@ def open_line(base, name: str, world):
     return SocketLine(name, world)
 
 
-def take_files(name: str, named: dict, options: dict, given, deadline, tell, holds: list):
+def take_files(name: str, named: dict, options: dict, given, deadline, holds: list):
     """Take the user's own files as well, after the names; busy counts as busy for the first `name`."""
     from solo import flocks
     from solo.words import describe_skips
@@ -160,8 +176,9 @@ def take_files(name: str, named: dict, options: dict, given, deadline, tell, hol
     hold = named[name]
     try:
         # Who else holds a file can not be replaced.
-        patience = deadline if "wait" in options else NO_WAIT
-        flocks.take_flocks(options["flock"], hold.record.claim.mode, given.umask, patience, tell, holds)
+        deadline = deadline if "wait" in options else NO_WAIT
+        watch = make_watch(options, name, deadline)
+        flocks.take_flocks(options["flock"], hold.record.claim.mode, given.umask, deadline, watch, holds)
     except Busy as error:
         hold.line.restore_skips()
         with hold.line:
@@ -213,14 +230,22 @@ def tell_nothing(_):
     pass
 
 
-def make_wait_teller(tell, name: str):
-    """What is told of each ticket that is waited for; its words are loaded only if someone wants them."""
-    if tell is tell_nothing:
-        return tell_nothing
+def make_watch(options: dict, name: str, deadline):
+    """What blocks while we stand in line; it is loaded only if someone reads what it shows."""
+    is_verbose = "verbose" in options
+    is_terminal = is_log = False
+    if deadline is not NO_WAIT and "quiet" not in options:
+        is_terminal = posix.isatty(2)
+        is_log = any(map(posix.environ.get, CI_VARIABLES))
+    if deadline is NO_WAIT or not (is_verbose or is_terminal or is_log):
+        return wait_unseen
+    made = []
 
-    def tell_wait(ticket):
-        from solo.words import describe_holder
+    def watch(block, look_again, describe):
+        from solo.waiting import Watch
 
-        tell(f"{name}: waiting: {describe_holder(ticket)}")
+        if not made:
+            made.append(Watch(name, deadline, is_verbose, is_terminal, is_log))
+        return made[0](block, look_again, describe)
 
-    return tell_wait
+    return watch

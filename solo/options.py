@@ -96,6 +96,9 @@ JSON = Option("json", None, "flag", None, help="Print a JSON array.")
 PATIENCE = Option("timeout", "t", "duration", "DURATION", help="Give up after that long, with status 75.")
 STOP_KILL_AFTER = Option("kill-after", "k", "duration", "DURATION", help="How long after SIGTERM comes SIGKILL (10s).")
 WAITING = Option("waiting", None, "flag", None, help="End those who stand in line as well.")
+SINCE = Option("since", None, "duration", "DURATION", help="Only what ended within that time until now (12h, 7d).")
+OUTPUT = Option("output", None, "path", "FILE", help="Put them into FILE, which always is whole for those who read it.")
+HISTORY = Option("history", None, "duration", "DURATION", help="Forget as well what ran, of names that nobody used for that long.")
 
 LAUNCHER_OPTIONS = (
     NAME, DIR, VIA, FLOCK, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, BUSY_EXIT, QUIET, LOUD_AFTER, TIMEOUT,
@@ -137,7 +140,19 @@ SUBCOMMANDS = (
         "End those who hold the names, by SIGTERM and then SIGKILL, and say what was done.",
     ),
     Subcommand(
-        "clean", "[NAME]...", (DIR,),
+        "history", "[NAME]...", (DIR, SINCE, JSON),
+        "Show every run and every skip: when it started, how long it waited and ran, and how it ended.",
+    ),
+    Subcommand(
+        "metrics", "[NAME]...", (DIR, VIA, OUTPUT),
+        "Print what is held, waits, ran, was skipped and failed, as OpenMetrics text for Prometheus.",
+    ),
+    Subcommand(
+        "top", "[NAME]...", (DIR, VIA),
+        "Show who holds and waits, live, with what their processes use; a key ends the selected one.",
+    ),
+    Subcommand(
+        "clean", "[NAME]...", (DIR, HISTORY),
         "Remove what the dead left behind and what is idle; who comes meanwhile is not disturbed.",
     ),
     Subcommand(

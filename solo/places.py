@@ -6,7 +6,7 @@ By uid alone, never by what happens to be set or writable: cron, ssh, systemd an
 import posix
 
 from solo.errors import SoloError, UsageError, Vanished
-from solo.kernel import DIRECTORY, IS_DIRECTORY, TYPE_MASK, encode
+from solo.kernel import DIRECTORY, EINVAL, IS_DIRECTORY, IS_REGULAR, SAFELY, TYPE_MASK, encode
 
 ROOT_PLACE = "/run/solo"
 HOME_PLACE = "/.local/state/solo"
@@ -107,8 +107,13 @@ def check_writers(path: str, mode: int, may_be_shared):
 
 def open_name(base: Place, name: str) -> Place:
     """Open a name's directory, each part of it made if missing. Raises SoloError, UsageError for a bad name."""
+    return open_parts(base, split_name(name))
+
+
+def open_parts(base: Place, parts: list) -> Place:
+    """Open the directory so far below `base`, which stays open. Raises SoloError."""
     place = base
-    for part in split_name(name):
+    for part in parts:
         outer = place
         try:
             place = open_part(outer, part)
@@ -119,6 +124,18 @@ def open_name(base: Place, name: str) -> Place:
             except FileNotFoundError:
                 raise Vanished(f"{outer.path}/{part}: someone removed it") from None
         if outer is not base:
+            posix.close(outer.fd)
+    return place
+
+
+def open_below(directory, parts: list) -> Place:
+    """Open what is there already, so far below --dir `directory`. Raises SoloError, and FileNotFoundError if it is not."""
+    place = open_base(find_base(directory), directory)
+    for part in parts:
+        outer = place
+        try:
+            place = open_part(outer, part)
+        finally:
             posix.close(outer.fd)
     return place
 
@@ -140,6 +157,23 @@ def open_part(place: Place, part: str) -> Place:
         check_owner(path, stat)
     check_writers(path, stat.st_mode, place.shared)
     return Place(fd, path, place.mode, place.shared)
+
+
+def open_file(place: Place, file: str, flags: int) -> int:
+    """Open a regular file that everybody who may write in `place` shares, made if it is missing. Raises OSError."""
+    # Without O_CREAT first: fs.protected_regular forbids it on another user's file, even to root.
+    for creating in (0, posix.O_CREAT | posix.O_EXCL, 0):
+        try:
+            fd = posix.open(file, flags | SAFELY | creating, place.mode & 0o666, dir_fd=place.fd)
+            break
+        except (FileNotFoundError, FileExistsError) as error:
+            reason = error
+    else:
+        raise reason
+    if posix.fstat(fd).st_mode & TYPE_MASK != IS_REGULAR:
+        posix.close(fd)
+        raise OSError(EINVAL, "is not a regular file")
+    return fd
 
 
 def find_names(place: Place, above: str = ""):

@@ -16,11 +16,11 @@ from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN
 NO_WAIT = None
 
 
-def take_hold(line, record, deadline, tell, rivals=None):
+def take_hold(line, record, deadline, watch, rivals=None):
     """Our hold on the name of `line`, for a command whose `record` says what it claims.
 
-    `deadline` is on the monotonic clock, or NO_WAIT; `tell` is called with the ticket that is waited for; `rivals` is what we
-    do about others in line, if anything. Raises Busy, SoloError.
+    `deadline` is on the monotonic clock, or NO_WAIT; `watch` blocks for us, and may show it; `rivals` is what we do about
+    others in line, if anything. Raises Busy, SoloError.
     """
     hold = seat = mask = None
     try:
@@ -53,8 +53,7 @@ def take_hold(line, record, deadline, tell, rivals=None):
                     seat = None
             if obstacles:
                 look_again = rivals.act(deadline) if rivals else deadline
-                tell(obstacles[0])
-                wait_end(record, obstacles, look_again)
+                watch(make_block(record, obstacles), look_again, make_describe(line, record, seat))
                 close_all(obstacles)
         return hold
     except Superseded as error:
@@ -148,14 +147,28 @@ def read_claim(ticket) -> Claim:
     return record.claim if record else Claim(EXCLUSIVE)
 
 
-def wait_end(record, obstacles: list, deadline: float):
-    """Block until something changed. Of those that hold slots any one may make room for another; else all must end in turn."""
+def make_block(record, obstacles: list):
+    """What blocks until something changed, or until a deadline: false. Of those that hold slots any one may make room for
+    another; else all must end in turn."""
     if len(obstacles) > 1 and record.claim.mode == read_claim(obstacles[0]).mode == COUNTED:
         from solo.orphans import wait_any
 
-        wait_any(obstacles, deadline)
-    else:
-        obstacles[0].wait_end(deadline)
+        return lambda deadline: wait_any(obstacles, deadline)
+    return obstacles[0].wait_end
+
+
+def make_describe(line, record, seat):
+    def describe() -> str:
+        from solo.waiting import describe_wait
+
+        return describe_wait(line, record, seat)
+
+    return describe
+
+
+def wait_unseen(block, look_again: float, describe):
+    """A `watch` that shows nothing."""
+    return block(look_again)
 
 
 def close_all(tickets: list):

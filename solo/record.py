@@ -42,6 +42,10 @@ class Record:
         self.command = command
         self.child = child
 
+    def claiming(self, claim):
+        """The same with another claim."""
+        return Record(self.launcher, self.world, self.uid, claim, self.names, self.tree, self.command)
+
 
 def format_record(record: Record) -> bytes:
     """The text of a record whose command has not started."""
@@ -147,13 +151,13 @@ def parse_process(text: bytes) -> tuple:
     return pid, start
 
 
-def quote_words(plain) -> bytes:
+def quote_words(plain, limit: int = WORDS_LIMIT) -> bytes:
     words = []
     size = 0
     for word in plain:
         words.append(quote(word))
         size += len(words[-1]) + 1
-        if size > WORDS_LIMIT:
+        if size > limit:
             words[-1] = ELLIPSIS
             break
     return b" ".join(words)

@@ -13,6 +13,7 @@ from time import monotonic, time
 from solo.errors import SoloError, Vanished
 from solo.identity import is_alive
 from solo.kernel import IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, write_whole
+from solo.places import open_file
 from solo.record import RESERVED, SIZE_LIMIT, format_closing, format_record, parse_record
 from solo.rule import MODES, NO_STRONGER
 
@@ -159,20 +160,12 @@ class Line:
         flock(self.gate, LOCK_UN)
 
     def open_gate(self) -> int:
-        # Without O_CREAT first: fs.protected_regular forbids it on another user's file, even to root.
-        for flags in (0, posix.O_CREAT | posix.O_EXCL, 0):
-            try:
-                gate = posix.open(GATE, posix.O_RDWR | SAFELY | flags, self.place.mode & 0o666, dir_fd=self.place.fd)
-                if posix.fstat(gate).st_mode & TYPE_MASK != IS_REGULAR:
-                    raise self.fail(GATE, "is not a regular file")
-                return gate
-            except (FileNotFoundError, FileExistsError) as error:
-                reason = error
-            except OSError as error:
-                raise self.fail(GATE, error.strerror) from None
-        if not posix.fstat(self.place.fd).st_nlink:
-            raise Vanished(f"{self.place.path}: someone removed it")
-        raise self.fail(GATE, reason.strerror)
+        try:
+            return open_file(self.place, GATE, posix.O_RDWR)
+        except OSError as error:
+            if not posix.fstat(self.place.fd).st_nlink:
+                raise Vanished(f"{self.place.path}: someone removed it") from None
+            raise self.fail(GATE, error.strerror) from None
 
     def close_gate(self):
         if self.gate is not None:

@@ -14,7 +14,7 @@ HOT_FLOORS = [
     {"kernel", "rule"},
     {"argv", "identity", "places", "command"},
     {"record"},
-    {"tickets", "child"},
+    {"tickets", "child", "journal"},
     {"queue"},
     {"guard"},
     {"main"},
@@ -22,12 +22,14 @@ HOT_FLOORS = [
 ]
 COLD_FLOORS = [
     {"namespaces", "prctl", "systemd", "words"},
-    {"orphans", "syslogging"},
+    {"history", "orphans", "syslogging"},
     {"flocks", "processes"},
     {"ending", "eviction", "sockets"},
     {"rivals"},
-    {"commands", "commands.lines", "commands.list"},
-    {"commands.clean", "commands.doctor", "commands.show", "commands.stop", "commands.wait"},
+    {"commands", "commands.lines", "commands.tables"},
+    {"commands.list", "waiting"},
+    {"commands.clean", "commands.doctor", "commands.history", "commands.metrics", "commands.stop", "commands.wait"},
+    {"commands.show", "commands.top"},
     {"bundle", "completions", "manual"},
     {"cli"},
 ]

@@ -4,25 +4,37 @@ Each under its gate; whoever comes just then finds that gate gone, and makes the
 """
 
 import posix
+from errno import ENOTEMPTY
 from time import time
 
-from solo.commands.lines import check_names, close_line, open_line
+from solo.commands.lines import check_names, close_line, find_in_the_way, open_line
 from solo.errors import SoloError
+from solo.history import PAST
 from solo.identity import read_world
+from solo.journal import JOURNAL, find_journals
 from solo.kernel import close, say
-from solo.places import find_base, find_names, open_base
+from solo.places import find_names, open_below, split_name
 from solo.queue import find_living
+from solo.rule import EXCLUSIVE, Claim
 from solo.tickets import GATE, NEW, Line
 
 
 def run(options: dict, names: list) -> int:
     """Print what was removed. 125 if something could not be looked into; the rest is done."""
     check_names(names)
+    complete = clean_all((options.get("dir"), []), names, options, clean)
+    if "history" in options:
+        complete = clean_all(find_journals(options.get("dir")), names, options, forget) and complete
+    return 0 if complete else SoloError.status
+
+
+def clean_all(where: tuple, names: list, options: dict, clean_one) -> bool:
+    """`clean_one` for each of `names` that there is in `where`, as open_below has it, or for all; False if one fails."""
     try:
-        base = open_base(find_base(options.get("dir")), options.get("dir"))
+        base = open_below(*where)
     except FileNotFoundError:
-        return 0  # nothing was ever guarded here
-    world, complete = read_world(), True
+        return True  # nothing was ever guarded here
+    complete = True
     # The innermost first: a name goes only when nothing nests in it.
     for name, place in reversed([*find_names(base)]):
         if names and not any(name == wanted or name.startswith(wanted + "/") for wanted in names):
@@ -30,18 +42,19 @@ def run(options: dict, names: list) -> int:
         try:
             if isinstance(place, SoloError):
                 raise place
-            line = open_line(name, options, world)
-            if line is not None:
-                clean(name, line, base)
-                close_line(line)
+            clean_one(name, base, options)
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
     close(base.fd)
-    return 0 if complete else SoloError.status
+    return complete
 
 
-def clean(name: str, line: Line, base):
+def clean(name: str, base, options: dict):
+    """Remove what is dead of a name, and all of it if it is idle."""
+    line = open_line(name, options, read_world())
+    if line is None:
+        return
     with line:
         before = line.list_files()
         for file in before:
@@ -59,6 +72,7 @@ def clean(name: str, line: Line, base):
         print(f"{name}: removed")
     elif dead:
         print(f"{name}: removed {dead} dead ticket{'s' * (dead != 1)}")
+    close_line(line)
 
 
 def remove_name(name: str, line: Line, base) -> bool:
@@ -69,3 +83,35 @@ def remove_name(name: str, line: Line, base) -> bool:
         return True
     except OSError:
         return False
+
+
+def forget(name: str, base, options: dict):
+    """Remove a journal that nobody has written in for so long, if nobody holds the name or stands in line."""
+    line = open_line(name, options, read_world())
+    if line is not None:
+        used = next(find_in_the_way(line, Claim(EXCLUSIVE)), None)
+        close_line(line)
+        if used is not None:
+            used.close()
+            return
+    asked, parts = find_journals(options.get("dir"))
+    place = None
+    try:
+        place = open_below(asked, parts + split_name(name))
+        journals = [file for file in posix.listdir(place.fd) if file in (JOURNAL, PAST)]
+        written = [posix.stat(file, dir_fd=place.fd).st_mtime for file in journals]
+        if written and time() - max(written) < options["history"]:
+            return
+        for file in journals:
+            posix.unlink(file, dir_fd=place.fd)
+        posix.rmdir(name, dir_fd=base.fd)
+    except FileNotFoundError:
+        return  # someone else cleans
+    except OSError as error:
+        if error.errno != ENOTEMPTY:  # others nest in it
+            raise SoloError(f"its history can not be removed: {error.strerror}") from None
+    finally:
+        if place is not None:
+            close(place.fd)
+    if written:
+        print(f"{name}: history removed")

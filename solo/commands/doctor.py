@@ -10,7 +10,8 @@ import tempfile
 
 from solo.errors import SoloError
 from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_self, read_world
-from solo.places import find_base, make_base
+from solo.journal import find_journals
+from solo.places import find_base, make_base, open_parts
 from solo.prctl import load_prctl
 from solo.sockets import list_addresses
 
@@ -52,12 +53,28 @@ def check_directory(asked):
     yield GOOD, f"names live in {path}, for uid {posix.geteuid()}" + (", as --dir or SOLO_DIR says" if asked else "")
     posix.close(place.fd)
     try:
-        with tempfile.NamedTemporaryFile(prefix=".doctor.", dir=path) as file:
-            file.write(b"x" * 4096)
-            file.flush()
+        write_file(path)
         yield GOOD, "files can be made and written there"
     except OSError as error:
         yield BAD, f"{path}: nothing can be written: {error.strerror} (--via socket needs no file)"
+
+
+def check_journal(asked):
+    """What ran is written down, if that is possible; nothing fails where it is not."""
+    try:
+        directory, parts = find_journals(asked)
+        base = make_base(directory)
+        place = open_parts(base, parts)
+        write_file(place.path)
+        yield GOOD, f"what ran is written down in {place.path}, for solo history and metrics"
+    except (SoloError, OSError) as error:
+        yield NOTE, f"solo history and metrics will know nothing: {getattr(error, 'strerror', None) or error}"
+
+
+def write_file(folder: str):
+    with tempfile.NamedTemporaryFile(prefix=".doctor.", dir=folder) as file:
+        file.write(b"x" * 4096)
+        file.flush()
 
 
 def check_file_system(asked):
@@ -146,7 +163,8 @@ def check_environment(asked):
 
 
 CHECKS = (
-    check_directory, check_file_system, check_locks, check_processes, check_sockets, check_kernel_settings, check_environment,
+    check_directory, check_file_system, check_locks, check_processes, check_sockets, check_journal, check_kernel_settings,
+    check_environment,
 )
 
 

@@ -4,7 +4,7 @@ from solo.argv import check_via
 from solo.errors import UsageError
 from solo.kernel import close
 from solo.options import FILE, SOCKET
-from solo.places import find_base, open_base, open_part, split_name
+from solo.places import open_below, split_name
 from solo.rule import EXCLUSIVE, Claim, find_conflicts, plan_claims
 from solo.sockets import SocketLine
 from solo.tickets import LIVE, ORPHANED, SEAT, Line, is_published
@@ -17,11 +17,7 @@ def open_line(name: str, options: dict, world):
     if via == SOCKET:
         return SocketLine(name, world)
     try:
-        place = open_base(find_base(options.get("dir")), options.get("dir"))
-        for part in split_name(name):
-            outer, place = place, open_part(place, part)
-            close(outer.fd)
-        return Line(place, world)
+        return Line(open_below(options.get("dir"), split_name(name)), world)
     except FileNotFoundError:
         return None
 

@@ -2,11 +2,11 @@
 
 import json
 import pwd
-import sys
 from datetime import datetime
 from time import time
 
 from solo.argv import check_via
+from solo.commands.tables import format_time, print_rows
 from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import close, decode, say
@@ -22,6 +22,7 @@ MODES = {
 }
 INTENTIONS = (INTEND_EXCLUSIVE, INTEND_SHARED)
 COLUMNS = ("NAME", "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
+STYLES = {"held": "green", "orphaned": "bold red", "waiting": "yellow"}
 
 
 def run(options: dict, names: list) -> int:
@@ -32,14 +33,12 @@ def run(options: dict, names: list) -> int:
     rows, complete = collect(options.get("dir"), via, names)
     if options.get("json"):
         print(json.dumps(rows, indent=2))
-    elif sys.stdout.isatty():
-        print_table(rows)
     else:
-        print_text(rows)
+        print_rows(COLUMNS, map(make_cells, rows), STYLES, "nothing is held, and nobody waits")
     return 0 if complete else SoloError.status
 
 
-def collect(directory, via, names: list) -> tuple:
+def collect(directory, via, names: list, tell=say) -> tuple:
     """([an object per living ticket, by name and order of arrival], whether all could be read). `via` None: all there is."""
     for name in names:
         split_name(name)  # a bad one is an error, not an empty list
@@ -48,14 +47,14 @@ def collect(directory, via, names: list) -> tuple:
         if names and not any(name == wanted or name.startswith(wanted + "/") for wanted in names):
             continue
         if isinstance(line, SoloError):
-            say(f"{name}: {line}")
+            tell(f"{name}: {line}")
             complete = False
             continue
         for file in sorted(filter(is_published, line.list_files()), key=lambda file: (not file.startswith(HOLD), file)):
             try:
                 ticket = line.open_ticket(file)
             except SoloError as error:
-                say(f"{name}: {error}")
+                tell(f"{name}: {error}")
                 complete = False
                 continue
             if ticket is None:
@@ -92,6 +91,7 @@ def make_row(name: str, where: str, ticket, record) -> dict:
     row = {
         "name": name, "state": state, "mode": MODES[EXCLUSIVE], "slot": None, "slots": None, "take": None,
         "launcher": None, "child": None, "since": None, "user": None, "host": None, "command": [], "via": where,
+        "ticket": ticket.number,
     }
     if record is not None:
         row.update(
@@ -101,7 +101,7 @@ def make_row(name: str, where: str, ticket, record) -> dict:
             take=record.claim.take if record.claim.mode == COUNTED else None,
             launcher=record.launcher[0],
             child=record.child[0] if record.child else None,
-            since=datetime.fromtimestamp(record.since).astimezone().isoformat(timespec="milliseconds"),
+            since=format_time(record.since),
             user=find_user(record.uid),
             host=record.world.host,
             command=[decode(word) for word in record.command],
@@ -119,32 +119,5 @@ def find_user(uid: int) -> str:
 def make_cells(row: dict) -> list:
     """The texts of one row of the table, in the order of COLUMNS."""
     span = format_duration(time() - datetime.fromisoformat(row["since"]).timestamp()) if row["since"] else "?"
-    cells = (
-        row["name"], row["state"], row["mode"], row["launcher"], row["child"] or "-", span, row["user"],
-        " ".join(row["command"]),
-    )
-    return ["".join(c if c.isprintable() else "?" for c in str("?" if cell is None else cell)) for cell in cells]
-
-
-def print_text(rows: list):
-    lines = [COLUMNS, *map(make_cells, rows)] if rows else []
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    for cells in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip())
-
-
-def print_table(rows: list):
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    styles = {"held": "green", "orphaned": "red", "waiting": "yellow"}
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in COLUMNS:
-        table.add_column(column, no_wrap=column == "NAME", overflow="ellipsis")
-    for row in rows:
-        cells = list(map(Text, make_cells(row)))
-        cells[1].stylize(styles[row["state"]])
-        table.add_row(*cells)
-    Console().print(table if rows else "nothing is held, and nobody waits")
+    launcher, user = ("?" if row[key] is None else row[key] for key in ("launcher", "user"))
+    return [row["name"], row["state"], row["mode"], launcher, row["child"] or "-", span, user, " ".join(row["command"])]

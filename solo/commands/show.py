@@ -2,21 +2,27 @@
 
 import json
 import posix
+import sys
 from datetime import datetime
 from time import time
 
+from solo.commands import history
 from solo.commands.lines import check_names, close_line, open_line
 from solo.commands.list import make_row
+from solo.commands.tables import clean, print_rows
 from solo.errors import SoloError
 from solo.identity import read_world
+from solo.journal import JOURNAL, find_journals
 from solo.kernel import say
 from solo.options import FILE
+from solo.places import find_base
 from solo.rule import MODES
 from solo.sockets import SocketLine
 from solo.tickets import LIVE, ORPHANED, is_published
 from solo.words import format_duration
 
 KIB = 1024
+LAST_RUNS = 5
 
 
 def run(options: dict, names: list) -> int:
@@ -26,7 +32,7 @@ def run(options: dict, names: list) -> int:
     for name in names:
         line = open_line(name, options, world)
         try:
-            shown.append(collect(name, line, options.get("via", FILE)))
+            shown.append(collect(name, line, options))
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
@@ -36,13 +42,23 @@ def run(options: dict, names: list) -> int:
     if options.get("json"):
         print(json.dumps(shown, indent=2))
     else:
-        print("\n\n".join(map(format_name, shown)))
+        for at, known in enumerate(shown):
+            print("\n" * (at > 0), end="")
+            print_name(known)
     return 0 if complete else SoloError.status
 
 
-def collect(name: str, line, via: str) -> dict:
-    """What is known of one name, as JSON has it: `holds` and `waiting` are rows of `solo list`, with `processes` added."""
-    known = {"name": name, "via": via, "path": None, "skips": {}, "holds": [], "waiting": []}
+def collect(name: str, line, options: dict) -> dict:
+    """What is known of one name, as JSON has it: `holds` and `waiting` are rows of `solo list`, with `processes` added, and
+    `runs` the last ones of `solo history`."""
+    via = options.get("via", FILE)
+    known = {"name": name, "via": via, "path": None, "journal": None, "skips": {}, "holds": [], "waiting": [], "runs": []}
+    if via == FILE:
+        rows = [row for row in history.collect(options, [name])[0] if row["name"] == name]
+        if rows:
+            known["runs"] = rows[-LAST_RUNS:]
+            asked, parts = find_journals(options.get("dir"))
+            known["journal"] = "/".join([find_base(asked), *parts, name, JOURNAL])
     if line is None:
         return known
     if not isinstance(line, SocketLine):
@@ -98,40 +114,53 @@ def list_processes(pid) -> list:
         return []
 
 
-def format_name(known: dict) -> str:
-    lines = [f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting"]
+LINE_COLUMNS = ("PLACE", "PID", "USER", "MODE", "FOR", "COMMAND")
+PROCESS_COLUMNS = ("PID", "STATE", "CPU", "MEMORY", "AGE", "COMMAND")
+
+
+def print_name(known: dict):
+    skips, runs = sum(known["skips"].values()), known["runs"]
+    more = f", {skips} skip{'s' * (skips != 1)} since" if skips else ""
+    print(clean(f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{more}"))
     for row in known["holds"]:
-        lines += ["", *format_hold(row)]
+        print_section(describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"])))
     if known["waiting"]:
-        lines += ["", "in line:"]
-        for at, row in enumerate(known["waiting"], 1):
-            who = f"pid {row['launcher']} ({row['user']}, {row['mode']})"
-            lines.append(f"  {at}. {who} for {tell_age(row)}: {' '.join(row['command'])}")
-    total = sum(known["skips"].values())
-    if total:
-        lines += ["", f"turned away since: {total}"]
-    if known["path"]:
-        lines += ["", f"files: {known['path']}"]
-    return "\n".join("".join(c if c.isprintable() or c == "\n" else "?" for c in line) for line in lines)
+        print_section(["in line:"], LINE_COLUMNS, [make_line_cells(at, row) for at, row in enumerate(known["waiting"], 1)])
+    if runs:
+        cells = [history.make_cells(row)[1:] for row in runs]
+        print_section(["last runs:"], history.COLUMNS[1:], cells, history.find_styles(runs))
+    files = [f"{title:<9}{known[key]}" for title, key in (("files:", "path"), ("journal:", "journal")) if known[key]]
+    if files:
+        print_section(files, (), [])
 
 
-def format_hold(row: dict) -> list:
+def print_section(head: list, columns: tuple, rows: list, styles=()):
+    print()
+    for text in head:
+        print(clean(text))
+    sys.stdout.flush()  # before what rich writes
+    if rows:
+        print_rows(columns, rows, dict(styles))
+
+
+def describe_hold(row: dict) -> list:
     slot = f", slot {row['slot']} of {row['slots']}" if row["mode"] == "slots" else ""
     names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
     who = f"pid {row['launcher']} ({row['user']} on {row['host']})"
-    lines = [
+    return [
         f"{row['state']} for {tell_age(row)} by {who}, {row['mode']}{slot}, {row['via']}{names}",
-        f"  command: {' '.join(row['command'])}",
-        f"  since:   {row['since']}",
+        f"command: {' '.join(row['command'])}",
+        f"since:   {row['since']}",
     ]
-    if row["processes"]:
-        lines.append(f"  {'PID':>9}  {'STATE':<10} {'CPU':>8} {'MEMORY':>9} {'AGE':>7}  COMMAND")
-    for process in row["processes"]:
-        size, age = process["resident_bytes"] // KIB, format_duration(process["seconds"])
-        numbers = f"{process['cpu_seconds']:>7.2f}s {size:>5} KiB {age:>7}"
-        command = "  " * process["depth"] + " ".join(process["command"])
-        lines.append(f"  {process['pid']:>9}  {process['state']:<10} {numbers}  {command}")
-    return lines
+
+
+def make_process_cells(process: dict) -> tuple:
+    size, command = f"{process['resident_bytes'] // KIB} KiB", "  " * process["depth"] + " ".join(process["command"])
+    return process["pid"], process["state"], f"{process['cpu_seconds']:.2f}s", size, format_duration(process["seconds"]), command
+
+
+def make_line_cells(place: int, row: dict) -> tuple:
+    return place, row["launcher"], row["user"], row["mode"], tell_age(row), " ".join(row["command"])
 
 
 def tell_age(row: dict) -> str:

@@ -1,0 +1,220 @@
+"""`solo history`: every run and every skip, as the journals have them: a table, and on a terminal a picture above it."""
+
+import json
+import signal
+import sys
+from datetime import datetime
+from time import time
+
+from solo.commands.lines import check_names, close_line, open_line
+from solo.commands.list import MODES, find_user
+from solo.commands.tables import clean, format_span, format_time, print_rows, print_table
+from solo.errors import SoloError
+from solo.history import find_histories
+from solo.identity import read_world
+from solo.journal import ENDED, STARTED
+from solo.kernel import decode, say
+from solo.options import FILE
+from solo.rule import COUNTED
+from solo.tickets import DIGITS, HOLD, LIVE, ORPHANED
+
+COLUMNS = ("NAME", "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
+OK, FAILED, SIGNALED, TIMED_OUT, UNKNOWN, RUNNING = "ok", "failed", "signaled", "timed out", "unknown", "running"
+SHORTEST_PICTURE = 20  # characters
+LEAST_ROWS = 10
+
+
+def run(options: dict, names: list) -> int:
+    """Print the runs and skips of `names` and what nests in them, or of all, oldest first. 125 if some can not be read."""
+    check_names(names)
+    after = time() - options["since"] if "since" in options else 0.0
+    rows, complete = collect(options, names, after)
+    if options.get("json"):
+        print(json.dumps(rows, indent=2))
+    elif sys.stdout.isatty() and rows:
+        print_picture_and_table(rows, after)
+    else:
+        print_rows(COLUMNS, map(make_cells, rows), {}, "no run is known")
+    return 0 if complete else SoloError.status
+
+
+def collect(options: dict, names: list, after: float = 0.0) -> tuple:
+    """([an object per run or skip that ended, or still runs, at `after` or later], whether all could be read)."""
+    rows, complete, world = [], True, read_world()
+    for name, history in find_histories(options.get("dir"), names):
+        if isinstance(history, SoloError):
+            say(f"{name}: {history}")
+            complete = False
+            continue
+        line = None
+        for one in history.list_runs():
+            state = None
+            if one.event == STARTED:
+                line = line or open_line(name, {**options, "via": FILE}, world)
+                state = find_state(line, one)
+            if state is not None or one.time >= after:
+                rows.append(make_row(name, one, state))
+        if line is not None:
+            close_line(line)
+    return sorted(rows, key=lambda row: row["time"]), complete
+
+
+def find_state(line, one):
+    """LIVE or ORPHANED if it still runs, else None."""
+    ticket = line and line.open_ticket(f"{HOLD}{one.token:0{DIGITS}d}")
+    if not ticket:
+        return None
+    ticket.close()
+    return ticket.state if ticket.state in (LIVE, ORPHANED) else None
+
+
+def name_outcome(one, state) -> str:
+    if one.event == STARTED:
+        return {LIVE: RUNNING, ORPHANED: ORPHANED, None: UNKNOWN}[state]
+    if one.event == ENDED:
+        return TIMED_OUT if one.is_timed_out else OK if one.code == 0 else FAILED if one.code > 0 else SIGNALED
+    return decode(one.event)
+
+
+def make_row(name: str, one, state) -> dict:
+    """What JSON has of it; `state` is that of its hold, if it still runs. Times are RFC 3339, spans in seconds."""
+    outcome, ran = name_outcome(one, state), one.ran
+    if state is not None:
+        ran = round(max(0.0, time() - one.start), 3)
+    is_end = one.event == ENDED
+    return {
+        "name": name, "outcome": outcome, "time": format_time(one.start or one.time),
+        "end": format_time(one.time) if is_end else None, "waited": one.waited, "ran": ran,
+        "code": one.code if is_end and one.code >= 0 else None, "signal": -one.code if is_end and one.code < 0 else None,
+        "reason": one.why, "names": one.names, "mode": MODES[one.mode], "slot": one.slot,
+        "slots": one.slots if one.mode == COUNTED else None, "take": one.take if one.mode == COUNTED else None,
+        "token": one.token, "launcher": one.launcher, "child": one.child, "user": find_user(one.uid), "host": one.host,
+        "command": [decode(word) for word in one.command],
+    }
+
+
+def make_cells(row: dict) -> tuple:
+    outcome = row["outcome"]
+    if outcome == FAILED:
+        outcome = f"exit {row['code']}"
+    elif outcome == SIGNALED:
+        outcome = name_signal(row["signal"])
+    when = datetime.fromisoformat(row["time"]).isoformat(" ", "seconds")[:len("2026-01-31 23:59:59")]
+    what = f"({row['reason']})" if row["reason"] else " ".join(row["command"])
+    return (
+        row["name"], when, outcome, format_span(row["waited"]), format_span(row["ran"]), row["child"] or row["launcher"],
+        row["user"], what,
+    )
+
+
+def name_signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# --- on a terminal -----------------------------------------------------------------------------------------------
+
+
+def print_picture_and_table(rows: list, after: float):
+    from rich.console import Console
+
+    console = Console()
+    picture = make_picture(rows, after, time(), console.width, console.encoding)
+    room = max(LEAST_ROWS, console.height - len({row["name"] for row in rows}) - 8)
+    console.print(picture, no_wrap=True, overflow="crop")
+    console.print()
+    print_table(console, COLUMNS, [list(map(clean, make_cells(row))) for row in rows[-room:]], find_styles(rows))
+    if len(rows) > room:
+        console.print(f"the last {room} of {len(rows)}: all are in `solo history | less`, or fewer with --since")
+
+
+def find_styles(rows: list) -> dict:
+    """By the cell that tells the outcome."""
+    return {make_cells(row)[2]: STYLES[row["outcome"]] for row in rows}
+
+
+STYLES = {
+    OK: "green", RUNNING: "bold green", ORPHANED: "bold red", FAILED: "red", SIGNALED: "red", TIMED_OUT: "red", UNKNOWN: "red",
+    "skipped": "yellow", "refused": "red",
+}
+BAD = (FAILED, SIGNALED, TIMED_OUT, UNKNOWN, "refused")
+MARKS = {"run": "━", "bad": "✗", "skipped": "○", "none": " "}
+ASCII_MARKS = {"run": "=", "bad": "x", "skipped": "o", "none": " "}
+MARK_STYLES = {"run": "green", "bad": "bold red", "skipped": "yellow", "none": ""}
+
+
+def make_picture(rows: list, after: float, now: float, width: int, encoding: str):
+    """One line a name: bars for runs, marks for skips and for what went wrong, and how long its runs took."""
+    from rich.text import Text
+
+    by_name = {}
+    for row in rows:
+        by_name.setdefault(row["name"], []).append(row)
+    begin = max(after, min(read_time(row["time"]) for row in rows))
+    marks = MARKS if encoding.lower().startswith("utf") else ASCII_MARKS
+    stats = {name: make_stats(mine) for name, mine in by_name.items()}
+    titles = ("RUNS", "BAD", "SKIPPED", "50%", "95%", "MAX")
+    widths = [max(map(len, column)) for column in zip(titles, *stats.values())]
+    room = max(map(len, map(clean, by_name)))
+    cells = max(SHORTEST_PICTURE, width - room - sum(widths) - 2 * len(widths) - 3)
+    left, right = tell_time(begin), "now"
+    lines = [Text(" " * room + "  " + left + right.rjust(cells - len(left)) + join(titles, widths), style="bold")]
+    for name, mine in by_name.items():
+        line = Text(clean(name).ljust(room) + "  ")
+        for kind in draw(mine, begin, now, cells):
+            line.append(marks[kind], style=MARK_STYLES[kind])
+        line.append(join(stats[name], widths))
+        lines.append(line)
+    return Text("\n").join(lines)
+
+
+def join(cells, widths: list) -> str:
+    return "".join("  " + cell.rjust(width) for cell, width in zip(cells, widths))
+
+
+def tell_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
+
+
+def read_time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def draw(rows: list, begin: float, now: float, cells: int) -> list:
+    """What to draw in each of so many cells, which share the time between them; what went wrong hides a skip, and that a run."""
+    kinds = ["none"] * cells
+    scale = cells / max(now - begin, 0.001)
+
+    def find_cell(seconds):
+        return min(cells - 1, max(0, int((seconds - begin) * scale)))
+
+    for row in rows:
+        start = read_time(row["time"])
+        last = find_cell(start + (row["ran"] or 0))
+        if row["outcome"] == "skipped":
+            if kinds[last] != "bad":
+                kinds[last] = "skipped"
+            continue
+        for at in range(find_cell(start), last + 1):
+            if kinds[at] == "none":
+                kinds[at] = "run"
+        if row["outcome"] in BAD:
+            kinds[last] = "bad"
+    return kinds
+
+
+def make_stats(rows: list) -> list:
+    """The cells beside the picture of one name: how many ran, went wrong and were skipped, and the percentiles of the spans."""
+    spans = sorted(row["ran"] for row in rows if row["end"])
+    counts = [
+        sum(row["outcome"] not in ("skipped", "refused") for row in rows), sum(row["outcome"] in BAD for row in rows),
+        sum(row["outcome"] == "skipped" for row in rows),
+    ]
+    return [*map(str, counts), *(format_span(find_percentile(spans, percent)) for percent in (50, 95, 100))]
+
+
+def find_percentile(ordered: list, percent: int):
+    """The nearest-rank percentile: the smallest value that at least `percent` of all do not exceed. None of nothing."""
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else None

@@ -1,0 +1,103 @@
+"""`solo metrics`: OpenMetrics text of every name, for node_exporter's textfile collector among others.
+
+https://prometheus.io/docs/specs/om/open_metrics_spec/
+"""
+
+import os
+import sys
+from datetime import datetime
+from time import time
+
+from solo.commands.list import collect
+from solo.errors import SoloError
+from solo.history import Totals, find_histories
+from solo.options import FILE
+
+FAMILIES = (
+    ("solo_held", "gauge", "", "How many hold the name."),
+    ("solo_held_seconds", "gauge", "seconds", "For how long the oldest holder has held it."),
+    ("solo_waiting", "gauge", "", "How many stand in line."),
+    ("solo_runs", "counter", "", "Commands that were started."),
+    ("solo_skips", "counter", "", "Contenders that found it busy and left."),
+    ("solo_failures", "counter", "", "Commands that ended badly or could not be started."),
+    ("solo_last_success_timestamp_seconds", "gauge", "seconds", "When a command last ended with status 0."),
+    ("solo_last_failure_timestamp_seconds", "gauge", "seconds", "When a command last ended badly."),
+)
+
+
+def run(options: dict, names: list) -> int:
+    """Print the metrics, or put them into the file --output at one go. 125 if some can not be read; the rest is there."""
+    samples, complete = collect_samples(options, names)
+    text = format_metrics(samples)
+    if "output" in options:
+        write_atomically(options["output"], text)
+    else:
+        sys.stdout.write(text)
+    return 0 if complete else SoloError.status
+
+
+def collect_samples(options: dict, names: list) -> tuple:
+    """({(name, via): {family: value}}, whether all could be read)."""
+    samples = {}
+    for name, history in find_histories(options.get("dir"), names):
+        if isinstance(history, SoloError):
+            continue  # collect() tells of it
+        totals = history.totals
+        if totals == Totals():
+            continue
+        samples[name, FILE] = {"solo_held": 0, "solo_waiting": 0, "solo_runs": totals.runs, "solo_skips": totals.skips,
+                               "solo_failures": totals.failures}
+        if totals.last_success:
+            samples[name, FILE]["solo_last_success_timestamp_seconds"] = totals.last_success
+        if totals.last_failure:
+            samples[name, FILE]["solo_last_failure_timestamp_seconds"] = totals.last_failure
+    rows, complete = collect(options.get("dir"), options.get("via"), names)
+    now = time()
+    for row in rows:
+        mine = samples.setdefault((row["name"], row["via"]), {"solo_held": 0, "solo_waiting": 0})
+        if row["state"] == "waiting":
+            mine["solo_waiting"] += 1
+            continue
+        mine["solo_held"] += 1
+        if row["since"]:
+            age = round(max(0.0, now - datetime.fromisoformat(row["since"]).timestamp()), 3)
+            mine["solo_held_seconds"] = max(age, mine.get("solo_held_seconds", 0.0))
+    return samples, complete
+
+
+def format_metrics(samples: dict) -> str:
+    lines = []
+    for family, kind, unit, help in FAMILIES:
+        lines.append(f"# TYPE {family} {kind}")
+        if unit:
+            lines.append(f"# UNIT {family} {unit}")
+        lines.append(f"# HELP {family} {help}")
+        sample = f"{family}_total" if kind == "counter" else family
+        for (name, via), values in sorted(samples.items()):
+            if family in values:
+                value = values[family]
+                lines.append(f'{sample}{{name="{escape(name)}",via="{via}"}} {value if isinstance(value, int) else f"{value:.3f}"}')
+    return "\n".join([*lines, "# EOF\n"])
+
+
+def escape(name: str) -> str:
+    """A label's value. Names are bytes, and these must be UTF-8: what is not is shown as \\xNN."""
+    name = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def write_atomically(path: str, text: str):
+    """Who reads `path` finds what was there or all of `text`. Raises SoloError."""
+    folder, file = os.path.split(path)
+    new = os.path.join(folder, f".{file}.{os.getpid()}.new")  # not *.prom, which would be collected
+    try:
+        with open(new, "w", encoding="utf-8") as output:
+            output.write(text)
+        os.replace(new, path)
+    except OSError as error:
+        raise SoloError(f"can not write {path}: {error.strerror}") from None
+    finally:
+        try:
+            os.unlink(new)
+        except OSError:
+            pass

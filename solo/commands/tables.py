@@ -1,0 +1,56 @@
+"""How the views print rows: a table of rich's on a terminal, aligned plain text in a pipe. No cell can drive a terminal."""
+
+import sys
+from datetime import datetime
+
+from solo.words import format_duration
+
+
+def clean(cell) -> str:
+    """The text of a cell, on one line, without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(cell))
+
+
+def print_rows(columns: tuple, rows: list, styles: dict, empty: str = ""):
+    """Print `rows` of cells under `columns`. A cell that is a key of `styles` gets that style. Of none, `empty`."""
+    rows = [[clean(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        print_table(Console(), columns, rows, styles) if rows else print(empty)
+    elif rows:
+        print("\n".join(align([columns, *rows])))
+
+
+def align(lines: list) -> list:
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip() for cells in lines]
+
+
+def print_table(console, columns: tuple, rows: list, styles: dict):
+    """Print clean cells as a table of rich's. What is wider than the terminal is cut off, in the last column by an ellipsis."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", expand=True)
+    *fixed, last = columns
+    widths = [max(map(len, column)) for column in list(zip(columns, *rows))[:-1]]
+    for column, width in zip(fixed, widths):
+        table.add_column(column, no_wrap=True, min_width=width, max_width=width)
+    table.add_column(last, no_wrap=True, overflow="ellipsis", min_width=len(last), ratio=1)
+    for row in rows:
+        table.add_row(*(Text(cell, styles.get(cell, "")) for cell in row))
+    console.print(table, width=max(console.width, sum(widths) + 3 * len(widths) + len(last)), crop=True)
+
+
+def format_time(seconds: float) -> str:
+    """RFC 3339 in local time, to the millisecond."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
+
+
+def format_span(seconds) -> str:
+    """As format_duration, but a part of a second is told: 340ms."""
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1000:.0f}ms" if seconds < 0.9995 else format_duration(seconds)

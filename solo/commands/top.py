@@ -1,0 +1,270 @@
+"""`solo top`: who holds and waits, live, with what their processes use; a key ends the selected one."""
+
+import os
+import select
+import signal
+import sys
+import termios
+import tty
+from datetime import datetime
+from time import monotonic, time
+
+from solo.commands import stop
+from solo.commands.lines import check_names, close_line, open_line
+from solo.commands.list import STYLES, collect
+from solo.commands.tables import clean, format_time, print_rows
+from solo.errors import SoloError
+from solo.eviction import Eviction
+from solo.identity import read_world
+from solo.tickets import DIGITS, HOLD, SEAT
+from solo.words import format_duration
+
+INTERVAL = 1.0  # seconds
+COLUMNS = ("NAME", "STATE", "PID", "FOR", "CPU", "MEMORY", "USER", "COMMAND")
+MIB = 1 << 20
+HELP = "up/down: select   s: stop it   q: quit"
+UP, DOWN, QUIT, STOP, YES = "up", "down", "q", "s", "y"
+KEYS = {b"\x1b[A": UP, b"\x1bOA": UP, b"k": UP, b"\x1b[B": DOWN, b"\x1bOB": DOWN, b"j": DOWN}
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def run(options: dict, names: list) -> int:
+    """Show it until q or a signal; where there is no terminal, print it once."""
+    check_names(names)
+    view = View(options, names)
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+        view.refresh()
+        print_rows(COLUMNS, view.list_cells(), STYLES)
+        return 0
+    with Screen() as screen:
+        key = None
+        while key != QUIT:
+            view.press(key)
+            view.refresh()
+            screen.draw(view.render(*screen.size))
+            key = screen.wait_key(INTERVAL)
+    return 0
+
+
+class View:
+    """What is shown: `rows` of `solo list`, which of them is `selected`, which one we `ask` about, and a `message`."""
+
+    def __init__(self, options: dict, names: list):
+        self.options = options
+        self.names = names
+        self.rows = []
+        self.selected = None
+        self.asked = None
+        self.message = ""
+        self.evictions = {}
+        self.usage = Usage()
+
+    def refresh(self):
+        """Look again, and go on with what we are ending."""
+        for row in list(self.evictions.values()):
+            self.end(row[0])
+        self.rows, _ = collect(self.options.get("dir"), self.options.get("via"), self.names, tell=self.tell)
+        self.usage.measure([row["child"] for row in self.rows if row["state"] != "waiting" and row["child"]])
+        keys = list(map(identify, self.rows))
+        if self.selected not in keys:
+            self.selected = keys[0] if keys else None
+        if self.asked and identify(self.asked) not in keys:
+            self.asked = None
+
+    def tell(self, message: str):
+        self.message = message
+
+    def press(self, key):
+        """What a key does."""
+        if key is None:
+            return
+        keys = list(map(identify, self.rows))
+        at = keys.index(self.selected) if self.selected in keys else 0
+        if self.asked:
+            if key == YES:
+                self.evictions[identify(self.asked)] = self.asked, Eviction(stop.KILL_AFTER)
+                self.message = f"ending {describe(self.asked)}"
+            self.asked = None
+        elif key in (UP, DOWN) and keys:
+            self.selected = keys[max(0, min(len(keys) - 1, at + (1 if key == DOWN else -1)))]
+        elif key == STOP and keys:
+            self.asked, self.message = self.rows[at], ""
+
+    def end(self, row: dict):
+        """The next step of ending one that the user wants ended, or word that it is gone."""
+        key = identify(row)
+        try:
+            line = open_line(row["name"], {**self.options, "via": row["via"]}, read_world())
+            try:
+                targets = stop.find_targets(line, {key[-1]}, True) if line else []
+                if targets:
+                    self.evictions[key][1].act(targets)
+                    return
+            finally:
+                if line is not None:
+                    close_line(line)
+            self.message = f"ended {describe(row)}"
+        except SoloError as error:
+            self.message = f"{row['name']}: {error}"
+        del self.evictions[key]
+
+    def list_cells(self) -> list:
+        return [self.make_cells(row) for row in self.rows]
+
+    def make_cells(self, row: dict) -> list:
+        span = format_duration(time() - datetime.fromisoformat(row["since"]).timestamp()) if row["since"] else "?"
+        cpu, memory = self.usage.find(row["child"]) if row["state"] != "waiting" else ("-", "-")
+        pid = row["launcher"] if row["child"] is None else row["child"]
+        user = "?" if row["user"] is None else row["user"]
+        cells = (row["name"], row["state"], "?" if pid is None else pid, span, cpu, memory, user, " ".join(row["command"]))
+        return list(map(clean, cells))
+
+    def render(self, width: int, height: int):
+        """The whole screen, as rich has it."""
+        from rich.text import Text
+
+        lines = [COLUMNS, *self.list_cells()]
+        widths = [max(map(len, column)) for column in list(zip(*lines))[:-1]] + [0]
+        held = sum(row["state"] != "waiting" for row in self.rows)
+        title = f"solo: {held} held, {len(self.rows) - held} waiting"
+        texts = [Text(title + format_time(time())[len("2026-01-31T"):][:8].rjust(max(1, width - len(title))), style="bold")]
+        keys = list(map(identify, self.rows))
+        at = keys.index(self.selected) if self.selected in keys else 0
+        room = max(1, height - 3)
+        first = max(0, min(at - room // 2, len(keys) - room))
+        for number in [-1, *range(first, min(len(keys), first + room))]:
+            text = Text(style="bold" if number < 0 else "reverse" if number == at else "")
+            for cell, cell_width in zip(lines[number + 1], widths):
+                text.append(cell.ljust(cell_width), style=STYLES.get(cell, "") if number >= 0 else "")
+                text.append("  ")
+            texts.append(text)
+        while len(texts) < height - 1:
+            texts.append(Text())
+        question = self.asked and f"stop {describe(self.asked)}? y/n"
+        texts.append(Text(question or self.message or HELP, style="bold yellow" if question else "dim"))
+        for text in texts:
+            text.truncate(max(1, width), overflow="ellipsis")
+        return Text("\n", end="", no_wrap=True, overflow="crop").join(texts)
+
+
+def identify(row: dict) -> tuple:
+    """Which ticket it is; the last part is its file."""
+    return row["via"], row["name"], f"{SEAT if row['state'] == 'waiting' else HOLD}{row['ticket']:0{DIGITS}d}"
+
+
+def describe(row: dict) -> str:
+    return clean(f"{row['name']}: pid {row['child'] or row['launcher']} ({' '.join(row['command'])})")
+
+
+class Usage:
+    """What processes and all their descendants use: CPU since the last look, and memory now."""
+
+    def __init__(self):
+        self.seconds, self.when, self.found = {}, 0.0, {}
+
+    def measure(self, pids: list):
+        """Look at all processes once."""
+        import psutil
+
+        now, children, used = monotonic(), {}, {}
+        for process in psutil.process_iter(["ppid", "cpu_times", "memory_info", "create_time"]) if pids else ():
+            children.setdefault(process.info["ppid"], []).append(process.pid)
+            used[process.pid] = process.info
+        found, seconds = {}, {}
+        for pid in pids:
+            tree, left = [], [pid]
+            while left:
+                tree.append(left.pop())
+                left += children.get(tree[-1], ())
+            infos = [(one, used[one]) for one in tree if one in used]
+            resident = sum(info["memory_info"].rss for _, info in infos if info["memory_info"])
+            spent = 0.0
+            for one, info in infos:
+                times, key = info["cpu_times"], (one, info["create_time"])
+                seconds[key] = times.user + times.system if times else 0.0
+                if key in self.seconds:
+                    spent += seconds[key] - self.seconds[key]
+            share = f"{100 * spent / (now - self.when):.0f}%" if self.when else "-"
+            found[pid] = (share, f"{resident / MIB:.1f} MiB") if infos else ("-", "-")
+        self.seconds, self.when, self.found = seconds, now, found
+
+    def find(self, pid) -> tuple:
+        """(CPU, memory) as text."""
+        return self.found.get(pid, ("-", "-"))
+
+
+class Screen:
+    """The terminal while it is ours: alternate screen, keys as they are typed. However we end, it is given back as it was."""
+
+    def __enter__(self):
+        from rich.console import Console
+        from rich.live import Live
+
+        self.console = Console()
+        self.live = Live(console=self.console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self.settings = termios.tcgetattr(0)
+        self.received, self.typed = [], b""
+        self.woken, self.wakes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(self.wakes, warn_on_full_buffer=False)
+        for number in (*ENDING, signal.SIGWINCH, signal.SIGTSTP):
+            if number not in ENDING or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self.receive)
+        self.take()
+        return self
+
+    def __exit__(self, *_):
+        self.give_back()
+        for number in set(self.received) & set(ENDING):
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    def receive(self, number, _):
+        self.received.append(number)
+
+    def take(self):
+        tty.setcbreak(0)
+        self.live.start()
+
+    def give_back(self):
+        self.live.stop()
+        termios.tcsetattr(0, termios.TCSADRAIN, self.settings)
+
+    @property
+    def size(self) -> tuple:
+        return self.console.width, self.console.height
+
+    def draw(self, text):
+        self.live.update(text, refresh=True)
+
+    def wait_key(self, seconds: float):
+        """The next key, None if there was none in time or the size changed, QUIT if a signal or the terminal's end ends us."""
+        ready = select.select([0, self.woken], [], [], 0 if self.typed else seconds)[0]
+        if self.woken in ready:
+            os.read(self.woken, 1 << 10)
+        if set(self.received) & set(ENDING):
+            return QUIT
+        if signal.SIGTSTP in self.received:
+            self.stop()
+        self.received.clear()
+        if 0 in ready:
+            try:
+                typed = os.read(0, 1 << 10)
+            except OSError:
+                typed = b""
+            if not typed:
+                return QUIT
+            self.typed += typed
+        return self.take_key() if self.typed else None
+
+    def take_key(self) -> str:
+        length = next((len(key) for key in KEYS if self.typed.startswith(key)), 1)
+        key, self.typed = self.typed[:length], self.typed[length:]
+        return KEYS.get(key, key.decode("latin-1").lower())
+
+    def stop(self):
+        """Ctrl-Z: give the terminal back until SIGCONT."""
+        self.give_back()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self.receive)
+        self.take()
