@@ -92,8 +92,8 @@ def lock_file(fd: int, path: str, lock: int, deadline, watch) -> int:
     return fd
 
 
-def describe_lock(path: str, fd: int) -> str:
-    return f"{path} is locked by {describe_locker(find_lock_owner(fd))}"
+def describe_lock(path: str, fd: int) -> tuple:
+    return None, f"{path} is locked by {describe_locker(find_lock_owner(fd))}"
 
 
 def refuse_own_lock(fd: int, path: str, owner: int):

@@ -17,7 +17,8 @@ from solo.rule import MODES
 
 PAST = ".journal.past"
 TOTALS = b"totals"
-READ_LIMIT = 4 * SIZE_LIMIT
+LARGEST = 2 * SIZE_LIMIT  # bytes, of a journal that can not be renamed; then nothing more is written
+READ_LIMIT = 2 * LARGEST
 ATTEMPTS = 10
 
 
@@ -243,6 +244,6 @@ def rotate(place, journal: int, size: int) -> bool:
             posix.rename(JOURNAL, PAST, src_dir_fd=place.fd, dst_dir_fd=place.fd)
         return True
     except OSError as error:
-        if size >= 2 * SIZE_LIMIT:
+        if size >= LARGEST:
             raise OSError(27, f"it is full, and can not be renamed: {error.strerror}") from None
         return False

@@ -158,7 +158,7 @@ def make_block(record, obstacles: list):
 
 
 def make_describe(line, record, seat):
-    def describe() -> str:
+    def describe() -> tuple:
         from solo.waiting import describe_wait
 
         return describe_wait(line, record, seat)

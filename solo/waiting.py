@@ -36,10 +36,10 @@ class Watch:
     def __call__(self, block, look_again: float, describe) -> bool:
         """Block until `look_again`, false, or until `block(until)`, which blocks until then at most, is true.
 
-        `describe` says for what.
+        `describe` gives our place in line, None if there is none, and who is in the way.
         """
         if self.is_verbose:
-            say(f"{self.name}: waiting: {describe()}")
+            say(f"{self.name}: waiting: {describe()[1]}")
             self.told = monotonic()
         if self.console is not None:
             return self.show_line(block, look_again, describe)
@@ -79,8 +79,13 @@ class Watch:
         posix.kill(posix.getpid(), number)
 
     def tell_state(self, describe) -> str:
-        left = "" if self.deadline == FOREVER else f", {format_duration(self.deadline - monotonic())} left"
-        return f"waiting for {format_duration(monotonic() - self.begin)}: {describe()}{left}"
+        place, who = describe()
+        words = [f"waiting for {format_duration(monotonic() - self.begin)}"]
+        if place is not None:
+            words.append(f"place {place} in line")
+        if self.deadline != FOREVER:
+            words.append(f"{format_duration(self.deadline - monotonic())} left")
+        return f"{', '.join(words)}: {who}"
 
     def draw(self, line: str):
         from rich.text import Text
@@ -112,8 +117,8 @@ def is_in_foreground() -> bool:
         return False
 
 
-def describe_wait(line, record, seat) -> str:
-    """`held for 3h12m by pid 4711 (deploy.sh), place 2 in line`. Without the gate: what is found is only told."""
+def describe_wait(line, record, seat) -> tuple:
+    """(Our place in line, `held for 3h12m by pid 4711 (deploy.sh)`). Without the gate: what is found is only told."""
     try:
         before = sorted(file for file in line.list_files() if file.startswith(SEAT) and (seat is None or file < seat.file))
         place = 1 + max(0, len(before) - MOST_OPEN) + sum(is_living(line, file) for file in before[-MOST_OPEN:])
@@ -123,9 +128,9 @@ def describe_wait(line, record, seat) -> str:
             ticket.close()
             if ticket.is_hold:
                 break
-        return f"{text}, place {place} in line"
+        return place, text
     except (OSError, SoloError) as error:
-        return str(error)
+        return None, str(error)
 
 
 def is_living(line, file: str) -> bool:

@@ -130,6 +130,14 @@ class Lab:
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 
+    def history(self, *words):
+        result = self.run("history", "--json", *words)
+        assert (result.returncode, result.stderr) == (0, b"")
+        return json.loads(result.stdout)
+
+    def find_journal(self, name):
+        return self.directory / ".journals" / name / ".journal"
+
     def read_log(self):
         return self.log.read_text().split()
 

@@ -7,7 +7,7 @@ import subprocess
 PACKAGES = {
     "strace": "strace", "cron": "cron", "mandoc": "mandoc", "flock": "util-linux", "unshare": "util-linux",
     "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make",
-    "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
+    "tmux": "tmux", "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
 }
 
 

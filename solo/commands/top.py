@@ -37,12 +37,14 @@ def run(options: dict, names: list) -> int:
         print_rows(COLUMNS, view.list_cells(), STYLES)
         return 0
     with Screen() as screen:
-        key = None
+        key, due = None, monotonic()
         while key != QUIT:
             view.press(key)
-            view.refresh()
+            if key == YES or monotonic() >= due:
+                view.refresh()
+                due = monotonic() + INTERVAL
             screen.draw(view.render(*screen.size))
-            key = screen.wait_key(INTERVAL)
+            key = screen.wait_key(max(0, due - monotonic()))
     return 0
 
 

@@ -1,0 +1,413 @@
+"""The journal: every run and every skip is in it, whatever happens to its writers, and nothing that happens to it fails a job."""
+
+import multiprocessing
+import os
+import subprocess
+
+import pytest
+from conftest import PATIENCE, finish, kill_both, read_line, until
+
+from solo import history, journal
+from solo.history import Totals, find_histories, format_totals
+
+
+def tell(rows, *keys):
+    return [tuple(row[key] for key in keys) for row in rows]
+
+
+def read_totals(lab, name="job"):
+    return dict(find_histories(str(lab.directory), []))[name].totals
+
+
+# --- what is in it -----------------------------------------------------------------------------------------------
+
+
+def test_each_run_is_told_with_how_it_ended(lab):
+    lab.run("-n", "job", "true")
+    lab.run("-n", "job", "--", "sh", "-c", "exit 3")
+    lab.run("-n", "job", "--", "sh", "-c", "kill -TERM $$")
+    lab.run("-n", "job", "-t", "100ms", "sleep", "99")
+    lab.run("-n", "job", "--", "/dev/null/missing")
+
+    rows = lab.history()
+
+    assert tell(rows, "name", "outcome", "code", "signal") == [
+        ("job", "ok", 0, None), ("job", "failed", 3, None), ("job", "signaled", None, 15), ("job", "timed out", None, 15),
+    ]
+    assert all(row["ran"] >= 0 and row["waited"] >= 0 and row["token"] and row["child"] for row in rows)
+    assert rows[0]["command"] == ["true"] and rows[1]["command"] == ["sh", "-c", "exit 3"]
+    assert rows[3]["ran"] >= 0.1
+
+
+def test_each_skip_is_told_with_its_reason(lab):
+    holder = lab.hold("job")
+    lab.run("-n", "job", "true")
+    lab.run("-n", "job", "-w", "200ms", "-q", "true")
+
+    running, skipped, waited = lab.history("job")
+
+    assert tell([running, skipped, waited], "outcome", "ran") == [("running", running["ran"]), ("skipped", None), ("skipped", None)]
+    assert running["child"] == holder.child and running["end"] is None
+    assert skipped["reason"].startswith(f"job: busy: held for 0s by pid {holder.pid} (") and waited["waited"] >= 0.2
+    finish(holder)
+    assert lab.history("job")[0]["outcome"] == "ok"
+
+
+def test_one_that_is_superseded_is_a_skip(lab):
+    holder = lab.hold("job")
+    loser = lab.wait_in_line("job")
+    lab.start("-w", "forever", "--latest", "-n", "job", "true")
+    loser.wait(PATIENCE)
+    finish(holder)
+
+    assert [row["launcher"] for row in lab.history() if row["outcome"] == "skipped"] == [loser.pid]
+
+
+def test_one_that_solo_refuses_is_told_too(lab):
+    holder = lab.start("-n", "job", "--", "sh", "-c", "$SOLO -n job --wait 9 true; read line")
+    until(lambda: len(lab.history()) == 2)
+
+    refused = lab.history()[1]
+
+    assert refused["outcome"] == "refused" and "wait for itself" in refused["reason"]
+    finish(holder)
+
+
+def test_a_killed_launcher_leaves_an_orphan_and_then_an_unknown_end(lab):
+    holder = lab.hold("job")
+    holder.kill()
+    holder.wait()
+    orphaned = lab.history()
+    kill_both(holder)
+
+    assert tell(orphaned + lab.history(), "outcome", "end") == [("orphaned", None), ("unknown", None)]
+
+
+def test_a_run_of_several_names_is_in_the_journal_of_each(lab):
+    lab.run("-n", "b", "-n", "a/x", "--slots", "3", "--take", "2", "true")
+
+    rows = lab.history()
+
+    assert {row["name"] for row in rows} == {"b", "a/x"}
+    assert tell(rows, "names", "mode", "slot", "slots", "take") == [(["b", "a/x"], "slots", 0, 3, 2)] * 2
+    assert rows[0]["token"] != rows[1]["token"]
+
+
+def test_history_of_a_name_has_what_nests_in_it_and_nothing_else(lab):
+    for name in ("a", "a/b", "ab"):
+        lab.run("-n", name, "true")
+
+    assert [row["name"] for row in lab.history("a")] == ["a", "a/b"]
+
+
+def test_since_leaves_out_what_ended_before_but_not_what_still_runs(lab):
+    holder = lab.hold("long")
+    lab.run("-n", "short", "true")
+
+    assert [row["name"] for row in lab.history("--since", "0")] == ["long"]
+    assert [row["name"] for row in lab.history("--since", "1h")] == ["long", "short"]
+    finish(holder)
+
+
+def test_nothing_is_known_where_nothing_ran(lab):
+    assert lab.history() == [] and lab.run("history").stdout == b"" and not lab.directory.exists()
+
+
+def test_strange_names_commands_and_bytes_come_back_as_they_were(lab):
+    words = [b"true", b"\xff\xfe", b"a=b command=c", b"", b"new\nline", "ö %".encode()]
+    subprocess.run([lab.script, "-n", b"n\xe4me = x\n%", "--", *words], env=lab.environment, check=True)
+
+    [row] = lab.history()
+
+    assert os.fsencode(row["name"]) == b"n\xe4me = x\n%" and list(map(os.fsencode, row["command"])) == words
+    assert lab.run("history").stdout.count(b"\n") == 2
+
+
+def test_a_long_command_does_not_fill_the_journal(lab):
+    lab.run("-n", "job", "true", *["x" * 100] * 1000)
+
+    assert lab.find_journal("job").stat().st_size < 4096 and lab.history()[0]["command"][-1] == "…"
+
+
+def test_by_sockets_there_is_no_journal(lab):
+    lab.use_sockets()
+    lab.run("-n", f"job{os.getpid()}", "true")
+
+    del lab.environment["SOLO_VIA"]
+    assert lab.history() == [] and not lab.directory.exists()
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_roots_journal_outlives_a_boot(lab):
+    script = f"""
+        mount -t tmpfs tmpfs /run && mkdir -p /var/lib && mount -t tmpfs tmpfs /var/lib && unset SOLO_DIR
+        {lab.script} -n a/b true && umount -l /run && mount -t tmpfs tmpfs /run
+        {lab.script} history && stat -c '%a %n' /var/lib/solo /var/lib/solo/a/b/.journal
+        {lab.script} clean && {lab.script} clean --history 0 && ls /var/lib/solo
+    """
+    result = subprocess.run(["unshare", "--mount", "sh", "-ec", script], env=lab.environment, capture_output=True, text=True)
+
+    lines = result.stdout.splitlines()
+    assert (result.stderr, lines[1].split()[0], lines[1].split()[3], lines[1].split()[-1]) == ("", "a/b", "ok", "true")
+    assert lines[2:] == ["700 /var/lib/solo", "600 /var/lib/solo/a/b/.journal", "a/b: history removed"]
+
+
+# --- what can happen to it ---------------------------------------------------------------------------------------
+
+
+def spoil_with_directory(file):
+    file.unlink()
+    file.mkdir()
+
+
+def spoil_with_fifo(file):
+    file.unlink()
+    os.mkfifo(file)
+
+
+def spoil_with_symlink(file):
+    file.unlink()
+    file.symlink_to(file.parent.parent.parent / "elsewhere")
+
+
+def spoil_with_device(file):
+    file.unlink()
+    os.mknod(file, 0o600 | 0o020000, os.makedev(1, 7))  # /dev/full
+
+
+def spoil_the_folder(file):
+    file.unlink()
+    file.parent.rmdir()
+    file.parent.parent.rmdir()
+    file.parent.parent.write_text("mine")
+
+
+@pytest.mark.parametrize("spoil", [spoil_with_directory, spoil_with_fifo, spoil_with_symlink, spoil_with_device, spoil_the_folder])
+def test_what_is_in_the_journals_place_fails_no_job_and_is_left_alone(lab, spoil):
+    lab.run("-n", "job", "true")
+    try:
+        spoil(lab.find_journal("job"))
+    except PermissionError:
+        pytest.skip("needs to make devices")
+
+    quiet = lab.run("-n", "job", "--", "sh", "-c", "exit 3")
+    loud = lab.run("-v", "-n", "job", "true")
+
+    assert (quiet.returncode, quiet.stderr, loud.returncode) == (3, b"", 0)
+    assert b"\nsolo: job: the journal is not written: " in loud.stderr
+    assert lab.run("history").returncode in (0, 125) and lab.run("list").returncode == 0
+    assert not (lab.directory / "elsewhere").exists()
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EDQUOT", "EROFS"])
+@pytest.mark.parametrize("call", ["openat", "write", "pread64", "fstat", "newfstatat", "close"])
+def test_a_journal_that_can_not_be_written_fails_no_job(lab, call, error):
+    lab.run("-n", "job", "true")
+    journal = str(lab.find_journal("job"))
+    strace = ("strace", "-qq", "-o", str(lab.path / "trace"), "-P", journal, "-e", f"inject={call}:error={error}")
+
+    result = lab.run("-n", "job", "--", "sh", "-c", "exit 3", prefix=strace)
+
+    assert (result.returncode, result.stderr) == (3, b"")
+
+
+def test_torn_and_strange_lines_are_skipped_and_swallow_nothing(lab):
+    lab.run("-n", "job", "true")
+    whole = lab.find_journal("job").read_bytes()
+    with lab.find_journal("job").open("ab") as file:
+        file.write(b"\n\nended\nended x y\nnews 1 a=b command=x\n" + b"\0" * 4096 + b"\n\xff\xfe\n" + whole[:len(whole) // 3])
+
+    lab.run("-n", "job", "false")
+
+    assert tell(lab.history(), "outcome") == [("ok",), ("failed",)]
+    assert read_totals(lab).runs == 2
+
+
+def test_any_cut_of_a_journal_can_be_read(lab):
+    lab.run("-n", "job", "--slots", "2", "true")
+    lab.run("-n", "job", "false")
+    whole = lab.find_journal("job").read_bytes()
+
+    for size in range(len(whole) + 1):
+        totals, events = history.parse("job", whole[:size])
+        assert totals is None and len(events) == whole[:size].count(b"\n")
+
+
+def test_two_clocks_or_a_clock_that_jumps_back_confuse_nobody(lab):
+    lab.run("-n", "job", "true")
+    lines = lab.find_journal("job").read_bytes().splitlines(keepends=True)
+    lab.find_journal("job").write_bytes(b"".join(lines[::-1]))
+
+    assert tell(lab.history(), "outcome") == [("ok",)]
+
+
+# --- when it is full ---------------------------------------------------------------------------------------------
+
+
+def fill(lab, file=None, size=None):
+    """Write whole runs into a journal until it is full; how many."""
+    lab.run("-n", "job", "true")
+    run = b"".join(lab.find_journal("job").read_bytes().splitlines(keepends=True)[-2:])
+    count = (size or journal.SIZE_LIMIT) // len(run) + 1
+    (file or lab.find_journal("job")).write_bytes(run * count)
+    return count
+
+
+def test_a_full_journal_makes_room_and_counts_on(lab):
+    first = fill(lab)
+    lab.run("-n", "job", "false")
+    second = fill(lab)  # over the false; PAST has one whole journal now, and this is the next
+    lab.run("-n", "job", "false")
+    sizes = {file.name: file.stat().st_size for file in lab.find_journal("job").parent.iterdir()}
+
+    lab.run("-n", "job", "false")
+
+    assert sizes.keys() == {".journal", ".journal.past"} and sizes[".journal"] < 4096
+    assert sizes[".journal.past"] < 1.01 * journal.SIZE_LIMIT
+    totals = read_totals(lab)
+    assert (totals.runs, totals.failures) == (first + second + 2, 2)
+    assert totals.last_success < totals.last_failure
+
+
+def test_where_it_can_not_be_renamed_it_grows_no_further_than_twice_its_size(lab):
+    fill(lab, size=2 * journal.SIZE_LIMIT)
+    before = lab.find_journal("job").stat().st_size
+    lab.find_journal("job").with_name(".journal.past").mkdir()
+
+    result = lab.run("-v", "-n", "job", "true")
+
+    assert result.returncode == 0 and b"the journal is not written: it is full" in result.stderr
+    assert before <= lab.find_journal("job").stat().st_size < before + 1024
+
+
+def test_one_who_sits_on_the_lock_of_a_full_journal_holds_up_nobody(lab):
+    fill(lab)
+    sitting = subprocess.Popen(["flock", str(lab.find_journal("job")), "sh", "-c", "echo; read line"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)
+    sitting.stdout.readline()
+    before = read_totals(lab).runs
+
+    assert lab.run("-n", "job", "true").returncode == 0
+    assert read_totals(lab).runs == before + 1
+    sitting.communicate()
+
+
+SMALL = 1 << 17  # bytes: full after 1300 lines; who sleeps longer than that between open and write may be lost
+
+
+def write_many(directory, number, count):
+    journal.SIZE_LIMIT = SMALL
+    history.LARGEST = history.READ_LIMIT = SMALL * 1000  # seven others may write while one makes room
+    for at in range(count):
+        line = b"skipped %d.000 uid=0 host=h launcher=%d mode=X slots=1 take=1 waited=0.0 code=75 command=%d" % (at, number, at)
+        journal.append(directory, "job", line + b"\n")
+
+
+def test_eight_writers_lose_nothing_while_the_journal_is_renamed_under_them(lab):
+    """In the totals; of single lines only the last ones are kept."""
+    lab.directory.mkdir(mode=0o700)
+    fork = multiprocessing.get_context("fork")
+    writers = [fork.Process(target=write_many, args=(str(lab.directory), number, 1500)) for number in range(1, 9)]
+    for writer in writers:
+        writer.start()
+    seen = []
+    while any(writer.is_alive() for writer in writers):
+        seen.append(read_totals(lab).skips if lab.find_journal("job").exists() else 0)
+    for writer in writers:
+        writer.join()
+
+    assert read_totals(lab).skips == 8 * 1500 and [writer.exitcode for writer in writers] == [0] * 8
+    assert seen == sorted(seen)
+    assert sum(file.stat().st_size for file in lab.find_journal("job").parent.iterdir()) < 20 * SMALL
+
+
+def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_path):
+    """In a process of its own that does just that; between two kills it is read, and nothing was counted twice or lost."""
+    lab.directory.mkdir(mode=0o700)
+    script = (
+        "import sys; sys.path.insert(0, %r); from solo import history, journal; journal.SIZE_LIMIT = 2048;"
+        "journal.append(sys.argv[1], 'job', b'skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1 code=75 command=x\\n')"
+        % os.path.dirname(os.path.dirname(history.__file__))
+    )
+    words = ["/usr/bin/env", "python3", "-IS", "-c", script, str(lab.directory)]
+    strace = ["strace", "-qq", "-o", str(tmp_path / "trace"), "-e", "trace=file,desc"]
+    write_many(str(lab.directory), 1, 1)
+    counted, killed = 1, 0
+    while read_totals(lab).skips < 40:
+        counted = read_totals(lab).skips
+        subprocess.run([*strace, *words], check=True)
+        calls = [line.partition("(")[0] for line in (tmp_path / "trace").read_text().splitlines()]
+        counted += 1
+        assert read_totals(lab).skips == counted
+        if "rename" not in calls and "renameat" not in calls:
+            continue
+        # The same again from the same state, killed at each call after the journal was first opened.
+        break
+    state = {file.name: file.read_bytes() for file in lab.find_journal("job").parent.iterdir()}
+    grow = state[".journal.past"]
+    start = next(at for at, line in enumerate((tmp_path / "trace").read_text().splitlines()) if ".journals" in line)
+    for at in range(start, len(calls)):
+        for name in os.listdir(lab.find_journal("job").parent):
+            (lab.find_journal("job").parent / name).unlink()
+        lab.find_journal("job").write_bytes(grow)
+        lab.find_journal("job").with_name(".journal.past").write_bytes(grow)
+        before = read_totals(lab).skips
+        nth = calls[:at + 1].count(calls[at])
+        kill = subprocess.run([*strace[:-1], f"trace={calls[at]}", "-e", f"inject={calls[at]}:signal=KILL:when={nth}", *words])
+        killed += kill.returncode != 0
+        after = read_totals(lab).skips
+        assert after in (before, before + 1), (calls[at], nth)
+        subprocess.run(words, check=True)
+        assert read_totals(lab).skips == after + 1, (calls[at], nth)
+
+    assert killed >= 0.8 * (len(calls) - start)
+
+
+def test_what_totals_say_is_what_was_written(lab):
+    totals = Totals(1, 2, 3, 4.0, 5.5)
+
+    assert history.parse("job", format_totals(totals, 6.0)) == (totals, [])
+
+
+# --- forgetting --------------------------------------------------------------------------------------------------
+
+
+def test_clean_keeps_the_history_unless_it_is_told(lab):
+    for name in ("old", "a/b"):
+        lab.run("-n", name, "true")
+    holder = lab.hold("used")
+    lab.run("clean")
+    kept = lab.history()
+
+    assert lab.run("clean", "--history", "1h").stdout == b""
+    assert lab.run("clean", "--history", "0").stdout.splitlines() == [b"old: history removed", b"a/b: history removed"]
+    assert [row["name"] for row in kept] == ["old", "a/b", "used"] and [row["name"] for row in lab.history()] == ["used"]
+    finish(holder)
+    assert lab.history()[0]["outcome"] == "ok"
+
+
+# --- others ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.root
+def test_in_a_shared_directory_all_write_one_journal(common):
+    common.directory.mkdir()
+    common.directory.chmod(0o1777)
+    for uid in (0, 65534, 65533):
+        assert subprocess.run([common.script, "-n", "job", "true"], env=common.environment, user=uid).returncode == 0
+
+    events = dict(find_histories(str(common.directory), []))["job"].events
+
+    assert [event.uid for event in events] == [0, 0, 65534, 65534, 65533, 65533]
+
+
+def test_no_descriptor_of_the_journal_is_open_while_the_command_runs(lab):
+    holder = lab.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0")
+    read_line(holder)
+    until(lambda: lab.find_journal("job").exists() and lab.find_journal("job").stat().st_size > 0)
+
+    files = f"/proc/{holder.pid}/fd"
+    until(lambda: not [fd for fd in os.listdir(files) if "journal" in os.readlink(f"{files}/{fd}")])
+    finish(holder)

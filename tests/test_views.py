@@ -1,0 +1,587 @@
+"""What people look at: list, show, history, top, metrics and the line of one who waits, on real terminals, in pipes and as data."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jsonschema
+import prometheus_client.openmetrics.parser  # noqa: F401, I001  (it is not imported by its package)
+import pytest
+from conftest import PATIENCE, finish, read_line, read_state, until
+from prometheus_client import openmetrics, parser
+from test_terminal import Terminal
+from tmux import Tmux
+
+from solo.commands.history import find_percentile, make_picture
+
+MANY = 300
+
+
+@pytest.fixture
+def screen(lab):
+    opened = []
+
+    def open_screen(*words, width=100, height=24, **environment):
+        opened.append(Tmux([lab.script, *words], {**lab.environment, "LC_ALL": "C.UTF-8", **environment}, width, height))
+        return opened[-1]
+
+    yield open_screen
+    for each in opened:
+        each.close()
+
+
+def hold_many(lab):
+    """One launcher that holds 300 names."""
+    words = [word for number in range(MANY) for word in ("-n", f"name{number:03d}")]
+    process = lab.start(*words, "--", "sh", "-c", "echo; read line; exit 0")
+    read_line(process)
+    return process
+
+
+# --- as data -----------------------------------------------------------------------------------------------------
+
+
+def one_of(*values):
+    return {"enum": list(values)}
+
+
+def describe(**properties):
+    """An object with just these keys."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def array(items):
+    return {"type": "array", "items": items}
+
+
+TEXT, COUNT, NUMBER = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "number", "minimum": 0}
+MAYBE_TEXT, MAYBE_COUNT, MAYBE_NUMBER = ({"type": [kind, "null"]} for kind in ("string", "integer", "number"))
+TIME = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d$"}
+MAYBE_TIME = {"anyOf": [TIME, {"type": "null"}]}
+MODE, VIA = one_of("exclusive", "shared", "slots"), one_of("file", "socket")
+TICKET = {
+    "name": TEXT, "state": one_of("held", "orphaned", "waiting"), "mode": MODE, "slot": MAYBE_COUNT, "slots": MAYBE_COUNT,
+    "take": MAYBE_COUNT, "launcher": MAYBE_COUNT, "child": MAYBE_COUNT, "since": MAYBE_TIME, "user": MAYBE_TEXT,
+    "host": MAYBE_TEXT, "command": array(TEXT), "via": VIA, "ticket": COUNT,
+}
+PROCESS = describe(
+    pid=COUNT, depth=COUNT, state=TEXT, cpu_seconds=NUMBER, resident_bytes=COUNT, seconds=NUMBER, command=array(TEXT)
+)
+RUN = describe(
+    name=TEXT, outcome=one_of("ok", "failed", "signaled", "timed out", "skipped", "refused", "running", "orphaned", "unknown"),
+    time=TIME, end=MAYBE_TIME, waited=MAYBE_NUMBER, ran=MAYBE_NUMBER, code=MAYBE_COUNT, signal=MAYBE_COUNT, reason=MAYBE_TEXT,
+    names=array(TEXT), mode=MODE, slot=MAYBE_COUNT, slots=MAYBE_COUNT, take=MAYBE_COUNT, token=MAYBE_COUNT, launcher=COUNT,
+    child=MAYBE_COUNT, user=TEXT, host=TEXT, command=array(TEXT),
+)
+SCHEMAS = {
+    "list": array(describe(**TICKET)),
+    "show": array(describe(
+        name=TEXT, via=VIA, path=MAYBE_TEXT, journal=MAYBE_TEXT, skips={"type": "object", "additionalProperties": COUNT},
+        holds=array(describe(**TICKET, names=array(TEXT), processes=array(PROCESS))), waiting=array(describe(**TICKET)),
+        runs=array(RUN),
+    )),
+    "history": array(RUN),
+    "doctor": array(describe(check=TEXT, state=one_of("ok", "note", "fails"), text=TEXT)),
+}
+
+
+@pytest.mark.parametrize("view", SCHEMAS)
+def test_json_has_these_keys_and_no_others(lab, view):
+    """Programs rely on it: a key may be added here, never changed or removed."""
+    lab.run("-n", "job", "--", "sh", "-c", "exit 3")
+    holder = lab.hold("job", "--slots", "2")
+    lab.hold("other")
+    lab.wait_in_line("job", tag="waiter")
+    lab.run("-n", "job", "true")
+    orphan = lab.hold("orphan")
+    orphan.kill()
+    orphan.wait()
+    lab.hold("damaged")
+    lab.find_hold("damaged").write_bytes(b"garbage")
+    words = ["job", "other", "orphan", "damaged", "never"] if view == "show" else []
+
+    rows = json.loads(lab.run(view, "--json", *words).stdout)
+
+    jsonschema.validate(rows, SCHEMAS[view])
+    assert len(rows) >= 5 and holder.poll() is None
+
+
+def test_the_schema_would_see_a_changed_key():
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate([{"check": "x", "state": "ok", "text": "y", "more": 1}], SCHEMAS["doctor"])
+
+
+# --- metrics -----------------------------------------------------------------------------------------------------
+
+
+def parse_metrics(text):
+    """{(sample, name, via): value}, by the parser of OpenMetrics; that of the older format must take it as well."""
+    assert list(parser.text_string_to_metric_families(text))
+    families = openmetrics.parser.text_string_to_metric_families(text)
+    return {
+        (sample.name, sample.labels["name"], sample.labels["via"]): sample.value for family in families for sample in family.samples
+    }
+
+
+def test_metrics_count_what_was_held_run_skipped_and_failed(lab):
+    lab.run("-n", "job", "true")
+    lab.run("-n", "job", "false")
+    holder = lab.hold("job")
+    lab.wait_in_line("job", tag="waiter")
+    lab.run("-n", "job", "true")
+
+    samples = parse_metrics(lab.run("metrics").stdout.decode())
+
+    mine = {key[0]: value for key, value in samples.items() if key[1:] == ("job", "file")}
+    assert mine.pop("solo_held_seconds") < PATIENCE
+    assert mine.pop("solo_last_failure_timestamp_seconds") >= mine.pop("solo_last_success_timestamp_seconds") > 1.7e9
+    assert mine == {
+        "solo_held": 1, "solo_waiting": 1, "solo_runs_total": 3, "solo_skips_total": 1, "solo_failures_total": 1,
+    }
+    finish(holder)
+
+
+def test_metrics_of_nothing_and_of_strange_names_are_valid(lab):
+    assert not parse_metrics(lab.run("metrics", "--via", "file").stdout.decode())
+    for name in (b'quo"te', b"back\\slash", b"new\nline", b"\xff\xfe", "ö".encode(), b"a/b"):
+        subprocess.run([lab.script, "-n", name, "true"], env=lab.environment, check=True)
+
+    samples = parse_metrics(lab.run("metrics", "--via", "file").stdout.decode())
+
+    names = {name for sample, name, _ in samples if sample == "solo_runs_total"}
+    assert names == {'quo"te', "back\\slash", "new\nline", "\\xff\\xfe", "ö", "a/b"}
+
+
+def test_metrics_of_sockets_say_what_is_held(lab):
+    lab.use_sockets()
+    name = f"job{os.getpid()}"
+    holder = lab.hold(name)
+
+    samples = parse_metrics(lab.run("metrics").stdout.decode())
+
+    assert samples["solo_held", name, "socket"] == 1 and ("solo_runs_total", name, "socket") not in samples
+    finish(holder)
+
+
+def test_metrics_go_into_a_file_that_is_always_whole(lab):
+    hold_many(lab)
+    output = lab.path / "solo.prom"
+    lab.run("metrics", "--output", output)
+    writer = lab.start_shell(f"for i in 1 2 3 4 5; do $SOLO metrics --output {output}; done; echo done")
+    sizes = set()
+    while writer.poll() is None:
+        text = output.read_text()
+        assert text.endswith("# EOF\n")
+        sizes.add(text.count("solo_runs_total{"))
+
+    assert sizes == {MANY} and [file.name for file in lab.path.iterdir() if "solo.prom" in file.name] == ["solo.prom"]
+
+
+def test_metrics_that_can_not_be_written_say_so_and_leave_what_was_there(lab):
+    output = lab.path / "solo.prom"
+    output.write_text("old")
+
+    result = lab.run("metrics", "--output", "/nonexistent/solo.prom")
+    full = lab.run("metrics", "--output", "/dev/full/x")
+
+    assert (result.returncode, full.returncode) == (125, 125)
+    assert result.stderr == b"solo: can not write /nonexistent/solo.prom: No such file or directory\n"
+    assert output.read_text() == "old"
+
+
+# --- in a pipe and on a terminal ---------------------------------------------------------------------------------
+
+
+VIEWS = [("list",), ("show", "name007"), ("history",), ("metrics",), ("top",)]
+
+
+@pytest.mark.parametrize("words", VIEWS, ids=lambda words: words[0])
+@pytest.mark.parametrize("count", [0, 1, MANY])
+def test_every_view_in_a_pipe_is_plain_text(lab, words, count):
+    if count == 1:
+        lab.hold("name007")
+    elif count:
+        hold_many(lab)
+
+    result = lab.run(*words, env={**lab.environment, "LC_ALL": "C"})
+
+    assert (result.returncode, result.stderr) == (0, b"") and b"\x1b" not in result.stdout
+    if words[0] in ("list", "history", "top"):
+        assert result.stdout.count(b"\n") == (count and count + 1)
+
+
+@pytest.mark.tool("tmux")
+@pytest.mark.parametrize("words", [("list",), ("show", "name007"), ("history",)], ids=lambda words: words[0])
+@pytest.mark.parametrize("count", [0, 1, MANY])
+def test_every_view_on_a_terminal_fits_its_width(lab, screen, words, count):
+    if count == 1:
+        lab.hold("name007")
+    elif count:
+        hold_many(lab)
+
+    for width in (40, 80, 160):
+        lines = screen(*words, width=width, height=700).wait_for("ended:0")
+        shown = [line for line in lines if "name007" in line]
+        assert max(map(len, lines)) <= width
+        assert bool(shown) == (count > 0 or words[0] == "show")
+        assert sum(line.startswith("name") for line in lines) <= 2 * max(count, 1) + 4  # no line wraps
+
+
+@pytest.mark.tool("tmux")
+def test_an_empty_list_says_so_to_a_person_and_nothing_to_a_pipe(lab, screen):
+    assert "nothing is held, and nobody waits" in screen("list", "--via", "file").wait_for("ended:0")
+    assert "no run is known" in screen("history").wait_for("ended:0")
+    assert lab.run("list", "--via", "file").stdout == lab.run("history").stdout == b""
+
+
+@pytest.mark.tool("tmux")
+def test_the_picture_has_a_bar_for_runs_and_marks_for_skips_and_failures(lab, screen):
+    holder = lab.hold("busy")
+    lab.run("-n", "busy", "true")
+    lab.run("-n", "bad", "false")
+    lab.run("-n", "good", "true")
+
+    lines = screen("history").wait_for("ended:0")
+    plain = str(make_picture(lab.history(), 0, time.time(), 80, "latin-1")).split("\n")
+
+    rows = {line.split()[0]: line for line in lines[1:4]}
+    assert "━" in rows["busy"] and "○" in rows["busy"] and "✗" in rows["bad"] and "━" in rows["good"]
+    assert rows["busy"].split()[-6:] == ["1", "0", "1", "-", "-", "-"] and rows["bad"].split()[-6:-3] == ["1", "1", "0"]
+    assert lines[0].split()[-7:] == ["now", "RUNS", "BAD", "SKIPPED", "50%", "95%", "MAX"]
+    assert any(line.startswith("busy") and "=" in line and "o" in line for line in plain[1:4])
+    finish(holder)
+
+
+def test_percentiles_are_those_of_the_nearest_rank():
+    spans = list(range(1, 101))
+
+    assert [find_percentile(spans, percent) for percent in (50, 95, 100)] == [50, 95, 100]
+    assert [find_percentile([7], percent) for percent in (50, 95, 100)] == [7, 7, 7] and find_percentile([], 50) is None
+
+
+@pytest.mark.tool("tmux")
+def test_a_long_history_says_what_it_leaves_out(lab, screen):
+    for _ in range(30):
+        lab.run("-n", "job", "true")
+
+    lines = screen("history", height=20).wait_for("ended:0")
+
+    assert any("of 30: all are in `solo history | less`" in line for line in lines)
+    assert lab.run("history").stdout.count(b"\n") == 31
+
+
+@pytest.mark.parametrize("words", [("list",), ("show", "job"), ("history",)], ids=lambda words: words[0])
+def test_no_color_is_respected_and_nothing_drives_the_terminal(lab, words):
+    subprocess.run([lab.script, "-n", "job", "sh", "-c", ":", "\x1b]0;evil\x07\x1b[2J"], env=lab.environment)
+    lab.hold("job")
+
+    def show(**environment):
+        terminal = Terminal([lab.script, *words], {**lab.environment, "TERM": "xterm-256color", **environment})
+        screen = b""
+        while True:
+            try:
+                data = os.read(terminal.fd, 65536)
+            except OSError:
+                break
+            screen += data
+        terminal.wait()
+        os.close(terminal.fd)
+        return screen
+
+    colored, plain = show(), show(NO_COLOR="1")
+
+    assert b"\x1b[32m" in colored or b"\x1b[1;32m" in colored or words[0] == "show"
+    assert b"\x1b[3" not in plain and b"job" in plain
+    for screen in (colored, plain):
+        assert b"\x1b]0" not in screen and b"\x1b[2J" not in screen
+
+
+# --- top ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.tool("tmux")
+@pytest.mark.parametrize("count", [0, 1, MANY])
+def test_top_shows_who_holds_and_ends_with_q(lab, screen, count):
+    if count == 1:
+        lab.hold("name007")
+    elif count:
+        hold_many(lab)
+
+    top = screen("top", "--via", "file", width=90, height=20)
+    lines = top.wait_for(f"solo: {count} held, 0 waiting")
+    top.type("q")
+
+    assert lines[-1] == "up/down: select   s: stop it   q: quit" and len(lines) == 20
+    assert sum(line.startswith("name") for line in lines) == min(count, 17)
+    assert top.wait_for("echo")[:3] == ["ended:0", "icanon", "echo"]
+
+
+@pytest.mark.tool("tmux")
+def test_top_follows_the_selection_to_the_last_of_many(lab, screen):
+    hold_many(lab)
+    top = screen("top", height=10)
+    top.wait_for("name000")
+
+    top.type(*["Down"] * (MANY - 1))
+
+    top.wait_for(f"name{MANY - 1}")
+    top.type("q")
+    top.wait_for("ended:0")
+
+
+@pytest.mark.tool("tmux")
+def test_top_asks_before_it_stops_one_and_stops_just_that(lab, screen):
+    keep, doomed = lab.hold("keep"), lab.hold("other")
+    top = screen("top", "--via", "file")
+    top.wait_for("2 held")
+
+    top.type("Down", "s")
+    top.wait_for(f"stop other: pid {doomed.child} (")
+    top.type("n")
+    top.wait_for("up/down: select")
+    assert read_state(doomed.child) != "gone"
+    top.type("s", "y")
+    lines = top.wait_for("1 held")
+
+    assert finish(doomed)[0] == -signal.SIGTERM and keep.poll() is None
+    assert any(line.startswith(f"ended other: pid {doomed.child}") for line in top.wait_for("ended other"))
+    assert any(line.startswith("keep") for line in lines)
+    top.type("q")
+    top.wait_for("ended:0")
+    finish(keep)
+
+
+@pytest.mark.tool("tmux")
+def test_top_stops_one_in_line(lab, screen):
+    holder = lab.hold("job")
+    waiter = lab.wait_in_line("job", tag="waiter")
+    top = screen("top", "--via", "file")
+    top.wait_for("1 waiting")
+
+    top.type("Down", "s", "y")
+
+    top.wait_for("0 waiting")
+    assert waiter.wait(PATIENCE) == -signal.SIGTERM and lab.read_log() == []
+    finish(holder)
+
+
+@pytest.mark.tool("tmux")
+@pytest.mark.parametrize("how", ["C-c", "TERM", "HUP", "hangup"])
+def test_top_leaves_the_terminal_clean_however_it_ends(lab, screen, how):
+    lab.hold("job")
+    top = screen("top")
+    top.wait_for("job")
+    pid = top.find_pid()
+
+    if how == "C-c":
+        top.type("C-c")
+    elif how == "hangup":
+        top.close()
+        until(lambda: read_state(pid) in ("gone", "Z"))
+        return
+    else:
+        os.kill(pid, getattr(signal, f"SIG{how}"))
+
+    # Ctrl-C ends the shell that started it as well, as it should: then there is no screen left to look at.
+    if how != "C-c":
+        assert top.wait_for("echo")[-2:] == ["icanon", "echo"]
+    until(lambda: read_state(pid) in ("gone", "Z"))
+
+
+@pytest.mark.tool("bash")
+@pytest.mark.parametrize("keys, status", [("q", 0), ("\x03", 130)])
+def test_top_gives_back_the_cursor_and_the_main_screen(lab, keys, status):
+    bash = Terminal(["bash", "--norc", "--noprofile", "-i"], {**lab.environment, "PS1": "$ ", "TERM": "xterm"})
+    bash.wait_for("$ ")
+    before = termios_of(bash)
+
+    bash.type(f"{lab.script} top\n")
+    bash.wait_for("up/down: select")
+    bash.type(keys)
+    bash.wait_for("\x1b[?1049l")
+    bash.wait_for("\x1b[?25h")
+    bash.type("echo status $?\n")
+    bash.wait_for(f"status {status}")
+
+    assert termios_of(bash)[:4] == before[:4]
+    bash.close()
+
+
+def termios_of(terminal):
+    import termios
+
+    return termios.tcgetattr(terminal.fd)
+
+
+@pytest.mark.tool("bash")
+def test_top_can_be_suspended_and_continued(lab):
+    bash = Terminal(["bash", "--norc", "--noprofile", "-i"], {**lab.environment, "PS1": "$ ", "TERM": "xterm"})
+    bash.wait_for("$ ")
+    bash.type(f"{lab.script} top\n")
+    bash.wait_for("up/down: select")
+
+    bash.type("\x1a")
+    bash.wait_for("Stopped")
+    bash.type("echo back $((40 + 2))\n")
+    bash.wait_for("back 42")
+    at = len(bash.screen)
+    bash.type("fg\n")
+    bash.wait_for("up/down: select", at)
+    bash.type("q")
+    bash.wait_for("$ ", len(bash.screen))
+    bash.close()
+
+
+@pytest.mark.tool("tmux")
+def test_top_redraws_when_the_size_changes(lab, screen):
+    hold_many(lab)
+    top = screen("top", width=90, height=20)
+    top.wait_for("name016")
+
+    top.resize(50, 10)
+
+    until(lambda: len(top.read()) == 10 and top.read()[-1].startswith("up/down"))
+    assert max(map(len, top.read())) <= 50
+    top.resize(120, 30)
+    top.wait_for("name026")
+    top.type("q")
+    top.wait_for("ended:0")
+
+
+def test_top_without_a_terminal_prints_once(lab):
+    holder = lab.hold("job")
+
+    result = lab.run("top", "--via", "file")
+
+    assert result.returncode == 0 and result.stdout.split()[8:11] == [b"job", b"held", str(holder.child).encode()]
+
+
+# --- one who waits -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.tool("tmux")
+def test_one_who_waits_on_a_terminal_sees_who_holds_and_its_place(lab, screen):
+    holder = lab.hold("job")
+    first = lab.wait_in_line("job", tag="first")
+    waiting = screen("-n", "job", "--wait", "1h", "--", "echo", "here I am", width=120)
+
+    waiting.wait_for(f"held for 0s by pid {holder.pid} (")
+    lines = waiting.wait_for("s, place 2 in line, 59m5")
+    assert len(lines) == 1 and lines[0].startswith("solo: job: waiting for ")
+    first.kill()
+    waiting.wait_for("place 1 in line")
+    holder.stdin.close()
+
+    assert waiting.wait_for("ended:0")[:2] == ["here I am", "ended:0"]
+
+
+def test_the_line_is_gone_before_the_first_byte_of_the_command(lab):
+    holder = lab.hold("job")
+    waiting = Terminal([lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"})
+    waiting.wait_for("place 1 in line")
+    finish(holder)
+
+    waiting.wait_for("FIRST")
+
+    shown, _, _ = waiting.screen.partition(b"FIRST")
+    assert shown.endswith(b"\r\x1b[2K")
+    assert waiting.wait() == 0
+    waiting.close()
+
+
+def test_the_line_is_gone_when_the_time_is_over(lab):
+    holder = lab.hold("job")
+    waiting = Terminal([lab.script, "-n", "job", "--wait", "1500ms", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"})
+    waiting.wait_for("busy: held for")
+
+    assert b"\r\x1b[2Ksolo: job: busy: held for" in waiting.screen and waiting.wait() == 75
+    waiting.close()
+    finish(holder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_clears_the_line_and_ends_us_as_ever(lab, number):
+    holder = lab.hold("job")
+    waiting = Terminal([lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"})
+    waiting.wait_for("place 1 in line")
+
+    os.kill(waiting.pid, number)
+
+    assert waiting.wait() == -number
+    waiting.screen += os.read(waiting.fd, 65536)
+    assert waiting.screen.endswith(b"\r\x1b[2K")
+    waiting.close()
+    finish(holder)
+
+
+def test_the_command_has_the_dispositions_that_it_would_have_had(lab):
+    code = "print([line for line in open('/proc/self/status') if line.startswith(('SigIgn', 'SigBlk', 'SigCgt'))])"
+    probe = [sys.executable, "-IS", "-c", code]
+    holder = lab.hold("job")
+    waiting = Terminal([lab.script, "-n", "job", "--wait", "1h", "--", *probe], lab.environment)
+    waiting.wait_for("place 1 in line")
+    finish(holder)
+    waiting.wait_for("]\r\n")
+    alone = Terminal(probe, lab.environment)
+    alone.wait_for("]\r\n")
+
+    assert waiting.screen.rpartition(b"['SigBlk")[2] == alone.screen.rpartition(b"['SigBlk")[2] != b""
+    for each in (waiting, alone):
+        each.wait()
+        each.close()
+
+
+@pytest.mark.parametrize("words, environment, shown", [
+    ((), {}, b""),
+    ((), {"CI": "true"}, b"solo: job: waiting for 0s, place 1 in line, 59m59s left: held for "),
+    ((), {"JENKINS_URL": "http://ci"}, b"solo: job: waiting for 0s, place 1 in line, 59m59s left: held for "),
+    (("-q",), {"CI": "true"}, b""),
+    (("-v",), {}, b"solo: job: waiting: held for "),
+])
+def test_without_a_terminal_only_a_ci_log_is_told_and_once_a_minute(lab, words, environment, shown):
+    for variable in ("CI", "JENKINS_URL", "TF_BUILD", "TEAMCITY_VERSION"):
+        lab.environment.pop(variable, None)
+    holder = lab.hold("job")
+    waiting = lab.start("-n", "job", "--wait", "1h", *words, "--", "true", env={**lab.environment, **environment})
+    until(lambda: lab.count_waiting("job"))
+    until(lambda: read_state(waiting.pid) == "S")
+    finish(holder)
+    status, _, stderr = finish(waiting)
+
+    told = [line for line in stderr.encode().splitlines() if b"waiting" in line]
+    assert status == 0 and len(told) == bool(shown) and stderr.encode().startswith(shown)
+
+
+def test_a_ci_log_is_told_again_every_minute():
+    """The minute is shortened; the loop is the real one."""
+    from solo import waiting
+
+    told, looks = [], iter([False, False, True])
+    waiting.MINUTE, minute = 0.01, waiting.MINUTE
+    try:
+        watch = waiting.Watch("job", float("inf"), False, False, True)
+        original, waiting.say = waiting.say, told.append
+        block = lambda until: [__import__("time").sleep(0.02), next(looks)][1]  # noqa: E731
+        assert watch(block, float("inf"), lambda: (None, "held")) is True
+    finally:
+        waiting.MINUTE, waiting.say = minute, original
+
+    assert told == ["job: waiting for 0s: held"] * 3
+
+
+@pytest.mark.tool("bash")
+def test_a_background_job_does_not_draw_on_the_terminal(lab):
+    holder = lab.hold("job")
+    bash = Terminal(["bash", "--norc", "--noprofile", "-i"], {**lab.environment, "PS1": "$ ", "TERM": "xterm"})
+    bash.wait_for("$ ")
+    bash.type(f"{lab.script} -n job --wait 1h true & echo started\n")
+    until(lambda: lab.count_waiting("job"))
+    bash.type("sleep 1.2; echo over $((40 + 2))\n")
+    bash.wait_for("over 42")
+
+    assert b"place" not in bash.screen
+    bash.close()
+    finish(holder)

@@ -1,0 +1,58 @@
+"""A program in a terminal of its own, by tmux: what is on its screen, typing, resizing."""
+
+import os
+import subprocess
+import uuid
+
+from conftest import until
+
+
+class Tmux:
+    """Run `words` on a screen of `width` x `height`; the shell under it tells its end as `ended:STATUS`."""
+
+    def __init__(self, words, environment, width=100, height=24):
+        self.socket = uuid.uuid4().hex
+        script = '"$@"; echo "ended:$?"; stty -a | grep -o -e "-\\?icanon" -e "-\\?echo "; exec cat'
+        self.call("new-session", "-d", "-x", str(width), "-y", str(height), "sh", "-c", script, "sh", *words, env=environment)
+
+    def call(self, *words, **options):
+        words = ["tmux", "-u", "-L", self.socket, "-f", "/dev/null", *words]
+        done = subprocess.run(words, capture_output=True, text=True, **options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def read(self):
+        """The screen's lines, without blanks at their ends and empty lines at the end."""
+        return [line.rstrip() for line in self.call("capture-pane", "-p").rstrip().split("\n")]
+
+    def type(self, *keys):
+        self.call("send-keys", *keys)
+
+    def resize(self, width, height):
+        self.call("resize-window", "-x", str(width), "-y", str(height))
+
+    def find_pid(self):
+        """The pid of the program under the shell."""
+        shell = int(self.call("list-panes", "-F", "#{pane_pid}"))
+        [pid] = map(int, open(f"/proc/{shell}/task/{shell}/children").read().split())
+        return pid
+
+    def wait_for(self, text):
+        """Returns the screen once `text` is on it."""
+        found = []
+
+        def look():
+            found[:] = self.read()
+            return any(text in line for line in found)
+
+        try:
+            until(look, 20)
+        except AssertionError:
+            raise AssertionError(f"no {text!r} on\n" + "\n".join(found)) from None
+        return found
+
+    def close(self):
+        subprocess.run(["tmux", "-L", self.socket, "kill-server"], stderr=subprocess.DEVNULL)
+        path = f"/tmp/tmux-{os.getuid()}/{self.socket}"
+        if os.path.exists(path):
+            os.unlink(path)
