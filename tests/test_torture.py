@@ -2,7 +2,7 @@
 
 strace counts the calls of one run, from the first touch of the directory to the exit; then each of them is hit in a run
 of its own. CI takes a sample; `make torture` (SOLO_TORTURE=whole) takes all, in all scenes: the first run ever, alone,
-waiting in line, shared, for slots, for several names, replacing the holder, and the same by sockets.
+with a full journal, waiting in line, shared, for slots, for several names, replacing the holder, and the same by sockets.
 """
 
 import os
@@ -13,6 +13,10 @@ import subprocess
 
 import pytest
 from conftest import PATIENCE, TESTS, until
+
+from solo import journal
+from solo.history import find_histories, parse
+from solo.journal import ENDED, STARTED
 
 WHOLE = os.environ.get("SOLO_TORTURE") == "whole"
 SEED = int(os.environ.get("SOLO_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -91,6 +95,25 @@ class First(Alone):
 
     def __init__(self, lab):
         shutil.rmtree(lab.directory)
+
+
+class FullJournal(Alone):
+    """The journal is full: the first event renames it."""
+
+    def __init__(self, lab):
+        self.lab = lab
+        launch(lab, "filler", delay="0").wait(PATIENCE)
+        file = lab.find_journal("job")
+        run = b"".join(file.read_bytes().splitlines(keepends=True)[-2:])
+        self.count = journal.SIZE_LIMIT // len(run) + 1
+        file.write_bytes(run * self.count)
+        file.with_name(".journal.past").write_bytes(run * self.count)
+        clear(lab)
+
+    def end(self):
+        """Two more runs, but for what the hit kept from being told: nothing else is lost or counted twice."""
+        runs = dict(find_histories(str(self.lab.directory), ["job"]))["job"].totals.runs
+        assert runs - 2 * self.count in (1, 2)
 
 
 class InLine(Alone):
@@ -182,7 +205,8 @@ class SocketsReplacing(BySockets, Replacing):
 
 
 SCENES = [
-    First, Alone, InLine, SharedInLine, SlotsInLine, SeveralInLine, Replacing, SocketsInLine, SocketSlotsInLine, SocketsReplacing,
+    First, Alone, FullJournal, InLine, SharedInLine, SlotsInLine, SeveralInLine, Replacing, SocketsInLine, SocketSlotsInLine,
+    SocketsReplacing,
 ]
 
 
@@ -213,8 +237,21 @@ def check_promises(lab, scene, process, hit):
         assert "end:traced" in log, f"{message}: 0 though nothing ran"
     assert stderr.count("\n") <= 1 and "Traceback" not in stderr, message + stderr
     scene.end()
+    if "SOLO_VIA" not in lab.environment:
+        check_journal(lab, message, status)
     until(lambda: lab.list() == [])
     return status, stderr
+
+
+def check_journal(lab, message, status):
+    """Every line is whole, the successor's run is there, and the tortured one's end if nothing kept it from being told."""
+    text = lab.find_journal("job").read_bytes() + b"".join(file.read_bytes() for file in lab.directory.rglob(".journal.past"))
+    runs = {run.command[1]: run for run in dict(find_histories(str(lab.directory), ["job"]))["job"].list_runs()}
+    lines = [line for line in text.split(b"\n") if line and not line.startswith(b"totals ")]
+    assert len(lines) == len(parse("job", text)[1]), message
+    assert runs[b"successor"].is_success, message
+    if status == 0 and b"traced" in runs:
+        assert runs[b"traced"].event in (STARTED, ENDED) and runs[b"traced"].code in (None, 0), message
 
 
 def clear(lab):
