@@ -12,7 +12,7 @@ FILES = $(PREFIX)/bin/solo $(SHARE)/man/man1/solo.1 $(SHARE)/bash-completion/com
 VENV = .venv
 VENV_PYTHON = $(VENV)/bin/python
 
-.PHONY: help install uninstall venv test torture bench man clean
+.PHONY: help install uninstall venv test torture bench man captures clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -71,6 +71,9 @@ man: ## make the manual's tables anew, check and show it
 	@$(PYTHON) -m solo.manual man/solo.1
 	@mandoc -T lint -W warning man/solo.1
 	@mandoc man/solo.1 | $${PAGER:-cat}
+
+captures: $(VENV_PYTHON) ## take the README's captures of the views anew (root, tmux)
+	@$(VENV_PYTHON) tests/captures.py
 
 clean: ## remove what was made here
 	@rm -rf $(VENV) dist build .pytest_cache .hypothesis

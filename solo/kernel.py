@@ -163,9 +163,14 @@ def say(text: str):
 
 def say_promptly(text: str):
     """The same, unless it would block: nobody may be reading, and signals must be forwarded."""
+    if has_reader():
+        say(text)
+
+
+def has_reader() -> bool:
+    """Would a line on stderr be taken at once? Not where a pipe is full, or a terminal was stopped by Ctrl-S."""
     import select
 
     poller = select.poll()
     poller.register(2, select.POLLOUT)
-    if any(events & select.POLLOUT for _, events in poller.poll(0)):
-        say(text)
+    return any(events & select.POLLOUT for _, events in poller.poll(0))

@@ -9,12 +9,13 @@ from time import monotonic
 
 from solo.commands.lines import find_in_the_way
 from solo.errors import SoloError
-from solo.kernel import FOREVER, say
+from solo.kernel import ENCODING, FOREVER, has_reader, say
 from solo.tickets import LIVE, MOST_OPEN, SEAT
 from solo.words import describe_holder, format_duration
 
 TICK = 1.0  # seconds, on a terminal
 MINUTE = 60.0
+CLEAR = b"\r\x1b[2K"
 ENDING = (SIGINT, SIGTERM, SIGHUP, SIGQUIT)
 
 
@@ -62,8 +63,7 @@ class Watch:
             signal(number, self.clear_and_end)
         try:
             while True:
-                if is_in_foreground():
-                    self.draw(f"solo: {self.name}: {self.tell_state(describe)}")
+                self.draw(f"solo: {self.name}: {self.tell_state(describe)}")
                 if block(min(look_again, monotonic() + TICK)):
                     return True
                 if monotonic() >= look_again:
@@ -90,17 +90,22 @@ class Watch:
     def draw(self, line: str):
         from rich.text import Text
 
-        self.clear()
         text = Text("".join(letter if letter.isprintable() else "?" for letter in line), style="dim")
         text.truncate(max(1, self.console.width - 1), overflow="ellipsis")
-        self.console.print(text, end="\r", no_wrap=True, highlight=False, soft_wrap=True)
+        with self.console.capture() as captured:
+            self.console.print(text, end="\r", no_wrap=True, highlight=False, soft_wrap=True)
+        self.write(CLEAR + captured.get().encode(ENCODING, "backslashreplace"))
 
     def clear(self):
-        from rich.control import Control
-        from rich.segment import ControlType
+        self.write(CLEAR)
 
-        if is_in_foreground():
-            self.console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
+    def write(self, data: bytes):
+        """In one write, as a signal may come at any time; a terminal that is not ours or was stopped stays as it is."""
+        try:
+            if is_in_foreground() and has_reader():
+                posix.write(2, data)
+        except OSError:
+            pass
 
 
 def make_console():

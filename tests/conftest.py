@@ -68,7 +68,7 @@ class Lab:
         self.common = ()
         self.environment = {**os.environ, "SOLO_DIR": str(self.directory), "LAB": str(path)}
         self.environment["SOLO"] = self.script
-        for variable in ("SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT", "SOLO_VIA"):
+        for variable in ("SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT", "SOLO_VIA", "COLUMNS", "LINES"):
             self.environment.pop(variable, None)
 
     def use_sockets(self):

@@ -28,5 +28,10 @@ until [ "$(systemctl is-active killed)" != active ]; do sleep 0.1; done
 /lab/solo --dir /run/names -n killed --wait 10 true
 echo $? >/lab/killed.next
 
+/lab/solo --dir /run/names --syslog -n logged -- sh -c 'exit 3'
+/lab/solo --dir /run/names -n logged -- /lab/solo --dir /run/names --syslog -q -n logged true 2>/dev/null
+/lab/solo --dir /run/names --syslog -n logged -t 100ms sleep 9 2>/dev/null
+journalctl --sync
+journalctl --no-pager -t solo -o json >/lab/journald
 touch /lab/done
 systemctl poweroff --force

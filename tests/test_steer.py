@@ -269,6 +269,32 @@ def test_clean_beside_contenders_disturbs_none_of_them(lab):
     assert not [line for line in lab.read_log() if line.startswith(("overlap", "unrecorded"))]
 
 
+def test_stop_and_clean_in_a_crowd_end_only_what_they_should_and_never_let_two_run(lab):
+    from conftest import TESTS
+
+    witness = str(TESTS / "witness.sh")
+    bystanders, innocent = [lab.hold("other"), lab.hold("job-beside")], lab.start_shell("echo; read line; exit 0")
+    cleaner = lab.start_shell("while [ ! -e $LAB/done ]; do $SOLO clean >/dev/null || echo failed; done")
+    contenders = [lab.start("-w", "forever", "-n", "job", witness, f"tag{number}", "0.05", stdin=subprocess.DEVNULL)
+                  for number in range(60)]
+
+    stops = []
+    for _ in range(12):
+        until(lambda: lab.list("job") or all(process.poll() is not None for process in contenders))
+        stops.append(lab.run("stop", "job", "--kill-after", "5s"))
+    stops.append(lab.run("stop", "--waiting", "job"))
+    statuses = {process.wait(PATIENCE) for process in contenders}
+    (lab.path / "done").touch()
+
+    assert statuses <= {0, -signal.SIGTERM} and {stop.returncode for stop in stops} == {0}
+    assert sum(stop.stdout.count(b": ended pid") for stop in stops) >= 5
+    assert not [line for line in lab.read_log() if line.startswith(("overlap", "unrecorded"))]
+    assert [process.poll() for process in (*bystanders, innocent)] == [None] * 3
+    assert finish(cleaner)[:2] == (0, "") and lab.list("job") == []
+    for process in (*bystanders, innocent):
+        assert finish(process)[0] == 0
+
+
 # --- doctor ------------------------------------------------------------------------------------------------------
 
 

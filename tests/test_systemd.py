@@ -1,5 +1,7 @@
 """Under a real systemd, pid 1 of a container of our own: Debian's, made by debootstrap once and kept in /var/cache."""
 
+import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -85,3 +87,17 @@ def test_a_killed_main_process_leaves_nothing_that_holds_the_name(guest):
 
 def test_a_signal_to_the_main_process_alone_reaches_the_command(guest):
     assert (guest / "hup").read_text() == "caught\n"
+
+
+def test_syslog_is_read_back_from_journald(guest):
+    entries = [json.loads(line) for line in (guest / "journald").read_text().splitlines()]
+
+    texts = [re.sub(r"\d+", "N", entry["MESSAGE"]) for entry in entries]
+    assert texts == [
+        "logged: started sh -c exit N as pid N", "logged: pid N ended with exit status N after Ns",
+        "not started: logged: held by pid N, an ancestor of this process: it would wait for itself",
+        "logged: started sleep N as pid N", "logged: pid N timed out and ended by signal N after Ns",
+    ]
+    assert [entry["PRIORITY"] for entry in entries] == ["6", "4", "4", "6", "4"]
+    assert {(entry["SYSLOG_IDENTIFIER"], entry["SYSLOG_FACILITY"]) for entry in entries} == {("solo", "9")}
+    assert all(entry["SYSLOG_PID"] == entry["_PID"] for entry in entries)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 import jsonschema
 import prometheus_client.openmetrics.parser  # noqa: F401, I001  (it is not imported by its package)
 import pytest
-from conftest import PATIENCE, finish, read_line, read_state, until
+from conftest import PATIENCE, ROOT, TESTS, finish, read_line, read_state, until
 from prometheus_client import openmetrics, parser
 from test_terminal import Terminal
 from tmux import Tmux
@@ -39,6 +40,23 @@ def hold_many(lab):
     process = lab.start(*words, "--", "sh", "-c", "echo; read line; exit 0")
     read_line(process)
     return process
+
+
+@pytest.mark.root
+@pytest.mark.tool("tmux", "unshare", "gzip")
+def test_the_captures_of_the_readme_are_made_by_a_command(tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(re.sub(r"(<!-- captured: \w+ -->\n).*?(<!-- end -->)", r"\1\2", (ROOT / "README.md").read_text(), flags=re.S))
+
+    subprocess.run([sys.executable, str(TESTS / "captures.py"), str(page)], check=True, stdin=subprocess.DEVNULL)
+
+    ours, theirs = page.read_text(), (ROOT / "README.md").read_text()
+    for view, words in {"list": "deploy/prod   waiting", "show": "last runs:", "history": "━", "top": "s: stop it"}.items():
+        assert f"<!-- captured: {view} -->\n```\n$ solo {view}" in ours
+        assert words in ours and words in theirs
+    # The same columns in both: the README is of today.
+    heads = [[line.split() for line in page.splitlines() if line.startswith(("NAME ", "TIME ", "PID "))] for page in (ours, theirs)]
+    assert heads[0] == heads[1], ours
 
 
 # --- as data -----------------------------------------------------------------------------------------------------
@@ -396,24 +414,19 @@ def test_top_leaves_the_terminal_clean_however_it_ends(lab, screen, how):
 def test_top_gives_back_the_cursor_and_the_main_screen(lab, keys, status):
     bash = Terminal(["bash", "--norc", "--noprofile", "-i"], {**lab.environment, "PS1": "$ ", "TERM": "xterm"})
     bash.wait_for("$ ")
-    before = termios_of(bash)
+    bash.type("stty -g >$LAB/before\n")
 
     bash.type(f"{lab.script} top\n")
     bash.wait_for("up/down: select")
     bash.type(keys)
     bash.wait_for("\x1b[?1049l")
     bash.wait_for("\x1b[?25h")
-    bash.type("echo status $?\n")
+    bash.type("echo status $?; stty -g >$LAB/after; echo over $((40 + 2))\n")
     bash.wait_for(f"status {status}")
+    bash.wait_for("over 42")
 
-    assert termios_of(bash)[:4] == before[:4]
+    assert (lab.path / "after").read_text() == (lab.path / "before").read_text() != ""
     bash.close()
-
-
-def termios_of(terminal):
-    import termios
-
-    return termios.tcgetattr(terminal.fd)
 
 
 @pytest.mark.tool("bash")

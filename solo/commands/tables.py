@@ -50,7 +50,9 @@ def format_time(seconds: float) -> str:
 
 
 def format_span(seconds) -> str:
-    """As format_duration, but a part of a second is told: 340ms."""
+    """As format_duration, but of short ones more is told: 340ms, 1.7s."""
     if seconds is None:
         return "-"
-    return f"{seconds * 1000:.0f}ms" if seconds < 0.9995 else format_duration(seconds)
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}ms"
+    return f"{seconds:.1f}s" if seconds < 9.95 else format_duration(seconds)

@@ -202,6 +202,8 @@ class Screen:
         from rich.console import Console
         from rich.live import Live
 
+        for variable in ("COLUMNS", "LINES"):
+            os.environ.pop(variable, None)  # what a shell exported once is not what the terminal is now
         self.console = Console()
         self.live = Live(console=self.console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self.settings = termios.tcgetattr(0)

@@ -1,0 +1,95 @@
+"""Takes the captures of the README anew: `make captures`, or `python tests/captures.py FILE` for another file. Needs root and tmux.
+
+Real jobs run for some seconds in namespaces of their own, where names live in their real places, and each view is read off a
+real terminal. What stands between `<!-- captured: VIEW -->` and `<!-- end -->` is replaced.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tmux import Tmux
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDTH, HEIGHT = 100, 26
+PREPARE = """
+    set -e
+    hostname db1
+    mount -t tmpfs tmpfs /run; mkdir -p /var/lib/solo; mount -t tmpfs tmpfs /var/lib/solo; mount -t tmpfs tmpfs /srv
+    exec "$@"
+"""
+JOBS = {
+    "backup.sh": "while :; do tar cf - /usr/lib /usr/bin 2>/dev/null | gzip -9 >/dev/null; done",
+    "sync.sh": "sleep 1.7",
+    "report.sh": "sleep 0.4; [ $1 != tuesday ]",
+    "deploy.sh": "sleep 60",
+}
+VIEWS = {
+    "list": ["list"], "show": ["show", "backup"], "history": ["history", "--since", "1h"], "top": ["top"],
+}
+
+
+def run_jobs(environment):
+    """Some seconds of a machine's life; those that still run at its end."""
+    def start(*words):
+        return subprocess.Popen(["solo", *words], env=environment, stderr=subprocess.DEVNULL)
+
+    running = [start("-n", "backup", "--", "backup.sh", "--full")]
+    for second in range(6):
+        running.append(start("-n", "sync", "-q", "--", "sync.sh"))
+        if second % 3 == 0:
+            start("-n", "reports", "report.sh", "monday" if second else "tuesday").wait()
+        if second == 4:
+            start("-n", "backup", "--", "backup.sh", "--full").wait()
+        time.sleep(1)
+    running.append(start("-n", "deploy/prod", "--", "deploy.sh", "prod"))
+    for stage in ("prod", "prod"):
+        time.sleep(0.3)
+        running.append(start("-n", "deploy/prod", "--wait", "10m", "--", "deploy.sh", stage))
+    time.sleep(1)
+    return running
+
+
+def capture(words, environment) -> str:
+    screen = Tmux(["solo", *words], environment, WIDTH, HEIGHT if words == ["top"] else 60)
+    try:
+        if words == ["top"]:
+            time.sleep(3)  # so that there is a CPU to tell
+            lines = screen.read()
+            lines = [*(line for line in lines[:-1] if line), "", lines[-1]]
+        else:
+            lines = screen.wait_for("ended:0")
+            lines = lines[:lines.index("ended:0")]
+        return "\n".join(lines)
+    finally:
+        screen.close()
+
+
+def main(path: Path):
+    jobs = Path("/srv")
+    for name, text in JOBS.items():
+        (jobs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (jobs / name).chmod(0o755)
+    (jobs / "solo").symlink_to(ROOT / ".venv/bin/solo")
+    environment = {**os.environ, "PATH": f"{jobs}:/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC", "NO_COLOR": "1"}
+    for variable in ("SOLO_DIR", "SOLO_VIA", "COLUMNS", "LINES"):
+        environment.pop(variable, None)
+    run_jobs(environment)
+    page = path.read_text()
+    for view, words in VIEWS.items():
+        block = f"<!-- captured: {view} -->\n```\n$ solo {' '.join(words)}\n{capture(words, environment)}\n```\n<!-- end -->"
+        page, count = re.subn(rf"<!-- captured: {view} -->.*?<!-- end -->", lambda _, block=block: block, page, flags=re.S)
+        assert count == 1, f"no place for {view} in {path}"
+    path.write_text(page)
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "README.md").resolve()
+    if os.environ.get("SOLO_CAPTURES") != "inside":
+        inside = ["unshare", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", PREPARE, "sh"]
+        os.environ["SOLO_CAPTURES"] = "inside"
+        os.execvp("unshare", [*inside, sys.executable, __file__, str(target)])
+    main(target)
