@@ -72,10 +72,15 @@ def check_together(options: dict):
 def find_option(table: dict, flag: str):
     if flag in table:
         return table[flag]
-    import difflib
+    raise UsageError(f"{flag}: no such option{suggest(flag, table)}")
 
-    near = difflib.get_close_matches(flag, table, 1)
-    raise UsageError(f"{flag}: no such option" + (f" (did you mean {near[0]}?)" if near else ""))
+
+def suggest(word: str, words, prefix: str = "") -> str:
+    """` (did you mean that?)`, if one of `words` looks like `word`; else nothing."""
+    from difflib import get_close_matches
+
+    near = [longer for longer in words if longer.startswith(word)] or get_close_matches(word, words, 1)
+    return f" (did you mean {prefix}{near[0]}?)" if near else ""
 
 
 def take_word(flag: str, words: list, at: int) -> tuple:

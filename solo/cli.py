@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from solo.argv import store
+from solo.argv import store, suggest
 from solo.errors import EXIT_STATUSES, UsageError
 from solo.options import HELP, LAUNCHER_OPTIONS, SUBCOMMANDS
 
@@ -30,10 +30,16 @@ def run_subcommand(words: list, before: dict) -> int:
     try:
         return make_app(before)(words, prog_name="solo", standalone_mode=False) or 0
     except Exception as error:
+        if hasattr(error, "option_name") and hasattr(error, "possibilities"):
+            raise UsageError(f"{error.option_name}: no such option{suggest(error.option_name, list_flags(error.ctx))}") from None
         if hasattr(error, "format_message"):  # click's usage errors, in whichever module typer keeps them
             message = error.format_message().rstrip(".")
             raise UsageError(message[:1].lower() + message[1:]) from None
         raise
+
+
+def list_flags(context) -> list:
+    return [flag for parameter in context.command.params for flag in parameter.opts] if context else []
 
 
 def make_app(before: dict) -> typer.Typer:

@@ -34,7 +34,16 @@ def find_command(word: str, search) -> str:
         refused = refused or ("Is a directory" if kind == IS_DIRECTORY else "Permission denied")
     if refused and word:
         raise NotExecutable(f"{word}: {refused}")
-    raise NotFound(f"{word}: command not found" + (" (it is a word of the shell: use sh -c)" if word in SHELL_WORDS else ""))
+    raise NotFound(f"{word}: command not found{explain(word)}")
+
+
+def explain(word: str) -> str:
+    if word in SHELL_WORDS:
+        return " (it is a word of the shell: use sh -c)"
+    from solo.argv import suggest
+    from solo.options import SUBCOMMANDS
+
+    return suggest(word, [subcommand.name for subcommand in SUBCOMMANDS], "solo ")
 
 
 def make_name(path: str, command: list) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import pty
 import subprocess
 import sys
@@ -290,3 +291,39 @@ def test_the_json_of_list_is_json_for_others_too(lab):
         capture_output=True,
     )
     assert parsed.stdout == b"1\n"
+
+
+@pytest.mark.parametrize("words, message", [
+    (["lsit"], "lsit: command not found (did you mean solo list?)"),
+    (["hisotry", "job"], "hisotry: command not found (did you mean solo history?)"),
+    (["cd", "/"], "cd: command not found (it is a word of the shell: use sh -c)"),
+    (["xyzzy"], "xyzzy: command not found"),
+    (["--wiat", "3", "true"], "--wiat: no such option (did you mean --wait?)"),
+    (["--ver"], "--ver: no such option (did you mean --verbose?)"),
+    (["list", "--jsn"], "--jsn: no such option (did you mean --json?)"),
+    (["stop", "--kil", "3", "x"], "--kil: no such option (did you mean --kill-after?)"),
+    (["history", "--since", "x"], "--since x: not a duration (like 500ms, 30s, 5m, 1h30m, 2d or forever)"),
+])
+def test_what_is_nearly_right_is_told(lab, words, message):
+    assert lab.run(*words).stderr.decode() == f"solo: {message}\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["list", "--help"], ["history", "--help"]])
+def test_help_respects_no_color_and_the_width(lab, words):
+    from test_terminal import Terminal
+
+    def show(**environment):
+        terminal = Terminal(["sh", "-c", 'stty cols 60; exec "$@"', "sh", lab.script, *words], {**lab.environment, **environment})
+        try:
+            terminal.wait_for("no such text")
+        except AssertionError:
+            return terminal.screen
+        finally:
+            terminal.wait()
+            terminal.close()
+
+    colored, plain = show(TERM="xterm-256color"), show(TERM="xterm-256color", NO_COLOR="1")
+
+    assert b"\x1b[1;36m" in colored and b"\x1b[1;36m" not in plain and b"\x1b[36m" not in plain
+    text = re.sub(rb"\x1b\[[0-9;]*m", b"", plain).decode()
+    assert max(map(len, text.split("\r\n"))) <= 60
