@@ -5,20 +5,18 @@ from time import monotonic
 
 from solo import child
 from solo.command import find_command, make_name
-from solo.errors import TIMED_OUT, Busy, SoloError, UsageError, Vanished
+from solo.errors import TIMED_OUT, Busy, SoloError, UsageError
+from solo.holding import KILL_AFTER, release, take_names
 from solo.identity import read_self, read_world
 from solo.journal import Journal
-from solo.kernel import FOREVER, close, encode, occupy_standard_descriptors, read_file, say, say_promptly
+from solo.kernel import FOREVER, encode, occupy_standard_descriptors, read_file, say, say_promptly
 from solo.options import SOCKET
-from solo.places import make_base, open_name, split_name
-from solo.queue import NO_WAIT, take_hold, wait_unseen
+from solo.places import split_name
+from solo.queue import NO_WAIT, wait_unseen
 from solo.record import Record
-from solo.rule import COUNTED, EXCLUSIVE, SHARED, Claim, plan_claims
-from solo.tickets import Line
+from solo.rule import COUNTED, EXCLUSIVE, SHARED, Claim
 
 ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) lets through
-KILL_AFTER = 10.0  # seconds
-ATTEMPTS = 20
 CI_VARIABLES = (b"CI", b"JENKINS_URL", b"TEAMCITY_VERSION", b"TF_BUILD")  # set where a log is read by people, line by line
 
 
@@ -36,7 +34,7 @@ def run(options: dict, command: list):
     ending, die_with = prepare_end(options, names[0])
     holds = []
     try:
-        named = take_names(wanted, options, deadline, holds)
+        named = take_names(wanted, options, deadline, lambda name: make_watch(options, name, deadline), holds)
         if "flock" in options:
             take_files(names[0], named, options, given, deadline, holds)
         tell_command(environment, names, named)
@@ -117,57 +115,6 @@ def prepare_end(options: dict, name: str) -> tuple:
     return ending, die_with
 
 
-def take_names(wanted: Record, options: dict, deadline, holds: list) -> dict:
-    """Take what the names of `wanted` need, in the order that everybody uses; appended to `holds` one by one.
-
-    The hold of each name.
-    """
-    kill_after = options.get("kill_after", KILL_AFTER)
-    rivals, taken = None, {}
-    base = make_base(options.get("dir")) if options.get("via") != SOCKET else None
-    for name, claim in plan_claims(wanted.names, wanted.claim):
-        record = wanted.claiming(claim)
-        if "max_waiting" in options or "latest" in options or "replace" in options:
-            from solo.rivals import make_rivals
-
-            rivals = make_rivals(options, kill_after)
-        try:
-            taken[name] = take_name(base, name, record, deadline, make_watch(options, name, deadline), rivals)
-            holds.append(taken[name])
-        except SoloError as error:
-            error.args = (f"{name}: {error}",)
-            for hold in holds:
-                hold.line.restore_skips()
-            raise
-        except OSError as error:
-            raise SoloError(f"{name}: can not be held: {error.strerror}") from None
-    if base is not None:
-        close(base.fd)
-    return taken
-
-
-def take_name(base, name: str, record, deadline, watch, rivals):
-    """Our hold on one name. What `solo clean` removed under us is made again."""
-    for attempt in range(ATTEMPTS):
-        try:
-            line = open_line(base, name, record.world)
-            hold = take_hold(line, record, deadline, watch, rivals)
-            line.close_gate()
-            return hold
-        except Vanished:
-            if attempt == ATTEMPTS - 1:
-                raise
-
-
-def open_line(base, name: str, world):
-    """The queue of a name, as files in `base` or, where that is None, as sockets."""
-    if base is not None:
-        return Line(open_name(base, name), world)
-    from solo.sockets import SocketLine
-
-    return SocketLine(name, world)
-
-
 def take_files(name: str, named: dict, options: dict, given, deadline, holds: list):
     """Take the user's own files as well, after the names; busy counts as busy for the first `name`."""
     from solo import flocks
@@ -202,11 +149,6 @@ def start(path: str, command: list, environment: dict, given, holds: list, endin
         return child.start(path, command, environment, given, holds, ending, die_with)
     except OSError as error:
         raise SoloError(f"can not start {command[0]}: {error.strerror}") from None
-
-
-def release(holds: list):
-    for hold in reversed(holds):
-        hold.release()
 
 
 def read_environment() -> dict:

@@ -67,8 +67,9 @@ class Journal:
             line = b"%b %.3f %b%b command=%b\n" % (event, time(), common, self.tokens.get(name, b""), command)
             try:
                 append(self.directory, name, line)
-            except (OSError, SoloError) as error:
-                self.tell(f"{name}: the journal is not written: {error.strerror if isinstance(error, OSError) else error}")
+            except Exception as error:  # whatever it is: the job must not hear of it
+                reason = error.strerror if isinstance(error, OSError) else error
+                self.tell(f"{name}: the journal is not written: {reason}")
 
 
 def format_token(hold) -> bytes:

@@ -77,8 +77,12 @@ def make_directory(path: str):
 def open_base(path: str, asked) -> Place:
     """Raises SoloError, and FileNotFoundError if it is missing."""
     fd, stat = open_directory(path, path, DIRECTORY, None)
-    check_owner(path, stat)
-    check_writers(path, stat.st_mode, asked)
+    try:
+        check_owner(path, stat)
+        check_writers(path, stat.st_mode, asked)
+    except SoloError:
+        posix.close(fd)
+        raise
     return Place(fd, path, stat.st_mode & 0o7777, bool(stat.st_mode & (GROUP_WRITE | OTHER_WRITE)))
 
 
@@ -86,10 +90,14 @@ def open_directory(word: str, path: str, flags: int, within) -> tuple:
     """(descriptor, stat) of `word` in the directory `within`, called `path` in messages. Raises as open_base does."""
     try:
         fd = posix.open(word, flags, dir_fd=within)
-        return fd, posix.fstat(fd)
     except FileNotFoundError:
         raise
     except OSError as error:
+        raise SoloError(f"can not open {path}: {error.strerror}") from None
+    try:
+        return fd, posix.fstat(fd)
+    except OSError as error:
+        posix.close(fd)
         raise SoloError(f"can not open {path}: {error.strerror}") from None
 
 
@@ -111,21 +119,30 @@ def open_name(base: Place, name: str) -> Place:
 
 
 def open_parts(base: Place, parts: list) -> Place:
-    """Open the directory so far below `base`, which stays open. Raises SoloError."""
+    """Open the directory so far below `base`, which stays open; each is made if it is missing. Raises SoloError."""
     place = base
-    for part in parts:
-        outer = place
-        try:
-            place = open_part(outer, part)
-        except FileNotFoundError:
-            make_part(outer, part)
-            try:
-                place = open_part(outer, part)
-            except FileNotFoundError:
-                raise Vanished(f"{outer.path}/{part}: someone removed it") from None
-        if outer is not base:
-            posix.close(outer.fd)
-    return place
+    try:
+        for part in parts:
+            inner = open_or_make(place, part)
+            if place is not base:
+                posix.close(place.fd)
+            place = inner
+        return place
+    except SoloError:
+        if place is not base:
+            posix.close(place.fd)
+        raise
+
+
+def open_or_make(place: Place, part: str) -> Place:
+    try:
+        return open_part(place, part)
+    except FileNotFoundError:
+        make_part(place, part)
+    try:
+        return open_part(place, part)
+    except FileNotFoundError:
+        raise Vanished(f"{place.path}/{part}: someone removed it") from None
 
 
 def open_below(directory, parts: list) -> Place:
@@ -153,9 +170,13 @@ def open_part(place: Place, part: str) -> Place:
     """Open one directory further down. Raises SoloError, and FileNotFoundError if it is missing."""
     path = f"{place.path}/{part}"
     fd, stat = open_directory(part, path, DIRECTORY | posix.O_NOFOLLOW, place.fd)
-    if not place.shared:
-        check_owner(path, stat)
-    check_writers(path, stat.st_mode, place.shared)
+    try:
+        if not place.shared:
+            check_owner(path, stat)
+        check_writers(path, stat.st_mode, place.shared)
+    except SoloError:
+        posix.close(fd)
+        raise
     return Place(fd, path, place.mode, place.shared)
 
 

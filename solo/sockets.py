@@ -97,9 +97,9 @@ class SocketTicket:
         return poll([self.watch if self.state is ORPHANED else self.fd], 0)
 
     def close(self):
-        if self.fd is not None:
-            close(self.fd)
-            self.fd = None
+        fd, self.fd = self.fd, None
+        if fd is not None:
+            close(fd)
 
     def release(self):
         """Give up our own."""
@@ -145,8 +145,9 @@ class SocketLine:
             close(self.gate)
             self.gate = None
 
-    def forget(self):
-        """Close what was kept of those that were seen; for who only looks."""
+    def leave(self):
+        """Close what is open but for tickets."""
+        self.close_gate()
         while self.seen:
             close(self.seen.popitem()[1])
 

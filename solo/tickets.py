@@ -110,18 +110,18 @@ class Ticket:
         return self.fd >= 0
 
     def close(self):
-        if self.fd >= 0:
-            close(self.fd)
-            self.fd = -1
+        fd, self.fd = self.fd, -1  # first: a number that was closed may soon be someone else's
+        if fd >= 0:
+            close(fd)
 
     def release(self):
         """Give up our own. Never fails: what can not be removed is dead once it is unlocked."""
         self.line.remove(self.file)
         try:
             flock(self.fd, LOCK_UN)  # not left to close(): a forked copy of the descriptor must not keep the lock
-        except OSError:
+        except (OSError, ValueError):
             pass
-        close(self.fd)
+        self.close()
 
 
 class Line:
@@ -171,6 +171,11 @@ class Line:
         if self.gate is not None:
             close(self.gate)
             self.gate = None
+
+    def leave(self):
+        """Close what is open but for tickets; nothing can be done with it any more."""
+        self.close_gate()
+        close(self.place.fd)
 
     def wait_gate(self):
         before = None

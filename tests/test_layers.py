@@ -16,6 +16,7 @@ HOT_FLOORS = [
     {"record"},
     {"tickets", "child", "journal"},
     {"queue"},
+    {"holding"},
     {"guard"},
     {"main"},
     {"__main__"},

@@ -304,10 +304,10 @@ def test_doctor_finds_nothing_wrong_where_nothing_is(lab):
 
     assert (result.returncode, result.stderr) == (0, b"")
     assert {finding["check"] for finding in findings if finding["state"] == "ok"} >= {
-        "directory", "file_system", "locks", "processes", "sockets",
+        "directory", "file_system", "journal", "locks", "processes", "sockets",
     }
     assert not any(finding["state"] == "fails" for finding in findings)
-    assert os.listdir(lab.directory) == []
+    assert os.listdir(lab.directory) == [".journals"] and os.listdir(lab.directory / ".journals") == []
 
 
 @pytest.mark.parametrize("spoil, text", [

@@ -7,7 +7,7 @@ import posix
 from errno import ENOTEMPTY
 from time import time
 
-from solo.commands.lines import check_names, close_line, find_in_the_way, open_line
+from solo.commands.lines import check_names, find_in_the_way, open_line
 from solo.errors import SoloError
 from solo.history import PAST
 from solo.identity import read_world
@@ -72,7 +72,7 @@ def clean(name: str, base, options: dict):
         print(f"{name}: removed")
     elif dead:
         print(f"{name}: removed {dead} dead ticket{'s' * (dead != 1)}")
-    close_line(line)
+    line.leave()
 
 
 def remove_name(name: str, line: Line, base) -> bool:
@@ -90,7 +90,7 @@ def forget(name: str, base, options: dict):
     line = open_line(name, options, read_world())
     if line is not None:
         used = next(find_in_the_way(line, Claim(EXCLUSIVE)), None)
-        close_line(line)
+        line.leave()
         if used is not None:
             used.close()
             return

@@ -6,7 +6,7 @@ import sys
 from datetime import datetime
 from time import time
 
-from solo.commands.lines import check_names, close_line, open_line
+from solo.commands.lines import check_names, open_line
 from solo.commands.list import MODES, find_user
 from solo.commands.tables import clean, format_span, format_time, print_rows, print_table
 from solo.errors import SoloError
@@ -55,7 +55,7 @@ def collect(options: dict, names: list, after: float = 0.0) -> tuple:
             if state is not None or one.time >= after:
                 rows.append(make_row(name, one, state))
         if line is not None:
-            close_line(line)
+            line.leave()
     return sorted(rows, key=lambda row: row["time"]), complete
 
 

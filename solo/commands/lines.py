@@ -2,7 +2,6 @@
 
 from solo.argv import check_via
 from solo.errors import UsageError
-from solo.kernel import close
 from solo.options import FILE, SOCKET
 from solo.places import open_below, split_name
 from solo.rule import EXCLUSIVE, Claim, find_conflicts, plan_claims
@@ -20,14 +19,6 @@ def open_line(name: str, options: dict, world):
         return Line(open_below(options.get("dir"), split_name(name)), world)
     except FileNotFoundError:
         return None
-
-
-def close_line(line):
-    if isinstance(line, SocketLine):
-        line.forget()
-    else:
-        line.close_gate()
-        close(line.place.fd)
 
 
 def check_names(names: list):

@@ -83,7 +83,7 @@ def find_lines(directory, via, world):
         for name in sorted({name for name, _ in list_addresses()}):
             line = SocketLine(name, world)
             yield name, SOCKET, line
-            line.forget()
+            line.leave()
 
 
 def make_row(name: str, where: str, ticket, record) -> dict:

@@ -7,7 +7,7 @@ from datetime import datetime
 from time import time
 
 from solo.commands import history
-from solo.commands.lines import check_names, close_line, open_line
+from solo.commands.lines import check_names, open_line
 from solo.commands.list import make_row
 from solo.commands.tables import clean, print_rows
 from solo.errors import SoloError
@@ -38,7 +38,7 @@ def run(options: dict, names: list) -> int:
             complete = False
         finally:
             if line is not None:
-                close_line(line)
+                line.leave()
     if options.get("json"):
         print(json.dumps(shown, indent=2))
     else:

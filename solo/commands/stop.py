@@ -2,7 +2,7 @@
 
 from time import monotonic, sleep
 
-from solo.commands.lines import check_names, close_line, open_line
+from solo.commands.lines import check_names, open_line
 from solo.errors import SoloError
 from solo.eviction import Eviction
 from solo.identity import read_world
@@ -31,7 +31,7 @@ def run(options: dict, names: list) -> int:
             say(f"{name}: {error}")
             complete = False
         finally:
-            close_line(line)
+            line.leave()
     return 0 if complete else SoloError.status
 
 

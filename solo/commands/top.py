@@ -10,7 +10,7 @@ from datetime import datetime
 from time import monotonic, time
 
 from solo.commands import stop
-from solo.commands.lines import check_names, close_line, open_line
+from solo.commands.lines import check_names, open_line
 from solo.commands.list import STYLES, collect
 from solo.commands.tables import clean, format_time, print_rows
 from solo.errors import SoloError
@@ -104,7 +104,7 @@ class View:
                     return
             finally:
                 if line is not None:
-                    close_line(line)
+                    line.leave()
             self.message = f"ended {describe(row)}"
         except SoloError as error:
             self.message = f"{row['name']}: {error}"

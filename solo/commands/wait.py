@@ -2,7 +2,7 @@
 
 from time import monotonic
 
-from solo.commands.lines import check_names, close_line, find_in_the_way, open_line, plan_exclusive
+from solo.commands.lines import check_names, find_in_the_way, open_line, plan_exclusive
 from solo.errors import Busy
 from solo.identity import read_world
 from solo.kernel import FOREVER
@@ -24,7 +24,7 @@ def run(options: dict, names: list) -> int:
                     message = "" if in_time else f"{part}: busy: {describe_holder(ticket)}"
                     ticket.close()
                 if line is not None:
-                    close_line(line)
+                    line.leave()
                 if ticket is None:
                     break
                 if message:

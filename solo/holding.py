@@ -1,0 +1,77 @@
+"""All that one run holds: its names and what they need of their parents, taken in one global order, let go the other way round."""
+
+from solo.errors import SoloError, Vanished
+from solo.kernel import close
+from solo.options import SOCKET
+from solo.places import make_base, open_name
+from solo.queue import take_hold
+from solo.rule import plan_claims
+from solo.tickets import Line
+
+KILL_AFTER = 10.0  # seconds
+ATTEMPTS = 20
+
+
+def take_names(wanted, options: dict, deadline, make_watch, holds: list, make_line=None) -> dict:
+    """Take what the names of the record `wanted` need, in the order that everybody uses; appended to `holds` one by one.
+
+    The hold of each name. `deadline` and what `make_watch` makes of a name are as for take_hold; `make_line` makes a queue of
+    (base, name, world), by default that of `open_line`. Raises Busy, SoloError.
+    """
+    kill_after = options.get("kill_after", KILL_AFTER)
+    rivals, taken = None, {}
+    base = make_base(options.get("dir")) if options.get("via") != SOCKET else None
+    try:
+        for name, claim in plan_claims(wanted.names, wanted.claim):
+            record = wanted.claiming(claim)
+            if "max_waiting" in options or "latest" in options or "replace" in options:
+                from solo.rivals import make_rivals
+
+                rivals = make_rivals(options, kill_after)
+            try:
+                taken[name] = take_name(make_line or open_line, base, name, record, deadline, make_watch(name), rivals)
+                holds.append(taken[name])
+            except SoloError as error:
+                error.args = (f"{name}: {error}",)
+                for hold in holds:
+                    hold.line.restore_skips()
+                raise
+            except OSError as error:
+                raise SoloError(f"{name}: can not be held: {error.strerror}") from None
+    finally:
+        if base is not None:
+            close(base.fd)
+    return taken
+
+
+def take_name(make_line, base, name: str, record, deadline, watch, rivals):
+    """Our hold on one name. What `solo clean` removed under us is made again."""
+    for attempt in range(ATTEMPTS):
+        line = None
+        try:
+            line = make_line(base, name, record.world)
+            hold = take_hold(line, record, deadline, watch, rivals)
+            line.close_gate()
+            return hold
+        except Vanished:
+            if attempt == ATTEMPTS - 1:
+                raise
+            line = line and line.leave()
+        except BaseException:
+            if line is not None:
+                line.leave()
+            raise
+
+
+def open_line(base, name: str, world):
+    """The queue of a name, as files in `base` or, where that is None, as sockets."""
+    if base is not None:
+        return Line(open_name(base, name), world)
+    from solo.sockets import SocketLine
+
+    return SocketLine(name, world)
+
+
+def release(holds: list):
+    for hold in reversed(holds):
+        hold.release()
