@@ -1,6 +1,32 @@
-"""solo runs a command so that it never runs twice at once.
+"""solo runs a command so that it never runs twice at once, and gives Python programs the same lock.
 
-The command line starts in `__main__.py`; the story of a run is `guard.py`.
+    import solo
+
+    with solo.Lock("nightly"):
+        ...
+
+The command line starts in `__main__.py`; the story of a run is `guard.py`. Programs get what is listed in `__all__`, from
+`api.py`, which is loaded when it is first asked for: the command line does without.
 """
 
 __version__ = "0.1.0"
+__all__ = ["Busy", "Hold", "Holder", "Lock", "NotExecutable", "NotFound", "SoloError", "UsageError", "holders", "run"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.api import Hold, Holder, Lock, holders
+    from solo.errors import Busy, NotExecutable, NotFound, SoloError, UsageError
+    from solo.running import run
+
+
+def __getattr__(name: str) -> object:
+    for module in ("errors", "api", "running") if name in __all__ else ():
+        found = getattr(__import__(f"solo.{module}", fromlist=["*"]), name, None)
+        if found is not None:
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'solo' has no attribute {name!r}")
+
+
+def __dir__() -> list:
+    return sorted([*globals(), *__all__])

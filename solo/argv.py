@@ -5,8 +5,8 @@ options: everything from there on belongs to the command.
 """
 
 from solo.errors import UsageError
-from solo.kernel import FOREVER
-from solo.options import HELP, KEEPERS, LAUNCHER_OPTIONS, SUBCOMMANDS, VERSION
+from solo.kernel import FOREVER, decode
+from solo.options import DIR, FILE, HELP, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER, SOCKET, SUBCOMMANDS, VERSION, VIA
 
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
@@ -126,6 +126,20 @@ def read_duration(flag: str, text: str) -> float:
     if rest or not text:
         raise UsageError(f"{flag} {text}: not a duration (like 500ms, 30s, 5m, 1h30m, 2d or forever)")
     return seconds
+
+
+def read_variables(options: dict, environment):
+    """What was not typed, from the environment, a mapping of bytes. Raises UsageError."""
+    for option in (VIA, DIR):
+        value = environment.get(option.variable.encode())
+        if value and option.key not in options and not (option is DIR and options.get(VIA.key) == SOCKET):
+            options[option.key] = decode(value)
+    check_via(options.get(VIA.key, FILE))
+    if options.get(VIA.key) == SOCKET:
+        if DIR.key in options:
+            raise UsageError("--dir makes no sense with --via socket: it keeps no file")
+        if isinstance(options.get(LOUD_AFTER.key), int):
+            raise UsageError("--loud-after can not count with --via socket, which keeps no file: give a duration")
 
 
 def check_via(where: str):

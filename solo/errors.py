@@ -13,7 +13,7 @@ TIMED_OUT = 124  # not an error of ours, and the command did run
 
 
 class SoloError(Exception):
-    """solo could not do its part, and nothing ran. The text is what a user reads."""
+    """solo could not do its part, and nothing ran. The text is what a user reads; `status` the exit status of the command."""
 
     status = 125
 
@@ -22,19 +22,24 @@ class Vanished(SoloError):
     """The directory of a name was removed under us: it can be made again."""
 
 
-class UsageError(SoloError):
-    """The words of the command line make no sense."""
+class UsageError(SoloError, ValueError):
+    """The words of the command line, or the arguments, make no sense."""
 
 
 class Busy(SoloError):
     """Others hold the name or stand in line for it.
 
-    `skips` is how many found it so since a command last started, None if nobody can count; `since` when the holder came.
+    `skips` is how many found it so since a command last started, None if nobody can count; `since` when the holder came, in
+    seconds since the epoch. `name` is which of the names was busy, `tickets` whom we met; programs get `holders`, what those
+    say as objects.
     """
 
     status = 75
-    skips = None
-    since = None
+    skips: "int | None" = None
+    since: "float | None" = None
+    name = ""
+    tickets: list = []
+    holders: tuple = ()
 
 
 class Superseded(Busy):

@@ -27,6 +27,7 @@ def run(options: dict, command: list):
     tell = say if "verbose" in options else tell_nothing
     given = child.Given()
     environment = read_environment()
+    pipes = find_report(environment)
     path = find_command(command[0], environment.get(b"PATH"))
     names = list(dict.fromkeys(options.get("name") or [make_name(path, command)]))
     wanted = describe_wanted(options, names, command)
@@ -51,7 +52,7 @@ def run(options: dict, command: list):
         journal.tell_start(named, process.pid)
     if "syslog" in options:
         log(f"{' '.join(names)}: started {' '.join(command)} as pid {process.pid}")
-    kept = [fd for hold in holds for fd in hold.descriptors]
+    kept = pipes + [fd for hold in holds for fd in hold.descriptors]
     child.let_go_of_descriptors(kept if tell is tell_nothing and ending is None else [*kept, 2])
     status = child.wait(process)
     release(holds)
@@ -63,6 +64,10 @@ def run(options: dict, command: list):
     if "syslog" in options:
         log_end(names, process.pid, code, monotonic() - begin, is_timed_out)
     if is_timed_out:
+        if pipes:
+            from solo.report import tell_timeout
+
+            tell_timeout()
         posix._exit(TIMED_OUT)
     child.mirror(status)
 
@@ -166,6 +171,15 @@ def read_environment() -> dict:
         if not value[0]:
             del environment[b"LC_CTYPE"]
     return environment
+
+
+def find_report(environment: dict) -> list:
+    """The pipe of who started us by solo.run(), if any: it is not the command's."""
+    if b"SOLO_REPORT" not in environment:
+        return []
+    from solo.report import find_pipe
+
+    return find_pipe(environment)
 
 
 def tell_nothing(_):

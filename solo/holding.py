@@ -33,6 +33,7 @@ def take_names(wanted, options: dict, deadline, make_watch, holds: list, make_li
                 holds.append(taken[name])
             except SoloError as error:
                 error.args = (f"{name}: {error}",)
+                error.name = name
                 for hold in holds:
                     hold.line.restore_skips()
                 raise

@@ -40,6 +40,8 @@ BELL = SIGURG  # ignored by default: whoever does not listen takes no harm
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above
 RING_AGAIN = 0.05  # seconds
 
+blocker = None  # what blocks instead of `wait`, in a program that is not ours: blocking.py
+
 
 def occupy_standard_descriptors():
     """Where the caller closed some of 0 to 2, take them: a ticket must not be where stderr was. The command sees none."""
@@ -69,7 +71,20 @@ def wait_lock(fd: int, mode: int, deadline: float) -> bool:
     """Block in flock(2); False once `deadline` (on the monotonic clock, in seconds) has passed without it."""
     if deadline <= monotonic():
         return try_lock(fd, mode)
-    return wait(lambda: fcntl.flock(fd, mode), deadline)
+    return wait(lambda: fcntl.flock(fd, mode), deadline) if blocker is None else blocker.wait_lock(fd, mode, deadline)
+
+
+def wait_poll(poller, deadline: float) -> bool:
+    """Block in poll(2); False once `deadline` has passed and nothing is ready."""
+    if deadline <= monotonic():
+        return bool(poller.poll(0))
+    return wait(poller.poll, deadline) if blocker is None else blocker.wait_poll(poller, deadline)
+
+
+def block_by(other):
+    """From now on `other` blocks: alarms are for a process of our own, not for the threads of somebody's program."""
+    global blocker
+    blocker = other
 
 
 def wait(block, deadline: float) -> bool:

@@ -5,10 +5,10 @@ import sys
 from time import time
 
 from solo import guard
-from solo.argv import check_via, parse
+from solo.argv import parse, read_variables
 from solo.errors import Busy, SoloError, Superseded, UsageError
-from solo.kernel import decode, encode, say
-from solo.options import DIR, FILE, HELP, LOUD_AFTER, SOCKET, VIA
+from solo.kernel import encode, say
+from solo.options import DIR, HELP, VIA
 
 
 def main():
@@ -23,7 +23,7 @@ def main():
             posix._exit(0)
         if subcommand and options.keys() - {DIR.key, VIA.key, HELP.key}:
             raise UsageError(f"before {subcommand} only --{DIR.flag} and --{VIA.flag} have a meaning")
-        read_variables(options)
+        read_variables(options, posix.environ)
         if subcommand or HELP.key in options:
             from solo.cli import run_subcommand
 
@@ -34,7 +34,7 @@ def main():
     except SoloError as error:
         busy = isinstance(error, Busy)
         discreet = busy and not is_loud(error, options.get("loud_after"))
-        if not (discreet and "quiet" in options):
+        if not (discreet and "quiet" in options or is_reported(error)):
             say(str(error))
         status = options.get("busy_exit", error.status) if discreet else error.status
         if "syslog" in options:
@@ -48,18 +48,13 @@ def main():
     posix._exit(status)
 
 
-def read_variables(options: dict):
-    """What was not typed, from the environment. Raises UsageError."""
-    for option in (VIA, DIR):
-        value = posix.environ.get(option.variable.encode())
-        if value and option.key not in options and not (option is DIR and options.get(VIA.key) == SOCKET):
-            options[option.key] = decode(value)
-    check_via(options.get(VIA.key, FILE))
-    if options.get(VIA.key) == SOCKET:
-        if DIR.key in options:
-            raise UsageError("--dir makes no sense with --via socket: it keeps no file")
-        if isinstance(options.get(LOUD_AFTER.key), int):
-            raise UsageError("--loud-after can not count with --via socket, which keeps no file: give a duration")
+def is_reported(error: SoloError) -> bool:
+    """Was it told to who started us by solo.run()?"""
+    if b"SOLO_REPORT" not in posix.environ:
+        return False
+    from solo.report import tell_error
+
+    return tell_error(error)
 
 
 def is_loud(busy: Busy, limit) -> bool:

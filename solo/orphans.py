@@ -5,7 +5,7 @@ import select
 from time import monotonic
 
 from solo.identity import read_stat
-from solo.kernel import close, wait
+from solo.kernel import close, wait_poll
 
 SLOW_CHECK = 0.2  # seconds, for what has no descriptor that tells all
 
@@ -76,7 +76,7 @@ def poll(watches: list, deadline: float) -> bool:
     for watch in watches:
         if watch is not None:
             poller.register(watch, select.POLLIN)
-    return bool(poller.poll(0)) if deadline <= monotonic() else wait(poller.poll, deadline)
+    return wait_poll(poller, deadline)
 
 
 def find_lock_owner(fd: int) -> int:

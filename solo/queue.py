@@ -178,7 +178,8 @@ def close_all(tickets: list):
 
 def refuse_own_ancestors(line, record, deadline, obstacles: list):
     """A command under a name that asks for the same name would wait for itself: what its ancestors hold never ends before it."""
-    mine = [hold.record for hold in find_own_ancestors(line, find_holds(line, 0))]
+    # A program that holds it, and has no command, may let go before we end.
+    mine = [hold.record for hold in find_own_ancestors(line, find_holds(line, 0)) if hold.record.child]
     if mine and find_conflicts(record.claim, [theirs.claim for theirs in mine]):
         raise SoloError(f"held by pid {mine[0].launcher[0]}, an ancestor of this process: it would wait for itself")
     if mine and not obstacles[0].is_hold and deadline is not NO_WAIT:
@@ -208,5 +209,6 @@ def turn_away(line, record, obstacles: list) -> Busy:
     busy = Busy(f"busy: {describe_holders(holds or obstacles, record.claim)}{describe_skips(skips)}")
     busy.skips = skips
     busy.since = first.since if first else None
+    busy.tickets = holds or obstacles
     close_all(holds)
     return busy

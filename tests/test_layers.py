@@ -22,7 +22,7 @@ HOT_FLOORS = [
     {"__main__"},
 ]
 COLD_FLOORS = [
-    {"namespaces", "prctl", "systemd", "words"},
+    {"blocking", "namespaces", "prctl", "report", "systemd", "words"},
     {"history", "orphans", "syslogging"},
     {"flocks", "processes"},
     {"ending", "eviction", "sockets"},
@@ -31,6 +31,8 @@ COLD_FLOORS = [
     {"commands.list", "waiting"},
     {"commands.clean", "commands.doctor", "commands.history", "commands.metrics", "commands.stop", "commands.wait"},
     {"commands.show", "commands.top"},
+    {"api"},
+    {"running"},
     {"bundle", "completions", "manual"},
     {"cli"},
 ]

@@ -1,0 +1,595 @@
+"""The lock for Python programs: the same names, directory, queue and records as the command line. Cold.
+
+A program that holds a name is its holder as a launcher is, with no command of its own: its record says which process it is, and
+when that ends, however it does, the name is free. What may block does so in a thread of its own, see blocking.py: no signal is
+needed, and none, nor KeyboardInterrupt, can come between the moment a name is ours and the moment somebody knows it.
+"""
+
+import atexit
+import functools
+import math
+import os
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Optional, TypeVar, Union, cast
+
+from solo import blocking
+from solo.argv import read_variables
+from solo.errors import Busy, SoloError, UsageError
+from solo.holding import take_names
+from solo.identity import read_self, read_world
+from solo.kernel import FOREVER, read_file
+from solo.options import FILE
+from solo.places import open_name, split_name
+from solo.queue import NO_WAIT, wait_unseen
+from solo.record import Record
+from solo.rule import COUNTED, EXCLUSIVE, SHARED, Claim
+from solo.tickets import Line
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Wait = Union[float, None, "Unset"]
+
+COMMAND_SIZE = 1 << 20  # bytes
+
+
+class Unset:
+    """That an argument was not given."""
+
+
+UNSET = Unset()
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a name, or stands in line for it: a row of `solo list --json`.
+
+    `state` is "held", "orphaned" or "waiting"; `mode` "exclusive", "shared" or "slots". `launcher` is the pid of the solo
+    process, or of the program that holds it, `child` that of the command; `since` is an aware datetime. What can not be
+    known is None.
+    """
+
+    name: str
+    state: str
+    mode: str
+    slot: Optional[int]
+    slots: Optional[int]
+    take: Optional[int]
+    launcher: Optional[int]
+    child: Optional[int]
+    since: Optional[datetime]
+    user: Optional[str]
+    host: Optional[str]
+    command: tuple[str, ...]
+    via: str
+    ticket: int
+
+
+def holders(name: str, *, via: Optional[str] = None, directory: Union[str, "os.PathLike[str]", None] = None) -> list[Holder]:
+    """Who holds `name`, or a name within it, oldest first. Nobody: an empty list.
+
+    `via` and `directory` are as for `Lock`; without `via` holders by files and by sockets are told.
+
+    Raises UsageError for what can not be a name, SoloError if something can not be read.
+
+    >>> with Lock("reports"):
+    ...     [(holder.state, holder.launcher == os.getpid()) for holder in holders("reports")]
+    [('held', True)]
+    """
+    from solo.commands.list import collect
+
+    problems: list[str] = []
+    rows, complete = collect(read_options(via, directory).get("dir"), via, [check_name(name)], tell=problems.append)
+    if not complete:
+        raise SoloError(problems[0])
+    return [make_holder(row) for row in rows if row["state"] != "waiting"]
+
+
+def make_holder(row: dict[str, Any]) -> Holder:
+    since = row["since"] and datetime.fromisoformat(row["since"])
+    return Holder(**{**row, "since": since, "command": tuple(row["command"])})
+
+
+class Hold:
+    """A name that is held; what `Lock.acquire` gives. Let it go by `release`, or by leaving its `with` block.
+
+    `name` is the first of the names, and `token`, `slot` are those for it; `tokens` and `slots` have them for each name. A
+    token grows with each hold of its name, over crashes and reboots: what is written to can refuse an older one. A slot is the
+    lowest of the numbers 0 to N-1 that this hold has of a counted name, else None.
+    """
+
+    def __init__(self, names: list[str], taken: dict[str, Any], tickets: list[Any]) -> None:
+        self.name = names[0]
+        self.tokens: dict[str, int] = {name: taken[name].number for name in names}
+        self.slots: dict[str, Optional[int]] = {name: find_slot(taken[name]) for name in names}
+        self.depth = 1  # how often it was acquired, by a lock that is reentrant
+        self._tickets = tickets
+        self._mutex = threading.Lock()
+        all_holds.add(self)
+
+    @property
+    def token(self) -> int:
+        """The fencing token of the first name."""
+        return self.tokens[self.name]
+
+    @property
+    def slot(self) -> Optional[int]:
+        """The slot of the first name, None if it is not counted."""
+        return self.slots[self.name]
+
+    @property
+    def locked(self) -> bool:
+        """Is it held still?"""
+        return bool(self._tickets)
+
+    def release(self) -> None:
+        """Let go; nothing happens if it was let go before, or belongs to the process that we were forked from."""
+        try:
+            self._release()
+        except BaseException:  # KeyboardInterrupt, in the middle: what is done already is not done again
+            self._release()
+            raise
+
+    def _release(self) -> None:
+        with self._mutex:
+            for ticket in reversed(self._tickets):
+                ticket.release()
+                ticket.line.leave()
+            self._tickets = []
+
+    def _abandon(self) -> None:
+        """In a forked child: the lock is the parent's. Close our copies, without a word to the kernel about the lock."""
+        self._mutex = threading.Lock()
+        tickets, self._tickets = self._tickets, []
+        for ticket in tickets:
+            ticket.close()
+            ticket.line.leave()
+
+    def __enter__(self) -> "Hold":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        if getattr(self, "_tickets", None):
+            warnings.warn(f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self)
+            self.release()
+
+    def __repr__(self) -> str:
+        return f"<solo.Hold of {', '.join(self.tokens)}{'' if self.locked else ', released'}>"
+
+
+def find_slot(ticket: Any) -> Optional[int]:
+    return ticket.record.slot[0][0] if ticket.record.slot else None
+
+
+all_holds: "weakref.WeakSet[Hold]" = weakref.WeakSet()
+all_tries: "weakref.WeakSet[Try]" = weakref.WeakSet()
+all_locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
+
+
+class Lock:
+    """A lock on `name`, the one that `solo -n NAME` takes; or on several names, all or none, in the order that can not deadlock.
+
+    with solo.Lock("nightly"):            raises Busy if someone holds it
+    with solo.Lock("nightly", wait=30):   stands in line for so many seconds; math.inf: for ever
+    async with solo.Lock("nightly"):      the same, and the event loop goes on meanwhile
+    @solo.Lock("nightly")                 around each call of a function, a coroutine function or a generator
+
+    `shared`: together with others that are shared. `slots`: at most so many at once, of which this one counts as `take`.
+    `wait`: seconds; None (the default) not at all. `max_waiting`: leave as busy if so many stand in line already.
+    `reentrant`: whoever holds it may acquire it again, and must release it as often. `via`: "file" or "socket", by default
+    SOLO_VIA or file; `directory`: where names live, by default SOLO_DIR or the one of the user (see solo(1)).
+
+    One Lock can be used by many threads and tasks: each thread, and within an event loop each task, has its own hold of it,
+    and they contend as processes do. A forked child holds nothing. A Lock can be pickled; what it holds can not.
+
+    Raises UsageError (a ValueError) for arguments that make no sense. Acquiring raises Busy, whose `holders` say who is in the
+    way, or SoloError if it can not be done, or would wait for itself.
+
+    >>> lock = Lock("nightly")
+    >>> with lock:
+    ...     lock.locked, lock.slot
+    (True, None)
+    >>> lock.locked
+    False
+    """
+
+    def __init__(
+        self, name: Union[str, Iterable[str]], *, shared: bool = False, slots: Optional[int] = None, take: int = 1,
+        wait: Optional[float] = None, max_waiting: Optional[int] = None, reentrant: bool = False, via: Optional[str] = None,
+        directory: Union[str, "os.PathLike[str]", None] = None,
+    ) -> None:
+        names = [name] if isinstance(name, str) else list(name)
+        if not names:
+            raise UsageError("a Lock needs a name")
+        self.names = list(dict.fromkeys(map(check_name, names)))
+        self.wait = check_wait(wait)
+        self.max_waiting = max_waiting
+        self.reentrant = reentrant
+        self.via = via
+        self.directory = None if directory is None else os.fspath(directory)
+        self.claim = make_claim(shared, slots, take)
+        if max_waiting is not None and max_waiting < 0:
+            raise UsageError(f"max_waiting={max_waiting}: may not be negative")
+        read_options(via, self.directory)
+        self._start()
+
+    def _start(self) -> None:
+        self._holds: "weakref.WeakKeyDictionary[object, Hold]" = weakref.WeakKeyDictionary()
+        self._mutex = threading.Lock()
+        all_locks.add(self)
+
+    @property
+    def name(self) -> str:
+        """The first of the names."""
+        return self.names[0]
+
+    @property
+    def hold(self) -> Optional[Hold]:
+        """What this thread or task holds of it, None if nothing."""
+        hold = self._holds.get(find_owner())
+        return hold if hold is not None and hold.locked else None
+
+    @property
+    def locked(self) -> bool:
+        """Does this thread or task hold it?"""
+        return self.hold is not None
+
+    @property
+    def token(self) -> Optional[int]:
+        """The fencing token of what this thread or task holds, None if it holds nothing."""
+        return self.hold.token if self.hold is not None else None
+
+    @property
+    def slot(self) -> Optional[int]:
+        """The slot of what this thread or task holds; None if it holds nothing, or nothing counted."""
+        return self.hold.slot if self.hold is not None else None
+
+    def acquire(self, timeout: Wait = UNSET) -> Hold:
+        """Take it, for this thread or task. `timeout` is in seconds and stands for `wait`: None not at all, math.inf for ever.
+
+        Raises Busy, SoloError. What it gives can be released by anyone, anywhere; else `Lock.release` does it here.
+        """
+        deadline = self._find_deadline(timeout)
+        again = self._enter_again()
+        if again is not None:
+            return again
+        attempt = Try(self, deadline)
+        if threading.current_thread() is threading.main_thread() and attempt.start():
+            try:
+                attempt.done.wait()
+                return self._keep(find_owner(), attempt.find_result())
+            except BaseException:
+                attempt.abandon()
+                raise
+        attempt.run()
+        return self._keep(find_owner(), attempt.find_result())
+
+    async def acquire_async(self, timeout: Wait = UNSET) -> Hold:
+        """As `acquire`, while the event loop of asyncio goes on. Cancelled, it leaves the line."""
+        deadline = self._find_deadline(timeout)
+        again = self._enter_again()
+        if again is not None:
+            return again
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        ready: "asyncio.Future[None]" = loop.create_future()
+        attempt = Try(self, deadline, lambda: loop.call_soon_threadsafe(set_ready, ready))
+        try:
+            if attempt.start():
+                await ready
+            else:
+                attempt.run()
+            return self._keep(find_owner(), attempt.find_result())
+        except BaseException:
+            attempt.abandon()
+            raise
+
+    def release(self) -> None:
+        """Let go of what this thread or task holds; of a reentrant one, once. Raises SoloError if it holds nothing."""
+        owner = find_owner()
+        hold = self._holds.get(owner)
+        if hold is None:
+            raise SoloError(f"{self.name}: is not held by this thread or task")
+        if hold.depth > 1:
+            hold.depth -= 1
+            return
+        try:
+            hold.release()
+        finally:
+            self._holds.pop(owner, None)
+
+    def _find_deadline(self, timeout: Wait) -> Optional[float]:
+        wait = self.wait if isinstance(timeout, Unset) else check_wait(timeout)
+        return NO_WAIT if wait is None else FOREVER if wait == math.inf else time.monotonic() + wait
+
+    def _enter_again(self) -> Optional[Hold]:
+        hold = self.hold
+        if hold is None:
+            return None
+        if not self.reentrant:
+            raise SoloError(f"{self.name}: held by this thread or task already: it would wait for itself (reentrant=True counts)")
+        hold.depth += 1
+        return hold
+
+    def _keep(self, owner: object, hold: Hold) -> Hold:
+        with self._mutex:
+            self._holds[owner] = hold
+        return hold
+
+    def __enter__(self) -> Hold:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        if self._holds.get(find_owner()) is not None:  # else a forked child leaves the block of its parent
+            self.release()
+
+    async def __aenter__(self) -> Hold:
+        return await self.acquire_async()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__()
+
+    def __call__(self, function: Function) -> Function:
+        """Decorate: each call holds it."""
+        import inspect
+
+        if inspect.isasyncgenfunction(function):
+            @functools.wraps(function)
+            async def guarded_asyncgen(*args: Any, **kwargs: Any) -> Any:
+                async with self:
+                    async for item in function(*args, **kwargs):
+                        yield item
+
+            return cast(Function, guarded_asyncgen)
+        if inspect.iscoroutinefunction(function):
+            @functools.wraps(function)
+            async def guarded_coroutine(*args: Any, **kwargs: Any) -> Any:
+                async with self:
+                    return await function(*args, **kwargs)
+
+            return cast(Function, guarded_coroutine)
+        if inspect.isgeneratorfunction(function):
+            @functools.wraps(function)
+            def guarded_generator(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    return (yield from function(*args, **kwargs))
+
+            return cast(Function, guarded_generator)
+
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return cast(Function, guarded)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_holds", "_mutex")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def __repr__(self) -> str:
+        return f"<solo.Lock on {', '.join(self.names)}{', held' if self.locked else ''}>"
+
+
+class Try:
+    """One attempt to take what `lock` wants until `deadline`, in a thread or in this one; `tell` is called when it is over.
+
+    Whatever happens to whoever started it, the result belongs to exactly one: to who takes it, or, if it was abandoned, nobody.
+    """
+
+    def __init__(self, lock: Lock, deadline: Optional[float], tell: Callable[[], object] = lambda: None) -> None:
+        self.lock = lock
+        self.deadline = deadline
+        self.tell = tell
+        self.waiter = blocking.Waiter()
+        self.done = threading.Event()
+        self.hold: Optional[Hold] = None
+        self.error: Optional[BaseException] = None
+        self.is_abandoned = False
+        self.tickets: list[Any] = []  # all that is ours meanwhile, seats too
+
+    def start(self) -> bool:
+        """Run in a thread; False if there can be none any more, as the interpreter shuts down."""
+        try:
+            threading.Thread(target=self.run, name=f"solo takes {self.lock.name}", daemon=True).start()
+            return True
+        except RuntimeError:
+            return False
+
+    def run(self) -> None:
+        all_tries.add(self)
+        blocking.mine.waiter = self.waiter
+        try:
+            self.hold = self.take()
+        except BaseException as error:
+            self.error = error
+        finally:
+            del blocking.mine.waiter
+            self.waiter.close()
+            all_tries.discard(self)
+            if self.is_abandoned:
+                self.drop()
+            self.done.set()
+            try:
+                self.tell()
+            except RuntimeError:
+                self.drop()  # the event loop is closed: nobody will take it
+
+    def take(self) -> Hold:
+        lock = self.lock
+        options = read_options(lock.via, lock.directory)
+        if lock.max_waiting is not None:
+            options["max_waiting"] = lock.max_waiting
+        launcher, world, command = identify()
+        wanted = Record(launcher, world, os.geteuid(), lock.claim, lock.names, None, command)
+        tickets: list[Any] = []
+
+        def make(base: Any, name: str, world: Any) -> Any:
+            return make_line(base, name, world, self.tickets)
+
+        try:
+            return Hold(lock.names, take_names(wanted, options, self.deadline, lambda _: wait_unseen, tickets, make), tickets)
+        except BaseException as error:
+            for ticket in reversed(tickets):
+                ticket.release()
+                ticket.line.leave()
+            if isinstance(error, Busy):
+                from solo.commands.list import make_row
+
+                rows = [make_row(error.name, options.get("via", FILE), ticket, ticket.record) for ticket in error.tickets]
+                error.holders = tuple(map(make_holder, rows))
+                error.tickets = []
+            raise
+
+    def find_result(self) -> Hold:
+        if self.hold is None:
+            assert self.error is not None
+            raise self.error
+        return self.hold
+
+    def abandon(self) -> None:
+        """Nobody wants the result any more."""
+        self.is_abandoned = True
+        self.waiter.cancel()
+        self.drop()
+
+    def drop(self) -> None:
+        if self.hold is not None:
+            self.hold.release()
+
+    def forget(self) -> None:
+        """In a forked child: the thread is not there, and what it got is the parent's."""
+        for ticket in self.tickets:
+            ticket.close()
+        self.waiter.close()
+
+
+class Own:
+    """A queue that remembers in `own` which tickets are ours."""
+
+    __slots__ = ()
+    own: list[Any]
+
+    def publish(self, kind: str, record: Record) -> Any:
+        ticket = super().publish(kind, record)  # type: ignore[misc]
+        if ticket is not None:
+            self.own.append(ticket)
+        return ticket
+
+
+class OwnLine(Own, Line):
+    __slots__ = ("own",)
+
+
+def make_line(base: Any, name: str, world: Any, own: list[Any]) -> Any:
+    """The queue of `name`: as files in `base`, or where that is None as sockets."""
+    if base is not None:
+        line: Any = OwnLine(open_name(base, name), world)
+    else:
+        from solo.sockets import SocketLine
+
+        class OwnSocketLine(Own, SocketLine):
+            __slots__ = ("own",)
+
+        line = OwnSocketLine(name, world)
+    line.own = own
+    return line
+
+
+def set_ready(future: Any) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def find_owner() -> object:
+    """Whose hold it is: the running task's, if there is an event loop here, else the thread's."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None:
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            task = None
+        if task is not None:
+            return task
+    return threading.current_thread()
+
+
+def identify() -> tuple[Any, Any, list[bytes]]:
+    """(pid and start, world, command line) of this process."""
+    if identity[0] != os.getpid():
+        command = read_file("/proc/self/cmdline", COMMAND_SIZE).split(b"\0")[:-1]
+        identity[:] = [os.getpid(), (read_self(), read_world(), command)]
+    return cast("tuple[Any, Any, list[bytes]]", identity[1])
+
+
+identity: list[Any] = [0, None]
+
+
+def check_name(name: str) -> str:
+    if not isinstance(name, str):
+        raise UsageError(f"a name is a str, not {type(name).__name__}")
+    split_name(name)
+    return name
+
+
+def check_wait(wait: Optional[float]) -> Optional[float]:
+    if wait is not None and not (isinstance(wait, (int, float)) and wait >= 0):
+        raise UsageError(f"wait={wait!r}: not a number of seconds (None: not at all, math.inf: for ever)")
+    return wait
+
+
+def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
+    if slots is None:
+        if take != 1:
+            raise UsageError(f"take={take} makes no sense without slots")
+        return Claim(SHARED if shared else EXCLUSIVE)
+    if shared:
+        raise UsageError("shared and slots exclude each other")
+    if not (isinstance(slots, int) and isinstance(take, int) and 0 < take <= slots):
+        raise UsageError(f"slots={slots!r}, take={take!r}: at least 1 must be taken, and at most all")
+    return Claim(COUNTED, slots, take)
+
+
+def read_options(via: Optional[str], directory: Union[str, "os.PathLike[str]", None]) -> dict[str, Any]:
+    """What the command line would have read. Raises UsageError."""
+    options: dict[str, Any] = {}
+    if via is not None:
+        options["via"] = via
+    if directory is not None:
+        options["dir"] = os.fspath(directory)
+    read_variables(options, os.environb)
+    return options
+
+
+def forget_all() -> None:
+    """In a forked child: what is held is the parent's."""
+    for lock in list(all_locks):
+        lock._start()
+    for attempt in list(all_tries):
+        attempt.forget()
+    for hold in list(all_holds):
+        hold._abandon()
+    all_tries.clear()
+    all_holds.clear()
+
+
+def release_all() -> None:
+    """When the interpreter ends: the kernel would let go, but leave the tickets for the next to clean."""
+    for hold in list(all_holds):
+        hold.release()
+
+
+os.register_at_fork(after_in_child=forget_all)
+atexit.register(release_all)

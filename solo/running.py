@@ -1,0 +1,120 @@
+"""solo.run: as subprocess.run, but the command runs under a lock, through the launcher. Cold."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any, Optional, Union
+
+from solo import errors
+from solo.api import holders
+from solo.kernel import FOREVER
+from solo.report import TIMED_OUT, VARIABLE
+
+KILL_AFTER = 10.0  # seconds
+# As `solo` itself starts, without what Python would load for others. "solo" is there to be found on the command line.
+LAUNCHER = """import sys, _signal
+if _signal.getsignal(2) is _signal.default_int_handler:
+    _signal.signal(2, _signal.SIG_DFL)
+del sys.argv[0]
+sys.path.insert(0, {root!r})
+from solo.main import main
+main()"""
+
+Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+
+
+def run(
+    argv: Sequence[Path], *, name: Union[str, Sequence[str], None] = None, shared: bool = False, slots: Optional[int] = None,
+    take: Optional[int] = None, wait: Optional[float] = None, max_waiting: Optional[int] = None, latest: bool = False,
+    replace: bool = False, timeout: Optional[float] = None, kill_after: Optional[float] = None, tree: bool = False,
+    no_orphan: bool = False, flock: Union[Path, Sequence[Path], None] = None, via: Optional[str] = None,
+    directory: Union[str, "os.PathLike[str]", None] = None, check: bool = False, input: Any = None,
+    capture_output: bool = False, **popen: Any,
+) -> "subprocess.CompletedProcess[Any]":
+    """Run the command `argv` (a sequence of words) under the lock of `name`, and wait for its end.
+
+    The options are those of solo(1), spans in seconds; `wait=math.inf` waits for ever. Without `name` the command gives it. The
+    others are those of subprocess.run, and its CompletedProcess is what this gives.
+
+    Raises Busy if the name is held, with its `holders`; NotFound, NotExecutable, UsageError or SoloError if the command could not
+    be started; subprocess.TimeoutExpired if `timeout` seconds were not enough, when the command has ended, by SIGTERM or, after
+    `kill_after` (10 s), by SIGKILL; subprocess.CalledProcessError with `check`.
+
+    >>> run(["echo", "hello"], name="greeting", capture_output=True, text=True).stdout
+    'hello\\n'
+    """
+    if isinstance(argv, (str, bytes)) or not argv:
+        raise errors.UsageError("argv is a sequence of words, with a command in it")
+    names = [name] if isinstance(name, str) else list(name or ())
+    files = [] if flock is None else [flock] if isinstance(flock, (str, bytes, os.PathLike)) else list(flock)
+    words: list[Path] = []
+    for flag, value in (
+        *(("name", one) for one in names), *(("flock", one) for one in files), ("shared", shared), ("slots", slots), ("take", take),
+        ("wait", format_span(wait)), ("max-waiting", max_waiting), ("latest", latest), ("replace", replace),
+        ("timeout", format_span(timeout)), ("kill-after", format_span(kill_after)), ("tree", tree), ("no-orphan", no_orphan),
+        ("via", via), ("dir", directory),
+    ):
+        if value is True:
+            words.append(f"--{flag}")
+        elif value is not None and value is not False:
+            words += [f"--{flag}", os.fspath(value) if isinstance(value, (bytes, os.PathLike)) else str(value)]
+    if capture_output:
+        popen.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if input is not None:
+        popen["stdin"] = subprocess.PIPE
+    code, report, stdout, stderr = launch([*words, "--", *argv], input, popen)
+    if report:
+        kind, where, text = report.split(b"\0", 2)
+        raise_error(os.fsdecode(kind), os.fsdecode(where), os.fsdecode(text), (list(argv), timeout, stdout, stderr), via, directory)
+    done: subprocess.CompletedProcess[Any] = subprocess.CompletedProcess(list(argv), code, stdout, stderr)
+    if check:
+        done.check_returncode()
+    return done
+
+
+def format_span(seconds: Optional[float]) -> Optional[str]:
+    return None if seconds is None else "forever" if seconds == FOREVER else f"{seconds:.3f}"
+
+
+def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, bytes, Any, Any]:
+    """(Status, what the launcher reports, stdout, stderr)."""
+    ours, theirs = os.pipe()
+    try:
+        environment = dict(os.environ if popen.get("env") is None else popen["env"])
+        environment[VARIABLE.decode()] = str(theirs)
+        root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        launcher = [sys.executable, "-IS", "-c", LAUNCHER.format(root=root), "solo", *words]
+        given = {**popen, "env": environment, "pass_fds": (*popen.get("pass_fds", ()), theirs)}
+        with subprocess.Popen(launcher, **given) as process:
+            os.close(theirs)
+            theirs = -1
+            try:
+                stdout, stderr = process.communicate(input)
+            except BaseException:
+                process.terminate()  # the command, through the launcher: killed, it would leave an orphan
+                try:
+                    process.wait(KILL_AFTER)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                raise
+        os.set_blocking(ours, False)
+        try:
+            report = os.read(ours, 1 << 16)
+        except BlockingIOError:
+            report = b""
+        return process.returncode, report, stdout, stderr
+    finally:
+        os.close(ours)
+        if theirs >= 0:
+            os.close(theirs)
+
+
+def raise_error(kind: str, where: str, text: str, timeout: tuple[Any, ...], via: Any, directory: Any) -> None:
+    if kind == TIMED_OUT:
+        raise subprocess.TimeoutExpired(*timeout)
+    error = getattr(errors, kind, errors.SoloError)(text)
+    error.name = where
+    if isinstance(error, errors.Busy):
+        error.holders = tuple(holders(where, via=via, directory=directory)) if where else ()
+    raise error
