@@ -1,6 +1,6 @@
 """What a launcher tells the program that started it by solo.run(): why nothing ran, beside a status that a command could give too.
 
-SOLO_REPORT is the number of a pipe; the command gets neither. Without it, nothing is told. Cold.
+VARIABLE has the number of a pipe; the command gets neither. Without it, nothing is told. Cold.
 """
 
 import posix

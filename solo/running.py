@@ -12,11 +12,13 @@ from solo.kernel import FOREVER
 from solo.report import TIMED_OUT, VARIABLE
 
 KILL_AFTER = 10.0  # seconds
-# As `solo` itself starts, without what Python would load for others. "solo" is there to be found on the command line.
-LAUNCHER = """import sys, _signal
+# As `solo` itself starts, without what Python would load for others; the words are: the pipe, `solo` - there to be found on the
+# command line -, and what follows that. The environment stays as it is, and so the command's.
+LAUNCHER = """import sys, posix, _signal
 if _signal.getsignal(2) is _signal.default_int_handler:
     _signal.signal(2, _signal.SIG_DFL)
-del sys.argv[0]
+posix.environ[{variable!r}] = sys.argv[1].encode()
+del sys.argv[:2]
 sys.path.insert(0, {root!r})
 from solo.main import main
 main()"""
@@ -81,12 +83,9 @@ def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, b
     """(Status, what the launcher reports, stdout, stderr)."""
     ours, theirs = os.pipe()
     try:
-        environment = dict(os.environ if popen.get("env") is None else popen["env"])
-        environment[VARIABLE.decode()] = str(theirs)
         root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        launcher = [sys.executable, "-IS", "-c", LAUNCHER.format(root=root), "solo", *words]
-        given = {**popen, "env": environment, "pass_fds": (*popen.get("pass_fds", ()), theirs)}
-        with subprocess.Popen(launcher, **given) as process:
+        launcher = [sys.executable, "-IS", "-c", LAUNCHER.format(variable=VARIABLE, root=root), str(theirs), "solo", *words]
+        with subprocess.Popen(launcher, **{**popen, "pass_fds": (*popen.get("pass_fds", ()), theirs)}) as process:
             os.close(theirs)
             theirs = -1
             try:

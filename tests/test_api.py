@@ -1,0 +1,809 @@
+"""The lock from Python: the same names, queue and records as the command line; threads, tasks, forks, Ctrl-C and SIGKILL.
+
+What filelock, portalocker and fasteners test of theirs is asked of ours: re-entrance, time limits, forks, threads, dropped locks.
+"""
+
+import asyncio
+import doctest
+import gc
+import json
+import math
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import pytest
+from conftest import PATIENCE, ROOT, finish, read_line, read_state, until
+
+import solo
+from solo import blocking
+
+PROGRAM = [sys.executable, "-IS", "-c"]
+HEAD = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport solo, os, time, math, signal\n"
+
+
+@pytest.fixture(params=["file", "socket"])
+def kind(request, lab, monkeypatch):
+    """The lab's names, for this process as well, by files or by sockets."""
+    monkeypatch.setenv("SOLO_DIR", str(lab.directory))
+    for variable in ("SOLO_VIA", "SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT"):
+        monkeypatch.delenv(variable, raising=False)
+    if request.param == "socket":
+        monkeypatch.setenv("SOLO_VIA", "socket")
+        monkeypatch.delenv("SOLO_DIR")
+        lab.environment.pop("SOLO_DIR")
+        lab.use_sockets()
+    return request.param
+
+
+@pytest.fixture
+def files(lab, monkeypatch):
+    """By files only."""
+    monkeypatch.setenv("SOLO_DIR", str(lab.directory))
+    for variable in ("SOLO_VIA", "SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT"):
+        monkeypatch.delenv(variable, raising=False)
+    return lab
+
+
+def start_program(lab, text):
+    """A Python program of its own."""
+    process = subprocess.Popen([*PROGRAM, HEAD + text], env=lab.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    lab.started.append(process)
+    return process
+
+
+# --- one holder --------------------------------------------------------------------------------------------------
+
+
+def test_a_program_is_a_holder_as_a_launcher_is(lab, kind):
+    with solo.Lock("job") as hold:
+        [row] = lab.list("job")
+        turned_away = lab.run("-n", "job", "true")
+        assert row["launcher"] == os.getpid() and row["state"] == "held" and row["child"] is None
+        assert hold.locked and hold.token == row["ticket"]
+
+    assert turned_away.returncode == 75 and f"held for 0s by pid {os.getpid()} (".encode() in turned_away.stderr
+    assert lab.list("job") == [] and lab.run("-n", "job", "true").returncode == 0
+
+
+def test_busy_says_who_as_objects(lab, kind):
+    holder = lab.hold("job")
+
+    with pytest.raises(solo.Busy) as caught:
+        solo.Lock("job").acquire()
+
+    [who] = caught.value.holders
+    assert (who.name, who.state, who.launcher, who.child, who.mode) == ("job", "held", holder.pid, holder.child, "exclusive")
+    assert str(caught.value).startswith(f"job: busy: held for 0s by pid {holder.pid} (") and caught.value.status == 75
+    assert solo.holders("job") == [who]
+    finish(holder)
+    assert solo.holders("job") == []
+
+
+def test_it_waits_and_gives_up_in_time(lab, kind):
+    holder = lab.hold("job")
+    for wait in (0, 0.2):
+        begin = time.monotonic()
+        with pytest.raises(solo.Busy):
+            solo.Lock("job", wait=wait).acquire()
+        assert time.monotonic() - begin >= wait
+    with pytest.raises(solo.Busy):
+        solo.Lock("job", wait=math.inf).acquire(timeout=0.1)
+    assert lab.list("job")[1:] == []
+
+    threading.Timer(0.2, holder.stdin.close).start()
+    with solo.Lock("job", wait=math.inf) as hold:
+        assert hold.locked
+    holder.stdin = None
+
+
+def test_the_token_grows_and_slots_are_the_lowest_that_are_free(lab, kind):
+    lock = solo.Lock("pool", slots=3, take=2)
+    with lock:
+        assert (lock.slot, solo.Lock("pool", slots=3).acquire().slot) == (0, 2)
+        first = lock.token
+    gc.collect()
+
+    with lock:
+        assert lock.token > first
+    assert lock.token is None and lock.slot is None and not lock.locked
+
+
+def test_shared_with_the_command_line(lab, kind):
+    with solo.Lock("data", shared=True):
+        assert lab.run("-n", "data", "--shared", "true").returncode == 0
+        assert lab.run("-n", "data", "true").returncode == 75
+
+
+def test_several_names_and_nested_ones(lab, kind):
+    with solo.Lock(["b", "a/x"]) as hold:
+        assert list(hold.tokens) == ["b", "a/x"] and hold.token == hold.tokens["b"]
+        assert [lab.run("-n", name, "true").returncode for name in ("a", "a/x", "a/y", "b")] == [75, 75, 0, 75]
+    assert lab.list() == [] or kind == "socket"
+
+
+def test_max_waiting(lab, files):
+    holder = lab.hold("job")
+    lab.wait_in_line("job")
+
+    with pytest.raises(solo.Busy):
+        solo.Lock("job", wait=math.inf, max_waiting=1).acquire()
+    finish(holder)
+
+
+@pytest.mark.parametrize("arguments", [
+    {"name": ""}, {"name": "a//b"}, {"name": ".x"}, {"name": []}, {"name": 3}, {"name": [None]}, {"wait": -1}, {"wait": "1"},
+    {"wait": math.nan}, {"slots": 0}, {"slots": 2, "take": 3}, {"take": 2}, {"slots": 1, "shared": True}, {"via": "etcd"},
+    {"via": "socket", "directory": "/x"}, {"max_waiting": -1}, {"slots": "2"},
+])
+def test_arguments_that_make_no_sense_are_value_errors_of_one_line(files, arguments):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        solo.Lock(**{"name": "job", **arguments})
+
+    assert "\n" not in str(caught.value) and str(caught.value)
+
+
+def test_errors_have_the_status_of_the_command_line(files, monkeypatch):
+    monkeypatch.setenv("SOLO_DIR", "/proc/nowhere")
+
+    with pytest.raises(solo.SoloError) as caught:
+        solo.Lock("job").acquire()
+
+    assert caught.value.status == 125 and "can not create" in str(caught.value)
+
+
+def test_no_descriptor_is_left_on_any_path(lab, kind):
+    def count():
+        return len(os.listdir("/proc/self/fd"))
+
+    lock, holder = solo.Lock("free"), lab.hold("job")
+    lock.acquire().release()
+    before = count()
+    for _ in range(20):
+        with lock:
+            pass
+        for name, wait in (("job", None), ("job", 0.01), ("job/nested/name", None), (["free", "job"], 0.01)):
+            with pytest.raises(solo.Busy):
+                solo.Lock(name, wait=wait).acquire()
+    with pytest.raises(solo.SoloError):
+        solo.Lock("job", directory="/proc/nowhere", via="file").acquire()
+    gc.collect()
+
+    # The one that watches the ticket of `job` has its file until that is gone.
+    assert before <= count() <= before + 2
+    finish(holder)
+    until(lambda: count() == before - len((holder.stdin, holder.stdout, holder.stderr)))
+
+
+def test_many_attempts_on_one_holder_make_one_thread(lab, files):
+    holder = lab.hold("job")
+    for _ in range(30):
+        with pytest.raises(solo.Busy):
+            solo.Lock("job", wait=0.01).acquire()
+
+    assert len(blocking.watched) == 1 and sum("watches" in thread.name for thread in threading.enumerate()) == 1
+    finish(holder)
+    until(lambda: not blocking.watched)
+
+
+# --- again, dropped, released by others --------------------------------------------------------------------------
+
+
+def test_it_is_not_reentrant_unless_asked(lab, kind):
+    lock = solo.Lock("job", wait=math.inf)
+    with lock, pytest.raises(solo.SoloError, match="wait for itself"):
+        lock.acquire()
+
+    lock = solo.Lock("job", reentrant=True)
+    with lock as outer:
+        with lock as inner:
+            assert inner is outer and inner.depth == 2
+        assert lock.locked and lab.run("-n", "job", "true").returncode == 75
+    assert not lock.locked and lab.run("-n", "job", "true").returncode == 0
+
+
+def test_another_lock_on_the_same_name_in_the_same_program_is_busy(kind):
+    with solo.Lock("job"), pytest.raises(solo.Busy) as caught:
+        solo.Lock("job").acquire()
+
+    assert caught.value.holders[0].launcher == os.getpid()
+
+
+def test_release_without_a_hold_is_an_error_and_of_a_hold_twice_is_not(kind):
+    lock = solo.Lock("job")
+    with pytest.raises(solo.SoloError, match="is not held"):
+        lock.release()
+
+    hold = lock.acquire()
+    hold.release()
+    hold.release()
+    assert not lock.locked and lock.acquire().locked
+    lock.release()
+
+
+def test_a_hold_can_be_released_by_another_thread(lab, kind):
+    hold = solo.Lock("job").acquire()
+
+    thread = threading.Thread(target=hold.release)
+    thread.start()
+    thread.join()
+
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_a_dropped_lock_warns_and_lets_go(lab, kind):
+    with pytest.warns(ResourceWarning, match="job was still held"):
+        solo.Lock("job").acquire()
+        gc.collect()
+
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_a_thread_that_ends_with_its_hold_lets_go(lab, kind):
+    lock = solo.Lock("job")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        thread = threading.Thread(target=lambda: lock.acquire() and None)
+        thread.start()
+        thread.join()
+        del thread
+        gc.collect()
+
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_a_lock_can_be_pickled_and_what_it_holds_can_not(kind):
+    lock = solo.Lock("job", wait=3)
+    with lock:
+        copy = pickle.loads(pickle.dumps(lock))
+        assert lock.locked and not copy.locked and (copy.names, copy.wait) == (["job"], 3)
+
+
+# --- decorators --------------------------------------------------------------------------------------------------
+
+
+def test_it_decorates_functions_generators_and_coroutines(kind):
+    lock = solo.Lock("job")
+
+    @lock
+    def plain(value):
+        """Doc."""
+        return value, lock.locked
+
+    @lock
+    def generate():
+        yield lock.locked
+        return 7
+
+    @lock
+    async def later(value):
+        await asyncio.sleep(0)
+        return value, lock.locked
+
+    @lock
+    async def generate_later():
+        yield lock.locked
+
+    async def collect():
+        return [item async for item in generate_later()]
+
+    assert plain(3) == (3, True) and (plain.__name__, plain.__doc__) == ("plain", "Doc.")
+    assert list(generate()) == [True] and asyncio.run(later(4)) == (4, True) and asyncio.run(collect()) == [True]
+    assert not lock.locked
+
+
+def test_what_is_raised_inside_lets_go_and_comes_through(lab, kind):
+    with pytest.raises(KeyError):
+        with solo.Lock("job"):
+            raise KeyError
+
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+# --- threads and tasks -------------------------------------------------------------------------------------------
+
+
+def test_threads_contend_and_never_overlap(kind):
+    lock, inside, most, done = solo.Lock("job", wait=math.inf), [], [], []
+
+    def work():
+        for _ in range(5):
+            with lock:
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+        done.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert len(done) == 8 and max(most) == 1 and len(most) == 40
+
+
+def test_tasks_contend_and_the_event_loop_goes_on(lab, kind):
+    holder = lab.hold("job")
+    ticks, order = [], []
+
+    async def tick():
+        while len(order) < 3:
+            ticks.append(1)
+            if len(ticks) == 20:
+                holder.stdin.close()
+            await asyncio.sleep(0.01)
+
+    async def work(number):
+        async with solo.Lock("job", wait=math.inf) as hold:
+            order.append((hold.token, number))
+            await asyncio.sleep(0.01)
+
+    async def main():
+        await asyncio.gather(tick(), *map(work, range(3)))
+
+    asyncio.run(main())
+    holder.stdin = None
+
+    assert len(ticks) >= 20 and sorted(number for _, number in order) == [0, 1, 2] and order == sorted(order)
+
+
+def test_one_lock_has_a_hold_for_each_task(kind):
+    lock = solo.Lock("pool", slots=2)
+
+    async def work():
+        async with lock as hold:
+            await asyncio.sleep(0.05)
+            return hold.slot, lock.slot
+
+    async def main():
+        return await asyncio.gather(work(), work())
+
+    assert sorted(asyncio.run(main())) == [(0, 0), (1, 1)]
+
+
+def test_a_cancelled_task_leaves_the_line(lab, kind):
+    holder = lab.hold("job")
+
+    async def main():
+        task = asyncio.create_task(solo.Lock("job", wait=math.inf).acquire_async())
+        while not any(row["state"] == "waiting" for row in await asyncio.to_thread(lab.list, "job")):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    until(lambda: len(lab.list("job")) == 1)
+    finish(holder)
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_wait_for_gives_up_and_leaves_nothing(lab, kind):
+    holder = lab.hold("job")
+
+    async def main():
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(solo.Lock("job", wait=math.inf).acquire_async(), 0.1)
+
+    asyncio.run(main())
+    until(lambda: len(lab.list("job")) == 1)
+    finish(holder)
+
+
+def test_a_task_that_is_cancelled_at_any_moment_never_keeps_it(kind):
+    async def main():
+        for number in range(200):
+            task = asyncio.create_task(solo.Lock("job").acquire_async())
+            await asyncio.sleep(number * 1e-5)
+            task.cancel()
+            try:
+                (await task).release()
+            except (asyncio.CancelledError, solo.Busy):
+                pass
+
+    asyncio.run(main())
+    until(lambda: solo.holders("job") == [])
+
+
+# --- order, between processes ------------------------------------------------------------------------------------
+
+
+def test_programs_and_launchers_stand_in_one_line(lab, kind):
+    holder = lab.hold("job")
+    waiters = []
+    for number in range(6):
+        before = len(lab.list("job"))
+        if number % 2:
+            waiters.append(lab.start("-n", "job", "-w", "forever", "--", "sh", "-c", f"echo {number} >>$LAB/log"))
+        else:
+            write = f"open({str(lab.log)!r}, 'a').write('{number}\\n')"
+            waiters.append(start_program(lab, f"with solo.Lock('job', wait=math.inf): {write}"))
+        until(lambda before=before: len(lab.list("job")) > before)
+    finish(holder)
+    for waiter in waiters:
+        assert finish(waiter)[0] == 0
+
+    assert lab.read_log() == [str(number) for number in range(6)]
+
+
+CROWD = """
+import asyncio, threading
+directory = sys.argv[1]
+
+def mark(kind, hold):
+    path = os.path.join(directory, f"{kind}.{hold.slot}")
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL))   # fails if another has the same slot
+    time.sleep(0.001)
+    os.unlink(path)
+
+def count_shared(hold):
+    assert not os.path.exists(os.path.join(directory, "exclusive"))
+
+def work(number):
+    for turn in range(3):
+        with solo.Lock("pool", slots=3, wait=math.inf) as hold:
+            mark("slot", hold)
+        if (number + turn) % 4:
+            with solo.Lock("data", shared=True, wait=math.inf) as hold:
+                count_shared(hold)
+        else:
+            with solo.Lock("data", wait=math.inf) as hold:
+                path = os.path.join(directory, "exclusive")
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+                time.sleep(0.001)
+                os.unlink(path)
+
+async def tasks():
+    async def one():
+        async with solo.Lock("pool", slots=3, wait=math.inf) as hold:
+            mark("slot", hold)
+    await asyncio.gather(*(one() for _ in range(4)))
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+threads.append(threading.Thread(target=asyncio.run, args=(tasks(),)))
+failed = []
+threading.excepthook = lambda error: failed.append(error.exc_value)
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print("failed", failed) if failed else print("fine")
+"""
+
+
+def test_eight_programs_of_eight_threads_and_tasks_never_overlap(lab, kind):
+    marks = lab.path / "marks"
+    marks.mkdir()
+    programs = [subprocess.Popen([*PROGRAM, HEAD + CROWD, str(marks)], env=lab.environment, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE) for _ in range(8)]
+    results = [program.communicate(timeout=PATIENCE * 3) for program in programs]
+
+    assert {result for result in results} == {(b"fine\n", b"")}
+    assert list(marks.iterdir()) == [] and solo.holders("pool") == solo.holders("data") == []
+
+
+# --- forks, kills, Ctrl-C, the end of the interpreter ------------------------------------------------------------
+
+
+def test_a_forked_child_holds_nothing_and_takes_nothing_away(lab, kind):
+    lock = solo.Lock("job")
+    hold = lock.acquire()
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            found = [lock.locked, hold.locked, lock.token]
+            hold.release()
+            del hold
+            lock = None
+            gc.collect()
+            os.write(write, json.dumps(found).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+    assert json.loads(os.read(read, 100)) == [False, False, None]
+    assert lock.locked and lab.run("-n", "job", "true").returncode == 75
+    lock.release()
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_a_forked_child_that_lives_on_does_not_keep_it(lab, kind):
+    program = start_program(lab, """
+hold = solo.Lock("job").acquire()
+pid = os.fork()
+if pid == 0:
+    os.close(1)
+    time.sleep(999)
+print(pid, flush=True)
+sys.stdin.read()
+""")
+    child = int(read_line(program))
+    program.kill()
+    program.wait()
+
+    assert lab.run("-n", "job", "-w", "10", "true").returncode == 0 and read_state(child) != "gone"
+    os.kill(child, signal.SIGKILL)
+
+
+def test_a_child_that_leaves_its_parents_block_releases_nothing(lab, kind):
+    program = start_program(lab, """
+with solo.Lock("job"):
+    pid = os.fork()
+if pid == 0:
+    os._exit(7)
+status = os.waitpid(pid, 0)[1]
+print(os.waitstatus_to_exitcode(status), flush=True)
+""")
+    assert finish(program)[:2] == (0, "7\n")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing_contends_with_its_parent(files, method):
+    context = multiprocessing.get_context(method)
+    lock = solo.Lock("job", wait=math.inf)
+    with lock:
+        child = context.Process(target=hold_shortly, args=(lock,))
+        child.start()
+        until(lambda: child.exitcode is not None or os.listdir(files.directory / "job") != [".gate"])
+        assert child.exitcode is None
+    child.join(PATIENCE)
+
+    assert child.exitcode == 0
+
+
+def hold_shortly(lock):
+    with lock:
+        pass
+
+
+def test_what_is_executed_does_not_keep_it(lab, kind):
+    program = start_program(lab, "solo.Lock('job').acquire(); os.execvp('sleep', ['sleep', '999'])")
+    until(lambda: open(f"/proc/{program.pid}/comm").read() == "sleep\n")
+
+    assert lab.run("-n", "job", "-w", "10", "true").returncode == 0
+
+
+def test_a_child_process_of_a_program_does_not_keep_it(lab, kind):
+    program = start_program(lab, """
+import subprocess
+lock = solo.Lock("job"); lock.acquire()
+child = subprocess.Popen(["sleep", "999"], close_fds=False)
+print(child.pid, flush=True); sys.stdin.readline()
+""")
+    child = int(read_line(program))
+    program.kill()
+    program.wait()
+
+    assert lab.run("-n", "job", "-w", "10", "true").returncode == 0 and read_state(child) != "gone"
+    os.kill(child, signal.SIGKILL)
+
+
+def test_the_end_of_the_interpreter_lets_go_and_leaves_nothing(lab, files):
+    for text in ("lock = solo.Lock('job'); lock.acquire()", "lock = solo.Lock('job'); hold = lock.acquire(); sys.exit(3)",
+                 "lock = solo.Lock('job'); lock.acquire(); raise KeyError"):
+        finish(start_program(lab, text))
+        assert os.listdir(lab.directory / "job") == [".gate"]
+
+
+def test_it_can_be_taken_while_the_interpreter_ends(lab, kind):
+    status, out, err = finish(start_program(lab, """
+import atexit
+@atexit.register
+def last():
+    with solo.Lock("job", wait=5): print("held", flush=True)
+"""))
+    assert (status, out) == (0, "held\n"), err
+
+
+@pytest.mark.parametrize("rounds", [60])
+def test_a_program_killed_at_random_points_leaves_nothing_in_the_way(lab, kind, rounds):
+    """`make torture` does 500."""
+    rounds = 500 if os.environ.get("SOLO_TORTURE") == "whole" else rounds
+    text = "print(flush=True)\nwhile True:\n  with solo.Lock('job', wait=math.inf): pass\n  with solo.Lock('job', slots=2): pass"
+    for _ in range(rounds):
+        program = start_program(lab, text)
+        read_line(program)
+        time.sleep(random.random() * 0.02)
+        program.kill()
+        program.wait()
+        for stream in (program.stdin, program.stdout, program.stderr):
+            stream.close()
+
+        with solo.Lock("job"):
+            pass
+    assert solo.holders("job") == []
+    if kind == "file":
+        assert os.listdir(lab.directory / "job") == [".gate"]
+
+
+CTRL_C = """
+import threading, random, gc, warnings
+warnings.simplefilter("ignore")
+GLOBAL = solo.Lock("job", wait=5)
+stop = False
+def pester():
+    while not stop:
+        time.sleep(random.random() * 0.002)
+        os.kill(os.getpid(), signal.SIGINT)
+thread = threading.Thread(target=pester, daemon=True)
+hits = rounds = 0
+armed = False
+def interrupt(*_):
+    if armed:
+        raise KeyboardInterrupt
+signal.signal(signal.SIGINT, interrupt)
+thread.start()
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    rounds += 1
+    lock = GLOBAL if sys.argv[2] == "global" else solo.Lock("job", wait=5)
+    try:
+        armed = True
+        with lock:
+            pass
+        armed = False
+    except KeyboardInterrupt:
+        armed = False
+        hits += 1
+    gc.collect() if sys.argv[2] == "global" else None
+    lock = None
+    deadline = time.monotonic() + 5
+    while solo.holders("job"):
+        if time.monotonic() > deadline:
+            print("still held", solo.holders("job")); os._exit(1)
+        time.sleep(0.001)
+stop = True
+print("fine", hits > 10, rounds > 10)
+"""
+
+
+@pytest.mark.parametrize("which", ["global", "own"])
+def test_ctrl_c_at_any_moment_lets_go(lab, kind, which):
+    program = subprocess.Popen([*PROGRAM, HEAD + CTRL_C, "4", which], env=lab.environment, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+
+    out, err = program.communicate(timeout=PATIENCE)
+
+    assert (out, err) == ("fine True True\n", "")
+
+
+# --- solo.run ----------------------------------------------------------------------------------------------------
+
+
+def test_run_gives_what_subprocess_run_would(files):
+    done = solo.run(["sh", "-c", "cat; echo err >&2; exit 75"], name="job", input="text", capture_output=True, text=True)
+
+    assert (done.args[0], done.returncode, done.stdout, done.stderr) == ("sh", 75, "text", "err\n")
+    with pytest.raises(subprocess.CalledProcessError):
+        solo.run(["false"], name="job", check=True)
+
+
+def test_run_raises_what_the_launcher_says(lab, files):
+    holder = lab.hold("job")
+
+    with pytest.raises(solo.Busy) as busy:
+        solo.run(["true"], name="job", wait=0.1)
+    with pytest.raises(solo.NotFound):
+        solo.run(["/no/such"], name="other")
+    with pytest.raises(solo.NotExecutable):
+        solo.run(["/etc/passwd"], name="other")
+    with pytest.raises(solo.UsageError):
+        solo.run(["true"], name="other", shared=True, slots=3)
+    with pytest.raises(subprocess.TimeoutExpired):
+        solo.run(["sleep", "99"], name="other", timeout=0.2)
+
+    assert busy.value.holders[0].launcher == holder.pid and busy.value.name == "job"
+    finish(holder)
+
+
+def test_run_gives_the_command_nothing_of_its_own(files):
+    code = "import os; print(sorted(os.environ), sorted(os.listdir('/proc/self/fd')))"
+    words = [sys.executable, "-IS", "-c", code]
+
+    guarded = solo.run(words, name="job", capture_output=True, text=True).stdout
+    plain = subprocess.run(words, capture_output=True, text=True).stdout
+
+    assert guarded.replace("'SOLO_NAME', ", "").replace("'SOLO_TOKEN', ", "").replace(", 'SOLO_TOKEN'", "") == plain
+
+
+def test_run_by_all_its_options(files, monkeypatch):
+    monkeypatch.chdir(files.path)
+    done = solo.run(["sh", "-c", "echo $SOLO_NAME $SOLO_SLOT"], name=["a", "b/c"], slots=2, take=1, wait=math.inf, timeout=60,
+                    kill_after=1.5, tree=True, no_orphan=True, flock=["x.lock", files.path / "y.lock"],
+                    directory=files.directory, capture_output=True)
+
+    assert done.stdout == b"a b/c 0 0\n" and {"x.lock", "y.lock"} <= set(os.listdir(files.path))
+
+
+def test_run_that_is_interrupted_ends_its_command(files, lab):
+    program = start_program(lab, "solo.run(['sh', '-c', 'echo $$; exec sleep 999'], name='job')")
+    child = int(read_line(program))
+
+    program.send_signal(signal.SIGINT)
+
+    assert program.wait(PATIENCE) == -signal.SIGINT or program.returncode == 1
+    until(lambda: read_state(child) in ("gone", "Z"))
+
+
+# --- from a user's side ------------------------------------------------------------------------------------------
+
+
+def test_the_examples_in_the_docstrings_work(files, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    from solo import api, running
+
+    results = [doctest.testmod(module, extraglobs={"os": os}) for module in (api, running)]
+
+    assert [result.failed for result in results] == [0, 0] and sum(result.attempted for result in results) >= 5
+
+
+def test_import_solo_loads_nothing():
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); old = set(sys.modules); import solo; print(*set(sys.modules) - old)"
+
+    assert subprocess.run([*PROGRAM, code], capture_output=True, text=True).stdout == "solo\n"
+    assert set(solo.__all__) <= set(dir(solo))
+    with pytest.raises(AttributeError):
+        solo.nothing  # noqa: B018
+
+
+USER = '''
+import asyncio
+import math
+import solo
+
+lock = solo.Lock("job", wait=math.inf, slots=3, take=2)
+
+@lock
+def plain(value: int) -> str:
+    return str(value)
+
+@lock
+async def later(value: int) -> str:
+    return str(value)
+
+def use() -> None:
+    with lock as hold:
+        token: int = hold.token
+        slot: "int | None" = lock.slot
+        print(token, slot, plain(3).upper())
+    try:
+        lock.acquire(timeout=3).release()
+    except solo.Busy as busy:
+        for holder in busy.holders:
+            pid: "int | None" = holder.launcher
+            print(holder.since, pid)
+    done = solo.run(["true"], name="job", check=True)
+    print(done.returncode, [holder.command for holder in solo.holders("job")])
+
+async def use_later() -> None:
+    async with lock as hold:
+        print(hold.tokens, (await later(3)).upper())
+'''
+WRONG = "import solo\nsolo.Lock(3)\nsolo.Lock('x', wiat=3)\nsolo.holders('x')[0].pid\n"
+
+
+@pytest.mark.parametrize("checker", [["mypy", "--strict"], ["pyright"]], ids=lambda words: words[0])
+def test_types_are_right_from_a_users_side(tmp_path, checker):
+    if subprocess.run([sys.executable, "-m", checker[0], "--version"], capture_output=True).returncode:
+        pytest.skip(f"{checker[0]} is not installed")
+    good, bad = tmp_path / "good.py", tmp_path / "bad.py"
+    good.write_text(USER)
+    bad.write_text(WRONG)
+    environment = {**os.environ, "MYPYPATH": str(ROOT), "PYTHONPATH": str(ROOT)}
+
+    def check(file):
+        words = [sys.executable, "-m", *checker, str(file)]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, cwd=tmp_path)
+
+    assert check(good).returncode == 0, check(good).stdout
+    found = check(bad)
+    assert found.returncode == 1 and found.stdout.count("error") >= 3, found.stdout
+
+
