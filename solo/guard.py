@@ -28,13 +28,13 @@ def run(options: dict, command: list):
     given = child.Given()
     environment = read_environment()
     pipes = find_report(environment)
-    path = find_command(command[0], environment.get(b"PATH"))
-    names = list(dict.fromkeys(options.get("name") or [make_name(path, command)]))
+    names = list(dict.fromkeys(options.get("name") or [find_name(command, environment)]))
     wanted = describe_wanted(options, names, command)
     journal = Journal(wanted, options.get("dir"), tell) if options.get("via") != SOCKET else None
-    ending, die_with = prepare_end(options, names[0])
     holds = []
     try:
+        path = find_command(command[0], environment.get(b"PATH"))
+        ending, die_with = prepare_end(options, names[0])
         named = take_names(wanted, options, deadline, lambda name: make_watch(options, name, deadline), holds)
         if "flock" in options:
             take_files(names[0], named, options, given, deadline, holds)
@@ -49,6 +49,7 @@ def run(options: dict, command: list):
     tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
     begin = monotonic()
     if journal is not None:
+        journal.tell = tell
         journal.tell_start(named, process.pid)
     if "syslog" in options:
         log(f"{' '.join(names)}: started {' '.join(command)} as pid {process.pid}")
@@ -70,6 +71,11 @@ def run(options: dict, command: list):
             tell_timeout()
         posix._exit(TIMED_OUT)
     child.mirror(status)
+
+
+def find_name(command: list, environment: dict) -> str:
+    """The name of a job that was given none. Raises NotFound, NotExecutable."""
+    return make_name(find_command(command[0], environment.get(b"PATH")), command)
 
 
 def describe_wanted(options: dict, names: list, command: list) -> Record:

@@ -1,25 +1,27 @@
 """What the journals of journal.py tell: events -> runs and totals; and how a full journal makes room. Cold.
 
-A journal is two files: PAST, then JOURNAL. The last line of `totals` in PAST counts all that came before it, so that nothing is
-counted twice or lost when PAST makes way for what was JOURNAL. What is torn or makes no sense is skipped.
+A journal is two files: PAST, then JOURNAL. A line of `totals` in a file, the last one if there are several, counts what came
+before that file: what is in neither file any more. So all there ever was is the totals in PAST, the events of PAST, and those of
+JOURNAL; what JOURNAL has of totals counts only once it is PAST itself. What is torn or makes no sense is skipped.
 """
 
 import posix
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fcntl import LOCK_EX
 
 from solo.errors import SoloError
-from solo.journal import ENDED, JOURNAL, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, find_journals
-from solo.kernel import IS_REGULAR, SAFELY, TYPE_MASK, close, decode, try_lock
-from solo.places import find_names, open_below
+from solo.journal import ENDED, JOURNAL, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, open_place
+from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close, decode, try_lock
+from solo.places import STICKY, find_names
 from solo.record import LATEST, unquote
 from solo.rule import MODES
 
 PAST = ".journal.past"
 TOTALS = b"totals"
-LARGEST = 2 * SIZE_LIMIT  # bytes, of a journal that can not be renamed; then nothing more is written
-READ_LIMIT = 2 * LARGEST
+READ_LIMIT = LARGEST + SIZE_LIMIT  # bytes
+MOST_DIGITS = 19
 ATTEMPTS = 10
+TAIL = 1 << 10  # bytes; a line of totals is shorter
 
 
 @dataclass
@@ -105,20 +107,38 @@ def find_histories(directory, wanted: list):
     Raises SoloError if where they are is refused.
     """
     try:
-        place = open_below(*find_journals(directory))
+        place = open_place(directory)
     except FileNotFoundError:
         return
     try:
         for name, inner in find_names(place):
             if not wanted or any(name == one or name.startswith(one + "/") for one in wanted):
-                yield name, inner if isinstance(inner, SoloError) else read_history(name, inner)
+                try:
+                    yield name, inner if isinstance(inner, SoloError) else read_history(name, inner)
+                except SoloError as error:
+                    yield name, error
+    finally:
+        close(place.fd)
+
+
+def find_history(directory, name: str) -> History:
+    """That of just this name. Raises SoloError."""
+    try:
+        place = open_place(directory, name)
+    except FileNotFoundError:
+        return History()
+    try:
+        return read_history(name, place)
     finally:
         close(place.fd)
 
 
 def read_history(name: str, place) -> History:
-    """The history that is kept in `place`; where nothing can be read, or nothing is, an empty one."""
-    past, now = read_both(place)
+    """The history that is kept in `place`; an empty one if nothing is. Raises SoloError if it can not be read."""
+    try:
+        past, now = read_both(place)
+    except OSError as error:
+        raise SoloError(f"the journal in {place.path} can not be read: {error.strerror}") from None
     totals, events = parse(name, past)
     totals = totals or Totals()
     events += parse(name, now)[1]
@@ -128,7 +148,7 @@ def read_history(name: str, place) -> History:
 
 
 def read_both(place) -> tuple:
-    """What is in PAST and in JOURNAL, with no rotation in between."""
+    """What is in PAST and in JOURNAL, with no rotation in between. Raises OSError."""
     for _ in range(ATTEMPTS):
         now, number = read_journal(place, JOURNAL)
         past, _ = read_journal(place, PAST)
@@ -138,19 +158,16 @@ def read_both(place) -> tuple:
 
 
 def read_journal(place, file: str) -> tuple:
-    """(The end of a file, its inode number); nothing and None if it can not be read."""
+    """(The end of a file, its inode number); nothing and None if there is none. Raises OSError."""
     try:
         fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=place.fd)
-    except OSError:
+    except FileNotFoundError:
         return b"", None
     try:
         stat = posix.fstat(fd)
         if stat.st_mode & TYPE_MASK != IS_REGULAR:
-            return b"", None
-        data = posix.pread(fd, READ_LIMIT, max(0, stat.st_size - READ_LIMIT))
-        return data, stat.st_ino
-    except OSError:
-        return b"", None
+            raise OSError(EINVAL, f"{file} is not a regular file")
+        return posix.pread(fd, READ_LIMIT, max(0, stat.st_size - READ_LIMIT)), stat.st_ino
     finally:
         close(fd)
 
@@ -158,7 +175,7 @@ def read_journal(place, file: str) -> tuple:
 def find_inode(place, file: str):
     try:
         return posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_ino
-    except OSError:
+    except FileNotFoundError:
         return None
 
 
@@ -166,6 +183,8 @@ def parse(name: str, data: bytes) -> tuple:
     """(The last Totals in it or None, [Run of each event]) of a journal's text."""
     totals, events = None, []
     for line in data.split(b"\n")[:-1]:  # what the last newline does not end is torn, or just being written
+        if not line:
+            continue
         try:
             event, when, rest = line.split(b" ", 2)
             if event == TOTALS:
@@ -187,11 +206,12 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
     run = Run(
         event=event, time=parse_time(when), start=parse_optional(fields, b"start", parse_time),
         waited=parse_optional(fields, b"waited", parse_time), ran=parse_optional(fields, b"ran", parse_time),
-        code=parse_optional(fields, b"code", int), is_timed_out=fields.get(b"timed-out") == b"1",
+        code=parse_optional(fields, b"code", parse_int), is_timed_out=fields.get(b"timed-out") == b"1",
         why=parse_optional(fields, b"why", lambda text: decode(unquote(text))),
-        uid=int(fields[b"uid"]), host=decode(unquote(fields[b"host"])), launcher=int(fields[b"launcher"]),
-        child=parse_optional(fields, b"child", int), mode=fields[b"mode"].decode(), slots=int(fields[b"slots"]),
-        take=int(fields[b"take"]), slot=parse_optional(fields, b"slot", int), token=parse_optional(fields, b"token", int),
+        uid=parse_int(fields[b"uid"]), host=decode(unquote(fields[b"host"])), launcher=parse_int(fields[b"launcher"]),
+        child=parse_optional(fields, b"child", parse_int), mode=fields[b"mode"].decode(),
+        slots=parse_int(fields[b"slots"]), take=parse_int(fields[b"take"]),
+        slot=parse_optional(fields, b"slot", parse_int), token=parse_optional(fields, b"token", parse_int),
         names=names or [name], command=[unquote(word) for word in command.split(b" ")],
     )
     if run.mode not in MODES or run.event in (STARTED, ENDED) and None in (run.start, run.child, run.token):
@@ -205,6 +225,12 @@ def parse_optional(fields: dict, key: bytes, parse):
     return parse(fields[key]) if key in fields else None
 
 
+def parse_int(text: bytes) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError
+    return int(text)
+
+
 def parse_time(text: bytes) -> float:
     value = float(text)
     if not 0 <= value < LATEST:
@@ -214,36 +240,52 @@ def parse_time(text: bytes) -> float:
 
 def parse_totals(rest: bytes) -> Totals:
     fields = dict(pair.split(b"=", 1) for pair in rest.split(b" "))
-    counts = [int(fields[key]) for key in (b"runs", b"skips", b"failures")]
+    counts = [parse_int(fields[key]) for key in (b"runs", b"skips", b"failures")]
     if min(counts) < 0:
         raise ValueError
     return Totals(*counts, parse_time(fields[b"last-success"]), parse_time(fields[b"last-failure"]))
 
 
-def format_totals(totals: Totals, when: float) -> bytes:
+def format_totals(totals: Totals) -> bytes:
     return (
-        f"totals {when:.3f} runs={totals.runs} skips={totals.skips} failures={totals.failures}"
+        f"totals 0 runs={totals.runs} skips={totals.skips} failures={totals.failures}"
         f" last-success={totals.last_success:.3f} last-failure={totals.last_failure:.3f}\n"
     ).encode()
 
 
-def rotate(place, journal: int, size: int) -> bool:
-    """Let the full JOURNAL, open as `journal`, become PAST; False if it must stay for now. Raises OSError if it is too large.
+def rotate(place, journal: int) -> bool:
+    """Let the full JOURNAL, open as `journal`, become PAST; False if it must stay for now. Raises OSError.
 
-    SIGKILL at any moment leaves the same counts. One at a time: two would rename what the first has just begun.
+    SIGKILL at any moment leaves the same counts: those of PAST are written down before it goes. One at a time, as a second one
+    would rename what the first has just begun.
     """
-    try:
-        if not try_lock(journal, LOCK_EX):
-            raise BlockingIOError(11, "another process makes room")
-        if posix.fstat(journal).st_ino == find_inode(place, JOURNAL):
-            totals, events = parse("", read_journal(place, PAST)[0])
-            totals = replace(totals) if totals else Totals()
-            for event in events:
-                totals.add(event)
-            posix.write(journal, b"\n" + format_totals(totals, events[-1].time if events else 0))
-            posix.rename(JOURNAL, PAST, src_dir_fd=place.fd, dst_dir_fd=place.fd)
-        return True
-    except OSError as error:
-        if size >= LARGEST:
-            raise OSError(27, f"it is full, and can not be renamed: {error.strerror}") from None
+    if not may_rename(place, journal) or not try_lock(journal, LOCK_EX):
         return False
+    stat = posix.fstat(journal)
+    if stat.st_ino != find_inode(place, JOURNAL):
+        return True  # someone else was faster
+    tail = posix.pread(journal, TAIL, max(0, stat.st_size - TAIL))
+    if not tail.splitlines()[-1].startswith(TOTALS):  # else it was tried before
+        line = b"\n" + format_totals(count(read_journal(place, PAST)[0]))
+        if posix.write(journal, line) < len(line):
+            return False
+    try:
+        posix.rename(JOURNAL, PAST, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+        return True
+    except OSError:
+        return False
+
+
+def may_rename(place, journal: int) -> bool:
+    """Another user's files can not be renamed in a directory with the sticky bit."""
+    folder = posix.fstat(place.fd)
+    return not folder.st_mode & STICKY or posix.geteuid() in (0, folder.st_uid, posix.fstat(journal).st_uid)
+
+
+def count(past: bytes) -> Totals:
+    """Of PAST, and of all that came before it."""
+    totals, events = parse("", past)
+    totals = totals or Totals()
+    for event in events:
+        totals.add(event)
+    return totals

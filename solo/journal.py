@@ -9,67 +9,81 @@ import posix
 from time import monotonic, time
 
 from solo.errors import Busy, SoloError
-from solo.kernel import close, encode
-from solo.places import ROOT_PLACE, find_base, make_base, open_file, open_parts, split_name
+from solo.kernel import EFBIG, ENOSPC, close, encode
+from solo.places import ROOT_PLACE, find_base, make_directory, open_base, open_below, open_file, open_parts, split_name
 from solo.record import quote, quote_words
 
 DURABLE_PLACE = "/var/lib/solo"
 FOLDER = ".journals"  # no name starts with a dot
 JOURNAL = ".journal"
 SIZE_LIMIT = 1 << 20  # bytes; there it is renamed, and the one before it goes
-COMMAND_LIMIT = 1 << 10  # bytes
+LARGEST = 2 * SIZE_LIMIT  # bytes, of one that can not be renamed: then nothing more is written
+WORDS_LIMIT = 1 << 10  # bytes, of the command, of the names and of the reason in one line
 STARTED, ENDED, SKIPPED, REFUSED = b"started", b"ended", b"skipped", b"refused"
 
 
 class Journal:
-    """What a launcher with this `record` tells the journals of all its names; it waits from when this is made to `tell_start`.
+    """What a launcher with this `record` tells the journals of all its names.
 
-    `directory` is --dir; `tell` hears of what goes wrong.
+    `directory` is --dir; `tell` hears of what goes wrong. `waiting_since` and `running_since` are on the monotonic clock.
     """
 
-    __slots__ = ("begin", "directory", "record", "start", "tell", "tokens")
+    __slots__ = ("directory", "record", "running_since", "start", "tell", "tokens", "waiting_since")
 
     def __init__(self, record, directory, tell):
         self.record = record
         self.directory = directory
         self.tell = tell
-        self.begin = monotonic()
+        self.waiting_since = monotonic()
+        self.running_since = 0.0
         self.start = b""
         self.tokens = {}
 
     def tell_start(self, holds: dict, child: int):
         """The command runs, as pid `child`, under `holds`, one a name."""
-        waited = monotonic() - self.begin
-        self.begin += waited
-        self.start = b" start=%.3f waited=%.3f child=%d" % (time(), waited, child)
+        self.running_since = monotonic()
+        self.start = b" start=%.3f waited=%.3f child=%d" % (time(), self.running_since - self.waiting_since, child)
+        self.append_all(STARTED, lambda: self.remember(holds) or self.start)
+
+    def remember(self, holds: dict):
         self.tokens = {name: format_token(holds[name]) for name in self.record.names}
-        self.append(STARTED, self.start)
 
     def tell_end(self, code: int, is_timed_out: bool):
         """It ended, with the exit status `code` or of the signal -`code`."""
-        self.append(ENDED, b"%b ran=%.3f code=%d timed-out=%d" % (self.start, monotonic() - self.begin, code, is_timed_out))
+        ran = monotonic() - self.running_since
+        self.append_all(ENDED, lambda: b"%b ran=%.3f code=%d timed-out=%d" % (self.start, ran, code, is_timed_out))
 
     def tell_error(self, error: SoloError):
         """Nothing ran."""
+        waited = monotonic() - self.waiting_since
         event = SKIPPED if isinstance(error, Busy) else REFUSED
-        self.append(event, b" waited=%.3f code=%d why=%b" % (monotonic() - self.begin, error.status, quote(encode(str(error)))))
+        self.append_all(event, lambda: b" waited=%.3f code=%d why=%b" % (waited, error.status, format_reason(str(error))))
 
-    def append(self, event: bytes, details: bytes):
-        record, claim, names = self.record, self.record.claim, b""
-        if len(record.names) > 1:
-            names = b"".join([b" name=" + quote(encode(name)) for name in record.names])
+    def append_all(self, event: bytes, describe):
+        """A line in the journal of each name. Whatever goes wrong: the job must not hear of it."""
+        try:
+            self.append_lines(event, describe())
+        except Exception as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            self.tell(f"{self.record.names[0]}: the journal is not written: {reason}")
+
+    def append_lines(self, event: bytes, details: bytes):
+        record, claim = self.record, self.record.claim
         common = b"uid=%d host=%b launcher=%d mode=%b slots=%d take=%d%b%b" % (
-            record.uid, quote(encode(record.world.host)), record.launcher[0], encode(claim.mode), claim.slots, claim.take, names,
-            details,
+            record.uid, quote(encode(record.world.host)), record.launcher[0], encode(claim.mode), claim.slots, claim.take,
+            format_names(record.names), details,
         )
-        command = quote_words(record.command, COMMAND_LIMIT)
+        command = quote_words(record.command, WORDS_LIMIT)
+        failed = None
         for name in record.names:
             line = b"%b %.3f %b%b command=%b\n" % (event, time(), common, self.tokens.get(name, b""), command)
             try:
-                append(self.directory, name, line)
-            except Exception as error:  # whatever it is: the job must not hear of it
-                reason = error.strerror if isinstance(error, OSError) else error
-                self.tell(f"{name}: the journal is not written: {reason}")
+                place = make_place(self.directory, name) if event == STARTED or not self.start else open_place(self.directory, name)
+                append(place, line, event != STARTED)
+            except (OSError, SoloError) as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
 
 def format_token(hold) -> bytes:
@@ -77,36 +91,70 @@ def format_token(hold) -> bytes:
     return b" token=%d" % hold.number + (b" slot=%d" % slot[0][0] if slot else b"")
 
 
-def find_journals(directory) -> tuple:
-    """Where the journals for names in --dir `directory` are: (the --dir of that, the directories below it)."""
-    return (DURABLE_PLACE, []) if find_base(directory) == ROOT_PLACE else (directory, [FOLDER])
+def format_names(names: list) -> bytes:
+    """Those of a run that has several. Each journal has them: in all they must not grow by the square."""
+    if len(names) == 1:
+        return b""
+    return b"".join([b" name=" + name for name in quote_words(map(encode, names), WORDS_LIMIT).split(b" ")])
 
 
-def append(directory, name: str, line: bytes):
-    """One more line in the journal of `name`. Raises OSError, SoloError."""
-    asked, parts = find_journals(directory)
-    base = make_base(asked)
-    place, journal = None, -1
+def format_reason(text: str) -> bytes:
     try:
-        place = open_parts(base, parts + split_name(name))
-        journal = open_journal(place)
-        size = posix.fstat(journal).st_size
-        if size >= SIZE_LIMIT:
-            from solo.history import rotate
+        return quote(encode(text[:WORDS_LIMIT]))
+    except UnicodeEncodeError:  # the locale has no ellipsis
+        return quote(text[:WORDS_LIMIT].encode("ascii", "backslashreplace"))
 
-            if rotate(place, journal, size):
-                close(journal)
-                journal = open_journal(place)
-                size = 0
-        if size and posix.pread(journal, 1, size - 1) != b"\n":
-            line = b"\n" + line  # after what a full disk or a power loss tore
-        posix.write(journal, line)
+
+def find_journals(directory) -> tuple:
+    """Where the journals of names in --dir `directory` are: (path, directories below it, whether others may write there)."""
+    path = find_base(directory)
+    return (DURABLE_PLACE, [], False) if path.rstrip("/") == ROOT_PLACE else (path, [FOLDER], bool(directory))
+
+
+def make_place(directory, *names):
+    """Open the directory of the journal of one name, or without one that of all; made if it is missing. Raises SoloError."""
+    path, parts, may_be_shared = find_journals(directory)
+    try:
+        base = open_base(path, may_be_shared)
+    except FileNotFoundError:
+        make_directory(path)
+        base = open_base(path, may_be_shared)
+    try:
+        return open_parts(base, parts + [part for name in names for part in split_name(name)])
     finally:
         close(base.fd)
-        if place is not None:
-            close(place.fd)
+
+
+def open_place(directory, *names):
+    """The same without making anything. Raises SoloError, FileNotFoundError."""
+    path, parts, may_be_shared = find_journals(directory)
+    return open_below(open_base(path, may_be_shared), parts + [part for name in names for part in split_name(name)])
+
+
+def append(place, line: bytes, may_rotate: bool = True):
+    """Append a whole line to the journal in `place`, which is closed. Raises OSError."""
+    journal = -1
+    try:
+        journal = open_journal(place)
+        size = posix.fstat(journal).st_size
+        if size >= SIZE_LIMIT and may_rotate:
+            from solo.history import rotate
+
+            if rotate(place, journal):
+                close(journal)
+                journal = -1
+                journal = open_journal(place)
+                size = posix.fstat(journal).st_size
+        if size >= LARGEST:
+            raise OSError(EFBIG, "it is full, and can not be renamed")
+        if size and posix.pread(journal, 1, size - 1) != b"\n":
+            line = b"\n" + line  # after what a full disk or a power loss tore
+        if posix.write(journal, line) < len(line):
+            raise OSError(ENOSPC, "only a part of a line was written")
+    finally:
         if journal >= 0:
             close(journal)
+        close(place.fd)
 
 
 def open_journal(place) -> int:

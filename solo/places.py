@@ -145,9 +145,9 @@ def open_or_make(place: Place, part: str) -> Place:
         raise Vanished(f"{place.path}/{part}: someone removed it") from None
 
 
-def open_below(directory, parts: list) -> Place:
-    """Open what is there already, so far below --dir `directory`. Raises SoloError, and FileNotFoundError if it is not."""
-    place = open_base(find_base(directory), directory)
+def open_below(base: Place, parts: list) -> Place:
+    """Open what is there already, so far below `base`, which is closed. Raises SoloError, and FileNotFoundError if it is not."""
+    place = base
     for part in parts:
         outer = place
         try:

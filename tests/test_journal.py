@@ -29,11 +29,13 @@ def test_each_run_is_told_with_how_it_ended(lab):
     lab.run("-n", "job", "-t", "100ms", "sleep", "99")
     lab.run("-n", "job", "--", "/dev/null/missing")
 
-    rows = lab.history()
+    *rows, missing = lab.history()
 
     assert tell(rows, "name", "outcome", "code", "signal") == [
         ("job", "ok", 0, None), ("job", "failed", 3, None), ("job", "signaled", None, 15), ("job", "timed out", None, 15),
     ]
+    assert (missing["outcome"], missing["reason"]) == ("refused", "/dev/null/missing: command not found")
+    assert read_totals(lab).failures == 4
     assert all(row["ran"] >= 0 and row["waited"] >= 0 and row["token"] and row["child"] for row in rows)
     assert rows[0]["command"] == ["true"] and rows[1]["command"] == ["sh", "-c", "exit 3"]
     assert rows[3]["ran"] >= 0.1
@@ -267,7 +269,7 @@ def test_a_full_journal_makes_room_and_counts_on(lab):
     assert sizes.keys() == {".journal", ".journal.past"} and sizes[".journal"] < 4096
     assert sizes[".journal.past"] < 1.01 * journal.SIZE_LIMIT
     totals = read_totals(lab)
-    assert (totals.runs, totals.failures) == (first + second + 2, 2)
+    assert (totals.runs, totals.failures) == (first + second + 3, 2)  # the end of the first false is under the second filling
     assert totals.last_success < totals.last_failure
 
 
@@ -299,10 +301,10 @@ SMALL = 1 << 17  # bytes: full after 1300 lines; who sleeps longer than that bet
 
 def write_many(directory, number, count):
     journal.SIZE_LIMIT = SMALL
-    history.LARGEST = history.READ_LIMIT = SMALL * 1000  # seven others may write while one makes room
+    journal.LARGEST = history.READ_LIMIT = SMALL * 1000  # seven others may write while one makes room
     for at in range(count):
         line = b"skipped %d.000 uid=0 host=h launcher=%d mode=X slots=1 take=1 waited=0.0 code=75 command=%d" % (at, number, at)
-        journal.append(directory, "job", line + b"\n")
+        journal.append(journal.make_place(directory, "job"), line + b"\n")
 
 
 def test_eight_writers_lose_nothing_while_the_journal_is_renamed_under_them(lab):
@@ -328,12 +330,12 @@ def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_
     lab.directory.mkdir(mode=0o700)
     script = (
         "import sys; sys.path.insert(0, %r); from solo import history, journal; journal.SIZE_LIMIT = 2048;"
-        "journal.append(sys.argv[1], 'job', b'skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1 code=75 command=x\\n')"
-        % os.path.dirname(os.path.dirname(history.__file__))
+        "place = journal.make_place(sys.argv[1], 'job');"
+        "journal.append(place, b'skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1 code=75 command=x\\n')" % os.path.dirname(os.path.dirname(history.__file__))
     )
     words = ["/usr/bin/env", "python3", "-IS", "-c", script, str(lab.directory)]
     strace = ["strace", "-qq", "-o", str(tmp_path / "trace"), "-e", "trace=file,desc"]
-    write_many(str(lab.directory), 1, 1)
+    subprocess.run(words, check=True)
     counted, killed = 1, 0
     while read_totals(lab).skips < 40:
         counted = read_totals(lab).skips
@@ -351,7 +353,7 @@ def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_
     for at in range(start, len(calls)):
         for name in os.listdir(lab.find_journal("job").parent):
             (lab.find_journal("job").parent / name).unlink()
-        lab.find_journal("job").write_bytes(grow)
+        lab.find_journal("job").write_bytes(b"".join(line for line in grow.splitlines(keepends=True) if b"totals" not in line))
         lab.find_journal("job").with_name(".journal.past").write_bytes(grow)
         before = read_totals(lab).skips
         nth = calls[:at + 1].count(calls[at])
@@ -368,7 +370,134 @@ def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_
 def test_what_totals_say_is_what_was_written(lab):
     totals = Totals(1, 2, 3, 4.0, 5.5)
 
-    assert history.parse("job", format_totals(totals, 6.0)) == (totals, [])
+    assert history.parse("job", format_totals(totals)) == (totals, [])
+
+
+EVENT = b"started %.3f uid=0 host=h launcher=1 mode=X slots=1 take=1 start=%.3f waited=0 child=1 token=%d command=x\n"
+HOSTILE_PASTS = [
+    EVENT % (1, 1, 1) + b"totals 1.0 runs=" + b"9" * 4300 + b" skips=0 failures=0 last-success=0 last-failure=0\n",
+    b"totals 1.0 runs=-1 skips=0 failures=0 last-success=nan last-failure=1e400\n", b"\n" * (3 << 20), b"\0" * (3 << 20),
+    (EVENT % (1, 1, 1)).replace(b"token=1", b"token=" + b"9" * 300),
+]
+
+
+@pytest.mark.parametrize("past", HOSTILE_PASTS, ids=range(len(HOSTILE_PASTS)))
+def test_whatever_is_in_the_past_fails_no_job_and_no_view(lab, past):
+    fill(lab)
+    lab.find_journal("job").with_name(".journal.past").write_bytes(past)
+
+    result = lab.run("-n", "job", "--", "sh", "-c", "exit 3")
+
+    assert (result.returncode, result.stderr) == (3, b"")
+    assert lab.history()[-1]["outcome"] == "failed" and lab.run("metrics").returncode == 0
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_an_exception_of_any_kind_in_the_journal_fails_no_job(lab):
+    """The reader is loaded only for a full journal, by then perhaps from a package that is being replaced."""
+    fill(lab)
+    script = 'mount --bind /dev/null "$1" && shift && exec "$@"'
+    hide = ("unshare", "--mount", "sh", "-c", script, "sh", history.__file__)
+
+    result = lab.run("-v", "-n", "job", "--", "sh", "-c", "exit 3", prefix=hide)
+
+    assert result.returncode == 3 and b"the journal is not written: No module named" in result.stderr
+
+
+def test_a_stderr_that_nobody_reads_does_not_hold_up_one_whose_journal_can_not_be_written(lab):
+    lab.directory.mkdir(mode=0o700)
+    (lab.directory / ".journals").write_text("")
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    try:
+        while True:
+            os.write(write, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(write, True)
+
+    process = lab.start("-v", "-n", "job", "--timeout", "300ms", "sleep", "99", stderr=write)
+    os.read(read, 4096)  # as far as the line that says that it starts
+
+    assert process.wait(PATIENCE) == 124
+
+
+def test_the_totals_never_go_back_though_they_can_not_be_written(lab):
+    fill(lab)
+    lab.run("-n", "job", "true")
+    count = fill(lab)
+    before, size = read_totals(lab).runs, lab.find_journal("job").stat().st_size
+    assert before > 2 * count
+
+    for room in (1, 30, 60, 200, 300):
+        lab.run("-n", "job", "true", prefix=("prlimit", f"--fsize={size + room}"))
+        assert read_totals(lab).runs >= before
+    lab.run("-n", "job", "true")
+
+    assert before < read_totals(lab).runs <= before + 6
+
+
+def test_a_past_that_can_not_be_read_is_not_counted_as_nothing(lab):
+    fill(lab)
+    lab.run("-n", "job", "true")
+    fill(lab)
+    past = lab.find_journal("job").with_name(".journal.past")
+    before = read_totals(lab).runs
+    strace = ("strace", "-qq", "-o", "/dev/null", "-P", str(past), "-e", "inject=openat,pread64:error=EIO")
+
+    lab.run("-n", "job", "true", prefix=strace)
+
+    assert read_totals(lab).runs == before + 1
+
+
+def test_a_run_of_many_names_writes_short_lines(lab):
+    words = [word for number in range(300) for word in ("-n", f"{'x' * 50}{number}")]
+
+    assert lab.run(*words, "true").returncode == 0
+
+    assert max(file.stat().st_size for file in (lab.directory / ".journals").rglob(".journal")) < 6000
+    assert lab.history()[0]["names"][-1] == "…"
+
+
+def test_one_damaged_ticket_or_journal_hides_no_other(lab):
+    for name in ("good", "torn", "unreadable"):
+        lab.run("-n", name, "true")
+    journal = lab.find_journal("torn")
+    journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0])
+    [run] = lab.history("torn")
+    (lab.directory / "torn" / f".hold.{run['token']:020d}").touch()
+    lab.find_journal("unreadable").unlink()
+    lab.find_journal("unreadable").mkdir()
+
+    result = lab.run("history", "--json")
+
+    assert b'"good"' in result.stdout and b'"torn"' in result.stdout
+    assert result.returncode == 125 and result.stderr.startswith(b"solo: unreadable: the journal in ")
+    metrics = lab.run("metrics")
+    assert metrics.returncode == 125 and b'runs_total{name="good"' in metrics.stdout and result.stderr in metrics.stderr
+
+
+def test_history_is_in_order_over_a_change_of_the_clocks(lab):
+    lab.environment["TZ"] = "Europe/Berlin"
+    lab.run("-n", "job", "true")
+    first, second = 1761438600, 1761441000  # 2025-10-26 00:30 and 01:10 UTC: 02:30 and then 02:10 there
+    lab.find_journal("job").write_bytes(EVENT % (second, second, 2) + EVENT % (first, first, 1))
+
+    assert [row["token"] for row in lab.history()] == [1, 2]
+
+
+def test_a_reason_that_the_locale_can_not_say_is_written_all_the_same(monkeypatch):
+    from solo import kernel
+
+    monkeypatch.setattr(kernel, "ENCODING", "latin-1")
+
+    assert journal.format_reason("held by …") == b"held%20by%20\\u2026"
+
+
+def test_a_directory_that_the_job_removed_is_not_made_again(lab):
+    result = lab.run("-n", "job", "--", "rm", "-rf", lab.directory)
+
+    assert result.returncode == 0 and not lab.directory.exists()
 
 
 # --- forgetting --------------------------------------------------------------------------------------------------

@@ -173,6 +173,32 @@ def test_metrics_of_nothing_and_of_strange_names_are_valid(lab):
     assert names == {'quo"te', "back\\slash", "new\nline", "\\xff\\xfe", "ö", "a/b"}
 
 
+def test_no_two_names_have_one_label(lab):
+    names = [b"a\xff", b"a\\xff", b"a\\\\xff", "a\\udcff".encode(), b"a\\y"]
+    for name in names:
+        subprocess.run([lab.script, "-n", name, "true"], env=lab.environment, check=True)
+
+    labels = [name for sample, name, _ in parse_metrics(lab.run("metrics", "--via", "file").stdout.decode()) if "runs" in sample]
+
+    assert len(set(labels)) == len(labels) == len(names) and "a\\y" in labels
+
+
+def test_metrics_are_readable_by_others_and_replace_no_device_and_no_link(lab):
+    lab.run("-n", "job", "true")
+    target, link, pipe = lab.path / "target", lab.path / "link", lab.path / "pipe"
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+
+    lab.run("metrics", "--output", link, prefix=("sh", "-c", 'umask 077; exec "$@"', "sh"))
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    lab.run("metrics", "--output", pipe)
+    lab.run("metrics", "--output", "/dev/null")
+
+    assert link.is_symlink() and target.read_text().endswith("# EOF\n") and target.stat().st_mode & 0o777 == 0o644
+    assert pipe.is_fifo() and reader.communicate()[0].endswith(b"# EOF\n")
+    assert os.stat("/dev/null").st_mode == os.stat("/dev/zero").st_mode
+
+
 def test_metrics_of_sockets_say_what_is_held(lab):
     lab.use_sockets()
     name = f"job{os.getpid()}"

@@ -7,13 +7,14 @@ import posix
 from errno import ENOTEMPTY
 from time import time
 
+from solo.commands import tables
 from solo.commands.lines import check_names, find_in_the_way, open_line
 from solo.errors import SoloError
 from solo.history import PAST
 from solo.identity import read_world
-from solo.journal import JOURNAL, find_journals
+from solo.journal import JOURNAL, open_place
 from solo.kernel import close, say
-from solo.places import find_names, open_below, split_name
+from solo.places import find_base, find_names, open_base
 from solo.queue import find_living
 from solo.rule import EXCLUSIVE, Claim
 from solo.tickets import GATE, NEW, Line
@@ -22,16 +23,17 @@ from solo.tickets import GATE, NEW, Line
 def run(options: dict, names: list) -> int:
     """Print what was removed. 125 if something could not be looked into; the rest is done."""
     check_names(names)
-    complete = clean_all((options.get("dir"), []), names, options, clean)
+    directory = options.get("dir")
+    complete = clean_all(lambda: open_base(find_base(directory), directory), names, options, clean)
     if "history" in options:
-        complete = clean_all(find_journals(options.get("dir")), names, options, forget) and complete
+        complete = clean_all(lambda: open_place(directory), names, options, forget) and complete
     return 0 if complete else SoloError.status
 
 
-def clean_all(where: tuple, names: list, options: dict, clean_one) -> bool:
-    """`clean_one` for each of `names` that there is in `where`, as open_below has it, or for all; False if one fails."""
+def clean_all(open_all, names: list, options: dict, clean_one) -> bool:
+    """`clean_one` for each of `names` that there is in the place that `open_all` opens, or for all; False if one fails."""
     try:
-        base = open_below(*where)
+        base = open_all()
     except FileNotFoundError:
         return True  # nothing was ever guarded here
     complete = True
@@ -94,17 +96,18 @@ def forget(name: str, base, options: dict):
         if used is not None:
             used.close()
             return
-    asked, parts = find_journals(options.get("dir"))
-    place = None
+    place, written = None, []
     try:
-        place = open_below(asked, parts + split_name(name))
+        place = open_place(options.get("dir"), name)
         journals = [file for file in posix.listdir(place.fd) if file in (JOURNAL, PAST)]
-        written = [posix.stat(file, dir_fd=place.fd).st_mtime for file in journals]
-        if written and time() - max(written) < options["history"]:
+        written = [posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_mtime for file in journals]
+        if not written or time() - max(written) < options["history"]:
             return
         for file in journals:
             posix.unlink(file, dir_fd=place.fd)
-        posix.rmdir(name, dir_fd=base.fd)
+        print(tables.clean(f"{name}: history removed"))
+        for part in range(name.count("/") + 1):
+            posix.rmdir(name.rsplit("/", part)[0], dir_fd=base.fd)
     except FileNotFoundError:
         return  # someone else cleans
     except OSError as error:
@@ -113,5 +116,3 @@ def forget(name: str, base, options: dict):
     finally:
         if place is not None:
             close(place.fd)
-    if written:
-        print(f"{name}: history removed")

@@ -10,8 +10,8 @@ import tempfile
 
 from solo.errors import SoloError
 from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_self, read_world
-from solo.journal import find_journals
-from solo.places import find_base, make_base, open_parts
+from solo.journal import make_place
+from solo.places import find_base, make_base
 from solo.prctl import load_prctl
 from solo.sockets import list_addresses
 
@@ -62,9 +62,7 @@ def check_directory(asked):
 def check_journal(asked):
     """What ran is written down, if that is possible; nothing fails where it is not."""
     try:
-        directory, parts = find_journals(asked)
-        base = make_base(directory)
-        place = open_parts(base, parts)
+        place = make_place(asked)
         write_file(place.path)
         yield GOOD, f"what ran is written down in {place.path}, for solo history and metrics"
     except (SoloError, OSError) as error:

@@ -10,7 +10,7 @@ from solo.commands.lines import check_names, open_line
 from solo.commands.list import MODES, find_user
 from solo.commands.tables import clean, format_span, format_time, print_rows, print_table
 from solo.errors import SoloError
-from solo.history import find_histories
+from solo.history import find_histories, find_history
 from solo.identity import read_world
 from solo.journal import ENDED, STARTED
 from solo.kernel import decode, say
@@ -40,28 +40,42 @@ def run(options: dict, names: list) -> int:
 
 def collect(options: dict, names: list, after: float = 0.0) -> tuple:
     """([an object per run or skip that ended, or still runs, at `after` or later], whether all could be read)."""
-    rows, complete, world = [], True, read_world()
+    found, complete, world = [], True, read_world()
     for name, history in find_histories(options.get("dir"), names):
-        if isinstance(history, SoloError):
-            say(f"{name}: {history}")
+        try:
+            if isinstance(history, SoloError):
+                raise history
+            found += list_rows(name, history, options, world, after)
+        except SoloError as error:
+            say(f"{name}: {error}")
             complete = False
-            continue
-        line = None
-        for one in history.list_runs():
-            state = None
-            if one.event == STARTED:
-                line = line or open_line(name, {**options, "via": FILE}, world)
-                state = find_state(line, one)
-            if state is not None or one.time >= after:
-                rows.append(make_row(name, one, state))
-        if line is not None:
-            line.leave()
-    return sorted(rows, key=lambda row: row["time"]), complete
+    return [row for _, row in sorted(found, key=lambda pair: pair[0])], complete
+
+
+def list_rows(name: str, history, options: dict, world, after: float = 0.0) -> list:
+    """[(when it began, its row)] of one name. Raises SoloError."""
+    line, rows, again = None, [], None
+    for one in history.list_runs():
+        state = None
+        if one.event == STARTED:
+            line = line or open_line(name, {**options, "via": FILE}, world)
+            state = find_state(line, one)
+            if state is None:  # it may have ended since the journal was read
+                again = again or {run.token: run for run in find_history(options.get("dir"), name).list_runs()}
+                one = again.get(one.token, one)
+        if state is not None or one.time >= after:
+            rows.append((one.start or one.time, make_row(name, one, state)))
+    if line is not None:
+        line.leave()
+    return rows
 
 
 def find_state(line, one):
     """LIVE or ORPHANED if it still runs, else None."""
-    ticket = line and line.open_ticket(f"{HOLD}{one.token:0{DIGITS}d}")
+    try:
+        ticket = line and line.open_ticket(f"{HOLD}{one.token:0{DIGITS}d}")
+    except SoloError:
+        return None  # damaged: what became of it nobody knows
     if not ticket:
         return None
     ticket.close()

@@ -3,7 +3,7 @@
 from solo.argv import check_via
 from solo.errors import UsageError
 from solo.options import FILE, SOCKET
-from solo.places import open_below, split_name
+from solo.places import find_base, open_base, open_below, split_name
 from solo.rule import EXCLUSIVE, Claim, find_conflicts, plan_claims
 from solo.sockets import SocketLine
 from solo.tickets import LIVE, ORPHANED, SEAT, Line, is_published
@@ -16,7 +16,8 @@ def open_line(name: str, options: dict, world):
     if via == SOCKET:
         return SocketLine(name, world)
     try:
-        return Line(open_below(options.get("dir"), split_name(name)), world)
+        base = open_base(find_base(options.get("dir")), options.get("dir"))
+        return Line(open_below(base, split_name(name)), world)
     except FileNotFoundError:
         return None
 

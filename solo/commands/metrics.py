@@ -4,15 +4,20 @@ https://prometheus.io/docs/specs/om/open_metrics_spec/
 """
 
 import os
+import stat
 import sys
+import tempfile
 from datetime import datetime
 from time import time
 
 from solo.commands.list import collect
+from solo.commands.tables import clean
 from solo.errors import SoloError
 from solo.history import Totals, find_histories
+from solo.kernel import say
 from solo.options import FILE
 
+MODE = 0o644  # of a new file: its reader is another user
 FAMILIES = (
     ("solo_held", "gauge", "", "How many hold the name."),
     ("solo_held_seconds", "gauge", "seconds", "For how long the oldest holder has held it."),
@@ -31,6 +36,8 @@ def run(options: dict, names: list) -> int:
     text = format_metrics(samples)
     if "output" in options:
         write_atomically(options["output"], text)
+    elif sys.stdout.isatty():
+        print("\n".join(map(clean, text.splitlines())))
     else:
         sys.stdout.write(text)
     return 0 if complete else SoloError.status
@@ -38,10 +45,12 @@ def run(options: dict, names: list) -> int:
 
 def collect_samples(options: dict, names: list) -> tuple:
     """({(name, via): {family: value}}, whether all could be read)."""
-    samples = {}
+    samples, readable = {}, True
     for name, history in find_histories(options.get("dir"), names):
         if isinstance(history, SoloError):
-            continue  # collect() tells of it
+            say(f"{name}: {history}")
+            readable = False
+            continue
         totals = history.totals
         if totals == Totals():
             continue
@@ -62,7 +71,7 @@ def collect_samples(options: dict, names: list) -> tuple:
         if row["since"]:
             age = round(max(0.0, now - datetime.fromisoformat(row["since"]).timestamp()), 3)
             mine["solo_held_seconds"] = max(age, mine.get("solo_held_seconds", 0.0))
-    return samples, complete
+    return samples, complete and readable
 
 
 def format_metrics(samples: dict) -> str:
@@ -81,23 +90,32 @@ def format_metrics(samples: dict) -> str:
 
 
 def escape(name: str) -> str:
-    """A label's value. Names are bytes, and these must be UTF-8: what is not is shown as \\xNN."""
-    name = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    """A label's value. Names are bytes, and these must be UTF-8: what is not is shown as \\xNN, and no two names look the same."""
+    data = name.encode(errors="surrogateescape")
+    if "\\x" in name or data != name.encode(errors="replace"):
+        data = data.replace(b"\\", b"\\\\")
+    name = data.decode(errors="backslashreplace")
     return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def write_atomically(path: str, text: str):
-    """Who reads `path` finds what was there or all of `text`. Raises SoloError."""
-    folder, file = os.path.split(path)
-    new = os.path.join(folder, f".{file}.{os.getpid()}.new")  # not *.prom, which would be collected
+    """Who reads the file at `path` finds what was there or all of `text`; what is no file is written to. Raises SoloError."""
+    path, new = os.path.realpath(path), None
     try:
-        with open(new, "w", encoding="utf-8") as output:
+        old = os.stat(path) if os.path.exists(path) else None
+        if old is not None and not stat.S_ISREG(old.st_mode):
+            with open(path, "w", encoding="utf-8") as output:
+                output.write(text)
+            return
+        folder, file = os.path.split(path)
+        fd, new = tempfile.mkstemp(prefix=f".{file}.", dir=folder)  # not *.prom, which would be collected
+        with open(fd, "w", encoding="utf-8") as output:
             output.write(text)
+            os.fchmod(fd, MODE if old is None else stat.S_IMODE(old.st_mode))
         os.replace(new, path)
+        new = None
     except OSError as error:
         raise SoloError(f"can not write {path}: {error.strerror}") from None
     finally:
-        try:
+        if new is not None:
             os.unlink(new)
-        except OSError:
-            pass

@@ -11,11 +11,11 @@ from solo.commands.lines import check_names, open_line
 from solo.commands.list import make_row
 from solo.commands.tables import clean, print_rows
 from solo.errors import SoloError
+from solo.history import find_history
 from solo.identity import read_world
 from solo.journal import JOURNAL, find_journals
 from solo.kernel import say
 from solo.options import FILE
-from solo.places import find_base
 from solo.rule import MODES
 from solo.sockets import SocketLine
 from solo.tickets import LIVE, ORPHANED, is_published
@@ -32,7 +32,7 @@ def run(options: dict, names: list) -> int:
     for name in names:
         line = open_line(name, options, world)
         try:
-            shown.append(collect(name, line, options))
+            shown.append(collect(name, line, options, world))
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
@@ -48,17 +48,17 @@ def run(options: dict, names: list) -> int:
     return 0 if complete else SoloError.status
 
 
-def collect(name: str, line, options: dict) -> dict:
+def collect(name: str, line, options: dict, world) -> dict:
     """What is known of one name, as JSON has it: `holds` and `waiting` are rows of `solo list`, with `processes` added, and
     `runs` the last ones of `solo history`."""
     via = options.get("via", FILE)
     known = {"name": name, "via": via, "path": None, "journal": None, "skips": {}, "holds": [], "waiting": [], "runs": []}
     if via == FILE:
-        rows = [row for row in history.collect(options, [name])[0] if row["name"] == name]
+        rows = history.list_rows(name, find_history(options.get("dir"), name), options, world)
         if rows:
-            known["runs"] = rows[-LAST_RUNS:]
-            asked, parts = find_journals(options.get("dir"))
-            known["journal"] = "/".join([find_base(asked), *parts, name, JOURNAL])
+            known["runs"] = [row for _, row in sorted(rows, key=lambda pair: pair[0])[-LAST_RUNS:]]
+            path, parts, _ = find_journals(options.get("dir"))
+            known["journal"] = "/".join([path, *parts, name, JOURNAL])
     if line is None:
         return known
     if not isinstance(line, SocketLine):
