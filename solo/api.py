@@ -440,7 +440,7 @@ class Try:
             return make_line(base, name, world, self.tickets)
 
         try:
-            return Hold(lock.names, take_names(wanted, options, self.deadline, lambda _: wait_unseen, tickets, make), tickets)
+            return Hold(lock.names, take_names(wanted, options, self.deadline, wait_unseen, tickets, make), tickets)
         except BaseException as error:
             for ticket in reversed(tickets):
                 ticket.release()

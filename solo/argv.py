@@ -10,6 +10,8 @@ from solo.options import DIR, FILE, HELP, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER,
 
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
+SHORTEST_GUESS = 3  # letters
+
 SHORT = {"-" + option.short: option for option in LAUNCHER_OPTIONS if option.short}
 LONG = {"--" + option.flag: option for option in LAUNCHER_OPTIONS}
 
@@ -79,6 +81,8 @@ def suggest(word: str, words, prefix: str = "") -> str:
     """` (did you mean that?)`, if one of `words` looks like `word`; else nothing."""
     from difflib import get_close_matches
 
+    if len(word) < SHORTEST_GUESS or "/" in word:
+        return ""
     near = [longer for longer in words if longer.startswith(word)] or get_close_matches(word, words, 1)
     return f" (did you mean {prefix}{near[0]}?)" if near else ""
 

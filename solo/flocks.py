@@ -87,7 +87,7 @@ def lock_file(fd: int, path: str, lock: int, deadline, watch) -> int:
     if deadline is None or monotonic() >= deadline:
         raise turn_away(path, owner)
     # Whatever `watch` shows meanwhile: who stops waiting loses the place that the kernel has kept.
-    if not watch(lambda _: wait_lock(fd, lock, deadline), deadline, lambda: describe_lock(path, fd)):
+    if not watch(lambda _: wait_lock(fd, lock, deadline), deadline, lambda: describe_lock(path, fd), True):
         raise turn_away(path, find_lock_owner(fd))
     return fd
 

@@ -35,7 +35,7 @@ def run(options: dict, command: list):
     try:
         path = find_command(command[0], environment.get(b"PATH"))
         ending, die_with = prepare_end(options, names[0])
-        named = take_names(wanted, options, deadline, lambda name: make_watch(options, name, deadline), holds)
+        named = take_names(wanted, options, deadline, make_watch(options, names, deadline), holds)
         if "flock" in options:
             take_files(names[0], named, options, given, deadline, holds)
         tell_command(environment, names, named)
@@ -135,7 +135,7 @@ def take_files(name: str, named: dict, options: dict, given, deadline, holds: li
     try:
         # Who else holds a file can not be replaced.
         deadline = deadline if "wait" in options else NO_WAIT
-        watch = make_watch(options, name, deadline)
+        watch = make_watch(options, [name], deadline)
         flocks.take_flocks(options["flock"], hold.record.claim.mode, given.umask, deadline, watch, holds)
     except Busy as error:
         hold.line.restore_skips()
@@ -192,22 +192,24 @@ def tell_nothing(_):
     pass
 
 
-def make_watch(options: dict, name: str, deadline):
+def make_watch(options: dict, names: list, deadline):
     """What blocks while we stand in line; it is loaded only if someone reads what it shows."""
     is_verbose = "verbose" in options
     is_terminal = is_log = False
     if deadline is not NO_WAIT and "quiet" not in options:
-        is_terminal = posix.isatty(2)
-        is_log = any(map(posix.environ.get, CI_VARIABLES))
+        is_log = any(posix.environ.get(variable, b"") not in (b"", b"0", b"false") for variable in CI_VARIABLES)
+        is_terminal = not is_log and posix.isatty(2)
+        if is_terminal and posix.environ.get(b"TERM", b"dumb") == b"dumb":
+            is_terminal, is_log = False, True
     if deadline is NO_WAIT or not (is_verbose or is_terminal or is_log):
         return wait_unseen
     made = []
 
-    def watch(block, look_again, describe):
+    def watch(*what):
         from solo.waiting import Watch
 
         if not made:
-            made.append(Watch(name, deadline, is_verbose, is_terminal, is_log))
-        return made[0](block, look_again, describe)
+            made.append(Watch(names, deadline, is_verbose, is_terminal, is_log))
+        return made[0](*what)
 
     return watch

@@ -12,10 +12,10 @@ KILL_AFTER = 10.0  # seconds
 ATTEMPTS = 20
 
 
-def take_names(wanted, options: dict, deadline, make_watch, holds: list, make_line=None) -> dict:
+def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=None) -> dict:
     """Take what the names of the record `wanted` need, in the order that everybody uses; appended to `holds` one by one.
 
-    The hold of each name. `deadline` and what `make_watch` makes of a name are as for take_hold; `make_line` makes a queue of
+    The hold of each name. `deadline` and `watch` are as for take_hold; `make_line` makes a queue of
     (base, name, world), by default that of `open_line`. Raises Busy, SoloError.
     """
     kill_after = options.get("kill_after", KILL_AFTER)
@@ -29,7 +29,7 @@ def take_names(wanted, options: dict, deadline, make_watch, holds: list, make_li
 
                 rivals = make_rivals(options, kill_after)
             try:
-                taken[name] = take_name(make_line or open_line, base, name, record, deadline, make_watch(name), rivals)
+                taken[name] = take_name(make_line or open_line, base, name, record, deadline, watch, rivals)
                 holds.append(taken[name])
             except SoloError as error:
                 error.args = (f"{name}: {error}",)

@@ -5,9 +5,10 @@ import posix
 from _signal import SIGCONT, SIGKILL
 
 from solo.errors import SoloError
-from solo.identity import is_stopped, read_stat
+from solo.identity import is_alive, is_stopped, read_stat
 from solo.kernel import close
 from solo.orphans import open_pidfd
+from solo.tickets import LIVE
 
 
 def end(process: tuple, theirs, mine, signal: int):
@@ -51,6 +52,31 @@ def send(process: tuple, signal: int):
     finally:
         if pidfd is not None:
             close(pidfd)
+
+
+def find_roots(ticket) -> list:
+    """The pids, as we see them, of what runs under a hold: its command, or all that is left of its tree, or a program itself."""
+    record = ticket.read_record()
+    if record is None:
+        return []
+    mine = ticket.line.world
+    if record.child is None:
+        return find_here(record.launcher, record.world, mine)
+    if record.tree is not None and ticket.state is LIVE:
+        return [pid for launcher in find_here(record.launcher, record.world, mine) for pid, _ in find_children(launcher)]
+    return find_here(record.child, record.world, mine)
+
+
+def find_here(process: tuple, theirs, mine) -> list:
+    """[The pid by which we see (pid, start) of the world `theirs`], or nothing."""
+    if not is_alive(*process, theirs, mine):
+        return []
+    if theirs.pid_namespace == mine.pid_namespace:
+        return [process[0]]
+    from solo.namespaces import find_process
+
+    pid = find_process(*process, theirs, mine)
+    return [pid] if pid > 0 else []
 
 
 def find_children(pid: int) -> list:

@@ -166,7 +166,7 @@ def make_describe(line, record, seat):
     return describe
 
 
-def wait_unseen(block, look_again: float, describe):
+def wait_unseen(block, look_again: float, describe, in_one_go: bool = False):
     """A `watch` that shows nothing."""
     return block(look_again)
 

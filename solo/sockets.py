@@ -32,6 +32,9 @@ MOST_NAMES = 3  # that a ticket at a parent tells
 READS = 3  # of /proc/net/unix
 
 
+owners = {}  # (name, the rest of the address) of tickets that were looked at -> pid
+
+
 class SocketTicket:
     """One ticket, ours or someone's: as Ticket, with the `fd` of our socket, or of our connection to theirs.
 
@@ -173,6 +176,8 @@ class SocketLine:
     def list_files(self) -> list:
         """The tickets, named as files would be, in no order. Those whose command outlives them are there too. Raises SoloError."""
         self.texts = self.find_texts()
+        for key in [key for key in owners if key[0] == self.name and key[1] not in self.texts.values()]:
+            del owners[key]
         for file in self.seen.keys() - self.texts.keys():
             if poll([self.seen[file]], 0):
                 close(self.seen.pop(file))
@@ -209,6 +214,17 @@ class SocketLine:
         if file in self.seen and not poll([self.seen[file]], 0):
             return SocketTicket(self, file, "", None, ORPHANED, None, self.seen[file])
         return None
+
+    def look(self, file: str):
+        """The same for who only wants to tell of it, again and again: each connection stays in its owner's queue for ever."""
+        text = self.texts.get(file)
+        key = self.name, text
+        if key in owners:
+            return SocketTicket(self, file, text, None, LIVE, owners[key])
+        ticket = self.open_ticket(file)
+        if ticket is not None and ticket.state is LIVE and ticket.owner:
+            owners[self.name, ticket.text] = ticket.owner
+        return ticket
 
     def see_command(self, ticket):
         """Remember what tells of the end of its command, while its launcher lives and so the pid can be nobody else's."""

@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 100, 26
 PREPARE = """
     set -e
     hostname db1
-    mount -t tmpfs tmpfs /run; mkdir -p /var/lib/solo; mount -t tmpfs tmpfs /var/lib/solo; mount -t tmpfs tmpfs /srv
+    mount -t tmpfs tmpfs /run; mkdir -p /var/lib/solo; mount -t tmpfs -o mode=755 tmpfs /var/lib/solo; mount -t tmpfs tmpfs /srv
     exec "$@"
 """
 JOBS = {

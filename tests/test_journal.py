@@ -331,8 +331,8 @@ def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_
     script = (
         "import sys; sys.path.insert(0, %r); from solo import history, journal; journal.SIZE_LIMIT = 2048;"
         "place = journal.make_place(sys.argv[1], 'job');"
-        "journal.append(place, b'skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1 code=75 command=x\\n')" % os.path.dirname(os.path.dirname(history.__file__))
-    )
+        "journal.append(place, b'skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1 code=75 command=x\\n')"
+    ) % os.path.dirname(os.path.dirname(history.__file__))
     words = ["/usr/bin/env", "python3", "-IS", "-c", script, str(lab.directory)]
     strace = ["strace", "-qq", "-o", str(tmp_path / "trace"), "-e", "trace=file,desc"]
     subprocess.run(words, check=True)

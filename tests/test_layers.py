@@ -22,13 +22,13 @@ HOT_FLOORS = [
     {"__main__"},
 ]
 COLD_FLOORS = [
-    {"blocking", "namespaces", "prctl", "report", "systemd", "words"},
+    {"blocking", "cells", "namespaces", "prctl", "report", "systemd", "words"},
     {"history", "orphans", "syslogging"},
     {"flocks", "processes"},
     {"ending", "eviction", "sockets"},
-    {"rivals"},
+    {"rivals", "waiting"},
     {"commands", "commands.lines", "commands.tables"},
-    {"commands.list", "waiting"},
+    {"commands.list"},
     {"commands.clean", "commands.doctor", "commands.history", "commands.metrics", "commands.stop", "commands.wait"},
     {"commands.show", "commands.top"},
     {"api"},

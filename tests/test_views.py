@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from prometheus_client import openmetrics, parser
 from test_terminal import Terminal
 from tmux import Tmux
 
+from solo.cells import measure
 from solo.commands.history import find_percentile, make_picture
 
 MANY = 300
@@ -39,6 +41,8 @@ def hold_many(lab):
     words = [word for number in range(MANY) for word in ("-n", f"name{number:03d}")]
     process = lab.start(*words, "--", "sh", "-c", "echo; read line; exit 0")
     read_line(process)
+    last = lab.find_journal(f"name{MANY - 1:03d}")
+    until(lambda: last.exists() and last.stat().st_size)
     return process
 
 
@@ -343,6 +347,67 @@ def test_no_color_is_respected_and_nothing_drives_the_terminal(lab, words):
         assert b"\x1b]0" not in screen and b"\x1b[2J" not in screen
 
 
+def test_letters_of_two_cells_and_of_none_keep_the_columns(lab, screen):
+    for name in ("日本語", "cafe\u0301", "plain"):
+        lab.hold(name)
+
+    piped = lab.run("list").stdout.decode().splitlines()
+    shown = screen("list").wait_for("ended:0")
+
+    assert len({measure(line[:line.index("held")]) for line in piped[1:]}) == 1
+    assert any(line.startswith("日本語 ") for line in shown)
+
+
+def test_a_job_is_not_styled_by_its_name():
+    from io import StringIO
+
+    from rich.console import Console
+
+    from solo.commands.tables import print_table
+
+    console = Console(file=StringIO(), force_terminal=True, width=80)
+    print_table(console, ("NAME", "STATE", "LAST"), [["held", "held", "held"]], "STATE", {"held": "red"})
+
+    assert console.file.getvalue().count("\x1b[31m") == 1
+
+
+def test_show_has_what_is_left_of_a_tree_and_nothing_of_another_namespace(lab):
+    lab.start("-n", "tree", "--tree", "--", "sh", "-c", "sleep 999 & exit 0")
+    until(lambda: any(process["command"] == ["sleep", "999"] for process in show(lab, "tree")))
+    if os.geteuid() == 0 and shutil.which("unshare"):
+        inner = lab.start("-n", "inner", "sleep", "999", prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"))
+        until(lambda: [process["command"] for process in show(lab, "inner")] == [["sleep", "999"]])
+        inner.kill()
+
+    [sleep] = show(lab, "tree")
+    assert sleep["depth"] == 0
+    os.kill(sleep["pid"], signal.SIGKILL)
+
+
+def show(lab, name):
+    return [process for hold in json.loads(lab.run("show", "--json", name).stdout)[0]["holds"] for process in hold["processes"]]
+
+
+def test_to_look_at_a_socket_again_and_again_asks_its_owner_once(lab, monkeypatch):
+    from solo import sockets
+    from solo.identity import read_world
+
+    lab.use_sockets()
+    name = f"looked{os.getpid()}"
+    holder = lab.hold(name)
+    asked, connect = [], sockets.SocketLine.connect
+    monkeypatch.setattr(sockets.SocketLine, "connect", lambda line, text: asked.append(text) or connect(line, text))
+
+    for _ in range(5):
+        line = sockets.SocketLine(name, read_world())
+        tickets = [line.look(file) for file in line.list_files()]
+        assert [ticket.read_record().launcher[0] for ticket in tickets] == [holder.pid]
+        line.leave()
+
+    assert len(asked) == 1
+    finish(holder)
+
+
 # --- top ---------------------------------------------------------------------------------------------------------
 
 
@@ -387,7 +452,9 @@ def test_top_asks_before_it_stops_one_and_stops_just_that(lab, screen):
     top.type("n")
     top.wait_for("up/down: select")
     assert read_state(doomed.child) != "gone"
-    top.type("s", "y")
+    top.type("s")
+    top.wait_for("? y/n")
+    top.type("y")
     lines = top.wait_for("1 held")
 
     assert finish(doomed)[0] == -signal.SIGTERM and keep.poll() is None
@@ -399,13 +466,45 @@ def test_top_asks_before_it_stops_one_and_stops_just_that(lab, screen):
 
 
 @pytest.mark.tool("tmux")
+def test_what_was_pasted_or_sent_by_another_key_confirms_nothing(lab, screen):
+    holder = lab.hold("job")
+    top = screen("top", "--via", "file")
+    top.wait_for("1 held")
+
+    for keys in ("easy", "\x1bOQ", "\x1bOS", "\x1b[1;2S", "sys"):
+        top.call("set-buffer", keys)
+        top.call("paste-buffer", "-r")
+    top.wait_for("? y/n")
+    top.type("n")
+    top.wait_for("up/down: select")
+
+    assert holder.poll() is None and read_state(holder.child) == "S"
+    top.type("q")
+    top.wait_for("ended:0")
+    finish(holder)
+
+
+def test_top_on_a_dumb_terminal_prints_once(lab):
+    holder = lab.hold("job")
+    terminal = Terminal([lab.script, "top", "--via", "file"], {**lab.environment, "TERM": "dumb"})
+
+    terminal.wait_for("job")
+
+    assert terminal.wait() == 0 and b"\x1b[?1049h" not in terminal.screen
+    terminal.close()
+    finish(holder)
+
+
+@pytest.mark.tool("tmux")
 def test_top_stops_one_in_line(lab, screen):
     holder = lab.hold("job")
     waiter = lab.wait_in_line("job", tag="waiter")
     top = screen("top", "--via", "file")
     top.wait_for("1 waiting")
 
-    top.type("Down", "s", "y")
+    top.type("Down", "s")
+    top.wait_for("? y/n")
+    top.type("y")
 
     top.wait_for("0 waiting")
     assert waiter.wait(PATIENCE) == -signal.SIGTERM and lab.read_log() == []
@@ -575,8 +674,8 @@ def test_the_command_has_the_dispositions_that_it_would_have_had(lab):
 
 @pytest.mark.parametrize("words, environment, shown", [
     ((), {}, b""),
-    ((), {"CI": "true"}, b"solo: job: waiting for 0s, place 1 in line, 59m59s left: held for "),
-    ((), {"JENKINS_URL": "http://ci"}, b"solo: job: waiting for 0s, place 1 in line, 59m59s left: held for "),
+    ((), {"CI": "true"}, b"solo: job: waiting for 0s, place 1 in line, 1h left: held for "),
+    ((), {"JENKINS_URL": "http://ci"}, b"solo: job: waiting for 0s, place 1 in line, 1h left: held for "),
     (("-q",), {"CI": "true"}, b""),
     (("-v",), {}, b"solo: job: waiting: held for "),
 ])
@@ -594,6 +693,44 @@ def test_without_a_terminal_only_a_ci_log_is_told_and_once_a_minute(lab, words, 
     assert status == 0 and len(told) == bool(shown) and stderr.encode().startswith(shown)
 
 
+def test_who_waits_for_slots_or_a_file_is_told_who_has_them(lab):
+    lab.environment["CI"] = "true"
+    holders = [lab.hold("pool", "--slots", "2") for _ in range(2)]
+    waiting = lab.start("-n", "pool", "--slots", "2", "--wait", "20s", "true")
+    until(lambda: lab.count_waiting("pool"))
+    finish(holders[0])
+
+    assert f"left: 2 of 2 slots taken, the first held for 0s by pid {holders[0].pid} (" in finish(waiting)[2]
+    finish(holders[1])
+
+    file = lab.path / "file"
+    locker = subprocess.Popen(["flock", file, "sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    locker.stdout.readline()
+    waiting = lab.start("-n", "job", "--flock", file, "--wait", "20s", "true")
+    line = waiting.stderr.readline().decode()
+    locker.communicate()
+
+    assert line.startswith(f"solo: job: waiting: {file} is locked by pid ") and finish(waiting)[0] == 0
+
+
+def test_a_ci_log_that_nobody_reads_holds_up_nobody(lab):
+    holder = lab.hold("job")
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    try:
+        while True:
+            os.write(write, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(write, True)
+    first = lab.start("-n", "job", "--wait", "1h", "true", stderr=write, env={**lab.environment, "CI": "1"})
+    until(lambda: lab.count_waiting("job"))
+    finish(holder)
+
+    assert first.wait(PATIENCE) == 0
+    os.close(read)
+    os.close(write)
+
+
 def test_a_ci_log_is_told_again_every_minute():
     """The minute is shortened; the loop is the real one."""
     from solo import waiting
@@ -601,12 +738,12 @@ def test_a_ci_log_is_told_again_every_minute():
     told, looks = [], iter([False, False, True])
     waiting.MINUTE, minute = 0.01, waiting.MINUTE
     try:
-        watch = waiting.Watch("job", float("inf"), False, False, True)
-        original, waiting.say = waiting.say, told.append
+        watch = waiting.Watch(["job"], float("inf"), False, False, True)
+        original, waiting.say_promptly = waiting.say_promptly, told.append
         block = lambda until: [__import__("time").sleep(0.02), next(looks)][1]  # noqa: E731
         assert watch(block, float("inf"), lambda: (None, "held")) is True
     finally:
-        waiting.MINUTE, waiting.say = minute, original
+        waiting.MINUTE, waiting.say_promptly = minute, original
 
     assert told == ["job: waiting for 0s: held"] * 3
 

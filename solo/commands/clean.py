@@ -7,7 +7,7 @@ import posix
 from errno import ENOTEMPTY
 from time import time
 
-from solo.commands import tables
+from solo import cells
 from solo.commands.lines import check_names, find_in_the_way, open_line
 from solo.errors import SoloError
 from solo.history import PAST
@@ -105,7 +105,7 @@ def forget(name: str, base, options: dict):
             return
         for file in journals:
             posix.unlink(file, dir_fd=place.fd)
-        print(tables.clean(f"{name}: history removed"))
+        print(cells.clean(f"{name}: history removed"))
         for part in range(name.count("/") + 1):
             posix.rmdir(name.rsplit("/", part)[0], dir_fd=base.fd)
     except FileNotFoundError:

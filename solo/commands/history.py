@@ -6,9 +6,10 @@ import sys
 from datetime import datetime
 from time import time
 
+from solo.cells import clean, measure, pad
 from solo.commands.lines import check_names, open_line
 from solo.commands.list import MODES, find_user
-from solo.commands.tables import clean, format_span, format_time, print_rows, print_table
+from solo.commands.tables import format_span, format_time, print_rows, print_table
 from solo.errors import SoloError
 from solo.history import find_histories, find_history
 from solo.identity import read_world
@@ -34,7 +35,7 @@ def run(options: dict, names: list) -> int:
     elif sys.stdout.isatty() and rows:
         print_picture_and_table(rows, after)
     else:
-        print_rows(COLUMNS, map(make_cells, rows), {}, "no run is known")
+        print_rows(COLUMNS, map(make_cells, rows), empty="no run is known")
     return 0 if complete else SoloError.status
 
 
@@ -139,7 +140,7 @@ def print_picture_and_table(rows: list, after: float):
     room = max(LEAST_ROWS, console.height - len({row["name"] for row in rows}) - 8)
     console.print(picture, no_wrap=True, overflow="crop")
     console.print()
-    print_table(console, COLUMNS, [list(map(clean, make_cells(row))) for row in rows[-room:]], find_styles(rows))
+    print_table(console, COLUMNS, [list(map(clean, make_cells(row))) for row in rows[-room:]], "OUTCOME", find_styles(rows))
     if len(rows) > room:
         console.print(f"the last {room} of {len(rows)}: all are in `solo history | less`, or fewer with --since")
 
@@ -171,12 +172,12 @@ def make_picture(rows: list, after: float, now: float, width: int, encoding: str
     stats = {name: make_stats(mine) for name, mine in by_name.items()}
     titles = ("RUNS", "BAD", "SKIPPED", "50%", "95%", "MAX")
     widths = [max(map(len, column)) for column in zip(titles, *stats.values())]
-    room = max(map(len, map(clean, by_name)))
+    room = max(map(measure, map(clean, by_name)))
     cells = max(SHORTEST_PICTURE, width - room - sum(widths) - 2 * len(widths) - 3)
     left, right = tell_time(begin), "now"
     lines = [Text(" " * room + "  " + left + right.rjust(cells - len(left)) + join(titles, widths), style="bold")]
     for name, mine in by_name.items():
-        line = Text(clean(name).ljust(room) + "  ")
+        line = Text(pad(clean(name), room) + "  ")
         for kind in draw(mine, begin, now, cells):
             line.append(marks[kind], style=MARK_STYLES[kind])
         line.append(join(stats[name], widths))

@@ -34,12 +34,15 @@ def run(options: dict, names: list) -> int:
     if options.get("json"):
         print(json.dumps(rows, indent=2))
     else:
-        print_rows(COLUMNS, map(make_cells, rows), STYLES, "nothing is held, and nobody waits")
+        print_rows(COLUMNS, map(make_cells, rows), "STATE", STYLES, "nothing is held, and nobody waits")
     return 0 if complete else SoloError.status
 
 
-def collect(directory, via, names: list, tell=say) -> tuple:
-    """([an object per living ticket, by name and order of arrival], whether all could be read). `via` None: all there is."""
+def collect(directory, via, names: list, tell=say, meet=None) -> tuple:
+    """([an object per living ticket, by name and order of arrival], whether all could be read). `via` None: all there is.
+
+    `meet`, if given, is called with each object and its ticket.
+    """
     for name in names:
         split_name(name)  # a bad one is an error, not an empty list
     rows, complete = [], True
@@ -52,7 +55,7 @@ def collect(directory, via, names: list, tell=say) -> tuple:
             continue
         for file in sorted(filter(is_published, line.list_files()), key=lambda file: (not file.startswith(HOLD), file)):
             try:
-                ticket = line.open_ticket(file)
+                ticket = line.look(file)
             except SoloError as error:
                 tell(f"{name}: {error}")
                 complete = False
@@ -64,6 +67,8 @@ def collect(directory, via, names: list, tell=say) -> tuple:
             told_elsewhere = ticket.is_hold and record is not None and record.claim.mode in INTENTIONS
             if ticket.state in (LIVE, ORPHANED) and not told_elsewhere:
                 rows.append(make_row(name, where, ticket, record))
+                if meet is not None:
+                    meet(rows[-1], ticket)
             ticket.close()
     return rows, complete
 

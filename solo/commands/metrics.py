@@ -10,8 +10,8 @@ import tempfile
 from datetime import datetime
 from time import time
 
+from solo.cells import clean
 from solo.commands.list import collect
-from solo.commands.tables import clean
 from solo.errors import SoloError
 from solo.history import Totals, find_histories
 from solo.kernel import say

@@ -6,16 +6,18 @@ import sys
 from datetime import datetime
 from time import time
 
+from solo.cells import clean
 from solo.commands import history
 from solo.commands.lines import check_names, open_line
 from solo.commands.list import make_row
-from solo.commands.tables import clean, print_rows
+from solo.commands.tables import print_rows
 from solo.errors import SoloError
 from solo.history import find_history
 from solo.identity import read_world
 from solo.journal import JOURNAL, find_journals
 from solo.kernel import say
 from solo.options import FILE
+from solo.processes import find_roots
 from solo.rule import MODES
 from solo.sockets import SocketLine
 from solo.tickets import LIVE, ORPHANED, is_published
@@ -72,7 +74,7 @@ def collect(name: str, line, options: dict, world) -> dict:
             row = make_row(name, via, ticket, ticket.read_record())
             if ticket.is_hold:
                 row["names"] = ticket.record.names if ticket.record is not None and via == FILE else [name]
-                row["processes"] = list_processes(row["child"])
+                row["processes"] = list_processes(find_roots(ticket))
                 known["holds"].append(row)
             else:
                 known["waiting"].append(row)
@@ -89,12 +91,13 @@ def read_skips(line) -> dict:
         return {}
 
 
-def list_processes(pid) -> list:
-    """[{pid, depth, state, cpu_seconds, resident_bytes, since, command}] of a command and its descendants, parents first."""
+def list_processes(roots: list) -> list:
+    """[{pid, depth, state, cpu_seconds, resident_bytes, since, command}] of these and their descendants, parents first."""
     import psutil
 
-    def walk(process, depth):
+    def walk(pid, depth):
         try:
+            process = psutil.Process(pid)
             with process.oneshot():
                 times = process.cpu_times()
                 yield {
@@ -106,12 +109,9 @@ def list_processes(pid) -> list:
         except psutil.Error:
             return  # it has just ended, or is not ours to look at
         for child in children:
-            yield from walk(child, depth + 1)
+            yield from walk(child.pid, depth + 1)
 
-    try:
-        return list(walk(psutil.Process(pid), 0)) if pid else []
-    except psutil.Error:
-        return []
+    return [process for pid in roots for process in walk(pid, 0)]
 
 
 LINE_COLUMNS = ("PLACE", "PID", "USER", "MODE", "FOR", "COMMAND")
@@ -128,19 +128,19 @@ def print_name(known: dict):
         print_section(["in line:"], LINE_COLUMNS, [make_line_cells(at, row) for at, row in enumerate(known["waiting"], 1)])
     if runs:
         cells = [history.make_cells(row)[1:] for row in runs]
-        print_section(["last runs:"], history.COLUMNS[1:], cells, history.find_styles(runs))
+        print_section(["last runs:"], history.COLUMNS[1:], cells, "OUTCOME", history.find_styles(runs))
     files = [f"{title:<9}{known[key]}" for title, key in (("files:", "path"), ("journal:", "journal")) if known[key]]
     if files:
         print_section(files, (), [])
 
 
-def print_section(head: list, columns: tuple, rows: list, styles=()):
+def print_section(head: list, columns: tuple, rows: list, *styles):
     print()
     for text in head:
         print(clean(text))
     sys.stdout.flush()  # before what rich writes
     if rows:
-        print_rows(columns, rows, dict(styles))
+        print_rows(columns, rows, *styles)
 
 
 def describe_hold(row: dict) -> list:

@@ -3,31 +3,27 @@
 import sys
 from datetime import datetime
 
+from solo.cells import clean, measure, pad
 from solo.words import format_duration
 
 
-def clean(cell) -> str:
-    """The text of a cell, on one line, without what a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in str(cell))
-
-
-def print_rows(columns: tuple, rows: list, styles: dict, empty: str = ""):
-    """Print `rows` of cells under `columns`. A cell that is a key of `styles` gets that style. Of none, `empty`."""
+def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty: str = ""):
+    """Print `rows` of cells under `columns`. What is in the column `styled` has the style that `styles` tells. Of none, `empty`."""
     rows = [[clean(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich.console import Console
 
-        print_table(Console(), columns, rows, styles) if rows else print(empty)
+        print_table(Console(), columns, rows, styled, styles or {}) if rows else print(empty)
     elif rows:
         print("\n".join(align([columns, *rows])))
 
 
 def align(lines: list) -> list:
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip() for cells in lines]
+    widths = [max(map(measure, column)) for column in zip(*lines)]
+    return ["  ".join(map(pad, cells, widths)).rstrip() for cells in lines]
 
 
-def print_table(console, columns: tuple, rows: list, styles: dict):
+def print_table(console, columns: tuple, rows: list, styled: str, styles: dict):
     """Print clean cells as a table of rich's. What is wider than the terminal is cut off, in the last column by an ellipsis."""
     from rich import box
     from rich.table import Table
@@ -35,12 +31,12 @@ def print_table(console, columns: tuple, rows: list, styles: dict):
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", expand=True)
     *fixed, last = columns
-    widths = [max(map(len, column)) for column in list(zip(columns, *rows))[:-1]]
+    widths = [max(map(measure, column)) for column in list(zip(columns, *rows))[:-1]]
     for column, width in zip(fixed, widths):
         table.add_column(column, no_wrap=True, min_width=width, max_width=width)
     table.add_column(last, no_wrap=True, overflow="ellipsis", min_width=len(last), ratio=1)
     for row in rows:
-        table.add_row(*(Text(cell, styles.get(cell, "")) for cell in row))
+        table.add_row(*(Text(cell, styles.get(cell, "") if column == styled else "") for column, cell in zip(columns, row)))
     console.print(table, width=max(console.width, sum(widths) + 3 * len(widths) + len(last)), crop=True)
 
 

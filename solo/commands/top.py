@@ -1,6 +1,7 @@
 """`solo top`: who holds and waits, live, with what their processes use; a key ends the selected one."""
 
 import os
+import re
 import select
 import signal
 import sys
@@ -9,42 +10,56 @@ import tty
 from datetime import datetime
 from time import monotonic, time
 
+from solo.argv import check_via
+from solo.cells import clean, measure, pad
 from solo.commands import stop
 from solo.commands.lines import check_names, open_line
 from solo.commands.list import STYLES, collect
-from solo.commands.tables import clean, format_time, print_rows
+from solo.commands.tables import format_time, print_rows
 from solo.errors import SoloError
 from solo.eviction import Eviction
 from solo.identity import read_world
+from solo.processes import find_roots
 from solo.tickets import DIGITS, HOLD, SEAT
 from solo.words import format_duration
 
 INTERVAL = 1.0  # seconds
 COLUMNS = ("NAME", "STATE", "PID", "FOR", "CPU", "MEMORY", "USER", "COMMAND")
 MIB = 1 << 20
+MESSAGE_STAYS = 5.0  # seconds
 HELP = "up/down: select   s: stop it   q: quit"
 UP, DOWN, QUIT, STOP, YES = "up", "down", "q", "s", "y"
 KEYS = {b"\x1b[A": UP, b"\x1bOA": UP, b"k": UP, b"\x1b[B": DOWN, b"\x1bOB": DOWN, b"j": DOWN}
+SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?|O.?)?|.", re.DOTALL)  # ECMA-48: CSI, SS3, or a byte
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def run(options: dict, names: list) -> int:
     """Show it until q or a signal; where there is no terminal, print it once."""
     check_names(names)
+    if "via" in options:
+        check_via(options["via"])
     view = View(options, names)
-    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+    is_terminal = sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()
+    if not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         view.refresh()
-        print_rows(COLUMNS, view.list_cells(), STYLES)
+        print_rows(COLUMNS, view.list_cells(), "STATE", STYLES)
         return 0
     with Screen() as screen:
         key, due = None, monotonic()
         while key != QUIT:
+            was_asked = view.asked
             view.press(key)
             if key == YES or monotonic() >= due:
                 view.refresh()
                 due = monotonic() + INTERVAL
-            screen.draw(view.render(*screen.size))
+            if view.asked is not was_asked:
+                screen.forget_typed()  # what was typed before the question is no answer to it
+            if not screen.typed:
+                screen.draw(view.render(*screen.size))
             key = screen.wait_key(max(0, due - monotonic()))
+    for row, _ in view.evictions.values():
+        print(f"{describe(row)}: told to end, and has not yet")
     return 0
 
 
@@ -57,24 +72,29 @@ class View:
         self.rows = []
         self.selected = None
         self.asked = None
-        self.message = ""
+        self.message, self.said = "", 0.0
         self.evictions = {}
         self.usage = Usage()
 
     def refresh(self):
         """Look again, and go on with what we are ending."""
-        for row in list(self.evictions.values()):
-            self.end(row[0])
-        self.rows, _ = collect(self.options.get("dir"), self.options.get("via"), self.names, tell=self.tell)
-        self.usage.measure([row["child"] for row in self.rows if row["state"] != "waiting" and row["child"]])
+        if monotonic() > self.said + MESSAGE_STAYS:
+            self.message = ""
+        for row, _ in list(self.evictions.values()):
+            self.end(row)
+        roots = {}
+        self.rows, _ = collect(self.options.get("dir"), self.options.get("via"), self.names, self.tell,
+                               lambda row, ticket: roots.update({identify(row): find_roots(ticket) if ticket.is_hold else []}))
+        self.usage.measure(roots)
         keys = list(map(identify, self.rows))
         if self.selected not in keys:
             self.selected = keys[0] if keys else None
         if self.asked and identify(self.asked) not in keys:
+            self.tell(f"{describe(self.asked)} has ended by itself")
             self.asked = None
 
     def tell(self, message: str):
-        self.message = message
+        self.message, self.said = message, monotonic()
 
     def press(self, key):
         """What a key does."""
@@ -85,7 +105,7 @@ class View:
         if self.asked:
             if key == YES:
                 self.evictions[identify(self.asked)] = self.asked, Eviction(stop.KILL_AFTER)
-                self.message = f"ending {describe(self.asked)}"
+                self.tell(f"ending {describe(self.asked)}")
             self.asked = None
         elif key in (UP, DOWN) and keys:
             self.selected = keys[max(0, min(len(keys) - 1, at + (1 if key == DOWN else -1)))]
@@ -105,9 +125,9 @@ class View:
             finally:
                 if line is not None:
                     line.leave()
-            self.message = f"ended {describe(row)}"
+            self.tell(f"ended {describe(row)}")
         except SoloError as error:
-            self.message = f"{row['name']}: {error}"
+            self.tell(f"{row['name']}: {error}")
         del self.evictions[key]
 
     def list_cells(self) -> list:
@@ -115,7 +135,7 @@ class View:
 
     def make_cells(self, row: dict) -> list:
         span = format_duration(time() - datetime.fromisoformat(row["since"]).timestamp()) if row["since"] else "?"
-        cpu, memory = self.usage.find(row["child"]) if row["state"] != "waiting" else ("-", "-")
+        cpu, memory = self.usage.find(identify(row))
         pid = row["launcher"] if row["child"] is None else row["child"]
         user = "?" if row["user"] is None else row["user"]
         cells = (row["name"], row["state"], "?" if pid is None else pid, span, cpu, memory, user, " ".join(row["command"]))
@@ -126,7 +146,7 @@ class View:
         from rich.text import Text
 
         lines = [COLUMNS, *self.list_cells()]
-        widths = [max(map(len, column)) for column in list(zip(*lines))[:-1]] + [0]
+        widths = [max(map(measure, column)) for column in list(zip(*lines))[:-1]] + [0]
         held = sum(row["state"] != "waiting" for row in self.rows)
         title = f"solo: {held} held, {len(self.rows) - held} waiting"
         texts = [Text(title + format_time(time())[len("2026-01-31T"):][:8].rjust(max(1, width - len(title))), style="bold")]
@@ -136,8 +156,8 @@ class View:
         first = max(0, min(at - room // 2, len(keys) - room))
         for number in [-1, *range(first, min(len(keys), first + room))]:
             text = Text(style="bold" if number < 0 else "reverse" if number == at else "")
-            for cell, cell_width in zip(lines[number + 1], widths):
-                text.append(cell.ljust(cell_width), style=STYLES.get(cell, "") if number >= 0 else "")
+            for column, cell, cell_width in zip(COLUMNS, lines[number + 1], widths):
+                text.append(pad(cell, cell_width), style=STYLES.get(cell, "") if column == "STATE" and number >= 0 else "")
                 text.append("  ")
             texts.append(text)
         while len(texts) < height - 1:
@@ -164,20 +184,22 @@ class Usage:
     def __init__(self):
         self.seconds, self.when, self.found = {}, 0.0, {}
 
-    def measure(self, pids: list):
-        """Look at all processes once."""
+    def measure(self, roots: dict):
+        """Look at all processes once, for the pids of each key."""
         import psutil
 
         now, children, used = monotonic(), {}, {}
-        for process in psutil.process_iter(["ppid", "cpu_times", "memory_info", "create_time"]) if pids else ():
+        for process in psutil.process_iter(["ppid", "cpu_times", "memory_info", "create_time"]) if any(roots.values()) else ():
             children.setdefault(process.info["ppid"], []).append(process.pid)
             used[process.pid] = process.info
         found, seconds = {}, {}
-        for pid in pids:
-            tree, left = [], [pid]
+        for root, pids in roots.items():
+            tree, left = [], list(pids)
             while left:
-                tree.append(left.pop())
-                left += children.get(tree[-1], ())
+                pid = left.pop()
+                if pid not in tree:
+                    tree.append(pid)
+                    left += children.get(pid, ())
             infos = [(one, used[one]) for one in tree if one in used]
             resident = sum(info["memory_info"].rss for _, info in infos if info["memory_info"])
             spent = 0.0
@@ -187,12 +209,12 @@ class Usage:
                 if key in self.seconds:
                     spent += seconds[key] - self.seconds[key]
             share = f"{100 * spent / (now - self.when):.0f}%" if self.when else "-"
-            found[pid] = (share, f"{resident / MIB:.1f} MiB") if infos else ("-", "-")
+            found[root] = (share, f"{resident / MIB:.1f} MiB") if infos else ("-", "-")
         self.seconds, self.when, self.found = seconds, now, found
 
-    def find(self, pid) -> tuple:
-        """(CPU, memory) as text."""
-        return self.found.get(pid, ("-", "-"))
+    def find(self, root) -> tuple:
+        """(CPU, memory) as text, for a key of what was measured."""
+        return self.found.get(root, ("-", "-"))
 
 
 class Screen:
@@ -211,9 +233,13 @@ class Screen:
         self.woken, self.wakes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(self.wakes, warn_on_full_buffer=False)
         for number in (*ENDING, signal.SIGWINCH, signal.SIGTSTP):
-            if number not in ENDING or signal.getsignal(number) != signal.SIG_IGN:
+            if number == signal.SIGWINCH or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self.receive)
-        self.take()
+        try:
+            self.take()
+        except BaseException:
+            self.give_back()
+            raise
         return self
 
     def __exit__(self, *_):
@@ -230,8 +256,12 @@ class Screen:
         self.live.start()
 
     def give_back(self):
-        self.live.stop()
-        termios.tcsetattr(0, termios.TCSADRAIN, self.settings)
+        try:
+            termios.tcflow(1, termios.TCOON)  # after a Ctrl-S nobody could write
+            self.live.stop()
+            termios.tcsetattr(0, termios.TCSANOW, self.settings)
+        except (OSError, termios.error):
+            pass  # it is gone
 
     @property
     def size(self) -> tuple:
@@ -245,11 +275,11 @@ class Screen:
         ready = select.select([0, self.woken], [], [], 0 if self.typed else seconds)[0]
         if self.woken in ready:
             os.read(self.woken, 1 << 10)
+        if signal.SIGTSTP in self.received:
+            self.received = [number for number in self.received if number != signal.SIGTSTP]
+            self.stop()
         if set(self.received) & set(ENDING):
             return QUIT
-        if signal.SIGTSTP in self.received:
-            self.stop()
-        self.received.clear()
         if 0 in ready:
             try:
                 typed = os.read(0, 1 << 10)
@@ -261,9 +291,14 @@ class Screen:
         return self.take_key() if self.typed else None
 
     def take_key(self) -> str:
-        length = next((len(key) for key in KEYS if self.typed.startswith(key)), 1)
+        """The next of what was typed; a key that sends a sequence is one, known or not."""
+        length = SEQUENCE.match(self.typed).end()
         key, self.typed = self.typed[:length], self.typed[length:]
-        return KEYS.get(key, key.decode("latin-1").lower())
+        return KEYS.get(key, key.decode("latin-1"))
+
+    def forget_typed(self):
+        self.typed = b""
+        termios.tcflush(0, termios.TCIFLUSH)
 
     def stop(self):
         """Ctrl-Z: give the terminal back until SIGCONT."""
@@ -271,4 +306,5 @@ class Screen:
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, self.receive)
-        self.take()
+        if not set(self.received) & set(ENDING):
+            self.take()
