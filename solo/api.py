@@ -109,7 +109,8 @@ class Hold:
         self.slots: dict[str, Optional[int]] = {name: find_slot(taken[name]) for name in names}
         self.depth = 1  # how often it was acquired, by a lock that is reentrant
         self._tickets = tickets
-        self._mutex = threading.Lock()
+        self._pid = os.getpid()
+        self._mutex = threading.RLock()  # should an exception come just between its block and its end
         all_holds.add(self)
 
     @property
@@ -136,6 +137,8 @@ class Hold:
             raise
 
     def _release(self) -> None:
+        if self._pid != os.getpid():
+            return self._abandon()
         with self._mutex:
             for ticket in reversed(self._tickets):
                 ticket.release()
@@ -144,7 +147,7 @@ class Hold:
 
     def _abandon(self) -> None:
         """In a forked child: the lock is the parent's. Close our copies, without a word to the kernel about the lock."""
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         tickets, self._tickets = self._tickets, []
         for ticket in tickets:
             ticket.close()
@@ -157,7 +160,7 @@ class Hold:
         self.release()
 
     def __del__(self) -> None:
-        if getattr(self, "_tickets", None):
+        if getattr(self, "_tickets", None) and self._pid == os.getpid():
             warnings.warn(f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self)
             self.release()
 
@@ -575,12 +578,12 @@ def read_options(via: Optional[str], directory: Union[str, "os.PathLike[str]", N
 
 def forget_all() -> None:
     """In a forked child: what is held is the parent's."""
-    for lock in list(all_locks):
-        lock._start()
+    for hold in list(all_holds):
+        hold._abandon()  # before a Lock drops it, which would release it
     for attempt in list(all_tries):
         attempt.forget()
-    for hold in list(all_holds):
-        hold._abandon()
+    for lock in list(all_locks):
+        lock._start()
     all_tries.clear()
     all_holds.clear()
 

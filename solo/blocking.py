@@ -1,14 +1,15 @@
 """How a Python program waits: one thread blocks, until a time limit or until it is told to give up, and needs no signal. Cold.
 
-flock(2) itself can do neither. So another thread blocks in it: one for each ticket that is waited for, however often and by
-however many; it stays until that ticket is gone. The invariant: what that thread locks is never what a caller relies on, but
-for the gate, whose lock it takes through the caller's own open file.
+flock(2) itself can do neither. So another thread blocks in it, one for each file and mode, however often and by however many it
+is waited for; it stays until it has its turn. Then it tells all who wait for a ticket to be gone, or hands its own open file,
+with the lock, to one of those who want to have it.
 """
 
 import os
 import select
 import threading
-from fcntl import LOCK_EX, LOCK_SH, flock
+from errno import EAGAIN
+from fcntl import F_GETFL, LOCK_SH, fcntl, flock
 from time import monotonic
 
 from solo import kernel
@@ -18,7 +19,7 @@ PAUSE = 0.05  # seconds, after what can not be waited for
 
 mine = threading.local()  # .waiter: the Waiter of what this thread is trying to get
 watched_lock = threading.Lock()
-watched: dict = {}  # (device, inode) of a ticket -> its Watch
+watched: dict = {}  # (kind, device, inode, mode) -> its Watch
 
 
 class Cancelled(BaseException):
@@ -32,6 +33,12 @@ class Waiter:
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.lock = threading.Lock()
         self.is_cancelled = False
+        self.given: list = []
+
+    def give(self, what):
+        """What it waits for is there."""
+        self.given.append(what)
+        self.wake()
 
     def wake(self):
         with self.lock:
@@ -62,80 +69,96 @@ class Waiter:
 
 
 class Watch:
-    """A thread that blocks in flock(2) on `fd`, which becomes its own, and then wakes all `waiters`."""
+    """A thread that blocks until the file of `fd` can be locked in `mode`; it has an open file of its own."""
 
-    def __init__(self, fd: int, mode: int, key=None):
-        self.fd = fd
+    def __init__(self, fd: int, mode: int, key: tuple):
+        access = fcntl(fd, F_GETFL) & os.O_ACCMODE
+        # A copy of the descriptor would be the same open file: what is locked through one, all have locked.
+        self.fd = os.open(f"/proc/self/fd/{fd}", access | os.O_CLOEXEC)
         self.mode = mode
         self.key = key
-        self.waiters: set = set()
-        self.is_over = False
+        self.waiters: list = []
 
     def start(self):
+        watched[self.key] = self
         try:
-            threading.Thread(target=self.run, name="solo watches a ticket", daemon=True).start()
+            threading.Thread(target=self.run, name="solo watches a file", daemon=True).start()
         except RuntimeError as error:
+            del watched[self.key]
             close(self.fd)
-            raise OSError(11, str(error)) from None
+            raise OSError(EAGAIN, str(error)) from None
 
     def run(self):
         try:
             flock(self.fd, self.mode)
         except OSError:
             threading.Event().wait(PAUSE)
-        close(self.fd)
         with watched_lock:
-            self.is_over = True
-            watched.pop(self.key, None)
-            waiters = list(self.waiters)
-        for waiter in waiters:
-            waiter.wake()
+            del watched[self.key]
+            self.tell()
 
-    def wait(self, waiter: Waiter, deadline: float) -> bool:
-        while not self.is_over:
-            if not waiter.wait(select.poll(), deadline):
-                return self.is_over
-        return True
+    def tell(self):
+        """The ticket is gone: all may look again."""
+        close(self.fd)
+        for waiter in self.waiters:
+            waiter.give(None)
+
+
+class Take(Watch):
+    """The same for one that wants to have the lock."""
+
+    def tell(self):
+        if not self.waiters:
+            close(self.fd)
+            return
+        first, *others = self.waiters
+        if others:
+            again = Take(self.fd, self.mode, self.key)
+            again.waiters = others
+            again.start()
+        first.give(self.fd)
 
 
 class Blocker:
-    """What kernel.py calls instead of setting alarms."""
+    """What kernel.py calls instead of setting alarms. Both block until `deadline`, and then give False. Raise Cancelled."""
+
+    @staticmethod
+    def wait_unlocked(fd: int, deadline: float) -> bool:
+        """Until nobody holds a lock on the file of `fd`."""
+        return wait(Watch, fd, LOCK_SH, deadline)
 
     @staticmethod
     def wait_lock(fd: int, mode: int, deadline: float) -> bool:
-        """Block until `fd` could be locked - only if `mode` is LOCK_EX it is then -, False once `deadline` has passed."""
-        waiter = mine.waiter
-        with watched_lock:
-            watch = watch_gate(fd) if mode == LOCK_EX else watch_ticket(fd)
-            watch.waiters.add(waiter)
-        try:
-            return watch.wait(waiter, deadline)
-        finally:
-            with watched_lock:
-                watch.waiters.discard(waiter)
+        """Until `fd` is locked; it is then another open file."""
+        return wait(Take, fd, mode, deadline)
 
     @staticmethod
     def wait_poll(poller, deadline: float) -> bool:
-        """poll(2) until `deadline`."""
+        """poll(2)."""
         return mine.waiter.wait(poller, deadline)
 
 
-def watch_gate(fd: int) -> Watch:
-    """Takes the lock through a copy of `fd`. If nobody waits for it any more, the last descriptor's end gives it up."""
-    watch = Watch(os.dup(fd), LOCK_EX)
-    watch.start()
-    return watch
-
-
-def watch_ticket(fd: int) -> Watch:
-    stat = os.fstat(fd)
-    key = stat.st_dev, stat.st_ino
-    if key not in watched:
-        # An open file of its own: a lock taken through a copy would be the caller's too.
-        watch = Watch(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC), LOCK_SH, key)
-        watch.start()
-        watched[key] = watch
-    return watched[key]
+def wait(kind: type, fd: int, mode: int, deadline: float) -> bool:
+    waiter, stat = mine.waiter, os.fstat(fd)
+    key = kind, stat.st_dev, stat.st_ino, mode
+    with watched_lock:
+        if key not in watched:
+            kind(fd, mode, key).start()
+        watch = watched[key]
+        waiter.given = []
+        watch.waiters.append(waiter)
+    try:
+        while not waiter.given and waiter.wait(select.poll(), deadline):
+            pass
+    finally:
+        with watched_lock:
+            for other in watched.values():
+                if waiter in other.waiters:
+                    other.waiters.remove(waiter)
+        for given in filter(None, waiter.given):
+            os.dup2(given, fd, inheritable=False)
+            close(given)
+    return bool(waiter.given)
 
 
 def forget():

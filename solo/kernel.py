@@ -74,6 +74,13 @@ def wait_lock(fd: int, mode: int, deadline: float) -> bool:
     return wait(lambda: fcntl.flock(fd, mode), deadline) if blocker is None else blocker.wait_lock(fd, mode, deadline)
 
 
+def wait_unlocked(fd: int, deadline: float) -> bool:
+    """Block until nobody holds flock(2) on the file of `fd`, which may then be locked, shared; False once `deadline` has passed."""
+    if deadline <= monotonic():
+        return try_lock(fd, fcntl.LOCK_SH)
+    return wait(lambda: fcntl.flock(fd, fcntl.LOCK_SH), deadline) if blocker is None else blocker.wait_unlocked(fd, deadline)
+
+
 def wait_poll(poller, deadline: float) -> bool:
     """Block in poll(2); False once `deadline` has passed and nothing is ready."""
     if deadline <= monotonic():

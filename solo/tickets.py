@@ -12,7 +12,7 @@ from time import monotonic, time
 
 from solo.errors import SoloError, Vanished
 from solo.identity import is_alive
-from solo.kernel import IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, write_whole
+from solo.kernel import IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, wait_unlocked, write_whole
 from solo.places import open_file
 from solo.record import RESERVED, SIZE_LIMIT, format_closing, format_record, parse_record
 from solo.rule import MODES, NO_STRONGER
@@ -76,7 +76,7 @@ class Ticket:
             from solo.orphans import wait_any
 
             return wait_any([self], deadline)
-        return wait_lock(self.fd, LOCK_SH, deadline)
+        return wait_unlocked(self.fd, deadline)
 
     def has_left(self) -> bool:
         """Is it no longer in the way? It goes out of the directory a moment before its lock."""

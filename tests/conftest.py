@@ -68,7 +68,9 @@ class Lab:
         self.common = ()
         self.environment = {**os.environ, "SOLO_DIR": str(self.directory), "LAB": str(path)}
         self.environment["SOLO"] = self.script
-        for variable in ("SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT", "SOLO_VIA", "COLUMNS", "LINES"):
+        for variable in (
+            "SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT", "SOLO_VIA", "COLUMNS", "LINES", "CI", "JENKINS_URL", "TEAMCITY_VERSION", "TF_BUILD",
+        ):
             self.environment.pop(variable, None)
 
     def use_sockets(self):

@@ -189,7 +189,7 @@ def test_many_attempts_on_one_holder_make_one_thread(lab, files):
         with pytest.raises(solo.Busy):
             solo.Lock("job", wait=0.01).acquire()
 
-    assert len(blocking.watched) == 1 and sum("watches" in thread.name for thread in threading.enumerate()) == 1
+    assert len(blocking.watched) == 1 and sum("watches a file" in thread.name for thread in threading.enumerate()) == 1
     finish(holder)
     until(lambda: not blocking.watched)
 
@@ -514,6 +514,17 @@ def test_a_forked_child_holds_nothing_and_takes_nothing_away(lab, kind):
     assert lab.run("-n", "job", "true").returncode == 0
 
 
+def test_a_fork_in_a_block_that_nobody_named_leaves_the_lock_with_the_parent(lab, kind):
+    lock = solo.Lock("job")
+    with lock:
+        if (child := os.fork()) == 0:
+            gc.collect()
+            os._exit(lab.run("-n", "job", "true").returncode)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+        assert status == 75 and lab.run("-n", "job", "true").returncode == 75
+
+
 def test_a_forked_child_that_lives_on_does_not_keep_it(lab, kind):
     program = start_program(lab, """
 hold = solo.Lock("job").acquire()
@@ -551,7 +562,8 @@ def test_multiprocessing_contends_with_its_parent(files, method):
     with lock:
         child = context.Process(target=hold_shortly, args=(lock,))
         child.start()
-        until(lambda: child.exitcode is not None or os.listdir(files.directory / "job") != [".gate"])
+        seats = (files.directory / "job").glob
+        until(lambda: child.exitcode is not None or list(seats(".seat.*")))
         assert child.exitcode is None
     child.join(PATIENCE)
 

@@ -43,4 +43,4 @@ def test_a_crontab_line_runs_its_job_once_at_a_time(lab):
     assert name.startswith("job.sh-") and (home, runtime) == ("/root", "none")
     stderr = (lab.path / "stderr").read_text()
     assert stderr.count("\n") == 1 and f"solo: {name}: busy: held for " in stderr
-    assert os.listdir(lab.directory) == [name]
+    assert sorted(os.listdir(lab.directory)) == [".journals", name]

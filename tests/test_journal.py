@@ -77,6 +77,7 @@ def test_one_that_solo_refuses_is_told_too(lab):
 
 def test_a_killed_launcher_leaves_an_orphan_and_then_an_unknown_end(lab):
     holder = lab.hold("job")
+    until(lambda: lab.history())  # it is written a moment after the command has started
     holder.kill()
     holder.wait()
     orphaned = lab.history()

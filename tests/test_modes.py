@@ -5,6 +5,7 @@ import random
 import resource
 import signal
 import subprocess
+import time
 
 import pytest
 from conftest import PATIENCE, count_switches, finish, kill_both, make_witness, read_line, until
@@ -134,10 +135,11 @@ def test_a_head_that_waits_for_slots_wakes_seldom_and_the_others_never(lab, via)
     until(lambda: all(open(f"/proc/{process.pid}/stat").read().rpartition(")")[2].split()[0] == "S" for process in line))
     subprocess.run(["sleep", "0.5"])
     before = [count_switches(process.pid) for process in line]
+    begin = time.monotonic()
     subprocess.run(["sleep", "3"])  # the claim is about a span of time
 
     woken = [count_switches(process.pid) - start for process, start in zip(line, before)]
-    assert woken[0] <= 15 and woken[1:] == [0, 0, 0]
+    assert woken[0] <= 5 * (time.monotonic() - begin) + 1 and woken[1:] == [0, 0, 0]
 
 
 @pytest.mark.tool("strace")
