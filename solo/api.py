@@ -6,6 +6,7 @@ needed, and none, nor KeyboardInterrupt, can come between the moment a name is o
 """
 
 import atexit
+import contextlib
 import functools
 import math
 import os
@@ -34,6 +35,7 @@ from solo.tickets import Line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Wait = Union[float, None, "Unset"]
+Path = Union[str, "os.PathLike[str]"]
 
 COMMAND_SIZE = 1 << 20  # bytes
 
@@ -70,7 +72,7 @@ class Holder:
     ticket: int
 
 
-def holders(name: str, *, via: Optional[str] = None, directory: Union[str, "os.PathLike[str]", None] = None) -> list[Holder]:
+def holders(name: str, *, via: Optional[str] = None, directory: Optional[Path] = None) -> list[Holder]:
     """Who holds `name`, or a name within it, oldest first. Nobody: an empty list.
 
     `via` and `directory` are as for `Lock`; without `via` holders by files and by sockets are told.
@@ -187,7 +189,8 @@ class Lock:
 
     `shared`: together with others that are shared. `slots`: at most so many at once, of which this one counts as `take`.
     `wait`: seconds; None (the default) not at all. `max_waiting`: leave as busy if so many stand in line already.
-    `reentrant`: whoever holds it may acquire it again, and must release it as often. `via`: "file" or "socket", by default
+    `reentrant`: whoever holds it may acquire it again, and must release it as often. `flock`: files or directories on which
+    flock(2) is held too, so that programs that use that and solo exclude each other. `via`: "file" or "socket", by default
     SOLO_VIA or file; `directory`: where names live, by default SOLO_DIR or the one of the user (see solo(1)).
 
     One Lock can be used by many threads and tasks: each thread, and within an event loop each task, has its own hold of it,
@@ -206,8 +209,8 @@ class Lock:
 
     def __init__(
         self, name: Union[str, Iterable[str]], *, shared: bool = False, slots: Optional[int] = None, take: int = 1,
-        wait: Optional[float] = None, max_waiting: Optional[int] = None, reentrant: bool = False, via: Optional[str] = None,
-        directory: Union[str, "os.PathLike[str]", None] = None,
+        wait: Optional[float] = None, max_waiting: Optional[int] = None, reentrant: bool = False,
+        flock: Union[Path, Iterable[Path]] = (), via: Optional[str] = None, directory: Optional[Path] = None,
     ) -> None:
         names = [name] if isinstance(name, str) else list(name)
         if not names:
@@ -218,6 +221,7 @@ class Lock:
         self.reentrant = reentrant
         self.via = via
         self.directory = None if directory is None else os.fspath(directory)
+        self.flock = [os.fspath(path) for path in ([flock] if isinstance(flock, (str, os.PathLike)) else flock)]
         self.claim = make_claim(shared, slots, take)
         if max_waiting is not None and max_waiting < 0:
             raise UsageError(f"max_waiting={max_waiting}: may not be negative")
@@ -265,15 +269,13 @@ class Lock:
         if again is not None:
             return again
         attempt = Try(self, deadline)
-        if threading.current_thread() is threading.main_thread() and attempt.start():
-            try:
+        try:
+            if not attempt.run_hastily() and attempt.start():
                 attempt.done.wait()
-                return self._keep(find_owner(), attempt.find_result())
-            except BaseException:
-                attempt.abandon()
-                raise
-        attempt.run()
-        return self._keep(find_owner(), attempt.find_result())
+            return self._keep(find_owner(), attempt.find_result())
+        except BaseException:
+            attempt.abandon()
+            raise
 
     async def acquire_async(self, timeout: Wait = UNSET) -> Hold:
         """As `acquire`, while the event loop of asyncio goes on. Cancelled, it leaves the line."""
@@ -287,10 +289,8 @@ class Lock:
         ready: "asyncio.Future[None]" = loop.create_future()
         attempt = Try(self, deadline, lambda: loop.call_soon_threadsafe(set_ready, ready))
         try:
-            if attempt.start():
+            if not attempt.run_hastily() and attempt.start():
                 await ready
-            else:
-                attempt.run()
             return self._keep(find_owner(), attempt.find_result())
         except BaseException:
             attempt.abandon()
@@ -396,32 +396,27 @@ class Try:
         self.lock = lock
         self.deadline = deadline
         self.tell = tell
-        self.waiter = blocking.Waiter()
+        self.waiter: Optional[blocking.Waiter] = None
         self.done = threading.Event()
         self.hold: Optional[Hold] = None
         self.error: Optional[BaseException] = None
         self.is_abandoned = False
         self.tickets: list[Any] = []  # all that is ours meanwhile, seats too
 
-    def start(self) -> bool:
-        """Run in a thread; False if there can be none any more, as the interpreter shuts down."""
-        try:
-            threading.Thread(target=self.run, name=f"solo takes {self.lock.name}", daemon=True).start()
-            return True
-        except RuntimeError:
-            return False
+    def run_hastily(self) -> bool:
+        """Take it in this thread if that needs no waiting; False if it does."""
+        with blocking.Deferred() if is_main_thread() else contextlib.nullcontext():
+            try:
+                self.attempt(blocking.Hasty())
+            except blocking.WouldWait:
+                return False
+        return True
 
     def run(self) -> None:
-        all_tries.add(self)
-        blocking.mine.waiter = self.waiter
+        """Take it in this thread; who started that is told."""
         try:
-            self.hold = self.take()
-        except BaseException as error:
-            self.error = error
+            self.attempt(self.waiter)
         finally:
-            del blocking.mine.waiter
-            self.waiter.close()
-            all_tries.discard(self)
             if self.is_abandoned:
                 self.drop()
             self.done.set()
@@ -429,6 +424,31 @@ class Try:
                 self.tell()
             except RuntimeError:
                 self.drop()  # the event loop is closed: nobody will take it
+
+    def start(self) -> bool:
+        """Run in a thread, so that no exception of this one can come between; False, and run here, if there can be none."""
+        self.waiter = blocking.Waiter()
+        try:
+            threading.Thread(target=self.run, name=f"solo takes {self.lock.name}", daemon=True).start()
+            return True
+        except RuntimeError:  # the interpreter shuts down
+            self.run()
+            return False
+
+    def attempt(self, waiter: Any) -> None:
+        """Raises WouldWait if `waiter` must not wait; whatever else, it is kept as the hold or the error."""
+        all_tries.add(self)
+        blocking.mine.waiter = waiter
+        try:
+            self.hold = self.take()
+        except blocking.WouldWait:
+            raise
+        except BaseException as error:
+            self.error = error
+        finally:
+            del blocking.mine.waiter
+            waiter.close()
+            all_tries.discard(self)
 
     def take(self) -> Hold:
         lock = self.lock
@@ -443,7 +463,12 @@ class Try:
             return make_line(base, name, world, self.tickets)
 
         try:
-            return Hold(lock.names, take_names(wanted, options, self.deadline, wait_unseen, tickets, make), tickets)
+            taken = take_names(wanted, options, self.deadline, wait_unseen, tickets, make)
+            if lock.flock:
+                from solo.flocks import take_flocks
+
+                take_flocks(lock.flock, lock.claim.mode, read_umask(), self.deadline, wait_unseen, tickets)
+            return Hold(lock.names, taken, tickets)
         except BaseException as error:
             for ticket in reversed(tickets):
                 ticket.release()
@@ -465,7 +490,8 @@ class Try:
     def abandon(self) -> None:
         """Nobody wants the result any more."""
         self.is_abandoned = True
-        self.waiter.cancel()
+        if self.waiter is not None:
+            self.waiter.cancel()
         self.drop()
 
     def drop(self) -> None:
@@ -476,7 +502,8 @@ class Try:
         """In a forked child: the thread is not there, and what it got is the parent's."""
         for ticket in self.tickets:
             ticket.close()
-        self.waiter.close()
+        if self.waiter is not None:
+            self.waiter.close()
 
 
 class Own:
@@ -529,6 +556,10 @@ def find_owner() -> object:
     return threading.current_thread()
 
 
+def is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
 def identify() -> tuple[Any, Any, list[bytes]]:
     """(pid and start, world, command line) of this process."""
     if identity[0] != os.getpid():
@@ -565,7 +596,7 @@ def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
     return Claim(COUNTED, slots, take)
 
 
-def read_options(via: Optional[str], directory: Union[str, "os.PathLike[str]", None]) -> dict[str, Any]:
+def read_options(via: Optional[str], directory: Optional[Path]) -> dict[str, Any]:
     """What the command line would have read. Raises UsageError."""
     options: dict[str, Any] = {}
     if via is not None:
@@ -574,6 +605,14 @@ def read_options(via: Optional[str], directory: Union[str, "os.PathLike[str]", N
         options["dir"] = os.fspath(directory)
     read_variables(options, os.environb)
     return options
+
+
+def read_umask() -> int:
+    """Of this process, without setting it as umask(2) does."""
+    for line in read_file("/proc/self/status").splitlines():
+        if line.startswith(b"Umask:"):
+            return int(line.split()[1], 8)
+    return 0o077
 
 
 def forget_all() -> None:

@@ -5,6 +5,7 @@ is waited for; it stays until it has its turn. Then it tells all who wait for a 
 with the lock, to one of those who want to have it.
 """
 
+import _signal
 import os
 import select
 import threading
@@ -15,6 +16,7 @@ from time import monotonic
 from solo import kernel
 from solo.kernel import FOREVER, close
 
+SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
 PAUSE = 0.05  # seconds, after what can not be waited for
 
 mine = threading.local()  # .waiter: the Waiter of what this thread is trying to get
@@ -24,6 +26,22 @@ watched: dict = {}  # (kind, device, inode, mode) -> its Watch
 
 class Cancelled(BaseException):
     """Whoever wanted it does not want it any more."""
+
+
+class WouldWait(BaseException):
+    """It can not be had at once."""
+
+
+class Hasty:
+    """The waiter of one that must not block: any attempt to ends it."""
+
+    given: list = []
+
+    def wait(self, poller, deadline: float) -> bool:
+        raise WouldWait
+
+    def close(self):
+        """It has nothing open."""
 
 
 class Waiter:
@@ -140,6 +158,8 @@ class Blocker:
 
 def wait(kind: type, fd: int, mode: int, deadline: float) -> bool:
     waiter, stat = mine.waiter, os.fstat(fd)
+    if isinstance(waiter, Hasty):
+        raise WouldWait
     key = kind, stat.st_dev, stat.st_ino, mode
     with watched_lock:
         if key not in watched:
@@ -159,6 +179,42 @@ def wait(kind: type, fd: int, mode: int, deadline: float) -> bool:
             os.dup2(given, fd, inheritable=False)
             close(given)
     return bool(waiter.given)
+
+
+class Deferred:
+    """Until the end of its block no signal handler of the program runs, as one may raise anything anywhere; then they do.
+
+    For the main thread, where those run, and for a moment only.
+    """
+
+    def __init__(self):
+        self.changed: list = []
+        self.received: list = []
+
+    def __enter__(self):
+        for number in SIGNALS:
+            handler = _signal.getsignal(number)
+            if callable(handler):
+                self.changed.append((number, handler))
+                _signal.signal(number, self.receive)
+        return self
+
+    def receive(self, number, _):
+        self.received.append(number)
+
+    def __exit__(self, *_):
+        try:
+            self.restore()
+        except BaseException:  # of a handler that is back already, while another is not
+            self.restore()
+            raise
+        while self.received:
+            _signal.raise_signal(self.received.pop(0))
+
+    def restore(self):
+        while self.changed:
+            _signal.signal(*self.changed[-1])
+            self.changed.pop()
 
 
 def forget():

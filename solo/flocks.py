@@ -20,12 +20,19 @@ EVERYBODY = 0o666
 
 
 class Flock:
-    """A file held. Like a ticket, as far as a holder needs it."""
+    """A file held. Like a ticket, and its queue, as far as a holder needs them."""
 
     __slots__ = ("fd",)
 
     def __init__(self, fd):
         self.fd = fd
+
+    @property
+    def line(self):
+        return self
+
+    def leave(self):
+        """There is no queue of ours."""
 
     @property
     def descriptors(self) -> tuple:
@@ -37,9 +44,14 @@ class Flock:
     def release(self):
         try:
             flock(self.fd, LOCK_UN)
-        except OSError:
+        except (OSError, ValueError):
             pass
-        close(self.fd)
+        self.close()
+
+    def close(self):
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            close(fd)
 
 
 def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list):

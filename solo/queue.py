@@ -53,8 +53,10 @@ def take_hold(line, record, deadline, watch, rivals=None):
                     seat = None
             if obstacles:
                 look_again = rivals.act(deadline) if rivals else deadline
-                watch(make_block(record, obstacles), look_again, make_describe(line, record, seat))
-                close_all(obstacles)
+                try:
+                    watch(make_block(record, obstacles), look_again, make_describe(line, record, seat))
+                finally:
+                    close_all(obstacles)
         return hold
     except Superseded as error:
         from solo.rivals import name_superseder

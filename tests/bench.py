@@ -128,6 +128,54 @@ def is_in(call, pid):
         return False
 
 
+PYTHON = """
+import json, os, statistics, sys, time
+import fasteners, filelock, solo
+
+os.environ["SOLO_DIR"] = sys.argv[1] + "/python"
+locks = {
+    "solo.Lock": solo.Lock("job"), "filelock": filelock.FileLock(sys.argv[1] + "/filelock"),
+    "fasteners": fasteners.InterProcessLock(sys.argv[1] + "/fasteners"),
+}
+times = {name: [] for name in locks}
+for turn in range(int(sys.argv[2])):
+    for name, lock in locks.items():
+        begin = time.perf_counter()
+        with lock:
+            pass
+        times[name].append(time.perf_counter() - begin)
+print(json.dumps({name: statistics.quantiles(values, n=4)[0] * 1e6 for name, values in times.items()}))
+"""
+VIEWS = (("list",), ("show", "name007"), ("history",), ("metrics",), ("top",))
+
+
+def time_python(folder, pip_solo, rounds):
+    """Microseconds, first quartile, of an uncontended acquire and release from Python, beside two well-known libraries."""
+    python = Path(pip_solo).with_name("python")
+    subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "filelock", "fasteners"], check=True, **QUIET)
+    return json.loads(subprocess.run([python, "-c", PYTHON, folder, str(rounds * 20)], check=True, stdout=subprocess.PIPE).stdout)
+
+
+def time_views(folder, solo):
+    """{view: (ms with nothing held, ms with 300 names held)}, into a pipe."""
+    environment = {**os.environ, "SOLO_DIR": str(folder / "views")}
+    times = {}
+    for count in (0, 300):
+        words = [word for number in range(count) for word in ("-n", f"name{number:03d}")]
+        holder = subprocess.Popen([solo, *words, "--", "cat"], stdin=subprocess.PIPE, env=environment) if count else None
+        time.sleep(1.5 if count else 0)
+        for view in VIEWS:
+            runs = []
+            for _ in range(5):
+                begin = time.perf_counter()
+                subprocess.run([solo, *view], env=environment, check=True, **QUIET)
+                runs.append(1000 * (time.perf_counter() - begin))
+            times.setdefault(view[0], []).append(statistics.median(runs))
+        if holder is not None:
+            holder.communicate()
+    return times
+
+
 def read_resident(solo):
     """kB of a launcher whose command runs: (resident, proportional)."""
     process = subprocess.Popen([solo, "-n", "resident", "--", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -163,6 +211,8 @@ def main():
         orphan = statistics.median(time_orphan(solo) for _ in range(10))
         slots = [time_slots(solo) for _ in range(10)]
         memory = read_resident(solo)
+        views = time_views(folder, solo)
+        python_locks = time_python(folder, pip_solo, rounds)
     launch = {name: [1000 * cut for cut in statistics.quantiles(values, n=4)] for name, values in times.items()}
     handover = {name: statistics.quantiles(values, n=4)[0] * 1000 for name, values in lines.items()}
     floor = launch["floor"][0]
@@ -176,7 +226,11 @@ def main():
     print(f"from SIGKILL of one of three slots' holders to the end of a waiting `true`: {1000 * statistics.median(slots):.1f} ms, "
           f"at most {1000 * max(slots):.1f}")
     print(f"resident while the command runs: {memory[0]} kB, proportional {memory[1]} kB")
-    (ROOT / "bench.json").write_text(json.dumps({"launch": launch, "handover": handover, "memory": memory}, indent=2))
+    print("acquire and release from Python, us: " + ", ".join(f"{name} {value:.0f}" for name, value in python_locks.items()))
+    for view, (empty, full) in views.items():
+        print(f"solo {view}: {empty:.0f} ms, with 300 names {full:.0f} ms")
+    results = {"launch": launch, "handover": handover, "memory": memory, "python": python_locks, "views": views}
+    (ROOT / "bench.json").write_text(json.dumps(results, indent=2))
 
 
 main()

@@ -194,6 +194,28 @@ def test_many_attempts_on_one_holder_make_one_thread(lab, files):
     until(lambda: not blocking.watched)
 
 
+def test_it_excludes_and_is_excluded_by_flock(lab, files):
+    file = files.path / "file"
+    lock = solo.Lock("job", flock=file)
+    with lock:
+        assert subprocess.run(["flock", "-n", file, "true"]).returncode == 1
+        with solo.Lock("other", shared=True, flock=[str(files.path / "second")]):
+            assert subprocess.run(["flock", "-n", "-s", files.path / "second", "true"]).returncode == 0
+    assert subprocess.run(["flock", "-n", file, "true"]).returncode == 0
+
+    locker = subprocess.Popen(["flock", file, "sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    locker.stdout.readline()
+    for wait in (None, 0.05, 0.05, 0.05):
+        with pytest.raises(solo.Busy, match="locked by pid"):
+            lock.acquire(wait)
+    assert len(blocking.watched) == 1 and lab.list("job") == []
+    threading.Timer(0.1, locker.communicate).start()
+    with solo.Lock("job", flock=file, wait=math.inf):
+        assert subprocess.run(["flock", "-n", file, "true"]).returncode == 1
+    until(lambda: not blocking.watched)
+    assert subprocess.run(["flock", "-n", file, "true"]).returncode == 0
+
+
 # --- again, dropped, released by others --------------------------------------------------------------------------
 
 
