@@ -230,7 +230,6 @@ class Lock:
 
     def _start(self) -> None:
         self._holds: "weakref.WeakKeyDictionary[object, Hold]" = weakref.WeakKeyDictionary()
-        self._mutex = threading.Lock()
         all_locks.add(self)
 
     @property
@@ -324,8 +323,7 @@ class Lock:
         return hold
 
     def _keep(self, owner: object, hold: Hold) -> Hold:
-        with self._mutex:
-            self._holds[owner] = hold
+        self._holds[owner] = hold
         return hold
 
     def __enter__(self) -> Hold:
@@ -376,7 +374,7 @@ class Lock:
         return cast(Function, guarded)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_holds", "_mutex")}
+        return {key: value for key, value in self.__dict__.items() if key != "_holds"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

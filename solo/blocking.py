@@ -47,7 +47,7 @@ class Hasty:
 class Waiter:
     """One that may block, in one thread; any other may wake or cancel it."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.lock = threading.Lock()
         self.is_cancelled = False
@@ -63,11 +63,11 @@ class Waiter:
             if self.fd >= 0:
                 os.eventfd_write(self.fd, 1)
 
-    def cancel(self):
+    def cancel(self) -> None:
         self.is_cancelled = True
         self.wake()
 
-    def close(self):
+    def close(self) -> None:
         with self.lock:
             fd, self.fd = self.fd, -1
             if fd >= 0:
@@ -187,7 +187,7 @@ class Deferred:
     For the main thread, where those run, and for a moment only.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.changed: list = []
         self.received: list = []
 

@@ -112,8 +112,8 @@ def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, b
 def raise_error(kind: str, where: str, text: str, timeout: tuple[Any, ...], via: Any, directory: Any) -> None:
     if kind == TIMED_OUT:
         raise subprocess.TimeoutExpired(*timeout)
-    error = getattr(errors, kind, errors.SoloError)(text)
-    error.name = where
+    error: errors.SoloError = getattr(errors, kind, errors.SoloError)(text)
     if isinstance(error, errors.Busy):
+        error.name = where
         error.holders = tuple(holders(where, via=via, directory=directory)) if where else ()
     raise error

@@ -152,7 +152,8 @@ VIEWS = (("list",), ("show", "name007"), ("history",), ("metrics",), ("top",))
 def time_python(folder, pip_solo, rounds):
     """Microseconds, first quartile, of an uncontended acquire and release from Python, beside two well-known libraries."""
     python = Path(pip_solo).with_name("python")
-    subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "filelock", "fasteners"], check=True, **QUIET)
+    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, "filelock", "fasteners"], check=True, **QUIET)
     return json.loads(subprocess.run([python, "-c", PYTHON, folder, str(rounds * 20)], check=True, stdout=subprocess.PIPE).stdout)
 
 

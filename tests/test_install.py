@@ -49,8 +49,8 @@ def test_make_install_works_at_once_and_uninstall_removes_exactly_that(lab, inde
     assert run("strace", "-f", "-e", "trace=open,openat", lab.script, "--version").stderr.count("site-packages/solo/") == 0
     (prefix / "lib/solo/launcher").write_bytes(b"of another Python")
     assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
-    for file in ("share/man/man1/solo.1", "share/bash-completion/completions/solo", "share/zsh/site-functions/_solo",
-                 "share/fish/vendor_completions.d/solo.fish"):
+    for file in ("share/man/man1/solo.1", "share/man/man3/solo.3", "share/bash-completion/completions/solo",
+                 "share/zsh/site-functions/_solo", "share/fish/vendor_completions.d/solo.fish"):
         assert (prefix / file).stat().st_size > 200
     assert make("install", f"PREFIX={prefix}").returncode == 0  # again, over itself
     assert make("uninstall", f"PREFIX={prefix}").returncode == 0
