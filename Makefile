@@ -63,7 +63,8 @@ test: $(VENV_PYTHON) ## all tests but the long torture; installs what they need 
 
 torture: $(VENV_PYTHON) ## SIGKILL and failure at every system call, whole
 	@$(VENV_PYTHON) tests/tools.py
-	@SOLO_TORTURE=whole $(VENV_PYTHON) -m pytest -q -rP tests/test_torture.py tests/test_crowd.py $(ARGS)
+	@SOLO_TORTURE=whole $(VENV_PYTHON) -m pytest -q -rP tests/test_torture.py tests/test_crowd.py tests/test_stateful.py tests/test_api.py \
+	    -k 'torture or crowd or stateful or killed_at_random or at_each_step' $(ARGS)
 
 bench: $(VENV_PYTHON) ## speed against the floor and the peers, in turn in one run
 	@$(VENV_PYTHON) tests/bench.py $(ARGS)

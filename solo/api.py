@@ -6,7 +6,6 @@ needed, and none, nor KeyboardInterrupt, can come between the moment a name is o
 """
 
 import atexit
-import contextlib
 import functools
 import math
 import os
@@ -297,17 +296,18 @@ class Lock:
 
     def release(self) -> None:
         """Let go of what this thread or task holds; of a reentrant one, once. Raises SoloError if it holds nothing."""
-        owner = find_owner()
-        hold = self._holds.get(owner)
-        if hold is None:
-            raise SoloError(f"{self.name}: is not held by this thread or task")
-        if hold.depth > 1:
-            hold.depth -= 1
-            return
-        try:
-            hold.release()
-        finally:
-            self._holds.pop(owner, None)
+        with blocking.Deferred():
+            owner = find_owner()
+            hold = self._holds.get(owner)
+            if hold is None:
+                raise SoloError(f"{self.name}: is not held by this thread or task")
+            if hold.depth > 1:
+                hold.depth -= 1
+                return
+            try:
+                hold.release()
+            finally:
+                self._holds.pop(owner, None)
 
     def _find_deadline(self, timeout: Wait) -> Optional[float]:
         wait = self.wait if isinstance(timeout, Unset) else check_wait(timeout)
@@ -330,8 +330,19 @@ class Lock:
         return self.acquire()
 
     def __exit__(self, *_: object) -> None:
-        if self._holds.get(find_owner()) is not None:  # else a forked child leaves the block of its parent
-            self.release()
+        left: list[bool] = []
+        try:
+            self._leave(left)
+        except BaseException:  # of a signal handler: then once more, if it came before
+            self._leave(left)
+            raise
+
+    def _leave(self, left: list[bool]) -> None:
+        with blocking.Deferred():
+            if not left:
+                left.append(True)
+                if self._holds.get(find_owner()) is not None:  # else a forked child leaves the block of its parent
+                    self.release()
 
     async def __aenter__(self) -> Hold:
         return await self.acquire_async()
@@ -403,7 +414,7 @@ class Try:
 
     def run_hastily(self) -> bool:
         """Take it in this thread if that needs no waiting; False if it does."""
-        with blocking.Deferred() if is_main_thread() else contextlib.nullcontext():
+        with blocking.Deferred():
             try:
                 self.attempt(blocking.Hasty())
             except blocking.WouldWait:
@@ -552,10 +563,6 @@ def find_owner() -> object:
         if task is not None:
             return task
     return threading.current_thread()
-
-
-def is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 def identify() -> tuple[Any, Any, list[bytes]]:

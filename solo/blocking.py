@@ -181,10 +181,14 @@ def wait(kind: type, fd: int, mode: int, deadline: float) -> bool:
     return bool(waiter.given)
 
 
+def is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
 class Deferred:
     """Until the end of its block no signal handler of the program runs, as one may raise anything anywhere; then they do.
 
-    For the main thread, where those run, and for a moment only.
+    Those run in the main thread: elsewhere there is nothing to do. For a moment only.
     """
 
     def __init__(self) -> None:
@@ -192,12 +196,16 @@ class Deferred:
         self.received: list = []
 
     def __enter__(self):
-        for number in SIGNALS:
-            handler = _signal.getsignal(number)
-            if callable(handler):
-                self.changed.append((number, handler))
-                _signal.signal(number, self.receive)
-        return self
+        try:
+            for number in SIGNALS if is_main_thread() else ():
+                handler = _signal.getsignal(number)
+                if callable(handler):
+                    self.changed.append((number, handler))
+                    _signal.signal(number, self.receive)
+            return self
+        except BaseException:
+            self.restore()
+            raise
 
     def receive(self, number, _):
         self.received.append(number)

@@ -709,6 +709,66 @@ def test_ctrl_c_at_any_moment_lets_go(lab, kind, which):
     assert (out, err) == ("fine True True\n", "")
 
 
+AT_EACH_STEP = """
+import dis, gc, warnings
+warnings.simplefilter("ignore")
+GLOBAL = solo.Lock("job", wait=5)
+first, step, which = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+
+def attempt(last, lock):
+    count = 0
+    def trace(frame, event, _):
+        nonlocal count
+        # Python can not protect the entry of __exit__ and of __del__, and lets nothing come between a return and its caller.
+        name = frame.f_code.co_name
+        if not frame.f_code.co_filename.endswith("/solo/api.py") or name in ("__enter__", "__exit__", "__del__"):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "return" or dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN"):
+            return trace
+        count += 1
+        if count == last:
+            sys.settrace(None)
+            signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)  # as the interpreter would between any two bytecodes
+        return trace
+    sys.settrace(trace)
+    try:
+        with lock:
+            pass
+        sys.settrace(None)
+        return False
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+
+last, stuck, goes_on = first, [], True
+while goes_on:
+    lock = GLOBAL if which == "global" else solo.Lock("job", wait=5)
+    goes_on = attempt(last, lock)
+    del lock
+    gc.collect()
+    if solo.holders("job"):
+        stuck.append(last)
+        for hold in list(solo.api.all_holds):
+            hold.release()
+    last += step
+print(stuck, last > 100)
+"""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("which", ["global", "own"])
+def test_an_interrupt_at_each_step_of_the_interpreter_lets_go(lab, kind, which):
+    """Each bytecode that the main thread executes of ours; a sample of them, all in `make torture`."""
+    first, step = (1, 1) if os.environ.get("SOLO_TORTURE") == "whole" else (random.randrange(1, 20), 19)
+    words = [*PROGRAM, HEAD + AT_EACH_STEP, str(first), str(step), which]
+
+    done = subprocess.run(words, env=lab.environment, capture_output=True, text=True)
+
+    assert (done.stdout, done.stderr) == ("[] True\n", "")
+
+
 # --- solo.run ----------------------------------------------------------------------------------------------------
 
 

@@ -178,7 +178,7 @@ def test_a_tree_that_forks_all_the_time_ends_whole(lab):
 
 
 def test_only_the_command_hears_of_other_signals(lab):
-    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", "sleep 99 & echo $!; trap 'kill $!; exit 4' USR1; wait")
+    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", "trap 'kill $!; exit 4' USR1; sleep 99 & echo $!; wait")
     inner = int(read_line(process))
     process.send_signal(signal.SIGUSR1)
 

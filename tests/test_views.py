@@ -697,10 +697,10 @@ def test_who_waits_for_slots_or_a_file_is_told_who_has_them(lab):
     lab.environment["CI"] = "true"
     holders = [lab.hold("pool", "--slots", "2") for _ in range(2)]
     waiting = lab.start("-n", "pool", "--slots", "2", "--wait", "20s", "true")
-    until(lambda: lab.count_waiting("pool"))
+    line = waiting.stderr.readline().decode()
     finish(holders[0])
 
-    assert f"left: 2 of 2 slots taken, the first held for 0s by pid {holders[0].pid} (" in finish(waiting)[2]
+    assert f"left: 2 of 2 slots taken, the first held for 0s by pid {holders[0].pid} (" in line and finish(waiting)[0] == 0
     finish(holders[1])
 
     file = lab.path / "file"
