@@ -22,7 +22,7 @@ from typing import Any, Optional, TypeVar, Union, cast
 from solo import blocking
 from solo.argv import read_variables
 from solo.errors import Busy, SoloError, UsageError
-from solo.holding import take_names
+from solo.holding import take_files, take_names
 from solo.identity import read_self, read_world
 from solo.kernel import FOREVER, read_file
 from solo.options import FILE
@@ -37,6 +37,8 @@ Wait = Union[float, None, "Unset"]
 Path = Union[str, "os.PathLike[str]"]
 
 COMMAND_SIZE = 1 << 20  # bytes
+LONGEST_WAIT = 1e9  # seconds; more is for ever
+MOST_SLOTS = 999_999_999  # as on the command line
 
 
 class Unset:
@@ -108,10 +110,9 @@ class Hold:
         self.name = names[0]
         self.tokens: dict[str, int] = {name: taken[name].number for name in names}
         self.slots: dict[str, Optional[int]] = {name: find_slot(taken[name]) for name in names}
-        self.depth = 1  # how often it was acquired, by a lock that is reentrant
+        self.depth = 1  # how often it was acquired, by a Lock that is reentrant
         self._tickets = tickets
         self._pid = os.getpid()
-        self._mutex = threading.RLock()  # should an exception come just between its block and its end
         all_holds.add(self)
 
     @property
@@ -130,25 +131,20 @@ class Hold:
         return bool(self._tickets)
 
     def release(self) -> None:
-        """Let go; nothing happens if it was let go before, or belongs to the process that we were forked from."""
-        try:
-            self._release()
-        except BaseException:  # KeyboardInterrupt, in the middle: what is done already is not done again
-            self._release()
-            raise
+        """Let go, of one that was acquired again once; nothing happens if it was let go, or is that of who forked us."""
+        with blocking.Deferred():
+            if self.depth > 1:
+                self.depth -= 1
+            else:
+                self._release()
 
     def _release(self) -> None:
-        if self._pid != os.getpid():
-            return self._abandon()
-        with self._mutex:
-            for ticket in reversed(self._tickets):
-                ticket.release()
-                ticket.line.leave()
-            self._tickets = []
+        tickets, self._tickets = self._tickets, []
+        if self._pid == os.getpid():
+            let_go(tickets)
 
     def _abandon(self) -> None:
         """In a forked child: the lock is the parent's. Close our copies, without a word to the kernel about the lock."""
-        self._mutex = threading.RLock()
         tickets, self._tickets = self._tickets, []
         for ticket in tickets:
             ticket.close()
@@ -162,11 +158,18 @@ class Hold:
 
     def __del__(self) -> None:
         if getattr(self, "_tickets", None) and self._pid == os.getpid():
+            with blocking.Deferred():
+                self._release()
             warnings.warn(f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self)
-            self.release()
 
     def __repr__(self) -> str:
         return f"<solo.Hold of {', '.join(self.tokens)}{'' if self.locked else ', released'}>"
+
+
+def let_go(tickets: list[Any]) -> None:
+    for ticket in reversed(tickets):
+        ticket.release()
+        ticket.line.leave()
 
 
 def find_slot(ticket: Any) -> Optional[int]:
@@ -222,13 +225,14 @@ class Lock:
         self.directory = None if directory is None else os.fspath(directory)
         self.flock = [os.fspath(path) for path in ([flock] if isinstance(flock, (str, os.PathLike)) else flock)]
         self.claim = make_claim(shared, slots, take)
-        if max_waiting is not None and max_waiting < 0:
-            raise UsageError(f"max_waiting={max_waiting}: may not be negative")
+        if max_waiting is not None and not (type(max_waiting) is int and max_waiting >= 0):
+            raise UsageError(f"max_waiting={max_waiting!r}: not a count")
         read_options(via, self.directory)
         self._start()
 
     def _start(self) -> None:
         self._holds: "weakref.WeakKeyDictionary[object, Hold]" = weakref.WeakKeyDictionary()
+        self._is_forked = False
         all_locks.add(self)
 
     @property
@@ -296,18 +300,10 @@ class Lock:
 
     def release(self) -> None:
         """Let go of what this thread or task holds; of a reentrant one, once. Raises SoloError if it holds nothing."""
-        with blocking.Deferred():
-            owner = find_owner()
-            hold = self._holds.get(owner)
-            if hold is None:
-                raise SoloError(f"{self.name}: is not held by this thread or task")
-            if hold.depth > 1:
-                hold.depth -= 1
-                return
-            try:
-                hold.release()
-            finally:
-                self._holds.pop(owner, None)
+        hold = self.hold
+        if hold is None:
+            raise SoloError(f"{self.name}: is not held by this thread or task")
+        hold.release()
 
     def _find_deadline(self, timeout: Wait) -> Optional[float]:
         wait = self.wait if isinstance(timeout, Unset) else check_wait(timeout)
@@ -339,10 +335,19 @@ class Lock:
 
     def _leave(self, left: list[bool]) -> None:
         with blocking.Deferred():
-            if not left:
-                left.append(True)
-                if self._holds.get(find_owner()) is not None:  # else a forked child leaves the block of its parent
-                    self.release()
+            if left:
+                return
+            left.append(True)
+            hold = self.hold
+            if hold is None:
+                # A block may be left by another than entered it, as a generator that is closed elsewhere. Or by a forked child.
+                holds = [hold for hold in list(self._holds.values()) if hold.locked]
+                if not holds and self._is_forked:
+                    return
+                if len(holds) != 1:
+                    raise SoloError(f"{self.name}: another thread or task entered this block (with lock.acquire(): is for that)")
+                hold = holds[0]
+            hold.release()
 
     async def __aenter__(self) -> Hold:
         return await self.acquire_async()
@@ -355,37 +360,31 @@ class Lock:
         import inspect
 
         if inspect.isasyncgenfunction(function):
-            @functools.wraps(function)
-            async def guarded_asyncgen(*args: Any, **kwargs: Any) -> Any:
-                async with self:
-                    async for item in function(*args, **kwargs):
-                        yield item
-
-            return cast(Function, guarded_asyncgen)
+            raise UsageError("an asynchronous generator can not be decorated: use async with inside of it")
         if inspect.iscoroutinefunction(function):
             @functools.wraps(function)
             async def guarded_coroutine(*args: Any, **kwargs: Any) -> Any:
-                async with self:
+                with await self.acquire_async():
                     return await function(*args, **kwargs)
 
             return cast(Function, guarded_coroutine)
         if inspect.isgeneratorfunction(function):
             @functools.wraps(function)
             def guarded_generator(*args: Any, **kwargs: Any) -> Any:
-                with self:
+                with self.acquire():  # what was taken here is let go here, whoever closes it
                     return (yield from function(*args, **kwargs))
 
             return cast(Function, guarded_generator)
 
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:
-            with self:
+            with self.acquire():
                 return function(*args, **kwargs)
 
         return cast(Function, guarded)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_holds"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_holds", "_is_forked")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -424,10 +423,11 @@ class Try:
     def run(self) -> None:
         """Take it in this thread; who started that is told."""
         try:
-            self.attempt(self.waiter)
+            with blocking.acting:
+                self.attempt(self.waiter)
+                if self.is_abandoned:
+                    self.drop()
         finally:
-            if self.is_abandoned:
-                self.drop()
             self.done.set()
             try:
                 self.tell()
@@ -435,17 +435,26 @@ class Try:
                 self.drop()  # the event loop is closed: nobody will take it
 
     def start(self) -> bool:
-        """Run in a thread, so that no exception of this one can come between; False, and run here, if there can be none."""
+        """Run in a thread, so that no exception of this one can come between; False, and run here, if there can be none.
+
+        Raises SoloError if there are too many.
+        """
         self.waiter = blocking.Waiter()
         try:
             threading.Thread(target=self.run, name=f"solo takes {self.lock.name}", daemon=True).start()
             return True
-        except RuntimeError:  # the interpreter shuts down
+        except RuntimeError as error:
+            if "shutdown" not in str(error):
+                self.waiter.close()
+                raise SoloError(f"{self.lock.name}: can not be waited for: {error}") from None
             self.run()
             return False
 
     def attempt(self, waiter: Any) -> None:
-        """Raises WouldWait if `waiter` must not wait; whatever else, it is kept as the hold or the error."""
+        """While acting. Raises WouldWait if `waiter` must not wait; whatever else, it is kept as the hold or the error."""
+        if getattr(blocking.mine, "waiter", None) is not None:
+            self.error = SoloError(f"{self.lock.name}: can not be taken from within another acquire (a __del__, or a callback)")
+            return
         all_tries.add(self)
         blocking.mine.waiter = waiter
         try:
@@ -455,7 +464,7 @@ class Try:
         except BaseException as error:
             self.error = error
         finally:
-            del blocking.mine.waiter
+            blocking.mine.waiter = None
             waiter.close()
             all_tries.discard(self)
 
@@ -474,14 +483,10 @@ class Try:
         try:
             taken = take_names(wanted, options, self.deadline, wait_unseen, tickets, make)
             if lock.flock:
-                from solo.flocks import take_flocks
-
-                take_flocks(lock.flock, lock.claim.mode, read_umask(), self.deadline, wait_unseen, tickets)
+                take_files(lock.name, taken, lock.flock, read_umask(), self.deadline, wait_unseen, tickets, True)
             return Hold(lock.names, taken, tickets)
         except BaseException as error:
-            for ticket in reversed(tickets):
-                ticket.release()
-                ticket.line.leave()
+            let_go(tickets)
             if isinstance(error, Busy):
                 from solo.commands.list import make_row
 
@@ -498,14 +503,16 @@ class Try:
 
     def abandon(self) -> None:
         """Nobody wants the result any more."""
-        self.is_abandoned = True
-        if self.waiter is not None:
-            self.waiter.cancel()
-        self.drop()
+        with blocking.Deferred():
+            self.is_abandoned = True
+            if self.waiter is not None:
+                self.waiter.cancel()
+            self.drop()
 
     def drop(self) -> None:
         if self.hold is not None:
-            self.hold.release()
+            with blocking.acting:
+                self.hold._release()
 
     def forget(self) -> None:
         """In a forked child: the thread is not there, and what it got is the parent's."""
@@ -579,14 +586,19 @@ identity: list[Any] = [0, None]
 def check_name(name: str) -> str:
     if not isinstance(name, str):
         raise UsageError(f"a name is a str, not {type(name).__name__}")
-    split_name(name)
+    try:
+        split_name(name)
+    except UnicodeEncodeError:
+        raise UsageError("a name of letters that can not be a file's") from None
+    if "\0" in name:
+        raise UsageError("a name has no NUL in it")
     return name
 
 
 def check_wait(wait: Optional[float]) -> Optional[float]:
-    if wait is not None and not (isinstance(wait, (int, float)) and wait >= 0):
-        raise UsageError(f"wait={wait!r}: not a number of seconds (None: not at all, math.inf: for ever)")
-    return wait
+    if wait is not None and (isinstance(wait, bool) or not (isinstance(wait, (int, float)) and wait >= 0)):
+        raise UsageError(f"{wait!r} is not a number of seconds (None: not at all, math.inf: for ever)")
+    return math.inf if wait is not None and wait > LONGEST_WAIT else wait
 
 
 def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
@@ -596,7 +608,7 @@ def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
         return Claim(SHARED if shared else EXCLUSIVE)
     if shared:
         raise UsageError("shared and slots exclude each other")
-    if not (isinstance(slots, int) and isinstance(take, int) and 0 < take <= slots):
+    if not (type(slots) is type(take) is int and 0 < take <= slots <= MOST_SLOTS):
         raise UsageError(f"slots={slots!r}, take={take!r}: at least 1 must be taken, and at most all")
     return Claim(COUNTED, slots, take)
 
@@ -628,14 +640,16 @@ def forget_all() -> None:
         attempt.forget()
     for lock in list(all_locks):
         lock._start()
+        lock._is_forked = True
     all_tries.clear()
     all_holds.clear()
 
 
 def release_all() -> None:
     """When the interpreter ends: the kernel would let go, but leave the tickets for the next to clean."""
-    for hold in list(all_holds):
-        hold.release()
+    with blocking.Deferred():
+        for hold in list(all_holds):
+            hold._release()
 
 
 os.register_at_fork(after_in_child=forget_all)

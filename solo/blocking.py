@@ -3,6 +3,8 @@
 flock(2) itself can do neither. So another thread blocks in it, one for each file and mode, however often and by however many it
 is waited for; it stays until it has its turn. Then it tells all who wait for a ticket to be gone, or hands its own open file,
 with the lock, to one of those who want to have it.
+
+The invariant: whoever does anything but sleep holds `acting`. So a fork, which takes it too, finds nothing half done.
 """
 
 import _signal
@@ -10,17 +12,18 @@ import os
 import select
 import threading
 from errno import EAGAIN
-from fcntl import F_GETFL, LOCK_SH, fcntl, flock
+from fcntl import F_DUPFD_CLOEXEC, F_GETFL, LOCK_SH, LOCK_UN, fcntl, flock
 from time import monotonic
 
 from solo import kernel
 from solo.kernel import FOREVER, close
 
+LONGEST_POLL = 1e9  # milliseconds; poll(2) takes an int
 SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
-PAUSE = 0.05  # seconds, after what can not be waited for
+GONE, AGAIN = "gone", "again"
 
+acting = threading.RLock()
 mine = threading.local()  # .waiter: the Waiter of what this thread is trying to get
-watched_lock = threading.Lock()
 watched: dict = {}  # (kind, device, inode, mode) -> its Watch
 
 
@@ -35,8 +38,6 @@ class WouldWait(BaseException):
 class Hasty:
     """The waiter of one that must not block: any attempt to ends it."""
 
-    given: list = []
-
     def wait(self, poller, deadline: float) -> bool:
         raise WouldWait
 
@@ -45,40 +46,47 @@ class Hasty:
 
 
 class Waiter:
-    """One that may block, in one thread; any other may wake or cancel it."""
+    """One that may block, in one thread; any other may give it what it waits for, or cancel it. All but `cancel` while acting."""
 
     def __init__(self) -> None:
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self.lock = threading.Lock()
         self.is_cancelled = False
         self.given: list = []
 
     def give(self, what):
-        """What it waits for is there."""
+        """GONE, AGAIN, a locked descriptor that becomes its own, or an OSError."""
         self.given.append(what)
         self.wake()
 
     def wake(self):
-        with self.lock:
-            if self.fd >= 0:
-                os.eventfd_write(self.fd, 1)
+        if self.fd >= 0:
+            os.eventfd_write(self.fd, 1)
 
     def cancel(self) -> None:
         self.is_cancelled = True
-        self.wake()
+        with acting:
+            self.wake()
 
     def close(self) -> None:
-        with self.lock:
-            fd, self.fd = self.fd, -1
-            if fd >= 0:
-                close(fd)
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            close(fd)
 
     def wait(self, poller, deadline: float) -> bool:
         """Poll until something is there, False once `deadline` (monotonic) has passed. Raises Cancelled."""
+        if self.is_cancelled:
+            raise Cancelled
         poller.register(self.fd, select.POLLIN)
-        left = None if deadline == FOREVER else max(0.0, deadline - monotonic()) * 1000
-        ready = poller.poll(left)
-        poller.unregister(self.fd)
+        acting.release()
+        try:
+            while True:
+                left = None if deadline == FOREVER else max(0.0, min((deadline - monotonic()) * 1000, LONGEST_POLL))
+                ready = poller.poll(left)
+                if ready or monotonic() >= deadline:
+                    break
+        finally:
+            acting.acquire()
+            poller.unregister(self.fd)
         if any(fd == self.fd for fd, _ in ready):
             os.eventfd_read(self.fd)
         if self.is_cancelled:
@@ -92,53 +100,59 @@ class Watch:
     def __init__(self, fd: int, mode: int, key: tuple):
         access = fcntl(fd, F_GETFL) & os.O_ACCMODE
         # A copy of the descriptor would be the same open file: what is locked through one, all have locked.
-        self.fd = os.open(f"/proc/self/fd/{fd}", access | os.O_CLOEXEC)
+        self.fd = keep(os.open(f"/proc/self/fd/{fd}", access | os.O_CLOEXEC))
         self.mode = mode
         self.key = key
         self.waiters: list = []
 
     def start(self):
-        watched[self.key] = self
         try:
             threading.Thread(target=self.run, name="solo watches a file", daemon=True).start()
         except RuntimeError as error:
-            del watched[self.key]
             close(self.fd)
             raise OSError(EAGAIN, str(error)) from None
+        watched[self.key] = self
 
     def run(self):
         try:
             flock(self.fd, self.mode)
-        except OSError:
-            threading.Event().wait(PAUSE)
-        with watched_lock:
-            del watched[self.key]
-            self.tell()
+            error = None
+        except OSError as failure:
+            error = failure
+        with acting:
+            if watched.get(self.key) is self:  # else we are in a forked child, or it was
+                del watched[self.key]
+                self.tell(error)
 
-    def tell(self):
+    def tell(self, error):
         """The ticket is gone: all may look again."""
-        close(self.fd)
+        self.let_go()
         for waiter in self.waiters:
-            waiter.give(None)
+            waiter.give(error or GONE)
+
+    def let_go(self):
+        try:
+            flock(self.fd, LOCK_UN)
+        except OSError:
+            pass
+        close(self.fd)
 
 
 class Take(Watch):
-    """The same for one that wants to have the lock."""
+    """The same for one that wants to have the lock; the others try again."""
 
-    def tell(self):
-        if not self.waiters:
-            close(self.fd)
+    def tell(self, error):
+        if error is not None or not self.waiters:
+            super().tell(error)
             return
         first, *others = self.waiters
-        if others:
-            again = Take(self.fd, self.mode, self.key)
-            again.waiters = others
-            again.start()
         first.give(self.fd)
+        for waiter in others:
+            waiter.give(AGAIN)
 
 
 class Blocker:
-    """What kernel.py calls instead of setting alarms. Both block until `deadline`, and then give False. Raise Cancelled."""
+    """What kernel.py calls instead of setting alarms. All block until `deadline`, and then give False. Raise Cancelled, OSError."""
 
     @staticmethod
     def wait_unlocked(fd: int, deadline: float) -> bool:
@@ -161,24 +175,36 @@ def wait(kind: type, fd: int, mode: int, deadline: float) -> bool:
     if isinstance(waiter, Hasty):
         raise WouldWait
     key = kind, stat.st_dev, stat.st_ino, mode
-    with watched_lock:
+    while True:
         if key not in watched:
             kind(fd, mode, key).start()
         watch = watched[key]
         waiter.given = []
         watch.waiters.append(waiter)
+        try:
+            while not waiter.given and waiter.wait(select.poll(), deadline):
+                pass
+        finally:
+            if waiter in watch.waiters:
+                watch.waiters.remove(waiter)
+            given = waiter.given[0] if waiter.given else None
+            if isinstance(given, int):
+                os.dup2(given, fd, inheritable=False)
+                close(given)
+        if isinstance(given, OSError):
+            raise given
+        if given != AGAIN:
+            return given is not None
+
+
+def keep(fd: int) -> int:
+    """A descriptor that is none of 0 to 2, should the program have closed those."""
+    if fd > 2:
+        return fd
     try:
-        while not waiter.given and waiter.wait(select.poll(), deadline):
-            pass
+        return fcntl(fd, F_DUPFD_CLOEXEC, 3)
     finally:
-        with watched_lock:
-            for other in watched.values():
-                if waiter in other.waiters:
-                    other.waiters.remove(waiter)
-        for given in filter(None, waiter.given):
-            os.dup2(given, fd, inheritable=False)
-            close(given)
-    return bool(waiter.given)
+        close(fd)
 
 
 def is_main_thread() -> bool:
@@ -186,53 +212,80 @@ def is_main_thread() -> bool:
 
 
 class Deferred:
-    """Until the end of its block no signal handler of the program runs, as one may raise anything anywhere; then they do.
+    """Act, and until the end of the block no signal handler of the program runs, as one may raise anything anywhere; then they do.
 
-    Those run in the main thread: elsewhere there is nothing to do. For a moment only.
+    Those run in the main thread: elsewhere there is nothing to put off. For a moment only.
     """
 
     def __init__(self) -> None:
         self.changed: list = []
+        self.handlers: dict = {}
         self.received: list = []
 
     def __enter__(self):
+        acting.acquire()
         try:
             for number in SIGNALS if is_main_thread() else ():
                 handler = _signal.getsignal(number)
-                if callable(handler):
+                # That of asyncio does nothing, and has set a flag that would be lost.
+                if callable(handler) and getattr(handler, "__name__", "") != "_sighandler_noop":
+                    self.handlers[number] = handler
                     self.changed.append((number, handler))
                     _signal.signal(number, self.receive)
-            return self
+        except ValueError:
+            self.changed.clear()  # an interpreter within the interpreter, in which no handler runs
         except BaseException:
-            self.restore()
+            self.end()
             raise
+        return self
 
     def receive(self, number, _):
-        self.received.append(number)
+        self.received.append((number, self.handlers[number]))
 
     def __exit__(self, *_):
-        try:
-            self.restore()
-        except BaseException:  # of a handler that is back already, while another is not
-            self.restore()
-            raise
-        while self.received:
-            _signal.raise_signal(self.received.pop(0))
+        self.end()
+        run_handlers(self.received)
 
-    def restore(self):
-        while self.changed:
-            _signal.signal(*self.changed[-1])
-            self.changed.pop()
+    def end(self):
+        try:
+            while self.changed:
+                _signal.signal(*self.changed[-1])
+                self.changed.pop()
+        except BaseException:  # of a handler that is back already, while another is not
+            while self.changed:
+                _signal.signal(*self.changed[-1])
+                self.changed.pop()
+            raise
+        finally:
+            acting.release()
+
+
+def run_handlers(received: list):
+    """All of them, in their order, though one raises."""
+    if received:
+        number, handler = received.pop(0)
+        try:
+            handler(number, None)
+        finally:
+            run_handlers(received)
 
 
 def forget():
-    """In a forked child: the threads are not there."""
-    global watched_lock
-    watched_lock = threading.Lock()
+    """In a forked child: the threads are not there, and it is the parent that acts."""
+    global acting
+    acting = threading.RLock()
     for watch in watched.values():
         close(watch.fd)
     watched.clear()
 
 
+def take_part():
+    acting.acquire()
+
+
+def leave_off():
+    acting.release()
+
+
 kernel.block_by(Blocker)
-os.register_at_fork(after_in_child=forget)
+os.register_at_fork(before=take_part, after_in_parent=leave_off, after_in_child=forget)

@@ -54,11 +54,12 @@ class Flock:
             close(fd)
 
 
-def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list):
+def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list, is_program: bool = False):
     """Hold flock(2) on all `paths`, appended to `holds` one by one: exclusive for an exclusive `mode`, else shared.
 
     In the order of device and inode: it is the same for all, and a file has one place in it however it is called. `deadline`
-    is on the monotonic clock, or None not to wait; `watch` is as for take_hold. Raises Busy, SoloError.
+    is on the monotonic clock, or None not to wait; `watch` is as for take_hold; a program may have its
+    own locks in other threads, which are no reason to refuse. Raises Busy, SoloError.
     """
     lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH
     files = {}
@@ -70,7 +71,7 @@ def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list
         while True:
             fd = open_file(path, umask)
             try:
-                fd = lock_file(fd, path, lock, deadline, watch)
+                fd = lock_file(fd, path, lock, deadline, watch, is_program)
                 if is_still(path, fd):
                     holds.append(Flock(fd))
                     break
@@ -83,7 +84,7 @@ def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list
             close(fd)  # it was replaced meanwhile: others lock the new one
 
 
-def lock_file(fd: int, path: str, lock: int, deadline, watch) -> int:
+def lock_file(fd: int, path: str, lock: int, deadline, watch, is_program: bool) -> int:
     """The descriptor that is locked at last: `fd`, or one open for writing, as NFS wants it. Raises OSError, Busy, SoloError."""
     try:
         if try_lock(fd, lock):
@@ -95,7 +96,8 @@ def lock_file(fd: int, path: str, lock: int, deadline, watch) -> int:
         if try_lock(fd, lock):
             return fd
     owner = find_lock_owner(fd)
-    refuse_own_lock(fd, path, owner)
+    if not is_program:
+        refuse_own_lock(fd, path, owner)
     if deadline is None or monotonic() >= deadline:
         raise turn_away(path, owner)
     # Whatever `watch` shows meanwhile: who stops waiting loses the place that the kernel has kept.

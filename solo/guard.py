@@ -5,8 +5,8 @@ from time import monotonic
 
 from solo import child
 from solo.command import find_command, make_name
-from solo.errors import TIMED_OUT, Busy, SoloError, UsageError
-from solo.holding import KILL_AFTER, release, take_names
+from solo.errors import TIMED_OUT, SoloError, UsageError
+from solo.holding import KILL_AFTER, release, take_files, take_names
 from solo.identity import read_self, read_world
 from solo.journal import Journal
 from solo.kernel import FOREVER, encode, occupy_standard_descriptors, read_file, say, say_promptly
@@ -37,7 +37,9 @@ def run(options: dict, command: list):
         ending, die_with = prepare_end(options, names[0])
         named = take_names(wanted, options, deadline, make_watch(options, names, deadline), holds)
         if "flock" in options:
-            take_files(names[0], named, options, given, deadline, holds)
+            # Who else holds a file can not be replaced.
+            patience = deadline if "wait" in options else NO_WAIT
+            take_files(names[0], named, options["flock"], given.umask, patience, make_watch(options, names, patience), holds)
         tell_command(environment, names, named)
         process = start(path, command, environment, given, holds, ending, die_with)
     except BaseException as error:
@@ -47,6 +49,10 @@ def run(options: dict, command: list):
         raise
     tell = tell if tell is tell_nothing else say_promptly
     tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
+    if pipes:
+        from solo.report import tell_start
+
+        tell_start()
     begin = monotonic()
     if journal is not None:
         journal.tell = tell
@@ -124,26 +130,6 @@ def prepare_end(options: dict, name: str) -> tuple:
 
         die_with = make_die_with()
     return ending, die_with
-
-
-def take_files(name: str, named: dict, options: dict, given, deadline, holds: list):
-    """Take the user's own files as well, after the names; busy counts as busy for the first `name`."""
-    from solo import flocks
-    from solo.words import describe_skips
-
-    hold = named[name]
-    try:
-        # Who else holds a file can not be replaced.
-        deadline = deadline if "wait" in options else NO_WAIT
-        watch = make_watch(options, [name], deadline)
-        flocks.take_flocks(options["flock"], hold.record.claim.mode, given.umask, deadline, watch, holds)
-    except Busy as error:
-        hold.line.restore_skips()
-        with hold.line:
-            error.skips = hold.line.count_skip(hold.record.claim.mode)
-        hold.line.close_gate()
-        error.args = (f"{name}: {error}{describe_skips(error.skips)}",)
-        raise
 
 
 def tell_command(environment: dict, names: list, named: dict):

@@ -1,6 +1,6 @@
 """All that one run holds: its names and what they need of their parents, taken in one global order, let go the other way round."""
 
-from solo.errors import SoloError, Vanished
+from solo.errors import Busy, SoloError, Vanished
 from solo.kernel import close
 from solo.options import SOCKET
 from solo.places import make_base, open_name
@@ -31,14 +31,15 @@ def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=No
             try:
                 taken[name] = take_name(make_line or open_line, base, name, record, deadline, watch, rivals)
                 holds.append(taken[name])
-            except SoloError as error:
-                error.args = (f"{name}: {error}",)
-                error.name = name
+            except OSError as error:
+                raise SoloError(f"{name}: can not be held: {error.strerror}") from None
+            except BaseException as error:
+                if isinstance(error, SoloError):
+                    error.args = (f"{name}: {error}",)
+                    error.name = name
                 for hold in holds:
                     hold.line.restore_skips()
                 raise
-            except OSError as error:
-                raise SoloError(f"{name}: can not be held: {error.strerror}") from None
     finally:
         if base is not None:
             close(base.fd)
@@ -62,6 +63,25 @@ def take_name(make_line, base, name: str, record, deadline, watch, rivals):
             if line is not None:
                 line.leave()
             raise
+
+
+def take_files(name: str, named: dict, paths: list, umask: int, deadline, watch, holds: list, is_program: bool = False):
+    """Take the user's own files as well, after the names; busy counts as busy for the first `name`. As take_flocks."""
+    from solo import flocks
+    from solo.words import describe_skips
+
+    hold = named[name]
+    try:
+        flocks.take_flocks(paths, hold.record.claim.mode, umask, deadline, watch, holds, is_program)
+    except BaseException as error:
+        hold.line.restore_skips()
+        if isinstance(error, Busy):
+            with hold.line:
+                error.skips = hold.line.count_skip(hold.record.claim.mode)
+            hold.line.close_gate()
+            error.args = (f"{name}: {error}{describe_skips(error.skips)}",)
+            error.name = name
+        raise
 
 
 def open_line(base, name: str, world):

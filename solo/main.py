@@ -40,12 +40,16 @@ def main():
         if "syslog" in options:
             guard.log(f"{'skipped' if busy else 'not started'}: {error}", not discreet)
     except OSError as error:
-        say(error.strerror or str(error))
-        status = SoloError.status
+        status = say_error(error.strerror or str(error))
     except Exception as error:
-        say(f"this is a bug in solo: {type(error).__name__}: {error}")
-        status = SoloError.status
+        status = say_error(f"this is a bug in solo: {type(error).__name__}: {error}")
     posix._exit(status)
+
+
+def say_error(text: str) -> int:
+    if not is_reported(SoloError(text)):
+        say(text)
+    return SoloError.status
 
 
 def is_reported(error: SoloError) -> bool:

@@ -140,7 +140,10 @@ def open_or_make(place: Place, part: str) -> Place:
     except FileNotFoundError:
         make_part(place, part)
     try:
-        return open_part(place, part)
+        inner = open_part(place, part)
+        if place.shared and posix.fstat(inner.fd).st_uid == posix.geteuid():
+            posix.fchmod(inner.fd, place.mode)  # the umask of a program is its own
+        return inner
     except FileNotFoundError:
         raise Vanished(f"{place.path}/{part}: someone removed it") from None
 
@@ -186,6 +189,8 @@ def open_file(place: Place, file: str, flags: int) -> int:
     for creating in (0, posix.O_CREAT | posix.O_EXCL, 0):
         try:
             fd = posix.open(file, flags | SAFELY | creating, place.mode & 0o666, dir_fd=place.fd)
+            if creating and place.shared:
+                posix.fchmod(fd, place.mode & 0o666)
             break
         except (FileNotFoundError, FileExistsError) as error:
             reason = error

@@ -6,10 +6,11 @@ VARIABLE has the number of a pipe; the command gets neither. Without it, nothing
 import posix
 
 from solo.errors import SoloError
-from solo.kernel import encode
 
 VARIABLE = b"SOLO_REPORT"
-TIMED_OUT = "TimedOut"
+STARTED, TIMED_OUT = "Started", "TimedOut"
+END = b"\1"
+LIMIT = 1000  # bytes: a pipe takes all of it at once, whoever reads
 
 
 def find_pipe(environment: dict) -> list:
@@ -27,13 +28,18 @@ def tell_error(error: SoloError) -> bool:
     return tell(type(error).__name__, getattr(error, "name", ""), str(error))
 
 
+def tell_start() -> bool:
+    return tell(STARTED, "", "")
+
+
 def tell_timeout() -> bool:
     return tell(TIMED_OUT, "", "")
 
 
 def tell(kind: str, name: str, text: str) -> bool:
+    said = b"\0".join([part.encode("utf-8", "surrogateescape")[:LIMIT] for part in (kind, name, text)]) + END
     pipes = find_pipe(dict(posix.environ))
     try:
-        return any(posix.write(pipe, b"\0".join(map(encode, (kind, name, text)))) for pipe in pipes)
+        return any(posix.write(pipe, said) for pipe in pipes)
     except OSError:
         return False

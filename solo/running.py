@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any, Optional, Union
 
 from solo import errors
-from solo.api import holders
+from solo.api import check_name, check_wait, holders
 from solo.kernel import FOREVER
-from solo.report import TIMED_OUT, VARIABLE
+from solo.report import END, STARTED, TIMED_OUT, VARIABLE
 
 KILL_AFTER = 10.0  # seconds
+FLAGS = ("shared", "latest", "replace", "tree", "no-orphan")
 # As `solo` itself starts, without what Python would load for others; the words are: the pipe, `solo` - there to be found on the
 # command line -, and what follows that. The environment stays as it is, and so the command's.
 LAUNCHER = """import sys, posix, _signal
@@ -48,7 +49,7 @@ def run(
     """
     if isinstance(argv, (str, bytes)) or not argv:
         raise errors.UsageError("argv is a sequence of words, with a command in it")
-    names = [name] if isinstance(name, str) else list(name or ())
+    names = [check_name(one) for one in ([name] if isinstance(name, (str, bytes, os.PathLike)) else name or ())]
     files = [] if flock is None else [flock] if isinstance(flock, (str, bytes, os.PathLike)) else list(flock)
     words: list[Path] = []
     for flag, value in (
@@ -57,18 +58,23 @@ def run(
         ("timeout", format_span(timeout)), ("kill-after", format_span(kill_after)), ("tree", tree), ("no-orphan", no_orphan),
         ("via", via), ("dir", directory),
     ):
-        if value is True:
-            words.append(f"--{flag}")
-        elif value is not None and value is not False:
+        if flag in FLAGS:
+            words += [f"--{flag}"] if value else []
+        elif isinstance(value, bool):
+            raise errors.UsageError(f"{flag}={value}: not a number, a name or a path")
+        elif value is not None:
             words += [f"--{flag}", os.fspath(value) if isinstance(value, (bytes, os.PathLike)) else str(value)]
     if capture_output:
         popen.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if input is not None:
         popen["stdin"] = subprocess.PIPE
     code, report, stdout, stderr = launch([*words, "--", *argv], input, popen)
-    if report:
-        kind, where, text = report.split(b"\0", 2)
-        raise_error(os.fsdecode(kind), os.fsdecode(where), os.fsdecode(text), (list(argv), timeout, stdout, stderr), via, directory)
+    said = [message.split(b"\0") for message in report.split(END)[:-1]]
+    if not said:
+        raise errors.SoloError(f"solo ended with status {code} before the command was started")
+    kind, where, text = (part.decode("utf-8", "surrogateescape") for part in said[-1])
+    if kind != STARTED:
+        raise_error(kind, where, text, (list(argv), timeout, stdout, stderr), via, directory)
     done: subprocess.CompletedProcess[Any] = subprocess.CompletedProcess(list(argv), code, stdout, stderr)
     if check:
         done.check_returncode()
@@ -76,6 +82,7 @@ def run(
 
 
 def format_span(seconds: Optional[float]) -> Optional[str]:
+    seconds = check_wait(seconds)
     return None if seconds is None else "forever" if seconds == FOREVER else f"{seconds:.3f}"
 
 

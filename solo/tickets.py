@@ -175,7 +175,9 @@ class Line:
     def leave(self):
         """Close what is open but for tickets; nothing can be done with it any more."""
         self.close_gate()
-        close(self.place.fd)
+        fd, self.place.fd = self.place.fd, -1
+        if fd >= 0:
+            close(fd)
 
     def wait_gate(self):
         before = None
@@ -288,6 +290,8 @@ class Line:
             number = self.take_number(kind, record.claim.mode)
             new, file = NEW + number, kind + number
             fd = posix.open(new, posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY, self.place.mode & 0o666, dir_fd=directory)
+            if self.place.shared:
+                posix.fchmod(fd, self.place.mode & 0o666)  # the umask of a program is its own
             record.since = time()
             text = format_record(record)
             write_whole(fd, text, 0)

@@ -290,6 +290,112 @@ def test_a_lock_can_be_pickled_and_what_it_holds_can_not(kind):
         assert lock.locked and not copy.locked and (copy.names, copy.wait) == (["job"], 3)
 
 
+def test_a_reentrant_hold_is_let_go_at_the_last_end(lab, kind):
+    lock = solo.Lock("job", reentrant=True)
+    with lock.acquire():
+        with lock.acquire(), lock:
+            pass
+        assert lock.locked and lab.run("-n", "job", "true").returncode == 75
+    assert not lock.locked and lab.run("-n", "job", "true").returncode == 0
+    hold = lock.acquire()
+    hold.release()
+    with pytest.raises(solo.SoloError):
+        lock.release()
+
+
+def test_a_generator_that_another_thread_closes_takes_nothing_of_that_thread(lab, kind):
+    lock = solo.Lock("pool", slots=2)
+
+    @lock
+    def generate():
+        yield 1
+
+    running = generate()
+    next(running)
+    found = []
+
+    def close():
+        with lock as hold:
+            running.close()
+            found.extend([hold.locked, len(solo.holders("pool"))])
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    thread.join()
+
+    assert found == [True, 1] and solo.holders("pool") == []
+
+
+def test_a_block_that_another_task_leaves_is_left(kind):
+    lock = solo.Lock("job")
+
+    async def generate():
+        async with lock:
+            yield 1
+
+    async def main():
+        running = generate()
+        await running.__anext__()
+        await asyncio.create_task(running.aclose())
+
+    asyncio.run(main())
+
+    assert solo.holders("job") == []
+
+
+def test_a_dropped_lock_lets_go_where_warnings_are_errors(lab, kind):
+    code = "solo.Lock('job').acquire(); print(solo.holders('job'))"
+    words = [sys.executable, "-W", "error", "-c", HEAD + code]
+    program = subprocess.run(words, env=lab.environment, capture_output=True, text=True)
+
+    assert program.stdout == "[]\n" and "ResourceWarning" in program.stderr
+
+
+def test_a_lock_in_a_del_is_refused_and_harms_nobody(lab, kind):
+    program = start_program(lab, """
+import gc
+class Evil:
+    def __del__(self):
+        try:
+            with solo.Lock("evil"): pass
+        except solo.SoloError as error:
+            assert "within another" in str(error), error
+gc.set_threshold(20)
+for number in range(200):
+    evil = Evil(); evil.itself = evil; evil = None
+    with solo.Lock("job"): pass
+print("fine")
+""")
+    assert finish(program) == (0, "fine\n", "")
+
+
+def test_very_long_waits_are_waits(lab, kind):
+    for wait in (30 * 86400, 1e300, 10**400, math.inf):
+        holder = lab.hold("job")
+        threading.Timer(0.1, holder.stdin.close).start()
+        with solo.Lock("job", wait=wait):
+            pass
+        holder.stdin = None
+
+
+def test_two_threads_take_turns_at_a_file(files):
+    file, order = files.path / "file", []
+
+    def work(number):
+        with solo.Lock(f"name{number}", flock=file, wait=math.inf):
+            order.append(number)
+            time.sleep(0.05)
+            order.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert order[0::2] == order[1::2] and sorted(order) == [0, 0, 1, 1, 2, 2]
+
+
 # --- decorators --------------------------------------------------------------------------------------------------
 
 
@@ -311,16 +417,14 @@ def test_it_decorates_functions_generators_and_coroutines(kind):
         await asyncio.sleep(0)
         return value, lock.locked
 
-    @lock
     async def generate_later():
         yield lock.locked
 
-    async def collect():
-        return [item async for item in generate_later()]
-
     assert plain(3) == (3, True) and (plain.__name__, plain.__doc__) == ("plain", "Doc.")
-    assert list(generate()) == [True] and asyncio.run(later(4)) == (4, True) and asyncio.run(collect()) == [True]
+    assert list(generate()) == [True] and asyncio.run(later(4)) == (4, True)
     assert not lock.locked
+    with pytest.raises(solo.UsageError):
+        lock(generate_later)
 
 
 def test_what_is_raised_inside_lets_go_and_comes_through(lab, kind):
@@ -769,6 +873,136 @@ def test_an_interrupt_at_each_step_of_the_interpreter_lets_go(lab, kind, which):
     assert (done.stdout, done.stderr) == ("[] True\n", "")
 
 
+FORKS = """
+import random, threading, select
+lock, stop, bad = solo.Lock("job", wait=5), False, []
+signal.signal(signal.SIGUSR1, lambda *_: None)
+def work(number):
+    while not stop:
+        try:
+            with solo.Lock(f"job{random.randrange(3)}", wait=random.choice([None, 0.001, 5])): pass
+        except solo.Busy:
+            pass
+threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(3)]
+for thread in threads: thread.start()
+def fork():
+    for turn in range(int(sys.argv[1])):
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                fine = signal.getsignal(signal.SIGUSR1).__name__ == "<lambda>" and signal.getsignal(signal.SIGINT) is not None
+                fine = fine and "Deferred" not in repr(signal.getsignal(signal.SIGINT))
+                with solo.Lock("child", wait=30): pass
+                os.write(write, b"y" if fine else b"n")
+            finally:
+                os._exit(0)
+        os.close(write)
+        if not select.select([read], [], [], 30)[0] or os.read(read, 1) != b"y":
+            bad.append(turn)
+        os.close(read)
+        os.waitpid(pid, 0)
+thread = threading.Thread(target=fork)
+thread.start()
+while thread.is_alive():
+    with lock: pass
+stop = True
+for each in threads: each.join(10)
+print(bad, [each.is_alive() for each in threads], [solo.holders(f"job{number}") for number in range(3)])
+"""
+
+
+def test_forks_in_the_middle_of_other_threads_acquires_break_nothing(lab, kind):
+    words = [*PROGRAM, HEAD + FORKS, "60"]
+
+    done = subprocess.run(words, env=lab.environment, capture_output=True, text=True, timeout=PATIENCE * 2)
+
+    assert (done.stdout, done.stderr) == ("[] [False, False, False] [[], [], []]\n", "")
+
+
+def test_children_that_live_on_keep_no_gate(lab, kind):
+    program = start_program(lab, """
+import threading
+lock = solo.Lock("job", wait=5)
+def work():
+    while True:
+        with lock: pass
+threading.Thread(target=work, daemon=True).start()
+children = []
+for _ in range(30):
+    pid = os.fork()
+    if pid == 0:
+        os.close(0); os.close(1); os.close(2)
+        time.sleep(999)
+    children.append(pid)
+print(*children, flush=True)
+sys.stdin.read()
+""")
+    children = list(map(int, read_line(program).split()))
+    program.kill()
+    program.wait()
+
+    assert lab.run("-n", "job", "-w", "10", "true").returncode == 0
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_signal_is_handled_once_and_none_is_lost(lab, kind):
+    program = start_program(lab, """
+import asyncio, threading
+seen = []
+async def main():
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: seen.append(1))
+    def send():
+        for _ in range(50):
+            before = len(seen)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            while len(seen) == before: time.sleep(0.0005)
+    thread = threading.Thread(target=send)
+    thread.start()
+    lock = solo.Lock("job")
+    while thread.is_alive():
+        async with lock: pass
+        await asyncio.sleep(0)
+asyncio.run(main())
+print(len(seen))
+""")
+    assert finish(program) == (0, "50\n", "")
+
+
+def test_handlers_that_raise_do_not_lose_each_other():
+    ran = []
+
+    def raise_error(number, _):
+        ran.append(number)
+        raise KeyError
+
+    old = [signal.signal(number, raise_error) for number in (signal.SIGUSR1, signal.SIGUSR2)]
+    try:
+        with pytest.raises(KeyError), blocking.Deferred():
+            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGUSR2)
+        assert ran == [signal.SIGUSR1, signal.SIGUSR2] and signal.getsignal(signal.SIGUSR1) is raise_error
+    finally:
+        for number, handler in zip((signal.SIGUSR1, signal.SIGUSR2), old):
+            signal.signal(number, handler)
+
+
+def test_an_error_of_flock_is_told_and_gives_nothing(lab, files, monkeypatch):
+    lab.run("-n", "job", "true")
+    gate = subprocess.Popen(["flock", files.directory / "job/.gate", "sh", "-c", "echo; read line"], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE)
+    gate.stdout.readline()
+
+    def fail(*_):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(blocking, "flock", fail)
+    with pytest.raises(solo.SoloError, match="No locks available"):
+        solo.Lock("job", wait=5).acquire()
+    gate.communicate()
+
+
 # --- solo.run ----------------------------------------------------------------------------------------------------
 
 
@@ -795,6 +1029,28 @@ def test_run_raises_what_the_launcher_says(lab, files):
         solo.run(["sleep", "99"], name="other", timeout=0.2)
 
     assert busy.value.holders[0].launcher == holder.pid and busy.value.name == "job"
+    finish(holder)
+
+
+def test_run_tells_long_reasons_signals_before_the_start_and_flags_apart(lab, files):
+    with pytest.raises(solo.NotExecutable):
+        solo.run(["x" * 100_000], name="job")
+    assert solo.run(["true"], name="job", shared=0, latest=None, tree=1).returncode == 0
+    with pytest.raises(solo.UsageError):
+        solo.run(["true"], name="job", wait=True)
+    with pytest.raises(solo.UsageError):
+        solo.run(["true"], name=b"job")
+
+    holder = lab.hold("job")
+    program = start_program(lab, """
+try: solo.run(["true"], name="job", wait=math.inf)
+except solo.SoloError as error: print(error)
+""")
+    until(lambda: lab.count_waiting("job"))
+    [waiting] = [row["launcher"] for row in lab.list("job") if row["state"] == "waiting"]
+    os.kill(waiting, signal.SIGTERM)
+
+    assert finish(program)[1] == "solo ended with status -15 before the command was started\n"
     finish(holder)
 
 
