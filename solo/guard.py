@@ -20,14 +20,16 @@ ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) lets through
 CI_VARIABLES = (b"CI", b"JENKINS_URL", b"TEAMCITY_VERSION", b"TF_BUILD")  # set where a log is read by people, line by line
 
 
-def run(options: dict, command: list):
-    """Guard `command` (a list of str) as `options` say, and end as it ends. Raises SoloError if nothing ran."""
+def run(options: dict, command: list, report=None):
+    """Guard `command` (a list of str) as `options` say, and end as it ends. Raises SoloError if nothing ran.
+
+    `report` is the pipe of who started us by solo.run(), if that is how it was.
+    """
     occupy_standard_descriptors()
     deadline = monotonic() + options["wait"] if "wait" in options else FOREVER if "replace" in options else NO_WAIT
     tell = say if "verbose" in options else tell_nothing
     given = child.Given()
     environment = read_environment()
-    pipes = find_report(environment)
     names = list(dict.fromkeys(options.get("name") or [find_name(command, environment)]))
     wanted = describe_wanted(options, names, command)
     journal = Journal(wanted, options.get("dir"), tell) if options.get("via") != SOCKET else None
@@ -49,17 +51,15 @@ def run(options: dict, command: list):
         raise
     tell = tell if tell is tell_nothing else say_promptly
     tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
-    if pipes:
-        from solo.report import tell_start
-
-        tell_start()
+    if report is not None:
+        tell_report(report, "Started")
     begin = monotonic()
     if journal is not None:
         journal.tell = tell
         journal.tell_start(named, process.pid)
     if "syslog" in options:
         log(f"{' '.join(names)}: started {' '.join(command)} as pid {process.pid}")
-    kept = pipes + [fd for hold in holds for fd in hold.descriptors]
+    kept = [fd for hold in holds for fd in hold.descriptors] + [report] * (report is not None)
     child.let_go_of_descriptors(kept if tell is tell_nothing and ending is None else [*kept, 2])
     status = child.wait(process)
     release(holds)
@@ -71,10 +71,8 @@ def run(options: dict, command: list):
     if "syslog" in options:
         log_end(names, process.pid, code, monotonic() - begin, is_timed_out)
     if is_timed_out:
-        if pipes:
-            from solo.report import tell_timeout
-
-            tell_timeout()
+        if report is not None:
+            tell_report(report, "TimedOut")
         posix._exit(TIMED_OUT)
     child.mirror(status)
 
@@ -91,6 +89,12 @@ def describe_wanted(options: dict, names: list, command: list) -> Record:
     tree = options.get("kill_after", KILL_AFTER) if "tree" in options else None
     world, words = read_world(), list(map(encode, command))
     return Record(read_self(), world, posix.geteuid(), choose_claim(options), names, tree, words)
+
+
+def tell_report(pipe: int, kind: str):
+    from solo.report import tell
+
+    tell(pipe, kind)
 
 
 def log(text: str, is_bad: bool = False):
@@ -163,15 +167,6 @@ def read_environment() -> dict:
         if not value[0]:
             del environment[b"LC_CTYPE"]
     return environment
-
-
-def find_report(environment: dict) -> list:
-    """The pipe of who started us by solo.run(), if any: it is not the command's."""
-    if b"SOLO_REPORT" not in environment:
-        return []
-    from solo.report import find_pipe
-
-    return find_pipe(environment)
 
 
 def tell_nothing(_):

@@ -11,8 +11,8 @@ from solo.kernel import encode, say
 from solo.options import DIR, HELP, VIA
 
 
-def main():
-    """Run the `solo` command with sys.argv. Does not return."""
+def main(report=None):
+    """Run the `solo` command with sys.argv. Does not return. `report` is the pipe of solo.run(), if that started us."""
     options = {}
     try:
         options, subcommand, words = parse(sys.argv[1:])
@@ -30,35 +30,36 @@ def main():
             sys.exit(run_subcommand(sys.argv[1:], options))
         if not words or not words[0]:
             raise UsageError("no command given (solo --help tells more)")
-        guard.run(options, words)
+        guard.run(options, words, report)
     except SoloError as error:
         busy = isinstance(error, Busy)
         discreet = busy and not is_loud(error, options.get("loud_after"))
-        if not (discreet and "quiet" in options or is_reported(error)):
+        if report is not None:
+            tell_error(report, error)
+        elif not (discreet and "quiet" in options):
             say(str(error))
         status = options.get("busy_exit", error.status) if discreet else error.status
         if "syslog" in options:
             guard.log(f"{'skipped' if busy else 'not started'}: {error}", not discreet)
     except OSError as error:
-        status = say_error(error.strerror or str(error))
+        status = say_error(error.strerror or str(error), report)
     except Exception as error:
-        status = say_error(f"this is a bug in solo: {type(error).__name__}: {error}")
+        status = say_error(f"this is a bug in solo: {type(error).__name__}: {error}", report)
     posix._exit(status)
 
 
-def say_error(text: str) -> int:
-    if not is_reported(SoloError(text)):
+def say_error(text: str, report) -> int:
+    if report is None:
         say(text)
+    else:
+        tell_error(report, SoloError(text))
     return SoloError.status
 
 
-def is_reported(error: SoloError) -> bool:
-    """Was it told to who started us by solo.run()?"""
-    if b"SOLO_REPORT" not in posix.environ:
-        return False
-    from solo.report import tell_error
+def tell_error(report: int, error: SoloError):
+    from solo import report as module
 
-    return tell_error(error)
+    module.tell_error(report, error)
 
 
 def is_loud(busy: Busy, limit) -> bool:

@@ -9,20 +9,21 @@ from typing import Any, Optional, Union
 from solo import errors
 from solo.api import check_name, check_wait, holders
 from solo.kernel import FOREVER
-from solo.report import END, STARTED, TIMED_OUT, VARIABLE
+from solo.report import END, STARTED, TIMED_OUT
 
 KILL_AFTER = 10.0  # seconds
 FLAGS = ("shared", "latest", "replace", "tree", "no-orphan")
 # As `solo` itself starts, without what Python would load for others; the words are: the pipe, `solo` - there to be found on the
-# command line -, and what follows that. The environment stays as it is, and so the command's.
+# command line -, and what follows that.
 LAUNCHER = """import sys, posix, _signal
 if _signal.getsignal(2) is _signal.default_int_handler:
     _signal.signal(2, _signal.SIG_DFL)
-posix.environ[{variable!r}] = sys.argv[1].encode()
+report = int(sys.argv[1])
+posix.set_inheritable(report, False)
 del sys.argv[:2]
 sys.path.insert(0, {root!r})
 from solo.main import main
-main()"""
+main(report)"""
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
@@ -91,7 +92,7 @@ def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, b
     ours, theirs = os.pipe()
     try:
         root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        launcher = [sys.executable, "-IS", "-c", LAUNCHER.format(variable=VARIABLE, root=root), str(theirs), "solo", *words]
+        launcher = [sys.executable, "-IS", "-c", LAUNCHER.format(root=root), str(theirs), "solo", *words]
         with subprocess.Popen(launcher, **{**popen, "pass_fds": (*popen.get("pass_fds", ()), theirs)}) as process:
             os.close(theirs)
             theirs = -1

@@ -217,6 +217,19 @@ def test_it_excludes_and_is_excluded_by_flock(lab, files):
     assert subprocess.run(["flock", "-n", file, "true"]).returncode == 0
 
 
+def test_a_program_makes_what_others_can_use_in_a_shared_directory(files):
+    files.directory.mkdir()
+    files.directory.chmod(0o1777)
+    umask = os.umask(0o022)
+    try:
+        with solo.Lock("a/b", directory=files.directory):
+            modes = {path.name.split("0")[0]: path.stat().st_mode & 0o7777 for path in files.directory.rglob("*")}
+    finally:
+        os.umask(umask)
+
+    assert modes == {"a": 0o1777, "b": 0o1777, ".gate": 0o666, ".hold.": 0o666}
+
+
 # --- again, dropped, released by others --------------------------------------------------------------------------
 
 
