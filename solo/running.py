@@ -75,7 +75,9 @@ def run(
         raise errors.SoloError(f"solo ended with status {code} before the command was started")
     kind, where, text = (part.decode("utf-8", "surrogateescape") for part in said[-1])
     if kind != STARTED:
-        raise_error(kind, where, text, (list(argv), timeout, stdout, stderr), via, directory)
+        if kind == TIMED_OUT:
+            raise subprocess.TimeoutExpired(list(argv), timeout or 0, stdout, stderr)
+        raise make_error(kind, where, text, via, find_directory(directory, popen))
     done: subprocess.CompletedProcess[Any] = subprocess.CompletedProcess(list(argv), code, stdout, stderr)
     if check:
         done.check_returncode()
@@ -117,11 +119,19 @@ def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, b
             os.close(theirs)
 
 
-def raise_error(kind: str, where: str, text: str, timeout: tuple[Any, ...], via: Any, directory: Any) -> None:
-    if kind == TIMED_OUT:
-        raise subprocess.TimeoutExpired(*timeout)
+def find_directory(directory: Any, popen: dict[str, Any]) -> Any:
+    """Where the launcher looked for names, as seen from here."""
+    if directory is None:
+        directory = (popen.get("env") or {}).get("SOLO_DIR")
+    return directory and os.path.join(popen.get("cwd") or "", directory)
+
+
+def make_error(kind: str, where: str, text: str, via: Any, directory: Any) -> errors.SoloError:
     error: errors.SoloError = getattr(errors, kind, errors.SoloError)(text)
     if isinstance(error, errors.Busy):
         error.name = where
-        error.holders = tuple(holders(where, via=via, directory=directory)) if where else ()
-    raise error
+        try:
+            error.holders = tuple(holders(where, via=via, directory=directory)) if where else ()
+        except errors.SoloError:
+            pass  # of what is garbage there; that it is busy is what counts
+    return error

@@ -1041,7 +1041,11 @@ def test_run_raises_what_the_launcher_says(lab, files):
     with pytest.raises(subprocess.TimeoutExpired):
         solo.run(["sleep", "99"], name="other", timeout=0.2)
 
+    with pytest.raises(solo.Busy) as elsewhere:
+        solo.run(["true"], name="job", directory=lab.directory.name, cwd=lab.path)
+
     assert busy.value.holders[0].launcher == holder.pid and busy.value.name == "job"
+    assert elsewhere.value.holders == busy.value.holders
     finish(holder)
 
 
