@@ -171,5 +171,7 @@ def quote(word: bytes) -> bytes:
 
 
 def unquote(word: bytes) -> bytes:
+    if b"%" not in word:
+        return word
     first, *rest = word.split(b"%")
     return first + b"".join(bytes((int(part[:2], 16),)) + part[2:] for part in rest)
