@@ -258,7 +258,8 @@ def test_an_orphan_lives_on(lab):
     holder.kill()
     holder.wait()
 
-    assert read_state(child) == "S" and lab.list()[0]["state"] == "orphaned"
+    until(lambda: read_state(child) == "S")
+    assert lab.list()[0]["state"] == "orphaned"
 
 
 @pytest.mark.parametrize("words", [("--no-orphan",), ("--via", "socket"), ("--flock", "file"), ("--no-orphan", "--tree")])
