@@ -23,7 +23,7 @@ CI_VARIABLES = (b"CI", b"JENKINS_URL", b"TEAMCITY_VERSION", b"TF_BUILD")  # set 
 def run(options: dict, command: list, report=None):
     """Guard `command` (a list of str) as `options` say, and end as it ends. Raises SoloError if nothing ran.
 
-    `report` is the pipe of who started us by solo.run(), if that is how it was.
+    `report` is a Report to who started us by solo.run(), if that is how it was.
     """
     occupy_standard_descriptors()
     deadline = monotonic() + options["wait"] if "wait" in options else FOREVER if "replace" in options else NO_WAIT
@@ -52,14 +52,16 @@ def run(options: dict, command: list, report=None):
     tell = tell if tell is tell_nothing else say_promptly
     tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
     if report is not None:
-        tell_report(report, "Started")
+        report.tell_start()
     begin = monotonic()
     if journal is not None:
         journal.tell = tell
         journal.tell_start(named, process.pid)
     if "syslog" in options:
         log(f"{' '.join(names)}: started {' '.join(command)} as pid {process.pid}")
-    kept = [fd for hold in holds for fd in hold.descriptors] + [report] * (report is not None)
+    kept = [fd for hold in holds for fd in hold.descriptors]
+    if report is not None:
+        kept.append(report.pipe)
     child.let_go_of_descriptors(kept if tell is tell_nothing and ending is None else [*kept, 2])
     status = child.wait(process)
     release(holds)
@@ -72,7 +74,7 @@ def run(options: dict, command: list, report=None):
         log_end(names, process.pid, code, monotonic() - begin, is_timed_out)
     if is_timed_out:
         if report is not None:
-            tell_report(report, "TimedOut")
+            report.tell_timeout()
         posix._exit(TIMED_OUT)
     child.mirror(status)
 
@@ -89,12 +91,6 @@ def describe_wanted(options: dict, names: list, command: list) -> Record:
     tree = options.get("kill_after", KILL_AFTER) if "tree" in options else None
     world, words = read_world(), list(map(encode, command))
     return Record(read_self(), world, posix.geteuid(), choose_claim(options), names, tree, words)
-
-
-def tell_report(pipe: int, kind: str):
-    from solo.report import tell
-
-    tell(pipe, kind)
 
 
 def log(text: str, is_bad: bool = False):

@@ -12,7 +12,7 @@ from fcntl import LOCK_EX
 from solo.errors import SoloError
 from solo.journal import ENDED, JOURNAL, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, open_place
 from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close, decode, try_lock
-from solo.places import STICKY, find_names
+from solo.places import STICKY, find_names, is_within
 from solo.record import LATEST, unquote
 from solo.rule import MODES
 
@@ -112,7 +112,7 @@ def find_histories(directory, wanted: list):
         return
     try:
         for name, inner in find_names(place):
-            if not wanted or any(name == one or name.startswith(one + "/") for one in wanted):
+            if is_within(name, wanted):
                 try:
                     yield name, inner if isinstance(inner, SoloError) else read_history(name, inner)
                 except SoloError as error:
@@ -140,11 +140,8 @@ def read_history(name: str, place) -> History:
     except OSError as error:
         raise SoloError(f"the journal in {place.path} can not be read: {error.strerror}") from None
     totals, events = parse(name, past)
-    totals = totals or Totals()
     events += parse(name, now)[1]
-    for event in events:
-        totals.add(event)
-    return History(events, totals)
+    return History(events, add_up(totals, events))
 
 
 def read_both(place) -> tuple:
@@ -266,7 +263,7 @@ def rotate(place, journal: int) -> bool:
         return True  # someone else was faster
     tail = posix.pread(journal, TAIL, max(0, stat.st_size - TAIL))
     if not tail.splitlines()[-1].startswith(TOTALS):  # else it was tried before
-        line = b"\n" + format_totals(count(read_journal(place, PAST)[0]))
+        line = b"\n" + format_totals(add_up(*parse("", read_journal(place, PAST)[0])))
         if posix.write(journal, line) < len(line):
             return False
     try:
@@ -282,9 +279,8 @@ def may_rename(place, journal: int) -> bool:
     return not folder.st_mode & STICKY or posix.geteuid() in (0, folder.st_uid, posix.fstat(journal).st_uid)
 
 
-def count(past: bytes) -> Totals:
-    """Of PAST, and of all that came before it."""
-    totals, events = parse("", past)
+def add_up(totals, events: list) -> Totals:
+    """`totals`, or None for nothing, and all `events` after them."""
     totals = totals or Totals()
     for event in events:
         totals.add(event)

@@ -43,10 +43,12 @@ class Journal:
         """The command runs, as pid `child`, under `holds`, one a name."""
         self.running_since = monotonic()
         self.start = b" start=%.3f waited=%.3f child=%d" % (time(), self.running_since - self.waiting_since, child)
-        self.append_all(STARTED, lambda: self.remember(holds) or self.start)
 
-    def remember(self, holds: dict):
-        self.tokens = {name: format_token(holds[name]) for name in self.record.names}
+        def describe() -> bytes:
+            self.tokens = {name: format_token(holds[name]) for name in self.record.names}
+            return self.start
+
+        self.append_all(STARTED, describe)
 
     def tell_end(self, code: int, is_timed_out: bool):
         """It ended, with the exit status `code` or of the signal -`code`."""

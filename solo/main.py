@@ -12,7 +12,7 @@ from solo.options import DIR, HELP, VIA
 
 
 def main(report=None):
-    """Run the `solo` command with sys.argv. Does not return. `report` is the pipe of solo.run(), if that started us."""
+    """Run the `solo` command with sys.argv. Does not return. `report` is a Report to solo.run(), if that started us."""
     options = {}
     try:
         options, subcommand, words = parse(sys.argv[1:])
@@ -35,7 +35,7 @@ def main(report=None):
         busy = isinstance(error, Busy)
         discreet = busy and not is_loud(error, options.get("loud_after"))
         if report is not None:
-            tell_error(report, error)
+            report.tell_error(error)
         elif not (discreet and "quiet" in options):
             say(str(error))
         status = options.get("busy_exit", error.status) if discreet else error.status
@@ -52,14 +52,8 @@ def say_error(text: str, report) -> int:
     if report is None:
         say(text)
     else:
-        tell_error(report, SoloError(text))
+        report.tell_error(SoloError(text))
     return SoloError.status
-
-
-def tell_error(report: int, error: SoloError):
-    from solo import report as module
-
-    module.tell_error(report, error)
 
 
 def is_loud(busy: Busy, limit) -> bool:

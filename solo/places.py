@@ -225,6 +225,11 @@ def find_names(place: Place, above: str = ""):
             posix.close(inner.fd)
 
 
+def is_within(name: str, wanted: list) -> bool:
+    """Is it one of the `wanted` names, or nested in one? Where none is named, all are."""
+    return not wanted or any(name == one or name.startswith(one + "/") for one in wanted)
+
+
 def is_directory(place: Place, part: str) -> bool:
     try:
         return posix.stat(part, dir_fd=place.fd, follow_symlinks=False).st_mode & TYPE_MASK == IS_DIRECTORY

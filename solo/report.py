@@ -1,7 +1,4 @@
-"""What a launcher tells the program that started it by solo.run(), beside a status that a command could give too. Cold.
-
-It goes through a pipe of which the command knows nothing.
-"""
+"""What a launcher tells the program that started it by solo.run(), beside a status that a command could give too. Cold."""
 
 import posix
 
@@ -12,15 +9,26 @@ END = b"\1"
 LIMIT = 1000  # bytes: a pipe takes all of it at once, whoever reads
 
 
-def tell_error(pipe: int, error: SoloError):
-    """Say which error it is."""
-    tell(pipe, type(error).__name__, getattr(error, "name", ""), str(error))
+class Report:
+    """A pipe to that program, of which the command knows nothing. What can not be told is not."""
 
+    def __init__(self, pipe: int):
+        self.pipe = pipe
+        posix.set_inheritable(pipe, False)
 
-def tell(pipe: int, kind: str, name: str = "", text: str = ""):
-    """One message. Never raises."""
-    said = b"\0".join([part.encode("utf-8", "surrogateescape")[:LIMIT] for part in (kind, name, text)]) + END
-    try:
-        posix.write(pipe, said)
-    except OSError:
-        pass
+    def tell_start(self):
+        self.tell(STARTED)
+
+    def tell_timeout(self):
+        self.tell(TIMED_OUT)
+
+    def tell_error(self, error: SoloError):
+        """Say which error it is."""
+        self.tell(type(error).__name__, getattr(error, "name", ""), str(error))
+
+    def tell(self, kind: str, name: str = "", text: str = ""):
+        said = b"\0".join([part.encode("utf-8", "surrogateescape")[:LIMIT] for part in (kind, name, text)]) + END
+        try:
+            posix.write(self.pipe, said)
+        except OSError:
+            pass

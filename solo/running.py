@@ -15,13 +15,13 @@ KILL_AFTER = 10.0  # seconds
 FLAGS = ("shared", "latest", "replace", "tree", "no-orphan")
 # As `solo` itself starts, without what Python would load for others; the words are: the pipe, `solo` - there to be found on the
 # command line -, and what follows that.
-LAUNCHER = """import sys, posix, _signal
+LAUNCHER = """import sys, _signal
 if _signal.getsignal(2) is _signal.default_int_handler:
     _signal.signal(2, _signal.SIG_DFL)
-report = int(sys.argv[1])
-posix.set_inheritable(report, False)
-del sys.argv[:2]
 sys.path.insert(0, {root!r})
+from solo.report import Report
+report = Report(int(sys.argv[1]))
+del sys.argv[:2]
 from solo.main import main
 main(report)"""
 

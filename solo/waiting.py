@@ -49,30 +49,31 @@ class Watch:
             self.told = monotonic()
         if self.is_terminal:
             return self.show_line(block, look_again, describe, in_one_go)
-        return self.tell_minutes(block, look_again, describe, in_one_go) if self.is_log else block(look_again)
+        return self.block_and_show(block, look_again, describe, in_one_go, self.tell) if self.is_log else block(look_again)
 
-    def tell_minutes(self, block, look_again: float, describe, in_one_go: bool):
+    def block_and_show(self, block, look_again: float, describe, in_one_go: bool, show) -> bool:
+        """`show` is called with our state and says when to call it again."""
         while True:
-            if monotonic() >= self.told + MINUTE:
-                self.told = monotonic()
-                say_promptly(f"{self.name}: {self.tell_state(describe, in_one_go)}")
-            if block(look_again if in_one_go else min(look_again, self.told + MINUTE)):
+            due = show(lambda: f"{self.name}: {self.tell_state(describe, in_one_go)}")
+            if block(look_again if in_one_go else min(look_again, due)):
                 return True
             if monotonic() >= look_again:
                 return False
 
-    def show_line(self, block, look_again: float, describe, in_one_go: bool):
+    def tell(self, describe_state) -> float:
+        """In a log: once a minute."""
+        if monotonic() >= self.told + MINUTE:
+            self.told = monotonic()
+            say_promptly(describe_state())
+        return self.told + MINUTE
+
+    def show_line(self, block, look_again: float, describe, in_one_go: bool) -> bool:
         """Those whom a signal ends clear the line first."""
         changed = {number: getsignal(number) for number in ENDING if getsignal(number) == SIG_DFL}
         for number in changed:
             signal(number, self.clear_and_end)
         try:
-            while True:
-                self.draw(f"solo: {self.name}: {self.tell_state(describe, in_one_go)}")
-                if block(look_again if in_one_go else min(look_again, monotonic() + TICK)):
-                    return True
-                if monotonic() >= look_again:
-                    return False
+            return self.block_and_show(block, look_again, describe, in_one_go, self.draw)
         finally:
             self.write(CLEAR)
             for number, disposition in changed.items():
@@ -92,13 +93,15 @@ class Watch:
             words.append(f"{format_duration(-((monotonic() - self.deadline) // 1))} left")
         return f"{', '.join(words)}: {who}"
 
-    def draw(self, line: str):
+    def draw(self, describe_state) -> float:
+        """On a terminal: in place of what was there."""
         try:
             width = posix.get_terminal_size(2).columns or SOME_WIDTH
         except OSError:
             width = SOME_WIDTH
-        text = cut(clean(line), width - 1).encode(ENCODING, "replace")
+        text = cut(clean(f"solo: {describe_state()}"), width - 1).encode(ENCODING, "replace")
         self.write(CLEAR + (text if posix.environ.get(b"NO_COLOR") else DIM + text + PLAIN) + b"\r")
+        return monotonic() + TICK
 
     def write(self, data: bytes):
         """In one write, as a signal may come at any time; a terminal that is not ours or was stopped stays as it is."""

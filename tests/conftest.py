@@ -250,6 +250,18 @@ def count_switches(pid):
     return sum(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if "ctxt_switches" in line)
 
 
+def make_full_pipe():
+    """(its two ends): whoever writes into it blocks."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    try:
+        while True:
+            os.write(write, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(write, True)
+    return read, write
+
+
 def wait_dead(pid):
     until(lambda: read_state(pid) in ("gone", "Z"))
 

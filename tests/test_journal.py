@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import PATIENCE, finish, kill_both, read_line, until
+from conftest import PATIENCE, finish, kill_both, make_full_pipe, read_line, until
 
 from solo import history, journal
 from solo.history import Totals, find_histories, format_totals
@@ -409,13 +409,7 @@ def test_an_exception_of_any_kind_in_the_journal_fails_no_job(lab):
 def test_a_stderr_that_nobody_reads_does_not_hold_up_one_whose_journal_can_not_be_written(lab):
     lab.directory.mkdir(mode=0o700)
     (lab.directory / ".journals").write_text("")
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    try:
-        while True:
-            os.write(write, b"x" * 4096)
-    except BlockingIOError:
-        os.set_blocking(write, True)
+    read, write = make_full_pipe()
 
     process = lab.start("-v", "-n", "job", "--timeout", "300ms", "sleep", "99", stderr=write)
     os.read(read, 4096)  # as far as the line that says that it starts

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, finish, read_line, read_state, until, wait_dead
+from conftest import PATIENCE, finish, make_full_pipe, read_line, read_state, until, wait_dead
 
 STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
 DAEMON = "import os, sys, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); " \
@@ -89,13 +89,7 @@ def test_for_ever_is_no_limit(lab):
 
 def test_a_full_stderr_stops_neither_the_limit_nor_a_signal(lab):
     """A log reader that hangs is a reason for jobs to hang."""
-    ready, full = os.pipe()
-    os.set_blocking(full, False)
-    try:
-        while True:
-            os.write(full, b"x" * 4096)
-    except BlockingIOError:
-        os.set_blocking(full, True)
+    ready, full = make_full_pipe()
 
     process = lab.start("-t", "200ms", "-n", "job", "--", "sleep", "99", stderr=full)
     verbose = lab.start("-t", "200ms", "-n", "other", "--", "sleep", "99", stderr=full)

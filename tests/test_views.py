@@ -12,7 +12,7 @@ import time
 import jsonschema
 import prometheus_client.openmetrics.parser  # noqa: F401, I001  (it is not imported by its package)
 import pytest
-from conftest import PATIENCE, ROOT, TESTS, finish, read_line, read_state, until
+from conftest import PATIENCE, ROOT, TESTS, finish, make_full_pipe, read_line, read_state, until
 from prometheus_client import openmetrics, parser
 from test_terminal import Terminal
 from tmux import Tmux
@@ -61,6 +61,13 @@ def test_the_captures_of_the_readme_are_made_by_a_command(tmp_path):
     # The same columns in both: the README is of today.
     heads = [[line.split() for line in page.splitlines() if line.startswith(("NAME ", "TIME ", "PID "))] for page in (ours, theirs)]
     assert heads[0] == heads[1], ours
+
+
+def hold_so_many(lab, count):
+    if count == 1:
+        lab.hold("name007")
+    elif count:
+        hold_many(lab)
 
 
 # --- as data -----------------------------------------------------------------------------------------------------
@@ -249,10 +256,7 @@ VIEWS = [("list",), ("show", "name007"), ("history",), ("metrics",), ("top",)]
 @pytest.mark.parametrize("words", VIEWS, ids=lambda words: words[0])
 @pytest.mark.parametrize("count", [0, 1, MANY])
 def test_every_view_in_a_pipe_is_plain_text(lab, words, count):
-    if count == 1:
-        lab.hold("name007")
-    elif count:
-        hold_many(lab)
+    hold_so_many(lab, count)
 
     result = lab.run(*words, env={**lab.environment, "LC_ALL": "C"})
 
@@ -265,10 +269,7 @@ def test_every_view_in_a_pipe_is_plain_text(lab, words, count):
 @pytest.mark.parametrize("words", [("list",), ("show", "name007"), ("history",)], ids=lambda words: words[0])
 @pytest.mark.parametrize("count", [0, 1, MANY])
 def test_every_view_on_a_terminal_fits_its_width(lab, screen, words, count):
-    if count == 1:
-        lab.hold("name007")
-    elif count:
-        hold_many(lab)
+    hold_so_many(lab, count)
 
     for width in (40, 80, 160):
         lines = screen(*words, width=width, height=700).wait_for("ended:0")
@@ -414,10 +415,7 @@ def test_to_look_at_a_socket_again_and_again_asks_its_owner_once(lab, monkeypatc
 @pytest.mark.tool("tmux")
 @pytest.mark.parametrize("count", [0, 1, MANY])
 def test_top_shows_who_holds_and_ends_with_q(lab, screen, count):
-    if count == 1:
-        lab.hold("name007")
-    elif count:
-        hold_many(lab)
+    hold_so_many(lab, count)
 
     top = screen("top", "--via", "file", width=90, height=20)
     lines = top.wait_for(f"solo: {count} held, 0 waiting")
@@ -715,13 +713,7 @@ def test_who_waits_for_slots_or_a_file_is_told_who_has_them(lab):
 
 def test_a_ci_log_that_nobody_reads_holds_up_nobody(lab):
     holder = lab.hold("job")
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    try:
-        while True:
-            os.write(write, b"x" * 4096)
-    except BlockingIOError:
-        os.set_blocking(write, True)
+    read, write = make_full_pipe()
     first = lab.start("-n", "job", "--wait", "1h", "true", stderr=write, env={**lab.environment, "CI": "1"})
     until(lambda: lab.count_waiting("job"))
     finish(holder)

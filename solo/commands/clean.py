@@ -14,7 +14,7 @@ from solo.history import PAST
 from solo.identity import read_world
 from solo.journal import JOURNAL, open_place
 from solo.kernel import close, say
-from solo.places import find_base, find_names, open_base
+from solo.places import find_base, find_names, is_within, open_base
 from solo.queue import find_living
 from solo.rule import EXCLUSIVE, Claim
 from solo.tickets import GATE, NEW, Line
@@ -39,7 +39,7 @@ def clean_all(open_all, names: list, options: dict, clean_one) -> bool:
     complete = True
     # The innermost first: a name goes only when nothing nests in it.
     for name, place in reversed([*find_names(base)]):
-        if names and not any(name == wanted or name.startswith(wanted + "/") for wanted in names):
+        if not is_within(name, names):
             continue
         try:
             if isinstance(place, SoloError):

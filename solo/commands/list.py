@@ -11,7 +11,7 @@ from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import close, decode, say
 from solo.options import FILE, SOCKET
-from solo.places import find_base, find_names, open_base, split_name
+from solo.places import find_base, find_names, is_within, open_base, split_name
 from solo.rule import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
 from solo.sockets import SocketLine, list_addresses
 from solo.tickets import HOLD, LIVE, ORPHANED, Line, is_published
@@ -47,7 +47,7 @@ def collect(directory, via, names: list, tell=say, meet=None) -> tuple:
         split_name(name)  # a bad one is an error, not an empty list
     rows, complete = [], True
     for name, where, line in find_lines(directory, via, read_world()):
-        if names and not any(name == wanted or name.startswith(wanted + "/") for wanted in names):
+        if not is_within(name, names):
             continue
         if isinstance(line, SoloError):
             tell(f"{name}: {line}")
@@ -121,8 +121,12 @@ def find_user(uid: int) -> str:
         return str(uid)
 
 
+def tell_age(row: dict) -> str:
+    return format_duration(time() - datetime.fromisoformat(row["since"]).timestamp()) if row["since"] else "?"
+
+
 def make_cells(row: dict) -> list:
     """The texts of one row of the table, in the order of COLUMNS."""
-    span = format_duration(time() - datetime.fromisoformat(row["since"]).timestamp()) if row["since"] else "?"
+    span = tell_age(row)
     launcher, user = ("?" if row[key] is None else row[key] for key in ("launcher", "user"))
     return [row["name"], row["state"], row["mode"], launcher, row["child"] or "-", span, user, " ".join(row["command"])]

@@ -3,13 +3,12 @@
 import json
 import posix
 import sys
-from datetime import datetime
 from time import time
 
 from solo.cells import clean
 from solo.commands import history
 from solo.commands.lines import check_names, open_line
-from solo.commands.list import make_row
+from solo.commands.list import make_row, tell_age
 from solo.commands.tables import print_rows
 from solo.errors import SoloError
 from solo.history import find_history
@@ -161,7 +160,3 @@ def make_process_cells(process: dict) -> tuple:
 
 def make_line_cells(place: int, row: dict) -> tuple:
     return place, row["launcher"], row["user"], row["mode"], tell_age(row), " ".join(row["command"])
-
-
-def tell_age(row: dict) -> str:
-    return format_duration(time() - datetime.fromisoformat(row["since"]).timestamp()) if row["since"] else "?"

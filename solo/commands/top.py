@@ -7,21 +7,19 @@ import signal
 import sys
 import termios
 import tty
-from datetime import datetime
 from time import monotonic, time
 
 from solo.argv import check_via
 from solo.cells import clean, measure, pad
 from solo.commands import stop
 from solo.commands.lines import check_names, open_line
-from solo.commands.list import STYLES, collect
+from solo.commands.list import STYLES, collect, tell_age
 from solo.commands.tables import format_time, print_rows
 from solo.errors import SoloError
 from solo.eviction import Eviction
 from solo.identity import read_world
 from solo.processes import find_roots
 from solo.tickets import DIGITS, HOLD, SEAT
-from solo.words import format_duration
 
 INTERVAL = 1.0  # seconds
 COLUMNS = ("NAME", "STATE", "PID", "FOR", "CPU", "MEMORY", "USER", "COMMAND")
@@ -64,7 +62,7 @@ def run(options: dict, names: list) -> int:
 
 
 class View:
-    """What is shown: `rows` of `solo list`, which of them is `selected`, which one we `ask` about, and a `message`."""
+    """What is shown: `rows` of `solo list`, which of them is `selected`, which one we `asked` about, and a `message`."""
 
     def __init__(self, options: dict, names: list):
         self.options = options
@@ -134,7 +132,7 @@ class View:
         return [self.make_cells(row) for row in self.rows]
 
     def make_cells(self, row: dict) -> list:
-        span = format_duration(time() - datetime.fromisoformat(row["since"]).timestamp()) if row["since"] else "?"
+        span = tell_age(row)
         cpu, memory = self.usage.find(identify(row))
         pid = row["launcher"] if row["child"] is None else row["child"]
         user = "?" if row["user"] is None else row["user"]
