@@ -4,42 +4,20 @@ import json
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from conftest import ROOT, TESTS, until
+from roots import get_root
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("debootstrap", "systemd-nspawn")]
 
-CACHE = Path("/var/cache/solo-tests/bookworm")
 PACKAGES = "systemd,systemd-sysv,dbus,python3-minimal,libpython3-stdlib,procps"
 
 
 @pytest.fixture(scope="module")
-def root():
-    if not (CACHE / "ready").exists():
-        shutil.rmtree(CACHE, ignore_errors=True)
-        CACHE.parent.mkdir(parents=True, exist_ok=True)
-        made = subprocess.run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", CACHE, *find_mirror()],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        if made.returncode:
-            pytest.skip(f"debootstrap can not: {made.stdout[-200:]}")
-        (CACHE / "ready").touch()
-    return CACHE
-
-
-def find_mirror():
-    """Where apt of this machine gets Debian from; nothing if that can not be told."""
-    for source in Path("/etc/apt").rglob("*.sources"):
-        for line in source.read_text().splitlines():
-            if line.startswith("URIs:"):
-                return line.split()[1:2]
-    return []
-
-
-@pytest.fixture(scope="module")
-def guest(root, tmp_path_factory):
+def guest(tmp_path_factory):
     """What guest.sh left behind: a file per case."""
+    root = get_root("bookworm", PACKAGES)
     lab = tmp_path_factory.mktemp("guest")
     shutil.copytree(ROOT / "solo", lab / "source/solo", ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("guest.sh", "guest.py"):
