@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any, Optional, TypeVar, Union, cast
 
 from solo import blocking
-from solo.argv import read_variables
+from solo.argv import is_engine, read_variables
 from solo.errors import Busy, SoloError, UsageError
 from solo.holding import take_files, take_names
 from solo.identity import read_self, read_world
@@ -621,6 +621,8 @@ def read_options(via: Optional[str], directory: Optional[Path]) -> dict[str, Any
     if directory is not None:
         options["dir"] = os.fspath(directory)
     read_variables(options, os.environb)
+    if is_engine(options):
+        raise UsageError("a program can not hold a lock at an engine, which could not end it in time: solo.run can")
     return options
 
 

@@ -6,7 +6,7 @@ options: everything from there on belongs to the command.
 
 from solo.errors import UsageError
 from solo.kernel import FOREVER, decode
-from solo.options import DIR, FILE, HELP, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER, SOCKET, SUBCOMMANDS, VERSION, VIA
+from solo.options import DIR, FILE, HELP, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER, ONCE_PER, SOCKET, SUBCOMMANDS, VIA
 
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
@@ -18,13 +18,6 @@ LONG = {"--" + option.flag: option for option in LAUNCHER_OPTIONS}
 
 def parse(words: list) -> tuple:
     """Read the words after `solo`: (options by key, subcommand or None, the words from there on). Raises UsageError."""
-    options, subcommand, rest = read_words(words)
-    if HELP.key not in options and VERSION.key not in options:
-        check_together(options)
-    return options, subcommand, rest
-
-
-def read_words(words: list) -> tuple:
     options = {}
     at = 0
     while at < len(words):
@@ -61,14 +54,28 @@ def read_words(words: list) -> tuple:
 
 
 def check_together(options: dict):
+    """Raises UsageError for options that make no sense beside each other."""
+    if HELP.key in options:
+        return
     typed = [option for option in LAUNCHER_OPTIONS if option.key in options]
     for option in typed:
         for flag in option.excludes:
             if LONG["--" + flag].key in options:
                 raise UsageError(f"--{option.flag} and --{flag} exclude each other")
     for option in typed:
-        if option.needs and not any(LONG["--" + flag].key in options for flag in option.needs):
-            raise UsageError(f"--{option.flag} makes no sense without --{' or --'.join(option.needs)}")
+        if option.needs and not any(has_meaning(flag, options) for flag in option.needs):
+            needs = " or --".join(option.needs).replace(VIA.flag, "via and an engine")
+            raise UsageError(f"--{option.flag} makes no sense without --{needs}")
+
+
+def has_meaning(flag: str, options: dict) -> bool:
+    """Was it given, and in case of --via to name an engine?"""
+    return is_engine(options) if flag == VIA.flag else LONG["--" + flag].key in options
+
+
+def is_engine(options: dict) -> bool:
+    """Is the lock kept beyond this machine?"""
+    return options.get(VIA.key, FILE) not in KEEPERS
 
 
 def find_option(table: dict, flag: str):
@@ -133,22 +140,19 @@ def read_duration(flag: str, text: str) -> float:
 
 
 def read_variables(options: dict, environment):
-    """What was not typed, from the environment, a mapping of bytes. Raises UsageError."""
+    """What was not typed, from the environment, a mapping of bytes. Raises UsageError if it all makes no sense together."""
     for option in (VIA, DIR):
         value = environment.get(option.variable.encode())
         if value and option.key not in options and not (option is DIR and options.get(VIA.key) == SOCKET):
             options[option.key] = decode(value)
-    check_via(options.get(VIA.key, FILE))
+    check_together(options)
     if options.get(VIA.key) == SOCKET:
         if DIR.key in options:
             raise UsageError("--dir makes no sense with --via socket: it keeps no file")
+        if ONCE_PER.key in options:
+            raise UsageError("--once-per makes no sense with --via socket, which keeps no file")
         if isinstance(options.get(LOUD_AFTER.key), int):
             raise UsageError("--loud-after can not count with --via socket, which keeps no file: give a duration")
-
-
-def check_via(where: str):
-    if where not in KEEPERS:
-        raise UsageError(f"--via {where}: neither {' nor '.join(KEEPERS)}")
 
 
 def read_count(flag: str, text: str) -> int:

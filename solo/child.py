@@ -44,6 +44,8 @@ class Given:
 
         Undone in ourselves, not in the child: so a solo under this one reads the truth in /proc.
         """
+        if self.mask is not None:
+            return
         self.mask = _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
         for signal in CHANGED_BY_PYTHON:
             if not self.ignored >> signal - 1 & 1:
@@ -134,7 +136,7 @@ def start(path: str, words: list, environment: dict, given: Given, holds: list, 
         posix.waitpid(pid, 0)
         raise
     if ending is not None:
-        ending.begin()
+        ending.begin(pid)
     close(go)
     close(ready)  # not before: the sooner the go, the less the child sleeps
     return Child(pid, ending)
@@ -171,10 +173,17 @@ def execute(path: str, words: list, script: list, environment: dict):
         posix._exit(NotExecutable.status)
 
 
-def let_go_of_descriptors(kept: list):
-    """Close all but `kept`: our copies of the caller's pipes would keep those at their other ends waiting."""
+def let_go_of_descriptors(kept: list, given=None):
+    """Close all but `kept`, or only those of `given`: our copies of the caller's pipes would keep those at their other ends
+    waiting.
+    """
+    kept = [*kept, *find_locked(kept)]
+    if given is not None:
+        for fd in given.difference(kept):
+            close(fd)
+        return
     low = 0
-    for fd in sorted([*kept, *find_locked(kept)]):
+    for fd in sorted(kept):
         posix.closerange(low, fd)
         low = fd + 1
     posix.closerange(low, HIGHEST_FD)

@@ -24,36 +24,50 @@ FIRST_LOOK = 0.1  # seconds
 class Ending:
     """`deadline` is when the next step is due, or FOREVER; `stage` is the step that was taken last.
 
-    `is_timed_out`: did we end it because its time was over? `is_ordered`: were we told to end?
+    `is_timed_out`: did we end it because its time was over? `is_ordered`: were we told to end? With an engine `lease` is
+    what it gave us, and `loss` why that is ours no longer, None until then.
     """
 
-    def __init__(self, name: str, timeout: float, kill_after: float, is_tree: bool):
+    def __init__(self, name: str, timeout: float, kill_after: float, is_tree: bool, is_leased: bool = False):
         if not timeout > 0:
             raise UsageError("--timeout 0: that is no time at all")
         self.name = name
         self.timeout = timeout
         self.kill_after = kill_after
         self.is_tree = is_tree
+        self.lease = self.loss = None
         self.deadline = FOREVER
         self.is_timed_out = self.is_ordered = False
         self.stage = None  # then SIGTERM, then SIGKILL
         self.looks = 0
         self.asked = set()  # who of the tree has got SIGTERM
         self.strangers = set()  # our children from before we were executed
-        if is_tree:
+        if is_tree or is_leased:
             become_subreaper()
             self.strangers = set(find_children(posix.getpid()))
 
-    def begin(self):
-        """The command starts now."""
+    def begin(self, pid: int):
+        """The command starts now, as `pid`."""
         self.deadline = monotonic() + self.timeout
+        if self.lease is not None:
+            self.lease.begin(pid)
 
     def find_left(self):
         """Seconds until the next step, or None."""
-        return None if self.deadline == FOREVER else min(LONGEST_WAIT, max(0.0, self.deadline - monotonic()))
+        left = self.deadline - monotonic()
+        if self.lease is not None and self.loss is None:
+            left = 0.0 if self.is_asked() else min(left, self.lease.find_left())
+        return None if left == FOREVER else min(LONGEST_WAIT, max(0.0, left))
 
     def advance(self, child):
         """The deadline may have passed: ask for the end, then enforce it."""
+        if self.lease is not None and self.loss is None:
+            self.loss = self.lease.find_loss()
+            if self.loss is not None:
+                return self.give_up(child)
+            if self.is_asked():
+                self.ask(child)
+                return say_promptly(f"{self.name}: ending pid {child.pid}, as {self.lease.asked} asks")
         if monotonic() < self.deadline:
             return
         if self.stage is None:
@@ -64,6 +78,26 @@ class Ending:
             say_promptly(f"{self.name}: timed out after {span}: ending {who}")
         else:
             self.kill(child)
+
+    def give_up(self, child):
+        """The lease is or soon will be another's: with all that descends from it the command ends before that, or at once if it
+        is.
+        """
+        self.is_tree = True
+        due = monotonic() + self.lease.find_life()
+        if self.lease.lost:
+            self.kill(child)
+        elif self.stage is None:
+            self.ask(child)
+            self.deadline = due
+        else:
+            self.send(SIGTERM, child)
+            self.deadline = min(self.deadline, due)
+        say_promptly(f"{self.name}: {self.loss}: ending pid {child.pid}")
+
+    def is_asked(self) -> bool:
+        """Has somebody at the engine asked for our end, and we have not begun with it?"""
+        return self.stage is None and self.lease is not None and self.lease.asked is not None
 
     def ask(self, child):
         self.stage = SIGTERM

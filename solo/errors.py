@@ -2,14 +2,17 @@
 
 EXIT_STATUSES = (
     ("the command's", "it ran"),
+    (69, "the engine can not be reached; nothing ran (EX_UNAVAILABLE)"),
     (75, "busy, or waited long enough (EX_TEMPFAIL)"),
+    (123, "the lease was lost, and the command was ended"),
     (124, "--timeout ended it"),
     (125, "solo could not do its part; nothing ran"),
     (126, "COMMAND is not executable"),
     (127, "COMMAND was not found"),
 )
 
-TIMED_OUT = 124  # not an error of ours, and the command did run
+# Not errors of ours: the command did run.
+LEASE_LOST, TIMED_OUT = 123, 124
 
 
 class SoloError(Exception):
@@ -40,6 +43,24 @@ class Busy(SoloError):
     name = ""
     tickets: list = []
     holders: tuple = ()
+
+
+class RanAlready(Busy):
+    """It ran in this period (--once-per), and that is well."""
+
+    status = 0
+
+
+class Unreachable(SoloError):
+    """The engine did not answer in time."""
+
+    status = 69
+
+
+class LeaseLost(SoloError):
+    """The engine gave the name to others, or may have, and the command was ended. Only solo.run() raises it."""
+
+    status = LEASE_LOST
 
 
 class Superseded(Busy):

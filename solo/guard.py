@@ -4,9 +4,10 @@ import posix
 from time import monotonic
 
 from solo import child
+from solo.argv import is_engine
 from solo.command import find_command, make_name
-from solo.errors import TIMED_OUT, SoloError, UsageError
-from solo.holding import KILL_AFTER, release, take_files, take_names
+from solo.errors import LEASE_LOST, TIMED_OUT, SoloError, UsageError
+from solo.holding import KILL_AFTER, release, take_files, take_more, take_names
 from solo.identity import read_self, read_world
 from solo.journal import Journal
 from solo.kernel import FOREVER, encode, occupy_standard_descriptors, read_file, say, say_promptly
@@ -34,21 +35,41 @@ def run(options: dict, command: list, report=None):
     wanted = describe_wanted(options, names, command)
     journal = Journal(wanted, options.get("dir"), tell) if options.get("via") != SOCKET else None
     holds = []
+    remote = once = None
     try:
         path = find_command(command[0], environment.get(b"PATH"))
         ending, die_with = prepare_end(options, names[0])
+        if is_engine(options):
+            from solo.engines.hold import EngineHold
+
+            remote = EngineHold(options, wanted, given)
+        if "once_per" in options:
+            from solo.once import Once
+
+            once = Once(options, names)
         named = take_names(wanted, options, deadline, make_watch(options, names, deadline), holds)
         if "flock" in options:
             # Who else holds a file can not be replaced.
             patience = deadline if "wait" in options else NO_WAIT
             take_files(names[0], named, options["flock"], given.umask, patience, make_watch(options, names, patience), holds)
+        if remote is not None:
+            # After all that is local: so a host is one contender, and excludes itself whatever becomes of the engine.
+            take_more(names[0], named, lambda: remote.take(deadline, make_watch(options, names, deadline), once))
+            holds.append(remote)
+            ending.lease = remote.lease
+            remote.tell_command(environment)
+            named = remote.entries
         tell_command(environment, names, named)
+        if once is not None:
+            once.claim()
         process = start(path, command, environment, given, holds, ending, die_with)
     except BaseException as error:
+        if once is not None:
+            error = once.judge(error)
         release(holds)
         if journal is not None and isinstance(error, SoloError):
             journal.tell_error(error)
-        raise
+        raise error
     tell = tell if tell is tell_nothing else say_promptly
     tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
     if report is not None:
@@ -62,20 +83,22 @@ def run(options: dict, command: list, report=None):
     kept = [fd for hold in holds for fd in hold.descriptors]
     if report is not None:
         kept.append(report.pipe)
-    child.let_go_of_descriptors(kept if tell is tell_nothing and ending is None else [*kept, 2])
+    child.let_go_of_descriptors(kept if tell is tell_nothing and ending is None else [*kept, 2], remote and remote.inherited)
     status = child.wait(process)
-    release(holds)
     code = posix.waitstatus_to_exitcode(status)
-    is_timed_out = ending is not None and ending.is_timed_out
+    outcome = LEASE_LOST if ending and ending.loss else TIMED_OUT if ending and ending.is_timed_out else None
+    if once is not None and (code or outcome):
+        once.fail()
+    release(holds)
     tell(f"{names[0]}: pid {process.pid} ended with status {code}")
     if journal is not None:
-        journal.tell_end(code, is_timed_out)
+        journal.tell_end(code, outcome)
     if "syslog" in options:
-        log_end(names, process.pid, code, monotonic() - begin, is_timed_out)
-    if is_timed_out:
+        log_end(names, process.pid, code, monotonic() - begin, outcome)
+    if outcome is not None:
         if report is not None:
-            report.tell_timeout()
-        posix._exit(TIMED_OUT)
+            report.tell_outcome(outcome)
+        posix._exit(outcome)
     child.mirror(status)
 
 
@@ -99,11 +122,11 @@ def log(text: str, is_bad: bool = False):
     syslogging.log(text, is_bad)
 
 
-def log_end(names: list, pid: int, code: int, seconds: float, is_timed_out: bool):
+def log_end(names: list, pid: int, code: int, seconds: float, outcome):
     from solo.syslogging import describe_end
 
-    what = "timed out and ended" if is_timed_out else "ended"
-    log(f"{' '.join(names)}: pid {pid} {what} {describe_end(code, seconds)}", is_timed_out or code != 0)
+    what = {TIMED_OUT: "timed out and ended", LEASE_LOST: "lost its lease and ended", None: "ended"}[outcome]
+    log(f"{' '.join(names)}: pid {pid} {what} {describe_end(code, seconds)}", outcome is not None or code != 0)
 
 
 def choose_claim(options: dict) -> Claim:
@@ -121,11 +144,12 @@ def choose_claim(options: dict) -> Claim:
 def prepare_end(options: dict, name: str) -> tuple:
     """How the command is made to end before its time: (an Ending or None, what makes it die with us or None)."""
     ending = die_with = None
-    if "timeout" in options or "tree" in options:
+    if "timeout" in options or "tree" in options or is_engine(options):
         from solo.ending import Ending
 
-        ending = Ending(name, options.get("timeout", FOREVER), options.get("kill_after", KILL_AFTER), "tree" in options)
-    if "no_orphan" in options or "flock" in options or options.get("via") == SOCKET:
+        kill_after = options.get("kill_after", KILL_AFTER)
+        ending = Ending(name, options.get("timeout", FOREVER), kill_after, "tree" in options, is_engine(options))
+    if "no_orphan" in options or "flock" in options or options.get("via") == SOCKET or is_engine(options):
         from solo.prctl import make_die_with
 
         die_with = make_die_with()

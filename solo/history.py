@@ -39,6 +39,7 @@ class Run:
     ran: float | None
     code: int | None
     is_timed_out: bool
+    is_lost: bool
     why: str | None
     uid: int
     host: str
@@ -55,7 +56,7 @@ class Run:
     @property
     def is_failure(self) -> bool:
         """Did it end badly, or could it not even start? A skip is none."""
-        return self.event == REFUSED or self.event == ENDED and (self.code != 0 or self.is_timed_out)
+        return self.event == REFUSED or self.event == ENDED and (self.code != 0 or self.is_timed_out or self.is_lost)
 
     @property
     def is_success(self) -> bool:
@@ -204,6 +205,7 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
         event=event, time=parse_time(when), start=parse_optional(fields, b"start", parse_time),
         waited=parse_optional(fields, b"waited", parse_time), ran=parse_optional(fields, b"ran", parse_time),
         code=parse_optional(fields, b"code", parse_int), is_timed_out=fields.get(b"timed-out") == b"1",
+        is_lost=fields.get(b"lost") == b"1",
         why=parse_optional(fields, b"why", lambda text: decode(unquote(text))),
         uid=parse_int(fields[b"uid"]), host=decode(unquote(fields[b"host"])), launcher=parse_int(fields[b"launcher"]),
         child=parse_optional(fields, b"child", parse_int), mode=fields[b"mode"].decode(),

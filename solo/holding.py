@@ -1,6 +1,6 @@
 """All that one run holds: its names and what they need of their parents, taken in one global order, let go the other way round."""
 
-from solo.errors import Busy, SoloError, Vanished
+from solo.errors import Busy, RanAlready, SoloError, Vanished
 from solo.kernel import close
 from solo.options import SOCKET
 from solo.places import make_base, open_name
@@ -68,19 +68,26 @@ def take_name(make_line, base, name: str, record, deadline, watch, rivals):
 def take_files(name: str, named: dict, paths: list, umask: int, deadline, watch, holds: list, is_program: bool = False):
     """Take the user's own files as well, after the names; busy counts as busy for the first `name`. As take_flocks."""
     from solo import flocks
-    from solo.words import describe_skips
 
+    mode = named[name].record.claim.mode
+    take_more(name, named, lambda: flocks.take_flocks(paths, mode, umask, deadline, watch, holds, is_program))
+
+
+def take_more(name: str, named: dict, take):
+    """Call `take`, which takes what a run needs beside its names; if that is busy, it counts as busy for the name."""
     hold = named[name]
     try:
-        flocks.take_flocks(paths, hold.record.claim.mode, umask, deadline, watch, holds, is_program)
+        return take()
     except BaseException as error:
         hold.line.restore_skips()
-        if isinstance(error, Busy):
+        if isinstance(error, Busy) and not isinstance(error, RanAlready):
+            from solo.words import describe_skips
+
             with hold.line:
                 error.skips = hold.line.count_skip(hold.record.claim.mode)
             hold.line.close_gate()
-            error.args = (f"{name}: {error}{describe_skips(error.skips)}",)
-            error.name = name
+            error.args = (f"{error if error.name else f'{name}: {error}'}{describe_skips(error.skips)}",)
+            error.name = error.name or name
         raise
 
 

@@ -8,7 +8,7 @@ and reads them.
 import posix
 from time import monotonic, time
 
-from solo.errors import Busy, SoloError
+from solo.errors import LEASE_LOST, TIMED_OUT, Busy, SoloError
 from solo.kernel import EFBIG, ENOSPC, close, encode
 from solo.places import ROOT_PLACE, find_base, make_directory, open_base, open_below, open_file, open_parts, split_name
 from solo.record import quote, quote_words
@@ -50,10 +50,12 @@ class Journal:
 
         self.append_all(STARTED, describe)
 
-    def tell_end(self, code: int, is_timed_out: bool):
-        """It ended, with the exit status `code` or of the signal -`code`."""
+    def tell_end(self, code: int, outcome):
+        """It ended, with the exit status `code` or of the signal -`code`; `outcome` is TIMED_OUT, LEASE_LOST, or None: by itself.
+        """
         ran = monotonic() - self.running_since
-        self.append_all(ENDED, lambda: b"%b ran=%.3f code=%d timed-out=%d" % (self.start, ran, code, is_timed_out))
+        self.append_all(ENDED, lambda: b"%b ran=%.3f code=%d timed-out=%d%b" % (
+            self.start, ran, code, outcome == TIMED_OUT, b" lost=1" if outcome == LEASE_LOST else b""))
 
     def tell_error(self, error: SoloError):
         """Nothing ran."""

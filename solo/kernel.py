@@ -174,6 +174,18 @@ def close(fd: int):
         pass
 
 
+def list_descriptors() -> set:
+    """The descriptors that are open now."""
+    found = set()
+    for entry in posix.listdir("/proc/self/fd"):
+        try:
+            posix.fstat(int(entry))
+            found.add(int(entry))
+        except OSError:
+            pass  # it was the listing itself
+    return found
+
+
 def say(text: str):
     """One line on stderr, without the weight of sys.stderr; lost if nobody can read it."""
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -6,7 +6,7 @@ from time import time
 
 from solo import guard
 from solo.argv import parse, read_variables
-from solo.errors import Busy, SoloError, Superseded, UsageError
+from solo.errors import Busy, RanAlready, SoloError, Superseded, UsageError
 from solo.kernel import encode, say
 from solo.options import DIR, HELP, VIA
 
@@ -36,7 +36,7 @@ def main(report=None):
         discreet = busy and not is_loud(error, options.get("loud_after"))
         if report is not None:
             report.tell_error(error)
-        elif not (discreet and "quiet" in options):
+        elif not (discreet and ("quiet" in options or isinstance(error, RanAlready) and "verbose" not in options)):
             say(str(error))
         status = options.get("busy_exit", error.status) if discreet else error.status
         if "syslog" in options:
@@ -58,7 +58,7 @@ def say_error(text: str, report) -> int:
 
 def is_loud(busy: Busy, limit) -> bool:
     """Must it be said, whatever --quiet says? After so many skips (int), or once the holder has run so long (float, seconds)."""
-    if limit is None or isinstance(busy, Superseded):
+    if limit is None or isinstance(busy, (Superseded, RanAlready)):
         return False
     if isinstance(limit, int):
         return busy.skips is None or busy.skips >= limit

@@ -39,8 +39,13 @@ DIR = Option(
 )
 VIA = Option(
     "via", None, "text", "WHERE", variable="SOLO_VIA",
-    help="How the lock is kept: file (default), or socket, which needs no file at all and no writable file system."
+    help="Who keeps the lock: file (default), or socket, which needs no file at all; or beyond this machine an engine, as"
+    " etcd://h1,h2,h3/prefix, postgresql://..., zookeeper://h1,h2/chroot, redis://..., or a target of /etc/solo.toml."
     " Default: SOLO_VIA.",
+)
+TTL = Option(
+    "ttl", None, "duration", "DURATION", needs=("via",),
+    help="With an engine: how long it keeps the lock for us when it hears nothing of us (15s). The command is dead before that.",
 )
 FLOCK = Option(
     "flock", None, "path", "PATH", many=True,
@@ -80,8 +85,16 @@ TIMEOUT = Option(
     help="End the command after that long: SIGTERM, and after --kill-after SIGKILL. The exit status is 124.",
 )
 KILL_AFTER = Option(
-    "kill-after", "k", "duration", "DURATION", needs=("timeout", "replace", "tree"),
-    help="How long after SIGTERM comes SIGKILL (10s).",
+    "kill-after", "k", "duration", "DURATION", needs=("timeout", "replace", "tree", "via"),
+    help="How long after SIGTERM comes SIGKILL (10s; where the lease of an engine is lost, a fifth of --ttl).",
+)
+ONCE_PER = Option(
+    "once-per", None, "duration", "DURATION",
+    help="Run at most once in each period of that length, on all hosts together with an engine. Who comes second exits with 0, or"
+    " --busy-exit.",
+)
+ONCE_RETRY = Option(
+    "once-retry", None, "flag", None, needs=("once-per",), help="If the command fails, it did not run in this period.",
 )
 TREE = Option(
     "tree", None, "flag", None,
@@ -102,7 +115,7 @@ HISTORY = Option("history", None, "duration", "DURATION", help="Forget as well w
 
 LAUNCHER_OPTIONS = (
     NAME, DIR, VIA, FLOCK, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, BUSY_EXIT, QUIET, LOUD_AFTER, TIMEOUT,
-    KILL_AFTER, TREE, NO_ORPHAN, SYSLOG, VERBOSE, HELP, VERSION,
+    KILL_AFTER, TREE, NO_ORPHAN, TTL, ONCE_PER, ONCE_RETRY, SYSLOG, VERBOSE, HELP, VERSION,
 )
 
 
@@ -156,7 +169,8 @@ SUBCOMMANDS = (
         "Remove what the dead left behind and what is idle; who comes meanwhile is not disturbed.",
     ),
     Subcommand(
-        "doctor", "", (DIR, JSON),
-        "Check in plain words whether this machine and user have all that solo needs: 0, or 1 if something fails.",
+        "doctor", "", (DIR, VIA, JSON),
+        "Check in plain words whether this machine and user, or the engine of --via, have all that solo needs: 0, or 1 if something"
+        " fails.",
     ),
 )

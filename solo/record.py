@@ -25,12 +25,12 @@ class Record:
     `claim` is what it has or wants here, on the way to all of `names`; `slot` the numbers it has of a counted name, as
     (first, last). `tree`: None, or, if it stays until every descendant of the command has ended, how many seconds it
     gives them between SIGTERM and SIGKILL. `since` is when the ticket was
-    made, in seconds since the epoch; `command` a list of bytes.
+    made, in seconds since the epoch; `command` a list of bytes. `via` is the engine that keeps it beyond this machine, or nothing.
     """
 
-    __slots__ = ("child", "claim", "command", "launcher", "names", "since", "slot", "tree", "uid", "world")
+    __slots__ = ("child", "claim", "command", "launcher", "names", "since", "slot", "tree", "uid", "via", "world")
 
-    def __init__(self, launcher, world, uid, claim, names, tree, command, slot=(), since=0.0, child=None):
+    def __init__(self, launcher, world, uid, claim, names, tree, command, slot=(), since=0.0, child=None, via=""):
         self.launcher = launcher
         self.world = world
         self.uid = uid
@@ -41,10 +41,11 @@ class Record:
         self.since = since
         self.command = command
         self.child = child
+        self.via = via
 
     def claiming(self, claim):
         """The same with another claim."""
-        return Record(self.launcher, self.world, self.uid, claim, self.names, self.tree, self.command)
+        return Record(self.launcher, self.world, self.uid, claim, self.names, self.tree, self.command, via=self.via)
 
 
 def format_record(record: Record) -> bytes:
@@ -55,7 +56,8 @@ def format_record(record: Record) -> bytes:
         f"launcher {record.launcher[0]} {record.launcher[1]}\n"
         f"boot {world.boot}\npid-namespace {world.pid_namespace}\ntime-namespace {world.time_namespace}\nshift {world.shift}\n"
         f"uid {record.uid}\n{format_claim(record.claim, record.slot)}tree {format_tree(record.tree)}\n"
-        f"since {record.since:.6f}\nhost ".encode() + quote(encode(world.host)),
+        f"since {record.since:.6f}\n".encode() + (b"via %b\n" % quote(encode(record.via)) if record.via else b"")
+        + b"host " + quote(encode(world.host)),
         quote_words(map(encode, record.names)),
         quote_words(record.command),
         b" " * (RESERVED - 1),
@@ -104,6 +106,7 @@ def parse_record(data: bytes):
             [parse_range(text) for text in fields.get(b"slot", b"").split()],
             parse_since(fields[b"since"]),
             parse_closing(tail),
+            decode(unquote(fields.get(b"via", b""))),
         )
     except (ValueError, KeyError, OverflowError):
         return None

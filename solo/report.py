@@ -2,9 +2,9 @@
 
 import posix
 
-from solo.errors import SoloError
+from solo.errors import LEASE_LOST, TIMED_OUT, SoloError
 
-STARTED, TIMED_OUT = "Started", "TimedOut"
+STARTED, OUTCOMES = "Started", {TIMED_OUT: "TimedOut", LEASE_LOST: "LeaseLost"}
 END = b"\1"
 LIMIT = 1000  # bytes: a pipe takes all of it at once, whoever reads
 
@@ -19,8 +19,9 @@ class Report:
     def tell_start(self):
         self.tell(STARTED)
 
-    def tell_timeout(self):
-        self.tell(TIMED_OUT)
+    def tell_outcome(self, outcome: int):
+        """Say that it ended before its time."""
+        self.tell(OUTCOMES[outcome])
 
     def tell_error(self, error: SoloError):
         """Say which error it is."""

@@ -9,7 +9,7 @@ from typing import Any, Optional, Union
 from solo import errors
 from solo.api import check_name, check_wait, holders
 from solo.kernel import FOREVER
-from solo.report import END, STARTED, TIMED_OUT
+from solo.report import END, OUTCOMES, STARTED
 
 KILL_AFTER = 10.0  # seconds
 FLAGS = ("shared", "latest", "replace", "tree", "no-orphan")
@@ -75,8 +75,10 @@ def run(
         raise errors.SoloError(f"solo ended with status {code} before the command was started")
     kind, where, text = (part.decode("utf-8", "surrogateescape") for part in said[-1])
     if kind != STARTED:
-        if kind == TIMED_OUT:
+        if kind == OUTCOMES[errors.TIMED_OUT]:
             raise subprocess.TimeoutExpired(list(argv), timeout or 0, stdout, stderr)
+        if kind == OUTCOMES[errors.LEASE_LOST]:
+            raise errors.LeaseLost(f"{argv[0]!r}: the lease was lost, and it was ended")
         raise make_error(kind, where, text, via, find_directory(directory, popen))
     done: subprocess.CompletedProcess[Any] = subprocess.CompletedProcess(list(argv), code, stdout, stderr)
     if check:

@@ -46,8 +46,21 @@ def describe_owner(record) -> str:
 
 
 def format_command(command: list) -> str:
-    text = " ".join(decode(word) for word in command)
+    return cut_command(map(decode, command))
+
+
+def cut_command(words) -> str:
+    text = " ".join(words)
     return text if len(text) <= COMMAND_WIDTH else text[:COMMAND_WIDTH - 1] + "…"
+
+
+def find_user(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
 
 
 def format_duration(seconds: float) -> str:

@@ -23,10 +23,14 @@ HOT_FLOORS = [
 ]
 COLD_FLOORS = [
     {"blocking", "cells", "namespaces", "prctl", "report", "systemd", "words"},
-    {"history", "orphans", "syslogging"},
+    {"history", "once", "orphans", "syslogging"},
     {"flocks", "processes"},
     {"ending", "eviction", "sockets"},
     {"rivals", "waiting"},
+    {"engines", "engines.engine", "engines.targets"},
+    {"engines.lines"},
+    {"engines.etcd", "engines.lease"},
+    {"engines.hold"},
     {"commands", "commands.lines", "commands.tables"},
     {"commands.list"},
     {"commands.clean", "commands.doctor", "commands.history", "commands.metrics", "commands.stop", "commands.wait"},

@@ -4,11 +4,12 @@ import itertools
 
 import pytest
 
-from solo.options import DIR, HELP, LAUNCHER_OPTIONS, VERSION, VIA
+from solo.options import DIR, HELP, LAUNCHER_OPTIONS, ONCE_PER, VERSION, VIA
 
 VALUES = {
     "name": ["job"], "dir": None, "via": ["socket"], "flock": None, "slots": ["3"], "take": ["2"], "wait": ["5s"], "max-waiting": ["1"],
     "busy-exit": ["3"], "loud-after": ["6h"], "timeout": ["30s"], "kill-after": ["5s"],
+    "ttl": ["20s"], "once-per": ["5m"],
 }
 PAIRS = list(itertools.combinations(LAUNCHER_OPTIONS, 2))
 
@@ -21,8 +22,11 @@ def find_refusal(one, other):
         if beside.flag in option.excludes:
             return f"--{option.flag} and --{beside.flag} exclude each other"
     for option, beside in ((one, other), (other, one)):
-        if option.needs and beside.flag not in option.needs:
+        # --via is a socket here, and what needs it needs an engine.
+        if option.needs and (beside is VIA or beside.flag not in option.needs):
             return f"--{option.flag} makes no sense without --{option.needs[0]}"
+    if {one, other} == {ONCE_PER, VIA}:
+        return "--once-per makes no sense with --via socket"
     return "--dir makes no sense with --via socket" if {one, other} == {DIR, VIA} else None
 
 

@@ -20,7 +20,7 @@ from solo.rule import COUNTED
 from solo.tickets import DIGITS, HOLD, LIVE, ORPHANED
 
 COLUMNS = ("NAME", "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
-OK, FAILED, SIGNALED, TIMED_OUT, UNKNOWN, RUNNING = "ok", "failed", "signaled", "timed out", "unknown", "running"
+OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING = "ok", "failed", "signaled", "timed out", "lost", "unknown", "running"
 SHORTEST_PICTURE = 20  # characters
 LEAST_ROWS = 10
 
@@ -87,7 +87,9 @@ def name_outcome(one, state) -> str:
     if one.event == STARTED:
         return {LIVE: RUNNING, ORPHANED: ORPHANED, None: UNKNOWN}[state]
     if one.event == ENDED:
-        return TIMED_OUT if one.is_timed_out else OK if one.code == 0 else FAILED if one.code > 0 else SIGNALED
+        if one.is_lost or one.is_timed_out:
+            return LOST if one.is_lost else TIMED_OUT
+        return OK if one.code == 0 else FAILED if one.code > 0 else SIGNALED
     return decode(one.event)
 
 
@@ -151,10 +153,11 @@ def find_styles(rows: list) -> dict:
 
 
 STYLES = {
-    OK: "green", RUNNING: "bold green", ORPHANED: "bold red", FAILED: "red", SIGNALED: "red", TIMED_OUT: "red", UNKNOWN: "red",
+    OK: "green", RUNNING: "bold green", ORPHANED: "bold red", FAILED: "red", SIGNALED: "red", TIMED_OUT: "red", LOST: "red",
+    UNKNOWN: "red",
     "skipped": "yellow", "refused": "red",
 }
-BAD = (FAILED, SIGNALED, TIMED_OUT, UNKNOWN, "refused")
+BAD = (FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, "refused")
 MARKS = {"run": "━", "bad": "✗", "skipped": "○", "none": " "}
 ASCII_MARKS = {"run": "=", "bad": "x", "skipped": "o", "none": " "}
 MARK_STYLES = {"run": "green", "bad": "bold red", "skipped": "yellow", "none": ""}

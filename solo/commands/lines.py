@@ -1,12 +1,19 @@
 """Where the tickets of a name are, for the subcommands: they look without the gate, and change nothing."""
 
-from solo.argv import check_via
 from solo.errors import UsageError
-from solo.options import FILE, SOCKET
+from solo.options import FILE, KEEPERS, SOCKET
 from solo.places import find_base, open_base, open_below, split_name
 from solo.rule import EXCLUSIVE, Claim, find_conflicts, plan_claims
 from solo.sockets import SocketLine
 from solo.tickets import LIVE, ORPHANED, SEAT, Line, is_published
+
+
+def check_via(where: str):
+    """Raises UsageError if that is nothing that keeps locks, or SoloError."""
+    if where not in KEEPERS:
+        from solo.engines.targets import find_target
+
+        find_target(where)
 
 
 def open_line(name: str, options: dict, world):

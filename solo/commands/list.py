@@ -1,11 +1,10 @@
 """`solo list`: a row for everyone who holds or waits, as a table for people or JSON for programs."""
 
 import json
-import pwd
 from datetime import datetime
 from time import time
 
-from solo.argv import check_via
+from solo.commands.lines import check_via
 from solo.commands.tables import format_time, print_rows
 from solo.errors import SoloError
 from solo.identity import read_world
@@ -15,7 +14,7 @@ from solo.places import find_base, find_names, is_within, open_base, split_name
 from solo.rule import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
 from solo.sockets import SocketLine, list_addresses
 from solo.tickets import HOLD, LIVE, ORPHANED, Line, is_published
-from solo.words import format_duration
+from solo.words import find_user, format_duration
 
 MODES = {
     EXCLUSIVE: "exclusive", SHARED: "shared", COUNTED: "slots", INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared",
@@ -92,7 +91,9 @@ def find_lines(directory, via, world):
 
 
 def make_row(name: str, where: str, ticket, record) -> dict:
-    state = "waiting" if not ticket.is_hold else "orphaned" if ticket.state is ORPHANED else "held"
+    # One that has the name here waits at its engine until its command runs.
+    is_waiting = not ticket.is_hold or record is not None and record.via and record.child is None
+    state = "waiting" if is_waiting else "orphaned" if ticket.state is ORPHANED else "held"
     row = {
         "name": name, "state": state, "mode": MODES[EXCLUSIVE], "slot": None, "slots": None, "take": None,
         "launcher": None, "child": None, "since": None, "user": None, "host": None, "command": [], "via": where,
@@ -110,15 +111,9 @@ def make_row(name: str, where: str, ticket, record) -> dict:
             user=find_user(record.uid),
             host=record.world.host,
             command=[decode(word) for word in record.command],
+            via=record.via or where,
         )
     return row
-
-
-def find_user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
-        return str(uid)
 
 
 def tell_age(row: dict) -> str:

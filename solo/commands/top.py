@@ -9,10 +9,9 @@ import termios
 import tty
 from time import monotonic, time
 
-from solo.argv import check_via
 from solo.cells import clean, measure, pad
 from solo.commands import stop
-from solo.commands.lines import check_names, open_line
+from solo.commands.lines import check_names, check_via, open_line
 from solo.commands.list import STYLES, collect, tell_age
 from solo.commands.tables import format_time, print_rows
 from solo.errors import SoloError

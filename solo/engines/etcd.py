@@ -1,0 +1,305 @@
+"""etcd, by the JSON gateway of its API v3, with the standard library alone. An entry is a key under our lease, `PREFIX/NAME/LEASE`,
+as `etcdctl lock PREFIX/NAME` makes them; its create_revision is the order of the line, and the fencing token. Cold.
+
+Never /v3/lock/lock: etcd 3.4 answers it with yes also to one whose lease ran out in the line (etcd issue 11456).
+"""
+
+import http.client
+import json
+import ssl
+from base64 import b64decode, b64encode
+from time import monotonic
+
+from solo.engines.engine import Entry, Gone, parse_note
+from solo.engines.lines import sort_lines, take_in_line
+from solo.errors import SoloError, Unreachable, UsageError
+from solo.once import format_ran, parse_ran
+from solo.rule import MODES
+
+PREFIX = "solo"
+ENDS, ONCES = ".end", ".once"  # no name starts with a dot
+SHORTEST_WAIT = 0.05  # seconds
+NOT_FOUND, UNAUTHENTICATED = 5, 16  # gRPC's codes
+
+
+class Etcd:
+    """See engine.Engine, and take_in_line for join, leave, read_line, rewrite and wait_change."""
+
+    modes = MODES
+    is_fair = can_run_once = True
+
+    def __init__(self, target, ttl: float, timeout: float):
+        if target.settings:
+            raise UsageError(f"--via {target.shown}: etcd has no such setting")
+        self.target = target
+        self.where = target.shown
+        self.prefix = (target.path or PREFIX) + "/"
+        self.ttl = float(max(1, round(ttl)))  # it knows only whole seconds
+        self.timeout = timeout
+        self.at = 0  # which of the hosts answered last
+        self.connection = self.token = self.lease = None
+        self.version = ""
+        self.entries = {}  # ours by name, once they are held
+        self.joined = set()
+        self.revision = 0  # of the store when it was last listed
+        self.once_revision = 0  # of the last period, when it was last read
+        self.tls = make_tls(target) if target.scheme == "etcds" else None
+
+    # --- asking ---------------------------------------------------------------------------------------------------
+
+    def connect(self):
+        self.log_in()
+
+    def log_in(self):
+        if self.target.user is not None:
+            self.token = None
+            known = {"name": self.target.user, "password": self.target.password or ""}
+            self.token = self.call("/v3/auth/authenticate", known)["token"]
+        else:
+            self.version = self.call("/v3/maintenance/status", {}).get("version", "")
+
+    def open(self, at: int, timeout: float):
+        host, port = self.target.hosts[at]
+        if self.tls is not None:
+            return http.client.HTTPSConnection(host, port, timeout=timeout, context=self.tls)
+        return http.client.HTTPConnection(host, port, timeout=timeout)
+
+    def call(self, path: str, body: dict, again: bool = True) -> dict:
+        """One answer, of whichever host gives one first within the timeout. Raises Unreachable, SoloError, Gone."""
+        deadline = monotonic() + self.timeout
+        problem = "no answer"
+        for attempt in range(2 * len(self.target.hosts)):
+            left = deadline - monotonic()
+            if left <= 0:
+                break
+            try:
+                # With several hosts, one that is silent must leave time for the next.
+                answer = self.ask(path, body, left if len(self.target.hosts) == 1 else left / 2)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                is_old = self.connection is not None and attempt == 0
+                self.hang_up()
+                if not is_old:  # a connection that was idle may have been closed meanwhile
+                    self.at = (self.at + 1) % len(self.target.hosts)
+                continue
+            error = answer.get("error")
+            if error is None:
+                return answer
+            code, text = answer.get("code", 0), answer.get("message") or str(error)
+            if code == UNAUTHENTICATED and again and self.token is not None:
+                self.log_in()
+                return self.call(path, body, again=False)
+            if code == NOT_FOUND:
+                raise Gone(text)
+            if code in (4, 14):  # DEADLINE_EXCEEDED, UNAVAILABLE: another one may have a leader
+                problem = text
+                self.hang_up()
+                self.at = (self.at + 1) % len(self.target.hosts)
+                continue
+            raise SoloError(f"{self.where}: {text}")
+        raise Unreachable(f"{self.where}: can not be reached: {problem}")
+
+    def ask(self, path: str, body: dict, timeout: float) -> dict:
+        """Raises OSError, HTTPException, ValueError."""
+        if self.connection is None:
+            self.connection = self.open(self.at, timeout)
+        elif self.connection.sock is not None:
+            self.connection.sock.settimeout(timeout)
+        self.connection.request("POST", path, json.dumps(body), self.make_headers())
+        answer = self.connection.getresponse()
+        data = answer.read().decode()
+        known = json.loads(data.splitlines()[0] if data else "{}")  # a stream's first answer is enough
+        if answer.status >= 400 and "error" not in known:
+            known["error"] = f"HTTP {answer.status}"
+        if isinstance(known.get("error"), dict):  # of a stream
+            known = {"error": "", "code": known["error"].get("grpc_code"), "message": known["error"].get("message")}
+        return known.get("result", known)
+
+    def make_headers(self) -> dict:
+        return {"Content-Type": "application/json", **({"Authorization": self.token} if self.token else {})}
+
+    def hang_up(self):
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    # --- the lease ------------------------------------------------------------------------------------------------
+
+    def renew(self):
+        """Who asks us to end, or None."""
+        if self.lease is None:
+            self.lease = self.grant()
+            return None
+        answer = self.call("/v3/lease/keepalive", {"ID": self.lease})
+        if int(answer.get("TTL", 0)) <= 0:
+            self.lease = None
+            raise Gone("the lease has expired")
+        answer = self.call("/v3/kv/txn", {
+            "compare": [compare(entry.key, "CREATE", "create_revision", entry.number) for entry in self.entries.values()],
+            "success": [{"request_range": {"key": pack(self.make_end_key())}}],
+        })
+        if not answer.get("succeeded"):
+            raise Gone("its key was removed")
+        asked = answer["responses"][0]["response_range"].get("kvs", [])
+        return unpack(asked[0].get("value", "")).decode(errors="replace") or "someone" if asked else None
+
+    def grant(self) -> str:
+        answer = self.call("/v3/lease/grant", {"TTL": int(self.ttl)})
+        self.ttl = float(answer["TTL"])
+        return answer["ID"]
+
+    def wait_loss(self, seconds: float, stop):
+        stop.wait(seconds)
+
+    def release(self):
+        if self.lease is None:
+            return
+        try:
+            self.call("/v3/lease/revoke", {"ID": self.lease})
+        except Gone:
+            pass  # it had ended already
+        self.lease, self.entries = None, {}
+        self.hang_up()
+
+    # --- the line -------------------------------------------------------------------------------------------------
+
+    def take(self, name: str, note, wait) -> Entry:
+        entry = take_in_line(self, name, note, wait)
+        self.entries[name] = entry
+        return entry
+
+    def join(self, name: str, note) -> str:
+        if self.lease is None:
+            self.lease = self.grant()
+        key = self.make_key(name)
+        try:
+            self.call("/v3/kv/txn", {
+                "compare": [compare(key, "CREATE", "create_revision", 0)],
+                "success": [{"request_put": {"key": pack(key), "value": pack(note.format()), "lease": self.lease}}],
+            })
+        except Gone:
+            self.lease = None
+            raise
+        return key
+
+    def leave(self, name: str):
+        if self.lease is not None:
+            self.call("/v3/kv/deleterange", {"key": pack(self.make_key(name))})
+
+    def rewrite(self, entry):
+        answer = self.call("/v3/kv/txn", {
+            "compare": [compare(entry.key, "CREATE", "create_revision", entry.number)],
+            "success": [{"request_put": {"key": pack(entry.key), "value": pack(entry.record.format()), "lease": self.lease}}],
+        })
+        if not answer.get("succeeded"):
+            raise Gone("its key was removed")
+
+    def read_line(self, name: str) -> list:
+        return self.read_entries(self.prefix + name + "/", name)
+
+    def read_entries(self, prefix: str, name=None) -> list:
+        answer = self.call("/v3/kv/range", {
+            "key": pack(prefix), "range_end": pack(prefix[:-1] + "0"), "sort_order": "ASCEND", "sort_target": "CREATE",
+        })
+        self.revision = int(answer["header"]["revision"])
+        entries = []
+        for kv in answer.get("kvs", []):
+            key = unpack(kv["key"]).decode(errors="replace")
+            of, _, lease = key[len(self.prefix):].rpartition("/")
+            if lease and of[:1] != "." and name in (None, of):  # what nests in it has a line of its own
+                entries.append(Entry(of, key, int(kv["create_revision"]), parse_note(unpack(kv.get("value", ""))), False))
+        return entries
+
+    def wait_change(self, name: str, key, deadline: float) -> bool:
+        prefix = self.prefix + name + "/"
+        what = {"key": pack(key), "filters": ["NOPUT"]} if key else {"key": pack(prefix), "range_end": pack(prefix[:-1] + "0")}
+        request = {"create_request": {**what, "start_revision": self.revision + 1}}
+        connection = self.open(self.at, self.timeout)
+        try:
+            connection.request("POST", "/v3/watch", json.dumps(request), self.make_headers())
+            connection.sock.settimeout(max(SHORTEST_WAIT, deadline - monotonic()))
+            answer = connection.getresponse()
+            while True:
+                line = answer.readline()
+                if not line:
+                    raise ConnectionError("it ended the watch")
+                known = json.loads(line)
+                result = known.get("result", {})
+                if "error" in known or result.get("canceled") or result.get("events"):
+                    return True  # if it will not watch, the next list says why
+                connection.sock.settimeout(max(SHORTEST_WAIT, deadline - monotonic()))
+        except TimeoutError:
+            return False
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Unreachable(f"{self.where}: can not be reached: {error}") from None
+        finally:
+            connection.close()
+
+    def make_key(self, name: str) -> str:
+        return f"{self.prefix}{name}/{int(self.lease):x}"
+
+    def make_end_key(self) -> str:
+        return f"{self.prefix}{ENDS}/{int(self.lease):x}"
+
+    # --- what others ask ------------------------------------------------------------------------------------------
+
+    def tell_child(self, pid: int):
+        for name, entry in self.entries.items():
+            self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
+            self.rewrite(self.entries[name])
+
+    def list_entries(self, name=None) -> list:
+        return sort_lines(self.read_line(name) if name is not None else self.read_entries(self.prefix))
+
+    def ask_to_end(self, entry, who: str):
+        lease = entry.key.rpartition("/")[2]
+        try:
+            self.call("/v3/kv/put", {
+                "key": pack(f"{self.prefix}{ENDS}/{lease}"), "value": pack(who.encode()), "lease": str(int(lease, 16)),
+            })
+        except (Gone, ValueError):
+            pass  # it has ended
+
+    def read_once(self, name: str):
+        known = self.call("/v3/kv/range", {"key": pack(f"{self.prefix}{ONCES}/{name}")}).get("kvs")
+        self.once_revision = known[0]["mod_revision"] if known else 0
+        return parse_ran(unpack(known[0].get("value", ""))) if known else None
+
+    def write_once(self, name: str, before, ran) -> bool:
+        if self.read_once(name) != before:
+            return False
+        key = f"{self.prefix}{ONCES}/{name}"
+        return bool(self.call("/v3/kv/txn", {
+            "compare": [compare(key, "MOD", "mod_revision", self.once_revision)],
+            "success": [{"request_put": {"key": pack(key), "value": pack(format_ran(ran))}}],
+        }).get("succeeded"))
+
+    def examine(self) -> list:
+        version = self.version or self.call("/v3/maintenance/status", {}).get("version", "?")
+        return [
+            ("version", "ok", f"etcd {version}"),
+            ("promise", "ok", "first come, first served over all hosts; a lock outlives a restart and the loss of a minority"),
+            ("limits", "ok", "a backup that is restored forgets locks, and SOLO_TOKEN may repeat"),
+        ]
+
+
+def make_tls(target):
+    try:
+        context = ssl.create_default_context(cafile=target.cafile)
+        if target.certfile:
+            context.load_cert_chain(target.certfile, target.keyfile)
+        return context
+    except OSError as error:
+        raise SoloError(f"--via {target.shown}: can not read its certificates: {error.strerror or error}") from None
+
+
+def compare(key: str, target: str, field: str, value) -> dict:
+    return {"key": pack(key), "target": target, "result": "EQUAL", field: value if isinstance(value, str) else str(value)}
+
+
+def pack(data) -> str:
+    return b64encode(data.encode() if isinstance(data, str) else data).decode()
+
+
+def unpack(text: str) -> bytes:
+    return b64decode(text)

@@ -1,0 +1,162 @@
+"""What a guarded run holds at an engine: taken after its local names, kept by a Lease, given back before them. Cold."""
+
+import posix
+from _signal import (
+    SIG_BLOCK,
+    SIG_DFL,
+    SIG_SETMASK,
+    SIG_UNBLOCK,
+    SIGHUP,
+    SIGINT,
+    SIGQUIT,
+    SIGTERM,
+    getsignal,
+    pthread_sigmask,
+    signal,
+    valid_signals,
+)
+from time import monotonic
+
+from solo.engines.engine import Gone, make_note
+from solo.engines.lease import TTL, Lease, Terms
+from solo.engines.lines import Wait, pause
+from solo.engines.targets import open_engine
+from solo.errors import SoloError, Unreachable, UsageError
+from solo.kernel import encode, list_descriptors, say_promptly
+from solo.queue import NO_WAIT
+from solo.rule import plan_claims
+
+ENDING = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)
+
+
+class Interrupted(BaseException):
+    """The signal `number` ends us while we wait."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+
+class EngineHold:
+    """What one run holds at the engine of --via. Beside the Tickets of the run it is one more, with `complete` and `release`.
+
+    `wanted` is its record, `given` a child.Given. `entries` are by name once it was taken, `lease` what keeps them. `inherited`
+    are the descriptors that were there before those of the engine. Raises UsageError, SoloError.
+    """
+
+    descriptors = ()
+
+    def __init__(self, options: dict, wanted, given):
+        check_options(options)
+        self.wanted = wanted
+        self.given = given
+        self.inherited = list_descriptors()
+        self.most = options.get("max_waiting")
+        self.replaces = "replace" in options
+        self.plan = plan_claims(wanted.names, wanted.claim)
+        terms = Terms(options.get("ttl", TTL), options.get("kill_after"))
+        terms.check()
+        self.engine = open_engine(options["via"], terms, {claim.mode for _, claim in self.plan})
+        wanted.via = self.engine.where
+        self.lease = Lease(self.engine, terms)
+        self.entries = {}
+
+    def take(self, deadline, watch, once):
+        """Hold all that is wanted, and have the kernel end us when the lease does. Afterwards all signals are blocked, and
+        `given` knows.
+
+        Until then those that end us do so after what we have at the engine was given back. `once` is a Once to be asked before
+        the line and after it, or None. Raises Busy, Unreachable, UsageError, SoloError.
+        """
+        wait = Wait(deadline, watch, self.most, self.replaces, f"pid {posix.getpid()} on {self.wanted.world.host}")
+        changed = [number for number in ENDING if getsignal(number) == SIG_DFL]
+        try:
+            for number in changed:
+                signal(number, interrupt)
+            connect(self.engine, wait)
+            if once is not None:
+                once.add(self.engine)
+            self.entries = take_all(self.engine, self.plan, make_note(self.wanted), wait)
+            self.lease.start(self.engine.ttl)
+            self.given.take_signals()
+        except BaseException as error:
+            if once is not None:
+                error = once.judge(error)
+            self.give_back()
+            for number in changed:
+                signal(number, SIG_DFL)
+            if isinstance(error, Interrupted):
+                posix.kill(posix.getpid(), error.number)
+                pthread_sigmask(SIG_UNBLOCK, {error.number})
+            raise error
+        for number in changed:
+            signal(number, SIG_DFL)
+
+    def tell_command(self, environment: dict):
+        """What the command learns of the engine, beside what `entries` say."""
+        environment[b"SOLO_VIA_KEY"] = b" ".join([encode(self.entries[name].key) for name in self.wanted.names])
+        environment[b"SOLO_TTL"] = b"%g" % self.engine.ttl
+
+    def complete(self, child: tuple):
+        """The command is forked and waits: the last moment to say no."""
+        self.lease.check_start()
+
+    def release(self):
+        """Its command has ended, or never was."""
+        try:
+            self.lease.end()
+        except (SoloError, Gone) as error:
+            say_promptly(f"{error}: what it keeps for us is free in {self.lease.terms.ttl:.0f}s")
+
+    def give_back(self):
+        try:
+            self.lease.end()
+        except (SoloError, Gone):
+            pass  # it forgets us
+
+
+def check_options(options: dict):
+    """Raises UsageError."""
+    if "name" not in options:
+        raise UsageError("with an engine a name must be given (-n): one made from the command can differ between hosts")
+    if "latest" in options:
+        raise UsageError("--latest knows only the line of one machine: with an engine there is --replace, or --max-waiting")
+
+
+def interrupt(number, _):
+    for other in ENDING:
+        signal(other, SIG_DFL)  # the next one does not wait for an engine
+    raise Interrupted(number)
+
+
+def connect(engine, wait: Wait):
+    """Until it answers, or the wait is over. Its threads must not take our signals."""
+    while True:
+        mask = pthread_sigmask(SIG_BLOCK, valid_signals())
+        try:
+            return engine.connect()
+        except Unreachable as error:
+            if wait.deadline is NO_WAIT or monotonic() >= wait.deadline:
+                raise
+            problem = error
+        finally:
+            pthread_sigmask(SIG_SETMASK, mask)
+        pause(wait, problem)
+
+
+def take_all(engine, plan: list, note, wait: Wait) -> dict:
+    """Our entry for each name of the plan. If the lease runs out on the way, from the start."""
+    while True:
+        entries = {}
+        try:
+            for name, claim in plan:
+                try:
+                    entries[name] = engine.take(name, note._replace(claim=claim), wait)
+                except SoloError as error:
+                    error.args = (f"{name}: {error}",)
+                    error.name = name
+                    raise
+            return entries
+        except Gone as error:
+            engine.release()
+            if wait.deadline is NO_WAIT or monotonic() >= wait.deadline:
+                raise SoloError(f"{engine.where}: the lease was lost before the command could start: {error}") from None

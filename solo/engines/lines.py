@@ -1,0 +1,193 @@
+"""The line of a name at an engine that keeps entries in their order of arrival (etcd, ZooKeeper): who is in, who waits for whom.
+Cold.
+
+An entry is in when the rule lets it run beside all entries before it, those that wait included: so nobody overtakes, and nothing
+but the engine's order has to be agreed upon.
+"""
+
+from time import monotonic, sleep, time
+from typing import NamedTuple, Optional
+
+from solo.engines.engine import Gone
+from solo.errors import Busy, SoloError, Superseded, Unreachable
+from solo.queue import NO_WAIT
+from solo.rule import COUNTED, allot_slots, find_conflicts
+from solo.words import cut_command, format_duration
+
+PAUSE = 0.5  # seconds
+RENEWALS = 5  # while its lease lives
+
+
+class Wait(NamedTuple):
+    """How one who takes a name waits: until `deadline`, or NO_WAIT; `watch` blocks and shows it, as in queue.take_hold.
+
+    `most` is how many may stand in line before us, None: any number; `replaces`: ask those in the way to end, as `who`.
+    """
+
+    deadline: Optional[float]
+    watch: object
+    most: Optional[int] = None
+    replaces: bool = False
+    who: str = ""
+
+
+def take_in_line(engine, name: str, note, wait: Wait):
+    """Engine.take for an engine with these methods:
+
+    `join(name, note)` -> key of our entry, now the last one; `leave(name)` forgets it; `read_line(name)` -> entries by order of
+    arrival, their is_held not yet known; `rewrite(entry)` has the entry say its note; `wait_change(name, key, deadline)` blocks
+    until the entry `key` of the line, None: any, may have changed since read_line; false at the deadline. `join` changes nothing
+    if we are in the line already. `entries` are those we hold, by name.
+    """
+    key, asked, is_renewed, is_in = None, set(), False, False
+    try:
+        while True:
+            try:
+                if key is None:
+                    key, is_new = engine.join(name, note), True
+                line = engine.read_line(name)
+                place = find_place(line, key)
+                if place is None:  # our lease ran out, and our place went with it: to the end of the line
+                    key, is_renewed = None, False
+                    check_patience(wait, "busy: the lease ran out while it stood in line")
+                    continue
+                entry, obstacles = line[place], find_obstacles(line, place)
+                if not obstacles:
+                    if is_renewed:
+                        is_in = True
+                        return entry._replace(is_held=True)
+                    # An engine may let one in whose lease is over: renewed after that, and looked at again, it is ours.
+                    renew(engine)
+                    is_renewed = True
+                elif obstacles == [entry]:
+                    taken = [pair for other in line[:place] for pair in other.record.slot]
+                    note = note._replace(slot=allot_slots(note.claim, taken))
+                    engine.rewrite(entry._replace(record=note))
+                else:
+                    is_renewed = False
+                    refuse(line, place, obstacles, wait, is_new)
+                    is_new = False
+                    for obstacle in [other for other in obstacles if wait.replaces and other.key not in asked]:
+                        engine.ask_to_end(obstacle, wait.who)
+                        asked.add(obstacle.key)
+                    block(engine, name, key, obstacles, wait)
+            except Gone:
+                if engine.entries:
+                    raise  # what we held under other names is lost as well
+                key, is_renewed = None, False
+            except Unreachable as error:
+                check_patience(wait, error)
+                pause(wait, error)
+    finally:
+        if not is_in:
+            leave(engine, name)
+
+
+def check_patience(wait: Wait, error):
+    """Raise `error`, or Busy with that text, unless there is time left to wait."""
+    if wait.deadline is NO_WAIT or monotonic() >= wait.deadline:
+        raise Busy(error) if isinstance(error, str) else error
+
+
+def pause(wait: Wait, error):
+    """Before the engine is asked again."""
+    def block(deadline: float) -> bool:
+        sleep(max(0.0, min(PAUSE, deadline - monotonic())))
+        return True
+
+    wait.watch(block, wait.deadline, lambda: (None, str(error)))
+
+
+def renew(engine):
+    """Keep our place. Raises Superseded, Unreachable, Gone."""
+    who = engine.renew()
+    if who:
+        raise Superseded(f"superseded by {who}")
+
+
+def leave(engine, name: str):
+    try:
+        engine.leave(name)
+    except (SoloError, Gone):
+        pass  # it goes with our lease
+
+
+def find_place(line: list, key: str):
+    return next((at for at, entry in enumerate(line) if entry.key == key), None)
+
+
+def find_obstacles(line: list, place: int) -> list:
+    """Whom the entry at `place` waits for: those before it beside whom it may not run; or those whose slots it must know; or, if it
+    has to take its own now, itself."""
+    entry, earlier = line[place], line[:place]
+    conflicts = [earlier[at] for at in find_conflicts(entry.record.claim, [other.record.claim for other in earlier])]
+    if conflicts or entry.record.claim.mode != COUNTED or entry.record.slot:
+        return conflicts
+    # One after the other: so no two take the same numbers.
+    return [other for other in earlier if other.record.claim.mode == COUNTED and not other.record.slot] or [entry]
+
+
+def refuse(line: list, place: int, obstacles: list, wait: Wait, is_new: bool):
+    """Raise Busy if the entry at `place` may not wait, or not any longer."""
+    waiting = mark_held(line[:place]).count(False) if is_new and wait.most is not None else -1
+    if waiting >= (wait.most or 0) or wait.deadline is NO_WAIT or monotonic() >= wait.deadline:
+        raise make_busy(obstacles)
+
+
+def mark_held(line: list) -> list:
+    """Which entries of a line are in."""
+    claims = [entry.record.claim for entry in line]
+    return [not find_conflicts(claim, claims[:at]) for at, claim in enumerate(claims)]
+
+
+def sort_lines(entries: list) -> list:
+    """Entries of any names, each line in its order, as Engine.list_entries gives them."""
+    lines = {}
+    for entry in entries:
+        lines.setdefault(entry.name, []).append(entry)
+    return [
+        entry._replace(is_held=is_held)
+        for _, line in sorted(lines.items()) for entry, is_held in zip(line, mark_held(line))
+    ]
+
+
+def block(engine, name: str, key: str, obstacles: list, wait: Wait):
+    """Until who is in our way may have left. Of those that hold slots any one makes room."""
+    waited_for = None if len(obstacles) > 1 and obstacles[0].record.claim.mode == COUNTED else obstacles[-1].key
+
+    def describe() -> tuple:
+        try:
+            line = engine.read_line(name)
+            place = find_place(line, key)
+            if place is None:
+                return None, "the lease ran out"
+            others = find_obstacles(line, place)
+            return mark_held(line[:place]).count(False) + 1, describe_entries(others) if others else "free just now"
+        except (SoloError, Gone) as error:
+            return None, str(error)
+
+    def wait_change(deadline: float) -> bool:
+        soon = monotonic() + engine.ttl / RENEWALS
+        if engine.wait_change(name, waited_for, min(soon, deadline)):
+            return True
+        if monotonic() >= soon:
+            renew(engine)
+        return False
+
+    wait.watch(wait_change, wait.deadline, describe)
+
+
+def make_busy(obstacles: list) -> Busy:
+    busy = Busy(f"busy: {describe_entries(obstacles)}")
+    busy.since = obstacles[0].record.since
+    return busy
+
+
+def describe_entries(entries: list) -> str:
+    """`held for 3h12m by pid 4711 on db1 (backup.sh --full)`, and its kin."""
+    note = entries[0].record
+    more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
+    if note.launcher is None:
+        return f"held by another program ({entries[0].key}){more}"
+    span = format_duration(time() - note.since)
+    return f"held for {span} by pid {note.launcher} on {note.host} ({cut_command(note.command)}){more}"

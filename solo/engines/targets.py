@@ -1,0 +1,180 @@
+"""What --via names: an engine's URL, or a target of the configuration file, where its secrets are. Cold.
+
+A password is never taken from the command line or the environment, which others can read; and never shown.
+"""
+
+import importlib
+import os
+import pwd
+import stat
+from typing import NamedTuple, Optional
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from solo.errors import SoloError, UsageError
+from solo.rule import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, MODES, SHARED
+
+CONFIGURATION = "/etc/solo.toml"
+USERS_CONFIGURATION = ".config/solo.toml"  # below the home directory of the password database
+KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
+
+class Kind(NamedTuple):
+    """One of the engines: its module and class, the library it needs and Debian's package of that, its port, what modes it knows.
+    """
+
+    module: str
+    name: str
+    library: str
+    package: str
+    port: int
+    modes: tuple
+
+
+ETCD = Kind("etcd", "Etcd", "", "", 2379, MODES)
+POSTGRESQL = Kind("postgresql", "PostgreSQL", "psycopg", "python3-psycopg", 5432, (EXCLUSIVE, SHARED, COUNTED))
+ZOOKEEPER = Kind("zookeeper", "ZooKeeper", "kazoo", "python3-kazoo", 2181, MODES)
+REDIS = Kind("redis", "Redis", "redis", "python3-redis", 6379, (EXCLUSIVE, COUNTED))
+ENGINES = {
+    "etcd": ETCD, "etcds": ETCD, "postgresql": POSTGRESQL, "zookeeper": ZOOKEEPER, "redis": REDIS, "rediss": REDIS,
+}
+WORDS = {SHARED: "--shared", COUNTED: "--slots", INTEND_EXCLUSIVE: "a name within a name", INTEND_SHARED: "a name within a name"}
+
+
+class Target(NamedTuple):
+    """An engine and how to reach it. `hosts` are (host, port); `path` is without slashes at its ends; `shown` is without secrets.
+    """
+
+    scheme: str
+    hosts: list
+    path: str
+    settings: dict
+    shown: str
+    user: Optional[str] = None
+    password: Optional[str] = None
+    cafile: Optional[str] = None
+    certfile: Optional[str] = None
+    keyfile: Optional[str] = None
+
+
+def open_engine(where: str, terms, modes=frozenset()):
+    """The Engine that --via `where` names, not connected yet, with a lease of these Terms for claims of these modes.
+
+    Raises SoloError, UsageError.
+    """
+    target = find_target(where)
+    kind = ENGINES[target.scheme]
+    for mode in sorted(set(modes) - set(kind.modes)):
+        able = ", ".join(scheme for scheme, other in ENGINES.items() if mode in other.modes and not scheme.endswith("s"))
+        raise UsageError(f"--via {target.scheme} does not know {WORDS[mode]}: {able} do")
+    try:
+        return getattr(importlib.import_module(f"solo.engines.{kind.module}"), kind.name)(target, terms.ttl, terms.timeout)
+    except ImportError as error:
+        if not kind.library or (error.name or "").partition(".")[0] != kind.library:
+            raise
+        how = f"pip install 'solo-run[{kind.module}]', or on Debian: apt install {kind.package}"
+        raise SoloError(f"--via {target.scheme} needs the Python library {kind.library}: {how}") from None
+
+
+def find_target(where: str) -> Target:
+    """Raises SoloError, UsageError."""
+    if "://" in where:
+        target = parse_url(where)
+        if target.password is not None:
+            raise UsageError(f"--via {target.shown}: a password here could be read by others: put it into {CONFIGURATION}"
+                             f" or ~/{USERS_CONFIGURATION}")
+        return target
+    known, files = {}, find_configurations()
+    for path in files:
+        known.update(read_configuration(path))
+    if where not in known:
+        raise UsageError(f"--via {where}: neither file nor socket, an engine's URL, nor a target of {' or '.join(files)}")
+    return known[where]
+
+
+def parse_url(url: str) -> Target:
+    """Raises UsageError."""
+    try:
+        parts = urlsplit(url)
+        scheme, netloc = parts.scheme, parts.netloc
+        if scheme not in ENGINES:
+            raise UsageError(f"--via {scheme}://: no such engine (there are {', '.join(ENGINES)})")
+        login, at, hosts = netloc.rpartition("@")
+        user, colon, password = login.partition(":")
+        settings = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        if parts.fragment:
+            raise ValueError
+        found = [split_host(host, ENGINES[scheme].port) for host in hosts.split(",")]
+    except UsageError:
+        raise
+    except ValueError:
+        raise UsageError("--via: that is not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)") from None
+    shown = f"{scheme}://{user}{'@' * bool(user)}{hosts}{parts.path}{'?' * bool(parts.query)}{hide_secrets(parts.query)}"
+    path = unquote(parts.path).strip("/")
+    return Target(scheme, found, path, settings, shown, unquote(user) if at else None, unquote(password) if colon else None)
+
+
+def hide_secrets(query: str) -> str:
+    """A query without what PostgreSQL would take as a password."""
+    return "&".join(part.partition("=")[0] + "=..." if "password" in part.partition("=")[0] else part for part in query.split("&"))
+
+
+def split_host(text: str, port: int) -> tuple:
+    """`host`, `host:port` or `[address]:port`. Raises ValueError."""
+    host, colon, digits = text.rpartition(":") if "]" in text[-7:-1] or text.count(":") == 1 else (text, "", "")
+    if not (host.strip("[]") and (not colon or digits.isdigit() and 0 < int(digits) < 1 << 16)):
+        raise ValueError
+    return host.strip("[]"), int(digits) if colon else port
+
+
+def find_configurations() -> list:
+    try:
+        return [CONFIGURATION, os.path.join(pwd.getpwuid(os.geteuid()).pw_dir, USERS_CONFIGURATION)]
+    except KeyError:
+        return [CONFIGURATION]
+
+
+def read_configuration(path: str) -> dict:
+    """The targets of one file, by name; none if there is no such file. Raises SoloError."""
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise SoloError(f"refusing {path}: others can write to it")
+            data = file.read().decode()
+    except FileNotFoundError:
+        return {}
+    except PermissionError:
+        return {}  # of root's secrets others know nothing
+    except (OSError, UnicodeDecodeError) as error:
+        raise SoloError(f"can not read {path}: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        targets = load_toml(data).get("via", {})
+    except ValueError as error:
+        raise SoloError(f"{path}: {error}") from None
+    if not isinstance(targets, dict):
+        raise SoloError(f"{path}: via: not a table (like [via.prod])")
+    if status.st_mode & stat.S_IROTH and any("password" in str(table) for table in targets.values()):
+        raise SoloError(f"refusing {path}: a password is in it, and everybody can read it (chmod o-r)")
+    return {name: make_target(path, name, table) for name, table in targets.items()}
+
+
+def load_toml(data: str) -> dict:
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        import tomli as tomllib
+    return tomllib.loads(data)
+
+
+def make_target(path: str, name: str, table) -> Target:
+    """One [via.NAME]. Raises SoloError."""
+    where = f"{path}: [via.{name}]"
+    if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()) or "url" not in table:
+        raise SoloError(f"{where}: not a table of texts with an url in it")
+    for key in table:
+        if key not in KEYS:
+            raise SoloError(f"{where}: {key}: no such key (there are {', '.join(KEYS)})")
+    try:
+        target = parse_url(table["url"])
+    except UsageError as error:
+        raise SoloError(f"{where}: {error}") from None
+    return target._replace(**{key: table[key] for key in KEYS[1:] if key in table})
