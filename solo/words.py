@@ -54,6 +54,13 @@ def cut_command(words) -> str:
     return text if len(text) <= COMMAND_WIDTH else text[:COMMAND_WIDTH - 1] + "…"
 
 
+def describe_self() -> str:
+    """Us, for people on other hosts."""
+    import posix
+
+    return f"pid {posix.getpid()} on {posix.uname().nodename}"
+
+
 def find_user(uid: int) -> str:
     import pwd
 

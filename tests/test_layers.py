@@ -32,6 +32,7 @@ COLD_FLOORS = [
     {"engines.etcd", "engines.lease"},
     {"engines.hold"},
     {"commands", "commands.lines", "commands.tables"},
+    {"commands.remote"},
     {"commands.list"},
     {"commands.clean", "commands.doctor", "commands.history", "commands.metrics", "commands.stop", "commands.wait"},
     {"commands.show", "commands.top"},

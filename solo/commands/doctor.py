@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 
+from solo.argv import is_engine
 from solo.errors import SoloError
 from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_self, read_world
 from solo.journal import make_place
@@ -34,6 +35,11 @@ def run(options: dict, names: list) -> int:
         {"check": check.__name__.removeprefix("check_"), "state": state, "text": text}
         for check in CHECKS for state, text in check(options.get("dir"))
     ]
+    if is_engine(options):
+        from solo.commands import remote
+
+        found = remote.examine(options["via"], GOOD, BAD, NOTE)
+        findings += [{"check": "engine", "state": state, "text": text} for state, text in found]
     if options.get("json"):
         print(json.dumps(findings, indent=2))
     else:

@@ -9,7 +9,7 @@ from solo.commands.tables import format_time, print_rows
 from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import close, decode, say
-from solo.options import FILE, SOCKET
+from solo.options import FILE, KEEPERS, SOCKET
 from solo.places import find_base, find_names, is_within, open_base, split_name
 from solo.rule import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
 from solo.sockets import SocketLine, list_addresses
@@ -44,6 +44,10 @@ def collect(directory, via, names: list, tell=say, meet=None) -> tuple:
     """
     for name in names:
         split_name(name)  # a bad one is an error, not an empty list
+    if via not in (None, *KEEPERS):
+        from solo.commands import remote
+
+        return remote.collect(via, names, MODES), True
     rows, complete = [], True
     for name, where, line in find_lines(directory, via, read_world()):
         if not is_within(name, names):

@@ -5,9 +5,11 @@ import posix
 import sys
 from time import time
 
+from solo.argv import is_engine
 from solo.cells import clean
 from solo.commands import history
 from solo.commands.lines import check_names, open_line
+from solo.commands.list import collect as collect_rows
 from solo.commands.list import make_row, tell_age
 from solo.commands.tables import print_rows
 from solo.errors import SoloError
@@ -30,7 +32,7 @@ def run(options: dict, names: list) -> int:
     """Print each name: text, or with --json an array with an object a name. 125 if something could not be read."""
     check_names(names)
     world, complete, shown = read_world(), True, []
-    for name in names:
+    for name in names if not is_engine(options) else ():
         line = open_line(name, options, world)
         try:
             shown.append(collect(name, line, options, world))
@@ -40,6 +42,9 @@ def run(options: dict, names: list) -> int:
         finally:
             if line is not None:
                 line.leave()
+    if is_engine(options):
+        rows, complete = collect_rows(options.get("dir"), options["via"], names)
+        shown = [collect_remote(name, options["via"], rows) for name in names]
     if options.get("json"):
         print(json.dumps(shown, indent=2))
     else:
@@ -79,6 +84,15 @@ def collect(name: str, line, options: dict, world) -> dict:
                 known["waiting"].append(row)
         ticket.close()
     return known
+
+
+def collect_remote(name: str, via: str, rows: list) -> dict:
+    """The same of what an engine keeps: processes are seen on their own host only."""
+    mine = [{**row, "names": [name], "processes": []} for row in rows if row["name"] == name]
+    return {
+        "name": name, "via": via, "path": None, "journal": None, "skips": {}, "runs": [],
+        "holds": [row for row in mine if row["state"] == "held"], "waiting": [row for row in mine if row["state"] == "waiting"],
+    }
 
 
 def read_skips(line) -> dict:

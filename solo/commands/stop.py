@@ -2,6 +2,7 @@
 
 from time import monotonic, sleep
 
+from solo.argv import is_engine
 from solo.commands.lines import check_names, open_line
 from solo.errors import SoloError
 from solo.eviction import Eviction
@@ -19,6 +20,10 @@ LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
 def run(options: dict, names: list) -> int:
     """Print what was done, a line each. 125 if one of them could not be ended."""
     check_names(names)
+    if is_engine(options):
+        from solo.commands import remote
+
+        return remote.stop(options, names)
     world, complete = read_world(), True
     for name in names:
         line = open_line(name, options, world)

@@ -9,12 +9,13 @@ import termios
 import tty
 from time import monotonic, time
 
+from solo.argv import is_engine
 from solo.cells import clean, measure, pad
 from solo.commands import stop
 from solo.commands.lines import check_names, check_via, open_line
 from solo.commands.list import STYLES, collect, tell_age
 from solo.commands.tables import format_time, print_rows
-from solo.errors import SoloError
+from solo.errors import SoloError, UsageError
 from solo.eviction import Eviction
 from solo.identity import read_world
 from solo.processes import find_roots
@@ -36,6 +37,8 @@ def run(options: dict, names: list) -> int:
     check_names(names)
     if "via" in options:
         check_via(options["via"])
+    if is_engine(options):
+        raise UsageError("top shows the processes of this machine: solo list shows who holds and waits at an engine")
     view = View(options, names)
     is_terminal = sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()
     if not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):

@@ -2,6 +2,7 @@
 
 from time import monotonic
 
+from solo.argv import is_engine
 from solo.commands.lines import check_names, find_in_the_way, open_line, plan_exclusive
 from solo.errors import Busy
 from solo.identity import read_world
@@ -12,6 +13,10 @@ from solo.words import describe_holder
 def run(options: dict, names: list) -> int:
     """0 once all are free at their turn. Raises Busy when not in time, SoloError."""
     check_names(names)
+    if is_engine(options):
+        from solo.commands import remote
+
+        return remote.wait(options, names)
     deadline = monotonic() + options.get("timeout", FOREVER)
     world = read_world()
     for name in names:

@@ -16,6 +16,7 @@ from solo.rule import COUNTED, EXCLUSIVE, MODES, Claim
 from solo.words import find_user
 
 COMMAND_LIMIT = 1 << 10  # characters of JSON
+SKEWED = 1.5  # seconds; some tell their time in whole ones
 VERSION = 1  # of a note; what an engine keeps outlives a solo
 
 
@@ -136,7 +137,13 @@ class Engine(Protocol):
         """Replace `before`, as read, by `ran`, None: forget it. False if it is no longer what was read."""
 
     def examine(self) -> list:
-        """[(what, "ok", "warning" or "failure", text)] for `solo doctor`: version, what it promises and what it does not."""
+        """[("ok", "note" or "failure", text)] for `solo doctor`: its version and clock, what it promises and what it does not."""
+
+
+def describe_skew(server: float) -> tuple:
+    """What Engine.examine says of the server's wall clock, in seconds since the epoch."""
+    skew = server - time()
+    return "ok" if abs(skew) < SKEWED else "note", f"its clock is {abs(skew):.1f}s {'ahead of' if skew > 0 else 'behind'} ours"
 
 
 def read_boot_clock() -> float:

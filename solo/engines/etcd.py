@@ -8,9 +8,10 @@ import http.client
 import json
 import ssl
 from base64 import b64decode, b64encode
+from email.utils import parsedate_to_datetime
 from time import monotonic
 
-from solo.engines.engine import Entry, Gone, parse_note
+from solo.engines.engine import Entry, Gone, describe_skew, parse_note
 from solo.engines.lines import sort_lines, take_in_line
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.once import format_ran, parse_ran
@@ -39,6 +40,7 @@ class Etcd:
         self.at = 0  # which of the hosts answered last
         self.connection = self.token = self.lease = None
         self.version = ""
+        self.date = None  # the server's wall clock, in its last answer
         self.entries = {}  # ours by name, once they are held
         self.joined = set()
         self.revision = 0  # of the store when it was last listed
@@ -108,6 +110,8 @@ class Etcd:
         self.connection.request("POST", path, json.dumps(body), self.make_headers())
         answer = self.connection.getresponse()
         data = answer.read().decode()
+        if answer.headers["Date"]:
+            self.date = parsedate_to_datetime(answer.headers["Date"]).timestamp() + 0.5
         known = json.loads(data.splitlines()[0] if data else "{}")  # a stream's first answer is enough
         if answer.status >= 400 and "error" not in known:
             known["error"] = f"HTTP {answer.status}"
@@ -277,9 +281,10 @@ class Etcd:
     def examine(self) -> list:
         version = self.version or self.call("/v3/maintenance/status", {}).get("version", "?")
         return [
-            ("version", "ok", f"etcd {version}"),
-            ("promise", "ok", "first come, first served over all hosts; a lock outlives a restart and the loss of a minority"),
-            ("limits", "ok", "a backup that is restored forgets locks, and SOLO_TOKEN may repeat"),
+            ("ok", f"etcd {version}"),
+            *([describe_skew(self.date)] if self.date else []),
+            ("ok", "first come, first served over all hosts; a lock outlives a restart and the loss of a minority"),
+            ("note", "a backup that is restored forgets locks, and SOLO_TOKEN may repeat"),
         ]
 
 

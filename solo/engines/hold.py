@@ -25,6 +25,7 @@ from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import encode, list_descriptors, say_promptly
 from solo.queue import NO_WAIT
 from solo.rule import plan_claims
+from solo.words import describe_self
 
 ENDING = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)
 
@@ -67,7 +68,7 @@ class EngineHold:
         Until then those that end us do so after what we have at the engine was given back. `once` is a Once to be asked before
         the line and after it, or None. Raises Busy, Unreachable, UsageError, SoloError.
         """
-        wait = Wait(deadline, watch, self.most, self.replaces, f"pid {posix.getpid()} on {self.wanted.world.host}")
+        wait = Wait(deadline, watch, self.most, self.replaces, describe_self())
         changed = [number for number in ENDING if getsignal(number) == SIG_DFL]
         try:
             for number in changed:

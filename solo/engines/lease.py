@@ -60,7 +60,8 @@ class Terms:
             span = "{:.3g}s".format
             raise UsageError(
                 f"a lease of {span(self.ttl)} is too short: renewed every {span(self.period)} with a timeout of"
-                f" {span(self.timeout)}, a grace of {span(self.grace)} before SIGKILL and {span(self.ttl - self.life + MARGIN)} for clocks and the kernel"
+                f" {span(self.timeout)}, a grace of {span(self.grace)} before SIGKILL and {span(self.ttl - self.life + MARGIN)}"
+                " for clocks and the kernel"
                 f" (--ttl {self.find_shortest():.0f}s would do, or a shorter --kill-after)"
             )
 

@@ -1,0 +1,138 @@
+"""What the subcommands say and do where an engine keeps the lock: rows from its entries, and requests to its launchers."""
+
+from time import monotonic, sleep
+
+from solo.commands.lines import plan_exclusive
+from solo.commands.tables import format_time
+from solo.engines.engine import Gone, read_boot_clock
+from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
+from solo.engines.lines import describe_entries
+from solo.engines.targets import open_engine
+from solo.errors import Busy, SoloError, UsageError
+from solo.kernel import FOREVER, say
+from solo.places import is_within
+from solo.rule import COUNTED, INTEND_EXCLUSIVE, INTEND_SHARED, find_conflicts
+from solo.words import cut_command, describe_self, format_duration
+
+LOOK_AGAIN = 0.25  # seconds
+SAMPLES = 5  # calls, for the latency
+
+
+def connect(via: str, ttl: float = TTL):
+    """The engine, to be looked at. Raises Unreachable, SoloError."""
+    engine = open_engine(via, Terms(ttl))
+    engine.connect()
+    return engine
+
+
+def collect(via: str, names: list, modes: dict) -> list:
+    """[an object per entry, as `solo list --json` has it]; `modes` are its words for those of the rule."""
+    engine = connect(via)
+    try:
+        entries = engine.list_entries()
+    finally:
+        engine.release()
+    # What holds a parent for a nested name is listed under that; one who waits at the parent stands nowhere else.
+    return [
+        make_row(entry, engine.where, modes) for entry in entries
+        if is_within(entry.name, names) and not (entry.is_held and entry.record.claim.mode in (INTEND_EXCLUSIVE, INTEND_SHARED))
+    ]
+
+
+def make_row(entry, where: str, modes: dict) -> dict:
+    record = entry.record
+    counted = record.claim.mode == COUNTED
+    return {
+        "name": entry.name, "state": "held" if entry.is_held else "waiting", "mode": modes[record.claim.mode],
+        "slot": record.slot[0][0] if record.slot else None, "slots": record.claim.slots if counted else None,
+        "take": record.claim.take if counted else None, "launcher": record.launcher, "child": record.child,
+        "since": format_time(record.since) if record.since else None, "user": record.user or None, "host": record.host or None,
+        "command": list(record.command), "via": where, "ticket": entry.number,
+    }
+
+
+def wait(options: dict, names: list) -> int:
+    """As commands.wait.run, but it asks again and again."""
+    deadline = monotonic() + options.get("timeout", FOREVER)
+    engine = connect(options["via"])
+    try:
+        for name in names:
+            for part, claim in plan_exclusive(name):
+                while True:
+                    in_the_way = [
+                        entry for entry in engine.list_entries(part)
+                        if not entry.is_held or find_conflicts(claim, [entry.record.claim])
+                    ]
+                    if not in_the_way:
+                        break
+                    if monotonic() >= deadline:
+                        raise Busy(f"{part}: busy: {describe_entries(in_the_way)}")
+                    sleep(max(0.0, min(LOOK_AGAIN, deadline - monotonic())))
+    finally:
+        engine.release()
+    return 0
+
+
+def stop(options: dict, names: list) -> int:
+    """As commands.stop.run: the launchers are asked, and learn of it with their next renewal."""
+    if "kill_after" in options:
+        raise UsageError("--kill-after: with an engine that of the holder's launcher counts")
+    engine, complete = connect(options["via"]), True
+    try:
+        for name in names:
+            complete &= stop_name(engine, name, "waiting" in options)
+    finally:
+        engine.release()
+    return 0 if complete else SoloError.status
+
+
+def stop_name(engine, name: str, with_waiting: bool) -> bool:
+    begin, left, complete = monotonic(), {}, True
+    for entry in engine.list_entries(name):
+        if entry.record.claim.mode in (INTEND_EXCLUSIVE, INTEND_SHARED) or not (entry.is_held or with_waiting):
+            continue
+        if entry.record.launcher is None:
+            say(f"{name}: held by another program, which can not be asked to end ({entry.key})")
+            complete = False
+            continue
+        engine.ask_to_end(entry, describe_self())
+        left[entry.key] = f"pid {entry.record.launcher} on {entry.record.host} ({cut_command(entry.record.command)})"
+    if not left and complete:
+        print(f"{name}: not held")
+    while left:
+        here = {entry.key for entry in engine.list_entries(name)}
+        for key in [key for key in left if key not in here]:
+            print(f"{name}: ended {left.pop(key)} after {format_duration(monotonic() - begin)}", flush=True)
+        sleep(LOOK_AGAIN if left else 0)
+    return complete
+
+
+def examine(via: str, good, bad, note):
+    """(state, text) of each finding of `solo doctor`. A generator."""
+    try:
+        begin = read_boot_clock()
+        engine = connect(via)
+        reached = read_boot_clock() - begin
+        begin = read_boot_clock()
+        for _ in range(SAMPLES):
+            engine.renew()
+        latency = (read_boot_clock() - begin) / SAMPLES
+        findings = list(engine.examine())
+        engine.release()
+    except (SoloError, Gone) as error:
+        yield bad, str(error)
+        return
+    yield good, f"{engine.where} is reached in {reached * 1000:.0f} ms, and renews a lease in {latency * 1000:.1f} ms"
+    terms = Terms(engine.ttl)
+    yield good, (
+        f"a lease lives {terms.ttl:g}s; it is renewed every {terms.period:.3g}s, and each call may take {terms.timeout:.3g}s;"
+        f" an outage of {terms.outage:.3g}s is not noticed"
+    )
+    yield good, (
+        f"without an answer the command gets SIGTERM {terms.calm:.4g}s after the last renewal, SIGKILL"
+        f" {terms.life - MARGIN:.4g}s after it,"
+        f" and the kernel's {MARGIN:g}s later; that leaves {terms.ttl - terms.life:.3g}s for clocks that differ by {RATE:.0%}"
+        f" and {LATENCY:g}s to die"
+    )
+    for state, text in findings:
+        yield {"ok": good, "note": note, "failure": bad}[state], text

@@ -1,0 +1,99 @@
+"""A TCP proxy of the tests that can be made to fail: what a network does to a client, while the kernel on both sides acknowledges."""
+
+import selectors
+import socket
+import struct
+import threading
+
+OK, HOLE, RESET, NO_REQUESTS, NO_ANSWERS = "ok", "hole", "reset", "no requests", "no answers"
+
+
+class Proxy:
+    """Listens at `port`, 0: any, for clients of the server at `target`. `mode` says what becomes of what they say; RESET ends what is open."""
+
+    def __init__(self, target: int, port: int = 0):
+        self.target = target
+        self.mode = OK
+        self.pairs = {}  # socket: the one at the other end
+        self.clients = set()
+        self.selector = selectors.DefaultSelector()
+        self.listener = socket.create_server(("127.0.0.1", port), backlog=100)
+        self.port = self.listener.getsockname()[1]
+        self.wake, self.bell = socket.socketpair()
+        self.selector.register(self.listener, selectors.EVENT_READ)
+        self.selector.register(self.wake, selectors.EVENT_READ)
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def set(self, mode: str):
+        self.mode = mode
+        self.bell.send(b"!")
+
+    def close(self):
+        self.set("over")
+        self.thread.join(10)
+
+    def serve(self):
+        while self.mode != "over":
+            for key, _ in self.selector.select():
+                if key.fileobj is self.wake:
+                    self.wake.recv(100)
+                    if self.mode == RESET:
+                        for one in list(self.clients):
+                            self.drop(one)
+                elif key.fileobj is self.listener:
+                    self.accept()
+                elif key.fileobj in self.pairs:
+                    self.forward(key.fileobj)
+        for one in list(self.pairs):
+            one.close()
+        self.listener.close()
+
+    def accept(self):
+        client, _ = self.listener.accept()
+        if self.mode == RESET:
+            self.reset(client)
+            return
+        try:
+            server = socket.create_connection(("127.0.0.1", self.target), timeout=5)
+        except OSError:
+            self.reset(client)
+            return
+        self.clients.add(client)
+        for one, other in ((client, server), (server, client)):
+            one.settimeout(5)
+            self.pairs[one] = other
+            self.selector.register(one, selectors.EVENT_READ)
+
+    def forward(self, one):
+        try:
+            data = one.recv(1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            # In a hole nobody hears of an end either.
+            self.drop(one) if self.mode in (OK, RESET) else self.selector.unregister(one)
+            return
+        is_lost = self.mode == HOLE or self.mode == (NO_REQUESTS if one in self.clients else NO_ANSWERS)
+        try:
+            if not is_lost:
+                self.pairs[one].sendall(data)
+        except OSError:
+            self.drop(one)
+
+    def drop(self, one):
+        """End a connection at both ends: of a client by a reset, of a server as if its peer were gone."""
+        for end in (one, self.pairs.get(one)):
+            if end in self.pairs:
+                del self.pairs[end]
+                try:
+                    self.selector.unregister(end)
+                except KeyError:
+                    pass
+                self.reset(end)
+                self.clients.discard(end)
+
+    @staticmethod
+    def reset(end):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        end.close()

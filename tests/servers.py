@@ -1,0 +1,143 @@
+"""Real servers of the engines, for tests: each on free ports of loopback, in a directory of its own, ours to stop, kill and start again."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import pytest
+from conftest import until
+
+
+def find_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Server:
+    """A server that is one process. `url` is what --via takes; `is_fair` and the rest say what its engine promises."""
+
+    scheme = ""
+    tools = ()
+    is_fair = has_shared = has_nested = has_once = True
+
+    def __init__(self, path: Path):
+        for tool in self.tools:
+            if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
+                pytest.skip(f"{tool} is not installed")
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        self.port = find_port()
+        self.process = None
+        self.prepare()
+
+    @property
+    def url(self) -> str:
+        return self.make_url(self.port)
+
+    def make_url(self, *ports) -> str:
+        """The URL by which it is reached at other ports, those of a proxy."""
+        return f"{self.scheme}://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+
+    def prepare(self):
+        """Once, before it is started the first time."""
+
+    def start(self):
+        log = open(self.path / "log", "ab")
+        self.process = subprocess.Popen(self.make_words(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.path)
+        log.close()
+        until(self.is_ready)
+        return self
+
+    def send(self, number: int):
+        self.process.send_signal(number)
+
+    def stop(self, number: int = signal.SIGKILL):
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(number)
+            self.process.wait(60)
+
+    def make_words(self) -> list:
+        """The words of the server's command."""
+        raise NotImplementedError
+
+    def is_ready(self) -> bool:
+        raise NotImplementedError
+
+    def forget(self, name: str):
+        """As an administrator: whoever holds `name` holds it no longer."""
+        raise NotImplementedError
+
+
+class Etcd(Server):
+    scheme = "etcd"
+    tools = ("etcd", "etcdctl")
+
+    def prepare(self):
+        self.peer_port = find_port()
+        self.cluster = f"default=http://127.0.0.1:{self.peer_port}"
+        self.name = "default"
+
+    def make_words(self):
+        here, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        return [
+            "etcd", "--name", self.name, "--data-dir", self.path / "data", "--listen-client-urls", here, "--advertise-client-urls", here,
+            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", self.cluster,
+        ]
+
+    def is_ready(self):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as answer:
+                return b'"true"' in answer.read()
+        except OSError:
+            return False
+
+    def ask(self, *words) -> str:
+        """What etcdctl says."""
+        environment = {**os.environ, "ETCDCTL_API": "3"}
+        return subprocess.run(["etcdctl", "--endpoints", f"127.0.0.1:{self.port}", *words], env=environment, capture_output=True,
+                              text=True, check=True, stdin=subprocess.DEVNULL).stdout
+
+    def forget(self, name):
+        assert "1" in self.ask("del", "--prefix", f"solo/{name}/")
+
+
+class EtcdCluster:
+    """Three of them. `members` can be stopped and started one by one."""
+
+    def __init__(self, path: Path):
+        self.members = [Etcd(path / str(number)) for number in range(3)]
+        cluster = ",".join(f"{number}=http://127.0.0.1:{member.peer_port}" for number, member in enumerate(self.members))
+        for number, member in enumerate(self.members):
+            member.name, member.cluster = str(number), cluster
+
+    @property
+    def url(self) -> str:
+        return self.members[0].make_url(*(member.port for member in self.members))
+
+    def start(self):
+        for member in self.members:
+            with open(member.path / "log", "ab") as log:
+                member.process = subprocess.Popen(member.make_words(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        for member in self.members:
+            until(member.is_ready)
+        return self
+
+    def find_leader(self) -> Etcd:
+        for member in self.members:
+            # endpoint, id, version, size, leader?, ...
+            if member.process.poll() is None and member.ask("endpoint", "status").split(", ")[4] == "true":
+                return member
+        raise AssertionError("no leader")
+
+    def stop(self):
+        for member in self.members:
+            member.stop()
+
+
+SERVERS = {"etcd": Etcd}

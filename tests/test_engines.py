@@ -1,0 +1,400 @@
+"""What a lock at an engine promises, the same for all of them, against real servers. Each host is a SOLO_DIR of its own."""
+
+import itertools
+import json
+import os
+import signal
+import socket
+
+import pytest
+from conftest import PATIENCE, finish, read_line, read_state, until, wait_dead
+from proxy import Proxy
+from servers import SERVERS, find_port
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request, tmp_path_factory):
+    server = SERVERS[request.param](tmp_path_factory.mktemp(request.param)).start()
+    yield server
+    server.stop()
+
+
+NUMBERS = itertools.count()
+
+
+class Fleet:
+    """Hosts that guard by one engine."""
+
+    def __init__(self, lab, server):
+        self.lab = lab
+        self.server = server
+        self.url = server.url
+        self.job = f"job{next(NUMBERS)}"  # one test's is not another's
+
+    def describe(self, host, options):
+        environment = {**self.lab.environment, "SOLO_DIR": str(self.lab.path / host), "SOLO_VIA": self.url}
+        return {"env": environment, **options}
+
+    def run(self, host, *words, **options):
+        return self.lab.run(*words, **self.describe(host, options))
+
+    def start(self, host, *words, **options):
+        return self.lab.start(*words, **self.describe(host, options))
+
+    def hold(self, host, name, *words):
+        """A holder whose command lives until its stdin is closed; returns once it runs."""
+        holder = self.start(host, *words, "-n", name, "--", "sh", "-c", "echo $$; read line; exit 0")
+        holder.child = int(read_line(holder))
+        return holder
+
+    def wait_in_line(self, host, name, *words, tag="x"):
+        """A contender that writes `tag` to the log when it runs; returns once the engine has it in line, or, as by the local line
+        only one host's first is there, once it is the engine's to say."""
+        before = self.count(name, "waiting")
+        waiting = self.start(host, "-w", "forever", "-n", name, *words, "--", "sh", "-c", f"echo {tag} >>$LAB/log")
+        until(lambda: self.count(name, "waiting") > before)
+        return waiting
+
+    def list(self, *names):
+        result = self.run("nowhere", "list", "--json", *names)
+        assert (result.returncode, result.stderr) == (0, b"")
+        return json.loads(result.stdout)
+
+    def count(self, name, state):
+        return sum(row["state"] == state for row in self.list(name))
+
+
+@pytest.fixture
+def fleet(lab, server):
+    return Fleet(lab, server)
+
+
+def needs(server, what):
+    if not getattr(server, what):
+        pytest.skip(f"{server.scheme} {what.replace('_', ' ')}: no")
+
+
+# --- one run ------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_runs_with_its_token_and_its_status_comes_back(fleet):
+    script = 'echo "$SOLO_NAME $SOLO_TOKEN $SOLO_TTL [$SOLO_VIA_KEY]"; exit 7'
+    result = fleet.run("a", "-n", fleet.job, "--ttl", "10s", "--", "sh", "-c", script)
+
+    name, token, ttl, key = result.stdout.decode().split(maxsplit=3)
+    assert (result.returncode, result.stderr) == (7, b"")
+    assert (name, ttl) == (fleet.job, "10") and int(token) > 0 and fleet.job in key
+    assert fleet.list(fleet.job) == []
+
+
+def test_a_death_by_signal_is_mirrored_and_nothing_stays(fleet):
+    assert fleet.run("a", "-n", fleet.job, "--", "sh", "-c", "kill -USR1 $$").returncode == -signal.SIGUSR1
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
+
+
+def test_the_command_has_no_descriptor_of_ours(fleet):
+    result = fleet.run("a", "-n", fleet.job, "--", "ls", "/proc/self/fd")
+
+    assert result.stdout.split() == [b"0", b"1", b"2", b"3"]  # 3 is that of ls
+
+
+def test_the_caller_s_pipes_are_let_go(fleet):
+    read, write = os.pipe()
+    holder = fleet.start("a", "-n", fleet.job, "--", "python3", "-c",
+                         f"import os; os.close({write}); print('ready', flush=True); input()", pass_fds=[write])
+    os.close(write)
+    assert read_line(holder) == "ready"
+
+    until(lambda: os.read(read, 1) == b"")
+    os.close(read)
+    assert finish(holder, b"\n")[0] == 0
+
+
+# --- beside others ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_contender_on_another_host_is_turned_away_and_told_of_the_holder(fleet):
+    holder = fleet.hold("a", fleet.job)
+
+    result = fleet.run("b", "-n", fleet.job, "--", "sh", "-c", "echo ran >>$LAB/log")
+
+    assert result.returncode == 75 and fleet.lab.read_log() == []
+    said = result.stderr.decode()
+    assert said.startswith(f"solo: {fleet.job}: busy: held for ") and f"by pid {holder.pid} on {socket.gethostname()} (sh -c" in said
+    assert said.count("\n") == 1
+    assert finish(holder)[0] == 0
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
+
+
+def test_who_waits_gets_in_by_order_of_arrival(fleet):
+    needs(fleet.server, "is_fair")
+    holder = fleet.hold("z", fleet.job)
+    line = [fleet.wait_in_line(f"h{number}", fleet.job, tag=number) for number in range(5)]
+
+    finish(holder)
+
+    assert [finish(one)[0] for one in line] == [0] * 5
+    assert fleet.lab.read_log() == list("01234")
+
+
+def test_one_who_waited_long_enough_is_busy(fleet):
+    holder = fleet.hold("a", fleet.job)
+
+    result = fleet.run("b", "-n", fleet.job, "-w", "700ms", "true")
+
+    assert result.returncode == 75 and b"busy: held for" in result.stderr
+    finish(holder)
+
+
+def test_a_signal_in_line_ends_the_contender_and_leaves_nothing(fleet):
+    holder = fleet.hold("a", fleet.job)
+    first = fleet.wait_in_line("b", fleet.job, tag="first")
+    second = fleet.wait_in_line("c", fleet.job, tag="second")
+
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(PATIENCE) == -signal.SIGTERM
+    assert fleet.count(fleet.job, "waiting") == 1
+    finish(holder)
+
+    assert finish(second)[0] == 0 and fleet.lab.read_log() == ["second"]
+
+
+def test_tokens_grow_from_hold_to_hold_whoever_holds(fleet):
+    tokens = [int(fleet.run(host, "-n", "fence", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout) for host in "abacb"]
+
+    assert tokens == sorted(set(tokens))
+
+
+def test_several_names_are_held_together(fleet):
+    holder = fleet.hold("a", "one", "-n", "two")
+
+    assert {row["name"] for row in fleet.list("one", "two") if row["state"] == "held"} == {"one", "two"}
+    assert [fleet.run("b", "-n", name, "true").returncode for name in ("one", "two", "three")] == [75, 75, 0]
+    finish(holder)
+    assert fleet.run("b", "-n", "two", "-n", "one", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout.count(b" ") == 1
+
+
+def test_shared_ones_run_together_and_not_beside_an_exclusive_one(fleet):
+    needs(fleet.server, "has_shared")
+    readers = [fleet.hold(host, "data", "--shared") for host in "ab"]
+
+    assert fleet.run("c", "-n", "data", "true").returncode == 75
+    writer = fleet.wait_in_line("c", "data", tag="writer")
+    assert fleet.run("d", "-n", "data", "--shared", "true").returncode == 75  # nobody overtakes the writer
+    for reader in readers:
+        finish(reader)
+    assert finish(writer)[0] == 0 and fleet.run("d", "-n", "data", "--shared", "true").returncode == 0
+
+
+def test_slots_are_counted_over_all_hosts_and_each_has_its_number(fleet):
+    holders = [fleet.start(host, "-n", "db", "--slots", "3", "--", "sh", "-c", "echo $SOLO_SLOT; read line") for host in "abc"]
+    slots = [read_line(holder) for holder in holders]
+    assert sorted(slots) == ["0", "1", "2"]
+
+    assert fleet.run("d", "-n", "db", "--slots", "3", "true").returncode == 75
+    waiting = fleet.start("d", "-w", "forever", "-n", "db", "--slots", "3", "--", "sh", "-c", "echo $SOLO_SLOT")
+    until(lambda: fleet.count("db", "waiting") == 1) if fleet.server.is_fair else None
+    finish(holders[1])
+
+    assert finish(waiting)[:2] == (0, f"{slots[1]}\n")
+    for holder in (holders[0], holders[2]):
+        finish(holder)
+
+
+def test_a_parent_excludes_what_nests_in_it(fleet):
+    if not fleet.server.has_nested:
+        result = fleet.run("a", "-n", "deploy/prod", "true")
+        assert result.returncode == 125 and result.stderr.count(b"\n") == 1 and b"etcd" in result.stderr
+        return
+    holder = fleet.hold("a", "deploy/prod")
+
+    assert [fleet.run("b", "-n", name, "true").returncode for name in ("deploy", "deploy/test", "deploy/prod")] == [75, 0, 75]
+    finish(holder)
+    assert fleet.run("b", "-n", "deploy", "true").returncode == 0
+
+
+def test_what_the_engine_does_not_know_is_refused_in_one_line(fleet):
+    for words, what in ((["--shared"], "has_shared"),):
+        result = fleet.run("a", "-n", fleet.job, *words, "true")
+        assert (result.returncode == 0) is getattr(fleet.server, what)
+        if result.returncode:
+            assert result.returncode == 125 and result.stderr.count(b"\n") == 1 and b"etcd" in result.stderr
+
+
+def test_max_waiting_counts_those_in_line_at_the_engine(fleet):
+    needs(fleet.server, "is_fair")
+    holder = fleet.hold("a", fleet.job)
+    waiting = fleet.wait_in_line("b", fleet.job)
+
+    assert fleet.run("c", "-n", fleet.job, "-w", "1h", "--max-waiting", "1", "true").returncode == 75
+    finish(holder)
+    assert finish(waiting)[0] == 0
+
+
+def test_replace_has_the_holder_s_launcher_end_its_command(fleet):
+    holder = fleet.start("a", "-n", fleet.job, "--ttl", "4s", "--", "sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done")
+    assert read_line(holder) == "ready"
+
+    result = fleet.run("b", "-n", fleet.job, "--ttl", "4s", "--replace", "echo", "mine")
+
+    assert (result.returncode, result.stdout) == (0, b"mine\n")
+    status, _, said = finish(holder)
+    assert status == 9 and "asks" in said
+
+
+# --- out of reach -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_that_nobody_serves_is_69_and_nothing_runs(fleet):
+    fleet.url = fleet.server.make_url(find_port())
+
+    result = fleet.run("a", "-n", fleet.job, "--", "sh", "-c", "echo ran >>$LAB/log")
+
+    assert (result.returncode, result.stderr.count(b"\n"), fleet.lab.read_log()) == (69, 1, [])
+
+
+def test_an_engine_that_does_not_answer_is_69_and_no_hang(fleet):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        fleet.url = fleet.server.make_url(silent.getsockname()[1])
+
+        result = fleet.run("a", "-n", fleet.job, "--ttl", "5s", "true")
+
+        assert (result.returncode, result.stderr.count(b"\n")) == (69, 1)
+
+
+def test_with_wait_an_engine_is_asked_until_it_answers(fleet):
+    port = find_port()
+    fleet.url = fleet.server.make_url(port)
+    waiting = fleet.start("a", "-n", fleet.job, "-w", "1h", "-v", "echo", "ran")
+    assert b"waiting" in waiting.stderr.readline()
+    proxy = Proxy(fleet.server.port, port)
+    try:
+        assert finish(waiting)[:2] == (0, "ran\n")
+    finally:
+        proxy.close()
+
+
+# --- lost ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_that_an_administrator_took_away_ends_the_command_and_all_it_started_at_once(fleet):
+    script = "trap '' TERM; sleep 1000 & echo $! $$; wait"
+    holder = fleet.start("a", "-n", fleet.job, "--ttl", "3s", "--", "sh", "-c", script)
+    pids = list(map(int, read_line(holder).split()))
+
+    fleet.server.forget(fleet.job)
+
+    status, _, said = finish(holder)
+    assert status == 123 and "lease" in said
+    for pid in pids:
+        wait_dead(pid)
+    [run] = [row for row in json.loads(fleet.run("a", "history", "--json", env=plain(fleet, "a")).stdout)]
+    assert run["outcome"] == "lost"
+
+
+def plain(fleet, host):
+    environment = fleet.describe(host, {})["env"]
+    del environment["SOLO_VIA"]
+    return environment
+
+
+def test_a_launcher_that_is_killed_takes_its_command_with_it(fleet):
+    holder = fleet.hold("a", fleet.job, "--ttl", "3s")
+
+    holder.kill()
+
+    wait_dead(holder.child)
+    assert fleet.run("b", "-n", fleet.job, "-w", "1m", "true").returncode == 0
+
+
+def test_a_stopped_launcher_is_killed_by_the_kernel_and_so_is_its_command(fleet):
+    holder = fleet.start("a", "-n", fleet.job, "--ttl", "3s", "--", "sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done")
+    child = int(read_line(holder))
+
+    holder.send_signal(signal.SIGSTOP)
+
+    assert holder.wait(PATIENCE) == -signal.SIGKILL
+    wait_dead(child)
+
+
+# --- what others see ----------------------------------------------------------------------------------------------------------
+
+
+def test_list_shows_who_holds_and_who_waits_on_which_host(fleet):
+    holder = fleet.hold("a", fleet.job)
+    [row] = fleet.list(fleet.job)
+
+    assert row["state"] == "held" and row["launcher"] == holder.pid and row["host"] == socket.gethostname()
+    assert row["command"][:2] == ["sh", "-c"] and row["via"] == fleet.url and row["mode"] == "exclusive"
+    until(lambda: fleet.list(fleet.job)[0]["child"] == holder.child)
+    finish(holder)
+
+
+def test_wait_returns_once_the_name_is_free(fleet):
+    holder = fleet.hold("a", fleet.job)
+    assert fleet.run("b", "wait", "--timeout", "300ms", fleet.job).returncode == 75
+    waiting = fleet.start("b", "wait", fleet.job)
+
+    assert read_state(waiting.pid) != "gone"
+    finish(holder)
+
+    assert finish(waiting)[0] == 0
+
+
+def test_stop_ends_the_command_on_its_host(fleet):
+    holder = fleet.start("a", "-n", fleet.job, "--ttl", "4s", "--", "sleep", "1000")
+    until(lambda: fleet.count(fleet.job, "held") == 1)
+
+    result = fleet.run("b", "stop", fleet.job)
+
+    assert result.returncode == 0 and result.stdout.startswith(f"{fleet.job}: ended pid".encode())
+    assert holder.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_show_and_metrics_tell_of_the_engine(fleet):
+    holder = fleet.hold("a", fleet.job)
+
+    assert json.loads(fleet.run("b", "show", "--json", fleet.job).stdout)[0]["holds"][0]["launcher"] == holder.pid
+    assert f'name="{fleet.job}"' in fleet.run("b", "metrics").stdout.decode()
+    finish(holder)
+
+
+def test_doctor_says_what_it_finds_and_what_the_engine_promises(fleet):
+    result = fleet.run("a", "doctor")
+
+    assert result.returncode == 0, result.stdout
+    assert b"ttl" in result.stdout or b"lease" in result.stdout
+    fleet.url = fleet.server.make_url(find_port())
+    assert fleet.run("a", "doctor").returncode == 1
+
+
+# --- once ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_once_per_runs_once_in_a_period_whichever_host_is_first(fleet):
+    needs(fleet.server, "has_once")
+    words = ["-n", "nightly", "--once-per", "1d", "--", "sh", "-c", "echo ran >>$LAB/log"]
+
+    results = [fleet.run(host, *words) for host in "abab"]
+
+    assert [result.returncode for result in results] == [0] * 4 and fleet.lab.read_log() == ["ran"]
+    assert [result.stderr for result in results] == [b""] * 4
+    assert fleet.run("c", "-E", "9", "-v", *words).returncode == 9
+
+
+def test_once_per_tells_one_who_comes_while_the_first_still_runs(fleet):
+    needs(fleet.server, "has_once")
+    holder = fleet.start("a", "-n", "slow", "--once-per", "1d", "--", "sh", "-c", "echo; read line")
+    read_line(holder)
+
+    assert fleet.run("b", "-n", "slow", "--once-per", "1d", "true").returncode == 0
+    assert fleet.run("b", "-n", "slow", "true").returncode == 75
+    finish(holder)
+
+
+def test_once_retry_gives_the_period_back_when_the_command_fails(fleet):
+    needs(fleet.server, "has_once")
+    words = ["-n", "retried", "--once-per", "1d", "--once-retry", "--", "sh", "-c", "echo ran >>$LAB/log; exit $0"]
+
+    assert [fleet.run(host, *words, status).returncode for host, status in (("a", "1"), ("b", "0"), ("a", "0"))] == [1, 0, 0]
+    assert fleet.lab.read_log() == ["ran", "ran"]
