@@ -44,6 +44,7 @@ def take_in_line(engine, name: str, note, wait: Wait):
         while True:
             try:
                 if key is None:
+                    note = note._replace(slot=[])
                     key, is_new = engine.join(name, note), True
                 line = engine.read_line(name)
                 place = find_place(line, key)
@@ -52,18 +53,8 @@ def take_in_line(engine, name: str, note, wait: Wait):
                     check_patience(wait, "busy: the lease ran out while it stood in line")
                     continue
                 entry, obstacles = line[place], find_obstacles(line, place)
-                if not obstacles:
-                    if is_renewed:
-                        is_in = True
-                        return entry._replace(is_held=True)
-                    # An engine may let one in whose lease is over: renewed after that, and looked at again, it is ours.
-                    renew(engine)
-                    is_renewed = True
-                elif obstacles == [entry]:
-                    taken = [pair for other in line[:place] for pair in other.record.slot]
-                    note = note._replace(slot=allot_slots(note.claim, taken))
-                    engine.rewrite(entry._replace(record=note))
-                else:
+                unready = find_unready(line[:place])
+                if obstacles:
                     is_renewed = False
                     refuse(line, place, obstacles, wait, is_new)
                     is_new = False
@@ -71,6 +62,19 @@ def take_in_line(engine, name: str, note, wait: Wait):
                         engine.ask_to_end(obstacle, wait.who)
                         asked.add(obstacle.key)
                     block(engine, name, key, obstacles, wait)
+                elif note.claim.mode == COUNTED and not note.slot and unready:
+                    engine.wait_change(name, None, monotonic() + PAUSE)
+                elif note.claim.mode == COUNTED and not note.slot:
+                    taken = [pair for other in line[:place] for pair in other.record.slot]
+                    note = note._replace(slot=allot_slots(note.claim, taken))
+                    engine.rewrite(entry._replace(record=note))
+                elif not is_renewed:
+                    # An engine may let one in whose lease is over: renewed after that, and looked at again, it is ours.
+                    renew(engine)
+                    is_renewed = True
+                else:
+                    is_in = True
+                    return entry._replace(is_held=True)
             except Gone:
                 if engine.entries:
                     raise  # what we held under other names is lost as well
@@ -117,14 +121,13 @@ def find_place(line: list, key: str):
 
 
 def find_obstacles(line: list, place: int) -> list:
-    """Whom the entry at `place` waits for: those before it beside whom it may not run; or those whose slots it must know; or, if it
-    has to take its own now, itself."""
-    entry, earlier = line[place], line[:place]
-    conflicts = [earlier[at] for at in find_conflicts(entry.record.claim, [other.record.claim for other in earlier])]
-    if conflicts or entry.record.claim.mode != COUNTED or entry.record.slot:
-        return conflicts
-    # One after the other: so no two take the same numbers.
-    return [other for other in earlier if other.record.claim.mode == COUNTED and not other.record.slot] or [entry]
+    """Whom the entry at `place` waits for: those before it beside whom it may not run."""
+    return [line[at] for at in find_conflicts(line[place].record.claim, [other.record.claim for other in line[:place]])]
+
+
+def find_unready(earlier: list) -> list:
+    """Those who are about to take their slots. One does so after the other, so no two take the same."""
+    return [other for other in earlier if other.record.claim.mode == COUNTED and not other.record.slot]
 
 
 def refuse(line: list, place: int, obstacles: list, wait: Wait, is_new: bool):
