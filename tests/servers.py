@@ -23,7 +23,7 @@ class Server:
 
     scheme = ""
     tools = ()
-    is_fair = has_shared = has_nested = has_once = True
+    is_fair = has_shared = has_nested = has_once = outlives_restart = True
 
     def __init__(self, path: Path):
         for tool in self.tools:

@@ -1,0 +1,151 @@
+"""Hosts that guard by one engine, each behind a network of its own that can be made to fail; and the proof that no two ran at once.
+
+Every command is beats.py, which ignores SIGTERM and stamps the clock that all of them share.
+"""
+
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+from conftest import TESTS, until
+from proxy import HOLE, NO_ANSWERS, NO_REQUESTS, OK, RESET, Proxy
+
+NETWORK_FAULTS = (HOLE, RESET, NO_REQUESTS, NO_ANSWERS)
+STOPPED, ALL_STOPPED, KILLED = "launcher stopped", "launcher and command stopped", "launcher killed"
+FAULTS = (*NETWORK_FAULTS, STOPPED, ALL_STOPPED, KILLED)
+
+
+class Life(NamedTuple):
+    """When a command lived (seconds since boot), and its token."""
+
+    first: float
+    last: float
+    token: int
+
+
+def read_life(path):
+    """The Life in a file of beats.py, None if it never beat."""
+    data = path.read_bytes() if path.exists() else b""
+    if len(data) < 16:
+        return None
+    data = data[:len(data) // 8 * 8]
+    return Life(struct.unpack_from("d", data, 8)[0], struct.unpack_from("d", data, len(data) - 8)[0], struct.unpack_from("q", data)[0])
+
+
+def find_overlaps(lives: list) -> list:
+    """The pairs of lives that ran at once."""
+    lives = sorted(lives)
+    return [(one, other) for one, other in zip(lives, lives[1:]) if other.first <= one.last]
+
+
+def is_growing(lives: list) -> bool:
+    """Do the tokens grow in the order in which they started?"""
+    tokens = [life.token for life in sorted(lives)]
+    return all(before < after for before, after in zip(tokens, tokens[1:]))
+
+
+class Host:
+    """One machine: its own directory of names, and its own way to the server."""
+
+    def __init__(self, lab, server, name: str):
+        self.lab = lab
+        self.name = name
+        self.proxy = Proxy(server.port)
+        self.environment = {**lab.environment, "SOLO_DIR": str(lab.path / name), "SOLO_VIA": server.make_url(self.proxy.port)}
+        self.launcher = None
+
+    def start(self, job: str, file, seconds: float, *words):
+        """A contender for `job`, whose command beats into `file`."""
+        command = [sys.executable, "-IS", str(TESTS / "beats.py"), str(file), str(seconds)]
+        self.launcher = self.lab.start("-n", job, "--wait", "1h", *words, "--", *command, env=self.environment,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        return self.launcher
+
+    def fail(self, fault: str):
+        if fault in NETWORK_FAULTS:
+            self.proxy.set(fault)
+        elif fault == KILLED:
+            self.launcher.kill()
+        elif fault in (STOPPED, ALL_STOPPED):
+            for pid in [self.launcher.pid, *(find_children(self.launcher.pid) if fault == ALL_STOPPED else ())]:
+                send(pid, signal.SIGSTOP)
+
+    def heal(self):
+        if self.proxy.mode != OK:
+            self.proxy.set(OK)
+        if self.launcher is not None:
+            for pid in [self.launcher.pid, *find_children(self.launcher.pid)]:
+                send(pid, signal.SIGCONT)
+
+    def close(self):
+        self.heal()
+        self.proxy.close()
+
+
+def find_children(pid: int) -> list:
+    try:
+        return list(map(int, open(f"/proc/{pid}/task/{pid}/children").read().split()))
+    except OSError:
+        return []
+
+
+def send(pid: int, number: int):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+class Soak:
+    """Hosts that run one job after the other, for `seconds`, while faults are aimed at them, at random by `seed`."""
+
+    def __init__(self, lab, server, seed: int, ttl: float = 3.0, faults=FAULTS, hosts: int = 3):
+        self.lab = lab
+        self.random = random.Random(seed)
+        self.ttl = ttl
+        self.faults = faults
+        self.hosts = [Host(lab, server, f"soak-{server.scheme}-{number}") for number in range(hosts)]
+        self.job = f"soak{seed}"
+        self.files = []
+        self.injected = 0
+        self.due = {}  # host: when its fault heals
+
+    def step(self):
+        """Start who is idle, and do one thing to someone, or nothing."""
+        now = time.monotonic()
+        for host in self.hosts:
+            if host.launcher is None or host.launcher.poll() is not None and host not in self.due:
+                if host.launcher is not None:
+                    host.launcher.stderr.close()
+                self.files.append(self.lab.path / f"{host.name}.{len(self.files)}")
+                # Longer than the lease: else a lost one does no harm.
+                host.start(self.job, self.files[-1], self.ttl * self.random.uniform(1.2, 2.5), "--ttl", f"{self.ttl}s", "-k", "300ms")
+            if self.due.get(host, now + 1) <= now:
+                host.heal()
+                del self.due[host]
+        if self.random.random() < 0.2:
+            holding = [host for host in self.hosts if host not in self.due and find_children(host.launcher.pid)]
+            host = self.random.choice(holding or self.hosts)
+            if host not in self.due:
+                host.fail(self.random.choice(self.faults))
+                self.due[host] = now + self.ttl * self.random.uniform(0.2, 2.5)
+                self.injected += 1
+        time.sleep(0.1)
+
+    def finish(self) -> list:
+        """Heal all, and end: the lives of all commands there were."""
+        for host in self.hosts:
+            host.heal()
+        for host in self.hosts:
+            host.launcher.kill()
+            host.launcher.wait()
+        until(lambda: not any(find_children(host.launcher.pid) for host in self.hosts))
+        time.sleep(0.3)  # the last beat of who was just killed
+        for host in self.hosts:
+            host.close()
+        return [life for life in map(read_life, self.files) if life]

@@ -1,0 +1,181 @@
+"""The command is dead before its lease is someone else's, whatever fails: against real servers, behind networks that can be broken.
+
+The soak is a minute in `make test` and ten in `make torture` (SOLO_TORTURE=whole), all engines at once; SOLO_SEED=n replays one's choices.
+"""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+from conftest import until
+from fleet import ALL_STOPPED, FAULTS, HOLE, KILLED, STOPPED, Host, Soak, find_overlaps, is_growing, read_life
+from servers import SERVERS, EtcdCluster
+
+TTL = 3.0
+SEED = int(os.environ.get("SOLO_SEED", random.randrange(1 << 16)))
+SOAK = 600 if os.environ.get("SOLO_TORTURE") == "whole" else 60  # seconds
+
+
+@pytest.fixture
+def server(request, tmp_path_factory):
+    server = SERVERS[request.param](tmp_path_factory.mktemp(request.param)).start()
+    yield server
+    server.stop()
+
+
+def start_pair(lab, server, job, ttl=TTL):
+    """A holder that beats for a long time, and one in line on another host: (holder, its file, the other, its file)."""
+    hosts = [Host(lab, server, f"{job}-{number}") for number in range(2)]
+    files = [lab.path / f"{job}.{number}" for number in range(2)]
+    hosts[0].start(job, files[0], 60, "--ttl", f"{ttl}s", "-k", "300ms")
+    until(lambda: read_life(files[0]) is not None)
+    hosts[1].start(job, files[1], 0.2, "--ttl", f"{ttl}s", "-k", "300ms")
+    return hosts, files
+
+
+@pytest.mark.parametrize("server", SERVERS, indirect=True)
+def test_whatever_fails_the_command_is_dead_before_the_next_one_starts(lab, server):
+    """All faults at the same time, each at a name of its own."""
+    scenes = {fault: start_pair(lab, server, fault.replace(" ", "-")) for fault in FAULTS}
+
+    for fault, (hosts, _) in scenes.items():
+        hosts[0].fail(fault)
+    time.sleep(2 * TTL)  # by then all leases are over, also those of a server that hears of no end
+    statuses = {fault: hosts[0].launcher.poll() for fault, (hosts, _) in scenes.items()}
+    lives = {fault: read_life(files[0]) for fault, (_, files) in scenes.items()}
+    for hosts, _ in scenes.values():
+        hosts[0].heal()
+
+    for fault, (hosts, files) in scenes.items():
+        assert hosts[1].launcher.wait(60) == 0, (fault, hosts[1].launcher.stderr.read())
+        assert read_life(files[0]) == lives[fault], f"{fault}: it lived on"
+        both = [read_life(file) for file in files]
+        assert not find_overlaps(both) and is_growing(both), (fault, both)
+        killed = fault in (STOPPED, ALL_STOPPED, KILLED)
+        assert statuses[fault] == (-signal.SIGKILL if killed else 123), (fault, statuses)
+        for host in hosts:
+            host.close()
+
+
+@pytest.mark.parametrize("server", SERVERS, indirect=True)
+def test_a_server_that_is_stopped_costs_the_command_and_nothing_overlaps(lab, server):
+    hosts, files = start_pair(lab, server, "job")
+
+    server.send(signal.SIGSTOP)
+    assert hosts[0].launcher.wait(60) == 123
+    server.send(signal.SIGCONT)
+
+    assert hosts[1].launcher.wait(60) == 0, hosts[1].launcher.stderr.read()
+    lives = [read_life(file) for file in files]
+    assert not find_overlaps(lives) and is_growing(lives)
+    for host in hosts:
+        host.close()
+
+
+@pytest.mark.parametrize("server", [name for name, server in SERVERS.items() if server.outlives_restart], indirect=True)
+def test_a_lock_outlives_a_restart_of_the_server(lab, server):
+    ttl = 10.0
+    hosts, files = start_pair(lab, server, "job", ttl)
+
+    server.stop(signal.SIGKILL)
+    server.start()
+    before = read_life(files[0])
+    until(lambda: read_life(files[0]).last > before.last + ttl)  # longer than it would have lived without a server
+
+    assert read_life(files[1]) is None
+    hosts[0].launcher.terminate()  # which beats.py ignores
+    hosts[0].launcher.kill()
+    assert hosts[1].launcher.wait(60) == 0, hosts[1].launcher.stderr.read()
+    assert not find_overlaps([read_life(file) for file in files])
+    for host in hosts:
+        host.close()
+
+
+def break_layers(lab, deadline: bool):
+    """solo without the kernel's timer, and if `deadline` without the launcher's own."""
+    script = open(lab.script).read()
+    patch = "from solo.engines import lease\nlease.DeadMan.arm = lambda self, at: None\n"
+    if deadline:
+        patch += "lease.Lease.find_left = lambda self: 0.0 if self.lost else 1e6\n"
+    start = "from solo.main import main"
+    assert start in script
+    path = lab.path / "broken"
+    path.write_text(script.replace(start, patch + start))
+    path.chmod(0o755)
+    lab.script = str(path)
+
+
+@pytest.mark.parametrize("server", ["etcd"], indirect=True)
+@pytest.mark.parametrize("fault, deadline", [(STOPPED, False), (HOLE, True)], ids=["no timer", "no deadline"])
+def test_without_a_layer_two_run_at_once_and_the_oracle_sees_it(lab, server, fault, deadline):
+    break_layers(lab, deadline)
+    hosts, files = start_pair(lab, server, "job")
+
+    hosts[0].fail(fault)
+
+    assert hosts[1].launcher.wait(60) == 0, hosts[1].launcher.stderr.read()
+    hosts[0].heal()
+    beats = read_life(files[0]).last
+    until(lambda: read_life(files[0]).last > beats or hosts[0].launcher.poll() is not None)
+    assert find_overlaps([read_life(file) for file in files])
+    for host in hosts:
+        host.close()
+
+
+def test_three_etcds_lose_their_leader_and_then_the_quorum(lab, tmp_path):
+    cluster = EtcdCluster(tmp_path / "cluster").start()
+    try:
+        lab.environment["SOLO_VIA"] = cluster.url
+        file, beats = lab.path / "beats", ["python3", "-IS", os.path.join(os.path.dirname(__file__), "beats.py")]
+        holder = lab.start("-n", "job", "--ttl", "6s", "-k", "500ms", "--", *beats, file, "60")
+        until(lambda: read_life(file) is not None)
+
+        leader = cluster.find_leader()
+        leader.stop()
+        lost = read_life(file).last
+        until(lambda: read_life(file).last > lost + 7)  # an election is not noticed
+        next(member for member in cluster.members if member is not leader).stop()
+
+        assert holder.wait(60) == 123
+        assert lab.run("-n", "job", "--ttl", "3s", "true").returncode == 69
+    finally:
+        cluster.stop()
+
+
+def test_soaks_of_all_engines_find_no_two_at_once(lab, tmp_path_factory):
+    servers = []
+    for name, kind in SERVERS.items():
+        try:
+            servers.append(kind(tmp_path_factory.mktemp(name)).start())
+        except pytest.skip.Exception:
+            continue
+    soaks = {server: Soak(lab, server, SEED) for server in servers}
+    end = time.monotonic() + SOAK
+    while time.monotonic() < end:
+        for soak in soaks.values():
+            soak.step()
+
+    for server, soak in soaks.items():
+        lives = soak.finish()
+        where = f"{type(server).__name__}, SOLO_SEED={SEED}"
+        print(f"{where}: {len(lives)} commands, {soak.injected} faults")
+        assert not find_overlaps(lives), where
+        assert is_growing(lives), where
+        assert len(lives) > SOAK / 10 and soak.injected > SOAK / 10, where
+    for server in servers:
+        server.stop()
+
+
+def test_the_soak_finds_overlaps_where_the_layers_are_off(lab, tmp_path):
+    server = SERVERS["etcd"](tmp_path / "etcd").start()
+    break_layers(lab, deadline=True)
+    soak = Soak(lab, server, SEED, faults=(STOPPED, HOLE))
+    end = time.monotonic() + 4 * 60
+
+    while time.monotonic() < end and not find_overlaps([life for life in map(read_life, soak.files) if life]):
+        soak.step()
+
+    assert find_overlaps(soak.finish())
+    server.stop()
