@@ -155,5 +155,5 @@ def parse_ran(data: bytes):
         ran = Ran(int(period), float(length), str(host), float(when))
         localtime(ran.time)
         return ran
-    except (ValueError, TypeError, OverflowError, OSError):
+    except (ValueError, TypeError, OverflowError, OSError, RecursionError):
         return None

@@ -1,0 +1,166 @@
+"""What is etcd's own: the same lock as etcdctl's, the answer that comes after the lease has ended, roles, TLS."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+from conftest import finish, read_line, until
+from servers import Etcd
+
+pytestmark = pytest.mark.tool("etcd", "etcdctl")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = Etcd(tmp_path_factory.mktemp("etcd")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def lab(lab, server):
+    lab.environment.update(SOLO_VIA=server.url, ETCDCTL_API="3", ETCDCTL_ENDPOINTS=f"127.0.0.1:{server.port}")
+    return lab
+
+
+def start_etcdctl(lab, *words):
+    process = subprocess.Popen(["etcdctl", *words], env=lab.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    lab.started.append(process)
+    return process
+
+
+def test_etcdctl_lock_keeps_solo_out(lab):
+    theirs = start_etcdctl(lab, "lock", "solo/one")  # without a command it prints its key, and holds until a signal
+    key = read_line(theirs)
+
+    result = lab.run("-n", "one", "true")
+    assert result.returncode == 75 and f"held by another program ({key})" in result.stderr.decode()
+    assert lab.run("stop", "one").returncode == 125
+    [row] = lab.list("--via", lab.environment["SOLO_VIA"])
+    assert (row["state"], row["launcher"], row["mode"]) == ("held", None, "exclusive")
+    theirs.send_signal(signal.SIGINT)
+    theirs.wait(60)
+    assert lab.run("-n", "one", "true").returncode == 0
+
+
+def test_solo_keeps_etcdctl_lock_out_which_gets_in_after_it(lab, server):
+    holder = lab.hold("two")
+    theirs = start_etcdctl(lab, "lock", "solo/two", "--", "sh", "-c", "echo theirs >>$LAB/log")
+    until(lambda: server.ask("get", "--prefix", "solo/two/", "--keys-only").count("solo/two/") == 2)
+
+    assert lab.read_log() == []
+    finish(holder)
+
+    assert theirs.wait(60) == 0 and lab.read_log() == ["theirs"]
+
+
+def test_one_in_line_whose_lease_is_revoked_stands_in_line_anew(lab, server):
+    """etcd 3.4 itself would let it in, with no key of its own (etcd issue 11456)."""
+    holder = lab.hold("three")
+    lab.environment["SOLO_DIR"] = str(lab.path / "elsewhere")
+    waiting = lab.start("-n", "three", "--wait", "1h", "--ttl", "3s", "--", "sh", "-c", "echo ran $SOLO_VIA_KEY")
+    until(lambda: count_keys(server, "three") == 2)
+    leases = [key.rpartition("/")[2] for key in list_keys(server, "three")]
+
+    server.ask("lease", "revoke", leases[1])
+    until(lambda: len(set(list_keys(server, "three")) - {f"solo/three/{leases[1]}"}) == 2)
+    finish(holder)
+
+    status, said, _ = finish(waiting)
+    assert status == 0 and said.startswith("ran solo/three/") and leases[1] not in said
+
+
+def list_keys(server, name):
+    return server.ask("get", "--prefix", f"solo/{name}/", "--keys-only", "--sort-by=CREATE").split()
+
+
+def count_keys(server, name):
+    return len(list_keys(server, name))
+
+
+def test_a_name_at_a_prefix_of_its_own_is_another_one(lab):
+    holder = lab.hold("four")
+
+    assert lab.run("-n", "four", "--via", lab.environment["SOLO_VIA"] + "/team/locks", "--dir", lab.path / "b", "true").returncode == 0
+    finish(holder)
+
+
+@pytest.mark.root
+def test_a_password_of_the_configuration_file_opens_and_is_seen_nowhere(lab, tmp_path):
+    """With roles: a user who may only write below its prefix."""
+    server = Etcd(tmp_path / "auth").start()
+    for words in ("user add root:rootpw", "user grant-role root root", "role add cron", "user add ci:s3cret", "user grant-role ci cron",
+                  "role grant-permission cron readwrite --prefix=true solo/", "auth enable"):
+        if words == "user grant-role root root":
+            server.ask("role", "add", "root")
+        server.ask(*words.split())
+    try:
+        etc = write_configuration(tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "ci"\npassword = "s3cret"\n')
+        script = f"mount --bind {etc} /etc/solo.toml && exec \"$@\""
+        prefix = ("unshare", "--mount", "sh", "-c", script, "sh")
+        result = lab.run("-v", "-n", "job", "--via", "prod", "--", "sh", "-c", "env; cat /proc/$PPID/cmdline; cat $SOLO_DIR/job/.hold.*",
+                         prefix=prefix)
+        assert result.returncode == 0, result.stderr
+        assert b"SOLO_TOKEN" in result.stdout and b"s3cret" not in result.stdout + result.stderr
+        wrong = lab.run("-n", "job", "--via", server.url, "true")
+        assert (wrong.returncode, wrong.stderr.count(b"\n")) == (125, 1)
+    finally:
+        server.stop()
+
+
+def write_configuration(tmp_path, text, mode=0o600):
+    """A file to be bound over /etc/solo.toml, which is made empty if it is not there; it goes with the machine's /etc."""
+    if not os.path.exists("/etc/solo.toml"):
+        open("/etc/solo.toml", "w").close()
+    path = tmp_path / "solo.toml"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("text, mode, said", [
+    ("[via.prod]\n", 0o600, "not a table of texts with an url in it"),
+    ("[via.prod]\nurl = 'ftp://h'\n", 0o600, "no such engine"),
+    ("[via.prod]\nurl = 'etcd://h'\nsecret = 'x'\n", 0o600, "secret: no such key"),
+    ("[via.prod\n", 0o600, "/etc/solo.toml: "),
+    ("[via.prod]\nurl = 'etcd://h'\npassword = 'x'\n", 0o644, "everybody can read it"),
+    ("[via.prod]\nurl = 'etcd://h'\n", 0o666, "others can write to it"),
+    ("[via.test]\nurl = 'etcd://h'\n", 0o644, "--via prod: neither file nor socket"),
+    ("[via]\nprod = 3\n", 0o644, "not a table"),
+])
+def test_a_configuration_that_makes_no_sense_is_refused_in_one_line(lab, tmp_path, text, mode, said):
+    etc = write_configuration(tmp_path, text, mode)
+    prefix = ("unshare", "--mount", "sh", "-c", f"mount --bind {etc} /etc/solo.toml && exec \"$@\"", "sh")
+
+    result = lab.run("-n", "job", "--via", "prod", "true", prefix=prefix)
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and said in result.stderr.decode()
+
+
+@pytest.mark.tool("openssl")
+def test_tls_is_spoken_and_a_stranger_s_certificate_is_refused(lab, tmp_path):
+    key, certificate = tmp_path / "key", tmp_path / "certificate"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj",
+                    "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+
+    class Secure(Etcd):
+        scheme = "etcds"
+
+        def make_words(self):
+            words = [str(word).replace(f"http://127.0.0.1:{self.port}", f"https://127.0.0.1:{self.port}") for word in super().make_words()]
+            return [*words, "--cert-file", certificate, "--key-file", key]
+
+        def is_ready(self):
+            return "ready to serve client requests" in (self.path / "log").read_text()
+
+    server = Secure(tmp_path / "tls").start()
+    try:
+        result = lab.run("-n", "job", "--via", server.url, "true")
+        assert result.returncode == 69 and b"certificate" in result.stderr
+        lab.environment["SSL_CERT_FILE"] = str(certificate)  # what OpenSSL trusts by default
+        assert lab.run("-n", "job", "--via", server.url, "true").returncode == 0
+    finally:
+        server.stop()

@@ -1,0 +1,117 @@
+"""The rule of leases, and when a run happens at most once: without servers, where time can be made up."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as some
+
+from solo.engines import lease
+from solo.engines.engine import Note, parse_note
+from solo.engines.lease import LATENCY, MARGIN, RATE, Lease, Terms
+from solo.engines.targets import parse_url
+from solo.errors import Unreachable, UsageError
+from solo.once import find_period, parse_ran
+from solo.rule import COUNTED, EXCLUSIVE, Claim
+
+
+@given(some.floats(0.5, 1000), some.one_of(some.none(), some.floats(0, 1000)))
+def test_terms_that_are_accepted_leave_room_for_a_renewal_that_fails(ttl, grace):
+    terms = Terms(ttl, grace)
+    try:
+        terms.check()
+    except UsageError as error:
+        shortest = Terms(terms.find_shortest(), terms.grace)
+        shortest.check()
+        assert f"--ttl {terms.find_shortest()}s" in str(error) and "\n" not in str(error)
+        return
+
+    assert terms.period + terms.timeout + terms.grace + MARGIN + LATENCY + RATE * ttl < ttl
+    # By the clock that runs fastest of the two it is still ours when the command is dead.
+    assert (terms.life + LATENCY) / (1 - RATE / 2) <= ttl / (1 - RATE / 2)
+
+
+class Scripted:
+    """An engine whose answers take as long as the script says, on a clock that only they move."""
+
+    where = "script://"
+
+    def __init__(self, clock, script):
+        self.clock = clock
+        self.script = script
+        self.timeout = 2.0
+        self.received = 0.0
+
+    def renew(self):
+        there, back, arrives = self.script.pop(0)
+        self.clock[0] += there
+        if arrives:
+            self.received = self.clock[0]  # from here on the engine counts
+        self.clock[0] += back
+        if not arrives or there + back > self.timeout:
+            raise Unreachable("no answer")
+
+
+@given(some.lists(some.tuples(some.floats(0, 3), some.floats(0, 3), some.booleans()), min_size=1, max_size=30))
+def test_for_every_schedule_of_answers_the_command_is_dead_before_the_engine_forgets(script):
+    clock = [100.0]
+    engine = Scripted(clock, [(0.0, 0.0, True), *script])
+    terms = Terms(15.0)
+    real, lease.read_boot_clock = lease.read_boot_clock, lambda: clock[0]
+    try:
+        ours = Lease(engine, terms)
+        ours.renew()
+        while engine.script and ours.find_loss() is None:
+            clock[0] += min(terms.period, ours.find_left())
+            assume(ours.find_left() or ours.find_loss())
+            try:
+                ours.renew()
+            except Unreachable:
+                clock[0] += lease.RETRY
+    finally:
+        lease.read_boot_clock = real
+
+    assert ours.deadline + LATENCY <= engine.received + terms.ttl * (1 - RATE) + 1e-9
+
+
+@pytest.mark.parametrize("url, hosts, path, user, password, shown", [
+    ("etcd://h", [("h", 2379)], "", None, None, "etcd://h"),
+    ("etcd://h1:1,h2,[::1]:3/a/b/", [("h1", 1), ("h2", 2379), ("::1", 3)], "a/b", None, None, "etcd://h1:1,h2,[::1]:3/a/b/"),
+    ("redis://u:p%40ss@h/0", [("h", 6379)], "0", "u", "p@ss", "redis://u@h/0"),
+    ("redis://:pass@h", [("h", 6379)], "", "", "pass", "redis://h"),
+    ("postgresql://h/db?password=x&table=t", [("h", 5432)], "db", None, None, "postgresql://h/db?password=...&table=t"),
+])
+def test_a_url_is_read_and_shown_without_its_secret(url, hosts, path, user, password, shown):
+    target = parse_url(url)
+
+    assert (target.hosts, target.path, target.user, target.password, target.shown) == (hosts, path, user, password, shown)
+
+
+@given(some.text())
+def test_any_text_is_a_url_or_refused_in_one_line(text):
+    for url in (text, "etcd://" + text, "redis://" + text + "@h"):
+        try:
+            assert parse_url(url).hosts
+        except UsageError as error:
+            assert "\n" not in str(error)
+
+
+@given(some.one_of(some.binary(), some.recursive(some.one_of(some.none(), some.integers(), some.text()), some.lists).map(repr).map(str.encode)))
+def test_what_is_not_a_note_wants_the_name_for_itself(data):
+    assert parse_note(data).claim.mode == EXCLUSIVE and parse_ran(data) is None
+
+
+@given(some.integers(1, 9), some.integers(1, 9), some.lists(some.text()), some.text())
+def test_a_note_is_read_back_as_it_was_written(slots, take, command, host):
+    assume(take <= slots)
+    note = Note(Claim(COUNTED, slots, take), [(0, take - 1)], host, "root", 7, None, 12.5, tuple(command))
+
+    again = parse_note(note.format())
+
+    assert (again.claim.mode, again.claim.slots, again.claim.take) == (COUNTED, slots, take)
+    assert again[1:7] == note[1:7] and "".join(again.command) == "".join(command)[:len("".join(again.command))]
+
+
+@given(some.floats(1, 1e6), some.integers(0, 10 ** 4), some.floats(-0.49, 0.49), some.floats(-0.49, 0.49))
+def test_clocks_less_than_half_a_period_apart_agree_on_the_period_in_which_cron_fires(length, number, one, other):
+    fires = number * length
+
+    assert find_period(fires + one * length, length) == find_period(fires + other * length, length) == number

@@ -1,0 +1,95 @@
+"""--once-per on one machine: at most one run a period, and what counts as one."""
+
+import json
+import os
+
+from conftest import finish, read_line
+
+DAY = ("-n", "job", "--once-per", "1d")
+APPEND = ("sh", "-c", "echo ran >>$LAB/log")
+
+
+def test_a_second_run_in_the_period_ends_well_and_in_silence(lab):
+    results = [lab.run(*DAY, "--", *APPEND) for _ in range(3)]
+
+    assert [(result.returncode, result.stderr) for result in results] == [(0, b"")] * 3 and lab.read_log() == ["ran"]
+    assert [row["outcome"] for row in lab.history()] == ["ok", "skipped", "skipped"]
+    told = lab.run("-v", "-E", "3", *DAY, "true")
+    assert told.returncode == 3 and b"job: ran already in this period, on " in told.stderr
+
+
+def test_the_next_period_is_another_one(lab):
+    """A period of 200 ms is over before the next launcher is there."""
+    for _ in range(2):
+        lab.run("-n", "job", "--once-per", "200ms", "--", *APPEND)
+        os.waitpid(os.posix_spawn("/bin/sleep", ["sleep", "0.3"], os.environ), 0)
+
+    assert lab.read_log() == ["ran", "ran"]
+
+
+def test_another_length_is_another_period(lab):
+    assert [lab.run("-n", "job", "--once-per", span, "--", *APPEND).returncode for span in ("1d", "2d")] == [0, 0]
+    assert lab.read_log() == ["ran", "ran"]
+
+
+def test_a_failed_command_has_run_unless_it_may_be_retried(lab):
+    fail = ("sh", "-c", "echo ran >>$LAB/log; exit 4")
+
+    assert [lab.run(*DAY, "--", *fail).returncode for _ in range(2)] == [4, 0]
+    again = ("-n", "other", "--once-per", "1d", "--once-retry", "--")
+    assert [lab.run(*again, *words).returncode for words in (fail, fail, APPEND, APPEND)] == [4, 4, 0, 0]
+    assert lab.read_log() == ["ran"] * 4
+
+
+def test_a_command_that_could_not_be_started_has_not_run(lab):
+    bad = lab.path / "bad"
+    bad.write_text("#!/nowhere\n")
+    bad.chmod(0o755)
+
+    lab.run(*DAY, "--", lab.path / "missing")
+    assert lab.run(*DAY, "--", *APPEND).returncode == 0 and lab.read_log() == ["ran"]
+
+
+def test_one_who_comes_while_it_runs_is_told_that_all_is_well_and_others_that_it_is_busy(lab):
+    holder = lab.start(*DAY, "--", "sh", "-c", "echo; read line")
+    read_line(holder)
+
+    assert (lab.run(*DAY, "true").returncode, lab.run("-n", "job", "true").returncode) == (0, 75)
+    finish(holder)
+
+
+def test_of_many_at_once_with_wait_one_runs(lab):
+    started = [lab.start(*DAY, "--wait", "1m", "--", *APPEND) for _ in range(20)]
+
+    assert [finish(one)[0] for one in started] == [0] * 20 and lab.read_log() == ["ran"]
+
+
+def test_shared_ones_run_once_as_well(lab):
+    started = [lab.start(*DAY, "--shared", "--", *APPEND) for _ in range(10)]
+
+    assert [finish(one)[0] for one in started] == [0] * 10 and lab.read_log() == ["ran"]
+
+
+def test_what_can_not_be_remembered_does_not_run(lab):
+    (lab.directory).mkdir(mode=0o700)
+    (lab.directory / ".journals").write_text("in the way")
+
+    result = lab.run(*DAY, "--", *APPEND)
+
+    assert (result.returncode, result.stderr.count(b"\n"), lab.read_log()) == (125, 1, [])
+
+
+def test_garbage_in_the_marker_is_no_period(lab):
+    lab.run(*DAY, "--", *APPEND)
+    marker = lab.find_journal("job").with_name(".once")
+    before = json.loads(marker.read_text())
+    for garbage in (b"\xff", b"[1, 2]", b"null", b"[" * 5000, json.dumps([before[0] + 1000, *before[1:]]).encode()):
+        marker.write_bytes(garbage)
+        assert lab.run(*DAY, "true").returncode == 0
+        assert json.loads(marker.read_text())[0] == before[0]
+
+
+def test_two_names_and_no_period_are_refused(lab):
+    for words in (("-n", "a", "-n", "b", "--once-per", "1h"), ("-n", "a", "--once-per", "0"), ("-n", "a", "--once-per", "forever")):
+        result = lab.run(*words, "true")
+        assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
