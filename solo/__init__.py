@@ -10,12 +10,15 @@ The command line starts in `__main__.py`; the story of a run is `guard.py`. Prog
 """
 
 __version__ = "0.1.0"
-__all__ = ["Busy", "Hold", "Holder", "Lock", "NotExecutable", "NotFound", "SoloError", "UsageError", "holders", "run"]
+__all__ = [
+    "Busy", "Hold", "Holder", "LeaseLost", "Lock", "NotExecutable", "NotFound", "RanAlready", "SoloError", "Unreachable",
+    "UsageError", "holders", "run",
+]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from solo.api import Hold, Holder, Lock, holders
-    from solo.errors import Busy, NotExecutable, NotFound, SoloError, UsageError
+    from solo.errors import Busy, LeaseLost, NotExecutable, NotFound, RanAlready, SoloError, Unreachable, UsageError
     from solo.running import run
 
 

@@ -76,7 +76,7 @@ class Holder:
 def holders(name: str, *, via: Optional[str] = None, directory: Optional[Path] = None) -> list[Holder]:
     """Who holds `name`, or a name within it, oldest first. Nobody: an empty list.
 
-    `via` and `directory` are as for `Lock`; without `via` holders by files and by sockets are told.
+    `via` and `directory` are as for `Lock`, and `via` may name an engine; without it holders by files and by sockets are told.
 
     Raises UsageError for what can not be a name, SoloError if something can not be read.
 
@@ -227,7 +227,8 @@ class Lock:
         self.claim = make_claim(shared, slots, take)
         if max_waiting is not None and not (type(max_waiting) is int and max_waiting >= 0):
             raise UsageError(f"max_waiting={max_waiting!r}: not a count")
-        read_options(via, self.directory)
+        if is_engine(read_options(via, self.directory)):
+            raise UsageError("a program can not hold a lock at an engine, which could not end it in time: solo.run can")
         self._start()
 
     def _start(self) -> None:
@@ -621,8 +622,6 @@ def read_options(via: Optional[str], directory: Optional[Path]) -> dict[str, Any
     if directory is not None:
         options["dir"] = os.fspath(directory)
     read_variables(options, os.environb)
-    if is_engine(options):
-        raise UsageError("a program can not hold a lock at an engine, which could not end it in time: solo.run can")
     return options
 
 

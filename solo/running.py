@@ -12,7 +12,7 @@ from solo.kernel import FOREVER
 from solo.report import END, OUTCOMES, STARTED
 
 KILL_AFTER = 10.0  # seconds
-FLAGS = ("shared", "latest", "replace", "tree", "no-orphan")
+FLAGS = ("shared", "latest", "replace", "tree", "no-orphan", "once-retry")
 # As `solo` itself starts, without what Python would load for others; the words are: the pipe, `solo` - there to be found on the
 # command line -, and what follows that.
 LAUNCHER = """import sys, _signal
@@ -33,6 +33,7 @@ def run(
     take: Optional[int] = None, wait: Optional[float] = None, max_waiting: Optional[int] = None, latest: bool = False,
     replace: bool = False, timeout: Optional[float] = None, kill_after: Optional[float] = None, tree: bool = False,
     no_orphan: bool = False, flock: Union[Path, Sequence[Path], None] = None, via: Optional[str] = None,
+    ttl: Optional[float] = None, once_per: Optional[float] = None, once_retry: bool = False,
     directory: Union[str, "os.PathLike[str]", None] = None, check: bool = False, input: Any = None,
     capture_output: bool = False, **popen: Any,
 ) -> "subprocess.CompletedProcess[Any]":
@@ -41,9 +42,11 @@ def run(
     The options are those of solo(1), spans in seconds; `wait=math.inf` waits for ever. Without `name` the command gives it. The
     others are those of subprocess.run, and its CompletedProcess is what this gives.
 
-    Raises Busy if the name is held, with its `holders`; NotFound, NotExecutable, UsageError or SoloError if the command could not
-    be started; subprocess.TimeoutExpired if `timeout` seconds were not enough, when the command has ended, by SIGTERM or, after
-    `kill_after` (10 s), by SIGKILL; subprocess.CalledProcessError with `check`.
+    Raises Busy if the name is held, with its `holders`, and RanAlready, a kind of it, if it ran in this period (`once_per`);
+    Unreachable if the engine of `via` did not answer, and LeaseLost if what that kept was lost, and the command ended; NotFound,
+    NotExecutable, UsageError or SoloError if the command could not be started; subprocess.TimeoutExpired if `timeout` seconds
+    were not enough, when the command has ended, by SIGTERM or, after `kill_after` (10 s), by SIGKILL;
+    subprocess.CalledProcessError with `check`.
 
     >>> run(["echo", "hello"], name="greeting", capture_output=True, text=True).stdout
     'hello\\n'
@@ -57,7 +60,8 @@ def run(
         *(("name", one) for one in names), *(("flock", one) for one in files), ("shared", shared), ("slots", slots), ("take", take),
         ("wait", format_span(wait)), ("max-waiting", max_waiting), ("latest", latest), ("replace", replace),
         ("timeout", format_span(timeout)), ("kill-after", format_span(kill_after)), ("tree", tree), ("no-orphan", no_orphan),
-        ("via", via), ("dir", directory),
+        ("via", via), ("ttl", format_span(ttl)), ("once-per", format_span(once_per)), ("once-retry", once_retry),
+        ("dir", directory),
     ):
         if flag in FLAGS:
             words += [f"--{flag}"] if value else []

@@ -398,3 +398,31 @@ def test_once_retry_gives_the_period_back_when_the_command_fails(fleet):
 
     assert [fleet.run(host, *words, status).returncode for host, status in (("a", "1"), ("b", "0"), ("a", "0"))] == [1, 0, 0]
     assert fleet.lab.read_log() == ["ran", "ran"]
+
+
+# --- from Python --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_program_runs_commands_and_is_told_what_became_of_the_lease(fleet, monkeypatch):
+    import threading
+
+    import solo
+
+    def run(host, *words, **options):
+        return solo.run(words, name=fleet.job, via=fleet.url, directory=fleet.lab.path / host, **options)
+
+    assert run("a", "sh", "-c", "exit 3").returncode == 3
+    holder = fleet.hold("a", fleet.job)
+    with pytest.raises(solo.Busy) as busy:
+        run("b", "true")
+    assert [one.launcher for one in busy.value.holders] == [holder.pid]
+    finish(holder)
+    with pytest.raises(solo.Unreachable):
+        solo.run(["true"], name=fleet.job, via=fleet.server.make_url(find_port()), directory=fleet.lab.path / "a")
+    with pytest.raises(solo.UsageError):
+        solo.Lock(fleet.job, via=fleet.url)
+    lost = threading.Thread(target=lambda: (until(lambda: fleet.count(fleet.job, "held")), fleet.server.forget(fleet.job)))
+    lost.start()
+    with pytest.raises(solo.LeaseLost):
+        run("a", "sleep", "1000", ttl=3)
+    lost.join()
