@@ -51,7 +51,7 @@ class Once:
         self.add(Marker(options.get("dir")))
 
     def add(self, keeper):
-        """One more place to ask: an Engine, or a Marker. Raises RanAlready."""
+        """One more place to ask: an EngineHold, or a Marker. Raises RanAlready."""
         self.keepers.append(keeper)
         self.ask(keeper)
 

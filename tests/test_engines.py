@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import threading
 
 import pytest
 from conftest import PATIENCE, finish, read_line, read_state, until, wait_dead
@@ -403,9 +404,7 @@ def test_once_retry_gives_the_period_back_when_the_command_fails(fleet):
 # --- from Python --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_program_runs_commands_and_is_told_what_became_of_the_lease(fleet, monkeypatch):
-    import threading
-
+def test_a_program_runs_commands_and_is_told_what_became_of_the_lease(fleet):
     import solo
 
     def run(host, *words, **options):

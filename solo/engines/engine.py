@@ -93,7 +93,7 @@ class Engine(Protocol):
     order of arrival. `ttl` is how many seconds the lease lives unrenewed: as asked for, and after `connect` as answered.
 
     Every method but `take` returns within `timeout` seconds. All raise Unreachable if the engine did not answer, and SoloError if
-    it refused. After `take` only one thread at a time calls.
+    it refused; Gone only where that is said. Only one thread at a time calls.
     """
 
     where: str

@@ -75,7 +75,7 @@ class EngineHold:
                 signal(number, interrupt)
             connect(self.engine, wait)
             if once is not None:
-                once.add(self.engine)
+                once.add(self)
             self.entries = take_all(self.engine, self.plan, make_note(self.wanted), wait)
             self.lease.start(self.engine.ttl)
             self.given.take_signals()
@@ -107,6 +107,15 @@ class EngineHold:
             self.lease.end()
         except (SoloError, Gone) as error:
             say_promptly(f"{error}: what it keeps for us is free in {self.lease.terms.ttl:.0f}s")
+
+    def read_once(self, name: str):
+        """As the engine's, for a Once: between two renewals."""
+        with self.lease.lock:
+            return self.engine.read_once(name)
+
+    def write_once(self, name: str, before, ran) -> bool:
+        with self.lease.lock:
+            return self.engine.write_once(name, before, ran)
 
     def give_back(self):
         try:

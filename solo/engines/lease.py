@@ -84,6 +84,7 @@ class Lease:
         self.lost = self.asked = None
         self.problem = ""
         self.stop = threading.Event()
+        self.lock = threading.RLock()  # of who asks the engine
         self.thread = None
         self.dead_man = DeadMan()
 
@@ -94,9 +95,10 @@ class Lease:
 
     def renew(self):
         """Raises Unreachable, Gone."""
-        sent = read_boot_clock()
-        asked = self.engine.renew()
-        self.renewed = sent
+        with self.lock:
+            sent = read_boot_clock()
+            asked = self.engine.renew()
+            self.renewed = sent
         if asked and not self.asked:
             self.asked = asked
             self.ring()
@@ -117,8 +119,12 @@ class Lease:
 
     def begin(self, child: int):
         """The command runs, as pid `child`: renew from now on, in a thread, which has every signal blocked as we do."""
-        self.thread = threading.Thread(target=self.keep, args=(child,), daemon=True)
-        self.thread.start()
+        thread = threading.Thread(target=self.keep, args=(child,), daemon=True)
+        try:
+            thread.start()
+            self.thread = thread
+        except RuntimeError as error:  # it lives as long as the lease does unrenewed
+            self.problem = str(error)
 
     def keep(self, child: int):
         try:
@@ -147,7 +153,8 @@ class Lease:
 
     def tell_child(self, child: int):
         try:
-            self.engine.tell_child(child)
+            with self.lock:
+                self.engine.tell_child(child)
         except SoloError:
             pass  # a nicety
 
