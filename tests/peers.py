@@ -1,4 +1,4 @@
-"""What goes wrong with whom: real wrappers, killed, signalled and kept busy in turn. `python tests/peers.py` prints the README's table.
+"""What goes wrong with whom: real wrappers, killed, signalled, kept busy. `python tests/peers.py` prints the README's table.
 
 Knows a wrapper only as words put before a job, and asks only what can be seen from outside: which jobs ran, what lives, what was
 said. Each row is a function that gives True where it goes wrong.
