@@ -30,7 +30,7 @@ class Machine(Lab):
             (self.bin / program).chmod(0o755)
         (self.bin / "Makefile").write_text("all:\n\t@./build.sh\n")
         self.gate = open(path / "gate", "w")
-        self.places = {"/usr/local/bin": self.bin, "/var/lock": path, "/var/lib/prometheus/node-exporter": path}
+        self.places = {"/usr/local/bin": self.bin, "/srv": self.bin, "/var/lock": path, "/var/lib/prometheus/node-exporter": path}
         for variable in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
             self.environment.pop(variable, None)
         self.environment.update(PATH=f"{self.bin}:/usr/bin:/bin", HOME=str(path), PARALLEL_HOME=str(path))

@@ -2,6 +2,7 @@
 happen is read from its options. A text of no known kind fails. Those for CI runners are run by test_ci.py.
 """
 
+import os
 import re
 import shlex
 import shutil
@@ -27,7 +28,7 @@ ELSEWHERE = {  # what is run by others, or is the way to run the tests
 
 def check_guard(machine, line, environment=None):
     """What is typed runs its job as often at once as its options say, and does with one more what they say."""
-    options, subcommand, _ = parse(shlex.split(line.removeprefix("exec "))[1:])
+    options, subcommand, _ = parse(shlex.split(line)[1:])
     if subcommand:
         return check_subcommand(machine, line, environment)
     together = 2 if "shared" in options else options.get("slots", 1) // options.get("take", 1)
@@ -130,10 +131,25 @@ def check_beside_flock(machine, line):
     assert finish(holder)[0] == 0
 
 
+def check_crontab(machine, line):
+    """A line that puts one more into the user's crontab, which cron then finds all of."""
+    if shutil.which("unshare") is None or shutil.which("crontab") is None or os.geteuid() != 0:
+        pytest.skip("needs root, unshare and crontab")
+    line = machine.replace_places(line)
+    script = f"mount -t tmpfs tmpfs /var/spool/cron/crontabs && {line} && {line} && crontab -l"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=machine.environment, capture_output=True, text=True)
+    variables, commands = read_crontab("".join(row for row in done.stdout.splitlines(True) if row[:1] != "#"))
+    assert len(commands) == 2 and not variables, done.stderr
+    check_guard(machine, commands[1], make_cron_environment(machine, "/usr/bin:/bin"))
+
+
+CHECKS = {"flock": check_beside_flock, "(crontab": check_crontab}
+
+
 def run_shell(new, block):
     for line in block.lines:
         if line not in ELSEWHERE:
-            (check_beside_flock if line.startswith("flock") else check_guard)(new(), line)
+            CHECKS.get(line.split()[0], check_guard)(new(), line)
 
 
 # --- cron ------------------------------------------------------------------------------------------------------------
@@ -160,8 +176,11 @@ def run_crontab(new, block):
     for command in commands:
         machine = new()
         path = machine.replace_places(variables.get("PATH", "/usr/local/bin:/usr/bin:/bin"))
-        environment = {"SHELL": "/bin/sh", "HOME": "/root", "LOGNAME": "root", "PATH": path, "SOLO_DIR": str(machine.directory)}
-        check_guard(machine, command, environment)
+        check_guard(machine, command, make_cron_environment(machine, path))
+
+
+def make_cron_environment(machine, path):
+    return {"SHELL": "/bin/sh", "HOME": "/root", "LOGNAME": "root", "PATH": path, "SOLO_DIR": str(machine.directory)}
 
 
 def test_cron_finds_solo_only_where_the_crontab_tells_it_to_look(new):
@@ -251,6 +270,36 @@ def test_a_text_to_copy_does_what_its_page_says(new, block):
     assert block.kind in RUN or block.kind in CI, f"nobody knows how to run {block.text!r}"
     if block.kind in RUN:
         RUN[block.kind](new, block)
+
+
+def find_line(words):
+    """A line of the manual's, so that it is still there."""
+    return next(line for block in BLOCKS if block.page == "man/solo.7" for line in block.lines if line == words)
+
+
+def test_nobody_deploys_anywhere_while_the_database_is_migrated(new):
+    machine = new()
+    migration = machine.type(find_line("solo -n deploy --wait forever -- ./migrate.sh"))
+    machine.wait_for_starts(1)
+
+    deploy = machine.wait_in_line(find_line("solo -n deploy/prod --wait 10m -- ./deploy.sh prod"))
+
+    machine.release()
+    assert [finish(process)[0] for process in (migration, deploy)] == [0, 0]
+    assert machine.read_log() == ["start:migrate.sh:", "end:migrate.sh:", "start:deploy.sh:", "end:deploy.sh:"]
+
+
+def test_a_load_is_alone_and_no_later_report_overtakes_it(new):
+    machine = new()
+    report, load = find_line("solo -n data --shared --wait 1h -- report.sh"), find_line("solo -n data --wait 1h -- load.sh")
+    all = [machine.type(report)]
+    machine.wait_for_starts(1)
+
+    all += [machine.wait_in_line(load), machine.wait_in_line(report)]
+
+    machine.release()
+    assert [finish(process)[0] for process in all] == [0] * 3
+    assert [line.split(":")[1] for line in machine.read_log()] == ["report.sh"] * 2 + ["load.sh"] * 2 + ["report.sh"] * 2
 
 
 def test_a_text_that_nobody_can_run_is_seen():

@@ -5,21 +5,21 @@ fail() {
 }
 
 command -v solo >/dev/null || fail "solo is not installed on this runner"
-[ -n "$INPUT_NAME" ] || fail "name is empty"
-[ -n "$INPUT_RUN" ] || fail "run is empty"
+[ -n "$SOLO_INPUT_NAME" ] || fail "name is empty"
+[ -n "$SOLO_INPUT_RUN" ] || fail "run is empty"
 
-words=("--name=$INPUT_NAME" --tree)
-[ -z "$INPUT_WAIT" ] || words+=("--wait=$INPUT_WAIT")
-[ -z "$INPUT_TIMEOUT" ] || words+=("--timeout=$INPUT_TIMEOUT")
+words=("--name=$SOLO_INPUT_NAME" --tree)
+[ -z "$SOLO_INPUT_WAIT" ] || words+=("--wait=$SOLO_INPUT_WAIT")
+[ -z "$SOLO_INPUT_TIMEOUT" ] || words+=("--timeout=$SOLO_INPUT_TIMEOUT")
 for flag in latest replace; do
-    input=INPUT_${flag^^}
+    input=SOLO_INPUT_${flag^^}
     case ${!input} in
         true) words+=("--$flag") ;;
         false | "") ;;
         *) fail "$flag is '${!input}', neither true nor false" ;;
     esac
 done
-run=$INPUT_RUN
-unset "${!INPUT_@}"
+run=$SOLO_INPUT_RUN
+unset "${!SOLO_INPUT_@}"
 
 exec solo "${words[@]}" -- bash --noprofile --norc -e -o pipefail -c "$run"
