@@ -43,7 +43,7 @@ def read_page(page):
         text = re.sub(r"<!-- captured: .*?<!-- end -->", lambda found: re.sub(r".+", "", found[0]), text, flags=re.S)
         pattern, indent = r"^```\w*\n((?s:.*?))^```$|((?:^ {4}.*\n)+)", 4
     else:
-        pattern, indent = r"^\.Bd -literal\n((?s:.*?))^\.Ed$|((?:^\.Dl .*\n)+)", len(".Dl ")
+        pattern, indent = r"^\.Bd -literal.*\n((?s:.*?))^\.Ed$|((?:^\.Dl .*\n)+)", len(".Dl ")
     for found in re.finditer(pattern, text, re.M):
         block = found[1] or "".join(line[indent:] for line in found[2].splitlines(True))
         if not page.endswith(".md"):
