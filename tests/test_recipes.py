@@ -20,9 +20,9 @@ pytestmark = pytest.mark.tool("flock")
 
 BLOCKS = read_blocks()
 CI = ("github", "gitlab", "jenkins", "makefile")
-ELSEWHERE = {  # what is run by others, or is the way to run the tests
-    "make install && solo -- date": "test_install.py", "make test": "itself", "make torture": "make torture",
-}
+ELSEWHERE = ["make install && solo -- date", "make test", "make torture"]  # .ci/run and test_install.py; the way to here
+
+
 # --- what somebody types ---------------------------------------------------------------------------------------------
 
 
@@ -87,7 +87,7 @@ def check_subcommand(machine, line, environment=None):
     machine.wait_for_starts(1)
     asked = machine.type(line, environment)
     if " wait " in line:
-        until(lambda: "solo" in find_children(asked.pid) or asked.poll() is not None)
+        until(lambda: open(f"/proc/{asked.pid}/task/{asked.pid}/children").read())
         assert machine.count("start:reboot") == 0
         machine.release()
     status, out, err = finish(asked)
@@ -104,15 +104,6 @@ def check_subcommand(machine, line, environment=None):
         assert status in (0, 1) and str(machine.directory) in out
     else:
         assert ("backup" in out) == (word in ("list", "show", "history"))
-
-
-def find_children(pid):
-    try:
-        words = open(f"/proc/{pid}/cmdline").read() + "".join(
-            open(f"/proc/{child}/cmdline").read() for child in open(f"/proc/{pid}/task/{pid}/children").read().split())
-    except OSError:
-        return ""
-    return words
 
 
 def check_beside_flock(machine, line):
@@ -187,7 +178,7 @@ def test_cron_finds_solo_only_where_the_crontab_tells_it_to_look(new):
     variables, _ = read_crontab(next(block.text for block in BLOCKS if block.kind == "crontab" and "PATH=" in block.text))
 
     assert variables["PATH"].split(":") == ["/usr/local/bin", "/usr/bin", "/bin"]
-    if not (shutil.which("solo", path="/usr/bin:/bin")):
+    if not shutil.which("solo", path="/usr/bin:/bin"):
         assert finish(new().type("solo -- backup.sh", {"PATH": "/usr/bin:/bin"}))[0] == 127
 
 
@@ -196,23 +187,20 @@ def test_cron_finds_solo_only_where_the_crontab_tells_it_to_look(new):
 
 def run_unit(new, block):
     machine = new()
-    text = machine.replace_places(block.text)
     if shutil.which("systemd-analyze"):
         unit = machine.path / "recipe.service"
         for change, found in (("", 0), ("Nonsense=1\n", 1)):
-            unit.write_text(text + change)
+            unit.write_text(machine.replace_places(block.text) + change)
             done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
             assert done.stderr.count("recipe.service:") == found, done.stderr
-    commands = dict(re.findall(r"^(Exec\w+)=(.*)$", text, re.M))
-    condition = commands.get("ExecCondition")
-    if condition:
-        assert finish(machine.type(condition))[0] == 0
+    commands = dict(re.findall(r"^(Exec\w+)=(.*)$", block.text, re.M))
     check_guard(machine, commands["ExecStart"])
-    if condition:
+    if condition := commands.get("ExecCondition"):
         machine = new()
+        assert finish(machine.type(condition))[0] == 0
         machine.type("solo -n backup -- backup.sh")
         machine.wait_for_starts(1)
-        assert finish(machine.type(condition.replace("/0/bin/", "/1/bin/")))[0] == 75  # 1 to 254: not met, no failure
+        assert finish(machine.type(condition))[0] == 75  # 1 to 254: not met, and no failure
 
 
 def run_table(new, block):
@@ -242,10 +230,13 @@ def check_old(machine, line, options):
 
 
 def run_python(new, block):
-    machine = new()
-    text = block.text
+    parts = [block]
     if block.page == "README.md":  # one program, in parts
-        text = "".join(other.text for other in BLOCKS if (other.page, other.kind) == (block.page, block.kind))
+        parts = [other for other in BLOCKS if (other.page, other.kind) == (block.page, block.kind)]
+    if parts[0] is not block:
+        return
+    text = "".join(part.text for part in parts)
+    machine = new()
     machine.release()
     environment = {**machine.environment, "PYTHONPATH": str(ROOT)}
     words = [sys.executable, "-W", "error", "-c", text]
@@ -292,13 +283,13 @@ def test_nobody_deploys_anywhere_while_the_database_is_migrated(new):
 def test_a_load_is_alone_and_no_later_report_overtakes_it(new):
     machine = new()
     report, load = find_line("solo -n data --shared --wait 1h -- report.sh"), find_line("solo -n data --wait 1h -- load.sh")
-    all = [machine.type(report)]
+    first = machine.type(report)
     machine.wait_for_starts(1)
 
-    all += [machine.wait_in_line(load), machine.wait_in_line(report)]
+    others = [machine.wait_in_line(load), machine.wait_in_line(report)]
 
     machine.release()
-    assert [finish(process)[0] for process in all] == [0] * 3
+    assert [finish(process)[0] for process in (first, *others)] == [0] * 3
     assert [line.split(":")[1] for line in machine.read_log()] == ["report.sh"] * 2 + ["load.sh"] * 2 + ["report.sh"] * 2
 
 
