@@ -48,7 +48,7 @@ class Peer:
         self.quiet = quiet.split() if quiet else ["sh", "-c", '"$@" >/dev/null 2>&1', "quiet", *self.words]
 
     def is_installed(self):
-        return shutil.which(self.words[0]) is not None
+        return shutil.which(self.name.split()[0]) is not None
 
 
 PEERS = [
@@ -68,7 +68,7 @@ PEERS = [
     Peer("lockfile", "sh {lockfile} {lock}"),
     Peer("solo", "solo -n {name} --", "solo -q -E 0 --loud-after 3 -n {name} --"),
 ]
-LOCKFILE = 'lockfile -r 0 "$1" || exit 75\ntrap \'rm -f "$1"\' EXIT\nlock=$1; shift; "$@"; code=$?; set -- "$lock"; exit $code\n'
+LOCKFILE = 'lock=$1; shift\nlockfile -r 0 "$lock" || exit\ntrap \'rm -f "$lock"\' EXIT\n"$@"\n'
 
 
 class Trial:
