@@ -7,7 +7,7 @@ DESTDIR ?=
 LIB = $(PREFIX)/lib/solo
 SHARE = $(PREFIX)/share
 STAGED = $(DESTDIR)$(LIB)
-FILES = $(PREFIX)/bin/solo $(SHARE)/man/man1/solo.1 $(SHARE)/man/man3/solo.3 $(SHARE)/bash-completion/completions/solo \
+FILES = $(PREFIX)/bin/solo $(SHARE)/man/man1/solo.1 $(SHARE)/man/man3/solo.3 $(SHARE)/man/man7/solo.7 $(SHARE)/bash-completion/completions/solo \
 	$(SHARE)/zsh/site-functions/_solo $(SHARE)/fish/vendor_completions.d/solo.fish
 VENV = .venv
 VENV_PYTHON = $(VENV)/bin/python
@@ -40,6 +40,7 @@ install: ## install under PREFIX (/usr/local for root, ~/.local else), staged in
 	install -m 755 solo "$(DESTDIR)$(PREFIX)/bin/solo"; rm solo
 	@install -m 644 man/solo.1 "$(DESTDIR)$(SHARE)/man/man1/solo.1"
 	@install -m 644 man/solo.3 "$(DESTDIR)$(SHARE)/man/man3/solo.3"
+	@install -m 644 man/solo.7 "$(DESTDIR)$(SHARE)/man/man7/solo.7"
 	@$(PYTHON) -m solo.completions bash >"$(DESTDIR)$(SHARE)/bash-completion/completions/solo"
 	@$(PYTHON) -m solo.completions zsh >"$(DESTDIR)$(SHARE)/zsh/site-functions/_solo"
 	@$(PYTHON) -m solo.completions fish >"$(DESTDIR)$(SHARE)/fish/vendor_completions.d/solo.fish"
@@ -71,8 +72,8 @@ bench: $(VENV_PYTHON) ## speed against the floor and the peers, in turn in one r
 
 man: ## make the manual's tables anew, check and show it
 	@$(PYTHON) -m solo.manual man/solo.1
-	@mandoc -T lint -W warning man/solo.1 man/solo.3
-	@mandoc man/solo.1 man/solo.3 | $${PAGER:-cat}
+	@mandoc -T lint -W warning man/solo.1 man/solo.3 man/solo.7
+	@mandoc man/solo.1 man/solo.3 man/solo.7 | $${PAGER:-cat}
 
 captures: $(VENV_PYTHON) ## take the README's captures of the views anew (root, tmux)
 	@$(VENV_PYTHON) tests/captures.py

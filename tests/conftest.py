@@ -175,6 +175,24 @@ def lab(solo_script, tmp_path):
     lab.close()
 
 
+@pytest.fixture
+def new(solo_script, tmp_path):
+    """Call it for a machine with the programs of the recipes, on which nothing was run yet."""
+    from machine import Machine
+
+    machines = []
+
+    def make():
+        path = tmp_path / str(len(machines))
+        path.mkdir()
+        machines.append(Machine(solo_script, path))
+        return machines[-1]
+
+    yield make
+    for machine in machines:
+        machine.close()
+
+
 @pytest.fixture(params=["file", "socket"])
 def via(request, lab):
     """For facts that hold for both kinds of ticket."""

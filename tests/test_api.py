@@ -12,7 +12,6 @@ import multiprocessing
 import os
 import pickle
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -1110,20 +1109,6 @@ def test_the_examples_in_the_docstrings_work(files, monkeypatch, tmp_path):
     results = [doctest.testmod(module, extraglobs={"os": os}) for module in (api, running)]
 
     assert [result.failed for result in results] == [0, 0] and sum(result.attempted for result in results) >= 5
-
-
-def test_the_python_of_the_readme_and_the_manual_runs(files, tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    manual = re.findall(r"^\.Bd -literal\n(.*?)^\.Ed", (ROOT / "man/solo.3").read_text(), re.S | re.M)
-    (tmp_path / "backup.sh").write_text("#!/bin/sh\n")
-    (tmp_path / "backup.sh").chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-
-    for text in ("".join(blocks), *manual):
-        words = [sys.executable, "-W", "error", "-c", text]
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert len(blocks) == 3 and len(manual) == 1
 
 
 def test_import_solo_loads_nothing():

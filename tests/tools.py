@@ -8,6 +8,8 @@ PACKAGES = {
     "strace": "strace", "cron": "cron", "mandoc": "mandoc", "flock": "util-linux", "unshare": "util-linux",
     "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make",
     "tmux": "tmux", "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
+    "lckdo": "moreutils", "setlock": "daemontools", "chpst": "runit", "s6-setlock": "s6", "with-lock-ex": "chiark-utils-bin", "sem": "parallel",
+    "dotlockfile": "liblockfile-bin", "lockfile": "procmail",
 }
 
 

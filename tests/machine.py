@@ -1,0 +1,90 @@
+"""A machine for the recipes: `solo` and the programs that they name are on its PATH, and tell the log what they did."""
+
+import fcntl
+import subprocess
+
+from conftest import PATIENCE, Lab, until
+
+PROGRAMS = [
+    "backup.sh", "build.sh", "deploy.sh", "dump.sh", "job.sh", "load.sh", "migrate.sh", "reboot", "report.sh", "run.sh", "sync.sh",
+    "upload.sh", "worker.sh",
+]
+JOB = """#!/bin/sh
+echo "start:${{0##*/}}:$DB" >>{lab}/log
+exec 9<{lab}/gate
+flock -s 9 </dev/null >/dev/null 2>&1
+echo "end:${{0##*/}}:$DB" >>{lab}/log
+"""
+
+
+class Machine(Lab):
+    """A lab with the programs of the recipes, which tell the log of their start, and of their end once they are released."""
+
+    def __init__(self, script, path):
+        super().__init__(script, path)
+        self.bin = path / "bin"
+        self.bin.mkdir()
+        (self.bin / "solo").symlink_to(script)
+        for program in PROGRAMS:
+            (self.bin / program).write_text(JOB.format(lab=path))
+            (self.bin / program).chmod(0o755)
+        (self.bin / "Makefile").write_text("all:\n\t@./build.sh\n")
+        self.gate = open(path / "gate", "w")
+        self.places = {"/usr/local/bin": self.bin, "/srv": self.bin, "/var/lock": path, "/var/lib/prometheus/node-exporter": path}
+        for variable in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
+            self.environment.pop(variable, None)
+        self.environment.update(PATH=f"{self.bin}:/usr/bin:/bin", HOME=str(path), PARALLEL_HOME=str(path))
+        self.hold_all()
+
+    def hold_all(self):
+        fcntl.flock(self.gate, fcntl.LOCK_EX)
+
+    def release(self):
+        fcntl.flock(self.gate, fcntl.LOCK_UN)
+
+    def close(self):
+        self.release()
+        super().close()
+
+    def replace_places(self, text):
+        for place, own in self.places.items():
+            text = text.replace(place, str(own))
+        return text
+
+    def type(self, line, environment=None):
+        """Start what somebody types, or a service's or crontab's line, in the directory of the programs."""
+        process = subprocess.Popen(["/bin/sh", "-c", self.replace_places(line)], env=environment or self.environment, cwd=self.bin,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.started.append(process)
+        return process
+
+    def count(self, event):
+        return sum(line.startswith(event) for line in self.read_log())
+
+    def wait_for_starts(self, number):
+        running = [process for process in self.started if not process.stdout.closed]
+        until(lambda: self.count("start") >= number or any(process.poll() for process in running))
+        assert self.count("start") == number, [process.stderr.read() for process in running if process.poll()]
+
+    def wait_in_line(self, line, environment=None):
+        seats, starts = self.count_seats(), self.count("start")
+        process = self.type(line, environment)
+        until(lambda: self.count_seats() > seats or self.count("start") > starts)
+        assert self.count("start") == starts
+        return process
+
+    def count_seats(self):
+        return sum(row["state"] == "waiting" for row in self.list())
+
+
+def finish(process):
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+def count_most_at_once(log):
+    most = now = 0
+    for line in log:
+        now += 1 if line.startswith("start") else -1
+        most = max(most, now)
+    return most

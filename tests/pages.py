@@ -1,0 +1,52 @@
+"""The texts to copy in README and manuals: every code block, and of what kind it is, which says how it is run."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ["README.md", "man/solo.1", "man/solo.3", "man/solo.7"]
+ESCAPES = {r"\(aq": "'", r"\e": "\\", r"\&": ""}
+KINDS = {  # what tells it; the first that does
+    "crontab": r"^[*\d/]+( [*\d/]+){4} ",
+    "unit": r"^\[Service\]$",
+    "github": r"^ +runs-on:",
+    "gitlab": r"^ +script:$",
+    "jenkins": r"^pipeline \{$",
+    "makefile": r"^[a-z]+:\n\t",
+    "python": r"^(import|with) ",
+    "table": r"\S {3,}solo ",
+    "shell": r"\A(exec )?(solo|flock|make) ",
+}
+
+
+class Block:
+    def __init__(self, page, line, text):
+        self.page = page
+        self.text = text
+        self.id = f"{page}:{line}"
+        self.kind = next((kind for kind, found in KINDS.items() if re.search(found, text, re.M)), "unknown")
+
+    @property
+    def lines(self):
+        """Without the comments beside them."""
+        return [re.sub(r" {2,}# .*", "", line) for line in self.text.splitlines()]
+
+
+def read_blocks() -> list:
+    return [block for page in PAGES for block in read_page(page)]
+
+
+def read_page(page):
+    """Fenced and indented blocks of Markdown that are no captures; .Bd -literal and .Dl of mdoc."""
+    text = (ROOT / page).read_text()
+    if page.endswith(".md"):
+        text = re.sub(r"<!-- captured: .*?<!-- end -->", lambda found: re.sub(r".+", "", found[0]), text, flags=re.S)
+        pattern, indent = r"^```\w*\n((?s:.*?))^```$|((?:^ {4}.*\n)+)", 4
+    else:
+        pattern, indent = r"^\.Bd -literal.*\n((?s:.*?))^\.Ed$|((?:^\.Dl .*\n)+)", len(".Dl ")
+    for found in re.finditer(pattern, text, re.M):
+        block = found[1] or "".join(line[indent:] for line in found[2].splitlines(True))
+        if not page.endswith(".md"):
+            for escape, meaning in ESCAPES.items():
+                block = block.replace(escape, meaning)
+        yield Block(page, text.count("\n", 0, found.start()) + 1, block)

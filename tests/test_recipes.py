@@ -1,0 +1,331 @@
+"""Every text to copy in README and manuals, run for real: its programs are small scripts that tell what they did, and what must
+happen is read from its options. A text of no known kind fails. Those for CI runners are run by test_ci.py.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import PATIENCE, ROOT, until
+from machine import count_most_at_once, finish
+from pages import Block, read_blocks
+
+from solo.argv import parse
+
+pytestmark = pytest.mark.tool("flock")
+
+BLOCKS = read_blocks()
+CI = ("github", "gitlab", "jenkins", "makefile")
+ELSEWHERE = ["make install && solo -- date", "make test", "make torture"]  # .ci/run and test_install.py; the way to here
+
+
+# --- what somebody types ---------------------------------------------------------------------------------------------
+
+
+def check_guard(machine, line, environment=None):
+    """What is typed runs its job as often at once as its options say, and does with one more what they say."""
+    options, subcommand, _ = parse(shlex.split(line)[1:])
+    if subcommand:
+        return check_subcommand(machine, line, environment)
+    together = 2 if "shared" in options else options.get("slots", 1) // options.get("take", 1)
+    running = []
+    for number in range(1, together + 1):
+        running.append(machine.type(line, environment))
+        machine.wait_for_starts(number)
+    for path in options.get("flock", ()):
+        assert subprocess.run(["flock", "-n", machine.replace_places(path), "true"]).returncode == 1
+
+    if "replace" in options:
+        running.append(machine.type(line, environment))
+        until(lambda: machine.count("start") == 2)
+        assert finish(running.pop(0))[0] in (-15, 128 + 15)
+        assert [row["state"] for row in machine.list()] == ["held"]
+    elif "shared" not in options:
+        running += (check_line if "wait" in options else check_skip)(machine, line, options, environment)
+    machine.release()
+
+    assert [finish(process)[0] for process in running] == [0] * len(running)
+    assert "replace" in options or count_most_at_once(machine.read_log()) == together
+    if "DB=" in line:
+        assert {line.split(":")[2] for line in machine.read_log()} == {f"test{slot}" for slot in range(together)}
+
+
+def check_skip(machine, line, options, environment):
+    """The newcomers leave as they are told to; gives those that stay: none."""
+    status = options.get("busy_exit", 75)
+    quiet = 0 if "quiet" in options else 1
+    limit = options.get("loud_after")
+    for _ in range(limit or 1):
+        found = finish(machine.type(line, environment))
+        assert (found[0], found[2].count("\n")) == (status, quiet), found
+    if limit:
+        found = finish(machine.type(line, environment))
+        assert (found[0], found[2].count("\n")) == (75, 1), found
+    return []
+
+
+def check_line(machine, line, options, environment):
+    """One more stands in line, as many as may; gives those that do."""
+    waiting = [machine.wait_in_line(line, environment)]
+    if "latest" in options:
+        newest = machine.type(line, environment)
+        assert finish(waiting.pop())[0] == 75
+        waiting.append(newest)
+    if "max_waiting" in options:
+        waiting += [machine.wait_in_line(line, environment) for _ in range(1, options["max_waiting"])]
+        assert finish(machine.type(line, environment))[0] == 75
+    return waiting
+
+
+def check_subcommand(machine, line, environment=None):
+    """What the views and tools do while a backup runs."""
+    holder = machine.type("solo -n backup -- backup.sh")
+    machine.wait_for_starts(1)
+    asked = machine.type(line, environment)
+    if " wait " in line:
+        until(lambda: open(f"/proc/{asked.pid}/task/{asked.pid}/children").read())
+        assert machine.count("start:reboot") == 0
+        machine.release()
+    status, out, err = finish(asked)
+
+    word = shlex.split(line)[1]
+    assert status == 0 or word == "doctor", err
+    if word == "wait":
+        assert machine.read_log()[1:3] == ["end:backup.sh:", "start:reboot:"]
+    elif word == "stop":
+        assert finish(holder)[0] in (-15, 128 + 15)
+    elif word == "metrics":
+        assert 'solo_held{name="backup"' in (machine.path / "solo.prom").read_text()
+    elif word == "doctor":
+        assert status in (0, 1) and str(machine.directory) in out
+    else:
+        assert ("backup" in out) == (word in ("list", "show", "history"))
+
+
+def check_beside_flock(machine, line):
+    """A line of flock(1), beside the recipe of solo before it."""
+    holder = machine.type("solo --flock /var/lock/backup -- backup.sh")
+    machine.wait_for_starts(1)
+    assert finish(machine.type(line))[0] == 1
+    machine.release()
+    assert finish(holder)[0] == 0
+
+    machine.hold_all()
+    holder = machine.type(line)
+    machine.wait_for_starts(2)
+    assert finish(machine.type("solo --flock /var/lock/backup -- backup.sh"))[0] == 75
+    machine.release()
+    assert finish(holder)[0] == 0
+
+
+def check_crontab(machine, line):
+    """A line that puts one more into the user's crontab, which cron then finds all of."""
+    if shutil.which("unshare") is None or shutil.which("crontab") is None or os.geteuid() != 0:
+        pytest.skip("needs root, unshare and crontab")
+    line = machine.replace_places(line)
+    script = f"mount -t tmpfs tmpfs /var/spool/cron/crontabs && {line} && {line} && crontab -l"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=machine.environment, capture_output=True, text=True)
+    variables, commands = read_crontab("".join(row for row in done.stdout.splitlines(True) if row[:1] != "#"))
+    assert len(commands) == 2 and not variables, done.stderr
+    check_guard(machine, commands[1], make_cron_environment(machine, "/usr/bin:/bin"))
+
+
+CHECKS = {"flock": check_beside_flock, "(crontab": check_crontab}
+
+
+def run_shell(new, block):
+    for line in block.lines:
+        if line not in ELSEWHERE:
+            CHECKS.get(line.split()[0], check_guard)(new(), line)
+
+
+# --- cron ------------------------------------------------------------------------------------------------------------
+
+
+def read_crontab(text):
+    """(variables, commands) as crontab(5) has them: five fields, the first % that is not escaped ends the command."""
+    variables, commands = {}, []
+    for line in text.splitlines():
+        if found := re.fullmatch(r"(\w+)=(.*)", line):
+            variables[found[1]] = found[2]
+            continue
+        *fields, command = line.split(None, 5)
+        for field, last in zip(fields, (59, 23, 31, 12, 7)):
+            assert re.fullmatch(r"\*(/\d+)?|\d+", field) and all(int(number) <= last for number in re.findall(r"\d+", field)), field
+        assert not re.search(r"(?<!\\)%", command), "cron would cut it here"
+        commands.append(command.replace("\\%", "%"))
+    return variables, commands
+
+
+def run_crontab(new, block):
+    variables, commands = read_crontab("\n".join(block.lines))
+    assert commands
+    for command in commands:
+        machine = new()
+        path = machine.replace_places(variables.get("PATH", "/usr/local/bin:/usr/bin:/bin"))
+        check_guard(machine, command, make_cron_environment(machine, path))
+
+
+def make_cron_environment(machine, path):
+    return {"SHELL": "/bin/sh", "HOME": "/root", "LOGNAME": "root", "PATH": path, "SOLO_DIR": str(machine.directory)}
+
+
+def test_cron_finds_solo_only_where_the_crontab_tells_it_to_look(new):
+    variables, _ = read_crontab(next(block.text for block in BLOCKS if block.kind == "crontab" and "PATH=" in block.text))
+
+    assert variables["PATH"].split(":") == ["/usr/local/bin", "/usr/bin", "/bin"]
+    if not shutil.which("solo", path="/usr/bin:/bin"):
+        assert finish(new().type("solo -- backup.sh", {"PATH": "/usr/bin:/bin"}))[0] == 127
+
+
+# --- units, tables, Python -------------------------------------------------------------------------------------------
+
+
+def run_unit(new, block):
+    machine = new()
+    if shutil.which("systemd-analyze"):
+        unit = machine.path / "recipe.service"
+        for change, found in (("", 0), ("Nonsense=1\n", 1)):
+            unit.write_text(machine.replace_places(block.text) + change)
+            done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
+            assert done.stderr.count("recipe.service:") == found, done.stderr
+    commands = dict(re.findall(r"^(Exec\w+)=(.*)$", block.text, re.M))
+    check_guard(machine, commands["ExecStart"])
+    if condition := commands.get("ExecCondition"):
+        machine = new()
+        assert finish(machine.type(condition))[0] == 0
+        machine.type("solo -n backup -- backup.sh")
+        machine.wait_for_starts(1)
+        assert finish(machine.type(condition))[0] == 75  # 1 to 254: not met, and no failure
+
+
+def run_table(new, block):
+    """What is typed instead does the same: skip or wait, alone or together, with a status that tells it or not."""
+    for line in block.lines:
+        old, instead = re.split(r" {3,}", line)
+        if shutil.which(old.split()[0]):
+            check_old(new(), old, parse(shlex.split(instead)[1:])[0])
+        check_guard(new(), instead)
+
+
+def check_old(machine, line, options):
+    """A line of another tool does what these options say."""
+    together = "shared" in options or "slots" in options
+    first = machine.type(line)
+    machine.wait_for_starts(1)
+    second = machine.type(line)
+    if together:
+        machine.wait_for_starts(2)
+    elif "wait" not in options:
+        assert (finish(second)[0] == 0) == ("busy_exit" in options), line
+        assert machine.count("start") == 1
+    machine.release()
+    assert finish(first)[0] == 0
+    assert second.wait(PATIENCE) == 0 or "wait" not in options
+    assert count_most_at_once(machine.read_log()) == 1 + together, line
+
+
+def run_python(new, block):
+    parts = [block]
+    if block.page == "README.md":  # one program, in parts
+        parts = [other for other in BLOCKS if (other.page, other.kind) == (block.page, block.kind)]
+    if parts[0] is not block:
+        return
+    text = "".join(part.text for part in parts)
+    machine = new()
+    machine.release()
+    environment = {**machine.environment, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-W", "error", "-c", text]
+    guard = [machine.script, "-n", "fenced", "--"] if "SOLO_TOKEN" in text else []
+
+    def run(*prefix, **variables):
+        return subprocess.run([*prefix, *words], env={**environment, **variables}, capture_output=True, text=True, cwd=machine.bin)
+
+    done = run(*guard)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    if guard:
+        assert run(*guard).returncode == 0
+        late = run(SOLO_TOKEN="1")
+        assert (late.returncode, late.stderr) == (1, "someone with a newer token was here\n")
+
+
+RUN = {"shell": run_shell, "crontab": run_crontab, "unit": run_unit, "table": run_table, "python": run_python}
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.id)
+def test_a_text_to_copy_does_what_its_page_says(new, block):
+    assert block.kind in RUN or block.kind in CI, f"nobody knows how to run {block.text!r}"
+    if block.kind in RUN:
+        RUN[block.kind](new, block)
+
+
+def find_line(words):
+    """A line of the manual's, so that it is still there."""
+    return next(line for block in BLOCKS if block.page == "man/solo.7" for line in block.lines if line == words)
+
+
+def test_nobody_deploys_anywhere_while_the_database_is_migrated(new):
+    machine = new()
+    migration = machine.type(find_line("solo -n deploy --wait forever -- ./migrate.sh"))
+    machine.wait_for_starts(1)
+
+    deploy = machine.wait_in_line(find_line("solo -n deploy/prod --wait 10m -- ./deploy.sh prod"))
+
+    machine.release()
+    assert [finish(process)[0] for process in (migration, deploy)] == [0, 0]
+    assert machine.read_log() == ["start:migrate.sh:", "end:migrate.sh:", "start:deploy.sh:", "end:deploy.sh:"]
+
+
+def test_a_load_is_alone_and_no_later_report_overtakes_it(new):
+    machine = new()
+    report, load = find_line("solo -n data --shared --wait 1h -- report.sh"), find_line("solo -n data --wait 1h -- load.sh")
+    first = machine.type(report)
+    machine.wait_for_starts(1)
+
+    others = [machine.wait_in_line(load), machine.wait_in_line(report)]
+
+    machine.release()
+    assert [finish(process)[0] for process in (first, *others)] == [0] * 3
+    assert [line.split(":")[1] for line in machine.read_log()] == ["report.sh"] * 2 + ["load.sh"] * 2 + ["report.sh"] * 2
+
+
+def test_a_text_that_nobody_can_run_is_seen():
+    assert {Block("page", 1, text).kind for text in ("frobnicate --now\n", "$ solo list\n", "")} == {"unknown"}
+    assert {block.kind for block in BLOCKS} == {*RUN, *CI}
+
+
+@pytest.mark.parametrize("line", [
+    "solo -- job.sh", "solo --wait forever -- job.sh", "solo -n x --slots 2 --wait 1m -- job.sh",
+    "solo -q -E 0 --loud-after 2 -- job.sh",
+])
+def test_a_guard_that_guards_nothing_is_seen(new, line):
+    machine = new()
+    (machine.bin / "solo").unlink()
+    (machine.bin / "solo").write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
+    (machine.bin / "solo").chmod(0o755)
+    machine.release()
+
+    with pytest.raises(AssertionError):
+        check_guard(machine, line)
+
+
+@pytest.mark.tool("mandoc")
+def test_what_is_copied_from_the_rendered_page_is_what_is_run():
+    page = subprocess.run(["mandoc", "-T", "utf8", ROOT / "man/solo.7"], capture_output=True, text=True).stdout
+    shown = {line.strip() for line in re.sub(r".\x08", "", page).splitlines()}
+
+    for block in BLOCKS:
+        if block.page == "man/solo.7":
+            assert {line.strip() for line in block.text.splitlines()} <= shown, block.id
+
+
+@pytest.mark.tool("mandoc")
+@pytest.mark.parametrize("page", ["solo.3", "solo.7"])  # solo.1: test_cli.py
+def test_mandoc_finds_nothing_wrong_with_the_manuals(page):
+    result = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", ROOT / "man" / page], capture_output=True, text=True)
+
+    assert result.stdout == "", result.stdout
