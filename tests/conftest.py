@@ -3,6 +3,7 @@
 A test waits for a line, a state in /proc or the end of a process, never for a span of time.
 """
 
+import ctypes
 import json
 import os
 import select
@@ -18,6 +19,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 NOBODY = 65534
+LIBC, CLONE_NEWNET = ctypes.CDLL(None), 0x40000000
+network = None  # the machine's, where a worker has one of its own
 PATIENCE = 60  # seconds after which something is stuck; never a measurement
 
 sys.path.insert(0, str(ROOT))
@@ -31,6 +34,31 @@ def pytest_configure(config):
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     config.addinivalue_line("markers", "root: needs to be root")
+    config.addinivalue_line("markers", "network: needs the machine's network, for packages")
+    if "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0:
+        leave_network()
+
+
+def leave_network():
+    """Names by sockets are seen in all of a network namespace: each of several workers gets its own."""
+    global network
+    network = os.open("/proc/self/ns/net", os.O_RDONLY)
+    if LIBC.unshare(CLONE_NEWNET) or subprocess.run(["ip", "link", "set", "lo", "up"]).returncode:
+        raise OSError("no network namespace for a worker")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Those that need the machine's network are there with all their fixtures."""
+    if network is None or not item.get_closest_marker("network"):
+        return (yield)
+    own = os.open("/proc/self/ns/net", os.O_RDONLY)
+    LIBC.setns(network, CLONE_NEWNET)
+    try:
+        return (yield)
+    finally:
+        LIBC.setns(own, CLONE_NEWNET)
+        os.close(own)
 
 
 def pytest_runtest_setup(item):
@@ -208,7 +236,7 @@ def common(lab, tmp_path_factory):
         pytest.skip("needs root and /usr/bin/python3")
     place = tmp_path_factory.mktemp("common")
     for path in (place, *list(place.parents)[:-2]):
-        path.chmod(0o755) if path.name.startswith("pytest") or path == place else None
+        path.chmod(0o755) if path.name.startswith(("pytest", "popen")) or path == place else None
     shutil.copytree(ROOT / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
     script = place / "run"
     script.write_text(

@@ -8,6 +8,9 @@ import pytest
 from conftest import PATIENCE, ROOT
 
 
+pytestmark = pytest.mark.network
+
+
 def list_tree(path):
     return sorted(os.path.relpath(os.path.join(folder, name), path) for folder, folders, files in os.walk(path)
                   for name in folders + files)

@@ -227,7 +227,7 @@ def test_a_directory_makes_no_sense_with_sockets_unless_it_is_in_the_environment
 def test_an_unknown_keeper_is_refused(lab, words):
     result = lab.run(*words)
 
-    assert (result.returncode, result.stderr) == (125, b"solo: --via pigeon: neither file nor socket\n")
+    assert result.returncode == 125 and result.stderr.startswith(b"solo: --via pigeon: neither file nor socket, ")
 
 
 def test_a_stopped_launcher_keeps_the_name(lab):

@@ -47,7 +47,6 @@ class EngineHold:
     descriptors = ()
 
     def __init__(self, options: dict, wanted, given):
-        check_options(options)
         self.wanted = wanted
         self.given = given
         self.inherited = list_descriptors()
@@ -57,6 +56,7 @@ class EngineHold:
         terms = Terms(options.get("ttl", TTL), options.get("kill_after"))
         terms.check()
         self.engine = open_engine(options["via"], terms, {claim.mode for _, claim in self.plan})
+        check_options(options)
         wanted.via = self.engine.where
         self.lease = Lease(self.engine, terms)
         self.entries = {}
