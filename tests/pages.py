@@ -13,6 +13,8 @@ KINDS = {  # what tells it; the first that does
     "gitlab": r"^ +script:$",
     "jenkins": r"^pipeline \{$",
     "makefile": r"^[a-z]+:\n\t",
+    "toml": r"^\[via\.\w+\]$",
+    "sql": r"^UPDATE ",
     "python": r"^(import|with) ",
     "table": r"\S {3,}solo ",
     "shell": r"\A(exec )?(solo|flock|make) ",

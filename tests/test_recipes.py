@@ -6,6 +6,8 @@ import os
 import re
 import shlex
 import shutil
+import sqlite3
+import string
 import subprocess
 import sys
 
@@ -15,6 +17,7 @@ from machine import count_most_at_once, finish
 from pages import Block, read_blocks
 
 from solo.argv import parse
+from solo.engines.targets import read_configuration
 
 pytestmark = pytest.mark.tool("flock")
 
@@ -253,7 +256,31 @@ def run_python(new, block):
         assert (late.returncode, late.stderr) == (1, "someone with a newer token was here\n")
 
 
-RUN = {"shell": run_shell, "crontab": run_crontab, "unit": run_unit, "table": run_table, "python": run_python}
+def run_sql(new, block):
+    """Of three who write, in the order in which they come, the one with the older token is not heard."""
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE report (id, body, token)")
+    database.execute("INSERT INTO report VALUES (7, NULL, 0)")
+
+    changed = [database.execute(string.Template(block.text).substitute(SOLO_TOKEN=token)).rowcount for token in (3, 2, 3)]
+
+    assert changed == [1, 0, 1]
+
+
+def run_toml(new, block):
+    path = new().bin / "solo.toml"
+    path.write_text(block.text)
+    path.chmod(0o600)
+
+    [target] = read_configuration(str(path)).values()
+
+    assert target.password and target.password not in target.shown
+
+
+RUN = {
+    "shell": run_shell, "crontab": run_crontab, "unit": run_unit, "table": run_table, "python": run_python, "sql": run_sql,
+    "toml": run_toml,
+}
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.id)
