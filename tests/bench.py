@@ -177,6 +177,62 @@ def time_views(folder, solo):
     return times
 
 
+ENGINE = """
+import json, statistics, sys, time
+sys.path[:0] = [sys.argv[3]]
+from solo.engines.engine import Note
+from solo.engines.lease import Terms
+from solo.engines.lines import Wait
+from solo.engines.targets import open_engine
+from solo.queue import wait_unseen
+from solo.rule import EXCLUSIVE, Claim
+
+times = {"take": [], "renew": [], "release": []}
+engine = open_engine(sys.argv[1], Terms(15.0))
+for turn in range(int(sys.argv[2])):
+    engine.connect()
+    for step in times:
+        begin = time.perf_counter()
+        engine.take("warm", Note(Claim(EXCLUSIVE)), Wait(None, wait_unseen)) if step == "take" else getattr(engine, step)()
+        times[step].append(time.perf_counter() - begin)
+print(json.dumps({step: 1000 * statistics.quantiles(values, n=4)[0] for step, values in times.items()}))
+"""
+
+
+def time_engines(folder, rounds):
+    """{engine: {launch: ms of a whole run of `true`, take, renew, release: ms in a process that goes on}}, of real servers on
+    loopback; first quartiles, in turn with etcdctl's own lock.
+    """
+    import pytest
+    from servers import SERVERS
+
+    script = folder / "solo-engines"
+    site = next(path for path in sys.path if path.endswith("site-packages"))
+    source = (ROOT / "solo/__main__.py").read_text().partition("\n")[2]
+    script.write_text(f"#!{sys.executable} -IS\nimport sys\nsys.path[:0] = [{str(ROOT)!r}, {site!r}]\n{source}")
+    script.chmod(0o755)
+    results = {}
+    for name, kind in SERVERS.items():
+        try:
+            server = kind(folder / name).start()
+        except pytest.skip.Exception:
+            continue
+        contestants = {name: [str(script), "--via", server.url, "-n", "cold", "/usr/bin/true"]}
+        if name == "etcd":
+            os.environ["ETCDCTL_API"] = "3"
+            contestants["etcdctl lock"] = ["etcdctl", "--endpoints", f"127.0.0.1:{server.port}", "lock", "cold", "/usr/bin/true"]
+        times = {who: [] for who in contestants}
+        for _ in range(rounds):
+            for who, words in contestants.items():
+                times[who].append(time_run(words))
+        for who, values in times.items():
+            results[who] = {"launch": 1000 * statistics.quantiles(values, n=4)[0]}
+        words = [sys.executable, "-c", ENGINE, server.url, str(rounds), str(ROOT)]
+        results[name] |= json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+        server.stop()
+    return results
+
+
 def read_resident(solo):
     """kB of a launcher whose command runs: (resident, proportional)."""
     process = subprocess.Popen([solo, "-n", "resident", "--", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -213,6 +269,7 @@ def main():
         slots = [time_slots(solo) for _ in range(10)]
         memory = read_resident(solo)
         views = time_views(folder, solo)
+        engines = time_engines(folder, rounds)
         python_locks = time_python(folder, pip_solo, rounds)
     launch = {name: [1000 * cut for cut in statistics.quantiles(values, n=4)] for name, values in times.items()}
     handover = {name: statistics.quantiles(values, n=4)[0] * 1000 for name, values in lines.items()}
@@ -230,7 +287,9 @@ def main():
     print("acquire and release from Python, us: " + ", ".join(f"{name} {value:.0f}" for name, value in python_locks.items()))
     for view, (empty, full) in views.items():
         print(f"solo {view}: {empty:.0f} ms, with 300 names {full:.0f} ms")
-    results = {"launch": launch, "handover": handover, "memory": memory, "python": python_locks, "views": views}
+    for name, steps in engines.items():
+        print(f"{name}: " + ", ".join(f"{step} {value:.1f} ms" for step, value in steps.items()))
+    results = {"engines": engines, "launch": launch, "handover": handover, "memory": memory, "python": python_locks, "views": views}
     (ROOT / "bench.json").write_text(json.dumps(results, indent=2))
 
 

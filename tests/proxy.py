@@ -1,4 +1,6 @@
-"""A TCP proxy of the tests that can be made to fail: what a network does to a client, while the kernel on both sides acknowledges."""
+"""A TCP proxy of the tests that can be made to fail: what a network does to a client, while the kernel on both sides
+acknowledges.
+"""
 
 import selectors
 import socket
@@ -9,7 +11,9 @@ OK, HOLE, RESET, NO_REQUESTS, NO_ANSWERS = "ok", "hole", "reset", "no requests",
 
 
 class Proxy:
-    """Listens at `port`, 0: any, for clients of the server at `target`. `mode` says what becomes of what they say; RESET ends what is open."""
+    """Listens at `port`, 0: any, for clients of the server at `target`. `mode` says what becomes of what they say; RESET ends
+    what is open.
+    """
 
     def __init__(self, target: int, port: int = 0):
         self.target = target

@@ -1,4 +1,6 @@
-"""Real servers of the engines, for tests: each on free ports of loopback, in a directory of its own, ours to stop, kill and start again."""
+"""Real servers of the engines, for tests: each on free ports of loopback, in a directory of its own, ours to stop, kill and start
+again.
+"""
 
 import os
 import shutil

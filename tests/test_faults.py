@@ -1,6 +1,8 @@
-"""The command is dead before its lease is someone else's, whatever fails: against real servers, behind networks that can be broken.
+"""The command is dead before its lease is someone else's, whatever fails: against real servers, behind networks that can be
+broken.
 
-The soak is a minute in `make test` and ten in `make torture` (SOLO_TORTURE=whole), all engines at once; SOLO_SEED=n replays one's choices.
+The soak is a minute in `make test` and ten in `make torture` (SOLO_TORTURE=whole), all engines at once; SOLO_SEED=n replays one's
+choices.
 """
 
 import os

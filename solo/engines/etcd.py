@@ -6,7 +6,6 @@ Never /v3/lock/lock: etcd 3.4 answers it with yes also to one whose lease ran ou
 
 import http.client
 import json
-import ssl
 from base64 import b64decode, b64encode
 from email.utils import parsedate_to_datetime
 from time import monotonic
@@ -289,6 +288,8 @@ class Etcd:
 
 
 def make_tls(target):
+    import ssl
+
     try:
         context = ssl.create_default_context(cafile=target.cafile)
         if target.certfile:
