@@ -281,7 +281,7 @@ class Line:
         if record.child is None:
             return DEAD
         if record.world.host == self.world.host and stat.st_ctime >= read_boot_time():
-            # Of this boot, whatever it is called: systemd-nspawn gives its /proc another boot id, a unit in it may have one of its own.
+            # Of this boot, whatever it is called: in systemd-nspawn a unit with a /proc of its own sees another id.
             record.world.boot = self.world.boot
         return {True: ORPHANED, False: DEAD, None: UNSEEN}[is_alive(*record.child, record.world, self.world)]
 

@@ -19,24 +19,35 @@ UNITS = TESTS / "units"
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
-class Guest:
-    """The booted machine: `lab` is its /lab as we see it, `leader` its pid 1 as we see it."""
+class Inside:
+    """The namespaces and the root of a process: `leader`, its pid as we see it."""
 
-    def __init__(self, lab: Path, leader: int):
-        self.lab = lab
+    def __init__(self, leader: int):
         self.leader = leader
+
+    def enter(self, *words) -> list:
+        """The words that run a command in there."""
+        return ["nsenter", f"--target={self.leader}", "--all", "--root", "--wd", *map(str, words)]
 
     def run(self, *words, user=None):
         """Run a command in there, as another user if one is named, to its end."""
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
-        return subprocess.run(["nsenter", f"--target={self.leader}", "--all", *become, *map(str, words)], env=ENVIRONMENT,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+        return subprocess.run(self.enter(*become, *words), env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=PATIENCE)
 
     def do(self, *words):
         """The same for what must not fail; its stdout."""
         result = self.run(*words)
         assert result.returncode == 0, (words, result.stdout, result.stderr)
         return result.stdout.strip()
+
+
+class Guest(Inside):
+    """The booted machine: `lab` is its /lab as we see it, `leader` its pid 1."""
+
+    def __init__(self, lab: Path, leader: int):
+        super().__init__(leader)
+        self.lab = lab
 
     def start(self, unit: str, *words):
         """Start `systemd-run PROPERTY... COMMAND...` as `unit`.service; returns once systemd calls that started."""
@@ -70,7 +81,7 @@ class Guest:
 
 def boot(lab: Path):
     """Boot it, with all units of ours in /etc/systemd/system: (the container's process, a Guest). Skips where it does not."""
-    root = get_root("bookworm", PACKAGES)
+    root = get_root("trixie", PACKAGES)
     write_solo(lab)
     shutil.copy(TESTS / "service.py", lab)
     units = lab / "units"
@@ -107,11 +118,11 @@ def find_libraries() -> str:
     return next(path for path in sys.path if path.endswith("site-packages"))
 
 
-def find_leader(container: int) -> int:
-    """pid 1 of the guest, once it is systemd; 0 until then."""
+def find_leader(container: int, program: str = "systemd") -> int:
+    """pid 1 of what `container` started, once that runs its program; 0 until then."""
     try:
         for child in Path(f"/proc/{container}/task/{container}/children").read_text().split():
-            if os.readlink(f"/proc/{child}/exe").endswith("/systemd"):
+            if os.readlink(f"/proc/{child}/exe").rpartition("/")[2] == program:
                 return int(child)
     except OSError:
         pass

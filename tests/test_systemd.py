@@ -123,8 +123,9 @@ def test_a_signal_to_the_main_process_alone_reaches_the_command(guest, unit):
 
 
 def test_a_sigterm_to_the_main_process_alone_ends_a_command_that_does_not_catch_it(guest, unit):
-    guest.start(unit, "--remain-after-exit", "--property=SuccessExitStatus=SIGTERM", "solo", "-n", unit, "sleep", "600")
-    until(lambda: not is_free(guest, unit))
+    script = f"echo start >>/lab/{unit}; exec sleep 600"
+    guest.start(unit, "--remain-after-exit", "--property=SuccessExitStatus=SIGTERM", "solo", "-n", unit, "sh", "-c", script)
+    guest.wait_line(unit, "start")
 
     guest.do("systemctl", "kill", "--kill-whom=main", unit)
 
@@ -313,6 +314,7 @@ def test_a_unit_with_a_condition_is_skipped_while_a_name_is_held(guest):
 RECIPES = {
     "private-tmp": ["User=alice", "PrivateTmp=yes"],
     "private-users": ["User=alice", "PrivateUsers=yes"],
+    "private-pids": ["PrivatePIDs=yes", "KillMode=mixed"],
     "no-privileges": ["NoNewPrivileges=yes", "SystemCallFilter=@system-service", "MemoryDenyWriteExecute=yes",
                       "RestrictAddressFamilies=AF_UNIX", "LockPersonality=yes", "RestrictNamespaces=yes", "PrivateDevices=yes",
                       "PrivateNetwork=yes", "ProtectKernelTunables=yes", "ProtectControlGroups=yes"],
