@@ -32,8 +32,8 @@ class Inside:
     def run(self, *words, user=None):
         """Run a command in there, as another user if one is named, to its end."""
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
-        return subprocess.run(self.enter(*become, *words), env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=PATIENCE)
+        return subprocess.run(self.enter(*become, *words), env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=PATIENCE)
 
     def do(self, *words):
         """The same for what must not fail; its stdout."""
@@ -66,6 +66,12 @@ class Guest(Inside):
         self.do("journalctl", "--sync")
         return self.do("journalctl", "--no-pager", "--output=cat", f"_SYSTEMD_UNIT={unit}.service").splitlines()
 
+    def make_log(self, log: str):
+        """Where a service.py called LOG may write, whoever it runs as."""
+        for file in (log, f"{log}.running"):
+            (self.lab / file).touch()
+            (self.lab / file).chmod(0o666)
+
     def read(self, log: str) -> list:
         """The lines that a service.py called LOG has told so far."""
         path = self.lab / log
@@ -90,15 +96,17 @@ def boot(lab: Path):
         shutil.copy(unit, units)
     container = subprocess.Popen(
         ["systemd-nspawn", "-q", "-D", root, "--register=no", "--keep-unit", "--volatile=overlay", f"--bind={lab}:/lab",
-         f"--bind-ro={units}:/etc/systemd/system", f"--bind-ro={lab}/solo:/usr/local/bin/solo", f"--bind-ro={find_libraries()}:/libraries",
-         "-b", "systemd.unit=multi-user.target"],
+         f"--bind-ro={units}:/etc/systemd/system", f"--bind-ro={lab}/solo:/usr/local/bin/solo",
+         f"--bind-ro={find_libraries()}:/libraries", "-b", "systemd.unit=multi-user.target"],
         stdin=subprocess.DEVNULL, stdout=open(lab / "console", "w"), stderr=subprocess.STDOUT,
     )
     guest = Guest(lab, 0)
 
     def is_up():
         guest.leader = guest.leader or find_leader(container.pid)
-        return container.poll() is not None or guest.leader and guest.run("systemctl", "is-active", "multi-user.target").returncode == 0
+        if guest.leader and guest.run("systemctl", "is-active", "multi-user.target").returncode == 0:
+            return True
+        return container.poll() is not None
 
     until(is_up, patience=2 * PATIENCE)
     if container.poll() is not None:
@@ -109,8 +117,8 @@ def boot(lab: Path):
 def write_solo(lab: Path):
     """solo as it is in the tree, for the system's own Python."""
     shutil.copytree(ROOT / "solo", lab / "source/solo", ignore=shutil.ignore_patterns("__pycache__"))
-    script = (ROOT / "solo/__main__.py").read_text().partition("\n")[2]
-    (lab / "solo").write_text("#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, '/lab/source')\nsys.path.append('/libraries')\n" + script)
+    paths = "import sys\nsys.path.insert(0, '/lab/source')\nsys.path.append('/libraries')\n"
+    (lab / "solo").write_text("#!/usr/bin/python3 -IS\n" + paths + (ROOT / "solo/__main__.py").read_text().partition("\n")[2])
     (lab / "solo").chmod(0o755)
 
 

@@ -11,6 +11,7 @@ import socket
 import sys
 
 LINGER = 0.5  # seconds in which a second signal would come
+ENDING = signal.SIGTERM, signal.SIGINT, signal.SIGRTMAX
 LOG = f"/lab/{sys.argv[1]}"
 MINE = str(os.getpid())
 
@@ -31,7 +32,7 @@ def main():
     alone = os.open(LOG + ".running", os.O_CREAT | os.O_RDWR, 0o666)
     read, write = os.pipe2(os.O_NONBLOCK)
     signal.set_wakeup_fd(write)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+    for number in (*ENDING, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda *_: None)
     try:
         fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -58,7 +59,7 @@ def main():
         for number in os.read(read, 100) if read in ready else b"":
             tell(signal.Signals(number).name)
             pings = pings and number != signal.SIGUSR1
-            ending = ending or number in (signal.SIGTERM, signal.SIGINT) and sys.argv[2:] != ["stubborn"]
+            ending = ending or number in ENDING and sys.argv[2:] != ["stubborn"]
     tell("end")
 
 

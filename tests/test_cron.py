@@ -91,8 +91,7 @@ class Minute(Inside):
 
     def read_ran(self):
         """[(job, user, pid, name)] of what runs."""
-        path = self.lab / "ran"
-        return [line.split(":") for line in path.read_text().splitlines()] if path.exists() else []
+        return [line.split(":") for line in (self.lab / "ran").read_text().splitlines()]
 
     def find_holder(self, job, user):
         """(pid of the command, name) of the one that runs."""
@@ -107,6 +106,8 @@ def minute(tmp_path_factory):
     (lab / "layer").mkdir()
     (lab / "mails").mkdir()
     (lab / "mails").chmod(0o1777)
+    (lab / "ran").touch()
+    (lab / "ran").chmod(0o666)
     write_solo(lab)
     outside = subprocess.Popen(
         ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", MACHINE], env={**os.environ, "LAB": str(lab)},
@@ -210,12 +211,16 @@ HostKey /lab/key
 AuthorizedKeysFile /lab/key.pub
 UsePAM no
 """
+SSH_OPTIONS = [
+    "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR",
+    "ProxyCommand=/usr/sbin/sshd -i -f /lab/sshd_config",
+]
 WAYS = {
     "su": ["su", "-", "alice", "-c", "solo -- hold.sh shared"],
     "su-elsewhere": ["su", "alice", "-c", f"{ELSEWHERE} solo -- /usr/local/bin/../bin/hold.sh shared"],
     "sudo": ["sudo", "-u", "alice", "solo", "--", "hold.sh", "shared"],
-    "ssh": ["ssh", "-i", "/lab/key", "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
-            "-o", "ProxyCommand=/usr/sbin/sshd -i -f /lab/sshd_config", "alice@here", "PATH=/usr/local/bin:$PATH solo -- hold.sh shared"],
+    "ssh": ["ssh", "-i", "/lab/key", *(word for option in SSH_OPTIONS for word in ("-o", option)), "alice@here",
+            "PATH=/usr/local/bin:$PATH solo -- hold.sh shared"],
 }
 
 
