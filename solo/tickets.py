@@ -280,10 +280,10 @@ class Line:
             raise self.fail(ticket.file, "damaged, and its command may still run (remove it if not)")
         if record.child is None:
             return DEAD
-        if record.world.host == self.world.host and stat.st_ctime >= read_boot_time():
-            # Of this boot, whatever it is called: in systemd-nspawn a unit with a /proc of its own sees another id.
-            record.world.boot = self.world.boot
-        return {True: ORPHANED, False: DEAD, None: UNSEEN}[is_alive(*record.child, record.world, self.world)]
+        theirs, mine = record.world, self.world
+        if theirs.boot != mine.boot and theirs.host == mine.host and stat.st_ctime >= read_boot_time():
+            theirs.boot = mine.boot  # whatever it is called: in systemd-nspawn a unit with a /proc of its own sees another id
+        return {True: ORPHANED, False: DEAD, None: UNSEEN}[is_alive(*record.child, theirs, mine)]
 
     def publish(self, kind: str, record):
         """Make a ticket of ours, under the gate; None, and nothing made, if that was removed under us. Raises SoloError."""
