@@ -74,7 +74,8 @@ def read_parents_ignored() -> int:
             return 0
         return ignored
     except (OSError, ValueError, IndexError):
-        return 0
+        # Hidden (ProtectProc=): a service manager has IgnoreSIGPIPE=yes if nobody told it otherwise.
+        return 1 << SIGPIPE - 1 if parent == 1 and b"INVOCATION_ID" in posix.environ else 0
 
 
 class Child:
@@ -312,14 +313,12 @@ def is_for_the_command(info, child: Child) -> bool:
     if signal == SIGCONT and child.was_stopped:
         child.was_stopped = False
         return is_stopped(child.pid)
-    if sender == 0:
-        return True  # from outside our pid namespace
     if sender == posix.getpid():
         return False
     try:
         # With a tree, what outlives its parent descends from us.
         ancestor = posix.getpid() if child.ending is not None and child.ending.is_tree else child.pid
-        return not descends_from(sender, ancestor) and not is_systemd_stopping_all(sender, child)
+        return not descends_from(sender, ancestor) and not has_systemd_told_all(signal, sender, child)
     except Exception:
         return True  # better twice than never
 
@@ -337,16 +336,17 @@ def descends_from(pid: int, ancestor: int) -> bool:
     return any(process[0] == ancestor for process in walk_parents(pid))
 
 
-def is_systemd_stopping_all(sender: int, child: Child) -> bool:
+def has_systemd_told_all(signal: int, sender: int, child: Child) -> bool:
     """Has a service manager sent this to every process of our control group, the command's too?"""
     try:
         if read_file(f"/proc/{sender}/comm") != b"systemd\n":
             return False
     except OSError:
-        return False
-    from solo.systemd import stops_all
+        if sender > 1:
+            return False  # else hidden (ProtectProc=), or outside our pid namespace (PrivatePIDs=)
+    from solo.systemd import tells_all
 
-    return stops_all(sender, child.pid)
+    return tells_all(signal, sender, child.pid)
 
 
 def mirror(status: int):

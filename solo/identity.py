@@ -82,7 +82,8 @@ def read_world() -> World:
         shift = 0 if time_namespace in (FIRST_TIME_NAMESPACE, "-") else read_shift()
         return World(boot, read_namespace("self", "pid"), time_namespace, posix.uname().nodename, shift)
     except OSError as error:
-        raise SoloError(f"can not read /proc: {error.strerror}") from None
+        remedy = " as a whole (in a unit: ProcSubset=all)" if posix.access("/proc/self/stat", posix.F_OK) else ""
+        raise SoloError(f"can not read /proc{remedy}: {error.strerror}") from None
 
 
 def read_shift() -> int:

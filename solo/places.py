@@ -6,7 +6,7 @@ By uid alone, never by what happens to be set or writable: cron, ssh, systemd an
 import posix
 
 from solo.errors import SoloError, UsageError, Vanished
-from solo.kernel import DIRECTORY, EINVAL, IS_DIRECTORY, IS_REGULAR, SAFELY, TYPE_MASK, encode
+from solo.kernel import DIRECTORY, EACCES, EINVAL, ENOENT, EROFS, IS_DIRECTORY, IS_REGULAR, SAFELY, TYPE_MASK, encode
 
 ROOT_PLACE = "/run/solo"
 HOME_PLACE = "/.local/state/solo"
@@ -38,9 +38,13 @@ def find_base(asked) -> str:
     import pwd
 
     try:
-        return pwd.getpwuid(uid).pw_dir + HOME_PLACE
+        home = pwd.getpwuid(uid).pw_dir.rstrip("/")
     except KeyError:
-        raise SoloError(f"uid {uid} has no home directory to keep names in: use --dir or SOLO_DIR") from None
+        home = ""
+    if not home:
+        remedy = " (in a unit: RuntimeDirectory=NAME and Environment=SOLO_DIR=/run/NAME)" if is_in_unit() else ""
+        raise SoloError(f"uid {uid} has no home directory to keep names in: use --dir or SOLO_DIR{remedy}")
+    return home + HOME_PLACE
 
 
 def make_base(asked) -> Place:
@@ -54,6 +58,22 @@ def make_base(asked) -> Place:
         return open_base(path, asked)
     except FileNotFoundError:
         raise SoloError(f"{path}: someone removed it") from None
+
+
+def explain(path: str, error: OSError) -> str:
+    """Why a place can not be used, in the system's words, and what to do about it."""
+    if error.errno == EROFS and is_in_unit():
+        ours = path == ROOT_PLACE or path.startswith(ROOT_PLACE + "/")
+        remedy = "RuntimeDirectory=solo and RuntimeDirectoryPreserve=yes" if ours else "ReadWritePaths="
+        return f"{error.strerror} (in a unit: {remedy})"
+    if error.errno in (EACCES, ENOENT, EROFS):
+        return f"{error.strerror} (--dir or SOLO_DIR tell another place)"
+    return error.strerror
+
+
+def is_in_unit() -> bool:
+    """Did a service manager start us, or whoever did?"""
+    return b"INVOCATION_ID" in posix.environ
 
 
 def make_home_directories(path: str):
@@ -71,7 +91,7 @@ def make_directory(path: str):
     except FileExistsError:
         pass
     except OSError as error:
-        raise SoloError(f"can not create {path}: {error.strerror} (--dir or SOLO_DIR tell another place)") from None
+        raise SoloError(f"can not create {path}: {explain(path, error)}") from None
 
 
 def open_base(path: str, asked) -> Place:
@@ -93,7 +113,7 @@ def open_directory(word: str, path: str, flags: int, within) -> tuple:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise SoloError(f"can not open {path}: {error.strerror}") from None
+        raise SoloError(f"can not open {path}: {explain(path, error)}") from None
     try:
         return fd, posix.fstat(fd)
     except OSError as error:
@@ -166,7 +186,7 @@ def make_part(place: Place, part: str):
     except FileExistsError:
         pass  # another contender was faster
     except OSError as error:
-        raise SoloError(f"can not create {place.path}/{part}: {error.strerror}") from None
+        raise SoloError(f"can not create {place.path}/{part}: {explain(place.path, error)}") from None
 
 
 def open_part(place: Place, part: str) -> Place:

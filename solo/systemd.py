@@ -1,12 +1,17 @@
 """What a service manager does to the processes of a unit. Cold: asked only when one sent us a signal."""
 
+import _signal
+
 from solo.kernel import decode, read_file
 
+ENDING = {_signal.SIGTERM, _signal.SIGINT, _signal.SIGQUIT}  # a second one often means "at once"
 
-def stops_all(manager: int, pid: int) -> bool:
-    """Is `manager` stopping our unit, `pid` a process of it, and the signal one for all of them (KillMode=control-group)?
 
-    `systemctl kill` can be for the main process alone, so what comes while the unit is not being stopped is not for all.
+def tells_all(signal: int, manager: int, pid: int) -> bool:
+    """Has `manager` sent `signal` not only to us, the main process of our unit, but also to `pid`, another process of it?
+
+    While the unit is stopped KillMode says so. `systemctl kill` does not: without --kill-whom it is for all. To be told
+    twice to end is then worse for `pid` than to miss what was for us alone, unless it can not notice; the rest is harmless twice.
     """
     try:
         group = read_file("/proc/self/cgroup", 65536)
@@ -14,8 +19,17 @@ def stops_all(manager: int, pid: int) -> bool:
             return False
     except OSError:
         return False
-    answer = ask("--system" if manager == 1 else "--user", find_unit(decode(group)))
-    return "KillMode=control-group" in answer and "ActiveState=deactivating" in answer
+    unit = find_unit(decode(group))
+    answer = ask("--user" if manager > 1 else "--system", unit) if unit else []
+    if "ActiveState=deactivating" in answer:
+        return "KillMode=control-group" in answer
+    return bool(answer) and signal in ENDING and notices(pid, signal)
+
+
+def notices(pid: int, signal: int) -> bool:
+    """Does a process catch or block it? Who does neither dies of it, or ignores it, however often."""
+    fields = dict(line.split(":\t", 1) for line in decode(read_file(f"/proc/{pid}/status", 65536)).splitlines())
+    return bool((int(fields["SigCgt"], 16) | int(fields["SigBlk"], 16)) >> signal - 1 & 1)
 
 
 def find_unit(group: str) -> str:

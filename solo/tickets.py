@@ -13,7 +13,7 @@ from time import monotonic, time
 from solo.errors import SoloError, Vanished
 from solo.identity import is_alive
 from solo.kernel import IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, wait_unlocked, write_whole
-from solo.places import open_file
+from solo.places import explain, open_file
 from solo.record import RESERVED, SIZE_LIMIT, format_closing, format_record, parse_record
 from solo.rule import MODES, NO_STRONGER
 
@@ -165,7 +165,7 @@ class Line:
         except OSError as error:
             if not posix.fstat(self.place.fd).st_nlink:
                 raise Vanished(f"{self.place.path}: someone removed it") from None
-            raise self.fail(GATE, error.strerror) from None
+            raise self.fail(GATE, explain(self.place.path, error)) from None
 
     def close_gate(self):
         if self.gate is not None:
@@ -280,7 +280,10 @@ class Line:
             raise self.fail(ticket.file, "damaged, and its command may still run (remove it if not)")
         if record.child is None:
             return DEAD
-        return {True: ORPHANED, False: DEAD, None: UNSEEN}[is_alive(*record.child, record.world, self.world)]
+        theirs, mine = record.world, self.world
+        if theirs.boot != mine.boot and theirs.host == mine.host and stat.st_ctime >= read_boot_time():
+            theirs.boot = mine.boot  # whatever it is called: in systemd-nspawn a unit with a /proc of its own sees another id
+        return {True: ORPHANED, False: DEAD, None: UNSEEN}[is_alive(*record.child, theirs, mine)]
 
     def publish(self, kind: str, record):
         """Make a ticket of ours, under the gate; None, and nothing made, if that was removed under us. Raises SoloError."""

@@ -1,13 +1,137 @@
-"""The command of guest.sh: says that it is ready, then counts the SIGTERMs that reach it until half a second without one."""
+"""A machine of our own with a real systemd as pid 1: Debian's, made by debootstrap once, booted by nspawn, driven by nsenter.
 
-import signal
+What is written to its root is thrown away; /lab is a directory of ours. /usr/local/bin/solo runs on Debian's own Python.
+"""
+
+import os
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
-path = sys.argv[1]
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-open(path + ".ready", "w").close()
-count = 0
-while signal.sigtimedwait({signal.SIGTERM}, 0.5 if count else 600):
-    count += 1
-with open(path, "w") as file:
-    file.write(str(count))
+import pytest
+from conftest import PATIENCE, ROOT, TESTS, until
+from roots import get_root
+
+PACKAGES = "systemd,systemd-sysv,dbus,libpam-systemd,python3-minimal,libpython3-stdlib,procps"
+TEMPLATES = ROOT / "packaging/systemd"
+UNITS = TESTS / "units"
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+
+
+class Inside:
+    """The namespaces and the root of a process: `leader`, its pid as we see it."""
+
+    def __init__(self, leader: int):
+        self.leader = leader
+
+    def enter(self, *words) -> list:
+        """The words that run a command in there."""
+        return ["nsenter", f"--target={self.leader}", "--all", "--root", "--wd", *map(str, words)]
+
+    def run(self, *words, user=None):
+        """Run a command in there, as another user if one is named, to its end."""
+        become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
+        return subprocess.run(self.enter(*become, *words), env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=PATIENCE)
+
+    def do(self, *words):
+        """The same for what must not fail; its stdout."""
+        result = self.run(*words)
+        assert result.returncode == 0, (words, result.stdout, result.stderr)
+        return result.stdout.strip()
+
+
+class Guest(Inside):
+    """The booted machine: `lab` is its /lab as we see it, `leader` its pid 1."""
+
+    def __init__(self, lab: Path, leader: int):
+        super().__init__(leader)
+        self.lab = lab
+
+    def start(self, unit: str, *words):
+        """Start `systemd-run PROPERTY... COMMAND...` as `unit`.service; returns once systemd calls that started."""
+        return self.run("systemd-run", "--quiet", f"--unit={unit}", *words)
+
+    def run_unit(self, unit: str, *words):
+        """Run the same to its end; (its result, its exit status, what it said)."""
+        result = self.run("systemd-run", "--quiet", "--wait", f"--unit={unit}", *words)
+        return result.returncode, self.read_messages(unit)
+
+    def show(self, unit: str, name: str) -> str:
+        return self.do("systemctl", "show", "--value", f"--property={name}", unit)
+
+    def read_messages(self, unit: str) -> list:
+        """The lines that the unit's processes wrote."""
+        self.do("journalctl", "--sync")
+        return self.do("journalctl", "--no-pager", "--output=cat", f"_SYSTEMD_UNIT={unit}.service").splitlines()
+
+    def make_log(self, log: str):
+        """Where a service.py called LOG may write, whoever it runs as."""
+        for file in (log, f"{log}.running"):
+            (self.lab / file).touch()
+            (self.lab / file).chmod(0o666)
+
+    def read(self, log: str) -> list:
+        """The lines that a service.py called LOG has told so far."""
+        path = self.lab / log
+        return path.read_text().splitlines() if path.exists() else []
+
+    def wait_line(self, log: str, line: str, count: int = 1):
+        """Until it has told a line that starts so, so many times."""
+        until(lambda: sum(told.startswith(line) for told in self.read(log)) >= count)
+
+    def wait_state(self, unit: str, *states):
+        until(lambda: self.show(unit, "ActiveState") in states)
+
+
+def boot(lab: Path):
+    """Boot it, with all units of ours in /etc/systemd/system: (the container's process, a Guest). Skips where it does not."""
+    root = get_root("trixie", PACKAGES)
+    write_solo(lab)
+    shutil.copy(TESTS / "service.py", lab)
+    units = lab / "units"
+    units.mkdir()
+    for unit in [*UNITS.iterdir(), *TEMPLATES.iterdir()]:
+        shutil.copy(unit, units)
+    container = subprocess.Popen(
+        ["systemd-nspawn", "-q", "-D", root, "--register=no", "--keep-unit", "--volatile=overlay", f"--bind={lab}:/lab",
+         f"--bind-ro={units}:/etc/systemd/system", f"--bind-ro={lab}/solo:/usr/local/bin/solo",
+         f"--bind-ro={find_libraries()}:/libraries", "-b", "systemd.unit=multi-user.target"],
+        stdin=subprocess.DEVNULL, stdout=open(lab / "console", "w"), stderr=subprocess.STDOUT,
+    )
+    guest = Guest(lab, 0)
+
+    def is_up():
+        guest.leader = guest.leader or find_leader(container.pid)
+        if guest.leader and guest.run("systemctl", "is-active", "multi-user.target").returncode == 0:
+            return True
+        return container.poll() is not None
+
+    until(is_up, patience=2 * PATIENCE)
+    if container.poll() is not None:
+        pytest.skip(f"systemd does not boot here: {(lab / 'console').read_text()[-300:]}")
+    return container, guest
+
+
+def write_solo(lab: Path):
+    """solo as it is in the tree, for the system's own Python."""
+    shutil.copytree(ROOT / "solo", lab / "source/solo", ignore=shutil.ignore_patterns("__pycache__"))
+    paths = "import sys\nsys.path.insert(0, '/lab/source')\nsys.path.append('/libraries')\n"
+    (lab / "solo").write_text("#!/usr/bin/python3 -IS\n" + paths + (ROOT / "solo/__main__.py").read_text().partition("\n")[2])
+    (lab / "solo").chmod(0o755)
+
+
+def find_libraries() -> str:
+    return next(path for path in sys.path if path.endswith("site-packages"))
+
+
+def find_leader(container: int, program: str = "systemd") -> int:
+    """pid 1 of what `container` started, once that runs its program; 0 until then."""
+    try:
+        for child in Path(f"/proc/{container}/task/{container}/children").read_text().split():
+            if os.readlink(f"/proc/{child}/exe").rpartition("/")[2] == program:
+                return int(child)
+    except OSError:
+        pass
+    return 0

@@ -1,46 +1,245 @@
-"""A crontab line under the real cron daemon, in a mount namespace of its own, so that no other crontab runs."""
+"""Crontab lines under the real cron, on a machine of our own: this one's root with a layer over it that is thrown away.
 
+cron looks at its tables once a minute, so all lines run in one minute, their jobs hold until the tests have looked, and each
+mail of cron's is a file. Who comes in by ssh, su or sudo meets them.
+"""
+
+import email
 import os
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import PATIENCE, until
+from guest import ENVIRONMENT, Inside, find_leader, write_solo
 
-pytestmark = [pytest.mark.root, pytest.mark.tool("cron", "unshare", "mount")]
+pytestmark = [pytest.mark.root, pytest.mark.tool("cron", "unshare", "nsenter", "mount", "setpriv")]
+
+MACHINE = """
+mount -t tmpfs tmpfs "$LAB/layer" && mkdir "$LAB/layer/upper" "$LAB/layer/work" "$LAB/layer/root" && cd "$LAB/layer" &&
+mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay root && mkdir -p root/lab root/home &&
+mount --bind "$LAB" root/lab && mount -t proc proc root/proc && mount --rbind /dev root/dev &&
+mount -t tmpfs tmpfs root/run && mount -t tmpfs tmpfs root/home && mkdir root/run/sshd root/run/lock &&
+exec chroot root sleep infinity
+"""
+
+HOLD = """#!/bin/sh
+echo "$1:$(id -un):$$:$SOLO_NAME" >>/lab/ran
+until [ -e /lab/go ]; do sleep 0.1; done
+"""
+
+SENDMAIL = """#!/bin/sh
+mail=$(mktemp /lab/mails/.XXXXXX) && cat >"$mail" && mv "$mail" "/lab/mails/${mail##*/.}"
+"""
+
+ROOTS = r"""
+SHELL=/bin/sh
+PATH=/usr/local/bin:/usr/bin:/bin
+* * * * * solo -- hold.sh plain; echo $? >>/lab/plain
+* * * * * solo -- hold.sh plain; echo $? >>/lab/plain
+* * * * * solo -q -E 0 -- hold.sh quiet; echo $? >>/lab/quiet
+* * * * * solo -q -E 0 -- hold.sh quiet; echo $? >>/lab/quiet
+* * * * * solo -q -E 0 --loud-after 2 -- hold.sh loud; echo $? >>/lab/loud
+* * * * * solo -q -E 0 --loud-after 2 -- hold.sh loud; echo $? >>/lab/loud
+* * * * * solo -q -E 0 --loud-after 2 -- hold.sh loud; echo $? >>/lab/loud
+* * * * * solo -q -E 0 --loud-after 2 -- hold.sh loud; echo $? >>/lab/loud
+* * * * * solo -n percent -- sh -c 'cat; date +year:\%Y' %first line%second line
+* * * * * solo -n environment -- env
+"""
+
+ALICES = """
+PATH=/usr/local/bin:/usr/bin:/bin
+* * * * * solo -- hold.sh shared
+"""
+
+SYSTEMS = """
+PATH=/usr/local/bin:/usr/bin:/bin
+* * * * * alice solo -- hold.sh shared
+* * * * * root solo -- hold.sh shared
+"""
+
+BARE = """
+* * * * * root /usr/local/bin/solo -n bare -- /usr/bin/printenv PATH
+* * * * * root solo -n bare -- true
+"""
+
+HOLDERS = 5  # plain, quiet, loud, alice's shared, root's shared
+MAILS = 7  # plain, loud, shared, percent, environment, two of the bare ones
 
 
-def test_a_crontab_line_runs_its_job_once_at_a_time(lab):
-    """Two lines of the same minute, the same job: one runs, the other is skipped, and cron sees its one line of stderr."""
-    crontabs = lab.path / "crontabs"
-    etc = lab.path / "etc"
-    for folder in (crontabs, etc):
-        folder.mkdir()
-    job = lab.path / "job.sh"
-    job.write_text(
-        f"#!/bin/sh\necho \"$SOLO_NAME:${{HOME:-none}}:${{XDG_RUNTIME_DIR:-none}}\" >>{lab.log}\n"
-        f"while ! [ -e {lab.path}/go ]; do sleep 0.1; done\n"
+class Minute(Inside):
+    """The machine after its minute: `lab` is its /lab."""
+
+    def __init__(self, leader, lab):
+        super().__init__(leader)
+        self.lab = lab
+
+    def write(self, path, text, mode=0o755):
+        file = Path(f"/proc/{self.leader}/root/{path}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(mode)
+
+    def read_mails(self):
+        """[(the command that its subject names, its lines)]"""
+        mails = [email.message_from_string(path.read_text()) for path in (self.lab / "mails").glob("[!.]*")]
+        return [(mail["Subject"].partition("> ")[2], mail.get_payload().splitlines()) for mail in mails]
+
+    def find_mails(self, word):
+        return [lines for command, lines in self.read_mails() if word in command]
+
+    def read_ran(self):
+        """[(job, user, pid, name)] of what runs."""
+        return [line.split(":") for line in (self.lab / "ran").read_text().splitlines()]
+
+    def find_holder(self, job, user):
+        """(pid of the command, name) of the one that runs."""
+        [(pid, name)] = [(pid, name) for ran, who, pid, name in self.read_ran() if (ran, who) == (job, user)]
+        return pid, name
+
+
+@pytest.fixture(scope="module")
+def minute(tmp_path_factory):
+    lab = tmp_path_factory.mktemp("cron")
+    lab.chmod(0o777)
+    (lab / "layer").mkdir()
+    (lab / "mails").mkdir()
+    (lab / "mails").chmod(0o1777)
+    (lab / "ran").touch()
+    (lab / "ran").chmod(0o666)
+    write_solo(lab)
+    outside = subprocess.Popen(
+        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", MACHINE], env={**os.environ, "LAB": str(lab)},
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )
-    job.chmod(0o755)
-    line = f"* * * * * {lab.script} --dir {lab.directory} -- {job} 2>>{lab.path}/stderr; echo $? >>{lab.path}/status\n"
-    (crontabs / "root").write_text("SHELL=/bin/sh\nMAILTO=\"\"\n" + line * 2)
-    (crontabs / "root").chmod(0o600)
-    script = f"mount --bind {crontabs} /var/spool/cron/crontabs && mount --bind {etc} /etc/cron.d && " \
-             "mount -t tmpfs tmpfs /run && exec cron -f"
-    # cron looks at the clock once a minute, so this takes up to one.
-    daemon = subprocess.Popen(["unshare", "--mount", "sh", "-c", script],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    lab.started.append(daemon)
-    daemon.stdin = daemon.stdout = None
+    cron = None
+    try:
+        until(lambda: find_leader(outside.pid, "sleep") or outside.poll() is not None)
+        if outside.poll() is not None:
+            pytest.skip(f"no layer over this root: {outside.stderr.read().decode()[-200:]}")
+        minute = Minute(find_leader(outside.pid, "sleep"), lab)
+        furnish(minute)
+        cron = subprocess.Popen(minute.enter("cron", "-f"), env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL)
+        until(lambda: len(minute.read_ran()) >= HOLDERS and len(minute.read_mails()) >= MAILS, patience=2 * PATIENCE)
+        cron.terminate()  # before its next minute; what it has started goes on
+        yield minute
+    finally:
+        outside.kill()
+        outside.wait()
+        outside.stderr.close()
+        if cron is not None:
+            cron.wait()
 
-    until(lambda: (lab.path / "status").exists(), patience=2 * PATIENCE)
-    daemon.terminate()
-    (lab.path / "go").touch()
-    until(lambda: len((lab.path / "status").read_text().split()) >= 2)
 
-    assert sorted((lab.path / "status").read_text().split())[:2] == ["0", "75"]
-    [ran] = lab.read_log()
-    name, home, runtime = ran.split(":")
-    assert name.startswith("job.sh-") and (home, runtime) == ("/root", "none")
-    stderr = (lab.path / "stderr").read_text()
-    assert stderr.count("\n") == 1 and f"solo: {name}: busy: held for " in stderr
-    assert sorted(os.listdir(lab.directory)) == [".journals", name]
+def furnish(machine):
+    """Users, programs and tables."""
+    root = f"/proc/{machine.leader}/root"
+    machine.do("useradd", "--create-home", "--shell=/bin/sh", "--password=*", "alice")
+    for folder in ("/etc/cron.d", "/var/spool/cron/crontabs"):
+        for table in Path(root + folder).iterdir():
+            table.unlink()
+    machine.write("etc/crontab", "")
+    shutil.copy(machine.lab / "solo", f"{root}/usr/local/bin/solo")
+    machine.write("usr/local/bin/hold.sh", HOLD)
+    machine.write("usr/sbin/sendmail", SENDMAIL)
+    machine.write("etc/cron.d/shared", SYSTEMS, 0o644)
+    machine.write("etc/cron.d/bare", BARE, 0o644)
+    for user, table in (("root", ROOTS), ("alice", ALICES)):
+        machine.write(f"lab/{user}.tab", table)
+        machine.do("crontab", "-u", user, f"/lab/{user}.tab")
+
+
+def test_of_two_lines_of_one_minute_one_runs_and_the_other_is_a_mail_of_one_line(minute):
+    pid, name = minute.find_holder("plain", "root")
+
+    [[line]] = minute.find_mails("plain")
+
+    assert line.startswith(f"solo: {name}: busy: held for ") and line.endswith("(hold.sh plain)")
+    assert name.startswith("hold.sh-") and (minute.lab / "plain").read_text() == "75\n"
+
+
+def test_a_quiet_skip_is_no_mail_and_no_failure(minute):
+    minute.find_holder("quiet", "root")
+
+    assert minute.find_mails("quiet") == [] and (minute.lab / "quiet").read_text() == "0\n"
+
+
+def test_a_skip_after_too_many_is_a_mail_and_a_failure(minute):
+    minute.find_holder("loud", "root")
+
+    [[line]] = minute.find_mails("loud")
+
+    assert line.endswith(", 2 skips since") and sorted((minute.lab / "loud").read_text().split()) == ["0", "0", "75"]
+
+
+def test_what_follows_a_percent_sign_is_the_commands_stdin_and_an_escaped_one_reaches_it(minute):
+    [lines] = minute.find_mails("percent")
+
+    assert lines[:2] == ["first line", "second line"] and lines[2].startswith("year:2")
+
+
+def test_the_command_has_the_environment_that_cron_gives(minute):
+    [lines] = minute.find_mails("environment")
+    environment = dict(line.split("=", 1) for line in lines)
+
+    assert {key for key in environment if key.startswith("SOLO_")} == {"SOLO_NAME", "SOLO_TOKEN"}
+    assert not any(key.startswith("XDG_") for key in environment)
+    assert (environment["SHELL"], environment["HOME"], environment["LOGNAME"]) == ("/bin/sh", "/root", "root")
+
+
+def test_crons_own_path_has_no_usr_local_bin(minute):
+    mails = dict((command.partition(" ")[0], lines) for command, lines in minute.read_mails() if "bare" in command)
+
+    assert mails["/usr/local/bin/solo"] == ["/usr/bin:/bin"] and "not found" in mails["solo"][0]
+
+
+def test_a_users_crontab_and_the_systems_share_the_lock_of_a_uid(minute):
+    pid, name = minute.find_holder("shared", "alice")
+    roots = minute.find_holder("shared", "root")
+
+    [[line]] = minute.find_mails("shared")
+
+    assert roots == (roots[0], name) and roots[0] != pid
+    assert line.startswith(f"solo: {name}: busy: held for ") and f"by pid {find_parent(minute, pid)} (" in line
+
+
+ELSEWHERE = "env HOME=/tmp XDG_RUNTIME_DIR=/tmp/run XDG_STATE_HOME=/tmp/state TMPDIR=/var/tmp"
+SSHD = """
+HostKey /lab/key
+AuthorizedKeysFile /lab/key.pub
+UsePAM no
+"""
+SSH_OPTIONS = [
+    "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR",
+    "ProxyCommand=/usr/sbin/sshd -i -f /lab/sshd_config",
+]
+WAYS = {
+    "su": ["su", "-", "alice", "-c", "solo -- hold.sh shared"],
+    "su-elsewhere": ["su", "alice", "-c", f"{ELSEWHERE} solo -- /usr/local/bin/../bin/hold.sh shared"],
+    "sudo": ["sudo", "-u", "alice", "solo", "--", "hold.sh", "shared"],
+    "ssh": ["ssh", "-i", "/lab/key", *(word for option in SSH_OPTIONS for word in ("-o", option)), "alice@here",
+            "PATH=/usr/local/bin:$PATH solo -- hold.sh shared"],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_comes_in_by_other_ways_meets_what_cron_started(minute, way):
+    tool = WAYS[way][0]
+    if minute.run("which", tool).returncode:
+        pytest.skip(f"{tool} is not installed")
+    if way == "ssh":
+        minute.write("lab/sshd_config", SSHD, 0o600)
+        minute.do("ssh-keygen", "-q", "-N", "", "-f", "/lab/key")
+        minute.do("chmod", "755", "/lab")  # sshd trusts no file where others can write
+    pid, name = minute.find_holder("shared", "alice")
+
+    result = minute.run(*WAYS[way])
+
+    assert result.returncode == 75 and result.stderr.count("\n") == 1, result.stderr
+    assert result.stderr.startswith(f"solo: {name}: busy: held for ") and f"by pid {find_parent(minute, pid)} (" in result.stderr
+
+
+def find_parent(machine, pid):
+    return machine.do("cut", "-d ", "-f4", f"/proc/{pid}/stat")

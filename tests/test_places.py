@@ -202,6 +202,23 @@ def test_an_orphan_in_a_pid_namespace_below_ours_is_seen(lab):
     assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
 
 
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_an_orphan_of_this_boot_is_seen_where_proc_gives_another_boot_id(lab):
+    """As systemd-nspawn does, for all but those of its units that have a /proc of their own."""
+    holder = lab.hold("job")
+    holder.kill()
+    holder.wait()
+    (lab.path / "id").write_text("00000000-1111-2222-3333-444444444444\n")
+    script = f"mount --bind {lab.path}/id /proc/sys/kernel/random/boot_id && exec {lab.script} -n job true"
+
+    other = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=lab.environment, capture_output=True)
+
+    assert other.returncode == 75 and f"orphan pid {holder.child} ".encode() in other.stderr
+    os.kill(holder.child, 9)
+    assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
+
+
 def is_inner(pid, inner):
     try:
         for line in open(f"/proc/{pid}/status"):

@@ -1,74 +1,407 @@
-"""Under a real systemd, pid 1 of a container of our own: Debian's, made by debootstrap once and kept in /var/cache."""
+"""Under a real systemd, pid 1 of a machine of our own (guest.py): units as people write them, stopped, killed, timed and locked in.
+
+tests/units has those that are files, packaging/systemd the templates that people copy; the others are transient.
+"""
 
 import json
+import os
 import re
-import shutil
-import subprocess
+import shlex
+import socket
 
 import pytest
-from conftest import ROOT, TESTS, until
-from roots import get_root
+from conftest import until
+from guest import TEMPLATES, UNITS, boot
 
-pytestmark = [pytest.mark.root, pytest.mark.tool("debootstrap", "systemd-nspawn")]
+pytestmark = [pytest.mark.root, pytest.mark.tool("debootstrap", "systemd-nspawn", "nsenter")]
 
-PACKAGES = "systemd,systemd-sysv,dbus,python3-minimal,libpython3-stdlib,procps"
+ALICE, BOB = 1000, 1001
+INSTANCE = "example"
+SERVICE = "/usr/bin/python3", "/lab/service.py"
 
 
 @pytest.fixture(scope="module")
 def guest(tmp_path_factory):
-    """What guest.sh left behind: a file per case."""
-    root = get_root("bookworm", PACKAGES)
     lab = tmp_path_factory.mktemp("guest")
-    shutil.copytree(ROOT / "solo", lab / "source/solo", ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("guest.sh", "guest.py"):
-        shutil.copy(TESTS / file, lab)
-    script = (ROOT / "solo/__main__.py").read_text()
-    (lab / "solo").write_text("#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, '/lab/source')\n" + script)
-    (lab / "solo").chmod(0o755)
-    (lab / "test.service").write_text("[Service]\nType=exec\nExecStart=sh /lab/guest.sh\n")
-    units = lab / "units"
-    units.mkdir()
-    shutil.copy(lab / "test.service", units)
-    (units / "multi-user.target.wants").mkdir()
-    (units / "multi-user.target.wants/test.service").symlink_to("../test.service")
-    container = subprocess.Popen(
-        ["systemd-nspawn", "-q", "-D", root, "--register=no", "--keep-unit", "--volatile=overlay", f"--bind={lab}:/lab",
-         f"--bind-ro={units}:/etc/systemd/system", "-b", "systemd.unit=multi-user.target"],
-        stdin=subprocess.DEVNULL, stdout=open(lab / "console", "w"), stderr=subprocess.STDOUT,
-    )
+    lab.chmod(0o755)
+    container, guest = boot(lab)
     try:
-        until(lambda: (lab / "booted").exists() or container.poll() is not None, patience=120)
-        if not (lab / "booted").exists():
-            pytest.skip(f"systemd does not boot here: {(lab / 'console').read_text()[-300:]}")
-        until(lambda: (lab / "done").exists(), patience=120)
-        container.wait(60)
+        for uid, name in ((ALICE, "alice"), (BOB, "bob")):
+            guest.do("useradd", "--create-home", f"--uid={uid}", name)
+        (lab / "shared").mkdir()
+        (lab / "shared").chmod(0o1777)
+        guest.do("mkdir", "/etc/solo")
+        yield guest
     finally:
-        if container.poll() is None:
-            container.kill()
-            container.wait()
-    return lab
+        os.kill(guest.leader, 9)
+        container.wait()
 
 
-@pytest.mark.parametrize("mode", ["control-group", "mixed", "process"])
-def test_systemctl_stop_reaches_the_command_exactly_once(guest, mode):
-    assert (guest / f"stop-{mode}").read_text() == "1"
-    assert (guest / f"stop-{mode}.result").read_text().strip() == "success"
+@pytest.fixture
+def unit(guest, request):
+    """A name for what a test does, in one word."""
+    name = re.sub(r"\W+", "-", request.node.name.removeprefix("test_")).strip("-")
+    yield name
+    guest.run("systemctl", "kill", "--signal=KILL", f"{name}.service")
 
 
-def test_the_command_ignores_sigpipe_as_services_do(guest):
-    assert int((guest / "pipe-default").read_text().split()[1], 16) & (1 << 31) - 1 == 1 << 12
+def serve(guest, unit, *properties, options=(), arguments=()):
+    """Start service.py under solo as a unit, name and log of that name; returns once it says that it is ready for signals."""
+    guest.make_log(unit)
+    result = guest.start(unit, *properties, "solo", "-n", unit, *options, "--", *SERVICE, unit, *arguments)
+    assert result.returncode == 0, result.stderr
+    guest.wait_line(unit, "start")
 
 
-def test_a_killed_main_process_leaves_nothing_that_holds_the_name(guest):
-    assert (guest / "killed.next").read_text() == "0\n"
+def read_events(guest, log):
+    """What a service.py told, without pids."""
+    return [line.split()[0] for line in guest.read(log)]
 
 
-def test_a_signal_to_the_main_process_alone_reaches_the_command(guest):
-    assert (guest / "hup").read_text() == "caught\n"
+def is_free(guest, name, *words):
+    return guest.run("solo", "-n", name, *words, "true").returncode == 0
+
+
+# --- stop, kill, restart
+
+
+MODES = pytest.mark.parametrize("mode", ["control-group", "mixed", "process"])
+
+
+@MODES
+def test_systemctl_stop_reaches_the_command_exactly_once(guest, unit, mode):
+    serve(guest, unit, f"--property=KillMode={mode}")
+
+    guest.do("systemctl", "stop", unit)
+
+    assert read_events(guest, unit) == ["start", "SIGTERM", "end"]
+    assert guest.show(unit, "Result") == "success" and is_free(guest, unit)
+
+
+@MODES
+def test_systemctl_kill_reaches_the_command_exactly_once(guest, unit, mode):
+    serve(guest, unit, f"--property=KillMode={mode}", "--remain-after-exit")
+
+    guest.do("systemctl", "kill", unit)
+    until(lambda: guest.show(unit, "SubState") == "exited")
+
+    assert read_events(guest, unit) == ["start", "SIGTERM", "end"]
+    assert guest.show(unit, "Result") == "success" and is_free(guest, unit)
+
+
+@MODES
+def test_systemctl_restart_never_has_two_run(guest, unit, mode):
+    serve(guest, unit, f"--property=KillMode={mode}")
+
+    guest.do("systemctl", "restart", unit)
+    guest.wait_line(unit, "start", 2)
+
+    assert read_events(guest, unit) == ["start", "SIGTERM", "end", "start"]
+
+
+@pytest.mark.parametrize("settings, signals", [
+    (["--property=KillSignal=SIGINT"], ["SIGINT"]), (["--property=SendSIGHUP=yes"], ["SIGTERM", "SIGHUP"]),
+])
+def test_the_signals_of_a_unit_reach_the_command_once_each(guest, unit, settings, signals):
+    serve(guest, unit, *settings)
+
+    guest.do("systemctl", "stop", unit)
+
+    assert sorted(read_events(guest, unit)) == sorted(["start", *signals, "end"])
+
+
+def test_a_signal_to_the_main_process_alone_reaches_the_command(guest, unit):
+    serve(guest, unit)
+
+    guest.do("systemctl", "kill", "--kill-whom=main", "--signal=HUP", unit)
+
+    guest.wait_line(unit, "SIGHUP")
+
+
+def test_a_sigterm_to_the_main_process_alone_ends_a_command_that_does_not_catch_it(guest, unit):
+    script = f"echo start >>/lab/{unit}; exec sleep 600"
+    guest.start(unit, "--remain-after-exit", "--property=SuccessExitStatus=SIGTERM", "solo", "-n", unit, "sh", "-c", script)
+    guest.wait_line(unit, "start")
+
+    guest.do("systemctl", "kill", "--kill-whom=main", unit)
+
+    until(lambda: guest.show(unit, "SubState") == "exited")
+
+
+def test_a_command_that_does_not_end_is_killed_in_time_and_leaves_the_name_free(guest, unit):
+    serve(guest, unit, "--property=TimeoutStopSec=500ms", "--property=KillMode=mixed", arguments=["stubborn"])
+
+    guest.do("systemctl", "stop", unit)
+
+    assert read_events(guest, unit) == ["start", "SIGTERM"] and is_free(guest, unit)
+
+
+def test_where_proc_shows_a_user_no_others_the_signal_comes_once_too(guest, unit):
+    """A real-time signal: two of it at once stay two."""
+    serve(guest, unit, "--property=User=alice", "--property=ProtectProc=invisible", "--property=KillSignal=SIGRTMAX")
+
+    guest.do("systemctl", "stop", unit)
+
+    assert read_events(guest, unit) == ["start", "SIGRTMAX", "end"]
+
+
+def test_a_scope_is_stopped_as_a_service_is(guest, unit):
+    guest.do("sh", "-c", f"setsid systemd-run --quiet --scope --unit={unit} solo -n {unit} -- {shlex.join(SERVICE)} {unit} "
+                         "</dev/null >/dev/null 2>&1 &")
+    guest.wait_line(unit, "start")
+
+    guest.do("systemctl", "stop", f"{unit}.scope")
+    until(lambda: is_free(guest, unit))
+
+    assert read_events(guest, unit) == ["start", "SIGTERM", "end"]
+
+
+def test_a_users_own_manager_stops_as_the_systems_does(guest, unit):
+    guest.do("systemctl", "start", f"user@{ALICE}.service")
+    guest.make_log(unit)
+    manager = "env", f"XDG_RUNTIME_DIR=/run/user/{ALICE}"
+    start = "systemd-run", "--user", "--quiet", f"--unit={unit}", "solo", "-n", unit, "--", *SERVICE, unit
+    started = guest.run(*manager, *start, user=ALICE)
+    assert started.returncode == 0, started.stderr
+    guest.wait_line(unit, "start")
+
+    assert guest.run(*manager, "systemctl", "--user", "stop", unit, user=ALICE).returncode == 0
+
+    assert read_events(guest, unit) == ["start", "SIGTERM", "end"]
+
+
+# --- SIGKILL of the main process
+
+
+def test_a_killed_main_process_leaves_nothing_that_holds_the_name(guest, unit):
+    serve(guest, unit)
+
+    guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
+
+    assert is_free(guest, unit, "--wait", "30s")
+
+
+def test_a_unit_that_restarts_after_sigkill_of_its_main_process_never_has_two_run(guest, unit):
+    serve(guest, unit, "--property=Restart=always", "--property=RestartSec=0")
+
+    guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
+    guest.wait_line(unit, "start", 2)
+
+    assert "overlap" not in read_events(guest, unit)
+
+
+def test_a_command_that_killmode_process_left_behind_is_waited_for_by_the_next(guest, unit):
+    serve(guest, unit, "--property=Restart=always", "--property=RestartSec=0", "--property=KillMode=process",
+          options=["--wait", "forever"])
+    [start] = guest.read(unit)
+
+    guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
+    until(lambda: any(row["state"] == "waiting" for row in json.loads(guest.do("solo", "list", "--json", unit))))
+    states = {row["state"]: row["child"] for row in json.loads(guest.do("solo", "list", "--json", unit))}
+    guest.do("kill", "-TERM", states["orphaned"])
+    guest.wait_line(unit, "start", 2)
+
+    assert start == f"start {states['orphaned']}"
+    assert read_events(guest, unit) == ["start", "SIGTERM", "end", "start"]
+
+
+def test_without_wait_the_next_reports_what_killmode_process_left_behind(guest, unit):
+    serve(guest, unit, "--property=KillMode=process", "--property=Restart=always", "--property=RestartPreventExitStatus=75")
+    orphan = guest.read(unit)[0].split()[1]
+
+    guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
+    guest.wait_state(unit, "failed")
+
+    assert guest.show(unit, "ExecMainStatus") == "75" and read_events(guest, unit) == ["start"]
+    assert any(f"by orphan pid {orphan}" in line for line in guest.read_messages(unit))
+
+
+# --- what systemd tells a service, and it systemd
+
+
+@pytest.mark.parametrize("kind", ["simple", "exec", "oneshot"])
+def test_a_status_is_the_units_whatever_its_type(guest, unit, kind):
+    guest.start(unit, f"--property=Type={kind}", "solo", "-n", unit, "sh", "-c", "exit 7")
+    guest.wait_state(unit, "failed")
+
+    assert (guest.show(unit, "ExecMainStatus"), guest.read_messages(unit)) == ("7", [])
+
+
+def test_the_command_ignores_sigpipe_as_services_do_also_where_proc_is_hidden(guest, unit):
+    for number, settings in enumerate([[], ["--property=User=alice", "--property=ProtectProc=invisible"]]):
+        status, [line] = guest.run_unit(f"{unit}-{number}", *settings, "solo", "-n", unit, "grep", "SigIgn", "/proc/self/status")
+        assert status == 0 and int(line.split()[1], 16) & (1 << 31) - 1 == 1 << 12
+
+
+def test_a_socket_is_handed_to_the_command_which_takes_it_for_its_own(guest):
+    guest.do("systemctl", "start", "echo.socket")
+
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(f"/proc/{guest.leader}/root/run/echo.socket")
+        pid, names = client.makefile().readline().split()
+    guest.do("systemctl", "stop", "echo.socket", "echo.service")
+
+    assert guest.read("echo")[0] == f"start {pid}" and names == "front"
+
+
+def test_a_command_that_says_it_is_ready_makes_its_unit_active_and_feeds_its_watchdog(guest):
+    guest.do("systemctl", "start", "ready")
+    fed = guest.show("ready", "WatchdogTimestampMonotonic")
+    until(lambda: guest.show("ready", "WatchdogTimestampMonotonic") != fed)
+    state = guest.show("ready", "ActiveState")
+
+    guest.do("systemctl", "kill", "--kill-whom=main", "--signal=USR1", "ready")
+    guest.wait_state("ready", "failed")
+
+    assert state == "active" and read_events(guest, "ready") == ["watchdog", "start", "SIGUSR1"]
+    assert guest.show("ready", "Result") == "watchdog" and is_free(guest, "ready")
+
+
+def test_without_notifyaccess_all_a_command_that_is_ready_is_not_heard(guest, unit):
+    result = guest.start(unit, "--property=Type=notify", "--property=TimeoutStartSec=1s", "solo", "-n", unit, "--", *SERVICE, unit)
+
+    assert result.returncode == 1 and guest.show(unit, "Result") == "timeout"
+    assert is_free(guest, unit)
+
+
+def test_a_command_that_calls_itself_the_main_process_is_stopped_by_one_sigterm(guest, unit):
+    script = f"systemd-notify --ready MAINPID=$$$$; exec {shlex.join(SERVICE)} {unit}"
+    guest.start(unit, "--property=Type=notify", "--property=NotifyAccess=all", "solo", "-n", unit, "sh", "-c", script)
+    guest.wait_line(unit, "start")
+    main = guest.show(unit, "MainPID")
+
+    guest.do("systemctl", "stop", unit)
+
+    assert guest.read(unit) == [f"start {main}", "SIGTERM", "end"]
+    assert guest.show(unit, "Result") == "success" and is_free(guest, unit)
+
+
+# --- skipped
+
+
+def test_of_two_timers_with_one_job_one_runs_and_the_other_is_a_success(guest):
+    guest.do("systemctl", "start", "sync@a.timer", "sync@b.timer")
+    until(lambda: "75" in [guest.show(f"sync@{letter}", "ExecMainStatus") for letter in "ab"])
+    states = [(guest.show(f"sync@{letter}", "ActiveState"), guest.show(f"sync@{letter}", "Result")) for letter in "ab"]
+    (guest.lab / "sync.go").touch()
+
+    assert sorted(states) == [("activating", "success"), ("inactive", "success")]
+    assert len(guest.read("sync")) == 1
+
+
+def test_a_unit_with_a_condition_is_skipped_while_a_name_is_held(guest):
+    serve(guest, "nightly")
+    guest.do("systemctl", "start", "gated")
+    skipped = not (guest.lab / "gated").exists()
+    guest.do("systemctl", "stop", "nightly")
+
+    guest.do("systemctl", "start", "gated")
+
+    assert skipped and (guest.lab / "gated").exists()
+    assert any("nightly: busy: held for" in line for line in guest.read_messages("gated"))
+
+
+# --- locked in
+
+
+RECIPES = {
+    "private-tmp": ["User=alice", "PrivateTmp=yes"],
+    "private-users": ["User=alice", "PrivateUsers=yes"],
+    "no-privileges": ["NoNewPrivileges=yes", "SystemCallFilter=@system-service", "MemoryDenyWriteExecute=yes",
+                      "RestrictAddressFamilies=AF_UNIX", "LockPersonality=yes", "RestrictNamespaces=yes", "PrivateDevices=yes",
+                      "PrivateNetwork=yes", "ProtectKernelTunables=yes", "ProtectControlGroups=yes"],
+    "delegate": ["Delegate=yes"],
+    "strict": ["ProtectSystem=strict", "ReadWritePaths=/lab", "RuntimeDirectory=solo", "RuntimeDirectoryPreserve=yes"],
+    "home-read-only": ["User=alice", "ProtectHome=read-only", "ReadWritePaths=/home/alice/.local/state/solo"],
+    "home-hidden": ["User=alice", "ProtectHome=tmpfs", "BindPaths=/home/alice/.local/state/solo"],
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_unit_that_is_locked_in_contends_for_the_same_name(guest, unit, recipe):
+    properties = [f"--property={setting}" for setting in RECIPES[recipe]]
+    user = ALICE if "User=alice" in RECIPES[recipe] else None
+    assert guest.run("solo", "-n", unit, "true", user=user).returncode == 0
+    serve(guest, unit, *properties, options=["--no-orphan", "--timeout", "10m", "--tree"])
+
+    busy = guest.run("solo", "-n", unit, "true", user=user)
+    guest.do("systemctl", "stop", unit)
+
+    assert busy.returncode == 75 and read_events(guest, unit) == ["start", "SIGTERM", "end"]
+    assert guest.run("solo", "-n", unit, "true", user=user).returncode == 0
+
+
+def test_a_unit_with_pids_of_its_own_contends_for_the_same_name(guest, unit):
+    if guest.run_unit(f"{unit}-probe", "--property=PrivatePIDs=yes", "true")[0]:
+        pytest.skip("this systemd has no PrivatePIDs=")
+    serve(guest, unit, "--property=PrivatePIDs=yes")
+
+    assert guest.run("solo", "-n", unit, "true").returncode == 75
+    guest.do("systemctl", "stop", unit)
+    assert is_free(guest, unit, "--wait", "30s")
+
+
+REFUSALS = {
+    "strict": (["ProtectSystem=strict"], "(in a unit: RuntimeDirectory=solo and RuntimeDirectoryPreserve=yes)"),
+    "home": (["User=alice", "ProtectHome=yes"], "Permission denied (--dir or SOLO_DIR tell another place)"),
+    "home-read-only": (["User=alice", "ProtectHome=read-only"], "Read-only file system (in a unit: ReadWritePaths=)"),
+    "home-tmpfs": (["User=alice", "ProtectHome=tmpfs"], "No such file or directory (--dir or SOLO_DIR tell another place)"),
+    "dynamic": (["DynamicUser=yes"], "use --dir or SOLO_DIR (in a unit: RuntimeDirectory=NAME and Environment=SOLO_DIR=/run/NAME)"),
+    "proc": (["ProcSubset=pid"], "can not read /proc as a whole (in a unit: ProcSubset=all)"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+def test_a_unit_where_names_can_not_be_kept_is_told_what_to_do_in_one_line(guest, unit, what):
+    settings, reason = REFUSALS[what]
+    guest.do("solo", "-n", unit, "true")
+    guest.run("solo", "-n", unit, "true", user=ALICE)
+
+    status, lines = guest.run_unit(unit, *(f"--property={setting}" for setting in settings), "solo", "-n", unit, "echo", "ran")
+
+    assert status == 125 and len(lines) == 1 and reason in lines[0], lines
+
+
+def test_a_user_whose_home_is_the_root_directory_has_none(guest, unit):
+    guest.do("useradd", "--home-dir=/", "--uid=1002", "rootless")
+
+    result = guest.run("solo", "-n", unit, "true", user=1002)
+
+    assert result.returncode == 125
+    assert result.stderr == "solo: uid 1002 has no home directory to keep names in: use --dir or SOLO_DIR\n"
+
+
+def test_a_dynamic_user_without_a_directory_keeps_names_in_sockets(guest, unit):
+    assert guest.run_unit(unit, "--property=DynamicUser=yes", "solo", "--via", "socket", "-n", unit, "echo", "ran") == (0, ["ran"])
+
+
+def test_an_orphan_of_somebody_whose_processes_are_hidden_holds_its_name(guest, unit):
+    shared = "--setenv=SOLO_DIR=/lab/shared"
+    serve(guest, unit, shared, "--property=User=bob", "--property=KillMode=process", "--remain-after-exit")
+    orphan = guest.read(unit)[0].split()[1]
+    guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
+    guest.wait_state(unit, "failed")
+
+    hidden = [shared, "--property=User=alice", "--property=ProtectProc=invisible"]
+    status, [line] = guest.run_unit(f"{unit}-next", *hidden, "solo", "-n", unit, "true")
+    guest.do("kill", "-KILL", orphan)
+    until(lambda: guest.run_unit(f"{unit}-last", *hidden, "solo", "-n", unit, "true")[0] == 0)
+
+    assert status == 75 and f"by orphan pid {orphan}" in line
+
+
+# --- syslog, templates
 
 
 def test_syslog_is_read_back_from_journald(guest):
-    entries = [json.loads(line) for line in (guest / "journald").read_text().splitlines()]
+    script = "solo --syslog -n logged -- sh -c 'exit 3'; " \
+             "solo -n logged -- solo --syslog -q -n logged true; " \
+             "solo --syslog -n logged -t 100ms sleep 9"
+    guest.run("sh", "-c", script)
+    guest.do("journalctl", "--sync")
+
+    entries = [json.loads(line) for line in guest.do("journalctl", "--no-pager", "-t", "solo", "-o", "json").splitlines()]
+    entries = [entry for entry in entries if entry.get("SYSLOG_FACILITY") == "9"]
 
     texts = [re.sub(r"\d+", "N", entry["MESSAGE"]) for entry in entries]
     assert texts == [
@@ -79,3 +412,63 @@ def test_syslog_is_read_back_from_journald(guest):
     assert [entry["PRIORITY"] for entry in entries] == ["6", "4", "4", "6", "4"]
     assert {(entry["SYSLOG_IDENTIFIER"], entry["SYSLOG_FACILITY"]) for entry in entries} == {("solo", "9")}
     assert all(entry["SYSLOG_PID"] == entry["_PID"] for entry in entries)
+
+
+def test_systemd_finds_nothing_to_say_about_our_units(guest):
+    units = [unit.name.replace("@.", f"@{INSTANCE}.") for folder in (TEMPLATES, UNITS) for unit in folder.iterdir()]
+
+    result = guest.run("systemd-analyze", "verify", "--recursive-errors=yes", *(f"/etc/systemd/system/{unit}" for unit in units))
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    typo = "printf '[Service]\nExecStart=solo true\nNotifyAcces=all\n' >/run/typo.service; systemd-analyze verify /run/typo.service"
+    assert "NotifyAcces" in guest.run("sh", "-c", typo).stderr
+
+
+def install(guest, name, script):
+    """A job for the templates to run."""
+    path = guest.lab / f"{name}.job"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    guest.do("cp", f"/lab/{name}.job", f"/etc/solo/{name}")
+
+
+@pytest.mark.parametrize("template", ["solo", "solo-dynamic"])
+def test_the_template_of_a_job_runs_it_and_skips_it(guest, template):
+    name = f"{template}-job"
+    job = f"{template}@{name}"
+    place = {
+        "solo": [],
+        "solo-dynamic": ["--property=DynamicUser=yes", f"--property=User=solo-{name}", f"--property=RuntimeDirectory=solo-{name}",
+                         "--property=RuntimeDirectoryPreserve=yes", f"--setenv=SOLO_DIR=/run/solo-{name}"],
+    }
+    install(guest, name, f"echo ran $SOLO_NAME; until [ -e /lab/{name}.go ]; do sleep 0.1; done")
+    guest.do("systemctl", "start", "--no-block", job)
+    until(lambda: guest.read_messages(job))
+
+    skip, _ = guest.run_unit(f"{name}-skip", *place[template], "solo", "-n", name, "true")
+    (guest.lab / f"{name}.go").touch()
+    guest.wait_state(job, "inactive")
+    again = guest.run("systemctl", "start", job)
+
+    assert skip == 75 and again.returncode == 0 and guest.read_messages(job) == [f"ran {name}"] * 2
+
+
+def test_the_template_of_a_timer_starts_the_job(guest):
+    install(guest, "timed", "echo ran >>/lab/timed")
+    guest.do("mkdir", "-p", "/run/systemd/system/solo@timed.timer.d")
+    guest.do("sh", "-c", "printf '[Timer]\nRandomizedDelaySec=0\nOnActiveSec=0\n' >/run/systemd/system/solo@timed.timer.d/now.conf")
+    guest.do("systemctl", "daemon-reload")
+
+    guest.do("systemctl", "start", "solo@timed.timer")
+
+    guest.wait_line("timed", "ran")
+
+
+def test_the_template_of_a_daemon_is_active_once_it_says_so(guest):
+    install(guest, "worker", f"exec {shlex.join(SERVICE)} worker")
+    guest.do("systemctl", "start", "solo-daemon@worker")
+    events = read_events(guest, "worker")
+
+    guest.do("systemctl", "stop", "solo-daemon@worker")
+
+    assert events == ["start"] and read_events(guest, "worker") == ["start", "SIGTERM", "end"]

@@ -6,6 +6,7 @@ import subprocess
 
 PACKAGES = {
     "strace": "strace", "cron": "cron", "mandoc": "mandoc", "flock": "util-linux", "unshare": "util-linux",
+    "nsenter": "util-linux", "setpriv": "util-linux", "sudo": "sudo", "sshd": "openssh-server", "ssh": "openssh-client",
     "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make",
     "tmux": "tmux", "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
     "lckdo": "moreutils", "setlock": "daemontools", "chpst": "runit", "s6-setlock": "s6", "with-lock-ex": "chiark-utils-bin", "sem": "parallel",
