@@ -4,7 +4,7 @@ import importlib.util
 import os
 import sys
 
-LIBRARIES = {"typer": "typer>=0.15.4,<0.29", "rich": "rich>=13.3", "psutil": "psutil>=5.9"}  # as in pyproject.toml
+LIBRARIES = {"typer": "typer>=0.15.4,<0.29", "rich": "rich>=13.3.1", "psutil": "psutil>=5.9.4"}  # as in pyproject.toml
 
 
 def describe_missing(name: str) -> str:

@@ -7,7 +7,8 @@ import subprocess
 PACKAGES = {
     "strace": "strace", "cron": "cron", "mandoc": "mandoc", "flock": "util-linux", "unshare": "util-linux",
     "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make",
-    "tmux": "tmux", "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
+    "tmux": "tmux", "dh": "debhelper", "pybuild": "dh-python", "pyproject-build": "pybuild-plugin-pyproject",
+    "hatchling": "python3-hatchling", "lintian": "lintian", "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
 }
 
 
