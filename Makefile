@@ -82,7 +82,7 @@ test: $(VENV_PYTHON) ## all tests but the long torture; installs what they need 
 test-all: ## all tests on every CPython >= 3.10 of this machine, but those in WITHOUT='3.X ...'
 	@failed=; for found in $$($(PYTHON) tests/pythons.py $(WITHOUT)); do \
 	    version=$${found%%:*}; \
-	    if $(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$${found#*:}" ARGS='$(ARGS)'; then outcome=passed; \
+	    if $(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$${found#*:}"; then outcome=passed; \
 	    else outcome=FAILED; failed="$$failed $$version"; fi; \
 	    echo "Python $$version: $$outcome"; \
 	done; [ -z "$$failed" ] || { echo "failed on$$failed" >&2; exit 1; }

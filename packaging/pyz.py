@@ -15,7 +15,8 @@ CHECK = 'import sys\nsys.version_info >= (3, 10) or sys.exit("solo: needs Python
 
 def main():
     output = Path(sys.argv[1])
-    files = {str(path.relative_to(ROOT)): path.read_bytes() for path in (ROOT / "solo").rglob("*") if path.suffix in (".py", ".typed")}
+    paths = [path for path in (ROOT / "solo").rglob("*") if path.suffix in (".py", ".typed")]
+    files = {str(path.relative_to(ROOT)): path.read_bytes() for path in paths}
     files["LICENSE"] = (ROOT / "LICENSE").read_bytes()
     files["__main__.py"] = CHECK.encode() + files["solo/__main__.py"]
     output.parent.mkdir(parents=True, exist_ok=True)

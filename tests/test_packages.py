@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, TESTS, until
+from conftest import ROOT, TESTS
 from roots import get_root
 from test_install import run
 from test_systemd import PACKAGES
@@ -25,8 +25,9 @@ ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "HOME": "/nowhere", "SOLO_DIR": 
 def build(tree, *targets, prefix=(), umask=0o022, **environment):
     """Make `targets` from a copy of the source at `tree`; what then stands in its dist/, by suffix."""
     shutil.copytree(ROOT, tree, ignore=IGNORED)
-    # Its Python is there: `-o` keeps make from a venv of its own.
-    words = [*prefix, "make", "-C", tree, "-o", sys.executable, f"PYTHON={sys.executable}", f"VENV_PYTHON={sys.executable}", *targets]
+    python = sys.executable
+    # `-o`: that one is up to date, and make needs no venv of its own.
+    words = [*prefix, "make", "-C", tree, "-o", python, f"PYTHON={python}", f"VENV_PYTHON={python}", *targets]
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
     result = run(*words, env={**inherited, **environment}, umask=umask)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -129,7 +130,8 @@ def newcomers(place, deb):
 def newcomer(request, newcomers):
     lab = newcomers[request.param]
     if not (lab / "ready").exists():
-        pytest.skip(f"apt gets nothing there: {((lab / 'prepared') if (lab / 'prepared').exists() else lab / 'console').read_text()[-300:]}")
+        told = [file.read_text() for file in (lab / "console", lab / "prepared") if file.exists()]
+        pytest.skip(f"apt gets nothing there: {''.join(told)[-300:]}")
     return lab
 
 
