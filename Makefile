@@ -62,7 +62,7 @@ deb: ## dist/solo-run_VERSION_all.deb, by Debian's own tools
 	@missing=; for package in $(DEB_TOOLS); do \
 	    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null)" = installed ] || missing="$$missing $$package"; \
 	done; [ -z "$$missing" ] || { echo "solo: make deb lacks tools of Debian: apt install$$missing" >&2; exit 1; }
-	@rm -rf $(DEB) && mkdir -p $(DEB) dist
+	@rm -rf build/deb && mkdir -p $(DEB) dist
 	@cp -r solo man README.md LICENSE pyproject.toml packaging/debian $(DEB)/
 	@cd $(DEB) && PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg-buildpackage --build=binary --no-sign --no-check-builddeps >../log 2>&1 \
 	    || { cat ../log >&2; exit 1; }

@@ -1,4 +1,4 @@
-"""The CPythons of this machine that solo runs on, one for each minor version: lines `3.X:PATH`. The words are versions to leave out."""
+"""The CPythons of this machine that solo runs on, one for each minor version: lines `3.X:PATH`. The words are left out."""
 
 import os
 import re
