@@ -210,6 +210,14 @@ class TestOneFile:
         assert ran.stderr == f"solo: this Python has no typer, rich, psutil, which only a guarded run does without: {command}\n"
 
 
+@pytest.mark.skipif(not os.access("/usr/bin/apt", os.X_OK), reason="no Debian")
+def test_debians_own_python_is_told_to_apt(lab, pyz):
+    ran = run("/usr/bin/python3", "-IS", pyz, "list", env=lab.environment)
+
+    assert ran.returncode == 125
+    assert re.fullmatch("solo: this Python has no .*: apt install python3-typer python3-rich python3-psutil\n", ran.stderr)
+
+
 def test_the_libraries_asked_for_are_those_of_the_package():
     assert f"dependencies = {json.dumps(list(LIBRARIES.values()))}\n" in (ROOT / "pyproject.toml").read_text()
 
