@@ -10,7 +10,7 @@ find_ours >ours.before
 
 # The two commands.
 apt-get -qq install --no-install-recommends "./$1" >installed 2>&1
-echo '* * * * * root solo -- touch /lab/ran-by-cron' >/etc/cron.d/job
+echo '* * * * * root solo -n by-cron -- touch /lab/ran-by-cron' >/etc/cron.d/job
 cron -f &
 cron=$!
 
@@ -21,8 +21,8 @@ solo --help >help 2>&1; echo $? >>help
 solo list --jsn >mistyped 2>&1; echo $? >>mistyped
 python3 -c 'import solo; print(solo.Lock("job").acquire())' >lock 2>&1
 bash -c '. /usr/share/bash-completion/completions/solo && complete -p solo' >bash 2>&1
-for page in 1:1 3:3; do zcat /usr/share/man/man${page%:*}/solo.${page#*:}.gz | grep -c '^\.Sh NAME'; done >pages
 find_ours >ours.installed
+apt-get -qq -s install solo1-cli >other 2>&1
 
 mkfifo go
 solo -n held -- sh -c 'echo runs >held; read line <go' &
@@ -31,15 +31,16 @@ apt-get -qq install "./$2" >upgraded 2>&1; dpkg-query -W solo-run >>upgraded
 apt-get -qq install --reinstall "./$2" >>upgraded 2>&1
 solo -n held -- true 2>busy; echo $? >>busy
 solo list >list
-sh /var/lib/dpkg/info/solo-run.postrm purge; ls -A /run/solo/held >purged.held
-echo >go
-wait $!
 
 while ! [ -e ran-by-cron ]; do sleep 0.1; done
 rm /etc/cron.d/job
-solo history --json >history
 kill $cron
-wait $cron
+solo wait by-cron
+solo history --json by-cron >history
+
+sh /var/lib/dpkg/info/solo-run.postrm purge; ls -A /run/solo/held >purged.held
+echo >go
+wait
 apt-get -qq purge solo-run >purged 2>&1
 find_ours >ours.after
 touch done
