@@ -7,12 +7,17 @@ DESTDIR ?=
 LIB = $(PREFIX)/lib/solo
 SHARE = $(PREFIX)/share
 STAGED = $(DESTDIR)$(LIB)
-FILES = $(PREFIX)/bin/solo $(SHARE)/man/man1/solo.1 $(SHARE)/man/man3/solo.3 $(SHARE)/man/man7/solo.7 $(SHARE)/bash-completion/completions/solo \
+PAGES = $(foreach page,$(notdir $(wildcard man/solo.*)),$(SHARE)/man/man$(subst .,,$(suffix $(page)))/$(page))
+FILES = $(PREFIX)/bin/solo $(PAGES) $(SHARE)/bash-completion/completions/solo \
 	$(SHARE)/zsh/site-functions/_solo $(SHARE)/fish/vendor_completions.d/solo.fish
 VENV = .venv
 VENV_PYTHON = $(VENV)/bin/python
+DEB = build/deb/solo-run
+# Tests run beside each other as root only, who can give each its own network namespace.
+WORKERS = $(if $(filter 0,$(shell id -u)),-n 2 --dist loadfile)
+DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall venv test torture bench man captures clean
+.PHONY: help install uninstall dist pyz deb venv test test-all torture bench man captures clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -38,9 +43,7 @@ install: ## install under PREFIX (/usr/local for root, ~/.local else), staged in
 	@set -e; site=$$(cd "$(STAGED)" && echo lib/python*/site-packages); cd "$(STAGED)"; \
 	bin/python -I -m solo.bundle "$(LIB)/bin/python" "$(LIB)/$$site" "$(LIB)/launcher" launcher >solo; \
 	install -m 755 solo "$(DESTDIR)$(PREFIX)/bin/solo"; rm solo
-	@install -m 644 man/solo.1 "$(DESTDIR)$(SHARE)/man/man1/solo.1"
-	@install -m 644 man/solo.3 "$(DESTDIR)$(SHARE)/man/man3/solo.3"
-	@install -m 644 man/solo.7 "$(DESTDIR)$(SHARE)/man/man7/solo.7"
+	@set -e; for page in $(PAGES); do install -m 644 "man/$${page##*/}" "$(DESTDIR)$$page"; done
 	@$(PYTHON) -m solo.completions bash >"$(DESTDIR)$(SHARE)/bash-completion/completions/solo"
 	@$(PYTHON) -m solo.completions zsh >"$(DESTDIR)$(SHARE)/zsh/site-functions/_solo"
 	@$(PYTHON) -m solo.completions fish >"$(DESTDIR)$(SHARE)/fish/vendor_completions.d/solo.fish"
@@ -51,6 +54,22 @@ uninstall: ## remove exactly what install put there
 	for file in $(FILES); do rm -f "$(DESTDIR)$$file"; done; rm -rf "$(STAGED)"; \
 	for folder in $$made; do rmdir "$(DESTDIR)$$folder" 2>/dev/null || true; done
 
+dist: $(VENV_PYTHON) ## dist/solo_run-VERSION: the wheel and the sdist
+	@$(VENV_PYTHON) -m hatchling build -d dist
+
+pyz: ## dist/solo.pyz: one file for any Python; the views ask for their libraries
+	@$(PYTHON) packaging/pyz.py dist/solo.pyz
+
+deb: ## dist/solo-run_VERSION_all.deb, by Debian's own tools
+	@missing=; for package in $(DEB_TOOLS); do \
+	    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null)" = installed ] || missing="$$missing $$package"; \
+	done; [ -z "$$missing" ] || { echo "solo: make deb lacks tools of Debian: apt install$$missing" >&2; exit 1; }
+	@rm -rf build/deb && mkdir -p $(DEB) dist
+	@cp -r solo man README.md LICENSE pyproject.toml packaging/debian $(DEB)/
+	@cd $(DEB) && PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg-buildpackage --build=binary --no-sign --no-check-builddeps >../log 2>&1 \
+	    || { cat ../log >&2; exit 1; }
+	@cp build/deb/solo-run_*_all.deb dist/
+
 $(VENV_PYTHON): pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[test]'
@@ -60,24 +79,32 @@ venv: $(VENV_PYTHON) ## the developer's environment, in .venv
 
 test: $(VENV_PYTHON) ## all tests but the long torture; installs what they need where it can
 	@$(VENV_PYTHON) tests/tools.py
-	@$(VENV_PYTHON) -m pytest -q $(ARGS)
+	@$(VENV_PYTHON) -m pytest -q $(WORKERS) $(ARGS)
+
+test-all: ## all tests on every CPython >= 3.10 of this machine, but those in WITHOUT='3.X ...'
+	@failed=; for found in $$($(PYTHON) tests/pythons.py $(WITHOUT)); do \
+	    version=$${found%%:*}; \
+	    if $(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$${found#*:}"; then outcome=passed; \
+	    else outcome=FAILED; failed="$$failed $$version"; fi; \
+	    echo "Python $$version: $$outcome"; \
+	done; [ -z "$$failed" ] || { echo "failed on$$failed" >&2; exit 1; }
 
 torture: $(VENV_PYTHON) ## SIGKILL and failure at every system call, whole
 	@$(VENV_PYTHON) tests/tools.py
 	@SOLO_TORTURE=whole $(VENV_PYTHON) -m pytest -q -rP tests/test_torture.py tests/test_crowd.py tests/test_stateful.py tests/test_api.py \
-	    -k 'torture or crowd or stateful or killed_at_random or at_each_step' $(ARGS)
+	    tests/test_faults.py -k 'torture or crowd or stateful or killed_at_random or at_each_step or soak' $(ARGS)
 
 bench: $(VENV_PYTHON) ## speed against the floor and the peers, in turn in one run
 	@$(VENV_PYTHON) tests/bench.py $(ARGS)
 
 man: ## make the manual's tables anew, check and show it
 	@$(PYTHON) -m solo.manual man/solo.1
-	@mandoc -T lint -W warning man/solo.1 man/solo.3 man/solo.7
-	@mandoc man/solo.1 man/solo.3 man/solo.7 | $${PAGER:-cat}
+	@mandoc -T lint -W warning man/solo.*
+	@mandoc man/solo.* | $${PAGER:-cat}
 
 captures: $(VENV_PYTHON) ## take the README's captures of the views anew (root, tmux)
 	@$(VENV_PYTHON) tests/captures.py
 
 clean: ## remove what was made here
-	@rm -rf $(VENV) dist build .pytest_cache .hypothesis
+	@rm -rf $(VENV) .venv-3.* dist build .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,7 +4,7 @@ import _signal
 import importlib
 import inspect
 import sys
-from typing import Annotated, Optional
+from typing import Optional
 
 import typer
 
@@ -68,9 +68,8 @@ def make_command(subcommand, before: dict):
         sys.stdout.flush()
         return status
 
-    names = Annotated[Optional[list[str]], typer.Argument(metavar=subcommand.arguments, show_default=False)]
-    argument = inspect.Parameter("names", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=names, default=None)
-    arguments = [argument] if subcommand.arguments else []
+    names = typer.Argument(None, metavar=subcommand.arguments, show_default=False)
+    arguments = [declare("names", Optional[list[str]], names)] if subcommand.arguments else []
     set_signature(command, arguments + [make_parameter(option) for option in subcommand.options])
     return command
 
@@ -94,10 +93,10 @@ def set_signature(function, parameters: list):
 def make_parameter(option) -> inspect.Parameter:
     flags = [f"--{option.flag}"] + ([f"-{option.short}"] if option.short else [])
     kind = bool if option.kind == "flag" else Optional[list[str]] if option.many else Optional[str]
-    declared = typer.Option(*flags, help=option.help, metavar=option.metavar, show_default=False)
-    return inspect.Parameter(
-        option.key,
-        inspect.Parameter.KEYWORD_ONLY,
-        annotation=Annotated[kind, declared],
-        default=False if option.kind == "flag" else None,
-    )
+    default = False if option.kind == "flag" else None
+    return declare(option.key, kind, typer.Option(default, *flags, help=option.help, metavar=option.metavar, show_default=False))
+
+
+def declare(name: str, kind, declared) -> inspect.Parameter:
+    """A parameter declared by its default, which every typer reads; only those since 0.9 read Annotated."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=declared)

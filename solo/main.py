@@ -43,6 +43,10 @@ def main(report=None):
             guard.log(f"{'skipped' if busy else 'not started'}: {error}", not discreet)
     except OSError as error:
         status = say_error(error.strerror or str(error), report)
+    except ModuleNotFoundError as error:
+        from solo.libraries import describe_missing
+
+        status = say_error(describe_missing(error.name), report)
     except Exception as error:
         status = say_error(f"this is a bug in solo: {type(error).__name__}: {error}", report)
     posix._exit(status)

@@ -213,7 +213,7 @@ def open_file(place: Place, file: str, flags: int) -> int:
                 posix.fchmod(fd, place.mode & 0o666)
             break
         except (FileNotFoundError, FileExistsError) as error:
-            reason = error
+            reason = error.with_traceback(None)  # which holds this frame, and whose lock it takes, until the next gc
     else:
         raise reason
     if posix.fstat(fd).st_mode & TYPE_MASK != IS_REGULAR:

@@ -1,8 +1,11 @@
-"""Getting it: `make install` and `uninstall`, and pip in a clean environment. Needs a package index, or skips by name."""
+"""Getting it: `make install` and `uninstall`, the wheel and the sdist. Needs a package index, or skips by name."""
 
+import json
 import os
+import re
 import subprocess
 import sys
+import tarfile
 
 import pytest
 from conftest import PATIENCE, ROOT
@@ -74,11 +77,25 @@ def test_destdir_stages_what_then_runs_from_prefix(lab, index):
     assert found.stdout == ""
 
 
-def test_pip_install_works_in_a_clean_environment(lab, index):
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory):
+    """A directory with the wheel and the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    result = run(sys.executable, "-m", "hatchling", "build", "-d", folder, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+def find(folder, pattern):
+    [path] = folder.glob(pattern)
+    return path
+
+
+def test_pip_install_of_the_sdist_works_in_a_clean_environment(lab, index, dist):
     venv = lab.path / "venv"
     assert run(sys.executable, "-m", "venv", venv).returncode == 0
 
-    result = run(venv / "bin/pip", "install", "-q", "--disable-pip-version-check", ROOT)
+    result = run(venv / "bin/pip", "install", "-q", "--disable-pip-version-check", find(dist, "*.tar.gz"))
 
     assert result.returncode == 0, result.stderr
     lab.script = str(venv / "bin/solo")
@@ -86,6 +103,100 @@ def test_pip_install_works_in_a_clean_environment(lab, index):
     assert lab.list() == []
     assert (venv / "share/man/man1/solo.1").exists()
     assert run(venv / "bin/python", "-m", "solo", "--dir", lab.directory, "-n", "job", "--", "echo", "ran").stdout == "ran\n"
+
+
+def test_the_sdist_holds_all_that_make_install_pyz_and_deb_need(lab, index, dist):
+    with tarfile.open(find(dist, "*.tar.gz")) as archive:
+        archive.extractall(lab.path)
+    source = find(lab.path, "solo_run-*")
+    kept = {path for path in run("git", "-C", ROOT, "ls-files").stdout.split() if not path.startswith(".ci/")}
+
+    assert {path for path in kept if not (source / path).exists()} == set()
+    assert run("make", "-C", source, f"PYTHON={sys.executable}", f"PREFIX={lab.path}/usr", "install", "pyz").returncode == 0
+    lab.script = str(lab.path / "usr/bin/solo")
+    assert lab.list() == []
+    assert (source / "dist/solo.pyz").exists()
+
+
+@pytest.mark.parametrize("installer, manual", [
+    (["pipx", "install", "--python"], "manual/man1/solo.1"),
+    (["uv", "tool", "install", "--python"], "tools/solo-run/share/man/man1/solo.1"),
+], ids=["pipx", "uv"])
+def test_a_tool_installer_gets_command_views_and_manual_from_the_wheel(lab, index, dist, installer, manual):
+    home, tools = lab.path, lab.path / "tools"
+    environment = {**os.environ, "PIPX_HOME": f"{home}/pipx", "PIPX_BIN_DIR": f"{home}/bin", "PIPX_MAN_DIR": f"{home}/manual",
+                   "UV_TOOL_DIR": str(tools), "UV_TOOL_BIN_DIR": f"{home}/bin"}
+
+    result = run(sys.executable, "-m", *installer, sys.executable, find(dist, "*.whl"), env=environment)
+
+    assert result.returncode == 0, result.stderr
+    lab.script = str(home / "bin/solo")
+    assert lab.run("-n", "job", "--", "sh", "-c", "exit 5").returncode == 5
+    assert lab.list() == []
+    assert (home / manual).stat().st_size > 1000
+
+
+def test_a_wheel_without_its_libraries_guards_and_asks_for_them(lab, dist):
+    target = lab.path / "target"
+    assert run(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", target, find(dist, "*.whl")).returncode == 0
+    words = [sys.executable, "-S", "-m", "solo", "--dir", lab.directory]
+
+    ran, asked = (run(*words, *rest, cwd=target) for rest in (["-n", "job", "--", "echo", "ran"], ["list"]))
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "ran\n", "")
+    assert (asked.returncode, asked.stdout) == (125, "")
+    assert re.fullmatch(r"solo: this Python has no typer, rich, psutil, which .* pip install 'typer>=.*\n", asked.stderr)
+
+
+# The oldest of each that pyproject.toml allows, Debian's oldest (with its click), and what pip takes.
+LIBRARIES = {
+    "oldest": ["typer==0.15.4", "rich==13.3.1", "psutil==5.9.4"],
+    "bookworm": ["typer==0.7.0", "click==8.1.3", "rich==13.3.1", "psutil==5.9.4"],
+    "newest": ["typer<0.29", "rich", "psutil"],
+}
+
+
+def test_the_oldest_libraries_are_those_of_the_package():
+    declared = re.search("(?m)^dependencies = (.*)$", (ROOT / "pyproject.toml").read_text()).group(1)
+
+    assert re.findall(r"(\w+)>=([\d.]+)", declared) == [tuple(library.split("==")) for library in LIBRARIES["oldest"]]
+
+
+@pytest.fixture(scope="module", params=LIBRARIES)
+def libraries(request, index, tmp_path_factory):
+    """A folder with the libraries of one end of the range."""
+    folder = tmp_path_factory.mktemp("libraries")
+    result = run(sys.executable, "-m", "pip", "install", "-q", "--target", folder, *LIBRARIES[request.param])
+    if result.returncode:
+        pytest.skip(f"pip gets no {request.param} libraries: {result.stderr[-200:]}")
+    return folder
+
+
+def test_the_views_and_usage_errors_are_the_same_with_any_of_the_libraries(lab, libraries):
+    lab.script = str(lab.path / "solo")
+    source = f"#!{sys.executable} -IS\nimport sys; sys.path[:0] = [{str(ROOT)!r}, {str(libraries)!r}]\n"
+    (lab.path / "solo").write_text(source + (ROOT / "solo/__main__.py").read_text())
+    (lab.path / "solo").chmod(0o755)
+    holder = lab.hold("job")
+
+    said = {}
+    for words in ("--help", "list --help", "history --jsn", "history --since", "lst", "show", "list", "list --json", "show job",
+                  "history --since 1d", "doctor"):
+        ran = lab.run(*words.split())
+        said[words] = ran.returncode, ran.stdout.decode(), ran.stderr.decode()
+
+    for words, shown in (("--help", {"--loud-after", "--name", "metrics", "history"}), ("list --help", {"--json", "NAME"})):
+        assert said[words][0] == 0 and shown <= set(re.findall(r"[\w-]+", said[words][1]))
+    assert said["history --jsn"] == (125, "", "solo: --jsn: no such option (did you mean --json?)\n")
+    assert re.fullmatch("solo: .*--since.* requires an argument\n", said["history --since"][2])
+    assert said["lst"] == (127, "", "solo: lst: command not found (did you mean solo list?)\n")
+    assert said["show"] == (125, "", "solo: show: no name given (solo list shows them)\n")
+    assert said["list"][1].splitlines()[1].split()[:4] == ["job", "held", "exclusive", str(holder.pid)]
+    assert [row["launcher"] for row in json.loads(said["list --json"][1])] == [holder.pid]
+    assert "job: 1 held, 0 waiting" in said["show job"][1] and str(holder.child) in said["show job"][1]
+    assert "running" in said["history --since 1d"][1]
+    assert "names live in" in said["doctor"][1]
+    assert all(err == "" for status, out, err in said.values() if status == 0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the default prefix of root")

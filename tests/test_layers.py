@@ -22,7 +22,7 @@ HOT_FLOORS = [
     {"__main__"},
 ]
 COLD_FLOORS = [
-    {"blocking", "cells", "namespaces", "prctl", "report", "systemd", "words"},
+    {"blocking", "cells", "libraries", "namespaces", "prctl", "report", "systemd", "words"},
     {"history", "once", "orphans", "syslogging"},
     {"flocks", "processes"},
     {"ending", "eviction", "sockets"},

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.tool("flock")
 
 BLOCKS = read_blocks()
 CI = ("github", "gitlab", "jenkins", "makefile")
-ELSEWHERE = ["make install && solo -- date", "make test", "make torture"]  # .ci/run and test_install.py; the way to here
+ELSEWHERE = ["apt install ./solo-run_*.deb", "make install && solo -- date", "make test", "make torture"]  # .ci/run and test_install.py; the way to here
 
 
 # --- what somebody types ---------------------------------------------------------------------------------------------

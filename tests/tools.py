@@ -9,8 +9,11 @@ PACKAGES = {
     "nsenter": "util-linux", "setpriv": "util-linux", "sudo": "sudo", "sshd": "openssh-server", "ssh": "openssh-client",
     "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make",
     "tmux": "tmux", "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
-    "lckdo": "moreutils", "setlock": "daemontools", "chpst": "runit", "s6-setlock": "s6", "with-lock-ex": "chiark-utils-bin", "sem": "parallel",
-    "dotlockfile": "liblockfile-bin", "lockfile": "procmail",
+    "dh": "debhelper", "pybuild": "dh-python", "pyproject-build": "pybuild-plugin-pyproject", "hatchling": "python3-hatchling",
+    "lintian": "lintian",
+    "lckdo": "moreutils", "setlock": "daemontools", "chpst": "runit", "s6-setlock": "s6", "with-lock-ex": "chiark-utils-bin",
+    "sem": "parallel", "dotlockfile": "liblockfile-bin", "lockfile": "procmail",
+    "etcd": "etcd-server", "etcdctl": "etcd-client", "openssl": "openssl", "ip": "iproute2",
 }
 
 

@@ -1,0 +1,31 @@
+"""solo in one file: `python packaging/pyz.py OUTPUT`. The same source gives the same bytes, whoever makes it, when and where.
+
+What is in it is compiled at each start, as the compiled form is another for each Python; stored, it need not be unpacked too.
+"""
+
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the first that a zip file knows
+CHECK = 'import sys\nsys.version_info >= (3, 10) or sys.exit("solo: needs Python 3.10 or newer")\n'
+
+
+def main():
+    output = Path(sys.argv[1])
+    paths = [path for path in (ROOT / "solo").rglob("*") if path.suffix in (".py", ".typed")]
+    files = {str(path.relative_to(ROOT)): path.read_bytes() for path in paths}
+    files["LICENSE"] = (ROOT / "LICENSE").read_bytes()
+    files["__main__.py"] = CHECK.encode() + files["solo/__main__.py"]
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with open(output, "wb") as file:
+        file.write(b"#!/usr/bin/env python3\n")
+        with zipfile.ZipFile(file, "w") as archive:
+            for name in sorted(files):
+                archive.writestr(zipfile.ZipInfo(name, EPOCH), files[name])
+    os.chmod(output, 0o755)
+
+
+main()

@@ -1,0 +1,19 @@
+"""The libraries that all but a guarded run needs, and what to say where they are missing. Cold."""
+
+import importlib.util
+import os
+import sys
+
+LIBRARIES = {"typer": "typer>=0.15.4,<0.29", "rich": "rich>=13.3.1", "psutil": "psutil>=5.9.4"}  # as in pyproject.toml
+
+
+def describe_missing(name) -> str:
+    """What to do after module `name` was not found."""
+    missing = [library for library in LIBRARIES if not importlib.util.find_spec(library)]
+    if not missing:
+        return f"module {name} is missing: Python, or solo, is not wholly installed"
+    if (sys.executable or "").startswith("/usr/bin/") and os.path.exists("/usr/bin/apt"):
+        command = "apt install " + " ".join(f"python3-{library}" for library in missing)
+    else:
+        command = f"{sys.executable} -m pip install " + " ".join(f"'{LIBRARIES[library]}'" for library in missing)
+    return f"this Python has no {', '.join(missing)}, which only a guarded run does without: {command}"

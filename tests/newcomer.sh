@@ -1,0 +1,46 @@
+# What somebody does who gets solo from nothing, in a clean Debian root; leaves a file per case in /lab. $1 and $2: the package and a later one.
+cd /lab
+export DEBIAN_FRONTEND=noninteractive
+
+find_ours() { find / -xdev \( -path /proc -o -path /sys -o -path /lab \) -prune -o -name '*solo*' -print | sort; }
+
+{ apt-get -qq update && apt-get -qq install --no-install-recommends cron; } >prepared 2>&1 || exit
+touch ready
+find_ours >ours.before
+
+# The two commands.
+apt-get -qq install --no-install-recommends "./$1" >installed 2>&1
+echo '* * * * * root solo -n by-cron -- touch /lab/ran-by-cron' >/etc/cron.d/job
+cron -f &
+cron=$!
+
+stat -c '%n %U %a' /run/solo /var/lib/solo >places
+solo -- date +now >date 2>&1
+head -n 1 /usr/bin/solo >start
+solo --help >help 2>&1; echo $? >>help
+solo list --jsn >mistyped 2>&1; echo $? >>mistyped
+python3 -c 'import solo; print(solo.Lock("job").acquire())' >lock 2>&1
+bash -c '. /usr/share/bash-completion/completions/solo && complete -p solo' >bash 2>&1
+find_ours >ours.installed
+apt-get -qq -s install solo1-cli >other 2>&1
+
+mkfifo go
+solo -n held -- sh -c 'echo runs >held; read line <go' &
+while ! [ -s held ]; do sleep 0.1; done
+apt-get -qq install "./$2" >upgraded 2>&1; dpkg-query -W solo-run >>upgraded
+apt-get -qq install --reinstall "./$2" >>upgraded 2>&1
+solo -n held -- true 2>busy; echo $? >>busy
+solo list >list
+
+while ! [ -e ran-by-cron ]; do sleep 0.1; done
+rm /etc/cron.d/job
+kill $cron
+solo wait by-cron
+solo history --json by-cron >history
+
+sh /var/lib/dpkg/info/solo-run.postrm purge; ls -A /run/solo/held >purged.held
+echo >go
+wait
+apt-get -qq purge solo-run >purged 2>&1
+find_ours >ours.after
+touch done

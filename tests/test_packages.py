@@ -1,0 +1,231 @@
+"""The packages: the same bytes from anywhere, a Debian package for those who have nothing, one file for any Python."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, TESTS
+from roots import get_root
+from test_install import run
+from test_systemd import PACKAGES
+
+from solo.libraries import LIBRARIES
+
+MANUAL = [path.name for path in (ROOT / "man").iterdir()]
+IGNORED = shutil.ignore_patterns(".git", ".venv*", "dist", "build", "__pycache__", ".*_cache", ".hypothesis")
+DEB_TOOLS = pytest.mark.tool("dh", "pybuild", "pyproject-build", "hatchling")
+# As another user, with other habits, elsewhere and later.
+ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "HOME": "/nowhere", "SOLO_DIR": "/nowhere"}
+
+
+def build(tree, *targets, prefix=(), umask=0o022, **environment):
+    """Make `targets` from a copy of the source at `tree`; what then stands in its dist/, by suffix."""
+    shutil.copytree(ROOT, tree, ignore=IGNORED)
+    python = sys.executable
+    # `-o`: that one is up to date, and make needs no venv of its own.
+    words = [*prefix, "make", "-C", tree, "-o", python, f"PYTHON={python}", f"VENV_PYTHON={python}", *targets]
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+    result = run(*words, env={**inherited, **environment}, umask=umask)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return {path.suffix: path for path in (tree / "dist").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("packages")
+
+
+@pytest.fixture(scope="module")
+def deb(place):
+    return build(place / "deb", "deb")[".deb"]
+
+
+@pytest.fixture(scope="module")
+def pyz(place):
+    return build(place / "pyz", "pyz")[".pyz"]
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+@pytest.mark.parametrize("targets", [["dist", "pyz"], pytest.param(["deb"], marks=DEB_TOOLS)], ids=" ".join)
+def test_two_builds_are_the_same_bytes_and_source_date_epoch_counts(tmp_path, targets):
+    here = build(tmp_path / "here", *targets)
+    for path in (tmp_path / "here").rglob("*"):
+        os.utime(path, (1e9, 1e9))
+    there = build(tmp_path / "some/where/else", *targets, prefix=["unshare", "--map-user=1000", "--map-group=1000"], umask=0o077,
+                  **ELSEWHERE)
+    dated = build(tmp_path / "dated", *targets, SOURCE_DATE_EPOCH="1700000000")
+
+    assert here.keys() == there.keys() == dated.keys()
+    for suffix in here:
+        assert here[suffix].read_bytes() == there[suffix].read_bytes(), suffix
+        assert (here[suffix].read_bytes() == dated[suffix].read_bytes()) == (suffix == ".pyz")  # which has no date
+
+
+@DEB_TOOLS
+@pytest.mark.tool("lintian")
+def test_lintian_finds_nothing(deb):
+    found = run("lintian", "--display-info", "--display-experimental", "--pedantic", "--show-overrides", deb)
+
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_the_debian_version_is_the_version():
+    from solo import __version__
+
+    assert (ROOT / "packaging/debian/changelog").read_text().startswith(f"solo-run ({__version__}) ")
+
+
+def test_the_debian_package_has_the_license_of_the_source():
+    words = (ROOT / "LICENSE").read_text().partition("Permission")[2].split()
+
+    assert (ROOT / "packaging/debian/copyright").read_text().replace("\n .\n", "\n").partition("Permission")[2].split() == words
+
+
+def test_make_deb_names_the_tools_that_are_missing(tmp_path):
+    (tmp_path / "dpkg-query").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "dpkg-query").chmod(0o755)
+
+    result = run("make", "-C", ROOT, "deb", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+
+    assert result.returncode == 2
+    assert re.match(r"solo: make deb lacks tools of Debian: apt install dpkg-dev debhelper [a-z3 -]+\n", result.stderr)
+
+
+@pytest.fixture(scope="module")
+def newcomers(place, deb):
+    """{suite: what newcomer.sh left behind in a clean root of it}, both at the same time."""
+    later = place / "later"
+    assert run("dpkg-deb", "-R", deb, later).returncode == 0
+    control = (later / "DEBIAN/control").read_text()
+    (later / "DEBIAN/control").write_text(re.sub("(?m)^Version: .*", r"\g<0>+later", control))
+    started = {}
+    for suite, packages in (("bookworm", PACKAGES), ("trixie", "apt")):
+        lab = place / suite
+        lab.mkdir()
+        root = get_root(suite, packages)
+        shutil.copy(TESTS / "newcomer.sh", lab)
+        shutil.copy(deb, lab)
+        assert run("dpkg-deb", "-b", later, lab / "later.deb").returncode == 0
+        started[suite] = lab, subprocess.Popen(
+            ["systemd-nspawn", "-q", "-D", root, "--register=no", "--keep-unit", "--volatile=overlay", f"--machine=solo-{suite}",
+             f"--bind={lab}:/lab", "sh", "/lab/newcomer.sh", deb.name, "later.deb"],
+            stdin=subprocess.DEVNULL, stdout=open(lab / "console", "w"), stderr=subprocess.STDOUT)
+    try:
+        for _, container in started.values():
+            container.wait(240)
+    finally:
+        for _, container in started.values():
+            if container.poll() is None:
+                container.kill()
+                container.wait()
+    return {suite: lab for suite, (lab, _) in started.items()}
+
+
+@pytest.fixture(params=["bookworm", "trixie"])
+def newcomer(request, newcomers):
+    lab = newcomers[request.param]
+    if not (lab / "ready").exists():
+        told = [file.read_text() for file in (lab / "console", lab / "prepared") if file.exists()]
+        pytest.skip(f"apt gets nothing there: {''.join(told)[-300:]}")
+    return lab
+
+
+class TestNewcomer:
+    """All of it in a clean root of both Debians."""
+
+    pytestmark = [pytest.mark.root, DEB_TOOLS, pytest.mark.tool("debootstrap", "systemd-nspawn")]
+
+    def test_two_commands_are_enough_for_a_guarded_crontab_line(self, newcomer):
+        run, *_ = json.loads((newcomer / "history").read_text())
+
+        assert (run["command"], run["outcome"]) == (["touch", "/lab/ran-by-cron"], "ok")
+
+    def test_the_launcher_the_views_and_the_module_work_with_debians_own_libraries(self, newcomer):
+        assert (newcomer / "date").read_text() == "now\n"
+        assert (newcomer / "start").read_text() == "#!/usr/bin/python3 -IS\n"
+        assert (newcomer / "lock").read_text() == "<solo.Hold of job>\n"
+        assert "--loud-after" in (newcomer / "help").read_text() and (newcomer / "help").read_text().endswith("\n0\n")
+        assert (newcomer / "mistyped").read_text() == "solo: --jsn: no such option (did you mean --json?)\n125\n"
+
+    def test_manual_completions_and_places_are_there_and_nobody_else_may_enter(self, newcomer):
+        installed = (newcomer / "ours.installed").read_text().split()
+
+        assert (newcomer / "places").read_text() == "/run/solo root 700\n/var/lib/solo root 700\n"
+        assert (newcomer / "bash").read_text() == "complete -F _solo solo\n"
+        assert {"/usr/share/zsh/vendor-completions/_solo", "/usr/share/fish/vendor_completions.d/solo.fish"} <= set(installed)
+        for page in MANUAL:
+            assert f"/usr/share/man/man{page[-1]}/{page}.gz" in installed
+
+    def test_apt_knows_of_the_other_package_with_a_solo_in_it(self, newcomer):
+        assert "\nRemv solo-run " in "\n" + (newcomer / "other").read_text()
+
+    def test_an_upgrade_leaves_a_running_command_its_name(self, newcomer):
+        assert "solo-run\t0.1.0+later" in (newcomer / "upgraded").read_text()
+        assert re.fullmatch(r"solo: held: busy: held for \d+s by pid \d+ .*\n75\n", (newcomer / "busy").read_text())
+        assert "held   exclusive" in (newcomer / "list").read_text()
+
+    def test_purge_leaves_nothing_but_what_a_running_command_holds(self, newcomer):
+        assert ".hold." in (newcomer / "purged.held").read_text()
+        assert "/var/lib/solo\n" in (newcomer / "ours.installed").read_text()
+        assert (newcomer / "ours.after").read_text() == (newcomer / "ours.before").read_text() == ""
+        assert (newcomer / "done").exists()
+
+
+@pytest.fixture(scope="module")
+def bare(place):
+    """A Python without libraries."""
+    assert run(sys.executable, "-m", "venv", "--without-pip", place / "bare").returncode == 0
+    return place / "bare/bin/python"
+
+
+class TestOneFile:
+    def test_it_guards_with_python_alone(self, lab, bare, pyz):
+        for words in ([bare, pyz], ["env", f"PATH={bare.parent}:{os.environ['PATH']}", pyz]):
+            ran = run(*words, "-n", "job", "--", "sh", "-c", "echo $SOLO_NAME; exit 5", env=lab.environment)
+
+            assert (ran.returncode, ran.stdout, ran.stderr) == (5, "job\n", "")
+
+    def test_a_program_takes_its_lock_and_launcher_from_it(self, lab, bare, pyz):
+        code = "import sys; sys.path.insert(0, sys.argv[1]); import solo\n" \
+               "with solo.Lock('job'): print(solo.holders('job')[0].name, solo.run(['echo'], name='other').returncode, flush=True)"
+
+        ran = run(bare, "-c", code, pyz, env=lab.environment)
+
+        assert (ran.stdout, ran.stderr) == ("\njob 0\n", "")
+
+    def test_the_views_work_where_the_libraries_are(self, lab, pyz):
+        ran = run(sys.executable, pyz, "list", "--json", env=lab.environment)
+
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")
+
+    @pytest.mark.parametrize("words", [["list"], ["--help"], ["top", "-h"], ["show", "job"], ["doctor", "--json"]], ids=" ".join)
+    def test_a_view_asks_for_its_libraries_in_one_line(self, lab, bare, pyz, words):
+        ran = run(bare, pyz, *words, env=lab.environment)
+
+        command = f"{bare} -m pip install " + " ".join(f"'{LIBRARIES[library]}'" for library in LIBRARIES)
+        assert (ran.returncode, ran.stdout) == (125, "")
+        assert ran.stderr == f"solo: this Python has no typer, rich, psutil, which only a guarded run does without: {command}\n"
+
+
+@pytest.mark.skipif(not os.access("/usr/bin/apt", os.X_OK), reason="no Debian")
+def test_debians_own_python_is_told_to_apt(lab, pyz):
+    ran = run("/usr/bin/python3", "-IS", pyz, "list", env=lab.environment)
+
+    assert ran.returncode == 125
+    assert re.fullmatch("solo: this Python has no .*: apt install python3-typer python3-rich python3-psutil\n", ran.stderr)
+
+
+def test_the_libraries_asked_for_are_those_of_the_package():
+    assert f"dependencies = {json.dumps(list(LIBRARIES.values()))}\n" in (ROOT / "pyproject.toml").read_text()
+
+
+def test_every_page_of_the_manual_is_in_the_wheel():
+    project = (ROOT / "pyproject.toml").read_text()
+
+    for page in MANUAL:
+        assert f'"man/{page}" = "share/man/man{page[-1]}/{page}"\n' in project
