@@ -17,6 +17,7 @@ KINDS = {  # what tells it; the first that does
     "sql": r"^UPDATE ",
     "python": r"^(import|with) ",
     "table": r"\S {3,}solo ",
+    "debian": r"^apt install ",
     "shell": r"\A(exec )?(solo|flock|make) ",
 }
 

@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import subprocess
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,21 @@ def get_root(suite: str, packages: str) -> Path:
     Skips by name where there can be none.
     """
     root = CACHE / f"{suite}-{hashlib.sha256(packages.encode()).hexdigest()[:8]}"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(f"{root}.lock", "w") as lock:
+        flock(lock, LOCK_EX)  # tests run beside each other
+        make_root(root, suite, packages)
+    return root
+
+
+def make_root(root: Path, suite: str, packages: str):
     if not (root / "ready").exists():
         shutil.rmtree(root, ignore_errors=True)
-        CACHE.mkdir(parents=True, exist_ok=True)
         made = subprocess.run(["debootstrap", "--variant=minbase", f"--include={packages}", suite, root, *find_mirror()],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if made.returncode:
             pytest.skip(f"debootstrap can not: {made.stdout[-200:]}")
         (root / "ready").touch()
-    return root
 
 
 def find_mirror() -> list:

@@ -159,7 +159,7 @@ LIBRARIES = {
 def test_the_oldest_libraries_are_those_of_the_package():
     declared = re.search("(?m)^dependencies = (.*)$", (ROOT / "pyproject.toml").read_text()).group(1)
 
-    assert re.findall(r"(\w+)>=([\d.]+)", declared) == [tuple(library.split("==")) for library in LIBRARIES["oldest"]]
+    assert re.findall(r"(\w+)>=([\d.]+)", declared.partition("'tomli")[0]) == [tuple(library.split("==")) for library in LIBRARIES["oldest"]]
 
 
 @pytest.fixture(scope="module", params=LIBRARIES)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.tool("flock")
 
 BLOCKS = read_blocks()
 CI = ("github", "gitlab", "jenkins", "makefile")
-ELSEWHERE = ["apt install ./solo-run_*.deb", "make install && solo -- date", "make test", "make torture"]  # .ci/run and test_install.py; the way to here
+ELSEWHERE = ["make install && solo -- date", "make test", "make test-all", "make torture"]  # .ci/run and test_install.py; the way to here
 
 
 # --- what somebody types ---------------------------------------------------------------------------------------------
@@ -256,6 +256,15 @@ def run_python(new, block):
         assert (late.returncode, late.stderr) == (1, "someone with a newer token was here\n")
 
 
+def run_debian(new, block):
+    """What test_packages.py does in a clean root, with a line of its own that need not be waited for so long."""
+    install, write = block.lines
+    assert install == "apt install ./solo-run_*.deb"
+    *fields, user, command = re.fullmatch(r"echo '(.*)' >/etc/cron.d/\w+", write)[1].split(None, 6)
+    assert (len(fields), user) == (5, "root")
+    check_guard(new(), command.replace("/usr/local/bin/", ""))
+
+
 def run_sql(new, block):
     """Of three who write, in the order in which they come, the one with the older token is not heard."""
     database = sqlite3.connect(":memory:")
@@ -279,7 +288,7 @@ def run_toml(new, block):
 
 RUN = {
     "shell": run_shell, "crontab": run_crontab, "unit": run_unit, "table": run_table, "python": run_python, "sql": run_sql,
-    "toml": run_toml,
+    "debian": run_debian,    "toml": run_toml,
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import until
 from guest import TEMPLATES, UNITS, boot
 
-pytestmark = [pytest.mark.root, pytest.mark.tool("debootstrap", "systemd-nspawn", "nsenter")]
+pytestmark = [pytest.mark.root, pytest.mark.network, pytest.mark.tool("debootstrap", "systemd-nspawn", "nsenter")]
 
 ALICE, BOB = 1000, 1001
 INSTANCE = "example"
