@@ -85,6 +85,8 @@ def run(options: dict, command: list, report=None):
         kept.append(report.pipe)
     child.let_go_of_descriptors(kept if tell is tell_nothing and ending is None else [*kept, 2], remote and remote.inherited)
     status = child.wait(process)
+    if remote is not None:
+        remote.lease.dead_man.disarm()  # nothing is left that it would have to end
     code = posix.waitstatus_to_exitcode(status)
     outcome = LEASE_LOST if ending and ending.loss else TIMED_OUT if ending and ending.is_timed_out else None
     if once is not None and (code or outcome):

@@ -177,8 +177,8 @@ class Lease:
 
     def end(self):
         """Nothing of ours runs any more: give it back. What can not be reached forgets us after the ttl. Raises SoloError, Gone."""
-        self.dead_man.disarm()
         self.stop.set()
+        self.dead_man.disarm()
         if self.thread is not None:
             self.thread.join(0 if self.problem else 2 * self.engine.timeout)
             if self.thread.is_alive():
