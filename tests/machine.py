@@ -4,11 +4,13 @@ import fcntl
 import subprocess
 
 from conftest import PATIENCE, Lab, until
+from servers import Etcd
 
 PROGRAMS = [
     "backup.sh", "build.sh", "deploy.sh", "dump.sh", "job.sh", "load.sh", "migrate.sh", "reboot", "report.sh", "run.sh", "sync.sh",
     "upload.sh", "worker.sh",
 ]
+ETCD = "etcd://h1,h2,h3"
 JOB = """#!/bin/sh
 echo "start:${{0##*/}}:$DB" >>{lab}/log
 exec 9<{lab}/gate
@@ -22,6 +24,7 @@ class Machine(Lab):
 
     def __init__(self, script, path):
         super().__init__(script, path)
+        self.server = None
         self.bin = path / "bin"
         self.bin.mkdir()
         (self.bin / "solo").symlink_to(script)
@@ -45,8 +48,13 @@ class Machine(Lab):
     def close(self):
         self.release()
         super().close()
+        if self.server is not None:
+            self.server.stop()
 
     def replace_places(self, text):
+        if ETCD in text and ETCD not in self.places:
+            self.server = Etcd(self.path / "etcd").start()
+            self.places[ETCD] = self.server.url
         for place, own in self.places.items():
             text = text.replace(place, str(own))
         return text

@@ -59,8 +59,8 @@ def check_guard(machine, line, environment=None):
 
 def check_skip(machine, line, options, environment):
     """The newcomers leave as they are told to; gives those that stay: none."""
-    status = options.get("busy_exit", 75)
-    quiet = 0 if "quiet" in options else 1
+    status = options.get("busy_exit", 0 if "once_per" in options else 75)
+    quiet = 0 if "quiet" in options or "once_per" in options else 1
     limit = options.get("loud_after")
     for _ in range(limit or 1):
         found = finish(machine.type(line, environment))
