@@ -140,4 +140,24 @@ class EtcdCluster:
             member.stop()
 
 
-SERVERS = {"etcd": Etcd}
+class Redis(Server):
+    scheme = "redis"
+    tools = ("redis-server", "redis-cli")
+    has_shared = has_nested = False
+    settings = ("--save", "")
+
+    def make_words(self):
+        return ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.path, *self.settings]
+
+    def is_ready(self):
+        return self.ask("ping") == "PONG\n"
+
+    def ask(self, *words) -> str:
+        """What redis-cli says, errors included."""
+        return subprocess.run(["redis-cli", "-p", str(self.port), *words], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+
+    def forget(self, name):
+        assert self.ask("del", f"solo:{{{name}}}") == "1\n"
+
+
+SERVERS = {"etcd": Etcd, "redis": Redis}
