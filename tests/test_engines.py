@@ -201,6 +201,15 @@ def test_slots_are_counted_over_all_hosts_and_each_has_its_number(fleet):
         finish(holder)
 
 
+def test_who_comes_at_once_for_the_slots_there_are_gets_in(fleet):
+    """Which are left is known a moment after the others came; that is no reason to turn anybody away."""
+    script = "echo $SOLO_SLOT; read line; exit 0"
+    crowd = [fleet.start(f"h{number}", "-n", fleet.job, "--slots", "5", "--", "sh", "-c", script) for number in range(5)]
+
+    assert sorted(map(read_line, crowd)) == list("01234")
+    assert [finish(one)[0] for one in crowd] == [0] * 5
+
+
 def test_a_parent_excludes_what_nests_in_it(fleet):
     if not fleet.server.has_nested:
         result = fleet.run("a", "-n", "deploy/prod", "true")

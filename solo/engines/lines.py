@@ -10,6 +10,7 @@ from typing import NamedTuple, Optional
 
 from solo.engines.engine import Gone
 from solo.errors import Busy, SoloError, Superseded, Unreachable
+from solo.kernel import FOREVER
 from solo.queue import NO_WAIT
 from solo.rule import COUNTED, allot_slots, find_conflicts
 from solo.words import cut_command, format_duration
@@ -129,6 +130,8 @@ def find_obstacles(line: list, place: int) -> list:
 
 def refuse(line: list, place: int, obstacles: list, wait: Wait, is_new: bool):
     """Raise Busy if the entry at `place` may not wait, or not any longer."""
+    if not find_conflicts(line[place].record.claim, [other.record.claim for other in line[:place]]):
+        return  # there is room, and in a moment those before it say which slots are left
     waiting = mark_held(line[:place]).count(False) if is_new and wait.most is not None else -1
     if waiting >= (wait.most or 0) or wait.deadline is NO_WAIT or monotonic() >= wait.deadline:
         raise make_busy(obstacles)
@@ -152,29 +155,33 @@ def sort_lines(entries: list) -> list:
 
 
 def block(engine, name: str, key: str, obstacles: list, wait: Wait):
-    """Until who is in our way may have left. Of those that hold slots any one makes room."""
-    waited_for = None if len(obstacles) > 1 and obstacles[0].record.claim.mode == COUNTED else obstacles[-1].key
+    """Until who is in our way may have left. Of those that hold slots any one makes room, and one that has none yet takes some."""
+    last, has_changed = obstacles[-1], False
+    waited_for = None if last.record.claim.mode == COUNTED and (len(obstacles) > 1 or not last.record.slot) else last.key
 
     def describe() -> tuple:
+        nonlocal has_changed
         try:
             line = engine.read_line(name)
             place = find_place(line, key)
+            others = [] if place is None else find_obstacles(line, place)
+            # What was seen here is news: wait_change may tell only of what comes after.
+            has_changed = [(one.key, one.record.slot) for one in others] != [(one.key, one.record.slot) for one in obstacles]
             if place is None:
                 return None, "the lease ran out"
-            others = find_obstacles(line, place)
             return mark_held(line[:place]).count(False) + 1, describe_entries(others) if others else "free just now"
         except (SoloError, Gone) as error:
             return None, str(error)
 
     def wait_change(deadline: float) -> bool:
         soon = monotonic() + engine.ttl / RENEWALS
-        if engine.wait_change(name, waited_for, min(soon, deadline)):
+        if has_changed or engine.wait_change(name, waited_for, min(soon, deadline)):
             return True
         if monotonic() >= soon:
             renew(engine)
         return False
 
-    wait.watch(wait_change, wait.deadline, describe)
+    wait.watch(wait_change, FOREVER if wait.deadline is NO_WAIT else wait.deadline, describe)
 
 
 def make_busy(obstacles: list) -> Busy:
