@@ -230,6 +230,13 @@ def test_what_the_engine_does_not_know_is_refused_in_one_line(fleet):
             assert result.returncode == 125 and result.stderr.count(b"\n") == 1 and b"etcd" in result.stderr
 
 
+def test_a_lease_without_an_end_is_refused(fleet):
+    for ttl in ("forever", "10000000d"):
+        result = fleet.run("a", "-n", fleet.job, "--ttl", ttl, "true")
+
+        assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"bug" not in result.stderr
+
+
 def test_max_waiting_counts_those_in_line_at_the_engine(fleet):
     needs(fleet.server, "is_fair")
     holder = fleet.hold("a", fleet.job)
