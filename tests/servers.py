@@ -145,16 +145,21 @@ class Redis(Server):
     tools = ("redis-server", "redis-cli")
     has_shared = has_nested = False
     settings = ("--save", "")
+    environment = {}
 
     def make_words(self):
-        return ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.path, *self.settings]
+        (self.path / "conf").touch()
+        environment = [f"{name}={value}" for name, value in self.environment.items()]
+        here = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.path]
+        return ["env", *environment, "redis-server", self.path / "conf", *here, *self.settings]
 
     def is_ready(self):
         return self.ask("ping") == "PONG\n"
 
     def ask(self, *words) -> str:
         """What redis-cli says, errors included."""
-        return subprocess.run(["redis-cli", "-p", str(self.port), *words], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+        words = ["redis-cli", "-p", str(self.port), *words]
+        return subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
 
     def forget(self, name):
         assert self.ask("del", f"solo:{{{name}}}") == "1\n"

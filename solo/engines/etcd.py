@@ -28,6 +28,7 @@ class Etcd:
 
     modes = MODES
     is_fair = can_run_once = True
+    caveat = ""
 
     def __init__(self, target, ttl: float, timeout: float):
         if target.settings:

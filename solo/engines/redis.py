@@ -1,7 +1,7 @@
 """Redis, by redis-py, on the connection alone: its client would retry behind our back. Best effort, as Redis itself. Cold.
 
 The line of NAME is a hash, `solo:{NAME}`, of OWNER: `NUMBER NOTE`. An owner stands in it while its key `solo:{NAME}:OWNER` lives,
-which Redis forgets after the ttl, and in which others say that it should end. `solo:{NAME}:fence` has the last number, and stays;
+which Redis forgets after the ttl, and in which others say that it should end. `solo:{NAME}:fence` has the last number, for a week;
 `solo:{NAME}:once` the last period. What changes them is a script, and so atomic; what keeps them needs no memory, of which the
 server may have none left.
 """
@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection
-from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, AuthorizationError, ConnectionError, RedisError, ResponseError
 from redis.retry import Retry
 
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
@@ -25,15 +25,17 @@ from solo.rule import COUNTED, EXCLUSIVE
 POLL = (0.05, 0.15)  # seconds; at random, so that those who wait do not ask all at once
 PAGE = 1000  # keys that one SCAN looks at
 
-# KEYS: the line, our key in it, the fence. ARGV: owner, ttl, note. A new fence starts from the server's clock: so a server that has
-# forgotten the old one does not give the same numbers again.
+# KEYS: the line, our key in it, the fence. ARGV: owner, ttl, note. A number is the server's time in microseconds, or one more than
+# the last: so a server that forgot the last, or was restored from a backup, does not give it again.
 JOIN = """
 if redis.call('exists', KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
-    if redis.call('exists', KEYS[3]) == 0 then
-        local now = redis.call('time')
-        redis.call('set', KEYS[3], now[1] .. string.format('%06d', now[2]))
+    local now = redis.call('time')
+    local number = now[1] .. string.format('%06d', now[2])
+    if tonumber(number) > tonumber(redis.call('get', KEYS[3]) or 0) then
+        redis.call('set', KEYS[3], number, 'ex', 7 * 24 * 3600)
+    else
+        redis.call('incr', KEYS[3])
     end
-    redis.call('incr', KEYS[3])
     redis.call('hset', KEYS[1], ARGV[1], redis.call('get', KEYS[3]) .. ' ' .. ARGV[3])
     redis.call('set', KEYS[2], '', 'px', ARGV[2])
     if redis.call('pttl', KEYS[1]) < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
@@ -83,7 +85,8 @@ return 1
 ASK = "if redis.call('get', KEYS[1]) == '' then redis.call('append', KEYS[1], ARGV[1]) end"  # which leaves its time as it is
 # KEYS: the period's. ARGV: what was read, what to write instead; nothing: none.
 ONCE = """
-if (redis.call('get', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+local now = redis.call('get', KEYS[1]) or ''
+if now ~= ARGV[1] and now ~= ARGV[2] then return 0 end
 if ARGV[2] == '' then redis.call('del', KEYS[1]) else redis.call('set', KEYS[1], ARGV[2]) end
 return 1
 """
@@ -98,7 +101,7 @@ class Redis:
 
     def __init__(self, target, ttl: float, timeout: float):
         if len(target.hosts) > 1:
-            raise UsageError(f"--via {target.shown}: one host of Redis only; solo knows neither Sentinel nor Cluster")
+            raise UsageError(f"--via {target.shown}: Redis is one host; solo knows no Sentinel, no Cluster")
         if target.settings:
             raise UsageError(f"--via {target.shown}: Redis has no such setting")
         if not (target.path or "0").isdecimal():
@@ -107,6 +110,7 @@ class Redis:
         self.ttl = max(1, round(ttl * 1000)) / 1000
         self.timeout = timeout
         self.connection = open_connection(target, timeout)
+        self.is_open = False  # its last call was answered
         self.owner = make_owner()
         self.info = {}
         self.joined = []  # names in whose lines we stand
@@ -123,21 +127,33 @@ class Redis:
         if what == "standalone" and self.info.get("role") == "slave":
             what = "replica"
         if what != "standalone":
-            raise SoloError(f"{self.where}: refused, it is a {what}: solo needs one Redis that takes writes, without Sentinel or Cluster")
+            raise SoloError(f"{self.where}: it is a {what}; solo knows one server that takes writes, no Sentinel, no Cluster")
 
     def call(self, *words):
         """The answer, undecoded. Raises Unreachable, SoloError."""
         try:
             try:
-                self.connection.send_command(*words)
-                return self.connection.read_response()
-            except BaseException:
-                self.connection.disconnect()  # what it answers yet is no answer to the next call
-                raise
+                answer = self.ask(*words)
+            except ConnectionError:
+                if not self.is_open:
+                    raise
+                self.is_open = False
+                answer = self.ask(*words)  # the server may have been started anew meanwhile; nothing of ours counts twice
+            self.is_open = True
+            return answer
         except (ResponseError, AuthenticationError, AuthorizationError) as error:
             raise SoloError(f"{self.where}: {tidy(error)}") from None
         except (RedisError, OSError, ValueError) as error:
             raise Unreachable(f"{self.where}: can not be reached: {tidy(error)}") from None
+
+    def ask(self, *words):
+        """One try. Raises what redis-py does."""
+        try:
+            self.connection.send_command(*words)
+            return self.connection.read_response()
+        except BaseException:
+            self.connection.disconnect()  # what it answers yet is no answer to the next call
+            raise
 
     def run(self, script: str, keys: list, *arguments):
         return self.call("EVAL", script, len(keys), *keys, *arguments)
@@ -245,15 +261,15 @@ class Redis:
     def find_dangers(self):
         """What makes this server forget. A generator."""
         if self.info.get("aof_enabled") != "1":
-            yield "it forgets what is held when it restarts (appendonly no)"
+            yield "a restart may forget what is held (appendonly no)"
         elif not self.syncs_always():
-            yield "it forgets the last second when its machine fails (appendfsync is not always)"
+            yield "a failure of its machine forgets the last second (appendfsync is not always)"
         policy = self.info.get("maxmemory_policy", "noeviction")
         if policy != "noeviction":
-            yield f"it may forget what is held when its memory is full (maxmemory-policy {policy})"
+            yield f"without memory it may forget what is held (maxmemory-policy {policy})"
         replicas = self.info.get("connected_slaves", "0")
         if replicas != "0":
-            yield f"{replicas} of its replicas may take over and not know of the last holders"
+            yield f"a failover to one of its replicas ({replicas}) may forget the last to take a name"
 
     def syncs_always(self) -> bool:
         try:
@@ -297,4 +313,5 @@ def make_entries(found: list) -> list:
 
 
 def tidy(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    """What it says, without the script's checksum."""
+    return " ".join(str(error).partition(" script: ")[0].split()) or type(error).__name__
