@@ -205,7 +205,7 @@ def test_a_password_is_in_no_message_no_list_of_processes_and_no_environment(fle
         assert status == 0 or result.stderr.count(b"\n") == 1
         said += result.stdout + result.stderr
 
-    assert b"SOLO_TOKEN" in said and SECRET.encode() not in said
+    assert b"SOLO_TOKEN" in said and b"wants a password" in said and SECRET.encode() not in said
 
 
 @pytest.mark.tool("openssl")

@@ -142,7 +142,8 @@ class Redis:
             self.is_open = True
             return answer
         except (ResponseError, AuthenticationError, AuthorizationError) as error:
-            raise SoloError(f"{self.where}: {tidy(error)}") from None
+            is_unnamed = isinstance(error, AuthenticationError) and self.connection.password is None
+            raise SoloError(f"{self.where}: {'it wants a password' if is_unnamed else tidy(error)}") from None
         except (RedisError, OSError, ValueError) as error:
             raise Unreachable(f"{self.where}: can not be reached: {tidy(error)}") from None
 
