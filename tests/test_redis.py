@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import signal
 import struct
 import subprocess
 import sys
@@ -129,7 +130,8 @@ def test_whatever_becomes_of_the_link_no_two_commands_overlap(fleet):
         trial.proxy.set(trial.fault)
 
     for trial in trials:
-        assert (trial.fault, finish(trial.holder)[0], finish(trial.waiting)[0]) == (trial.fault, 123, 0)
+        assert finish(trial.holder)[0] in (123, -signal.SIGKILL)  # by the kernel's timer, where the launcher gets no turn
+        assert finish(trial.waiting)[0] == 0
         (token, *beats), (later, *others) = map(read_beats, trial.files)
         assert token < later and max(beats) < min(others)
         trial.proxy.close()

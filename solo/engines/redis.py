@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection
-from redis.exceptions import AuthenticationError, AuthorizationError, ConnectionError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, ConnectionError, RedisError, ResponseError
 from redis.retry import Retry
 
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
@@ -107,7 +107,8 @@ class Redis:
         if not (target.path or "0").isdecimal():
             raise UsageError(f"--via {target.shown}: Redis knows its databases by number (like redis://host/0)")
         self.where = target.shown
-        self.ttl = max(1, round(ttl * 1000)) / 1000
+        self.milliseconds = max(1, round(ttl * 1000))
+        self.ttl = self.milliseconds / 1000
         self.timeout = timeout
         self.connection = open_connection(target, timeout)
         self.is_open = False  # its last call was answered
@@ -141,7 +142,7 @@ class Redis:
                 answer = self.ask(*words)  # the server may have been started anew meanwhile; nothing of ours counts twice
             self.is_open = True
             return answer
-        except (ResponseError, AuthenticationError, AuthorizationError) as error:
+        except (ResponseError, AuthenticationError) as error:
             is_unnamed = isinstance(error, AuthenticationError) and self.connection.password is None
             raise SoloError(f"{self.where}: {'it wants a password' if is_unnamed else tidy(error)}") from None
         except (RedisError, OSError, ValueError) as error:
@@ -163,7 +164,7 @@ class Redis:
 
     def renew(self):
         """Who asks us to end, or None."""
-        who = self.run(RENEW, self.make_pairs(self.joined), self.owner, self.make_px())
+        who = self.run(RENEW, self.make_pairs(self.joined), self.owner, self.milliseconds)
         if who is None:
             raise Gone("its key has expired or was removed")
         return who.decode(errors="replace") or None
@@ -180,9 +181,6 @@ class Redis:
             self.owner, self.joined, self.entries = make_owner(), [], {}
             self.connection.disconnect()
 
-    def make_px(self) -> int:
-        return round(self.ttl * 1000)
-
     def make_pairs(self, names: list) -> list:
         return [key for name in names for key in (make_key(name), make_key(name, self.owner))]
 
@@ -196,7 +194,7 @@ class Redis:
     def join(self, name: str, note) -> str:
         if name not in self.joined:
             self.joined.append(name)
-        self.run(JOIN, [*self.make_pairs([name]), make_key(name, b"fence")], self.owner, self.make_px(), note.format())
+        self.run(JOIN, [*self.make_pairs([name]), make_key(name, b"fence")], self.owner, self.milliseconds, note.format())
         return decode(make_key(name, self.owner))
 
     def leave(self, name: str):
@@ -241,7 +239,7 @@ class Redis:
                 return sort_lines(found.values())
 
     def ask_to_end(self, entry, who: str):
-        self.run(ASK, [encode(entry.key)], who)
+        self.run(ASK, [encode(entry.key)], encode(who))
 
     def read_once(self, name: str):
         self.once = self.call("GET", make_key(name, b"once")) or b""
