@@ -58,6 +58,8 @@ def run(options: dict, command: list, report=None):
             holds.append(remote)
             ending.lease = remote.lease
             remote.tell_command(environment)
+            if remote.engine.caveat:
+                tell(f"{names[0]}: {remote.engine.caveat}")
             named = remote.entries
         tell_command(environment, names, named)
         if once is not None:

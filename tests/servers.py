@@ -142,4 +142,29 @@ class EtcdCluster:
             member.stop()
 
 
-SERVERS = {"etcd": Etcd}
+class Redis(Server):
+    scheme = "redis"
+    tools = ("redis-server", "redis-cli")
+    outlives_restart = False
+    settings = ("--save", "")
+    environment = {}
+
+    def make_words(self):
+        (self.path / "conf").touch()
+        environment = [f"{name}={value}" for name, value in self.environment.items()]
+        here = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.path]
+        return ["env", *environment, "redis-server", self.path / "conf", *here, *self.settings]
+
+    def is_ready(self):
+        return self.ask("ping") == "PONG\n"
+
+    def ask(self, *words) -> str:
+        """What redis-cli says, errors included."""
+        words = ["redis-cli", "-p", str(self.port), *words]
+        return subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+
+    def forget(self, name):
+        assert self.ask("del", f"solo:{{{name}}}") == "1\n"
+
+
+SERVERS = {"etcd": Etcd, "redis": Redis}

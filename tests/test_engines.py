@@ -175,6 +175,16 @@ def test_several_names_are_held_together(fleet):
     assert fleet.run("b", "-n", "two", "-n", "one", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout.count(b" ") == 1
 
 
+def test_a_name_may_have_any_character(fleet):
+    names = [b"a}:b", b"a", b"a}", b"{", b"*", b"two words", b"tab\there", "ü".encode(), b"\xff", b"a}:fence", b"%2F", b"100%"]
+    holders = [fleet.hold(f"a{number}", name) for number, name in enumerate(names)]
+
+    assert set(names) <= {os.fsencode(row["name"]) for row in fleet.list()}
+    assert [fleet.run("b", "-n", name, "true").returncode for name in names] == [75] * len(names)
+    assert [finish(holder)[0] for holder in holders] == [0] * len(names)
+    assert not set(names) & {os.fsencode(row["name"]) for row in fleet.list()}
+
+
 def test_shared_ones_run_together_and_not_beside_an_exclusive_one(fleet):
     needs(fleet.server, "has_shared")
     readers = [fleet.hold(host, "data", "--shared") for host in "ab"]
@@ -202,6 +212,15 @@ def test_slots_are_counted_over_all_hosts_and_each_has_its_number(fleet):
         finish(holder)
 
 
+def test_who_comes_at_once_for_the_slots_there_are_gets_in(fleet):
+    """Which are left is known a moment after the others came; that is no reason to turn anybody away."""
+    script = "echo $SOLO_SLOT; read line; exit 0"
+    crowd = [fleet.start(f"h{number}", "-n", fleet.job, "--slots", "5", "--", "sh", "-c", script) for number in range(5)]
+
+    assert sorted(map(read_line, crowd)) == list("01234")
+    assert [finish(one)[0] for one in crowd] == [0] * 5
+
+
 def test_a_parent_excludes_what_nests_in_it(fleet):
     if not fleet.server.has_nested:
         result = fleet.run("a", "-n", "deploy/prod", "true")
@@ -220,6 +239,13 @@ def test_what_the_engine_does_not_know_is_refused_in_one_line(fleet):
         assert (result.returncode == 0) is getattr(fleet.server, what)
         if result.returncode:
             assert result.returncode == 125 and result.stderr.count(b"\n") == 1 and b"etcd" in result.stderr
+
+
+def test_a_lease_without_an_end_is_refused(fleet):
+    for ttl in ("forever", "10000000d"):
+        result = fleet.run("a", "-n", fleet.job, "--ttl", ttl, "true")
+
+        assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"bug" not in result.stderr
 
 
 def test_max_waiting_counts_those_in_line_at_the_engine(fleet):

@@ -29,7 +29,7 @@ COLD_FLOORS = [
     {"rivals", "waiting"},
     {"engines", "engines.engine", "engines.targets"},
     {"engines.lines"},
-    {"engines.etcd", "engines.lease"},
+    {"engines.etcd", "engines.lease", "engines.redis"},
     {"engines.hold"},
     {"commands", "commands.lines", "commands.tables"},
     {"commands.remote"},

@@ -14,6 +14,7 @@ PACKAGES = {
     "lckdo": "moreutils", "setlock": "daemontools", "chpst": "runit", "s6-setlock": "s6", "with-lock-ex": "chiark-utils-bin",
     "sem": "parallel", "dotlockfile": "liblockfile-bin", "lockfile": "procmail",
     "etcd": "etcd-server", "etcdctl": "etcd-client", "openssl": "openssl", "ip": "iproute2",
+    "redis-server": "redis-server", "redis-cli": "redis-tools",
 }
 
 

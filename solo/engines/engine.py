@@ -90,7 +90,8 @@ class Engine(Protocol):
     """One connection to an engine, with one lease for all that is taken by it.
 
     `where` names it in messages, without secrets. `modes` are those of rule.py it can do, `is_fair` whether who waits gets in by
-    order of arrival. `ttl` is how many seconds the lease lives unrenewed: as asked for, and after `connect` as answered.
+    order of arrival, `caveat` what -v says of a lock there, if anything. `ttl` is how many seconds the lease lives unrenewed: as
+    asked for, and after `connect` as answered.
 
     Every method but `take` returns within `timeout` seconds. All raise Unreachable if the engine did not answer, and SoloError if
     it refused; Gone only where that is said. Only one thread at a time calls.
@@ -100,6 +101,7 @@ class Engine(Protocol):
     modes: tuple
     is_fair: bool
     can_run_once: bool
+    caveat: str
     ttl: float
     timeout: float
 

@@ -13,6 +13,7 @@ from time import monotonic
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
 from solo.engines.lines import sort_lines, take_in_line
 from solo.errors import SoloError, Unreachable, UsageError
+from solo.kernel import decode, encode
 from solo.once import format_ran, parse_ran
 from solo.rule import MODES
 
@@ -27,6 +28,7 @@ class Etcd:
 
     modes = MODES
     is_fair = can_run_once = True
+    caveat = ""
 
     def __init__(self, target, ttl: float, timeout: float):
         if target.settings:
@@ -207,7 +209,7 @@ class Etcd:
         self.revision = int(answer["header"]["revision"])
         entries = []
         for kv in answer.get("kvs", []):
-            key = unpack(kv["key"]).decode(errors="replace")
+            key = decode(unpack(kv["key"]))
             of, _, lease = key[len(self.prefix):].rpartition("/")
             if lease and of[:1] != "." and name in (None, of):  # what nests in it has a line of its own
                 entries.append(Entry(of, key, int(kv["create_revision"]), parse_note(unpack(kv.get("value", ""))), False))
@@ -304,7 +306,7 @@ def compare(key: str, target: str, field: str, value) -> dict:
 
 
 def pack(data) -> str:
-    return b64encode(data.encode() if isinstance(data, str) else data).decode()
+    return b64encode(encode(data) if isinstance(data, str) else data).decode()
 
 
 def unpack(text: str) -> bytes:

@@ -19,7 +19,7 @@ from solo.engines.lines import RENEWALS
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.words import format_duration
 
-TTL = 15.0  # seconds
+TTL, LONGEST = 15.0, 1e9  # seconds
 RATE = 0.1  # chrony may slew a clock by 8.3 %, the kernel by 10
 LATENCY = 0.25  # seconds from SIGKILL to the command's last instruction
 MARGIN = 0.25  # seconds for the launcher to kill, and to end with a status that says why, before the kernel's timer
@@ -55,7 +55,9 @@ class Terms:
         return self.calm - self.period - self.timeout
 
     def check(self):
-        """Raises UsageError if it could not be renewed in time."""
+        """Raises UsageError if it could not be renewed in time, or would never end."""
+        if self.ttl > LONGEST:
+            raise UsageError("--ttl: a lease must end")
         if self.outage <= 0:
             span = "{:.3g}s".format
             raise UsageError(

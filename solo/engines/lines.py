@@ -157,21 +157,25 @@ def sort_lines(entries: list) -> list:
 def block(engine, name: str, key: str, obstacles: list, wait: Wait):
     """Until who is in our way may have left. Of those that hold slots any one makes room."""
     waited_for = None if len(obstacles) > 1 and obstacles[0].record.claim.mode == COUNTED else obstacles[-1].key
+    has_changed = False
 
     def describe() -> tuple:
+        nonlocal has_changed
         try:
             line = engine.read_line(name)
             place = find_place(line, key)
+            others = [] if place is None else find_obstacles(line, place)
+            # What is seen here is news: wait_change may tell only of what comes after it.
+            has_changed = [one.key for one in others] != [one.key for one in obstacles]
             if place is None:
                 return None, "the lease ran out"
-            others = find_obstacles(line, place)
             return mark_held(line[:place]).count(False) + 1, describe_entries(others) if others else "free just now"
         except (SoloError, Gone) as error:
             return None, str(error)
 
     def wait_change(deadline: float) -> bool:
         soon = monotonic() + engine.ttl / RENEWALS
-        if engine.wait_change(name, waited_for, min(soon, deadline)):
+        if has_changed or engine.wait_change(name, waited_for, min(soon, deadline)):
             return True
         if monotonic() >= soon:
             renew(engine)

@@ -32,7 +32,7 @@ class Kind(NamedTuple):
 ETCD = Kind("etcd", "Etcd", "", "", 2379, MODES)
 POSTGRESQL = Kind("postgresql", "PostgreSQL", "psycopg", "python3-psycopg", 5432, (EXCLUSIVE, SHARED, COUNTED))
 ZOOKEEPER = Kind("zookeeper", "ZooKeeper", "kazoo", "python3-kazoo", 2181, MODES)
-REDIS = Kind("redis", "Redis", "redis", "python3-redis", 6379, (EXCLUSIVE, COUNTED))
+REDIS = Kind("redis", "Redis", "redis", "python3-redis", 6379, MODES)
 ENGINES = {
     "etcd": ETCD, "etcds": ETCD, "postgresql": POSTGRESQL, "zookeeper": ZOOKEEPER, "redis": REDIS, "rediss": REDIS,
 }

@@ -1,0 +1,316 @@
+"""Redis, by redis-py, on the connection alone: its client would retry behind our back. Best effort, as Redis itself. Cold.
+
+The line of NAME is a hash, `solo:{NAME}`, of OWNER: `NUMBER NOTE`. An owner stands in it while its key `solo:{NAME}:OWNER` lives,
+which Redis forgets after the ttl, and in which others say that it should end. `solo:{NAME}:fence` has the last number, for a week;
+`solo:{NAME}:once` the last period. What changes them is a script, and so atomic; what keeps them needs no memory, of which the
+server may have none left.
+"""
+
+import os
+from random import uniform
+from time import monotonic, sleep
+
+from redis.backoff import NoBackoff
+from redis.connection import Connection, SSLConnection
+from redis.exceptions import AuthenticationError, ConnectionError, RedisError, ResponseError
+from redis.retry import Retry
+
+from solo.engines.engine import Entry, Gone, describe_skew, parse_note
+from solo.engines.lines import sort_lines, take_in_line
+from solo.errors import SoloError, Unreachable, UsageError
+from solo.kernel import decode, encode
+from solo.once import format_ran, parse_ran
+from solo.rule import MODES
+
+POLL = (0.05, 0.15)  # seconds; at random, so that those who wait do not ask all at once
+PAGE = 1000  # keys that one SCAN looks at
+
+# KEYS: the line, our key in it, the fence. ARGV: owner, ttl, note. A number is the server's time in microseconds, or one more than
+# the last: so a server that forgot the last, or was restored from a backup, does not give it again.
+JOIN = """
+if redis.call('exists', KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+    local now = redis.call('time')
+    local number = now[1] .. string.format('%06d', now[2])
+    if tonumber(number) > tonumber(redis.call('get', KEYS[3]) or 0) then
+        redis.call('set', KEYS[3], number, 'ex', 7 * 24 * 3600)
+    else
+        redis.call('incr', KEYS[3])
+    end
+    redis.call('hset', KEYS[1], ARGV[1], redis.call('get', KEYS[3]) .. ' ' .. ARGV[3])
+    redis.call('set', KEYS[2], '', 'px', ARGV[2])
+    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
+end
+"""
+# KEYS: a line and our key in it, and so on. ARGV: owner, ttl. Answers with who asks us to end, or false if one is not ours.
+RENEW = """
+local who = ''
+for at = 1, #KEYS, 2 do
+    if redis.call('hexists', KEYS[at], ARGV[1]) == 0 or redis.call('pexpire', KEYS[at + 1], ARGV[2]) == 0 then return false end
+    if redis.call('pttl', KEYS[at]) < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[at], ARGV[2]) end
+    if who == '' then who = redis.call('get', KEYS[at + 1]) end
+end
+return who
+"""
+LEAVE = """
+for at = 1, #KEYS, 2 do
+    redis.call('hdel', KEYS[at], ARGV[1])
+    redis.call('del', KEYS[at + 1])
+end
+"""
+# KEYS: lines. ARGV: the one owner to be looked at, or nothing. Answers with {line, owner, value} of each who lives.
+READ = """
+local found = {}
+for _, line in ipairs(KEYS) do
+    local fields = {}
+    if redis.call('type', line).ok == 'hash' then
+        fields = ARGV[1] and {ARGV[1], redis.call('hget', line, ARGV[1])} or redis.call('hgetall', line)
+    end
+    for at = 1, #fields, 2 do
+        if fields[at + 1] and redis.call('exists', line .. ':' .. fields[at]) == 1 then
+            found[#found + 1] = {line, fields[at], fields[at + 1]}
+        else
+            redis.call('hdel', line, fields[at])
+        end
+    end
+end
+return found
+"""
+# KEYS: the line, our key in it. ARGV: owner, value.
+REWRITE = """
+if redis.call('exists', KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
+return 1
+"""
+# KEYS: an owner's key. ARGV: who asks.
+ASK = "if redis.call('get', KEYS[1]) == '' then redis.call('append', KEYS[1], ARGV[1]) end"  # which leaves its time as it is
+# KEYS: the period's. ARGV: what was read, what to write instead; nothing: none.
+ONCE = """
+local now = redis.call('get', KEYS[1]) or ''
+if now ~= ARGV[1] and now ~= ARGV[2] then return 0 end
+if ARGV[2] == '' then redis.call('del', KEYS[1]) else redis.call('set', KEYS[1], ARGV[2]) end
+return 1
+"""
+
+
+class Redis:
+    """See engine.Engine, and take_in_line for join, leave, read_line, rewrite and wait_change."""
+
+    modes = MODES
+    is_fair = can_run_once = True
+    caveat = "Redis is best effort: a restart, a failover or a step of its clock may let two run; SOLO_TOKEN tells them apart"
+
+    def __init__(self, target, ttl: float, timeout: float):
+        if len(target.hosts) > 1:
+            raise UsageError(f"--via {target.shown}: Redis is one host; solo knows no Sentinel, no Cluster")
+        if target.settings:
+            raise UsageError(f"--via {target.shown}: Redis has no such setting")
+        if not (target.path or "0").isdecimal():
+            raise UsageError(f"--via {target.shown}: Redis knows its databases by number (like redis://host/0)")
+        self.where = target.shown
+        self.milliseconds = max(1, round(ttl * 1000))
+        self.ttl = self.milliseconds / 1000
+        self.timeout = timeout
+        self.connection = open_connection(target, timeout)
+        self.is_open = False  # its last call was answered
+        self.owner = make_owner()
+        self.info = {}
+        self.joined = []  # names in whose lines we stand
+        self.entries = {}  # ours by name, once they are held
+        self.seen = []  # the line that was read last
+        self.once = b""  # the last period, as it was read last
+
+    # --- asking ---------------------------------------------------------------------------------------------------
+
+    def connect(self):
+        lines = self.call("INFO").decode(errors="replace").splitlines()
+        self.info = dict(line.split(":", 1) for line in lines if ":" in line)
+        what = self.info.get("redis_mode", "standalone")
+        if what == "standalone" and self.info.get("role") == "slave":
+            what = "replica"
+        if what != "standalone":
+            raise SoloError(f"{self.where}: it is a {what}; solo knows one server that takes writes, no Sentinel, no Cluster")
+
+    def call(self, *words):
+        """The answer, undecoded. Raises Unreachable, SoloError."""
+        try:
+            try:
+                answer = self.ask(*words)
+            except ConnectionError:
+                if not self.is_open:
+                    raise
+                self.is_open = False
+                answer = self.ask(*words)  # the server may have been started anew meanwhile; nothing of ours counts twice
+            self.is_open = True
+            return answer
+        except (ResponseError, AuthenticationError) as error:
+            is_unnamed = isinstance(error, AuthenticationError) and self.connection.password is None
+            raise SoloError(f"{self.where}: {'it wants a password' if is_unnamed else tidy(error)}") from None
+        except (RedisError, OSError, ValueError) as error:
+            raise Unreachable(f"{self.where}: can not be reached: {tidy(error)}") from None
+
+    def ask(self, *words):
+        """One try. Raises what redis-py does."""
+        try:
+            self.connection.send_command(*words)
+            return self.connection.read_response()
+        except BaseException:
+            self.connection.disconnect()  # what it answers yet is no answer to the next call
+            raise
+
+    def run(self, script: str, keys: list, *arguments):
+        return self.call("EVAL", script, len(keys), *keys, *arguments)
+
+    # --- the lease ------------------------------------------------------------------------------------------------
+
+    def renew(self):
+        """Who asks us to end, or None."""
+        who = self.run(RENEW, self.make_pairs(self.joined), self.owner, self.milliseconds)
+        if who is None:
+            raise Gone("its key has expired or was removed")
+        return who.decode(errors="replace") or None
+
+    def wait_loss(self, seconds: float, stop):
+        stop.wait(seconds)
+
+    def release(self):
+        try:
+            if self.joined:
+                self.run(LEAVE, self.make_pairs(self.joined), self.owner)
+        finally:
+            # What of this may still be on its way must not end what we take anew.
+            self.owner, self.joined, self.entries = make_owner(), [], {}
+            self.connection.disconnect()
+
+    def make_pairs(self, names: list) -> list:
+        return [key for name in names for key in (make_key(name), make_key(name, self.owner))]
+
+    # --- the line -------------------------------------------------------------------------------------------------
+
+    def take(self, name: str, note, wait) -> Entry:
+        entry = take_in_line(self, name, note, wait)
+        self.entries[name] = entry
+        return entry
+
+    def join(self, name: str, note) -> str:
+        if name not in self.joined:
+            self.joined.append(name)
+        self.run(JOIN, [*self.make_pairs([name]), make_key(name, b"fence")], self.owner, self.milliseconds, note.format())
+        return decode(make_key(name, self.owner))
+
+    def leave(self, name: str):
+        if name in self.joined:
+            self.joined.remove(name)
+            self.run(LEAVE, self.make_pairs([name]), self.owner)
+
+    def rewrite(self, entry):
+        value = b"%d %b" % (entry.number, entry.record.format())
+        if not self.run(REWRITE, self.make_pairs([entry.name]), self.owner, value):
+            raise Gone("its key has expired or was removed")
+
+    def read_line(self, name: str) -> list:
+        self.seen = self.run(READ, [make_key(name)])
+        return make_entries(self.seen)
+
+    def wait_change(self, name: str, key, deadline: float) -> bool:
+        owner = [] if key is None else [encode(key).rpartition(b":")[2]]
+        before = [one for one in self.seen if not owner or one[1] == owner[0]]
+        while self.run(READ, [make_key(name)], *owner) == before:
+            left = deadline - monotonic()
+            if left <= 0:
+                return False
+            sleep(min(left, uniform(*POLL)))
+        return True
+
+    # --- what others ask ------------------------------------------------------------------------------------------
+
+    def tell_child(self, pid: int):
+        for name, entry in self.entries.items():
+            self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
+            self.rewrite(self.entries[name])
+
+    def list_entries(self, name=None) -> list:
+        if name is not None:
+            return sort_lines(self.read_line(name))
+        found, cursor = {}, b"0"
+        while True:
+            cursor, keys = self.call("SCAN", cursor, "MATCH", make_key("*"), "COUNT", PAGE)
+            found.update((entry.key, entry) for entry in make_entries(self.run(READ, keys)))  # it may give a key twice
+            if cursor == b"0":
+                return sort_lines(found.values())
+
+    def ask_to_end(self, entry, who: str):
+        self.run(ASK, [encode(entry.key)], encode(who))
+
+    def read_once(self, name: str):
+        self.once = self.call("GET", make_key(name, b"once")) or b""
+        return parse_ran(self.once)
+
+    def write_once(self, name: str, before, ran) -> bool:
+        return self.read_once(name) == before and self.run(ONCE, [make_key(name, b"once")], self.once, format_ran(ran)) == 1
+
+    def examine(self) -> list:
+        seconds, microseconds = map(int, self.call("TIME"))
+        return [
+            ("ok", f"Redis {self.info.get('redis_version', '?')}"),
+            describe_skew(seconds + microseconds / 1e6),
+            ("ok", f"first come, first served over all hosts, which ask every {sum(POLL) / 2:g}s"),
+            *(("note", text) for text in (self.caveat, *self.find_dangers())),
+        ]
+
+    def find_dangers(self):
+        """What makes this server forget. A generator."""
+        if self.info.get("aof_enabled") != "1":
+            yield "a restart may forget what is held (appendonly no)"
+        elif not self.syncs_always():
+            yield "a failure of its machine forgets the last second (appendfsync is not always)"
+        policy = self.info.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction":
+            yield f"without memory it may forget what is held (maxmemory-policy {policy})"
+        replicas = self.info.get("connected_slaves", "0")
+        if replicas != "0":
+            yield f"a failover to one of its replicas ({replicas}) may forget the last to take a name"
+
+    def syncs_always(self) -> bool:
+        try:
+            answer = self.call("CONFIG", "GET", "appendfsync")
+        except SoloError:
+            return False  # it is not for us to know
+        return b"always" in (answer.values() if isinstance(answer, dict) else answer)
+
+
+def open_connection(target, timeout: float):
+    """It connects with the first call."""
+    [(host, port)] = target.hosts
+    options = {
+        "host": host, "port": port, "db": int(target.path or 0), "username": target.user or None, "password": target.password,
+        "socket_timeout": timeout, "socket_connect_timeout": timeout, "retry": Retry(NoBackoff(), 0),
+    }
+    if target.scheme == "redis":
+        return Connection(**options)
+    return SSLConnection(
+        **options, ssl_ca_certs=target.cafile, ssl_certfile=target.certfile, ssl_keyfile=target.keyfile, ssl_check_hostname=True,
+    )
+
+
+def make_owner() -> bytes:
+    return os.urandom(8).hex().encode()
+
+
+def make_key(name: str, what: bytes = b"") -> bytes:
+    """That of the line, or one beside it. No two names have one in common: `what` has no brace in it."""
+    return b"solo:{%b}" % encode(name) + (b":" + what if what else b"")
+
+
+def make_entries(found: list) -> list:
+    """In the order of their numbers, from {line, owner, value}."""
+    entries = []
+    for line, owner, value in found:
+        number, _, note = value.partition(b" ")
+        name = decode(line[len("solo:{"):-len("}")])
+        entries.append(Entry(name, decode(line + b":" + owner), int(number) if number.isdigit() else 0, parse_note(note), False))
+    return sorted(entries, key=lambda entry: entry.number)
+
+
+def tidy(error: Exception) -> str:
+    """What it says, without the script's checksum."""
+    return " ".join(str(error).partition(" script: ")[0].split()) or type(error).__name__

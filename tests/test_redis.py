@@ -1,0 +1,282 @@
+"""What is Redis's own: how it forgets, how it is told who we are, what of it is refused. The rest is in test_engines.py."""
+
+import os
+import pwd
+import signal
+import struct
+import subprocess
+import sys
+
+import pytest
+from conftest import TESTS, finish, read_line, until, wait_dead
+from proxy import HOLE, NO_ANSWERS, NO_REQUESTS, RESET, Proxy
+from servers import Redis, find_port
+from test_engines import Fleet
+
+SECRET = "correct-horse"
+
+
+@pytest.fixture
+def start_redis(tmp_path):
+    """A function: a server with these words added, and this environment."""
+    servers = []
+
+    def start(*settings, **environment):
+        server = Redis(tmp_path / f"server{len(servers)}")
+        server.settings += settings
+        server.environment = environment
+        servers.append(server)
+        return server.start()
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def fleet(lab, start_redis):
+    return Fleet(lab, start_redis())
+
+
+def start_stubborn(fleet, host, *words):
+    """A holder whose command says its token and does not end by itself."""
+    script = "trap '' TERM; echo $SOLO_TOKEN; while :; do sleep 1; done"
+    holder = fleet.start(host, "-n", fleet.job, *words, "--", "sh", "-c", script)
+    holder.token = int(read_line(holder))
+    return holder
+
+
+def take_after(fleet, token):
+    """Another host gets in, without waiting, and its token is a later one."""
+    result = fleet.run("b", "-n", fleet.job, "--", "sh", "-c", "echo $SOLO_TOKEN")
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) > token
+
+
+# --- how it forgets -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_restart_without_persistence_lets_another_in_and_ends_the_first_command(fleet):
+    holder = start_stubborn(fleet, "a", "--ttl", "3s")
+
+    fleet.server.stop()
+    fleet.server.start()
+
+    take_after(fleet, holder.token)
+    status, _, said = finish(holder)
+    assert status == 123 and "lease" in said
+
+
+def test_a_restart_with_all_synced_keeps_the_lock(lab, start_redis):
+    fleet = Fleet(lab, start_redis("--appendonly", "yes", "--appendfsync", "always"))
+    holder = fleet.hold("a", fleet.job)
+
+    fleet.server.stop()
+    fleet.server.start()
+
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
+    assert finish(holder)[::2] == (0, "")
+
+
+@pytest.mark.tool("gcc")
+def test_a_step_of_the_server_s_clock_ends_leases_early_or_late(lab, start_redis):
+    shim, clock = lab.path / "clock.so", lab.path / "clock"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, TESTS / "clock.c"], check=True)
+    clock.write_bytes(struct.pack("q", 0))
+    fleet = Fleet(lab, start_redis(LD_PRELOAD=str(shim), CLOCK=str(clock)))
+    holder = start_stubborn(fleet, "a", "--ttl", "4s")
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
+
+    set_clock(clock, 60)
+    take_after(fleet, holder.token)  # not promised: two run; promised: the later one has the higher token, the first one ends
+    assert finish(holder)[0] == 123
+
+    late = start_stubborn(fleet, "a", "--ttl", "4s")
+    set_clock(clock, 0)
+    late.kill()
+    [key] = fleet.server.ask("--raw", "keys", f"solo:{{{fleet.job}}}:????????????????").split()
+    assert int(fleet.server.ask("--raw", "pttl", key)) > 50_000  # of a ttl of 4 s
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
+
+
+def set_clock(path, seconds):
+    with open(path, "r+b") as file:
+        file.write(struct.pack("q", seconds))
+
+
+def test_a_lease_is_renewed_also_where_no_memory_is_left(fleet):
+    holder = fleet.hold("a", fleet.job, "--ttl", "3s")
+    fleet.server.ask("config", "set", "maxmemory", "1")
+
+    assert fleet.run("b", "-n", "other", "true").returncode == 125  # nothing can be written
+    before = count_renewals(fleet.server)
+    until(lambda: count_renewals(fleet.server) >= before + 3)  # a renewal has two at most
+
+    assert finish(holder)[::2] == (0, "")
+
+
+def count_renewals(server):
+    [line] = [line for line in server.ask("info", "commandstats").splitlines() if line.startswith("cmdstat_pexpire:")]
+    return int(line.partition("calls=")[2].partition(",")[0])
+
+
+# --- the link -----------------------------------------------------------------------------------------------------------------
+
+
+def test_whatever_becomes_of_the_link_no_two_commands_overlap(fleet):
+    trials = [Trial(fleet, number, fault) for number, fault in enumerate((HOLE, RESET, NO_REQUESTS, NO_ANSWERS))]
+
+    for trial in trials:
+        trial.proxy.set(trial.fault)
+
+    for trial in trials:
+        assert finish(trial.holder)[0] in (123, -signal.SIGKILL)  # by the kernel's timer, where the launcher gets no turn
+        assert finish(trial.waiting)[0] == 0
+        (token, *beats), (later, *others) = map(read_beats, trial.files)
+        assert token < later and max(beats) < min(others)
+        trial.proxy.close()
+
+
+class Trial:
+    """A holder that speaks by a proxy, and whoever waits for it does not."""
+
+    def __init__(self, fleet, number, fault):
+        self.fault = fault
+        self.proxy = Proxy(fleet.server.port)
+        self.files = [fleet.lab.path / f"{which}{number}" for which in ("holder", "waiting")]
+        words = ["-n", f"{fleet.job}-{number}", "--ttl", "3s", "-w", "forever", "--", sys.executable, TESTS / "beats.py"]
+        through = ("--via", fleet.server.make_url(self.proxy.port))
+        self.holder = fleet.start(f"a{number}", *through, *words, self.files[0], "1000")
+        until(lambda: self.files[0].exists() and self.files[0].stat().st_size > 8)
+        self.waiting = fleet.start(f"b{number}", *words, self.files[1], "0")
+
+
+def read_beats(path):
+    data = path.read_bytes()
+    return struct.unpack(f"q{len(data) // 8 - 1}d", data)
+
+
+def test_a_renewal_on_a_dead_link_is_tried_once(fleet):
+    """The client of redis-py tries ten times more, and longer than a lease lives."""
+    from solo.engines.lease import Terms
+    from solo.engines.targets import open_engine
+    from solo.errors import Unreachable
+
+    proxy = Proxy(fleet.server.port)
+    engine = open_engine(fleet.server.make_url(proxy.port), Terms(3.0))
+    engine.connect()
+    proxy.set(HOLE)
+
+    for connections in (1, 2):
+        with pytest.raises(Unreachable):
+            engine.renew()
+        assert len(proxy.clients) == connections
+    proxy.close()
+
+
+# --- who may --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+def test_a_password_is_in_no_message_no_list_of_processes_and_no_environment(fleet):
+    rights = ["~solo:*", "+@all", "-@dangerous", "+info"]
+    fleet.server.ask("acl", "setuser", "alice", "on", f">{SECRET}", *rights)
+    fleet.server.ask("acl", "setuser", "default", "resetpass")
+    home = fleet.lab.path / "home"
+    targets = "".join(
+        f'[via.{name}]\nurl = "{fleet.server.url}"\nuser = "alice"\npassword = "{password}"\n'
+        for name, password in (("good", SECRET), ("bad", f"{SECRET}!"))
+    )
+    (home / ".config").mkdir(parents=True)
+    (home / ".config/solo.toml").touch(0o600)
+    (home / ".config/solo.toml").write_text(targets)
+    users = fleet.lab.path / "passwd"
+    users.write_text(open("/etc/passwd").read().replace(f":{pwd.getpwuid(0).pw_dir}:", f":{home}:", 1))
+    prefix = ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/passwd && exec "$@"', str(users))
+    script = "tr '\\0' '\\n' </proc/$PPID/cmdline; cat /proc/$PPID/environ; env"
+
+    said = b""
+    for via, words, status in (
+        ("good", ["-v", "-n", "job", "--", "sh", "-c", script], 0), ("good", ["list"], 0), ("good", ["doctor"], 0),
+        ("bad", ["-v", "-n", "job", "true"], 125), (fleet.url, ["-v", "-n", "job", "true"], 125),
+    ):
+        fleet.url = via
+        result = fleet.run("a", *words, prefix=prefix)
+        assert result.returncode == status, result
+        assert status == 0 or result.stderr.count(b"\n") == 1
+        said += result.stdout + result.stderr
+
+    assert b"SOLO_TOKEN" in said and b"wants a password" in said and SECRET.encode() not in said
+
+
+@pytest.mark.tool("openssl")
+def test_tls_is_spoken_to_a_server_whose_certificate_is_known_and_to_no_other(lab, start_redis):
+    from solo.engines.redis import Redis as Engine
+    from solo.engines.targets import find_target
+    from solo.errors import Unreachable
+
+    certificate, key = lab.path / "certificate", lab.path / "key"
+    words = ["-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(["openssl", "req", "-x509", *words, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    port = find_port()
+    start_redis("--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate)
+    target = find_target(f"rediss://127.0.0.1:{port}")._replace(certfile=str(certificate), keyfile=str(key))
+
+    with pytest.raises(Unreachable, match="(?i)certificate"):
+        Engine(target, 3.0, 5.0).connect()
+    with pytest.raises(Unreachable, match="(?i)certificate"):
+        Engine(target._replace(cafile=str(certificate), hosts=[("localhost", port)]), 3.0, 5.0).connect()
+    engine = Engine(target._replace(cafile=str(certificate)), 3.0, 5.0)
+    engine.connect()
+    assert engine.renew() is None
+
+
+@pytest.mark.parametrize("settings, what", [
+    (("--replicaof", "127.0.0.1", "1"), b"replica"), (("--sentinel",), b"sentinel"),
+    (("--cluster-enabled", "yes", "--cluster-port", str(find_port())), b"cluster"),
+])
+def test_what_is_not_one_server_that_takes_writes_is_refused(lab, start_redis, settings, what):
+    fleet = Fleet(lab, start_redis(*settings))
+
+    result = fleet.run("a", "-n", fleet.job, "true")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and what in result.stderr
+
+
+@pytest.mark.parametrize("url, what", [
+    ("redis://h1,h2", "is one host"), ("redis://h1/x", "by number"), ("redis://h1/0?timeout=1", "no such setting"),
+])
+def test_a_url_that_is_not_of_one_database_is_refused(lab, url, what):
+    result = lab.run("--via", url, "-n", "job", "true")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and what in result.stderr.decode()
+
+
+# --- what is said of it ---------------------------------------------------------------------------------------------------------
+
+
+def test_verbose_says_that_it_is_best_effort(fleet):
+    assert b"best effort" in fleet.run("a", "-v", "-n", fleet.job, "true").stderr
+    assert fleet.run("a", "-n", fleet.job, "true").stderr == b""
+
+
+def test_doctor_knows_what_makes_this_server_forget(lab, start_redis):
+    careless = Fleet(lab, start_redis("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"))
+    lax = Fleet(lab, start_redis("--appendonly", "yes"))
+    careful = Fleet(lab, start_redis("--appendonly", "yes", "--appendfsync", "always"))
+
+    said = [fleet.run("a", "doctor").stdout.decode() for fleet in (careless, lax, careful)]
+
+    assert [[word in text for word in ("appendonly", "appendfsync", "allkeys-lru", "best effort")] for text in said] == [
+        [True, False, True, True], [False, True, False, True], [False, False, False, True],
+    ]
+
+
+def test_nothing_but_the_fence_stays_also_after_a_kill(fleet):
+    finish(fleet.hold("a", fleet.job))
+    holder = fleet.hold("a", fleet.job, "--ttl", "3s")
+    holder.kill()
+    wait_dead(holder.child)
+
+    until(lambda: fleet.server.ask("--raw", "keys", "*").split() == [f"solo:{{{fleet.job}}}:fence"])
