@@ -13,12 +13,12 @@ from solo.report import END, OUTCOMES, STARTED
 
 KILL_AFTER = 10.0  # seconds
 FLAGS = ("shared", "latest", "replace", "tree", "no-orphan", "once-retry")
-# As `solo` itself starts, without what Python would load for others; the words are: the pipe, `solo` - there to be found on the
-# command line -, and what follows that.
+# As `solo` itself starts, without what Python would load for others, but with where the library of an engine may be. The words
+# are: the pipe, `solo` - there to be found on the command line -, and what follows that.
 LAUNCHER = """import sys, _signal
 if _signal.getsignal(2) is _signal.default_int_handler:
     _signal.signal(2, _signal.SIG_DFL)
-sys.path.insert(0, {root!r})
+sys.path = [{root!r}, *sys.path, *{path!r}]
 from solo.report import Report
 report = Report(int(sys.argv[1]))
 del sys.argv[:2]
@@ -100,7 +100,7 @@ def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, b
     ours, theirs = os.pipe()
     try:
         root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        launcher = [sys.executable, "-IS", "-c", LAUNCHER.format(root=root), str(theirs), "solo", *words]
+        launcher = [sys.executable, "-IS", "-c", LAUNCHER.format(root=root, path=list(filter(None, sys.path))), str(theirs), "solo", *words]
         with subprocess.Popen(launcher, **{**popen, "pass_fds": (*popen.get("pass_fds", ()), theirs)}) as process:
             os.close(theirs)
             theirs = -1

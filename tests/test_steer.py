@@ -275,7 +275,7 @@ def test_stop_and_clean_in_a_crowd_end_only_what_they_should_and_never_let_two_r
     witness = str(TESTS / "witness.sh")
     bystanders, innocent = [lab.hold("other"), lab.hold("job-beside")], lab.start_shell("echo; read line; exit 0")
     cleaner = lab.start_shell("while [ ! -e $LAB/done ]; do $SOLO clean >/dev/null || echo failed; done")
-    contenders = [lab.start("-w", "forever", "-n", "job", witness, f"tag{number}", "0.05", stdin=subprocess.DEVNULL)
+    contenders = [lab.start("-w", "forever", "-n", "job", witness, f"tag{number}", "0.3", stdin=subprocess.DEVNULL)
                   for number in range(60)]
 
     stops = []
