@@ -100,7 +100,8 @@ def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, b
     ours, theirs = os.pipe()
     try:
         root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        launcher = [sys.executable, "-IS", "-c", LAUNCHER.format(root=root, path=list(filter(None, sys.path))), str(theirs), "solo", *words]
+        code = LAUNCHER.format(root=root, path=list(filter(None, sys.path)))
+        launcher = [sys.executable, "-IS", "-c", code, str(theirs), "solo", *words]
         with subprocess.Popen(launcher, **{**popen, "pass_fds": (*popen.get("pass_fds", ()), theirs)}) as process:
             os.close(theirs)
             theirs = -1
