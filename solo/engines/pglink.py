@@ -18,7 +18,7 @@ from solo.errors import SoloError, Unreachable, UsageError
 LONGEST_POLL = 1e6  # seconds
 ENDED = POLLRDHUP | POLLHUP | POLLERR
 # libpq has no codes for why it could not connect. What else a server says may pass: it starts, it is full.
-REFUSED = re.compile("authentication|password|pg_hba|does not exist|permission denied|not permitted|certificate|not support SSL")
+REFUSED = re.compile("invalid|authentication|password|pg_hba|does not exist|permission denied|not permitted|certificate|not support SSL")
 # Classes and codes of errors that may pass: the connection, deadlocks, resources, a standby by now, locks, the operator.
 PASSING = ("08", "40", "53", "25006", "55P03", "57")
 CANCELED = "57014"
@@ -47,7 +47,7 @@ class Link:
         if target.cafile:
             files["sslmode"] = "verify-full"
         known = {
-            **files, **settings, "user": target.user, "password": target.password, "dbname": unquote(target.path) or None,
+            **files, "user": target.user, "password": target.password, "dbname": target.path or None, **settings,
             "keepalives_idle": self.idle, "keepalives_interval": 1, "keepalives_count": self.probes,
             "tcp_user_timeout": int(ttl * 1000), "client_encoding": "UTF8",
         }

@@ -78,7 +78,7 @@ def find_target(where: str) -> Target:
     """Raises SoloError, UsageError."""
     if "://" in where:
         target = parse_url(where)
-        if target.password is not None:
+        if target.password is not None or any("password" in key for key in target.settings):
             raise UsageError(f"--via {target.shown}: a password here could be read by others: put it into {CONFIGURATION}"
                              f" or ~/{USERS_CONFIGURATION}")
         return target
