@@ -278,7 +278,7 @@ def test_of_several_hosts_the_one_that_is_no_standby_is_used(fleet, server, tmp_
     try:
         fleet.url = standby.url
         result = fleet.run("a", "-n", fleet.job, "true")
-        assert result.returncode == 125 and b"standby" in result.stderr and result.stderr.count(b"\n") == 1
+        assert result.returncode == 69 and b"is a standby" in result.stderr and result.stderr.count(b"\n") == 1
 
         fleet.url = server.make_url(find_port(), standby.port, server.port)
         holder = fleet.hold("a", fleet.job)

@@ -18,7 +18,8 @@ from solo.errors import SoloError, Unreachable, UsageError
 LONGEST_POLL = 1e6  # seconds
 ENDED = POLLRDHUP | POLLHUP | POLLERR
 # libpq has no codes for why it could not connect. What else a server says may pass: it starts, it is full.
-REFUSED = re.compile("invalid|authentication|password|pg_hba|does not exist|permission denied|not permitted|certificate|not support SSL")
+REFUSED = re.compile("invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|not support")
+QUOTED = re.compile('"[^"]*"')
 # Classes and codes of errors that may pass: the connection, deadlocks, resources, a standby by now, locks, the operator.
 PASSING = ("08", "40", "53", "25006", "55P03", "57")
 CANCELED = "57014"
@@ -70,9 +71,11 @@ class Link:
                 # One that is silent must leave time for the others.
                 self.open_host(unquote(host), port, monotonic() + self.timeout / len(self.hosts))
                 return
+            except Error as error:
+                problem = self.lose(str(error))
             except SoloError as error:
                 self.close()
-                problem = error if problem is None or isinstance(problem, Unreachable) else problem
+                problem = error
         raise problem
 
     def open_host(self, host: str, port: int, deadline: float):
@@ -81,7 +84,7 @@ class Link:
         while state != pq.PollingStatus.OK:
             if state == pq.PollingStatus.FAILED or connection.status == pq.ConnStatus.BAD:
                 text = join_lines(connection.error_message.decode(errors="replace"))
-                kind = SoloError if connection.needs_password or REFUSED.search(text) else Unreachable
+                kind = SoloError if connection.needs_password or REFUSED.search(QUOTED.sub("", text)) else Unreachable
                 raise kind(f"{self.where}: {text}")
             if not wait_socket(connection, POLLIN if state == pq.PollingStatus.READING else POLLOUT, deadline):
                 raise Unreachable(f"{self.where}: can not be reached: no answer")
@@ -91,7 +94,7 @@ class Link:
         [[pid, is_standby, self.version]] = self.ask(
             "select pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version')", deadline=deadline)
         if is_standby == "t":
-            raise SoloError(f"{self.where}: {host}:{port} is a standby")
+            raise Unreachable(f"{self.where}: {host}:{port} is a standby")
         self.pid = int(pid)
         self.is_pooled = connection.backend_pid != self.pid
 
@@ -131,10 +134,9 @@ class Link:
         raise Unreachable(f"{self.where}: can not be reached: no answer")
 
     def send(self, query: str, *values):
-        if self.connection is None:
-            raise Unreachable(f"{self.where}: can not be reached: the session has ended")
+        self.check()
         try:
-            self.connection.send_query_params(query.encode(), [None if value is None else str(value).encode() for value in values])
+            self.connection.send_query_params(query.encode(), [encode(value) for value in values])
         except Error as error:
             raise self.lose(str(error)) from None
         self.is_busy = True
@@ -169,6 +171,11 @@ class Link:
             raise self.describe_problem(problem)
         return rows
 
+    def check(self):
+        """Raises Unreachable."""
+        if self.connection is None:
+            raise Unreachable(f"{self.where}: can not be reached: the session has ended")
+
     def hear(self):
         """Take what the socket has."""
         self.connection.consume_input()
@@ -180,6 +187,7 @@ class Link:
 
     def wait_heard(self, deadline: float):
         """Until a notification came, or the deadline. Raises Unreachable."""
+        self.check()
         try:
             if not self.heard and wait_socket(self.connection, POLLIN, deadline):
                 self.hear()
@@ -188,11 +196,10 @@ class Link:
 
     def wait_end(self, seconds: float, stop):
         """That long, or until `stop`. Raises Gone if the server ends the session."""
+        if self.connection is None:
+            raise Gone("its session has ended")
         poller = poll()
-        try:
-            poller.register(self.connection.socket, ENDED)
-        except (Error, AttributeError):
-            raise Gone("the session has ended") from None
+        poller.register(self.connection.socket, ENDED)
         poller.register(stop, POLLIN)
         if any(events & ENDED for _, events in poller.poll(seconds * 1000)):
             raise Gone("the server has ended the session")
@@ -216,6 +223,10 @@ def wait_socket(connection, events: int, deadline: float) -> bool:
     return bool(poller.poll(max(0.0, min(deadline - monotonic(), LONGEST_POLL)) * 1000))
 
 
+def encode(value):
+    return None if value is None else str(value).encode("utf-8", "surrogateescape")
+
+
 def decode(value):
     return None if value is None else value.decode(errors="replace")
 
@@ -226,4 +237,4 @@ def join_lines(text: str) -> str:
 
 def make_key(name: str) -> int:
     """The advisory lock of a name: 48 bits of its hash, signed as PostgreSQL has them, and 16 that are free."""
-    return int.from_bytes(sha256(b"solo\0" + name.encode()).digest()[:6], "big", signed=True) << 16
+    return int.from_bytes(sha256(b"solo\0" + encode(name)).digest()[:6], "big", signed=True) << 16

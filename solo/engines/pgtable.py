@@ -76,9 +76,9 @@ class PostgresTable:
 
     def ask(self, query: str, *values) -> list:
         """Raises Unreachable, SoloError."""
-        if self.link.connection is None:
-            self.open()
         try:
+            if self.link.connection is None:
+                self.open()
             return self.link.ask(query.replace("TABLE", self.table), *values)
         except Unreachable:
             self.link.close()  # a new session may find a way, or another host
@@ -88,6 +88,7 @@ class PostgresTable:
 
     def renew(self):
         """Who asks us to end, or None."""
+        self.link.heard.clear()
         rows = self.ask(
             "update TABLE set expires = clock_timestamp() + make_interval(secs => $2::float8)"
             " where owner = $1 and expires > clock_timestamp() returning number, asked", self.owner, self.ttl)

@@ -6,8 +6,8 @@ shared one together with others. Counted ones share it too, but have said so bef
 the GATE, in which the first stands until there is room, and leave it with a lock for each slot (SLOT + n) and one that says how
 many slots they know of (LIMIT + n). A shared one that finds a LIMIT waits until it is gone.
 
-Who we are stands in a comment in each of our queries, as the server shows those of others (pg_stat_activity) and nothing else so
-long.
+Who we are stands in a comment in each of our queries: of all that the server tells about a session (pg_stat_activity) only its
+query is long enough.
 """
 
 import json
@@ -25,6 +25,7 @@ from solo.rule import COUNTED, EXCLUSIVE, SHARED, Claim, allot_slots, find_confl
 SETTLE = 0.25  # seconds: whose session was ended hears of it when we do, and must still kill
 LOOK_AGAIN = 0.1  # seconds
 PASSAGE = 0.5  # seconds: nobody who is let in is in the gate for longer
+PASSING = "busy: others are being let in"
 COUNTING, GATE, LIMIT, SLOT, LAST, MOST = 1, 2, 0x4000, 0x8000, 0xffff, 0x3fff
 COMMENT, COMMENT_LIMIT = "/*solo ", 800  # bytes: the server keeps the first 1024 of a query
 KEY = "(l.classid::bigint << 32 | l.objid::bigint)"
@@ -62,7 +63,6 @@ class PostgresSession:
 
     def connect(self):
         self.link.open()
-        self.link.heard.clear()
         if self.link.is_pooled:
             self.check_pooler()
         self.link.live_for_ttl()
@@ -72,17 +72,18 @@ class PostgresSession:
         """Raises SoloError if our session is not ours alone: given back after each answer, it is that of the next who asks."""
         for _ in range(2):
             [[pid]] = self.link.ask("select pg_backend_pid()")
-            self.check_session(pid)
+            self.refuse_pooler(int(pid) != self.link.pid)
         try:
             self.other.open()
-            self.check_session(self.link.pid if self.other.pid != self.link.pid else 0)
+            self.refuse_pooler(self.other.pid == self.link.pid)
         except Unreachable:
             pass  # then it had no other session to give
         finally:
             self.other.close()
 
-    def check_session(self, pid):
-        if int(pid) != self.link.pid:
+    def refuse_pooler(self, is_shared: bool):
+        if is_shared:
+            self.link.close()  # and gives nothing back, which would be what others have
             raise SoloError(f"{self.where}: a pooler gives one session to several clients: have it pool_mode=session,"
                             " or add table=NAME to the URL")
 
@@ -93,9 +94,11 @@ class PostgresSession:
         """Ask, also while our session waits for a lock."""
         if not self.link.is_busy:
             return self.ask(query, *values)
-        if self.other.connection is None:
+        try:
             self.other.open()
-        return self.other.ask(query, *values)
+            return self.other.ask(query, *values)
+        finally:
+            self.other.close()
 
     # --- the lease ------------------------------------------------------------------------------------------------
 
@@ -109,7 +112,8 @@ class PostgresSession:
             if self.link.connection is None:
                 raise Gone("its session has ended") from None
             raise
-        if int(pid) != self.link.pid or int(count) != len(self.entries):
+        self.refuse_pooler(int(pid) != self.link.pid)
+        if int(count) != len(self.entries):
             raise Gone("its lock was taken away")
         return self.find_asker()
 
@@ -127,7 +131,6 @@ class PostgresSession:
         finally:
             self.entries, self.wanted = {}, None
             self.link.close()
-            self.other.close()
 
     def stop_waiting(self):
         """Have the server give up what our session still waits for."""
@@ -174,25 +177,26 @@ class PostgresSession:
         [[_, pid, number, count]] = self.ask(
             f"select set_config('application_name', $1, false), pg_backend_pid(), txid_current(),"
             f" (select count(*) from {OURS} and {KEY} between $2 and $2 + {LAST})", known, make_key(name))
-        self.check_session(pid if count == "0" else 0)
+        self.refuse_pooler(int(pid) != self.link.pid or count != "0")
         self.wanted, self.is_new = Entry(name, f"{name}/{pid}", int(number), note, False), True
 
     def confirm(self, name: str):
         """We have the lock, says the server, and this is its number."""
         [[pid, number, count]] = self.ask(
             f"select pg_backend_pid(), txid_current(), (select count(*) from {OURS} and {KEY} = $1)", make_key(name))
-        self.check_session(pid)
+        self.refuse_pooler(int(pid) != self.link.pid)
         if count != "1":
             raise Gone("its lock was taken away")
         self.entries[name], self.wanted = self.wanted._replace(number=int(number), is_held=True), None
         renew(self)
 
     def leave(self, name: str):
-        self.wanted = None
-        if self.link.connection is not None:
-            self.stop_waiting()
-            self.unlock(make_key(name), make_key(name) + LAST)
-        self.other.close()
+        try:
+            if self.link.connection is not None:
+                self.stop_waiting()
+                self.unlock(make_key(name), make_key(name) + LAST)
+        finally:
+            self.wanted = None
 
     def unlock(self, first: int, last: int):
         """Give back what we have of these keys."""
@@ -224,7 +228,6 @@ class PostgresSession:
         self.link.send(f"{self.make_comment()}select pg_advisory_lock{kind}($1)", key)
         while True:
             self.meet(wait, asked)
-            self.other.close()
             if wait.watch(lambda until: self.link.fetch(until) is not None, wait.deadline, self.describe):
                 return True
 
@@ -254,7 +257,7 @@ class PostgresSession:
             elif block(monotonic() + LOOK_AGAIN):
                 return False
             elif monotonic() >= passed:
-                raise Busy("busy: others are being let in")
+                raise Busy(PASSING)
 
     def try_slots(self, key: int, claim) -> bool:
         """In the gate: have our slots, if there is room beside those who have some, and nobody who only shares."""
@@ -292,6 +295,8 @@ class PostgresSession:
         line, place, obstacles = self.read_obstacles()
         if obstacles:
             refuse(line, place, obstacles, wait, self.is_new)
+        elif wait.deadline is not NO_WAIT and monotonic() >= wait.deadline:
+            raise Busy(PASSING)
         self.is_new = False
         for obstacle in obstacles if wait.replaces else ():
             if obstacle.key not in asked:
