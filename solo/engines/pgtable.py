@@ -32,7 +32,7 @@ class PostgresTable:
         self.where = target.shown
         settings = dict(target.settings)
         self.name = settings.pop("table")
-        if not re.fullmatch(r"\w+(\.\w+)?", self.name):
+        if not re.fullmatch(r"\w+(\.\w+)?", self.name, re.ASCII):
             raise UsageError(f"--via {self.where}: table: not the name of a table")
         self.table = '"' + self.name.replace(".", '"."') + '"'
         self.channel = f"solo {self.name}"[:CHANNEL_LIMIT]
