@@ -2,11 +2,14 @@
 again.
 """
 
+import atexit
+import glob
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import urllib.request
 from pathlib import Path
 
@@ -167,4 +170,61 @@ class Redis(Server):
         assert self.ask("del", f"solo:{{{name}}}") == "1\n"
 
 
-SERVERS = {"etcd": Etcd, "redis": Redis}
+class PostgreSQL(Server):
+    """By advisory locks. `settings` end its URLs."""
+
+    scheme = "postgresql"
+    tools = ("postgres", "psql")
+    settings = ""
+    has_nested = has_once = outlives_restart = False
+
+    def prepare(self):
+        # It will not run as root, who alone can enter the directories of pytest.
+        self.home = Path(tempfile.mkdtemp(prefix="solo-postgresql-"))
+        atexit.register(shutil.rmtree, self.home, ignore_errors=True)
+        self.user = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+        if self.user:
+            shutil.chown(self.home, "postgres", "postgres")
+        words = ["initdb", "-D", "data", "-A", "trust", "-U", "postgres", "--no-sync", "-E", "UTF8"]
+        subprocess.run(words, cwd=self.home, check=True, capture_output=True, **self.user)
+
+    def make_url(self, *ports):
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+        return f"postgresql://postgres@{hosts}/postgres{self.settings}"
+
+    def start(self):
+        with open(self.path / "log", "ab") as log:
+            words = ["postgres", "-D", self.home / "data", "-p", str(self.port), "-h", "127.0.0.1", "-k", self.home, "-c", "fsync=off"]
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.home, **self.user)
+        until(self.is_ready)
+        return self
+
+    def is_ready(self):
+        return subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]).returncode == 0
+
+    def stop(self, number=signal.SIGQUIT):  # by SIGKILL its shared memory would stay
+        super().stop(number)
+
+    def ask(self, query: str) -> str:
+        """What psql says."""
+        words = ["psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", query]
+        return subprocess.run(words, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout.strip()
+
+    def forget(self, name):
+        ended = f"select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo %:% {name}'"
+        assert self.ask(ended) == "t"
+
+
+class PostgreSQLTable(PostgreSQL):
+    """By a table."""
+
+    settings = "?table=solo_lock"
+    has_nested = has_once = outlives_restart = True
+
+    def forget(self, name):
+        assert self.ask(f"delete from solo_lock where name = '{name}'") == "DELETE 1"
+
+
+# Debian has its programs where PATH does not lead.
+os.environ["PATH"] += "".join(f":{path}" for path in sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1:])
+SERVERS = {"etcd": Etcd, "redis": Redis, "postgresql": PostgreSQL, "postgresql-table": PostgreSQLTable}

@@ -15,6 +15,7 @@ PACKAGES = {
     "sem": "parallel", "dotlockfile": "liblockfile-bin", "lockfile": "procmail",
     "etcd": "etcd-server", "etcdctl": "etcd-client", "openssl": "openssl", "ip": "iproute2",
     "redis-server": "redis-server", "redis-cli": "redis-tools",
+    "pg_ctlcluster": "postgresql", "pgbouncer": "pgbouncer",
 }
 
 

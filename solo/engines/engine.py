@@ -118,7 +118,7 @@ class Engine(Protocol):
         """Renew the lease, and see that all we took is still ours. Who asks us to end (ask_to_end), or None. Raises Gone."""
 
     def wait_loss(self, seconds: float, stop) -> None:
-        """Sleep that long, or until the threading.Event `stop`. Raises Gone where the engine can say so by itself."""
+        """Sleep that long, or until the Event `stop`, which poll takes too. Raises Gone where the engine can say so by itself."""
 
     def tell_child(self, pid: int) -> None:
         """Our entries say from now on that the command runs, as `pid`."""

@@ -85,7 +85,7 @@ class Lease:
         self.renewed = read_boot_clock()
         self.lost = self.asked = None
         self.problem = ""
-        self.stop = threading.Event()
+        self.stop = Stop()
         self.lock = threading.RLock()  # of who asks the engine
         self.thread = None
         self.dead_man = DeadMan()
@@ -187,6 +187,21 @@ class Lease:
                 raise Unreachable(self.problem or f"{self.engine.where}: does not answer")
         if self.lost is None:
             self.engine.release()
+
+
+class Stop(threading.Event):
+    """An Event that poll can wait for as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.fd = posix.eventfd(0, posix.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def set(self):
+        super().set()
+        posix.eventfd_write(self.fd, 1)
 
 
 class DeadMan:

@@ -26,13 +26,14 @@ class Kind(NamedTuple):
     library: str
     package: str
     port: int
-    modes: tuple
+    modes: tuple = MODES
+    unless: str = ""
 
 
-ETCD = Kind("etcd", "Etcd", "", "", 2379, MODES)
-POSTGRESQL = Kind("postgresql", "PostgreSQL", "psycopg", "python3-psycopg", 5432, (EXCLUSIVE, SHARED, COUNTED))
-ZOOKEEPER = Kind("zookeeper", "ZooKeeper", "kazoo", "python3-kazoo", 2181, MODES)
-REDIS = Kind("redis", "Redis", "redis", "python3-redis", 6379, MODES)
+ETCD = Kind("etcd", "Etcd", "", "", 2379)
+POSTGRESQL = Kind("postgresql", "PostgreSQL", "psycopg", "python3-psycopg", 5432, (EXCLUSIVE, SHARED, COUNTED), " without ?table=")
+ZOOKEEPER = Kind("zookeeper", "ZooKeeper", "kazoo", "python3-kazoo", 2181)
+REDIS = Kind("redis", "Redis", "redis", "python3-redis", 6379)
 ENGINES = {
     "etcd": ETCD, "etcds": ETCD, "postgresql": POSTGRESQL, "zookeeper": ZOOKEEPER, "redis": REDIS, "rediss": REDIS,
 }
@@ -62,23 +63,25 @@ def open_engine(where: str, terms, modes=frozenset()):
     """
     target = find_target(where)
     kind = ENGINES[target.scheme]
-    for mode in sorted(set(modes) - set(kind.modes)):
-        able = ", ".join(scheme for scheme, other in ENGINES.items() if mode in other.modes and not scheme.endswith("s"))
-        raise UsageError(f"--via {target.scheme} does not know {WORDS[mode]}: {able} do")
     try:
-        return getattr(importlib.import_module(f"solo.engines.{kind.module}"), kind.name)(target, terms.ttl, terms.timeout)
+        module = importlib.import_module(f"solo.engines.{kind.module}")
     except ImportError as error:
         if not kind.library or (error.name or "").partition(".")[0] != kind.library:
             raise
         how = f"pip install 'solo-run[{kind.module}]', or on Debian: apt install {kind.package}"
         raise SoloError(f"--via {target.scheme} needs the Python library {kind.library}: {how}") from None
+    engine = getattr(module, kind.name)(target, terms.ttl, terms.timeout)
+    for mode in sorted(set(modes) - set(engine.modes)):
+        able = ", ".join(scheme for scheme, other in ENGINES.items() if mode in other.modes and not scheme.endswith("s"))
+        raise UsageError(f"--via {target.scheme} does not know {WORDS[mode]}{kind.unless}: {able} do")
+    return engine
 
 
 def find_target(where: str) -> Target:
     """Raises SoloError, UsageError."""
     if "://" in where:
         target = parse_url(where)
-        if target.password is not None:
+        if target.password is not None or any("password" in key for key in target.settings):
             raise UsageError(f"--via {target.shown}: a password here could be read by others: put it into {CONFIGURATION}"
                              f" or ~/{USERS_CONFIGURATION}")
         return target

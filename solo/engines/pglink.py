@@ -1,0 +1,240 @@
+"""One session at a PostgreSQL server, by libpq's asynchronous calls: none outlasts its deadline, and what it waits for can be given
+up. Cold.
+"""
+
+import re
+from hashlib import sha256
+from math import ceil
+from select import POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, poll
+from time import monotonic
+from urllib.parse import unquote
+
+from psycopg import Error, pq
+from psycopg.conninfo import make_conninfo
+
+from solo.engines.engine import Gone
+from solo.errors import SoloError, Unreachable, UsageError
+
+LONGEST_POLL = 1e6  # seconds
+ENDED = POLLRDHUP | POLLHUP | POLLERR
+# libpq has no codes for why it could not connect. What else a server says may pass: it starts, it is full.
+REFUSED = re.compile("invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|not support")
+QUOTED = re.compile('"[^"]*"')
+# Classes and codes of errors that may pass: the connection, deadlocks, resources, a standby by now, locks, the operator.
+PASSING = ("08", "40", "53", "25006", "55P03", "57")
+CANCELED = "57014"
+
+
+class Canceled(Unreachable):
+    """Somebody had the server give up our query."""
+
+
+class Link:
+    """A session at the first of a Target's hosts that gives one and is no standby.
+
+    `timeout` is for one question, `ttl` how long either end keeps a session whose other end is silent. `pid` is the server's
+    process, `is_pooled` whether it talks to somebody between us. `heard` are the notifications that came. `is_busy`: a query was
+    sent whose answer is not here yet.
+    """
+
+    def __init__(self, target, settings: dict, ttl: float, timeout: float):
+        self.where = target.shown
+        self.hosts = target.hosts
+        self.ttl = ttl
+        self.timeout = timeout
+        # A connection that is used is never probed; a silent one is for the last two thirds of the ttl.
+        self.idle, self.probes = max(1, int(ttl / 3)), ceil(ttl) + 1
+        files = {"sslrootcert": target.cafile, "sslcert": target.certfile, "sslkey": target.keyfile}
+        if target.cafile:
+            files["sslmode"] = "verify-full"
+        known = {
+            **files, "user": target.user, "password": target.password, "dbname": target.path or None, **settings,
+            "keepalives_idle": self.idle, "keepalives_interval": 1, "keepalives_count": self.probes,
+            "tcp_user_timeout": int(ttl * 1000), "client_encoding": "UTF8",
+        }
+        try:
+            self.settings = make_conninfo(**{key: value for key, value in known.items() if value is not None})
+        except Error as error:
+            raise UsageError(f"--via {self.where}: {join_lines(str(error))}") from None
+        self.connection = None
+        self.is_busy = self.is_pooled = False
+        self.pid, self.version = 0, ""
+        self.heard = []
+
+    # --- the connection -------------------------------------------------------------------------------------------
+
+    def open(self):
+        """Raises Unreachable, SoloError."""
+        problem = None
+        for host, port in self.hosts:
+            try:
+                # One that is silent must leave time for the others.
+                self.open_host(unquote(host), port, monotonic() + self.timeout / len(self.hosts))
+                return
+            except Error as error:
+                problem = self.lose(str(error))
+            except SoloError as error:
+                self.close()
+                problem = error
+        raise problem
+
+    def open_host(self, host: str, port: int, deadline: float):
+        connection = pq.PGconn.connect_start(make_conninfo(self.settings, host=host, port=port).encode())
+        state = pq.PollingStatus.WRITING
+        while state != pq.PollingStatus.OK:
+            if state == pq.PollingStatus.FAILED or connection.status == pq.ConnStatus.BAD:
+                text = join_lines(connection.error_message.decode(errors="replace"))
+                kind = SoloError if connection.needs_password or REFUSED.search(QUOTED.sub("", text)) else Unreachable
+                raise kind(f"{self.where}: {text}")
+            if not wait_socket(connection, POLLIN if state == pq.PollingStatus.READING else POLLOUT, deadline):
+                raise Unreachable(f"{self.where}: can not be reached: no answer")
+            state = connection.connect_poll()
+        connection.nonblocking = 1
+        self.connection, self.is_busy, self.heard = connection, False, []
+        [[pid, is_standby, self.version]] = self.ask(
+            "select pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version')", deadline=deadline)
+        if is_standby == "t":
+            raise Unreachable(f"{self.where}: {host}:{port} is a standby")
+        self.pid = int(pid)
+        self.is_pooled = connection.backend_pid != self.pid
+
+    def set(self, **values):
+        """Settings of the session, those the server knows of."""
+        known = ", ".join(f"('{name}', '{value}')" for name, value in values.items())
+        self.ask(f"select set_config(name, value, false) from pg_settings join (values {known}) as ours(name, value) using (name)")
+
+    def live_for_ttl(self):
+        """The server ends the session when it has not heard of us for the ttl, and not before, whatever it was told to do."""
+        self.set(
+            tcp_keepalives_idle=self.idle, tcp_keepalives_interval=1, tcp_keepalives_count=self.probes,
+            tcp_user_timeout=int(self.ttl * 1000), client_connection_check_interval=int(self.ttl * 1000 / 3),
+            idle_session_timeout=0, statement_timeout=0, transaction_timeout=0, lock_timeout=0,
+        )
+
+    def close(self):
+        if self.connection is not None:
+            self.connection.finish()
+        self.connection, self.is_busy = None, False
+
+    # --- asking ---------------------------------------------------------------------------------------------------
+
+    def ask(self, query: str, *values, deadline=None) -> list:
+        """The rows of the answer, each value a text or None. Raises Unreachable, SoloError."""
+        deadline = monotonic() + self.timeout if deadline is None else deadline
+        if self.is_busy:
+            try:
+                self.fetch(deadline)  # what was not waited for says nothing of now
+            except SoloError:
+                pass
+        if not self.is_busy:
+            self.send(query, *values)
+            rows = self.fetch(deadline)
+            if rows is not None:
+                return rows
+        raise Unreachable(f"{self.where}: can not be reached: no answer")
+
+    def send(self, query: str, *values):
+        self.check()
+        try:
+            self.connection.send_query_params(query.encode(), [encode(value) for value in values])
+        except Error as error:
+            raise self.lose(str(error)) from None
+        self.is_busy = True
+
+    def fetch(self, deadline: float):
+        """The rows that what was sent gives, None if it is not answered by the deadline. Raises Unreachable, SoloError."""
+        connection = self.connection
+        try:
+            while connection.flush():
+                if not wait_socket(connection, POLLIN | POLLOUT, deadline):
+                    return None
+                connection.consume_input()
+            rows, problem = [], None
+            while True:
+                while connection.is_busy():
+                    if not wait_socket(connection, POLLIN, deadline):
+                        return None
+                    self.hear()
+                result = connection.get_result()
+                if result is None:
+                    break
+                if result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+                    rows = [[decode(result.get_value(row, column)) for column in range(result.nfields)]
+                            for row in range(result.ntuples)]
+                else:
+                    problem = result
+            self.hear()
+        except Error as error:
+            raise self.lose(str(error)) from None
+        self.is_busy = False
+        if problem is not None:
+            raise self.describe_problem(problem)
+        return rows
+
+    def check(self):
+        """Raises Unreachable."""
+        if self.connection is None:
+            raise Unreachable(f"{self.where}: can not be reached: the session has ended")
+
+    def hear(self):
+        """Take what the socket has."""
+        self.connection.consume_input()
+        while True:
+            notification = self.connection.notifies()
+            if notification is None:
+                return
+            self.heard.append(notification.extra.decode(errors="replace"))
+
+    def wait_heard(self, deadline: float):
+        """Until a notification came, or the deadline. Raises Unreachable."""
+        self.check()
+        try:
+            if not self.heard and wait_socket(self.connection, POLLIN, deadline):
+                self.hear()
+        except Error as error:
+            raise self.lose(str(error)) from None
+
+    def wait_end(self, seconds: float, stop):
+        """That long, or until `stop`. Raises Gone if the server ends the session."""
+        if self.connection is None:
+            raise Gone("its session has ended")
+        poller = poll()
+        poller.register(self.connection.socket, ENDED)
+        poller.register(stop, POLLIN)
+        if any(events & ENDED for _, events in poller.poll(seconds * 1000)):
+            raise Gone("the server has ended the session")
+
+    def describe_problem(self, result) -> SoloError:
+        text = decode(result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)) or decode(result.error_message) or "no reason given"
+        code = decode(result.error_field(pq.DiagnosticField.SQLSTATE)) or "08"
+        if self.connection.status == pq.ConnStatus.BAD:
+            return self.lose(text)
+        kind = Canceled if code == CANCELED else Unreachable if code.startswith(PASSING) else SoloError
+        return kind(f"{self.where}: {join_lines(text)}")
+
+    def lose(self, text: str) -> Unreachable:
+        self.close()
+        return Unreachable(f"{self.where}: can not be reached: {join_lines(text)}")
+
+
+def wait_socket(connection, events: int, deadline: float) -> bool:
+    poller = poll()
+    poller.register(connection.socket, events)
+    return bool(poller.poll(max(0.0, min(deadline - monotonic(), LONGEST_POLL)) * 1000))
+
+
+def encode(value):
+    return None if value is None else str(value).encode("utf-8", "surrogateescape")
+
+
+def decode(value):
+    return None if value is None else value.decode(errors="replace")
+
+
+def join_lines(text: str) -> str:
+    return " ".join(text.split())
+
+
+def make_key(name: str) -> int:
+    """The advisory lock of a name: 48 bits of its hash, signed as PostgreSQL has them, and 16 that are free."""
+    return int.from_bytes(sha256(b"solo\0" + encode(name)).digest()[:6], "big", signed=True) << 16

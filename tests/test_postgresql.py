@@ -1,0 +1,311 @@
+"""What is PostgreSQL's alone: sessions that end, restarts, poolers, standbys, tables that may not be made, passwords."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import PATIENCE, TESTS, finish, read_line, read_state, until, wait_dead
+from proxy import HOLE, RESET, Proxy
+from servers import PostgreSQL, PostgreSQLTable, Server, find_port
+from test_engines import Fleet
+
+RESTART = ("-t", "10", "-m", "fast", "restart")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = PostgreSQL(tmp_path_factory.mktemp("postgresql")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def fleet(lab, server):
+    return Fleet(lab, server)
+
+
+@pytest.fixture
+def tabled(fleet):
+    """The same server, with a table."""
+    fleet.url += PostgreSQLTable.settings
+    return fleet
+
+
+def end_session(server, name):
+    assert server.ask(f"select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo % {name}'") == "t"
+
+
+def restart(server):
+    server.stop(signal.SIGINT)
+    server.start()
+
+
+def start_beats(fleet, host, seconds, *words):
+    """A contender whose command tells when it lived, in a file with the name of its host."""
+    command = [sys.executable, "-IS", TESTS / "beats.py", fleet.lab.path / f"beats.{host}", seconds]
+    return fleet.start(host, "-n", fleet.job, "--ttl", "3s", *words, "--", *map(str, command))
+
+
+def has_beats(fleet, host):
+    path = fleet.lab.path / f"beats.{host}"
+    return path.exists() and path.stat().st_size > 8
+
+
+def read_beats(fleet, host):
+    """(token, the first beat, the last one)"""
+    data = (fleet.lab.path / f"beats.{host}").read_bytes()
+    beats = memoryview(data)[8:].cast("d")
+    return int.from_bytes(data[:8], sys.byteorder), beats[0], beats[-1]
+
+
+# --- sessions -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_that_an_administrator_ends_ends_the_command_before_the_next_one_starts(fleet, server):
+    holder = start_beats(fleet, "a", "1000")
+    until(lambda: has_beats(fleet, "a"))
+    waiting = start_beats(fleet, "b", "0", "-w", "forever")
+    until(lambda: fleet.count(fleet.job, "waiting") == 1)
+
+    server.ask(f"select pg_terminate_backend(l.pid) from pg_locks l join pg_stat_activity using (pid)"
+               f" where application_name like 'solo % {fleet.job}' and l.granted and l.locktype = 'advisory'")
+
+    assert finish(holder)[0] == 123 and finish(waiting)[0] == 0
+    before, after = read_beats(fleet, "a"), read_beats(fleet, "b")
+    assert before[0] < after[0] and before[2] < after[1]
+
+
+def test_a_connection_that_is_reset_is_the_end_of_the_lock_and_at_once_of_the_command(fleet, server):
+    proxy = Proxy(server.port)
+    try:
+        through = Fleet(fleet.lab, server)
+        through.job, through.url = fleet.job, server.make_url(proxy.port)
+        holder = start_beats(through, "a", "1000")
+        until(lambda: has_beats(fleet, "a"))
+        waiting = start_beats(fleet, "b", "0", "-w", "forever")
+        until(lambda: fleet.count(fleet.job, "waiting") == 1)
+
+        proxy.set(RESET)
+
+        assert finish(holder)[0] == 123 and finish(waiting)[0] == 0
+        assert read_beats(fleet, "a")[2] < read_beats(fleet, "b")[1]
+    finally:
+        proxy.close()
+
+
+def test_a_restart_of_the_server_ends_the_command(fleet, server):
+    holder = fleet.hold("a", fleet.job)
+
+    restart(server)
+
+    assert finish(holder)[0] == 123
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
+
+
+def test_one_in_line_outlives_a_restart_of_the_server(fleet, server):
+    holder = fleet.hold("a", fleet.job)
+    waiting = fleet.wait_in_line("b", fleet.job, tag="in")
+
+    restart(server)
+
+    assert finish(holder)[0] == 123
+    assert finish(waiting)[0] == 0 and fleet.lab.read_log() == ["in"]
+
+
+def test_one_in_line_is_asked_to_leave_it(fleet):
+    holder = fleet.hold("a", fleet.job)
+    waiting = fleet.wait_in_line("b", fleet.job)
+
+    assert fleet.run("c", "stop", "--waiting", fleet.job).returncode == 0
+
+    status, _, said = finish(waiting)
+    assert status == 75 and "superseded by pid" in said
+    finish(holder)
+
+
+def test_a_lock_of_another_program_is_respected(fleet, server):
+    from solo.engines.pglink import make_key
+
+    psql = subprocess.Popen(["psql", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-XAt"], text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    print(f"select pg_advisory_lock({make_key(fleet.job)}), 'mine';", file=psql.stdin, flush=True)
+    assert psql.stdout.readline() == "|mine\n"
+
+    result = fleet.run("a", "-n", fleet.job, "true")
+
+    assert result.returncode == 75 and b"held by another program (psql/" in result.stderr
+    psql.communicate()
+    assert fleet.run("a", "-n", fleet.job, "true").returncode == 0
+
+
+def test_shared_and_counted_ones_exclude_each_other_and_the_smallest_limit_is_that_of_all(fleet):
+    counted = [fleet.hold(host, fleet.job, "--slots", "3") for host in "ab"]
+    assert [fleet.run("c", "-n", fleet.job, *words, "true").returncode for words in (["--shared"], [], ["--slots", "2"])] == [75] * 3
+    assert fleet.run("c", "-n", fleet.job, "--slots", "5", "--take", "2", "true").returncode == 75
+    reader = fleet.start("c", "-w", "forever", "-n", fleet.job, "--shared", "--", "sh", "-c", "echo in; read line")
+    until(lambda: fleet.count(fleet.job, "waiting") == 1)
+    for holder in counted:
+        finish(holder)
+    assert read_line(reader) == "in"
+
+    assert fleet.run("d", "-n", fleet.job, "--slots", "3", "true").returncode == 75
+    finish(reader)
+    assert fleet.run("d", "-n", fleet.job, "--slots", "3", "true").returncode == 0
+
+
+def test_without_a_table_once_per_is_refused_and_told_of_it(fleet):
+    result = fleet.run("a", "-n", fleet.job, "--once-per", "1d", "true")
+
+    assert result.returncode == 125 and b"table=" in result.stderr and result.stderr.count(b"\n") == 1
+
+
+# --- a table ------------------------------------------------------------------------------------------------------------------
+
+
+def test_with_a_table_neither_a_session_s_end_nor_a_restart_is_noticed(tabled, server):
+    holder = tabled.hold("a", tabled.job, "--ttl", "10s")
+    waiting = tabled.wait_in_line("b", tabled.job, tag="in")
+    started = server.ask("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo %'")
+    assert started == "t\nt"
+
+    restart(server)
+
+    until(lambda: tabled.count(tabled.job, "waiting") == 1 and tabled.count(tabled.job, "held") == 1)
+    expires = f"select min(expires) from solo_lock where name = '{tabled.job}'"
+    before = server.ask(expires)
+    until(lambda: server.ask(expires) > before)
+    assert tabled.lab.read_log() == [] and read_state(holder.child) != "gone"
+    assert finish(holder)[0] == 0 and finish(waiting)[0] == 0
+
+
+def test_with_a_table_a_hole_in_the_network_ends_the_command_before_the_next_one_starts(tabled, server):
+    proxy = Proxy(server.port)
+    try:
+        through = Fleet(tabled.lab, server)
+        through.job, through.url = tabled.job, server.make_url(proxy.port) + PostgreSQLTable.settings
+        holder = start_beats(through, "a", "1000", "--kill-after", "500ms")
+        until(lambda: has_beats(tabled, "a"))
+        waiting = start_beats(tabled, "b", "0", "-w", "forever")
+        until(lambda: tabled.count(tabled.job, "waiting") == 1)
+
+        proxy.set(HOLE)
+
+        assert finish(holder)[0] == 123 and finish(waiting)[0] == 0
+        before, after = read_beats(tabled, "a"), read_beats(tabled, "b")
+        assert before[0] < after[0] and before[2] < after[1]
+    finally:
+        proxy.close()
+
+
+def test_a_table_that_may_not_be_made_is_told_of_with_the_words_that_make_it(fleet, server):
+    server.ask("drop role if exists guest; create role guest login")
+    fleet.url = server.url.replace("postgres@", "guest@") + "?table=guests"
+
+    result = fleet.run("a", "-n", fleet.job, "true")
+
+    said = result.stderr.decode()
+    assert result.returncode == 125 and said.count("\n") == 1
+    server.ask(said[said.index("create table"):].replace("...", "guest"))
+    assert fleet.run("a", "-n", fleet.job, "true").returncode == 0
+
+
+@pytest.mark.parametrize("query", ["?table=", "?table=a;b", "?tables=x", "?sslmode=loud", "?password=secret"])
+def test_settings_that_make_no_sense_are_refused_in_one_line(fleet, query):
+    fleet.url += query
+
+    result = fleet.run("a", "-n", fleet.job, "true")
+
+    assert result.returncode == 125 and result.stderr.count(b"\n") == 1 and b"secret" not in result.stderr
+
+
+# --- between us and the server ------------------------------------------------------------------------------------------------
+
+
+class PgBouncer(Server):
+    """In front of `target`, with this pool_mode."""
+
+    tools = ("pgbouncer",)
+
+    def __init__(self, path, target, mode):
+        self.target, self.mode = target, mode
+        super().__init__(path)
+
+    def prepare(self):
+        (self.target.home / "users").write_text('"postgres" ""\n')
+        self.file = self.target.home / f"{self.mode}.ini"
+        self.file.write_text(f"[databases]\n* = host=127.0.0.1 port={self.target.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+                             f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {self.target.home}/users\n"
+                             f"pool_mode = {self.mode}\n")
+
+    def make_words(self):
+        return ["setpriv", "--reuid=postgres", "--clear-groups", "pgbouncer", self.file] if os.geteuid() == 0 else \
+            ["pgbouncer", self.file]
+
+    def is_ready(self):
+        return subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]).returncode == 0
+
+
+@pytest.fixture(params=["session", "transaction", "statement"])
+def pooler(request, server, tmp_path):
+    pooler = PgBouncer(tmp_path / request.param, server, request.param).start()
+    yield pooler
+    pooler.stop()
+
+
+def test_a_pooler_is_refused_if_it_shares_sessions_and_not_with_a_table(fleet, server, pooler):
+    direct, fleet.url = fleet.url, server.make_url(pooler.port)
+    if pooler.mode != "session":
+        result = fleet.run("a", "-n", fleet.job, "true")
+        assert result.returncode == 125 and b"pool_mode=session" in result.stderr and result.stderr.count(b"\n") == 1
+        fleet.url, direct = (url + PostgreSQLTable.settings for url in (fleet.url, direct))
+    holder = fleet.hold("a", fleet.job)
+    waiting = fleet.wait_in_line("b", fleet.job, tag="in")
+
+    fleet.url = direct
+    assert fleet.run("c", "-n", fleet.job, "true").returncode == 75
+    assert finish(holder)[0] == 0 and finish(waiting)[0] == 0 and fleet.lab.read_log() == ["in"]
+
+
+def test_of_several_hosts_the_one_that_is_no_standby_is_used(fleet, server, tmp_path):
+    standby = PostgreSQL(tmp_path / "standby")
+    subprocess.run(["rm", "-rf", standby.home / "data"], check=True)
+    subprocess.run(["pg_basebackup", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-D", standby.home / "data", "-R",
+                    "-c", "fast", "--no-sync"], check=True, cwd=standby.home, **standby.user)
+    standby.start()
+    try:
+        fleet.url = standby.url
+        result = fleet.run("a", "-n", fleet.job, "true")
+        assert result.returncode == 69 and b"is a standby" in result.stderr and result.stderr.count(b"\n") == 1
+
+        fleet.url = server.make_url(find_port(), standby.port, server.port)
+        holder = fleet.hold("a", fleet.job)
+        fleet.url = server.url
+        assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
+        finish(holder)
+    finally:
+        standby.stop()
+
+
+def test_a_password_is_taken_from_libpq_s_file_and_never_shown(fleet, server, tmp_path):
+    server.ask("drop role if exists clerk; create role clerk login password 'se%cr3t'")
+    rules = server.home / "data" / "pg_hba.conf"
+    old = rules.read_text()
+    rules.write_text("host all clerk 127.0.0.1/32 scram-sha-256\n" + old)
+    server.ask("select pg_reload_conf()")
+    passwords = tmp_path / "passwords"
+    passwords.write_text("*:*:*:clerk:wrong\n")
+    passwords.chmod(0o600)
+    fleet.lab.environment["PGPASSFILE"] = str(passwords)
+    fleet.url = server.url.replace("postgres@", "clerk@")
+
+    refused = fleet.run("a", "-n", fleet.job, "true")
+    passwords.write_text("*:*:*:clerk:se%cr3t\n")
+    result = fleet.run("a", "-v", "-n", fleet.job, "--", "env")
+
+    rules.write_text(old)
+    server.ask("select pg_reload_conf()")
+    assert refused.returncode == 125 and b"wrong" not in refused.stderr and refused.stderr.count(b"\n") == 1
+    assert result.returncode == 0 and b"se%cr3t" not in result.stdout + result.stderr
