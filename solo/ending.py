@@ -55,16 +55,18 @@ class Ending:
     def find_left(self):
         """Seconds until the next step, or None."""
         left = self.deadline - monotonic()
-        if self.lease is not None and self.loss is None:
+        if self.is_lost():
+            left = 0.0
+        elif self.lease is not None and self.loss is None:
             left = 0.0 if self.is_asked() else min(left, self.lease.find_left())
         return None if left == FOREVER else min(LONGEST_WAIT, max(0.0, left))
 
     def advance(self, child):
         """The deadline may have passed: ask for the end, then enforce it."""
-        if self.lease is not None and self.loss is None:
-            self.loss = self.lease.find_loss()
-            if self.loss is not None:
-                return self.give_up(child)
+        if self.lease is not None and (self.loss is None or self.is_lost()):
+            loss = self.lease.find_loss()
+            if loss is not None:
+                return self.give_up(loss, child)
             if self.is_asked():
                 self.ask(child)
                 return say_promptly(f"{self.name}: ending pid {child.pid}, as {self.lease.asked} asks")
@@ -79,11 +81,15 @@ class Ending:
         else:
             self.kill(child)
 
-    def give_up(self, child):
+    def is_lost(self) -> bool:
+        """Is the lease gone for certain, and the command not yet killed for it? A grace that has begun does not go on."""
+        return self.lease is not None and self.lease.lost is not None and self.stage != SIGKILL
+
+    def give_up(self, loss: str, child):
         """The lease is or soon will be another's: with all that descends from it the command ends before that, or at once if it
         is.
         """
-        self.is_tree = True
+        self.loss, self.is_tree = loss, True
         due = monotonic() + self.lease.find_life()
         if self.lease.lost:
             self.kill(child)

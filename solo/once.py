@@ -8,46 +8,45 @@ whoever replaces that runs.
 import json
 import posix
 from contextlib import contextmanager
-from fcntl import LOCK_EX, flock
-from time import localtime, strftime, time
+from fcntl import LOCK_EX
+from time import localtime, monotonic, strftime, time
 from typing import NamedTuple
 
 from solo.errors import Busy, RanAlready, SoloError, UsageError
 from solo.identity import read_world
 from solo.journal import make_place
-from solo.kernel import FOREVER, close, write_whole
+from solo.kernel import FOREVER, close, wait_lock, write_whole
 from solo.places import open_file
 
 FILE = ".once"
 SIZE_LIMIT = 4096
+SHORTEST = 0.001  # seconds
+PATIENCE = 5.0  # seconds, with who sits on the file
 
 
 class Ran(NamedTuple):
-    """The last period in which a name ran: its number and length (seconds), on which host, and when (seconds since the epoch)."""
+    """The last run of a name: on which host, and when (seconds since the epoch), by the clock there."""
 
-    period: int
-    length: float
     host: str
     time: float
 
 
 class Once:
-    """The one run of `names` in this period. `keepers` are where it is kept; `claims` those where we have replaced what was
-    there.
+    """The one run of `names` in a period of `length` seconds. `keepers` are where it is kept; `ran` is what we say there, `claims`
+    where we have said it, and what was there before.
     """
 
     def __init__(self, options: dict, names: list):
         self.length = options["once_per"]
-        if not 0 < self.length < FOREVER:
+        if not SHORTEST <= self.length < FOREVER:
             raise UsageError("--once-per: that is no period")
         if len(names) > 1:
             raise UsageError("--once-per: give one name")
         self.name = names[0]
         self.may_retry = "once_retry" in options
+        self.ran = None
         self.claims = []
         self.keepers = []
-        now = time()
-        self.ran = Ran(find_period(now, self.length), self.length, read_world().host, now)
         self.add(Marker(options.get("dir")))
 
     def add(self, keeper):
@@ -56,21 +55,27 @@ class Once:
         self.ask(keeper)
 
     def ask(self, keeper):
-        """What it keeps, if that is an earlier period. Raises RanAlready."""
-        before = keeper.read_once(self.name)
-        # One that is a period ahead of us ran as well; what is further ahead is the word of a broken clock.
-        if before and before.length == self.length and before.period in (self.ran.period, self.ran.period + 1):
-            when = strftime("%F %T", localtime(before.time))
-            raise RanAlready(f"{self.name}: ran already in this period, on {before.host} at {when}")
-        return before
+        """What it keeps, if that is of an earlier period, or our own. Raises RanAlready."""
+        before, now = keeper.read_once(self.name), time()
+        if before is None or before == self.ran or find_period(before.time, self.length) < find_period(now, self.length):
+            return before
+        if before.time > now + self.length:
+            return before  # the word of a broken clock
+        when = strftime("%F %T", localtime(before.time))
+        raise RanAlready(f"{self.name}: ran already in this period, on {before.host} at {when}")
 
     def claim(self):
-        """It is ours to run. Raises RanAlready, SoloError."""
+        """The period in which we are now is ours to run in. Raises RanAlready, SoloError."""
+        self.ran = Ran(read_world().host, time())
         for keeper in self.keepers:
-            before = self.ask(keeper)
-            while not keeper.write_once(self.name, before, self.ran):
+            while True:
                 before = self.ask(keeper)
-            self.claims.append((keeper, before))
+                if before == self.ran:
+                    break  # what answered no had taken our word all the same
+                # Before it is said: whether it was heard we may never know.
+                self.claims = [*(claim for claim in self.claims if claim[0] is not keeper), (keeper, before)]
+                if keeper.write_once(self.name, before, self.ran):
+                    break
 
     def judge(self, error: BaseException) -> BaseException:
         """Nothing runs, because of `error`: undo the claim. What to raise instead: who is busy may be at it in this very period."""
@@ -79,8 +84,10 @@ class Once:
             try:
                 for keeper in self.keepers:
                     self.ask(keeper)
-            except SoloError as other:
+            except RanAlready as other:
                 return other
+            except SoloError:
+                pass
         return error
 
     def fail(self):
@@ -92,7 +99,7 @@ class Once:
         for keeper, before in self.claims:
             try:
                 keeper.write_once(self.name, self.ran, before)
-            except SoloError:
+            except Exception:
                 pass  # then it counts as run: rather never than twice
         self.claims = []
 
@@ -125,6 +132,7 @@ class Marker:
             data = format_ran(ran)
             write_whole(fd, data, 0)
             posix.ftruncate(fd, len(data))
+            posix.fsync(fd)
             return True
 
     @contextmanager
@@ -134,7 +142,8 @@ class Marker:
             try:
                 fd = open_file(place, FILE, posix.O_RDWR)
                 try:
-                    flock(fd, LOCK_EX)
+                    if not wait_lock(fd, LOCK_EX, monotonic() + PATIENCE):
+                        raise SoloError(f"{name}: {place.path}/{FILE}: a process has been sitting on it for 5 seconds")
                     yield fd
                 finally:
                     close(fd)
@@ -151,8 +160,8 @@ def format_ran(ran) -> bytes:
 def parse_ran(data: bytes):
     """The Ran in `data`, None if it is garbage."""
     try:
-        period, length, host, when = json.loads(data)
-        ran = Ran(int(period), float(length), str(host), float(when))
+        host, when = json.loads(data)
+        ran = Ran(str(host), float(when))
         localtime(ran.time)
         return ran
     except (ValueError, TypeError, OverflowError, OSError, RecursionError):

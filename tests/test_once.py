@@ -2,8 +2,10 @@
 
 import json
 import os
+import time
+from datetime import datetime
 
-from conftest import finish, read_line
+from conftest import finish, read_line, until
 
 DAY = ("-n", "job", "--once-per", "1d")
 APPEND = ("sh", "-c", "echo ran >>$LAB/log")
@@ -27,9 +29,25 @@ def test_the_next_period_is_another_one(lab):
     assert lab.read_log() == ["ran", "ran"]
 
 
-def test_another_length_is_another_period(lab):
-    assert [lab.run("-n", "job", "--once-per", span, "--", *APPEND).returncode for span in ("1d", "2d")] == [0, 0]
-    assert lab.read_log() == ["ran", "ran"]
+def test_another_length_asks_when_it_ran_all_the_same(lab):
+    assert [lab.run("-n", "job", "--once-per", span, "--", *APPEND).returncode for span in ("1d", "2d", "1d", "300d")] == [0] * 4
+    assert lab.read_log() == ["ran"]
+
+
+def test_who_waited_into_the_next_period_runs_in_that_one(lab):
+    """And nobody else does: the period is that in which it starts."""
+    holder = lab.start("-n", "job", "--", "sh", "-c", "echo; read line")
+    read_line(holder)
+    waiting = lab.start("-n", "job", "--once-per", "1s", "--wait", "1m", "--", *APPEND)
+    until(lambda: lab.count_waiting("job") == 1)
+    os.waitpid(os.posix_spawn("/bin/sleep", ["sleep", "1.5"], os.environ), 0)
+    finish(holder)
+
+    assert finish(waiting)[0] == 0
+    host, when = json.loads(lab.find_journal("job").with_name(".once").read_text())
+    assert time.time() - when < 60 and lab.read_log() == ["ran"]
+    [run] = [row for row in lab.history() if row["command"][-1] == APPEND[-1]]
+    assert abs(when - datetime.fromisoformat(run["time"]).timestamp()) < 1
 
 
 def test_a_failed_command_has_run_unless_it_may_be_retried(lab):
@@ -83,13 +101,15 @@ def test_garbage_in_the_marker_is_no_period(lab):
     lab.run(*DAY, "--", *APPEND)
     marker = lab.find_journal("job").with_name(".once")
     before = json.loads(marker.read_text())
-    for garbage in (b"\xff", b"[1, 2]", b"null", b"[" * 5000, json.dumps([before[0] + 1000, *before[1:]]).encode()):
+    for garbage in (b"\xff", b"[1, 2, 3]", b"null", b"[" * 5000, b'["h", NaN]', b'["h", 1e300]',
+                    json.dumps([before[0], before[1] + 1e6]).encode()):
         marker.write_bytes(garbage)
-        assert lab.run(*DAY, "true").returncode == 0
-        assert json.loads(marker.read_text())[0] == before[0]
+        assert lab.run(*DAY, "--", *APPEND).returncode == 0
+        assert json.loads(marker.read_text())[1] > before[1]
+    assert lab.read_log() == ["ran"] * 8
 
 
 def test_two_names_and_no_period_are_refused(lab):
-    for words in (("-n", "a", "-n", "b", "--once-per", "1h"), ("-n", "a", "--once-per", "0"), ("-n", "a", "--once-per", "forever")):
+    for words in (("-n", "a", "-n", "b", "--once-per", "1h"), ("-n", "a", "--once-per", "0"), ("-n", "a", "--once-per", "0." + "0" * 50 + "1"), ("-n", "a", "--once-per", "forever")):
         result = lab.run(*words, "true")
         assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)

@@ -1,14 +1,16 @@
 """What the subcommands say and do where an engine keeps the lock: rows from its entries, and requests to its launchers."""
 
+from contextlib import contextmanager
 from time import monotonic, sleep
 
+from solo.cells import clean
 from solo.commands.lines import plan_exclusive
 from solo.commands.tables import format_time
-from solo.engines.engine import Gone, read_boot_clock
+from solo.engines.engine import NONSENSE, Gone, read_boot_clock
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
 from solo.engines.lines import describe_entries
 from solo.engines.targets import open_engine
-from solo.errors import Busy, SoloError, UsageError
+from solo.errors import Busy, SoloError, Unreachable, UsageError
 from solo.kernel import FOREVER, say
 from solo.places import is_within
 from solo.rule import COUNTED, INTEND_EXCLUSIVE, INTEND_SHARED, find_conflicts
@@ -18,20 +20,32 @@ LOOK_AGAIN = 0.25  # seconds
 SAMPLES = 5  # calls, for the latency
 
 
-def connect(via: str, ttl: float = TTL):
+@contextmanager
+def look(via: str):
     """The engine, to be looked at. Raises Unreachable, SoloError."""
-    engine = open_engine(via, Terms(ttl))
-    engine.connect()
-    return engine
+    engine = open_engine(via, Terms(TTL))
+    try:
+        engine.connect()
+        yield engine
+    except SoloError:
+        raise
+    except (Gone, *NONSENSE) as error:
+        raise Unreachable(f"{engine.where}: its answer makes no sense ({type(error).__name__}: {error})") from None
+    finally:
+        release(engine)
+
+
+def release(engine):
+    try:
+        engine.release()
+    except Exception:
+        pass  # we had nothing there
 
 
 def collect(via: str, names: list, modes: dict) -> list:
     """[an object per entry, as `solo list --json` has it]; `modes` are its words for those of the rule."""
-    engine = connect(via)
-    try:
+    with look(via) as engine:
         entries = engine.list_entries()
-    finally:
-        engine.release()
     # What holds a parent for a nested name is listed under that; one who waits at the parent stands nowhere else.
     return [
         make_row(entry, engine.where, modes) for entry in entries
@@ -54,8 +68,7 @@ def make_row(entry, where: str, modes: dict) -> dict:
 def wait(options: dict, names: list) -> int:
     """As commands.wait.run, but it asks again and again."""
     deadline = monotonic() + options.get("timeout", FOREVER)
-    engine = connect(options["via"])
-    try:
+    with look(options["via"]) as engine:
         for name in names:
             for part, claim in plan_exclusive(name):
                 while True:
@@ -68,8 +81,6 @@ def wait(options: dict, names: list) -> int:
                     if monotonic() >= deadline:
                         raise Busy(f"{part}: busy: {describe_entries(in_the_way)}")
                     sleep(max(0.0, min(LOOK_AGAIN, deadline - monotonic())))
-    finally:
-        engine.release()
     return 0
 
 
@@ -77,12 +88,10 @@ def stop(options: dict, names: list) -> int:
     """As commands.stop.run: the launchers are asked, and learn of it with their next renewal."""
     if "kill_after" in options:
         raise UsageError("--kill-after: with an engine that of the holder's launcher counts")
-    engine, complete = connect(options["via"]), True
-    try:
+    complete = True
+    with look(options["via"]) as engine:
         for name in names:
             complete &= stop_name(engine, name, "waiting" in options)
-    finally:
-        engine.release()
     return 0 if complete else SoloError.status
 
 
@@ -102,7 +111,7 @@ def stop_name(engine, name: str, with_waiting: bool) -> bool:
     while left:
         here = {entry.key for entry in engine.list_entries(name)}
         for key in [key for key in left if key not in here]:
-            print(f"{name}: ended {left.pop(key)} after {format_duration(monotonic() - begin)}", flush=True)
+            print(clean(f"{name}: ended {left.pop(key)} after {format_duration(monotonic() - begin)}"), flush=True)
         sleep(LOOK_AGAIN if left else 0)
     return complete
 
@@ -111,15 +120,14 @@ def examine(via: str, good, bad, note):
     """(state, text) of each finding of `solo doctor`. A generator."""
     try:
         begin = read_boot_clock()
-        engine = connect(via)
-        reached = read_boot_clock() - begin
-        begin = read_boot_clock()
-        for _ in range(SAMPLES):
-            engine.renew()
-        latency = (read_boot_clock() - begin) / SAMPLES
-        findings = list(engine.examine())
-        engine.release()
-    except (SoloError, Gone) as error:
+        with look(via) as engine:
+            reached = read_boot_clock() - begin
+            begin = read_boot_clock()
+            for _ in range(SAMPLES):
+                engine.renew()
+            latency = (read_boot_clock() - begin) / SAMPLES
+            findings = list(engine.examine())
+    except SoloError as error:
         yield bad, str(error)
         return
     yield good, f"{engine.where} is reached in {reached * 1000:.0f} ms, and renews a lease in {latency * 1000:.1f} ms"

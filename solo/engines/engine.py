@@ -11,13 +11,17 @@ from typing import NamedTuple, Optional, Protocol
 
 from solo.kernel import decode
 from solo.once import Ran
-from solo.record import parse_range
+from solo.record import LATEST, parse_range
 from solo.rule import COUNTED, EXCLUSIVE, MODES, Claim
 from solo.words import find_user
 
 COMMAND_LIMIT = 1 << 10  # characters of JSON
+LAST_WORD = 20  # characters that are kept of a word that would be too much
 SKEWED = 1.5  # seconds; some tell their time in whole ones
 VERSION = 1  # of a note; what an engine keeps outlives a solo
+
+
+NONSENSE = (LookupError, TypeError, ValueError, AttributeError, RecursionError)  # what reading an answer raises that is none
 
 
 class Gone(Exception):
@@ -37,12 +41,10 @@ class Note(NamedTuple):
     command: tuple = ()
 
     def format(self) -> bytes:
-        claim, command = self.claim, list(self.command)
-        while len(json.dumps(command)) > COMMAND_LIMIT:
-            command = command[:-1] if len(command) > 1 else [command[0][:COMMAND_LIMIT // 8]]
+        claim = self.claim
         return json.dumps({
             "solo": VERSION, "mode": claim.mode, "slots": claim.slots, "take": claim.take, "slot": self.slot, "host": self.host,
-            "user": self.user, "launcher": self.launcher, "child": self.child, "since": self.since, "command": command,
+            "user": self.user, "launcher": self.launcher, "child": self.child, "since": self.since, "command": self.command,
         }).encode()
 
 
@@ -57,7 +59,7 @@ def parse_note(data: bytes) -> Note:
             Claim(mode, slots, take) if mode == COUNTED else Claim(mode),
             [parse_range(b"%d-%d" % tuple(pair)) for pair in known["slot"]],
             str(known["host"]), str(known["user"]), *map(read_optional, (known["launcher"], known["child"])),
-            float(known["since"]), tuple(map(str, known["command"])),
+            read_time(known["since"]), tuple(map(str, known["command"])),
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return Note(Claim(EXCLUSIVE))
@@ -67,9 +69,27 @@ def read_optional(value) -> Optional[int]:
     return None if value is None else int(value)
 
 
+def read_time(value) -> float:
+    if not 0 <= float(value) < LATEST:
+        raise ValueError
+    return float(value)
+
+
+def cut(words) -> tuple:
+    """The words as far as COMMAND_LIMIT goes."""
+    kept, left = [], COMMAND_LIMIT
+    for word in words:
+        left -= len(json.dumps(word)) + 2
+        if left < 0:
+            kept.append(word[:LAST_WORD] + "…")
+            break
+        kept.append(word)
+    return tuple(kept)
+
+
 def make_note(record) -> Note:
     """What a local record says, for others to see."""
-    command = tuple(decode(word).encode("utf-8", "replace").decode() for word in record.command)
+    command = cut(decode(word).encode("utf-8", "replace").decode() for word in record.command)
     return Note(record.claim, [], record.world.host, find_user(record.uid), record.launcher[0], None, time(), command)
 
 

@@ -6,6 +6,8 @@ Never /v3/lock/lock: etcd 3.4 answers it with yes also to one whose lease ran ou
 
 import http.client
 import json
+import os
+import socket
 from base64 import b64decode, b64encode
 from email.utils import parsedate_to_datetime
 from time import monotonic
@@ -20,6 +22,7 @@ from solo.rule import MODES
 PREFIX = "solo"
 ENDS, ONCES = ".end", ".once"  # no name starts with a dot
 SHORTEST_WAIT = 0.05  # seconds
+LARGEST = 1 << 24  # bytes of an answer
 NOT_FOUND, UNAUTHENTICATED = 5, 16  # gRPC's codes
 
 
@@ -61,28 +64,30 @@ class Etcd:
         else:
             self.version = self.call("/v3/maintenance/status", {}).get("version", "")
 
-    def open(self, at: int, timeout: float):
-        host, port = self.target.hosts[at]
-        if self.tls is not None:
-            return http.client.HTTPSConnection(host, port, timeout=timeout, context=self.tls)
-        return http.client.HTTPConnection(host, port, timeout=timeout)
+    def open(self, at: int, deadline: float):
+        """A connection to one of the hosts. Raises OSError."""
+        connection = http.client.HTTPConnection(*self.target.hosts[at])
+        connection.sock = connect(*self.target.hosts[at], deadline, self.tls)
+        return connection
 
-    def call(self, path: str, body: dict, again: bool = True) -> dict:
-        """One answer, of whichever host gives one first within the timeout. Raises Unreachable, SoloError, Gone."""
+    def call(self, path: str, body: dict, is_leased: bool = False, again: bool = True) -> dict:
+        """One answer, of whichever host gives one first within the timeout. Raises Unreachable, SoloError, and Gone if this
+        `is_leased`.
+        """
         deadline = monotonic() + self.timeout
         problem = "no answer"
-        for attempt in range(2 * len(self.target.hosts)):
+        for _ in range(2 * len(self.target.hosts)):
             left = deadline - monotonic()
             if left <= 0:
                 break
+            was_open = self.connection is not None
             try:
                 # With several hosts, one that is silent must leave time for the next.
-                answer = self.ask(path, body, left if len(self.target.hosts) == 1 else left / 2)
-            except (OSError, http.client.HTTPException, ValueError) as error:
+                answer = self.ask(path, body, monotonic() + (left if len(self.target.hosts) == 1 else left / 2))
+            except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
                 problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                is_old = self.connection is not None and attempt == 0
                 self.hang_up()
-                if not is_old:  # a connection that was idle may have been closed meanwhile
+                if not was_open or isinstance(error, TimeoutError):  # else it was idle, and may have been closed meanwhile
                     self.at = (self.at + 1) % len(self.target.hosts)
                 continue
             error = answer.get("error")
@@ -91,8 +96,8 @@ class Etcd:
             code, text = answer.get("code", 0), answer.get("message") or str(error)
             if code == UNAUTHENTICATED and again and self.token is not None:
                 self.log_in()
-                return self.call(path, body, again=False)
-            if code == NOT_FOUND:
+                return self.call(path, body, is_leased, again=False)
+            if code == NOT_FOUND and is_leased:
                 raise Gone(text)
             if code in (4, 14):  # DEADLINE_EXCEEDED, UNAVAILABLE: another one may have a leader
                 problem = text
@@ -102,23 +107,26 @@ class Etcd:
             raise SoloError(f"{self.where}: {text}")
         raise Unreachable(f"{self.where}: can not be reached: {problem}")
 
-    def ask(self, path: str, body: dict, timeout: float) -> dict:
-        """Raises OSError, HTTPException, ValueError."""
-        if self.connection is None:
-            self.connection = self.open(self.at, timeout)
-        elif self.connection.sock is not None:
-            self.connection.sock.settimeout(timeout)
+    def ask(self, path: str, body: dict, deadline: float) -> dict:
+        """Raises OSError, HTTPException, ValueError, RecursionError."""
+        if self.connection is None or self.connection.sock is None:
+            self.connection = self.open(self.at, deadline)
+        self.connection.sock.deadline = deadline
         self.connection.request("POST", path, json.dumps(body), self.make_headers())
         answer = self.connection.getresponse()
-        data = answer.read().decode()
+        data = answer.read(LARGEST).decode()
+        if len(data) >= LARGEST:
+            raise ValueError("its answer has no end")
         if answer.headers["Date"]:
             self.date = parsedate_to_datetime(answer.headers["Date"]).timestamp() + 0.5
         known = json.loads(data.splitlines()[0] if data else "{}")  # a stream's first answer is enough
+        if not isinstance(known, dict):
+            raise ValueError("its answer makes no sense")
         if answer.status >= 400 and "error" not in known:
             known["error"] = f"HTTP {answer.status}"
         if isinstance(known.get("error"), dict):  # of a stream
             known = {"error": "", "code": known["error"].get("grpc_code"), "message": known["error"].get("message")}
-        return known.get("result", known)
+        return known.get("result") or known
 
     def make_headers(self) -> dict:
         return {"Content-Type": "application/json", **({"Authorization": self.token} if self.token else {})}
@@ -133,9 +141,9 @@ class Etcd:
     def renew(self):
         """Who asks us to end, or None."""
         if self.lease is None:
-            self.lease = self.grant()
+            self.grant()
             return None
-        answer = self.call("/v3/lease/keepalive", {"ID": self.lease})
+        answer = self.call("/v3/lease/keepalive", {"ID": self.lease}, is_leased=True)
         if int(answer.get("TTL", 0)) <= 0:
             self.lease = None
             raise Gone("the lease has expired")
@@ -149,22 +157,23 @@ class Etcd:
         return unpack(asked[0].get("value", "")).decode(errors="replace") or "someone" if asked else None
 
     def grant(self) -> str:
-        answer = self.call("/v3/lease/grant", {"TTL": int(self.ttl)})
+        # We choose its name, and know it before it is there: whatever interrupts us, it can be given back.
+        self.lease = str(int.from_bytes(os.urandom(8), "big") >> 1 or 1)
+        answer = self.call("/v3/lease/grant", {"TTL": int(self.ttl), "ID": self.lease})
         self.ttl = float(answer["TTL"])
-        return answer["ID"]
 
     def wait_loss(self, seconds: float, stop):
         stop.wait(seconds)
 
     def release(self):
-        if self.lease is None:
-            return
+        lease, self.lease, self.entries = self.lease, None, {}
         try:
-            self.call("/v3/lease/revoke", {"ID": self.lease})
+            if lease is not None:
+                self.call("/v3/lease/revoke", {"ID": lease}, is_leased=True)
         except Gone:
             pass  # it had ended already
-        self.lease, self.entries = None, {}
-        self.hang_up()
+        finally:
+            self.hang_up()
 
     # --- the line -------------------------------------------------------------------------------------------------
 
@@ -175,15 +184,15 @@ class Etcd:
 
     def join(self, name: str, note) -> str:
         if self.lease is None:
-            self.lease = self.grant()
+            self.grant()
         key = self.make_key(name)
         try:
             self.call("/v3/kv/txn", {
                 "compare": [compare(key, "CREATE", "create_revision", 0)],
                 "success": [{"request_put": {"key": pack(key), "value": pack(note.format()), "lease": self.lease}}],
-            })
+            }, is_leased=True)
         except Gone:
-            self.lease = None
+            self.release()
             raise
         return key
 
@@ -195,7 +204,7 @@ class Etcd:
         answer = self.call("/v3/kv/txn", {
             "compare": [compare(entry.key, "CREATE", "create_revision", entry.number)],
             "success": [{"request_put": {"key": pack(entry.key), "value": pack(entry.record.format()), "lease": self.lease}}],
-        })
+        }, is_leased=True)
         if not answer.get("succeeded"):
             raise Gone("its key was removed")
 
@@ -219,26 +228,28 @@ class Etcd:
         prefix = self.prefix + name + "/"
         what = {"key": pack(key), "filters": ["NOPUT"]} if key else {"key": pack(prefix), "range_end": pack(prefix[:-1] + "0")}
         request = {"create_request": {**what, "start_revision": self.revision + 1}}
-        connection = self.open(self.at, self.timeout)
+        connection = None
         try:
+            connection = self.open(self.at, monotonic() + self.timeout)
+            connection.sock.deadline = max(monotonic() + SHORTEST_WAIT, deadline)
             connection.request("POST", "/v3/watch", json.dumps(request), self.make_headers())
-            connection.sock.settimeout(max(SHORTEST_WAIT, deadline - monotonic()))
             answer = connection.getresponse()
             while True:
-                line = answer.readline()
-                if not line:
-                    raise ConnectionError("it ended the watch")
-                known = json.loads(line)
+                line = answer.readline(LARGEST)
+                if not line or "error" in (known := json.loads(line)):
+                    raise ConnectionError(f"it does not watch: {line[:80].decode(errors='replace')}")
                 result = known.get("result", {})
-                if "error" in known or result.get("canceled") or result.get("events"):
-                    return True  # if it will not watch, the next list says why
-                connection.sock.settimeout(max(SHORTEST_WAIT, deadline - monotonic()))
+                if result.get("canceled") or result.get("events"):
+                    return True
         except TimeoutError:
+            if connection is None:
+                raise Unreachable(f"{self.where}: can not be reached: no answer") from None
             return False
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
             raise Unreachable(f"{self.where}: can not be reached: {error}") from None
         finally:
-            connection.close()
+            if connection is not None:
+                connection.close()
 
     def make_key(self, name: str) -> str:
         return f"{self.prefix}{name}/{int(self.lease):x}"
@@ -261,7 +272,7 @@ class Etcd:
         try:
             self.call("/v3/kv/put", {
                 "key": pack(f"{self.prefix}{ENDS}/{lease}"), "value": pack(who.encode()), "lease": str(int(lease, 16)),
-            })
+            }, is_leased=True)
         except (Gone, ValueError):
             pass  # it has ended
 
@@ -289,13 +300,49 @@ class Etcd:
         ]
 
 
+class Timed:
+    """A socket all of whose calls together end by `deadline`: what comes byte by byte would outlast any time-out of one."""
+
+    deadline = 0.0
+
+    def recv_into(self, *words):
+        self.settimeout(self.find_left())
+        return super().recv_into(*words)
+
+    def sendall(self, *words):
+        self.settimeout(self.find_left())
+        return super().sendall(*words)
+
+    def find_left(self) -> float:
+        if monotonic() >= self.deadline:
+            raise TimeoutError("timed out")
+        return self.deadline - monotonic()
+
+
+class TimedSocket(Timed, socket.socket):
+    pass
+
+
+def connect(host: str, port: int, deadline: float, tls):
+    """Raises OSError."""
+    plain = socket.create_connection((host, port), max(SHORTEST_WAIT, deadline - monotonic()))
+    if tls is not None:
+        return tls.wrap_socket(plain, server_hostname=host)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return TimedSocket(fileno=plain.detach())
+
+
 def make_tls(target):
     import ssl
+
+    class TimedTLS(Timed, ssl.SSLSocket):
+        pass
 
     try:
         context = ssl.create_default_context(cafile=target.cafile)
         if target.certfile:
             context.load_cert_chain(target.certfile, target.keyfile)
+        context.sslsocket_class = TimedTLS
         return context
     except OSError as error:
         raise SoloError(f"--via {target.shown}: can not read its certificates: {error.strerror or error}") from None

@@ -1,23 +1,11 @@
 """What a guarded run holds at an engine: taken after its local names, kept by a Lease, given back before them. Cold."""
 
+import _signal
 import posix
-from _signal import (
-    SIG_BLOCK,
-    SIG_DFL,
-    SIG_SETMASK,
-    SIG_UNBLOCK,
-    SIGHUP,
-    SIGINT,
-    SIGQUIT,
-    SIGTERM,
-    getsignal,
-    pthread_sigmask,
-    signal,
-    valid_signals,
-)
+from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, getsignal, pthread_sigmask, signal, valid_signals
 from time import monotonic
 
-from solo.engines.engine import Gone, make_note
+from solo.engines.engine import NONSENSE, Gone, make_note
 from solo.engines.lease import TTL, Lease, Terms
 from solo.engines.lines import Wait, pause
 from solo.engines.targets import open_engine
@@ -27,7 +15,13 @@ from solo.queue import NO_WAIT
 from solo.rule import plan_claims
 from solo.words import describe_self
 
-ENDING = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)
+# Signals that end who does nothing about them; but those of a fault of our own, and those that nobody can catch.
+FAULTS = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGTRAP, _signal.SIGSYS, _signal.SIGABRT}
+HARMLESS = {
+    _signal.SIGKILL, _signal.SIGSTOP, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU, _signal.SIGCONT, _signal.SIGCHLD,
+    _signal.SIGURG, _signal.SIGWINCH,
+}
+ENDING = valid_signals() - FAULTS - HARMLESS
 
 
 class Interrupted(BaseException):
@@ -82,6 +76,10 @@ class EngineHold:
         except BaseException as error:
             if once is not None:
                 error = once.judge(error)
+            if isinstance(error, Gone):
+                error = Unreachable(f"{self.engine.where}: the lease was lost before the command could start: {error}")
+            elif isinstance(error, NONSENSE) and not isinstance(error, SoloError):
+                error = Unreachable(f"{self.engine.where}: its answer makes no sense ({type(error).__name__}: {error})")
             self.give_back()
             for number in changed:
                 signal(number, SIG_DFL)
@@ -105,7 +103,7 @@ class EngineHold:
         """Its command has ended, or never was."""
         try:
             self.lease.end()
-        except (SoloError, Gone) as error:
+        except Exception as error:  # the status is the command's all the same
             say_promptly(f"{error}: what it keeps for us is free in {self.lease.terms.ttl:.0f}s")
 
     def read_once(self, name: str):
@@ -120,7 +118,7 @@ class EngineHold:
     def give_back(self):
         try:
             self.lease.end()
-        except (SoloError, Gone):
+        except Exception:
             pass  # it forgets us
 
 

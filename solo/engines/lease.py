@@ -20,6 +20,7 @@ from solo.errors import SoloError, Unreachable, UsageError
 from solo.words import format_duration
 
 TTL, LONGEST = 15.0, 1e9  # seconds
+LONGEST_TIMEOUT = 5.0  # seconds: so long a signal may have to wait
 RATE = 0.1  # chrony may slew a clock by 8.3 %, the kernel by 10
 LATENCY = 0.25  # seconds from SIGKILL to the command's last instruction
 MARGIN = 0.25  # seconds for the launcher to kill, and to end with a status that says why, before the kernel's timer
@@ -36,7 +37,7 @@ class Terms:
     def __init__(self, ttl: float, grace=None):
         self.ttl = ttl
         self.period = ttl / RENEWALS
-        self.timeout = ttl / TIMEOUTS
+        self.timeout = min(ttl / TIMEOUTS, LONGEST_TIMEOUT)
         self.grace = ttl / GRACES if grace is None else grace
 
     @property
@@ -56,8 +57,8 @@ class Terms:
 
     def check(self):
         """Raises UsageError if it could not be renewed in time, or would never end."""
-        if self.ttl > LONGEST:
-            raise UsageError("--ttl: a lease must end")
+        if max(self.ttl, self.grace) > LONGEST:
+            raise UsageError("--ttl, --kill-after: a lease must end, and so must its grace")
         if self.outage <= 0:
             span = "{:.3g}s".format
             raise UsageError(
@@ -140,8 +141,10 @@ class Lease:
                     self.renew()
                     self.problem = ""
                     due = self.renewed + self.terms.period
-                except SoloError as error:
-                    self.problem = str(error)
+                except Gone:
+                    raise
+                except Exception as error:  # an answer that makes no sense is none
+                    self.problem = str(error) or type(error).__name__
                     due = read_boot_clock() + RETRY
         except Gone as error:
             self.lost = str(error)
@@ -157,7 +160,9 @@ class Lease:
         try:
             with self.lock:
                 self.engine.tell_child(child)
-        except SoloError:
+        except Gone:
+            raise
+        except Exception:
             pass  # a nicety
 
     def find_left(self) -> float:
@@ -182,7 +187,7 @@ class Lease:
         self.stop.set()
         self.dead_man.disarm()
         if self.thread is not None:
-            self.thread.join(0 if self.problem else 2 * self.engine.timeout)
+            self.thread.join(RETRY if self.problem else 2 * self.engine.timeout)
             if self.thread.is_alive():
                 raise Unreachable(self.problem or f"{self.engine.where}: does not answer")
         if self.lost is None:

@@ -40,6 +40,7 @@ def take_in_line(engine, name: str, note, wait: Wait):
     if we are in the line already. `entries` are those we hold, by name.
     """
     key, asked, is_renewed, is_in = None, set(), False, False
+    keeper, settled = Keeper(engine), monotonic() + engine.timeout
     try:
         while True:
             try:
@@ -61,8 +62,12 @@ def take_in_line(engine, name: str, note, wait: Wait):
                     for obstacle in [other for other in obstacles if wait.replaces and other.key not in asked]:
                         engine.ask_to_end(obstacle, wait.who)
                         asked.add(obstacle.key)
-                    block(engine, name, key, obstacles, wait)
+                    block(engine, name, key, obstacles, wait, keeper)
                 elif note.claim.mode == COUNTED and not note.slot and unready:
+                    # In a moment those before us say which slots are left; unless they are stuck.
+                    if monotonic() >= settled and (wait.deadline is NO_WAIT or monotonic() >= wait.deadline):
+                        raise make_busy(unready)
+                    keeper.renew_in_time()
                     engine.wait_change(name, None, monotonic() + PAUSE)
                 elif note.claim.mode == COUNTED and not note.slot:
                     taken = [pair for other in line[:place] for pair in other.record.slot]
@@ -70,21 +75,42 @@ def take_in_line(engine, name: str, note, wait: Wait):
                     engine.rewrite(entry._replace(record=note))
                 elif not is_renewed:
                     # An engine may let one in whose lease is over: renewed after that, and looked at again, it is ours.
-                    renew(engine)
+                    keeper.renew()
                     is_renewed = True
                 else:
                     is_in = True
                     return entry._replace(is_held=True)
-            except Gone:
+            except Gone as error:
                 if engine.entries:
                     raise  # what we held under other names is lost as well
                 key, is_renewed = None, False
+                check_patience(wait, Unreachable(f"{engine.where}: the lease was lost before the command could start: {error}"))
+                pause(wait, error)
             except Unreachable as error:
                 check_patience(wait, error)
                 pause(wait, error)
     finally:
         if not is_in:
             leave(engine, name)
+
+
+class Keeper:
+    """Keeps our place in the line: a lease must be renewed also while nothing changes, and however often something does."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.due = monotonic() + engine.ttl / RENEWALS
+
+    def renew(self):
+        """Raises Superseded, Unreachable, Gone."""
+        who = self.engine.renew()
+        self.due = monotonic() + self.engine.ttl / RENEWALS
+        if who:
+            raise Superseded(f"superseded by {who}")
+
+    def renew_in_time(self):
+        if monotonic() >= self.due:
+            self.renew()
 
 
 def check_patience(wait: Wait, error):
@@ -100,13 +126,6 @@ def pause(wait: Wait, error):
         return True
 
     wait.watch(block, wait.deadline, lambda: (None, str(error)))
-
-
-def renew(engine):
-    """Keep our place. Raises Superseded, Unreachable, Gone."""
-    who = engine.renew()
-    if who:
-        raise Superseded(f"superseded by {who}")
 
 
 def leave(engine, name: str):
@@ -154,7 +173,7 @@ def sort_lines(entries: list) -> list:
     ]
 
 
-def block(engine, name: str, key: str, obstacles: list, wait: Wait):
+def block(engine, name: str, key: str, obstacles: list, wait: Wait, keeper: Keeper):
     """Until who is in our way may have left. Of those that hold slots any one makes room."""
     waited_for = None if len(obstacles) > 1 and obstacles[0].record.claim.mode == COUNTED else obstacles[-1].key
     has_changed = False
@@ -174,12 +193,8 @@ def block(engine, name: str, key: str, obstacles: list, wait: Wait):
             return None, str(error)
 
     def wait_change(deadline: float) -> bool:
-        soon = monotonic() + engine.ttl / RENEWALS
-        if has_changed or engine.wait_change(name, waited_for, min(soon, deadline)):
-            return True
-        if monotonic() >= soon:
-            renew(engine)
-        return False
+        keeper.renew_in_time()
+        return has_changed or engine.wait_change(name, waited_for, min(keeper.due, deadline))
 
     wait.watch(wait_change, wait.deadline, describe)
 

@@ -15,6 +15,7 @@ from solo.rule import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, MODES
 
 CONFIGURATION = "/etc/solo.toml"
 USERS_CONFIGURATION = ".config/solo.toml"  # below the home directory of the password database
+LARGEST = 1 << 20  # bytes
 KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
 
 class Kind(NamedTuple):
@@ -81,7 +82,7 @@ def find_target(where: str) -> Target:
     """Raises SoloError, UsageError."""
     if "://" in where:
         target = parse_url(where)
-        if target.password is not None or any("password" in key for key in target.settings):
+        if has_secret(target):
             raise UsageError(f"--via {target.shown}: a password here could be read by others: put it into {CONFIGURATION}"
                              f" or ~/{USERS_CONFIGURATION}")
         return target
@@ -103,7 +104,7 @@ def parse_url(url: str) -> Target:
         login, at, hosts = netloc.rpartition("@")
         user, colon, password = login.partition(":")
         settings = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-        if parts.fragment:
+        if parts.fragment or not unquote(url).isprintable():
             raise ValueError
         found = [split_host(host, ENGINES[scheme].port) for host in hosts.split(",")]
     except UsageError:
@@ -138,11 +139,14 @@ def find_configurations() -> list:
 def read_configuration(path: str) -> dict:
     """The targets of one file, by name; none if there is no such file. Raises SoloError."""
     try:
-        with open(path, "rb") as file:
+        # A FIFO in its place must not hang us.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+                raise SoloError(f"refusing {path}: not a regular file of less than {LARGEST >> 20} MiB")
             if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise SoloError(f"refusing {path}: others can write to it")
-            data = file.read().decode()
+            data = file.read(LARGEST).decode()
     except FileNotFoundError:
         return {}
     except PermissionError:
@@ -155,9 +159,14 @@ def read_configuration(path: str) -> dict:
         raise SoloError(f"{path}: {error}") from None
     if not isinstance(targets, dict):
         raise SoloError(f"{path}: via: not a table (like [via.prod])")
-    if status.st_mode & stat.S_IROTH and any("password" in str(table) for table in targets.values()):
+    targets = {name: make_target(path, name, table) for name, table in targets.items()}
+    if status.st_mode & stat.S_IROTH and any(map(has_secret, targets.values())):
         raise SoloError(f"refusing {path}: a password is in it, and everybody can read it (chmod o-r)")
-    return {name: make_target(path, name, table) for name, table in targets.items()}
+    return targets
+
+
+def has_secret(target: Target) -> bool:
+    return target.password is not None or any("password" in key for key in target.settings)
 
 
 def load_toml(data: str) -> dict:
