@@ -51,7 +51,7 @@ def take_in_line(engine, name: str, note, wait: Wait):
                 place = find_place(line, key)
                 if place is None:  # our lease ran out, and our place went with it: to the end of the line
                     key, is_renewed = None, False
-                    check_patience(wait, "busy: the lease ran out while it stood in line")
+                    check_patience(wait, Unreachable(f"{engine.where}: our place in the line was lost"))
                     continue
                 entry, obstacles = line[place], find_obstacles(line, place)
                 unready = find_unready(line[:place])
@@ -113,10 +113,10 @@ class Keeper:
             self.renew()
 
 
-def check_patience(wait: Wait, error):
-    """Raise `error`, or Busy with that text, unless there is time left to wait."""
+def check_patience(wait: Wait, error: SoloError):
+    """Raise `error`, unless there is time left to wait."""
     if wait.deadline is NO_WAIT or monotonic() >= wait.deadline:
-        raise Busy(error) if isinstance(error, str) else error
+        raise error
 
 
 def pause(wait: Wait, error):
