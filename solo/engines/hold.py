@@ -75,7 +75,7 @@ class EngineHold:
                 signal(number, interrupt)
             connect(self.engine, wait)
             if once is not None:
-                once.add(self.engine)
+                once.add(self)
             self.entries = take_all(self.engine, self.plan, make_note(self.wanted), wait)
             self.lease.start(self.engine.ttl)
             self.given.take_signals()
@@ -96,6 +96,14 @@ class EngineHold:
         """What the command learns of the engine, beside what `entries` say."""
         environment[b"SOLO_VIA_KEY"] = b" ".join([encode(self.entries[name].key) for name in self.wanted.names])
         environment[b"SOLO_TTL"] = b"%g" % self.engine.ttl
+
+    def read_once(self, name: str):
+        with self.lease.turn:
+            return self.engine.read_once(name)
+
+    def write_once(self, name: str, before, ran) -> bool:
+        with self.lease.turn:
+            return self.engine.write_once(name, before, ran)
 
     def complete(self, child: tuple):
         """The command is forked and waits: the last moment to say no."""

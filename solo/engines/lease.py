@@ -84,6 +84,7 @@ class Lease:
         self.lost = self.asked = None
         self.problem = ""
         self.stop = threading.Event()
+        self.turn = threading.Lock()  # whoever asks the engine, once there is a thread
         self.thread = None
         self.dead_man = DeadMan()
 
@@ -95,7 +96,8 @@ class Lease:
     def renew(self):
         """Raises Unreachable, Gone."""
         sent = read_boot_clock()
-        asked = self.engine.renew()
+        with self.turn:
+            asked = self.engine.renew()
         self.renewed = sent
         if asked and not self.asked:
             self.asked = asked
@@ -147,7 +149,8 @@ class Lease:
 
     def tell_child(self, child: int):
         try:
-            self.engine.tell_child(child)
+            with self.turn:
+                self.engine.tell_child(child)
         except SoloError:
             pass  # a nicety
 
