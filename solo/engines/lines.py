@@ -40,6 +40,7 @@ def take_in_line(engine, name: str, note, wait: Wait):
     if we are in the line already. `entries` are those we hold, by name.
     """
     key, asked, is_renewed, is_in = None, set(), False, False
+    patience = monotonic() + engine.timeout
     try:
         while True:
             try:
@@ -63,6 +64,8 @@ def take_in_line(engine, name: str, note, wait: Wait):
                     taken = [pair for other in line[:place] for pair in other.record.slot]
                     note = note._replace(slot=allot_slots(note.claim, taken))
                     engine.rewrite(entry._replace(record=note))
+                elif is_settling(line, place) and monotonic() < patience:
+                    engine.wait_change(name, None, patience)  # nobody is in our way
                 else:
                     is_renewed = False
                     refuse(line, place, obstacles, wait, is_new)
@@ -125,6 +128,11 @@ def find_obstacles(line: list, place: int) -> list:
         return conflicts
     # One after the other: so no two take the same numbers.
     return [other for other in earlier if other.record.claim.mode == COUNTED and not other.record.slot] or [entry]
+
+
+def is_settling(line: list, place: int) -> bool:
+    """Whether those the entry at `place` waits for only have to take their slots, which takes them a moment if they live."""
+    return not find_conflicts(line[place].record.claim, [other.record.claim for other in line[:place]])
 
 
 def refuse(line: list, place: int, obstacles: list, wait: Wait, is_new: bool):
