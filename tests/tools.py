@@ -8,6 +8,7 @@ PACKAGES = {
     "strace": "strace", "cron": "cron", "mandoc": "mandoc", "flock": "util-linux", "unshare": "util-linux",
     "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make",
     "tmux": "tmux", "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
+    "/usr/share/zookeeper/bin/zkServer.sh": "zookeeper",
 }
 
 

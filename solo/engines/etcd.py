@@ -6,13 +6,13 @@ Never /v3/lock/lock: etcd 3.4 answers it with yes also to one whose lease ran ou
 
 import http.client
 import json
-import ssl
 from base64 import b64decode, b64encode
 from email.utils import parsedate_to_datetime
 from time import monotonic
 
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
 from solo.engines.lines import sort_lines, take_in_line
+from solo.engines.targets import make_tls
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.once import format_ran, parse_ran
 from solo.rule import MODES
@@ -286,16 +286,6 @@ class Etcd:
             ("ok", "first come, first served over all hosts; a lock outlives a restart and the loss of a minority"),
             ("note", "a backup that is restored forgets locks, and SOLO_TOKEN may repeat"),
         ]
-
-
-def make_tls(target):
-    try:
-        context = ssl.create_default_context(cafile=target.cafile)
-        if target.certfile:
-            context.load_cert_chain(target.certfile, target.keyfile)
-        return context
-    except OSError as error:
-        raise SoloError(f"--via {target.shown}: can not read its certificates: {error.strerror or error}") from None
 
 
 def compare(key: str, target: str, field: str, value) -> dict:

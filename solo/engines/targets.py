@@ -34,7 +34,8 @@ POSTGRESQL = Kind("postgresql", "PostgreSQL", "psycopg", "python3-psycopg", 5432
 ZOOKEEPER = Kind("zookeeper", "ZooKeeper", "kazoo", "python3-kazoo", 2181, MODES)
 REDIS = Kind("redis", "Redis", "redis", "python3-redis", 6379, (EXCLUSIVE, COUNTED))
 ENGINES = {
-    "etcd": ETCD, "etcds": ETCD, "postgresql": POSTGRESQL, "zookeeper": ZOOKEEPER, "redis": REDIS, "rediss": REDIS,
+    "etcd": ETCD, "etcds": ETCD, "postgresql": POSTGRESQL, "zookeeper": ZOOKEEPER, "zookeepers": ZOOKEEPER, "redis": REDIS,
+    "rediss": REDIS,
 }
 WORDS = {SHARED: "--shared", COUNTED: "--slots", INTEND_EXCLUSIVE: "a name within a name", INTEND_SHARED: "a name within a name"}
 
@@ -72,6 +73,19 @@ def open_engine(where: str, terms, modes=frozenset()):
             raise
         how = f"pip install 'solo-run[{kind.module}]', or on Debian: apt install {kind.package}"
         raise SoloError(f"--via {target.scheme} needs the Python library {kind.library}: {how}") from None
+
+
+def make_tls(target):
+    """The context in which its servers are believed, and they believe us. Raises SoloError."""
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=target.cafile)
+        if target.certfile:
+            context.load_cert_chain(target.certfile, target.keyfile)
+        return context
+    except OSError as error:
+        raise SoloError(f"--via {target.shown}: can not read its certificates: {error.strerror or error}") from None
 
 
 def find_target(where: str) -> Target:
