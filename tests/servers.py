@@ -175,6 +175,10 @@ class ZooKeeper(Server):
     def leads(self) -> bool:
         return b"Mode: leader" in self.ask(b"srvr")
 
+    def read_zxid(self) -> int:
+        """How often it was changed; each renewal of a lock counts as one."""
+        return int(self.ask(b"srvr").partition(b"Zxid: ")[2].split()[0], 16)
+
     def open(self):
         """A client that is none of ours, to be stopped."""
         kazoo = pytest.importorskip("kazoo.client")
@@ -201,7 +205,7 @@ class ZooKeeperCluster:
             for link, port in zip(links, ports[other]):
                 link.target = port
         for one, member in enumerate(self.members):
-            member.settings = f"initLimit=10\nsyncLimit={60 if one == late else 4}\n" + "".join(
+            member.settings = f"initLimit=4\nsyncLimit={60 if one == late else 4}\n" + "".join(
                 "server.{}=127.0.0.1:{}:{}\n".format(other, *(ports[one] if one == other else [link.port for link in self.links[one, other]]))
                 for other in range(3)
             )

@@ -2,17 +2,26 @@
 
 import os
 import signal
+import socket
 import struct
 import sys
+import threading
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE, TESTS, finish, read_line, until
+from conftest import PATIENCE, TESTS, finish, until
 from proxy import HOLE, NO_ANSWERS, NO_REQUESTS, OK, RESET, Proxy
 from servers import ZooKeeper, ZooKeeperCluster
 from test_engines import Fleet
 
-kazoo_version = pytest.importorskip("kazoo.version")
+pytest.importorskip("kazoo")
+
+from solo.engines.engine import Gone, Note  # noqa: E402
+from solo.engines.lines import Wait  # noqa: E402
+from solo.engines.targets import parse_url  # noqa: E402
+from solo.engines.zookeeper import ZooKeeper as Engine  # noqa: E402
+from solo.errors import SoloError, Unreachable  # noqa: E402
+from solo.rule import EXCLUSIVE, Claim  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +78,225 @@ def test_no_two_run_while_one_who_is_cut_off_answers_on(lab, cluster, alone, mod
     assert holder.wait(PATIENCE) == 123
     (token, _, end), (later, begin, _) = read_beats(first), read_beats(second)
     assert end < begin and token < later
+
+
+def test_a_lock_outlives_the_leader_and_moves_to_another_server(lab, cluster):
+    fleet = Fleet(lab, cluster)
+    fleet.url = cluster.members[0].make_url(cluster.members[2].port, cluster.members[1].port, cluster.members[0].port)
+    holder = fleet.hold("a", fleet.job, "--ttl", "10s", "-k", "300ms")
+
+    cluster.members[2].stop()
+    until(lambda: any(member.leads() for member in cluster.members[:2]))
+    [leader] = [member for member in cluster.members[:2] if member.leads()]
+    before = leader.read_zxid()
+    until(lambda: leader.read_zxid() > before)  # a renewal: nobody else is there
+
+    result = fleet.run("b", "-n", fleet.job, "true")
+    assert result.returncode == 75 and f"by pid {holder.pid} on".encode() in result.stderr
+    assert finish(holder)[0] == 0
+
+
+def test_a_lock_outlives_a_killed_server_that_is_started_again(fleet, server):
+    holder = fleet.hold("a", fleet.job, "--ttl", "10s", "-k", "300ms")
+
+    server.stop()
+    server.start()
+
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
+    before = server.read_zxid()
+    until(lambda: server.read_zxid() > before)
+    assert finish(holder)[0] == 0
+
+
+@pytest.mark.parametrize("fault", [HOLE, NO_REQUESTS, NO_ANSWERS, RESET])
+def test_no_two_run_when_the_holder_s_link_fails(fleet, server, fault):
+    proxy = Proxy(server.port)
+    try:
+        holder, first = start_beats(fleet, server.make_url(proxy.port), "a")
+        until(lambda: has_begun(first))
+        waiting, second = start_beats(fleet, server.url, "b", "-w", "1h")
+        until(lambda: fleet.count(fleet.job, "waiting") == 1)
+
+        proxy.set(fault)
+        assert holder.wait(PATIENCE) == 123
+        until(lambda: has_begun(second))
+
+        assert read_beats(first)[2] < read_beats(second)[1]
+    finally:
+        proxy.close()
+
+
+def test_a_stopped_server_ends_the_command_and_forgets_nobody_in_line(fleet, server):
+    holder, first = start_beats(fleet, server.url, "a")
+    until(lambda: has_begun(first))
+    waiting, second = start_beats(fleet, server.url, "b", "-w", "1h")
+    until(lambda: fleet.count(fleet.job, "waiting") == 1)
+
+    server.send(signal.SIGSTOP)
+    assert holder.wait(PATIENCE) == 123
+    server.send(signal.SIGCONT)
+    until(lambda: has_begun(second))
+
+    assert read_beats(first)[2] < read_beats(second)[1]
+
+
+# --- the engine by itself -----------------------------------------------------------------------------------------------------
+
+
+def make_engine(server, port=None, ttl=4.0, timeout=0.5, **secrets):
+    target = parse_url(server.make_url(port or server.port))._replace(**secrets)
+    return Engine(target, ttl, timeout)
+
+
+@pytest.fixture
+def engine(server):
+    engine = make_engine(server)
+    engine.connect()
+    yield engine
+    engine.release()
+
+
+NOTE = Note(Claim(EXCLUSIVE), launcher=1, since=1.0)
+NOT_LONG = Wait(None, None)
+
+
+def test_an_entry_whose_answer_was_lost_is_made_once(server, engine):
+    proxy = Proxy(server.port)
+    other = make_engine(server, proxy.port)
+    other.connect()
+    first = engine.join("lost", NOTE)
+    proxy.set(NO_ANSWERS)
+    with pytest.raises(Unreachable):
+        other.join("lost", NOTE)
+    assert len(engine.list_entries("lost")) == 2
+
+    proxy.set(OK)
+    second = other.join("lost", NOTE)
+
+    assert [entry.key for entry in engine.list_entries("lost")] == [first, second]
+    other.leave("lost")
+    assert [entry.key for entry in engine.list_entries("lost")] == [first]
+    other.release()
+    proxy.close()
+
+
+def test_who_is_interrupted_in_a_call_can_still_leave(server, engine):
+    class Stop(BaseException):
+        pass
+
+    def interrupt(*_):
+        proxy.set(OK)
+        raise Stop
+
+    def wait_and_interrupt():
+        until(lambda: len(engine.list_entries("torn")) == 2)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+    proxy = Proxy(server.port)
+    other = make_engine(server, proxy.port, timeout=PATIENCE)
+    other.connect()
+    first = engine.join("torn", NOTE)
+    proxy.set(NO_ANSWERS)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    thread = threading.Thread(target=wait_and_interrupt)
+    thread.start()
+    with pytest.raises(Stop):
+        other.take("torn", NOTE, NOT_LONG)
+    thread.join()
+    signal.signal(signal.SIGUSR1, before)
+
+    assert [entry.key for entry in engine.list_entries("torn")] == [first]
+    other.release()
+    proxy.close()
+
+
+def test_an_expired_session_is_gone_and_the_next_is_another(server, engine):
+    other = make_engine(server, ttl=1.0)
+    other.connect()
+    old = other.take("old", NOTE, NOT_LONG)
+    until(lambda: engine.list_entries("old") == [])
+
+    with pytest.raises(Gone):
+        other.renew()
+
+    other.release()
+    new = other.take("old", NOTE, NOT_LONG)
+    assert new.key != old.key and new.number > old.number
+    other.release()
+
+
+@pytest.mark.parametrize("asked, granted", [(0.5, 1.0), (4.0, 4.0), (1000.0, 60.0)])
+def test_the_ttl_is_what_the_server_grants(server, asked, granted):
+    engine = make_engine(server, ttl=asked)
+    engine.connect()
+
+    assert engine.ttl == granted
+    engine.release()
+
+
+def test_a_server_where_the_session_would_live_shorter_ends_it(tmp_path):
+    server = ZooKeeper(tmp_path / "zookeeper").start()
+    engine = make_engine(server, ttl=50.0, timeout=PATIENCE)
+    engine.connect()
+    server.stop()
+    server.settings = "maxSessionTimeout=2000\n"
+    server.start()
+
+    with pytest.raises(Gone, match="2s"):
+        engine.renew()
+    server.stop()
+
+
+def test_what_is_no_zookeeper_is_out_of_reach_within_the_timeout(server):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        engine = make_engine(server, other.getsockname()[1], timeout=PATIENCE)
+        thread = threading.Thread(target=lambda: other.accept()[0].sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+        thread.start()
+
+        with pytest.raises(Unreachable, match="not ZooKeeper"):
+            engine.connect()
+        thread.join()
+
+
+@pytest.mark.parametrize("name", ["a b", "zookeeper", "x%2Fy", "new\nline", "ü/ß/語", os.fsdecode(b"\xff\x80"), "~" + "n" * 254])
+def test_any_name_is_a_line_of_its_own(fleet, engine, name):
+    holder = fleet.hold("a", name)
+
+    [held] = [entry for entry in engine.list_entries() if entry.is_held and entry.name == name]
+    assert fleet.run("b", "-n", name, "true").returncode == 75
+    assert held.record.launcher == holder.pid and finish(holder)[0] == 0
+
+
+@pytest.mark.parametrize("path", ["/a//b", "/./a", "/..", "/a%00b", os.fsdecode(b"/\xff")])
+def test_a_path_that_zookeeper_can_not_have_is_refused(fleet, server, path):
+    fleet.url = server.url + path
+    result = fleet.run("a", "-n", fleet.job, "true")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
+
+
+def test_who_is_asked_to_end_hears_of_it_until_the_asker_goes(server, engine):
+    other = make_engine(server)
+    entry = engine.take("asked", NOTE, NOT_LONG)
+    assert engine.renew() is None
+
+    other.ask_to_end(entry, "pid 7 on db1")
+    assert engine.renew() == "pid 7 on db1"
+    other.release()
+
+    assert engine.renew() is None
+
+
+def test_a_password_keeps_others_out_and_is_not_shown(server):
+    server_url, secrets = server.make_url(server.port) + "/guarded", {"user": "ops", "password": "s3cret:with colon"}
+    target = parse_url(server_url)
+    engines = [Engine(target._replace(**known), 4.0, PATIENCE) for known in (secrets, secrets, {}, {**secrets, "password": "wrong"})]
+    entry = engines[0].take("job", NOTE, NOT_LONG)
+
+    assert [found.key for found in engines[1].list_entries()] == [entry.key]
+    for stranger in engines[2:]:
+        with pytest.raises(SoloError, match="NoAuth") as error:
+            stranger.list_entries()
+        assert "s3cret" not in str(error.value) and "wrong" not in str(error.value)
+    for engine in engines:
+        engine.release()
