@@ -146,7 +146,7 @@ class EtcdCluster:
 class ZooKeeper(Server):
     scheme = "zookeeper"
     tools = ("java", "/usr/share/zookeeper/bin/zkServer.sh")
-    jars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"  # the manifest pulls the rest; the log is for who debugs
+    jars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"  # and what the first one's manifest names
     settings = ""
 
     def prepare(self):
@@ -205,9 +205,9 @@ class ZooKeeperCluster:
             for link, port in zip(links, ports[other]):
                 link.target = port
         for one, member in enumerate(self.members):
+            ways = [ports[one] if one == other else [link.port for link in self.links[one, other]] for other in range(3)]
             member.settings = f"initLimit=4\nsyncLimit={60 if one == late else 4}\n" + "".join(
-                "server.{}=127.0.0.1:{}:{}\n".format(other, *(ports[one] if one == other else [link.port for link in self.links[one, other]]))
-                for other in range(3)
+                f"server.{other}=127.0.0.1:{quorum}:{election}\n" for other, (quorum, election) in enumerate(ways)
             )
             (member.path / "data" / "myid").write_text(str(one))
 

@@ -289,9 +289,9 @@ def test_who_is_asked_to_end_hears_of_it_until_the_asker_goes(server, engine):
 
 
 def test_a_password_keeps_others_out_and_is_not_shown(server):
-    server_url, secrets = server.make_url(server.port) + "/guarded", {"user": "ops", "password": "s3cret:with colon"}
-    target = parse_url(server_url)
-    engines = [Engine(target._replace(**known), 4.0, PATIENCE) for known in (secrets, secrets, {}, {**secrets, "password": "wrong"})]
+    target, known = parse_url(server.url + "/guarded"), {"user": "ops", "password": "s3cret:with colon"}
+    secrets = (known, known, {}, {**known, "password": "wrong"})
+    engines = [Engine(target._replace(**secret), 4.0, PATIENCE) for secret in secrets]
     entry = engines[0].take("job", NOTE, NOT_LONG)
 
     assert [found.key for found in engines[1].list_entries()] == [entry.key]
@@ -305,11 +305,14 @@ def test_a_password_keeps_others_out_and_is_not_shown(server):
 
 @pytest.mark.tool("openssl")
 def test_both_sides_show_certificates(tmp_path):
+    signer = []
     for who in ("ca", "server", "client"):
-        signer = ["-CA", tmp_path / "ca.crt", "-CAkey", tmp_path / "ca.key"] if who != "ca" else []
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={who}", "-addext",
-                        "subjectAltName=IP:127.0.0.1", "-keyout", tmp_path / f"{who}.key", "-out", tmp_path / f"{who}.crt", *signer],
+        known = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "keyUsage=keyCertSign,digitalSignature",
+                 "-addext", "authorityKeyIdentifier=keyid"]
+        files = ["-keyout", tmp_path / f"{who}.key", "-out", tmp_path / f"{who}.crt"]
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={who}", *known, *files, *signer],
                        check=True, capture_output=True)
+        signer = ["-CA", tmp_path / "ca.crt", "-CAkey", tmp_path / "ca.key"]
     (tmp_path / "server.pem").write_text((tmp_path / "server.key").read_text() + (tmp_path / "server.crt").read_text())
     port = find_port()
     server = ZooKeeper(tmp_path / "zookeeper")

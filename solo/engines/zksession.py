@@ -58,26 +58,28 @@ class Session:
 
     def connect(self, deadline=None):
         """Be on a new connection, with the session we had; if none, with a new one."""
-        deadline = monotonic() + self.timeout if deadline is None else deadline
-        problem = "no answer"
         old, self.socket = self.socket, None
         try:
-            for _ in self.hosts:
-                self.hang_up()
-                left = deadline - monotonic()
-                if left <= 0:
-                    break
-                try:
-                    # With several hosts, one that is silent must leave time for the next.
-                    return self.dial(deadline if len(self.hosts) == 1 else monotonic() + left / 2)
-                except BROKEN as error:
-                    problem = self.drop(error)
-                except BaseException:
-                    self.hang_up()
-                    raise
+            self.reach(monotonic() + self.timeout if deadline is None else deadline)
         finally:
             if old is not None:
-                old.close()  # not before: a server logs who goes without a word, but ends a connection itself that was replaced
+                old.close()  # not before: a server ends a connection itself that is replaced, but logs who goes without a word
+
+    def reach(self, deadline: float):
+        problem = "no answer"
+        for _ in self.hosts:
+            self.hang_up()
+            left = deadline - monotonic()
+            if left <= 0:
+                break
+            try:
+                # With several hosts, one that is silent must leave time for the next.
+                return self.dial(deadline if len(self.hosts) == 1 else monotonic() + left / 2)
+            except BROKEN as error:
+                problem = self.drop(error)
+            except BaseException:
+                self.hang_up()
+                raise
         raise Unreachable(f"{self.where}: can not be reached: {problem}")
 
     def drop(self, error) -> str:
