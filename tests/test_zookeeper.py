@@ -144,9 +144,8 @@ def test_a_stopped_server_ends_the_command_and_forgets_nobody_in_line(fleet, ser
 # --- the engine by itself -----------------------------------------------------------------------------------------------------
 
 
-def make_engine(server, port=None, ttl=4.0, timeout=0.5, **secrets):
-    target = parse_url(server.make_url(port or server.port))._replace(**secrets)
-    return Engine(target, ttl, timeout)
+def make_engine(server, port=None, ttl=4.0, timeout=PATIENCE):
+    return Engine(parse_url(server.make_url(port or server.port)), ttl, timeout)
 
 
 @pytest.fixture
@@ -163,7 +162,7 @@ NOT_LONG = Wait(None, None)
 
 def test_an_entry_whose_answer_was_lost_is_made_once(server, engine):
     proxy = Proxy(server.port)
-    other = make_engine(server, proxy.port)
+    other = make_engine(server, proxy.port, timeout=1.0)
     other.connect()
     first = engine.join("lost", NOTE)
     proxy.set(NO_ANSWERS)
@@ -194,7 +193,7 @@ def test_who_is_interrupted_in_a_call_can_still_leave(server, engine):
         signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
 
     proxy = Proxy(server.port)
-    other = make_engine(server, proxy.port, timeout=PATIENCE)
+    other = make_engine(server, proxy.port)
     other.connect()
     first = engine.join("torn", NOTE)
     proxy.set(NO_ANSWERS)
@@ -237,7 +236,7 @@ def test_the_ttl_is_what_the_server_grants(server, asked, granted):
 
 def test_a_server_where_the_session_would_live_shorter_ends_it(tmp_path):
     server = ZooKeeper(tmp_path / "zookeeper").start()
-    engine = make_engine(server, ttl=50.0, timeout=PATIENCE)
+    engine = make_engine(server, ttl=50.0)
     engine.connect()
     server.stop()
     server.settings = "maxSessionTimeout=2000\n"
@@ -250,7 +249,7 @@ def test_a_server_where_the_session_would_live_shorter_ends_it(tmp_path):
 
 def test_what_is_no_zookeeper_is_out_of_reach_within_the_timeout(server):
     with socket.create_server(("127.0.0.1", 0)) as other:
-        engine = make_engine(server, other.getsockname()[1], timeout=PATIENCE)
+        engine = make_engine(server, other.getsockname()[1])
         thread = threading.Thread(target=lambda: other.accept()[0].sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
         thread.start()
 
