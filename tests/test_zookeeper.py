@@ -34,9 +34,19 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def cluster(request, tmp_path):
-    cluster = ZooKeeperCluster(tmp_path / "ensemble", getattr(request, "param", None)).start()
-    yield cluster
-    cluster.stop()
+    cluster = ZooKeeperCluster(tmp_path / "ensemble", getattr(request, "param", None))
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def lone(tmp_path):
+    """A server to be set up, and started."""
+    lone = ZooKeeper(tmp_path / "zookeeper")
+    yield lone
+    lone.stop()
 
 
 @pytest.fixture
@@ -234,17 +244,15 @@ def test_the_ttl_is_what_the_server_grants(server, asked, granted):
     engine.release()
 
 
-def test_a_server_where_the_session_would_live_shorter_ends_it(tmp_path):
-    server = ZooKeeper(tmp_path / "zookeeper").start()
-    engine = make_engine(server, ttl=50.0)
+def test_a_server_where_the_session_would_live_shorter_ends_it(lone):
+    engine = make_engine(lone.start(), ttl=50.0)
     engine.connect()
-    server.stop()
-    server.settings = "maxSessionTimeout=2000\n"
-    server.start()
+    lone.stop()
+    lone.settings = "maxSessionTimeout=2000\n"
+    lone.start()
 
     with pytest.raises(Gone, match="2s"):
         engine.renew()
-    server.stop()
 
 
 def test_what_is_no_zookeeper_is_out_of_reach_within_the_timeout(server):
@@ -303,7 +311,7 @@ def test_a_password_keeps_others_out_and_is_not_shown(server):
 
 
 @pytest.mark.tool("openssl")
-def test_both_sides_show_certificates(tmp_path):
+def test_both_sides_show_certificates(lone, tmp_path):
     signer = []
     for who in ("ca", "server", "client"):
         known = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "keyUsage=keyCertSign,digitalSignature",
@@ -314,13 +322,12 @@ def test_both_sides_show_certificates(tmp_path):
         signer = ["-CA", tmp_path / "ca.crt", "-CAkey", tmp_path / "ca.key"]
     (tmp_path / "server.pem").write_text((tmp_path / "server.key").read_text() + (tmp_path / "server.crt").read_text())
     port = find_port()
-    server = ZooKeeper(tmp_path / "zookeeper")
-    server.jars += ":/usr/share/java/netty-codec.jar"  # Debian's manifest has forgotten it
-    server.settings = (
+    lone.jars += ":/usr/share/java/netty-codec.jar"  # Debian's manifest has forgotten it
+    lone.settings = (
         f"secureClientPort={port}\nserverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
         f"ssl.keyStore.location={tmp_path}/server.pem\nssl.trustStore.location={tmp_path}/ca.crt\nssl.trustStore.type=PEM\n"
     )
-    server.start()
+    lone.start()
     target = parse_url(f"zookeepers://127.0.0.1:{port}")
     known = {"cafile": str(tmp_path / "ca.crt"), "certfile": str(tmp_path / "client.crt"), "keyfile": str(tmp_path / "client.key")}
 
@@ -331,4 +338,3 @@ def test_both_sides_show_certificates(tmp_path):
     for stranger in (target, target._replace(cafile=known["cafile"])):
         with pytest.raises(Unreachable):
             Engine(stranger, 10.0, PATIENCE).connect()
-    server.stop()
