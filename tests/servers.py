@@ -4,6 +4,7 @@ again.
 
 import atexit
 import glob
+import itertools
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import until
+from proxy import HOLE, Proxy
 
 
 def find_port() -> int:
@@ -52,11 +54,13 @@ class Server:
         """Once, before it is started the first time."""
 
     def start(self):
-        log = open(self.path / "log", "ab")
-        self.process = subprocess.Popen(self.make_words(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.path)
-        log.close()
+        self.launch()
         until(self.is_ready)
         return self
+
+    def launch(self):
+        with open(self.path / "log", "ab") as log:
+            self.process = subprocess.Popen(self.make_words(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.path)
 
     def send(self, number: int):
         self.process.send_signal(number)
@@ -127,8 +131,7 @@ class EtcdCluster:
 
     def start(self):
         for member in self.members:
-            with open(member.path / "log", "ab") as log:
-                member.process = subprocess.Popen(member.make_words(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            member.launch()
         for member in self.members:
             until(member.is_ready)
         return self
@@ -225,6 +228,102 @@ class PostgreSQLTable(PostgreSQL):
         assert self.ask(f"delete from solo_lock where name = '{name}'") == "DELETE 1"
 
 
+class ZooKeeper(Server):
+    scheme = "zookeeper"
+    tools = ("java", "/usr/share/zookeeper/bin/zkServer.sh")
+    jars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"  # and what the first one's manifest names
+    settings = ""
+
+    def prepare(self):
+        (self.path / "data").mkdir()
+
+    def make_words(self):
+        (self.path / "zoo.cfg").write_text(
+            f"tickTime=500\nminSessionTimeout=1000\nmaxSessionTimeout=60000\ndataDir={self.path}/data\nadmin.enableServer=false\n"
+            f"clientPort={self.port}\nclientPortAddress=127.0.0.1\n4lw.commands.whitelist=ruok,srvr\n{self.settings}"
+        )
+        return ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", self.jars,
+                "org.apache.zookeeper.server.quorum.QuorumPeerMain", self.path / "zoo.cfg"]
+
+    def ask(self, word: bytes) -> bytes:
+        """What it answers to one of its four-letter words; nothing if it does not."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as one:
+                one.sendall(word)
+                return one.makefile("rb").read()
+        except OSError:
+            return b""
+
+    def is_ready(self):
+        return self.ask(b"srvr").startswith(b"Zookeeper version")  # not before it serves
+
+    def leads(self) -> bool:
+        return b"Mode: leader" in self.ask(b"srvr")
+
+    def read_zxid(self) -> int:
+        """How often it was changed; each renewal of a lock counts as one."""
+        return int(self.ask(b"srvr").partition(b"Zxid: ")[2].split()[0], 16)
+
+    def open(self):
+        """A client that is none of ours, to be stopped."""
+        kazoo = pytest.importorskip("kazoo.client")
+        client = kazoo.KazooClient(f"127.0.0.1:{self.port}")
+        client.start()
+        return client
+
+    def forget(self, name):
+        client = self.open()
+        [entry] = client.get_children(f"/solo/{name}")
+        client.delete(f"/solo/{name}/{entry}")
+        client.stop()
+
+
+class ZooKeeperCluster:
+    """Three of them, the last one leads. Who is cut off notices after two seconds, but the one at `late` after thirty."""
+
+    def __init__(self, path: Path, late=None):
+        # One for who leads, and one for who shall lead. They are there before other ports are looked for.
+        self.links = {pair: (Proxy(0), Proxy(0)) for pair in itertools.permutations(range(3), 2)}
+        self.members = [ZooKeeper(path / str(number)) for number in range(3)]
+        ports = [(find_port(), find_port()) for _ in self.members]
+        for (_, other), links in self.links.items():
+            for link, port in zip(links, ports[other]):
+                link.target = port
+        for one, member in enumerate(self.members):
+            ways = [ports[one] if one == other else [link.port for link in self.links[one, other]] for other in range(3)]
+            member.settings = f"initLimit=4\nsyncLimit={60 if one == late else 4}\n" + "".join(
+                f"server.{other}=127.0.0.1:{quorum}:{election}\n" for other, (quorum, election) in enumerate(ways)
+            )
+            (member.path / "data" / "myid").write_text(str(one))
+
+    @property
+    def url(self) -> str:
+        return self.members[0].make_url(*(member.port for member in self.members))
+
+    def start(self):
+        """The two with the highest numbers are a majority, and agree on the highest."""
+        for member in self.members[:0:-1]:
+            member.launch()
+        until(lambda: self.members[2].leads() and self.members[1].is_ready())
+        self.members[0].start()
+        return self
+
+    def cut(self, alone: int):
+        """From now on this one hears nothing of the others, nor they of it, and no connection of its ends."""
+        for pair, links in self.links.items():
+            for link in links if alone in pair else ():
+                link.set(HOLE)
+        for member in self.members[:2] if alone == 2 else ():  # each would follow it for as long as the other does
+            member.stop()
+            member.launch()
+
+    def stop(self):
+        for member in self.members:
+            member.stop()
+        for link in itertools.chain(*self.links.values()):
+            link.close()
+
+
 # Debian has its programs where PATH does not lead.
 os.environ["PATH"] += "".join(f":{path}" for path in sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1:])
-SERVERS = {"etcd": Etcd, "redis": Redis, "postgresql": PostgreSQL, "postgresql-table": PostgreSQLTable}
+SERVERS = {"etcd": Etcd, "zookeeper": ZooKeeper, "redis": Redis, "postgresql": PostgreSQL, "postgresql-table": PostgreSQLTable}

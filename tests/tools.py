@@ -16,6 +16,7 @@ PACKAGES = {
     "etcd": "etcd-server", "etcdctl": "etcd-client", "openssl": "openssl", "ip": "iproute2",
     "redis-server": "redis-server", "redis-cli": "redis-tools",
     "pg_ctlcluster": "postgresql", "pgbouncer": "pgbouncer",
+    "/usr/share/zookeeper/bin/zkServer.sh": "zookeeper",
 }
 
 

@@ -14,6 +14,7 @@ from time import monotonic
 
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
 from solo.engines.lines import sort_lines, take_in_line
+from solo.engines.targets import make_tls
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
 from solo.once import format_ran, parse_ran
@@ -49,7 +50,7 @@ class Etcd:
         self.joined = set()
         self.revision = 0  # of the store when it was last listed
         self.once_revision = 0  # of the last period, when it was last read
-        self.tls = make_tls(target) if target.scheme == "etcds" else None
+        self.tls = make_timed_tls(target) if target.scheme == "etcds" else None
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -332,20 +333,15 @@ def connect(host: str, port: int, deadline: float, tls):
     return TimedSocket(fileno=plain.detach())
 
 
-def make_tls(target):
+def make_timed_tls(target):
     import ssl
 
     class TimedTLS(Timed, ssl.SSLSocket):
         pass
 
-    try:
-        context = ssl.create_default_context(cafile=target.cafile)
-        if target.certfile:
-            context.load_cert_chain(target.certfile, target.keyfile)
-        context.sslsocket_class = TimedTLS
-        return context
-    except OSError as error:
-        raise SoloError(f"--via {target.shown}: can not read its certificates: {error.strerror or error}") from None
+    context = make_tls(target)
+    context.sslsocket_class = TimedTLS
+    return context
 
 
 def compare(key: str, target: str, field: str, value) -> dict:

@@ -36,7 +36,8 @@ POSTGRESQL = Kind("postgresql", "PostgreSQL", "psycopg", "python3-psycopg", 5432
 ZOOKEEPER = Kind("zookeeper", "ZooKeeper", "kazoo", "python3-kazoo", 2181)
 REDIS = Kind("redis", "Redis", "redis", "python3-redis", 6379)
 ENGINES = {
-    "etcd": ETCD, "etcds": ETCD, "postgresql": POSTGRESQL, "zookeeper": ZOOKEEPER, "redis": REDIS, "rediss": REDIS,
+    "etcd": ETCD, "etcds": ETCD, "postgresql": POSTGRESQL, "zookeeper": ZOOKEEPER, "zookeepers": ZOOKEEPER, "redis": REDIS,
+    "rediss": REDIS,
 }
 WORDS = {SHARED: "--shared", COUNTED: "--slots", INTEND_EXCLUSIVE: "a name within a name", INTEND_SHARED: "a name within a name"}
 
@@ -76,6 +77,19 @@ def open_engine(where: str, terms, modes=frozenset()):
         able = ", ".join(scheme for scheme, other in ENGINES.items() if mode in other.modes and not scheme.endswith("s"))
         raise UsageError(f"--via {target.scheme} does not know {WORDS[mode]}{kind.unless}: {able} do")
     return engine
+
+
+def make_tls(target):
+    """The context in which its servers are believed, and they believe us. Raises SoloError."""
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=target.cafile)
+        if target.certfile:
+            context.load_cert_chain(target.certfile, target.keyfile)
+        return context
+    except OSError as error:
+        raise SoloError(f"--via {target.shown}: can not read its certificates: {error.strerror or error}") from None
 
 
 def find_target(where: str) -> Target:
