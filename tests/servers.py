@@ -30,7 +30,7 @@ class Server:
 
     scheme = ""
     tools = ()
-    is_fair = has_shared = has_nested = has_once = outlives_restart = True
+    is_fair = has_shared = has_nested = has_once = has_bytes = outlives_restart = True
 
     def __init__(self, path: Path):
         for tool in self.tools:
@@ -179,7 +179,7 @@ class PostgreSQL(Server):
     scheme = "postgresql"
     tools = ("postgres", "psql")
     settings = ""
-    has_nested = has_once = outlives_restart = False
+    has_nested = has_once = has_bytes = outlives_restart = False
 
     def prepare(self):
         # It will not run as root, who alone can enter the directories of pytest.

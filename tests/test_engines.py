@@ -177,6 +177,10 @@ def test_several_names_are_held_together(fleet):
 
 def test_a_name_may_have_any_character(fleet):
     names = [b"a}:b", b"a", b"a}", b"{", b"*", b"two words", b"tab\there", "ü".encode(), b"\xff", b"a}:fence", b"%2F", b"100%"]
+    if not fleet.server.has_bytes:  # what is not UTF-8 is refused
+        names.remove(b"\xff")
+        result = fleet.run("a", "-n", b"\xff", "true")
+        assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"bug" not in result.stderr
     holders = [fleet.hold(f"a{number}", name) for number, name in enumerate(names)]
 
     assert set(names) <= {os.fsencode(row["name"]) for row in fleet.list()}

@@ -15,7 +15,7 @@ import posix
 from time import monotonic, sleep
 
 from solo.engines.engine import Entry, Gone, Note, describe_skew, parse_note
-from solo.engines.lines import check_patience, describe_entries, find_place, leave, pause, refuse, renew
+from solo.engines.lines import Keeper, check_patience, describe_entries, find_place, leave, pause, refuse
 from solo.engines.pglink import Canceled, Link, make_key
 from solo.engines.pgtable import PostgresTable
 from solo.errors import Busy, SoloError, Superseded, Unreachable, UsageError
@@ -189,7 +189,7 @@ class PostgresSession:
         if count != "1":
             raise Gone("its lock was taken away")
         self.entries[name], self.wanted = self.wanted._replace(number=int(number), is_held=True), None
-        renew(self)
+        Keeper(self).renew()
 
     def leave(self, name: str):
         try:
