@@ -20,6 +20,7 @@ class Proxy:
         self.mode = OK
         self.pairs = {}  # socket: the one at the other end
         self.clients = set()
+        self.ended = set()  # whose end the other one has not heard of
         self.selector = selectors.DefaultSelector()
         self.listener = socket.create_server(("127.0.0.1", port), backlog=100)
         self.port = self.listener.getsockname()[1]
@@ -42,9 +43,8 @@ class Proxy:
             for key, _ in self.selector.select():
                 if key.fileobj is self.wake:
                     self.wake.recv(100)
-                    if self.mode == RESET:
-                        for one in list(self.clients):
-                            self.drop(one)
+                    for one in list(self.clients if self.mode == RESET else self.ended if self.mode == OK else ()):
+                        self.drop(one)
                 elif key.fileobj is self.listener:
                     self.accept()
                 elif key.fileobj in self.pairs:
@@ -76,7 +76,11 @@ class Proxy:
             data = b""
         if not data:
             # In a hole nobody hears of an end either.
-            self.drop(one) if self.mode in (OK, RESET) else self.selector.unregister(one)
+            if self.mode in (OK, RESET):
+                self.drop(one)
+            else:
+                self.ended.add(one)
+                self.selector.unregister(one)
             return
         is_lost = self.mode == HOLE or self.mode == (NO_REQUESTS if one in self.clients else NO_ANSWERS)
         try:
@@ -96,6 +100,7 @@ class Proxy:
                     pass
                 self.reset(end)
                 self.clients.discard(end)
+                self.ended.discard(end)
 
     @staticmethod
     def reset(end):

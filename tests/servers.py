@@ -205,6 +205,12 @@ class PostgreSQL(Server):
     def is_ready(self):
         return subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]).returncode == 0
 
+    def send(self, number):
+        """To all its processes: a session is one of its own."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for pid in [self.process.pid, *map(int, children)]:
+            os.kill(pid, number)
+
     def stop(self, number=signal.SIGQUIT):  # by SIGKILL its shared memory would stay
         super().stop(number)
 

@@ -2,16 +2,14 @@
 
 import _signal
 import posix
-from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, getsignal, pthread_sigmask, signal, valid_signals
-from time import monotonic
+from _signal import SIG_DFL, SIG_UNBLOCK, getsignal, pthread_sigmask, signal, valid_signals
 
 from solo.engines.engine import NONSENSE, Gone, make_note
 from solo.engines.lease import TTL, Lease, Terms
-from solo.engines.lines import Wait, pause
+from solo.engines.lines import Wait, check_patience, pause
 from solo.engines.targets import open_engine
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import encode, list_descriptors, say_promptly
-from solo.queue import NO_WAIT
 from solo.rule import plan_claims
 from solo.words import describe_self
 
@@ -137,18 +135,13 @@ def interrupt(number, _):
 
 
 def connect(engine, wait: Wait):
-    """Until it answers, or the wait is over. Its threads must not take our signals."""
+    """Until it answers, or the wait is over."""
     while True:
-        mask = pthread_sigmask(SIG_BLOCK, valid_signals())
         try:
             return engine.connect()
         except Unreachable as error:
-            if wait.deadline is NO_WAIT or monotonic() >= wait.deadline:
-                raise
-            problem = error
-        finally:
-            pthread_sigmask(SIG_SETMASK, mask)
-        pause(wait, problem)
+            check_patience(wait, error)
+            pause(wait, error)
 
 
 def take_all(engine, plan: list, note, wait: Wait) -> dict:
@@ -166,5 +159,5 @@ def take_all(engine, plan: list, note, wait: Wait) -> dict:
             return entries
         except Gone as error:
             engine.release()
-            if wait.deadline is NO_WAIT or monotonic() >= wait.deadline:
-                raise SoloError(f"{engine.where}: the lease was lost before the command could start: {error}") from None
+            check_patience(wait, Unreachable(f"{engine.where}: the lease was lost before the command could start: {error}"))
+            pause(wait, error)
