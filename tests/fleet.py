@@ -109,7 +109,7 @@ class Soak:
         self.random = random.Random(seed)
         self.ttl = ttl
         self.faults = faults
-        self.hosts = [Host(lab, server, f"soak-{server.scheme}-{number}") for number in range(hosts)]
+        self.hosts = [Host(lab, server, f"soak-{type(server).__name__}-{number}") for number in range(hosts)]
         self.job = f"soak{seed}"
         self.files = []
         self.injected = 0
