@@ -164,3 +164,20 @@ def test_tls_is_spoken_and_a_stranger_s_certificate_is_refused(lab, tmp_path):
         assert lab.run("-n", "job", "--via", server.url, "true").returncode == 0
     finally:
         server.stop()
+
+
+def test_a_lease_that_ends_between_two_names_is_the_end_of_both(lab, server):
+    """Who holds the first and waits for the second, and loses its lease, must have the first again as well."""
+    blocker = lab.hold("b-second")
+    lab.environment["SOLO_DIR"] = str(lab.path / "elsewhere")
+    script = "for key in $SOLO_VIA_KEY; do etcdctl get --print-value-only $key >>$LAB/held || exit; echo >>$LAB/held; done; wc -l <$LAB/held"
+    waiting = lab.start("-n", "a-first", "-n", "b-second", "--wait", "1h", "--ttl", "5s", "--", "sh", "-c", script)
+    until(lambda: count_keys(server, "b-second") == 2)
+    [before] = list_keys(server, "a-first")
+
+    server.ask("lease", "revoke", before.rpartition("/")[2])
+    until(lambda: set(list_keys(server, "a-first")) - {before})
+    finish(blocker)
+
+    status, said, _ = finish(waiting)
+    assert status == 0 and (lab.path / "held").read_text().count('"solo"') == 2, said

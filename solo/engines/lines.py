@@ -41,6 +41,7 @@ def take_in_line(engine, name: str, note, wait: Wait):
     """
     key, asked, is_renewed, is_in = None, set(), False, False
     keeper, settled = Keeper(engine), monotonic() + engine.timeout
+    holds_others = bool(engine.entries)  # under other names, which are lost with the lease
     try:
         while True:
             try:
@@ -50,6 +51,8 @@ def take_in_line(engine, name: str, note, wait: Wait):
                 line = engine.read_line(name)
                 place = find_place(line, key)
                 if place is None:  # our lease ran out, and our place went with it: to the end of the line
+                    if holds_others:
+                        raise Gone("our place in the line was lost")
                     key, is_renewed = None, False
                     check_patience(wait, Unreachable(f"{engine.where}: our place in the line was lost"))
                     continue
@@ -81,8 +84,8 @@ def take_in_line(engine, name: str, note, wait: Wait):
                     is_in = True
                     return entry._replace(is_held=True)
             except Gone as error:
-                if engine.entries:
-                    raise  # what we held under other names is lost as well
+                if holds_others:
+                    raise
                 key, is_renewed = None, False
                 check_patience(wait, Unreachable(f"{engine.where}: the lease was lost before the command could start: {error}"))
                 pause(wait, error)
