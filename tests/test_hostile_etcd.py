@@ -161,9 +161,9 @@ def test_one_who_is_shown_its_wait_keeps_its_place_and_sees_the_end_of_it(lab, b
     waiting = lab.start("-n", "shown", "--ttl", "3s", "-w", "1m", "--dir", lab.path / "b", "sh", "-c", "echo $SOLO_VIA_KEY", stderr=theirs)
     os.close(theirs)
     threading.Thread(target=drain, args=(ours,), daemon=True).start()
-    keys = []
-    until(lambda: len(keys := server.ask("get", "--prefix", "solo/shown/", "--keys-only", "--sort-by=CREATE").split()) == 2)
-    keys = server.ask("get", "--prefix", "solo/shown/", "--keys-only", "--sort-by=CREATE").split()
+    list_keys = ("get", "--prefix", "solo/shown/", "--keys-only", "--sort-by=CREATE")
+    until(lambda: len(server.ask(*list_keys).split()) == 2)
+    keys = server.ask(*list_keys).split()
     seen = len(between.asked)
     until(lambda: between.asked[seen:].count("/v3/lease/keepalive") >= 14)  # its own and the holder's, over more than a ttl
 

@@ -10,7 +10,6 @@ import tarfile
 import pytest
 from conftest import PATIENCE, ROOT
 
-
 pytestmark = pytest.mark.network
 
 

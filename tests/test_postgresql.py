@@ -1,13 +1,12 @@
 """What is PostgreSQL's alone: sessions that end, restarts, poolers, standbys, tables that may not be made, passwords."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, TESTS, finish, read_line, read_state, until, wait_dead
+from conftest import TESTS, finish, read_line, read_state, until
 from proxy import HOLE, RESET, Proxy
 from servers import PostgreSQL, PostgreSQLTable, Server, find_port
 from test_engines import Fleet

@@ -1,6 +1,5 @@
 """What is Redis's own: how it forgets, how it is told who we are, what of it is refused. The rest is in test_engines.py."""
 
-import os
 import pwd
 import signal
 import struct

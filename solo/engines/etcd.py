@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from time import monotonic
 
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
-from solo.engines.lines import sort_lines, take_in_line
+from solo.engines.lines import Lined, sort_lines
 from solo.engines.targets import make_tls
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
@@ -27,8 +27,8 @@ LARGEST = 1 << 24  # bytes of an answer
 NOT_FOUND, UNAUTHENTICATED = 5, 16  # gRPC's codes
 
 
-class Etcd:
-    """See engine.Engine, and take_in_line for join, leave, read_line, rewrite and wait_change."""
+class Etcd(Lined):
+    """See engine.Engine, and Lined for join, leave, read_line, rewrite and wait_change."""
 
     modes = MODES
     is_fair = can_run_once = True
@@ -163,9 +163,6 @@ class Etcd:
         answer = self.call("/v3/lease/grant", {"TTL": int(self.ttl), "ID": self.lease})
         self.ttl = float(answer["TTL"])
 
-    def wait_loss(self, seconds: float, stop):
-        stop.wait(seconds)
-
     def release(self):
         lease, self.lease, self.entries = self.lease, None, {}
         try:
@@ -177,11 +174,6 @@ class Etcd:
             self.hang_up()
 
     # --- the line -------------------------------------------------------------------------------------------------
-
-    def take(self, name: str, note, wait) -> Entry:
-        entry = take_in_line(self, name, note, wait)
-        self.entries[name] = entry
-        return entry
 
     def join(self, name: str, note) -> str:
         if self.lease is None:
@@ -259,11 +251,6 @@ class Etcd:
         return f"{self.prefix}{ENDS}/{int(self.lease):x}"
 
     # --- what others ask ------------------------------------------------------------------------------------------
-
-    def tell_child(self, pid: int):
-        for name, entry in self.entries.items():
-            self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
-            self.rewrite(self.entries[name])
 
     def list_entries(self, name=None) -> list:
         return sort_lines(self.read_line(name) if name is not None else self.read_entries(self.prefix))

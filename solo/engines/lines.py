@@ -31,14 +31,30 @@ class Wait(NamedTuple):
     who: str = ""
 
 
-def take_in_line(engine, name: str, note, wait: Wait):
-    """Engine.take for an engine with these methods:
+class Lined:
+    """What engines have in common that keep the entries of a name in their order of arrival. They have, besides,
 
     `join(name, note)` -> key of our entry, now the last one; `leave(name)` forgets it; `read_line(name)` -> entries by order of
     arrival, their is_held not yet known; `rewrite(entry)` has the entry say its note; `wait_change(name, key, deadline)` blocks
     until the entry `key` of the line, None: any, may have changed since read_line; false at the deadline. `join` changes nothing
     if we are in the line already. `entries` are those we hold, by name.
     """
+
+    def take(self, name: str, note, wait: Wait):
+        self.entries[name] = take_in_line(self, name, note, wait)
+        return self.entries[name]
+
+    def tell_child(self, pid: int):
+        for name, entry in self.entries.items():
+            self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
+            self.rewrite(self.entries[name])
+
+    def wait_loss(self, seconds: float, stop):
+        stop.wait(seconds)
+
+
+def take_in_line(engine: Lined, name: str, note, wait: Wait):
+    """As Engine.take."""
     key, asked, is_renewed, is_in = None, set(), False, False
     keeper, settled = Keeper(engine), monotonic() + engine.timeout
     holds_others = bool(engine.entries)  # under other names, which are lost with the lease

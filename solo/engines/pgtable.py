@@ -7,7 +7,7 @@ import re
 from time import monotonic
 
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
-from solo.engines.lines import sort_lines, take_in_line
+from solo.engines.lines import Lined, sort_lines
 from solo.engines.pglink import Link, make_key
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.once import format_ran, parse_ran
@@ -22,8 +22,8 @@ COLUMNS = (
 )
 
 
-class PostgresTable:
-    """See engine.Engine, and take_in_line for join, leave, read_line, rewrite and wait_change."""
+class PostgresTable(Lined):
+    """See engine.Engine, and Lined for join, leave, read_line, rewrite and wait_change."""
 
     modes = MODES
     caveat = ""
@@ -97,9 +97,6 @@ class PostgresTable:
             raise Gone("its row has expired or was removed")
         return next((asked or "someone" for _, asked in rows if asked is not None), None)
 
-    def wait_loss(self, seconds: float, stop):
-        stop.wait(seconds)
-
     def release(self):
         try:
             self.remove("owner = $1", self.owner)
@@ -108,11 +105,6 @@ class PostgresTable:
             self.link.close()
 
     # --- the line -------------------------------------------------------------------------------------------------
-
-    def take(self, name: str, note, wait) -> Entry:
-        entry = take_in_line(self, name, note, wait)
-        self.entries[name] = entry
-        return entry
 
     def join(self, name: str, note) -> str:
         self.ask("delete from TABLE where name = $1 and expires <= clock_timestamp()", name)
@@ -163,11 +155,6 @@ class PostgresTable:
         return False
 
     # --- what others ask ------------------------------------------------------------------------------------------
-
-    def tell_child(self, pid: int):
-        for name, entry in self.entries.items():
-            self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
-            self.rewrite(self.entries[name])
 
     def list_entries(self, name=None) -> list:
         return sort_lines(self.make_entries(self.read_rows("and name = $1", name) if name is not None else self.read_rows("")))

@@ -16,7 +16,7 @@ from redis.exceptions import AuthenticationError, ConnectionError, RedisError, R
 from redis.retry import Retry
 
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
-from solo.engines.lines import sort_lines, take_in_line
+from solo.engines.lines import Lined, sort_lines
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
 from solo.once import format_ran, parse_ran
@@ -92,8 +92,8 @@ return 1
 """
 
 
-class Redis:
-    """See engine.Engine, and take_in_line for join, leave, read_line, rewrite and wait_change."""
+class Redis(Lined):
+    """See engine.Engine, and Lined for join, leave, read_line, rewrite and wait_change."""
 
     modes = MODES
     is_fair = can_run_once = True
@@ -169,9 +169,6 @@ class Redis:
             raise Gone("its key has expired or was removed")
         return who.decode(errors="replace") or None
 
-    def wait_loss(self, seconds: float, stop):
-        stop.wait(seconds)
-
     def release(self):
         try:
             if self.joined:
@@ -185,11 +182,6 @@ class Redis:
         return [key for name in names for key in (make_key(name), make_key(name, self.owner))]
 
     # --- the line -------------------------------------------------------------------------------------------------
-
-    def take(self, name: str, note, wait) -> Entry:
-        entry = take_in_line(self, name, note, wait)
-        self.entries[name] = entry
-        return entry
 
     def join(self, name: str, note) -> str:
         if name not in self.joined:
@@ -222,11 +214,6 @@ class Redis:
         return True
 
     # --- what others ask ------------------------------------------------------------------------------------------
-
-    def tell_child(self, pid: int):
-        for name, entry in self.entries.items():
-            self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
-            self.rewrite(self.entries[name])
 
     def list_entries(self, name=None) -> list:
         if name is not None:

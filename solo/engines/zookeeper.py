@@ -21,7 +21,7 @@ from kazoo.protocol.serialization import (
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
-from solo.engines.lines import sort_lines, take_in_line
+from solo.engines.lines import Lined, sort_lines
 from solo.engines.targets import make_tls
 from solo.engines.zksession import REFUSALS, Session
 from solo.errors import Unreachable, UsageError
@@ -39,8 +39,8 @@ class CreateContainer(Create):
     type = 19  # kazoo has no word for it
 
 
-class ZooKeeper:
-    """See engine.Engine, and take_in_line for join, leave, read_line, rewrite and wait_change."""
+class ZooKeeper(Lined):
+    """See engine.Engine, and Lined for join, leave, read_line, rewrite and wait_change."""
 
     modes = MODES
     caveat = ""
@@ -87,9 +87,6 @@ class ZooKeeper:
         [asked] = self.session.ask(GetData(f"{self.prefix}/{ENDS}/{mine[0]}", None), deadline=deadline)
         return None if isinstance(asked, NoNodeError) else (asked[0] or b"").decode(errors="replace") or "someone"
 
-    def wait_loss(self, seconds: float, stop):
-        stop.wait(seconds)
-
     def release(self):
         self.entries = {}
         self.session.close()
@@ -98,11 +95,6 @@ class ZooKeeper:
         return f"{self.session.number & (1 << 64) - 1:x}"
 
     # --- the line -------------------------------------------------------------------------------------------------
-
-    def take(self, name: str, note, wait) -> Entry:
-        entry = take_in_line(self, name, note, wait)
-        self.entries[name] = entry
-        return entry
 
     def join(self, name: str, note) -> str:
         if not self.session.number:
@@ -159,11 +151,6 @@ class ZooKeeper:
         return f"{self.make_path(name)}/{self.format_session()}"
 
     # --- what others ask ------------------------------------------------------------------------------------------
-
-    def tell_child(self, pid: int):
-        for name, entry in self.entries.items():
-            self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
-            self.rewrite(self.entries[name])
 
     def list_entries(self, name=None) -> list:
         _, children = self.session.ask(Sync(self.prefix), GetChildren(self.prefix, None))
