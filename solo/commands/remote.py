@@ -6,11 +6,11 @@ from time import monotonic, sleep
 from solo.cells import clean
 from solo.commands.lines import plan_exclusive
 from solo.commands.tables import format_time
-from solo.engines.engine import NONSENSE, Gone, read_boot_clock
+from solo.engines.engine import NONSENSE, Gone, make_nonsense, read_boot_clock
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
 from solo.engines.lines import describe_entries
 from solo.engines.targets import open_engine
-from solo.errors import Busy, SoloError, Unreachable, UsageError
+from solo.errors import Busy, SoloError, UsageError
 from solo.kernel import FOREVER, say
 from solo.places import is_within
 from solo.rule import COUNTED, INTEND_EXCLUSIVE, INTEND_SHARED, find_conflicts
@@ -30,7 +30,7 @@ def look(via: str):
     except SoloError:
         raise
     except (Gone, *NONSENSE) as error:
-        raise Unreachable(f"{engine.where}: its answer makes no sense ({type(error).__name__}: {error})") from None
+        raise make_nonsense(engine, error) from None
     finally:
         release(engine)
 

@@ -9,9 +9,10 @@ import json
 from time import CLOCK_BOOTTIME, clock_gettime, time
 from typing import NamedTuple, Optional, Protocol
 
+from solo.errors import Unreachable
 from solo.kernel import decode
 from solo.once import Ran
-from solo.record import LATEST, parse_range
+from solo.record import parse_range, parse_since
 from solo.rule import COUNTED, EXCLUSIVE, MODES, Claim
 from solo.words import find_user
 
@@ -19,8 +20,6 @@ COMMAND_LIMIT = 1 << 10  # characters of JSON
 LAST_WORD = 20  # characters that are kept of a word that would be too much
 SKEWED = 1.5  # seconds; some tell their time in whole ones
 VERSION = 1  # of a note; what an engine keeps outlives a solo
-
-
 NONSENSE = (LookupError, TypeError, ValueError, AttributeError, RecursionError)  # what reading an answer raises that is none
 
 
@@ -59,7 +58,7 @@ def parse_note(data: bytes) -> Note:
             Claim(mode, slots, take) if mode == COUNTED else Claim(mode),
             [parse_range(b"%d-%d" % tuple(pair)) for pair in known["slot"]],
             str(known["host"]), str(known["user"]), *map(read_optional, (known["launcher"], known["child"])),
-            read_time(known["since"]), tuple(map(str, known["command"])),
+            parse_since(known["since"]), tuple(map(str, known["command"])),
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return Note(Claim(EXCLUSIVE))
@@ -67,12 +66,6 @@ def parse_note(data: bytes) -> Note:
 
 def read_optional(value) -> Optional[int]:
     return None if value is None else int(value)
-
-
-def read_time(value) -> float:
-    if not 0 <= float(value) < LATEST:
-        raise ValueError
-    return float(value)
 
 
 def cut(words) -> tuple:
@@ -109,9 +102,8 @@ class Entry(NamedTuple):
 class Engine(Protocol):
     """One connection to an engine, with one lease for all that is taken by it.
 
-    `where` names it in messages, without secrets. `modes` are those of rule.py it can do, `is_fair` whether who waits gets in by
-    order of arrival, `caveat` what -v says of a lock there, if anything. `ttl` is how many seconds the lease lives unrenewed: as
-    asked for, and after `connect` as answered.
+    `where` names it in messages, without secrets. `modes` are those of rule.py it can do, `caveat` what -v says of a
+    lock there, if anything. `ttl` is how many seconds the lease lives unrenewed: as asked for, and after `take` as answered.
 
     Every method but `take` returns within `timeout` seconds. All raise Unreachable if the engine did not answer, and SoloError if
     it refused; Gone only where that is said. Only one thread at a time calls.
@@ -119,8 +111,6 @@ class Engine(Protocol):
 
     where: str
     modes: tuple
-    is_fair: bool
-    can_run_once: bool
     caveat: str
     ttl: float
     timeout: float
@@ -160,6 +150,16 @@ class Engine(Protocol):
 
     def examine(self) -> list:
         """[("ok", "note" or "failure", text)] for `solo doctor`: its version and clock, what it promises and what it does not."""
+
+
+def make_lost(engine, error) -> Unreachable:
+    """What to raise when our lease is gone and nothing runs yet."""
+    return Unreachable(f"{engine.where}: the lease was lost before the command could start: {error}")
+
+
+def make_nonsense(engine, error: Exception) -> Unreachable:
+    """What to raise for one of NONSENSE."""
+    return Unreachable(f"{engine.where}: its answer makes no sense ({type(error).__name__}: {error})")
 
 
 def describe_skew(server: float) -> tuple:

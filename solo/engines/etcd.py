@@ -31,7 +31,6 @@ class Etcd(Lined):
     """See engine.Engine, and Lined for join, leave, read_line, rewrite and wait_change."""
 
     modes = MODES
-    is_fair = can_run_once = True
     caveat = ""
 
     def __init__(self, target, ttl: float, timeout: float):
@@ -47,7 +46,6 @@ class Etcd(Lined):
         self.version = ""
         self.date = None  # the server's wall clock, in its last answer
         self.entries = {}  # ours by name, once they are held
-        self.joined = set()
         self.revision = 0  # of the store when it was last listed
         self.once_revision = 0  # of the last period, when it was last read
         self.tls = make_timed_tls(target) if target.scheme == "etcds" else None
@@ -150,14 +148,14 @@ class Etcd(Lined):
             raise Gone("the lease has expired")
         answer = self.call("/v3/kv/txn", {
             "compare": [compare(entry.key, "CREATE", "create_revision", entry.number) for entry in self.entries.values()],
-            "success": [{"request_range": {"key": pack(self.make_end_key())}}],
+            "success": [{"request_range": {"key": pack(self.make_end_key(f"{int(self.lease):x}"))}}],
         })
         if not answer.get("succeeded"):
             raise Gone("its key was removed")
         asked = answer["responses"][0]["response_range"].get("kvs", [])
         return unpack(asked[0].get("value", "")).decode(errors="replace") or "someone" if asked else None
 
-    def grant(self) -> str:
+    def grant(self):
         # We choose its name, and know it before it is there: whatever interrupts us, it can be given back.
         self.lease = str(int.from_bytes(os.urandom(8), "big") >> 1 or 1)
         answer = self.call("/v3/lease/grant", {"TTL": int(self.ttl), "ID": self.lease})
@@ -247,8 +245,12 @@ class Etcd(Lined):
     def make_key(self, name: str) -> str:
         return f"{self.prefix}{name}/{int(self.lease):x}"
 
-    def make_end_key(self) -> str:
-        return f"{self.prefix}{ENDS}/{int(self.lease):x}"
+    def make_end_key(self, lease: str) -> str:
+        """What asks the owner of a lease, as it stands in keys, to end."""
+        return f"{self.prefix}{ENDS}/{lease}"
+
+    def make_once_key(self, name: str) -> str:
+        return f"{self.prefix}{ONCES}/{name}"
 
     # --- what others ask ------------------------------------------------------------------------------------------
 
@@ -259,20 +261,20 @@ class Etcd(Lined):
         lease = entry.key.rpartition("/")[2]
         try:
             self.call("/v3/kv/put", {
-                "key": pack(f"{self.prefix}{ENDS}/{lease}"), "value": pack(who.encode()), "lease": str(int(lease, 16)),
+                "key": pack(self.make_end_key(lease)), "value": pack(who.encode()), "lease": str(int(lease, 16)),
             }, is_leased=True)
         except (Gone, ValueError):
             pass  # it has ended
 
     def read_once(self, name: str):
-        known = self.call("/v3/kv/range", {"key": pack(f"{self.prefix}{ONCES}/{name}")}).get("kvs")
+        known = self.call("/v3/kv/range", {"key": pack(self.make_once_key(name))}).get("kvs")
         self.once_revision = known[0]["mod_revision"] if known else 0
         return parse_ran(unpack(known[0].get("value", ""))) if known else None
 
     def write_once(self, name: str, before, ran) -> bool:
         if self.read_once(name) != before:
             return False
-        key = f"{self.prefix}{ONCES}/{name}"
+        key = self.make_once_key(name)
         return bool(self.call("/v3/kv/txn", {
             "compare": [compare(key, "MOD", "mod_revision", self.once_revision)],
             "success": [{"request_put": {"key": pack(key), "value": pack(format_ran(ran))}}],

@@ -4,7 +4,7 @@ import _signal
 import posix
 from _signal import SIG_DFL, SIG_UNBLOCK, getsignal, pthread_sigmask, signal, valid_signals
 
-from solo.engines.engine import NONSENSE, Gone, make_note
+from solo.engines.engine import NONSENSE, Gone, make_lost, make_nonsense, make_note
 from solo.engines.lease import TTL, Lease, Terms
 from solo.engines.lines import Wait, check_patience, pause
 from solo.engines.targets import open_engine
@@ -75,9 +75,9 @@ class EngineHold:
             if once is not None:
                 error = once.judge(error)
             if isinstance(error, Gone):
-                error = Unreachable(f"{self.engine.where}: the lease was lost before the command could start: {error}")
+                error = make_lost(self.engine, error)
             elif isinstance(error, NONSENSE) and not isinstance(error, SoloError):
-                error = Unreachable(f"{self.engine.where}: its answer makes no sense ({type(error).__name__}: {error})")
+                error = make_nonsense(self.engine, error)
             self.give_back()
             for number in changed:
                 signal(number, SIG_DFL)
@@ -159,5 +159,5 @@ def take_all(engine, plan: list, note, wait: Wait) -> dict:
             return entries
         except Gone as error:
             engine.release()
-            check_patience(wait, Unreachable(f"{engine.where}: the lease was lost before the command could start: {error}"))
+            check_patience(wait, make_lost(engine, error))
             pause(wait, error)

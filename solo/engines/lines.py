@@ -1,5 +1,4 @@
-"""The line of a name at an engine that keeps entries in their order of arrival (etcd, ZooKeeper): who is in, who waits for whom.
-Cold.
+"""The line of a name at an engine that keeps entries in their order of arrival: who is in, who waits for whom. Cold.
 
 An entry is in when the rule lets it run beside all entries before it, those that wait included: so nobody overtakes, and nothing
 but the engine's order has to be agreed upon.
@@ -8,7 +7,7 @@ but the engine's order has to be agreed upon.
 from time import monotonic, sleep, time
 from typing import NamedTuple, Optional
 
-from solo.engines.engine import Gone
+from solo.engines.engine import Gone, make_lost
 from solo.errors import Busy, SoloError, Superseded, Unreachable
 from solo.queue import NO_WAIT
 from solo.rule import COUNTED, allot_slots, find_conflicts
@@ -103,7 +102,7 @@ def take_in_line(engine: Lined, name: str, note, wait: Wait):
                 if holds_others:
                     raise
                 key, is_renewed = None, False
-                check_patience(wait, Unreachable(f"{engine.where}: the lease was lost before the command could start: {error}"))
+                check_patience(wait, make_lost(engine, error))
                 pause(wait, error)
             except Unreachable as error:
                 check_patience(wait, error)

@@ -27,7 +27,6 @@ class PostgresTable(Lined):
 
     modes = MODES
     caveat = ""
-    is_fair = can_run_once = True
 
     def __init__(self, target, ttl: float, timeout: float):
         self.where = target.shown

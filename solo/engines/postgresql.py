@@ -45,8 +45,6 @@ class PostgresSession:
 
     modes = (EXCLUSIVE, SHARED, COUNTED)
     caveat = ""
-    is_fair = True
-    can_run_once = False
 
     def __init__(self, target, ttl: float, timeout: float):
         self.where = target.shown

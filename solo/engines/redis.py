@@ -96,7 +96,6 @@ class Redis(Lined):
     """See engine.Engine, and Lined for join, leave, read_line, rewrite and wait_change."""
 
     modes = MODES
-    is_fair = can_run_once = True
     caveat = "Redis is best effort: a restart, a failover or a step of its clock may let two run; SOLO_TOKEN tells them apart"
 
     def __init__(self, target, ttl: float, timeout: float):

@@ -44,7 +44,6 @@ class ZooKeeper(Lined):
 
     modes = MODES
     caveat = ""
-    is_fair = can_run_once = True
 
     def __init__(self, target, ttl: float, timeout: float):
         if target.settings:
