@@ -22,7 +22,7 @@ from typing import Any, Optional, TypeVar, Union, cast
 from solo import blocking
 from solo.argv import is_engine, read_variables
 from solo.errors import Busy, SoloError, UsageError
-from solo.holding import take_files, take_names
+from solo.holding import settle_all, take_files, take_names
 from solo.identity import read_self, read_world
 from solo.kernel import FOREVER, read_file
 from solo.options import FILE
@@ -483,6 +483,7 @@ class Try:
 
         try:
             taken = take_names(wanted, options, self.deadline, wait_unseen, tickets, make)
+            settle_all(tickets)
             if lock.flock:
                 take_files(lock.name, taken, lock.flock, read_umask(), self.deadline, wait_unseen, tickets, True)
             return Hold(lock.names, taken, tickets)
@@ -529,8 +530,8 @@ class Own:
     __slots__ = ()
     own: list[Any]
 
-    def publish(self, kind: str, record: Record) -> Any:
-        ticket = super().publish(kind, record)  # type: ignore[misc]
+    def publish(self, kind: str, record: Record, spare: Any = None) -> Any:
+        ticket = super().publish(kind, record, spare)  # type: ignore[misc]
         if ticket is not None:
             self.own.append(ticket)
         return ticket

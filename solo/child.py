@@ -10,10 +10,11 @@ from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIG_UNBLOCK, SIGCH
 
 from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import is_stopped, read_stat, walk_parents
-from solo.kernel import ENOEXEC, IS_REGULAR, TYPE_MASK, close, read_file, say
+from solo.kernel import ENOEXEC, IS_REGULAR, TYPE_MASK, close, list_descriptors, read_file, say
 
 ALL_SIGNALS = _signal.valid_signals()
-GO = b"!"
+GO = b"!"  # the last byte of what the child is told; no variable of ours has it
+LARGEST_AT_ONCE = 4096  # bytes; PIPE_BUF
 SPINS = 300  # half a millisecond; the launcher needs a third of that
 HIGHEST_FD = 1 << 16  # where the kernel has no close_range(2), each one is a call
 # Dispositions that Python changed before we ran, and that only the parent can tell us about.
@@ -35,7 +36,7 @@ class Given:
 
     def __init__(self):
         self.umask = posix.umask(0)
-        self.mask = None
+        self.mask = _signal.pthread_sigmask(SIG_BLOCK, ())
         self.child_disposition = _signal.getsignal(SIGCHLD)
         self.ignored = read_parents_ignored()
 
@@ -44,9 +45,7 @@ class Given:
 
         Undone in ourselves, not in the child: so a solo under this one reads the truth in /proc.
         """
-        if self.mask is not None:
-            return
-        self.mask = _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
+        _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
         for signal in CHANGED_BY_PYTHON:
             if not self.ignored >> signal - 1 & 1:
                 _signal.signal(signal, SIG_DFL)
@@ -79,82 +78,190 @@ def read_parents_ignored() -> int:
 
 
 class Child:
-    """The started command. `pid` is ours to signal until it has been reaped; `status` as waitpid(2) gives it, None until then.
+    """The command's process. `pid` is ours to signal until it has been reaped; `status` as waitpid(2) gives it, None until then.
 
-    `ending` knows of time limits and descendants, if the command has any.
+    `start` is when it was forked, in clock ticks since boot; `go` the pipe on which it waits for the word to become the command,
+    -1 once it was given. `ending` knows of time limits and descendants, if the command has any.
 
     `stopped_by` is the signal that has it stopped or 0, `told_to_stop` whether we got such a signal as well, `was_stopped`
     whether we have stopped with it and not heard of SIGCONT yet.
     """
 
-    __slots__ = ("ending", "pid", "status", "stopped_by", "told_to_stop", "was_stopped")
+    __slots__ = ("ending", "go", "pid", "start", "status", "stopped_by", "told_to_stop", "was_stopped")
 
-    def __init__(self, pid, ending=None):
+    def __init__(self, pid, start, go):
         self.pid = pid
-        self.ending = ending
+        self.start = start
+        self.go = go
+        self.ending = None
         self.status = None
         self.stopped_by = 0
         self.told_to_stop = False
         self.was_stopped = False
 
 
-def start(path: str, words: list, environment: dict, given: Given, holds: list, ending=None, die_with=None) -> Child:
-    """Fork, record the process in every hold, and only then let it exec `path`. Raises OSError if nothing ran.
+class Starter:
+    """What it takes to start the command: its `path`, `words` (argv), `environment` (a dict of bytes), what we were `given`, and
+    `die_with`, which makes a process die with the launcher of a pid, or None.
 
-    `words` is argv, `environment` a dict of bytes. If we die before the go, the child reads the end of the pipe and exits;
-    after that `die_with`, if given, is what makes it die with the launcher of that pid.
+    Who stands at the head of a line has it forked before its turn: then that takes no more than a word.
     """
-    given.take_signals()
-    script = ["/bin/sh", path, *words[1:]]
-    launcher = posix.getpid()
-    ours = b"%d" % launcher
-    named = [variable for variable in NAMING_A_PID if environment.get(variable) == ours]
-    if b"LISTEN_PID" in named:
-        environment.pop(b"LISTEN_PIDFDID", None)  # the same once more, by pidfd; sd_listen_fds does without it
-    ready, go = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
-    pid = posix.fork()
-    if pid == 0:
+
+    __slots__ = ("child", "die_with", "environment", "given", "path", "words")
+
+    def __init__(self, path: str, words: list, environment: dict, given: Given, die_with):
+        self.path = path
+        self.words = words
+        self.environment = environment
+        self.given = given
+        self.die_with = die_with
+        self.child = None
+
+    def prepare(self):
+        """Fork already. If that can not be, it is no matter yet."""
+        if self.child is not None:
+            return
+        mask = _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
         try:
-            posix.close(go)
-            if die_with is not None:
-                die_with(launcher)
-            if wait_go(ready) == GO:
-                given.restore()
-                for variable in named:
-                    environment[variable] = b"%d" % posix.getpid()
-                execute(path, words, script, environment)
-        except BaseException as error:
-            say(f"{words[0]}: could not be started: {error}")
+            self.child = self.fork(is_early=True)
+        except OSError:
+            pass
         finally:
-            posix._exit(SoloError.status)
-    try:
-        identity = pid, read_stat(pid).start
-        for hold in holds:
-            hold.complete(identity)
-        posix.write(go, GO)  # someone may have killed it already: that is its status
-    except BaseException:
-        close(go)
-        posix.waitpid(pid, 0)
-        raise
-    if ending is not None:
-        ending.begin(pid)
-    close(go)
-    close(ready)  # not before: the sooner the go, the less the child sleeps
-    return Child(pid, ending)
+            _signal.pthread_sigmask(SIG_SETMASK, mask)  # until its turn a launcher just dies of what it gets
 
+    def start(self, holds: list, variables: list, ending) -> Child:
+        """Record the process in every hold, and only then let it become the command. Raises OSError if nothing ran.
 
-def wait_go(ready: int) -> bytes:
-    """In the child: GO, or nothing if the launcher died.
-
-    It comes so soon that for a moment it is better asked for than slept for: to wake another core can take a millisecond.
-    """
-    for _ in range(SPINS):
+        `variables` (`NAME=value`, bytes) are added to its environment. If we die before the go, it ends.
+        """
+        self.given.take_signals()
+        if self.child is None or is_gone(self.child.pid):
+            self.child = self.fork(is_early=False)
+        child = self.child
         try:
-            return posix.read(ready, 1)
+            for hold in holds:
+                hold.complete((child.pid, child.start))
+            give_go(child.go, b"\0".join([*variables, GO]))
+        except BaseException:
+            self.dismiss()
+            raise
+        if ending is not None:
+            ending.begin(child.pid)
+        child.ending = ending
+        close(child.go)
+        return child
+
+    def dismiss(self):
+        """It will not be needed."""
+        child, self.child = self.child, None
+        if child is None:
+            return
+        close(child.go)
+        if not is_gone(child.pid):
+            posix.kill(child.pid, _signal.SIGKILL)  # it may be stopped
+            try:
+                posix.waitpid(child.pid, 0)
+            except ChildProcessError:
+                pass
+
+    def fork(self, is_early: bool) -> Child:
+        """Raises OSError. Every signal is blocked."""
+        launcher = posix.getpid()
+        script = ["/bin/sh", self.path, *self.words[1:]]
+        ready, go = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
+        try:
+            pid = posix.fork()
+        except BaseException:
+            close(go)
+            close(ready)
+            raise
+        if pid == 0:
+            try:
+                posix.close(go)
+                if self.die_with is not None:
+                    self.die_with(launcher)
+                if is_early and not close_ours(ready):
+                    posix._exit(SoloError.status)  # another will be forked in time
+                variables = wait_go(ready, 0 if is_early else SPINS)
+                if variables is not None:
+                    self.given.take_signals()
+                    self.given.restore()
+                    execute(self.path, self.words, script, self.complete_environment(launcher, variables))
+            except BaseException as error:
+                say(f"{self.words[0]}: could not be started: {error}")
+            finally:
+                posix._exit(SoloError.status)
+        close(ready)
+        try:
+            return Child(pid, read_stat(pid).start, go)
+        except BaseException:
+            close(go)
+            posix.waitpid(pid, 0)
+            raise
+
+    def complete_environment(self, launcher: int, variables: list) -> dict:
+        """In the child."""
+        environment = self.environment
+        environment.update([variable.split(b"=", 1) for variable in variables])
+        ours = b"%d" % launcher
+        for variable in NAMING_A_PID:
+            if environment.get(variable) == ours:
+                environment[variable] = b"%d" % posix.getpid()
+                if variable == b"LISTEN_PID":
+                    environment.pop(b"LISTEN_PIDFDID", None)  # the same by pidfd; sd_listen_fds does without it
+        return environment
+
+
+def is_gone(pid: int) -> bool:
+    """Has someone killed it? Then it is reaped."""
+    try:
+        return posix.waitpid(pid, posix.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True  # where SIGCHLD is ignored, the kernel reaps it
+
+
+def close_ours(kept: int) -> bool:
+    """In a child that waits: close what it shares with its launcher and the command will not get, `kept` excepted. Ours is what
+    exec would close: a lock lives as long as a copy of its descriptor. False if that can not be told.
+    """
+    try:
+        for fd in list_descriptors():
+            if fd != kept and not posix.get_inheritable(fd):
+                posix.close(fd)
+        return True
+    except OSError:
+        return False
+
+
+def give_go(go: int, message: bytes):
+    if len(message) > LARGEST_AT_ONCE:
+        posix.set_blocking(go, True)
+    try:
+        posix.write(go, message)
+    except BrokenPipeError:
+        pass  # someone has killed it just now: that is its status
+
+
+def wait_go(ready: int, spins: int):
+    """In the child: the variables that come with the go, or None if the launcher died.
+
+    Where it comes soon, it is for a moment better asked for than slept for: to wake another core can take a millisecond.
+    """
+    message = b""
+    while not message.endswith(GO):
+        try:
+            part = posix.read(ready, LARGEST_AT_ONCE)
         except BlockingIOError:
-            posix.sched_yield()
-    posix.set_blocking(ready, True)
-    return posix.read(ready, 1)
+            if spins:
+                spins -= 1
+                posix.sched_yield()
+            else:
+                posix.set_blocking(ready, True)
+            continue
+        if not part:
+            return None
+        message += part
+    return message.split(b"\0")[:-1]
 
 
 def execute(path: str, words: list, script: list, environment: dict):
@@ -228,6 +335,8 @@ def hear(info, child: Child):
         return child.ending.advance(child)
     if info.si_signo == SIGCHLD:
         reap(child)
+        if child.status is not None and child.ending is None:
+            return  # others wait for this
     note_stop(info, child)
     is_for_it = is_for_the_command(info, child)
     if is_for_it:

@@ -7,7 +7,7 @@ from solo import child
 from solo.argv import is_engine
 from solo.command import find_command, make_name
 from solo.errors import LEASE_LOST, TIMED_OUT, SoloError, UsageError
-from solo.holding import KILL_AFTER, release, take_files, take_more, take_names
+from solo.holding import KILL_AFTER, release, settle_all, take_files, take_more, take_names
 from solo.identity import read_self, read_world
 from solo.journal import Journal
 from solo.kernel import FOREVER, encode, occupy_standard_descriptors, read_file, say, say_promptly
@@ -35,7 +35,7 @@ def run(options: dict, command: list, report=None):
     wanted = describe_wanted(options, names, command)
     journal = Journal(wanted, options.get("dir"), tell) if options.get("via") != SOCKET else None
     holds = []
-    remote = once = None
+    remote = once = starter = None
     try:
         path = find_command(command[0], environment.get(b"PATH"))
         ending, die_with = prepare_end(options, names[0])
@@ -47,7 +47,10 @@ def run(options: dict, command: list, report=None):
             from solo.once import Once
 
             once = Once(options, names)
-        named = take_names(wanted, options, deadline, make_watch(options, names, deadline), holds)
+        environment[b"SOLO_NAME"] = encode(" ".join(names))
+        starter = child.Starter(path, command, environment, given, die_with)
+        watch, prepare = make_watch(options, names, deadline), starter.prepare if remote is None else None
+        taken = named = take_names(wanted, options, deadline, watch, holds, prepare=prepare)
         if "flock" in options:
             # Who else holds a file can not be replaced.
             patience = deadline if "wait" in options else NO_WAIT
@@ -61,17 +64,19 @@ def run(options: dict, command: list, report=None):
             if remote.engine.caveat:
                 tell(f"{names[0]}: {remote.engine.caveat}")
             named = remote.entries
-        tell_command(environment, names, named)
         if once is not None:
             once.claim()
-        process = start(path, command, environment, given, holds, ending, die_with)
+        process = start(starter, command, holds, make_variables(names, named), ending)
     except BaseException as error:
+        if starter is not None:
+            starter.dismiss()
         if once is not None:
             error = once.judge(error)
         release(holds)
         if journal is not None and isinstance(error, SoloError):
             journal.tell_error(error)
         raise error
+    settle_all(taken.values())
     tell = tell if tell is tell_nothing else say_promptly
     tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
     if report is not None:
@@ -160,18 +165,16 @@ def prepare_end(options: dict, name: str) -> tuple:
     return ending, die_with
 
 
-def tell_command(environment: dict, names: list, named: dict):
-    """What the command learns of its holds, in the order of the names as they were typed."""
-    environment[b"SOLO_NAME"] = encode(" ".join(names))
-    environment[b"SOLO_TOKEN"] = b" ".join([b"%d" % named[name].number for name in names])
+def make_variables(names: list, named: dict) -> list:
+    """What the command learns of its holds, in the order of the names as they were typed: a list of `NAME=value`."""
     slots = [b"%d" % named[name].record.slot[0][0] for name in names if named[name].record.slot]
-    if slots:
-        environment[b"SOLO_SLOT"] = b" ".join(slots)
+    variables = [b"SOLO_TOKEN=" + b" ".join([b"%d" % named[name].number for name in names])]
+    return [*variables, b"SOLO_SLOT=" + b" ".join(slots)] if slots else variables
 
 
-def start(path: str, command: list, environment: dict, given, holds: list, ending, die_with):
+def start(starter, command: list, holds: list, variables: list, ending):
     try:
-        return child.start(path, command, environment, given, holds, ending, die_with)
+        return starter.start(holds, variables, ending)
     except OSError as error:
         raise SoloError(f"can not start {command[0]}: {error.strerror}") from None
 

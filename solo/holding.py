@@ -6,30 +6,31 @@ from solo.options import SOCKET
 from solo.places import make_base, open_name
 from solo.queue import take_hold
 from solo.rule import plan_claims
-from solo.tickets import Line
+from solo.tickets import Line, settle
 
 KILL_AFTER = 10.0  # seconds
 ATTEMPTS = 20
 
 
-def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=None) -> dict:
+def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=None, prepare=None) -> dict:
     """Take what the names of the record `wanted` need, in the order that everybody uses; appended to `holds` one by one.
 
-    The hold of each name. `deadline` and `watch` are as for take_hold; `make_line` makes a queue of
-    (base, name, world), by default that of `open_line`. Raises Busy, SoloError.
+    The hold of each name, the last of which is still to be settled. `deadline`, `watch` and `prepare` are as for take_hold;
+    `make_line` makes a queue of (base, name, world), by default that of `open_line`. Raises Busy, SoloError.
     """
     kill_after = options.get("kill_after", KILL_AFTER)
     rivals, taken = None, {}
     base = make_base(options.get("dir")) if options.get("via") != SOCKET else None
     try:
         for name, claim in plan_claims(wanted.names, wanted.claim):
+            settle_all(holds)
             record = wanted.claiming(claim)
             if "max_waiting" in options or "latest" in options or "replace" in options:
                 from solo.rivals import make_rivals
 
                 rivals = make_rivals(options, kill_after)
             try:
-                taken[name] = take_name(make_line or open_line, base, name, record, deadline, watch, rivals)
+                taken[name] = take_name(make_line or open_line, base, name, record, deadline, watch, rivals, prepare)
                 holds.append(taken[name])
             except OSError as error:
                 raise SoloError(f"{name}: can not be held: {error.strerror}") from None
@@ -46,13 +47,13 @@ def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=No
     return taken
 
 
-def take_name(make_line, base, name: str, record, deadline, watch, rivals):
+def take_name(make_line, base, name: str, record, deadline, watch, rivals, prepare):
     """Our hold on one name. What `solo clean` removed under us is made again."""
     for attempt in range(ATTEMPTS):
         line = None
         try:
             line = make_line(base, name, record.world)
-            hold = take_hold(line, record, deadline, watch, rivals)
+            hold = take_hold(line, record, deadline, watch, rivals, prepare)
             line.close_gate()
             return hold
         except Vanished:
@@ -76,6 +77,7 @@ def take_files(name: str, named: dict, paths: list, umask: int, deadline, watch,
 def take_more(name: str, named: dict, take):
     """Call `take`, which takes what a run needs beside its names; if that is busy, it counts as busy for the name."""
     hold = named[name]
+    settle_all(named.values())
     try:
         return take()
     except BaseException as error:
@@ -98,6 +100,12 @@ def open_line(base, name: str, world):
     from solo.sockets import SocketLine
 
     return SocketLine(name, world)
+
+
+def settle_all(holds):
+    """Give up the seats from which we came to our `holds`: who stood behind us looks again."""
+    for hold in holds:
+        settle(hold)
 
 
 def release(holds: list):

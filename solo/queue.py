@@ -16,24 +16,34 @@ from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN
 NO_WAIT = None
 
 
-def take_hold(line, record, deadline, watch, rivals=None):
+def take_hold(line, record, deadline, watch, rivals=None, prepare=None):
     """Our hold on the name of `line`, for a command whose `record` says what it claims.
 
     `deadline` is on the monotonic clock, or NO_WAIT; `watch` blocks for us, and may show it; `rivals` is what we do about
-    others in line, if anything. Raises Busy, SoloError.
+    others in line, if anything; `prepare` is called once when only holds are before us. The hold keeps our seat, if we had one,
+    until it is settled: who is behind us is told when our command has started. Raises Busy, SoloError.
     """
-    hold = seat = mask = None
+    hold = seat = mask = spare = None
+    obstacles = []
     try:
         while hold is None:
             with line:
                 if seat is not None and has_rung():
                     raise Superseded("superseded by a newer one")
-                obstacles, record.slot = find_obstacles(line, record, seat, rivals)
+                passed = obstacles
+                if spare is not None and is_over(line, obstacles):
+                    obstacles = []
+                else:
+                    obstacles, record.slot = find_obstacles(line, record, seat, rivals)
                 if not obstacles:
-                    hold = line.publish(HOLD, record)
+                    hold = line.publish(HOLD, record, spare)
+                    spare = None
                     if hold is None:
                         continue
+                    hold.seat, seat = seat, None
+                    hold.passed = passed
                 else:
+                    close_all(passed)
                     if seat is None:
                         refuse_own_ancestors(line, record, deadline, obstacles)
                     if deadline is NO_WAIT or monotonic() >= deadline:
@@ -44,19 +54,17 @@ def take_hold(line, record, deadline, watch, rivals=None):
                         mask = listen_for_bell() if mask is None else mask
                         seat = line.publish(SEAT, record)
                         if seat is None:
-                            close_all(obstacles)
                             continue
                 if rivals:
-                    rivals.meet(line, record, seat, obstacles)
-                if hold is not None and seat is not None:
-                    seat.release()
-                    seat = None
+                    rivals.meet(line, record, hold.seat if hold else seat, obstacles)
+            if obstacles and prepare is not None and obstacles[0].is_hold:
+                prepare()
+                prepare = None
+                spare = line.make_spare(record) if rivals is None else None
+                continue  # and look again: what a fork shares is copied when it is touched, now and not when it is our turn
             if obstacles:
                 look_again = rivals.act(deadline) if rivals else deadline
-                try:
-                    watch(make_block(record, obstacles), look_again, make_describe(line, record, seat))
-                finally:
-                    close_all(obstacles)
+                watch(make_block(record, obstacles), look_again, make_describe(line, record, seat))
         return hold
     except Superseded as error:
         from solo.rivals import name_superseder
@@ -70,10 +78,18 @@ def take_hold(line, record, deadline, watch, rivals=None):
             hold.release()
         raise
     finally:
+        close_all(obstacles)
+        if spare is not None:
+            spare.close()
         if seat is not None:
             seat.release()
         if mask is not None:
             stop_listening(mask)
+
+
+def is_over(line, obstacles: list) -> bool:
+    """Is what was alone in our way gone, and nothing new there since we looked? Under the gate."""
+    return len(obstacles) == 1 and line.is_unchanged() and obstacles[0].is_released()
 
 
 def find_obstacles(line, record, seat, rivals=None) -> tuple:
@@ -82,6 +98,7 @@ def find_obstacles(line, record, seat, rivals=None) -> tuple:
     No obstacles: we may go in.
     """
     files = line.list_files()
+    line.note_look()
     for file in files:
         if file.startswith(NEW):
             line.remove(file)  # its maker was killed: whoever is behind the gate is alone

@@ -1,8 +1,8 @@
 """Text <-> record: what a ticket says of its owner. Pure.
 
-A record is lines of `key value`, ending in a line of blanks that holds the place of the closing lines. Those are written
-over it, in one write, once the command's process is known and before it may exec: a record without them means that the
-command never started. Anything that is neither form is damaged, and says nothing.
+A record is lines of `key value`, the last of them `since`, then a line of blanks that holds the place of the closing lines. Those
+are written over both, in one write, once the command's process is known and before it may exec: a record without them means that
+the command never started. Anything that is neither form is damaged, and says nothing.
 """
 
 from solo.identity import World
@@ -51,15 +51,16 @@ class Record:
 def format_record(record: Record) -> bytes:
     """The text of a record whose command has not started."""
     world = record.world
-    return b"%b\n%b\nnames %b\ncommand %b\n%b\n" % (
+    return b"%b\n%b\nnames %b\ncommand %b\n%b%b\n" % (
         MAGIC,
         f"launcher {record.launcher[0]} {record.launcher[1]}\n"
         f"boot {world.boot}\npid-namespace {world.pid_namespace}\ntime-namespace {world.time_namespace}\nshift {world.shift}\n"
-        f"uid {record.uid}\n{format_claim(record.claim, record.slot)}tree {format_tree(record.tree)}\n"
-        f"since {record.since:.6f}\n".encode() + (b"via %b\n" % quote(encode(record.via)) if record.via else b"")
+        f"uid {record.uid}\n{format_claim(record.claim, record.slot)}tree {format_tree(record.tree)}\n".encode()
+        + (b"via %b\n" % quote(encode(record.via)) if record.via else b"")
         + b"host " + quote(encode(world.host)),
         quote_words(map(encode, record.names)),
         quote_words(record.command),
+        format_since(record.since),
         b" " * (RESERVED - 1),
     )
 
@@ -78,6 +79,16 @@ def format_tree(tree) -> str:
 
 def parse_tree(text: str):
     return None if text == "-" else int(text) / 1000
+
+
+def format_since(since: float) -> bytes:
+    """As long for every time that a clock tells, from 1970 on."""
+    return b"since %017.6f\n" % since
+
+
+def format_start(since: float, child: tuple) -> bytes:
+    """What goes over the last bytes of a record when its command starts."""
+    return format_since(since) + format_closing(child)
 
 
 def format_closing(child: tuple) -> bytes:

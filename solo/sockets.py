@@ -19,7 +19,7 @@ from solo.kernel import close, decode, encode, read_file
 from solo.orphans import open_pidfd, poll, wait_any
 from solo.record import Record, format_tree, parse_tree, quote, unquote
 from solo.rule import COUNTED, INTENTION, MODES, Claim
-from solo.tickets import DIGITS, GATE_PATIENCE, HOLD, LIVE, ORPHANED, SEAT, get_number
+from solo.tickets import DIGITS, GATE_PATIENCE, HOLD, LIVE, ORPHANED, SEAT, get_number, settle
 
 PREFIX = "solo"
 ADDRESS_MAX = 107  # bytes, after the first
@@ -41,7 +41,7 @@ class SocketTicket:
     `fd` is None if so many asked before us that the owner's queue is full; `watch` what tells of the command's end, or None.
     """
 
-    __slots__ = ("fd", "file", "line", "owner", "record", "state", "text", "watch")
+    __slots__ = ("fd", "file", "line", "owner", "passed", "record", "seat", "state", "text", "watch")
 
     def __init__(self, line, file, text, fd, state=LIVE, owner=None, watch=None, record=None):
         self.line = line
@@ -52,6 +52,8 @@ class SocketTicket:
         self.owner = owner
         self.watch = watch
         self.record = record
+        self.seat = None
+        self.passed = ()
 
     @property
     def number(self) -> int:
@@ -106,6 +108,7 @@ class SocketTicket:
 
     def release(self):
         """Give up our own."""
+        settle(self)
         self.close()
 
 
@@ -237,7 +240,13 @@ class SocketLine:
             if pidfd is not None:
                 self.seen[ticket.file] = pidfd
 
-    def publish(self, kind: str, record):
+    def note_look(self):
+        """Nothing tells one look from the next."""
+
+    def make_spare(self, record):
+        """A socket without an address is none."""
+
+    def publish(self, kind: str, record, spare=None):
         """Make a ticket of ours, under the gate. Raises SoloError."""
         record.since = time()
         number = max(int(record.since * 1e6), self.highest + 1)

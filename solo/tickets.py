@@ -14,8 +14,8 @@ from solo.errors import SoloError, Vanished
 from solo.identity import is_alive
 from solo.kernel import IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, wait_unlocked, write_whole
 from solo.places import explain, open_file
-from solo.record import RESERVED, SIZE_LIMIT, format_closing, format_record, parse_record
-from solo.rule import MODES, NO_STRONGER
+from solo.record import SIZE_LIMIT, format_record, format_start, parse_record
+from solo.rule import COUNTED, MODES, NO_STRONGER
 
 GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
 DIGITS = 20  # so that the order of numbers is the order of file names
@@ -29,13 +29,16 @@ LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
 class Ticket:
     """One `file` of the queue `line`, ours or someone's: open as `fd`, LIVE or another state, `record` once it was read.
 
-    `size` is that of the file if it is ours, in bytes.
+    `size` is that of the file if it is ours, in bytes. Until our hold is settled, `seat` is what we had before it, and `passed`
+    are those that were in our way then.
     """
 
-    __slots__ = ("fd", "file", "line", "record", "size", "state")
+    __slots__ = ("fd", "file", "line", "passed", "record", "seat", "size", "state")
 
     def __init__(self, line, file, fd, state, record=None, size=0):
         self.size = size
+        self.seat = None
+        self.passed = ()
         self.line = line
         self.file = file
         self.fd = fd
@@ -67,8 +70,10 @@ class Ticket:
         return self.fd, self.line.place.fd
 
     def complete(self, child: tuple):
-        """Write the command's process and the closing line into our own record. Raises OSError."""
-        write_whole(self.fd, format_closing(child), self.size - RESERVED)
+        """Write the command's process and the closing line into our own record, and since when. Raises OSError."""
+        self.record.since = time()
+        text = format_start(self.record.since, child)
+        write_whole(self.fd, text, self.size - len(text))
 
     def wait_end(self, deadline: float) -> bool:
         """Block until it may no longer be in the way; False if the deadline passed first."""
@@ -81,6 +86,10 @@ class Ticket:
     def has_left(self) -> bool:
         """Is it no longer in the way? It goes out of the directory a moment before its lock."""
         return not posix.fstat(self.fd).st_nlink or try_lock(self.fd, LOCK_SH)
+
+    def is_released(self) -> bool:
+        """Did its owner let go of it itself? Then its command has ended."""
+        return self.state is LIVE and self.is_open and not posix.fstat(self.fd).st_nlink
 
     def open_watch(self):
         """A new descriptor that is readable once it may no longer be in the way, or None. Raises ProcessLookupError: it is gone."""
@@ -116,6 +125,7 @@ class Ticket:
 
     def release(self):
         """Give up our own. Never fails: what can not be removed is dead once it is unlocked."""
+        settle(self)
         self.line.remove(self.file)
         try:
             flock(self.fd, LOCK_UN)  # not left to close(): a forked copy of the descriptor must not keep the lock
@@ -124,19 +134,31 @@ class Ticket:
         self.close()
 
 
+def settle(hold):
+    """Let go of what brought us to our `hold`."""
+    seat, hold.seat = hold.seat, None
+    passed, hold.passed = hold.passed, ()
+    if seat is not None:
+        seat.release()
+    for ticket in passed:
+        ticket.close()
+
+
 class Line:
     """The queue of one name, as `place` keeps it.
 
-    `world` is where our own pids are valid, `gate` the gate's descriptor or None, `files` the tickets as last listed, `skips`
-    how many were turned away before our hold, for each of MODES.
+    `world` is where our own pids are valid, `gate` the gate's descriptor or None, `text` what the gate said when we locked it,
+    `seen` its counter when we last looked for obstacles, `files` the tickets as last listed, `skips` how many were turned away
+    before our hold, for each of MODES.
     """
 
-    __slots__ = ("files", "gate", "place", "skips", "world")
+    __slots__ = ("files", "gate", "place", "seen", "skips", "text", "world")
 
     def __init__(self, place, world):
         self.place = place
         self.world = world
         self.gate = None
+        self.text = self.seen = b""
         self.files = []
         self.skips = [0] * len(MODES)
 
@@ -151,6 +173,7 @@ class Line:
                 if not try_lock(self.gate, LOCK_EX):
                     self.wait_gate()
                 if not self.is_gate_lost():
+                    self.load()
                     return self
             except OSError as error:
                 raise self.fail(GATE, error.strerror) from None
@@ -193,26 +216,37 @@ class Line:
     def take_number(self, kind: str, mode: str) -> str:
         """The next number of this name, past all that is there. A new or a damaged counter goes on from the clock."""
         counter, self.skips = self.read_gate()
-        newest = max([file[-DIGITS:] for file in self.files], default="0")
+        newest = "0" if self.is_unchanged() else max([file[-DIGITS:] for file in self.files], default="0")
         number = 1 + max(int(time() * 1e6) if counter is None else counter, int(newest))
         if not is_number(b"%0*d" % (DIGITS, number)):
             raise self.fail(GATE, "has run out of numbers")
-        if kind is HOLD:
-            self.write_gate([number, *[0 if other in NO_STRONGER[mode] else self.skips[at] for at, other in enumerate(MODES)]])
-        else:
-            self.write_gate([number])
+        kept = [0 if other in NO_STRONGER[mode] else self.skips[at] for at, other in enumerate(MODES)] if any(self.skips) else []
+        self.write_gate([number, *kept] if kind is HOLD else [number])
         return f"{number:0{DIGITS}d}"
+
+    def load(self):
+        """Read what the gate says; raises OSError."""
+        self.text = posix.pread(self.gate, (DIGITS + 1) * (1 + len(MODES)), 0)
 
     def read_gate(self) -> tuple:
         """The last number given, None if that is damaged or there was none, and the skips of each of MODES."""
-        data = posix.pread(self.gate, (DIGITS + 1) * (1 + len(MODES)), 0)
-        lines = [data[at:at + DIGITS + 1] for at in range(0, (DIGITS + 1) * (1 + len(MODES)), DIGITS + 1)]
+        lines = [self.text[at:at + DIGITS + 1] for at in range(0, (DIGITS + 1) * (1 + len(MODES)), DIGITS + 1)]
         counter, *skips = [int(line[:-1]) if line.endswith(b"\n") and is_number(line[:-1]) else None for line in lines]
         return counter, [count or 0 for count in skips]
 
     def write_gate(self, counts: list, first: int = 0):
         """Write lines of the gate, from the one with the number `first` on. Raises OSError."""
-        write_whole(self.gate, b"".join([b"%0*d\n" % (DIGITS, count) for count in counts]), first * (DIGITS + 1))
+        text, at = b"".join([b"%0*d\n" % (DIGITS, count) for count in counts]), first * (DIGITS + 1)
+        write_whole(self.gate, text, at)
+        self.text = self.text[:at].ljust(at, b"\0") + text + self.text[at + len(text):]
+
+    def note_look(self):
+        """We look for obstacles now, under the gate."""
+        self.seen = self.text[:DIGITS + 1]
+
+    def is_unchanged(self) -> bool:
+        """Is nobody here who was not when we last looked? Whoever publishes a ticket takes a number first."""
+        return self.text[:DIGITS + 1] == self.seen and is_number(self.seen[:-1])
 
     def count_skip(self, mode: str):
         """One more who wanted `mode` was turned away: how many were before. None if that can not be kept. Under the gate."""
@@ -285,21 +319,43 @@ class Line:
             theirs.boot = mine.boot  # whatever it is called: in systemd-nspawn a unit with a /proc of its own sees another id
         return {True: ORPHANED, False: DEAD, None: UNSEEN}[is_alive(*record.child, theirs, mine)]
 
-    def publish(self, kind: str, record):
-        """Make a ticket of ours, under the gate; None, and nothing made, if that was removed under us. Raises SoloError."""
+    def make_spare(self, record):
+        """A hold of ours that is whole and locked but has no name, and so goes with us; None where that can not be."""
+        if record.claim.mode == COUNTED:
+            return None  # its slots are not known before its turn
+        fd = -1
+        try:
+            fd = posix.open(".", posix.O_RDWR | posix.O_TMPFILE | SAFELY, self.place.mode & 0o666, dir_fd=self.place.fd)
+            return self.write_ticket("", fd, record)
+        except OSError:  # not every file system can
+            if fd >= 0:
+                close(fd)
+            return None
+
+    def write_ticket(self, file: str, fd: int, record) -> Ticket:
+        if self.place.shared:
+            posix.fchmod(fd, self.place.mode & 0o666)  # the umask of a program is its own
+        record.since = time()
+        text = format_record(record)
+        write_whole(fd, text, 0)
+        flock(fd, LOCK_EX | LOCK_NB)
+        return Ticket(self, file, fd, LIVE, record, len(text))
+
+    def publish(self, kind: str, record, spare=None):
+        """Make a ticket of ours, or give a `spare` its name, under the gate; None, and nothing made, if that was removed under us.
+        Raises SoloError.
+        """
         directory = self.place.fd
         fd = -1
         try:
             number = self.take_number(kind, record.claim.mode)
             new, file = NEW + number, kind + number
-            fd = posix.open(new, posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY, self.place.mode & 0o666, dir_fd=directory)
-            if self.place.shared:
-                posix.fchmod(fd, self.place.mode & 0o666)  # the umask of a program is its own
-            record.since = time()
-            text = format_record(record)
-            write_whole(fd, text, 0)
-            flock(fd, LOCK_EX | LOCK_NB)
-            posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)
+            ticket = self.name_spare(spare, file) if spare is not None else None
+            if ticket is None:
+                flags = posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY
+                fd = posix.open(new, flags, self.place.mode & 0o666, dir_fd=directory)
+                ticket = self.write_ticket(file, fd, record)
+                posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
             if fd >= 0:
                 close(fd)
@@ -307,11 +363,20 @@ class Line:
             if self.is_gate_lost():
                 return None
             raise SoloError(f"can not write in {self.place.path}: {error.strerror}") from None
-        ticket = Ticket(self, file, fd, LIVE, record, len(text))
         if self.is_gate_lost():
             ticket.release()
             return None
         return ticket
+
+    def name_spare(self, spare, file: str):
+        """The spare, published; None, and it is closed, where that can not be."""
+        try:
+            posix.link(f"/proc/self/fd/{spare.fd}", file, dst_dir_fd=self.place.fd, follow_symlinks=True)
+            spare.file = file
+            return spare
+        except OSError:
+            spare.close()
+            return None
 
     def remove(self, file: str):
         """Our own, or under the gate a dead one. What can not be removed is dead all the same, and is passed over again."""

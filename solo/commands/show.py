@@ -99,6 +99,7 @@ def read_skips(line) -> dict:
     """How many were turned away since someone got in, by mode; those that are not 0."""
     try:
         line.gate = posix.open(".gate", posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC, dir_fd=line.place.fd)
+        line.load()
         return {mode: count for mode, count in zip(MODES, line.read_gate()[1]) if count}
     except OSError:
         return {}
