@@ -1,0 +1,219 @@
+"""The command of who stands at the head of a line is forked before its turn: it waits for a word, has nothing of its launcher's, and
+is never in anyone's way."""
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+from conftest import TESTS, finish, kill_both, read_state, until
+
+from solo.processes import find_children
+
+PROBE = (sys.executable, "-IS", str(TESTS / "probe.py"), "report")
+
+
+def find_forked(waiter):
+    """The pid of the process that waits beside one who stands at the head of a line."""
+    found = []
+
+    def look():
+        # Asleep in read(2): it has closed what is not its own.
+        found[:] = [child for child, _ in find_children(waiter.pid) if is_reading(child)]
+        return found
+
+    until(look)
+    return found[0]
+
+
+def is_reading(pid):
+    try:
+        return open(f"/proc/{pid}/syscall").read().startswith("0 ") and read_state(pid) == "S"
+    except OSError:
+        return False
+
+
+def read_files(pid):
+    return {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+
+
+def test_only_the_head_of_the_line_has_its_command_forked(lab, via):
+    lab.hold("job")
+    head, second = (lab.wait_in_line("job", tag=tag) for tag in ("head", "second"))
+
+    find_forked(head)
+
+    assert find_children(second.pid) == []
+
+
+def test_what_is_forked_has_nothing_of_its_launcher_but_the_pipe(lab, via):
+    lab.hold("job")
+    head = lab.wait_in_line("job", tag="head")
+
+    forked = find_forked(head)
+
+    ours = {file for file in read_files(head.pid) if str(lab.directory) in file or "socket:" in file}
+    assert ours and not ours & read_files(forked)
+
+
+def test_it_becomes_the_command_with_its_token_and_all_that_was_given(lab, via):
+    holder = lab.hold("job")
+    held = lab.list("job")[0]["ticket"]
+    waiter = lab.start("-w", "forever", "-n", "job", "--", *PROBE)
+    forked = find_forked(waiter)
+    alone = json.loads(lab.run("-n", "other", "--", *PROBE, stdin=waiter.stdin).stdout)
+
+    holder.communicate()
+    told = json.loads(finish(waiter)[1])
+
+    environment = {bytes.fromhex(name).decode(): bytes.fromhex(value).decode() for name, value in told["environment"].items()}
+    assert environment["SOLO_NAME"] == "job" and int(environment["SOLO_TOKEN"]) > held
+    assert told["parent"] == waiter.pid and read_state(forked) == "gone"
+    for told_of in ("descriptors", "blocked", "ignored", "umask", "cwd", "session"):
+        assert told[told_of] == alone[told_of]
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_it_ends_with_its_launcher(lab, via, end):
+    lab.hold("job")
+    head = lab.wait_in_line("job", tag="head")
+    forked = find_forked(head)
+
+    head.send_signal(end)
+    head.wait()
+
+    until(lambda: read_state(forked) in ("gone", "Z"))
+
+
+def test_it_ends_with_a_wait_that_was_too_short_also_if_it_is_stopped(lab):
+    lab.hold("job")
+    waiter = lab.start("-w", "1", "-n", "job", "--", "true")
+    forked = find_forked(waiter)
+    os.kill(forked, signal.SIGSTOP)
+
+    status, _, stderr = finish(waiter)
+
+    assert (status, stderr.count("busy")) == (75, 1) and read_state(forked) == "gone"
+
+
+@pytest.mark.parametrize("prepare", [(), ("env", "--ignore-signal=CHLD")], ids=["", "SIGCHLD ignored"])
+def test_if_it_is_killed_the_command_runs_all_the_same(lab, via, prepare):
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=prepare)
+    forked = find_forked(waiter)
+    os.kill(forked, signal.SIGKILL)
+    until(lambda: read_state(forked) in ("gone", "Z"))
+
+    holder.communicate()
+
+    assert finish(waiter) == (0, "ran\n", "")
+
+
+def test_a_stopped_one_keeps_the_name_until_it_may_go_on(lab):
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran")
+    forked = find_forked(waiter)
+    os.kill(forked, signal.SIGSTOP)
+
+    holder.communicate()
+    until(lambda: [row["launcher"] for row in lab.list("job") if row["state"] == "held"] == [waiter.pid])
+    assert lab.run("-n", "job", "true").returncode == 75
+    os.kill(forked, signal.SIGCONT)
+
+    assert finish(waiter) == (0, "ran\n", "")
+
+
+def test_who_is_behind_it_sees_a_killed_launcher_as_gone_though_what_it_forked_is_stopped(lab, via):
+    holder = lab.hold("job")
+    head = lab.wait_in_line("job", tag="head")
+    forked = find_forked(head)
+    second = lab.wait_in_line("job", tag="second")
+    os.kill(forked, signal.SIGSTOP)
+    head.kill()
+    head.wait()
+
+    holder.communicate()
+
+    assert finish(second)[0] == 0 and lab.read_log() == ["second"]
+    if via == "file":
+        os.kill(forked, signal.SIGKILL)
+
+
+def test_a_holder_killed_with_its_command_is_no_release_and_looked_at_again(lab, via):
+    """The turn of who waits takes a short cut after a release only: an orphan is waited for."""
+    holder = lab.hold("job")
+    head = lab.wait_in_line("job", tag="head")
+    find_forked(head)
+    if via == "file":
+        holder.kill()
+        holder.wait()
+        until(lambda: [row["state"] for row in lab.list("job")] == ["orphaned", "waiting"])
+        assert lab.read_log() == []
+
+    kill_both(holder) if via == "socket" else os.kill(holder.child, signal.SIGKILL)
+
+    assert finish(head)[0] == 0 and lab.read_log() == ["head"]
+
+
+@pytest.mark.tool("strace")
+def test_a_command_that_could_not_be_forked_early_is_forked_at_its_turn(lab):
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran",
+                       prefix=("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=clone:error=EAGAIN:when=1"))
+    until(lambda: lab.count_waiting("job") == 1)
+    until(lambda: "flock" in read_trace(lab).partition("EAGAIN")[2])
+
+    holder.communicate()
+
+    assert finish(waiter) == (0, "ran\n", "")
+
+
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("call", ["linkat", "openat"])
+def test_where_a_hold_can_not_be_written_ahead_it_is_written_at_its_turn(lab, call):
+    """As on a file system without O_TMPFILE, or where what has no name can not be given one."""
+    holder = lab.hold("job")
+    trace = ("strace", "-qq", "-o", lab.path / "trace", "-e", f"trace={call},flock")
+    if call == "linkat":
+        trace = (*trace, "-e", "inject=linkat:error=EOPNOTSUPP")
+    else:
+        # The call that asks for a file without a name, as counted in a run like it.
+        counted = lab.start("-w", "forever", "-n", "job", "--", "true", prefix=trace)
+        until(lambda: "O_TMPFILE" in read_trace(lab))
+        counted.kill()
+        lines = [line for line in (lab.path / "trace").read_text().splitlines() if line.startswith("openat")]
+        nth = 1 + next(at for at, line in enumerate(lines) if "O_TMPFILE" in line)
+        trace = (*trace, "-e", f"inject=openat:error=EOPNOTSUPP:when={nth}")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=trace)
+    find_forked_of_traced(waiter)
+
+    holder.communicate()
+
+    assert finish(waiter) == (0, "ran\n", "") and "EOPNOTSUPP" in (lab.path / "trace").read_text()
+
+
+def read_trace(lab):
+    trace = lab.path / "trace"
+    return trace.read_text() if trace.exists() else ""
+
+
+def find_forked_of_traced(tracer):
+    def look():
+        return [one for child, _ in find_children(tracer.pid) for one, _ in find_children(child) if is_reading(one)]
+
+    until(look)
+
+
+def test_readers_beside_each_other_still_get_in_one_behind_the_other(lab, via):
+    """Whoever is behind a reader is told that it got in, not only that it ended."""
+    holder = lab.hold("job")
+    readers = [lab.start("-s", "-w", "forever", "-n", "job", "--", "sh", "-c", "echo $$; read line") for _ in range(3)]
+    until(lambda: lab.count_waiting("job") == 3)
+
+    holder.communicate()
+
+    until(lambda: [row["state"] for row in lab.list("job")] == ["held"] * 3)
+    assert [finish(reader)[0] for reader in readers] == [1, 1, 1]
