@@ -45,14 +45,14 @@ def is_time_left() -> bool:
 
 
 def rounds(sample: int, whole: int):
-    """The numbers of so many rounds; of as many as there is time for where there is an end."""
+    """The numbers of so many rounds; where there is an end, of as many as there is time for, but at least one."""
     if POINT:
         yield int(POINT)
         return
     for number in itertools.count() if UNTIL else range(whole if WHOLE else sample):
+        yield number
         if not is_time_left():
             return
-        yield number
 
 
 def choose(points: list, sample: int):

@@ -5,16 +5,19 @@ of its own. `make test` takes a sample; `make torture` all, in all scenes. What 
 in a line, is hit at random: who comes next, the child it may have forked already, and the holder, killed and stopped.
 """
 
+import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 import tally
-from conftest import PATIENCE, TESTS, read_state, until
+from conftest import PATIENCE, ROOT, TESTS, read_state, until
 from fleet import find_children, send
 
 from solo import journal
@@ -350,7 +353,7 @@ def check_log(lab, log, message):
 def check_journal(lab, message, status):
     """Every line is whole, the successor's run is there, and the tortured one's end if nothing kept it from being told."""
     text = lab.find_journal("job").read_bytes() + b"".join(file.read_bytes() for file in lab.directory.rglob(".journal.past"))
-    lines = list(dict.fromkeys(line for line in text.splitlines(keepends=True) if not line.startswith(b"totals ")))
+    lines = list(dict.fromkeys(line for line in text.splitlines(True) if line.strip() and not line.startswith(b"totals ")))
     assert len(lines) == len(parse("job", b"".join(lines))[1]), message
     history = dict(find_histories(str(lab.directory), ["job"]))["job"]
     runs = {run.command[1]: run for run in history.list_runs()}
@@ -419,8 +422,8 @@ def test_a_failure_of_any_system_call_breaks_no_promise(lab, scene):
 
 
 class HandOver(InLine):
-    """The tortured one is next in line, someone stands behind it, and the holder ends; around that something is done to the next one,
-    or to the command's process where that was forked before its turn. All by `chance`."""
+    """The tortured one is next in line, someone stands behind it, and the holder ends; around that something is done to it or to the
+    command's process where that was forked before its turn. All by `chance`."""
 
     def __init__(self, lab, chance):
         super().__init__(lab)
@@ -501,3 +504,33 @@ def test_the_torture_would_see_an_overlap(lab):
 
     first.communicate()
     assert {"overlap:second", "unrecorded:second"} <= set(lab.read_log())
+
+
+@pytest.mark.timeout(600)
+def test_the_torture_fails_where_solo_is_broken_and_says_how_to_see_it_again(tmp_path):
+    """The meter of the whole: a solo whose holds are in nobody's way."""
+    for folder in ("solo", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with open(tmp_path / "solo/rule.py", "a") as rule:
+        rule.write("\n\ndef find_conflicts(*_):\n    return []\n")
+    words = [sys.executable, "tests/torture.py", "--minutes", "1", "--seed", "1", "--only", "sigkill", "--only", "[InLine]"]
+
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+
+    assert done.returncode == 1 and done.stdout.startswith("make torture MINUTES=1 SEED=1\n"), done.stderr
+    replay = next(line for line in done.stdout.splitlines() if line.startswith("replay: "))
+    *variables, make, test, arguments = shlex.split(replay.removeprefix("replay: "))
+    [node] = shlex.split(arguments.removeprefix("ARGS="))
+    assert (make, test) == ("make", "test") and variables[2].startswith("SOLO_POINT=SIGKILL at ")
+    again = subprocess.run([sys.executable, "-m", "pytest", "-q", node], cwd=tmp_path, capture_output=True, text=True,
+                           env={**os.environ, **dict(variable.split("=", 1) for variable in variables)})
+    assert again.returncode == 1 and f"{variables[2].partition('=')[2]} (" in again.stdout, again.stdout
+
+
+def test_the_readme_says_what_the_torture_found():
+    from torture import RECORD, render
+
+    [told] = re.findall(r"<!-- torture -->\n(.*?)\n<!-- end -->", (ROOT / "README.md").read_text(), flags=re.S)
+
+    assert told == render(json.loads(RECORD.read_text()))
