@@ -135,7 +135,7 @@ class Soak:
             if host not in self.due:
                 fault = self.random.choice(self.faults)
                 host.fail(fault)
-                tally.add(kills=int(fault == KILLED), faults={fault: 1})
+                tally.add(**({"kills": 1} if fault == KILLED else {"faults": {fault: 1}}))
                 self.due[host] = now + self.ttl * self.random.uniform(0.2, 2.5)
                 self.injected += 1
         time.sleep(0.1)

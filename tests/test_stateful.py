@@ -150,7 +150,7 @@ class Walk(RuleBasedStateMachine):
         contender = self.choose(index, lambda it: it.command_lives)
         if contender is None:
             return
-        tally.add(faults={"command killed in a walk": 1})
+        tally.add(kills=1)
         contender.fates.add(-signal.SIGKILL)
         self.signal_command(contender, signal.SIGKILL)
         self.settle()

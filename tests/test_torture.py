@@ -470,10 +470,10 @@ class HandOver(InLine):
     def strike(self):
         self.children = find_children(self.traced.pid)
         self.hit = [self.traced.pid] if self.who == "launcher" else self.children
+        where = "in line" if self.is_early else "at its turn"
         for pid in self.hit:
             send(pid, self.what)
-            where = "in line" if self.is_early else "at its turn"
-            tally.add(kills=int(self.what == signal.SIGKILL), faults={f"{self.what.name} to the {self.who} {where}": 1})
+            tally.add(kills=int(self.what == signal.SIGKILL), handovers={f"{self.what.name} to the {self.who} {where}": 1})
 
     def end(self):
         until(lambda: all(read_state(pid) in ("gone", "Z") for pid in self.children))

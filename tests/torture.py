@@ -50,6 +50,7 @@ ENDING = 20  # seconds, that a part may need after its last round
 GRACE = 150  # seconds after which it is stuck
 FAILURES = 2  # of one part, then it is left alone
 SUMS = ("launchers", "commands", "kills", "walks", "overlaps", "unrecorded", "stuck", "disordered")
+KINDS = ("faults", "handovers", "engines")
 
 WORKERS = 2 if os.geteuid() == 0 else 1  # names by sockets are seen in all of a network namespace
 APART = (
@@ -169,17 +170,17 @@ def run_all(seed: int, minutes: float, only: list) -> list:
 
 def sum_up(parts: list, seed: int, minutes: float, took: float) -> dict:
     told = {part: tally.read(part.file) for part in parts}
-    total, faults, engines = Counter(), Counter(), Counter()
+    total, by_kind = Counter(), {kind: Counter() for kind in KINDS}
     for each in told.values():
-        faults.update(each.counts.pop("faults", {}))
-        engines.update(each.counts.pop("engines", {}))
+        for kind, amounts in by_kind.items():
+            amounts.update(each.counts.pop(kind, {}))
         total.update(each.counts)
     loops = [part for part in parts if part.node in EXHAUSTIVE]
     return {
         "date": str(datetime.date.today()), "kernel": platform.release(), "python": platform.python_version(), "seed": seed,
         "minutes": minutes, "took": round(took / 60, 1), "scenes": len({part.node.partition("[")[2] for part in loops}),
         "points": sum(told[part].of for part in loops), "hit": sum(len(set(told[part].points)) for part in loops),
-        **{what: total[what] for what in SUMS}, "faults": dict(faults.most_common()), "engines": dict(sorted(engines.items())),
+        **{what: total[what] for what in SUMS}, **{kind: dict(amounts.most_common()) for kind, amounts in by_kind.items()},
         "unfinished": [f"{part.name}: {len(set(told[part].points))} of {told[part].of}" for part in loops if not part.is_finished],
         "idle": sorted({part.name for part in parts if not told[part].of and not told[part].counts}),
         "failed": [replay for part in parts for replay in part.failures],
@@ -189,7 +190,7 @@ def sum_up(parts: list, seed: int, minutes: float, took: float) -> dict:
 def render(result: dict) -> str:
     """The summary, in Markdown."""
     def list_amounts(amounts):
-        return ", ".join(f"{what} {count:,}" for what, count in amounts.items())
+        return ", ".join(f"{what} {count:,}" for what, count in amounts.items()) or 0
 
     rows = {
         f"system calls, in {result['scenes']} scenes, at which a launcher was killed or the call failed":
@@ -197,6 +198,7 @@ def render(result: dict) -> str:
         "launchers started, commands run": f"{result['launchers']:,}, {result['commands']:,}",
         "kills survived": f"{result['kills']:,}",
         "faults injected": f"{sum(result['faults'].values()):,}: {list_amounts(result['faults'])}",
+        "struck at hand-overs": list_amounts(result["handovers"]),
         "random walks that a model follows": f"{result['walks']:,}",
         "commands at engines behind networks that fail": list_amounts(result["engines"]),
         "overlaps": result["overlaps"], "unrecorded runs": result["unrecorded"], "stuck names": result["stuck"],
