@@ -28,7 +28,10 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/torture"
 RECORD = ROOT / "docs/torture.json"
 LOOPS = ("test_sigkill_at_every_system_call_breaks_no_promise", "test_a_failure_of_any_system_call_breaks_no_promise")
-EXHAUSTIVE = {f"tests/test_torture.py::{loop}[{scene.__name__}]": 1 for scene in SCENES for loop in LOOPS}
+CHILD = "test_sigkill_at_every_system_call_of_a_child_forked_before_its_turn_breaks_no_promise"
+EXHAUSTIVE = {f"tests/test_torture.py::{loop}[{scene.__name__}]": 1 for scene in SCENES for loop in LOOPS} | {
+    f"tests/test_torture.py::{CHILD}[{via}]": 1 for via in ("file", "socket")
+}
 RANDOM = {  # and how much of a round each gets
     "tests/test_faults.py::test_soaks_of_all_engines_find_no_two_at_once": 10,
     "tests/test_torture.py::test_whatever_is_done_at_a_hand_over_breaks_no_promise[file]": 4,
@@ -49,7 +52,7 @@ ROUND = 600  # seconds
 ENDING = 20  # seconds, that a part may need after its last round
 GRACE = 150  # seconds after which it is stuck
 FAILURES = 2  # of one part, then it is left alone
-SUMS = ("launchers", "commands", "kills", "walks", "overlaps", "unrecorded", "stuck", "disordered")
+SUMS = ("launchers", "commands", "kills", "missed", "walks", "overlaps", "unrecorded", "stuck", "disordered")
 KINDS = ("faults", "handovers", "engines")
 
 WORKERS = 2 if os.geteuid() == 0 else 1  # names by sockets are seen in all of a network namespace
@@ -100,6 +103,10 @@ class Part:
     @property
     def name(self) -> str:
         return self.node.partition("::")[2].removeprefix("test_").replace("_", " ")
+
+    @property
+    def scene(self) -> str:
+        return self.node.partition("[")[2][:-1]
 
     @property
     def is_finished(self) -> bool:
@@ -178,7 +185,7 @@ def sum_up(parts: list, seed: int, minutes: float, took: float) -> dict:
     loops = [part for part in parts if part.node in EXHAUSTIVE]
     return {
         "date": str(datetime.date.today()), "kernel": platform.release(), "python": platform.python_version(), "seed": seed,
-        "minutes": minutes, "took": round(took / 60, 1), "scenes": len({part.node.partition("[")[2] for part in loops}),
+        "minutes": minutes, "took": round(took / 60, 1), "scenes": len({part.scene for part in loops}),
         "points": sum(told[part].of for part in loops), "hit": sum(len(set(told[part].points)) for part in loops),
         **{what: total[what] for what in SUMS}, **{kind: dict(amounts.most_common()) for kind, amounts in by_kind.items()},
         "unfinished": [f"{part.name}: {len(set(told[part].points))} of {told[part].of}" for part in loops if not part.is_finished],
@@ -195,6 +202,7 @@ def render(result: dict) -> str:
     rows = {
         f"system calls, in {result['scenes']} scenes, at which a launcher was killed or the call failed":
             f"{result['hit']:,} of {result['points']:,}",
+        "of them did not come in the run in which they were to be hit": f"{result['missed']:,}",
         "launchers started, commands run": f"{result['launchers']:,}, {result['commands']:,}",
         "kills survived": f"{result['kills']:,}",
         "faults injected": f"{sum(result['faults'].values()):,}: {list_amounts(result['faults'])}",
