@@ -34,6 +34,11 @@ def note(point):
     tell({"point": str(point)})
 
 
+def find_disordered(tokens: list) -> list:
+    """Those that are not greater than the one before."""
+    return [after for before, after in zip(tokens, tokens[1:]) if after <= before]
+
+
 def tell(what: dict):
     if FILE:
         with open(FILE, "a") as file:

@@ -64,6 +64,15 @@ def list_all(lab):
     return rows
 
 
+def comes(condition, patience=PATIENCE):
+    """Whether it comes true in time."""
+    try:
+        until(condition, patience)
+    except AssertionError:
+        return False
+    return True
+
+
 def list_waiting(lab):
     return [row["launcher"] for row in list_all(lab) if row["state"] == "waiting"]
 
@@ -228,15 +237,16 @@ class BehindAnOrphan(InLine):
         self.before = self.read_sleep()
         self.holder.kill()
         self.holder.wait()
-        until(lambda: self.traced.poll() is not None or self.read_sleep() not in (None, self.before))
+        comes(lambda: self.traced.poll() is not None or self.read_sleep() not in (None, self.before), 1)
         self.holder.stdin.close()
 
     def read_sleep(self):
         """The system call in which it sleeps; None if it does not."""
-        for pid in find_children(self.traced.pid):  # of strace
-            if read_state(pid) == "S":
-                return open(f"/proc/{pid}/syscall").read().split()[0]
-        return None
+        try:
+            [pid] = find_children(self.traced.pid)  # of strace
+            return open(f"/proc/{pid}/syscall").read().split()[0] if read_state(pid) == "S" else None
+        except (OSError, ValueError):
+            return None  # it has just ended
 
 
 class SlotsInLine(Alone):
@@ -338,19 +348,21 @@ def check_promises(lab, scene, process, hit):
     scene.end()
     if "SOLO_VIA" not in lab.environment:
         scene.check(check_journal(lab, message, status))
-    until(lambda: list_all(lab) == [])
+    is_stuck = not comes(lambda: list_all(lab) == [])
+    tally.add(stuck=int(is_stuck))
+    assert not is_stuck, f"{message}: {list_all(lab)}"
     return status, stderr
 
 
 def check_log(lab, log, message):
     """What the commands found from within: that each ran alone, was recorded, and had a greater token than the one before."""
-    tokens = [int(line.partition(":")[2]) for line in log if line.startswith("token:")]
     wrong = {
         "overlaps": [line for line in log if line.startswith("overlap")],
         "unrecorded": [line for line in log if line.startswith("unrecorded")],
-        "disordered": [after for before, after in zip(tokens, tokens[1:]) if after <= before],
+        "disordered": tally.find_disordered(lab.read_tokens()),
     }
-    tally.add(launchers=len(lab.started), commands=len(tokens), **{what: len(lines) for what, lines in wrong.items()})
+    started = sum(line.startswith("start:") for line in log)
+    tally.add(launchers=len(lab.started), commands=started, **{what: len(lines) for what, lines in wrong.items()})
     assert not any(wrong.values()), f"{message}: {wrong}"
 
 
@@ -375,6 +387,7 @@ def clear(lab):
                 stream.close()
     lab.started.clear()
     lab.log.write_text("")
+    (lab.path / "tokens").unlink(missing_ok=True)
 
 
 def hit_each(lab, scene, injections):
@@ -442,20 +455,15 @@ class ChildInLine(InLine):
 
     def __exit__(self, *_):
         until(lambda: self.traced.pid in list_waiting(self.lab))
-        self.wait_child()
+        if not comes(lambda: find_children(self.traced.pid), 2):
+            self.holder.stdin.close()
+            pytest.skip("its command's process is forked when its turn has come")
         [child] = find_children(self.traced.pid)
         tracer = subprocess.Popen(["strace", "-qq", "-o", str(self.lab.path / "trace"), "-p", str(child), *self.strace],
                                   stderr=subprocess.DEVNULL)
         until(lambda: read_state(child) in ("gone", "Z") or "TracerPid:\t0\n" not in open(f"/proc/{child}/status").read())
         self.holder.stdin.close()
         tracer.wait(PATIENCE)
-
-    def wait_child(self):
-        try:
-            until(lambda: find_children(self.traced.pid), 2)
-        except AssertionError:
-            self.holder.stdin.close()
-            pytest.skip("its command's process is forked when its turn has come")
 
 
 @pytest.mark.timeout(3600)
