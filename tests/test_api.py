@@ -879,7 +879,7 @@ print(len(stuck), last)
 @pytest.mark.parametrize("which", ["global", "own"])
 def test_an_interrupt_at_each_step_of_the_interpreter_lets_go(lab, kind, which):
     """Each bytecode that the main thread executes of ours; a sample of them, all in `make torture`."""
-    first, step = (1, 1) if tally.WHOLE else (random.randrange(1, 20), 19)
+    first, step = (1, 1) if tally.WHOLE else (tally.make_random("first").randrange(1, 20), 19)
     words = [*PROGRAM, HEAD + AT_EACH_STEP, str(first), str(step), which]
 
     done = subprocess.run(words, env=lab.environment, capture_output=True, text=True)

@@ -568,6 +568,7 @@ def test_the_torture_would_see_an_overlap(lab):
 
     first.communicate()
     assert {"overlap:second", "unrecorded:second"} <= set(lab.read_log())
+    assert tally.find_disordered([1, 3, 3, 2]) == [3, 2]
 
 
 @pytest.mark.timeout(600)

@@ -14,6 +14,7 @@ import platform
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -68,24 +69,22 @@ class Part:
         self.node, self.weight = node, weight
         self.seed = int.from_bytes(hashlib.sha256(f"{seed} {node} {number}".encode()).digest()[:4], "big")
         self.file = BUILD / f"{re.sub(r'[^a-zA-Z]+', '-', node.partition('::')[2])}{number}.tally"
-        self.failures = []
+        self.failures = []  # how to see each again
+        self.process = None
 
-    def run(self, until: float) -> bool:
-        """Whether it passed."""
+    def run(self, until: float):
         environment = {**os.environ, "SOLO_TORTURE": "whole", "SOLO_SEED": str(self.seed), "SOLO_TALLY": str(self.file),
                        "SOLO_UNTIL": str(until)}
         words = [*APART, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "0", self.node]
         with open(self.file.with_suffix(".log"), "wb") as log:
-            process = subprocess.Popen(words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             try:
-                status = process.wait(until - time.monotonic() + GRACE)
+                status = self.process.wait(until - time.monotonic() + GRACE)
             except subprocess.TimeoutExpired:
                 status = None
-            finally:
-                process.kill()
+                self.process.kill()
         if status != 0:
             self.fail(status)
-        return status == 0
 
     def fail(self, status):
         """Say it at once, with how to see it again."""
@@ -129,8 +128,13 @@ class Shift:
         threads = [threading.Thread(target=self.work, daemon=True) for _ in range(WORKERS)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.join()
+        finally:  # nothing outlives an interrupt
+            for part in self.busy:
+                if part.process:
+                    part.process.kill()
 
     def work(self):
         while part := self.take():
@@ -182,14 +186,15 @@ def sum_up(parts: list, seed: int, minutes: float, took: float) -> dict:
         for kind, amounts in by_kind.items():
             amounts.update(each.counts.pop(kind, {}))
         total.update(each.counts)
-    loops = [part for part in parts if part.node in EXHAUSTIVE]
+    loops = [part for part in parts if told[part].of and part.node in EXHAUSTIVE]
+    busy = {part.name for part in parts if told[part].of or told[part].counts}
     return {
         "date": str(datetime.date.today()), "kernel": platform.release(), "python": platform.python_version(), "seed": seed,
         "minutes": minutes, "took": round(took / 60, 1), "scenes": len({part.scene for part in loops}),
         "points": sum(told[part].of for part in loops), "hit": sum(len(set(told[part].points)) for part in loops),
         **{what: total[what] for what in SUMS}, **{kind: dict(amounts.most_common()) for kind, amounts in by_kind.items()},
         "unfinished": [f"{part.name}: {len(set(told[part].points))} of {told[part].of}" for part in loops if not part.is_finished],
-        "idle": sorted({part.name for part in parts if not told[part].of and not told[part].counts}),
+        "idle": sorted({part.name for part in parts} - busy),
         "failed": [replay for part in parts for replay in part.failures],
     }
 
@@ -237,6 +242,7 @@ def main():
                          help="the parts that have it in their names; all of several")
     options.add_argument("--record", action="store_true", help="write docs/torture.json, and into README.md what it says")
     given = options.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"make torture MINUTES={given.minutes:g} SEED={given.seed}", flush=True)
     shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True)
