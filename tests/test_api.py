@@ -824,7 +824,7 @@ def test_ctrl_c_at_any_moment_lets_go(lab, kind, which):
     out, err = program.communicate(timeout=PATIENCE)
 
     assert (out[:5], err) == ("fine ", "")
-    tally.add(faults={"Ctrl-C": int(out[5:])})
+    tally.add(interrupts=int(out[5:]))
 
 
 AT_EACH_STEP = """
@@ -885,7 +885,7 @@ def test_an_interrupt_at_each_step_of_the_interpreter_lets_go(lab, kind, which):
     done = subprocess.run(words, env=lab.environment, capture_output=True, text=True)
 
     stuck, last = map(int, done.stdout.split())
-    tally.add(stuck=stuck, faults={"Ctrl-C": last // step})
+    tally.add(stuck=stuck, interrupts=last // step)
     assert (stuck, done.stderr) == (0, "") and last > 100
 
 

@@ -53,7 +53,7 @@ ROUND = 600  # seconds
 ENDING = 20  # seconds, that a part may need after its last round
 GRACE = 150  # seconds after which it is stuck
 FAILURES = 2  # of one part, then it is left alone
-SUMS = ("launchers", "commands", "kills", "missed", "walks", "overlaps", "unrecorded", "stuck", "disordered")
+SUMS = ("launchers", "commands", "kills", "missed", "walks", "interrupts", "overlaps", "unrecorded", "stuck", "disordered")
 KINDS = ("faults", "handovers", "engines")
 
 WORKERS = 2 if os.geteuid() == 0 else 1  # names by sockets are seen in all of a network namespace
@@ -213,6 +213,7 @@ def render(result: dict) -> str:
         "faults injected": f"{sum(result['faults'].values()):,}: {list_amounts(result['faults'])}",
         "struck at hand-overs": list_amounts(result["handovers"]),
         "random walks that a model follows": f"{result['walks']:,}",
+        "Ctrl-C between two steps of the Python API": f"{result['interrupts']:,}",
         "commands at engines behind networks that fail": list_amounts(result["engines"]),
         "overlaps": result["overlaps"], "unrecorded runs": result["unrecorded"], "stuck names": result["stuck"],
         "tokens out of order": result["disordered"], "failed": len(result["failed"]),
