@@ -89,10 +89,9 @@ test-all: ## all tests on every CPython >= 3.10 of this machine, but those in WI
 	    echo "Python $$version: $$outcome"; \
 	done; [ -z "$$failed" ] || { echo "failed on$$failed" >&2; exit 1; }
 
-torture: $(VENV_PYTHON) ## SIGKILL and failure at every system call, whole
+torture: $(VENV_PYTHON) ## all that kills and fails, for MINUTES=60, from one seed; SEED=n replays
 	@$(VENV_PYTHON) tests/tools.py
-	@SOLO_TORTURE=whole $(VENV_PYTHON) -m pytest -q -rP tests/test_torture.py tests/test_crowd.py tests/test_stateful.py tests/test_api.py \
-	    tests/test_faults.py -k 'torture or crowd or stateful or killed_at_random or at_each_step or soak' $(ARGS)
+	@$(VENV_PYTHON) tests/torture.py --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: $(VENV_PYTHON) ## speed against the floor and the peers, in turn in one run
 	@$(VENV_PYTHON) tests/bench.py $(ARGS)

@@ -171,6 +171,11 @@ class Lab:
     def read_log(self):
         return self.log.read_text().split()
 
+    def read_tokens(self):
+        """Of the witnesses, in the order in which they ran."""
+        path = self.path / "tokens"
+        return list(map(int, path.read_text().split())) if path.exists() else []
+
     def close(self):
         for process in self.started:
             if process.poll() is None:

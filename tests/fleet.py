@@ -12,6 +12,7 @@ import sys
 import time
 from typing import NamedTuple
 
+import tally
 from conftest import TESTS, until
 from proxy import HOLE, NO_ANSWERS, NO_REQUESTS, OK, RESET, Proxy
 
@@ -132,7 +133,9 @@ class Soak:
             holding = [host for host in self.hosts if host not in self.due and find_children(host.launcher.pid)]
             host = self.random.choice(holding or self.hosts)
             if host not in self.due:
-                host.fail(self.random.choice(self.faults))
+                fault = self.random.choice(self.faults)
+                host.fail(fault)
+                tally.add(**({"kills": 1} if fault == KILLED else {"faults": {fault: 1}}))
                 self.due[host] = now + self.ttl * self.random.uniform(0.2, 2.5)
                 self.injected += 1
         time.sleep(0.1)

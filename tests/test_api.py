@@ -20,6 +20,7 @@ import time
 import warnings
 
 import pytest
+import tally
 from conftest import PATIENCE, ROOT, finish, read_line, read_state, until
 
 import solo
@@ -754,16 +755,15 @@ def last():
     assert (status, out) == (0, "held\n"), err
 
 
-@pytest.mark.parametrize("rounds", [60])
-def test_a_program_killed_at_random_points_leaves_nothing_in_the_way(lab, kind, rounds):
-    """`make torture` does 500."""
-    rounds = 500 if os.environ.get("SOLO_TORTURE") == "whole" else rounds
+def test_a_program_killed_at_random_points_leaves_nothing_in_the_way(lab, kind):
+    chance = tally.make_random("kills")
     text = "print(flush=True)\nwhile True:\n  with solo.Lock('job', wait=math.inf): pass\n  with solo.Lock('job', slots=2): pass"
-    for _ in range(rounds):
+    for _ in tally.rounds(60, 500):
         program = start_program(lab, text)
         read_line(program)
-        time.sleep(random.random() * 0.02)
+        time.sleep(chance.random() * 0.02)
         program.kill()
+        tally.add(kills=1)
         program.wait()
         for stream in (program.stdin, program.stdout, program.stderr):
             stream.close()
@@ -812,7 +812,7 @@ while time.monotonic() < end:
             print("still held", solo.holders("job")); os._exit(1)
         time.sleep(0.001)
 stop = True
-print("fine", hits > 10, rounds > 10)
+print("fine" if hits > 10 and rounds > 10 else "idle", hits)
 """
 
 
@@ -823,7 +823,8 @@ def test_ctrl_c_at_any_moment_lets_go(lab, kind, which):
 
     out, err = program.communicate(timeout=PATIENCE)
 
-    assert (out, err) == ("fine True True\n", "")
+    assert (out[:5], err) == ("fine ", "")
+    tally.add(interrupts=int(out[5:]))
 
 
 AT_EACH_STEP = """
@@ -870,7 +871,7 @@ while goes_on:
         for hold in list(solo.api.all_holds):
             hold.release()
     last += step
-print(stuck, last > 100)
+print(len(stuck), last)
 """
 
 
@@ -878,12 +879,14 @@ print(stuck, last > 100)
 @pytest.mark.parametrize("which", ["global", "own"])
 def test_an_interrupt_at_each_step_of_the_interpreter_lets_go(lab, kind, which):
     """Each bytecode that the main thread executes of ours; a sample of them, all in `make torture`."""
-    first, step = (1, 1) if os.environ.get("SOLO_TORTURE") == "whole" else (random.randrange(1, 20), 19)
+    first, step = (1, 1) if tally.WHOLE else (tally.make_random("first").randrange(1, 20), 19)
     words = [*PROGRAM, HEAD + AT_EACH_STEP, str(first), str(step), which]
 
     done = subprocess.run(words, env=lab.environment, capture_output=True, text=True)
 
-    assert (done.stdout, done.stderr) == ("[] True\n", "")
+    stuck, last = map(int, done.stdout.split())
+    tally.add(stuck=stuck, interrupts=last // step)
+    assert (stuck, done.stderr) == (0, "") and last > 100
 
 
 FORKS = """

@@ -10,15 +10,15 @@ import subprocess
 import time
 
 import pytest
+import tally
 from conftest import PATIENCE, Lab, make_witness, read_state
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from solo.commands.list import collect
 from solo.options import FILE, SOCKET
 
-WHOLE = os.environ.get("SOLO_TORTURE") == "whole"
 NAMES = ["a", "a/b", "a/c", "d"]
 MODES = {"X": [], "S": ["-s"], "C": ["--slots", "2"]}
 INDEX = st.integers(0, 60)
@@ -138,6 +138,7 @@ class Walk(RuleBasedStateMachine):
         contender = self.choose(index, lambda it: it.process.poll() is None and not it.unreadable)
         if contender is None:
             return
+        tally.add(kills=1)
         contender.killed = True
         contender.fates.add(-signal.SIGKILL)
         contender.process.kill()
@@ -149,6 +150,7 @@ class Walk(RuleBasedStateMachine):
         contender = self.choose(index, lambda it: it.command_lives)
         if contender is None:
             return
+        tally.add(kills=1)
         contender.fates.add(-signal.SIGKILL)
         self.signal_command(contender, signal.SIGKILL)
         self.settle()
@@ -177,6 +179,7 @@ class Walk(RuleBasedStateMachine):
     def corrupt_a_gate(self, name, garbage):
         gate = self.lab.directory / name / ".gate"
         if gate.exists():  # never with sockets
+            tally.add(faults={"gate corrupted": 1})
             gate.write_bytes(garbage)
 
     @rule(index=INDEX)
@@ -189,6 +192,7 @@ class Walk(RuleBasedStateMachine):
             return
         for hold in (self.lab.directory / contender.name).glob(".hold.*"):
             if f"launcher {contender.process.pid} ".encode() in hold.read_bytes():
+                tally.add(faults={"record corrupted": 1})
                 hold.write_bytes(b"garbage")
                 contender.unreadable, contender.mode = True, "X"
 
@@ -259,6 +263,9 @@ class Walk(RuleBasedStateMachine):
             assert status is None or status in contender.fates, (contender, status, contender.process.stderr.read())
 
     def teardown(self):
+        log = self.lab.read_log()
+        tally.add(walks=1, launchers=len(self.all), commands=sum(line.startswith("start:") for line in log),
+                  overlaps=sum(line.startswith("overlap") for line in log))
         for contender in self.all:
             self.signal_command(contender, signal.SIGKILL)
         self.lab.close()
@@ -271,12 +278,14 @@ class Walk(RuleBasedStateMachine):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("via", [FILE, SOCKET])
 def test_a_random_walk_agrees_with_the_model(solo_script, tmp_path, via):
-    walk = type("Walk", (Walk,), {"via": via, "script": solo_script, "directory": tmp_path})
-    run_state_machine_as_test(walk, settings=settings(
-        max_examples=150 if WHOLE else 12, stateful_step_count=40 if WHOLE else 25, deadline=None, database=None,
-        suppress_health_check=list(HealthCheck), phases=[Phase.generate] if not WHOLE else [Phase.generate, Phase.shrink],
-        print_blob=True,
-    ))
+    """Walks of twelve, each twelve by a chance of their own."""
+    for number in tally.rounds(1, 12):
+        tally.note(number)
+        walk = seed(f"{tally.SEED} {number}")(type("Walk", (Walk,), {"via": via, "script": solo_script, "directory": tmp_path}))
+        run_state_machine_as_test(walk, settings=settings(
+            max_examples=12, stateful_step_count=40 if tally.WHOLE else 25, deadline=None, database=None, print_blob=True,
+            suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink] if tally.POINT else [Phase.generate],
+        ))
 
 
 def test_the_list_of_the_walk_is_what_the_command_prints(lab):
