@@ -241,7 +241,7 @@ def stop(trial, wrapper):
 @scene("a daemon left behind by the job", "The next gets in: the job has ended, and a daemon may live for years.")
 def daemon(trial):
     wrapper = trial.start("daemon")
-    trial.until(lambda: trial.read("daemon"), "does not start")
+    trial.until(lambda: trial.read("daemon"), "starts no job")
     trial.until(lambda: wrapper.poll() is not None, "does not end before the daemon")
 
     return good("the next gets in") if trial.lets_in() else bad("keeps the lock")
@@ -329,7 +329,7 @@ def waiting_cost(trial):
 @scene("a reboot in the middle", "The next gets in: nobody has to remove anything.")
 def reboot(trial):
     first = boot(trial, "first", "stay", FIRST_PID)
-    trial.until(lambda: trial.read("started") or first.poll() is not None, "does not start")
+    trial.until(lambda: trial.read("started") or first.poll() is not None, "starts no job")
     [init] = find_tree(first.pid)[1:2]
     send(init, signal.SIGKILL)  # and with it all of its namespace
     first.wait()

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE = 20  # seconds after which something is stuck; never a measurement
+PATIENCE = 60  # seconds after which something is stuck; never a measurement
 MARK = signal.SIGRTMIN  # sent last: signals that wait are taken in the order of their numbers
 JOB = Path(__file__).resolve().parent / "job.py"
 
@@ -45,9 +45,10 @@ class Trial:
         """(wrapper, pid of its job), which runs."""
         before = len(self.read("started"))
         wrapper = self.start(what)
-        self.until(lambda: len(self.read("started")) > before or wrapper.poll() is not None, "does not start")
+        if not self.comes_true(lambda: len(self.read("started")) > before or wrapper.poll() is not None):
+            raise TimeoutError("no job was started")
         if len(self.read("started")) == before:
-            raise RuntimeError(f"does not run: {wrapper.stdout.read().decode(errors='replace')}")
+            raise RuntimeError(f"no job was started: {wrapper.stdout.read().decode(errors='replace')}")
         return wrapper, self.read("started")[-1]
 
     def stand_in_line(self, tag="-", prefix=()):
