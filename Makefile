@@ -17,7 +17,7 @@ DEB = build/deb/solo-run
 WORKERS = $(if $(filter 0,$(shell id -u)),-n 2 --dist loadfile)
 DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb venv test test-all torture bench man captures clean
+.PHONY: help install uninstall dist pyz deb venv test test-all torture bench lab man captures clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -95,6 +95,10 @@ torture: $(VENV_PYTHON) ## all that kills and fails, for MINUTES=60, from one se
 
 bench: $(VENV_PYTHON) ## speed against the floor and the peers, in turn in one run
 	@$(VENV_PYTHON) tests/bench.py $(ARGS)
+
+lab: ## what goes wrong with whom: every wrapper of Debian's and solo through one set of scenes; writes docs/lab.*
+	@$(MAKE) -s install PREFIX=$(CURDIR)/build/lab DESTDIR= >&2
+	@cd tests && PATH="$(CURDIR)/build/lab/bin:$$PATH" $(PYTHON) -m lab $(ARGS)
 
 man: ## make the manual's tables anew, check and show it
 	@$(PYTHON) -m solo.manual man/solo.1

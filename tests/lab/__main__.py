@@ -1,0 +1,92 @@
+"""`make lab`: measures every wrapper that is installed, and writes docs/lab.* and the README's part.
+
+With names of wrappers or scenes it measures those alone, prints what came of it, and writes nothing.
+"""
+
+import json
+import os
+import platform
+import re
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from .cell import measure
+from .peers import PEERS
+from .report import Report
+from .scenes import SCENES
+from .verdicts import UNKNOWN
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+AT_ONCE = 4  # most of a cell's time is waiting
+README = re.compile(r"(<!-- lab -->\n).*?(?=<!-- end -->)", re.S)
+
+
+def main():
+    unknown = set(sys.argv[1:]) - {peer.name for peer in PEERS} - set(SCENES)
+    if unknown:
+        sys.exit(f"lab: neither a wrapper nor a scene: {', '.join(unknown)}; there are {', '.join(peer.name for peer in PEERS)}; "
+                 + ", ".join(SCENES))
+    peers = [peer for peer in PEERS if peer.is_installed() and is_asked(peer.name, [peer.name for peer in PEERS])]
+    scenes = [scene for scene in SCENES if is_asked(scene, SCENES)]
+
+    print(f"lab: not installed: {', '.join(peer.name for peer in PEERS if not peer.is_installed()) or 'none'}", file=sys.stderr)
+    report = Report(measure_all(peers, scenes))
+
+    if sys.argv[1:]:
+        print(report.matrix(), *(line for scene in scenes for line in report.tell(scene)), sep="\n", flush=True)
+        return
+    print(report.to_markdown(), end="")
+    write(report)
+    if report.has_gaps() or "solo" not in report.find_faultless():
+        sys.exit("lab: not every row is good with solo, or not all could be measured")
+
+
+def is_asked(name, kind):
+    """Of each kind, what is named is meant, or all."""
+    return name in sys.argv[1:] or not set(sys.argv[1:]) & set(kind)
+
+
+def measure_all(peers, scenes) -> dict:
+    outcomes = {scene: {} for scene in scenes}
+    cells = [(scene, peer) for scene in scenes for peer in peers]
+
+    def run(cell):
+        scene, peer = cell
+        outcome = measure(peer, scene)
+        if outcome.verdict is UNKNOWN:  # as on a machine that does much else
+            outcome = measure(peer, scene)
+        outcomes[scene][peer.name] = outcome
+        done = sum(map(len, outcomes.values()))
+        told = f"{outcome.verdict.sign} {peer.name}: {SCENES[scene].title}: {outcome.words}"
+        print(f"{done}/{len(cells)} {told}", file=sys.stderr, flush=True)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(run, cells))
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "kernel": f"Linux {os.uname().release.partition('-')[0]}",
+        "distribution": platform.freedesktop_os_release()["PRETTY_NAME"],
+        "python": platform.python_version(),
+        "peers": {peer.name: {"version": peer.find_version(), "skip": peer.skip, "wait": peer.wait} for peer in peers},
+        "scenes": {scene: {"title": SCENES[scene].title, "good": SCENES[scene].good} for scene in scenes},
+        "outcomes": {
+            scene: {name: {"verdict": outcome.verdict.name, "words": outcome.words} for name, outcome in outcomes[scene].items()}
+            for scene in scenes
+        },
+    }
+
+
+def write(report):
+    docs = ROOT / "docs"
+    docs.mkdir(exist_ok=True)
+    (docs / "lab.json").write_text(json.dumps(report.data, indent=1, ensure_ascii=False) + "\n")
+    (docs / "lab.md").write_text(report.to_markdown())
+    (docs / "lab.svg").write_text(report.to_svg())
+    readme = ROOT / "README.md"
+    readme.write_text(README.sub(lambda found: found[1] + report.to_readme() + "\n", readme.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""One scene with one peer. `python -m lab.cell PEER SCENE PLACE` is what runs within namespaces of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .peers import Peer
+from .scenes import SCENES
+from .trial import Stuck, Trial
+from .verdicts import BAD, NONE, TWO, UNKNOWN, VERDICTS, Outcome
+
+LIMIT = 180  # seconds after which a cell is given up: the lab's fault, not the peer's
+
+
+def measure(peer, scene) -> Outcome:
+    """What comes of it, whatever hangs: all processes end with their namespace."""
+    if SCENES[scene].waits and peer.wait is None:
+        return Outcome(NONE, NONE.meaning)
+    user = () if os.geteuid() == 0 else ("--map-root-user",)
+    apart = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    with tempfile.TemporaryDirectory(prefix="lab.") as place:
+        words = [*apart, sys.executable, "-m", "lab.cell", peer.to_json(), scene, place]
+        try:
+            done = subprocess.run(words, cwd=Path(__file__).resolve().parent.parent, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            return Outcome(UNKNOWN, f"no outcome within {LIMIT} s")
+    if done.returncode:
+        return Outcome(UNKNOWN, (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+    verdict, words = json.loads(done.stdout)
+    return Outcome(VERDICTS[verdict], words)
+
+
+def play(peer, scene, place) -> Outcome:
+    trial = Trial(peer, place)
+    try:
+        outcome = SCENES[scene].run(trial)
+    except Stuck as what:
+        outcome = Outcome(BAD, str(what))
+    return Outcome(TWO, TWO.meaning) if trial.read("overlap") else outcome
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # a background job of a shell ignores some
+        signal.signal(number, signal.SIG_DFL)
+    outcome = play(Peer(*json.loads(sys.argv[1])), sys.argv[2], Path(sys.argv[3]))
+    print(json.dumps([outcome.verdict.name, outcome.words]))

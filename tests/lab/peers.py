@@ -1,0 +1,72 @@
+"""The wrappers: how each is called to skip, to wait, and to skip in silence, as its manual has it and at its best."""
+
+import json
+import shutil
+import subprocess
+from typing import NamedTuple
+
+# It takes no command: this is how its manual has it used, with a trap added so that a failed job is seen.
+LOCKFILE = 'lock=$1; shift; lockfile {} "$lock" || exit; trap \'rm -f "$lock"\' EXIT; "$@"'
+SILENCED = ["sh", "-c", '"$@" >/dev/null 2>&1', "silenced"]
+
+
+class Peer(NamedTuple):
+    """Words that go before a job; {lock} in them is the path of a lock file, {name} its last part."""
+
+    name: str
+    program: str
+    skip: list  # turned away at once if the lock is held
+    wait: list | None  # stands in line for ever; None: it can not
+    quiet: list  # as skip, but silent about it
+
+    def is_installed(self) -> bool:
+        return shutil.which(self.program) is not None
+
+    def to_json(self) -> str:
+        return json.dumps(self)
+
+    def find_version(self) -> str:
+        if self.program == "solo":
+            return read("solo", "--version")
+        package = read("dpkg-query", "-S", shutil.which(self.program)).partition(":")[0]
+        return read("dpkg-query", "-W", "-f", "${Package} ${Version}", package) or f"{self.program}, version unknown"
+
+
+def read(*words) -> str:
+    """What a program says; nothing if it is not there."""
+    if not shutil.which(words[0]):
+        return ""
+    return subprocess.run(words, capture_output=True, text=True).stdout.strip()
+
+
+def make_peer(name, skip, wait=None, quiet=None, program=None) -> Peer:
+    """Where `quiet` is None it has no such mode, and people send what it says to /dev/null."""
+    skip, wait, quiet = (words.split() if isinstance(words, str) else words for words in (skip, wait, quiet))
+    return Peer(name, program or name.split()[0], skip, wait, quiet or [*SILENCED, *skip])
+
+
+def shell(text) -> list:
+    """Words that run `text` with the lock as $1 and the job after it."""
+    return ["sh", "-c", text, "sh", "{lock}"]
+
+
+PEERS = [
+    make_peer("flock", "flock -n {lock}", "flock {lock}"),
+    make_peer("flock -o", "flock -n -o {lock}", "flock -o {lock}"),
+    make_peer("flock -F", "flock -n -F {lock}", "flock -F {lock}"),
+    make_peer("timeout flock", "timeout 1h flock -n {lock}", "timeout 1h flock {lock}", program="flock"),
+    make_peer("lckdo", "lckdo {lock}", "lckdo -w {lock}", "lckdo -q {lock}"),
+    make_peer("lckdo -e", "lckdo -e {lock}", "lckdo -w -e {lock}", "lckdo -q -e {lock}"),
+    make_peer("setlock", "setlock -n {lock}", "setlock {lock}", "setlock -nx {lock}"),
+    make_peer("chpst", "chpst -L {lock}", "chpst -l {lock}"),
+    make_peer("s6-setlock", "s6-setlock -n {lock}", "s6-setlock {lock}"),
+    make_peer("with-lock-ex", "with-lock-ex -f {lock}", "with-lock-ex -w {lock}", "with-lock-ex -q {lock}"),
+    make_peer("run-one", "run-one"),
+    make_peer("sem", "sem --fg --id {name} --st -1", "sem --fg --id {name}"),
+    # Those that sleep between looks do so for a second, the least they can.
+    make_peer("dotlockfile", "dotlockfile -p -r 0 {lock}", "dotlockfile -p -i 1 -r -1 {lock}", "dotlockfile -q -p -r 0 {lock}"),
+    make_peer("dotlockfile -P", "dotlockfile -P -p -r 0 {lock}", "dotlockfile -P -p -i 1 -r -1 {lock}",
+              "dotlockfile -q -P -p -r 0 {lock}"),
+    make_peer("lockfile", shell(LOCKFILE.format("-r 0")), shell(LOCKFILE.format("-1 -r -1")), program="lockfile"),
+    make_peer("solo", "solo -n {name} --", "solo -w forever -n {name} --", "solo -q -E 0 --loud-after 3 -n {name} --"),
+]

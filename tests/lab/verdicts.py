@@ -1,0 +1,36 @@
+"""What can come of a scene, from best to worst, and how it is shown: never by colour alone."""
+
+from typing import NamedTuple
+
+
+class Verdict(NamedTuple):
+    name: str
+    sign: str
+    colour: str  # of its cell; the text on it is dark, on red white
+    meaning: str
+
+
+GOOD = Verdict("good", "✓", "#c8e6c9", "good")
+NOTE = Verdict("note", "~", "#fff3c4", "worth knowing")
+BAD = Verdict("bad", "✗", "#ffcc99", "goes wrong")
+TWO = Verdict("two", "2", "#c62828", "two ran at once")
+NONE = Verdict("none", "–", "#eceff1", "has no such mode")
+UNKNOWN = Verdict("unknown", "?", "#ffffff", "could not be measured here")
+VERDICTS = {verdict.name: verdict for verdict in (GOOD, NOTE, BAD, TWO, NONE, UNKNOWN)}
+
+
+class Outcome(NamedTuple):
+    verdict: Verdict
+    words: str
+
+
+def good(words):
+    return Outcome(GOOD, words)
+
+
+def note(words):
+    return Outcome(NOTE, words)
+
+
+def bad(words):
+    return Outcome(BAD, words)
