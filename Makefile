@@ -17,7 +17,7 @@ DEB = build/deb/solo-run
 WORKERS = $(if $(filter 0,$(shell id -u)),-n 2 --dist loadfile)
 DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb venv test test-all torture bench man captures clean
+.PHONY: help install uninstall dist pyz deb venv test test-all torture coverage bench man captures clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -93,6 +93,10 @@ torture: $(VENV_PYTHON) ## SIGKILL and failure at every system call, whole
 	@$(VENV_PYTHON) tests/tools.py
 	@SOLO_TORTURE=whole $(VENV_PYTHON) -m pytest -q -rP tests/test_torture.py tests/test_crowd.py tests/test_stateful.py tests/test_api.py \
 	    tests/test_faults.py -k 'torture or crowd or stateful or killed_at_random or at_each_step or soak' $(ARGS)
+
+coverage: $(VENV_PYTHON) ## lines and branches of the hot path that real processes run; ARGS=--record writes the result down
+	@$(VENV_PYTHON) tests/tools.py
+	@$(VENV_PYTHON) tests/coverage_run.py $(ARGS)
 
 bench: $(VENV_PYTHON) ## speed against the floor and the peers, in turn in one run
 	@$(VENV_PYTHON) tests/bench.py $(ARGS)
