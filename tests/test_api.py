@@ -1051,6 +1051,19 @@ def test_run_raises_what_the_launcher_says(lab, files):
     finish(holder)
 
 
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_run_raises_what_nobody_thought_of_in_its_launcher_too(lab):
+    """As test_what_nobody_thought_of_is_one_line_and_125 has it."""
+    lab.run("-n", "job", "true")
+    (lab.directory / "job/.hold.00000000000000000001").write_bytes(b"\0" * 200)
+    hide = ["unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /proc/uptime && exec "$@"', "sh"]
+
+    program = subprocess.run([*hide, *PROGRAM, HEAD + "solo.run(['true'], name='job')"], env=lab.environment, capture_output=True)
+
+    assert program.stderr.splitlines()[-1] == b"solo.errors.SoloError: this is a bug in solo: IndexError: list index out of range"
+
+
 def test_run_tells_long_reasons_signals_before_the_start_and_flags_apart(lab, files):
     with pytest.raises(solo.NotExecutable):
         solo.run(["x" * 100_000], name="job")

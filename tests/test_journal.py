@@ -127,6 +127,22 @@ def test_strange_names_commands_and_bytes_come_back_as_they_were(lab):
     assert lab.run("history").stdout.count(b"\n") == 2
 
 
+@pytest.mark.tool("localedef")
+def test_a_reason_that_the_locale_can_not_write_is_told_all_the_same(lab):
+    """An ellipsis, where a long command is cut short."""
+    latin = subprocess.run(["localedef", "-i", "en_US", "-f", "ISO-8859-1", lab.path / "en_US.ISO-8859-1"], capture_output=True)
+    if latin.returncode > 1:
+        pytest.skip("no source of locales is installed")
+    holder = lab.start("-n", "job", "--", "sh", "-c", "echo; read line", *["x" * 100] * 10)
+    read_line(holder)
+    environment = {**lab.environment, "LOCPATH": str(lab.path), "LC_ALL": "en_US.ISO-8859-1"}
+
+    assert lab.run("-n", "job", "true", env=environment).returncode == 75
+
+    finish(holder)
+    assert b"\\u2026" in lab.find_journal("job").read_bytes()
+
+
 def test_a_long_command_does_not_fill_the_journal(lab):
     lab.run("-n", "job", "true", *["x" * 100] * 1000)
 
