@@ -17,7 +17,7 @@ DEB = build/deb/solo-run
 WORKERS = $(if $(filter 0,$(shell id -u)),-n 2 --dist loadfile)
 DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb venv test test-all torture bench lab man captures clean
+.PHONY: help install uninstall dist pyz deb venv test test-all torture coverage fuzz bench lab man captures clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -92,6 +92,10 @@ test-all: ## all tests on every CPython >= 3.10 of this machine, but those in WI
 torture: $(VENV_PYTHON) ## all that kills and fails, for MINUTES=60, from one seed; SEED=n replays
 	@$(VENV_PYTHON) tests/tools.py
 	@$(VENV_PYTHON) tests/torture.py --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+coverage: $(VENV_PYTHON) ## lines and branches of the hot path that real processes run; ARGS=--record writes the result down
+	@$(VENV_PYTHON) tests/tools.py
+	@$(VENV_PYTHON) tests/coverage_run.py $(ARGS)
 
 bench: $(VENV_PYTHON) ## speed against the floor and the peers, in turn in one run
 	@$(VENV_PYTHON) tests/bench.py $(ARGS)

@@ -5,6 +5,7 @@ BUNDLE. A Python of another version finds another magic number, and imports the 
 """
 
 import ast
+import fcntl
 import marshal
 import os
 import sys
@@ -16,18 +17,12 @@ FIRST = "solo.main"
 SCRIPT = """#!{python} -IS
 # Made by `make install`.
 import _signal
-if _signal.getsignal(2) is _signal.default_int_handler:
-    _signal.signal(2, _signal.SIG_DFL)
+if _signal.getsignal(2) is _signal.default_int_handler: _signal.signal(2, _signal.SIG_DFL)
 import posix, sys
 from _frozen_importlib_external import MAGIC_NUMBER
-site = {site!r}
-sys.path.insert(0, site)
-try:
-    fd = posix.open({bundle!r}, posix.O_RDONLY | posix.O_CLOEXEC)
-    data = posix.read(fd, {size})
-    posix.close(fd)
-except OSError:
-    data = b""
+sys.path.append({site!r})
+try: data = posix.read(posix.open({bundle!r}, posix.O_CLOEXEC), {size})
+except OSError: data = b""
 if data[:4] == MAGIC_NUMBER:
     import marshal
     loader, modules = marshal.loads(data[4:])
@@ -37,15 +32,67 @@ main()
 """
 
 LOADER = """
-for name, code in modules:
+import gc
+gc.set_threshold({threshold})
+fcntl = {fcntl!r}
+if fcntl:
+    from _frozen_importlib import ModuleSpec, _load
+    from _frozen_importlib_external import ExtensionFileLoader
+    try:
+        _load(ModuleSpec("fcntl", ExtensionFileLoader("fcntl", fcntl), origin=fcntl))
+    except ImportError:
+        pass
+loads = marshal.loads
+
+class Later:
+    __slots__ = ("name", "space")
+    def __init__(self, name, space):
+        self.name = name
+        self.space = space
+    def __call__(self, *words, **options):
+        if self.space[self.name] is self:
+            exec(loads(self.space["LATER"]), self.space)
+        return self.space[self.name](*words, **options)
+
+package = None
+for name, code, later, names in modules:
     module = sys.modules[name] = type(sys)(name)
-    if name == "solo":
+    if package is None:
         package = module
-        package.__path__ = [site + "/solo"]
+        package.__path__ = [sys.path[-1] + "/solo"]
     else:
-        setattr(package, name[len("solo."):], module)
-    exec(code, module.__dict__)
+        setattr(package, name[5:], module)
+    space = module.__dict__
+    if names:
+        space["LATER"] = later
+        for name in names:
+            space[name] = Later(name, space)
+    exec(code, space)
 """
+
+# Many objects are made at the start, and none of them is garbage.
+THRESHOLD = 100_000
+
+# What an ordinary run calls, of each module: a test compares. The rest is loaded at its first call.
+AT_HAND = {
+    "argv": "check_together find_option is_engine parse read_variables store take_word",
+    "child": "execute find_locked give_go hear let_go_of_descriptors mirror read_parents_ignored reap take_signal wait wait_go",
+    "command": "find_command",
+    "guard": "choose_claim describe_wanted make_variables make_watch prepare_end read_environment run start tell_nothing",
+    "holding": "open_line release settle_all take_name take_names",
+    "identity": "parse_stat read_namespace read_self read_stat read_world",
+    "journal": "append find_journals format_names format_token make_place open_journal open_place",
+    "kernel": "close decode encode occupy_standard_descriptors read_file try_lock write_whole",
+    "main": "main",
+    "places": (
+        "check_owner check_writers find_base make_base open_base open_below open_directory open_file open_name "
+        "open_or_make open_part open_parts split_name"
+    ),
+    "queue": "close_all find_holds find_holds_in_the_way find_obstacles take_hold",
+    "record": "format_claim format_closing format_record format_since format_start format_tree quote quote_words",
+    "rule": "allot_slots find_conflicts plan_claims",
+    "tickets": "get_number is_number is_ticket settle",
+}
 
 
 def find_path(module: str) -> str:
@@ -73,12 +120,24 @@ def strip(code):
     return code.replace(co_consts=constants, co_linetable=b"")
 
 
+def split(source: str, at_hand: set) -> tuple:
+    """(what is executed at once, the functions that come later and their names): two trees and a tuple."""
+    tree = ast.parse(source)
+    later = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name not in at_hand]
+    tree.body = [node for node in tree.body if node not in later]
+    return tree, ast.Module(later, []), tuple(node.name for node in later)
+
+
 def make_bundle() -> bytes:
-    codes = []
+    modules = []
     for module in ["solo", *order_modules(FIRST, [])]:
         with open(find_path(module)) as file:
-            codes.append((module, strip(compile(file.read(), "", "exec", dont_inherit=True, optimize=2))))
-    return MAGIC_NUMBER + marshal.dumps((compile(LOADER, "loader", "exec"), tuple(codes)))
+            now, later, names = split(file.read(), set(AT_HAND.get(module.removeprefix("solo."), "").split()))
+        now, later = (strip(compile(tree, "", "exec", dont_inherit=True, optimize=2)) for tree in (now, later))
+        modules.append((module, now, marshal.dumps(later), names))
+    path = getattr(fcntl, "__file__", None)
+    loader = compile(LOADER.format(threshold=THRESHOLD, fcntl=path), "loader", "exec", optimize=2)
+    return MAGIC_NUMBER + marshal.dumps((loader, tuple(modules)))
 
 
 def main():

@@ -88,11 +88,8 @@ def read_world() -> World:
 
 def read_shift() -> int:
     """By how many clock ticks our time namespace shifts what is counted from boot."""
-    for line in read_file("/proc/self/timens_offsets").splitlines():
-        name, seconds, nanoseconds = line.split()
-        if name == b"boottime":
-            return round((int(seconds) + int(nanoseconds) / 1e9) * posix.sysconf("SC_CLK_TCK"))
-    return 0
+    seconds, nanoseconds = read_file("/proc/self/timens_offsets").partition(b"boottime")[2].split()
+    return round((int(seconds) + int(nanoseconds) / 1e9) * posix.sysconf("SC_CLK_TCK"))
 
 
 def read_namespace(pid, kind: str) -> str:

@@ -18,6 +18,8 @@ LATEST = 1 << 37  # seconds since the epoch: about the year 6300, and still a da
 SPECIAL = bytes(range(33)) + b"%\x7f"
 ELLIPSIS = "…".encode()
 
+names_read = {}  # the last ones: text -> names
+
 
 class Record:
     """`launcher` and `child` are (pid, start) - child None until it started -, `world` says where those are valid.
@@ -111,7 +113,7 @@ def parse_record(data: bytes):
             ),
             int(fields[b"uid"]),
             parse_claim(fields),
-            [decode(unquote(name)) for name in fields[b"names"].split(b" ")],
+            parse_names(fields[b"names"]),
             parse_tree(fields[b"tree"].decode()),
             [unquote(word) for word in fields[b"command"].split(b" ")],
             [parse_range(text) for text in fields.get(b"slot", b"").split()],
@@ -121,6 +123,14 @@ def parse_record(data: bytes):
         )
     except (ValueError, KeyError, OverflowError):
         return None
+
+
+def parse_names(text: bytes) -> list:
+    """One run of a thousand names has them in a thousand records, which mostly are read one after the other."""
+    if text not in names_read:
+        names_read.clear()
+        names_read[text] = [decode(unquote(name)) for name in text.split(b" ")]
+    return names_read[text]
 
 
 def parse_claim(fields: dict) -> Claim:

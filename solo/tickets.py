@@ -19,6 +19,7 @@ from solo.rule import COUNTED, MODES, NO_STRONGER
 
 GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
 DIGITS = 20  # so that the order of numbers is the order of file names
+USUAL_SIZE = 4096  # bytes of a record
 MOST_OPEN = 64  # holds of one name that are watched at once
 GATE_PATIENCE = 2.5  # seconds, twice, on one and the same owner of the gate
 
@@ -57,7 +58,9 @@ class Ticket:
         """What it says of its owner, or None if that makes no sense. Only what is wanted is ever read. Raises SoloError."""
         if self.record is None and self.is_open:
             try:
-                data = posix.pread(self.fd, SIZE_LIMIT + 1, 0)
+                data = posix.pread(self.fd, USUAL_SIZE, 0)
+                if len(data) == USUAL_SIZE:
+                    data = posix.pread(self.fd, SIZE_LIMIT + 1, 0)
             except OSError as error:
                 raise self.line.fail(self.file, error.strerror) from None
             if len(data) <= SIZE_LIMIT:

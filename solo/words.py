@@ -8,6 +8,8 @@ from solo.tickets import ORPHANED
 
 COMMAND_WIDTH = 60  # characters
 
+users = {}  # names that were looked up
+
 
 def describe_holders(tickets: list, wanted) -> str:
     """What the busy line says of those in the way, oldest first: `held for 3h12m by pid 4711 (backup.sh --full)`, and its kin.
@@ -64,10 +66,12 @@ def describe_self() -> str:
 def find_user(uid: int) -> str:
     import pwd
 
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
-        return str(uid)
+    if uid not in users:
+        try:
+            users[uid] = pwd.getpwuid(uid).pw_name
+        except (KeyError, OverflowError):
+            users[uid] = str(uid)
+    return users[uid]
 
 
 def format_duration(seconds: float) -> str:

@@ -255,6 +255,17 @@ def common(lab, tmp_path_factory):
     return lab
 
 
+def inject(lab, *what, paths=(), follow=False):
+    """A prefix under which system calls fail or take long, as --inject of strace(1) has it: all, or those on `paths`."""
+    words = [word for path in paths for word in ("-P", path)] + [word for one in what for word in ("-e", f"inject={one}")]
+    return ("strace", "-qq", "-o", lab.path / "injected", *(["-f"] if follow else []), *words)
+
+
+def count_injected(lab):
+    """How many calls were hit so far."""
+    return (lab.path / "injected").read_text().count("(INJECTED)")
+
+
 def until(condition, patience=PATIENCE):
     """Wait until `condition()` is true. Only for what no line, lock or descriptor tells."""
     deadline = time.monotonic() + patience

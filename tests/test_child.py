@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import TESTS, finish, read_line, read_state, set_alarm, until
+from conftest import TESTS, count_injected, finish, inject, read_line, read_state, set_alarm, until
 
 PROBE = [sys.executable, "-IS", str(TESTS / "probe.py")]
 CATCHABLE = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
@@ -116,6 +116,18 @@ def test_a_failing_exec_is_told_in_one_line(lab, error, status):
 
     assert result.returncode == status
     assert result.stderr.startswith(b"solo: /usr/bin/true: ") and result.stderr.count(b"\n") == 1
+
+
+@pytest.mark.tool("strace")
+def test_what_fails_between_fork_and_exec_is_told_in_one_line(lab):
+    """The child asks for its go so long that it lets others run; that is the call that fails."""
+    fail = inject(lab, "sched_yield:error=ENOSYS", "pwrite64:delay_enter=50000", follow=True)
+
+    result = lab.run("-n", "job", "--", "echo", "ran", prefix=fail)
+
+    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
+    assert result.stderr.startswith(b"solo: echo: could not be started: ")
+    assert lab.run("-n", "job", "true").returncode == 0
 
 
 # --- what the command inherits -------------------------------------------------------------------------------------
@@ -270,6 +282,72 @@ def test_pipes_of_the_caller_close_when_the_command_closes_them(lab):
     finish(process)
 
 
+# --- when the launcher's own calls fail ------------------------------------------------------------------------------
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("failure", ["pwrite64:error=ENOSPC:when=3+", "clone,clone3,fork:error=EAGAIN"], ids=["record", "fork"])
+def test_what_can_not_be_forked_or_recorded_is_never_started(lab, failure):
+    """Of what is written the third is the command's process, over what was reserved for it."""
+    lab.run("-n", "job", "true")
+
+    result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, failure))
+
+    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
+    assert result.stderr.startswith(b"solo: can not start echo: ")
+    assert os.listdir(lab.directory / "job") == [".gate"] and lab.run("-n", "job", "true").returncode == 0
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("failure, paths", [("openat:error=EMFILE", ["/proc/self/fd"]), ("flock:error=EIO:when=4+", [])],
+                         ids=["its descriptors", "the unlocking"])
+def test_what_fails_around_the_command_changes_no_status(lab, failure, paths):
+    lab.run("-n", "job", "true")
+
+    result = lab.run("-n", "job", "--", "sh", "-c", "exit 4", prefix=inject(lab, failure, paths=paths))
+
+    assert (result.returncode, result.stderr.count(b"solo: ")) == (4, 0) and count_injected(lab)
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("words", [(), ("--timeout", "1h")])
+def test_without_signals_it_still_waits_for_the_end(lab, words):
+    result = lab.run(*words, "-n", "job", "--", "sh", "-c", "exit 4", prefix=inject(lab, "rt_sigtimedwait:error=EINVAL"))
+
+    assert (result.returncode, result.stderr, count_injected(lab)) == (4, b"", 1)
+
+
+@pytest.mark.tool("strace")
+def test_a_signal_that_can_not_be_dealt_with_does_not_cost_the_next_ones(lab):
+    """The news of its stop; that of its end comes later."""
+    prefix = inject(lab, "wait4:error=EINVAL:when=1")
+    process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; kill -STOP $$; read line; exit 4", prefix=prefix)
+    child = int(read_line(process))
+    until(lambda: read_state(child) == "T" and count_injected(lab))
+
+    os.kill(child, signal.SIGCONT)
+
+    assert finish(process)[0] == 4
+
+
+@pytest.mark.tool("strace")
+def test_a_signal_that_may_not_be_forwarded_ends_nothing(lab):
+    """As to a command that runs as someone else, by sudo."""
+    process = lab.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 4", prefix=inject(lab, "kill:error=EPERM"))
+    read_line(process)
+
+    os.kill(find_tracee(process.pid), signal.SIGTERM)
+    until(lambda: count_injected(lab))
+
+    assert finish(process)[0] == 4
+
+
+def find_tracee(pid):
+    """The process that strace, of that pid, has started."""
+    return int(open(f"/proc/{pid}/task/{pid}/children").read().split()[0])
+
+
 # --- signals -----------------------------------------------------------------------------------------------------
 
 
@@ -332,6 +410,65 @@ def test_a_sibling_in_the_same_process_group_is_heard(lab):
     assert read_line(process) == "ready"
 
     assert process.communicate(b"\n", 60)[0] == b"caught\n3\n"
+
+
+TELL = "trap 'echo caught' USR1; echo $$; while [ ! -e $LAB/over ]; do sleep 0.02; done"
+
+
+def test_a_signal_of_a_sender_that_is_gone_is_heard(lab):
+    process = lab.start("-n", "job", "--", "sh", "-c", TELL)
+    read_line(process)
+    os.kill(process.pid, signal.SIGSTOP)
+    until(lambda: read_state(process.pid) == "T")
+    subprocess.run(["sh", "-c", f"kill -USR1 {process.pid}"], check=True)
+
+    os.kill(process.pid, signal.SIGCONT)
+
+    assert read_line(process) == "caught"
+    (lab.path / "over").touch()
+    finish(process)
+
+
+def test_a_sender_that_only_is_called_systemd_is_heard(lab):
+    (lab.path / "systemd").symlink_to("/bin/sh")
+    process = lab.start("-n", "job", "--", "sh", "-c", TELL)
+    read_line(process)
+
+    sender = subprocess.Popen([lab.path / "systemd", "-c", f"kill -USR1 {process.pid}; read line"], stdin=subprocess.PIPE)
+
+    assert read_line(process) == "caught"
+    sender.communicate()
+    (lab.path / "over").touch()
+    finish(process)
+
+
+@pytest.mark.tool("strace")
+def test_a_signal_whose_sender_can_not_be_judged_is_heard(lab):
+    """Its /proc/PID/stat reads as nothing."""
+    prefix = inject(lab, "read:retval=0", paths=[f"/proc/{os.getpid()}/stat"])
+    process = lab.start("-n", "job", "--", "sh", "-c", TELL, prefix=prefix)
+    read_line(process)
+
+    os.kill(find_tracee(process.pid), signal.SIGUSR1)
+
+    assert read_line(process) == "caught" and count_injected(lab)
+    (lab.path / "over").touch()
+    finish(process)
+
+
+@pytest.mark.tool("strace")
+def test_a_continue_that_its_own_stop_would_discard_is_not_lost(lab):
+    """It comes after the command's stop was seen, and before the launcher stops like that."""
+    prefix = inject(lab, "kill:delay_enter=500000:when=2")  # the first is the one that is forwarded
+    process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", prefix=prefix, preexec_fn=os.setpgrp)
+    child, launcher = int(read_line(process)), find_tracee(process.pid)
+    os.kill(launcher, signal.SIGTSTP)
+    until(lambda: read_state(child) == "T" and f" {launcher:#x} {signal.SIGTSTP:#x} " in open(f"/proc/{launcher}/syscall").read())
+
+    os.kill(child, signal.SIGCONT)
+    os.kill(launcher, signal.SIGCONT)
+
+    assert finish(process)[0] == 4
 
 
 @pytest.mark.parametrize("stop", [signal.SIGSTOP, signal.SIGTSTP])

@@ -119,12 +119,50 @@ def test_list_never_breaks_its_reader_or_the_terminal(lab):
     finish(process)
 
 
-@pytest.mark.parametrize("words", [["list", "--jsn"], ["list", "--dir"], ["--dir"], ["-x"], [], ["--"], [""]])
+@pytest.mark.parametrize("words", [
+    ["list", "--jsn"], ["list", "--dir"], ["--dir"], ["-x"], [], ["--"], [""], ["--quiet=yes", "true"], ["-E", "256", "true"],
+])
 def test_wrong_usage_is_one_line_and_125(lab, words):
     result = lab.run(*words)
 
     assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
     assert result.stderr.startswith(b"solo: ")
+
+
+def test_a_value_may_follow_its_option_in_each_of_the_gnu_ways(lab):
+    tell = ("--", "sh", "-c", "echo $SOLO_NAME")
+
+    said = [lab.run(*words, *tell).stdout for words in (["--name=a=b"], ["--name", "a=b"], ["-na=b"], ["-n", "a=b"], ["-qna=b"])]
+
+    assert said == [b"a=b\n"] * 5
+
+
+def test_what_can_not_be_written_is_one_line_and_125(lab):
+    with open("/dev/full", "w") as full:
+        result = lab.run("--version", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+
+    assert (result.returncode, result.stderr) == (125, b"solo: No space left on device\n")
+
+
+def test_a_subcommand_without_its_libraries_says_how_to_get_them(common):
+    result = common.run("list")
+
+    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
+    assert b"typer" in result.stderr or b"rich" in result.stderr or b"psutil" in result.stderr
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_what_nobody_thought_of_is_one_line_and_125(lab):
+    """A /proc/uptime with nothing in it, where only the time of the boot tells whether a torn record is one of before it."""
+    lab.run("-n", "job", "true")
+    (lab.directory / "job/.hold.00000000000000000001").write_bytes(b"\0" * 200)
+    hide = ("unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /proc/uptime && exec "$@"', "sh")
+
+    result = lab.run("-n", "job", "--", "echo", "ran", prefix=hide)
+
+    assert (result.returncode, result.stdout) == (125, b"")
+    assert result.stderr == b"solo: this is a bug in solo: IndexError: list index out of range\n"
 
 
 def test_a_subcommands_name_is_a_command_after_two_dashes(lab):

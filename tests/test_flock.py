@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, finish, read_line, read_state, until
+from conftest import PATIENCE, finish, inject, read_line, read_state, until
 
 pytestmark = pytest.mark.tool("flock")
 
@@ -80,6 +80,17 @@ def test_the_wait_ends_in_time(lab, path):
     hold_by_flock(lab, path)
 
     assert lab.run("-w", "100ms", "--flock", path, "-n", "job", "true").returncode == 75
+
+
+@pytest.mark.tool("strace")
+def test_the_wait_ends_also_where_its_time_was_over_before(lab, path):
+    """To show who is waited for takes long."""
+    lab.hold("other", "--flock", path)
+    slow = inject(lab, "openat:delay_enter=500000", paths=["/proc/locks"])
+
+    result = lab.run("-v", "-w", "700ms", "--flock", path, "-n", "job", "true", prefix=slow)
+
+    assert result.returncode == 75 and lab.run("-n", "job", "true").returncode == 0
 
 
 def test_a_file_that_is_missing_is_made_empty_with_the_callers_umask(lab):

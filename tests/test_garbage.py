@@ -5,7 +5,7 @@ import socket
 import subprocess
 
 import pytest
-from conftest import finish, wait_dead
+from conftest import count_injected, finish, inject, wait_dead
 
 GARBAGE = [b"", b"\0", b"garbage", b"\xff" * 5000, b"solo 1\n", b"99999999999999999999\n" * 3, b"x" * 3_000_000, b"\n" * 100]
 
@@ -98,6 +98,57 @@ def test_a_record_with_an_impossible_value_is_a_damaged_one(lab, old, new):
 
     assert (result.returncode, result.stderr) == (75, b"solo: job: busy: held (its record can not be read)\n")
     assert lab.list()[0]["state"] == "held"
+
+
+@pytest.mark.parametrize("old, new", [
+    (b"take 1", b"take 0"), (b"take 1", b"take 3"), (b"slot 0-0", b"slot 3-1"), (b"child", b"chill"), (b"\nend", b"\nEnd"),
+    (b"launcher ", b"launcher -"), (b"launcher ", b"launcher 9999999999"),
+])
+def test_a_record_with_an_impossible_count_or_process_is_a_damaged_one(lab, old, new):
+    lab.hold("job", "--slots", "2")
+    ticket = lab.find_hold("job")
+    ticket.write_bytes(ticket.read_bytes().replace(old, new, 1))
+
+    result = lab.run("-n", "job", "--slots", "2", "true")
+
+    assert (result.returncode, result.stderr) == (75, b"solo: job: busy: held (its record can not be read)\n")
+
+
+@pytest.mark.tool("strace")
+def test_a_record_that_can_not_be_read_is_one_line_and_125(lab):
+    lab.hold("job")
+    ticket = lab.find_hold("job")
+
+    result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, "pread64:error=EIO", paths=[ticket]))
+
+    assert (result.returncode, result.stdout) == (125, b"")
+    assert result.stderr.decode() == f"solo: job: {ticket}: Input/output error\n"
+
+
+@pytest.mark.tool("strace")
+def test_a_skip_that_can_not_be_counted_is_a_skip(lab):
+    lab.hold("job")
+    lab.run("-n", "job", "true")
+    full = inject(lab, "pwrite64:error=ENOSPC", paths=[lab.directory / "job/.gate"])
+
+    result = lab.run("-n", "job", "true", prefix=full)
+
+    assert result.returncode == 75 and b"skip" not in result.stderr and result.stderr.count(b"\n") == 1
+    assert count_injected(lab) and b"1 skip" in lab.run("-n", "job", "true").stderr
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_a_torn_record_from_before_the_boot_is_in_nobodys_way(lab):
+    """This machine booted a second ago, says a /proc/uptime of our own."""
+    lab.run("-n", "job", "true")
+    (lab.directory / "job/.hold.00000000000000000001").write_bytes(b"\0" * 200)
+    (lab.path / "uptime").write_text("0.00 0.00\n")
+    booted = ("unshare", "--mount", "sh", "-c", f'mount --bind {lab.path}/uptime /proc/uptime && exec "$@"', "sh")
+
+    assert lab.run("-n", "job", "true").returncode == 125
+    assert lab.run("-n", "job", "true", prefix=booted).returncode == 0
+    assert [path.name for path in (lab.directory / "job").iterdir()] == [".gate"]
 
 
 def test_a_record_torn_by_a_power_loss_frees_the_name_after_the_reboot(lab, monkeypatch):
@@ -209,11 +260,13 @@ def test_without_space_or_inodes_nothing_runs(lab, options):
 
 @pytest.mark.root
 @pytest.mark.tool("mount", "unshare")
-def test_on_a_read_only_file_system_nothing_runs(lab):
+@pytest.mark.parametrize("variables, remedy", [({}, "--dir or SOLO_DIR"), ({"INVOCATION_ID": "1"}, "in a unit: ReadWritePaths=")])
+def test_on_a_read_only_file_system_nothing_runs(lab, variables, remedy):
+    lab.environment.update(variables)
     lab.run("-n", "job", "true")
     script = f"mount --bind -o ro $SOLO_DIR $SOLO_DIR && mount -o remount,bind,ro $SOLO_DIR; {lab.script} -n job -- echo ran; echo $?"
 
     result = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=lab.environment, capture_output=True, text=True)
 
     assert (result.stdout, result.stderr.count("\n")) == ("125\n", 1)
-    assert "Read-only" in result.stderr
+    assert "Read-only" in result.stderr and remedy in result.stderr

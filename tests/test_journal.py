@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import subprocess
 
 import pytest
@@ -50,7 +51,7 @@ def test_each_skip_is_told_with_its_reason(lab):
 
     assert tell([running, skipped, waited], "outcome", "ran") == [("running", running["ran"]), ("skipped", None), ("skipped", None)]
     assert running["child"] == holder.child and running["end"] is None
-    assert skipped["reason"].startswith(f"job: busy: held for 0s by pid {holder.pid} (") and waited["waited"] >= 0.2
+    assert re.match(rf"job: busy: held for \d+s by pid {holder.pid} \(", skipped["reason"]) and waited["waited"] >= 0.1
     finish(holder)
     assert lab.history("job")[0]["outcome"] == "ok"
 
@@ -124,6 +125,22 @@ def test_strange_names_commands_and_bytes_come_back_as_they_were(lab):
 
     assert os.fsencode(row["name"]) == b"n\xe4me = x\n%" and list(map(os.fsencode, row["command"])) == words
     assert lab.run("history").stdout.count(b"\n") == 2
+
+
+@pytest.mark.tool("localedef")
+def test_a_reason_that_the_locale_can_not_write_is_told_all_the_same(lab):
+    """An ellipsis, where a long command is cut short."""
+    latin = subprocess.run(["localedef", "-i", "en_US", "-f", "ISO-8859-1", lab.path / "en_US.ISO-8859-1"], capture_output=True)
+    if latin.returncode > 1:
+        pytest.skip("no source of locales is installed")
+    holder = lab.start("-n", "job", "--", "sh", "-c", "echo; read line", *["x" * 100] * 10)
+    read_line(holder)
+    environment = {**lab.environment, "LOCPATH": str(lab.path), "LC_ALL": "en_US.ISO-8859-1"}
+
+    assert lab.run("-n", "job", "true", env=environment).returncode == 75
+
+    finish(holder)
+    assert b"\\u2026" in lab.find_journal("job").read_bytes()
 
 
 def test_a_long_command_does_not_fill_the_journal(lab):
@@ -491,7 +508,8 @@ def test_a_reason_that_the_locale_can_not_say_is_written_all_the_same(monkeypatc
 
 
 def test_a_directory_that_the_job_removed_is_not_made_again(lab):
-    result = lab.run("-n", "job", "--", "rm", "-rf", lab.directory)
+    started = 'until grep -q ^started "$0"; do :; done; rm -rf "$1"'  # not while that is written
+    result = lab.run("-n", "job", "--", "sh", "-c", started, lab.find_journal("job"), lab.directory)
 
     assert result.returncode == 0 and not lab.directory.exists()
 

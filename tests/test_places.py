@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import NOBODY, finish, until
+from conftest import NOBODY, count_injected, finish, inject, kill_both, until
 
 from solo.errors import SoloError
 
@@ -35,9 +35,10 @@ def test_a_long_name_is_cut_to_what_a_directory_can_have(lab):
     assert lab.run(tool).returncode == 0
 
 
-def test_a_name_that_anyone_can_write_to_is_refused_in_a_directory_that_is_ours(lab):
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_a_name_that_others_can_write_to_is_refused_in_a_directory_that_is_ours(lab, mode):
     lab.run("-n", "job", "true")
-    (lab.directory / "job").chmod(0o777)
+    (lab.directory / "job").chmod(mode)
 
     result = lab.run("-n", "job", "true")
 
@@ -62,6 +63,77 @@ def test_arguments_that_only_join_alike_make_other_names(lab):
     second = lab.run("--", "sh", "-c", "echo $SOLO_NAME", "a", "b c").stdout
 
     assert first != second
+
+
+@pytest.mark.tool("strace")
+def test_a_program_that_is_gone_before_it_was_named_is_no_name(lab):
+    result = lab.run("/usr/bin/true", prefix=inject(lab, "openat:error=ENOENT", paths=["/usr/bin/true"]))
+
+    assert (result.returncode, result.stderr) == (126, b"solo: /usr/bin/true: No such file or directory\n")
+
+
+# --- what others remove or make meanwhile --------------------------------------------------------------------------
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("missing, status", [("2", 0), ("2..3", 0), ("2+", 125)], ids=["made", "removed", "removed always"])
+def test_a_name_that_comes_and_goes_is_made_again_until_it_can_be_used(lab, missing, status):
+    """`when` counts what is opened in the directory of all names, after that itself."""
+    lab.run("-n", "job", "true")
+    gone = inject(lab, f"openat:error=ENOENT:when={missing}", paths=[lab.directory])
+
+    result = lab.run("-n", "job", "--", "echo", "ran", prefix=gone)
+
+    assert (result.returncode, result.stdout) == (status, b"" if status else b"ran\n") and count_injected(lab)
+    assert result.stderr.decode() == (f"solo: job: {lab.directory}/job: someone removed it\n" if status else "")
+
+
+@pytest.mark.tool("strace")
+def test_a_directory_of_names_that_is_removed_at_once_is_one_line_and_125(lab):
+    lab.directory.mkdir(mode=0o700)
+
+    result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, "openat:error=ENOENT", paths=[lab.directory]))
+
+    assert (result.returncode, result.stdout, result.stderr.decode()) == (125, b"", f"solo: {lab.directory}: someone removed it\n")
+
+
+@pytest.mark.tool("strace")
+def test_a_directory_that_can_be_opened_and_not_looked_at_is_one_line_and_125(lab):
+    lab.run("-n", "job", "true")
+
+    result = lab.run("-n", "job", "true", prefix=inject(lab, "fstat,newfstatat:error=EIO", paths=[lab.directory]))
+
+    assert (result.returncode, result.stderr.decode()) == (125, f"solo: can not open {lab.directory}: Input/output error\n")
+
+
+@pytest.mark.tool("strace")
+def test_a_name_that_can_not_be_listed_is_one_line_and_125(lab):
+    lab.run("-n", "job", "true")
+
+    path = lab.directory / "job"
+
+    result = lab.run("-n", "job", "true", prefix=inject(lab, "getdents64:error=EIO", paths=[path]))
+
+    assert (result.returncode, result.stderr.decode()) == (125, f"solo: job: can not list {path}: Input/output error\n")
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("call", ["openat", "newfstatat"])
+def test_a_name_that_goes_while_names_are_listed_is_not_listed(lab, call):
+    lab.run("-n", "job", "true")
+    lab.hold("other")
+    gone = inject(lab, f"{call}:error=ENOENT:when={count_calls(lab, call, 'job')}", paths=[lab.directory])
+
+    result = lab.run("list", prefix=gone)
+
+    assert (result.returncode, result.stderr, count_injected(lab)) == (0, b"", 1) and b"other" in result.stdout
+
+
+def count_calls(lab, call, word):
+    """The how-manieth `call` on the directory of all names that `solo list` makes is about `word`."""
+    trace = lab.path / "trace"
+    lab.run("list", prefix=("strace", "-qq", "-o", trace, "-P", lab.directory, "-e", f"trace={call}"))
+    return 1 + next(at for at, line in enumerate(trace.read_text().splitlines()) if f'"{word}"' in line)
 
 
 def test_a_directory_that_was_asked_for_is_made_but_its_parents_are_not(lab):
@@ -217,6 +289,81 @@ def test_an_orphan_of_this_boot_is_seen_where_proc_gives_another_boot_id(lab):
     assert other.returncode == 75 and f"orphan pid {holder.child} ".encode() in other.stderr
     os.kill(holder.child, 9)
     assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+@pytest.mark.parametrize("inside", ["holder", "contender"])
+def test_an_orphan_is_seen_from_another_time_namespace(lab, inside):
+    """Where start times are shifted by a day."""
+    shifted = ("unshare", "--time", "--boottime", "86400", "--fork")
+    if subprocess.run([*shifted, "true"], capture_output=True).returncode:
+        pytest.skip("no time namespaces")
+    holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=shifted if inside == "holder" else ())
+    child = int(holder.stdout.readline())
+    os.kill(lab.list()[0]["launcher"], 9)
+    until(lambda: lab.list()[0]["state"] == "orphaned")
+    words = ("-n", "job", "true")
+
+    assert lab.run(*words, prefix=shifted if inside == "contender" else ()).returncode == 75
+    os.kill(child, 9)
+    assert lab.run("-w", "forever", *words, prefix=shifted if inside == "contender" else ()).returncode == 0
+
+
+@pytest.mark.tool("strace")
+def test_on_a_kernel_without_time_namespaces_orphans_are_seen(lab):
+    old = inject(lab, "readlink,readlinkat:error=ENOENT", paths=["/proc/self/ns/time"])
+    holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 0", prefix=old)
+    holder.child = int(holder.stdout.readline())
+    os.kill(lab.list()[0]["launcher"], 9)
+    holder.wait()
+
+    assert lab.run("-n", "job", "true", prefix=old).returncode == 75 and count_injected(lab)
+    kill_both(holder)
+    assert lab.run("-w", "forever", "-n", "job", "true", prefix=old).returncode == 0
+
+
+@pytest.mark.tool("strace")
+def test_an_orphan_that_proc_does_not_show_counts_as_long_as_a_signal_would_reach_it(lab):
+    holder = lab.hold("job")
+    holder.kill()
+    holder.wait()
+    hidden = inject(lab, "openat:error=ENOENT", paths=[f"/proc/{holder.child}/stat"])
+
+    assert lab.run("-n", "job", "true", prefix=hidden).returncode == 75 and count_injected(lab)
+    kill_both(holder)
+    assert lab.run("-w", "forever", "-n", "job", "true", prefix=hidden).returncode == 0
+
+
+@pytest.mark.tool("unshare", "mount", "setpriv")
+def test_another_users_orphan_counts_where_proc_is_mounted_to_hide_it(common):
+    common.directory.mkdir()
+    common.directory.chmod(0o1777)
+    holder = common.hold("job")
+    holder.kill()
+    holder.wait()
+    become = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups"
+    hide = ("unshare", "--mount", "sh", "-c", f'mount -t proc -o hidepid=2 proc /proc && exec {become} "$@"', "sh")
+
+    assert common.run("-n", "job", "true", prefix=hide).returncode == 75
+    kill_both(holder)
+    assert common.run("-w", "forever", "-n", "job", "true", prefix=hide).returncode == 0
+
+
+def test_an_orphan_of_another_host_can_not_be_seen_and_that_is_said(lab):
+    """In a directory that several hosts share, where the lock of its launcher is gone."""
+    holder = lab.hold("job")
+    holder.kill()
+    holder.wait()
+    ticket = lab.find_hold("job")
+    boot = open("/proc/sys/kernel/random/boot_id", "rb").read().strip()
+    record = ticket.read_bytes().replace(b"boot " + boot, b"boot x")
+    ticket.write_bytes(record.replace(b"host " + os.uname().nodename.encode(), b"host elsewhere"))
+
+    result = lab.run("-n", "job", "true")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (0, 1)
+    assert b"taking over from elsewhere, whose processes can not be seen from here" in result.stderr
 
 
 def is_inner(pid, inner):

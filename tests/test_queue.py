@@ -4,10 +4,11 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 
 import pytest
-from conftest import TESTS, finish, kill_both, read_line, read_state, set_alarm, until
+from conftest import TESTS, count_injected, count_switches, finish, inject, kill_both, read_line, read_state, set_alarm, until
 
 from solo.record import RESERVED, format_closing
 
@@ -298,6 +299,69 @@ def test_a_gate_removed_while_someone_is_behind_it_does_not_let_two_in(lab, call
     assert sorted(lab.read_log()) == ["end:tag", "end:tag", "start:tag", "start:tag"]
 
 
+@pytest.mark.tool("strace")
+def test_a_gate_removed_while_someone_takes_a_seat_behind_it_costs_no_place(lab):
+    holder = lab.hold("job")
+    slow = inject(lab, "rename,renameat:delay_enter=700000:when=1")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=slow)
+    until(lambda: lab.count_waiting("job") == 0 and list((lab.directory / "job").glob(".new.*")))
+
+    os.unlink(lab.directory / "job/.gate")
+
+    until(lambda: lab.count_waiting("job") == 1 and (lab.directory / "job/.gate").exists())
+    assert lab.run("-n", "job", "true").returncode == 75
+    finish(holder)
+    assert finish(waiter)[:2] == (0, "ran\n")
+
+
+@pytest.mark.tool("strace")
+def test_a_gate_that_can_not_be_unlocked_keeps_nothing_and_nobody(lab):
+    lab.run("-n", "job", "true")
+    fail = inject(lab, "flock:error=EIO:when=2", paths=[lab.directory / "job/.gate"])
+
+    result = lab.run("-n", "job", "--", "echo", "ran", prefix=fail)
+
+    assert (result.returncode, result.stdout, result.stderr) == (125, b"", b"solo: job: can not be held: Input/output error\n")
+    assert os.listdir(lab.directory / "job") == [".gate"] and lab.run("-n", "job", "true").returncode == 0
+
+
+@pytest.mark.tool("strace")
+def test_skips_that_can_not_be_restored_change_no_status(lab):
+    """Those of a name that was given back, as another one is busy."""
+    lab.run("-n", "a", "true")
+    lab.hold("b")
+    fail = inject(lab, "flock:error=EIO:when=3", paths=[lab.directory / "a/.gate"])
+
+    result = lab.run("-n", "a", "-n", "b", "true", prefix=fail)
+
+    assert result.returncode == 75 and result.stderr.startswith(b"solo: b: busy: ") and count_injected(lab) == 1
+    assert lab.run("-n", "a", "true").returncode == 0
+
+
+HOLDS = """
+import sys; sys.path.insert(0, {root!r})
+import solo
+held = [solo.Lock(f"job/{{number}}", shared=True) for number in range(64)]
+for lock in held: lock.acquire()
+print(flush=True); sys.stdin.read()
+"""
+
+
+@pytest.mark.tool("strace")
+def test_a_holder_beyond_those_that_are_watched_may_end_just_then(lab):
+    """It is the one in the way; looked at once more, it is gone, and looked at again it is there."""
+    others = subprocess.Popen([sys.executable, "-IS", "-c", HOLDS.format(root=str(TESTS.parent))], env=lab.environment,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    others.stdout.readline()
+    lab.hold("job", "--shared")
+    newest = max((lab.directory / "job").glob(".hold.*")).name
+
+    result = lab.run("-n", "job/other", "true", prefix=inject(lab, "openat:error=ENOENT:when=2", paths=[newest]))
+
+    assert result.returncode == 75 and count_injected(lab) == 1
+    others.communicate()
+
+
 def count_before(lab, call):
     """The how-manieth of its calls is the one by which a launcher publishes its hold."""
     trace = lab.path / "trace"
@@ -334,6 +398,29 @@ def test_the_shortest_waits_end_as_waits_do(lab, milliseconds):
     lab.hold("job")
 
     assert {lab.run("-w", milliseconds, "-n", "job", "true").returncode for _ in range(20)} == {75}
+
+
+@pytest.mark.tool("strace")
+def test_a_wait_that_is_over_before_it_begins_ends_as_waits_do(lab):
+    lab.hold("job")
+    slow = inject(lab, "rename,renameat:delay_enter=300000")  # publishing the seat
+
+    result = lab.run("-w", "200ms", "-n", "job", "true", prefix=slow)
+
+    assert (result.returncode, lab.count_waiting("job")) == (75, 0)
+
+
+def test_a_strangers_alarm_neither_ends_nor_shortens_the_wait(lab):
+    holder = lab.hold("job")
+    waiter = lab.wait_in_line("job", "-w", "1h", tag="waiter")
+    waits = count_switches(waiter.pid)
+
+    os.kill(waiter.pid, signal.SIGALRM)
+
+    until(lambda: count_switches(waiter.pid) > waits and read_state(waiter.pid) == "S")
+    assert lab.count_waiting("job") == 1
+    finish(holder)
+    assert finish(waiter)[0] == 0
 
 
 def test_an_alarm_of_the_callers_ends_the_wait_that_it_is_to_end(lab):

@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import NOBODY, PATIENCE, finish, read_line, read_state, until, wait_dead
+from conftest import NOBODY, PATIENCE, finish, inject, read_line, read_state, until, wait_dead
 
 IGNORE_TERM = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
 
@@ -133,6 +133,22 @@ def test_superseded_is_quiet_and_has_the_status_that_was_asked_for(lab):
     lab.start("-w", "forever", "--latest", "-n", "job", "true")
 
     assert finish(old) == (3, "", "")
+
+
+@pytest.mark.tool("strace")
+def test_a_bell_that_rings_while_one_looks_elsewhere_is_heard(lab):
+    """The holder has ended, and the one in line is about to look who comes next."""
+    holder = lab.hold("job")
+    slow = inject(lab, "close:delay_enter=1000000", paths=[lab.find_hold("job")])
+    waiter = lab.start("-w", "forever", "-n", "job", "true", prefix=slow)
+    until(lambda: lab.count_waiting("job") == 1 and "flock(" in (lab.path / "injected").read_text())
+    finish(holder)
+    until(lambda: "close(" in (lab.path / "injected").read_text())
+
+    newest = lab.run("-w", "forever", "--latest", "-n", "job", "true")
+
+    status, _, said = finish(waiter)
+    assert (newest.returncode, status) == (0, 75) and "superseded by" in said
 
 
 def test_a_superseded_one_gives_back_the_names_it_had(lab):
