@@ -188,7 +188,7 @@ class Starter:
                     self.given.restore()
                     execute(self.path, self.words, script, self.complete_environment(launcher, variables))
             except BaseException as error:
-                say(f"{self.words[0]}: could not be started: {error}")
+                say(f"{self.words[0]}: could not be started: {error.strerror if isinstance(error, OSError) else error}")
             finally:
                 posix._exit(SoloError.status)
         close(ready)

@@ -49,7 +49,9 @@ def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=No
 
 def take_name(make_line, base, name: str, record, deadline, watch, rivals, prepare):
     """Our hold on one name. What `solo clean` removed under us is made again."""
-    for attempt in range(ATTEMPTS):
+    attempt = 0
+    while True:
+        attempt += 1
         line = None
         try:
             line = make_line(base, name, record.world)
@@ -57,7 +59,7 @@ def take_name(make_line, base, name: str, record, deadline, watch, rivals, prepa
             line.close_gate()
             return hold
         except Vanished:
-            if attempt == ATTEMPTS - 1:
+            if attempt == ATTEMPTS:
                 raise
             line = line and line.leave()
         except BaseException:

@@ -97,13 +97,12 @@ def find_obstacles(line, record, seat, rivals=None) -> tuple:
 
     No obstacles: we may go in.
     """
-    files = line.list_files()
+    files = line.list_files(seat.file) if seat is not None else line.list_files()
     line.note_look()
     for file in files:
         if file.startswith(NEW):
             line.remove(file)  # its maker was killed: whoever is behind the gate is alone
-    before = seat.file if seat is not None else "/"  # "/" sorts after every seat's number
-    seats = [file for file in files if file.startswith(SEAT) and file < before]
+    seats = [file for file in files if file.startswith(SEAT)]
     while seats:
         nearest = max(seats)
         ticket = find_living(line, nearest)

@@ -176,15 +176,17 @@ class SocketLine:
 
     # --- the tickets ----------------------------------------------------------------------------------------------
 
-    def list_files(self) -> list:
-        """The tickets, named as files would be, in no order. Those whose command outlives them are there too. Raises SoloError."""
+    def list_files(self, before: str = "/") -> list:
+        """The tickets that sort `before` one, or all, named as files would be, in no order. Those whose command outlives them are
+        there too. Raises SoloError.
+        """
         self.texts = self.find_texts()
         for key in [key for key in owners if key[0] == self.name and key[1] not in self.texts.values()]:
             del owners[key]
         for file in self.seen.keys() - self.texts.keys():
             if poll([self.seen[file]], 0):
                 close(self.seen.pop(file))
-        self.files = [*self.texts, *(self.seen.keys() - self.texts.keys())]
+        self.files = [file for file in (*self.texts, *(self.seen.keys() - self.texts.keys())) if file < before]
         return self.files
 
     def find_texts(self) -> dict:

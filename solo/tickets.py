@@ -272,10 +272,11 @@ class Line:
 
     # --- the tickets ----------------------------------------------------------------------------------------------
 
-    def list_files(self) -> list:
-        """The names of all ticket files, in no order. Raises SoloError."""
+    def list_files(self, before: str = "/") -> list:
+        """The names of ticket files that sort `before` one, or of all, in no order. Raises SoloError."""
         try:
-            self.files = list(filter(is_ticket, posix.listdir(self.place.fd)))
+            # What thousands behind us are is not asked.
+            self.files = list(filter(is_ticket, [file for file in posix.listdir(self.place.fd) if file < before]))
         except OSError as error:
             raise SoloError(f"can not list {self.place.path}: {error.strerror}") from None
         return self.files

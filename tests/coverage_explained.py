@@ -21,6 +21,5 @@ LEFT_OUT = {
 
 # {(module.function, the line, or line  ->  the line that it never goes on with): why}
 EXPLAINED = {
-    ("holding.take_name", "for attempt in range(ATTEMPTS):  ->  exit"): "the last attempt returns or raises",
     ("tickets.leave", "if fd >= 0:  ->  exit"): "nobody leaves twice; a number that was closed may be a stranger's",
 }

@@ -1,0 +1,133 @@
+"""The launcher in one file, as `make install` makes it: all it can do is there, also what is loaded when it is first wanted."""
+
+import ast
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, finish, read_line, until
+
+from solo.bundle import AT_HAND
+
+CALLED = """
+import sys, posix
+called, exit = {{}}, posix._exit
+
+def note(frame, event, _):
+    module = frame.f_globals.get("__name__", "")
+    if event == "call" and module.startswith("solo.") and frame.f_code.co_filename.endswith(".py"):
+        called.setdefault(module[5:], set()).add(frame.f_code.co_name)
+
+def tell_and_exit(status):
+    sys.setprofile(None)
+    fd = posix.open({output!r} + ("" if posix.getpid() == launcher else ".child"), posix.O_WRONLY | posix.O_CREAT)
+    posix.write(fd, repr(called).encode())
+    exit(status)
+
+def tell_and_execute(*words):
+    sys.setprofile(None)
+    fd = posix.open({output!r} + ".child", posix.O_WRONLY | posix.O_CREAT)
+    posix.write(fd, repr(called).encode())
+    execve(*words)
+
+launcher, execve = posix.getpid(), posix.execve
+posix._exit, posix.execve = tell_and_exit, tell_and_execute
+sys.path.insert(0, {root!r})
+sys.setprofile(note)
+import solo.main
+sys.argv = ["solo", "-n", "job", "--", "true"]
+solo.main.main()
+"""
+
+
+def test_at_hand_is_what_an_ordinary_run_calls(lab):
+    lab.run("-n", "job", "true")  # its directories are made
+    output = str(lab.path / "called")
+
+    subprocess.run([sys.executable, "-IS", "-c", CALLED.format(output=output, root=str(ROOT))], env=lab.environment, check=True)
+
+    called = {}
+    for part in ("called", "called.child"):
+        for module, names in ast.literal_eval((lab.path / part).read_text()).items():
+            called.setdefault(module, set()).update(names)
+    for module in called:
+        tree = ast.parse((ROOT / f"solo/{module}.py").read_text())
+        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assert set(AT_HAND.get(module, "").split()) == called[module] & functions, module
+
+
+@pytest.fixture
+def bundled(lab):
+    staged = lab.path / "launcher"
+    made = subprocess.run([sys.executable, "-m", "solo.bundle", sys.executable, str(ROOT), str(staged), str(staged)], cwd=ROOT,
+                          check=True, capture_output=True, text=True)
+    script = lab.path / "solo"
+    script.write_text(made.stdout)
+    script.chmod(0o755)
+    lab.plain, lab.script = lab.script, str(script)
+    return lab
+
+
+def test_nothing_is_read_but_the_one_file(bundled):
+    trace = bundled.path / "trace"
+
+    result = bundled.run("-n", "job", "-w", "1", "echo", "ran", prefix=("strace", "-qq", "-f", "-e", "trace=openat", "-o", trace))
+
+    assert result.stdout == b"ran\n" and trace.read_text().count(str(bundled.path / "launcher")) == 1
+    assert str(ROOT / "solo") not in trace.read_text()
+
+
+def test_who_is_turned_away_is_told_by_whom(bundled):
+    holder = bundled.hold("job")
+
+    result = bundled.run("-n", "job", "true")
+
+    assert (result.returncode, f"pid {holder.pid}".encode() in result.stderr) == (75, True)
+
+
+def test_those_in_line_get_in_in_order_and_signals_reach_the_command(bundled):
+    holder = bundled.hold("job")
+    bundled.wait_in_line("job", tag="first")
+    catcher = "trap 'echo term; exit 7' TERM; echo up; while :; do sleep 0.01; done"
+    second = bundled.start("-n", "job", "-w", "1h", "sh", "-c", catcher)
+    until(lambda: bundled.count_waiting("job") == 2)
+
+    holder.communicate()
+    assert read_line(second) == "up" and bundled.read_log() == ["first"]
+    second.terminate()
+
+    assert finish(second)[:2] == (7, "term\n")
+
+
+def test_an_orphan_is_seen_and_a_death_by_signal_mirrored(bundled):
+    holder = bundled.hold("job")
+    holder.kill()
+    holder.wait()
+
+    assert b"orphan" in bundled.run("-n", "job", "true").stderr
+    os.kill(holder.child, signal.SIGKILL)
+
+    assert bundled.run("-n", "job", "-w", "10", "sh", "-c", "kill -USR1 $$").returncode == -signal.SIGUSR1
+
+
+@pytest.mark.parametrize("words, status", [
+    (("--wait", "soon", "true"), 125), (("-n", ".", "true"), 125), (("/nowhere",), 127), (("/etc/passwd",), 126), ((), 125),
+    (("-t", "0.1", "sleep", "9"), 124), (("--slots", "2", "true"), 0), (("-n", "a/b/c", "true"), 0),
+])
+def test_all_else_is_what_it_is_without_a_bundle(bundled, words, status):
+    results = [bundled.run(*words) for bundled.script in (bundled.plain, bundled.script)]
+
+    assert [result.returncode for result in results] == [status, status]
+    assert len({re.sub(rb"pid \d+", b"pid", result.stderr) for result in results}) == 1
+
+
+def test_a_missing_or_a_foreign_bundle_is_passed_over(bundled):
+    for content in (None, b"", b"of another Python"):
+        (bundled.path / "launcher").unlink(missing_ok=True)
+        if content is not None:
+            (bundled.path / "launcher").write_bytes(content)
+
+        assert bundled.run("-n", "job", "echo", "ran").stdout == b"ran\n"
