@@ -17,7 +17,7 @@ DEB = build/deb/solo-run
 WORKERS = $(if $(filter 0,$(shell id -u)),-n 2 --dist loadfile)
 DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb venv test test-all torture bench man captures clean
+.PHONY: help install uninstall dist pyz deb venv test test-all torture bench fuzz man captures clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -96,6 +96,10 @@ torture: $(VENV_PYTHON) ## SIGKILL and failure at every system call, whole
 
 bench: $(VENV_PYTHON) ## speed against the floor and the peers, in turn in one run
 	@$(VENV_PYTHON) tests/bench.py $(ARGS)
+
+fuzz: $(VENV_PYTHON) ## ten million inputs for every reader of outside data; SEED=n COUNT=n TARGETS='stat words' ARGS=--record
+	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[fuzz]' || echo "solo: without atheris: unguided" >&2
+	@nice $(VENV_PYTHON) tests/fuzz.py $(TARGETS) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(ARGS)
 
 man: ## make the manual's tables anew, check and show it
 	@$(PYTHON) -m solo.manual man/solo.1
