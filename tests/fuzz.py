@@ -239,36 +239,36 @@ def wait_for_one(running):
 
 
 def describe(results: list, seed: int, engine: str) -> dict:
+    """By target, what is worth keeping of a run that found nothing there."""
+    about = {"seed": seed, "date": date.today().isoformat(), "python": sys.version.split()[0], "engine": engine}
     return {
-        "date": date.today().isoformat(),
-        "seed": seed,
-        "python": sys.version.split()[0],
-        "engine": engine,
-        "inputs": sum(known["inputs"] for known in results),
-        "seconds": round(sum(known["seconds"] for known in results)),
-        "findings": sum("why" in known for known in results),
-        "targets": {known["target"]: known["inputs"] for known in sorted(results, key=lambda known: known["target"])},
+        known["target"]: {"inputs": known["inputs"], "seconds": round(known["seconds"]), **about}
+        for known in sorted(results, key=lambda known: known["target"])
+        if "why" not in known
     }
 
 
-def make_sentence(known: dict) -> str:
+def make_sentence(kept: dict) -> str:
     """What README says of it."""
+    inputs = sum(known["inputs"] for known in kept.values())
+    seeds, days, pythons = (sorted({str(known[key]) for known in kept.values()}) for key in ("seed", "date", "python"))
     return (
-        f"{known['inputs'] / 1e6:.1f} million inputs in {len(known['targets'])} readers"
-        f" ({', '.join(known['targets'])}): {known['findings'] or 'no'} crash, hang or wrong answer"
-        f" (`make fuzz SEED={known['seed']}`, {known['date']}, Python {known['python']})."
+        f"{inputs / 1e6:.1f} million inputs for {len(kept)} readers ({', '.join(kept)}): no crash, no hang, no wrong answer"
+        f" (`make fuzz SEED={' '.join(seeds)}`, {days[-1]}, Python {', '.join(pythons)})."
     )
 
 
 def record(known: dict):
-    """Keep it in docs/, and in README between the marks if they are there."""
+    """Keep it in docs/, beside what is there of other targets, and say it in README between the marks if they are there."""
+    before = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    kept = dict(sorted({**before, **known}.items()))
     RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text(json.dumps(known, indent=1) + "\n")
+    RECORD.write_text(json.dumps(kept, indent=1) + "\n")
     page = README.read_text()
-    begin, end = (page.find(mark) for mark in MARKS)
+    begin = page.find(MARKS[0])
     end = page.find(MARKS[1], begin)
     if 0 <= begin < end:
-        README.write_text(page[: begin + len(MARKS[0])] + "\n" + make_sentence(known) + "\n" + page[end:])
+        README.write_text(page[: begin + len(MARKS[0])] + "\n" + make_sentence(kept) + "\n" + page[end:])
 
 
 def find_engine() -> str:
@@ -301,13 +301,13 @@ def main():
         "| target | inputs | seconds | found |\n|---|---:|---:|---|"
     )
     results = run_all(shares, asked.engine, asked.seed)
-    known = describe(results, asked.seed, asked.engine)
-    print("\n" + make_sentence(known))
-    for found in (found for found in results if "why" in found):
-        print(f"\n{found['target']}: --replay {found['target']} {json.dumps(found['input'])}\n{found['why']}")
-    if asked.record and not known["findings"]:
-        record(known)
-    return bool(known["findings"])
+    clean, found = describe(results, asked.seed, asked.engine), [known for known in results if "why" in known]
+    print("\n" + (f"{len(found)} found" if found else make_sentence(clean)))
+    for known in found:
+        print(f"\n{known['target']}: --replay {known['target']} {json.dumps(known['input'])}\n{known['why']}")
+    if asked.record:
+        record(clean)
+    return bool(found)
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ WORD = rb"[^\0-\x20\x7f]*"
 CANON = re.compile(
     rb"solo 1\nlauncher (\d{1,10}) \d{1,20}\nboot [!-~]*\npid-namespace [!-~]*\n"
     rb"time-namespace [!-~]*\nshift -?\d{1,20}\nuid \d{1,20}\n"
-    rb"mode (?:X|S|IX|IS|C\nslots (\d{1,20})\ntake (\d{1,20})\nslot ((?: ?\d+-\d+)*))\n"
+    rb"mode (?:X|S|IX|IS|C\nslots (\d{1,20})\ntake (\d{1,20})\nslot ((?:\d+-\d+(?: \d+-\d+)*)?))\n"
     rb"tree (?:-|\d{1,20})\nsince \d{1,11}\.\d{6}\n"
     rb"((?:via %b\n)?host %b\nnames %b(?: %b)*\ncommand %b(?: %b)*\n)"
     % (6 * (WORD,))
@@ -789,7 +789,7 @@ def check_shown(data: bytes):
 EVENT = re.compile(
     rb"(?:started|ended|skipped|refused) \d{1,10}\.\d{3} uid=\d{1,10} host=%b launcher=\d{1,10} mode=(?:X|S|IX|IS|C)"
     rb" slots=\d{1,9} take=\d{1,9}(?: name=%b)*"
-    rb"((?: (?:start|waited|ran)=\d{1,10}\.\d{3}| (?:child|code|token|slot)=-?\d{1,19}| timed-out=[01]| lost=1| why=%b)*)"
+    rb"((?: (?:start|waited|ran)=\d{1,10}\.\d{3}| (?:child|token|slot)=\d{1,19}| code=-?\d{1,3}| timed-out=[01]| lost=1| why=%b)*)"
     rb" command=%b(?: %b)*" % (5 * (WORD,)),
     re.A,
 )

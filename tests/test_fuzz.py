@@ -118,8 +118,8 @@ def test_a_finding_is_printed_with_what_replays_it_and_ends_in_failure(tmp_path)
     )
 
     assert (clean.returncode, found.returncode) == (0, 1), clean.stdout + clean.stderr + found.stderr
-    assert "no crash, hang or wrong answer" in clean.stdout and "SEED=1" in clean.stdout
-    assert "--replay stat " in found.stdout and "1 crash" in found.stdout
+    assert "no crash, no hang, no wrong answer" in clean.stdout and "SEED=1" in clean.stdout
+    assert "--replay stat " in found.stdout and "1 found" in found.stdout
 
 
 def test_numbers_are_kept_beside_the_tree_and_between_the_marks(tmp_path, monkeypatch):
@@ -131,8 +131,8 @@ def test_numbers_are_kept_beside_the_tree_and_between_the_marks(tmp_path, monkey
 
     fuzz.record(fuzz.describe(results, 5, "plain"))
 
-    assert json.loads(fuzz.RECORD.read_text())["inputs"] == 2_000_000
-    assert page.read_text().startswith("before\n<!-- fuzz -->\n2.0 million inputs in 1 readers (stat): no crash")
+    assert json.loads(fuzz.RECORD.read_text())["stat"]["inputs"] == 2_000_000
+    assert page.read_text().startswith("before\n<!-- fuzz -->\n2.0 million inputs for 1 readers (stat): no crash")
     assert page.read_text().endswith("<!-- end -->\nafter\n")
 
 
