@@ -164,7 +164,7 @@ CANON = re.compile(
 )
 ESCAPES = re.compile(rb"(?:[^%]|%[0-9A-Fa-f]{2})*", re.S)
 LAUNCHER = re.compile(rb"\A(?s:.*)^launcher\s+\+?(\d+)\s+\+?(\d+)\s*$", re.M)
-CLOSING = re.compile(rb"child\s+\+?([\d_]+)\s+\+?([\d_]+)\s*end\n")
+CLOSING = re.compile(rb"child\s+\+?([\d_]+)\s+[+-]?([\d_]+)\s*end\n")
 
 
 def make_claim(rng) -> Claim:
