@@ -104,6 +104,10 @@ lab: ## what goes wrong with whom: every wrapper of Debian's and solo through on
 	@$(MAKE) -s install PREFIX=$(CURDIR)/build/lab DESTDIR= >&2
 	@cd tests && PATH="$(CURDIR)/build/lab/bin:$$PATH" $(PYTHON) -m lab $(ARGS)
 
+fuzz: $(VENV_PYTHON) ## ten million inputs for every reader of outside data; SEED=n COUNT=n TARGETS='stat words' ARGS=--record
+	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[fuzz]' || echo "solo: without atheris: unguided" >&2
+	@nice $(VENV_PYTHON) tests/fuzz.py $(TARGETS) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(ARGS)
+
 man: ## make the manual's tables anew, check and show it
 	@$(PYTHON) -m solo.manual man/solo.1
 	@mandoc -T lint -W warning man/solo.*

@@ -628,7 +628,7 @@ def read_options(via: Optional[str], directory: Optional[Path]) -> dict[str, Any
 
 def read_umask() -> int:
     """Of this process, without setting it as umask(2) does."""
-    for line in read_file("/proc/self/status").splitlines():
+    for line in read_file("/proc/self/status").split(b"\n"):
         if line.startswith(b"Umask:"):
             return int(line.split()[1], 8)
     return 0o077

@@ -126,11 +126,11 @@ def read_duration(flag: str, text: str) -> float:
     seconds, rest = 0.0, text
     while rest:
         digits = len(rest) - len(rest.lstrip("0123456789."))
-        number, rest = rest[:digits], rest[digits:]
+        number, tail = rest[:digits], rest[digits:]
         for unit, factor in UNITS:
-            if rest.startswith(unit) and is_number(number):
+            if tail.startswith(unit) and is_number(number):
                 seconds += float(number) * factor
-                rest = rest[len(unit):]
+                rest = tail[len(unit):]
                 break
         else:
             break

@@ -10,12 +10,13 @@ from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIG_UNBLOCK, SIGCH
 
 from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import is_stopped, read_stat, walk_parents
-from solo.kernel import ENOEXEC, IS_REGULAR, TYPE_MASK, close, list_descriptors, read_file, say
+from solo.kernel import ENOEXEC, IS_REGULAR, STATUS_SIZE, TYPE_MASK, close, list_descriptors, read_file, say
 
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of what the child is told; no variable of ours has it
 LARGEST_AT_ONCE = 4096  # bytes; PIPE_BUF
 SPINS = 300  # half a millisecond; the launcher needs a third of that
+USUAL_SIZE = 4096  # bytes of a /proc/PID/status
 HIGHEST_FD = 1 << 16  # where the kernel has no close_range(2), each one is a call
 # Dispositions that Python changed before we ran, and that only the parent can tell us about.
 CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
@@ -65,7 +66,9 @@ def read_parents_ignored() -> int:
     parent = posix.getppid()
     try:
         status = read_file(f"/proc/{parent}/status")
-        at = status.index(b"SigIgn:") + len(b"SigIgn:")
+        if len(status) >= USUAL_SIZE:  # many groups
+            status = read_file(f"/proc/{parent}/status", STATUS_SIZE)
+        at = status.index(b"\nSigIgn:") + len(b"\nSigIgn:")  # not in what it calls itself
         ignored = int(status[at:at + 20].split()[0], 16)
         both = all(ignored >> signal - 1 & 1 for signal in CHANGED_BY_PYTHON)
         # A Python program ignores both for itself, and its subprocess module gives its children neither.

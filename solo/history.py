@@ -264,7 +264,7 @@ def rotate(place, journal: int) -> bool:
     if stat.st_ino != find_inode(place, JOURNAL):
         return True  # someone else was faster
     tail = posix.pread(journal, TAIL, max(0, stat.st_size - TAIL))
-    if not tail.splitlines()[-1].startswith(TOTALS):  # else it was tried before
+    if parse("", tail.splitlines(True)[-1])[0] is None:  # else it was tried before, and the disk took it all
         line = b"\n" + format_totals(add_up(*parse("", read_journal(place, PAST)[0])))
         if posix.write(journal, line) < len(line):
             return False

@@ -37,6 +37,7 @@ IS_DIRECTORY, IS_REGULAR, TYPE_MASK = 0o040000, 0o100000, 0o170000
 ENOENT, ENOEXEC, EACCES, EINVAL, EFBIG, ENOSPC, EROFS = 2, 8, 13, 22, 27, 28, 30  # everywhere on Linux; importing errno takes 40 µs
 
 BELL = SIGURG  # ignored by default: whoever does not listen takes no harm
+STATUS_SIZE = 1 << 20  # bytes of a /proc/PID/status: it lists up to 65536 groups before what we want
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above
 RING_AGAIN = 0.05  # seconds
 

@@ -3,7 +3,7 @@
 import posix
 
 from solo.identity import read_namespace, read_stat
-from solo.kernel import decode, read_file
+from solo.kernel import STATUS_SIZE, read_file
 
 
 def find_process(pid: int, start: int, theirs, mine) -> int:
@@ -24,7 +24,8 @@ def is_process(entry: str, pid: int, start: int, theirs, mine) -> bool:
 
 
 def read_inner_pid(entry: str) -> int:
-    for line in decode(read_file(f"/proc/{entry}/status")).splitlines():
-        if line.startswith("NSpid:"):
+    # In what a process calls itself only newlines are escaped: nothing else ends a line.
+    for line in read_file(f"/proc/{entry}/status", STATUS_SIZE).split(b"\n"):
+        if line.startswith(b"NSpid:"):
             return int(line.split()[-1])
     return 0

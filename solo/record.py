@@ -198,4 +198,6 @@ def unquote(word: bytes) -> bytes:
     if b"%" not in word:
         return word
     first, *rest = word.split(b"%")
+    if not all(len(part) > 1 and part[:2].isalnum() for part in rest):
+        raise ValueError  # int() takes a torn 2, and +5
     return first + b"".join(bytes((int(part[:2], 16),)) + part[2:] for part in rest)

@@ -9,7 +9,7 @@ from typing import Any, Optional, Union
 from solo import errors
 from solo.api import check_name, check_wait, holders
 from solo.kernel import FOREVER
-from solo.report import END, OUTCOMES, STARTED
+from solo.report import OUTCOMES, STARTED, read_last
 
 KILL_AFTER = 10.0  # seconds
 FLAGS = ("shared", "latest", "replace", "tree", "no-orphan", "once-retry")
@@ -74,10 +74,10 @@ def run(
     if input is not None:
         popen["stdin"] = subprocess.PIPE
     code, report, stdout, stderr = launch([*words, "--", *argv], input, popen)
-    said = [message.split(b"\0") for message in report.split(END)[:-1]]
-    if not said:
+    said = read_last(report)
+    if said is None:
         raise errors.SoloError(f"solo ended with status {code} before the command was started")
-    kind, where, text = (part.decode("utf-8", "surrogateescape") for part in said[-1])
+    kind, where, text = said
     if kind != STARTED:
         if kind == OUTCOMES[errors.TIMED_OUT]:
             raise subprocess.TimeoutExpired(list(argv), timeout or 0, stdout, stderr)

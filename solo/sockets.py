@@ -360,7 +360,10 @@ def parse_claim(text: str) -> tuple:
     if mode != COUNTED:
         return Claim(mode), []
     slots, take, *ends = map(int, numbers)
-    return Claim(mode, slots, take), list(zip(ends[::2], ends[1::2]))
+    ranges = list(zip(ends[::2], ends[1::2]))
+    if not 1 <= take <= slots or len(ends) % 2 or any(first > last for first, last in ranges):
+        raise ValueError
+    return Claim(mode, slots, take), ranges
 
 
 def make_record(ticket):

@@ -250,11 +250,12 @@ def test_the_default_place_of_a_user_is_made_with_its_parents(tmp_path):
 
 @pytest.mark.root
 @pytest.mark.tool("unshare")
-def test_an_orphan_in_a_pid_namespace_below_ours_is_seen(lab):
+@pytest.mark.parametrize("groups", [0, 900])  # /proc/PID/status lists them before what we look for
+def test_an_orphan_in_a_pid_namespace_below_ours_is_seen(lab, groups):
     script = f"{lab.script} -n job -- sleep 60 & echo $!; wait; sleep 60"
     inner = subprocess.Popen(
         ["unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script], env=lab.environment, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.PIPE, preexec_fn=lambda: os.setgroups(range(10000, 10000 + groups)),
     )
     lab.started.append(inner)
     inner.stderr = None

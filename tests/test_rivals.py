@@ -135,15 +135,19 @@ def test_superseded_is_quiet_and_has_the_status_that_was_asked_for(lab):
     assert finish(old) == (3, "", "")
 
 
+def count_flocks(lab):
+    return (lab.path / "injected").read_text().count("flock(")
+
+
 @pytest.mark.tool("strace")
 def test_a_bell_that_rings_while_one_looks_elsewhere_is_heard(lab):
-    """The holder has ended, and the one in line is about to look who comes next."""
+    """The holder has ended, and the one in line is about to look who comes next: it has joined, looked again, and wants the gate."""
     holder = lab.hold("job")
-    slow = inject(lab, "close:delay_enter=1000000", paths=[lab.find_hold("job")])
+    slow = inject(lab, "flock:delay_enter=1000000:when=5", paths=[lab.directory / "job/.gate"])
     waiter = lab.start("-w", "forever", "-n", "job", "true", prefix=slow)
-    until(lambda: lab.count_waiting("job") == 1 and "flock(" in (lab.path / "injected").read_text())
+    until(lambda: (lab.path / "injected").exists() and count_flocks(lab) == 4)
     finish(holder)
-    until(lambda: "close(" in (lab.path / "injected").read_text())
+    until(lambda: count_flocks(lab) == 5)
 
     newest = lab.run("-w", "forever", "--latest", "-n", "job", "true")
 

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import posix
+import re
 import subprocess
 import sys
 import tempfile
@@ -176,8 +177,8 @@ def find_file_system(path: str) -> tuple:
     """(kind, where it is mounted) of the file system that `path` is on."""
     path, best = os.path.realpath(path), ("unknown", "/")
     for line in read_lines("/proc/self/mounts"):
-        _, point, kind = line.split()[:3]
-        point = point.encode().decode("unicode_escape")
+        _, point, kind = line.split(" ")[:3]
+        point = re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), point)
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best[1]):
             best = kind, point
@@ -186,7 +187,8 @@ def find_file_system(path: str) -> tuple:
 
 def read_lines(path: str) -> list:
     try:
-        with open(path, errors="surrogateescape") as file:
-            return file.read().splitlines()
+        # A name may hold all that Python would take for the end of a line, but for a newline.
+        with open(path, errors="surrogateescape", newline="\n") as file:
+            return file.read().rstrip("\n").split("\n")
     except OSError:
         return []

@@ -20,7 +20,8 @@ COMMAND_LIMIT = 1 << 10  # characters of JSON
 LAST_WORD = 20  # characters that are kept of a word that would be too much
 SKEWED = 1.5  # seconds; some tell their time in whole ones
 VERSION = 1  # of a note; what an engine keeps outlives a solo
-NONSENSE = (LookupError, TypeError, ValueError, AttributeError, RecursionError)  # what reading an answer raises that is none
+# What reading an answer raises that is none.
+NONSENSE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 class Gone(Exception):

@@ -403,5 +403,5 @@ def parse_comment(query: str) -> dict:
             name: (int(number), bool(is_held), parse_note(json.dumps({**known, **own}).encode()))
             for name, (number, is_held, own) in known["names"].items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, AttributeError, RecursionError):
         return {}

@@ -132,7 +132,8 @@ def parse_url(url: str) -> Target:
 
 def hide_secrets(query: str) -> str:
     """A query without what PostgreSQL would take as a password."""
-    return "&".join(part.partition("=")[0] + "=..." if "password" in part.partition("=")[0] else part for part in query.split("&"))
+    keys = [part.partition("=")[0] for part in query.split("&")]
+    return "&".join(f"{key}=..." if "password" in unquote(key) else part for key, part in zip(keys, query.split("&")))
 
 
 def split_host(text: str, port: int) -> tuple:
@@ -169,7 +170,7 @@ def read_configuration(path: str) -> dict:
         raise SoloError(f"can not read {path}: {getattr(error, 'strerror', None) or error}") from None
     try:
         targets = load_toml(data).get("via", {})
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SoloError(f"{path}: {error}") from None
     if not isinstance(targets, dict):
         raise SoloError(f"{path}: via: not a table (like [via.prod])")

@@ -1,0 +1,314 @@
+"""`make fuzz`: millions of inputs for every reader of readers.py, two targets at a time, each in a process of its own.
+
+Guided by coverage at first, where atheris is installed (the extra `fuzz`); then by mutation of what that found, and of valid texts.
+An input is bytes and says all: what `check` reads, and for
+one in four the seed of a `trip`. What is found is printed with its input; `--replay TARGET INPUT` runs just that.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from ast import literal_eval
+from datetime import date
+from pathlib import Path
+from random import Random
+from zlib import crc32
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+RECORD, README, MARKS = ROOT / "docs/fuzz.json", ROOT / "README.md", ("<!-- fuzz -->", "<!-- end -->")
+COUNT = 10_000_000
+PATIENCE = 20  # seconds of CPU for one input: what takes longer hangs
+LARGEST = 4096  # bytes of an input; growth.py's are larger
+BESIDE = 2  # processes
+GUIDED = 10  # one in so many inputs
+SEEDS = 40  # valid texts that a guided run begins with
+BYTES = b"\0\n\r\t \x0b%-+_=/.,:;\"'()[]{}@019azZ\x7f\x80\xc3\xff"
+
+
+class Hang(BaseException):
+    """Not an Exception, so that no reader takes it for one of its own."""
+
+
+def ring(*_):
+    raise Hang
+
+
+def try_input(target, data: bytes):
+    """Raises whatever is wrong."""
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
+    try:
+        target.check(data)
+        chance = crc32(data)
+        if target.trip is not None and chance % 4 == 0:
+            target.trip(Random(chance))
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def mutate(target, rng, data: bytes) -> bytes:
+    """What `data` becomes by a few small changes; what it is made of may be anew."""
+    if rng.random() < 0.2:
+        return target.make(rng)
+    for _ in range(rng.choice((1, 1, 1, 2, 5))):
+        at = rng.randrange(len(data) + 1)
+        data = rng.choice(CHANGES)(target, rng, data, at)
+    return data[:LARGEST]
+
+
+def flip(target, rng, data, at):
+    return data[:at] + bytes((data[at] ^ 1 << rng.randrange(8),)) + data[at + 1 :] if at < len(data) else data
+
+
+def put(target, rng, data, at):
+    return data[:at] + bytes((rng.choice(BYTES),)) + data[at + rng.randrange(2) :]
+
+
+def put_word(target, rng, data, at):
+    return data[:at] + rng.choice(target.words or (b"",)) + data[at + rng.choice((0, 0, 1, 5)) :]
+
+
+def cut(target, rng, data, at):
+    return data[:at]
+
+
+def drop(target, rng, data, at):
+    return data[:at] + data[at + rng.choice((1, 2, 8, 21)) :]
+
+
+def repeat(target, rng, data, at):
+    return data[:at] + data[at : at + 30] * rng.choice((2, 2, 3, 3, 3, 40)) + data[at + 30 :]
+
+
+def splice(target, rng, data, at):
+    other = target.make(rng)
+    return data[:at] + other[rng.randrange(len(other) + 1) :]
+
+
+CHANGES = (flip, put, put, put_word, put_word, cut, drop, repeat, splice)
+
+
+def generate(target, seed: int, corpus=()):
+    """Inputs without end, the same ones for a seed and a corpus."""
+    rng = Random(seed)
+    pool = [target.make(rng) for _ in range(SEEDS)] + [b"", *corpus]
+    while True:
+        data = mutate(target, rng, rng.choice(pool))
+        if rng.random() < 0.02:
+            pool[rng.randrange(len(pool))] = data
+        yield data
+
+
+def run_plain(target, seed: int, count: int, corpus=()) -> dict:
+    """Fuzz without guidance: what was done, and the finding if there is one. It begins with `corpus` and valid texts."""
+    begin, data, done = time.monotonic(), b"", 0
+    for data in generate(target, seed, corpus):
+        if done >= count:
+            break
+        done += 1
+        try:
+            try_input(target, data)
+        except (Exception, Hang):
+            return tell(target, done, begin, data, traceback.format_exc())
+    return tell(target, done, begin)
+
+
+def tell(target, done: int, begin: float, data=None, why: str = "") -> dict:
+    found = {} if data is None else {"input": repr(data), "why": why}
+    return {"target": target.name, "inputs": done, "seconds": time.monotonic() - begin, **found}
+
+
+def run_guided(load, seed: int, count: int, corpus: str, answer: str):
+    """The same by atheris, which ends this process itself: what was done is in the file `answer`, what is new in `corpus`."""
+    import atheris
+
+    with atheris.instrument_imports(include=["solo"]):
+        target = load()
+    begin, done = time.monotonic(), 0
+
+    def finish(*finding):
+        Path(answer).write_text(json.dumps(tell(target, done, begin, *finding)))
+        os._exit(0)
+
+    def one_input(data: bytes):
+        nonlocal done
+        done += 1
+        try:
+            try_input(target, data)
+        except (Exception, Hang):
+            finish(data, traceback.format_exc())
+        if done >= count:
+            finish()
+
+    def change(data: bytes, most: int, seed: int) -> bytes:
+        return mutate(target, Random(seed), data)[:most] if seed % 8 < 5 else atheris.Mutate(data, most)
+
+    rng = Random(seed)
+    for number in range(SEEDS):
+        Path(corpus, str(number)).write_bytes(target.make(rng))
+    # A timeout of 0, as the timer is ours.
+    flags = [f"-seed={seed % (1 << 32) or 1}", "-timeout=0", f"-max_len={LARGEST}", "-runs=-1", "-verbosity=0", "-rss_limit_mb=0"]
+    atheris.Setup(["fuzz", *flags, corpus], one_input, custom_mutator=change)
+    atheris.Fuzz()
+
+
+def run_one(name: str, engine: str, seed: int, count: int, answer: str):
+    """One target, in this process. The first tenth is guided; the rest goes on from there, several times as fast."""
+    signal.signal(signal.SIGPROF, ring)
+
+    def load():
+        from readers import TARGETS
+
+        return TARGETS[name]
+
+    first = {"inputs": 0, "seconds": 0}
+    with tempfile.TemporaryDirectory() as corpus:
+        if engine == "atheris":
+            guided = os.fork()
+            if guided == 0:
+                run_guided(load, seed, -(-count // GUIDED), corpus, answer)
+            os.waitpid(guided, 0)
+            first = json.loads(Path(answer).read_text())
+        found = [file.read_bytes() for file in sorted(Path(corpus).iterdir())]
+    if "why" not in first:
+        last = run_plain(load(), seed, count - first["inputs"], found)
+        first = {**last, **{key: first[key] + last[key] for key in ("inputs", "seconds")}}
+    Path(answer).write_text(json.dumps(first))
+
+
+def share_out(targets: list, count: int) -> dict:
+    """How many inputs each gets, dearer ones fewer; in all no less than `count`."""
+    whole = sum(target.share for target in targets)
+    return {target.name: int(-(-count * target.share // whole)) for target in targets}
+
+
+def run_all(shares: dict, engine: str, seed: int) -> list:
+    """What became of each target, BESIDE of them at a time."""
+    waiting, running, done = sorted(shares, key=shares.get), {}, []
+    with tempfile.TemporaryDirectory() as folder:
+        while waiting or running:
+            while waiting and len(running) < BESIDE:
+                name = waiting.pop()
+                answer = os.path.join(folder, name)
+                words = [
+                    sys.executable,
+                    __file__,
+                    "--one",
+                    name,
+                    "--engine",
+                    engine,
+                    "--seed",
+                    str(seed),
+                    "--count",
+                    str(shares[name]),
+                    "--answer",
+                    answer,
+                ]
+                running[subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=open(answer + ".err", "wb"))] = (name, answer)
+            process = wait_for_one(running)
+            name, answer = running.pop(process)
+            try:
+                known = json.loads(Path(answer).read_text())
+            except (OSError, ValueError):
+                known = {"target": name, "inputs": 0, "seconds": 0, "input": "?", "why": Path(answer + ".err").read_text()[-3000:]}
+            done.append(known)
+            print(f"| {name} | {known['inputs']:,} | {known['seconds']:.0f} | {'FOUND' if 'why' in known else '-'} |", flush=True)
+    return done
+
+
+def wait_for_one(running):
+    """The first of these processes that has ended."""
+    poller = select.poll()
+    pidfds = {os.pidfd_open(process.pid): process for process in running}
+    for pidfd in pidfds:
+        poller.register(pidfd, select.POLLIN)
+    process = pidfds[poller.poll()[0][0]]
+    for pidfd in pidfds:
+        os.close(pidfd)
+    process.wait()
+    return process
+
+
+def describe(results: list, seed: int, engine: str) -> dict:
+    """By target, what is worth keeping of a run that found nothing there."""
+    about = {"seed": seed, "date": date.today().isoformat(), "python": sys.version.split()[0], "engine": engine}
+    return {
+        known["target"]: {"inputs": known["inputs"], "seconds": round(known["seconds"]), **about}
+        for known in sorted(results, key=lambda known: known["target"])
+        if "why" not in known
+    }
+
+
+def make_sentence(kept: dict) -> str:
+    """What README says of it."""
+    inputs = sum(known["inputs"] for known in kept.values())
+    seeds, days, pythons = (sorted({str(known[key]) for known in kept.values()}) for key in ("seed", "date", "python"))
+    return (
+        f"{inputs / 1e6:.1f} million inputs for {len(kept)} readers ({', '.join(kept)}): no crash, no hang, no wrong answer"
+        f" (`make fuzz SEED={' '.join(seeds)}`, {days[-1]}, Python {', '.join(pythons)})."
+    )
+
+
+def record(known: dict):
+    """Keep it in docs/, beside what is there of other targets, and say it in README between the marks if they are there."""
+    before = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    kept = dict(sorted({**before, **known}.items()))
+    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+    page = README.read_text()
+    begin = page.find(MARKS[0])
+    end = page.find(MARKS[1], begin)
+    if 0 <= begin < end:
+        README.write_text(page[: begin + len(MARKS[0])] + "\n" + make_sentence(kept) + "\n" + page[end:])
+
+
+def find_engine() -> str:
+    return "atheris" if importlib.util.find_spec("atheris") else "plain"
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options.add_argument("targets", nargs="*")
+    options.add_argument("--seed", type=int, default=int(time.time()))
+    options.add_argument("--count", type=int, default=COUNT)
+    options.add_argument("--engine", choices=("atheris", "plain"), default=find_engine())
+    options.add_argument(
+        "--record", action="store_true", help="keep the numbers in docs/fuzz.json, and in README between its marks"
+    )
+    options.add_argument("--replay", nargs=2, metavar=("TARGET", "INPUT"))
+    options.add_argument("--one", help=argparse.SUPPRESS)
+    options.add_argument("--answer", help=argparse.SUPPRESS)
+    asked = options.parse_args()
+    if asked.one:
+        return run_one(asked.one, asked.engine, asked.seed, asked.count, asked.answer)
+    from readers import TARGETS
+
+    if asked.replay:
+        signal.signal(signal.SIGPROF, ring)
+        return try_input(TARGETS[asked.replay[0]], literal_eval(asked.replay[1]))
+    shares = share_out([TARGETS[name] for name in asked.targets or TARGETS], asked.count)
+    print(
+        f"SEED={asked.seed}, {asked.engine}, Python {sys.version.split()[0]}\n\n"
+        "| target | inputs | seconds | found |\n|---|---:|---:|---|"
+    )
+    results = run_all(shares, asked.engine, asked.seed)
+    clean, found = describe(results, asked.seed, asked.engine), [known for known in results if "why" in known]
+    print("\n" + (f"{len(found)} found" if found else make_sentence(clean)))
+    for known in found:
+        print(f"\n{known['target']}: --replay {known['target']} {json.dumps(known['input'])}\n{known['why']}")
+    if asked.record:
+        record(clean)
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

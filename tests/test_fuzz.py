@@ -1,0 +1,357 @@
+"""A sample of `make fuzz`: every reader of outside data has a target, what was found stays found, and the meter can find."""
+
+import ast
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from random import Random, SystemRandom
+from types import SimpleNamespace
+
+import fuzz
+import pytest
+import readers
+from conftest import ROOT
+from readers import TARGETS, UNREAD, attempt, reading
+
+import solo
+from solo import argv, child, history, identity, namespaces, record, sockets, systemd, tickets
+from solo.commands import doctor
+from solo.engines import engine, targets
+from solo.errors import SoloError, UsageError
+
+SEED = int(os.environ.get("SOLO_SEED", SystemRandom().randrange(1 << 32)))
+SHARE = 500  # inputs for each share of a target: 8 s of CPU in all
+READER = re.compile(r"_*(parse|read|unquote|unpack|decode|load|split|clean|cut|receive)(_|$)")
+SIGNS = {"read_file", "pread", "recv", "loads", "splitlines", "urlsplit", "fromisoformat", "readlink", "readline"}
+
+
+@pytest.fixture(autouse=True)
+def hanging():
+    """What takes too long is ended."""
+    before = signal.signal(signal.SIGPROF, fuzz.ring)
+    yield
+    signal.signal(signal.SIGPROF, before)
+
+
+def sample(name: str, seed: int) -> dict:
+    target = TARGETS[name]
+    return fuzz.run_plain(target, seed, max(150, int(SHARE * target.share)))
+
+
+# --- the table ---------------------------------------------------------------------------------------------------
+
+
+def find_readers():
+    """Functions that are called like a reader, or call what reads. A generator of their names."""
+    for path in (ROOT / "solo").rglob("*.py"):
+        module = ".".join(path.relative_to(ROOT / "solo").with_suffix("").parts).removeprefix("engines.")
+        yield from (f"{module}.{name}" for name in list_readers(ast.parse(path.read_text()), ""))
+
+
+def list_readers(node, within: str):
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, ast.ClassDef):
+            yield from list_readers(inner, f"{within}{inner.name}.")
+        elif isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            called = {
+                getattr(call.func, "attr", getattr(call.func, "id", "")) for call in ast.walk(inner) if isinstance(call, ast.Call)
+            }
+            if READER.match(inner.name) or called & SIGNS:
+                yield within + inner.name
+
+
+def test_every_reader_has_a_target_or_a_reason():
+    fuzzed = {reader for target in TARGETS.values() for reader in target.reads.split()}
+    excused = {reader for readers in UNREAD.values() for reader in readers.split()}
+    found = set(find_readers())
+
+    assert found - fuzzed - excused == set()
+    assert (excused - found, fuzzed & excused) == (set(), set())
+
+
+def test_what_the_table_names_is_there():
+    for reader in (reader for target in TARGETS.values() for reader in target.reads.split()):
+        module, *path = reader.removeprefix("commands.").split(".")
+        folder = next(
+            folder
+            for folder in ("solo", "solo.engines", "solo.commands")
+            if reader.startswith("commands.") == (folder == "solo.commands")
+            and (ROOT / folder.replace(".", "/") / f"{module}.py").exists()
+        )
+        found = __import__(f"{folder}.{module}", fromlist=["x"])
+        for name in path:
+            found = getattr(found, name)
+
+
+# --- the sample --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_input_crashes_hangs_or_misleads(name):
+    result = sample(name, SEED)
+
+    assert "why" not in result, f"SOLO_SEED={SEED}: --replay {name} {json.dumps(result['input'])}\n{result['why']}"
+
+
+@pytest.mark.parametrize("line", (ROOT / "tests/corpus.txt").read_text().splitlines())
+def test_what_was_found_once_is_not_found_again(line):
+    name, _, data = line.partition(" ")
+    fuzz.try_input(TARGETS[name], ast.literal_eval(data))
+
+
+def test_a_finding_is_printed_with_what_replays_it_and_ends_in_failure(tmp_path):
+    words = [sys.executable, str(ROOT / "tests/fuzz.py"), "--engine", "plain", "--seed", "1", "--count", "400", "stat", "report"]
+    broken = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom solo import identity\n"
+        "whole = identity.parse_stat\n"
+        "identity.parse_stat = lambda data: whole(data.replace(b')', b'(', data.count(b')') - 1)[:-9])\n"
+    )
+
+    clean, found = (
+        subprocess.run(words, capture_output=True, text=True),
+        subprocess.run(words, capture_output=True, text=True, env=broken),
+    )
+
+    assert (clean.returncode, found.returncode) == (0, 1), clean.stdout + clean.stderr + found.stderr
+    assert "no crash, no hang, no wrong answer" in clean.stdout and "SEED=1" in clean.stdout
+    assert "--replay stat " in found.stdout and "1 found" in found.stdout
+
+
+def test_numbers_are_kept_beside_the_tree_and_between_the_marks(tmp_path, monkeypatch):
+    page = tmp_path / "README.md"
+    page.write_text("before\n<!-- fuzz -->old<!-- end -->\nafter\n")
+    monkeypatch.setattr(fuzz, "RECORD", tmp_path / "docs/fuzz.json")
+    monkeypatch.setattr(fuzz, "README", page)
+    results = [{"target": "stat", "inputs": 2_000_000, "seconds": 3}]
+
+    fuzz.record(fuzz.describe(results, 5, "plain"))
+
+    assert json.loads(fuzz.RECORD.read_text())["stat"]["inputs"] == 2_000_000
+    assert page.read_text().startswith("before\n<!-- fuzz -->\n2.0 million inputs for 1 readers (stat): no crash")
+    assert page.read_text().endswith("<!-- end -->\nafter\n")
+
+
+# --- the meter can fail ------------------------------------------------------------------------------------------
+
+
+def cut_at_the_first_bracket(data):
+    fields = data[data.index(b")") + 2 :].split()
+    return identity.Stat(int(data[: data.index(b" ")]), fields[0].decode(), int(fields[1]), int(fields[17]), int(fields[19]))
+
+
+def ignore_the_end(tail):
+    return None if not tail.strip() else record.parse_process(tail.split(b"\n")[0].removeprefix(b"child "))
+
+
+def forget_the_rest(flag, text):
+    """As it was until it was fuzzed: 1m30 is a minute."""
+    match = re.match(r"(\d+)m", text, re.A)
+    return float(match[1]) * 60 if match and text.isascii() else WHOLE["read_duration"](flag, text)
+
+
+def drop_a_byte(word):
+    return WHOLE["unquote"](word).replace(b"\xff", b"")
+
+
+def count_what_is_torn(name, data):
+    return WHOLE["parse"](name, data if data.endswith(b"\n") else data + b"\n")
+
+
+def take_any_counter(line):
+    data = os.pread(line.gate, 126, 0)
+    return (int(data[:20]) if data[:20].isdigit() else None), [0] * 5
+
+
+def spin(data):
+    while True:
+        pass
+
+
+def give_up(text):
+    raise KeyError(text)
+
+
+WHOLE = {"read_duration": argv.read_duration, "unquote": record.unquote, "parse": history.parse}
+
+
+@pytest.mark.parametrize(
+    "name, module, broken",
+    [
+        ("stat", identity, {"parse_stat": cut_at_the_first_bracket}),
+        ("record", record, {"parse_closing": ignore_the_end}),
+        ("value", argv, {"read_duration": forget_the_rest}),
+        ("words", argv, {"read_duration": forget_the_rest}),
+        ("quoted", record, {"unquote": drop_a_byte}),
+        ("journal", history, {"parse": count_what_is_torn}),
+        ("gate", tickets.Line, {"read_gate": take_any_counter}),
+        ("report", readers.reports, {"read_last": spin}),
+        ("url", targets, {"hide_secrets": lambda query: query}),
+        ("cgroup", systemd, {"find_unit": give_up}),
+    ],
+)
+def test_a_broken_reader_is_found_within_the_sample(name, module, broken, monkeypatch):
+    monkeypatch.setattr(fuzz, "PATIENCE", 0.5)
+    for function, other in broken.items():
+        monkeypatch.setattr(module, function, other)
+
+    assert "why" in sample(name, 1)
+
+
+# --- no reader's time grows by the square ------------------------------------------------------------------------
+
+GROWING = {
+    "record": (lambda size: b"solo 1\n" + b"a b\n" * (size // 4), record.parse_record, record.SIZE_LIMIT),
+    "command": (lambda size: readers.write_record(make_long_record(size)), record.parse_record, record.WORDS_LIMIT),
+    "quoted": (lambda size: b"%20" * (size // 3), record.unquote, record.WORDS_LIMIT),
+    "journal": (lambda size: b"skipped 1 a=b command=c\n" * (size // 24), lambda data: history.parse("", data), history.READ_LIMIT),
+    "names": (
+        lambda size: (
+            b"skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1" + b" name=a" * (size // 7) + b" code=1 command=c\n"
+        ),
+        lambda data: history.parse("", data),
+        history.READ_LIMIT,
+    ),
+    "note": (
+        lambda size: json.dumps({"mode": "X", "slots": 1, "take": 1, "slot": [[0, 1]] * (size // 8)}).encode(),
+        engine.parse_note,
+        1 << 20,
+    ),
+    "report": (lambda size: b"1 0 0\nx" * (size // 7), readers.reports.read_last, 1 << 16),
+    "sockets": (
+        lambda size: b"a 1 0 00010000 1 1 5 @solo/%d/a/hold.1.X...0\n" % os.geteuid() * (size // 40),
+        readers.check_table,
+        1 << 19,
+    ),
+}
+
+
+def make_long_record(size: int):
+    one = readers.invent_record(Random(1))
+    one.command = [b"a b"] * (size // 6)
+    return one
+
+
+def measure(read, data) -> float:
+    """CPU seconds, the least of three: others may be busy."""
+    spans = []
+    for _ in range(3):
+        begin = time.process_time()
+        read(data)
+        spans.append(time.process_time() - begin)
+    return min(spans)
+
+
+def grows_by_the_square(make, read, limit: int) -> bool:
+    """At 8 times the size, linear work takes 8 times as long, quadratic 64."""
+    return measure(read, make(limit)) > 32 * max(measure(read, make(limit // 8)), 1e-4)
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_at_the_largest_size_that_is_read_time_has_grown_with_it(name):
+    assert not grows_by_the_square(*GROWING[name])
+
+
+def test_growth_by_the_square_would_be_seen():
+    def read(data):
+        while data:
+            data = data[1:]
+
+    assert grows_by_the_square(lambda size: bytes(size), read, 1 << 18)
+
+
+# --- what it found -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["1m30", "1h30", "2d12", "5m.", ".", "1h30m5"])
+def test_a_number_without_a_unit_after_one_with_a_unit_is_no_duration(text):
+    with pytest.raises(UsageError):
+        argv.read_duration("-t", text)
+
+
+@pytest.mark.parametrize("name", [b"\x0bNSpid: 7", b"\x0cNSpid:7", b"\rUmask: 777", b"a\xc2\x85b"])
+def test_what_a_process_calls_itself_is_no_line_of_its_status(name):
+    data = readers.make_status(Random(1), (4711, 12), 0x1000, 0).replace(b"Name:\t", b"Name:\t" + name)
+
+    with reading(namespaces, data), reading(systemd, data):
+        assert namespaces.read_inner_pid("5") == 12
+        assert systemd.notices(5, signal.SIGPIPE) and not systemd.notices(5, signal.SIGTERM)
+
+
+@pytest.mark.root
+def test_a_process_of_many_groups_is_found_in_its_namespace():
+    code = (
+        "import os; from solo.namespaces import read_inner_pid; os.setgroups(range(1, 3000));"
+        "print(read_inner_pid('self') == os.getpid())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_signals_are_inherited_from_a_parent_of_many_groups_and_any_name():
+    environ = SimpleNamespace(getppid=lambda: 1, readlink=lambda path: "/bin/sh", environ={})
+    texts = [
+        readers.make_status(Random(1), (5,), 0x1000, 900),
+        readers.make_status(Random(1), (5,), 0x1000, 0).replace(b"\t", b"\tSigIgn:1", 1),
+    ]
+    for data in texts:
+        with reading(child, data, posix=environ):
+            assert child.read_parents_ignored() == 0x1000
+
+
+@pytest.mark.parametrize("torn", [b"a%2", b"%+5", b"% 5"])
+def test_a_torn_escape_is_not_read(torn):
+    with pytest.raises(ValueError):
+        record.unquote(torn)
+
+
+def test_a_line_of_totals_that_a_full_disk_tore_is_written_again():
+    for seed in range(20):
+        readers.trip_files(Random(seed))
+
+
+@pytest.mark.parametrize("key", ["password", "pass%77ord", "sslp%61ssword"])
+def test_a_secret_is_not_shown_however_its_key_is_written(key):
+    target = targets.parse_url(f"postgresql://h/?{key}={readers.SECRET}")
+
+    assert targets.has_secret(target) and readers.SECRET not in target.shown
+
+
+def test_a_configuration_nested_without_end_is_refused_in_one_line():
+    with readers.held_in_file(b"a = " + b"[" * 4000) as path, pytest.raises(SoloError, match="text"):
+        targets.read_configuration(path)
+
+
+def test_an_answer_of_an_infinite_number_makes_no_sense():
+    answer = b'200 \n{"header": {"revision": 1e999}}'
+
+    assert isinstance(attempt(readers.open_etcd(answer).read_line, "job", may=engine.NONSENSE), OverflowError)
+
+
+@pytest.mark.parametrize("claim", ["C-0-0", "C-2-5", "C-5-2-1", "C-5-2-3-1", "C-5"])
+def test_an_address_with_an_impossible_claim_makes_no_sense(claim):
+    with pytest.raises(ValueError):
+        sockets.parse_claim(claim)
+
+
+@pytest.mark.parametrize("point", ["é", "a b", "\u2028", "\xa0", "\udcff", "back\\slash"])
+def test_a_mount_is_found_whatever_it_is_called(point):
+    data = b"none / ext4 rw 0 0\nnone %b nfs4 rw 0 0\n" % readers.escape_mount(os.fsencode("/" + point))
+
+    assert readers.find_mounted(data, os.fsencode(f"/{point}/x")) == ("nfs4", "/" + point)
+    assert doctor.find_file_system("/proc")[0] == "proc"
+
+
+def test_a_name_of_any_letters_is_reported_to_a_program(lab):
+    name = "a\x01b\x02"
+    holder = lab.hold(name)
+
+    with pytest.raises(solo.Busy) as caught:
+        solo.run(["true"], name=name, directory=lab.directory)
+
+    assert (caught.value.name, [one.launcher for one in caught.value.holders]) == (name, [holder.pid])
