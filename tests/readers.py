@@ -320,6 +320,7 @@ class Gate:
     def fill(self, data: bytes):
         os.ftruncate(self.line.gate, 0)
         os.pwrite(self.line.gate, data, 0)
+        self.line.load()
         return self.line
 
 
@@ -351,12 +352,21 @@ def trip_gate(rng):
     before = line.count_skip(mode)
     expected = [count + (other == mode) for other, count in zip(MODES, skips)]
     same((before, line.read_gate()[0]), (skips[MODES.index(mode)], counter))
+    check_mirror(line)
     if max(expected) < 10**19:
         same(line.read_gate()[1], expected)
     taken = attempt(line.take_number, rng.choice((tickets.SEAT, tickets.HOLD)), mode, may=SoloErrorOfPlace)
     if isinstance(taken, str):
         expect(int(taken) > max(newest, counter or 0) and tickets.is_ticket(".hold." + taken), taken)
         same(line.read_gate()[0], int(taken))
+        check_mirror(line)
+
+
+def check_mirror(line):
+    """What it remembers of the gate is what stands there."""
+    remembered = line.text
+    line.load()
+    same(remembered, line.text)
 
 
 SoloErrorOfPlace = (SoloError, AttributeError)  # a queue that is none has no path to name
@@ -1547,7 +1557,7 @@ TARGETS = {
     for target in (
         Target(
             "record",
-            "record.parse_record record.parse_tree record.parse_claim record.parse_range record.parse_since record.parse_closing"
+            "record.parse_record record.parse_names record.parse_tree record.parse_claim record.parse_range record.parse_since record.parse_closing"
             " record.parse_process",
             lambda rng: write_record(invent_record(rng)),
             check_record,
@@ -1566,7 +1576,7 @@ TARGETS = {
         ),
         Target(
             "gate",
-            "tickets.Line.read_gate tickets.is_ticket tickets.get_number tickets.is_number",
+            "tickets.Line.load tickets.Line.read_gate tickets.is_ticket tickets.get_number tickets.is_number",
             make_gate,
             check_gate,
             trip_gate,
@@ -1743,7 +1753,7 @@ UNREAD = {
     "looks whether a word is there": "child.find_locked flocks.refuse_own_lock",
     "what a process calls itself, shown by kernel.say": "flocks.describe_locker",
     "what this program wrote itself, a moment ago": "commands.history.make_cells commands.history.read_time commands.list.tell_age"
-    " commands.metrics.run commands.metrics.collect_samples"
+    " commands.metrics.run commands.metrics.collect_samples bundle.split"
     " api.make_holder postgresql.PostgresSession.make_comment",
     "columns of our own queries, cast by the server": ""
     "postgresql.PostgresSession.read_lanes postgresql.PostgresSession.read_obstacles"
