@@ -27,6 +27,7 @@ if data[:4] == MAGIC_NUMBER:
     import marshal
     loader, modules = marshal.loads(data[4:])
     exec(loader)
+    del data, loader, modules
 from solo.main import main
 main()
 """

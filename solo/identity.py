@@ -50,7 +50,7 @@ class World:
 def parse_stat(data: bytes) -> Stat:
     # The command's name may hold spaces, newlines and ")": what follows the last ")" is ours to split.
     name_end = data.rindex(b")")
-    fields = data[name_end + 2:].split()
+    fields = data[name_end + 2:].split(None, 20)  # all that we want: right after a fork each new object costs the copy of a page
     return Stat(int(data[:data.index(b" ")]), decode(fields[0]), int(fields[1]), int(fields[17]), int(fields[19]))
 
 
