@@ -160,9 +160,11 @@ class FullJournal(Alone):
 
     def __init__(self, lab):
         super().__init__(lab)
+        shutil.rmtree(lab.directory / ".journals", ignore_errors=True)
         launch(lab, "filler", delay="0").wait(PATIENCE)
         file = lab.find_journal("job")
-        run = b"".join(file.read_bytes().splitlines(keepends=True)[-2:])
+        run = file.read_bytes()
+        assert run.count(b"\n") == 2  # its start and its end
         self.count = journal.SIZE_LIMIT // len(run) + 1
         file.write_bytes(run * self.count)
         file.with_name(".journal.past").write_bytes(run * self.count)
