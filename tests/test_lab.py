@@ -39,12 +39,15 @@ BROKEN = {  # in just that way: what comes of it, and a wrapper that has its loc
     "visible_descriptor": (NOTE, 'exec flock -n "$0" "$@"'),
     "closed_descriptors": (TWO, 'exec flock -n -F "$0" "$@"'),
     "order": (BAD, GOES_AROUND),
+    "stopped_in_line": (NOTE, 'exec 9>"$0.turn"; flock 9; exec flock "$0" "$@"'),
     "overtaking": (BAD, POLLS),
     "waiting_cost": (NOTE, POLLS),
     "reboot": (BAD, 'mkdir "$0" || exit; "$@"; rmdir "$0"'),
     "reused_pid": (BAD, IN_FILE),
     "full_disk": (TWO, '[ -s "$0" ] && exit 1; echo $$ >"$0"; "$@"; rm "$0"'),
 }
+
+KEPT = "stopped_in_line"  # the price of a line that nobody overtakes
 
 
 @pytest.fixture
@@ -69,7 +72,11 @@ def test_a_wrapper_broken_in_just_that_way_is_told_from_solo(scene, solo):
     verdict, script = BROKEN[scene]
 
     assert measure(make_broken(script), scene).verdict is verdict
-    assert measure(solo, scene).verdict is GOOD
+    assert measure(next(peer for peer in PEERS if peer.name == "flock") if scene == KEPT else solo, scene).verdict is GOOD
+
+
+def test_with_solo_one_that_is_stopped_in_line_keeps_its_place(solo):
+    assert measure(solo, KEPT).verdict is NOTE
 
 
 def test_one_that_can_not_wait_is_not_blamed_for_its_line():
@@ -96,7 +103,7 @@ def test_what_was_measured_is_so_still(scene, peer, report):
     assert measure(peer, scene) == report.get(scene, peer.name)
 
 
-def test_every_row_is_good_with_solo_and_with_no_other(report):
+def test_nothing_goes_wrong_with_solo_alone(report):
     assert report.find_faultless() == ["solo"]
     assert not report.has_gaps()
 

@@ -5,7 +5,7 @@ import textwrap
 from html import escape
 from itertools import groupby
 
-from .verdicts import BAD, GOOD, TWO, UNKNOWN, VERDICTS
+from .verdicts import BAD, GOOD, NOTE, TWO, UNKNOWN, VERDICTS
 
 CELL, LABEL, HEAD, SIZE = (36, 24), 330, 122, 14  # pixels
 INK = "#1b1f23"
@@ -30,7 +30,7 @@ class Report:
         return [peer for peer in self.peers if self.get(scene, peer)[0] in verdicts]
 
     def find_faultless(self) -> list:
-        return [peer for peer in self.peers if all(self.get(scene, peer)[0] is GOOD for scene in self.scenes)]
+        return [peer for peer in self.peers if all(self.get(scene, peer)[0] in (GOOD, NOTE) for scene in self.scenes)]
 
     def has_gaps(self) -> bool:
         return any(self.find(scene, UNKNOWN) for scene in self.scenes)
@@ -44,7 +44,9 @@ class Report:
 
     def conclusion(self) -> str:
         faultless = self.find_faultless()
-        return f"Good in every row: {', '.join(faultless) or 'none'}{' alone' * (len(faultless) == 1)}."
+        told = f"Nothing goes wrong in any row with {', '.join(faultless) or 'none'}{' alone' * (len(faultless) == 1)}"
+        notes = [self.scenes[scene]["title"] for scene in self.scenes if set(self.find(scene, NOTE)).intersection(faultless)]
+        return f"{told}; worth knowing: {', '.join(notes)}." if notes else f"{told}."
 
     # --- Markdown ---------------------------------------------------------------------------------------------------
 

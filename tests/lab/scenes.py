@@ -283,6 +283,22 @@ def order(trial):
     return bad(f"{out_of_turn} of {LINE} out of turn") if out_of_turn else good("of arrival")
 
 
+@scene("one that is stopped in line", "Those behind it get in: not only when it goes on, but meanwhile.", waits=True)
+def stopped_in_line(trial):
+    wrapper, job = trial.hold()
+    first = trial.stand_in_line("first")
+    line = [first, trial.stand_in_line("second")]
+    stop(trial, first)
+
+    trial.end_job(wrapper, job)
+    passes = trial.comes_true(lambda: "second" in trial.read_tags(), GRACE)
+    for member in find_tree(first.pid):
+        send(member, signal.SIGCONT)
+    trial.until(lambda: all(one.poll() is not None for one in line), "nobody gets in any more")
+
+    return good("they do") if passes else note("it keeps its place, and they wait for it")
+
+
 @scene("newcomers overtaking one in line", "None who does not wait gets in before one who does, when the lock is free.", waits=True)
 def overtaking(trial):
     deadline = time.monotonic() + ENOUGH
