@@ -94,8 +94,13 @@ torture: $(VENV_PYTHON) ## SIGKILL and failure at every system call, whole
 	@SOLO_TORTURE=whole $(VENV_PYTHON) -m pytest -q -rP tests/test_torture.py tests/test_crowd.py tests/test_stateful.py tests/test_api.py \
 	    tests/test_faults.py -k 'torture or crowd or stateful or killed_at_random or at_each_step or soak' $(ARGS)
 
-bench: $(VENV_PYTHON) ## speed against the floor and the peers, in turn in one run
-	@$(VENV_PYTHON) tests/bench.py $(ARGS)
+$(VENV)/bench: $(VENV_PYTHON)
+	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@touch $@
+
+bench: $(VENV)/bench ## speed beside the floor and the peers, and what became worse; ARGS='launch line', ARGS=--record
+	@$(VENV_PYTHON) tests/tools.py
+	@PYTHONPATH=tests $(VENV_PYTHON) -m bench $(ARGS)
 
 man: ## make the manual's tables anew, check and show it
 	@$(PYTHON) -m solo.manual man/solo.1
