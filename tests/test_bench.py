@@ -46,7 +46,7 @@ def test_a_small_run_has_every_measure_with_quartiles_in_order(results):
     assert {"date", "kernel", "python", "cpu", "cores", "load", "versions"} <= results["machine"].keys()
     assert results["measures"].keys() - {"engines: launch", "engines: steps"} == TITLES
     for measure in results["measures"].values():
-        assert measure.keys() == {"unit", "turns", "rows"} and measure["turns"] == 2
+        assert measure.keys() == {"unit", "turns", "rows"} and measure["turns"] == 3
         for row in measure["rows"].values():
             assert row.keys() == {"quartiles", "ratios"} and row["quartiles"] == sorted(row["quartiles"])
             assert row["ratios"].keys() <= measure["rows"].keys()
@@ -83,14 +83,15 @@ def test_worse_is_a_median_above_the_recorded_one_by_more_than_either_spread(now
     assert bool(find_worse(make_ratio("solo", now), make_ratio("solo", [0.8, 1.0, 1.2]))) is worse
 
 
-def test_neither_a_tiny_difference_nor_a_peer_is_worse():
+def test_neither_a_tiny_difference_nor_one_of_two_turns_nor_a_peer_is_worse():
     assert find_worse(make_ratio("solo", [1.04] * 3), make_ratio("solo", [1.0] * 3)) == []
     assert find_worse(make_ratio("solo", [1.06] * 3), make_ratio("solo", [1.0] * 3))
+    assert find_worse(make_ratio("solo", [1.06] * 3), make_ratio("solo", [1.0] * 3, turns=2)) == []
     assert find_worse(make_ratio("flock(1)", [9.0] * 3), make_ratio("flock(1)", [1.0] * 3)) == []
 
 
-def make_ratio(row, cuts):
-    return {"launch": {"rows": {row: {"quartiles": cuts, "ratios": {"floor": cuts}}}}}
+def make_ratio(row, cuts, turns=3):
+    return {"launch": {"turns": turns, "rows": {row: {"quartiles": cuts, "ratios": {"floor": cuts}}}}}
 
 
 def test_a_neighbour_who_slows_whole_turns_does_not_change_a_ratio():

@@ -18,7 +18,7 @@ from bench.line import measure_handover, measure_latency, measure_line
 from bench.machine import describe_machine
 from bench.memory import measure_memory
 from bench.readme import fill_page
-from bench.report import find_worse, print_rows, print_targets
+from bench.report import FEWEST, find_worse, print_rows, print_targets
 from bench.views import measure_list, measure_views
 
 RECORDED = ROOT / "docs"
@@ -34,7 +34,7 @@ def parse_words():
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (all)")
     parser.add_argument("--rounds", type=int, default=100, help="turns of the quick measures; others take a part of it (100)")
-    parser.add_argument("--smoke", action="store_true", help="two turns of small sizes: does it work?")
+    parser.add_argument("--smoke", action="store_true", help="three turns of small sizes: does it work?")
     parser.add_argument("--launcher", help="measure this solo instead of installing one")
     parser.add_argument("--results", type=Path, help="take the results of an earlier run from this file")
     parser.add_argument("--against", type=Path, default=RECORDED / "bench.json", help="what to compare with (docs/bench.json)")
@@ -54,7 +54,7 @@ def measure(asked) -> dict:
         bench = Bench(Path(folder), asked.launcher, asked.smoke)
         for name in asked.measures or MEASURES:
             function, part = MEASURES[name]
-            rounds = 2 if asked.smoke else max(1, round(asked.rounds * part))
+            rounds = FEWEST if asked.smoke else max(1, round(asked.rounds * part))
             print(f"{name}: {rounds} turns", file=sys.stderr, flush=True)
             measures |= {title: series.summarize() for title, series in function(bench, rounds).items()}
     return {"machine": machine, "measures": measures}

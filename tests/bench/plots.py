@@ -7,8 +7,10 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot  # noqa: E402
 from matplotlib.patches import FancyBboxPatch  # noqa: E402
+from matplotlib.ticker import FuncFormatter  # noqa: E402
 
 SOLO, PEER, GROUND, INK = "#d1495b", "#8d99ae", "#fafafa", "#333333"
+FAR = ("sem",)  # told in words: beside its bar one would not see the others
 STYLE = {
     "svg.hashsalt": "solo", "svg.fonttype": "none", "font.size": 10, "text.color": INK, "axes.labelcolor": INK,
     "axes.edgecolor": "#bbbbbb",
@@ -32,13 +34,14 @@ def save(figure, path: Path):
         (0.005, 0.005), 0.99, 0.99, boxstyle="round,pad=0,rounding_size=0.015", mutation_aspect=width / height,
         transform=figure.transFigure, facecolor=GROUND, edgecolor="#d5d5d5", zorder=-1,
     ))
+    figure.get_layout_engine().set(w_pad=0.15, h_pad=0.12, wspace=0.04)
     figure.savefig(path, metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
 
 
 def plot_launch(measures):
     rows = {row: found["ratios"].get("floor", [1, 1, 1]) for row, found in measures["launch"]["rows"].items()}
-    ordered = sorted(rows, key=lambda row: -rows[row][1])
+    ordered = sorted(set(rows) - set(FAR), key=lambda row: -rows[row][1])
     figure, axes = pyplot.subplots(figsize=(8, 0.3 * len(rows) + 0.9), layout="constrained")
     medians = [rows[row][1] for row in ordered]
     spreads = list(zip(*((median - rows[row][0], rows[row][2] - median) for row, median in zip(ordered, medians))))
@@ -46,26 +49,29 @@ def plot_launch(measures):
     axes.barh(ordered, medians, xerr=spreads, color=colours, error_kw={"ecolor": INK, "elinewidth": 1, "capsize": 2})
     axes.axvline(1, color=INK, linewidth=0.8, linestyle=":")
     axes.grid(axis="y", visible=False)
-    axes.set(title="a run of true: median and quartiles, in multiples of the floor", xlim=0)
+    far = "".join(f"; {row}: {rows[row][1]:.1f}" for row in FAR if row in rows)
+    axes.set(title=f"a run of true: median and quartiles, in multiples of the floor{far}", xlim=0)
     return figure
 
 
 def plot_line(measures):
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    right.set_yscale("log")
     for who, colour in (("solo", SOLO), ("flock(1)", PEER)):
         plot_rows(left, measures["line: hand-over, CPU"], who, colour, lambda median, count: median)
         plot_rows(right, measures["line: hand-over"], who, colour, lambda median, count: median * count / 1000)
     left.set(title="CPU of a hand-over, ms", xlabel="in line", ylim=0)
-    right.set(title="until the line is empty, s", xlabel="in line", yscale="log")
+    right.set(title="until the line is empty, s", xlabel="in line")
     left.legend()
     return figure
 
 
 def plot_list(measures):
     figure, axes = pyplot.subplots(figsize=(8, 3), layout="constrained")
+    axes.set_yscale("log")
     for view, colour in (("solo list", SOLO), ("solo list --json", PEER)):
         plot_rows(axes, measures["list"], view, colour, lambda median, count: median / 1000)
-    axes.set(title="solo list, s", xlabel="names held", yscale="log")
+    axes.set(title="solo list, s", xlabel="names held")
     axes.legend()
     return figure
 
@@ -82,3 +88,5 @@ def plot_rows(axes, measure, who, colour, scale):
     axes.plot(list(points), medians, color=colour, marker="o", markersize=4, label=who)
     axes.fill_between(list(points), firsts, lasts, color=colour, alpha=0.2, linewidth=0)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -8,7 +8,8 @@ def list_blocks(results: dict) -> dict:
     measures, machine = results["measures"], results["machine"]
 
     def show(title, row):
-        return f"{measures[title]['rows'][row]['quartiles'][1]:.3g}"
+        median = measures[title]["rows"][row]["quartiles"][1]
+        return f"{median:,.0f}" if median >= 100 else f"{median:.3g}"
 
     def show_ratio(title, row, other):
         first, median, last = measures[title]["rows"][row]["ratios"].get(other, (1, 1, 1))
@@ -35,6 +36,7 @@ def list_blocks(results: dict) -> dict:
                 "solo, after SIGKILL in a slot": "solo, after SIGKILL in one of three slots",
             }),
         ]),
+        "standing": f"A thousand in line used {show('line: standing, CPU', 'solo, 1000')} ms of CPU while they stood there for a second.",
         "line": make_table(("in line", "a hand-over, ms", "flock(1)", "CPU, ms", "flock(1)", "wake-ups", "flock(1)"), [
             (f"{count:,}", *(show(f"line: hand-over{what}", f"{who}, {count}") for what in ("", ", CPU", ", wake-ups")
                              for who in ("solo", "flock(1)")))

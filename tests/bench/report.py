@@ -1,5 +1,6 @@
 """What the numbers say: tables for people, the targets, and what became worse since it was recorded."""
 
+FEWEST = 3  # turns: of fewer nobody knows the spread
 NOISE = 1.05  # medians that differ by less are the same, however small their spread
 
 
@@ -67,9 +68,9 @@ def find_worse(measures: dict, recorded: dict) -> list:
 
 
 def list_ratios(measures: dict):
-    """(title, row, reference, quartiles) of solo. A generator."""
+    """(title, row, reference, quartiles) of solo, where there were enough turns to compare. A generator."""
     for title, measure in measures.items():
-        for row, found in measure["rows"].items():
+        for row, found in measure["rows"].items() if measure["turns"] >= FEWEST else ():
             if row.startswith("solo"):
                 for other, cuts in found["ratios"].items():
                     yield title, row, other, cuts
