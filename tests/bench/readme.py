@@ -36,7 +36,7 @@ def list_blocks(results: dict) -> dict:
                 "solo, after SIGKILL in a slot": "solo, after SIGKILL in one of three slots",
             }),
         ]),
-        "standing": f"A thousand in line used {show('line: standing, CPU', 'solo, 1000')} ms of CPU while they stood there for a second.",
+        "standing": f"A thousand in line used {show('line: standing, CPU', 'solo, 1000')} ms of CPU in a second of it.",
         "line": make_table(("in line", "a hand-over, ms", "flock(1)", "CPU, ms", "flock(1)", "wake-ups", "flock(1)"), [
             (f"{count:,}", *(show(f"line: hand-over{what}", f"{who}, {count}") for what in ("", ", CPU", ", wake-ups")
                              for who in ("solo", "flock(1)")))
