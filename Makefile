@@ -97,8 +97,13 @@ coverage: $(VENV_PYTHON) ## lines and branches of the hot path that real process
 	@$(VENV_PYTHON) tests/tools.py
 	@$(VENV_PYTHON) tests/coverage_run.py $(ARGS)
 
-bench: $(VENV_PYTHON) ## speed against the floor and the peers, in turn in one run
-	@$(VENV_PYTHON) tests/bench.py $(ARGS)
+$(VENV)/bench: $(VENV_PYTHON)
+	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@touch $@
+
+bench: $(VENV)/bench ## speed beside the floor and the peers, and what became worse; ARGS='launch line', ARGS=--record
+	@$(VENV_PYTHON) tests/tools.py
+	@PYTHONPATH=tests $(VENV_PYTHON) -m bench $(ARGS)
 
 lab: ## what goes wrong with whom: every wrapper of Debian's and solo through one set of scenes; writes docs/lab.*
 	@$(MAKE) -s install PREFIX=$(CURDIR)/build/lab DESTDIR= >&2

@@ -210,11 +210,11 @@ class Line:
         while not wait_lock(self.gate, LOCK_EX, monotonic() + GATE_PATIENCE):
             from solo.orphans import find_lock_owner
 
-            owner = find_lock_owner(self.gate)
-            if owner == before:
+            owner, written = find_lock_owner(self.gate), posix.fstat(self.gate).st_mtime_ns
+            if (owner, written) == before:
                 who = f"pid {owner}" if owner else "a process"
                 raise self.fail(GATE, f"{who} has been sitting on it for 5 seconds (is it stopped?)")
-            before = owner
+            before = owner, written  # in a crowd it may change hands before the kernel's table of locks is read to its end: 0
 
     def take_number(self, kind: str, mode: str) -> str:
         """The next number of this name, past all that is there. A new or a damaged counter goes on from the clock."""

@@ -10,7 +10,11 @@ import sys
 import pytest
 from conftest import TESTS, count_injected, count_switches, finish, inject, kill_both, read_line, read_state, set_alarm, until
 
+from solo import orphans, tickets
+from solo.identity import read_world
+from solo.places import open_base, open_name
 from solo.record import RESERVED, format_closing
+from solo.tickets import Line
 
 
 def test_a_contender_is_turned_away_while_the_holder_lives(lab):
@@ -187,6 +191,40 @@ def test_a_process_that_sits_on_the_gate_is_named(lab):
     assert b"sitting on it" in result.stderr and result.stderr.count(b"\n") == 1
     finish(sitter)
     assert lab.run("-n", "job", "true").returncode == 0
+
+
+PASS = """
+import fcntl, os, sys, time
+gate = os.open(sys.argv[1], os.O_RDWR)
+print(flush=True)
+fcntl.flock(gate, fcntl.LOCK_EX)
+os.pwrite(gate, os.pread(gate, 4096, 0), 0)
+print(flush=True)
+sys.stdin.read() if sys.argv[2] == "0" else time.sleep(0.1)
+"""
+
+
+def test_a_gate_that_changes_hands_is_waited_for_though_its_owner_can_not_be_told(lab, monkeypatch):
+    """As where a thousand start at once."""
+    lab.run("-n", "job", "true")
+    monkeypatch.setattr(orphans, "find_lock_owner", lambda fd: 0)
+    monkeypatch.setattr(tickets, "GATE_PATIENCE", 0.4)
+    gate, crowd = lab.directory / "job/.gate", []
+    for number in range(10):
+        words = [sys.executable, "-c", PASS, gate, str(number)]
+        crowd.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        read_line(crowd[-1])
+        if number == 0:
+            read_line(crowd[0])
+    crowd[0].stdin.close()
+
+    with Line(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_world()) as line:
+        assert line.gate is not None
+
+    for process in crowd:
+        process.wait()
+        process.stdout.close()
+        process.stdin.close()
 
 
 def test_a_gate_removed_under_those_who_wait_does_not_let_two_in(lab):

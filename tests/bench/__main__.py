@@ -1,0 +1,87 @@
+"""`make bench`: what solo costs, beside a floor and its peers, taken in turn in one run.
+
+`make bench ARGS='launch line --rounds 30'` takes just these. Results and plots go to build/bench, or with --record to docs, and
+then the README's tables are written anew. Ends with 1 if a ratio is worse than the recorded one by more than the noise.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.contestants import ROOT, Bench
+from bench.launch import measure_busy, measure_launch
+from bench.library import measure_engines, measure_python
+from bench.line import measure_handover, measure_latency, measure_line
+from bench.machine import describe_machine
+from bench.memory import measure_memory
+from bench.readme import fill_page
+from bench.report import FEWEST, find_worse, print_rows, print_targets
+from bench.views import measure_list, measure_views
+
+RECORDED = ROOT / "docs"
+MEASURES = {  # and their part of the rounds
+    "launch": (measure_launch, 1), "busy": (measure_busy, 0.5), "handover": (measure_handover, 0.15),
+    "latency": (measure_latency, 0.2), "line": (measure_line, 0.03), "list": (measure_list, 0.05),
+    "memory": (measure_memory, 0.05), "python": (measure_python, 1), "engines": (measure_engines, 0.3),
+    "views": (measure_views, 0.07),
+}
+
+
+def parse_words():
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (all)")
+    parser.add_argument("--rounds", type=int, default=100, help="turns of the quick measures; others take a part of it (100)")
+    parser.add_argument("--smoke", action="store_true", help="three turns of small sizes: does it work?")
+    parser.add_argument("--launcher", help="measure this solo instead of installing one")
+    parser.add_argument("--results", type=Path, help="take the results of an earlier run from this file")
+    parser.add_argument("--against", type=Path, default=RECORDED / "bench.json", help="what to compare with (docs/bench.json)")
+    parser.add_argument("--into", type=Path, default=ROOT / "build/bench", help="where results and plots go (build/bench)")
+    parser.add_argument("--record", action="store_true", help="into docs and the README instead; needs all measures")
+    asked = parser.parse_args()
+    if unknown := set(asked.measures) - MEASURES.keys():
+        parser.error(f"no such measure: {', '.join(unknown)}")
+    if asked.record and (asked.measures or asked.smoke):
+        parser.error("what is recorded is all of it")
+    return asked
+
+
+def measure(asked) -> dict:
+    machine, measures = describe_machine(), {}
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), asked.launcher, asked.smoke)
+        for name in asked.measures or MEASURES:
+            function, part = MEASURES[name]
+            rounds = FEWEST if asked.smoke else max(1, round(asked.rounds * part))
+            print(f"{name}: {rounds} turns", file=sys.stderr, flush=True)
+            measures |= {title: series.summarize() for title, series in function(bench, rounds).items()}
+    return {"machine": machine, "measures": measures}
+
+
+def main() -> int:
+    os.environ.pop("PYTHONPATH", None)
+    for variable in [name for name in os.environ if name.startswith("SOLO_")]:
+        del os.environ[variable]
+    asked = parse_words()
+    results = json.loads(asked.results.read_text()) if asked.results else measure(asked)
+    recorded = json.loads(asked.against.read_text()) if asked.against.exists() else None
+    into = RECORDED if asked.record else asked.into
+    into.mkdir(parents=True, exist_ok=True)
+    (into / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
+    print_rows(results)
+    print_targets(results["measures"])
+    from bench.plots import draw
+
+    draw(results["measures"], into)
+    if asked.record:
+        page = ROOT / "README.md"
+        page.write_text(fill_page(page.read_text(), results))
+    worse = find_worse(results["measures"], recorded["measures"]) if recorded else []
+    print("\n".join(worse) or "nothing is worse than recorded by more than the noise")
+    return 1 if worse and not asked.record else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Who is measured: the floor, solo as it is installed, the peers; and how one of them is run.
+
+The floor is the least that any launcher in Python can do: `python -IS` that forks, execs and waits, by posix alone, and leaves by
+_exit.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+SILENT = [(os.POSIX_SPAWN_OPEN, stream, "/dev/null", os.O_RDWR, 0) for stream in (0, 1, 2)]
+TRUE = "/usr/bin/true"
+FLOOR = f"""import posix
+pid = posix.fork()
+if not pid:
+    posix.execve("{TRUE}", ["true"], posix.environ)
+posix._exit(posix.waitstatus_to_exitcode(posix.waitpid(pid, 0)[1]))
+"""
+
+
+class Bench:
+    """What all measures share: a folder, `solo` with its `python`, `small` for sizes that only show that everything works."""
+
+    def __init__(self, folder: Path, launcher=None, small=False):
+        self.folder, self.small, self.pip_solo = folder, small, None
+        self.solo, self.python = (str(Path(launcher).resolve()), sys.executable) if launcher else self.install()
+        (folder / "floor.py").write_text(FLOOR)
+        self.floor = [self.python, "-IS", str(folder / "floor.py")]
+        os.environ["SOLO_DIR"] = str(folder / "names")
+
+    def install(self):
+        """By `make install`, and by pip into a clean environment."""
+        prefix, venv = self.folder / "usr", self.folder / "venv"
+        subprocess.run(["make", "-s", "-C", ROOT, "install", f"PREFIX={prefix}", f"PYTHON={sys.executable}"], check=True, **QUIET)
+        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+        subprocess.run([venv / "bin/pip", "install", "-q", "--disable-pip-version-check", ROOT], check=True, **QUIET)
+        self.pip_solo = str(venv / "bin/solo")
+        return str(prefix / "bin/solo"), str(prefix / "lib/solo/bin/python")
+
+    def list_peers(self) -> dict:
+        lock = str(self.folder / "lock")
+        peers = {
+            "flock(1)": ["flock", "-n", lock], "flock -o": ["flock", "-n", "-o", lock], "lckdo": ["lckdo", "-w", lock],
+            "setlock": ["setlock", "-n", lock], "chpst -L": ["chpst", "-L", lock], "s6-setlock": ["s6-setlock", "-n", lock],
+            "sem": ["sem", "--fg", "--id", "bench"],
+        }
+        return {name: [*words, TRUE] for name, words in peers.items() if shutil.which(words[0])}
+
+
+def spawn(words) -> int:
+    """The pid of `words`, which hear and say nothing."""
+    return os.posix_spawn(shutil.which(words[0]), words, os.environ, file_actions=SILENT)
+
+
+def time_run(words, status=0) -> float:
+    """Milliseconds of a whole run."""
+    begin = time.perf_counter()
+    ended = os.waitstatus_to_exitcode(os.waitpid(spawn(words), 0)[1])
+    milliseconds = 1000 * (time.perf_counter() - begin)
+    assert ended == status, f"{words} ended with {ended}"
+    return milliseconds
+
+
+class Holder:
+    """`words` in front of a `cat`, which runs once we are here, and ends when it is let go."""
+
+    def __init__(self, words):
+        self.process = subprocess.Popen([*words, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.process.stdin.write(b"\n")
+        assert self.process.stdout.read(1) == b"\n", f"{words} did not run"
+        self.pid = self.process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.let_go()
+        self.process.stdout.close()
+        self.process.wait()
+
+    def let_go(self):
+        self.process.stdin.close()
+
+
+def read_cost(pid: int) -> tuple:
+    """(state, nanoseconds of CPU, how often it went to sleep) of a process that sleeps or is dead, so far."""
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    nanoseconds = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+    return status["State"][0], nanoseconds, int(status["voluntary_ctxt_switches"])
+
+
+def wait_standing(pids: list) -> list:
+    """Wait until all of them sleep, and none did anything between two looks; their costs until then."""
+    costs = None
+    while True:
+        before, costs = costs, [read_cost(pid) for pid in pids]
+        assert not any(state == "Z" for state, _, _ in costs), "one of them has ended"
+        if costs == before and all(state == "S" for state, _, _ in costs):
+            return costs
+        time.sleep(0.01)

@@ -1,0 +1,118 @@
+"""What an acquire and release takes that nobody is in the way of, in a Python program that goes on: of files, and of engines.
+
+Each is timed in a process of its own, in turn; of files twenty at a time, as one is over in microseconds.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+
+from bench.contestants import ROOT, TRUE, Bench
+from bench.launch import run_in_turn
+from bench.quartiles import Series
+
+FILES = """
+import fcntl, json, os, sys, time
+folder, rounds, source = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+sys.path.insert(0, source)
+import fasteners, filelock, solo
+
+class Raw:
+    file = os.open(folder + "/raw", os.O_CREAT | os.O_RDWR)
+    def __enter__(self):
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+    def __exit__(self, *_):
+        fcntl.flock(self.file, fcntl.LOCK_UN)
+
+locks = {
+    "fcntl.flock": Raw(), "fasteners": fasteners.InterProcessLock(folder + "/fasteners"),
+    "filelock": filelock.FileLock(folder + "/filelock"), "solo.Lock": solo.Lock("job"),
+}
+for turn in range(rounds):
+    times = {}
+    for name, lock in locks.items():
+        begin = time.perf_counter()
+        for _ in range(20):
+            with lock:
+                pass
+        times[name] = 1e6 * (time.perf_counter() - begin) / 20
+    print(json.dumps(times))
+"""
+ENGINE = """
+import json, sys, time
+url, rounds, source = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+sys.path.insert(0, source)
+from solo.engines.engine import Note
+from solo.engines.lease import Terms
+from solo.engines.lines import Wait
+from solo.engines.targets import open_engine
+from solo.queue import wait_unseen
+from solo.rule import EXCLUSIVE, Claim
+
+engine = open_engine(url, Terms(15.0))
+for turn in range(rounds):
+    engine.connect()
+    times = {}
+    for step in ("take", "renew", "release"):
+        begin = time.perf_counter()
+        engine.take("warm", Note(Claim(EXCLUSIVE)), Wait(None, wait_unseen)) if step == "take" else getattr(engine, step)()
+        times[step] = 1000 * (time.perf_counter() - begin)
+    print(json.dumps(times))
+"""
+
+
+def run_program(text: str, place, rounds: int) -> list:
+    """What each of its turns printed."""
+    words = [sys.executable, "-c", text, place, str(rounds), ROOT]
+    return list(map(json.loads, subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout.splitlines()))
+
+
+def measure_python(bench: Bench, rounds: int) -> dict:
+    series = Series("us", lambda row: ["fcntl.flock"])
+    for turn in run_program(FILES, bench.folder, rounds + 1)[1:]:
+        series.add(turn)
+    return {"python": series}
+
+
+def measure_engines(bench: Bench, rounds: int) -> dict:
+    """A whole run of `true`, with the library loaded from this environment; and the steps in a process that goes on."""
+    with ExitStack() as stack:
+        urls = start_servers(bench, stack)
+        solo = write_script(bench)
+        contestants = {f"solo via {name}": ([solo, "--via", url, "-n", "cold", TRUE], 0) for name, url in urls.items()}
+        if "etcd" in urls:
+            os.environ["ETCDCTL_API"] = "3"
+            contestants["etcdctl lock"] = ["etcdctl", "--endpoints", urls["etcd"].partition("//")[2], "lock", "cold", TRUE], 0
+        launches = run_in_turn({"floor": (bench.floor, 0), **contestants}, rounds, lambda row: ["floor"])
+        steps = Series("ms")
+        for turns in zip(*(run_program(ENGINE, url, rounds) for url in urls.values())):
+            steps.add({f"solo via {name}, {step}": time for name, turn in zip(urls, turns) for step, time in turn.items()})
+    return {"engines: launch": launches, "engines: steps": steps} if urls else {}
+
+
+def start_servers(bench: Bench, stack: ExitStack) -> dict:
+    """{engine: URL} of those that are installed."""
+    import pytest
+    from servers import SERVERS
+
+    urls = {}
+    for name in list(SERVERS)[:1] if bench.small else SERVERS:
+        try:
+            server = SERVERS[name](bench.folder / name)
+        except pytest.skip.Exception:
+            continue
+        stack.callback(server.stop)
+        urls[name] = server.start().url
+    return urls
+
+
+def write_script(bench: Bench) -> str:
+    """A solo over this source whose engines find their libraries."""
+    site = next(path for path in sys.path if path.endswith("site-packages"))
+    source = (ROOT / "solo/__main__.py").read_text().partition("\n")[2]
+    script = bench.folder / "solo-engines"
+    script.write_text(f"#!{sys.executable} -IS\nimport sys\nsys.path[:0] = [{str(ROOT)!r}, {site!r}]\n{source}")
+    script.chmod(0o755)
+    return str(script)

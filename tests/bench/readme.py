@@ -1,0 +1,78 @@
+"""The README's tables: what stands between `<!-- bench: NAME -->` and `<!-- end -->`, made from the recorded results."""
+
+import re
+
+
+def list_blocks(results: dict) -> dict:
+    """{name: its text}"""
+    measures, machine = results["measures"], results["machine"]
+
+    def show(title, row):
+        median = measures[title]["rows"][row]["quartiles"][1]
+        return f"{median:,.0f}" if median >= 100 else f"{median:.3g}"
+
+    def show_ratio(title, row, other):
+        first, median, last = measures[title]["rows"][row]["ratios"].get(other, (1, 1, 1))
+        return f"{median:.2f} ({first:.2f} to {last:.2f})" if first < last else f"{median:.2f}"
+
+    def compare(title, other, labels):
+        return [(label, show(title, row), show_ratio(title, row, other)) for row, label in labels.items()]
+
+    return {
+        "launch": make_table(("a run of `true`", "ms", "/ floor"), compare("launch", "floor", {
+            "flock(1)": "flock(1)", "floor": "the floor", "solo, make install": "solo from `make install`",
+            "solo, default name": "the same, its name made from the command", "solo, pip": "solo from pip, in a clean environment",
+        })),
+        "busy": make_table(("turned away", "ms", "/ `python -IS -c pass`"), compare("busy", "python -IS", {
+            "flock(1)": "flock -n", "solo": "solo, which says by whom", "solo -q": "solo -q",
+        })),
+        "hand-over": make_table(("from the end of one to the next", "ms", "/ flock(1)"), [
+            *compare("hand-over in a line of 40", "flock(1)", {
+                "flock(1)": "flock(1), in a line of 40", "solo": "solo, in a line of 40",
+            }),
+            *compare("latency", "flock(1)", {
+                "flock(1)": "flock(1), to the first word of `echo`", "solo": "solo, to the first word of `echo`",
+                "solo, after an orphan": "solo, after an orphan",
+                "solo, after SIGKILL in a slot": "solo, after SIGKILL in one of three slots",
+            }),
+        ]),
+        "standing": f"A thousand in line used {show('line: standing, CPU', 'solo, 1000')} ms of CPU in a second of it.",
+        "line": make_table(("in line", "a hand-over, ms", "flock(1)", "CPU, ms", "flock(1)", "wake-ups", "flock(1)"), [
+            (f"{count:,}", *(show(f"line: hand-over{what}", f"{who}, {count}") for what in ("", ", CPU", ", wake-ups")
+                             for who in ("solo", "flock(1)")))
+            for count in (1, 10, 100, 1000)
+        ]),
+        "list": make_table(("names", "`solo list`, ms", "`--json`, ms"), [
+            (f"{int(count):,} {kind}", *(show("list", f"{view}, {count} {kind}") for view in ("solo list", "solo list --json")))
+            for count, kind in (row.rpartition(", ")[2].split() for row in measures["list"]["rows"] if "--json" in row)
+        ]),
+        "memory": make_table(("MB", "resident", "its share", "its own"), [
+            (label, *(show(f"memory: {what}", row) for what in ("RSS", "PSS", "USS"))) for row, label in {
+                "solo": "a launcher whose command runs", "solo, in line": "one in line", "solo, one of 50": "one of 50",
+                "python -IS": "`python -IS`, nothing loaded", "flock(1)": "flock(1)",
+            }.items()
+        ]),
+        "python": make_table(("acquire and release from Python", "µs"), [
+            (f"{row}, bare" if row == "fcntl.flock" else row, show("python", row)) for row in measures["python"]["rows"]
+        ]),
+        "engines": make_table(("at an engine on loopback, ms", "a run of `true`", "take", "renew", "release"), [
+            (row.removeprefix("solo via "), show("engines: launch", row),
+             *(show("engines: steps", f"{row}, {step}") if row.startswith("solo") else "" for step in ("take", "renew", "release")))
+            for row in measures["engines: launch"]["rows"] if row != "floor"
+        ]),
+        "machine": f"({machine['date']}, Linux {machine['kernel']}, Python {machine['python']}, {machine['cores']} cores of "
+                   f"{machine['cpu']}, load {machine['load'][0]} at the start.)",
+    }
+
+
+def make_table(header, rows) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def fill_page(page: str, results: dict) -> str:
+    for name, text in list_blocks(results).items():
+        block = f"<!-- bench: {name} -->\n{text}\n<!-- end -->"
+        page, count = re.subn(rf"<!-- bench: {name} -->.*?<!-- end -->", lambda _, block=block: block, page, flags=re.S)
+        assert count == 1, f"no place for {name}"
+    return page

@@ -1,0 +1,39 @@
+"""What the views take, into a pipe, as the names grow in number; beside the same view where there is nothing."""
+
+from contextlib import ExitStack
+
+from bench.contestants import Bench, Holder
+from bench.launch import run_in_turn
+from bench.quartiles import Series
+
+EACH = 500  # names of one launcher, which keeps a descriptor for each
+
+
+def measure_list(bench: Bench, rounds: int) -> dict:
+    stocks = ("0 held", "1 held", "10 held", "5 idle") if bench.small else (
+        "0 held", "1 held", "10 held", "100 held", "1000 held", "10000 held", "1000 idle")
+    return {"list": time_views(bench, rounds, (["list"], ["list", "--json"]), stocks)}
+
+
+def measure_views(bench: Bench, rounds: int) -> dict:
+    views = (["show", "name00000"], ["history"], ["metrics"], ["top"])
+    return {"views": time_views(bench, rounds, views, ("0 held", "3 held" if bench.small else "300 held"))}
+
+
+def time_views(bench: Bench, rounds: int, views, stocks) -> Series:
+    contestants = {}
+    with ExitStack() as stack:
+        for stock in stocks:
+            place = ["--dir", str(bench.folder / stock)]
+            for holder in hold_names(bench, place, int(stock.split()[0])):
+                stack.enter_context(holder)
+                if stock.endswith("idle"):
+                    holder.let_go()
+            contestants |= {f"solo {' '.join(view)}, {stock}": ([bench.solo, *view, *place], 0) for view in views}
+        return run_in_turn(contestants, rounds, lambda row: [f"{row.rpartition(', ')[0]}, {stocks[0]}"])
+
+
+def hold_names(bench: Bench, place: list, count: int) -> list:
+    names = [f"name{number:05d}" for number in range(count)]
+    parts = [names[at:at + EACH] for at in range(0, count, EACH)]
+    return [Holder([bench.solo, *place, *(word for name in part for word in ("-n", name)), "--"]) for part in parts]

@@ -1,0 +1,126 @@
+"""The bench works, whatever its numbers: what it measures can be seen to change, and what became worse is named."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from bench.contestants import read_cost, wait_standing
+from bench.quartiles import Series, cut
+from bench.readme import fill_page
+from bench.report import find_worse, list_ratios, list_targets
+from conftest import ROOT, TESTS, until
+
+TITLES = {
+    "launch", "busy", "hand-over in a line of 40", "latency", "line: hand-over", "line: hand-over, CPU",
+    "line: hand-over, wake-ups", "line: standing, CPU", "line: joining", "line: joining, CPU",
+    "list", "memory: RSS", "memory: PSS", "memory: USS", "python", "views",
+}
+PLOTS = ["bench-launch.svg", "bench-line.svg", "bench-list.svg"]
+
+
+def run_bench(*words):
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    return subprocess.run([sys.executable, "-m", "bench", *words], env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def smoke(solo_script, tmp_path_factory):
+    """Where a small run left its results and plots."""
+    for library in ("matplotlib", "filelock", "fasteners"):
+        pytest.importorskip(library)
+    folder = tmp_path_factory.mktemp("bench")
+    done = run_bench("--smoke", "--launcher", solo_script, "--into", folder, "--against", folder / "nothing")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def results(smoke):
+    return json.loads((smoke / "bench.json").read_text())
+
+
+@pytest.mark.tool("flock")
+def test_a_small_run_has_every_measure_with_quartiles_in_order(results):
+    assert {"date", "kernel", "python", "cpu", "cores", "load", "versions"} <= results["machine"].keys()
+    assert results["measures"].keys() - {"engines: launch", "engines: steps"} == TITLES
+    for measure in results["measures"].values():
+        assert measure.keys() == {"unit", "turns", "rows"} and measure["turns"] == 3
+        for row in measure["rows"].values():
+            assert row.keys() == {"quartiles", "ratios"} and row["quartiles"] == sorted(row["quartiles"])
+            assert row["ratios"].keys() <= measure["rows"].keys()
+    assert sum(1 for _ in list_ratios(results["measures"])) > 30
+    assert len(list_targets(results["measures"])) == 3
+
+
+@pytest.mark.tool("flock")
+def test_the_plots_are_the_same_bytes_from_the_same_numbers(smoke, tmp_path):
+    run_bench("--results", smoke / "bench.json", "--against", tmp_path / "nothing", "--into", tmp_path)
+
+    for plot in PLOTS:
+        assert (tmp_path / plot).read_bytes() == (smoke / plot).read_bytes()
+        assert "<svg" in (tmp_path / plot).read_text()
+
+
+@pytest.mark.tool("flock")
+def test_what_takes_twice_as_long_is_named_and_the_status_tells_it(smoke, results, tmp_path):
+    cuts = results["measures"]["memory: RSS"]["rows"]["solo"]["ratios"]["python -IS"]
+    cuts[:] = [number / 2 for number in cuts]
+    (tmp_path / "recorded").write_text(json.dumps(results))
+
+    done = run_bench("--results", smoke / "bench.json", "--against", tmp_path / "recorded", "--into", tmp_path)
+
+    assert (done.returncode, done.stdout.count("worse than recorded")) == (1, 1), done.stderr
+    assert "worse than recorded: memory: RSS: solo:" in done.stdout
+
+
+@pytest.mark.parametrize("now, worse", [
+    ([2.0, 2.2, 2.4], True), ([1.0, 1.2, 1.4], False), ([1.3, 1.39, 1.5], False), ([1.35, 1.41, 1.5], True), ([0.1, 1.5, 2], False),
+    ([0.5, 0.6, 0.7], False),
+])
+def test_worse_is_a_median_above_the_recorded_one_by_more_than_either_spread(now, worse):
+    assert bool(find_worse(make_ratio("solo", now), make_ratio("solo", [0.8, 1.0, 1.2]))) is worse
+
+
+def test_neither_a_tiny_difference_nor_one_of_two_turns_nor_a_peer_is_worse():
+    assert find_worse(make_ratio("solo", [1.04] * 3), make_ratio("solo", [1.0] * 3)) == []
+    assert find_worse(make_ratio("solo", [1.06] * 3), make_ratio("solo", [1.0] * 3))
+    assert find_worse(make_ratio("solo", [1.06] * 3), make_ratio("solo", [1.0] * 3, turns=2)) == []
+    assert find_worse(make_ratio("flock(1)", [9.0] * 3), make_ratio("flock(1)", [1.0] * 3)) == []
+
+
+def make_ratio(row, cuts, turns=3):
+    return {"launch": {"turns": turns, "rows": {row: {"quartiles": cuts, "ratios": {"floor": cuts}}}}}
+
+
+def test_a_neighbour_who_slows_whole_turns_does_not_change_a_ratio():
+    series = Series("ms", lambda row: ["floor"])
+    for slower in (1, 1, 5, 1, 9, 2, 2):
+        series.add({"floor": 10 * slower, "solo": 12 * slower})
+
+    assert series.summarize()["rows"]["solo"] == {"quartiles": [12, 24, 42], "ratios": {"floor": [1.2, 1.2, 1.2]}}
+    assert cut([3, 1]) == [1, 2, 3]
+
+
+def test_a_process_that_stands_costs_nothing_and_one_that_is_woken_is_seen():
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    try:
+        [before] = wait_standing([process.pid])
+        assert [before] == wait_standing([process.pid])
+
+        process.stdin.write(b"\n")
+        until(lambda: read_cost(process.pid) > before)
+
+        [after] = wait_standing([process.pid])
+        assert after[1] > before[1] and after[2] == before[2] + 1
+    finally:
+        process.communicate()
+
+
+def test_the_readme_tells_what_is_recorded():
+    page = (ROOT / "README.md").read_text()
+
+    assert fill_page(page, json.loads((ROOT / "docs/bench.json").read_text())) == page
+    for plot in PLOTS:
+        assert f"(docs/{plot})" in page and (ROOT / "docs" / plot).exists()
