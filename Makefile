@@ -77,7 +77,7 @@ $(VENV_PYTHON): pyproject.toml
 
 venv: $(VENV_PYTHON) ## the developer's environment, in .venv
 
-test: $(VENV_PYTHON) ## all tests but the long torture; installs what they need where it can
+test: $(VENV)/bench ## all tests but the long torture; installs what they need where it can
 	@$(VENV_PYTHON) tests/tools.py
 	@$(VENV_PYTHON) -m pytest -q $(WORKERS) $(ARGS)
 
