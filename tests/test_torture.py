@@ -32,7 +32,8 @@ WITNESS = str(TESTS / "witness.sh")
 FAILURES = {
     "openat": ("ENOSPC", "EACCES", "EMFILE", "ENOMEM", "EINTR"), "newfstatat": ("EACCES", "ENOMEM"), "read": ("EINTR",),
     "pread64": ("EINTR",), "pwrite64": ("ENOSPC", "EINTR"), "write": ("EINTR",), "flock": ("EINTR", "ENOMEM", "ENOLCK"),
-    "rename": ("ENOSPC", "EACCES"), "renameat": ("ENOSPC", "EACCES"), "linkat": ("EACCES", "EOPNOTSUPP"), "mkdirat": ("ENOSPC", "EACCES"),
+    "rename": ("ENOSPC", "EACCES"), "renameat": ("ENOSPC", "EACCES"), "linkat": ("EACCES", "EOPNOTSUPP"),
+    "mkdirat": ("ENOSPC", "EACCES"),
     "mkdir": ("ENOSPC", "EACCES"), "unlinkat": ("EACCES",), "unlink": ("EACCES",), "pipe2": ("EMFILE",),
     "clone": ("EAGAIN", "ENOMEM"), "clone3": ("EAGAIN", "ENOMEM"), "vfork": ("EAGAIN", "ENOMEM"),
     "getdents64": ("ENOMEM",), "fcntl": ("EMFILE",), "readlink": ("EACCES", "ENOMEM"),

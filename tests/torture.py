@@ -189,7 +189,8 @@ def sum_up(parts: list, seed: int, minutes: float, took: float) -> dict:
     loops = [part for part in parts if told[part].of and part.node in EXHAUSTIVE]
     busy = {part.name for part in parts if told[part].of or told[part].counts}
     return {
-        "date": str(datetime.date.today()), "kernel": platform.release(), "python": platform.python_version(), "seed": seed,
+        "date": str(datetime.date.today()), "kernel": platform.release().partition("-")[0],
+        "python": platform.python_version(), "seed": seed,
         "minutes": minutes, "took": round(took / 60, 1), "scenes": len({part.scene for part in loops}),
         "points": sum(told[part].of for part in loops), "hit": sum(len(set(told[part].points)) for part in loops),
         **{what: total[what] for what in SUMS}, **{kind: dict(amounts.most_common()) for kind, amounts in by_kind.items()},
