@@ -83,7 +83,7 @@ AT_HAND = {
     "holding": "open_line release settle_all take_name take_names",
     "identity": "parse_stat read_namespace read_self read_stat read_world",
     "journal": "append find_journals format_names format_token make_place open_journal open_place",
-    "kernel": "close decode encode occupy_standard_descriptors read_file try_lock write_whole",
+    "kernel": "close decode encode list_directory occupy_standard_descriptors read_file try_lock write_whole",
     "main": "main",
     "places": (
         "check_owner check_writers find_base make_base open_base open_below open_directory open_file open_name "

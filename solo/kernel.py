@@ -160,6 +160,11 @@ def read_file(path: str, size: int = 4096) -> bytes:
         posix.close(fd)
 
 
+def list_directory(fd: int) -> list:
+    """What is in a directory. By a descriptor of its own: one that was read to its end begins there, unless it can be rewound."""
+    return posix.listdir(f"/proc/self/fd/{fd}")
+
+
 def write_whole(fd: int, data: bytes, offset: int):
     """Write all of `data` at `offset`: a full disk first writes a part, and says why at the rest."""
     while data:

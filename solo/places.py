@@ -6,7 +6,19 @@ By uid alone, never by what happens to be set or writable: cron, ssh, systemd an
 import posix
 
 from solo.errors import SoloError, UsageError, Vanished
-from solo.kernel import DIRECTORY, EACCES, EINVAL, ENOENT, EROFS, IS_DIRECTORY, IS_REGULAR, SAFELY, TYPE_MASK, encode
+from solo.kernel import (
+    DIRECTORY,
+    EACCES,
+    EINVAL,
+    ENOENT,
+    EROFS,
+    IS_DIRECTORY,
+    IS_REGULAR,
+    SAFELY,
+    TYPE_MASK,
+    encode,
+    list_directory,
+)
 
 ROOT_PLACE = "/run/solo"
 HOME_PLACE = "/.local/state/solo"
@@ -227,7 +239,7 @@ def find_names(place: Place, above: str = ""):
 
     Each place is open until the next one.
     """
-    for part in sorted(posix.listdir(place.fd)):
+    for part in sorted(list_directory(place.fd)):
         if part[0] == "." or not is_directory(place, part):
             continue
         try:

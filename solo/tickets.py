@@ -12,7 +12,18 @@ from time import monotonic, time
 
 from solo.errors import SoloError, Vanished
 from solo.identity import is_alive
-from solo.kernel import IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, wait_unlocked, write_whole
+from solo.kernel import (
+    IS_REGULAR,
+    SAFELY,
+    TYPE_MASK,
+    close,
+    list_directory,
+    read_file,
+    try_lock,
+    wait_lock,
+    wait_unlocked,
+    write_whole,
+)
 from solo.places import explain, open_file
 from solo.record import SIZE_LIMIT, format_record, format_start, parse_record
 from solo.rule import COUNTED, MODES, NO_STRONGER
@@ -276,7 +287,7 @@ class Line:
         """The names of ticket files that sort `before` one, or of all, in no order. Raises SoloError."""
         try:
             # What thousands behind us are is not asked.
-            self.files = list(filter(is_ticket, [file for file in posix.listdir(self.place.fd) if file < before]))
+            self.files = list(filter(is_ticket, [file for file in list_directory(self.place.fd) if file < before]))
         except OSError as error:
             raise SoloError(f"can not list {self.place.path}: {error.strerror}") from None
         return self.files

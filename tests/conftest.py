@@ -21,6 +21,7 @@ TESTS = ROOT / "tests"
 NOBODY = 65534
 LIBC, CLONE_NEWNET = ctypes.CDLL(None), 0x40000000
 network = None  # the machine's, where a worker has one of its own
+BLOCKING = {"x86_64": ("73", "7"), "aarch64": ("32", "73")}[os.uname().machine]  # flock, poll, as /proc/PID/syscall has them
 PATIENCE = 60  # seconds after which something is stuck; never a measurement
 
 sys.path.insert(0, str(ROOT))
@@ -139,6 +140,7 @@ class Lab:
         before = self.count_waiting(name)
         process = self.start("-w", "forever", "-n", name, *words, "--", "sh", "-c", f"echo {tag} >>$LAB/log")
         until(lambda: self.count_waiting(name) > before)
+        until(lambda: process.poll() is not None or is_blocked(process.pid))  # it has left the gate
         return process
 
     def find_hold(self, name):
@@ -322,6 +324,14 @@ def make_full_pipe():
     except BlockingIOError:
         os.set_blocking(write, True)
     return read, write
+
+
+def is_blocked(pid):
+    """Does it sleep in flock(2) or poll(2), as one who waits in line does?"""
+    try:
+        return open(f"/proc/{pid}/syscall").read().split()[0] in BLOCKING
+    except (OSError, IndexError):
+        return False
 
 
 def wait_dead(pid):

@@ -263,15 +263,11 @@ def test_an_orphan_in_a_pid_namespace_below_ours_is_seen(lab, groups):
     until(lambda: lab.list() and lab.list()[0]["child"])
     assert lab.list()[0]["launcher"] == launcher_inside  # as it is called in there
     child = lab.list()[0]["child"]
-    launcher = next(
-        int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_inner(pid, launcher_inside)
-    )
-    os.kill(launcher, 9)
+    os.kill(find_inner(inner, launcher_inside), 9)
 
     until(lambda: lab.list()[0]["state"] == "orphaned")
     assert lab.run("-n", "job", "true").returncode == 75
-    orphan = next(int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_inner(pid, child))
-    os.kill(orphan, 9)
+    os.kill(find_inner(inner, child), 9)
     assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
 
 
@@ -367,13 +363,18 @@ def test_an_orphan_of_another_host_can_not_be_seen_and_that_is_said(lab):
     assert b"taking over from elsewhere, whose processes can not be seen from here" in result.stderr
 
 
-def is_inner(pid, inner):
+def find_inner(outer, inside):
+    """Our pid of the one that is called `inside` in the namespace that `outer` made; others have pids like that in theirs."""
+    namespace = os.readlink(f"/proc/{outer.pid}/ns/pid_for_children")
+    return next(int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_called(pid, namespace, inside))
+
+
+def is_called(pid, namespace, inside):
     try:
-        for line in open(f"/proc/{pid}/status"):
-            if line.startswith("NSpid:"):
-                return line.split()[1:] == [pid, str(inner)]
+        lines = open(f"/proc/{pid}/status").read().splitlines()
+        [names] = [line.split()[1:] for line in lines if line.startswith("NSpid:")]
+        return os.readlink(f"/proc/{pid}/ns/pid") == namespace and names[-1] == str(inside)
     except OSError:
-        pass
-    return False
+        return False
 
 

@@ -13,7 +13,7 @@ from solo.errors import SoloError
 from solo.history import PAST
 from solo.identity import read_world
 from solo.journal import JOURNAL, open_place
-from solo.kernel import close, say
+from solo.kernel import close, list_directory, say
 from solo.places import find_base, find_names, is_within, open_base
 from solo.queue import find_living
 from solo.rule import EXCLUSIVE, Claim
@@ -66,7 +66,7 @@ def clean(name: str, base, options: dict):
                 ticket = find_living(line, file)
                 if ticket is not None:
                     ticket.close()
-        after = posix.listdir(line.place.fd)
+        after = list_directory(line.place.fd)
         dead = len(before) - sum(file in after for file in before)
         # A new gate numbers from the clock: one that is ahead of it must stay, or a token could come twice.
         removed = after == [GATE] and (line.read_gate()[0] or 0) < time() * 1e6 and remove_name(name, line, base)
@@ -99,7 +99,7 @@ def forget(name: str, base, options: dict):
     place, written = None, []
     try:
         place = open_place(options.get("dir"), name)
-        journals = [file for file in posix.listdir(place.fd) if file in (JOURNAL, PAST)]
+        journals = [file for file in list_directory(place.fd) if file in (JOURNAL, PAST)]
         written = [posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_mtime for file in journals]
         if not written or time() - max(written) < options["history"]:
             return
