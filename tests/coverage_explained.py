@@ -4,7 +4,8 @@ Those of the launcher are run whose scenes are the same each time; the torture, 
 """
 
 TESTS = [
-    "tests/test_cli.py", "tests/test_child.py", "tests/test_queue.py", "tests/test_modes.py", "tests/test_limits.py",
+    "tests/test_cli.py", "tests/test_child.py", "tests/test_turn.py",
+    "tests/test_queue.py", "tests/test_modes.py", "tests/test_limits.py",
     "tests/test_places.py", "tests/test_garbage.py", "tests/test_flock.py", "tests/test_rivals.py", "tests/test_steer.py",
     "tests/test_journal.py", "tests/test_terminal.py", "tests/test_sockets.py", "tests/test_once.py", "tests/test_syslog.py",
     "tests/test_api.py", "tests/test_etcd.py", "tests/test_redis.py", "tests/test_pairs.py",

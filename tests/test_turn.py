@@ -7,7 +7,7 @@ import signal
 import sys
 
 import pytest
-from conftest import TESTS, finish, kill_both, read_state, until
+from conftest import TESTS, count_injected, finish, inject, is_blocked, kill_both, read_state, until
 
 from solo.processes import find_children
 
@@ -86,9 +86,10 @@ def test_it_ends_with_its_launcher(lab, via, end):
     until(lambda: read_state(forked) in ("gone", "Z"))
 
 
-def test_it_ends_with_a_wait_that_was_too_short_also_if_it_is_stopped(lab):
+@pytest.mark.parametrize("prepare", [(), ("env", "--ignore-signal=CHLD")], ids=["", "SIGCHLD ignored"])
+def test_it_ends_with_a_wait_that_was_too_short_also_if_it_is_stopped(lab, prepare):
     lab.hold("job")
-    waiter = lab.start("-w", "1", "-n", "job", "--", "true")
+    waiter = lab.start("-w", "1", "-n", "job", "--", "true", prefix=prepare)
     forked = find_forked(waiter)
     os.kill(forked, signal.SIGSTOP)
 
@@ -157,50 +158,52 @@ def test_a_holder_killed_with_its_command_is_no_release_and_looked_at_again(lab,
 
 
 @pytest.mark.tool("strace")
-def test_a_command_that_could_not_be_forked_early_is_forked_at_its_turn(lab):
+@pytest.mark.parametrize("what, paths", [
+    ("clone:error=EAGAIN:when=1", ()),  # it can not be forked early
+    ("openat:error=EMFILE", ["/proc/self/fd"]),  # it can not tell what to close
+    ("linkat:error=EOPNOTSUPP", ()),  # what has no name can not be given one
+    ("pwrite64:error=ENOSPC:when=3", ()),  # the hold can not be written ahead
+], ids=["clone", "openat", "linkat", "pwrite64"])
+def test_what_can_not_be_done_ahead_is_done_at_its_turn(lab, what, paths):
     holder = lab.hold("job")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran",
-                       prefix=("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=clone:error=EAGAIN:when=1"))
-    until(lambda: lab.count_waiting("job") == 1)
-    until(lambda: "flock" in read_trace(lab).partition("EAGAIN")[2])
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=inject(lab, what, paths=paths, follow=True))
+    until_blocked(waiter)
 
     holder.communicate()
 
-    assert finish(waiter) == (0, "ran\n", "")
-
-
+    assert finish(waiter)[:2] == (0, "ran\n") and count_injected(lab)
 
 
 @pytest.mark.tool("strace")
-@pytest.mark.parametrize("call", ["linkat", "openat"])
-def test_where_a_hold_can_not_be_written_ahead_it_is_written_at_its_turn(lab, call):
-    """As on a file system without O_TMPFILE, or where what has no name can not be given one."""
+@pytest.mark.parametrize("word", ["O_TMPFILE", "/stat"])
+def test_so_is_what_has_no_name_where_there_is_no_such_file_and_what_can_not_be_identified_yet(lab, word):
+    """Which call it is, is counted in a run that ends for want of time."""
     holder = lab.hold("job")
-    trace = ("strace", "-qq", "-o", lab.path / "trace", "-e", f"trace={call},flock")
-    if call == "linkat":
-        trace = (*trace, "-e", "inject=linkat:error=EOPNOTSUPP")
-    else:
-        # The call that asks for a file without a name, as counted in a run like it.
-        assert lab.run("-w", "1", "-n", "job", "--", "true", prefix=trace).returncode == 75
-        lines = [line for line in read_trace(lab).splitlines() if line.startswith("openat")]
-        nth = 1 + next(at for at, line in enumerate(lines) if "O_TMPFILE" in line)
-        trace = (*trace, "-e", f"inject=openat:error=EOPNOTSUPP:when={nth}")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=trace)
-    find_forked_of_traced(waiter)
+    assert lab.run("-w", "1", "-n", "job", "--", "true", prefix=inject(lab, "openat:delay_exit=1")).returncode == 75
+    lines = [line for line in (lab.path / "injected").read_text().splitlines() if line.startswith("openat(")]
+    nth = 1 + max(at for at, line in enumerate(lines) if word in line)
+    failing = inject(lab, f"openat:error=EOPNOTSUPP:when={nth}")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=failing)
+    until_blocked(waiter)
 
     holder.communicate()
 
-    assert finish(waiter) == (0, "ran\n", "") and "EOPNOTSUPP" in (lab.path / "trace").read_text()
+    assert finish(waiter) == (0, "ran\n", "") and count_injected(lab) == 1
 
 
-def read_trace(lab):
-    trace = lab.path / "trace"
-    return trace.read_text() if trace.exists() else ""
+@pytest.mark.tool("strace")
+def test_a_wait_whose_time_is_over_before_it_begins_ends_at_once(lab):
+    """The gate is let go of for the second time at the end of the second look."""
+    lab.hold("job")
+    slow = inject(lab, "flock:delay_exit=900000:when=4", paths=[lab.directory / "job/.gate"])
+
+    assert lab.run("-w", "0.5", "-n", "job", "true", prefix=slow).returncode == 75
 
 
-def find_forked_of_traced(tracer):
+def until_blocked(tracer):
+    """It stands in line, and has done what it can before its turn."""
     def look():
-        return [one for child, _ in find_children(tracer.pid) for one, _ in find_children(child) if is_reading(one)]
+        return any(is_blocked(child) for child, _ in find_children(tracer.pid))
 
     until(look)
 
