@@ -14,7 +14,7 @@ from solo.errors import SoloError, Vanished
 from solo.identity import is_alive
 from solo.kernel import IS_REGULAR, SAFELY, TYPE_MASK, close, read_file, try_lock, wait_lock, wait_unlocked, write_whole
 from solo.places import explain, open_file
-from solo.record import SIZE_LIMIT, format_record, format_start, parse_record
+from solo.record import RESERVED, SIZE_LIMIT, format_record, format_since, format_start, parse_record
 from solo.rule import COUNTED, MODES, NO_STRONGER
 
 GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
@@ -379,6 +379,9 @@ class Line:
     def name_spare(self, spare, file: str):
         """The spare, published; None, and it is closed, where that can not be."""
         try:
+            spare.record.since = time()  # it may be long until its command starts: another name comes first
+            text = format_since(spare.record.since)
+            write_whole(spare.fd, text, spare.size - RESERVED - len(text))
             posix.link(f"/proc/self/fd/{spare.fd}", file, dst_dir_fd=self.place.fd, follow_symlinks=True)
             spare.file = file
             return spare

@@ -1,10 +1,12 @@
 """The command of who stands at the head of a line is forked before its turn: it waits for a word, has nothing of its launcher's,
 and is never in anyone's way."""
 
+import datetime
 import json
 import os
 import signal
 import sys
+import time
 
 import pytest
 from conftest import TESTS, finish, kill_both, read_state, until
@@ -215,3 +217,32 @@ def test_readers_beside_each_other_still_get_in_one_behind_the_other(lab, via):
 
     until(lambda: [row["state"] for row in lab.list("job")] == ["held"] * 3)
     assert [finish(reader)[0] for reader in readers] == [1, 1, 1]
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("options, first", [(("-s",), ()), (("--slots", "2"), ("--slots", "2", "--take", "2"))])
+def test_who_got_in_beside_others_is_in_line_no_more_though_its_command_has_not_started(lab, options, first):
+    holder = lab.hold("job", *first)
+    slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=write:delay_enter=60s:when=1")
+    waiter = lab.start(*options, "-w", "forever", "-n", "job", "true", prefix=slow)
+    find_forked_of_traced(waiter)
+
+    holder.communicate()
+    until(lambda: [row["mode"] for row in lab.list("job") if row["launcher"] != holder.pid and row["state"] == "held"])
+
+    assert lab.run(*options, "-n", "job", "true").returncode == 0
+
+
+def test_a_name_that_waits_for_the_next_one_is_held_since_its_turn(lab):
+    one, two = lab.hold("one"), lab.hold("two")
+    both = lab.start("-w", "forever", "-n", "one", "-n", "two", "true")
+    find_forked(both)
+    until(lambda: open(f"/proc/{both.pid}/syscall").read().startswith("73 "))  # flock(2): all is prepared
+    turn = time.time()
+
+    one.communicate()
+    until(lambda: [row["launcher"] for row in lab.list("one") if row["state"] == "held"] == [both.pid])
+
+    assert datetime.datetime.fromisoformat(lab.list("one")[0]["since"]).timestamp() > turn
+    two.communicate()
+    assert finish(both)[0] == 0
