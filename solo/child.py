@@ -187,6 +187,8 @@ class Starter:
                     posix._exit(SoloError.status)  # another will be forked in time
                 variables = wait_go(ready, 0 if is_early else SPINS)
                 if variables is not None:
+                    while is_early and _signal.sigtimedwait(STOPPING, 0):
+                        pass  # a Ctrl-Z while in line was for the launcher, which has gone on since
                     self.given.take_signals()
                     self.given.restore()
                     execute(self.path, self.words, script, self.complete_environment(launcher, variables))

@@ -126,6 +126,20 @@ def test_a_stopped_one_keeps_the_name_until_it_may_go_on(lab):
     assert finish(waiter) == (0, "ran\n", "")
 
 
+def test_a_stop_while_in_line_is_over_once_the_launcher_goes_on(lab, via):
+    """Ctrl-Z stops the launcher; what it has forked has the signal pending, and only the launcher may be told to go on."""
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", preexec_fn=os.setpgrp)
+    find_forked(waiter)
+    os.killpg(waiter.pid, signal.SIGTSTP)
+    until(lambda: read_state(waiter.pid) == "T")
+    waiter.send_signal(signal.SIGCONT)
+
+    holder.communicate()
+
+    assert finish(waiter) == (0, "ran\n", "")
+
+
 def test_who_is_behind_it_sees_a_killed_launcher_as_gone_though_what_it_forked_is_stopped(lab, via):
     holder = lab.hold("job")
     head = lab.wait_in_line("job", tag="head")
