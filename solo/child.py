@@ -242,7 +242,8 @@ def give_go(go: int, message: bytes):
     if len(message) > LARGEST_AT_ONCE:
         posix.set_blocking(go, True)
     try:
-        posix.write(go, message)
+        while message:
+            message = message[posix.write(go, message):]  # to be stopped cuts short a long one
     except BrokenPipeError:
         pass  # someone has killed it just now: that is its status
 

@@ -11,6 +11,7 @@ import time
 import pytest
 from conftest import TESTS, finish, kill_both, read_state, until
 
+from solo.child import give_go
 from solo.processes import find_children
 
 PROBE = (sys.executable, "-IS", str(TESTS / "probe.py"), "report")
@@ -260,3 +261,26 @@ def test_a_name_that_waits_for_the_next_one_is_held_since_its_turn(lab):
     assert datetime.datetime.fromisoformat(lab.list("one")[0]["since"]).timestamp() > turn
     two.communicate()
     assert finish(both)[0] == 0
+
+
+def test_a_long_word_arrives_whole_though_the_launcher_is_stopped_in_the_middle_of_it():
+    """That of some thousand names is longer than a pipe."""
+    ready, go = os.pipe()
+    launcher = os.fork()
+    if launcher == 0:
+        os.close(ready)
+        give_go(go, b"x" * 200_000)
+        os._exit(0)
+    os.close(go)
+    until(lambda: is_writing(launcher))
+    os.kill(launcher, signal.SIGSTOP)
+    until(lambda: read_state(launcher) == "T")
+    os.kill(launcher, signal.SIGCONT)
+
+    with open(ready, "rb") as pipe:
+        assert len(pipe.read()) == 200_000
+    os.waitpid(launcher, 0)
+
+
+def is_writing(pid):
+    return read_state(pid) == "S" and open(f"/proc/{pid}/syscall").read().startswith("1 ")
