@@ -1,7 +1,8 @@
 """The launcher in one file, for `make install`: fourteen imports cost twice what loading their code at once does. Cold.
 
 `python -m solo.bundle PYTHON SITE BUNDLE STAGED` writes the bundle to STAGED and prints the script that loads it from
-BUNDLE. A Python of another version finds another magic number, and imports the modules one by one.
+BUNDLE. A Python of another version finds another magic number, and imports the modules one by one; so it is where the bundle is
+another than the script was made for, as in the middle of an installation.
 """
 
 import ast
@@ -21,9 +22,9 @@ if _signal.getsignal(2) is _signal.default_int_handler: _signal.signal(2, _signa
 import posix, sys
 from _frozen_importlib_external import MAGIC_NUMBER
 sys.path.append({site!r})
-try: data = posix.read(posix.open({bundle!r}, posix.O_CLOEXEC), {size})
+try: data = posix.read(posix.open({bundle!r}, posix.O_CLOEXEC), {size} + 1)
 except OSError: data = b""
-if data[:4] == MAGIC_NUMBER:
+if data[:4] == MAGIC_NUMBER and len(data) == {size}:
     import marshal
     loader, modules = marshal.loads(data[4:])
     exec(loader)

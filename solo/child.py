@@ -187,6 +187,8 @@ class Starter:
                     posix._exit(SoloError.status)  # another will be forked in time
                 variables = wait_go(ready, 0 if is_early else SPINS)
                 if variables is not None:
+                    while is_early and _signal.sigtimedwait(STOPPING, 0):
+                        pass  # a Ctrl-Z while in line was for the launcher, which has gone on since
                     self.given.take_signals()
                     self.given.restore()
                     execute(self.path, self.words, script, self.complete_environment(launcher, variables))
@@ -240,7 +242,8 @@ def give_go(go: int, message: bytes):
     if len(message) > LARGEST_AT_ONCE:
         posix.set_blocking(go, True)
     try:
-        posix.write(go, message)
+        while message:
+            message = message[posix.write(go, message):]  # to be stopped cuts short a long one
     except BrokenPipeError:
         pass  # someone has killed it just now: that is its status
 

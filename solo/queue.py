@@ -11,7 +11,7 @@ from solo.errors import Busy, SoloError, Superseded, Vanished
 from solo.identity import walk_parents
 from solo.kernel import has_rung, listen_for_bell, say_promptly, stop_listening
 from solo.rule import COUNTED, EXCLUSIVE, Claim, allot_slots, find_conflicts
-from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN
+from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN, settle
 
 NO_WAIT = None
 
@@ -20,8 +20,8 @@ def take_hold(line, record, deadline, watch, rivals=None, prepare=None):
     """Our hold on the name of `line`, for a command whose `record` says what it claims.
 
     `deadline` is on the monotonic clock, or NO_WAIT; `watch` blocks for us, and may show it; `rivals` is what we do about
-    others in line, if anything; `prepare` is called once when only holds are before us. The hold keeps our seat, if we had one,
-    until it is settled: who is behind us is told when our command has started. Raises Busy, SoloError.
+    others in line, if anything; `prepare` is called once when only holds are before us. An exclusive hold keeps our seat, if we
+    had one, until it is settled: who is behind us is told when our command has started. Raises Busy, SoloError.
     """
     hold = seat = mask = spare = None
     obstacles = []
@@ -57,6 +57,8 @@ def take_hold(line, record, deadline, watch, rivals=None, prepare=None):
                             continue
                 if rivals:
                     rivals.meet(line, record, hold.seat if hold else seat, obstacles)
+                if hold is not None and record.claim.mode != EXCLUSIVE:
+                    settle(hold)  # others may go in beside us: to one who does not wait it would be someone in line
             if obstacles and prepare is not None and obstacles[0].is_hold:
                 prepare()
                 prepare = None

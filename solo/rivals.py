@@ -13,7 +13,7 @@ from solo.errors import SoloError, Superseded
 from solo.eviction import Eviction
 from solo.kernel import BELL, close
 from solo.orphans import open_pidfd
-from solo.queue import close_all, find_holds_in_the_way, find_own_ancestors, read_claim
+from solo.queue import close_all, find_holds, find_holds_in_the_way, find_own_ancestors, read_claim
 from solo.rule import INTEND_SHARED, SHARED, find_conflicts
 from solo.tickets import LIVE, SEAT, get_number, is_published
 from solo.words import describe_owner
@@ -141,16 +141,24 @@ def both_shared(ticket, record) -> bool:
 
 
 def find_seats(line, seat) -> list:
-    """Open all living seats, or those before ours. Under the gate; the files are as last listed."""
-    seats = []
+    """Open all living seats, or those before ours. Under the gate; the files are as last listed.
+
+    Not that of one whose command runs already, and which is just letting go of it.
+    """
+    seats, running = [], {identify_launcher(hold) for hold in find_holds(line, 0) if hold.record and hold.record.child}
     for file in line.files:
         if file.startswith(SEAT) and (seat is None or file < seat.file):
             ticket = line.open_ticket(file)
-            if ticket is not None and ticket.state is LIVE:
+            if ticket is not None and ticket.state is LIVE and not (running and identify_launcher(ticket) in running):
                 seats.append(ticket)
             elif ticket is not None:
                 ticket.close()
     return seats
+
+
+def identify_launcher(ticket) -> tuple:
+    record = ticket.read_record()
+    return record and (record.launcher, record.world.pid_namespace)
 
 
 def wants_the_same(ticket, record) -> bool:

@@ -25,7 +25,7 @@ from solo.kernel import (
     write_whole,
 )
 from solo.places import explain, open_file
-from solo.record import SIZE_LIMIT, format_record, format_start, parse_record
+from solo.record import RESERVED, SIZE_LIMIT, format_record, format_since, format_start, parse_record
 from solo.rule import COUNTED, MODES, NO_STRONGER
 
 GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
@@ -162,17 +162,18 @@ class Line:
     """The queue of one name, as `place` keeps it.
 
     `world` is where our own pids are valid, `gate` the gate's descriptor or None, `text` what the gate said when we locked it,
-    `seen` its counter when we last looked for obstacles, `files` the tickets as last listed, `skips` how many were turned away
-    before our hold, for each of MODES.
+    `seen` its counter when we last looked for obstacles, `files` the tickets as last listed, `newest` the number last given to us,
+    `skips` how many were turned away before our hold, for each of MODES.
     """
 
-    __slots__ = ("files", "gate", "place", "seen", "skips", "text", "world")
+    __slots__ = ("files", "gate", "newest", "place", "seen", "skips", "text", "world")
 
     def __init__(self, place, world):
         self.place = place
         self.world = world
         self.gate = None
         self.text = self.seen = b""
+        self.newest = "0"
         self.files = []
         self.skips = [0] * len(MODES)
 
@@ -230,13 +231,16 @@ class Line:
     def take_number(self, kind: str, mode: str) -> str:
         """The next number of this name, past all that is there. A new or a damaged counter goes on from the clock."""
         counter, self.skips = self.read_gate()
-        newest = "0" if self.is_unchanged() else max([file[-DIGITS:] for file in self.files], default="0")
+        if counter is None:
+            self.list_files()  # those behind us as well: what we write is where who comes next goes on
+        newest = max(self.newest, *[file[-DIGITS:] for file in self.files], "")
         number = 1 + max(int(time() * 1e6) if counter is None else counter, int(newest))
         if not is_number(b"%0*d" % (DIGITS, number)):
             raise self.fail(GATE, "has run out of numbers")
         kept = [0 if other in NO_STRONGER[mode] else self.skips[at] for at, other in enumerate(MODES)] if any(self.skips) else []
         self.write_gate([number, *kept] if kind is HOLD else [number])
-        return f"{number:0{DIGITS}d}"
+        self.newest = f"{number:0{DIGITS}d}"
+        return self.newest
 
     def load(self):
         """Read what the gate says; raises OSError."""
@@ -386,6 +390,9 @@ class Line:
     def name_spare(self, spare, file: str):
         """The spare, published; None, and it is closed, where that can not be."""
         try:
+            spare.record.since = time()  # it may be long until its command starts: another name comes first
+            text = format_since(spare.record.since)
+            write_whole(spare.fd, text, spare.size - RESERVED - len(text))
             posix.link(f"/proc/self/fd/{spare.fd}", file, dst_dir_fd=self.place.fd, follow_symlinks=True)
             spare.file = file
             return spare

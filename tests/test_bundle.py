@@ -125,7 +125,8 @@ def test_all_else_is_what_it_is_without_a_bundle(bundled, words, status):
 
 
 def test_a_missing_or_a_foreign_bundle_is_passed_over(bundled):
-    for content in (None, b"", b"of another Python"):
+    whole = (bundled.path / "launcher").read_bytes()
+    for content in (None, b"", b"of another Python", whole[:-100], whole + b"of a later version"):
         (bundled.path / "launcher").unlink(missing_ok=True)
         if content is not None:
             (bundled.path / "launcher").write_bytes(content)

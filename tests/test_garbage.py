@@ -3,9 +3,10 @@
 import os
 import socket
 import subprocess
+import time
 
 import pytest
-from conftest import count_injected, finish, inject, wait_dead
+from conftest import count_injected, finish, inject, read_line, until, wait_dead
 
 GARBAGE = [b"", b"\0", b"garbage", b"\xff" * 5000, b"solo 1\n", b"99999999999999999999\n" * 3, b"x" * 3_000_000, b"\n" * 100]
 
@@ -270,3 +271,39 @@ def test_on_a_read_only_file_system_nothing_runs(lab, variables, remedy):
 
     assert (result.stdout, result.stderr.count("\n")) == ("125\n", 1)
     assert "Read-only" in result.stderr and remedy in result.stderr
+
+
+def test_a_counter_that_was_set_back_lets_nobody_overtake_and_the_tokens_grow(lab):
+    """As by who restores a directory from yesterday: or each of the two would wait for the other."""
+    holder = lab.hold("job")
+    first = lab.wait_in_line("job", tag="first")
+    held = lab.list("job")[0]["ticket"]
+    (lab.directory / "job/.gate").write_bytes(b"00000000000000000001\n")
+    second = lab.wait_in_line("job", tag="second")
+    (lab.directory / "job/.gate").write_bytes(b"00000000000000000001\n")
+    third = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN")
+    until(lambda: lab.count_waiting("job") == 3)
+    (lab.directory / "job/.gate").write_bytes(b"00000000000000000001\n")
+
+    holder.communicate()
+
+    assert [finish(first)[0], finish(second)[0]] == [0, 0] and lab.read_log() == ["first", "second"]
+    assert int(finish(third)[1]) > held
+
+
+def test_a_gate_that_was_removed_lets_nobody_overtake_though_the_clock_was_set_back(lab):
+    lab.run("-n", "job", "true")
+    (lab.directory / "job/.gate").write_bytes(b"%020d\n" % (time.time_ns() // 1000 + 3_600_000_000))
+    holder = lab.hold("job")
+    first = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", "echo first >>$LAB/log; echo $$; read line")
+    until(lambda: lab.count_waiting("job") == 1)
+    second = lab.wait_in_line("job", tag="second")
+    (lab.directory / "job/.gate").unlink()
+
+    holder.communicate()
+    read_line(first)
+    until(lambda: lab.count_waiting("job") == 1)
+    third = lab.wait_in_line("job", tag="third")
+    first.communicate()
+
+    assert [finish(second)[0], finish(third)[0]] == [0, 0] and lab.read_log() == ["first", "second", "third"]

@@ -487,3 +487,19 @@ def test_sockets_can_not_count_and_say_so(lab):
 
     assert result.returncode == 125 and b"give a duration" in result.stderr
 
+
+
+@pytest.mark.tool("strace")
+def test_who_has_just_got_in_is_asked_to_end_once(lab):
+    """Its seat is there a moment longer than its command: to some programs a second SIGTERM means at once."""
+    holder = lab.hold("job")
+    count = "trap 'echo term' TERM; echo up; while :; do sleep 0.05; done"
+    slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=unlink,unlinkat:delay_enter=2s:when=1")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", count, prefix=slow)
+    until(lambda: lab.count_waiting("job") == 1)
+    holder.communicate()
+    assert read_line(waiter) == "up" and lab.count_waiting("job") == 1
+
+    assert lab.run("--replace", "-k", "3", "-n", "job", "true").returncode == 0
+
+    assert finish(waiter)[1] == "term\n"

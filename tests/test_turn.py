@@ -1,14 +1,17 @@
 """The command of who stands at the head of a line is forked before its turn: it waits for a word, has nothing of its launcher's,
 and is never in anyone's way."""
 
+import datetime
 import json
 import os
 import signal
 import sys
+import time
 
 import pytest
 from conftest import TESTS, count_injected, finish, inject, is_blocked, kill_both, read_state, until
 
+from solo.child import give_go
 from solo.processes import find_children
 
 PROBE = (sys.executable, "-IS", str(TESTS / "probe.py"), "report")
@@ -125,6 +128,20 @@ def test_a_stopped_one_keeps_the_name_until_it_may_go_on(lab):
     assert finish(waiter) == (0, "ran\n", "")
 
 
+def test_a_stop_while_in_line_is_over_once_the_launcher_goes_on(lab, via):
+    """Ctrl-Z stops the launcher; what it has forked has the signal pending, and only the launcher may be told to go on."""
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", preexec_fn=os.setpgrp)
+    find_forked(waiter)
+    os.killpg(waiter.pid, signal.SIGTSTP)
+    until(lambda: read_state(waiter.pid) == "T")
+    waiter.send_signal(signal.SIGCONT)
+
+    holder.communicate()
+
+    assert finish(waiter) == (0, "ran\n", "")
+
+
 def test_who_is_behind_it_sees_a_killed_launcher_as_gone_though_what_it_forked_is_stopped(lab, via):
     holder = lab.hold("job")
     head = lab.wait_in_line("job", tag="head")
@@ -218,3 +235,55 @@ def test_readers_beside_each_other_still_get_in_one_behind_the_other(lab, via):
 
     until(lambda: [row["state"] for row in lab.list("job")] == ["held"] * 3)
     assert [finish(reader)[0] for reader in readers] == [1, 1, 1]
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("options, first", [(("-s",), ()), (("--slots", "2"), ("--slots", "2", "--take", "2"))])
+def test_who_got_in_beside_others_is_in_line_no_more_though_its_command_has_not_started(lab, options, first):
+    holder = lab.hold("job", *first)
+    slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=write:delay_enter=60s:when=1")
+    waiter = lab.start(*options, "-w", "forever", "-n", "job", "true", prefix=slow)
+    find_forked_of_traced(waiter)
+
+    holder.communicate()
+    until(lambda: [row["mode"] for row in lab.list("job") if row["launcher"] != holder.pid and row["state"] == "held"])
+
+    assert lab.run(*options, "-n", "job", "true").returncode == 0
+
+
+def test_a_name_that_waits_for_the_next_one_is_held_since_its_turn(lab):
+    one, two = lab.hold("one"), lab.hold("two")
+    both = lab.start("-w", "forever", "-n", "one", "-n", "two", "true")
+    find_forked(both)
+    until(lambda: open(f"/proc/{both.pid}/syscall").read().startswith("73 "))  # flock(2): all is prepared
+    turn = time.time()
+
+    one.communicate()
+    until(lambda: [row["launcher"] for row in lab.list("one") if row["state"] == "held"] == [both.pid])
+
+    assert datetime.datetime.fromisoformat(lab.list("one")[0]["since"]).timestamp() > turn
+    two.communicate()
+    assert finish(both)[0] == 0
+
+
+def test_a_long_word_arrives_whole_though_the_launcher_is_stopped_in_the_middle_of_it():
+    """That of some thousand names is longer than a pipe."""
+    ready, go = os.pipe()
+    launcher = os.fork()
+    if launcher == 0:
+        os.close(ready)
+        give_go(go, b"x" * 200_000)
+        os._exit(0)
+    os.close(go)
+    until(lambda: is_writing(launcher))
+    os.kill(launcher, signal.SIGSTOP)
+    until(lambda: read_state(launcher) == "T")
+    os.kill(launcher, signal.SIGCONT)
+
+    with open(ready, "rb") as pipe:
+        assert len(pipe.read()) == 200_000
+    os.waitpid(launcher, 0)
+
+
+def is_writing(pid):
+    return read_state(pid) == "S" and open(f"/proc/{pid}/syscall").read().startswith("1 ")
