@@ -243,7 +243,7 @@ def test_who_got_in_beside_others_is_in_line_no_more_though_its_command_has_not_
     holder = lab.hold("job", *first)
     slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=write:delay_enter=60s:when=1")
     waiter = lab.start(*options, "-w", "forever", "-n", "job", "true", prefix=slow)
-    find_forked_of_traced(waiter)
+    until_blocked(waiter)
 
     holder.communicate()
     until(lambda: [row["mode"] for row in lab.list("job") if row["launcher"] != holder.pid and row["state"] == "held"])
