@@ -234,11 +234,11 @@ def test_what_a_descendant_sends_to_its_group_is_no_order_to_end(lab):
 
 def test_an_order_that_was_ignored_from_the_start_is_none(lab):
     process = lab.start(
-        "--tree", "-n", "job", "--", "sh", "-c", "sh -c 'sleep 0.4; echo stayed >>$LAB/log' & echo; exit 0",
+        "--tree", "-n", "job", "--", "sh", "-c", "sh -c 'sleep 0.4; echo stayed >>$LAB/log' & echo $$; exit 0",
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN) and None,
     )
-    read_line(process)
-    until(lambda: read_state(lab.list()[0]["child"]) == "gone")
+    child = int(read_line(process))
+    until(lambda: read_state(child) == "gone")
     process.send_signal(signal.SIGINT)
 
     assert process.wait(PATIENCE) == 0 and lab.read_log() == ["stayed"]

@@ -185,7 +185,7 @@ def test_control_z_stops_a_launcher_that_has_only_the_rest_of_a_tree(shell, lab)
 
     shell.type("\x1a")
     shell.wait_for("Stopped")
-    assert read_state(rest) == "T"
+    until(lambda: read_state(rest) == "T")
     shell.type("fg\n")
     until(lambda: read_state(rest) == "S")
     shell.type("\x03")
