@@ -564,8 +564,8 @@ def test_whatever_is_done_at_a_hand_over_breaks_no_promise(lab, via):
 def test_the_torture_would_see_an_overlap(lab):
     """The meter: two witnesses that nothing keeps apart."""
     environment = {**lab.environment, "SOLO_DIR": "/nonexistent"}
-    first = subprocess.Popen(["sh", "-c", "exec 9>>$LAB/alone; flock 9; echo $$ >$LAB/alone; echo; read line"], env=environment, stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE)
+    holder = "exec 9>>$LAB/alone; flock 9; echo $$ >$LAB/alone; echo; read line"
+    first = subprocess.Popen(["sh", "-c", holder], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     first.stdout.readline()
 
     subprocess.run([WITNESS, "second", "0"], env=environment, stderr=subprocess.DEVNULL, timeout=PATIENCE)
