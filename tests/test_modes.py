@@ -139,7 +139,7 @@ def test_a_head_that_waits_for_slots_wakes_seldom_and_the_others_never(lab, via)
     subprocess.run(["sleep", "3"])  # the claim is about a span of time
 
     woken = [count_switches(process.pid) - start for process, start in zip(line, before)]
-    assert woken[0] <= 5 * (time.monotonic() - begin) + 1 and woken[1:] == [0, 0, 0]
+    assert woken[0] <= 6 * (time.monotonic() - begin) + 2 and woken[1:] == [0, 0, 0]
 
 
 @pytest.mark.tool("strace")
