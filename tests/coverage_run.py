@@ -6,14 +6,17 @@ stands for the TESTS.
 """
 
 import ast
+import datetime
 import json
 import mmap
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 from coverage import Coverage, CoverageData
@@ -118,9 +121,11 @@ def record(table: str, reports: dict, missed: list):
     docs, readme = ROOT / "docs/coverage.md", ROOT / "README.md"
     why = "".join(f"- `{where}`: `{what}`\n  {reason}\n" for (where, what), reason in EXPLAINED.items())
     docs.parent.mkdir(exist_ok=True)
-    docs.write_text(f"# The hot path, as run by real processes (`make coverage`)\n\n{table}\nNot run, and why:\n\n{why}")
+    kernel = platform.release().partition("-")[0]
+    told = f"{datetime.date.today()}, Linux {kernel}, Python {platform.python_version()}, coverage.py {metadata.version('coverage')}"
+    docs.write_text(f"# The hot path, as run by real processes (`make coverage`)\n\n{told}\n\n{table}\nNot run, and why:\n\n{why}")
     lines, branches = (sum(report["summary"][key] for report in reports.values()) for key in ("num_statements", "num_branches"))
-    text = f"{lines} lines and {branches} branches; {len(missed)} of them are not run, each with its reason"
+    text = f"of {lines:,} lines and {branches} branches {len(missed)} are not run, each with its reason ({told})"
     readme.write_text(MARKER.sub(rf"\g<1>{text}\g<2>", readme.read_text()))
 
 
