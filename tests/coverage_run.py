@@ -122,10 +122,11 @@ def record(table: str, reports: dict, missed: list):
     why = "".join(f"- `{where}`: `{what}`\n  {reason}\n" for (where, what), reason in EXPLAINED.items())
     docs.parent.mkdir(exist_ok=True)
     kernel = platform.release().partition("-")[0]
-    told = f"{datetime.date.today()}, Linux {kernel}, Python {platform.python_version()}, coverage.py {metadata.version('coverage')}"
+    versions = f"Python {platform.python_version()}, coverage.py {metadata.version('coverage')}"
+    told = f"{datetime.date.today()}, Linux {kernel}, {versions}"
     docs.write_text(f"# The hot path, as run by real processes (`make coverage`)\n\n{told}\n\n{table}\nNot run, and why:\n\n{why}")
     lines, branches = (sum(report["summary"][key] for report in reports.values()) for key in ("num_statements", "num_branches"))
-    text = f"of {lines:,} lines and {branches} branches {len(missed)} are not run, each with its reason ({told})"
+    text = f"of {lines:,} lines and {branches} branches all but {len(missed)}, with the reason ({told})"
     readme.write_text(MARKER.sub(rf"\g<1>{text}\g<2>", readme.read_text()))
 
 

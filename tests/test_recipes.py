@@ -23,7 +23,10 @@ pytestmark = pytest.mark.tool("flock")
 
 BLOCKS = read_blocks()
 CI = ("github", "gitlab", "jenkins", "makefile")
-ELSEWHERE = ["make install && solo -- date", "make test", "make test-all", "make torture"]  # .ci/run and test_install.py; the way to here
+# .ci/run and test_install.py; the way to here; what takes long, of which the tests run a small part.
+ELSEWHERE = [
+    "make install && solo -- date", "make test", "make test-all", "make torture", "make fuzz", "make coverage", "make lab", "make bench",
+]
 
 
 # --- what somebody types ---------------------------------------------------------------------------------------------
