@@ -25,7 +25,8 @@ BLOCKS = read_blocks()
 CI = ("github", "gitlab", "jenkins", "makefile")
 # .ci/run and test_install.py; the way to here; what takes long, of which the tests run a small part.
 ELSEWHERE = [
-    "make install && solo -- date", "make test", "make test-all", "make torture", "make fuzz", "make coverage", "make lab", "make bench",
+    "make install && solo -- date", "make test", "make test-all", "make torture", "make fuzz", "make coverage", "make lab",
+    "make bench",
 ]
 
 
