@@ -83,8 +83,8 @@ def read_parents_ignored() -> int:
 class Child:
     """The command's process. `pid` is ours to signal until it has been reaped; `status` as waitpid(2) gives it, None until then.
 
-    `start` is when it was forked, in clock ticks since boot; `go` the pipe on which it waits for the word to become the command,
-    -1 once it was given. `ending` knows of time limits and descendants, if the command has any.
+    `start` is when it was forked, in clock ticks since boot; `go` the pipe on which it waits for the word to become the command.
+    `ending` knows of time limits and descendants, if the command has any.
 
     `stopped_by` is the signal that has it stopped or 0, `told_to_stop` whether we got such a signal as well, `was_stopped`
     whether we have stopped with it and not heard of SIGCONT yet.

@@ -233,7 +233,7 @@ class Line:
         counter, self.skips = self.read_gate()
         if counter is None:
             self.list_files()  # those behind us as well: what we write is where who comes next goes on
-        newest = max(self.newest, *[file[-DIGITS:] for file in self.files], "")
+        newest = max([self.newest, *[file[-DIGITS:] for file in self.files]])
         number = 1 + max(int(time() * 1e6) if counter is None else counter, int(newest))
         if not is_number(b"%0*d" % (DIGITS, number)):
             raise self.fail(GATE, "has run out of numbers")
