@@ -102,6 +102,7 @@ class Alone:
     """Nobody else wants the name."""
 
     words = inside = ()  # of the launcher; what it is started by
+    spared = ()  # calls that are not failed
 
     def __init__(self, lab):
         self.lab = lab
@@ -289,6 +290,9 @@ class Replacing(InLine):
 class BySockets:
     """Without any file."""
 
+    # strace passes over a call that it fails, and so the socket, which is the lock, would stay open. No kernel leaves it so.
+    spared = ("close",)
+
     def __enter__(self):
         self.lab.use_sockets()
         return super().__enter__()
@@ -424,7 +428,8 @@ def test_sigkill_at_every_system_call_breaks_no_promise(lab, scene):
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_failure_of_any_system_call_breaks_no_promise(lab, scene):
     injections = {
-        f"{error} at {call} {nth}": f"{call}:error={error}:when={nth}" for call, nth in count_calls(lab, scene)
+        f"{error} at {call} {nth}": f"{call}:error={error}:when={nth}"
+        for call, nth in count_calls(lab, scene) if call not in scene.spared
         for error in FAILURES.get(call, ()) + (() if call in NO_EIO or call not in FAILURES else ("EIO",))
     }
     runs = refused = injected = 0
