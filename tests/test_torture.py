@@ -353,6 +353,9 @@ def check_promises(lab, scene, process, hit):
         assert "end:traced" in log, f"{message}: 0 though nothing ran"
     assert stderr.count("\n") <= 1 and "Traceback" not in stderr, message + stderr
     scene.end()
+    left = [other.args for other in lab.started if ends(other) is None]  # who ended has told the journal all of its line
+    tally.add(stuck=len(left))
+    assert not left, f"{message}: {left}"
     if "SOLO_VIA" not in lab.environment:
         scene.check(check_journal(lab, message, status))
     is_stuck = not comes(lambda: list_all(lab) == [])
