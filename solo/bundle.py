@@ -22,18 +22,29 @@ if _signal.getsignal(2) is _signal.default_int_handler: _signal.signal(2, _signa
 import posix, sys
 from _frozen_importlib_external import MAGIC_NUMBER
 sys.path.append({site!r})
-try: data = posix.read(posix.open({bundle!r}, posix.O_CLOEXEC), {size} + 1)
+try:
+    fd = posix.open({bundle!r}, posix.O_CLOEXEC)
+    data = posix.read(fd, {size})
 except OSError: data = b""
-if data[:4] == MAGIC_NUMBER and len(data) == {size}:
+if data[-4:] == MAGIC_NUMBER:
     import marshal
-    loader, modules = marshal.loads(data[4:])
+    loader, modules = marshal.loads(data)
+    del data
     exec(loader)
-    del data, loader, modules
+    del loader, modules
 from solo.main import main
 main()
 """
 
+# `rest` goes where `data` has been: memory that no one used before costs a system call a page.
 LOADER = """
+try:
+    rest = posix.read(fd, {size} + 1)
+except OSError:
+    rest = b""
+posix.close(fd)
+if len(rest) != {size}:
+    modules = ()
 import gc
 gc.set_threshold({threshold})
 fcntl = {fcntl!r}
@@ -53,7 +64,7 @@ class Later:
         self.space = space
     def __call__(self, *words, **options):
         if self.space[self.name] is self:
-            exec(loads(self.space["LATER"]), self.space)
+            exec(loads(rest[self.space["LATER"]]), self.space)
         return self.space[self.name](*words, **options)
 
 package = None
@@ -66,7 +77,7 @@ for name, code, later, names in modules:
         setattr(package, name[5:], module)
     space = module.__dict__
     if names:
-        space["LATER"] = later
+        space["LATER"] = slice(*later)
         for name in names:
             space[name] = Later(name, space)
     exec(code, space)
@@ -130,24 +141,26 @@ def split(source: str, at_hand: set) -> tuple:
     return tree, ast.Module(later, []), tuple(node.name for node in later)
 
 
-def make_bundle() -> bytes:
-    modules = []
+def make_bundle() -> tuple:
+    """What is read first, and the rest: bytes."""
+    modules, rest = [], b""
     for module in ["solo", *order_modules(FIRST, [])]:
         with open(find_path(module)) as file:
             now, later, names = split(file.read(), set(AT_HAND.get(module.removeprefix("solo."), "").split()))
         now, later = (strip(compile(tree, "", "exec", dont_inherit=True, optimize=2)) for tree in (now, later))
-        modules.append((module, now, marshal.dumps(later), names))
+        start, rest = len(rest), rest + marshal.dumps(later)
+        modules.append((module, now, (start, len(rest)), names))
     path = getattr(fcntl, "__file__", None)
-    loader = compile(LOADER.format(threshold=THRESHOLD, fcntl=path), "loader", "exec", optimize=2)
-    return MAGIC_NUMBER + marshal.dumps((loader, tuple(modules)))
+    loader = compile(LOADER.format(size=len(rest), threshold=THRESHOLD, fcntl=path), "loader", "exec", optimize=2)
+    return marshal.dumps((loader, tuple(modules))) + MAGIC_NUMBER, rest  # in front it would have to be cut off, by a copy
 
 
 def main():
     python, site, bundle, staged = sys.argv[1:]
-    data = make_bundle()
+    first, rest = make_bundle()
     with open(staged, "wb") as file:
-        file.write(data)
-    sys.stdout.write(SCRIPT.format(python=python, site=site, bundle=bundle, size=len(data)))
+        file.write(first + rest)
+    sys.stdout.write(SCRIPT.format(python=python, site=site, bundle=bundle, size=len(first)))
 
 
 if __name__ == "__main__":
