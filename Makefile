@@ -89,7 +89,7 @@ test-all: ## all tests on every CPython >= 3.10 of this machine, but those in WI
 	    echo "Python $$version: $$outcome"; \
 	done; [ -z "$$failed" ] || { echo "failed on$$failed" >&2; exit 1; }
 
-torture: $(VENV_PYTHON) ## all that kills and fails, for MINUTES=60, from one seed; SEED=n replays
+torture: $(VENV_PYTHON) ## all that kills and fails, for MINUTES=60, from one seed; SEED=n replays; ARGS=--record
 	@$(VENV_PYTHON) tests/tools.py
 	@$(VENV_PYTHON) tests/torture.py --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
@@ -105,7 +105,8 @@ bench: $(VENV)/bench ## speed beside the floor and the peers, and what became wo
 	@$(VENV_PYTHON) tests/tools.py
 	@PYTHONPATH=tests $(VENV_PYTHON) -m bench $(ARGS)
 
-lab: ## what goes wrong with whom: every wrapper of Debian's and solo through one set of scenes; writes docs/lab.*
+lab: ## what goes wrong with whom: the wrappers of Debian and solo through one set of scenes; writes docs/lab.* and README
+	@$(PYTHON) tests/tools.py
 	@$(MAKE) -s install PREFIX=$(CURDIR)/build/lab DESTDIR= >&2
 	@cd tests && PATH="$(CURDIR)/build/lab/bin:$$PATH" $(PYTHON) -m lab $(ARGS)
 

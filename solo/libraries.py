@@ -1,4 +1,4 @@
-"""The libraries that all but a guarded run needs, and what to say where they are missing. Cold."""
+"""The libraries that not every run needs, and what to say where they are missing. Cold."""
 
 import importlib.util
 import os
@@ -12,8 +12,14 @@ def describe_missing(name) -> str:
     missing = [library for library in LIBRARIES if not importlib.util.find_spec(library)]
     if not missing:
         return f"module {name} is missing: Python, or solo, is not wholly installed"
-    if (sys.executable or "").startswith("/usr/bin/") and os.path.exists("/usr/bin/apt"):
-        command = "apt install " + " ".join(f"python3-{library}" for library in missing)
-    else:
-        command = f"{sys.executable} -m pip install " + " ".join(f"'{LIBRARIES[library]}'" for library in missing)
+    command = describe_install({library: LIBRARIES[library] for library in missing})
     return f"this Python has no {', '.join(missing)}, which only a guarded run does without: {command}"
+
+
+def describe_install(requirements: dict) -> str:
+    """The command that gives this Python the libraries that are the keys: by Debian's packages, or by pip and the values."""
+    if (sys.executable or "").startswith("/usr/bin/") and os.path.exists("/usr/bin/apt"):
+        return "apt install " + " ".join(f"python3-{library}" for library in requirements)
+    # `make install` leaves no pip behind.
+    pip = f"{sys.executable} -m pip" if importlib.util.find_spec("pip") else f"python3 -m pip --python {sys.executable}"
+    return f"{pip} install " + " ".join(f"'{requirement}'" for requirement in requirements.values())

@@ -6,9 +6,11 @@ one in four the seed of a `trip`. What is found is printed with its input; `--re
 """
 
 import argparse
+import importlib.metadata
 import importlib.util
 import json
 import os
+import platform
 import select
 import signal
 import subprocess
@@ -28,7 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 RECORD, README, MARKS = ROOT / "docs/fuzz.json", ROOT / "README.md", ("<!-- fuzz -->", "<!-- end -->")
 COUNT = 10_000_000
 PATIENCE = 20  # seconds of CPU for one input: what takes longer hangs
-LARGEST = 4096  # bytes of an input; growth.py's are larger
+LARGEST = 4096  # bytes of an input; some of test_fuzz.py's are larger
 BESIDE = 2  # processes
 GUIDED = 10  # one in so many inputs
 SEEDS = 40  # valid texts that a guided run begins with
@@ -239,36 +241,32 @@ def wait_for_one(running):
 
 
 def describe(results: list, seed: int, engine: str) -> dict:
-    """By target, what is worth keeping of a run that found nothing there."""
-    about = {"seed": seed, "date": date.today().isoformat(), "python": sys.version.split()[0], "engine": engine}
+    """What is worth keeping of a run that found nothing."""
+    version = f"atheris {importlib.metadata.version('atheris')}" if engine == "atheris" else "no atheris"
     return {
-        known["target"]: {"inputs": known["inputs"], "seconds": round(known["seconds"]), **about}
-        for known in sorted(results, key=lambda known: known["target"])
-        if "why" not in known
+        "date": date.today().isoformat(), "kernel": platform.release().partition("-")[0], "python": platform.python_version(),
+        "engine": version, "seed": seed, "inputs": sum(known["inputs"] for known in results),
+        "targets": {known["target"]: {"inputs": known["inputs"], "seconds": round(known["seconds"])}
+                    for known in sorted(results, key=lambda known: known["target"])},
     }
 
 
-def make_sentence(kept: dict) -> str:
+def make_sentence(told: dict) -> str:
     """What README says of it."""
-    inputs = sum(known["inputs"] for known in kept.values())
-    seeds, days, pythons = (sorted({str(known[key]) for known in kept.values()}) for key in ("seed", "date", "python"))
-    return (
-        f"{inputs / 1e6:.1f} million inputs for {len(kept)} readers ({', '.join(kept)}): no crash, no hang, no wrong answer"
-        f" (`make fuzz SEED={' '.join(seeds)}`, {days[-1]}, Python {', '.join(pythons)})."
-    )
+    measured = f"`make fuzz SEED={told['seed']}`, {told['date']}, Linux {told['kernel']}, Python {told['python']}, {told['engine']}"
+    readers = f"{len(told['targets'])} readers ({', '.join(told['targets'])})"
+    return f"{told['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({measured})."
 
 
-def record(known: dict):
-    """Keep it in docs/, beside what is there of other targets, and say it in README between the marks if they are there."""
-    before = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    kept = dict(sorted({**before, **known}.items()))
+def record(told: dict):
+    """Keep it in docs/, and say it in README between the marks if they are there."""
     RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+    RECORD.write_text(json.dumps(told, indent=1) + "\n")
     page = README.read_text()
     begin = page.find(MARKS[0])
     end = page.find(MARKS[1], begin)
     if 0 <= begin < end:
-        README.write_text(page[: begin + len(MARKS[0])] + "\n" + make_sentence(kept) + "\n" + page[end:])
+        README.write_text(page[: begin + len(MARKS[0])] + "\n" + make_sentence(told) + "\n" + page[end:])
 
 
 def find_engine() -> str:
@@ -281,15 +279,15 @@ def main():
     options.add_argument("--seed", type=int, default=int(time.time()))
     options.add_argument("--count", type=int, default=COUNT)
     options.add_argument("--engine", choices=("atheris", "plain"), default=find_engine())
-    options.add_argument(
-        "--record", action="store_true", help="keep the numbers in docs/fuzz.json, and in README between its marks"
-    )
+    options.add_argument("--record", action="store_true", help="if nothing is found, into docs/fuzz.json and the README")
     options.add_argument("--replay", nargs=2, metavar=("TARGET", "INPUT"))
     options.add_argument("--one", help=argparse.SUPPRESS)
     options.add_argument("--answer", help=argparse.SUPPRESS)
     asked = options.parse_args()
     if asked.one:
         return run_one(asked.one, asked.engine, asked.seed, asked.count, asked.answer)
+    if asked.record and asked.targets:
+        options.error("--record is for a run of all targets")
     from readers import TARGETS
 
     if asked.replay:
@@ -297,16 +295,17 @@ def main():
         return try_input(TARGETS[asked.replay[0]], literal_eval(asked.replay[1]))
     shares = share_out([TARGETS[name] for name in asked.targets or TARGETS], asked.count)
     print(
-        f"SEED={asked.seed}, {asked.engine}, Python {sys.version.split()[0]}\n\n"
+        f"SEED={asked.seed}, {asked.engine}, Python {platform.python_version()}\n\n"
         "| target | inputs | seconds | found |\n|---|---:|---:|---|"
     )
     results = run_all(shares, asked.engine, asked.seed)
-    clean, found = describe(results, asked.seed, asked.engine), [known for known in results if "why" in known]
-    print("\n" + (f"{len(found)} found" if found else make_sentence(clean)))
+    found = [known for known in results if "why" in known]
+    told = describe(results, asked.seed, asked.engine)
+    print("\n" + (f"{len(found)} found" if found else make_sentence(told)))
     for known in found:
         print(f"\n{known['target']}: --replay {known['target']} {json.dumps(known['input'])}\n{known['why']}")
-    if asked.record:
-        record(clean)
+    if asked.record and not found:
+        record(told)
     return bool(found)
 
 

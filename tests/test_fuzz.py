@@ -131,8 +131,8 @@ def test_numbers_are_kept_beside_the_tree_and_between_the_marks(tmp_path, monkey
 
     fuzz.record(fuzz.describe(results, 5, "plain"))
 
-    assert json.loads(fuzz.RECORD.read_text())["stat"]["inputs"] == 2_000_000
-    assert page.read_text().startswith("before\n<!-- fuzz -->\n2.0 million inputs for 1 readers (stat): no crash")
+    assert json.loads(fuzz.RECORD.read_text())["targets"]["stat"]["inputs"] == 2_000_000
+    assert page.read_text().startswith("before\n<!-- fuzz -->\n2,000,000 inputs for 1 readers (stat): no crash")
     assert page.read_text().endswith("<!-- end -->\nafter\n")
 
 

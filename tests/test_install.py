@@ -62,6 +62,19 @@ def test_make_install_works_at_once_and_uninstall_removes_exactly_that(lab, inde
     assert list_tree(lab.path / "usr") == before
 
 
+def test_an_engine_asks_for_its_library_by_a_command_that_brings_it(lab, index):
+    prefix = lab.path / "usr"
+    assert make("install", f"PREFIX={prefix}").returncode == 0
+    lab.script = str(prefix / "bin/solo")
+    words = ("--via", "redis://127.0.0.1:1", "-n", "job", "true")
+
+    asked = lab.run(*words)
+    command = re.fullmatch("solo: --via redis needs the Python library redis: python3 (.* 'redis>=4.3')\n", asked.stderr.decode())[1]
+    assert run("sh", "-c", f"{sys.executable} {command}").returncode == 0
+
+    assert (asked.returncode, lab.run(*words).returncode) == (125, 69)
+
+
 def test_destdir_stages_what_then_runs_from_prefix(lab, index):
     stage, prefix = lab.path / "stage", lab.path / "final"
 
@@ -144,7 +157,7 @@ def test_a_wheel_without_its_libraries_guards_and_asks_for_them(lab, dist):
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "ran\n", "")
     assert (asked.returncode, asked.stdout) == (125, "")
-    assert re.fullmatch(r"solo: this Python has no typer, rich, psutil, which .* pip install 'typer>=.*\n", asked.stderr)
+    assert re.fullmatch(r"solo: this Python has no typer, rich, psutil, which .* install 'typer>=.*\n", asked.stderr)
 
 
 # The oldest of each that pyproject.toml allows, Debian's oldest (with its click), and what pip takes.

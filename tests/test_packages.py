@@ -13,6 +13,7 @@ from guest import PACKAGES
 from roots import get_root
 from test_install import run
 
+from solo.engines.targets import ENGINES
 from solo.libraries import LIBRARIES
 
 pytestmark = pytest.mark.network
@@ -209,7 +210,7 @@ class TestOneFile:
     def test_a_view_asks_for_its_libraries_in_one_line(self, lab, bare, pyz, words):
         ran = run(bare, pyz, *words, env=lab.environment)
 
-        command = f"{bare} -m pip install " + " ".join(f"'{LIBRARIES[library]}'" for library in LIBRARIES)
+        command = f"python3 -m pip --python {bare} install " + " ".join(f"'{LIBRARIES[library]}'" for library in LIBRARIES)
         assert (ran.returncode, ran.stdout) == (125, "")
         assert ran.stderr == f"solo: this Python has no typer, rich, psutil, which only a guarded run does without: {command}\n"
 
@@ -223,7 +224,11 @@ def test_debians_own_python_is_told_to_apt(lab, pyz):
 
 
 def test_the_libraries_asked_for_are_those_of_the_package():
-    assert f"dependencies = {json.dumps(list(LIBRARIES.values()))[:-1]}, 'tomli" in (ROOT / "pyproject.toml").read_text()
+    project = (ROOT / "pyproject.toml").read_text()
+
+    assert f"dependencies = {json.dumps(list(LIBRARIES.values()))[:-1]}, 'tomli" in project
+    for kind in ENGINES.values():
+        assert not kind.library or f'{kind.module} = ["{kind.requirement}"]' in project
 
 
 def test_every_page_of_the_manual_is_in_the_wheel():

@@ -11,7 +11,7 @@ PACKAGES = {
     "tmux": "tmux", "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
     "dh": "debhelper", "pybuild": "dh-python", "pyproject-build": "pybuild-plugin-pyproject", "hatchling": "python3-hatchling",
     "lintian": "lintian",
-    "lckdo": "moreutils", "setlock": "daemontools", "chpst": "runit", "s6-setlock": "s6", "with-lock-ex": "chiark-utils-bin",
+    "lckdo": "moreutils", "runlock": "cronutils", "setlock": "daemontools", "chpst": "runit", "s6-setlock": "s6", "with-lock-ex": "chiark-utils-bin",
     "sem": "parallel", "dotlockfile": "liblockfile-bin", "lockfile": "procmail",
     "etcd": "etcd-server", "etcdctl": "etcd-client", "openssl": "openssl", "ip": "iproute2",
     "redis-server": "redis-server", "redis-cli": "redis-tools",

@@ -206,7 +206,7 @@ def render(result: dict) -> str:
         return ", ".join(f"{what} {count:,}" for what, count in amounts.items()) or 0
 
     rows = {
-        f"system calls, in {result['scenes']} scenes, at which a launcher was killed or the call failed":
+        f"kills and errors at system calls, in {result['scenes']} scenes, that were tried, of all there are":
             f"{result['hit']:,} of {result['points']:,}",
         "of them did not come in the run in which they were to be hit": f"{result['missed']:,}",
         "launchers started, commands run": f"{result['launchers']:,}, {result['commands']:,}",
@@ -218,7 +218,8 @@ def render(result: dict) -> str:
         "commands at engines behind networks that fail": list_amounts(result["engines"]),
         "overlaps": result["overlaps"], "unrecorded runs": result["unrecorded"], "stuck names": result["stuck"],
         "tokens out of order": result["disordered"], "failed": len(result["failed"]),
-        "loops not finished": len(result["unfinished"]), "parts that did not come to anything": ", ".join(result["idle"]) or "none",
+        "loops over all calls of a scene that had no time to finish": len(result["unfinished"]),
+        "parts that told of nothing": ", ".join(result["idle"]) or "none",
     }
     head = f"`make torture MINUTES={result['minutes']:g} SEED={result['seed']}` ({result['date']}, Linux {result['kernel']}, " \
            f"Python {result['python']})"

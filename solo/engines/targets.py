@@ -19,22 +19,22 @@ LARGEST = 1 << 20  # bytes
 KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
 
 class Kind(NamedTuple):
-    """One of the engines: its module and class, the library it needs and Debian's package of that, its port, what modes it knows.
-    """
+    """One of the engines: its module and class, the library it needs and what pip calls that, its port, what modes it knows."""
 
     module: str
     name: str
     library: str
-    package: str
+    requirement: str  # as in pyproject.toml
     port: int
     modes: tuple = MODES
     unless: str = ""
 
 
 ETCD = Kind("etcd", "Etcd", "", "", 2379)
-POSTGRESQL = Kind("postgresql", "PostgreSQL", "psycopg", "python3-psycopg", 5432, (EXCLUSIVE, SHARED, COUNTED), " without ?table=")
-ZOOKEEPER = Kind("zookeeper", "ZooKeeper", "kazoo", "python3-kazoo", 2181)
-REDIS = Kind("redis", "Redis", "redis", "python3-redis", 6379)
+POSTGRESQL = Kind("postgresql", "PostgreSQL", "psycopg", "psycopg[binary]>=3.1.7", 5432, (EXCLUSIVE, SHARED, COUNTED),
+                  " without ?table=")
+ZOOKEEPER = Kind("zookeeper", "ZooKeeper", "kazoo", "kazoo>=2.8", 2181)
+REDIS = Kind("redis", "Redis", "redis", "redis>=4.3", 6379)
 ENGINES = {
     "etcd": ETCD, "etcds": ETCD, "postgresql": POSTGRESQL, "zookeeper": ZOOKEEPER, "zookeepers": ZOOKEEPER, "redis": REDIS,
     "rediss": REDIS,
@@ -70,7 +70,9 @@ def open_engine(where: str, terms, modes=frozenset()):
     except ImportError as error:
         if not kind.library or (error.name or "").partition(".")[0] != kind.library:
             raise
-        how = f"pip install 'solo-run[{kind.module}]', or on Debian: apt install {kind.package}"
+        from solo.libraries import describe_install
+
+        how = describe_install({kind.library: kind.requirement})
         raise SoloError(f"--via {target.scheme} needs the Python library {kind.library}: {how}") from None
     engine = getattr(module, kind.name)(target, terms.ttl, terms.timeout)
     for mode in sorted(set(modes) - set(engine.modes)):

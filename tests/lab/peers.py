@@ -1,4 +1,4 @@
-"""The wrappers: how each is called to skip, to wait, and to skip in silence, as its manual has it and at its best."""
+"""The wrappers: how each is called to skip, to wait, and to skip in silence, as its manual has it."""
 
 import json
 import shutil
@@ -51,10 +51,10 @@ def shell(text) -> list:
 
 
 PEERS = [
-    make_peer("flock", "flock -n {lock}", "flock {lock}"),
-    make_peer("flock -o", "flock -n -o {lock}", "flock -o {lock}"),
-    make_peer("flock -F", "flock -n -F {lock}", "flock -F {lock}"),
-    make_peer("timeout flock", "timeout 1h flock -n {lock}", "timeout 1h flock {lock}", program="flock"),
+    make_peer("flock", "flock -n -E 75 {lock}", "flock {lock}"),
+    make_peer("flock -o", "flock -n -E 75 -o {lock}", "flock -o {lock}"),
+    make_peer("flock -F", "flock -n -E 75 -F {lock}", "flock -F {lock}"),
+    make_peer("timeout flock", "timeout 1h flock -n -E 75 {lock}", "timeout 1h flock {lock}", program="flock"),
     make_peer("lckdo", "lckdo {lock}", "lckdo -w {lock}", "lckdo -q {lock}"),
     make_peer("lckdo -e", "lckdo -e {lock}", "lckdo -w -e {lock}", "lckdo -q -e {lock}"),
     make_peer("setlock", "setlock -n {lock}", "setlock {lock}", "setlock -nx {lock}"),
@@ -62,6 +62,8 @@ PEERS = [
     make_peer("s6-setlock", "s6-setlock -n {lock}", "s6-setlock {lock}"),
     make_peer("with-lock-ex", "with-lock-ex -f {lock}", "with-lock-ex -w {lock}", "with-lock-ex -q {lock}"),
     make_peer("run-one", "run-one"),
+    # It waits for a second at least, and for ever after no time at all.
+    make_peer("runlock", "runlock -t 1 -f {lock}", "runlock -t 0 -f {lock}"),
     make_peer("sem", "sem --fg --id {name} --st -1", "sem --fg --id {name}"),
     # Those that sleep between looks do so for a second, the least they can.
     make_peer("dotlockfile", "dotlockfile -p -r 0 {lock}", "dotlockfile -p -i 1 -r -1 {lock}", "dotlockfile -q -p -r 0 {lock}"),

@@ -84,11 +84,11 @@ class Report:
             if self.find(scene, TWO):
                 lines.append(f"| {told['title']} | {', '.join(self.find(scene, TWO))} |")
         told = (
-            f"`make lab` runs every wrapper that Debian has through {len(self.scenes)} scenes with real processes "
+            f"`make lab` runs the wrappers that Debian has through {len(self.scenes)} scenes with real processes "
             f"({self.measured}; it takes some minutes). {self.conclusion()} [docs/lab.md](docs/lab.md) has each cell in words, "
-            "what is good and why, and the versions. Each is called as its manual has it, at its best. Those that exec the "
-            "job, as chpst does, do well until a job closes their descriptor, but can not end a job in time, "
-            "record it, or tell of it."
+            "what is good and why, how each is called, and the versions. Those that exec the job, as chpst does, do well in all "
+            "that is done to the wrapper; but newcomers overtake, a job that closes its descriptors loses the lock, and they can "
+            "not end a job in time, record it, or tell of it."
         )
         picture = f"![{len(self.scenes)} scenes with {len(self.peers)} wrappers: what goes wrong with whom](docs/lab.svg)"
         return "\n".join([*lines, "", picture, "", *textwrap.wrap(told, 132, break_on_hyphens=False)])

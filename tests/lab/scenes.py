@@ -283,7 +283,7 @@ def order(trial):
     return bad(f"{out_of_turn} of {LINE} out of turn") if out_of_turn else good("of arrival")
 
 
-@scene("one that is stopped in line", "Those behind it get in: not only when it goes on, but meanwhile.", waits=True)
+@scene("those behind one that is stopped in line", "Those behind it get in: not only when it goes on, but meanwhile.", waits=True)
 def stopped_in_line(trial):
     wrapper, job = trial.hold()
     first = trial.stand_in_line("first")
