@@ -30,7 +30,7 @@ from solo.places import open_name, split_name
 from solo.queue import NO_WAIT, wait_unseen
 from solo.record import Record
 from solo.rule import COUNTED, EXCLUSIVE, SHARED, Claim
-from solo.tickets import Line
+from solo.tickets import SEAT, Line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Wait = Union[float, None, "Unset"]
@@ -531,6 +531,8 @@ class Own:
     own: list[Any]
 
     def publish(self, kind: str, record: Record, spare: Any = None) -> Any:
+        if kind == SEAT and isinstance(blocking.mine.waiter, blocking.Hasty):
+            raise blocking.WouldWait  # a place in line that is given up again is one that others get past
         ticket = super().publish(kind, record, spare)  # type: ignore[misc]
         if ticket is not None:
             self.own.append(ticket)

@@ -7,6 +7,7 @@ no race, and not one system call while nothing happens.
 import _signal
 import posix
 from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGPIPE, SIGSTOP, SIGXFSZ
+from time import sleep
 
 from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import is_stopped, read_stat, walk_parents
@@ -17,12 +18,14 @@ GO = b"!"  # the last byte of what the child is told; no variable of ours has it
 LARGEST_AT_ONCE = 4096  # bytes; PIPE_BUF
 SPINS = 300  # half a millisecond; the launcher needs a third of that
 USUAL_SIZE = 4096  # bytes of a /proc/PID/status
+PAUSE = 0.1  # seconds
 HIGHEST_FD = 1 << 16  # where the kernel has no close_range(2), each one is a call
 # Dispositions that Python changed before we ran, and that only the parent can tell us about.
 CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
 # sd_listen_fds(3), sd_watchdog_enabled(3): meant for the process that reads them, which we now are not.
 NAMING_A_PID = (b"LISTEN_PID", b"WATCHDOG_PID")
 STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
+SURVIVED = STOPPING | {_signal.SIGALRM, *CHANGED_BY_PYTHON}  # by a launcher in line: it goes on, has a time limit, ignores them
 HANG_UP = (_signal.SIGHUP, SIGCONT)
 KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
 
@@ -50,8 +53,6 @@ class Given:
         for signal in CHANGED_BY_PYTHON:
             if not self.ignored >> signal - 1 & 1:
                 _signal.signal(signal, SIG_DFL)
-        if self.child_disposition == SIG_IGN:
-            _signal.signal(SIGCHLD, SIG_DFL)  # else the kernel would reap the child itself
 
     def restore(self):
         """In the child, before exec. What changes a mask comes last: a pending signal may end us there."""
@@ -159,16 +160,15 @@ class Starter:
         child, self.child = self.child, None
         if child is None:
             return
-        close(child.go)
         if not is_gone(child.pid):
             posix.kill(child.pid, _signal.SIGKILL)  # it may be stopped
-            try:
-                posix.waitpid(child.pid, 0)
-            except ChildProcessError:
-                pass
+            posix.waitpid(child.pid, 0)
+        close(child.go)
 
     def fork(self, is_early: bool) -> Child:
         """Raises OSError. Every signal is blocked."""
+        if self.given.child_disposition == SIG_IGN:
+            _signal.signal(SIGCHLD, SIG_DFL)  # else the kernel would reap the child itself, and its pid be anyone's
         launcher = posix.getpid()
         script = ["/bin/sh", self.path, *self.words[1:]]
         ready, go = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
@@ -183,12 +183,12 @@ class Starter:
                 posix.close(go)
                 if self.die_with is not None:
                     self.die_with(launcher)
-                if is_early and not close_ours(ready):
-                    posix._exit(SoloError.status)  # another will be forked in time
+                if is_early:
+                    close_ours(ready)
                 variables = wait_go(ready, 0 if is_early else SPINS)
                 if variables is not None:
-                    while is_early and _signal.sigtimedwait(STOPPING, 0):
-                        pass  # a Ctrl-Z while in line was for the launcher, which has gone on since
+                    while is_early and _signal.sigtimedwait(SURVIVED, 0):
+                        pass  # what came while in line was for the launcher, which has gone on since
                     self.given.take_signals()
                     self.given.restore()
                     execute(self.path, self.words, script, self.complete_environment(launcher, variables))
@@ -222,20 +222,23 @@ def is_gone(pid: int) -> bool:
     try:
         return posix.waitpid(pid, posix.WNOHANG)[0] != 0
     except ChildProcessError:
-        return True  # where SIGCHLD is ignored, the kernel reaps it
+        return True  # it was before
 
 
-def close_ours(kept: int) -> bool:
+def close_ours(kept: int):
     """In a child that waits: close what it shares with its launcher and the command will not get, `kept` excepted. Ours is what
-    exec would close: a lock lives as long as a copy of its descriptor. False if that can not be told.
+    exec would close: a lock lives as long as a copy of its descriptor.
     """
     try:
-        for fd in list_descriptors():
+        descriptors = list_descriptors()
+    except OSError:
+        descriptors = range(HIGHEST_FD)  # to list them takes one more
+    for fd in descriptors:
+        try:
             if fd != kept and not posix.get_inheritable(fd):
                 posix.close(fd)
-        return True
-    except OSError:
-        return False
+        except OSError:
+            continue
 
 
 def give_go(go: int, message: bytes):
@@ -327,7 +330,11 @@ def wait(child: Child) -> int:
             info = take_signal(child)
         except OSError:
             # The command runs: whatever went wrong, stay until it ends.
-            return posix.waitpid(child.pid, 0)[1] if child.status is None else child.status
+            if child.status is not None:
+                sleep(PAUSE)  # the rest of its tree is still looked for
+            else:
+                child.status = posix.waitpid(child.pid, 0)[1]
+            continue
         try:
             hear(info, child)
         except Exception:

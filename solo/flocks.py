@@ -64,9 +64,7 @@ def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list
     lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH
     files = {}
     for path in paths:
-        fd = open_file(path, umask)
-        files.setdefault(identify(posix.fstat(fd)), path)
-        close(fd)
+        files.setdefault(find_identity(path, umask), path)
     for _, path in sorted(files.items()):
         while True:
             fd = open_file(path, umask)
@@ -153,6 +151,18 @@ def open_file(path: str, umask: int) -> int:
     except OSError as error:
         raise SoloError(f"{path}: can not be opened: {error.strerror}") from None
     raise SoloError(f"{path}: can not be opened: it points to nothing")
+
+
+def find_identity(path: str, umask: int) -> tuple:
+    """Which file it is, made if it is missing. To open and close it would give up an fcntl(2) lock from before we were executed."""
+    try:
+        return identify(posix.stat(path))
+    except OSError:
+        fd = open_file(path, umask)
+    try:
+        return identify(posix.fstat(fd))
+    finally:
+        close(fd)
 
 
 def is_still(path: str, fd: int) -> bool:

@@ -126,14 +126,20 @@ def describe_wanted(options: dict, names: list, command: list) -> Record:
 
 
 def log(text: str, is_bad: bool = False):
-    from solo import syslogging
+    """Tell syslog, if that can be: the command's status counts."""
+    try:
+        from solo import syslogging
 
-    syslogging.log(text, is_bad)
+        syslogging.log(text, is_bad)
+    except (OSError, ImportError):
+        pass
 
 
 def log_end(names: list, pid: int, code: int, seconds: float, outcome):
-    from solo.syslogging import describe_end
-
+    try:
+        from solo.syslogging import describe_end
+    except (OSError, ImportError):
+        return
     what = {TIMED_OUT: "timed out and ended", LEASE_LOST: "lost its lease and ended", None: "ended"}[outcome]
     log(f"{' '.join(names)}: pid {pid} {what} {describe_end(code, seconds)}", outcome is not None or code != 0)
 

@@ -202,9 +202,12 @@ def say(text: str):
 
 
 def say_promptly(text: str):
-    """The same, unless it would block: nobody may be reading, and signals must be forwarded."""
-    if has_reader():
-        say(text)
+    """The same, unless it would block: nobody may be reading, and signals must be forwarded. Never a reason to end."""
+    try:
+        if has_reader():
+            say(text)
+    except (OSError, ImportError):
+        pass  # no descriptor is left to load select by
 
 
 def has_reader() -> bool:

@@ -9,7 +9,7 @@ from time import monotonic
 
 from solo.errors import Busy, SoloError, Superseded, Vanished
 from solo.identity import walk_parents
-from solo.kernel import has_rung, listen_for_bell, say_promptly, stop_listening
+from solo.kernel import has_rung, listen_for_bell, stop_listening
 from solo.rule import COUNTED, EXCLUSIVE, Claim, allot_slots, find_conflicts
 from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN, settle
 
@@ -150,13 +150,14 @@ def find_holds(line, most_open=MOST_OPEN) -> list:
 
 
 def find_living(line, file: str):
-    """The ticket if it is alive; a dead one is removed, so the gate must be ours."""
+    """The ticket if it is alive; a dead one is removed, so the gate must be ours. What can not be told is left for who gets in."""
     ticket = line.open_ticket(file)
     if ticket is None or ticket.state in (LIVE, ORPHANED):
         return ticket
     if ticket.state is UNSEEN:
-        say_promptly(f"{line.place.path}: taking over from {ticket.record.world.host}, whose processes can not be seen from here")
-    line.remove(file)
+        line.unseen[file] = ticket.record.world.host
+    else:
+        line.remove(file)
     ticket.close()
     return None
 

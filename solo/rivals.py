@@ -15,7 +15,7 @@ from solo.kernel import BELL, close
 from solo.orphans import open_pidfd
 from solo.queue import close_all, find_holds, find_holds_in_the_way, find_own_ancestors, read_claim
 from solo.rule import INTEND_SHARED, SHARED, find_conflicts
-from solo.tickets import LIVE, SEAT, get_number, is_published
+from solo.tickets import LIVE, MOST_OPEN, SEAT, get_number, is_published
 from solo.words import describe_owner
 
 
@@ -123,7 +123,8 @@ class Replace(Rivals):
         close_all([hold for hold in holds if hold not in self.targets])
         for ticket in find_seats(line, seat):
             if conflicts(record, [ticket]) or wants_the_same(ticket, record) and not both_shared(ticket, record):
-                self.targets.append(ticket)
+                if ticket.is_open:  # the others when these have ended
+                    self.targets.append(ticket)
             else:
                 ticket.close()
 
@@ -141,18 +142,21 @@ def both_shared(ticket, record) -> bool:
 
 
 def find_seats(line, seat) -> list:
-    """Open all living seats, or those before ours. Under the gate; the files are as last listed.
+    """All living seats, or those before ours, with their records; the last of them are open. Under the gate; the files are as last
+    listed.
 
     Not that of one whose command runs already, and which is just letting go of it.
     """
     seats, running = [], {identify_launcher(hold) for hold in find_holds(line, 0) if hold.record and hold.record.child}
-    for file in line.files:
-        if file.startswith(SEAT) and (seat is None or file < seat.file):
-            ticket = line.open_ticket(file)
-            if ticket is not None and ticket.state is LIVE and not (running and identify_launcher(ticket) in running):
-                seats.append(ticket)
-            elif ticket is not None:
-                ticket.close()
+    for file in sorted(line.files, reverse=True):
+        ticket = line.open_ticket(file) if file.startswith(SEAT) and (seat is None or file < seat.file) else None
+        if ticket is None:
+            continue
+        launcher = identify_launcher(ticket)
+        if len(seats) >= MOST_OPEN or ticket.state is not LIVE or launcher in running:
+            ticket.close()
+        if ticket.state is LIVE and launcher not in running:
+            seats.append(ticket)
     return seats
 
 

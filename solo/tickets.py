@@ -19,6 +19,7 @@ from solo.kernel import (
     close,
     list_directory,
     read_file,
+    say_promptly,
     try_lock,
     wait_lock,
     wait_unlocked,
@@ -162,11 +163,12 @@ class Line:
     """The queue of one name, as `place` keeps it.
 
     `world` is where our own pids are valid, `gate` the gate's descriptor or None, `text` what the gate said when we locked it,
-    `seen` its counter when we last looked for obstacles, `files` the tickets as last listed, `newest` the number last given to us,
-    `skips` how many were turned away before our hold, for each of MODES.
+    `seen` its counter when we last looked for obstacles, `files` the tickets as last listed, `unseen` the hosts of holds among them
+    whose command may run where we can not look, by their files, `newest` the number last given to us, `skips` how many were turned
+    away before our hold, for each of MODES.
     """
 
-    __slots__ = ("files", "gate", "newest", "place", "seen", "skips", "text", "world")
+    __slots__ = ("files", "gate", "newest", "place", "seen", "skips", "text", "unseen", "world")
 
     def __init__(self, place, world):
         self.place = place
@@ -175,6 +177,7 @@ class Line:
         self.text = self.seen = b""
         self.newest = "0"
         self.files = []
+        self.unseen = {}
         self.skips = [0] * len(MODES)
 
     # --- the gate -------------------------------------------------------------------------------------------------
@@ -289,6 +292,7 @@ class Line:
 
     def list_files(self, before: str = "/") -> list:
         """The names of ticket files that sort `before` one, or of all, in no order. Raises SoloError."""
+        self.unseen.clear()
         try:
             # What thousands behind us are is not asked.
             self.files = list(filter(is_ticket, [file for file in list_directory(self.place.fd) if file < before]))
@@ -385,7 +389,15 @@ class Line:
         if self.is_gate_lost():
             ticket.release()
             return None
+        if kind is HOLD and self.unseen:
+            self.take_over()
         return ticket
+
+    def take_over(self):
+        """We are in: who can look into what we could not find our hold there now, and theirs no more."""
+        for file, host in self.unseen.items():
+            say_promptly(f"{self.place.path}: taking over from {host}, whose processes can not be seen from here")
+            self.remove(file)
 
     def name_spare(self, spare, file: str):
         """The spare, published; None, and it is closed, where that can not be."""

@@ -1193,3 +1193,17 @@ def test_types_are_right_from_a_users_side(tmp_path, checker):
     assert found.returncode == 1 and found.stdout.count("error") >= 3, found.stdout
 
 
+@pytest.mark.tool("strace")
+def test_a_program_that_waits_takes_one_place_in_line(lab):
+    """One that is given up for a later one would let others past."""
+    holder, trace = lab.hold("job"), lab.path / "trace"
+    words = ["strace", "-f", "-qq", "-o", trace, "-e", "trace=rename,renameat,renameat2", *PROGRAM]
+    program = subprocess.Popen([*words, HEAD + "with solo.Lock('job', wait=60): print('in', flush=True)"], env=lab.environment,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    lab.started.append(program)
+    until(lambda: lab.count_waiting("job") == 1)
+
+    holder.communicate()
+
+    assert finish(program)[:2] == (0, "in\n")
+    assert trace.read_text().count('".seat.') == 1

@@ -591,3 +591,14 @@ def find_launcher(ancestor):
 
     shell = children(ancestor)[0]
     return next(child for child in children(shell) if b"solo" in open(f"/proc/{child}/cmdline", "rb").read())
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("library, option", [("select", "-v"), ("syslog", "--syslog")])
+def test_what_can_not_be_told_any_more_does_not_end_a_launcher(lab, library, option):
+    """Its command runs: the status is still to be given, and the name to be kept."""
+    path = getattr(__import__(library), "__file__", None) or pytest.skip(f"{library} is built in")
+
+    result = lab.run(option, "-n", "job", "--", "sh", "-c", "exit 3", prefix=inject(lab, "openat:error=EMFILE", paths=(path,)))
+
+    assert (result.returncode, result.stderr.count(b"bug")) == (3, 0) and count_injected(lab)

@@ -241,15 +241,16 @@ def test_a_holder_of_the_file_becomes_loud_too(lab, path):
     assert lab.run("-q", "-E", "0", "--loud-after", "0s", *words).returncode == 75
 
 
-def test_a_posix_lock_from_before_is_kept_while_the_command_runs(lab):
+@pytest.mark.parametrize("words", [(), ("--flock", "theirs"), ("--flock", "theirs", "--flock", "./theirs")], ids=len)
+def test_a_posix_lock_from_before_is_kept_while_the_command_runs(lab, words):
     """To close any descriptor of the file would give it up."""
     path = lab.path / "theirs"
     path.touch()
     code = "import fcntl, os, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); os.set_inheritable(f.fileno(), True); " \
            "os.execv(sys.argv[2], sys.argv[2:])"
     process = subprocess.Popen(
-        [sys.executable, "-IS", "-c", code, path, lab.script, "-n", "job", "--", "sh", "-c", "echo; read line"], env=lab.environment,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-IS", "-c", code, path, lab.script, *words, "-n", "job", "--", "sh", "-c", "echo; read line"],
+        env=lab.environment, cwd=lab.path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )
     lab.started.append(process)
     read_line(process)

@@ -204,6 +204,18 @@ def test_a_tree_with_a_stranger_holds_over_a_chain_of_forks(lab):
     os.kill(stranger, signal.SIGKILL)
 
 
+@pytest.mark.tool("strace")
+def test_a_tree_is_not_given_up_where_processes_can_not_be_listed(lab):
+    blind = "strace -D -qq -o $LAB/trace -P /proc -e trace=openat -e inject=openat:error=ENFILE:when=2..4"
+    tree = "setsid sh -c 'sleep 1; echo over >>$LAB/log' & exit 3"
+    shell = lab.start_shell(f'sleep 99 & echo $!; exec {blind} $SOLO --tree -n job -- sh -c "{tree}"')
+    stranger = int(read_line(shell))
+
+    assert shell.wait(PATIENCE) == 3
+    assert lab.read_log() == ["over"] and (lab.path / "trace").read_text().count("(INJECTED)") == 3
+    os.kill(stranger, signal.SIGKILL)
+
+
 def test_nobody_in_a_tree_gets_sigterm_twice(lab):
     # Who has got the first waits a second for another.
     helper = "import signal, sys, time\ngot = []\nsignal.signal(signal.SIGTERM, lambda *_: got.append(1))\nprint(flush=True)\n" \

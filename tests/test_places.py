@@ -347,20 +347,37 @@ def test_another_users_orphan_counts_where_proc_is_mounted_to_hide_it(common):
     assert common.run("-w", "forever", "-n", "job", "true", prefix=hide).returncode == 0
 
 
-def test_an_orphan_of_another_host_can_not_be_seen_and_that_is_said(lab):
-    """In a directory that several hosts share, where the lock of its launcher is gone."""
-    holder = lab.hold("job")
+def orphan_elsewhere(lab, holder):
+    """The hold of `holder`, which was killed on another host that shares the directory; its command lives."""
     holder.kill()
     holder.wait()
     ticket = lab.find_hold("job")
     boot = open("/proc/sys/kernel/random/boot_id", "rb").read().strip()
     record = ticket.read_bytes().replace(b"boot " + boot, b"boot x")
     ticket.write_bytes(record.replace(b"host " + os.uname().nodename.encode(), b"host elsewhere"))
+    return ticket
+
+
+def test_an_orphan_of_another_host_can_not_be_seen_and_that_is_said(lab):
+    ticket = orphan_elsewhere(lab, lab.hold("job"))
 
     result = lab.run("-n", "job", "true")
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (0, 1)
+    assert (result.returncode, result.stderr.count(b"\n"), ticket.exists()) == (0, 1, False)
     assert b"taking over from elsewhere, whose processes can not be seen from here" in result.stderr
+
+
+def test_who_takes_nothing_does_not_forget_an_orphan_that_it_can_not_see(lab):
+    """Those who can see it wait for it."""
+    holder = lab.hold("job")
+    lab.wait_in_line("job")
+    ticket = orphan_elsewhere(lab, holder)
+
+    turned_away = lab.run("-n", "job", "true")
+    cleaned = lab.run("clean")
+
+    assert (turned_away.returncode, turned_away.stderr.count(b"\n")) == (75, 1) and b"stood in line" in turned_away.stderr
+    assert (cleaned.returncode, cleaned.stdout, cleaned.stderr, ticket.exists()) == (0, b"", b"", True)
 
 
 def find_inner(outer, inside):

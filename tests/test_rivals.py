@@ -504,3 +504,32 @@ def test_who_has_just_got_in_is_asked_to_end_once(lab):
     assert lab.run("--replace", "-k", "3", "-n", "job", "true").returncode == 0
 
     assert finish(waiter)[1] == "term\n"
+
+
+@pytest.mark.tool("strace")
+def test_who_has_just_got_in_is_stopped_once(lab):
+    """`solo stop --waiting` sees its hold and its seat."""
+    holder = lab.hold("job")
+    count = "trap 'echo term' TERM; echo up; while :; do sleep 0.05; done"
+    slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=unlink,unlinkat:delay_enter=2s:when=1")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", count, prefix=slow)
+    until(lambda: lab.count_waiting("job") == 1)
+    holder.communicate()
+    assert read_line(waiter) == "up" and lab.count_waiting("job") == 1
+
+    stopped = lab.run("stop", "--waiting", "-k", "3", "job")
+
+    assert stopped.stdout.count(b"ended") == 1 and finish(waiter)[1] == "term\n"
+
+
+@pytest.mark.parametrize("words, status", [(("--max-waiting", "99", "-w", "0.1"), 75), (("--latest", "-w", "0.1"), 75),
+                                           (("--replace", "-k", "1"), 0)])
+def test_a_line_that_is_longer_than_descriptors_are_many(lab, words, status):
+    lab.hold("job")
+    many = [lab.start("-w", "forever", "-n", "job", "--", "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for _ in range(100)]
+    until(lambda: lab.count_waiting("job") == len(many))
+
+    result = lab.run(*words, "-n", "job", "--", "true", prefix=("sh", "-c", 'ulimit -n 90; exec "$@"', "sh"))
+
+    assert result.returncode == status, result.stderr

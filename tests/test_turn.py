@@ -288,3 +288,54 @@ def test_a_long_word_arrives_whole_though_the_launcher_is_stopped_in_the_middle_
 
 def is_writing(pid):
     return read_state(pid) == "S" and open(f"/proc/{pid}/syscall").read().startswith("1 ")
+
+
+@pytest.mark.parametrize("name", ["SIGALRM", "SIGPIPE", "SIGXFSZ"])
+def test_what_a_launcher_survived_in_line_does_not_end_the_command_at_its_turn(lab, name):
+    """As in line, so at its turn: for one at the head, whose command is forked, as for those behind."""
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "1h", "-n", "job", "--", "echo", "ran", start_new_session=True)
+    find_forked(waiter)
+
+    os.killpg(waiter.pid, getattr(signal, name))
+    holder.communicate()
+
+    assert finish(waiter)[:2] == (0, "ran\n")
+
+
+@pytest.mark.tool("strace")
+def test_it_has_nothing_of_its_launcher_also_where_descriptors_can_not_be_listed(lab):
+    lab.hold("job")
+    blind = inject(lab, "openat:error=ENFILE", paths=("/proc/self/fd",), follow=True)
+    lab.start("-w", "forever", "-n", "job", "--", "true", prefix=blind)
+    until(lambda: lab.count_waiting("job") == 1)
+    [(launcher, _)] = find_children(lab.started[-1].pid)
+    until(lambda: any(is_reading(child) for child, _ in find_children(launcher)))
+
+    [(forked, _)] = find_children(launcher)
+
+    ours = {file for file in read_files(launcher) if str(lab.directory) in file}
+    assert ours and not ours & read_files(forked) and count_injected(lab)
+
+
+@pytest.mark.tool("strace")
+def test_that_the_go_comes_before_it_could_list_its_descriptors_does_no_harm(lab):
+    holder = lab.hold("job")
+    slow = inject(lab, "openat:error=ENFILE:delay_exit=1s:when=1", paths=("/proc/self/fd",), follow=True)
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=slow)
+    until(lambda: lab.count_waiting("job") == 1 and count_injected(lab))
+
+    holder.communicate()
+
+    assert finish(waiter)[:2] == (0, "ran\n")
+
+
+@pytest.mark.tool("strace")
+def test_giving_up_in_line_is_no_error_where_sigchld_is_ignored(lab):
+    """Nobody reaps what was forked but its launcher, who kills it before it may end by itself."""
+    lab.hold("job")
+    slow = inject(lab, "exit_group:delay_enter=30ms:when=1", "wait4:delay_exit=80ms", follow=True)
+
+    result = lab.run("-w", "0.5", "-n", "job", "--", "true", prefix=("env", "--ignore-signal=CHLD", *slow))
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (75, 1)

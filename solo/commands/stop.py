@@ -9,6 +9,8 @@ from solo.eviction import Eviction
 from solo.identity import read_world
 from solo.kernel import say
 from solo.orphans import wait_any
+from solo.queue import close_all
+from solo.rivals import identify_launcher
 from solo.rule import INTEND_EXCLUSIVE, INTEND_SHARED
 from solo.tickets import HOLD, LIVE, ORPHANED, is_published
 from solo.words import describe_owner, format_duration
@@ -60,7 +62,10 @@ def stop(name: str, line, kill_after: float, with_waiting: bool):
 
 
 def find_targets(line, wanted, with_waiting: bool) -> list:
-    """The living tickets to end, open; those of `wanted` only, if that is given. What holds this name for one below is not ours."""
+    """The living tickets to end, open; those of `wanted` only, if that is given. What holds this name for one below is not ours.
+
+    Of one whose command runs already, not the seat that it is just letting go of.
+    """
     targets = []
     for file in sorted(filter(is_published, line.list_files())):
         if wanted is not None and file not in wanted or not (with_waiting or file.startswith(HOLD)):
@@ -74,7 +79,10 @@ def find_targets(line, wanted, with_waiting: bool) -> list:
             targets.append(ticket)
         else:
             ticket.close()
-    return targets
+    running = {identify_launcher(ticket) for ticket in targets if ticket.is_hold and ticket.record and ticket.record.child}
+    left = [ticket for ticket in targets if not ticket.is_hold and identify_launcher(ticket) in running]
+    close_all(left)
+    return [ticket for ticket in targets if ticket not in left]
 
 
 def describe(ticket) -> str:
