@@ -491,7 +491,9 @@ def test_sockets_can_not_count_and_say_so(lab):
 
 
 @pytest.mark.tool("strace")
-def test_who_has_just_got_in_is_asked_to_end_once(lab):
+@pytest.mark.parametrize("words", [("--replace", "-k", "3", "-n", "job", "true"), ("stop", "--waiting", "-k", "3", "job")],
+                         ids=["replace", "stop"])
+def test_who_has_just_got_in_is_asked_to_end_once(lab, words):
     """Its seat is there a moment longer than its command: to some programs a second SIGTERM means at once."""
     holder = lab.hold("job")
     count = "trap 'echo term' TERM; echo up; while :; do sleep 0.05; done"
@@ -501,25 +503,9 @@ def test_who_has_just_got_in_is_asked_to_end_once(lab):
     holder.communicate()
     assert read_line(waiter) == "up" and lab.count_waiting("job") == 1
 
-    assert lab.run("--replace", "-k", "3", "-n", "job", "true").returncode == 0
+    ended = lab.run(*words)
 
-    assert finish(waiter)[1] == "term\n"
-
-
-@pytest.mark.tool("strace")
-def test_who_has_just_got_in_is_stopped_once(lab):
-    """`solo stop --waiting` sees its hold and its seat."""
-    holder = lab.hold("job")
-    count = "trap 'echo term' TERM; echo up; while :; do sleep 0.05; done"
-    slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=unlink,unlinkat:delay_enter=2s:when=1")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", count, prefix=slow)
-    until(lambda: lab.count_waiting("job") == 1)
-    holder.communicate()
-    assert read_line(waiter) == "up" and lab.count_waiting("job") == 1
-
-    stopped = lab.run("stop", "--waiting", "-k", "3", "job")
-
-    assert stopped.stdout.count(b"ended") == 1 and finish(waiter)[1] == "term\n"
+    assert (ended.returncode, finish(waiter)[1], ended.stdout.count(b"ended") == 1) == (0, "term\n", words[0] == "stop")
 
 
 @pytest.mark.parametrize("words, status", [(("--max-waiting", "99", "-w", "0.1"), 75), (("--latest", "-w", "0.1"), 75),
