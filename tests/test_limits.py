@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, finish, make_full_pipe, read_line, read_state, until, wait_dead
+from conftest import PATIENCE, count_injected, finish, inject, make_full_pipe, read_line, read_state, until, wait_dead
 
 STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
 DAEMON = "import os, sys, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); " \
@@ -214,6 +214,15 @@ def test_a_tree_is_not_given_up_where_processes_can_not_be_listed(lab):
     assert shell.wait(PATIENCE) == 3
     assert lab.read_log() == ["over"] and (lab.path / "trace").read_text().count("(INJECTED)") == 3
     os.kill(stranger, signal.SIGKILL)
+
+
+@pytest.mark.tool("strace")
+def test_a_tree_is_not_given_up_where_signals_can_not_be_taken(lab):
+    tree = "setsid sh -c 'sleep 1; echo over >>$LAB/log' & exit 3"
+
+    result = lab.run("--tree", "-n", "job", "--", "sh", "-c", tree, prefix=inject(lab, "rt_sigtimedwait:error=EINVAL:when=2..4"))
+
+    assert (result.returncode, lab.read_log(), count_injected(lab)) == (3, ["over"], 3)
 
 
 def test_nobody_in_a_tree_gets_sigterm_twice(lab):

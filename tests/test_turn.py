@@ -339,3 +339,21 @@ def test_giving_up_in_line_is_no_error_where_sigchld_is_ignored(lab):
     result = lab.run("-w", "0.5", "-n", "job", "--", "true", prefix=("env", "--ignore-signal=CHLD", *slow))
 
     assert (result.returncode, result.stderr.count(b"\n")) == (75, 1)
+
+
+@pytest.mark.tool("strace")
+def test_if_it_is_killed_and_no_other_can_be_forked_nothing_ran(lab):
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran",
+                       prefix=inject(lab, "clone,clone3,fork,vfork:error=EAGAIN:when=2+"))
+    until(lambda: lab.count_waiting("job") == 1)
+    [(launcher, _)] = find_children(waiter.pid)
+    until(lambda: any(is_reading(child) for child, _ in find_children(launcher)))
+    [(forked, _)] = find_children(launcher)
+    os.kill(forked, signal.SIGKILL)
+
+    holder.communicate()
+
+    status, stdout, stderr = finish(waiter)
+    assert (status, stdout, stderr.count("\n"), "can not start echo" in stderr) == (125, "", 1, True)
+    assert lab.run("-n", "job", "true").returncode == 0

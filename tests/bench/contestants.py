@@ -1,7 +1,7 @@
 """Who is measured: the floor, solo as it is installed, the peers; and how one of them is run.
 
 The floor is the least that any launcher in Python can do: `python -IS` that forks, execs and waits, by posix alone, and leaves by
-_exit.
+_exit. In a line it takes flock(2) before that, and gives it up after.
 """
 
 import os
@@ -21,6 +21,16 @@ if not pid:
     posix.execve("{TRUE}", ["true"], posix.environ)
 posix._exit(posix.waitstatus_to_exitcode(posix.waitpid(pid, 0)[1]))
 """
+FLOOR_IN_LINE = """import fcntl, posix, sys
+lock = posix.open(sys.argv[1], posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC)
+fcntl.flock(lock, fcntl.LOCK_EX)
+pid = posix.fork()
+if not pid:
+    posix.execve(sys.argv[2], sys.argv[2:], posix.environ)
+status = posix.waitpid(pid, 0)[1]
+fcntl.flock(lock, fcntl.LOCK_UN)
+posix._exit(posix.waitstatus_to_exitcode(status))
+"""
 
 
 class Bench:
@@ -30,7 +40,9 @@ class Bench:
         self.folder, self.small, self.pip_solo = folder, small, None
         self.solo, self.python = (str(Path(launcher).resolve()), sys.executable) if launcher else self.install()
         (folder / "floor.py").write_text(FLOOR)
+        (folder / "floor-in-line.py").write_text(FLOOR_IN_LINE)
         self.floor = [self.python, "-IS", str(folder / "floor.py")]
+        self.floor_in_line = [self.python, "-IS", str(folder / "floor-in-line.py"), str(folder / "floor-lock")]
         os.environ["SOLO_DIR"] = str(folder / "names")
 
     def install(self):
@@ -70,7 +82,7 @@ class Holder:
     """`words` in front of a `cat`, which runs once we are here, and ends when it is let go."""
 
     def __init__(self, words):
-        self.process = subprocess.Popen([*words, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.process = subprocess.Popen([*words, shutil.which("cat")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self.process.stdin.write(b"\n")
         assert self.process.stdout.read(1) == b"\n", f"{words} did not run"
         self.pid = self.process.pid

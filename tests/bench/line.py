@@ -5,6 +5,7 @@ dead and not yet reaped, less what it had used when it stood in line.
 """
 
 import os
+import shutil
 import subprocess
 import time
 from contextlib import ExitStack
@@ -56,9 +57,10 @@ def drain(hold, wait, count: int) -> dict:
 
 def measure_handover(bench: Bench, rounds: int) -> dict:
     """In a line of 40."""
-    series = Series("ms", lambda row: ["flock(1)"])
+    lines = {**list_lines(bench), "floor": (bench.floor_in_line, bench.floor_in_line)}
+    series = Series("ms", list_peers)
     for _ in range(rounds):
-        series.add({who: drain(*words, 4 if bench.small else 40)["hand-over"] for who, words in list_lines(bench).items()})
+        series.add({who: drain(*words, 4 if bench.small else 40)["hand-over"] for who, words in lines.items()})
     return {"hand-over in a line of 40": series}
 
 
@@ -83,14 +85,19 @@ def list_references(row: str) -> list:
     return [f"flock(1), {count}", *(["solo, 10"] if int(count) > 10 else [])] if who == "solo" else []
 
 
+def list_peers(row: str) -> list:
+    return ["flock(1)", "floor"] if row.startswith("solo") else ["flock(1)"]
+
+
 def measure_latency(bench: Bench, rounds: int) -> dict:
     """From the end of what is in the way to the first word of an `echo`, whose start is part of it."""
     flock, slots = ["flock", str(bench.folder / "latency")], ["-n", "slots", "--slots", "3", "--no-orphan"]
-    series = Series("ms", lambda row: ["flock(1)"])
+    series = Series("ms", list_peers)
     for _ in range(rounds):
         turn = {}
-        with Holder(flock) as holder:
-            turn["flock(1)"] = time_first_word(flock, holder.let_go)
+        for who, words in (("flock(1)", flock), ("floor", bench.floor_in_line)):
+            with Holder(words) as holder:
+                turn[who] = time_first_word(words, holder.let_go)
         with Holder([bench.solo, "-n", "next", "--"]) as holder:
             turn["solo"] = time_first_word([bench.solo, "-n", "next", "-w", "forever"], holder.let_go)
         with Holder([bench.solo, "-n", "orphan", "--"]) as holder:
@@ -106,7 +113,7 @@ def measure_latency(bench: Bench, rounds: int) -> dict:
 
 def time_first_word(wait, end) -> float:
     """Milliseconds from `end` to the first byte of who waits for it."""
-    waiter = subprocess.Popen([*wait, "echo"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0)
+    waiter = subprocess.Popen([*wait, shutil.which("echo")], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0)
     wait_standing([waiter.pid])
     begin = time.perf_counter()
     end()

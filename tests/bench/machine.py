@@ -16,7 +16,7 @@ LIBRARIES = ("filelock", "fasteners", "redis", "kazoo", "psycopg")
 def describe_machine() -> dict:
     model = re.search(r"^(?:model name|CPU part)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     return {
-        "date": time.strftime("%F"), "kernel": ".".join(platform.release().split(".")[:2]), "architecture": platform.machine(),
+        "date": time.strftime("%F"), "kernel": platform.release().partition("-")[0], "architecture": platform.machine(),
         "python": platform.python_version(), "cpu": model[1] if model else "", "cores": os.cpu_count(),
         "load": [round(load, 1) for load in os.getloadavg()], "versions": find_versions(),
     }

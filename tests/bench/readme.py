@@ -28,11 +28,11 @@ def list_blocks(results: dict) -> dict:
         })),
         "hand-over": make_table(("from the end of one to the next", "ms", "/ flock(1)"), [
             *compare("hand-over in a line of 40", "flock(1)", {
-                "flock(1)": "flock(1), in a line of 40", "solo": "solo, in a line of 40",
+                "flock(1)": "flock(1), in a line of 40", "floor": "the floor, in a line of 40", "solo": "solo, in a line of 40",
             }),
             *compare("latency", "flock(1)", {
-                "flock(1)": "flock(1), to the first word of `echo`", "solo": "solo, to the first word of `echo`",
-                "solo, after an orphan": "solo, after an orphan",
+                "flock(1)": "flock(1), to the first word of `echo`", "floor": "the floor, to the first word of `echo`",
+                "solo": "solo, to the first word of `echo`", "solo, after an orphan": "solo, after an orphan",
                 "solo, after SIGKILL in a slot": "solo, after SIGKILL in one of three slots",
             }),
         ]),
@@ -61,7 +61,8 @@ def list_blocks(results: dict) -> dict:
             for row in measures["engines: launch"]["rows"] if row != "floor"
         ]),
         "machine": f"({machine['date']}, Linux {machine['kernel']}, Python {machine['python']}, {machine['cores']} cores of "
-                   f"{machine['cpu']}, load {machine['load'][0]} at the start.)",
+                   f"{machine['cpu']}, load {machine['load'][0]} at the start; turns and versions: "
+                   "[docs/bench.json](docs/bench.json).)",
     }
 
 
