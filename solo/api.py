@@ -5,7 +5,6 @@ when that ends, however it does, the name is free. What may block does so in a t
 needed, and none, nor KeyboardInterrupt, can come between the moment a name is ours and the moment somebody knows it.
 """
 
-import atexit
 import functools
 import math
 import os
@@ -14,7 +13,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Optional, TypeVar, Union, cast
@@ -157,10 +156,16 @@ class Hold:
         self.release()
 
     def __del__(self) -> None:
-        if getattr(self, "_tickets", None) and self._pid == os.getpid():
-            with blocking.Deferred():
-                self._release()
-            warnings.warn(f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self)
+        ending = sys is None or sys.is_finalizing()  # then nothing else runs any more, and the kernel lets go of what we can not
+        try:
+            if getattr(self, "_tickets", None) and self._pid == os.getpid():
+                with blocking.Deferred():
+                    self._release()
+                if not ending:
+                    warnings.warn(f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self)
+        except Exception:
+            if not ending:
+                raise
 
     def __repr__(self) -> str:
         return f"<solo.Hold of {', '.join(self.tokens)}{'' if self.locked else ', released'}>"
@@ -268,7 +273,7 @@ class Lock:
         Raises Busy, SoloError. What it gives can be released by anyone, anywhere; else `Lock.release` does it here.
         """
         deadline = self._find_deadline(timeout)
-        again = self._enter_again()
+        again = self._enter_again(find_owner())
         if again is not None:
             return again
         attempt = Try(self, deadline)
@@ -280,10 +285,13 @@ class Lock:
             attempt.abandon()
             raise
 
-    async def acquire_async(self, timeout: Wait = UNSET) -> Hold:
+    def acquire_async(self, timeout: Wait = UNSET) -> "Coroutine[Any, Any, Hold]":
         """As `acquire`, while the event loop of asyncio goes on. Cancelled, it leaves the line."""
+        return self._acquire_async(find_owner(), timeout)  # of who asks: wait_for, before 3.12, awaits it in a task of its own
+
+    async def _acquire_async(self, owner: object, timeout: Wait) -> Hold:
         deadline = self._find_deadline(timeout)
-        again = self._enter_again()
+        again = self._enter_again(owner)
         if again is not None:
             return again
         import asyncio
@@ -294,7 +302,7 @@ class Lock:
         try:
             if not attempt.run_hastily() and attempt.start():
                 await ready
-            return self._keep(find_owner(), attempt.find_result())
+            return self._keep(owner, attempt.find_result())
         except BaseException:
             attempt.abandon()
             raise
@@ -310,9 +318,9 @@ class Lock:
         wait = self.wait if isinstance(timeout, Unset) else check_wait(timeout)
         return NO_WAIT if wait is None else FOREVER if wait == math.inf else time.monotonic() + wait
 
-    def _enter_again(self) -> Optional[Hold]:
-        hold = self.hold
-        if hold is None:
+    def _enter_again(self, owner: object) -> Optional[Hold]:
+        hold = self._holds.get(owner)
+        if hold is None or not hold.locked:
             return None
         if not self.reentrant:
             raise SoloError(f"{self.name}: held by this thread or task already: it would wait for itself (reentrant=True counts)")
@@ -411,6 +419,8 @@ class Try:
         self.error: Optional[BaseException] = None
         self.is_abandoned = False
         self.tickets: list[Any] = []  # all that is ours meanwhile, seats too
+        self.taken: list[Any] = []  # what is held already, files as well
+        self.lines: list[Any] = []
 
     def run_hastily(self) -> bool:
         """Take it in this thread if that needs no waiting; False if it does."""
@@ -476,10 +486,11 @@ class Try:
             options["max_waiting"] = lock.max_waiting
         launcher, world, command = identify()
         wanted = Record(launcher, world, os.geteuid(), lock.claim, lock.names, None, command)
-        tickets: list[Any] = []
+        tickets = self.taken = []
 
         def make(base: Any, name: str, world: Any) -> Any:
-            return make_line(base, name, world, self.tickets)
+            self.lines.append(make_line(base, name, world, self.tickets))
+            return self.lines[-1]
 
         try:
             taken = take_names(wanted, options, self.deadline, wait_unseen, tickets, make)
@@ -518,8 +529,10 @@ class Try:
 
     def forget(self) -> None:
         """In a forked child: the thread is not there, and what it got is the parent's."""
-        for ticket in self.tickets:
+        for ticket in (*self.tickets, *self.taken):
             ticket.close()
+        for line in self.lines:
+            line.leave()  # a copy of the gate as well: the parent locks that one
         if self.waiter is not None:
             self.waiter.close()
 
@@ -565,10 +578,10 @@ def set_ready(future: Any) -> None:
 
 def find_owner() -> object:
     """Whose hold it is: the running task's, if there is an event loop here, else the thread's."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None:
+    current_task = getattr(sys.modules.get("asyncio"), "current_task", None)  # it may just be being imported
+    if current_task is not None:
         try:
-            task = asyncio.current_task()
+            task = current_task()
         except RuntimeError:
             task = None
         if task is not None:
@@ -649,12 +662,4 @@ def forget_all() -> None:
     all_holds.clear()
 
 
-def release_all() -> None:
-    """When the interpreter ends: the kernel would let go, but leave the tickets for the next to clean."""
-    with blocking.Deferred():
-        for hold in list(all_holds):
-            hold._release()
-
-
 os.register_at_fork(after_in_child=forget_all)
-atexit.register(release_all)

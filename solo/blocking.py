@@ -71,6 +71,10 @@ class Waiter:
         fd, self.fd = self.fd, -1
         if fd >= 0:
             close(fd)
+        for given in self.given:  # only in a forked child is there any that was not taken
+            if isinstance(given, int):
+                close(given)
+        self.given = []
 
     def wait(self, poller, deadline: float) -> bool:
         """Poll until something is there, False once `deadline` (monotonic) has passed. Raises Cancelled."""
@@ -191,6 +195,7 @@ def wait(kind: type, fd: int, mode: int, deadline: float) -> bool:
             if isinstance(given, int):
                 os.dup2(given, fd, inheritable=False)
                 close(given)
+                waiter.given = []
         if isinstance(given, OSError):
             raise given
         if given != AGAIN:
@@ -223,20 +228,21 @@ class Deferred:
         self.received: list = []
 
     def __enter__(self):
-        acting.acquire()
-        try:
-            for number in SIGNALS if is_main_thread() else ():
-                handler = _signal.getsignal(number)
-                # That of asyncio does nothing, and has set a flag that would be lost.
-                if callable(handler) and getattr(handler, "__name__", "") != "_sighandler_noop":
-                    self.handlers[number] = handler
-                    self.changed.append((number, handler))
-                    _signal.signal(number, self.receive)
-        except ValueError:
-            self.changed.clear()  # an interpreter within the interpreter, in which no handler runs
-        except BaseException:
-            self.end()
-            raise
+        with acting:  # to take a lock by `with` is one step; by acquire() a handler could raise before it is known to be ours
+            try:
+                for number in SIGNALS if is_main_thread() else ():
+                    handler = _signal.getsignal(number)
+                    # That of asyncio does nothing, and has set a flag that would be lost.
+                    if callable(handler) and getattr(handler, "__name__", "") != "_sighandler_noop":
+                        self.handlers[number] = handler
+                        self.changed.append((number, handler))
+                        _signal.signal(number, self.receive)
+            except ValueError:
+                self.changed.clear()  # an interpreter within the interpreter, in which no handler runs
+            except BaseException:
+                self.restore()
+                raise
+            acting.acquire()  # for the block; no handler can raise any more
         return self
 
     def receive(self, number, _):
@@ -248,6 +254,12 @@ class Deferred:
 
     def end(self):
         try:
+            self.restore()
+        finally:
+            acting.release()
+
+    def restore(self):
+        try:
             while self.changed:
                 _signal.signal(*self.changed[-1])
                 self.changed.pop()
@@ -256,8 +268,6 @@ class Deferred:
                 _signal.signal(*self.changed[-1])
                 self.changed.pop()
             raise
-        finally:
-            acting.release()
 
 
 def run_handlers(received: list):

@@ -8,6 +8,7 @@ from typing import Any, Optional, Union
 
 from solo import errors
 from solo.api import check_name, check_wait, holders
+from solo.blocking import keep
 from solo.kernel import FOREVER
 from solo.report import OUTCOMES, STARTED, read_last
 
@@ -97,7 +98,7 @@ def format_span(seconds: Optional[float]) -> Optional[str]:
 
 def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, bytes, Any, Any]:
     """(Status, what the launcher reports, stdout, stderr)."""
-    ours, theirs = os.pipe()
+    ours, theirs = map(keep, os.pipe())  # none of 0 to 2, should the program have closed those
     try:
         root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         code = LAUNCHER.format(root=root, path=list(filter(None, sys.path)))

@@ -1207,3 +1207,118 @@ def test_a_program_that_waits_takes_one_place_in_line(lab):
 
     assert finish(program)[:2] == (0, "in\n")
     assert trace.read_text().count('".seat.') == 1
+
+
+# --- what a hostile reader found ---------------------------------------------------------------------------------
+
+
+def test_a_lock_is_held_while_the_program_ends(lab, kind):
+    """Handlers of its end run before that is over, and what they write may be what the lock is for."""
+    program = start_program(lab, "import atexit\n@atexit.register\ndef finish():\n    print(hold.locked, flush=True)\n"
+                                 "    sys.stdin.readline()\nhold = solo.Lock('job').acquire()\n")
+
+    assert read_line(program) == "True" and lab.run("-n", "job", "true").returncode == 75
+    assert finish(program)[::2] == (0, "")
+    assert lab.run("-n", "job", "true").returncode == 0 and lab.list() == []
+
+
+def test_a_handler_that_raises_leaves_no_lock_within_taken(lab):
+    """Python may run one as soon as an acquire() has returned, before anybody knows that it has."""
+    text = """
+from solo import blocking
+import random, threading
+class Over(Exception): pass
+def handler(*_): raise Over
+def look(): free.append(blocking.acting.acquire(timeout=5) and not blocking.acting.release())
+signal.signal(signal.SIGALRM, handler)
+lock, free = solo.Lock('job', reentrant=True), []
+lock.acquire()
+for _ in range(400):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(2e-5, 3e-4))
+        while True: lock.acquire().release()
+    except Over:
+        pass
+    looker = threading.Thread(target=look)
+    looker.start(), looker.join()
+print(len(free), all(free))
+"""
+    program = start_program(lab, text)
+
+    assert finish(program)[:2] == (0, "400 True\n")
+
+
+def test_what_a_child_inherits_of_one_who_waits_is_closed(lab):
+    """The gate, and what is taken already: else it kept them from others when the program is gone."""
+    lab.hold("job")
+    taken, wanted = sorted((lab.path / "one", lab.path / "two"), key=lambda path: path.touch() or path.stat().st_ino)
+    outsider = subprocess.Popen(["flock", wanted, "cat"], stdin=subprocess.PIPE)
+    until(lambda: is_locked(wanted))
+    text = f"""
+import threading
+def take(lock): threading.Thread(target=lock.acquire, daemon=True).start()
+take(solo.Lock('job', wait=60))
+take(solo.Lock('other', wait=60, flock=[{str(taken)!r}, {str(wanted)!r}]))
+sys.stdin.readline()
+if os.fork() == 0:
+    print(*[os.readlink('/proc/self/fd/' + fd) for fd in os.listdir('/proc/self/fd') if int(fd) < 99
+            and os.path.exists('/proc/self/fd/' + fd)], flush=True)
+    os._exit(0)
+os.wait()
+os._exit(0)
+"""
+    program = start_program(lab, text)
+    until(lambda: lab.count_waiting("job") == 1 and is_locked(taken))
+    program.stdin.write(b"\n")
+    program.stdin.flush()
+
+    inherited = read_line(program)
+
+    assert str(wanted) in inherited  # not locked by us, and so inert
+    assert str(taken) not in inherited and "/.gate" not in inherited
+    outsider.communicate()
+
+
+def is_locked(path):
+    return subprocess.run(["flock", "-n", path, "true"]).returncode != 0
+
+
+def test_a_descriptor_that_came_too_late_is_closed():
+    ours, theirs = os.pipe()
+    waiter = blocking.Waiter()
+    waiter.give(ours)
+
+    waiter.close()
+
+    with pytest.raises(OSError):
+        os.fstat(ours)
+    os.close(theirs)
+
+
+def test_a_lock_taken_by_wait_for_is_the_callers(lab, files):
+    """Before Python 3.12 wait_for() awaits in a task of its own, which then is over."""
+    async def main():
+        lock = solo.Lock("job", wait=5)
+        await asyncio.wait_for(lock.acquire_async(), 5)
+        assert lock.locked and lab.run("-n", "job", "true").returncode == 75
+        lock.release()
+
+    asyncio.run(main())
+    assert lab.list() == []
+
+
+def test_that_asyncio_is_just_being_imported_does_no_harm(lab, files, monkeypatch):
+    monkeypatch.setitem(sys.modules, "asyncio", type(sys)("asyncio"))
+
+    with solo.Lock("job"):
+        assert lab.run("-n", "job", "true").returncode == 75
+    assert lab.list() == []
+
+
+@pytest.mark.parametrize("closed", [(0, 1), (1, 2), (0, 1, 2)])
+def test_run_tells_what_ran_though_the_program_has_closed_its_streams(lab, closed):
+    text = "told = os.dup(1)\n" + "".join(f"os.close({stream})\n" for stream in closed) + \
+           "done = solo.run(['sh', '-c', 'echo ran; exit 7'], name='job', capture_output=True)\n" \
+           "os.write(told, b'%d %b' % (done.returncode, done.stdout))\n"
+
+    assert finish(start_program(lab, text))[1] == "7 ran\n"

@@ -191,10 +191,16 @@ class Walk(RuleBasedStateMachine):
         if contender is None:
             return
         for hold in (self.lab.directory / contender.name).glob(".hold.*"):
-            if f"launcher {contender.process.pid} ".encode() in hold.read_bytes():
-                tally.add(faults={"record corrupted": 1})
-                hold.write_bytes(b"garbage")
-                contender.unreadable, contender.mode = True, "X"
+            try:
+                with open(hold, "r+b") as file:  # never made anew: its owner may end just now
+                    if f"launcher {contender.process.pid} ".encode() in file.read():
+                        file.truncate(0)
+                        file.seek(0)
+                        file.write(b"garbage")
+                        contender.unreadable, contender.mode = True, "X"
+                        tally.add(faults={"record corrupted": 1})
+            except FileNotFoundError:
+                continue
 
     # --- what must hold -------------------------------------------------------------------------------------------
 
