@@ -18,24 +18,31 @@ GRACE = 2.0  # seconds from the end of the command to that of its launcher, and 
 
 
 class Eviction:
-    """What was done so far: `steps` has, by ticket and state, how many of STEPS and when the next one is due."""
+    """What was done so far: `steps` has, by ticket and state, how many of STEPS and when the next one is due; `refused` the errors
+    of those that can not be ended, by their files.
+    """
 
     def __init__(self, kill_after: float):
         self.kill_after = kill_after
         self.steps = {}
+        self.refused = {}
 
     def act(self, tickets: list) -> float:
-        """Do what is due to each of `tickets`, which are open, and close them; when to come back. Raises SoloError."""
+        """Do what is due to each of `tickets` that is open, and close them; when to come back."""
         now, next_due = monotonic(), FOREVER
         try:
             # Those in line first, or one of them would get in when the holder ends.
             for ticket in sorted(tickets, key=lambda ticket: ticket.is_hold):
-                if ticket.state is LIVE and ticket.has_left():
+                if not ticket.is_open or ticket.file in self.refused or ticket.state is LIVE and ticket.has_left():
                     continue
                 key = ticket.file, ticket.state
                 steps, due = self.steps.get(key, (0, now))
                 if due <= now:
-                    pause = STEPS[steps](ticket) if steps < len(STEPS) else refuse(ticket)
+                    try:
+                        pause = STEPS[steps](ticket) if steps < len(STEPS) else refuse(ticket)
+                    except SoloError as error:
+                        self.refused[ticket.file] = error
+                        continue
                     due = now + (self.kill_after if pause is None else pause)
                     self.steps[key] = steps + 1, due
                 next_due = min(next_due, due)

@@ -112,7 +112,17 @@ def format_reason(text: str) -> bytes:
 def find_journals(directory) -> tuple:
     """Where the journals of names in --dir `directory` are: (path, directories below it, whether others may write there)."""
     path = find_base(directory)
-    return (DURABLE_PLACE, [], False) if path.rstrip("/") == ROOT_PLACE else (path, [FOLDER], bool(directory))
+    is_roots = path == ROOT_PLACE or directory and is_same(path, ROOT_PLACE)
+    return (DURABLE_PLACE, [], False) if is_roots else (path, [FOLDER], bool(directory))
+
+
+def is_same(path: str, other: str) -> bool:
+    """Do both lead to one file?"""
+    try:
+        one, two = posix.stat(path), posix.stat(other)
+        return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
+    except OSError:
+        return path.rstrip("/") == other
 
 
 def make_place(directory, *names):

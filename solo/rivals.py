@@ -130,7 +130,10 @@ class Replace(Rivals):
 
     def act(self, deadline):
         targets, self.targets = self.targets, []
-        return min(deadline, self.eviction.act(targets))
+        due = self.eviction.act(targets)
+        for error in self.eviction.refused.values():
+            raise error
+        return min(deadline, due)
 
 
 def conflicts(record, tickets: list) -> bool:

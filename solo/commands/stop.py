@@ -12,7 +12,7 @@ from solo.orphans import wait_any
 from solo.queue import close_all
 from solo.rivals import identify_launcher
 from solo.rule import INTEND_EXCLUSIVE, INTEND_SHARED
-from solo.tickets import HOLD, LIVE, ORPHANED, is_published
+from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, is_published
 from solo.words import describe_owner, format_duration
 
 KILL_AFTER = 10.0  # seconds
@@ -33,7 +33,7 @@ def run(options: dict, names: list) -> int:
             print(f"{name}: not held")
             continue
         try:
-            stop(name, line, options.get("kill_after", KILL_AFTER), "waiting" in options)
+            complete = stop(name, line, options.get("kill_after", KILL_AFTER), "waiting" in options) and complete
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
@@ -42,7 +42,8 @@ def run(options: dict, names: list) -> int:
     return 0 if complete else SoloError.status
 
 
-def stop(name: str, line, kill_after: float, with_waiting: bool):
+def stop(name: str, line, kill_after: float, with_waiting: bool) -> bool:
+    """End all that can be ended; False, and it is said, if one could not."""
     eviction, begin = Eviction(kill_after), monotonic()
     wanted = {ticket.file: describe(ticket) for ticket in find_targets(line, None, with_waiting)}
     if not wanted:
@@ -55,14 +56,18 @@ def stop(name: str, line, kill_after: float, with_waiting: bool):
             print(f"{name}: ended {left.pop(file)} after {format_duration(monotonic() - begin)}", flush=True)
         if left:
             due = eviction.act(targets)
+            for file in [file for file in left if file in eviction.refused]:
+                say(f"{name}: {eviction.refused[file]}")
+                left.pop(file)
             targets = find_targets(line, left, with_waiting)
             wait_any(targets, due) if targets else sleep(LOOK_AGAIN)
-            for ticket in targets:
-                ticket.close()
+            close_all(targets)
+    return not eviction.refused
 
 
 def find_targets(line, wanted, with_waiting: bool) -> list:
-    """The living tickets to end, open; those of `wanted` only, if that is given. What holds this name for one below is not ours.
+    """The living tickets to end, the first of them open; those of `wanted` only, if that is given. What holds this name for one
+    below is not ours.
 
     Of one whose command runs already, not the seat that it is just letting go of.
     """
@@ -75,10 +80,10 @@ def find_targets(line, wanted, with_waiting: bool) -> list:
             continue
         record = ticket.read_record()
         nested = record is not None and record.claim.mode in (INTEND_EXCLUSIVE, INTEND_SHARED)
+        if ticket.state not in (LIVE, ORPHANED) or nested or len(targets) >= MOST_OPEN:
+            ticket.close()
         if ticket.state in (LIVE, ORPHANED) and not nested:
             targets.append(ticket)
-        else:
-            ticket.close()
     running = {identify_launcher(ticket) for ticket in targets if ticket.is_hold and ticket.record and ticket.record.child}
     left = [ticket for ticket in targets if not ticket.is_hold and identify_launcher(ticket) in running]
     close_all(left)

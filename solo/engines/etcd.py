@@ -24,7 +24,9 @@ PREFIX = "solo"
 ENDS, ONCES = ".end", ".once"  # no name starts with a dot
 SHORTEST_WAIT = 0.05  # seconds
 LARGEST = 1 << 24  # bytes of an answer
-NOT_FOUND, UNAUTHENTICATED = 5, 16  # gRPC's codes
+INVALID, NOT_FOUND, PRECONDITION, UNAUTHENTICATED = 3, 5, 9, 16  # gRPC's codes
+OLD_TOKEN = "revision of auth store is old"  # of a JWT, once anything of users and roles has changed
+GRANT = "/v3/lease/grant"
 
 
 class Etcd(Lined):
@@ -93,7 +95,8 @@ class Etcd(Lined):
             if error is None:
                 return answer
             code, text = answer.get("code", 0), answer.get("message") or str(error)
-            if code == UNAUTHENTICATED and again and self.token is not None:
+            is_stale = code == UNAUTHENTICATED or code == INVALID and OLD_TOKEN in text
+            if is_stale and again and self.token is not None:
                 self.log_in()
                 return self.call(path, body, is_leased, again=False)
             if code == NOT_FOUND and is_leased:
@@ -103,6 +106,8 @@ class Etcd(Lined):
                 self.hang_up()
                 self.at = (self.at + 1) % len(self.target.hosts)
                 continue
+            if code == PRECONDITION and path == GRANT:
+                return {"TTL": body["TTL"]}  # the number is ours alone: the answer to our first try was lost
             raise SoloError(f"{self.where}: {text}")
         raise Unreachable(f"{self.where}: can not be reached: {problem}")
 
@@ -158,7 +163,7 @@ class Etcd(Lined):
     def grant(self):
         # We choose its name, and know it before it is there: whatever interrupts us, it can be given back.
         self.lease = str(int.from_bytes(os.urandom(8), "big") >> 1 or 1)
-        answer = self.call("/v3/lease/grant", {"TTL": int(self.ttl), "ID": self.lease})
+        answer = self.call(GRANT, {"TTL": int(self.ttl), "ID": self.lease})
         self.ttl = float(answer["TTL"])
 
     def release(self):

@@ -2,7 +2,7 @@
 
 import _signal
 import posix
-from _signal import SIG_DFL, SIG_UNBLOCK, getsignal, pthread_sigmask, signal, valid_signals
+from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, getsignal, pthread_sigmask, signal, valid_signals
 
 from solo.engines.engine import NONSENSE, Gone, make_lost, make_nonsense, make_note
 from solo.engines.lease import TTL, Lease, Terms
@@ -71,7 +71,13 @@ class EngineHold:
             self.entries = take_all(self.engine, self.plan, make_note(self.wanted), wait)
             self.lease.start(self.engine.ttl)
             self.given.take_signals()
-        except BaseException as error:
+        except BaseException as failure:
+            error = failure
+            try:
+                pthread_sigmask(SIG_BLOCK, changed)  # here one that came before is told of at the latest
+            except Interrupted as interrupted:
+                error = interrupted
+                pthread_sigmask(SIG_BLOCK, changed)
             if once is not None:
                 error = once.judge(error)
             if isinstance(error, Gone):
@@ -84,7 +90,8 @@ class EngineHold:
             if isinstance(error, Interrupted):
                 posix.kill(posix.getpid(), error.number)
                 pthread_sigmask(SIG_UNBLOCK, {error.number})
-            raise error
+            pthread_sigmask(SIG_SETMASK, self.given.mask)  # what came meanwhile ends us now
+            raise error from None
         for number in changed:
             signal(number, SIG_DFL)
 

@@ -35,6 +35,7 @@ class Terms:
     """
 
     def __init__(self, ttl: float, grace=None):
+        self.asked_grace = grace
         self.ttl = ttl
         self.period = ttl / RENEWALS
         self.timeout = min(ttl / TIMEOUTS, LONGEST_TIMEOUT)
@@ -110,8 +111,9 @@ class Lease:
 
     def start(self, ttl: float):
         """All is held, for `ttl` seconds as the engine says: from now on we die at D. Raises SoloError, Unreachable."""
-        self.terms.ttl = ttl
+        self.terms = Terms(ttl, self.terms.asked_grace)
         self.terms.check()
+        self.engine.timeout = min(self.engine.timeout, self.terms.timeout)
         self.renew()
         self.check_start()
         self.dead_man.arm(self.deadline)

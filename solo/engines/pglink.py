@@ -16,6 +16,9 @@ from solo.engines.engine import Gone
 from solo.errors import SoloError, Unreachable, UsageError
 
 LONGEST_POLL = 1e6  # seconds
+# Of tcp(7): a longer time and more probes are refused. How long a silent session lives TCP_USER_TIMEOUT says, not their number.
+LONGEST_IDLE, MOST_PROBES = 32767, 127  # seconds
+LONGEST = (1 << 31) - 1  # milliseconds; an int
 ENDED = POLLRDHUP | POLLHUP | POLLERR
 # libpq has no codes for why it could not connect. What else a server says may pass: it starts, it is full.
 REFUSED = re.compile("invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|not support")
@@ -43,14 +46,15 @@ class Link:
         self.ttl = ttl
         self.timeout = timeout
         # A connection that is used is never probed; a silent one is for the last two thirds of the ttl.
-        self.idle, self.probes = max(1, int(ttl / 3)), ceil(ttl) + 1
+        self.idle, self.probes = max(1, min(int(ttl / 3), LONGEST_IDLE)), min(ceil(ttl) + 1, MOST_PROBES)
+        self.silence = min(int(ttl * 1000), LONGEST)
         files = {"sslrootcert": target.cafile, "sslcert": target.certfile, "sslkey": target.keyfile}
         if target.cafile:
             files["sslmode"] = "verify-full"
         known = {
             **files, "user": target.user, "password": target.password, "dbname": target.path or None, **settings,
             "keepalives_idle": self.idle, "keepalives_interval": 1, "keepalives_count": self.probes,
-            "tcp_user_timeout": int(ttl * 1000), "client_encoding": "UTF8",
+            "tcp_user_timeout": self.silence, "client_encoding": "UTF8",
         }
         try:
             self.settings = make_conninfo(**{key: value for key, value in known.items() if value is not None})
@@ -107,7 +111,7 @@ class Link:
         """The server ends the session when it has not heard of us for the ttl, and not before, whatever it was told to do."""
         self.set(
             tcp_keepalives_idle=self.idle, tcp_keepalives_interval=1, tcp_keepalives_count=self.probes,
-            tcp_user_timeout=int(self.ttl * 1000), client_connection_check_interval=int(self.ttl * 1000 / 3),
+            tcp_user_timeout=self.silence, client_connection_check_interval=self.silence // 3,
             idle_session_timeout=0, statement_timeout=0, transaction_timeout=0, lock_timeout=0,
         )
 

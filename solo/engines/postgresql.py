@@ -321,7 +321,7 @@ class PostgresSession:
     # --- what others ask ------------------------------------------------------------------------------------------
 
     def make_comment(self) -> str:
-        """What others are to know of us, for them to find with list_entries."""
+        """What others are to know of us, for them to find with list_entries. Comments nest: without a star none begins or ends."""
         entries = [*self.entries.values(), *([self.wanted] if self.wanted else [])]
         if not entries:
             return ""
@@ -331,7 +331,7 @@ class PostgresSession:
             own = {"mode": claim.mode, "slots": claim.slots, "take": claim.take, "slot": entry.record.slot}
             names[entry.name] = [entry.number, entry.is_held, own]
         while True:
-            text = json.dumps({**json.loads(note.format()), "names": names}, separators=(",", ":")).replace("/", "\\/")
+            text = json.dumps({**json.loads(note.format()), "names": names}, separators=(",", ":")).replace("*", "\\u002a")
             if len(text) <= COMMENT_LIMIT or not any(note.command):
                 return f"{COMMENT}{text}*/ "
             *words, last = note.command

@@ -24,6 +24,7 @@ EVENT, AUTH = -1, -4  # in place of a request's number
 NO_PASSWORD = bytes(16)
 MESSAGE_LIMIT = 1 << 26  # bytes; jute.maxbuffer is 1 MB
 SHORTEST_WAIT = 0.001  # seconds
+LONGEST = (1 << 31) - 1  # milliseconds; an int
 BROKEN = (OSError, struct.error, ValueError, IndexError, RuntimeError)  # the connection, or what came by it
 
 
@@ -91,7 +92,7 @@ class Session:
     def dial(self, deadline: float):
         """Raises BROKEN."""
         self.socket = self.open(deadline)
-        self.send(Connect(0, self.zxid, round(self.ttl * 1000), self.number, self.password, False))
+        self.send(Connect(0, self.zxid, min(round(self.ttl * 1000), LONGEST), self.number, self.password, False))
         granted, _ = Connect.deserialize(self.receive(deadline), 0)
         ttl = granted.time_out / 1000
         if ttl <= 0 or self.number and ttl < self.ttl:
