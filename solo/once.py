@@ -162,8 +162,7 @@ def parse_ran(data: bytes):
     """The Ran in `data`, None if it is garbage."""
     try:
         host, when = json.loads(data)
-        ran = Ran(str(host), float(when))
-        localtime(ran.time)
-        return ran
+        localtime(when)
+        return Ran(host, when) if isinstance(host, str) and isinstance(when, float) else None
     except (ValueError, TypeError, OverflowError, OSError, RecursionError):
         return None

@@ -110,6 +110,33 @@ def test_a_password_of_the_configuration_file_opens_and_is_seen_nowhere(lab, tmp
         server.stop()
 
 
+class Tokened(Etcd):
+    """Its tokens are of the moment at which nothing of users and roles had changed yet."""
+
+    def make_words(self):
+        key = self.path / "key"
+        key.write_bytes(os.urandom(32))
+        return [*super().make_words(), "--auth-token", f"jwt,priv-key={key},sign-method=HS256,ttl=10m"]
+
+
+@pytest.mark.root
+def test_a_token_that_is_old_since_roles_have_changed_is_replaced(lab, tmp_path):
+    server = Tokened(tmp_path / "tokened").start()
+    for words in ("user add root:rootpw", "role add root", "user grant-role root root", "auth enable"):
+        server.ask(*words.split())
+    try:
+        etc = write_configuration(tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "root"\npassword = "rootpw"\n')
+        prefix = ("unshare", "--mount", "sh", "-c", f"mount --bind {etc} /etc/solo.toml && exec \"$@\"", "sh")
+        run = lab.start("-n", "job", "--via", "prod", "--ttl", "3s", "--", "sh", "-c", "echo; sleep 4; exit 3", prefix=prefix)
+        read_line(run)
+
+        server.ask("--user", "root:rootpw", "role", "add", "other")
+
+        assert finish(run)[0] == 3
+    finally:
+        server.stop()
+
+
 def write_configuration(tmp_path, text, mode=0o600):
     """A file to be bound over /etc/solo.toml, which is made empty if it is not there; it goes with the machine's /etc."""
     if not os.path.exists("/etc/solo.toml"):

@@ -18,6 +18,7 @@ from servers import Etcd
 
 BEATS = ["python3", "-IS", os.path.join(os.path.dirname(__file__), "beats.py")]
 TRICKLE = object()  # an answer that comes byte by byte, and has no end
+LOST = object()  # the first one is done and not answered
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ class Handler(BaseHTTPRequestHandler):
             while True:
                 self.wfile.write(b" ")
                 time.sleep(0.2)
-        if answer is not None:
+        if answer not in (None, LOST):
             self.send_response(self.server.status)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
@@ -62,7 +63,10 @@ class Handler(BaseHTTPRequestHandler):
             return
         there = http.client.HTTPConnection("127.0.0.1", self.server.target)
         there.request("POST", self.path, body)
-        answer = there.getresponse()
+        lost, answer = self.server.answers.pop(self.path, None), there.getresponse()
+        if lost is LOST:
+            self.close_connection = True
+            return
         self.send_response(answer.status)
         self.send_header("Connection", "close")
         self.end_headers()
@@ -177,6 +181,28 @@ def drain(fd):
             pass
     except OSError:
         os.close(fd)
+
+
+@pytest.mark.parametrize("path", ["/v3/lease/grant", "/v3/kv/txn", "/v3/kv/range", "/v3/lease/keepalive"])
+def test_an_answer_that_is_lost_is_asked_for_again(lab, between, path):
+    between.answers[path] = LOST
+
+    assert lab.run("-n", f"lost{path.count('k')}", "-w", "1m", "--ttl", "5s", "--", "echo", "ran").stdout == b"ran\n"
+    assert path not in between.answers
+
+
+def test_a_signal_while_an_entry_is_given_back_ends_it_as_ever(lab, between, server):
+    holder = lab.hold("given")
+    between.answers["/v3/lease/revoke"] = TRICKLE
+    contender = lab.start("-n", "given", "--dir", lab.path / "b", "true")
+    until(lambda: "/v3/lease/revoke" in between.asked)
+
+    contender.send_signal(signal.SIGTERM)
+
+    assert contender.wait(PATIENCE) == -signal.SIGTERM
+    assert b"Traceback" not in contender.stderr.read()
+    del between.answers["/v3/lease/revoke"]
+    finish(holder)
 
 
 def test_a_signal_between_the_request_and_the_answer_of_a_lease_leaves_none(lab, between, server):

@@ -114,6 +114,24 @@ def test_one_in_line_outlives_a_restart_of_the_server(fleet, server):
     assert finish(waiting)[0] == 0 and fleet.lab.read_log() == ["in"]
 
 
+@pytest.mark.parametrize("word", ["ls /*", "*/ '", "/* */ /*", "\\*/"])
+def test_what_the_command_has_in_its_words_begins_and_ends_no_comment(fleet, word):
+    holder = fleet.hold("a", fleet.job)
+    waiting = fleet.start("b", "-w", "1m", "-n", fleet.job, "--", "sh", "-c", "exit 3", word)
+    until(lambda: any(row["command"][-1:] == [word] for row in fleet.list("c", fleet.job)))
+    finish(holder)
+
+    assert finish(waiting)[0] == 3
+
+
+@pytest.mark.parametrize("ttl", ["5m", "1000000000s"])
+@pytest.mark.parametrize("table", ["", PostgreSQLTable.settings], ids=["session", "table"])
+def test_a_lease_may_be_longer_than_tcp_can_wait(fleet, ttl, table):
+    fleet.url += table
+
+    assert fleet.run("a", "-n", fleet.job, "--ttl", ttl, "--", "sh", "-c", "exit 3").returncode == 3
+
+
 def test_one_in_line_is_asked_to_leave_it(fleet):
     holder = fleet.hold("a", fleet.job)
     waiting = fleet.wait_in_line("b", fleet.job)

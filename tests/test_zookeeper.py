@@ -235,13 +235,18 @@ def test_an_expired_session_is_gone_and_the_next_is_another(server, engine):
     other.release()
 
 
-@pytest.mark.parametrize("asked, granted", [(0.5, 1.0), (4.0, 4.0), (1000.0, 60.0)])
+@pytest.mark.parametrize("asked, granted", [(0.5, 1.0), (4.0, 4.0), (1000.0, 60.0), (3e6, 60.0)])
 def test_the_ttl_is_what_the_server_grants(server, asked, granted):
     engine = make_engine(server, ttl=asked)
     engine.connect()
 
     assert engine.ttl == granted
     engine.release()
+
+
+@pytest.mark.parametrize("ttl", ["2m", "1d"])
+def test_where_the_server_grants_less_all_goes_by_that(fleet, ttl):
+    assert fleet.run("a", "-n", fleet.job, "--ttl", ttl, "--", "sh", "-c", "echo $SOLO_TTL").stdout == b"60\n"
 
 
 def test_a_server_where_the_session_would_live_shorter_ends_it(lone):
