@@ -554,3 +554,15 @@ def test_no_descriptor_of_the_journal_is_open_while_the_command_runs(lab):
     files = f"/proc/{holder.pid}/fd"
     until(lambda: not [fd for fd in os.listdir(files) if "journal" in os.readlink(f"{files}/{fd}")])
     finish(holder)
+
+
+def test_the_journals_of_roots_own_place_are_there_whatever_it_is_called(tmp_path, monkeypatch):
+    """/var/run/solo is /run/solo: two places for one name would let --once-per run twice."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "var").symlink_to(tmp_path / "run")
+    monkeypatch.setattr(journal, "ROOT_PLACE", str(tmp_path / "run"))
+
+    found = {journal.find_journals(str(path))[0] for path in (tmp_path / "run", tmp_path / "var", f"{tmp_path}//run/")}
+
+    assert found == {journal.DURABLE_PLACE}
+    assert journal.find_journals(str(tmp_path))[0] == str(tmp_path)

@@ -354,3 +354,27 @@ def test_doctor_sees_a_read_only_file_system_and_a_container(lab):
 
     assert b"Read-only file system (--via socket needs no file)" in result.stdout, result.stderr
     assert b"in a pid namespace" in result.stdout and result.stdout.endswith(b"status 1\nall the same\n")
+
+
+def test_one_that_can_not_be_ended_keeps_no_other_alive(lab):
+    odd, other = lab.hold("job", "-s"), lab.hold("job", "-s")
+    first = min((lab.directory / "job").glob(".hold.*"))
+    record = first.read_bytes()
+    first.write_bytes(b"garbage")
+
+    stopped = lab.run("stop", "job")
+
+    assert (stopped.returncode, stopped.stderr.count(b"\n")) == (125, 1) and f"pid {other.pid} ".encode() in stopped.stdout
+    assert other.wait(PATIENCE) == -signal.SIGTERM and odd.poll() is None
+    first.write_bytes(record)
+
+
+def test_a_line_that_is_longer_than_descriptors_are_many_can_be_stopped(lab):
+    lab.hold("job")
+    many = [lab.start("-w", "forever", "-n", "job", "--", "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for _ in range(100)]
+    until(lambda: lab.count_waiting("job") == len(many))
+
+    stopped = lab.run("stop", "--waiting", "job", prefix=("sh", "-c", 'ulimit -n 90; exec "$@"', "sh"))
+
+    assert (stopped.returncode, stopped.stdout.count(b"ended"), lab.list()) == (0, 101, []), stopped.stderr
