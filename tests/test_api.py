@@ -824,7 +824,9 @@ def test_ctrl_c_at_any_moment_lets_go(lab, kind, which):
 
     out, err = program.communicate(timeout=PATIENCE)
 
-    assert (out[:5], err) == ("fine ", "")
+    # Python may run the handler as it enters __del__, and then can only say so.
+    told = re.sub(r"Exception ignored in: <function Hold.__del__ .*>\nTraceback .*\n( .*\n)+KeyboardInterrupt: \n", "", err)
+    assert (out[:5], told) == ("fine ", "")
     tally.add(interrupts=int(out[5:]))
 
 

@@ -296,6 +296,7 @@ def test_what_a_launcher_survived_in_line_does_not_end_the_command_at_its_turn(l
     holder = lab.hold("job")
     waiter = lab.start("-w", "1h", "-n", "job", "--", "echo", "ran", start_new_session=True)
     find_forked(waiter)
+    until(lambda: is_blocked(waiter.pid))  # not looking again
 
     os.killpg(waiter.pid, getattr(signal, name))
     holder.communicate()
