@@ -231,12 +231,7 @@ class Deferred:
         with acting:  # to take a lock by `with` is one step; by acquire() a handler could raise before it is known to be ours
             try:
                 for number in SIGNALS if is_main_thread() else ():
-                    handler = _signal.getsignal(number)
-                    # That of asyncio does nothing, and has set a flag that would be lost.
-                    if callable(handler) and getattr(handler, "__name__", "") != "_sighandler_noop":
-                        self.handlers[number] = handler
-                        self.changed.append((number, handler))
-                        _signal.signal(number, self.receive)
+                    self.put_off(number)
             except ValueError:
                 self.changed.clear()  # an interpreter within the interpreter, in which no handler runs
             except BaseException:
@@ -244,6 +239,21 @@ class Deferred:
                 raise
             acting.acquire()  # for the block; no handler can raise any more
         return self
+
+    # In functions of their own: to Python 3.13 a jump back from an `if` is in no `try`, though a handler may raise there.
+
+    def put_off(self, number: int):
+        handler = _signal.getsignal(number)
+        # That of asyncio does nothing, and has set a flag that would be lost.
+        if callable(handler) and getattr(handler, "__name__", "") != "_sighandler_noop":
+            self.handlers[number] = handler
+            self.changed.append((number, handler))
+            _signal.signal(number, self.receive)
+
+    def put_back(self):
+        while self.changed:
+            _signal.signal(*self.changed[-1])
+            self.changed.pop()
 
     def receive(self, number, _):
         self.received.append((number, self.handlers[number]))
@@ -260,13 +270,9 @@ class Deferred:
 
     def restore(self):
         try:
-            while self.changed:
-                _signal.signal(*self.changed[-1])
-                self.changed.pop()
+            self.put_back()
         except BaseException:  # of a handler that is back already, while another is not
-            while self.changed:
-                _signal.signal(*self.changed[-1])
-                self.changed.pop()
+            self.put_back()
             raise
 
 

@@ -1270,7 +1270,7 @@ os.wait()
 os._exit(0)
 """
     program = start_program(lab, text)
-    until(lambda: lab.count_waiting("job") == 1 and is_locked(taken))
+    until(lambda: lab.count_waiting("job") == 1 and is_locked(taken) and has_open(program.pid, wanted))
     program.stdin.write(b"\n")
     program.stdin.flush()
 
@@ -1279,6 +1279,10 @@ os._exit(0)
     assert str(wanted) in inherited  # not locked by us, and so inert
     assert str(taken) not in inherited and "/.gate" not in inherited
     outsider.communicate()
+
+
+def has_open(pid, path):
+    return str(path) in [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
 
 
 def is_locked(path):
