@@ -30,7 +30,7 @@ class Contender:
     def __init__(self, number, name, mode, process, fates):
         self.number, self.name, self.mode, self.process, self.fates = number, name, mode, process, fates
         self.child = None
-        self.killed = self.stopped = self.unreadable = False
+        self.killed = self.stopped = self.unreadable = self.is_latest = False
 
     def __repr__(self):
         return f"<{self.number}: {self.mode} {self.name} pid {self.process.pid} child {self.child}>"
@@ -69,6 +69,8 @@ class Walk(RuleBasedStateMachine):
         process = self.lab.start(*words, "-n", self.prefix + name, *MODES[mode], "--", *witness, start_new_session=True)
         os.set_blocking(process.stdout.fileno(), False)
         contender = Contender(number, name, mode, process, {0, *fates})
+        if "/" in name and any(it.is_latest and it.name == name and it.child is None for it in self.all):
+            contender.fates.add(75)  # both may wait for the parent, and then come to the line of the name at the same time
         self.all.append(contender)
         self.settle(contender)
         return contender
@@ -98,7 +100,7 @@ class Walk(RuleBasedStateMachine):
         for other in self.all:
             if other.name == name:
                 other.fates.add(75)
-        self.start(name, mode, ("-w", "forever", "--latest"), ())
+        self.start(name, mode, ("-w", "forever", "--latest"), ()).is_latest = True
 
     @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
     def come_and_replace(self, name, mode):
