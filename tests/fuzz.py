@@ -33,6 +33,7 @@ PATIENCE = 20  # seconds of CPU for one input: what takes longer hangs
 LARGEST = 4096  # bytes of an input; some of test_fuzz.py's are larger
 BESIDE = 2  # processes
 GUIDED = 10  # one in so many inputs
+FUZZERS_OWN = 77  # the status of libFuzzer when it gives up; what it met is met by the unguided run as well
 SEEDS = 40  # valid texts that a guided run begins with
 BYTES = b"\0\n\r\t \x0b%-+_=/.,:;\"'()[]{}@019azZ\x7f\x80\xc3\xff"
 
@@ -172,18 +173,21 @@ def run_one(name: str, engine: str, seed: int, count: int, answer: str):
 
         return TARGETS[name]
 
-    first = {"inputs": 0, "seconds": 0}
+    first = {"inputs": 0, "seconds": 0, "outcome": "-"}
     with tempfile.TemporaryDirectory() as corpus:
         if engine == "atheris":
             guided = os.fork()
             if guided == 0:
                 run_guided(load, seed, -(-count // GUIDED), corpus, answer)
-            os.waitpid(guided, 0)
-            first = json.loads(Path(answer).read_text())
+            status = os.waitstatus_to_exitcode(os.waitpid(guided, 0)[1])
+            if status != FUZZERS_OWN or os.path.exists(answer):
+                first = json.loads(Path(answer).read_text())
+            else:
+                first["outcome"] = "unguided"
         found = [file.read_bytes() for file in sorted(Path(corpus).iterdir())]
     if "why" not in first:
         last = run_plain(load(), seed, count - first["inputs"], found)
-        first = {**last, **{key: first[key] + last[key] for key in ("inputs", "seconds")}}
+        first = {**first, **last, **{key: first[key] + last[key] for key in ("inputs", "seconds")}}
     Path(answer).write_text(json.dumps(first))
 
 
@@ -223,7 +227,8 @@ def run_all(shares: dict, engine: str, seed: int) -> list:
             except (OSError, ValueError):
                 known = {"target": name, "inputs": 0, "seconds": 0, "input": "?", "why": Path(answer + ".err").read_text()[-3000:]}
             done.append(known)
-            print(f"| {name} | {known['inputs']:,} | {known['seconds']:.0f} | {'FOUND' if 'why' in known else '-'} |", flush=True)
+            outcome = "FOUND" if "why" in known else known.get("outcome", "-")
+            print(f"| {name} | {known['inputs']:,} | {known['seconds']:.0f} | {outcome} |", flush=True)
     return done
 
 
@@ -246,8 +251,10 @@ def describe(results: list, seed: int, engine: str) -> dict:
     return {
         "date": date.today().isoformat(), "kernel": platform.release().partition("-")[0], "python": platform.python_version(),
         "engine": version, "seed": seed, "inputs": sum(known["inputs"] for known in results),
-        "targets": {known["target"]: {"inputs": known["inputs"], "seconds": round(known["seconds"])}
-                    for known in sorted(results, key=lambda known: known["target"])},
+        "targets": {
+            known["target"]: {"inputs": known["inputs"], "seconds": round(known["seconds"]), "found": known.get("outcome", "-")}
+            for known in sorted(results, key=lambda known: known["target"])
+        },
     }
 
 
