@@ -119,7 +119,7 @@ def compare(missed: list, explained: dict) -> tuple:
 def record(table: str, reports: dict, missed: list):
     """In docs/coverage.md, and where the README has the marker."""
     docs, readme = ROOT / "docs/coverage.md", ROOT / "README.md"
-    why = "".join(f"- `{where}`: `{what}`\n  {reason}\n" for (where, what), reason in EXPLAINED.items())
+    why = "".join(f"- `{where}`: `{what}`\n  {reason}\n" for (where, what), reason in EXPLAINED.items()) or "- nothing\n"
     docs.parent.mkdir(exist_ok=True)
     kernel = platform.release().partition("-")[0]
     versions = f"Python {platform.python_version()}, coverage.py {metadata.version('coverage')}"

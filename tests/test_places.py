@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import NOBODY, count_injected, finish, inject, kill_both, until
+from conftest import BLOCKING, NOBODY, count_injected, finish, inject, kill_both, until
 
 from solo.errors import SoloError
 
@@ -351,6 +351,8 @@ def orphan_elsewhere(lab, holder):
     """The hold of `holder`, which was killed on another host that shares the directory; its command lives."""
     holder.kill()
     holder.wait()
+    for waiter in lab.started[1:]:
+        until(lambda: open(f"/proc/{waiter.pid}/syscall").read().split()[0] == BLOCKING[1])  # until the command has ended
     ticket = lab.find_hold("job")
     boot = open("/proc/sys/kernel/random/boot_id", "rb").read().strip()
     record = ticket.read_bytes().replace(b"boot " + boot, b"boot x")

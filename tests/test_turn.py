@@ -352,6 +352,7 @@ def test_if_it_is_killed_and_no_other_can_be_forked_nothing_ran(lab):
     until(lambda: any(is_reading(child) for child, _ in find_children(launcher)))
     [(forked, _)] = find_children(launcher)
     os.kill(forked, signal.SIGKILL)
+    until(lambda: read_state(forked) in ("gone", "Z"))
 
     holder.communicate()
 
