@@ -372,7 +372,7 @@ def make_record(ticket):
         _, number, claim, names, tree, child = ticket.text.split(".")
         claim, slot = parse_claim(claim)
         child, tree = int(child), parse_tree(tree)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     launcher, started, command, uid = (0, 0), None, [b"?"], posix.geteuid()
     try:
