@@ -126,7 +126,8 @@ def record(table: str, reports: dict, missed: list):
     told = f"{datetime.date.today()}, Linux {kernel}, {versions}"
     docs.write_text(f"# The hot path, as run by real processes (`make coverage`)\n\n{told}\n\n{table}\nNot run, and why:\n\n{why}")
     lines, branches = (sum(report["summary"][key] for report in reports.values()) for key in ("num_statements", "num_branches"))
-    text = f"of {lines:,} lines and {branches} branches all but {len(missed)} ({told})"
+    rest = f"all but {len(missed)}" if missed else "all"
+    text = f"of {lines:,} lines and {branches} branches {rest} ({told})"
     readme.write_text(MARKER.sub(rf"\g<1>{text}\g<2>", readme.read_text()))
 
 
