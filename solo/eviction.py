@@ -51,6 +51,13 @@ class Eviction:
                 ticket.close()
         return next_due
 
+    def act_on_all(self, tickets: list) -> float:
+        """The same for who needs every one of them gone. Raises SoloError, when all were asked."""
+        next_due = self.act(tickets)
+        for error in self.refused.values():
+            raise error
+        return next_due
+
 
 def ask_to_end(ticket):
     """SIGTERM to the command; where there is none yet, or a whole tree, to the launcher, who passes it on."""

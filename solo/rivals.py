@@ -130,10 +130,7 @@ class Replace(Rivals):
 
     def act(self, deadline):
         targets, self.targets = self.targets, []
-        due = self.eviction.act(targets)
-        for error in self.eviction.refused.values():
-            raise error
-        return min(deadline, due)
+        return min(deadline, self.eviction.act_on_all(targets))
 
 
 def conflicts(record, tickets: list) -> bool:

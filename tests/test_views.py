@@ -494,6 +494,27 @@ def test_top_on_a_dumb_terminal_prints_once(lab):
 
 
 @pytest.mark.tool("tmux")
+def test_top_says_whom_it_can_not_end(lab, screen):
+    """And forgets it: nobody is left who was told to end."""
+    holder = lab.hold("job")
+    ticket = lab.find_hold("job")
+    record = ticket.read_bytes()
+    ticket.write_bytes(b"garbage")
+    top = screen("top", "--via", "file")
+    top.wait_for("1 held")
+
+    top.type("s")
+    top.wait_for("? y/n")
+    top.type("y")
+
+    top.wait_for("job: can not end the holder: its record can not be read")
+    top.type("q")
+    assert not any("told to end" in line for line in top.wait_for("ended:0"))
+    ticket.write_bytes(record)
+    finish(holder)
+
+
+@pytest.mark.tool("tmux")
 def test_top_stops_one_in_line(lab, screen):
     holder = lab.hold("job")
     waiter = lab.wait_in_line("job", tag="waiter")

@@ -120,7 +120,7 @@ class View:
             try:
                 targets = stop.find_targets(line, {key[-1]}, True) if line else []
                 if targets:
-                    self.evictions[key][1].act(targets)
+                    self.evictions[key][1].act_on_all(targets)
                     return
             finally:
                 if line is not None:
