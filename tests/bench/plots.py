@@ -41,7 +41,7 @@ def save(figure, path: Path):
 
 def plot_launch(measures):
     rows = {row: found["ratios"].get("floor", [1, 1, 1]) for row, found in measures["launch"]["rows"].items()}
-    ordered = sorted(set(rows) - set(FAR), key=lambda row: -rows[row][1])
+    ordered = sorted((row for row in rows if row not in FAR), key=lambda row: -rows[row][1])
     figure, axes = pyplot.subplots(figsize=(8, 0.3 * len(rows) + 0.9), layout="constrained")
     medians = [rows[row][1] for row in ordered]
     spreads = list(zip(*((median - rows[row][0], rows[row][2] - median) for row, median in zip(ordered, medians))))
