@@ -255,8 +255,8 @@ class Deferred:
             _signal.signal(*self.changed[-1])
             self.changed.pop()
 
-    def receive(self, number, _):
-        self.received.append((number, self.handlers[number]))
+    def receive(self, number, frame):
+        self.received.append((self.handlers[number], number, frame))
 
     def __exit__(self, *_):
         self.end()
@@ -279,9 +279,9 @@ class Deferred:
 def run_handlers(received: list):
     """All of them, in their order, though one raises."""
     if received:
-        number, handler = received.pop(0)
+        handler, number, frame = received.pop(0)
         try:
-            handler(number, None)
+            handler(number, frame)
         finally:
             run_handlers(received)
 

@@ -777,7 +777,7 @@ def test_a_program_killed_at_random_points_leaves_nothing_in_the_way(lab, kind):
 
 
 CTRL_C = """
-import threading, random, gc, warnings
+import threading, random, gc, traceback, warnings
 warnings.simplefilter("ignore")
 GLOBAL = solo.Lock("job", wait=5)
 stop = False
@@ -788,9 +788,11 @@ def pester():
 thread = threading.Thread(target=pester, daemon=True)
 hits = rounds = 0
 armed = False
-def interrupt(*_):
+def interrupt(_, frame):
     if armed:
-        raise KeyboardInterrupt
+        names = [code.f_code.co_name for code, _ in traceback.walk_stack(frame)]
+        if "__del__" not in names:  # what is raised there Python itself prints and forgets
+            raise KeyboardInterrupt
 signal.signal(signal.SIGINT, interrupt)
 thread.start()
 end = time.monotonic() + float(sys.argv[1])
@@ -824,9 +826,7 @@ def test_ctrl_c_at_any_moment_lets_go(lab, kind, which):
 
     out, err = program.communicate(timeout=PATIENCE)
 
-    # Python may run the handler as it enters __del__, and then can only say so.
-    told = re.sub(r"Exception ignored in: <function Hold.__del__ .*>\nTraceback .*\n( .*\n)+KeyboardInterrupt: \n", "", err)
-    assert (out[:5], told) == ("fine ", "")
+    assert (out[:5], err) == ("fine ", "")
     tally.add(interrupts=int(out[5:]))
 
 
@@ -991,10 +991,12 @@ print(len(seen))
 
 
 def test_handlers_that_raise_do_not_lose_each_other():
+    """And each gets the frame that its signal interrupted."""
     ran = []
 
-    def raise_error(number, _):
+    def raise_error(number, frame):
         ran.append(number)
+        assert frame.f_code.co_name == "test_handlers_that_raise_do_not_lose_each_other"
         raise KeyError
 
     old = [signal.signal(number, raise_error) for number in (signal.SIGUSR1, signal.SIGUSR2)]
