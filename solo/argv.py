@@ -6,7 +6,7 @@ options: everything from there on belongs to the command.
 
 from solo.errors import UsageError
 from solo.kernel import FOREVER, decode
-from solo.options import DIR, FILE, HELP, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER, ONCE_PER, SOCKET, SUBCOMMANDS, VIA
+from solo.options import DIR, FILE, HELP, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER, NAME, ONCE_PER, SOCKET, SUBCOMMANDS, VIA
 
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
@@ -90,7 +90,10 @@ def suggest(word: str, words, prefix: str = "") -> str:
 
     if len(word) < SHORTEST_GUESS or "/" in word:
         return ""
-    near = [longer for longer in words if longer.startswith(word)] or get_close_matches(word, words, 1)
+    near = [longer for longer in words if longer.startswith(word)]
+    if not near:
+        bare = {known.lstrip("-"): known for known in words}
+        near = [bare[known] for known in get_close_matches(word.lstrip("-"), bare, 1)]
     return f" (did you mean {prefix}{near[0]}?)" if near else ""
 
 
@@ -111,6 +114,8 @@ def store(options: dict, option, flag: str, value):
         value = read_count(flag, value) if value.isdigit() else read_duration(flag, value)
     elif value == "":
         raise UsageError(f"{flag} needs a value")
+    elif option is NAME and value[0] in "-=":  # `-n $UNSET -- job` and `-n=job`, which others could guard by another name
+        raise UsageError(f"{flag} {value}: a name may not start with {value[0]}")
     if option.many:
         options.setdefault(option.key, []).append(value)
     else:
@@ -141,10 +146,9 @@ def read_duration(flag: str, text: str) -> float:
 
 def read_variables(options: dict, environment):
     """What was not typed, from the environment, a mapping of bytes. Raises UsageError if it all makes no sense together."""
-    for option in (VIA, DIR):
-        value = environment.get(option.variable.encode())
-        if value and option.key not in options and not (option is DIR and options.get(VIA.key) == SOCKET):
-            options[option.key] = decode(value)
+    read_variable(options, VIA, environment)
+    if options.get(VIA.key) != SOCKET:
+        read_variable(options, DIR, environment)
     check_together(options)
     if options.get(VIA.key) == SOCKET:
         if DIR.key in options:
@@ -153,6 +157,15 @@ def read_variables(options: dict, environment):
             raise UsageError("--once-per makes no sense with --via socket, which keeps no file")
         if isinstance(options.get(LOUD_AFTER.key), int):
             raise UsageError("--loud-after can not count with --via socket, which keeps no file: give a duration")
+
+
+def read_variable(options: dict, option, environment):
+    """One option, if it was not typed."""
+    value = environment.get(option.variable.encode())
+    if value and option.key not in options:
+        if option is DIR and value[:1] != b"/":
+            raise UsageError(f"{option.variable}={decode(value)}: not an absolute path: that is another place in each directory")
+        options[option.key] = decode(value)
 
 
 def read_count(flag: str, text: str) -> int:

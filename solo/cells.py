@@ -13,6 +13,11 @@ def clean(text) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in str(text))
 
 
+def tell(text):
+    """Print a line that can do no harm on a terminal, at once."""
+    print(clean(text), flush=True)
+
+
 def measure(text: str) -> int:
     """In cells."""
     return len(text) if text.isascii() else sum(map(measure_letter, text))

@@ -11,7 +11,7 @@ from time import sleep
 
 from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import is_stopped, read_stat, walk_parents
-from solo.kernel import ENOEXEC, IS_REGULAR, STATUS_SIZE, TYPE_MASK, close, list_descriptors, read_file, say
+from solo.kernel import ENOEXEC, IS_REGULAR, STATUS_SIZE, TYPE_MASK, close, decode, list_descriptors, read_file, say
 
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of what the child is told; no variable of ours has it
@@ -283,11 +283,23 @@ def execute(path: str, words: list, script: list, environment: dict):
                 raise
             posix.execve(script[0], script, environment)  # a script without #!: as execvp(3) does
     except (FileNotFoundError, NotADirectoryError) as error:
-        say(f"{words[0]}: {error.strerror}")
+        say(f"{words[0]}: {find_interpreter(path) or error.strerror}")
         posix._exit(NotFound.status)
     except OSError as error:
         say(f"{words[0]}: {error.strerror}")
         posix._exit(NotExecutable.status)
+
+
+def find_interpreter(path: str):
+    """What to say of a script whose interpreter is missing; None if that is not why."""
+    try:
+        start = read_file(path)
+    except OSError:
+        return None
+    if start[:2] != b"#!":
+        return "what it needs to be loaded was not found"
+    interpreter = start[2:].partition(b"\n")[0].strip(b" \t").partition(b" ")[0]
+    return f"its interpreter {decode(interpreter)} was not found"
 
 
 def let_go_of_descriptors(kept: list, given=None):

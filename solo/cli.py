@@ -3,14 +3,15 @@
 import _signal
 import importlib
 import inspect
+import posix
 import sys
 from typing import Optional
 
 import typer
 
-from solo.argv import store, suggest
+from solo.argv import read_variable, store, suggest
 from solo.errors import EXIT_STATUSES, UsageError
-from solo.options import HELP, LAUNCHER_OPTIONS, SUBCOMMANDS
+from solo.options import DIR, HELP, LAUNCHER_OPTIONS, SUBCOMMANDS, VIA
 
 SUMMARY = """Run COMMAND so that it never runs twice at once.
 
@@ -18,11 +19,13 @@ A lock that the kernel holds guards NAME while COMMAND runs; it is gone when COM
 The exit status is COMMAND's. After "--" the next word is always COMMAND, else it may be one of the subcommands below."""
 
 
-def run_subcommand(words: list, before: dict) -> int:
-    """Run `words` of a command line that has a subcommand or --help in it; the exit status. Raises SoloError.
+def run_subcommand(words: list, before: dict, name) -> int:
+    """Run `words` of a command line that has the subcommand `name` or --help in it; the exit status. Raises SoloError.
 
-    `before` is what was typed before the subcommand, or set in the environment.
+    `before` is what was typed before the subcommand.
     """
+    if name and HELP.key not in before:
+        read_before(before, next(subcommand for subcommand in SUBCOMMANDS if subcommand.name == name))
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)  # `solo list | head` ends in silence
     if sys.stdout is None:
         raise UsageError("stdout is closed")
@@ -36,6 +39,16 @@ def run_subcommand(words: list, before: dict) -> int:
             message = error.format_message().rstrip(".")
             raise UsageError(message[:1].lower() + message[1:]) from None
         raise
+
+
+def read_before(before: dict, subcommand):
+    """Add what the environment has for it. Raises UsageError for what has no meaning to it."""
+    known = [option for option in (DIR, VIA) if option in subcommand.options]
+    if before.keys() - {option.key for option in known}:
+        flags = " and ".join(f"--{option.flag}" for option in known)
+        raise UsageError(f"before {subcommand.name} only {flags} ha{'ve' if len(known) > 1 else 's'} a meaning")
+    for option in known:
+        read_variable(before, option, posix.environ)
 
 
 def list_flags(context) -> list:

@@ -8,7 +8,7 @@ from solo import guard
 from solo.argv import parse, read_variables
 from solo.errors import Busy, RanAlready, SoloError, Superseded, UsageError
 from solo.kernel import encode, say
-from solo.options import DIR, HELP, VIA
+from solo.options import HELP
 
 
 def main(report=None):
@@ -21,13 +21,11 @@ def main(report=None):
 
             posix.write(1, encode(f"solo {__version__}\n"))
             posix._exit(0)
-        if subcommand and options.keys() - {DIR.key, VIA.key, HELP.key}:
-            raise UsageError(f"before {subcommand} only --{DIR.flag} and --{VIA.flag} have a meaning")
-        read_variables(options, posix.environ)
         if subcommand or HELP.key in options:
             from solo.cli import run_subcommand
 
-            sys.exit(run_subcommand(sys.argv[1:], options))
+            sys.exit(run_subcommand(sys.argv[1:], options, subcommand))
+        read_variables(options, posix.environ)
         if not words or not words[0]:
             raise UsageError("no command given (solo --help tells more)")
         guard.run(options, words, report)

@@ -273,10 +273,10 @@ def split_name(name: str) -> list:
     """The parts of a nested name. Raises UsageError for what can not be a directory's name."""
     parts = name.split("/")
     if len(parts) > DEEPEST:
-        raise UsageError(f"--name: a name may not have more than {DEEPEST} parts")
+        raise UsageError(f"a name may not have more than {DEEPEST} parts")
     for part in parts:
         if not part or part[0] == ".":
-            raise UsageError(f"--name {name}: a part of a name may not be empty or start with a dot")
+            raise UsageError(f"{name}: a part of a name may not be empty or start with a dot")
         if len(encode(part)) > NAME_MAX:
-            raise UsageError(f"--name: a part of a name may not be longer than {NAME_MAX} bytes")
+            raise UsageError(f"a part of a name may not be longer than {NAME_MAX} bytes")
     return parts

@@ -35,7 +35,7 @@ def describe_holder(ticket) -> str:
         return "held (its record can not be read)" if ticket.is_hold else "others stand in line"
     span = format_duration(time() - record.since)
     if ticket.state is ORPHANED:
-        return f"held for {span} by orphan pid {record.child[0]} ({format_command(record.command)}), whose launcher was killed"
+        return f"held for {span} by {describe_orphan(record)}, whose launcher was killed"
     if not ticket.is_hold:
         return f"{describe_owner(record)} has stood in line for {span}"
     return f"held for {span} by {describe_owner(record)}"
@@ -45,6 +45,10 @@ def describe_owner(record) -> str:
     if not record.launcher[0]:
         return "a process that can not be seen from here"
     return f"pid {record.launcher[0]} ({format_command(record.command)})"
+
+
+def describe_orphan(record) -> str:
+    return f"orphan pid {record.child[0]} ({format_command(record.command)})"
 
 
 def format_command(command: list) -> str:

@@ -668,7 +668,7 @@ def parse_otherwise(words: list):
     for flag, value in pairs:
         option = BY_FLAG[flag]
         value = True if option.kind == "flag" else find_value(option.kind, value)
-        if value is None:
+        if value is None or option.flag == "name" and value[0] in "-=":
             return None
         if option.many:
             options.setdefault(option.key, []).append(value)
@@ -1616,7 +1616,7 @@ TARGETS = {
         Target("environ", "guard.read_environment", make_environ, check_environ, None, (b"LC_CTYPE=", b"\0"), 12),
         Target(
             "words",
-            "argv.parse argv.take_word argv.store argv.read_variables argv.check_together",
+            "argv.parse argv.take_word argv.store argv.read_variables argv.read_variable argv.check_together",
             make_words,
             check_words,
             None,
@@ -1741,7 +1741,7 @@ TARGETS = {
 UNREAD = {
     "only tells which reader reads what": ""
     "tickets.Ticket.read_record eviction.read_record queue.read_claim sockets.SocketTicket.read_record"
-    " commands.show.read_skips cli.read_typed api.read_options identity.read_stat identity.read_self processes.read_all"
+    " commands.show.read_skips cli.read_before cli.read_typed api.read_options identity.read_stat identity.read_self processes.read_all"
     " once.Marker.read_once"
     " once.Marker.write_once hold.EngineHold.read_once engine.Engine.read_once zookeeper.ZooKeeper.read_once"
     " zookeeper.ZooKeeper.read_once_with_version pgtable.PostgresTable.read_once pgtable.PostgresTable.read_line"
@@ -1751,7 +1751,7 @@ UNREAD = {
     "identity.read_world identity.read_namespace tickets.read_boot_time flocks.turn_away"
     " child.has_systemd_told_all engine.read_boot_clock command.make_name",
     "looks whether a word is there": "child.find_locked flocks.refuse_own_lock",
-    "what a process calls itself, shown by kernel.say": "flocks.describe_locker",
+    "what a process calls itself, or the first line of a script, shown by kernel.say": "flocks.describe_locker child.find_interpreter",
     "what this program wrote itself, a moment ago": "commands.history.make_cells commands.history.read_time commands.list.tell_age"
     " commands.metrics.run commands.metrics.collect_samples bundle.split"
     " api.make_holder postgresql.PostgresSession.make_comment",

@@ -9,7 +9,7 @@ import sys
 from datetime import datetime
 
 import pytest
-from conftest import ROOT, finish, read_line, until
+from conftest import PATIENCE, ROOT, finish, read_line, until
 
 from solo import __version__, completions, manual
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
@@ -335,7 +335,15 @@ def test_the_json_of_list_is_json_for_others_too(lab):
     (["lsit"], "lsit: command not found (did you mean solo list?)"),
     (["hisotry", "job"], "hisotry: command not found (did you mean solo history?)"),
     (["cd", "/"], "cd: command not found (it is a word of the shell: use sh -c)"),
+    (["echo a; echo b"], "echo a; echo b: command not found (it is a line for the shell: use sh -c)"),
+    (["A=1", "env"], "A=1: command not found (to set a variable use env)"),
     (["xyzzy"], "xyzzy: command not found"),
+    (["list", "--all"], "--all: no such option"),
+    (["list", "a//b"], "a//b: a part of a name may not be empty or start with a dot"),
+    (["-n", "--", "true"], "-n --: a name may not start with -"),
+    (["-n=job", "true"], "-n =job: a name may not start with ="),
+    (["--via", "file", "clean"], "before clean only --dir has a meaning"),
+    (["-n", "job", "top"], "before top only --dir and --via have a meaning"),
     (["--wiat", "3", "true"], "--wiat: no such option (did you mean --wait?)"),
     (["--ver"], "--ver: no such option (did you mean --verbose?)"),
     (["list", "--jsn"], "--jsn: no such option (did you mean --json?)"),
@@ -344,6 +352,49 @@ def test_the_json_of_list_is_json_for_others_too(lab):
 ])
 def test_what_is_nearly_right_is_told(lab, words, message):
     assert lab.run(*words).stderr.decode() == f"solo: {message}\n"
+
+
+def test_a_variable_names_one_directory(lab):
+    lab.environment["SOLO_DIR"] = "names"
+
+    for words in (["-n", "job", "true"], ["list"], ["clean"]):
+        result = lab.run(*words, cwd=lab.path)
+        expected = b"solo: SOLO_DIR=names: not an absolute path: that is another place in each directory\n"
+        assert (result.returncode, result.stderr) == (125, expected)
+
+
+def test_views_that_know_only_files_take_no_notice_of_who_else_keeps_locks(lab):
+    lab.run("-n", "job", "true")
+    lab.environment["SOLO_VIA"] = "socket"
+
+    assert [row["name"] for row in lab.history()] == ["job"]
+    assert b'solo_runs_total{name="job"' in lab.run("metrics").stdout
+    assert b"names live in " + os.fsencode(lab.directory) in lab.run("doctor").stdout
+    assert lab.run("clean", "--history", "0s").stdout == b"job: removed\njob: history removed\n"
+
+
+@pytest.mark.parametrize("line, said", [
+    ("#!/no/such\r", "its interpreter /no/such\\r was not found"), ("#! /no/such -x", "its interpreter /no/such was not found"),
+])
+def test_it_is_said_that_the_interpreter_is_missing(lab, line, said):
+    script = lab.path / "script"
+    script.write_text(f"{line}\ntrue\n", newline="")
+    script.chmod(0o755)
+
+    result = lab.run("-n", "job", script)
+
+    assert (result.returncode, result.stderr.decode()) == (127, f"solo: {script}: {said}\n")
+
+
+def test_what_is_not_printable_in_a_name_reaches_no_terminal(lab):
+    name = "x\x1b]0;owned\x07\nsolo: y"
+    holder = lab.hold(name)
+
+    said = lab.run("stop", name).stdout + lab.run("stop", name).stdout + lab.run("clean", "--history", "0s").stdout
+
+    assert [line.partition(b": y: ")[2].split()[0] for line in said.splitlines()] == [b"ended", b"not", b"removed", b"history"]
+    assert said.isascii() and said.replace(b"\n", b"").decode().isprintable()
+    holder.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["list", "--help"], ["history", "--help"]])

@@ -9,6 +9,8 @@ import subprocess
 import pytest
 from conftest import PATIENCE, count_injected, count_switches, finish, inject, read_line, read_state, until, wait_dead
 
+from solo.commands import doctor
+
 # --- show --------------------------------------------------------------------------------------------------------
 
 
@@ -45,6 +47,7 @@ def test_show_of_an_orphan_a_dead_and_an_unknown_name(lab):
     shown = json.loads(lab.run("show", "--json", "job", "idle", "never").stdout)
 
     assert [[hold["state"] for hold in one["holds"]] for one in shown] == [["orphaned"], [], []]
+    assert b"by orphan pid %d (" % holder.child in lab.run("show", "job").stdout
     assert lab.run("show", "never").stdout == b"never: 0 held, 0 waiting\n"
     assert not (lab.directory / "never").exists()
 
@@ -131,6 +134,17 @@ def test_stop_ends_the_holder_and_says_so(lab, via):
     assert holder.wait(PATIENCE) == -signal.SIGTERM
 
 
+def test_doctor_tells_what_would_surprise(lab, monkeypatch, capsys):
+    """Names where cleaners go, a directory that is another one elsewhere, and a user who has no home."""
+    said = lab.run("doctor", "--dir", "names", cwd=lab.path).stdout.decode()
+    assert "note   --dir names is another place in each directory" in said
+    assert f"note   {lab.path}/names is where cleaners remove what is old" in said or not str(lab.path).startswith("/tmp/")
+
+    monkeypatch.setattr(doctor.posix, "geteuid", lambda: 54321)
+    assert doctor.run({}, []) == 1
+    assert capsys.readouterr().out.startswith("fails  uid 54321 has no home directory")
+
+
 def test_stop_kills_what_does_not_heed_sigterm(lab, via):
     holder = lab.start("-n", "job", "--", "sh", "-c", "trap '' TERM; echo; while :; do sleep 0.05; done")
     read_line(holder)
@@ -144,7 +158,9 @@ def test_stop_ends_orphans_and_all_who_share(lab):
     sharing[0].kill()
     sharing[0].wait()
 
-    assert lab.run("stop", "job").stdout.count(b"job: ended pid ") == 3
+    said = lab.run("stop", "job").stdout
+
+    assert said.count(b"job: ended pid ") == 2 and b"job: ended orphan pid %d (" % sharing[0].child in said
     for holder in sharing:
         wait_dead(holder.child)
     assert lab.list() == []

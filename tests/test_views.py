@@ -494,6 +494,27 @@ def test_top_on_a_dumb_terminal_prints_once(lab):
 
 
 @pytest.mark.tool("tmux")
+@pytest.mark.parametrize("view", ["list", "top", "history"])
+def test_a_long_name_hides_no_pid_time_or_question(lab, screen, view):
+    name = f"{'long/' * 30}end"
+    holder = lab.hold(name)
+
+    opened = screen(view, *(["--via", "file"] if view != "history" else []), width=80)
+
+    [row] = [line for line in opened.wait_for("…  ") if "…  " in line]
+    assert row.startswith("long/") and {str(holder.pid), str(holder.child)} & set(row.split())
+    if view == "top":
+        opened.type("s")
+        assert any(line.startswith("stop long/") and line.endswith("? y/n") for line in opened.wait_for("? y/n"))
+        opened.type("y")
+        finish(holder)
+        opened.type("q")
+        assert not any("told to end" in line for line in opened.wait_for("ended:0"))
+    else:
+        finish(holder)
+
+
+@pytest.mark.tool("tmux")
 def test_top_says_whom_it_can_not_end(lab, screen):
     """And forgets it: nobody is left who was told to end."""
     holder = lab.hold("job")

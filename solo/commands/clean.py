@@ -7,7 +7,7 @@ import posix
 from errno import ENOTEMPTY
 from time import time
 
-from solo import cells
+from solo.cells import tell
 from solo.commands.lines import check_names, find_in_the_way, open_line
 from solo.errors import SoloError
 from solo.history import PAST
@@ -71,9 +71,9 @@ def clean(name: str, base, options: dict):
         # A new gate numbers from the clock: one that is ahead of it must stay, or a token could come twice.
         removed = after == [GATE] and (line.read_gate()[0] or 0) < time() * 1e6 and remove_name(name, line, base)
     if removed:
-        print(f"{name}: removed")
+        tell(f"{name}: removed")
     elif dead:
-        print(f"{name}: removed {dead} dead ticket{'s' * (dead != 1)}")
+        tell(f"{name}: removed {dead} dead ticket{'s' * (dead != 1)}")
     line.leave()
 
 
@@ -105,7 +105,7 @@ def forget(name: str, base, options: dict):
             return
         for file in journals:
             posix.unlink(file, dir_fd=place.fd)
-        print(cells.clean(f"{name}: history removed"))
+        tell(f"{name}: history removed")
         for part in range(name.count("/") + 1):
             posix.rmdir(name.rsplit("/", part)[0], dir_fd=base.fd)
     except FileNotFoundError:

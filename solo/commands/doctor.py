@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 from solo.argv import is_engine
+from solo.cells import tell
 from solo.errors import SoloError
 from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_self, read_world
 from solo.journal import make_place
@@ -20,6 +21,7 @@ from solo.sockets import list_addresses
 GOOD, BAD, NOTE = "ok", "fails", "note"
 FIRST_PID_NAMESPACE = "4026531836"  # PROC_PID_INIT_INO of the kernel
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre", "gfs2", "ocfs2")
+CLEANED = ("/tmp/", "/var/tmp/")
 GONE_AT_BOOT = ("tmpfs", "ramfs")
 LOCK_CHECK = """
 import fcntl, sys
@@ -45,7 +47,7 @@ def run(options: dict, names: list) -> int:
         print(json.dumps(findings, indent=2))
     else:
         for finding in findings:
-            print(f"{finding['state']:<5}  {finding['text']}")
+            tell(f"{finding['state']:<5}  {finding['text']}")
     return any(finding["state"] == BAD for finding in findings)
 
 
@@ -88,6 +90,9 @@ def check_file_system(asked):
         kind, point = find_file_system(find_base(asked))
     except (SoloError, OSError):
         return
+    path = os.path.realpath(find_base(asked)) + "/"
+    if path.startswith(CLEANED):
+        yield NOTE, f"{path[:-1]} is where cleaners remove what is old, journals and the tickets of long runs too (--dir helps)"
     if kind in REMOTE:
         yield NOTE, f"{point} is {kind}: locks may not reach other machines, and a lost server makes solo hang (--dir helps)"
     elif kind == "overlay":
@@ -160,8 +165,14 @@ def check_kernel_settings(asked):
 def check_environment(asked):
     """What others rely on, and solo does not: cron and ssh would disagree."""
     home = os.environ.get("HOME")
-    if not asked and posix.geteuid() != 0 and home and not find_base(None).startswith(home.rstrip("/") + "/"):
+    try:
+        by_home = asked or posix.geteuid() == 0 or not home or find_base(None).startswith(home.rstrip("/") + "/")
+    except SoloError:
+        by_home = True  # there is none, as was said
+    if not by_home:
         yield NOTE, f"HOME is {home}, and not what the password database says: names live by the latter"
+    if asked and not os.path.isabs(asked):
+        yield NOTE, f"--dir {asked} is another place in each directory: who runs in another one does not see these names"
     for variable in ("SOLO_DIR", "SOLO_VIA"):
         if os.environ.get(variable):
             yield NOTE, f"{variable} is set to {os.environ[variable]}: cron and systemd must have the same, or there are two locks"

@@ -9,7 +9,7 @@ from time import time
 from solo.cells import clean, measure, pad
 from solo.commands.lines import check_names, open_line
 from solo.commands.list import MODES, find_user
-from solo.commands.tables import format_span, format_time, print_rows, print_table
+from solo.commands.tables import NAME, format_span, format_time, print_rows, print_table
 from solo.errors import SoloError
 from solo.history import find_histories, find_history
 from solo.identity import read_world
@@ -19,7 +19,7 @@ from solo.options import FILE
 from solo.rule import COUNTED
 from solo.tickets import DIGITS, HOLD, LIVE, ORPHANED
 
-COLUMNS = ("NAME", "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
+COLUMNS = (NAME, "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
 OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING = "ok", "failed", "signaled", "timed out", "lost", "unknown", "running"
 SHORTEST_PICTURE = 20  # characters
 LEAST_ROWS = 10

@@ -5,7 +5,7 @@ from datetime import datetime
 from time import time
 
 from solo.commands.lines import check_via
-from solo.commands.tables import format_time, print_rows
+from solo.commands.tables import NAME, format_time, print_rows
 from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import close, decode, say
@@ -20,7 +20,7 @@ MODES = {
     EXCLUSIVE: "exclusive", SHARED: "shared", COUNTED: "slots", INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared",
 }
 INTENTIONS = (INTEND_EXCLUSIVE, INTEND_SHARED)
-COLUMNS = ("NAME", "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
+COLUMNS = (NAME, "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
 STYLES = {"held": "green", "orphaned": "bold red", "waiting": "yellow"}
 
 

@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 from time import monotonic, sleep
 
-from solo.cells import clean
+from solo.cells import tell
 from solo.commands.lines import plan_exclusive
 from solo.commands.tables import format_time
 from solo.engines.engine import NONSENSE, Gone, make_nonsense, read_boot_clock
@@ -107,11 +107,11 @@ def stop_name(engine, name: str, with_waiting: bool) -> bool:
         engine.ask_to_end(entry, describe_self())
         left[entry.key] = f"pid {entry.record.launcher} on {entry.record.host} ({cut_command(entry.record.command)})"
     if not left and complete:
-        print(f"{name}: not held")
+        tell(f"{name}: not held")
     while left:
         here = {entry.key for entry in engine.list_entries(name)}
         for key in [key for key in left if key not in here]:
-            print(clean(f"{name}: ended {left.pop(key)} after {format_duration(monotonic() - begin)}"), flush=True)
+            tell(f"{name}: ended {left.pop(key)} after {format_duration(monotonic() - begin)}")
         sleep(LOOK_AGAIN if left else 0)
     return complete
 

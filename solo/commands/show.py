@@ -2,11 +2,10 @@
 
 import json
 import posix
-import sys
 from time import time
 
 from solo.argv import is_engine
-from solo.cells import clean
+from solo.cells import tell
 from solo.commands import history
 from solo.commands.lines import check_names, open_line
 from solo.commands.list import collect as collect_rows
@@ -135,7 +134,7 @@ PROCESS_COLUMNS = ("PID", "STATE", "CPU", "MEMORY", "AGE", "COMMAND")
 def print_name(known: dict):
     skips, runs = sum(known["skips"].values()), known["runs"]
     more = f", {skips} skip{'s' * (skips != 1)} since" if skips else ""
-    print(clean(f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{more}"))
+    tell(f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{more}")
     for row in known["holds"]:
         print_section(describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"])))
     if known["waiting"]:
@@ -151,8 +150,7 @@ def print_name(known: dict):
 def print_section(head: list, columns: tuple, rows: list, *styles):
     print()
     for text in head:
-        print(clean(text))
-    sys.stdout.flush()  # before what rich writes
+        tell(text)  # at once: before what rich writes
     if rows:
         print_rows(columns, rows, *styles)
 
@@ -160,7 +158,8 @@ def print_section(head: list, columns: tuple, rows: list, *styles):
 def describe_hold(row: dict) -> list:
     slot = f", slot {row['slot']} of {row['slots']}" if row["mode"] == "slots" else ""
     names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
-    who = f"pid {row['launcher']} ({row['user']} on {row['host']})"
+    pid = f"orphan pid {row['child']}" if row["state"] == "orphaned" else f"pid {row['launcher']}"
+    who = f"{pid} ({row['user']} on {row['host']})"
     return [
         f"{row['state']} for {tell_age(row)} by {who}, {row['mode']}{slot}, {row['via']}{names}",
         f"command: {' '.join(row['command'])}",

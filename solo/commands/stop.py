@@ -3,6 +3,7 @@
 from time import monotonic, sleep
 
 from solo.argv import is_engine
+from solo.cells import tell
 from solo.commands.lines import check_names, open_line
 from solo.errors import SoloError
 from solo.eviction import Eviction
@@ -13,7 +14,7 @@ from solo.queue import close_all
 from solo.rivals import identify_launcher
 from solo.rule import INTEND_EXCLUSIVE, INTEND_SHARED
 from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, is_published
-from solo.words import describe_owner, format_duration
+from solo.words import describe_orphan, describe_owner, format_duration
 
 KILL_AFTER = 10.0  # seconds
 LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
@@ -30,7 +31,7 @@ def run(options: dict, names: list) -> int:
     for name in names:
         line = open_line(name, options, world)
         if line is None:
-            print(f"{name}: not held")
+            tell(f"{name}: not held")
             continue
         try:
             complete = stop(name, line, options.get("kill_after", KILL_AFTER), "waiting" in options) and complete
@@ -47,13 +48,13 @@ def stop(name: str, line, kill_after: float, with_waiting: bool) -> bool:
     eviction, begin = Eviction(kill_after), monotonic()
     wanted = {ticket.file: describe(ticket) for ticket in find_targets(line, None, with_waiting)}
     if not wanted:
-        print(f"{name}: not held")
+        tell(f"{name}: not held")
     left = dict(wanted)
     while left:
         targets = find_targets(line, left, with_waiting)
         here = {ticket.file for ticket in targets}
         for file in [file for file in left if file not in here]:
-            print(f"{name}: ended {left.pop(file)} after {format_duration(monotonic() - begin)}", flush=True)
+            tell(f"{name}: ended {left.pop(file)} after {format_duration(monotonic() - begin)}")
         if left:
             due = eviction.act(targets)
             for file in [file for file in left if file in eviction.refused]:
@@ -93,4 +94,6 @@ def find_targets(line, wanted, with_waiting: bool) -> list:
 def describe(ticket) -> str:
     record = ticket.read_record()
     ticket.close()
-    return describe_owner(record) if record else "a holder whose record can not be read"
+    if record is None:
+        return "a holder whose record can not be read"
+    return describe_orphan(record) if ticket.state is ORPHANED else describe_owner(record)

@@ -3,8 +3,11 @@
 import sys
 from datetime import datetime
 
-from solo.cells import clean, measure, pad
+from solo.cells import clean, cut, measure, pad
 from solo.words import format_duration
+
+NAME = "NAME"  # the column that gives way to others
+SHORTEST_NAME = 12  # cells
 
 
 def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty: str = ""):
@@ -31,13 +34,23 @@ def print_table(console, columns: tuple, rows: list, styled: str, styles: dict):
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", expand=True)
     *fixed, last = columns
-    widths = [max(map(measure, column)) for column in list(zip(columns, *rows))[:-1]]
+    widths = find_widths([columns, *rows], console.width, len(last), gap=3)
     for column, width in zip(fixed, widths):
         table.add_column(column, no_wrap=True, min_width=width, max_width=width)
     table.add_column(last, no_wrap=True, overflow="ellipsis", min_width=len(last), ratio=1)
     for row in rows:
+        row = [cut(row[0], widths[0]), *row[1:]]
         table.add_row(*(Text(cell, styles.get(cell, "") if column == styled else "") for column, cell in zip(columns, row)))
     console.print(table, width=max(console.width, sum(widths) + 3 * len(widths) + len(last)), crop=True)
+
+
+def find_widths(lines: list, room: int, last: int, gap: int) -> list:
+    """How wide each column is but the last, which wants `last` cells. In too little `room` names are cut, and no pid or time."""
+    widths = [max(map(measure, column)) for column in list(zip(*lines))[:-1]]
+    if lines[0][0] == NAME:
+        lacking = sum(widths) + gap * len(widths) + last - room
+        widths[0] = max(min(widths[0], SHORTEST_NAME), widths[0] - max(0, lacking))
+    return widths
 
 
 def format_time(seconds: float) -> str:

@@ -10,11 +10,11 @@ import tty
 from time import monotonic, time
 
 from solo.argv import is_engine
-from solo.cells import clean, measure, pad
+from solo.cells import clean, cut, pad, tell
 from solo.commands import stop
 from solo.commands.lines import check_names, check_via, open_line
 from solo.commands.list import STYLES, collect, tell_age
-from solo.commands.tables import format_time, print_rows
+from solo.commands.tables import NAME, find_widths, format_time, print_rows
 from solo.errors import SoloError, UsageError
 from solo.eviction import Eviction
 from solo.identity import read_world
@@ -22,7 +22,7 @@ from solo.processes import find_roots
 from solo.tickets import DIGITS, HOLD, SEAT
 
 INTERVAL = 1.0  # seconds
-COLUMNS = ("NAME", "STATE", "PID", "FOR", "CPU", "MEMORY", "USER", "COMMAND")
+COLUMNS = (NAME, "STATE", "PID", "FOR", "CPU", "MEMORY", "USER", "COMMAND")
 MIB = 1 << 20
 MESSAGE_STAYS = 5.0  # seconds
 HELP = "up/down: select   s: stop it   q: quit"
@@ -58,8 +58,10 @@ def run(options: dict, names: list) -> int:
             if not screen.typed:
                 screen.draw(view.render(*screen.size))
             key = screen.wait_key(max(0, due - monotonic()))
+    if view.evictions:
+        view.refresh()
     for row, _ in view.evictions.values():
-        print(f"{describe(row)}: told to end, and has not yet")
+        tell(f"{describe(row)}: told to end, and has not yet")
     return 0
 
 
@@ -146,7 +148,9 @@ class View:
         from rich.text import Text
 
         lines = [COLUMNS, *self.list_cells()]
-        widths = [max(map(measure, column)) for column in list(zip(*lines))[:-1]] + [0]
+        widths = [*find_widths(lines, width, len(COLUMNS[-1]), gap=2), 0]
+        for cells in lines[1:]:
+            cells[0] = cut(cells[0], widths[0])
         held = sum(row["state"] != "waiting" for row in self.rows)
         title = f"solo: {held} held, {len(self.rows) - held} waiting"
         texts = [Text(title + format_time(time())[len("2026-01-31T"):][:8].rjust(max(1, width - len(title))), style="bold")]
@@ -162,7 +166,7 @@ class View:
             texts.append(text)
         while len(texts) < height - 1:
             texts.append(Text())
-        question = self.asked and f"stop {describe(self.asked)}? y/n"
+        question = self.asked and f"stop {cut(describe(self.asked), width - len('stop ? y/n'))}? y/n"
         texts.append(Text(question or self.message or HELP, style="bold yellow" if question else "dim"))
         for text in texts:
             text.truncate(max(1, width), overflow="ellipsis")

@@ -106,7 +106,9 @@ def find_target(where: str) -> Target:
     for path in files:
         known.update(read_configuration(path))
     if where not in known:
-        raise UsageError(f"--via {where}: neither file nor socket, an engine's URL, nor a target of {' or '.join(files)}")
+        hidden = [f", and {path} can not be read" for path in files if os.path.exists(path) and not os.access(path, os.R_OK)]
+        where_to = " or ".join(files) + "".join(hidden)
+        raise UsageError(f"--via {where}: neither file nor socket, an engine's URL, nor a target of {where_to}")
     return known[where]
 
 
