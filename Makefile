@@ -93,7 +93,7 @@ torture: $(VENV_PYTHON) ## all that kills and fails, for MINUTES=60, from one se
 	@$(VENV_PYTHON) tests/tools.py
 	@$(VENV_PYTHON) tests/torture.py --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-coverage: $(VENV_PYTHON) ## lines and branches of the hot path that real processes run; ARGS=--record writes the result down
+coverage: $(VENV_PYTHON) ## lines and branches of the hot path that tests run; ARGS=--record writes the result down
 	@$(VENV_PYTHON) tests/tools.py
 	@$(VENV_PYTHON) tests/coverage_run.py $(ARGS)
 
@@ -110,7 +110,7 @@ lab: ## what goes wrong with whom: the wrappers of Debian and solo through one s
 	@$(MAKE) -s install PREFIX=$(CURDIR)/build/lab DESTDIR= >&2
 	@cd tests && PATH="$(CURDIR)/build/lab/bin:$$PATH" $(PYTHON) -m lab $(ARGS)
 
-fuzz: $(VENV_PYTHON) ## ten million inputs for every reader of outside data; SEED=n COUNT=n TARGETS='stat words' ARGS=--record
+fuzz: $(VENV_PYTHON) ## ten million inputs, over all readers of outside data; SEED=n COUNT=n TARGETS='stat words' ARGS=--record
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[fuzz]' || echo "solo: without atheris: unguided" >&2
 	@nice $(VENV_PYTHON) tests/fuzz.py $(TARGETS) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(ARGS)
 

@@ -131,6 +131,8 @@ class Hold:
 
     def release(self) -> None:
         """Let go, of one that was acquired again once; nothing happens if it was let go, or is that of who forked us."""
+        if not blocking.can_act():
+            return
         with blocking.Deferred():
             if self.depth > 1:
                 self.depth -= 1
@@ -158,7 +160,7 @@ class Hold:
     def __del__(self) -> None:
         ending = sys is None or sys.is_finalizing()  # then nothing else runs any more, and the kernel lets go of what we can not
         try:
-            if getattr(self, "_tickets", None) and self._pid == os.getpid():
+            if getattr(self, "_tickets", None) and self._pid == os.getpid() and blocking.can_act():
                 with blocking.Deferred():
                     self._release()
                 if not ending:
@@ -238,6 +240,7 @@ class Lock:
 
     def _start(self) -> None:
         self._holds: "weakref.WeakKeyDictionary[object, Hold]" = weakref.WeakKeyDictionary()
+        self._asking: set[object] = set()
         self._is_forked = False
         all_locks.add(self)
 
@@ -287,10 +290,16 @@ class Lock:
 
     def acquire_async(self, timeout: Wait = UNSET) -> "Coroutine[Any, Any, Hold]":
         """As `acquire`, while the event loop of asyncio goes on. Cancelled, it leaves the line."""
-        return self._acquire_async(find_owner(), timeout)  # of who asks: wait_for, before 3.12, awaits it in a task of its own
+        return self._acquire_async(find_owner(), self.hold, timeout)
 
-    async def _acquire_async(self, owner: object, timeout: Wait) -> Hold:
-        deadline = self._find_deadline(timeout)
+    async def _acquire_async(self, owner: object, held: Optional[Hold], timeout: Wait) -> Hold:
+        """For the task `owner`, which asked when it `held` that: wait_for, before 3.12, awaits it in another. But a task that was
+        made for it, while its maker goes on to ask for more, is on its own.
+        """
+        deadline, hold = self._find_deadline(timeout), self._holds.get(owner)
+        is_held = hold is not None and hold.locked
+        if owner is not find_owner() and (owner in self._asking or is_held and not (self.reentrant and hold is held)):
+            owner = find_owner()
         again = self._enter_again(owner)
         if again is not None:
             return again
@@ -299,6 +308,7 @@ class Lock:
         loop = asyncio.get_running_loop()
         ready: "asyncio.Future[None]" = loop.create_future()
         attempt = Try(self, deadline, lambda: loop.call_soon_threadsafe(set_ready, ready))
+        self._asking.add(owner)
         try:
             if not attempt.run_hastily() and attempt.start():
                 await ready
@@ -306,6 +316,8 @@ class Lock:
         except BaseException:
             attempt.abandon()
             raise
+        finally:
+            self._asking.discard(owner)
 
     def release(self) -> None:
         """Let go of what this thread or task holds; of a reentrant one, once. Raises SoloError if it holds nothing."""
@@ -314,7 +326,7 @@ class Lock:
             raise SoloError(f"{self.name}: is not held by this thread or task")
         hold.release()
 
-    def _find_deadline(self, timeout: Wait) -> Optional[float]:
+    def _find_deadline(self, timeout: Wait) -> float:
         wait = self.wait if isinstance(timeout, Unset) else check_wait(timeout)
         return NO_WAIT if wait is None else FOREVER if wait == math.inf else time.monotonic() + wait
 
@@ -343,6 +355,8 @@ class Lock:
             raise
 
     def _leave(self, left: list[bool]) -> None:
+        if not blocking.can_act():
+            return
         with blocking.Deferred():
             if left:
                 return
@@ -393,7 +407,7 @@ class Lock:
         return cast(Function, guarded)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_holds", "_is_forked")}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_holds", "_asking", "_is_forked")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -409,7 +423,7 @@ class Try:
     Whatever happens to whoever started it, the result belongs to exactly one: to who takes it, or, if it was abandoned, nobody.
     """
 
-    def __init__(self, lock: Lock, deadline: Optional[float], tell: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, lock: Lock, deadline: float, tell: Callable[[], object] = lambda: None) -> None:
         self.lock = lock
         self.deadline = deadline
         self.tell = tell
@@ -424,6 +438,9 @@ class Try:
 
     def run_hastily(self) -> bool:
         """Take it in this thread if that needs no waiting; False if it does."""
+        if not blocking.can_act():
+            self.error = SoloError(f"{self.lock.name}: the program is ending")
+            return True
         with blocking.Deferred():
             try:
                 self.attempt(blocking.Hasty())
@@ -497,6 +514,9 @@ class Try:
             settle_all(tickets)
             if lock.flock:
                 take_files(lock.name, taken, lock.flock, read_umask(), self.deadline, wait_unseen, tickets, True)
+            for ticket in taken.values():
+                if isinstance(ticket.line, Line):
+                    ticket.line.take_over()
             return Hold(lock.names, taken, tickets)
         except BaseException as error:
             let_go(tickets)
@@ -516,6 +536,8 @@ class Try:
 
     def abandon(self) -> None:
         """Nobody wants the result any more."""
+        if not blocking.can_act():
+            return
         with blocking.Deferred():
             self.is_abandoned = True
             if self.waiter is not None:
@@ -658,6 +680,7 @@ def forget_all() -> None:
     for lock in list(all_locks):
         lock._start()
         lock._is_forked = True
+        lock._asking.clear()
     all_tries.clear()
     all_holds.clear()
 

@@ -10,6 +10,7 @@ The invariant: whoever does anything but sleep holds `acting`. So a fork, which 
 import _signal
 import os
 import select
+import sys
 import threading
 from errno import EAGAIN
 from fcntl import F_DUPFD_CLOEXEC, F_GETFL, LOCK_SH, LOCK_UN, fcntl, flock
@@ -20,6 +21,7 @@ from solo.kernel import FOREVER, close
 
 LONGEST_POLL = 1e9  # milliseconds; poll(2) takes an int
 SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
+NO_HANDLERS = "main interpreter"  # what Python says to an interpreter within it, where no handler ever runs
 GONE, AGAIN = "gone", "again"
 
 acting = threading.RLock()
@@ -155,23 +157,22 @@ class Take(Watch):
             waiter.give(AGAIN)
 
 
-class Blocker:
-    """What kernel.py calls instead of setting alarms. All block until `deadline`, and then give False. Raise Cancelled, OSError."""
+# What kernel.py calls instead of setting alarms. All block until `deadline`, and then give False. They raise Cancelled, OSError.
 
-    @staticmethod
-    def wait_unlocked(fd: int, deadline: float) -> bool:
-        """Until nobody holds a lock on the file of `fd`."""
-        return wait(Watch, fd, LOCK_SH, deadline)
 
-    @staticmethod
-    def wait_lock(fd: int, mode: int, deadline: float) -> bool:
-        """Until `fd` is locked; it is then another open file."""
-        return wait(Take, fd, mode, deadline)
+def wait_unlocked(fd: int, deadline: float) -> bool:
+    """Until nobody holds a lock on the file of `fd`."""
+    return wait(Watch, fd, LOCK_SH, deadline)
 
-    @staticmethod
-    def wait_poll(poller, deadline: float) -> bool:
-        """poll(2)."""
-        return mine.waiter.wait(poller, deadline)
+
+def wait_lock(fd: int, mode: int, deadline: float) -> bool:
+    """Until `fd` is locked; it is then another open file."""
+    return wait(Take, fd, mode, deadline)
+
+
+def wait_poll(poller, deadline: float) -> bool:
+    """poll(2)."""
+    return mine.waiter.wait(poller, deadline)
 
 
 def wait(kind: type, fd: int, mode: int, deadline: float) -> bool:
@@ -232,11 +233,12 @@ class Deferred:
             try:
                 for number in SIGNALS if is_main_thread() else ():
                     self.put_off(number)
-            except ValueError:
-                self.changed.clear()  # an interpreter within the interpreter, in which no handler runs
-            except BaseException:
-                self.restore()
-                raise
+            except BaseException as error:
+                if isinstance(error, ValueError) and NO_HANDLERS in str(error):
+                    self.changed.clear()
+                else:
+                    self.restore()
+                    raise
             acting.acquire()  # for the block; no handler can raise any more
         return self
 
@@ -259,8 +261,10 @@ class Deferred:
         self.received.append((self.handlers[number], number, frame))
 
     def __exit__(self, *_):
-        self.end()
-        run_handlers(self.received)
+        try:
+            self.end()
+        finally:
+            run_handlers(self.received)
 
     def end(self):
         try:
@@ -271,9 +275,18 @@ class Deferred:
     def restore(self):
         try:
             self.put_back()
-        except BaseException:  # of a handler that is back already, while another is not
-            self.put_back()
-            raise
+        finally:
+            if self.changed:  # a handler that was back already raised
+                self.restore()
+
+
+def can_act() -> bool:
+    """Not where Python, at its end, has frozen a thread in the middle of acting. Then the kernel lets go of what is held."""
+    if sys.is_finalizing():
+        if not acting.acquire(blocking=False):
+            return False
+        acting.release()
+    return True
 
 
 def run_handlers(received: list):
@@ -303,5 +316,5 @@ def leave_off():
     acting.release()
 
 
-kernel.block_by(Blocker)
+kernel.block_by(sys.modules[__name__])
 os.register_at_fork(before=take_part, after_in_parent=leave_off, after_in_child=forget)

@@ -1,4 +1,4 @@
-"""The launcher in one file, for `make install`: fourteen imports cost twice what loading their code at once does. Cold.
+"""The launcher in one file, for `make install`: one import a module costs twice what loading all their code at once does. Cold.
 
 `python -m solo.bundle PYTHON SITE BUNDLE STAGED` writes the bundle to STAGED and prints the script that loads it from
 BUNDLE. A Python of another version finds another magic number, and imports the modules one by one; so it is where the bundle is

@@ -9,8 +9,8 @@ ELLIPSIS = "…"
 
 
 def clean(text) -> str:
-    """On one line, and without what a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in str(text))
+    """On one line, and without what a terminal would obey; None is what can not be known."""
+    return "?" if text is None else "".join(letter if letter.isprintable() else "?" for letter in str(text))
 
 
 def tell(text):

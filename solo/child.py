@@ -11,13 +11,12 @@ from time import sleep
 
 from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import is_stopped, read_stat, walk_parents
-from solo.kernel import ENOEXEC, IS_REGULAR, STATUS_SIZE, TYPE_MASK, close, decode, list_descriptors, read_file, say
+from solo.kernel import ENOEXEC, IS_REGULAR, STATUS_SIZE, TYPE_MASK, USUAL_SIZE, close, decode, list_descriptors, read_file, say
 
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of what the child is told; no variable of ours has it
 LARGEST_AT_ONCE = 4096  # bytes; PIPE_BUF
 SPINS = 300  # half a millisecond; the launcher needs a third of that
-USUAL_SIZE = 4096  # bytes of a /proc/PID/status
 PAUSE = 0.1  # seconds
 HIGHEST_FD = 1 << 16  # where the kernel has no close_range(2), each one is a call
 # Dispositions that Python changed before we ran, and that only the parent can tell us about.
@@ -337,13 +336,15 @@ def find_locked(kept: list) -> list:
 
 def wait(child: Child) -> int:
     """Forward signals until the command has ended, and its tree if that counts; the status as waitpid(2) gives it."""
-    while child.status is None or (child.ending and child.ending.has_descendants()):
+    while True:
         try:
+            if child.status is not None and not (child.ending and child.ending.has_descendants()):
+                return child.status
             info = take_signal(child)
         except OSError:
-            # The command runs: whatever went wrong, stay until it ends.
+            # The command runs, or the rest of its tree: whatever went wrong, the name is not given up for that.
             if child.status is not None:
-                sleep(PAUSE)  # the rest of its tree is still looked for
+                sleep(PAUSE)
             else:
                 child.status = posix.waitpid(child.pid, 0)[1]
             continue
@@ -351,7 +352,6 @@ def wait(child: Child) -> int:
             hear(info, child)
         except Exception:
             continue  # one signal is lost, and not the next ones
-    return child.status
 
 
 def hear(info, child: Child):

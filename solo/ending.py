@@ -6,7 +6,7 @@ its session and group. The command itself is ours to signal until it is reaped; 
 
 import posix
 from _signal import SIG_IGN, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, getsignal
-from time import monotonic, sleep
+from time import monotonic
 
 from solo.errors import UsageError
 from solo.identity import is_stopped, walk_parents
@@ -165,16 +165,9 @@ class Ending:
             send(process, signal)
 
     def has_descendants(self) -> bool:
-        """Is anything left of the tree? Where that can not be told, wait until it can: the name is not given up for that."""
-        while self.is_tree:
-            try:
-                return self.find_rest()
-            except OSError:
-                sleep(FIRST_LOOK)
-        return False
-
-    def find_rest(self) -> bool:
-        """As subreaper, whatever lives of the tree has one of our children above it. Raises OSError."""
+        """Is anything left of the tree? As subreaper, whatever lives of it has one of our children above it. Raises OSError."""
+        if not self.is_tree:
+            return False
         if self.strangers and not self.strangers.issuperset(find_children(posix.getpid())):
             return True
         try:

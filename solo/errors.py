@@ -1,16 +1,5 @@
 """Exit statuses and the errors that end in them. Whoever knows what went wrong raises; only main prints and exits."""
 
-EXIT_STATUSES = (
-    ("the command's", "it ran"),
-    (69, "the engine can not be reached; nothing ran (EX_UNAVAILABLE)"),
-    (75, "busy, or waited long enough (EX_TEMPFAIL)"),
-    (123, "the lease was lost, and the command was ended"),
-    (124, "--timeout ended it"),
-    (125, "solo could not do its part; nothing ran"),
-    (126, "COMMAND is not executable"),
-    (127, "COMMAND was not found"),
-)
-
 # Not errors of ours: the command did run.
 LEASE_LOST, TIMED_OUT = 123, 124
 
@@ -77,3 +66,15 @@ class NotFound(SoloError):
     """There is no such command."""
 
     status = 127
+
+
+EXIT_STATUSES = (
+    ("the command's", "it ran"),
+    (Unreachable.status, "the engine can not be reached; nothing ran (EX_UNAVAILABLE)"),
+    (Busy.status, "busy, or waited long enough (EX_TEMPFAIL)"),
+    (LEASE_LOST, "the lease was lost, and the command was ended"),
+    (TIMED_OUT, "--timeout ended it"),
+    (SoloError.status, "solo could not do its part; nothing ran"),
+    (NotExecutable.status, "COMMAND is not executable"),
+    (NotFound.status, "COMMAND was not found"),
+)

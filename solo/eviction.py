@@ -14,6 +14,7 @@ from solo.kernel import FOREVER
 from solo.processes import end, find_children, find_descendants, send
 from solo.tickets import LIVE
 
+LOOK_AGAIN = 0.1  # seconds, for some of many to be gone
 GRACE = 2.0  # seconds from the end of the command to that of its launcher, and from SIGKILL to the end
 
 
@@ -28,12 +29,22 @@ class Eviction:
         self.refused = {}
 
     def act(self, tickets: list) -> float:
-        """Do what is due to each of `tickets` that is open, and close them; when to come back."""
+        """Do what is due to each of `tickets`, and close them; when to come back. Those that are closed, as there are too many, are
+        left for then, and holders as long as one in line is: it would get in when they end.
+        """
         now, next_due = monotonic(), FOREVER
         try:
-            # Those in line first, or one of them would get in when the holder ends.
-            for ticket in sorted(tickets, key=lambda ticket: ticket.is_hold):
-                if not ticket.is_open or ticket.file in self.refused or ticket.state is LIVE and ticket.has_left():
+            left = [ticket for ticket in tickets if not ticket.is_open and is_known(ticket)]
+            if left:
+                next_due = now + LOOK_AGAIN
+            in_line_first = [ticket for ticket in tickets if not ticket.is_hold]
+            if not any(ticket in left for ticket in in_line_first):
+                in_line_first += [ticket for ticket in tickets if ticket.is_hold]
+            for ticket in in_line_first:
+                if ticket in left or ticket.file in self.refused:
+                    continue
+                if ticket.is_open and ticket.state is LIVE and ticket.has_left():
+                    next_due = now  # a command that it leaves behind is another matter
                     continue
                 key = ticket.file, ticket.state
                 steps, due = self.steps.get(key, (0, now))
@@ -57,6 +68,12 @@ class Eviction:
         for error in self.refused.values():
             raise error
         return next_due
+
+
+def is_known(ticket) -> bool:
+    """Does its record say whose it is?"""
+    record = ticket.read_record()
+    return record is not None and record.launcher[0] > 0
 
 
 def ask_to_end(ticket):

@@ -7,13 +7,14 @@ with its launcher.
 import posix
 from errno import EBADF
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
-from time import monotonic, time
+from time import monotonic
 
 from solo.errors import Busy, SoloError
 from solo.identity import read_stat, walk_parents
 from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, close, decode, read_file, try_lock, wait_lock
 from solo.orphans import find_lock_owner
 from solo.rule import EXCLUSIVE
+from solo.tickets import read_boot_time
 
 FLAGS = posix.O_NONBLOCK | posix.O_CLOEXEC | posix.O_NOCTTY
 EVERYBODY = 0o666
@@ -58,7 +59,7 @@ def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list
     """Hold flock(2) on all `paths`, appended to `holds` one by one: exclusive for an exclusive `mode`, else shared.
 
     In the order of device and inode: it is the same for all, and a file has one place in it however it is called. `deadline`
-    is on the monotonic clock, or None not to wait; `watch` is as for take_hold; a program may have its
+    is on the monotonic clock; `watch` is as for take_hold; a program may have its
     own locks in other threads, which are no reason to refuse. Raises Busy, SoloError.
     """
     lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH
@@ -96,7 +97,7 @@ def lock_file(fd: int, path: str, lock: int, deadline, watch, is_program: bool) 
     owner = find_lock_owner(fd)
     if not is_program:
         refuse_own_lock(fd, path, owner)
-    if deadline is None or monotonic() >= deadline:
+    if monotonic() >= deadline:
         raise turn_away(path, owner)
     # Whatever `watch` shows meanwhile: who stops waiting loses the place that the kernel has kept.
     if not watch(lambda _: wait_lock(fd, lock, deadline), deadline, lambda: describe_lock(path, fd), True):
@@ -124,8 +125,7 @@ def refuse_own_lock(fd: int, path: str, owner: int):
 def turn_away(path: str, owner: int) -> Busy:
     busy = Busy(f"{path}: busy: locked by {describe_locker(owner)}")
     try:
-        started = read_stat(owner).start / posix.sysconf("SC_CLK_TCK")
-        busy.since = time() - float(read_file("/proc/uptime").split()[0]) + started
+        busy.since = read_boot_time() + read_stat(owner).start / posix.sysconf("SC_CLK_TCK")
     except OSError:
         pass
     return busy

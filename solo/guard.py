@@ -1,4 +1,4 @@
-"""The story of a guarded run, on one screen: find the command, take every hold, start it, wait for it, let go."""
+"""The story of a guarded run: find the command, take every hold, start it, wait for it, let go."""
 
 import posix
 from time import monotonic

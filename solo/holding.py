@@ -49,23 +49,18 @@ def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=No
 
 def take_name(make_line, base, name: str, record, deadline, watch, rivals, prepare):
     """Our hold on one name. What `solo clean` removed under us is made again."""
-    attempt = 0
-    while True:
-        attempt += 1
+    for left in reversed(range(ATTEMPTS)):
         line = None
         try:
             line = make_line(base, name, record.world)
             hold = take_hold(line, record, deadline, watch, rivals, prepare)
             line.close_gate()
             return hold
-        except Vanished:
-            if attempt == ATTEMPTS:
-                raise
-            line = line and line.leave()
-        except BaseException:
+        except BaseException as error:
             if line is not None:
                 line.leave()
-            raise
+            if not (left and isinstance(error, Vanished)):
+                raise
 
 
 def take_files(name: str, named: dict, paths: list, umask: int, deadline, watch, holds: list, is_program: bool = False):

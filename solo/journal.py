@@ -109,11 +109,13 @@ def format_reason(text: str) -> bytes:
         return quote(text[:WORDS_LIMIT].encode("ascii", "backslashreplace"))
 
 
-def find_journals(directory) -> tuple:
-    """Where the journals of names in --dir `directory` are: (path, directories below it, whether others may write there)."""
-    path = find_base(directory)
+def find_journals(directory, *names) -> tuple:
+    """Where the journal of one name in --dir `directory` is, or without one all are: (path, directories below it, whether others
+    may write there).
+    """
+    path, parts = find_base(directory), [part for name in names for part in split_name(name)]
     is_roots = path == ROOT_PLACE or directory and is_same(path, ROOT_PLACE)
-    return (DURABLE_PLACE, [], False) if is_roots else (path, [FOLDER], bool(directory))
+    return (DURABLE_PLACE, parts, False) if is_roots else (path, [FOLDER, *parts], bool(directory))
 
 
 def is_same(path: str, other: str) -> bool:
@@ -127,22 +129,22 @@ def is_same(path: str, other: str) -> bool:
 
 def make_place(directory, *names):
     """Open the directory of the journal of one name, or without one that of all; made if it is missing. Raises SoloError."""
-    path, parts, may_be_shared = find_journals(directory)
+    path, parts, may_be_shared = find_journals(directory, *names)
     try:
         base = open_base(path, may_be_shared)
     except FileNotFoundError:
         make_directory(path)
         base = open_base(path, may_be_shared)
     try:
-        return open_parts(base, parts + [part for name in names for part in split_name(name)])
+        return open_parts(base, parts)
     finally:
         close(base.fd)
 
 
 def open_place(directory, *names):
     """The same without making anything. Raises SoloError, FileNotFoundError."""
-    path, parts, may_be_shared = find_journals(directory)
-    return open_below(open_base(path, may_be_shared), parts + [part for name in names for part in split_name(name)])
+    path, parts, may_be_shared = find_journals(directory, *names)
+    return open_below(open_base(path, may_be_shared), parts)
 
 
 def append(place, line: bytes, may_rotate: bool = True):

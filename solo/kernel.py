@@ -37,6 +37,7 @@ IS_DIRECTORY, IS_REGULAR, TYPE_MASK = 0o040000, 0o100000, 0o170000
 ENOENT, ENOEXEC, EACCES, EINVAL, EFBIG, ENOSPC, EROFS = 2, 8, 13, 22, 27, 28, 30  # everywhere on Linux; importing errno takes 40 µs
 
 BELL = SIGURG  # ignored by default: whoever does not listen takes no harm
+USUAL_SIZE = 4096  # bytes of what is read at once
 STATUS_SIZE = 1 << 20  # bytes of a /proc/PID/status: it lists up to 65536 groups before what we want
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above
 RING_AGAIN = 0.05  # seconds
@@ -151,7 +152,7 @@ def stop_listening(mask):
     pthread_sigmask(SIG_SETMASK, mask)
 
 
-def read_file(path: str, size: int = 4096) -> bytes:
+def read_file(path: str, size: int = USUAL_SIZE) -> bytes:
     """The first `size` bytes of a file, in one read: enough for what /proc tells of one process."""
     fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
     try:
@@ -204,16 +205,16 @@ def say(text: str):
 def say_promptly(text: str):
     """The same, unless it would block: nobody may be reading, and signals must be forwarded. Never a reason to end."""
     try:
-        if has_reader():
+        if has_room(2):
             say(text)
     except (OSError, ImportError):
         pass  # no descriptor is left to load select by
 
 
-def has_reader() -> bool:
-    """Would a line on stderr be taken at once? Not where a pipe is full, or a terminal was stopped by Ctrl-S."""
+def has_room(fd: int) -> bool:
+    """Would a line be taken at once? Not where a pipe is full, or a terminal was stopped by Ctrl-S."""
     import select
 
     poller = select.poll()
-    poller.register(2, select.POLLOUT)
+    poller.register(fd, select.POLLOUT)
     return any(events & select.POLLOUT for _, events in poller.poll(0))

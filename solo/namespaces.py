@@ -1,9 +1,16 @@
-"""Looks for a process of another pid namespace, as far as this one can see into it. Cold: only orphans get here."""
+"""Looks for a process of another pid namespace, as far as this one can see into it. Cold."""
 
 import posix
 
 from solo.identity import read_namespace, read_stat
 from solo.kernel import STATUS_SIZE, read_file
+
+
+def find_pid(process: tuple, theirs, mine) -> int:
+    """Our pid of (pid, start) of the world `theirs`, if that is ours dead or alive; 0 if we see none."""
+    if theirs.boot != mine.boot:
+        return 0
+    return process[0] if theirs.pid_namespace == mine.pid_namespace else find_process(*process, theirs, mine)
 
 
 def find_process(pid: int, start: int, theirs, mine) -> int:

@@ -6,6 +6,7 @@ from time import monotonic
 
 from solo.identity import read_stat
 from solo.kernel import close, wait_poll
+from solo.namespaces import find_pid
 
 SLOW_CHECK = 0.2  # seconds, for what has no descriptor that tells all
 
@@ -42,13 +43,7 @@ def open_pidfd(process: tuple, theirs, mine):
 
     None if there is none to be had. Raises ProcessLookupError if it is gone.
     """
-    pid, start = process
-    if theirs.boot != mine.boot:
-        return None
-    if theirs.pid_namespace != mine.pid_namespace:
-        from solo.namespaces import find_process
-
-        pid = find_process(pid, start, theirs, mine)
+    pid, start = find_pid(process, theirs, mine), process[1]
     if pid <= 0:
         return None
     try:

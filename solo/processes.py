@@ -7,6 +7,7 @@ from _signal import SIGCONT, SIGKILL
 from solo.errors import SoloError
 from solo.identity import is_alive, is_stopped, read_stat
 from solo.kernel import close
+from solo.namespaces import find_pid
 from solo.orphans import open_pidfd
 from solo.tickets import LIVE
 
@@ -24,7 +25,7 @@ def end(process: tuple, theirs, mine, signal: int):
         raise SoloError(f"can not end pid {process[0]}: it can not be seen from here, or there is no pidfd")
     try:
         _signal.pidfd_send_signal(pidfd, signal)
-        if signal != SIGKILL and is_stopped(process[0]):
+        if signal != SIGKILL and is_stopped(find_pid(process, theirs, mine)):
             _signal.pidfd_send_signal(pidfd, SIGCONT)
     except ProcessLookupError:
         pass
@@ -69,14 +70,8 @@ def find_roots(ticket) -> list:
 
 def find_here(process: tuple, theirs, mine) -> list:
     """[The pid by which we see (pid, start) of the world `theirs`], or nothing."""
-    if not is_alive(*process, theirs, mine):
-        return []
-    if theirs.pid_namespace == mine.pid_namespace:
-        return [process[0]]
-    from solo.namespaces import find_process
-
-    pid = find_process(*process, theirs, mine)
-    return [pid] if pid > 0 else []
+    pid = find_pid(process, theirs, mine)
+    return [pid] if pid > 0 and is_alive(*process, theirs, mine) else []
 
 
 def find_children(pid: int) -> list:

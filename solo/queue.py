@@ -13,7 +13,7 @@ from solo.kernel import has_rung, listen_for_bell, stop_listening
 from solo.rule import COUNTED, EXCLUSIVE, Claim, allot_slots, find_conflicts
 from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN, settle
 
-NO_WAIT = None
+NO_WAIT = float("-inf")  # a deadline that has passed
 
 
 def take_hold(line, record, deadline, watch, rivals=None, prepare=None):
@@ -46,7 +46,7 @@ def take_hold(line, record, deadline, watch, rivals=None, prepare=None):
                     close_all(passed)
                     if seat is None:
                         refuse_own_ancestors(line, record, deadline, obstacles)
-                    if deadline is NO_WAIT or monotonic() >= deadline:
+                    if monotonic() >= deadline:
                         raise turn_away(line, record, obstacles)
                     if seat is None:
                         if rivals and not rivals.leave_room(line, record):

@@ -117,14 +117,13 @@ class Replace(Rivals):
             return
         holds, _ = find_holds_in_the_way(line, record.claim)
         spared = find_own_ancestors(line, holds)
-        others = [hold for hold in holds if hold not in spared and hold.is_open]
+        others = [hold for hold in holds if hold not in spared]
         enough = next((size for size in range(len(others)) if not conflicts(record, spared + others[size:])), len(others))
         self.targets = others[:enough]
         close_all([hold for hold in holds if hold not in self.targets])
         for ticket in find_seats(line, seat):
             if conflicts(record, [ticket]) or wants_the_same(ticket, record) and not both_shared(ticket, record):
-                if ticket.is_open:  # the others when these have ended
-                    self.targets.append(ticket)
+                self.targets.append(ticket)
             else:
                 ticket.close()
 

@@ -9,11 +9,12 @@ from typing import Any, Optional, Union
 from solo import errors
 from solo.api import check_name, check_wait, holders
 from solo.blocking import keep
+from solo.holding import KILL_AFTER
 from solo.kernel import FOREVER
+from solo.options import LAUNCHER_OPTIONS
 from solo.report import OUTCOMES, STARTED, read_last
 
-KILL_AFTER = 10.0  # seconds
-FLAGS = ("shared", "latest", "replace", "tree", "no-orphan", "once-retry")
+FLAGS = {option.flag for option in LAUNCHER_OPTIONS if option.kind == "flag"}
 # As `solo` itself starts, without what Python would load for others, but with where the library of an engine may be. The words
 # are: the pipe, `solo` - there to be found on the command line -, and what follows that.
 LAUNCHER = """import sys, _signal

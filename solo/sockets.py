@@ -18,7 +18,7 @@ from solo.identity import read_namespace, read_stat
 from solo.kernel import close, decode, encode, read_file
 from solo.orphans import open_pidfd, poll, wait_any
 from solo.record import Record, format_tree, parse_tree, quote, unquote
-from solo.rule import COUNTED, INTENTION, MODES, Claim
+from solo.rule import COUNTED, INTENTIONS, MODES, Claim
 from solo.tickets import DIGITS, GATE_PATIENCE, HOLD, LIVE, ORPHANED, SEAT, get_number, settle
 
 PREFIX = "solo"
@@ -99,7 +99,7 @@ class SocketTicket:
         return wait_any([self], deadline)
 
     def has_left(self) -> bool:
-        return poll([self.watch if self.state is ORPHANED else self.fd], 0)
+        return poll([self.fd], 0)
 
     def close(self):
         fd, self.fd = self.fd, None
@@ -254,7 +254,7 @@ class SocketLine:
         number = max(int(record.since * 1e6), self.highest + 1)
         file = f"{kind}{number:0{DIGITS}d}"
         below = [name for name in record.names if name.startswith(self.name + "/")]
-        names = "-".join(map(self.shorten, below[:MOST_NAMES])) if record.claim.mode in INTENTION.values() else ""
+        names = "-".join(map(self.shorten, below[:MOST_NAMES])) if record.claim.mode in INTENTIONS else ""
         text = f"{kind.strip('.')}.{number}.{format_claim(record)}.{names}.{format_tree(record.tree)}{NO_CHILD}"
         try:
             fd = self.bind(text)
@@ -392,7 +392,7 @@ def read_command(pid: int) -> list:
     """What a launcher was asked to run: what is left of its words after its own options."""
     words = read_file(f"/proc/{pid}/cmdline", 1 << 20).split(b"\0")[:-1]
     for at, word in enumerate(words):
-        if word.rpartition(b"/")[2] in (b"solo", b"__main__.py", b"solo.main"):
+        if word.rpartition(b"/")[2] in (b"solo", b"__main__.py", b"solo.pyz"):
             try:
                 command = parse([decode(word) for word in words[at + 1:]])[2]
                 return [encode(word) for word in command] or words

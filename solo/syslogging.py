@@ -3,10 +3,10 @@
 By syslog(3), as cron does it: facility cron, tag solo[PID]. Where nobody reads, nothing is told and nothing waits.
 """
 
-import select
 import syslog
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, socket
 
+from solo.kernel import has_room
 from solo.words import format_duration
 
 PATH = "/dev/log"
@@ -15,7 +15,7 @@ PATH = "/dev/log"
 def log(text: str, is_bad: bool = False):
     """One line. Never raises."""
     try:
-        if not has_room():
+        if not has_reader():
             return
         syslog.openlog("solo", syslog.LOG_PID, syslog.LOG_CRON)
         line = "".join(letter if letter.isprintable() else "?" for letter in text)
@@ -25,14 +25,12 @@ def log(text: str, is_bad: bool = False):
         pass
 
 
-def has_room() -> bool:
+def has_reader() -> bool:
     """Would a line go out at once? syslog(3) itself waits for a reader that hangs."""
     probe = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
     try:
         probe.connect(PATH)
-        poller = select.poll()
-        poller.register(probe.fileno(), select.POLLOUT)
-        return any(events & select.POLLOUT for _, events in poller.poll(0))
+        return has_room(probe.fileno())
     finally:
         probe.close()
 

@@ -1,9 +1,9 @@
 """Tickets kept as files: the queue of one name, as a directory of `.gate`, `.seat.<n>` and `.hold.<n>`.
 
 A ticket is alive while its owner holds flock(2) on it, so the kernel ends it however the owner ends. It is published
-whole: written and locked as `.new.<n>`, then renamed. Its n, from a counter in the gate, is never used twice. Only who holds
-the gate may publish, or remove what is dead; an owner may always remove its own. Below the gate's counter stands a
-line a mode: how many who wanted it were turned away since someone in a mode no weaker got in.
+whole: written and locked as `.new.<n>` or without a name, then given its own. Its n, from a counter in the gate, is never used
+twice. Only who holds the gate may publish, or remove what is dead; an owner may always remove its own. Below the gate's counter
+stands a line a mode: how many who wanted it were turned away since someone in a mode no weaker got in.
 """
 
 import posix
@@ -16,6 +16,7 @@ from solo.kernel import (
     IS_REGULAR,
     SAFELY,
     TYPE_MASK,
+    USUAL_SIZE,
     close,
     list_directory,
     read_file,
@@ -31,7 +32,6 @@ from solo.rule import COUNTED, MODES, NO_STRONGER
 
 GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
 DIGITS = 20  # so that the order of numbers is the order of file names
-USUAL_SIZE = 4096  # bytes of a record
 MOST_OPEN = 64  # holds of one name that are watched at once
 GATE_PATIENCE = 2.5  # seconds, twice, on one and the same owner of the gate
 
@@ -89,6 +89,8 @@ class Ticket:
         self.record.since = time()
         text = format_start(self.record.since, child)
         write_whole(self.fd, text, self.size - len(text))
+        if self.line.unseen:
+            self.line.take_over()
 
     def wait_end(self, deadline: float) -> bool:
         """Block until it may no longer be in the way; False if the deadline passed first."""
@@ -389,12 +391,12 @@ class Line:
         if self.is_gate_lost():
             ticket.release()
             return None
-        if kind is HOLD and self.unseen:
-            self.take_over()
         return ticket
 
     def take_over(self):
-        """We are in: who can look into what we could not find our hold there now, and theirs no more."""
+        """All that we wanted is ours: who can look into what we could not finds our hold there now, and theirs no more. A ticket's
+        name is never used twice, so this needs no gate.
+        """
         for file, host in self.unseen.items():
             say_promptly(f"{self.place.path}: taking over from {host}, whose processes can not be seen from here")
             self.remove(file)

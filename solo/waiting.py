@@ -10,7 +10,7 @@ from time import monotonic
 
 from solo.cells import clean, cut
 from solo.errors import SoloError
-from solo.kernel import ENCODING, FOREVER, has_reader, say_promptly
+from solo.kernel import ENCODING, FOREVER, has_room, say_promptly
 from solo.queue import read_claim
 from solo.rule import find_conflicts
 from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, SEAT
@@ -107,7 +107,7 @@ class Watch:
         """In one write, as a signal may come at any time; a terminal that is not ours or was stopped stays as it is."""
         try:
             # A background job leaves the terminal to whoever uses it.
-            if posix.tcgetpgrp(2) == posix.getpgrp() and has_reader():
+            if posix.tcgetpgrp(2) == posix.getpgrp() and has_room(2):
                 posix.write(2, data)
         except OSError:
             pass

@@ -124,7 +124,7 @@ def record(table: str, reports: dict, missed: list):
     kernel = platform.release().partition("-")[0]
     versions = f"Python {platform.python_version()}, coverage.py {metadata.version('coverage')}"
     told = f"{datetime.date.today()}, Linux {kernel}, {versions}"
-    docs.write_text(f"# The hot path, as run by real processes (`make coverage`)\n\n{told}\n\n{table}\nNot run, and why:\n\n{why}")
+    docs.write_text(f"# The hot path, as run by the tests (`make coverage`)\n\n{told}\n\n{table}\nNot run, and why:\n\n{why}")
     lines, branches = (sum(report["summary"][key] for report in reports.values()) for key in ("num_statements", "num_branches"))
     rest = f"all but {len(missed)}" if missed else "all"
     text = f"of {lines:,} lines and {branches} branches {rest} ({told})"

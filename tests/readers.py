@@ -1748,7 +1748,7 @@ UNREAD = {
     " postgresql.PostgresSession.read_once systemd.tells_all",
     "takes bytes and gives them on": "kernel.read_file sockets.read_table journal.append api.identify",
     "one word of the kernel's, which nobody else writes": ""
-    "identity.read_world identity.read_namespace tickets.read_boot_time flocks.turn_away"
+    "identity.read_world identity.read_namespace tickets.read_boot_time"
     " child.has_systemd_told_all engine.read_boot_clock command.make_name",
     "looks whether a word is there": "child.find_locked flocks.refuse_own_lock",
     "what a process calls itself, or the first line of a script, shown by kernel.say": "flocks.describe_locker child.find_interpreter",

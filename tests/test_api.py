@@ -1226,6 +1226,58 @@ def test_a_lock_is_held_while_the_program_ends(lab, kind):
     assert lab.run("-n", "job", "true").returncode == 0 and lab.list() == []
 
 
+@pytest.mark.parametrize("held", ["hold = solo.Lock('held').acquire()", "block = held(); next(block)"])
+def test_a_program_ends_though_a_thread_of_it_is_frozen_in_the_middle_of_an_acquire(lab, held):
+    text = f"""
+import threading
+def work():
+    while True:
+        with solo.Lock('job'): pass
+def held():
+    with solo.Lock('held'): yield
+{held}
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.1)
+"""
+    for program in [start_program(lab, text) for _ in range(4)]:
+        assert program.wait(PATIENCE) == 0 or b"Busy" in program.stderr.read()
+    assert lab.list() == []
+
+
+class Odd(blocking.Deferred):
+    """Handlers run where Python may run them: as they are taken away, and as they are put back."""
+
+    def put_off(self, number):
+        super().put_off(number)
+        if number == signal.SIGUSR1 and self.fails_early:
+            raise ValueError
+
+    def put_back(self):
+        if not self.raised:
+            self.raised = True
+            raise KeyError
+        super().put_back()
+
+
+@pytest.mark.parametrize("fails_early, error", [(True, ValueError), (False, KeyError)])
+def test_a_handler_that_raises_as_others_are_put_back_loses_none(fails_early, error):
+    ran = []
+
+    def note(number, _):
+        ran.append(number)
+
+    old, deferred = signal.signal(signal.SIGUSR1, note), Odd()
+    deferred.fails_early, deferred.raised = fails_early, fails_early
+    try:
+        with pytest.raises(error), deferred:
+            signal.raise_signal(signal.SIGUSR1)
+        assert (ran, signal.getsignal(signal.SIGUSR1)) == ([] if fails_early else [signal.SIGUSR1], note)
+        assert blocking.acting.acquire(blocking=False)
+        blocking.acting.release()
+    finally:
+        signal.signal(signal.SIGUSR1, old)
+
+
 def test_a_handler_that_raises_leaves_no_lock_within_taken(lab):
     """Python may run one as soon as an acquire() has returned, before anybody knows that it has."""
     text = """
@@ -1313,6 +1365,34 @@ def test_a_lock_taken_by_wait_for_is_the_callers(lab, files):
 
     asyncio.run(main())
     assert lab.list() == []
+
+
+def test_what_is_gathered_contends_as_tasks_do(files):
+    """Whoever made the coroutines, and none of them waits for itself."""
+    inside = []
+
+    async def use(asked):
+        hold = await asked
+        inside.append(hold)
+        assert len(inside) <= most
+        await asyncio.sleep(0.05)
+        inside.remove(hold)
+        hold.release()
+
+    async def main():
+        await asyncio.gather(*(use(lock.acquire_async()) for _ in range(3)))
+        asked = []
+        asyncio.get_running_loop().call_soon(lambda: asked.extend(use(lock.acquire_async()) for _ in range(3)))
+        await asyncio.sleep(0.05)
+        await asyncio.gather(*asked)
+        async with lock:
+            task = asyncio.create_task(lock.acquire_async())
+            await asyncio.sleep(0.05)
+            assert task.done() is (most > 1 or lock.reentrant)
+        (await task).release()
+
+    for most, lock in ((1, solo.Lock("job", wait=5)), (1, solo.Lock("job", wait=5, reentrant=True)), (3, solo.Lock("p", slots=3, wait=5))):
+        asyncio.run(main())
 
 
 def test_that_asyncio_is_just_being_imported_does_no_harm(lab, files, monkeypatch):

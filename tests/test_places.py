@@ -2,9 +2,10 @@
 
 import os
 import subprocess
+import sys
 
 import pytest
-from conftest import BLOCKING, NOBODY, count_injected, finish, inject, kill_both, until
+from conftest import BLOCKING, NOBODY, ROOT, count_injected, finish, inject, kill_both, until
 
 from solo.errors import SoloError
 
@@ -347,13 +348,13 @@ def test_another_users_orphan_counts_where_proc_is_mounted_to_hide_it(common):
     assert common.run("-w", "forever", "-n", "job", "true", prefix=hide).returncode == 0
 
 
-def orphan_elsewhere(lab, holder):
+def orphan_elsewhere(lab, holder, name="job"):
     """The hold of `holder`, which was killed on another host that shares the directory; its command lives."""
     holder.kill()
     holder.wait()
     for waiter in lab.started[1:]:
         until(lambda: open(f"/proc/{waiter.pid}/syscall").read().split()[0] == BLOCKING[1])  # until the command has ended
-    ticket = lab.find_hold("job")
+    ticket = lab.find_hold(name)
     boot = open("/proc/sys/kernel/random/boot_id", "rb").read().strip()
     record = ticket.read_bytes().replace(b"boot " + boot, b"boot x")
     ticket.write_bytes(record.replace(b"host " + os.uname().nodename.encode(), b"host elsewhere"))
@@ -380,6 +381,20 @@ def test_who_takes_nothing_does_not_forget_an_orphan_that_it_can_not_see(lab):
 
     assert (turned_away.returncode, turned_away.stderr.count(b"\n")) == (75, 1) and b"stood in line" in turned_away.stderr
     assert (cleaned.returncode, cleaned.stdout, cleaned.stderr, ticket.exists()) == (0, b"", b"", True)
+
+
+def test_who_gets_one_name_of_two_does_not_forget_an_orphan_of_it_that_it_can_not_see(lab):
+    ticket = orphan_elsewhere(lab, lab.hold("a"), "a")
+    lab.hold("b")
+
+    result = lab.run("-n", "a", "-n", "b", "true")
+
+    assert (result.returncode, result.stderr.count(b"\n"), ticket.exists()) == (75, 1, True)
+    lock = f"solo.Lock(['a', 'b'], directory={str(lab.directory)!r})"
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import solo\ntry: {lock}.acquire()\nexcept solo.Busy: print('busy')"
+    assert subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True).stdout == b"busy\n" and ticket.exists()
+    assert subprocess.run([sys.executable, "-IS", "-c", program.replace(", 'b'", "")], capture_output=True).returncode == 0
+    assert not ticket.exists()
 
 
 def find_inner(outer, inside):

@@ -5,11 +5,17 @@ import os
 import re
 import signal
 import subprocess
+import sys
+from time import monotonic
 
 import pytest
-from conftest import PATIENCE, count_injected, count_switches, finish, inject, read_line, read_state, until, wait_dead
+from conftest import PATIENCE, ROOT, count_injected, count_switches, finish, inject, read_line, read_state, until, wait_dead
 
-from solo.commands import doctor
+from solo.commands import doctor, stop
+from solo.eviction import Eviction
+from solo.identity import read_world
+from solo.places import open_base, open_name
+from solo.tickets import MOST_OPEN, Line
 
 # --- show --------------------------------------------------------------------------------------------------------
 
@@ -60,6 +66,10 @@ def test_show_survives_garbage(lab):
     result = lab.run("show", "job")
 
     assert result.returncode == 0 and b"Traceback" not in result.stderr and b"job: 1 held" in result.stdout
+    assert b"held, file: who has it can not be told" in result.stdout and b"None" not in result.stdout
+    (lab.directory / "job/.gate").unlink()
+    os.mkfifo(lab.directory / "job/.gate")
+    assert lab.run("show", "job").returncode == 0
 
 
 # --- wait --------------------------------------------------------------------------------------------------------
@@ -178,6 +188,81 @@ def test_stop_leaves_the_line_alone_unless_told(lab, via):
     assert lab.run("stop", "--waiting", "job").returncode == 0
 
     assert waiter.wait(PATIENCE) == second.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_stop_follows_one_in_line_who_gets_in(lab):
+    """As SIGTERM is ignored there."""
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "sleep", "99", prefix=("sh", "-c", "trap '' TERM; exec \"$@\"", "sh"))
+    until(lambda: lab.count_waiting("job"))
+
+    result = lab.run("stop", "--waiting", "-k", "500ms", "job")
+
+    assert (result.returncode, result.stdout.count(b"ended"), lab.list()) == (0, 2, [])
+    assert (holder.wait(PATIENCE), waiter.wait(PATIENCE)) == (-signal.SIGTERM, -signal.SIGKILL)
+
+
+def test_stop_ends_more_than_it_has_open_and_lets_none_of_them_in(lab):
+    holds = f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+import solo
+holds = [solo.Lock("job", slots={MOST_OPEN}, directory=sys.argv[1]).acquire() for _ in range({MOST_OPEN})]
+print(flush=True)
+sys.stdin.read()
+"""
+    program = subprocess.Popen([sys.executable, "-IS", "-c", holds, lab.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    read_line(program)
+    waiters = [lab.wait_in_line("job", "--slots", str(MOST_OPEN), tag="in") for _ in range(2)]
+
+    result = lab.run("stop", "--waiting", "job")
+
+    assert (result.returncode, lab.list(), lab.read_log()) == (0, [], [])
+    assert {process.wait(PATIENCE) for process in (program, *waiters)} == {-signal.SIGTERM}
+
+
+def test_no_holder_is_ended_before_all_in_line_are_told(lab):
+    holder = lab.hold("job")
+    waiters = [lab.wait_in_line("job", tag="in") for _ in range(2)]
+    line = Line(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_world())
+    [hold, told, closed] = [line.open_ticket(file) for file in sorted(line.list_files())]
+    closed.read_record()
+    closed.close()
+    eviction = Eviction(10.0)
+
+    due = eviction.act([hold, told, closed])
+
+    assert waiters[0].wait(PATIENCE) == -signal.SIGTERM and due < monotonic() + 1
+    assert (holder.poll(), waiters[1].poll()) == (None, None)
+    line.leave()
+    lab.run("stop", "--waiting", "job")
+
+
+def test_stop_ends_an_orphan_whose_launcher_dies_just_then(lab, monkeypatch):
+    holder, act = lab.hold("job"), Eviction.act
+
+    def kill_first(eviction, tickets):
+        if holder.poll() is None:
+            holder.kill()
+            holder.wait()
+        return act(eviction, tickets)
+
+    monkeypatch.setattr(Eviction, "act", kill_first)
+    assert stop.run({"dir": str(lab.directory), "kill_after": 1.0}, ["job"]) == 0
+    wait_dead(holder.child)
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+def test_stop_wakes_what_is_stopped_in_a_pid_namespace_below(lab):
+    holder = lab.start("-n", "job", "--", "sleep", "99", prefix=("unshare", "--pid", "--fork", "--mount-proc"))
+    until(lambda: lab.list() and lab.list()[0]["child"])
+    [solo] = open(f"/proc/{holder.pid}/task/{holder.pid}/children").read().split()
+    [sleep] = open(f"/proc/{solo}/task/{solo}/children").read().split()
+    os.kill(int(sleep), signal.SIGSTOP)
+    until(lambda: read_state(sleep) == "T")
+
+    assert lab.run("stop", "-k", "1h", "job").returncode == 0
+    assert holder.wait(PATIENCE) == 128 + signal.SIGTERM
 
 
 def test_stop_of_a_parent_leaves_what_nests_in_it(lab):

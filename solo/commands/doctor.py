@@ -41,8 +41,7 @@ def run(options: dict, names: list) -> int:
     if is_engine(options):
         from solo.commands import remote
 
-        found = remote.examine(options["via"], GOOD, BAD, NOTE)
-        findings += [{"check": "engine", "state": state, "text": text} for state, text in found]
+        findings += [{"check": "engine", "state": state, "text": text} for state, text in remote.examine(options["via"])]
     if options.get("json"):
         print(json.dumps(findings, indent=2))
     else:

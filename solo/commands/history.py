@@ -8,16 +8,15 @@ from time import time
 
 from solo.cells import clean, measure, pad
 from solo.commands.lines import check_names, open_line
-from solo.commands.list import MODES, find_user
-from solo.commands.tables import NAME, format_span, format_time, print_rows, print_table
+from solo.commands.tables import NAME, describe_claim, format_span, format_time, print_rows, print_table
 from solo.errors import SoloError
 from solo.history import find_histories, find_history
 from solo.identity import read_world
 from solo.journal import ENDED, STARTED
 from solo.kernel import decode, say
 from solo.options import FILE
-from solo.rule import COUNTED
 from solo.tickets import DIGITS, HOLD, LIVE, ORPHANED
+from solo.words import find_user
 
 COLUMNS = (NAME, "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
 OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING = "ok", "failed", "signaled", "timed out", "lost", "unknown", "running"
@@ -103,8 +102,7 @@ def make_row(name: str, one, state) -> dict:
         "name": name, "outcome": outcome, "time": format_time(one.start or one.time),
         "end": format_time(one.time) if is_end else None, "waited": one.waited, "ran": ran,
         "code": one.code if is_end and one.code >= 0 else None, "signal": -one.code if is_end and one.code < 0 else None,
-        "reason": one.why, "names": one.names, "mode": MODES[one.mode], "slot": one.slot,
-        "slots": one.slots if one.mode == COUNTED else None, "take": one.take if one.mode == COUNTED else None,
+        "reason": one.why, "names": one.names, **describe_claim(one, one.slot),
         "token": one.token, "launcher": one.launcher, "child": one.child, "user": find_user(one.uid), "host": one.host,
         "command": [decode(word) for word in one.command],
     }

@@ -1,11 +1,12 @@
-"""Where the tickets of a name are, for the subcommands: they look without the gate, and change nothing."""
+"""Where the tickets of a name are, for the subcommands: who looks does so without the gate, and changes nothing."""
 
 from solo.errors import UsageError
 from solo.options import FILE, KEEPERS, SOCKET
 from solo.places import find_base, open_base, open_below, split_name
+from solo.queue import read_claim
 from solo.rule import EXCLUSIVE, Claim, find_conflicts, plan_claims
 from solo.sockets import SocketLine
-from solo.tickets import LIVE, ORPHANED, SEAT, Line, is_published
+from solo.tickets import LIVE, ORPHANED, Line, is_published
 
 
 def check_via(where: str):
@@ -37,18 +38,25 @@ def check_names(names: list):
         split_name(name)
 
 
-def find_in_the_way(line, claim: Claim):
-    """The living tickets that keep `claim` out, holds and whoever stands in line. A generator; each is open, and the caller's."""
-    for file in sorted(filter(is_published, line.list_files())):
+def open_living(line, wanted=is_published, key=None):
+    """The living tickets of the files that are `wanted`, holds first, or in the order of `key`. A generator; each is open, and the
+    caller's.
+    """
+    for file in sorted(filter(wanted, line.list_files()), key=key):
         ticket = line.open_ticket(file)
-        if ticket is None:
-            continue
-        theirs = ticket.read_record()
-        conflict = theirs is None or find_conflicts(claim, [theirs.claim])
-        if ticket.state in (LIVE, ORPHANED) and (file.startswith(SEAT) or conflict):
+        if ticket is not None and ticket.state in (LIVE, ORPHANED):
             yield ticket
-        else:
+        elif ticket is not None:
             ticket.close()
+
+
+def find_in_the_way(line, claim: Claim):
+    """Those of them that keep `claim` out: holds, and whoever stands in line."""
+    for ticket in open_living(line):
+        if ticket.is_hold and not find_conflicts(claim, [read_claim(ticket)]):
+            ticket.close()
+        else:
+            yield ticket
 
 
 def plan_exclusive(name: str) -> list:

@@ -5,21 +5,17 @@ from datetime import datetime
 from time import time
 
 from solo.commands.lines import check_via
-from solo.commands.tables import NAME, format_time, print_rows
+from solo.commands.tables import NAME, describe_claim, format_time, print_rows
 from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import close, decode, say
 from solo.options import FILE, KEEPERS, SOCKET
 from solo.places import find_base, find_names, is_within, open_base, split_name
-from solo.rule import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
+from solo.rule import EXCLUSIVE, INTENTIONS, Claim
 from solo.sockets import SocketLine, list_addresses
 from solo.tickets import HOLD, LIVE, ORPHANED, Line, is_published
 from solo.words import find_user, format_duration
 
-MODES = {
-    EXCLUSIVE: "exclusive", SHARED: "shared", COUNTED: "slots", INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared",
-}
-INTENTIONS = (INTEND_EXCLUSIVE, INTEND_SHARED)
 COLUMNS = (NAME, "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
 STYLES = {"held": "green", "orphaned": "bold red", "waiting": "yellow"}
 
@@ -47,7 +43,7 @@ def collect(directory, via, names: list, tell=say, meet=None) -> tuple:
     if via not in (None, *KEEPERS):
         from solo.commands import remote
 
-        return remote.collect(via, names, MODES), True
+        return remote.collect(via, names), True
     rows, complete = [], True
     for name, where, line in find_lines(directory, via, read_world()):
         if not is_within(name, names):
@@ -99,16 +95,13 @@ def make_row(name: str, where: str, ticket, record) -> dict:
     is_waiting = not ticket.is_hold or record is not None and record.via and record.child is None
     state = "waiting" if is_waiting else "orphaned" if ticket.state is ORPHANED else "held"
     row = {
-        "name": name, "state": state, "mode": MODES[EXCLUSIVE], "slot": None, "slots": None, "take": None,
+        "name": name, "state": state, **describe_claim(Claim(EXCLUSIVE), None),
         "launcher": None, "child": None, "since": None, "user": None, "host": None, "command": [], "via": where,
         "ticket": ticket.number,
     }
     if record is not None:
         row.update(
-            mode=MODES[record.claim.mode],
-            slot=record.slot[0][0] if record.slot else None,
-            slots=record.claim.slots if record.claim.mode == COUNTED else None,
-            take=record.claim.take if record.claim.mode == COUNTED else None,
+            describe_claim(record.claim, record.slot[0][0] if record.slot else None),
             launcher=record.launcher[0],
             child=record.child[0] if record.child else None,
             since=format_time(record.since),
@@ -126,6 +119,5 @@ def tell_age(row: dict) -> str:
 
 def make_cells(row: dict) -> list:
     """The texts of one row of the table, in the order of COLUMNS."""
-    span = tell_age(row)
-    launcher, user = ("?" if row[key] is None else row[key] for key in ("launcher", "user"))
-    return [row["name"], row["state"], row["mode"], launcher, row["child"] or "-", span, user, " ".join(row["command"])]
+    return [*(row[key] for key in ("name", "state", "mode", "launcher")), row["child"] or "-", tell_age(row), row["user"],
+            " ".join(row["command"])]

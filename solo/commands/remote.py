@@ -5,7 +5,7 @@ from time import monotonic, sleep
 
 from solo.cells import tell
 from solo.commands.lines import plan_exclusive
-from solo.commands.tables import format_time
+from solo.commands.tables import describe_claim, format_time
 from solo.engines.engine import NONSENSE, Gone, make_nonsense, read_boot_clock
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
 from solo.engines.lines import describe_entries
@@ -13,7 +13,7 @@ from solo.engines.targets import open_engine
 from solo.errors import Busy, SoloError, UsageError
 from solo.kernel import FOREVER, say
 from solo.places import is_within
-from solo.rule import COUNTED, INTEND_EXCLUSIVE, INTEND_SHARED, find_conflicts
+from solo.rule import INTENTIONS, find_conflicts
 from solo.words import cut_command, describe_self, format_duration
 
 LOOK_AGAIN = 0.25  # seconds
@@ -42,24 +42,23 @@ def release(engine):
         pass  # we had nothing there
 
 
-def collect(via: str, names: list, modes: dict) -> list:
-    """[an object per entry, as `solo list --json` has it]; `modes` are its words for those of the rule."""
+def collect(via: str, names: list) -> list:
+    """[an object per entry, as `solo list --json` has it]."""
     with look(via) as engine:
         entries = engine.list_entries()
     # What holds a parent for a nested name is listed under that; one who waits at the parent stands nowhere else.
     return [
-        make_row(entry, engine.where, modes) for entry in entries
-        if is_within(entry.name, names) and not (entry.is_held and entry.record.claim.mode in (INTEND_EXCLUSIVE, INTEND_SHARED))
+        make_row(entry, engine.where) for entry in entries
+        if is_within(entry.name, names) and not (entry.is_held and entry.record.claim.mode in INTENTIONS)
     ]
 
 
-def make_row(entry, where: str, modes: dict) -> dict:
+def make_row(entry, where: str) -> dict:
     record = entry.record
-    counted = record.claim.mode == COUNTED
     return {
-        "name": entry.name, "state": "held" if entry.is_held else "waiting", "mode": modes[record.claim.mode],
-        "slot": record.slot[0][0] if record.slot else None, "slots": record.claim.slots if counted else None,
-        "take": record.claim.take if counted else None, "launcher": record.launcher, "child": record.child,
+        "name": entry.name, "state": "held" if entry.is_held else "waiting",
+        **describe_claim(record.claim, record.slot[0][0] if record.slot else None),
+        "launcher": record.launcher, "child": record.child,
         "since": format_time(record.since) if record.since else None, "user": record.user or None, "host": record.host or None,
         "command": list(record.command), "via": where, "ticket": entry.number,
     }
@@ -98,7 +97,7 @@ def stop(options: dict, names: list) -> int:
 def stop_name(engine, name: str, with_waiting: bool) -> bool:
     begin, left, complete = monotonic(), {}, True
     for entry in engine.list_entries(name):
-        if entry.record.claim.mode in (INTEND_EXCLUSIVE, INTEND_SHARED) or not (entry.is_held or with_waiting):
+        if entry.record.claim.mode in INTENTIONS or not (entry.is_held or with_waiting):
             continue
         if entry.record.launcher is None:
             say(f"{name}: held by another program, which can not be asked to end ({entry.key})")
@@ -116,7 +115,7 @@ def stop_name(engine, name: str, with_waiting: bool) -> bool:
     return complete
 
 
-def examine(via: str, good, bad, note):
+def examine(via: str):
     """(state, text) of each finding of `solo doctor`. A generator."""
     try:
         begin = read_boot_clock()
@@ -128,19 +127,18 @@ def examine(via: str, good, bad, note):
             latency = (read_boot_clock() - begin) / SAMPLES
             findings = list(engine.examine())
     except SoloError as error:
-        yield bad, str(error)
+        yield "fails", str(error)
         return
-    yield good, f"{engine.where} is reached in {reached * 1000:.0f} ms, and renews a lease in {latency * 1000:.1f} ms"
+    yield "ok", f"{engine.where} is reached in {reached * 1000:.0f} ms, and renews a lease in {latency * 1000:.1f} ms"
     terms = Terms(engine.ttl)
-    yield good, (
+    yield "ok", (
         f"a lease lives {terms.ttl:g}s; it is renewed every {terms.period:.3g}s, and each call may take {terms.timeout:.3g}s;"
         f" an outage of {terms.outage:.3g}s is not noticed"
     )
-    yield good, (
+    yield "ok", (
         f"without an answer the command gets SIGTERM {terms.calm:.4g}s after the last renewal, SIGKILL"
         f" {terms.life - MARGIN:.4g}s after it,"
         f" and the kernel's {MARGIN:g}s later; that leaves {terms.ttl - terms.life:.3g}s for clocks that differ by {RATE:.0%}"
         f" and {LATENCY:g}s to die"
     )
-    for state, text in findings:
-        yield {"ok": good, "note": note, "failure": bad}[state], text
+    yield from findings

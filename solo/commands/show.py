@@ -7,7 +7,7 @@ from time import time
 from solo.argv import is_engine
 from solo.cells import tell
 from solo.commands import history
-from solo.commands.lines import check_names, open_line
+from solo.commands.lines import check_names, open_line, open_living
 from solo.commands.list import collect as collect_rows
 from solo.commands.list import make_row, tell_age
 from solo.commands.tables import print_rows
@@ -15,13 +15,13 @@ from solo.errors import SoloError
 from solo.history import find_history
 from solo.identity import read_world
 from solo.journal import JOURNAL, find_journals
-from solo.kernel import say
+from solo.kernel import SAFELY, say
 from solo.options import FILE
 from solo.processes import find_roots
 from solo.rule import MODES
 from solo.sockets import SocketLine
-from solo.tickets import LIVE, ORPHANED, is_published
-from solo.words import format_duration
+from solo.tickets import GATE
+from solo.words import describe_skips, format_duration
 
 KIB = 1024
 LAST_RUNS = 5
@@ -62,25 +62,21 @@ def collect(name: str, line, options: dict, world) -> dict:
         rows = history.list_rows(name, find_history(options.get("dir"), name), options, world)
         if rows:
             known["runs"] = [row for _, row in sorted(rows, key=lambda pair: pair[0])[-LAST_RUNS:]]
-            path, parts, _ = find_journals(options.get("dir"))
-            known["journal"] = "/".join([path, *parts, name, JOURNAL])
+            path, parts, _ = find_journals(options.get("dir"), name)
+            known["journal"] = "/".join([path, *parts, JOURNAL])
     if line is None:
         return known
     if not isinstance(line, SocketLine):
         known["path"] = line.place.path
         known["skips"] = read_skips(line)
-    for file in sorted(filter(is_published, line.list_files())):
-        ticket = line.open_ticket(file)
-        if ticket is None:
-            continue
-        if ticket.state in (LIVE, ORPHANED):
-            row = make_row(name, via, ticket, ticket.read_record())
-            if ticket.is_hold:
-                row["names"] = ticket.record.names if ticket.record is not None and via == FILE else [name]
-                row["processes"] = list_processes(find_roots(ticket))
-                known["holds"].append(row)
-            else:
-                known["waiting"].append(row)
+    for ticket in open_living(line):
+        row = make_row(name, via, ticket, ticket.read_record())
+        if ticket.is_hold:
+            row["names"] = ticket.record.names if ticket.record is not None and via == FILE else [name]
+            row["processes"] = list_processes(find_roots(ticket))
+            known["holds"].append(row)
+        else:
+            known["waiting"].append(row)
         ticket.close()
     return known
 
@@ -97,7 +93,7 @@ def collect_remote(name: str, via: str, rows: list) -> dict:
 def read_skips(line) -> dict:
     """How many were turned away since someone got in, by mode; those that are not 0."""
     try:
-        line.gate = posix.open(".gate", posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC, dir_fd=line.place.fd)
+        line.gate = posix.open(GATE, posix.O_RDONLY | SAFELY, dir_fd=line.place.fd)
         line.load()
         return {mode: count for mode, count in zip(MODES, line.read_gate()[1]) if count}
     except OSError:
@@ -105,7 +101,7 @@ def read_skips(line) -> dict:
 
 
 def list_processes(roots: list) -> list:
-    """[{pid, depth, state, cpu_seconds, resident_bytes, since, command}] of these and their descendants, parents first."""
+    """[{pid, depth, state, cpu_seconds, resident_bytes, seconds, command}] of these and their descendants, parents first."""
     import psutil
 
     def walk(pid, depth):
@@ -133,8 +129,7 @@ PROCESS_COLUMNS = ("PID", "STATE", "CPU", "MEMORY", "AGE", "COMMAND")
 
 def print_name(known: dict):
     skips, runs = sum(known["skips"].values()), known["runs"]
-    more = f", {skips} skip{'s' * (skips != 1)} since" if skips else ""
-    tell(f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{more}")
+    tell(f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{describe_skips(skips)}")
     for row in known["holds"]:
         print_section(describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"])))
     if known["waiting"]:
@@ -158,6 +153,8 @@ def print_section(head: list, columns: tuple, rows: list, *styles):
 def describe_hold(row: dict) -> list:
     slot = f", slot {row['slot']} of {row['slots']}" if row["mode"] == "slots" else ""
     names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
+    if row["launcher"] is None:
+        return [f"{row['state']}, {row['via']}: who has it can not be told"]
     pid = f"orphan pid {row['child']}" if row["state"] == "orphaned" else f"pid {row['launcher']}"
     who = f"{pid} ({row['user']} on {row['host']})"
     return [

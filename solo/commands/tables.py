@@ -4,7 +4,12 @@ import sys
 from datetime import datetime
 
 from solo.cells import clean, cut, measure, pad
+from solo.rule import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
 from solo.words import format_duration
+
+MODES = {
+    EXCLUSIVE: "exclusive", SHARED: "shared", COUNTED: "slots", INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared",
+}
 
 NAME = "NAME"  # the column that gives way to others
 SHORTEST_NAME = 12  # cells
@@ -51,6 +56,15 @@ def find_widths(lines: list, room: int, last: int, gap: int) -> list:
         lacking = sum(widths) + gap * len(widths) + last - room
         widths[0] = max(min(widths[0], SHORTEST_NAME), widths[0] - max(0, lacking))
     return widths
+
+
+def describe_claim(claim, slot) -> dict:
+    """What a row has of a claim whose first slot is `slot`, or None."""
+    is_counted = claim.mode == COUNTED
+    return {
+        "mode": MODES[claim.mode], "slot": slot, "slots": claim.slots if is_counted else None,
+        "take": claim.take if is_counted else None,
+    }
 
 
 def format_time(seconds: float) -> str:

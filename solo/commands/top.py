@@ -139,8 +139,7 @@ class View:
         span = tell_age(row)
         cpu, memory = self.usage.find(identify(row))
         pid = row["launcher"] if row["child"] is None else row["child"]
-        user = "?" if row["user"] is None else row["user"]
-        cells = (row["name"], row["state"], "?" if pid is None else pid, span, cpu, memory, user, " ".join(row["command"]))
+        cells = (row["name"], row["state"], pid, span, cpu, memory, row["user"], " ".join(row["command"]))
         return list(map(clean, cells))
 
     def render(self, width: int, height: int):

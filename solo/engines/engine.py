@@ -106,8 +106,8 @@ class Engine(Protocol):
     `where` names it in messages, without secrets. `modes` are those of rule.py it can do, `caveat` what -v says of a
     lock there, if anything. `ttl` is how many seconds the lease lives unrenewed: as asked for, and after `take` as answered.
 
-    Every method but `take` returns within `timeout` seconds. All raise Unreachable if the engine did not answer, and SoloError if
-    it refused; Gone only where that is said. Only one thread at a time calls.
+    Every method but `take` and `wait_loss` returns within `timeout` seconds. All raise Unreachable if the engine did not answer,
+    and SoloError if it refused; Gone only where that is said. Only one thread at a time calls, but for `wait_loss`.
     """
 
     where: str
@@ -150,7 +150,7 @@ class Engine(Protocol):
         """Replace `before`, as read, by `ran`, None: forget it. False if it is no longer what was read."""
 
     def examine(self) -> list:
-        """[("ok", "note" or "failure", text)] for `solo doctor`: its version and clock, what it promises and what it does not."""
+        """[("ok" or "note", text)] for `solo doctor`: its version and clock, what it promises and what it does not."""
 
 
 def make_lost(engine, error) -> Unreachable:

@@ -9,7 +9,6 @@ from typing import NamedTuple, Optional
 
 from solo.engines.engine import Gone, make_lost
 from solo.errors import Busy, SoloError, Superseded, Unreachable
-from solo.queue import NO_WAIT
 from solo.rule import COUNTED, allot_slots, find_conflicts
 from solo.words import cut_command, format_duration
 
@@ -18,12 +17,12 @@ RENEWALS = 5  # while its lease lives
 
 
 class Wait(NamedTuple):
-    """How one who takes a name waits: until `deadline`, or NO_WAIT; `watch` blocks and shows it, as in queue.take_hold.
+    """How one who takes a name waits: until `deadline`; `watch` blocks and shows it, as in queue.take_hold.
 
     `most` is how many may stand in line before us, None: any number; `replaces`: ask those in the way to end, as `who`.
     """
 
-    deadline: Optional[float]
+    deadline: float
     watch: object
     most: Optional[int] = None
     replaces: bool = False
@@ -83,7 +82,7 @@ def take_in_line(engine: Lined, name: str, note, wait: Wait):
                     block(engine, name, key, obstacles, wait, keeper)
                 elif note.claim.mode == COUNTED and not note.slot and unready:
                     # In a moment those before us say which slots are left; unless they are stuck.
-                    if monotonic() >= settled and (wait.deadline is NO_WAIT or monotonic() >= wait.deadline):
+                    if monotonic() >= max(settled, wait.deadline):
                         raise make_busy(unready)
                     keeper.renew_in_time()
                     engine.wait_change(name, None, monotonic() + PAUSE)
@@ -133,7 +132,7 @@ class Keeper:
 
 def check_patience(wait: Wait, error: SoloError):
     """Raise `error`, unless there is time left to wait."""
-    if wait.deadline is NO_WAIT or monotonic() >= wait.deadline:
+    if monotonic() >= wait.deadline:
         raise error
 
 
@@ -170,7 +169,7 @@ def find_unready(earlier: list) -> list:
 def refuse(line: list, place: int, obstacles: list, wait: Wait, is_new: bool):
     """Raise Busy if the entry at `place` may not wait, or not any longer."""
     waiting = mark_held(line[:place]).count(False) if is_new and wait.most is not None else -1
-    if waiting >= (wait.most or 0) or wait.deadline is NO_WAIT or monotonic() >= wait.deadline:
+    if waiting >= (wait.most or 0) or monotonic() >= wait.deadline:
         raise make_busy(obstacles)
 
 
