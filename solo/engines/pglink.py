@@ -205,7 +205,7 @@ class Link:
         poller = poll()
         poller.register(self.connection.socket, ENDED)
         poller.register(stop, POLLIN)
-        if any(events & ENDED for _, events in poller.poll(seconds * 1000)):
+        if any(events & ENDED for _, events in poller.poll(min(seconds, LONGEST_POLL) * 1000)):
             raise Gone("the server has ended the session")
 
     def describe_problem(self, result) -> SoloError:

@@ -49,7 +49,6 @@ class ZooKeeper(Lined):
         if target.settings:
             raise UsageError(f"--via {target.shown}: ZooKeeper has no such setting")
         self.where = target.shown
-        self.timeout = timeout
         self.prefix = "/" + (target.path or PREFIX)
         if any(part in ("", ".", "..") or not part.isprintable() for part in self.prefix[1:].split("/")):
             raise UsageError(f"--via {target.shown}: that is no path of ZooKeeper's")
@@ -61,6 +60,14 @@ class ZooKeeper(Lined):
     @property
     def ttl(self) -> float:
         return self.session.ttl
+
+    @property
+    def timeout(self) -> float:
+        return self.session.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float):
+        self.session.timeout = seconds
 
     # --- the lease ------------------------------------------------------------------------------------------------
 
