@@ -24,9 +24,9 @@ PREFIX = "solo"
 ENDS, ONCES = ".end", ".once"  # no name starts with a dot
 SHORTEST_WAIT = 0.05  # seconds
 LARGEST = 1 << 24  # bytes of an answer
-INVALID, NOT_FOUND, PRECONDITION, UNAUTHENTICATED = 3, 5, 9, 16  # gRPC's codes
+INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATED = 3, 4, 5, 9, 14, 16  # gRPC's codes
 OLD_TOKEN = "revision of auth store is old"  # of a JWT, once anything of users and roles has changed
-GRANT = "/v3/lease/grant"
+LEASE_EXISTS = "lease already exists"
 
 
 class Etcd(Lined):
@@ -101,12 +101,12 @@ class Etcd(Lined):
                 return self.call(path, body, is_leased, again=False)
             if code == NOT_FOUND and is_leased:
                 raise Gone(text)
-            if code in (4, 14):  # DEADLINE_EXCEEDED, UNAVAILABLE: another one may have a leader
+            if code in (DEADLINE_EXCEEDED, UNAVAILABLE):  # another one may have a leader
                 problem = text
                 self.hang_up()
                 self.at = (self.at + 1) % len(self.target.hosts)
                 continue
-            if code == PRECONDITION and path == GRANT:
+            if code == PRECONDITION and LEASE_EXISTS in text:
                 return {"TTL": body["TTL"]}  # the number is ours alone: the answer to our first try was lost
             raise SoloError(f"{self.where}: {text}")
         raise Unreachable(f"{self.where}: can not be reached: {problem}")
@@ -163,7 +163,7 @@ class Etcd(Lined):
     def grant(self):
         # We choose its name, and know it before it is there: whatever interrupts us, it can be given back.
         self.lease = str(int.from_bytes(os.urandom(8), "big") >> 1 or 1)
-        answer = self.call(GRANT, {"TTL": int(self.ttl), "ID": self.lease})
+        answer = self.call("/v3/lease/grant", {"TTL": int(self.ttl), "ID": self.lease})
         self.ttl = float(answer["TTL"])
 
     def release(self):
