@@ -21,7 +21,7 @@ from typing import Any, Optional, TypeVar, Union, cast
 from solo import blocking
 from solo.argv import is_engine, read_variables
 from solo.errors import Busy, SoloError, UsageError
-from solo.holding import settle_all, take_files, take_names
+from solo.holding import settle_all, take_files, take_names, take_over
 from solo.identity import read_self, read_world
 from solo.kernel import FOREVER, read_file
 from solo.options import FILE
@@ -298,7 +298,7 @@ class Lock:
         """
         deadline, hold = self._find_deadline(timeout), self._holds.get(owner)
         is_held = hold is not None and hold.locked
-        if owner is not find_owner() and (owner in self._asking or is_held and not (self.reentrant and hold is held)):
+        if owner is not find_owner() and (owner in self._asking or is_held and hold is not held):
             owner = find_owner()
         again = self._enter_again(owner)
         if again is not None:
@@ -514,9 +514,7 @@ class Try:
             settle_all(tickets)
             if lock.flock:
                 take_files(lock.name, taken, lock.flock, read_umask(), self.deadline, wait_unseen, tickets, True)
-            for ticket in taken.values():
-                if isinstance(ticket.line, Line):
-                    ticket.line.take_over()
+            take_over(taken.values())
             return Hold(lock.names, taken, tickets)
         except BaseException as error:
             let_go(tickets)

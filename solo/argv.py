@@ -6,7 +6,7 @@ options: everything from there on belongs to the command.
 
 from solo.errors import UsageError
 from solo.kernel import FOREVER, decode
-from solo.options import DIR, FILE, HELP, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER, NAME, ONCE_PER, SOCKET, SUBCOMMANDS, VIA
+from solo.options import DIR, FILE, HELP, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER, ONCE_PER, SOCKET, SUBCOMMANDS, VIA
 
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
@@ -114,8 +114,6 @@ def store(options: dict, option, flag: str, value):
         value = read_count(flag, value) if value.isdigit() else read_duration(flag, value)
     elif value == "":
         raise UsageError(f"{flag} needs a value")
-    elif option is NAME and value[0] in "-=":  # `-n $UNSET -- job` and `-n=job`, which others could guard by another name
-        raise UsageError(f"{flag} {value}: a name may not start with {value[0]}")
     if option.many:
         options.setdefault(option.key, []).append(value)
     else:

@@ -92,7 +92,7 @@ AT_HAND = {
     "child": "execute find_locked give_go hear let_go_of_descriptors mirror read_parents_ignored reap take_signal wait wait_go",
     "command": "find_command",
     "guard": "choose_claim describe_wanted make_variables make_watch prepare_end read_environment run start tell_nothing",
-    "holding": "open_line release settle_all take_name take_names",
+    "holding": "open_line release settle_all take_name take_names take_over",
     "identity": "parse_stat read_namespace read_self read_stat read_world",
     "journal": "append find_journals format_names format_token is_same make_place open_journal open_place",
     "kernel": "close decode encode list_directory occupy_standard_descriptors read_file try_lock write_whole",

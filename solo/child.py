@@ -290,15 +290,15 @@ def execute(path: str, words: list, script: list, environment: dict):
 
 
 def find_interpreter(path: str):
-    """What to say of a script whose interpreter is missing; None if that is not why."""
+    """What to say of a file that is there, though the kernel did not find it; None if it is not."""
     try:
         start = read_file(path)
     except OSError:
         return None
-    if start[:2] != b"#!":
-        return "what it needs to be loaded was not found"
-    interpreter = start[2:].partition(b"\n")[0].strip(b" \t").partition(b" ")[0]
-    return f"its interpreter {decode(interpreter)} was not found"
+    line = start[2:].partition(b"\n")[0].replace(b"\t", b" ") if start[:2] == b"#!" else b""
+    interpreter = line.strip(b" ").partition(b" ")[0]
+    missing = f"interpreter {decode(interpreter)}" if interpreter and not posix.access(interpreter, posix.F_OK) else "loader"
+    return f"its {missing} was not found"
 
 
 def let_go_of_descriptors(kept: list, given=None):

@@ -25,7 +25,7 @@ def run_subcommand(words: list, before: dict, name) -> int:
     `before` is what was typed before the subcommand.
     """
     if name and HELP.key not in before:
-        read_before(before, next(subcommand for subcommand in SUBCOMMANDS if subcommand.name == name))
+        check_before(before, next(subcommand for subcommand in SUBCOMMANDS if subcommand.name == name))
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)  # `solo list | head` ends in silence
     if sys.stdout is None:
         raise UsageError("stdout is closed")
@@ -41,14 +41,12 @@ def run_subcommand(words: list, before: dict, name) -> int:
         raise
 
 
-def read_before(before: dict, subcommand):
-    """Add what the environment has for it. Raises UsageError for what has no meaning to it."""
+def check_before(before: dict, subcommand):
+    """Raises UsageError for what has no meaning to it."""
     known = [option for option in (DIR, VIA) if option in subcommand.options]
     if before.keys() - {option.key for option in known}:
         flags = " and ".join(f"--{option.flag}" for option in known)
         raise UsageError(f"before {subcommand.name} only {flags} ha{'ve' if len(known) > 1 else 's'} a meaning")
-    for option in known:
-        read_variable(before, option, posix.environ)
 
 
 def list_flags(context) -> list:
@@ -77,7 +75,10 @@ def make_command(subcommand, before: dict):
         module = importlib.import_module(f"solo.commands.{subcommand.name}")
         if subcommand.needs_name and not names:
             raise UsageError(f"{subcommand.name}: no name given (solo list shows them)")
-        status = module.run({**before, **read_typed(subcommand, options)}, names or [])
+        given = {**before, **read_typed(subcommand, options)}
+        for option in {DIR, VIA}.intersection(subcommand.options):
+            read_variable(given, option, posix.environ)
+        status = module.run(given, names or [])
         sys.stdout.flush()
         return status
 

@@ -65,4 +65,4 @@ def make_name(path: str, command: list) -> str:
     except OSError as error:
         raise NotExecutable(f"{path}: {error.strerror}") from None
     digest = crc32(b"\0".join([encode(real), *map(encode, command[1:])]))
-    return f"{decode(encode(real.rpartition('/')[2].lstrip('.'))[:NAME_LENGTH])}-{digest:08x}"
+    return f"{decode(encode(real.rpartition('/')[2].lstrip('.-='))[:NAME_LENGTH]) or 'command'}-{digest:08x}"

@@ -62,6 +62,12 @@ class Eviction:
                 ticket.close()
         return next_due
 
+    def go_on(self, seat: str, hold: str):
+        """What was done to one in line, was done to the holder that it has become."""
+        for (file, state), step in list(self.steps.items()):
+            if file == seat:
+                self.steps[hold, state] = step
+
     def act_on_all(self, tickets: list) -> float:
         """The same for who needs every one of them gone. Raises SoloError, when all were asked."""
         next_due = self.act(tickets)

@@ -7,7 +7,7 @@ from solo import child
 from solo.argv import is_engine
 from solo.command import find_command, make_name
 from solo.errors import LEASE_LOST, TIMED_OUT, SoloError, UsageError
-from solo.holding import KILL_AFTER, release, settle_all, take_files, take_more, take_names
+from solo.holding import KILL_AFTER, release, settle_all, take_files, take_more, take_names, take_over
 from solo.identity import read_self, read_world
 from solo.journal import Journal
 from solo.kernel import FOREVER, encode, occupy_standard_descriptors, read_file, say, say_promptly
@@ -77,6 +77,7 @@ def run(options: dict, command: list, report=None):
             journal.tell_error(error)
         raise error
     settle_all(taken.values())
+    take_over(taken.values())
     tell = tell if tell is tell_nothing else say_promptly
     tell(f"{names[0]}: started {command[0]} as pid {process.pid}")
     if report is not None:

@@ -105,6 +105,13 @@ def settle_all(holds):
         settle(hold)
 
 
+def take_over(holds):
+    """Our command has started, or our program has all that it wanted: forget the holds that we could not look into."""
+    for hold in holds:
+        if hold.line.unseen:
+            hold.line.take_over(hold.record.claim)
+
+
 def release(holds: list):
     for hold in reversed(holds):
         hold.release()

@@ -155,7 +155,7 @@ def find_living(line, file: str):
     if ticket is None or ticket.state in (LIVE, ORPHANED):
         return ticket
     if ticket.state is UNSEEN:
-        line.unseen[file] = ticket.record.world.host
+        line.unseen[file] = ticket.record
     else:
         line.remove(file)
     ticket.close()

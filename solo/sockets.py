@@ -115,6 +115,8 @@ class SocketTicket:
 class SocketLine:
     """The queue of `name`, as sockets. As Line; `texts` has the last part of each ticket's address, by its file."""
 
+    unseen = ()  # all are of this machine
+
     __slots__ = ("files", "gate", "highest", "name", "seen", "texts", "world")
 
     def __init__(self, name: str, world):

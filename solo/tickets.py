@@ -28,7 +28,7 @@ from solo.kernel import (
 )
 from solo.places import explain, open_file
 from solo.record import RESERVED, SIZE_LIMIT, format_record, format_since, format_start, parse_record
-from solo.rule import COUNTED, MODES, NO_STRONGER
+from solo.rule import COMPATIBLE, COUNTED, MODES, NO_STRONGER
 
 GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
 DIGITS = 20  # so that the order of numbers is the order of file names
@@ -89,8 +89,6 @@ class Ticket:
         self.record.since = time()
         text = format_start(self.record.since, child)
         write_whole(self.fd, text, self.size - len(text))
-        if self.line.unseen:
-            self.line.take_over()
 
     def wait_end(self, deadline: float) -> bool:
         """Block until it may no longer be in the way; False if the deadline passed first."""
@@ -165,9 +163,9 @@ class Line:
     """The queue of one name, as `place` keeps it.
 
     `world` is where our own pids are valid, `gate` the gate's descriptor or None, `text` what the gate said when we locked it,
-    `seen` its counter when we last looked for obstacles, `files` the tickets as last listed, `unseen` the hosts of holds among them
-    whose command may run where we can not look, by their files, `newest` the number last given to us, `skips` how many were turned
-    away before our hold, for each of MODES.
+    `seen` its counter when we last looked for obstacles, `files` the tickets as last listed, `unseen` the records of those among
+    them whose command may run where we can not look, by their files, `newest` the number last given to us, `skips` how many
+    were turned away before our hold, for each of MODES.
     """
 
     __slots__ = ("files", "gate", "newest", "place", "seen", "skips", "text", "unseen", "world")
@@ -393,13 +391,15 @@ class Line:
             return None
         return ticket
 
-    def take_over(self):
-        """All that we wanted is ours: who can look into what we could not finds our hold there now, and theirs no more. A ticket's
-        name is never used twice, so this needs no gate.
+    def take_over(self, claim):
+        """We run with that `claim`: who can look into what we could not finds our hold there now, and no more what it does not go
+        with. A ticket's name is never used twice, so this needs no gate.
         """
-        for file, host in self.unseen.items():
-            say_promptly(f"{self.place.path}: taking over from {host}, whose processes can not be seen from here")
-            self.remove(file)
+        for file, record in self.unseen.items():
+            if claim.mode == COUNTED or (claim.mode, record.claim.mode) not in COMPATIBLE:
+                host = record.world.host
+                say_promptly(f"{self.place.path}: taking over from {host}, whose processes can not be seen from here")
+                self.remove(file)
 
     def name_spare(self, spare, file: str):
         """The spare, published; None, and it is closed, where that can not be."""

@@ -668,7 +668,7 @@ def parse_otherwise(words: list):
     for flag, value in pairs:
         option = BY_FLAG[flag]
         value = True if option.kind == "flag" else find_value(option.kind, value)
-        if value is None or option.flag == "name" and value[0] in "-=":
+        if value is None:
             return None
         if option.many:
             options.setdefault(option.key, []).append(value)
@@ -755,7 +755,7 @@ def check_value(data: bytes):
         else:
             expect(value == other or math.isclose(value, other, rel_tol=1e-9), kind, value, other)
     parts = attempt(places.split_name, typed, may=UsageError)
-    bad = any(part[:1] in (b"", b".") or len(part) > 255 for part in data.split(b"/")) or data.count(b"/") > 63
+    bad = any(part[:1] in (b"", b".") or len(part) > 255 for part in data.split(b"/")) or data.count(b"/") > 63 or data[:1] in (b"-", b"=")
     same(parts, parts if bad and isinstance(parts, UsageError) else typed.split("/") if not bad else "refused")
 
 
@@ -1741,7 +1741,7 @@ TARGETS = {
 UNREAD = {
     "only tells which reader reads what": ""
     "tickets.Ticket.read_record eviction.read_record queue.read_claim sockets.SocketTicket.read_record"
-    " commands.show.read_skips cli.read_before cli.read_typed api.read_options identity.read_stat identity.read_self processes.read_all"
+    " commands.show.read_skips cli.read_typed api.read_options identity.read_stat identity.read_self processes.read_all"
     " once.Marker.read_once"
     " once.Marker.write_once hold.EngineHold.read_once engine.Engine.read_once zookeeper.ZooKeeper.read_once"
     " zookeeper.ZooKeeper.read_once_with_version pgtable.PostgresTable.read_once pgtable.PostgresTable.read_line"

@@ -340,8 +340,8 @@ def test_the_json_of_list_is_json_for_others_too(lab):
     (["xyzzy"], "xyzzy: command not found"),
     (["list", "--all"], "--all: no such option"),
     (["list", "a//b"], "a//b: a part of a name may not be empty or start with a dot"),
-    (["-n", "--", "true"], "-n --: a name may not start with -"),
-    (["-n=job", "true"], "-n =job: a name may not start with ="),
+    (["-n", "--", "true"], "--: a name may not start with -"),
+    (["-n=job", "true"], "=job: a name may not start with ="),
     (["--via", "file", "clean"], "before clean only --dir has a meaning"),
     (["-n", "job", "top"], "before top only --dir and --via have a meaning"),
     (["--wiat", "3", "true"], "--wiat: no such option (did you mean --wait?)"),
@@ -361,6 +361,8 @@ def test_a_variable_names_one_directory(lab):
         result = lab.run(*words, cwd=lab.path)
         expected = b"solo: SOLO_DIR=names: not an absolute path: that is another place in each directory\n"
         assert (result.returncode, result.stderr) == (125, expected)
+    for words in (["list", "--help"], ["list", "--dir", lab.directory], ["--dir", lab.directory, "list"]):
+        assert lab.run(*words, cwd=lab.path).returncode == 0
 
 
 def test_views_that_know_only_files_take_no_notice_of_who_else_keeps_locks(lab):
@@ -374,11 +376,13 @@ def test_views_that_know_only_files_take_no_notice_of_who_else_keeps_locks(lab):
 
 
 @pytest.mark.parametrize("line, said", [
-    ("#!/no/such\r", "its interpreter /no/such\\r was not found"), ("#! /no/such -x", "its interpreter /no/such was not found"),
+    ("#!{0}/other", "its loader was not found"), ("#!/no/such\r", "its interpreter /no/such\\r was not found"), ("#! /no/such -x", "its interpreter /no/such was not found"),
 ])
 def test_it_is_said_that_the_interpreter_is_missing(lab, line, said):
     script = lab.path / "script"
-    script.write_text(f"{line}\ntrue\n", newline="")
+    script.write_text(f"{line.format(lab.path)}\ntrue\n", newline="")
+    (lab.path / "other").write_text("#!/no/such\n")
+    (lab.path / "other").chmod(0o755)
     script.chmod(0o755)
 
     result = lab.run("-n", "job", script)

@@ -397,6 +397,13 @@ def test_who_gets_one_name_of_two_does_not_forget_an_orphan_of_it_that_it_can_no
     assert not ticket.exists()
 
 
+def test_what_goes_beside_an_orphan_that_it_can_not_see_does_not_forget_it(lab):
+    ticket = orphan_elsewhere(lab, lab.hold("job", "-s"))
+
+    assert lab.run("-n", "job", "-s", "true").stderr == b"" and ticket.exists()
+    assert b"taking over" in lab.run("-n", "job", "true").stderr and not ticket.exists()
+
+
 def find_inner(outer, inside):
     """Our pid of the one that is called `inside` in the namespace that `outer` made; others have pids like that in theirs."""
     namespace = os.readlink(f"/proc/{outer.pid}/ns/pid_for_children")

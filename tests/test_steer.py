@@ -202,6 +202,35 @@ def test_stop_follows_one_in_line_who_gets_in(lab):
     assert (holder.wait(PATIENCE), waiter.wait(PATIENCE)) == (-signal.SIGTERM, -signal.SIGKILL)
 
 
+@pytest.mark.parametrize("words, signals", [([], 1), (["--waiting"], 2)])
+def test_stop_tells_a_program_that_goes_on_once_for_each_that_was_there(lab, words, signals):
+    program = subprocess.Popen([sys.executable, "-IS", "-c", f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+import signal, solo, threading, time
+lock = solo.Lock("job", directory=sys.argv[1], wait=99)
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+signal.signal(signal.SIGINT, lambda *_: (print(len(told), flush=True), sys.exit()))
+def work():
+    while True:
+        with lock:
+            time.sleep(0.2)
+threading.Thread(target=work, daemon=True).start()
+with lock:
+    while not told:
+        time.sleep(0.01)
+time.sleep(99)
+""", lab.directory], stdout=subprocess.PIPE)
+    until(lambda: lab.list("job") and len(lab.list("job")) == 2)
+
+    result = lab.run("stop", "-k", "1h", *words, "job")
+
+    assert (result.returncode, result.stdout.count(b"ended")) == (0, signals), result.stdout
+    program.send_signal(signal.SIGINT)
+    assert int(read_line(program)) <= signals
+    program.wait(PATIENCE)
+
+
 def test_stop_ends_more_than_it_has_open_and_lets_none_of_them_in(lab):
     holds = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})

@@ -46,52 +46,63 @@ def run(options: dict, names: list) -> int:
 def stop(name: str, line, kill_after: float, with_waiting: bool) -> bool:
     """End all that can be ended; False, and it is said, if one could not."""
     eviction, begin = Eviction(kill_after), monotonic()
-    left = {identify(ticket): describe(ticket) for ticket in find_targets(line, None, with_waiting)}
+    found, _ = find_targets(line, lambda ticket: True, with_waiting)
+    left = {ticket.file: describe(ticket) for ticket in found}
+    launchers = {ticket.file: identify_launcher(ticket) for ticket in found if not ticket.is_hold}
+    others = {ticket.file for ticket in found}
     if not left:
         tell(f"{name}: not held")
+
+    def is_one_of_them(ticket) -> bool:
+        """Also as what one that was in line has become."""
+        if ticket.is_hold and ticket.file not in others:
+            launcher = identify_launcher(ticket)
+            seats = [file for file in left if launcher and launchers.get(file) == launcher]
+            gone = [file for file in seats if file not in line.files]
+            if gone:
+                left[ticket.file] = left.pop(gone[0])
+                eviction.go_on(gone[0], ticket.file)
+            if gone or not seats:
+                others.add(ticket.file)
+        return ticket.file in left
+
     while left:
-        targets = find_targets(line, left, with_waiting)
-        here = {identify(ticket) for ticket in targets}
-        for one in [one for one in left if one not in here]:
-            tell(f"{name}: ended {left.pop(one)} after {format_duration(monotonic() - begin)}")
+        targets, settling = find_targets(line, is_one_of_them, with_waiting)
+        here = {ticket.file for ticket in targets} | settling
+        for file in [file for file in left if file not in here]:
+            tell(f"{name}: ended {left.pop(file)} after {format_duration(monotonic() - begin)}")
         if left:
             due = eviction.act(targets)
-            for ticket in targets:
-                if ticket.file in eviction.refused and left.pop(identify(ticket), None):
-                    say(f"{name}: {eviction.refused[ticket.file]}")
-            targets = find_targets(line, left, with_waiting)
-            wait_any(targets, due) if targets else sleep(LOOK_AGAIN)
+            for file in [file for file in left if file in eviction.refused]:
+                say(f"{name}: {eviction.refused[file]}")
+                left.pop(file)
+            targets, settling = find_targets(line, is_one_of_them, with_waiting)
+            wait_any(targets, due) if targets and not settling else sleep(LOOK_AGAIN)
             close_all(targets)
     return not eviction.refused
 
 
-def find_targets(line, wanted, with_waiting: bool) -> list:
-    """The living tickets to end, the first of them open, and those in line before the others; those of `wanted` only,
-    files or what `identify` says, if that is given. What holds this name for one below is not ours.
+def find_targets(line, is_wanted, with_waiting: bool) -> tuple:
+    """The living tickets that `is_wanted` says are to end, those in line first, and the first of them open. What holds this name
+    for one below is none of them.
 
-    Of one whose command runs already, not the seat that it is just letting go of.
+    And the files of seats that are just being let go of, as their launcher's command runs already.
     """
     targets = []
     for ticket in open_living(line, lambda file: is_published(file) and (with_waiting or is_hold(file)), is_hold):
-        is_asked = wanted is None or ticket.file in wanted or identify(ticket) in wanted
-        is_meant = is_asked and read_claim(ticket).mode not in INTENTIONS
+        is_meant = read_claim(ticket).mode not in INTENTIONS and is_wanted(ticket)
         if not is_meant or len(targets) >= MOST_OPEN:
             ticket.close()
         if is_meant:
             targets.append(ticket)
     running = {identify_launcher(ticket) for ticket in targets if ticket.is_hold and ticket.record and ticket.record.child}
-    left = [ticket for ticket in targets if not ticket.is_hold and identify_launcher(ticket) in running]
-    close_all(left)
-    return [ticket for ticket in targets if ticket not in left]
+    settling = [ticket for ticket in targets if not ticket.is_hold and identify_launcher(ticket) in running]
+    close_all(settling)
+    return [ticket for ticket in targets if ticket not in settling], {ticket.file for ticket in settling}
 
 
 def is_hold(file: str) -> bool:
     return file.startswith(HOLD)
-
-
-def identify(ticket):
-    """Whose it is, in line and in the name; of one that does not say that, which file."""
-    return identify_launcher(ticket) or ticket.file
 
 
 def describe(ticket) -> str:

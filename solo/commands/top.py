@@ -120,8 +120,8 @@ class View:
         try:
             line = open_line(row["name"], {**self.options, "via": row["via"]}, read_world())
             try:
-                targets = stop.find_targets(line, {key[-1]}, True) if line else []
-                if targets:
+                targets, settling = stop.find_targets(line, lambda ticket: ticket.file == key[-1], True) if line else ([], ())
+                if targets or settling:
                     self.evictions[key][1].act_on_all(targets)
                     return
             finally:
