@@ -25,7 +25,7 @@ from solo.holding import settle_all, take_files, take_names, take_over
 from solo.identity import read_self, read_world
 from solo.kernel import FOREVER, read_file
 from solo.options import FILE
-from solo.places import open_name, split_name
+from solo.places import check_new_name, open_name
 from solo.queue import NO_WAIT, wait_unseen
 from solo.record import Record
 from solo.rule import COUNTED, EXCLUSIVE, SHARED, Claim
@@ -624,7 +624,7 @@ def check_name(name: str) -> str:
     if not isinstance(name, str):
         raise UsageError(f"a name is a str, not {type(name).__name__}")
     try:
-        split_name(name)
+        check_new_name(name)
     except UnicodeEncodeError:
         raise UsageError("a name of letters that can not be a file's") from None
     if "\0" in name:

@@ -98,7 +98,7 @@ AT_HAND = {
     "kernel": "close decode encode list_directory occupy_standard_descriptors read_file try_lock write_whole",
     "main": "main",
     "places": (
-        "check_owner check_writers find_base make_base open_base open_below open_directory open_file open_name "
+        "check_new_name check_owner check_writers find_base make_base open_base open_below open_directory open_file open_name "
         "open_or_make open_part open_parts split_name"
     ),
     "queue": "close_all find_holds find_holds_in_the_way find_obstacles take_hold",

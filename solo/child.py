@@ -295,7 +295,7 @@ def find_interpreter(path: str):
         start = read_file(path)
     except OSError:
         return None
-    line = start[2:].partition(b"\n")[0].replace(b"\t", b" ") if start[:2] == b"#!" else b""
+    line = start[2:].partition(b"\n")[0].partition(b"\0")[0].replace(b"\t", b" ") if start[:2] == b"#!" else b""
     interpreter = line.strip(b" ").partition(b" ")[0]
     missing = f"interpreter {decode(interpreter)}" if interpreter and not posix.access(interpreter, posix.F_OK) else "loader"
     return f"its {missing} was not found"

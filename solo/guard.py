@@ -12,7 +12,7 @@ from solo.identity import read_self, read_world
 from solo.journal import Journal
 from solo.kernel import FOREVER, encode, occupy_standard_descriptors, read_file, say, say_promptly
 from solo.options import SOCKET
-from solo.places import split_name
+from solo.places import check_new_name
 from solo.queue import NO_WAIT, wait_unseen
 from solo.record import Record
 from solo.rule import COUNTED, EXCLUSIVE, SHARED, Claim
@@ -120,7 +120,7 @@ def find_name(command: list, environment: dict) -> str:
 def describe_wanted(options: dict, names: list, command: list) -> Record:
     """A record of ours, with what is claimed of the names themselves. Raises UsageError."""
     for name in names:
-        split_name(name)  # a bad one is told before any is waited for
+        check_new_name(name)  # a bad one is told before any is waited for
     tree = options.get("kill_after", KILL_AFTER) if "tree" in options else None
     world, words = read_world(), list(map(encode, command))
     return Record(read_self(), world, posix.geteuid(), choose_claim(options), names, tree, words)

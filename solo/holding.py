@@ -106,10 +106,13 @@ def settle_all(holds):
 
 
 def take_over(holds):
-    """Our command has started, or our program has all that it wanted: forget the holds that we could not look into."""
-    for hold in holds:
+    """Our command has started, or our program has all that it wanted: forget the holds that we could not look into, those of a
+    name before what they need of its parents.
+    """
+    gone = set()
+    for hold in reversed(list(holds)):
         if hold.line.unseen:
-            hold.line.take_over(hold.record.claim)
+            hold.line.take_over(hold.record.claim, gone)
 
 
 def release(holds: list):

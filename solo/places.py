@@ -269,11 +269,16 @@ def is_directory(place: Place, part: str) -> bool:
         return False
 
 
+def check_new_name(name: str):
+    """Raises UsageError for one that should not be made."""
+    split_name(name)
+    if name[0] in "-=":  # `-n $UNSET -- job` and `-n=job`: others would guard it by another name
+        raise UsageError(f"{name}: a name may not start with {name[0]}")
+
+
 def split_name(name: str) -> list:
     """The parts of a nested name. Raises UsageError for what can not be a directory's name."""
     parts = name.split("/")
-    if name[:1] in ("-", "="):  # `-n $UNSET -- job` and `-n=job`: others would guard it by another name
-        raise UsageError(f"{name}: a name may not start with {name[0]}")
     if len(parts) > DEEPEST:
         raise UsageError(f"a name may not have more than {DEEPEST} parts")
     for part in parts:

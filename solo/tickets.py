@@ -32,7 +32,7 @@ from solo.rule import COMPATIBLE, COUNTED, MODES, NO_STRONGER
 
 GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
 DIGITS = 20  # so that the order of numbers is the order of file names
-MOST_OPEN = 64  # holds of one name that are watched at once
+MOST_OPEN = 64  # holds of one name that are watched at once, or kept though they can not be seen
 GATE_PATIENCE = 2.5  # seconds, twice, on one and the same owner of the gate
 
 # UNSEEN: its owner is gone, and its command was in a world that can not be looked into.
@@ -391,14 +391,17 @@ class Line:
             return None
         return ticket
 
-    def take_over(self, claim):
+    def take_over(self, claim, gone: set):
         """We run with that `claim`: who can look into what we could not finds our hold there now, and no more what it does not go
-        with. A ticket's name is never used twice, so this needs no gate.
+        with, whose launchers are `gone`. A ticket's name is never used twice, so this needs no gate.
         """
-        for file, record in self.unseen.items():
+        for at, (file, record) in enumerate(sorted(self.unseen.items(), reverse=True)):
+            launcher = record.launcher, record.world.pid_namespace, record.world.host
             if claim.mode == COUNTED or (claim.mode, record.claim.mode) not in COMPATIBLE:
+                gone.add(launcher)
                 host = record.world.host
                 say_promptly(f"{self.place.path}: taking over from {host}, whose processes can not be seen from here")
+            if launcher in gone or at >= MOST_OPEN:  # or else those of containers that are no more would be ever more
                 self.remove(file)
 
     def name_spare(self, spare, file: str):

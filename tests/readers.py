@@ -755,7 +755,7 @@ def check_value(data: bytes):
         else:
             expect(value == other or math.isclose(value, other, rel_tol=1e-9), kind, value, other)
     parts = attempt(places.split_name, typed, may=UsageError)
-    bad = any(part[:1] in (b"", b".") or len(part) > 255 for part in data.split(b"/")) or data.count(b"/") > 63 or data[:1] in (b"-", b"=")
+    bad = any(part[:1] in (b"", b".") or len(part) > 255 for part in data.split(b"/")) or data.count(b"/") > 63
     same(parts, parts if bad and isinstance(parts, UsageError) else typed.split("/") if not bad else "refused")
 
 

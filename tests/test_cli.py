@@ -376,7 +376,8 @@ def test_views_that_know_only_files_take_no_notice_of_who_else_keeps_locks(lab):
 
 
 @pytest.mark.parametrize("line, said", [
-    ("#!{0}/other", "its loader was not found"), ("#!/no/such\r", "its interpreter /no/such\\r was not found"), ("#! /no/such -x", "its interpreter /no/such was not found"),
+    ("#!{0}/other", "its loader was not found"), ("#!/no/such\0x", "its interpreter /no/such was not found"),
+    ("#!/no/such\r", "its interpreter /no/such\\r was not found"), ("#! /no/such -x", "its interpreter /no/such was not found"),
 ])
 def test_it_is_said_that_the_interpreter_is_missing(lab, line, said):
     script = lab.path / "script"

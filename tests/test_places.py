@@ -8,6 +8,7 @@ import pytest
 from conftest import BLOCKING, NOBODY, ROOT, count_injected, finish, inject, kill_both, until
 
 from solo.errors import SoloError
+from solo.tickets import MOST_OPEN
 
 
 def test_the_same_job_has_the_same_name_from_everywhere(lab):
@@ -402,6 +403,26 @@ def test_what_goes_beside_an_orphan_that_it_can_not_see_does_not_forget_it(lab):
 
     assert lab.run("-n", "job", "-s", "true").stderr == b"" and ticket.exists()
     assert b"taking over" in lab.run("-n", "job", "true").stderr and not ticket.exists()
+
+
+def test_with_the_orphan_of_a_nested_name_goes_what_it_had_of_the_parents(lab):
+    holder = lab.hold("up/job")
+    tickets = [lab.find_hold("up"), orphan_elsewhere(lab, holder, "up/job")]
+    tickets[0].write_bytes(tickets[0].read_bytes().replace(b"boot ", b"boot x").replace(b"host ", b"host elsewhere-"))
+    tickets[1].write_bytes(tickets[0].read_bytes().replace(b"mode IX", b"mode X"))
+
+    assert lab.run("-n", "up/job", "true").stderr.count(b"taking over") == 1
+    assert not any(ticket.exists() for ticket in tickets)
+
+
+def test_of_orphans_that_can_not_be_seen_and_are_in_nobodys_way_only_some_are_kept(lab):
+    ticket = orphan_elsewhere(lab, lab.hold("job", "-s"))
+    for number in range(MOST_OPEN + 3):
+        (ticket.parent / f".hold.{number + 1:020d}").write_bytes(ticket.read_bytes())
+
+    lab.run("-n", "job", "-s", "true")
+
+    assert len(list(ticket.parent.glob(".hold.*"))) == MOST_OPEN
 
 
 def find_inner(outer, inside):

@@ -11,7 +11,7 @@ from time import monotonic
 import pytest
 from conftest import PATIENCE, ROOT, count_injected, count_switches, finish, inject, read_line, read_state, until, wait_dead
 
-from solo.commands import doctor, stop
+from solo.commands import doctor
 from solo.eviction import Eviction
 from solo.identity import read_world
 from solo.places import open_base, open_name
@@ -266,17 +266,56 @@ def test_no_holder_is_ended_before_all_in_line_are_told(lab):
     lab.run("stop", "--waiting", "job")
 
 
-def test_stop_ends_an_orphan_whose_launcher_dies_just_then(lab, monkeypatch):
-    holder, act = lab.hold("job"), Eviction.act
+def test_stop_does_not_lose_one_that_gets_in_between_two_looks(lab):
+    """It is in the list that was read as one in line, and is none any more as it is opened."""
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "sleep", "99")
+    until(lambda: lab.count_waiting("job"))
+    name = lab.find_hold("job").name
 
-    def kill_first(eviction, tickets):
-        if holder.poll() is None:
-            holder.kill()
-            holder.wait()
-        return act(eviction, tickets)
+    stopped = subprocess.run([sys.executable, "-c", f"""
+import os, sys, time; sys.path.insert(0, {str(ROOT)!r})
+from solo.commands import stop
+from solo.tickets import Line
+list_files, calls = Line.list_files, []
+def is_in(line):
+    files = os.listdir(line.place.path)
+    return not any(file.startswith(".seat.") for file in files) and {name!r} not in files
+def read_early(line, *words):
+    files = list(list_files(line, *words))
+    calls.append(files)
+    if len(calls) == 2:
+        os.kill({holder.child}, 9)
+        while not is_in(line):
+            time.sleep(0.01)
+    return files
+Line.list_files = read_early
+sys.exit(stop.run(dict(dir={str(lab.directory)!r}, kill_after=3600.0, waiting=True), ["job"]))
+"""], stdout=subprocess.PIPE, timeout=PATIENCE)
 
-    monkeypatch.setattr(Eviction, "act", kill_first)
-    assert stop.run({"dir": str(lab.directory), "kill_after": 1.0}, ["job"]) == 0
+    assert (stopped.returncode, stopped.stdout.count(b"job: ended pid"), lab.list()) == (0, 2, [])
+    assert waiter.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_stop_ends_an_orphan_whose_launcher_dies_just_then(lab):
+    holder = lab.hold("job")
+
+    stopped = subprocess.run([sys.executable, "-c", f"""
+import os, sys, time; sys.path.insert(0, {str(ROOT)!r})
+from solo.commands import stop
+from solo.eviction import Eviction
+act = Eviction.act
+def kill_first(eviction, tickets):
+    if not eviction.steps:
+        os.kill({holder.pid}, 9)
+        while open("/proc/{holder.pid}/stat").read().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.01)
+    return act(eviction, tickets)
+Eviction.act = kill_first
+sys.exit(stop.run(dict(dir={str(lab.directory)!r}, kill_after=3600.0), ["job"]))
+"""], stdout=subprocess.PIPE, timeout=PATIENCE)
+
+    assert (stopped.returncode, stopped.stdout.count(b"job: ended pid")) == (0, 1)
     wait_dead(holder.child)
 
 

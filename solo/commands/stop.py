@@ -49,16 +49,18 @@ def stop(name: str, line, kill_after: float, with_waiting: bool) -> bool:
     found, _ = find_targets(line, lambda ticket: True, with_waiting)
     left = {ticket.file: describe(ticket) for ticket in found}
     launchers = {ticket.file: identify_launcher(ticket) for ticket in found if not ticket.is_hold}
-    others = {ticket.file for ticket in found}
+    others, in_line, doubted = {ticket.file for ticket in found}, set(), set()
     if not left:
         tell(f"{name}: not held")
 
     def is_one_of_them(ticket) -> bool:
-        """Also as what one that was in line has become."""
-        if ticket.is_hold and ticket.file not in others:
+        """Also as what one that was in line has become. Those in line are asked about first."""
+        if not ticket.is_hold:
+            in_line.add(ticket.file)
+        elif ticket.file not in others:
             launcher = identify_launcher(ticket)
             seats = [file for file in left if launcher and launchers.get(file) == launcher]
-            gone = [file for file in seats if file not in line.files]
+            gone = [file for file in seats if file not in in_line]
             if gone:
                 left[ticket.file] = left.pop(gone[0])
                 eviction.go_on(gone[0], ticket.file)
@@ -67,8 +69,14 @@ def stop(name: str, line, kill_after: float, with_waiting: bool) -> bool:
         return ticket.file in left
 
     while left:
+        in_line.clear()
         targets, settling = find_targets(line, is_one_of_them, with_waiting)
         here = {ticket.file for ticket in targets} | settling
+        unsure = {file for file in launchers if file in left and file not in here} - doubted
+        if unsure:  # it may have got in since the files were listed
+            doubted |= unsure
+            close_all(targets)
+            continue
         for file in [file for file in left if file not in here]:
             tell(f"{name}: ended {left.pop(file)} after {format_duration(monotonic() - begin)}")
         if left:
@@ -76,6 +84,7 @@ def stop(name: str, line, kill_after: float, with_waiting: bool) -> bool:
             for file in [file for file in left if file in eviction.refused]:
                 say(f"{name}: {eviction.refused[file]}")
                 left.pop(file)
+            in_line.clear()
             targets, settling = find_targets(line, is_one_of_them, with_waiting)
             wait_any(targets, due) if targets and not settling else sleep(LOOK_AGAIN)
             close_all(targets)

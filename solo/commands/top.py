@@ -127,7 +127,7 @@ class View:
             finally:
                 if line is not None:
                     line.leave()
-            self.tell(f"ended {describe(row)}")
+            self.tell(f"{describe(row)} is in line no more" if row["state"] == "waiting" else f"ended {describe(row)}")
         except SoloError as error:
             self.tell(f"{row['name']}: {error}")
         del self.evictions[key]
