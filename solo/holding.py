@@ -49,7 +49,9 @@ def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=No
 
 def take_name(make_line, base, name: str, record, deadline, watch, rivals, prepare):
     """Our hold on one name. What `solo clean` removed under us is made again."""
-    for left in reversed(range(ATTEMPTS)):
+    left = ATTEMPTS
+    while True:
+        left -= 1
         line = None
         try:
             line = make_line(base, name, record.world)

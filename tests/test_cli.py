@@ -9,7 +9,7 @@ import sys
 from datetime import datetime
 
 import pytest
-from conftest import PATIENCE, ROOT, finish, read_line, until
+from conftest import PATIENCE, ROOT, finish, inject, read_line, until
 
 from solo import __version__, completions, manual
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
@@ -389,6 +389,18 @@ def test_it_is_said_that_the_interpreter_is_missing(lab, line, said):
     result = lab.run("-n", "job", script)
 
     assert (result.returncode, result.stderr.decode()) == (127, f"solo: {script}: {said}\n")
+
+
+@pytest.mark.tool("strace")
+def test_what_is_gone_between_the_look_and_the_exec_is_told_as_ever(lab):
+    script = lab.path / "script"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    gone = inject(lab, "execve:error=ENOENT", "openat:error=ENOENT", paths=[script], follow=True)
+
+    result = lab.run("-n", "job", script, prefix=gone)
+
+    assert (result.returncode, result.stderr.decode()) == (127, f"solo: {script}: No such file or directory\n")
 
 
 def test_what_is_not_printable_in_a_name_reaches_no_terminal(lab):
