@@ -6,7 +6,7 @@ options: everything from there on belongs to the command.
 
 from solo.errors import UsageError
 from solo.kernel import FOREVER, decode
-from solo.options import DIR, FILE, HELP, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER, ONCE_PER, SOCKET, SUBCOMMANDS, VIA
+from solo.options import DIR, FILE, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER, ONCE_PER, SOCKET, SUBCOMMANDS, VIA
 
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
@@ -55,8 +55,6 @@ def parse(words: list) -> tuple:
 
 def check_together(options: dict):
     """Raises UsageError for options that make no sense beside each other."""
-    if HELP.key in options:
-        return
     typed = [option for option in LAUNCHER_OPTIONS if option.key in options]
     for option in typed:
         for flag in option.excludes:

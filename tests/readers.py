@@ -722,7 +722,7 @@ def check_meaning(options: dict):
     refused = attempt(argv.check_together, options, may=UsageError)
     typed = {option.flag for option in LAUNCHER_OPTIONS if option.key in options}
     has = (typed - {"via"}) | ({"via"} if options.get("via", "file") not in ("file", "socket") else set())
-    wrong = "help" not in typed and any(
+    wrong = any(
         typed & set(option.excludes) or option.needs and not has & set(option.needs)
         for option in LAUNCHER_OPTIONS
         if option.flag in typed
