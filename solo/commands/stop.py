@@ -49,7 +49,7 @@ def stop(name: str, line, kill_after: float, with_waiting: bool) -> bool:
     found, _ = find_targets(line, lambda ticket: True, with_waiting)
     left = {ticket.file: describe(ticket) for ticket in found}
     launchers = {ticket.file: identify_launcher(ticket) for ticket in found if not ticket.is_hold}
-    others, in_line, doubted = {ticket.file for ticket in found}, set(), set()
+    known, in_line, doubted = {ticket.file for ticket in found}, set(), set()
     if not left:
         tell(f"{name}: not held")
 
@@ -57,7 +57,7 @@ def stop(name: str, line, kill_after: float, with_waiting: bool) -> bool:
         """Also as what one that was in line has become. Those in line are asked about first."""
         if not ticket.is_hold:
             in_line.add(ticket.file)
-        elif ticket.file not in others:
+        elif ticket.file not in known:
             launcher = identify_launcher(ticket)
             seats = [file for file in left if launcher and launchers.get(file) == launcher]
             gone = [file for file in seats if file not in in_line]
@@ -65,7 +65,7 @@ def stop(name: str, line, kill_after: float, with_waiting: bool) -> bool:
                 left[ticket.file] = left.pop(gone[0])
                 eviction.go_on(gone[0], ticket.file)
             if gone or not seats:
-                others.add(ticket.file)
+                known.add(ticket.file)
         return ticket.file in left
 
     while left:
