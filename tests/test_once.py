@@ -80,6 +80,15 @@ def test_one_who_comes_while_it_runs_is_told_that_all_is_well_and_others_that_it
     finish(holder)
 
 
+def test_who_finds_the_name_busy_has_not_run(lab):
+    """By one who runs it at other times too."""
+    holder = lab.hold("job")
+
+    assert lab.run("--once-per", "1d", "-n", "job", "true").returncode == 75
+    finish(holder)
+    assert lab.run("--once-per", "1d", "-n", "job", "echo", "ran").stdout == b"ran\n"
+
+
 def test_of_many_at_once_with_wait_one_runs(lab):
     started = [lab.start(*DAY, "--wait", "1m", "--", *APPEND) for _ in range(20)]
 
