@@ -166,7 +166,8 @@ def test_soaks_of_all_engines_find_no_two_at_once(lab, tmp_path_factory):
                   commands=len(lives), engines={type(server).__name__: len(lives)})
         assert not find_overlaps(lives), where
         assert is_growing(lives), where
-        assert len(lives) > (end - begin) / 20 and soak.injected > (end - begin) / 20, where  # on a busy machine too
+        # More than one command a minute: some faults are such that a session lives on for a while.
+        assert len(lives) > (end - begin) / 60 and soak.injected > (end - begin) / 20, where
     for server in servers:
         server.stop()
 
