@@ -678,7 +678,6 @@ def forget_all() -> None:
     for lock in list(all_locks):
         lock._start()
         lock._is_forked = True
-        lock._asking.clear()
     all_tries.clear()
     all_holds.clear()
 

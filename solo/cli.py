@@ -41,9 +41,14 @@ def run_subcommand(words: list, before: dict, name) -> int:
         raise
 
 
+def find_common(subcommand) -> list:
+    """Its options that may also be typed before it, or be set in the environment."""
+    return [option for option in (DIR, VIA) if option in subcommand.options]
+
+
 def check_before(before: dict, subcommand):
     """Raises UsageError for what has no meaning to it."""
-    known = [option for option in (DIR, VIA) if option in subcommand.options]
+    known = find_common(subcommand)
     if before.keys() - {option.key for option in known}:
         flags = " and ".join(f"--{option.flag}" for option in known)
         raise UsageError(f"before {subcommand.name} only {flags} ha{'ve' if len(known) > 1 else 's'} a meaning")
@@ -76,7 +81,7 @@ def make_command(subcommand, before: dict):
         if subcommand.needs_name and not names:
             raise UsageError(f"{subcommand.name}: no name given (solo list shows them)")
         given = {**before, **read_typed(subcommand, options)}
-        for option in {DIR, VIA}.intersection(subcommand.options):
+        for option in find_common(subcommand):
             read_variable(given, option, posix.environ)
         status = module.run(given, names or [])
         sys.stdout.flush()

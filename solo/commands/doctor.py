@@ -86,12 +86,12 @@ def write_file(folder: str):
 def check_file_system(asked):
     """flock(2) must work between all contenders: on other machines it may not."""
     try:
-        kind, point = find_file_system(find_base(asked))
+        path = os.path.realpath(find_base(asked))
+        kind, point = find_file_system(path)
     except (SoloError, OSError):
         return
-    path = os.path.realpath(find_base(asked)) + "/"
-    if path.startswith(CLEANED):
-        yield NOTE, f"{path[:-1]} is where cleaners remove what is old, journals and the tickets of long runs too (--dir helps)"
+    if f"{path}/".startswith(CLEANED):
+        yield NOTE, f"{path} is where cleaners remove what is old, journals and the tickets of long runs too (--dir helps)"
     if kind in REMOTE:
         yield NOTE, f"{point} is {kind}: locks may not reach other machines, and a lost server makes solo hang (--dir helps)"
     elif kind == "overlay":

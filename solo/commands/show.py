@@ -151,10 +151,10 @@ def print_section(head: list, columns: tuple, rows: list, *styles):
 
 
 def describe_hold(row: dict) -> list:
-    slot = f", slot {row['slot']} of {row['slots']}" if row["mode"] == "slots" else ""
-    names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
     if row["launcher"] is None:
         return [f"{row['state']}, {row['via']}: who has it can not be told"]
+    slot = f", slot {row['slot']} of {row['slots']}" if row["mode"] == "slots" else ""
+    names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
     pid = f"orphan pid {row['child']}" if row["state"] == "orphaned" else f"pid {row['launcher']}"
     who = f"{pid} ({row['user']} on {row['host']})"
     return [

@@ -98,7 +98,7 @@ def find_targets(line, is_wanted, with_waiting: bool) -> tuple:
     And the files of seats that are just being let go of, as their launcher's command runs already.
     """
     targets = []
-    for ticket in open_living(line, lambda file: is_published(file) and (with_waiting or is_hold(file)), is_hold):
+    for ticket in open_living(line, lambda file: is_published(file) and (with_waiting or file.startswith(HOLD)), put_in_line_first):
         is_meant = read_claim(ticket).mode not in INTENTIONS and is_wanted(ticket)
         if not is_meant or len(targets) >= MOST_OPEN:
             ticket.close()
@@ -110,8 +110,8 @@ def find_targets(line, is_wanted, with_waiting: bool) -> tuple:
     return [ticket for ticket in targets if ticket not in settling], {ticket.file for ticket in settling}
 
 
-def is_hold(file: str) -> bool:
-    return file.startswith(HOLD)
+def put_in_line_first(file: str) -> tuple:
+    return file.startswith(HOLD), file
 
 
 def describe(ticket) -> str:
