@@ -1,7 +1,8 @@
 """The journal of a name: what ran and what was turned away, a line an event, each appended by one write.
 
 Never a reason for a job to fail: what can not be written is not, and only --verbose tells. The journals are in a FOLDER beside
-the locks, but root's in DURABLE_PLACE, as /run is empty after a boot. Whoever finds one full renames it; history.py does that,
+the locks, but root's in DURABLE_PLACE, as /run is empty after a boot. In a sticky directory each user has a FOLDER of its own,
+which nobody else can read or write. Whoever finds one full renames it; history.py does that,
 and reads them.
 """
 
@@ -10,7 +11,7 @@ from time import monotonic, time
 
 from solo.errors import LEASE_LOST, TIMED_OUT, Busy, SoloError
 from solo.kernel import EFBIG, ENOSPC, close, encode
-from solo.places import ROOT_PLACE, find_base, make_directory, open_base, open_below, open_file, open_parts, split_name
+from solo.places import PRIVATE, ROOT_PLACE, STICKY, Place, find_base, make_directory, open_base, open_below, open_file, open_parts, split_name
 from solo.record import quote, quote_words
 
 DURABLE_PLACE = "/var/lib/solo"
@@ -136,7 +137,7 @@ def make_place(directory, *names):
         make_directory(path)
         base = open_base(path, may_be_shared)
     try:
-        return open_parts(base, parts)
+        return open_parts(*choose_own(base, parts))
     finally:
         close(base.fd)
 
@@ -144,7 +145,14 @@ def make_place(directory, *names):
 def open_place(directory, *names):
     """The same without making anything. Raises SoloError, FileNotFoundError."""
     path, parts, may_be_shared = find_journals(directory, *names)
-    return open_below(open_base(path, may_be_shared), parts)
+    return open_below(*choose_own(open_base(path, may_be_shared), parts))
+
+
+def choose_own(base, parts: list) -> tuple:
+    """`base` and `parts`, or in a sticky directory those of our own journals: others could write in common ones, or lock them."""
+    if not base.mode & STICKY:
+        return base, parts
+    return Place(base.fd, base.path, PRIVATE, False), [f"{FOLDER}.{posix.geteuid()}", *parts[1:]]
 
 
 def append(place, line: bytes, may_rotate: bool = True):

@@ -11,6 +11,7 @@ from solo.kernel import (
     EACCES,
     EINVAL,
     ENOENT,
+    EPERM,
     EROFS,
     IS_DIRECTORY,
     IS_REGULAR,
@@ -24,12 +25,16 @@ ROOT_PLACE = "/run/solo"
 HOME_PLACE = "/.local/state/solo"
 PRIVATE = 0o700
 STICKY, GROUP_WRITE, OTHER_WRITE = 0o1000, 0o020, 0o002
+GROUP, OTHERS = 0o070, 0o007
 NAME_MAX = 255  # bytes
 DEEPEST = 64  # parts of a nested name
 
 
 class Place:
-    """An open directory: `fd`, its `path` for messages, the `mode` that what is made in it gets, `shared` with other users."""
+    """An open directory: `fd`, its `path` for messages, the `mode` of directories made in it, `shared` with other users.
+
+    Files made in it get what is left of `mode` without the execute bits.
+    """
 
     __slots__ = ("fd", "mode", "path", "shared")
 
@@ -115,7 +120,22 @@ def open_base(path: str, asked) -> Place:
     except SoloError:
         posix.close(fd)
         raise
-    return Place(fd, path, stat.st_mode & 0o7777, bool(stat.st_mode & (GROUP_WRITE | OTHER_WRITE)))
+    mode = choose_mode(stat.st_mode)
+    return Place(fd, path, mode, mode != PRIVATE)
+
+
+def choose_mode(mode: int) -> int:
+    """The mode of names' directories below a base of that `mode`: only those who can write in the base share its names.
+
+    A base that others can only read makes private names, because a process that can open a ticket or a gate can also lock it.
+    """
+    if not mode & (GROUP_WRITE | OTHER_WRITE):
+        return PRIVATE
+    if not mode & GROUP_WRITE:
+        mode &= ~GROUP
+    if not mode & OTHER_WRITE:
+        mode &= ~OTHERS
+    return mode & 0o7777
 
 
 def open_directory(word: str, path: str, flags: int, within) -> tuple:
@@ -143,6 +163,19 @@ def check_writers(path: str, mode: int, may_be_shared):
         raise SoloError(f"refusing {path}: anyone can write there, and it has no sticky bit")
     if mode & (GROUP_WRITE | OTHER_WRITE) and not may_be_shared:
         raise SoloError(f"refusing {path}: others can write there (chmod go-w it, or ask for a shared --dir)")
+
+
+def tighten(fd: int, mode: int):
+    """Take from group and others what `mode` does not give them, if the file is ours. Raises OSError."""
+    stat = posix.fstat(fd)
+    excess = stat.st_mode & (GROUP | OTHERS) & ~mode
+    if excess and stat.st_uid == posix.geteuid():
+        posix.fchmod(fd, stat.st_mode & 0o7777 & ~excess)
+
+
+def explain_owner(uid: int, path: str) -> str:
+    """Why a file of user `uid` cannot be used in a sticky directory."""
+    return f"it belongs to uid {uid}, who could remove it while others use it (as root: chown -h root {path})"
 
 
 def open_name(base: Place, name: str) -> Place:
@@ -208,6 +241,8 @@ def open_part(place: Place, part: str) -> Place:
     try:
         if not place.shared:
             check_owner(path, stat)
+        elif place.mode & STICKY and stat.st_uid not in (0, posix.geteuid()):
+            raise SoloError(f"cannot use {path}: {explain_owner(stat.st_uid, path)}")
         check_writers(path, stat.st_mode, place.shared)
     except SoloError:
         posix.close(fd)
@@ -228,9 +263,18 @@ def open_file(place: Place, file: str, flags: int) -> int:
             reason = error.with_traceback(None)  # which holds this frame, and whose lock it takes, until the next gc
     else:
         raise reason
-    if posix.fstat(fd).st_mode & TYPE_MASK != IS_REGULAR:
+    stat = posix.fstat(fd)
+    try:
+        if stat.st_mode & TYPE_MASK != IS_REGULAR:
+            raise OSError(EINVAL, "is not a regular file")
+        if place.mode & STICKY and stat.st_uid not in (0, posix.geteuid()):
+            raise OSError(EPERM, explain_owner(stat.st_uid, f"{place.path}/{file}"))
+        if stat.st_mode & (GROUP | OTHERS) & ~place.mode:
+            tighten(fd, place.mode)  # made by an earlier version, and so was the directory
+            tighten(place.fd, place.mode)
+    except OSError:
         posix.close(fd)
-        raise OSError(EINVAL, "is not a regular file")
+        raise
     return fd
 
 

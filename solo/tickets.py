@@ -32,6 +32,8 @@ from solo.rule import COMPATIBLE, COUNTED, MODES, NO_STRONGER
 
 GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
 DIGITS = 20  # so that the order of numbers is the order of file names
+LARGEST = 10**18  # no counter from a clock gets there before the year 33658: a larger number is damage
+READABLE = 0o644  # mode of a ticket where it is shared: contenders open it for reading, and lock it shared
 MOST_OPEN = 64  # holds of one name that are watched at once, or kept though they can not be seen
 GATE_PATIENCE = 2.5  # seconds, twice, on one and the same owner of the gate
 
@@ -238,8 +240,11 @@ class Line:
             self.list_files()  # those behind us as well: what we write is where who comes next goes on
         newest = max([self.newest, *[file[-DIGITS:] for file in self.files]])
         number = 1 + max(int(time() * 1e6) if counter is None else counter, int(newest))
-        if not is_number(b"%0*d" % (DIGITS, number)):
-            raise self.fail(GATE, "has run out of numbers")
+        if number >= LARGEST:  # made by damage or another user: take a number that is free now
+            taken = {get_number(file) for file in filter(is_ticket, list_directory(self.place.fd))}
+            number = 1 + max(int(time() * 1e6), counter or 0)
+            while number in taken:
+                number += 1
         kept = [0 if other in NO_STRONGER[mode] else self.skips[at] for at, other in enumerate(MODES)] if any(self.skips) else []
         self.write_gate([number, *kept] if kind is HOLD else [number])
         self.newest = f"{number:0{DIGITS}d}"
@@ -253,7 +258,7 @@ class Line:
         """The last number given, None if that is damaged or there was none, and the skips of each of MODES."""
         lines = [self.text[at:at + DIGITS + 1] for at in range(0, (DIGITS + 1) * (1 + len(MODES)), DIGITS + 1)]
         counter, *skips = [int(line[:-1]) if line.endswith(b"\n") and is_number(line[:-1]) else None for line in lines]
-        return counter, [count or 0 for count in skips]
+        return counter if counter is not None and counter + 1 < LARGEST else None, [count or 0 for count in skips]
 
     def write_gate(self, counts: list, first: int = 0):
         """Write lines of the gate, from the one with the number `first` on. Raises OSError."""
@@ -266,8 +271,11 @@ class Line:
         self.seen = self.text[:DIGITS + 1]
 
     def is_unchanged(self) -> bool:
-        """Is nobody here who was not when we last looked? Whoever publishes a ticket takes a number first."""
-        return self.text[:DIGITS + 1] == self.seen and is_number(self.seen[:-1])
+        """Has no contender joined since we last looked? Each takes a number before it publishes a ticket.
+
+        Where others can write the gate, its counter proves nothing.
+        """
+        return not self.place.shared and self.text[:DIGITS + 1] == self.seen and is_number(self.seen[:-1])
 
     def count_skip(self, mode: str):
         """One more who wanted `mode` was turned away: how many were before. None if that can not be kept. Under the gate."""
@@ -302,7 +310,13 @@ class Line:
 
     def is_gate_lost(self) -> bool:
         """Was our gate removed under us? Then others may be behind another one."""
-        return not posix.fstat(self.gate).st_nlink
+        ours = posix.fstat(self.gate)
+        if not self.place.shared or not ours.st_nlink:
+            return not ours.st_nlink
+        try:  # another user may have given it a second link
+            return posix.stat(GATE, dir_fd=self.place.fd, follow_symlinks=False).st_ino != ours.st_ino
+        except FileNotFoundError:
+            return True
 
     def open_ticket(self, file: str):
         """Someone's ticket, with its state; None if it is gone. Raises SoloError if its state can not be told."""
@@ -348,7 +362,7 @@ class Line:
             return None  # its slots are not known before its turn
         fd = -1
         try:
-            fd = posix.open(".", posix.O_RDWR | posix.O_TMPFILE | SAFELY, self.place.mode & 0o666, dir_fd=self.place.fd)
+            fd = posix.open(".", posix.O_RDWR | posix.O_TMPFILE | SAFELY, self.place.mode & READABLE, dir_fd=self.place.fd)
             return self.write_ticket("", fd, record)
         except OSError:  # not every file system can
             if fd >= 0:
@@ -357,7 +371,7 @@ class Line:
 
     def write_ticket(self, file: str, fd: int, record) -> Ticket:
         if self.place.shared:
-            posix.fchmod(fd, self.place.mode & 0o666)  # the umask of a program is its own
+            posix.fchmod(fd, self.place.mode & READABLE)  # the umask of a program is its own
         record.since = time()
         text = format_record(record)
         write_whole(fd, text, 0)
@@ -376,7 +390,7 @@ class Line:
             ticket = self.name_spare(spare, file) if spare is not None else None
             if ticket is None:
                 flags = posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY
-                fd = posix.open(new, flags, self.place.mode & 0o666, dir_fd=directory)
+                fd = posix.open(new, flags, self.place.mode & READABLE, dir_fd=directory)
                 ticket = self.write_ticket(file, fd, record)
                 posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:

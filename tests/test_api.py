@@ -228,7 +228,7 @@ def test_a_program_makes_what_others_can_use_in_a_shared_directory(files):
     finally:
         os.umask(umask)
 
-    assert modes == {"a": 0o1777, "b": 0o1777, ".gate": 0o666, ".hold.": 0o666}
+    assert modes == {"a": 0o1777, "b": 0o1777, ".gate": 0o666, ".hold.": 0o644}
 
 
 # --- again, dropped, released by others --------------------------------------------------------------------------

@@ -535,15 +535,18 @@ def test_clean_keeps_the_history_unless_it_is_told(lab):
 
 
 @pytest.mark.root
-def test_in_a_shared_directory_all_write_one_journal(common):
+@pytest.mark.parametrize("mode, uids", [(0o2770, [0, 0, 65534, 65534, 65533, 65533]), (0o1777, [0, 0])])
+def test_a_group_writes_one_journal_and_in_a_sticky_directory_each_user_its_own(common, mode, uids):
     common.directory.mkdir()
-    common.directory.chmod(0o1777)
+    os.chown(common.directory, 0, 65534)
+    common.directory.chmod(mode)
     for uid in (0, 65534, 65533):
-        assert subprocess.run([common.script, "-n", "job", "true"], env=common.environment, user=uid).returncode == 0
+        subprocess.run([common.script, "-n", "job", "true"], env=common.environment, user=uid, group=65534, check=True)
 
     events = dict(find_histories(str(common.directory), []))["job"].events
 
-    assert [event.uid for event in events] == [0, 0, 65534, 65534, 65533, 65533]
+    assert [event.uid for event in events] == uids
+    assert sum(len(path.read_text().splitlines()) for path in common.directory.rglob(".journal")) == 6
 
 
 def test_no_descriptor_of_the_journal_is_open_while_the_command_runs(lab):

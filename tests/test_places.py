@@ -1,5 +1,6 @@
 """Where names live, whom solo trusts with them, and what an unnamed job is called."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,7 +9,9 @@ import pytest
 from conftest import BLOCKING, NOBODY, ROOT, count_injected, finish, inject, kill_both, until
 
 from solo.errors import SoloError
-from solo.tickets import MOST_OPEN
+from solo.identity import read_world
+from solo.places import open_base, open_name
+from solo.tickets import MOST_OPEN, Line
 
 
 def test_the_same_job_has_the_same_name_from_everywhere(lab):
@@ -194,10 +197,10 @@ def test_a_directory_of_another_user_is_refused(lab):
 
 
 @pytest.mark.parametrize("first, second", [(0, NOBODY), (NOBODY, 0)])
-def test_two_users_share_a_sticky_directory(common, first, second):
+def test_two_users_share_a_name_that_root_made_in_a_sticky_directory(common, first, second):
     common.directory.mkdir()
     common.directory.chmod(0o1777)
-    assert common.run("-n", "job", "true", user=first).returncode == 0
+    assert common.run("-n", "job", "true").returncode == 0
     holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", user=first)
     holder.stdout.readline()
 
@@ -440,3 +443,277 @@ def is_called(pid, namespace, inside):
         return False
 
 
+# --- other users ---------------------------------------------------------------------------------------------------
+# Each attack is tried as a real user, in a directory of each kind.
+
+BASES = [(0o755, 0o700, 0o600, 0o600), (0o2775, 0o2770, 0o660, 0o640), (0o1777, 0o1777, 0o666, 0o644)]
+
+
+def act_as_nobody(*words, **options):
+    return subprocess.run([*map(str, words)], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, **options)
+
+
+def make_base_of(lab, mode):
+    lab.directory.mkdir()
+    lab.directory.chmod(mode)
+
+
+def read_mode(path):
+    return path.stat().st_mode & 0o7777
+
+
+@pytest.mark.parametrize("base, directory, gate, ticket", BASES)
+def test_only_users_who_can_write_in_the_base_get_rights_below_it(lab, base, directory, gate, ticket):
+    make_base_of(lab, base)
+    lab.run("-n", "job", "true")  # makes the journal
+    lab.hold("job")
+    lab.wait_in_line("job")
+    seat = next((lab.directory / "job").glob(".seat.*"))
+
+    modes = [read_mode(path) for path in (lab.directory / "job", lab.directory / "job/.gate", lab.find_hold("job"), seat)]
+
+    assert modes == [directory, gate, ticket, ticket]
+    journals = lab.directory / (".journals.%d" % os.geteuid() if base & 0o1000 else ".journals")
+    assert read_mode(journals / "job/.journal") & 0o666 == (0o600 if base & 0o1000 else gate)
+
+
+@pytest.mark.root
+@pytest.mark.tool("flock")
+def test_another_user_cannot_lock_a_gate_or_a_ticket_where_it_can_only_read_the_base(common):
+    make_base_of(common, 0o755)
+    holder = common.hold("job")
+
+    for file in (common.directory / "job/.gate", common.find_hold("job")):
+        attack = act_as_nobody("flock", "--nonblock", file, "true")
+        assert attack.returncode != 0 and b"Permission denied" in attack.stderr
+    assert act_as_nobody("flock", "--nonblock", common.directory, "true").returncode == 0  # the base itself it can lock
+    assert common.run("-n", "job", "true").returncode == 75 and finish(holder)[0] == 0
+
+
+@pytest.mark.root
+@pytest.mark.tool("flock")
+def test_the_tree_of_an_earlier_version_is_tightened_at_its_first_use(common):
+    make_base_of(common, 0o755)
+    common.run("-n", "job", "true")
+    gate, journal = common.directory / "job/.gate", common.find_journal("job")
+    for path in (gate.parent, journal.parent, journal.parent.parent):
+        path.chmod(0o755)
+    for path in (gate, journal):
+        path.chmod(0o644)
+    before = act_as_nobody("flock", "--nonblock", gate, "true")
+
+    assert common.run("-n", "job", "true").returncode == 0
+
+    assert before.returncode == 0 and act_as_nobody("flock", "--nonblock", gate, "true").returncode != 0
+    assert [read_mode(path) for path in (gate.parent, gate, journal.parent, journal)] == [0o700, 0o600, 0o700, 0o600]
+
+
+def test_a_directory_that_solo_did_not_make_keeps_its_mode(lab):
+    make_base_of(lab, 0o755)
+    (lab.directory / "www").mkdir()
+    (lab.directory / "www").chmod(0o755)
+
+    assert [lab.run(*words).returncode for words in (("-n", "www", "true"), ("-n", "www", "true"), ("list",))] == [0, 0, 0]
+
+    assert read_mode(lab.directory / "www") == 0o755 and read_mode(lab.directory / "www/.gate") == 0o600
+
+
+@pytest.mark.root
+def test_clean_tightens_the_tickets_and_the_journals_of_an_earlier_version(lab):
+    make_base_of(lab, 0o1777)
+    lab.hold("job")
+    ticket = lab.find_hold("job")
+    ticket.chmod(0o666)
+    journal = lab.directory / ".journals.0/job/.journal"
+    until(journal.exists)
+    journal.chmod(0o644)
+
+    assert lab.run("clean").returncode == 0
+
+    assert (read_mode(ticket), read_mode(journal)) == (0o644, 0o600)
+
+
+@pytest.mark.root
+def test_another_user_cannot_change_a_ticket_in_a_sticky_directory(common):
+    make_base_of(common, 0o1777)
+    holder = common.hold("job")
+    ticket = common.find_hold("job")
+
+    for attack in (f": >>{ticket}", f"rm -f {ticket}", f"mv {ticket} {ticket}1", f"mv {ticket.parent} {ticket.parent}1"):
+        assert act_as_nobody("sh", "-c", attack).returncode != 0, attack
+    assert act_as_nobody("cat", ticket).returncode == 0  # it may read it, as contenders do
+    assert common.run("-n", "job", "true", user=NOBODY).returncode == 75 and finish(holder)[0] == 0
+
+
+@pytest.mark.root
+def test_a_name_that_another_user_made_in_a_sticky_directory_is_refused(common):
+    make_base_of(common, 0o1777)
+    assert common.run("-n", "up/job", "true", user=NOBODY).returncode == 0
+
+    for name in ("up", "up/job", "up/other"):
+        result = common.run("-n", name, "true")
+        assert result.returncode == 125
+        assert result.stderr.decode() == (
+            f"solo: up: cannot use {common.directory}/up: it belongs to uid {NOBODY}, who could remove it while others use it "
+            f"(as root: chown -h root {common.directory}/up)\n"
+        )
+    assert common.run("-n", "up/job", "true", user=NOBODY).returncode == 0
+
+
+@pytest.mark.root
+def test_a_gate_that_another_user_made_in_a_sticky_directory_is_refused(common):
+    """Its owner could swap it for another one between two contenders."""
+    make_base_of(common, 0o1777)
+    (common.directory / "job").mkdir()
+    (common.directory / "job").chmod(0o1777)
+    assert common.run("-n", "job", "true", user=NOBODY).returncode == 0
+
+    result = common.run("-n", "job", "true")
+    os.chown(common.directory / "job/.gate", 0, 0)  # as the message says
+
+    assert result.returncode == 125 and f"{common.directory}/job/.gate: it belongs to uid {NOBODY}".encode() in result.stderr
+    assert [common.run("-n", "job", "true", user=user).returncode for user in (0, NOBODY)] == [0, 0]
+
+
+@pytest.mark.root
+def test_a_second_link_to_a_gate_does_not_hide_that_it_was_removed(common):
+    make_base_of(common, 0o1777)
+    common.run("-n", "job", "true")
+    gate = common.directory / "job/.gate"
+    line = Line(open_name(open_base(str(common.directory), True), "job"), read_world())
+    with line:
+        pass  # it has the gate open
+
+    os.link(gate, common.directory / "link")
+    gate.unlink()
+    common.run("-n", "job", "true")
+
+    with line:
+        assert os.fstat(line.gate).st_ino == gate.stat().st_ino
+    line.leave()
+
+
+@pytest.mark.root
+def test_clean_leaves_what_root_made_for_others_in_a_sticky_directory(common):
+    make_base_of(common, 0o1777)
+    common.run("-n", "job", "true")
+    common.run("-n", "own", "true", user=NOBODY)
+    from solo.commands import clean
+
+    line = Line(open_name(open_base(str(common.directory), True), "job"), read_world())
+    base = open_base(str(common.directory), True)
+    with line:
+        assert not clean.remove_name("job", line, base)
+    line.leave()
+    os.close(base.fd)
+    assert common.run("-n", "job", "true", user=NOBODY).returncode == 0
+
+
+@pytest.mark.root
+def test_in_a_sticky_directory_each_user_counts_its_own_runs_for_once_per(common):
+    """Else a user who is first could keep root's job from ever running."""
+    make_base_of(common, 0o1777)
+    (common.directory / "job").mkdir()
+    (common.directory / "job").chmod(0o1777)
+    common.run("-n", "job", "true")  # the gate is root's
+    day = ("-n", "job", "--once-per", "1d", "--", "echo", "ran")
+
+    told = [common.run(*day, user=user).stdout for user in (NOBODY, NOBODY, 0, 0)]
+
+    assert told == [b"ran\n", b"", b"ran\n", b""]
+    assert read_mode(common.directory / f".journals.{NOBODY}") == 0o700
+
+
+@pytest.mark.root
+def test_a_journal_directory_that_another_user_planted_is_not_used(common):
+    make_base_of(common, 0o1777)
+    act_as_nobody("mkdir", "-m", "777", common.directory / ".journals.0", common.directory / ".journals.0/job", check=True)
+
+    assert common.run("-n", "job", "--once-per", "1d", "--", "echo", "ran").returncode == 125
+    told = common.run("-v", "-n", "job", "--", "echo", "ran")
+    assert told.stdout == b"ran\n" and b"journal is not written" in told.stderr and b"belongs to uid 65534" in told.stderr
+    assert os.listdir(common.directory / ".journals.0/job") == []
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("text", [b"0" + b"9" * 19 + b"\n", b"00" + b"9" * 18 + b"\n", b"9" * 2000, b""])
+def test_nothing_that_another_user_writes_into_a_gate_lasts(common, text):
+    make_base_of(common, 0o1777)
+    common.run("-n", "job", "true")
+    gate = common.directory / "job/.gate"
+    act_as_nobody("sh", "-c", f"cat >{gate}", input=text, check=True)
+
+    tokens = [int(common.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout) for _ in range(3)]
+
+    assert len(set(tokens)) == 3 and tokens[-1] < 10**17
+
+
+@pytest.mark.root
+def test_a_counter_that_another_user_set_back_hides_nobody(common):
+    """A waiter whose holder has gone takes no short cut past a shared holder that came meanwhile."""
+    make_base_of(common, 0o1777)
+    common.run("-n", "job", "true")
+    line = Line(open_name(open_base(str(common.directory), True), "job"), read_world())
+    with line:
+        line.note_look()
+        assert not line.is_unchanged()
+    line.leave()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("number", ["0" + "9" * 19, "00" + "9" * 18, "001" + "0" * 17])
+def test_a_ticket_name_that_another_user_planted_uses_up_no_numbers(common, number):
+    make_base_of(common, 0o1777)
+    common.run("-n", "job", "true")
+    act_as_nobody("touch", common.directory / f"job/.seat.{number}", check=True)
+
+    results = [common.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN", user=NOBODY) for _ in range(3)]
+
+    assert [result.returncode for result in results] == [0, 0, 0]
+    tokens = [int(result.stdout) for result in results]
+    assert len(set(tokens)) == 3 and (tokens == sorted(tokens) or number == "001" + "0" * 17)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("base, state, text", [
+    (0o700, "ok", "no other user can read, block or change the locks in"),
+    (0o755, "note", "other users can see which names there are in"),
+    (0o2770, "note", "is shared: the members of group root can read, block and remove each lock in it"),
+    (0o1777, "note", "is shared: all users can read and block each name in it, and use each name that root made first"),
+])
+def test_doctor_says_what_other_users_can_do_in_each_kind_of_directory(lab, base, state, text):
+    make_base_of(lab, base)
+    lab.run("-n", "job", "true")
+
+    result = lab.run("doctor", "--json")
+
+    findings = [row for row in json.loads(result.stdout) if row["check"] == "trust"]
+    assert result.returncode == 0 and any(row["state"] == state and text in row["text"] for row in findings), findings
+
+
+@pytest.mark.root
+def test_doctor_finds_what_other_users_can_lock_and_what_only_they_can_use(lab):
+    make_base_of(lab, 0o755)
+    lab.run("-n", "job", "true")
+    (lab.directory / "job").chmod(0o755)
+    (lab.directory / "job/.gate").chmod(0o644)
+
+    wide = lab.run("doctor")
+    cleaned = lab.run("clean")
+    after = lab.run("doctor")
+
+    assert wide.returncode == 1 and f"fails  {lab.directory}/job/.gate: other users can open it".encode() in wide.stdout
+    assert (cleaned.returncode, after.returncode) == (0, 0)
+    lab.directory.chmod(0o1777)
+    lab.run("-n", "own", "true")
+    os.chown(lab.directory / "own", NOBODY, NOBODY)
+    foreign = lab.run("doctor")
+    assert foreign.returncode == 1 and f"fails  {lab.directory}/own belongs to uid {NOBODY}".encode() in foreign.stdout
+
+
+@pytest.mark.root
+def test_doctor_names_who_can_move_the_directory_away(lab):
+    make_base_of(lab, 0o700)
+    os.chown(lab.path, NOBODY, NOBODY)
+
+    assert f"note   {lab.path} belongs to uid {NOBODY}, who can put another directory in the place of".encode() in lab.run("doctor").stdout

@@ -13,11 +13,12 @@ from solo.errors import SoloError
 from solo.history import PAST
 from solo.identity import read_world
 from solo.journal import JOURNAL, open_place
-from solo.kernel import close, list_directory, say
-from solo.places import find_base, find_names, is_within, open_base
+from solo.kernel import SAFELY, close, list_directory, say
+from solo.once import FILE as ONCE
+from solo.places import STICKY, find_base, find_names, is_within, open_base, tighten
 from solo.queue import find_living
 from solo.rule import EXCLUSIVE, Claim
-from solo.tickets import GATE, NEW, Line
+from solo.tickets import GATE, NEW, READABLE, Line
 
 
 def run(options: dict, names: list) -> int:
@@ -25,9 +26,28 @@ def run(options: dict, names: list) -> int:
     check_names(names)
     directory = options.get("dir")
     complete = clean_all(lambda: open_base(find_base(directory), directory), names, options, clean)
+    tighten_journals(directory)
     if "history" in options:
         complete = clean_all(lambda: open_place(directory), names, options, forget) and complete
     return 0 if complete else SoloError.status
+
+
+def tighten_journals(directory):
+    """Take from other users the rights that an earlier version gave them to journals."""
+    try:
+        place = open_place(directory)
+    except (FileNotFoundError, SoloError):
+        return  # a journal is never a reason to fail
+    for _, inner in find_names(place):
+        for file in (JOURNAL, PAST, ONCE) if not isinstance(inner, SoloError) else ():
+            try:
+                fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=inner.fd)
+            except OSError:
+                continue
+            tighten(fd, inner.mode)
+            tighten(inner.fd, inner.mode)
+            close(fd)
+    close(place.fd)
 
 
 def clean_all(open_all, names: list, options: dict, clean_one) -> bool:
@@ -65,6 +85,7 @@ def clean(name: str, base, options: dict):
             else:
                 ticket = find_living(line, file)
                 if ticket is not None:
+                    tighten(ticket.fd, line.place.mode & READABLE)
                     ticket.close()
         after = list_directory(line.place.fd)
         dead = len(before) - sum(file in after for file in before)
@@ -78,7 +99,12 @@ def clean(name: str, base, options: dict):
 
 
 def remove_name(name: str, line: Line, base) -> bool:
-    """Whoever has the gate open sees that it is gone; whoever makes a new one first keeps the directory."""
+    """Whoever has the gate open sees that it is gone; whoever makes a new one first keeps the directory.
+
+    A name that root made in a sticky directory stays: if another user made it anew, everybody else would be refused.
+    """
+    if line.place.mode & STICKY and posix.fstat(line.place.fd).st_uid == 0:
+        return False
     try:
         posix.unlink(GATE, dir_fd=line.place.fd)
         posix.rmdir(name, dir_fd=base.fd)

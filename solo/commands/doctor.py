@@ -1,10 +1,12 @@
 """`solo doctor`: does everything that solo needs work here, for this user? A line a check, in plain words."""
 
 import fcntl
+import grp
 import json
 import os
 import posix
 import re
+import stat
 import subprocess
 import sys
 import tempfile
@@ -13,14 +15,17 @@ from solo.argv import is_engine
 from solo.cells import tell
 from solo.errors import SoloError
 from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_self, read_world
-from solo.journal import make_place
-from solo.places import find_base, make_base
+from solo.journal import JOURNAL, find_journals, make_place
+from solo.once import FILE as ONCE
+from solo.places import PRIVATE, STICKY, choose_mode, find_base, make_base
 from solo.prctl import load_prctl
 from solo.sockets import list_addresses
+from solo.tickets import GATE, HOLD, READABLE, SEAT
 
 GOOD, BAD, NOTE = "ok", "fails", "note"
 FIRST_PID_NAMESPACE = "4026531836"  # PROC_PID_INIT_INO of the kernel
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre", "gfs2", "ocfs2")
+OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 CLEANED = ("/tmp/", "/var/tmp/")
 GONE_AT_BOOT = ("tmpfs", "ramfs")
 LOCK_CHECK = """
@@ -65,6 +70,83 @@ def check_directory(asked):
         yield GOOD, "files can be made and written there"
     except OSError as error:
         yield BAD, f"{path}: nothing can be written: {error.strerror} (--via socket needs no file)"
+
+
+def check_trust(asked):
+    """Which other users can read, block or change what is here? TRUST in solo(1) has the rules."""
+    try:
+        place = make_base(asked)
+    except SoloError:
+        return  # check_directory says why
+    path, status = os.path.realpath(place.path), os.fstat(place.fd)
+    posix.close(place.fd)
+    mode = choose_mode(status.st_mode)
+    group = f"the members of group {find_group(status.st_gid)}"
+    who = "all users" if mode & stat.S_IWOTH else group
+    if mode & STICKY:
+        yield NOTE, f"{path} is shared: {who} can read and block each name in it, and use each name that root made first"
+    elif mode != PRIVATE:
+        yield NOTE, f"{path} is shared: {group} can read, block and remove each lock in it"
+    elif status.st_mode & OTHER_USERS:
+        yield NOTE, f"other users can see which names there are in {path}, but cannot use them (chmod 700 hides them)"
+    wide, foreign = [], []
+    for base in filter(may_enter, dict.fromkeys([path, os.path.realpath(find_journals(asked)[0])])):
+        find_untrusted(base, mode if base == path else PRIVATE, wide, foreign)
+    if wide:
+        yield BAD, f"{wide[0]}: other users can open it, and so lock it, and {len(wide) - 1} more files (solo clean mends that)"
+    for one, uid in foreign:
+        yield BAD, f"{one} belongs to uid {uid}, so nobody else can use that name (as root: chown -h root {one})"
+    if mode == PRIVATE and not wide:
+        yield GOOD, f"no other user can read, block or change the locks in {path}"
+    for above in list_above(path):
+        status = os.stat(above)
+        if status.st_uid not in (0, posix.geteuid()):
+            yield NOTE, f"{above} belongs to uid {status.st_uid}, who can put another directory in the place of {path}"
+        elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & STICKY:
+            yield NOTE, f"other users can write in {above}, and put another directory in the place of {path}"
+
+
+def find_untrusted(base: str, mode: int, wide: list, foreign: list):
+    """Append to `wide` our files that give other users more than `mode`, to `foreign` what others own of a sticky directory's names.
+    """
+    trusted = (0, posix.geteuid())
+    for folder, folders, files in os.walk(base):
+        for path in [os.path.join(folder, one) for one in files if one.startswith((GATE, SEAT, HOLD, JOURNAL, ONCE))]:
+            try:
+                status, owner = os.lstat(path), os.lstat(folder).st_uid
+            except OSError:
+                continue
+            is_ticket = os.path.basename(path).startswith((SEAT, HOLD))
+            if status.st_mode & OTHER_USERS & ~(mode & READABLE if is_ticket else mode) and status.st_uid in trusted:
+                wide.append(path)
+            if mode & STICKY and os.path.basename(path) == GATE:
+                foreign += [(one, uid) for one, uid in ((folder, owner), (path, status.st_uid)) if uid not in trusted]
+        # A file in a directory that others cannot enter is out of their reach, whatever its mode.
+        folders[:] = [one for one in folders if may_enter(os.path.join(folder, one))]
+
+
+def may_enter(folder: str) -> bool:
+    """Can other users reach what is in it?"""
+    try:
+        return bool(os.lstat(folder).st_mode & (stat.S_IXGRP | stat.S_IXOTH))
+    except OSError:
+        return False
+
+
+def list_above(path: str) -> list:
+    """The directories that lead to `path`, the nearest first."""
+    above = []
+    while path != "/":
+        path = os.path.dirname(path)
+        above.append(path)
+    return above
+
+
+def find_group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
 
 
 def check_journal(asked):
@@ -159,6 +241,8 @@ def check_kernel_settings(asked):
     value = "".join(read_lines("/proc/sys/fs/protected_regular")).strip()
     if value and value != "0":
         yield GOOD, f"fs.protected_regular is {value}: files of others in sticky directories are opened without creating them"
+    if "".join(read_lines("/proc/sys/fs/protected_hardlinks")).strip() == "0":
+        yield NOTE, "fs.protected_hardlinks is 0: in a shared directory another user can link a file of yours in the place of a gate"
 
 
 def check_environment(asked):
@@ -178,7 +262,7 @@ def check_environment(asked):
 
 
 CHECKS = (
-    check_directory, check_file_system, check_locks, check_processes, check_sockets, check_journal, check_kernel_settings,
+    check_directory, check_trust, check_file_system, check_locks, check_processes, check_sockets, check_journal, check_kernel_settings,
     check_environment,
 )
 

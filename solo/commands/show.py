@@ -14,8 +14,8 @@ from solo.commands.tables import print_rows
 from solo.errors import SoloError
 from solo.history import find_history
 from solo.identity import read_world
-from solo.journal import JOURNAL, find_journals
-from solo.kernel import SAFELY, say
+from solo.journal import JOURNAL, open_place
+from solo.kernel import SAFELY, close, say
 from solo.options import FILE
 from solo.processes import find_roots
 from solo.rule import MODES
@@ -53,6 +53,16 @@ def run(options: dict, names: list) -> int:
     return 0 if complete else SoloError.status
 
 
+def find_journal(directory, name: str):
+    """The path of the journal of a name, or None if it has just been removed. Raises SoloError."""
+    try:
+        place = open_place(directory, name)
+    except FileNotFoundError:
+        return None
+    close(place.fd)
+    return f"{place.path}/{JOURNAL}"
+
+
 def collect(name: str, line, options: dict, world) -> dict:
     """What is known of one name, as JSON has it: `holds` and `waiting` are rows of `solo list`, with `processes` added, and
     `runs` the last ones of `solo history`."""
@@ -62,8 +72,7 @@ def collect(name: str, line, options: dict, world) -> dict:
         rows = history.list_rows(name, find_history(options.get("dir"), name), options, world)
         if rows:
             known["runs"] = [row for _, row in sorted(rows, key=lambda pair: pair[0])[-LAST_RUNS:]]
-            path, parts, _ = find_journals(options.get("dir"), name)
-            known["journal"] = "/".join([path, *parts, JOURNAL])
+            known["journal"] = find_journal(options.get("dir"), name)
     if line is None:
         return known
     if not isinstance(line, SocketLine):
