@@ -355,6 +355,7 @@ def test_a_forged_record_does_not_make_root_end_someone_else(common):
     """In a sticky directory anyone can write that any process is his."""
     common.directory.mkdir()
     common.directory.chmod(0o1777)
+    common.run("-n", "job", "true")  # makes the name's directory root's
     victim = subprocess.Popen(["sleep", "99"])
     forger = subprocess.Popen(["/usr/bin/python3", "-IS", "-c", FORGERY, str(common.script), str(common.directory), str(victim.pid)],
                               user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -375,8 +376,6 @@ sys.path.insert(0, os.path.dirname(sys.argv[1]))
 from solo.identity import read_self, read_stat, read_world
 from solo.record import RESERVED, Record, format_closing, format_record
 from solo.rule import Claim
-os.mkdir(sys.argv[2] + "/job", 0o700)
-os.chmod(sys.argv[2] + "/job", 0o1777)
 victim = int(sys.argv[3])
 record = Record(read_self(), read_world(), 65534, Claim("X"), ["job"], None, [b"job"], [], time.time())
 file = open(f"{sys.argv[2]}/job/.hold.{int(time.time() * 1e6):020d}", "w+b", 0)
