@@ -43,9 +43,9 @@ def test_a_counter_that_is_far_off_never_hides_a_ticket(lab, data, seat):
     if seat:
         (lab.directory / "job" / seat).write_bytes(b"")
 
-    fails_in_one_line_or_runs(lab.run("-n", "job/other", "true"))
+    assert lab.run("-n", "job/other", "true").returncode == 0
 
-    assert run_beside(lab).returncode in (75, 125)
+    assert run_beside(lab).returncode == 75
     assert lab.read_log() == []
 
 
