@@ -708,7 +708,11 @@ def test_doctor_finds_what_other_users_can_lock_and_what_only_they_can_use(lab):
     lab.run("-n", "own", "true")
     os.chown(lab.directory / "own", NOBODY, NOBODY)
     foreign = lab.run("doctor")
-    assert foreign.returncode == 1 and f"fails  {lab.directory}/own belongs to uid {NOBODY}".encode() in foreign.stdout
+    assert foreign.returncode == 0 and f"note   {lab.directory}/own belongs to uid {NOBODY}".encode() in foreign.stdout
+    os.chown(lab.directory / "own", 0, 0)
+    os.chown(lab.directory / "own/.gate", NOBODY, NOBODY)
+    broken = lab.run("doctor")
+    assert broken.returncode == 1 and f"fails  {lab.directory}/own/.gate belongs to uid {NOBODY}".encode() in broken.stdout
 
 
 @pytest.mark.root
@@ -717,3 +721,38 @@ def test_doctor_names_who_can_move_the_directory_away(lab):
     os.chown(lab.path, NOBODY, NOBODY)
 
     assert f"note   {lab.path} belongs to uid {NOBODY}, who can put another directory in the place of".encode() in lab.run("doctor").stdout
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("base, group", [(0o1777, 0), (0o2770, NOBODY)])
+@pytest.mark.parametrize("first, second", [(0, NOBODY), (NOBODY, 0)])
+def test_a_waiter_acquires_after_the_holder_of_another_user(common, base, group, first, second):
+    """It can open the ticket for reading only."""
+    make_base_of(common, base)
+    os.chown(common.directory, 0, group)
+    common.directory.chmod(base)
+    common.run("-n", "job", "true")
+    holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", user=first, group=NOBODY)
+    holder.stdout.readline()
+    waiter = common.start("--wait", "1m", "-n", "job", "--", "echo", "ran", user=second, group=NOBODY)
+    until(lambda: common.count_waiting("job"))
+
+    assert finish(holder)[0] == 0
+
+    assert finish(waiter)[:2] == (0, "ran\n")
+
+
+PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); import solo; lock = solo.Lock('job', wait=60, directory=sys.argv[2]); lock.acquire(); print('ran')"
+
+
+@pytest.mark.root
+def test_a_program_acquires_after_the_holder_of_another_user(common):
+    make_base_of(common, 0o1777)
+    holder = common.hold("job")
+    program = subprocess.Popen(["/usr/bin/python3", "-IS", "-c", PROGRAM, os.path.dirname(common.script), common.directory],
+                               user=NOBODY, stdout=subprocess.PIPE)
+    until(lambda: common.count_waiting("job"))
+
+    assert finish(holder)[0] == 0
+
+    assert program.communicate(timeout=60)[0] == b"ran\n"

@@ -95,7 +95,9 @@ def check_trust(asked):
     if wide:
         yield BAD, f"{wide[0]}: other users can open it, and so lock it, and {len(wide) - 1} more files (solo clean mends that)"
     for one, uid in foreign:
-        yield BAD, f"{one} belongs to uid {uid}, so nobody else can use that name (as root: chown -h root {one})"
+        is_name = os.path.basename(one) != GATE  # a user may have names of its own; a name that root made is for all
+        remedy = f"so nobody else can use that name (as root: chown -h root {one})"
+        yield NOTE if is_name else BAD, f"{one} belongs to uid {uid}, {remedy}"
     if mode == PRIVATE and not wide:
         yield GOOD, f"no other user can read, block or change the locks in {path}"
     for above in list_above(path):
@@ -120,7 +122,7 @@ def find_untrusted(base: str, mode: int, wide: list, foreign: list):
             if status.st_mode & OTHER_USERS & ~(mode & READABLE if is_ticket else mode) and status.st_uid in trusted:
                 wide.append(path)
             if mode & STICKY and os.path.basename(path) == GATE:
-                foreign += [(one, uid) for one, uid in ((folder, owner), (path, status.st_uid)) if uid not in trusted]
+                foreign += [(one, uid) for one, uid in ((folder, owner), (path, status.st_uid)) if uid not in trusted][:1]
         # A file in a directory that others cannot enter is out of their reach, whatever its mode.
         folders[:] = [one for one in folders if may_enter(os.path.join(folder, one))]
 
