@@ -2,13 +2,16 @@
 
 import posix
 import select
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, lockf
 from time import monotonic
 
 from solo.identity import read_stat
-from solo.kernel import close, wait_poll
+from solo.kernel import close, read_file, wait_lock, wait_poll
 from solo.namespaces import find_pid
 
 SLOW_CHECK = 0.2  # seconds, for what has no descriptor that tells all
+LONGEST_PATIENCE = 60.0  # seconds between two looks at a gate that moves
+TIME_SLICE = 0.01  # seconds, for which a runnable process may keep the owner of the gate from running
 
 
 def wait_any(tickets: list, deadline: float) -> bool:
@@ -72,6 +75,45 @@ def poll(watches: list, deadline: float) -> bool:
         if watch is not None:
             poller.register(watch, select.POLLIN)
     return wait_poll(poller, deadline)
+
+
+def wait_crowded_gate(gate: int, seen: int, patience: float) -> tuple:
+    """Block until flock(2) on the `gate` is ours: (0, 0). If it stands still: (its owner's pid or 0, for how many seconds).
+
+    It moves if its mtime is not as last `seen`, `patience` seconds ago. Only one waiter at a time asks whose the gate is:
+    opening /proc/locks stops every flock(2) of the machine.
+    """
+    still = pause = patience
+    asks = is_first(gate)
+    try:
+        while True:
+            if wait_lock(gate, LOCK_EX, monotonic() + pause):
+                return 0, 0
+            before, seen = seen, posix.fstat(gate).st_mtime_ns
+            still = still + pause if seen == before else 0
+            if still >= 2 * patience + TIME_SLICE * count_runnable():
+                return find_lock_owner(gate) if asks else 0, still
+            pause = min(2 * pause, LONGEST_PATIENCE)
+    finally:
+        if asks:
+            lockf(gate, LOCK_UN)
+
+
+def is_first(gate: int) -> bool:
+    """Take an fcntl(2) lock on the gate, which keeps out nobody from behind it; False if another waiter has it."""
+    try:
+        lockf(gate, LOCK_EX | LOCK_NB)
+        return True
+    except OSError:
+        return False
+
+
+def count_runnable() -> int:
+    """The threads of this machine that run or want to."""
+    try:
+        return int(read_file("/proc/loadavg").split()[3].split(b"/")[0])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def find_lock_owner(fd: int) -> int:

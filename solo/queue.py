@@ -23,7 +23,7 @@ def take_hold(line, record, deadline, watch, rivals=None, prepare=None):
     others in line, if anything; `prepare` is called once when only holds are before us. An exclusive hold keeps our seat, if we
     had one, until it is settled: who is behind us is told when our command has started. Raises Busy, SoloError.
     """
-    hold = seat = mask = spare = None
+    hold = seat = mask = spare = newest = None
     obstacles = []
     try:
         while hold is None:
@@ -34,7 +34,9 @@ def take_hold(line, record, deadline, watch, rivals=None, prepare=None):
                 if spare is not None and is_over(line, obstacles):
                     obstacles = []
                 else:
-                    obstacles, record.slot = find_obstacles(line, record, seat, rivals)
+                    is_late = monotonic() >= deadline
+                    newest = line.find_newest_seat() if seat is None and rivals is None and not is_late else None
+                    obstacles, record.slot = ([newest], []) if newest else find_obstacles(line, record, seat, rivals)
                 if not obstacles:
                     hold = line.publish(HOLD, record, spare)
                     spare = None
@@ -44,9 +46,9 @@ def take_hold(line, record, deadline, watch, rivals=None, prepare=None):
                     hold.passed = passed
                 else:
                     close_all(passed)
-                    if seat is None:
-                        refuse_own_ancestors(line, record, deadline, obstacles)
-                    if monotonic() >= deadline:
+                    if seat is None and newest is None:
+                        refuse_own_ancestors(line, record, deadline, obstacles, find_holds(line, 0))
+                    if is_late:
                         raise turn_away(line, record, obstacles)
                     if seat is None:
                         if rivals and not rivals.leave_room(line, record):
@@ -59,6 +61,9 @@ def take_hold(line, record, deadline, watch, rivals=None, prepare=None):
                     rivals.meet(line, record, hold.seat if hold else seat, obstacles)
                 if hold is not None and record.claim.mode != EXCLUSIVE:
                     settle(hold)  # others may go in beside us: to one who does not wait it would be someone in line
+            if newest is not None:  # the directory was not listed: do it now, when nobody waits for us
+                newest = None
+                refuse_own_ancestors(line, record, deadline, obstacles, look_at_holds(line))
             if obstacles and prepare is not None and obstacles[0].is_hold:
                 prepare()
                 prepare = None
@@ -197,10 +202,23 @@ def close_all(tickets: list):
         ticket.close()
 
 
-def refuse_own_ancestors(line, record, deadline, obstacles: list):
+def look_at_holds(line) -> list:
+    """All living holds, closed, with their records. Without the gate: nothing is removed."""
+    holds = []
+    for file in line.list_files(SEAT):
+        hold = line.look(file) if file.startswith(HOLD) else None
+        if hold is not None:
+            if hold.state in (LIVE, ORPHANED):
+                hold.read_record()
+                holds.append(hold)
+            hold.close()
+    return holds
+
+
+def refuse_own_ancestors(line, record, deadline, obstacles: list, holds: list):
     """A command under a name that asks for the same name would wait for itself: what its ancestors hold never ends before it."""
     # A program that holds it, and has no command, may let go before we end.
-    mine = [hold.record for hold in find_own_ancestors(line, find_holds(line, 0)) if hold.record.child]
+    mine = [hold.record for hold in find_own_ancestors(line, holds) if hold.record.child]
     if mine and find_conflicts(record.claim, [theirs.claim for theirs in mine]):
         raise SoloError(f"held by pid {mine[0].launcher[0]}, an ancestor of this process: it would wait for itself")
     if mine and not obstacles[0].is_hold and deadline is not NO_WAIT:

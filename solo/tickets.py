@@ -35,7 +35,7 @@ DIGITS = 20  # so that the order of numbers is the order of file names
 LARGEST = 10**18  # no counter from a clock gets there before the year 33658: a larger number is damage
 READABLE = 0o644  # mode of a ticket where it is shared: contenders open it for reading, and lock it shared
 MOST_OPEN = 64  # holds of one name that are watched at once, or kept though they can not be seen
-GATE_PATIENCE = 2.5  # seconds, twice, on one and the same owner of the gate
+GATE_PATIENCE = 2.5  # seconds, twice, for a gate that does not change hands
 
 # UNSEEN: its owner is gone, and its command was in a world that can not be looked into.
 LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
@@ -223,15 +223,19 @@ class Line:
             close(fd)
 
     def wait_gate(self):
-        before = None
-        while not wait_lock(self.gate, LOCK_EX, monotonic() + GATE_PATIENCE):
-            from solo.orphans import find_lock_owner
+        """Block until the gate is ours, as long as it changes hands. Raises SoloError once it stands still."""
+        seen = posix.fstat(self.gate).st_mtime_ns
+        if not wait_lock(self.gate, LOCK_EX, monotonic() + GATE_PATIENCE):
+            from solo.orphans import wait_crowded_gate
 
-            owner, written = find_lock_owner(self.gate), posix.fstat(self.gate).st_mtime_ns
-            if (owner, written) == before:
+            owner, seconds = wait_crowded_gate(self.gate, seen, GATE_PATIENCE)
+            if seconds:
                 who = f"pid {owner}" if owner else "a process"
-                raise self.fail(GATE, f"{who} has been sitting on it for 5 seconds (is it stopped?)")
-            before = owner, written  # in a crowd it may change hands before the kernel's table of locks is read to its end: 0
+                raise self.fail(GATE, f"{who} has been sitting on it for {seconds:.0f} seconds (is it stopped?)")
+        try:
+            posix.utime(self.gate)  # a contender that only looks writes nothing: show the others that the gate moves
+        except OSError:
+            pass
 
     def take_number(self, kind: str, mode: str) -> str:
         """The next number of this name, past all that is there. A new or a damaged counter goes on from the clock."""
@@ -307,6 +311,18 @@ class Line:
         except OSError as error:
             raise SoloError(f"can not list {self.place.path}: {error.strerror}") from None
         return self.files
+
+    def find_newest_seat(self):
+        """The living seat that was published last, if nothing was since; else None. Under the gate.
+
+        A joiner with this seat before it need not list the directory: the queue may be thousands long.
+        """
+        number = self.text[:DIGITS]
+        ticket = self.open_ticket(SEAT + number.decode()) if is_number(number) else None
+        if ticket is not None and ticket.state is not LIVE:
+            ticket.close()
+            return None
+        return ticket
 
     def is_gate_lost(self) -> bool:
         """Was our gate removed under us? Then others may be behind another one."""

@@ -115,6 +115,13 @@ class Lab:
         self.started.append(process)
         return process
 
+    def start_python(self, program, *words):
+        """A program of this folder; its output is a pipe."""
+        words = [sys.executable, "-IS", str(TESTS / program), *map(str, words)]
+        process = subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        self.started.append(process)
+        return process
+
     def start_shell(self, script):
         """A shell with `script`, in which $SOLO is solo; all three streams are pipes."""
         process = subprocess.Popen(["sh", "-c", script], env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -14,10 +14,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import pytest
 import tally
-from conftest import PATIENCE, ROOT, TESTS, read_state, until
+from conftest import PATIENCE, ROOT, TESTS, read_line, read_state, until
 from fleet import find_children, send
 
 from solo import journal
@@ -567,6 +568,33 @@ def test_whatever_is_done_at_a_hand_over_breaks_no_promise(lab, via):
         status, stderr = check_promises(lab, scene, scene.run(), f"{number}: {scene}")
         may_die = scene.what == signal.SIGKILL or scene.killed_too
         assert status in ({0, 125, -signal.SIGKILL} if may_die else {0}), f"{number}: {scene}: {status} {stderr}"
+
+
+CROWD, AT_ONCE = (4000, 400) if tally.WHOLE else (400, 400)  # launchers, and how many of them arrive in a second
+JOINED = 90  # seconds from the first arrival
+
+
+@pytest.mark.timeout(900)
+def test_a_crowd_that_arrives_at_once_joins_in_time_and_runs_once_each(lab):
+    """All wait for one held name. Each has its seat within JOINED seconds, none is refused, and each runs once."""
+    holder, errors = lab.hold("job"), lab.path / "errors"
+    begin = time.monotonic()
+    words = [lab.script, "-w", "forever", "-n", "job", "--", "sh", "-c", "echo {} >>$LAB/log"]
+    crowd = lab.start_python("arrivals.py", CROWD, AT_ONCE, errors, *words)
+    try:
+        arrived = float(read_line(crowd, JOINED))
+        until(lambda: lab.count_waiting("job") == CROWD, max(0, begin + JOINED - time.monotonic()))
+        joined = time.monotonic() - begin
+        holder.communicate()
+        statuses = Counter(crowd.stdout.readline().split())
+    finally:
+        crowd.terminate()
+    took = time.monotonic() - begin
+
+    assert (statuses, errors.read_bytes()) == ({b"0": CROWD}, b"")
+    assert sorted(map(int, lab.read_log())) == list(range(CROWD))
+    tally.add(launchers=CROWD, commands=CROWD)
+    print(f"\n{CROWD} arrived in {arrived:.1f} s, had joined after {joined:.1f} s, and all had run after {took:.1f} s")
 
 
 def test_the_torture_would_see_an_overlap(lab):

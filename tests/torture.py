@@ -44,6 +44,7 @@ RANDOM = {  # and how much of a round each gets; the longest first
     "tests/test_stateful.py::test_a_random_walk_agrees_with_the_model[file]": 3,
     "tests/test_stateful.py::test_a_random_walk_agrees_with_the_model[socket]": 2,
     "tests/test_crowd.py::test_churn_with_kills_never_overlaps_and_leaves_nothing": 1,
+    "tests/test_torture.py::test_a_crowd_that_arrives_at_once_joins_in_time_and_runs_once_each": 1,
     "tests/test_crowd.py::test_a_crowd_runs_once_each_and_in_order": 1,
     "tests/test_crowd.py::test_a_soak_of_sixty_over_three_slots_never_has_four_and_loses_nobody[file]": 2,
     "tests/test_crowd.py::test_a_soak_of_sixty_over_three_slots_never_has_four_and_loses_nobody[socket]": 2,

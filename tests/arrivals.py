@@ -1,0 +1,43 @@
+"""Starts many programs at a steady rate: `arrivals.py COUNT RATE LOG WORD...`, RATE a second, each with `{}` in a word as its number.
+
+Prints a line once all have started, waits for all, and prints their exit statuses in order. A process of its own, as a small
+one forks fast and does not wait until the program was executed. SIGTERM kills all of them.
+"""
+
+import os
+import signal
+import sys
+import time
+
+count, rate = int(sys.argv[1]), float(sys.argv[2])
+errors = os.open(sys.argv[3], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
+started = []
+
+
+def end(*_):
+    for pid in started:
+        os.kill(pid, signal.SIGKILL)
+    os._exit(1)
+
+
+signal.signal(signal.SIGTERM, end)
+begin = time.monotonic()
+for number in range(count):
+    time.sleep(max(0, begin + number / rate - time.monotonic()))
+    words = [word.replace("{}", str(number)) for word in sys.argv[4:]]
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+            os.dup2(errors, 2)
+            os.execv(words[0], words)
+        finally:
+            os._exit(127)
+    started.append(pid)
+print(f"{time.monotonic() - begin:.1f}", flush=True)
+statuses = {}
+while len(statuses) < count:
+    pid, status = os.wait()
+    statuses[pid] = os.waitstatus_to_exitcode(status)
+print(*(statuses[pid] for pid in started), flush=True)
