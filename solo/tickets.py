@@ -3,7 +3,8 @@
 A ticket is alive while its owner holds flock(2) on it, so the kernel ends it however the owner ends. It is published
 whole: written and locked as `.new.<n>` or without a name, then given its own. Its n, from a counter in the gate, is never used
 twice. Only who holds the gate may publish, or remove what is dead; an owner may always remove its own. Below the gate's counter
-stands a line a mode: how many who wanted it were turned away since someone in a mode no weaker got in.
+stands a line a mode: how many who wanted it were turned away since someone in a mode no weaker got in. The last line is the boot
+id of the last ticket and the first number given since that boot.
 """
 
 import posix
@@ -34,6 +35,8 @@ GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
 DIGITS = 20  # so that the order of numbers is the order of file names
 LARGEST = 10**18  # no counter from a clock gets there before the year 33658: a larger number is damage
 READABLE = 0o644  # mode of a ticket where it is shared: contenders open it for reading, and lock it shared
+BOOT_AT = (DIGITS + 1) * (1 + len(MODES))  # where the gate's last line begins
+BOOT_SIZE = 36 + 1 + DIGITS + 1
 MOST_OPEN = 64  # holds of one name that are watched at once, or kept though they can not be seen
 GATE_PATIENCE = 2.5  # seconds, twice, for a gate that does not change hands
 
@@ -251,12 +254,16 @@ class Line:
                 number += 1
         kept = [0 if other in NO_STRONGER[mode] else self.skips[at] for at, other in enumerate(MODES)] if any(self.skips) else []
         self.write_gate([number, *kept] if kind is HOLD else [number])
+        boot, _ = self.read_boot()
+        if boot != self.world.boot:
+            first = 0 if boot is None else number  # without the line, an older ticket may be of this boot too
+            self.write_at(b"%b %0*d\n" % (self.world.boot.encode(), DIGITS, first), BOOT_AT)
         self.newest = f"{number:0{DIGITS}d}"
         return self.newest
 
     def load(self):
         """Read what the gate says; raises OSError."""
-        self.text = posix.pread(self.gate, (DIGITS + 1) * (1 + len(MODES)), 0)
+        self.text = posix.pread(self.gate, BOOT_AT + BOOT_SIZE, 0)
 
     def read_gate(self) -> tuple:
         """The last number given, None if that is damaged or there was none, and the skips of each of MODES."""
@@ -264,9 +271,32 @@ class Line:
         counter, *skips = [int(line[:-1]) if line.endswith(b"\n") and is_number(line[:-1]) else None for line in lines]
         return counter if counter is not None and counter + 1 < LARGEST else None, [count or 0 for count in skips]
 
+    def read_boot(self) -> tuple:
+        """The boot id of the last ticket, and the first number given since that boot; two Nones if the line is damaged."""
+        boot, _, number = self.text[BOOT_AT:].partition(b" ")
+        is_whole = number[DIGITS:] == b"\n" and is_number(number[:DIGITS])
+        return (boot.decode(errors="replace"), int(number)) if is_whole else (None, None)
+
+    def is_of_this_boot(self, ticket) -> bool:
+        """Was its number given since the boot, as the gate says? A step of the clock moves all times of files, and no number."""
+        if self.gate is None:
+            self.read_unlocked()
+        boot, first = self.read_boot()
+        return boot == self.world.boot and ticket.number >= first
+
+    def read_unlocked(self):
+        """Read the gate without locking it. Raises OSError."""
+        self.gate = posix.open(GATE, posix.O_RDONLY | SAFELY, dir_fd=self.place.fd)
+        try:
+            self.load()
+        finally:
+            self.close_gate()
+
     def write_gate(self, counts: list, first: int = 0):
         """Write lines of the gate, from the one with the number `first` on. Raises OSError."""
-        text, at = b"".join([b"%0*d\n" % (DIGITS, count) for count in counts]), first * (DIGITS + 1)
+        self.write_at(b"".join([b"%0*d\n" % (DIGITS, count) for count in counts]), first * (DIGITS + 1))
+
+    def write_at(self, text: bytes, at: int):
         write_whole(self.gate, text, at)
         self.text = self.text[:at].ljust(at, b"\0") + text + self.text[at + len(text):]
 
@@ -362,7 +392,7 @@ class Line:
             return DEAD
         record = ticket.read_record()
         if record is None:
-            if stat.st_ctime < read_boot_time():
+            if stat.st_ctime < read_boot_time() and not self.is_of_this_boot(ticket):
                 return DEAD  # torn by a power loss: nothing of that time lives
             raise self.fail(ticket.file, "damaged, and its command may still run (remove it if not)")
         if record.child is None:

@@ -308,6 +308,7 @@ def check_quoted(data: bytes):
 # --- tickets -----------------------------------------------------------------------------------------------------
 
 GATE_LINE = re.compile(rb"(0[0-9]{19})\n")
+BOOT_LINE = re.compile(rb"([^ ]*) (0[0-9]{19})\n", re.S)
 
 
 class Gate:
@@ -328,7 +329,8 @@ get_gate = cache(Gate)
 
 
 def make_gate(rng) -> bytes:
-    return b"".join(b"%020d\n" % number(rng, 10**19) for _ in range(rng.choice((1, 6, 6))))
+    lines = b"".join(b"%020d\n" % number(rng, 10**19) for _ in range(rng.choice((1, 6, 6, 6))))
+    return lines + rng.choice((b"", b"%b %020d\n" % (rng.choice((b"b-1", b"another")), number(rng, 10**19))))
 
 
 def check_gate(data: bytes):
@@ -337,6 +339,8 @@ def check_gate(data: bytes):
     lines = [GATE_LINE.fullmatch(data[at : at + width]) for at in range(0, 6 * width, width)]
     first = int(lines[0][1]) if lines[0] else tickets.LARGEST
     same([counter, *skips], [first if first + 1 < tickets.LARGEST else None, *(int(line[1]) if line else 0 for line in lines[1:])])
+    boot = BOOT_LINE.fullmatch(data[tickets.BOOT_AT :][: tickets.BOOT_SIZE])
+    same(get_gate().line.read_boot(), (boot[1].decode(errors="replace"), int(boot[2])) if boot else (None, None))
     file = kernel.decode(data[:32])
     ticket = re.fullmatch(r"(\.seat\.|\.hold\.|\.new\.)0[0-9]{19}", file)
     same(tickets.is_ticket(file), bool(ticket))
@@ -1577,7 +1581,7 @@ TARGETS = {
         ),
         Target(
             "gate",
-            "tickets.Line.load tickets.Line.read_gate tickets.is_ticket tickets.get_number tickets.is_number",
+            "tickets.Line.load tickets.Line.read_gate tickets.Line.read_boot tickets.is_ticket tickets.get_number tickets.is_number",
             make_gate,
             check_gate,
             trip_gate,
@@ -1743,13 +1747,13 @@ UNREAD = {
     "only tells which reader reads what": ""
     "tickets.Ticket.read_record eviction.read_record queue.read_claim sockets.SocketTicket.read_record"
     " commands.show.read_skips cli.read_typed api.read_options identity.read_stat identity.read_self processes.read_all"
-    " once.Marker.read_once"
+    " once.Marker.read_once tickets.Line.read_unlocked"
     " once.Marker.write_once hold.EngineHold.read_once engine.Engine.read_once zookeeper.ZooKeeper.read_once"
     " zookeeper.ZooKeeper.read_once_with_version pgtable.PostgresTable.read_once pgtable.PostgresTable.read_line"
     " postgresql.PostgresSession.read_once systemd.tells_all",
     "takes bytes and gives them on": "kernel.read_file sockets.read_table journal.append api.identify",
     "one word of the kernel's, which nobody else writes": ""
-    "identity.read_world identity.read_namespace tickets.read_boot_time"
+    "identity.read_world identity.read_namespace tickets.read_boot_time orphans.count_runnable"
     " child.has_systemd_told_all engine.read_boot_clock command.make_name",
     "looks whether a word is there": "child.find_locked flocks.refuse_own_lock",
     "what a process calls itself, or the first line of a script, shown by kernel.say": "flocks.describe_locker child.find_interpreter",

@@ -8,6 +8,8 @@ import time
 import pytest
 from conftest import count_injected, finish, inject, read_line, until, wait_dead
 
+from solo.tickets import BOOT_AT
+
 GARBAGE = [b"", b"\0", b"garbage", b"\xff" * 5000, b"solo 1\n", b"99999999999999999999\n" * 3, b"x" * 3_000_000, b"\n" * 100]
 
 
@@ -138,33 +140,79 @@ def test_a_skip_that_can_not_be_counted_is_a_skip(lab):
     assert count_injected(lab) and b"1 skip" in lab.run("-n", "job", "true").stderr
 
 
+def pretend(**files):
+    """A prefix under which files of /proc are others, by their last part."""
+    places = {"uptime": "/proc/uptime", "boot_id": "/proc/sys/kernel/random/boot_id"}
+    mounts = " && ".join(f"mount --bind {path} {places[name]}" for name, path in files.items())
+    return ("unshare", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "sh")
+
+
+@pytest.fixture
+def stepped(lab):
+    """A prefix under which the clock is a step ahead: by the clock, this machine booted just now."""
+    (lab.path / "uptime").write_text("0.00 0.00\n")
+    return pretend(uptime=lab.path / "uptime")
+
+
+@pytest.fixture
+def booted(lab, stepped):
+    """A prefix under which this machine has booted just now."""
+    (lab.path / "boot_id").write_text("01234567-89ab-cdef-0123-456789abcdef\n")
+    return pretend(uptime=lab.path / "uptime", boot_id=lab.path / "boot_id")
+
+
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount")
-def test_a_torn_record_from_before_the_boot_is_in_nobodys_way(lab):
-    """This machine booted a second ago, says a /proc/uptime of our own."""
+@pytest.mark.parametrize("gate", ["as it was", "damaged"])
+def test_a_torn_record_from_before_the_boot_is_in_nobodys_way(lab, booted, gate):
     lab.run("-n", "job", "true")
+    if gate == "damaged":
+        (lab.directory / "job/.gate").write_bytes(b"\0" * 200)
     (lab.directory / "job/.hold.00000000000000000001").write_bytes(b"\0" * 200)
-    (lab.path / "uptime").write_text("0.00 0.00\n")
-    booted = ("unshare", "--mount", "sh", "-c", f'mount --bind {lab.path}/uptime /proc/uptime && exec "$@"', "sh")
 
     assert lab.run("-n", "job", "true").returncode == 125
     assert lab.run("-n", "job", "true", prefix=booted).returncode == 0
     assert [path.name for path in (lab.directory / "job").iterdir()] == [".gate"]
 
 
-def test_a_record_torn_by_a_power_loss_frees_the_name_after_the_reboot(lab, monkeypatch):
-    """A file older than the boot: time is moved, not waited for."""
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_damaged_record_of_orphan_frees_nothing_after_clock_step(lab, stepped):
+    """The orphan's ticket is older than the boot, as far as the clock tells; the gate knows that it is not."""
     lab.run("-n", "job", "true")
-    (lab.directory / "job/.hold.00000000000000000001").write_bytes(b"\0" * 200)
-    assert run_beside(lab).returncode == 125
+    holder = lab.hold("job")
+    holder.kill()
+    holder.wait()
+    ticket = lab.find_hold("job")
+    record = ticket.read_bytes()
+    ticket.write_bytes(b"garbage")
 
-    from solo import tickets
-    from solo.identity import read_world
-    from solo.places import make_base, open_name
+    results = [lab.run(*words, prefix=stepped) for words in (["-n", "job", "true"], ["list"], ["wait", "job"])]
 
-    line = tickets.Line(open_name(make_base(str(lab.directory)), "job"), read_world())
-    monkeypatch.setattr(tickets, "read_boot_time", lambda: float("inf"))
-    assert line.open_ticket(".hold.00000000000000000001").state is tickets.DEAD
+    assert [result.returncode for result in results] == [125] * 3
+    assert all(b"damaged" in result.stderr for result in results)
+    ticket.write_bytes(record)
+    holder.stdin.close()
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_gate_of_older_solo_frees_nothing_after_clock_step(lab, stepped):
+    """The first ticket after an update: of what is there already, the boot is not known."""
+    holder = lab.hold("job", "--shared")
+    gate = lab.directory / "job/.gate"
+    gate.write_bytes(gate.read_bytes()[:BOOT_AT])
+    assert lab.run("-n", "job", "--shared", "true").returncode == 0
+    holder.kill()
+    holder.wait()
+    ticket = lab.find_hold("job")
+    record = ticket.read_bytes()
+    ticket.write_bytes(b"garbage")
+
+    assert lab.run("-n", "job", "true", prefix=stepped).returncode == 125
+
+    ticket.write_bytes(record)
+    holder.stdin.close()
 
 
 @pytest.mark.parametrize("data", GARBAGE)

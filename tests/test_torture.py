@@ -582,8 +582,9 @@ def test_a_crowd_that_arrives_at_once_joins_in_time_and_runs_once_each(lab):
     words = [lab.script, "-w", "forever", "-n", "job", "--", "sh", "-c", "echo {} >>$LAB/log"]
     crowd = lab.start_python("arrivals.py", CROWD, AT_ONCE, errors, *words)
     try:
-        arrived = float(read_line(crowd, JOINED))
-        until(lambda: lab.count_waiting("job") == CROWD, max(0, begin + JOINED - time.monotonic()))
+        arrived = float(read_line(crowd, 600))
+        late = arrived - CROWD / AT_ONCE  # a machine that does other things cannot start them as fast
+        until(lambda: lab.count_waiting("job") == CROWD, max(0, begin + late + JOINED - time.monotonic()))
         joined = time.monotonic() - begin
         holder.communicate()
         statuses = Counter(crowd.stdout.readline().split())
