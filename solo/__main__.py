@@ -7,6 +7,14 @@ import _signal
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
-from solo.main import main  # noqa: E402
+try:
+    from solo.main import main
 
-main()
+    main()
+except Exception as error:  # memory ran out, as a rule: while Python loads, or where main says why
+    import posix
+
+    try:
+        posix.write(2, f"solo: cannot go on: {str(error) or 'Cannot allocate memory'}\n".encode("ascii", "backslashreplace"))
+    finally:
+        posix._exit(125)

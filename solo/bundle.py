@@ -23,17 +23,21 @@ import posix, sys
 from _frozen_importlib_external import MAGIC_NUMBER
 sys.path.append({site!r})
 try:
-    fd = posix.open({bundle!r}, posix.O_CLOEXEC)
-    data = posix.read(fd, {size})
-except OSError: data = b""
-if data[-4:] == MAGIC_NUMBER:
-    import marshal
-    loader, modules = marshal.loads(data)
-    del data
-    exec(loader)
-    del loader, modules
-from solo.main import main
-main()
+    try:
+        fd = posix.open({bundle!r}, posix.O_CLOEXEC)
+        data = posix.read(fd, {size})
+    except OSError: data = b""
+    if data[-4:] == MAGIC_NUMBER:
+        import marshal
+        loader, modules = marshal.loads(data)
+        del data
+        exec(loader)
+        del loader, modules
+    from solo.main import main
+    main()
+except Exception as error:
+    try: posix.write(2, f"solo: cannot go on: {{str(error) or 'Cannot allocate memory'}}\\n".encode("ascii", "backslashreplace"))
+    finally: posix._exit(125)
 """
 
 # `rest` goes where `data` has been: memory that no one used before costs a system call a page.
@@ -89,7 +93,7 @@ THRESHOLD = 100_000
 # What an ordinary run calls, of each module: a test compares. The rest is loaded at its first call.
 AT_HAND = {
     "argv": "check_together find_option is_engine parse read_variable read_variables store take_word",
-    "child": "execute find_locked give_go hear let_go_of_descriptors mirror read_parents_ignored reap take_signal wait wait_go",
+    "child": "execute find_locked give_go hear leave_directory let_go_of_descriptors mirror read_parents_ignored reap take_signal wait wait_go",
     "command": "find_command",
     "guard": "choose_claim describe_wanted make_variables make_watch prepare_end read_environment run start tell_nothing",
     "holding": "open_line release settle_all take_name take_names take_over",

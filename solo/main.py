@@ -45,6 +45,10 @@ def main(report=None):
         from solo.libraries import describe_missing
 
         status = say_error(describe_missing(error.name), report)
+    except MemoryError:
+        status = say_error("cannot go on: Cannot allocate memory", report)
+    except ImportError as error:
+        status = say_error(f"cannot load a part of Python: {error}", report)
     except Exception as error:
         status = say_error(f"this is a bug in solo: {type(error).__name__}: {error}", report)
     posix._exit(status)

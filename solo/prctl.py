@@ -5,32 +5,52 @@ from _signal import SIGKILL
 
 from solo.errors import SoloError
 
-SET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 36
+SET_PDEATHSIG, GET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 2, 36
 
 
 def load_prctl():
-    """prctl(2) as a function. Raises SoloError."""
+    """prctl(2) as a function that raises OSError. Raises SoloError."""
     try:
         import ctypes
 
-        return ctypes.CDLL(None, use_errno=True).prctl
-    except (ImportError, OSError, AttributeError):
+        library = ctypes.CDLL(None, use_errno=True)
+        library.prctl  # noqa: B018
+    except ModuleNotFoundError:
         raise SoloError("this Python has no ctypes, which --tree, --no-orphan, --flock and --via socket need") from None
+    except (ImportError, OSError, AttributeError) as error:
+        raise SoloError(f"cannot load ctypes: {error}") from None
+
+    def prctl(option: int, value):
+        if library.prctl(option, value, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), posix.strerror(ctypes.get_errno()))
+
+    return prctl
 
 
 def make_die_with():
-    """A function for a forked child: from now on it gets SIGKILL when its launcher, of the given pid, dies."""
+    """A function for a forked child: from now on it gets SIGKILL when its launcher, of the given pid, dies. Raises SoloError."""
     prctl = load_prctl()
+    from ctypes import byref, c_int
+
+    ours = c_int()
+    try:
+        # A child that must not call it could only end without its command: find out before anything is waited for.
+        prctl(GET_PDEATHSIG, byref(ours))
+        prctl(SET_PDEATHSIG, ours.value)
+    except OSError as error:
+        raise SoloError(f"cannot make the command die with its launcher: prctl: {error.strerror}") from None
 
     def die_with(launcher: int):
-        # A launcher that died in between is no longer the parent; who that is now depends on subreapers.
-        if prctl(SET_PDEATHSIG, SIGKILL, 0, 0, 0) or posix.getppid() != launcher:
+        prctl(SET_PDEATHSIG, SIGKILL)
+        if posix.getppid() != launcher:  # it died in between; whose child we are then depends on subreapers
             posix._exit(SoloError.status)
 
     return die_with
 
 
 def become_subreaper():
-    """From now on descendants whose parents die become our children."""
-    if load_prctl()(SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        raise SoloError("this kernel can not do --tree")
+    """From now on descendants whose parents die become our children. Raises SoloError."""
+    try:
+        load_prctl()(SET_CHILD_SUBREAPER, 1)
+    except OSError as error:
+        raise SoloError(f"cannot adopt the command's descendants (--tree): prctl: {error.strerror}") from None

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -299,3 +300,64 @@ def test_a_launcher_killed_before_the_command_started_leaves_none(lab):
         holder.wait()
         until(lambda: all(read_state(int(pid)) in ("gone", "Z") for pid in lab.read_log()))
     assert lab.run("-w", "10s", "-n", "job", "true").returncode == 0
+
+
+# --- little memory, and prctl(2) denied --------------------------------------------------------------------------
+
+DENY_PRCTL = """
+import ctypes, os, struct, sys
+load, jump, give = 0x20, 0x15, 0x06  # BPF_LD+W+ABS, BPF_JMP+JEQ+K, BPF_RET+K
+number = {"x86_64": 157, "aarch64": 167}[os.uname().machine]
+rules = [(load, 0, 0, 0), (jump, 0, 1, number), (give, 0, 0, 0x00050000 | 1), (give, 0, 0, 0x7fff0000)]  # EPERM, else allowed
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes.addressof(code)))
+prctl = ctypes.CDLL(None).prctl
+assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, program, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("word", ["--no-orphan", "--tree"])
+@pytest.mark.parametrize("waits", [False, True])
+def test_denied_prctl_is_one_line_and_125(lab, word, waits):
+    holder = lab.hold("job") if waits else None
+    words = ["--wait", "forever"] if waits else []
+
+    result = lab.run(word, *words, "-n", "job", "--", "echo", "ran", prefix=(sys.executable, "-IS", "-c", DENY_PRCTL))
+
+    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
+    assert b"solo: cannot " in result.stderr and b"prctl: Operation not permitted" in result.stderr
+    if holder:
+        finish(holder)
+
+
+def test_launcher_without_memory_says_so_in_one_line(lab):
+    """From where Python itself can start up to where all goes well. Python's own last words end in no line of a script."""
+    lab.run("-n", "job", "true")
+    statuses = set()
+    for limit in range(3_000_000, 5_400_000, 50_000):
+        result = lab.run("-n", "job", "true", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+        statuses.add(result.returncode)
+        if result.returncode in (0, 125):
+            assert result.stderr.count(b"\n") == (result.returncode == 125), (limit, result.stderr)
+        assert b"solo/" not in result.stderr and b"bug" not in result.stderr, (limit, result.stderr)
+
+    assert {0, 125} <= statuses
+
+
+@pytest.mark.tool("strace")
+def test_part_of_python_that_cannot_be_loaded_is_one_line_and_125(lab):
+    """It waits for an orphan, and memory ends while select loads."""
+    import select
+
+    path = getattr(select, "__file__", None) or pytest.skip("select is built in")
+    holder = lab.hold("job")
+    holder.kill()
+    holder.wait()
+
+    result = lab.run("--wait", "forever", "-n", "job", "true", prefix=inject(lab, "mmap:error=ENOMEM", paths=(path,)))
+
+    assert count_injected(lab)
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
+    assert result.stderr.startswith(b"solo: cannot load a part of Python: ") and b"select" in result.stderr
+    holder.stdin.close()
