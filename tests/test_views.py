@@ -184,6 +184,20 @@ def test_metrics_of_nothing_and_of_strange_names_are_valid(lab):
     assert names == {'quo"te', "back\\slash", "new\nline", "\\xff\\xfe", "ö", "a/b"}
 
 
+@pytest.mark.parametrize("view", [["list"], ["show", b"a\xff"], ["history"]])
+def test_json_of_name_that_is_no_utf_8_is_valid(lab, view):
+    holder = lab.start("-n", b"a\xff", "--", "sh", "-c", "echo; read line", "\U0001f480\\udc80")
+    read_line(holder)
+
+    text = lab.run(view[0], "--json", *view[1:]).stdout.decode("ascii")
+
+    [row] = json.loads(text)
+    assert row["name"] == "a\\xff"
+    json.dumps(row, ensure_ascii=False).encode()  # no lone surrogate is left, and the rest is what it was
+    assert "\U0001f480\\udc80" in (row if "command" in row else row["holds"][0])["command"]
+    finish(holder)
+
+
 def test_no_two_names_have_one_label(lab):
     names = [b"a\xff", b"a\\xff", b"a\\\\xff", "a\\udcff".encode(), b"a\\y"]
     for name in names:

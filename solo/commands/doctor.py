@@ -2,7 +2,6 @@
 
 import fcntl
 import grp
-import json
 import os
 import posix
 import re
@@ -13,6 +12,7 @@ import tempfile
 
 from solo.argv import is_engine
 from solo.cells import tell
+from solo.commands.tables import format_json
 from solo.errors import SoloError
 from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_self, read_world
 from solo.journal import JOURNAL, find_journals, make_place
@@ -48,7 +48,7 @@ def run(options: dict, names: list) -> int:
 
         findings += [{"check": "engine", "state": state, "text": text} for state, text in remote.examine(options["via"])]
     if options.get("json"):
-        print(json.dumps(findings, indent=2))
+        print(format_json(findings))
     else:
         for finding in findings:
             tell(f"{finding['state']:<5}  {finding['text']}")

@@ -1,6 +1,5 @@
 """`solo history`: every run and every skip, as the journals have them: a table, and on a terminal a picture above it."""
 
-import json
 import signal
 import sys
 from datetime import datetime
@@ -8,7 +7,7 @@ from time import time
 
 from solo.cells import clean, measure, pad
 from solo.commands.lines import check_names, open_line
-from solo.commands.tables import NAME, describe_claim, format_span, format_time, print_rows, print_table
+from solo.commands.tables import NAME, describe_claim, format_json, format_span, format_time, print_rows, print_table
 from solo.errors import SoloError
 from solo.history import find_histories, find_history
 from solo.identity import read_world
@@ -30,7 +29,7 @@ def run(options: dict, names: list) -> int:
     after = time() - options["since"] if "since" in options else 0.0
     rows, complete = collect(options, names, after)
     if options.get("json"):
-        print(json.dumps(rows, indent=2))
+        print(format_json(rows))
     elif sys.stdout.isatty() and rows:
         print_picture_and_table(rows, after)
     else:

@@ -1,11 +1,10 @@
 """`solo list`: a row for everyone who holds or waits, as a table for people or JSON for programs."""
 
-import json
 from datetime import datetime
 from time import time
 
 from solo.commands.lines import check_via
-from solo.commands.tables import NAME, describe_claim, format_time, print_rows
+from solo.commands.tables import NAME, describe_claim, format_json, format_time, print_rows
 from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import close, decode, say
@@ -27,7 +26,7 @@ def run(options: dict, names: list) -> int:
         check_via(via)
     rows, complete = collect(options.get("dir"), via, names)
     if options.get("json"):
-        print(json.dumps(rows, indent=2))
+        print(format_json(rows))
     else:
         print_rows(COLUMNS, map(make_cells, rows), "STATE", STYLES, "nothing is held, and nobody waits")
     return 0 if complete else SoloError.status

@@ -1,6 +1,5 @@
 """`solo show`: all there is to know of a name: who holds it, running what, in which processes; who waits; which files."""
 
-import json
 import posix
 from time import time
 
@@ -10,7 +9,7 @@ from solo.commands import history
 from solo.commands.lines import check_names, open_line, open_living
 from solo.commands.list import collect as collect_rows
 from solo.commands.list import make_row, tell_age
-from solo.commands.tables import print_rows
+from solo.commands.tables import format_json, print_rows
 from solo.errors import SoloError
 from solo.history import find_history
 from solo.identity import read_world
@@ -45,7 +44,7 @@ def run(options: dict, names: list) -> int:
         rows, complete = collect_rows(options.get("dir"), options["via"], names)
         shown = [collect_remote(name, options["via"], rows) for name in names]
     if options.get("json"):
-        print(json.dumps(shown, indent=2))
+        print(format_json(shown))
     else:
         for at, known in enumerate(shown):
             print("\n" * (at > 0), end="")

@@ -1,5 +1,7 @@
 """How the views print rows: a table of rich's on a terminal, aligned plain text in a pipe. No cell can drive a terminal."""
 
+import json
+import re
 import sys
 from datetime import datetime
 
@@ -13,6 +15,7 @@ MODES = {
 
 NAME = "NAME"  # the column that gives way to others
 SHORTEST_NAME = 12  # cells
+NOT_TEXT = re.compile("[\ud800-\udfff]")  # how Python has a byte that is no UTF-8
 
 
 def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty: str = ""):
@@ -79,3 +82,9 @@ def format_span(seconds) -> str:
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f}ms"
     return f"{seconds:.1f}s" if seconds < 9.95 else format_duration(seconds)
+
+
+def format_json(value) -> str:
+    """Valid JSON in ASCII. A byte that is no UTF-8 in a name or a command becomes the four characters \\xff."""
+    text = NOT_TEXT.sub(lambda found: f"\\\\x{ord(found[0]) & 0xff:02x}", json.dumps(value, ensure_ascii=False))
+    return json.dumps(json.loads(text), indent=2)
