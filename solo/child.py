@@ -6,6 +6,7 @@ no race, and not one system call while nothing happens.
 
 import _signal
 import posix
+import sys
 from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGPIPE, SIGSTOP, SIGXFSZ
 from time import sleep
 
@@ -21,8 +22,8 @@ PAUSE = 0.1  # seconds
 HIGHEST_FD = 1 << 16  # where the kernel has no close_range(2), each one is a call
 # Dispositions that Python changed before we ran, and that only the parent can tell us about.
 CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
-# sd_listen_fds(3), sd_watchdog_enabled(3): meant for the process that reads them, which we now are not.
-NAMING_A_PID = (b"LISTEN_PID", b"WATCHDOG_PID")
+# sd_listen_fds(3), sd_watchdog_enabled(3), systemd.exec(5): meant for the process that reads them, which we now are not.
+NAMING_A_PID = (b"LISTEN_PID", b"WATCHDOG_PID", b"SYSTEMD_EXEC_PID")
 STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
 SURVIVED = STOPPING | {_signal.SIGALRM, *CHANGED_BY_PYTHON}  # by a launcher in line: it goes on, has a time limit, ignores them
 HANG_UP = (_signal.SIGHUP, SIGCONT)
@@ -30,16 +31,19 @@ KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
 
 
 class Given:
-    """What we were started with and the command must get: signal mask, some dispositions, umask.
+    """What we were started with and the command must get: signal mask, blocked signals that wait, some dispositions, umask.
 
     Making it takes the umask: our own becomes 0, as it must not narrow the modes of shared files.
     """
 
-    __slots__ = ("child_disposition", "ignored", "mask", "umask")
+    __slots__ = ("child_disposition", "ignored", "mask", "pending", "umask")
 
     def __init__(self):
         self.umask = posix.umask(0)
         self.mask = _signal.pthread_sigmask(SIG_BLOCK, ())
+        self.pending = self.mask & _signal.sigpending() if self.mask else ()
+        for signal in self.pending:
+            _signal.sigtimedwait({signal}, 0)  # ours no more: a fork does not inherit it
         self.child_disposition = _signal.getsignal(SIGCHLD)
         self.ignored = read_parents_ignored()
 
@@ -58,6 +62,8 @@ class Given:
         if self.child_disposition == SIG_IGN:
             _signal.signal(SIGCHLD, SIG_IGN)
         posix.umask(self.umask)
+        for signal in self.pending:
+            posix.kill(posix.getpid(), signal)
         _signal.pthread_sigmask(SIG_SETMASK, self.mask)
 
 
@@ -315,6 +321,15 @@ def let_go_of_descriptors(kept: list, given=None):
         posix.closerange(low, fd)
         low = fd + 1
     posix.closerange(low, HIGHEST_FD)
+
+
+def leave_directory():
+    """The command runs: keep no file system busy that our working directory is on, unless Python's library is found from it."""
+    if all([path[:1] == "/" for path in sys.path]):
+        try:
+            posix.chdir("/")
+        except OSError:
+            pass
 
 
 def find_locked(kept: list) -> list:

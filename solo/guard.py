@@ -27,6 +27,8 @@ def run(options: dict, command: list, report=None):
     `report` is a Report to who started us by solo.run(), if that is how it was.
     """
     occupy_standard_descriptors()
+    if options.get("dir", "/")[:1] != "/":
+        options["dir"] = f"{posix.getcwd()}/{options['dir']}"  # the launcher will leave its working directory
     deadline = monotonic() + options["wait"] if "wait" in options else FOREVER if "replace" in options else NO_WAIT
     tell = say if "verbose" in options else tell_nothing
     given = child.Given()
@@ -92,6 +94,8 @@ def run(options: dict, command: list, report=None):
     if report is not None:
         kept.append(report.pipe)
     child.let_go_of_descriptors(kept if tell is tell_nothing and ending is None else [*kept, 2], remote and remote.inherited)
+    if remote is None:
+        child.leave_directory()  # a certificate that an engine asks for again may be named from it
     status = child.wait(process)
     if remote is not None:
         remote.lease.dead_man.disarm()  # nothing is left that it would have to end

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -153,13 +154,47 @@ def test_the_locale_that_was_given_is_what_the_command_gets(lab):
 
 
 def test_pids_of_ours_in_the_environment_become_the_commands(lab):
-    rename = ("sh", "-c", 'LISTEN_PID=$$ LISTEN_PIDFDID=9 WATCHDOG_PID=$$ exec "$@"', "sh")
+    rename = ("sh", "-c", 'LISTEN_PID=$$ LISTEN_PIDFDID=9 WATCHDOG_PID=$$ SYSTEMD_EXEC_PID=$$ exec "$@"', "sh")
 
-    output = lab.run("-n", "job", "--", "sh", "-c", "echo $$ $LISTEN_PID $LISTEN_PIDFDID $WATCHDOG_PID", prefix=rename).stdout.split()
+    tell = "echo $$ $LISTEN_PID $LISTEN_PIDFDID $WATCHDOG_PID $SYSTEMD_EXEC_PID"
+    output = lab.run("-n", "job", "--", "sh", "-c", tell, prefix=rename).stdout.split()
 
-    assert len(set(output)) == 1
+    assert len(output) == 4 and len(set(output)) == 1
     stranger = lab.run("-n", "job", "--", "sh", "-c", "echo $LISTEN_PID", env={**lab.environment, "LISTEN_PID": "1"}).stdout
     assert stranger == b"1\n"
+
+
+@pytest.mark.parametrize("sender", ["posix.getpid()", "posix.fork() or (posix.kill(posix.getppid(), s), posix._exit(0))"])
+def test_blocked_signal_that_waits_reaches_command(lab, sender):
+    """It is still blocked and pending after the exec, as it would be without solo."""
+    code = f"""
+import posix, sys, _signal
+s = _signal.SIGUSR1
+_signal.pthread_sigmask(_signal.SIG_BLOCK, {{s}})
+sender = {sender}
+posix.kill(sender, s) if sender == posix.getpid() else posix.waitpid(sender, 0)
+posix.execv(sys.argv[1], sys.argv[1:])
+"""
+    prefix = (sys.executable, "-IS", "-c", code)
+
+    show = [shutil.which("grep"), "ShdPnd:", "/proc/self/status"]
+    bare = subprocess.run([*prefix, *show], capture_output=True, check=True).stdout
+    guarded = lab.run("-n", "job", "--", *show, prefix=prefix).stdout
+
+    assert read_signals(guarded, "ShdPnd") == read_signals(bare, "ShdPnd") == {signal.SIGUSR1}
+
+
+@pytest.mark.parametrize("words", [(), ("--dir", "names")])
+def test_launcher_leaves_working_directory_to_its_command(lab, words):
+    """Else it would keep the file system busy. A relative --dir is still found at the end."""
+    environment = {key: value for key, value in lab.environment.items() if key != "SOLO_DIR" or not words}
+    holder = lab.start(*words, "-n", "job", "--", "sh", "-c", "pwd; read line; exit 0", cwd=lab.path, env=environment)
+    where = read_line(holder)
+    until(lambda: os.readlink(f"/proc/{holder.pid}/cwd") == "/")
+
+    assert where == str(lab.path) and os.readlink(f"/proc/{holder.pid}/cwd") == "/"
+    finish(holder)
+    assert [run["outcome"] for run in lab.history()] == ["ok"] and lab.list() == []
 
 
 def test_a_closed_or_limited_stderr_costs_the_line_but_not_the_status(lab):
