@@ -180,6 +180,24 @@ def test_a_sibling_name_can_be_used_within_another(lab):
     assert lab.run("-n", "job", "--", lab.script, "-n", "other", "--", "sh", "-c", "exit 7").returncode == 7
 
 
+@pytest.mark.tool("strace")
+def test_joiner_behind_waiter_lists_nothing_under_gate(lab):
+    """With thousands of tickets the listing would keep the gate from all others; without it the joiner still finds its ancestors."""
+    holder = lab.hold("job")
+    lab.wait_in_line("job", tag="first")
+    trace = lab.path / "trace"
+    watch = ("strace", "-f", "-y", "-qq", "-o", trace, "-e", "trace=flock,getdents64")
+    joiner = lab.start("-w", "forever", "-n", "job", "--", "true", prefix=watch)
+    until(lambda: lab.count_waiting("job") == 2 and "LOCK_SH" in trace.read_text().rpartition("LOCK_UN")[2])
+
+    calls = re.findall(r"(LOCK_EX|LOCK_UN|getdents64)", "".join(re.findall(r".*(?:/\.gate|getdents64).*\n", trace.read_text())))
+
+    calls = calls[calls.index("LOCK_EX"):]  # before it, Python lists the places of its library
+    assert calls[:2] == ["LOCK_EX", "LOCK_UN"] and "getdents64" in calls
+    finish(holder)
+    assert finish(joiner)[0] == 0
+
+
 def test_a_process_that_sits_on_the_gate_is_named(lab):
     lab.run("-n", "job", "true")
     sitter = lab.start("-n", "sit", "--", "flock", lab.directory / "job/.gate", "sh", "-c", "echo sits; read line")
