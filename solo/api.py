@@ -14,7 +14,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Optional, TypeVar, Union, cast
 
@@ -53,7 +53,8 @@ class Holder:
 
     `state` is "held", "orphaned" or "waiting"; `mode` "exclusive", "shared" or "slots". `launcher` is the pid of the solo
     process, or of the program that holds it, `child` that of the command; `since` is an aware datetime. What can not be
-    known is None.
+    known is None. `user` owns the ticket; what its record says beyond what that user can be believed about is in `claims` alone, by
+    the names of these fields: "user", "launcher", "child".
     """
 
     name: str
@@ -70,6 +71,7 @@ class Holder:
     command: tuple[str, ...]
     via: str
     ticket: int
+    claims: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
 def holders(name: str, *, via: Optional[str] = None, directory: Optional[Path] = None) -> list[Holder]:

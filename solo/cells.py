@@ -5,12 +5,14 @@ After Unicode Standard Annex 11, East Asian Width, as Python's unicodedata knows
 
 from unicodedata import category, east_asian_width
 
+from solo.kernel import escape
+
 ELLIPSIS = "…"
 
 
 def clean(text) -> str:
-    """On one line, and without what a terminal would obey; None is what can not be known."""
-    return "?" if text is None else "".join(letter if letter.isprintable() else "?" for letter in str(text))
+    """A value as `escape` has it; ? for None, which is what cannot be known."""
+    return "?" if text is None else escape(str(text))
 
 
 def tell(text):

@@ -1,17 +1,17 @@
 """Ending those who hold or wait, for --replace and `solo stop`. Cold.
 
-The command goes first and then its launcher, so that statuses stay true. A ticket is asked by SIGTERM and made to by SIGKILL;
-identities are verified through a pidfd, and a record is believed only if its file was written by the owner of what it names.
+The command goes first and then its launcher, so that statuses stay true: SIGTERM, later SIGKILL. Every process is identified through
+a pidfd, and gets a signal only if the owner of the ticket's file could have sent it one.
 """
 
-import posix
 from _signal import SIGKILL, SIGTERM
 from time import monotonic
 
 from solo.errors import SoloError
-from solo.identity import walk_parents
-from solo.kernel import FOREVER
-from solo.processes import end, find_children, find_descendants, send
+from solo.kernel import FOREVER, close
+from solo.orphans import poll
+from solo.owners import is_trusted, may_signal, vouches
+from solo.processes import end, find_children, find_descendants, open_target, send
 from solo.tickets import LIVE
 
 LOOK_AGAIN = 0.1  # seconds, for some of many to be gone
@@ -83,10 +83,12 @@ def is_known(ticket) -> bool:
 
 
 def ask_to_end(ticket):
-    """SIGTERM to the command; where there is none yet, or a whole tree, to the launcher, who passes it on."""
+    """SIGTERM to the command. To its launcher, which forwards it, if there is no command yet, if it is a tree, or if the owner of
+    the ticket could not signal the command: sudo(8) changes its user.
+    """
     record = read_record(ticket)
-    launcher_knows = ticket.state is LIVE and (record.tree is not None or record.child is None)
-    end_one(ticket, record.launcher if launcher_knows else record.child, SIGTERM)
+    is_forwarded = ticket.state is LIVE and (record.tree is not None or record.child is None or not vouches(ticket, record.child))
+    end_one(ticket, record.launcher if is_forwarded else record.child, SIGTERM)
 
 
 def kill_command(ticket):
@@ -94,13 +96,35 @@ def kill_command(ticket):
     end_one(ticket, record.child or record.launcher, SIGKILL)
     if record.tree is None or ticket.state is not LIVE or record.child is None:
         return GRACE
-    mine = ticket.line.world
-    if (record.world.pid_namespace, record.world.time_namespace) == (mine.pid_namespace, mine.time_namespace):
-        # What its launcher had as children before the command is not of the tree; what can not be told apart it ends itself.
-        strangers = [it for it in find_children(record.launcher[0]) if it[1] <= record.child[1] and it != record.child]
-        for process in find_descendants(record.launcher[0], strangers):
-            send(process, SIGKILL)
+    kill_descendants(ticket)
     return GRACE + record.tree
+
+
+def kill_descendants(ticket):
+    """SIGKILL what descends from the launcher, but for its children from before the command. In another namespace it does so itself.
+
+    Raises SoloError if the owner of the ticket could not have signalled the launcher.
+    """
+    record, mine = ticket.record, ticket.line.world
+    if (record.world.pid_namespace, record.world.time_namespace) != (mine.pid_namespace, mine.time_namespace):
+        return
+    try:
+        launcher = open_target(ticket, record.launcher)
+    except ProcessLookupError:
+        return
+    try:
+        strangers = [it for it in find_children(record.launcher[0]) if it[1] <= record.child[1] and it != record.child]
+        found = find_descendants(record.launcher[0], strangers)
+        if poll([launcher], 0):
+            return  # its pid may have become another process's before we listed the children
+    finally:
+        close(launcher)
+    for process in found:
+        try:
+            if is_trusted(ticket) or may_signal(ticket.owner_uid, process[0]):
+                send(process, SIGKILL)
+        except OSError:
+            pass  # it has just ended
 
 
 def kill_launcher(ticket):
@@ -120,29 +144,8 @@ STEPS = (ask_to_end, kill_command, kill_launcher)
 
 def end_one(ticket, process: tuple, signal: int):
     if process[0] <= 0:
-        raise SoloError("can not end the holder: it can not be seen from here")
-    if not is_written_by_owner(ticket, process):
-        raise SoloError(f"can not end pid {process[0]}: its record was written by someone else")
-    end(process, ticket.record.world, ticket.line.world, signal)
-
-
-def is_written_by_owner(ticket, process: tuple) -> bool:
-    """In a shared directory anyone can write that anything is his: root would end it for him."""
-    if ticket.is_written_by(0) or ticket.is_written_by(posix.geteuid()):
-        return True
-    if ticket.record.world.pid_namespace != ticket.line.world.pid_namespace:
-        return False
-    try:
-        if ticket.is_written_by(posix.stat(f"/proc/{process[0]}").st_uid):
-            return True
-        # A command may have changed its user, as sudo(8) does: then its launcher tells.
-        launcher = ticket.record.launcher
-        return (
-            ticket.state is LIVE and ticket.is_written_by(posix.stat(f"/proc/{launcher[0]}").st_uid)
-            and launcher in walk_parents(process[0])
-        )
-    except OSError:
-        return False
+        raise SoloError("cannot end the holder: it cannot be seen from here")
+    end(ticket, process, signal)
 
 
 def read_record(ticket):

@@ -193,11 +193,17 @@ def list_descriptors() -> set:
     return found
 
 
+def escape(text: str) -> str:
+    """The text on one line, without anything that a terminal obeys: what is not printable as Python writes it, like \\x1b. The rule
+    for all that solo prints, logs or puts into an error.
+    """
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 def say(text: str):
     """One line on stderr, without the weight of sys.stderr; lost if nobody can read it."""
-    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
     try:
-        posix.write(2, f"solo: {line}\n".encode(ENCODING, "backslashreplace"))
+        posix.write(2, f"solo: {escape(text)}\n".encode(ENCODING, "backslashreplace"))
     except OSError:
         pass
 

@@ -8,31 +8,49 @@ from solo.errors import SoloError
 from solo.identity import is_alive, is_stopped, read_stat
 from solo.kernel import close
 from solo.namespaces import find_pid
-from solo.orphans import open_pidfd
+from solo.orphans import open_pidfd, poll
+from solo.owners import vouches
 from solo.tickets import LIVE
+from solo.words import find_user
 
 
-def end(process: tuple, theirs, mine, signal: int):
-    """Send `signal` to (pid, start) of the world `theirs`, and let it go on if it is stopped; one that is gone is fine.
+def end(ticket, process: tuple, signal: int):
+    """Send `signal` to (pid, start), which the record of `ticket` names, and SIGCONT if it is stopped. Not an error if it is gone.
 
-    Raises SoloError if it can not be told.
+    Raises SoloError if it cannot be signalled, or the owner of the ticket could not have signalled it.
     """
     try:
-        pidfd = open_pidfd(process, theirs, mine)
+        pidfd = open_target(ticket, process)
     except ProcessLookupError:
         return
-    if pidfd is None:
-        raise SoloError(f"can not end pid {process[0]}: it can not be seen from here, or there is no pidfd")
     try:
         _signal.pidfd_send_signal(pidfd, signal)
-        if signal != SIGKILL and is_stopped(find_pid(process, theirs, mine)):
+        if signal != SIGKILL and is_stopped(find_pid(process, ticket.record.world, ticket.line.world)):
             _signal.pidfd_send_signal(pidfd, SIGCONT)
     except ProcessLookupError:
         pass
     except OSError as error:
-        raise SoloError(f"can not end pid {process[0]}: {error.strerror}") from None
+        raise SoloError(f"cannot end pid {process[0]}: {error.strerror}") from None
     finally:
         close(pidfd)
+
+
+def open_target(ticket, process: tuple) -> int:
+    """Return a pidfd of (pid, start), which the record of `ticket` names: the way to every signal that a ticket asks for.
+
+    Raises ProcessLookupError if it is gone, SoloError if we cannot see it or the owner of the ticket could not have signalled it.
+    """
+    pidfd = open_pidfd(process, ticket.record.world, ticket.line.world)
+    if pidfd is None:
+        raise SoloError(f"cannot end pid {process[0]}: it cannot be seen from here, or there is no pidfd")
+    if vouches(ticket, process):
+        return pidfd
+    is_gone = poll([pidfd], 0)
+    close(pidfd)
+    if is_gone:
+        raise ProcessLookupError
+    writer = find_user(ticket.owner_uid)
+    raise SoloError(f"cannot end pid {process[0]}: its record was written by {writer}, a user that could not have signalled it")
 
 
 def send(process: tuple, signal: int):
@@ -60,18 +78,18 @@ def find_roots(ticket) -> list:
     record = ticket.read_record()
     if record is None:
         return []
-    mine = ticket.line.world
     if record.child is None:
-        return find_here(record.launcher, record.world, mine)
+        return find_here(ticket, record.launcher)
     if record.tree is not None and ticket.state is LIVE:
-        return [pid for launcher in find_here(record.launcher, record.world, mine) for pid, _ in find_children(launcher)]
-    return find_here(record.child, record.world, mine)
+        return [pid for launcher in find_here(ticket, record.launcher) for pid, _ in find_children(launcher)]
+    return find_here(ticket, record.child)
 
 
-def find_here(process: tuple, theirs, mine) -> list:
-    """[The pid by which we see (pid, start) of the world `theirs`], or nothing."""
+def find_here(ticket, process: tuple) -> list:
+    """[The pid by which we see (pid, start)], which the record of `ticket` names, or nothing if that is not to be believed."""
+    theirs, mine = ticket.record.world, ticket.line.world
     pid = find_pid(process, theirs, mine)
-    return [pid] if pid > 0 and is_alive(*process, theirs, mine) else []
+    return [pid] if pid > 0 and vouches(ticket, process) and is_alive(*process, theirs, mine) else []
 
 
 def find_children(pid: int) -> list:

@@ -232,8 +232,17 @@ def find_own_ancestors(line, holds: list) -> list:
     return [
         hold for hold in holds
         if hold.record and hold.record.world.pid_namespace == line.world.pid_namespace
-        and ancestors & {hold.record.launcher, hold.record.child}
+        and is_any_of(hold, ancestors & {hold.record.launcher, hold.record.child})
     ]
+
+
+def is_any_of(hold, processes) -> bool:
+    """Is the owner of the hold to be believed that it is one of these?"""
+    if not processes:
+        return False
+    from solo.owners import vouches
+
+    return any(vouches(hold, process) for process in processes)
 
 
 def turn_away(line, record, obstacles: list) -> Busy:

@@ -12,7 +12,7 @@ import _signal
 from solo.errors import SoloError, Superseded
 from solo.eviction import Eviction
 from solo.kernel import BELL, close
-from solo.orphans import open_pidfd
+from solo.processes import open_target
 from solo.queue import close_all, find_holds, find_holds_in_the_way, find_own_ancestors, read_claim
 from solo.rule import INTEND_SHARED, SHARED, find_conflicts
 from solo.tickets import LIVE, MOST_OPEN, SEAT, get_number, is_published
@@ -78,16 +78,16 @@ class Latest(Rivals):
 
 
 def ring(ticket):
-    """Ring the bell of one who waits. It listens from before it took its seat, so once is enough."""
+    """Ring the bell of a waiter. It listens from before it took its seat, so once is enough."""
     try:
         record = ticket.read_record()
-        pidfd = record and open_pidfd(record.launcher, record.world, ticket.line.world)
-        if pidfd is not None:
+        if record is not None:
+            pidfd = open_target(ticket, record.launcher)
             try:
                 _signal.pidfd_send_signal(pidfd, BELL)
             finally:
                 close(pidfd)
-    except OSError:
+    except (OSError, SoloError):
         pass  # it has left, or is another user's: then we pass it all the same
 
 
@@ -98,11 +98,12 @@ def name_superseder(error: Superseded, line, record, seat) -> Superseded:
         for file in sorted(filter(is_published, line.list_files()), key=get_number):
             ticket = line.open_ticket(file) if seat is None or get_number(file) > seat.number else None
             if ticket is not None:
-                newest = ticket.read_record() if ticket.state is LIVE and wants_the_same(ticket, record) else newest
+                if ticket.state is LIVE and wants_the_same(ticket, record) and ticket.record:
+                    newest = describe_owner(ticket)
                 ticket.close()
     except SoloError:
         pass
-    return Superseded(f"superseded by {describe_owner(newest)}" if newest else str(error))
+    return Superseded(f"superseded by {newest}" if newest else str(error))
 
 
 class Replace(Rivals):

@@ -87,8 +87,9 @@ class SocketTicket:
     def is_watch_exact(self) -> bool:
         return True
 
-    def is_written_by(self, uid: int) -> bool:
-        return uid == posix.geteuid()  # the kernel said so
+    @property
+    def owner_uid(self) -> int:
+        return posix.geteuid()  # the kernel said so
 
     def open_watch(self):
         watched = self.watch if self.state is ORPHANED else self.fd

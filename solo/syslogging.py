@@ -6,8 +6,8 @@ By syslog(3), as cron does it: facility cron, tag solo[PID]. Where nobody reads,
 import syslog
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, socket
 
-from solo.kernel import has_room
-from solo.words import format_duration
+from solo.kernel import escape, has_room
+from solo.words import format_duration, name_signal
 
 PATH = "/dev/log"
 
@@ -18,8 +18,7 @@ def log(text: str, is_bad: bool = False):
         if not has_reader():
             return
         syslog.openlog("solo", syslog.LOG_PID, syslog.LOG_CRON)
-        line = "".join(letter if letter.isprintable() else "?" for letter in text)
-        syslog.syslog(syslog.LOG_WARNING if is_bad else syslog.LOG_INFO, line.encode(errors="replace").decode())
+        syslog.syslog(syslog.LOG_WARNING if is_bad else syslog.LOG_INFO, escape(text))
         syslog.closelog()  # its descriptor is closed with all others when the command runs
     except (OSError, ValueError):
         pass
@@ -36,6 +35,6 @@ def has_reader() -> bool:
 
 
 def describe_end(exit_code: int, seconds: float) -> str:
-    """`with exit status 3 after 3h12m`; a negative code is a signal, as Popen has it."""
-    how = f"by signal {-exit_code}" if exit_code < 0 else f"with exit status {exit_code}"
+    """`with exit status 3 after 3h12m`, or `by SIGKILL`: a negative code is a signal, as Popen has it."""
+    how = f"by {name_signal(-exit_code)}" if exit_code < 0 else f"with exit status {exit_code}"
     return f"{how} after {format_duration(seconds)}"

@@ -47,14 +47,15 @@ LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
 class Ticket:
     """One `file` of the queue `line`, ours or someone's: open as `fd`, LIVE or another state, `record` once it was read.
 
-    `size` is that of the file if it is ours, in bytes. Until our hold is settled, `seat` is what we had before it, and `passed`
+    `owner_uid` is the user of its file once its record was read. `size` is that of the file if it is ours, in bytes. Until our hold is settled, `seat` is what we had before it, and `passed`
     are those that were in our way then.
     """
 
-    __slots__ = ("fd", "file", "line", "passed", "record", "seat", "size", "state")
+    __slots__ = ("fd", "file", "line", "owner_uid", "passed", "record", "seat", "size", "state")
 
     def __init__(self, line, file, fd, state, record=None, size=0):
         self.size = size
+        self.owner_uid = None
         self.seat = None
         self.passed = ()
         self.line = line
@@ -78,6 +79,7 @@ class Ticket:
                 data = posix.pread(self.fd, USUAL_SIZE, 0)
                 if len(data) == USUAL_SIZE:
                     data = posix.pread(self.fd, SIZE_LIMIT + 1, 0)
+                self.owner_uid = posix.fstat(self.fd).st_uid
             except OSError as error:
                 raise self.line.fail(self.file, error.strerror) from None
             if len(data) <= SIZE_LIMIT:
@@ -129,10 +131,6 @@ class Ticket:
     def is_watch_exact(self) -> bool:
         """Does its watch tell every end? A launcher lets go a moment before it exits, a program long before."""
         return self.state is ORPHANED
-
-    def is_written_by(self, uid: int) -> bool:
-        """In a shared directory anyone can write a record; whose is this one?"""
-        return posix.fstat(self.fd).st_uid == uid
 
     @property
     def is_open(self) -> bool:

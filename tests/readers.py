@@ -34,6 +34,7 @@ from solo import (
     namespaces,
     once,
     orphans,
+    owners,
     places,
     record,
     sockets,
@@ -443,6 +444,8 @@ def check_status(data: bytes):
     environ = SimpleNamespace(getppid=lambda: 1, readlink=lambda path: "/bin/sh", environ={})
     with reading(namespaces, data):
         attempt(namespaces.read_inner_pid, "5", may=KERNELS)
+    with reading(owners, data):
+        attempt(owners.may_signal, 0, 5, may=KERNELS)
     with reading(child, data, posix=environ):
         ignored = child.read_parents_ignored()
     same(type(ignored), int)
@@ -458,6 +461,8 @@ def trip_status(rng):
     environ = SimpleNamespace(getppid=lambda: 1, readlink=lambda path: "/bin/sh", environ={})
     with reading(namespaces, data):
         same(namespaces.read_inner_pid("5"), pids[-1])
+    with reading(owners, data.replace(b"\nUid:\t0\t0\t0\t0", b"\nUid:\t7\t8\t9\t8")):
+        same([owners.may_signal(uid, 5) for uid in (7, 8, 9)], [True, False, True])
     with reading(child, data, posix=environ):
         same(child.read_parents_ignored(), mask)
     with reading(systemd, data):
@@ -787,7 +792,7 @@ def check_shown(data: bytes):
     same(kernel.encode(told), data)
     expect(len(say(told)) <= 7 + 10 * len(data))
     shown = cells.clean(told)
-    expect(shown.isprintable() and len(shown) == len(told))
+    expect(shown.isprintable() and len(shown) <= 10 * len(told) and say(told) == f"solo: {shown}\n".encode())
     width = len(data) % 17
     short = cells.cut(shown, width)
     expect(
@@ -1591,7 +1596,7 @@ TARGETS = {
         Target("stat", "identity.parse_stat", make_stat, check_stat, trip_stat, (b") Z 1", b" (", b")", b"\n", *NUMBERS), 16),
         Target(
             "status",
-            "namespaces.read_inner_pid child.read_parents_ignored systemd.notices api.read_umask",
+            "namespaces.read_inner_pid owners.may_signal child.read_parents_ignored systemd.notices api.read_umask",
             make_status,
             check_status,
             trip_status,

@@ -22,7 +22,9 @@ HOT_FLOORS = [
     {"__main__"},
 ]
 COLD_FLOORS = [
-    {"blocking", "cells", "libraries", "namespaces", "prctl", "report", "systemd", "words"},
+    {"blocking", "cells", "libraries", "namespaces", "prctl", "report", "systemd"},
+    {"owners"},
+    {"words"},
     {"history", "once", "orphans", "syslogging"},
     {"flocks", "processes"},
     {"ending", "eviction", "sockets"},

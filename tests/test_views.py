@@ -95,6 +95,7 @@ TICKET = {
     "name": TEXT, "state": one_of("held", "orphaned", "waiting"), "mode": MODE, "slot": MAYBE_COUNT, "slots": MAYBE_COUNT,
     "take": MAYBE_COUNT, "launcher": MAYBE_COUNT, "child": MAYBE_COUNT, "since": MAYBE_TIME, "user": MAYBE_TEXT,
     "host": MAYBE_TEXT, "command": array(TEXT), "via": VIA, "ticket": COUNT,
+    "claims": {"type": "object", "properties": {"user": TEXT, "launcher": COUNT, "child": COUNT}, "additionalProperties": False},
 }
 PROCESS = describe(
     pid=COUNT, depth=COUNT, state=TEXT, cpu_seconds=NUMBER, resident_bytes=COUNT, seconds=NUMBER, command=array(TEXT)

@@ -1,13 +1,12 @@
 """`solo history`: every run and every skip, as the journals have them: a table, and on a terminal a picture above it."""
 
-import signal
 import sys
 from datetime import datetime
 from time import time
 
 from solo.cells import clean, measure, pad
 from solo.commands.lines import check_names, open_line
-from solo.commands.tables import NAME, describe_claim, format_json, format_span, format_time, print_rows, print_table
+from solo.commands.tables import NAME, describe_claim, format_json, format_time, print_rows, print_table
 from solo.errors import SoloError
 from solo.history import find_histories, find_history
 from solo.identity import read_world
@@ -15,7 +14,7 @@ from solo.journal import ENDED, STARTED
 from solo.kernel import decode, say
 from solo.options import FILE
 from solo.tickets import DIGITS, HOLD, LIVE, ORPHANED
-from solo.words import find_user
+from solo.words import find_user, format_span, name_signal
 
 COLUMNS = (NAME, "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
 OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING = "ok", "failed", "signaled", "timed out", "lost", "unknown", "running"
@@ -119,13 +118,6 @@ def make_cells(row: dict) -> tuple:
         row["name"], when, outcome, format_span(row["waited"]), format_span(row["ran"]), row["child"] or row["launcher"],
         row["user"], what,
     )
-
-
-def name_signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 # --- on a terminal -----------------------------------------------------------------------------------------------

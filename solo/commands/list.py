@@ -9,6 +9,7 @@ from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import close, decode, say
 from solo.options import FILE, KEEPERS, SOCKET
+from solo.owners import is_trusted, vouches
 from solo.places import find_base, find_names, is_within, open_base, split_name
 from solo.rule import EXCLUSIVE, INTENTIONS, Claim
 from solo.sockets import SocketLine, list_addresses
@@ -95,21 +96,44 @@ def make_row(name: str, where: str, ticket, record) -> dict:
     state = "waiting" if is_waiting else "orphaned" if ticket.state is ORPHANED else "held"
     row = {
         "name": name, "state": state, **describe_claim(Claim(EXCLUSIVE), None),
-        "launcher": None, "child": None, "since": None, "user": None, "host": None, "command": [], "via": where,
-        "ticket": ticket.number,
+        "launcher": None, "child": None, "since": None, "user": find_user(ticket.owner_uid), "host": None, "command": [], "via": where,
+        "ticket": ticket.number, "claims": {},
     }
     if record is not None:
+        claims = find_claims(ticket, record)
         row.update(
             describe_claim(record.claim, record.slot[0][0] if record.slot else None),
-            launcher=record.launcher[0],
-            child=record.child[0] if record.child else None,
+            launcher=None if "launcher" in claims else record.launcher[0],
+            child=record.child[0] if record.child and "child" not in claims else None,
             since=format_time(record.since),
-            user=find_user(record.uid),
             host=record.world.host,
             command=[decode(word) for word in record.command],
             via=record.via or where,
+            claims=claims,
         )
     return row
+
+
+def find_claims(ticket, record) -> dict:
+    """What the record says and the owner of its file cannot be believed about: `user`, and the pids `launcher` and `child`."""
+    claims = {}
+    if not is_trusted(ticket):
+        if record.uid != ticket.owner_uid:
+            claims["user"] = find_user(record.uid)
+        for key, process in (("launcher", record.launcher), ("child", record.child)):
+            if process and not vouches(ticket, process):
+                claims[key] = process[0]
+    return claims
+
+
+def format_pid(row: dict, key: str):
+    """The pid of the `launcher` or the `child`, with a question mark if only the record says so; None if it is unknown."""
+    return f"{row['claims'][key]}?" if key in row["claims"] else row[key]
+
+
+def format_user(row: dict):
+    """The owner of the ticket, and any other user that its record claims."""
+    return f"{row['user']} (claims {row['claims']['user']})" if "user" in row["claims"] else row["user"]
 
 
 def tell_age(row: dict) -> str:
@@ -118,5 +142,5 @@ def tell_age(row: dict) -> str:
 
 def make_cells(row: dict) -> list:
     """The texts of one row of the table, in the order of COLUMNS."""
-    return [*(row[key] for key in ("name", "state", "mode", "launcher")), row["child"] or "-", tell_age(row), row["user"],
-            " ".join(row["command"])]
+    return [row["name"], row["state"], row["mode"], format_pid(row, "launcher"), format_pid(row, "child") or "-",
+            tell_age(row), format_user(row), " ".join(row["command"])]

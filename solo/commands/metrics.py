@@ -85,17 +85,22 @@ def format_metrics(samples: dict) -> str:
         for (name, via), values in sorted(samples.items()):
             if family in values:
                 value = values[family]
-                lines.append(f'{sample}{{name="{escape(name)}",via="{via}"}} {value if isinstance(value, int) else f"{value:.3f}"}')
+                number = value if isinstance(value, int) else f"{value:.3f}"
+                lines.append(f"{sample}{format_labels(name=name, via=via)} {number}")
     return "\n".join([*lines, "# EOF\n"])
 
 
-def escape(name: str) -> str:
-    """A label's value. Names are bytes, and these must be UTF-8: what is not is shown as \\xNN, and no two names look the same."""
-    data = name.encode(errors="surrogateescape")
-    if "\\x" in name or data != name.encode(errors="replace"):
+def format_labels(**labels) -> str:
+    return "{" + ",".join(f'{label}="{quote_label(text)}"' for label, text in labels.items()) + "}"
+
+
+def quote_label(text: str) -> str:
+    """A label's value must be UTF-8, and what is quoted may be any bytes: others are shown as \\xNN. No two texts look the same."""
+    data = text.encode(errors="surrogateescape")
+    if "\\x" in text or data != text.encode(errors="replace"):
         data = data.replace(b"\\", b"\\\\")
-    name = data.decode(errors="backslashreplace")
-    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    text = data.decode(errors="backslashreplace")
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def write_atomically(path: str, text: str):

@@ -14,7 +14,7 @@ from solo.errors import Busy, SoloError, UsageError
 from solo.kernel import FOREVER, say
 from solo.places import is_within
 from solo.rule import INTENTIONS, find_conflicts
-from solo.words import cut_command, describe_self, format_duration
+from solo.words import cut_command, describe_self, describe_waited, format_duration
 
 LOOK_AGAIN = 0.25  # seconds
 SAMPLES = 5  # calls, for the latency
@@ -60,7 +60,7 @@ def make_row(entry, where: str) -> dict:
         **describe_claim(record.claim, record.slot[0][0] if record.slot else None),
         "launcher": record.launcher, "child": record.child,
         "since": format_time(record.since) if record.since else None, "user": record.user or None, "host": record.host or None,
-        "command": list(record.command), "via": where, "ticket": entry.number,
+        "command": list(record.command), "via": where, "ticket": entry.number, "claims": {},
     }
 
 
@@ -78,7 +78,7 @@ def wait(options: dict, names: list) -> int:
                     if not in_the_way:
                         break
                     if monotonic() >= deadline:
-                        raise Busy(f"{part}: busy: {describe_entries(in_the_way)}")
+                        raise Busy(f"{part}: busy: {describe_entries(in_the_way)}{describe_waited(options['timeout'])}")
                     sleep(max(0.0, min(LOOK_AGAIN, deadline - monotonic())))
     return 0
 

@@ -8,7 +8,7 @@ from solo.cells import tell
 from solo.commands import history
 from solo.commands.lines import check_names, open_line, open_living
 from solo.commands.list import collect as collect_rows
-from solo.commands.list import make_row, tell_age
+from solo.commands.list import format_pid, format_user, make_row, tell_age
 from solo.commands.tables import format_json, print_rows
 from solo.errors import SoloError
 from solo.history import find_history
@@ -159,12 +159,12 @@ def print_section(head: list, columns: tuple, rows: list, *styles):
 
 
 def describe_hold(row: dict) -> list:
-    if row["launcher"] is None:
+    if format_pid(row, "launcher") is None:
         return [f"{row['state']}, {row['via']}: who has it can not be told"]
     slot = f", slot {row['slot']} of {row['slots']}" if row["mode"] == "slots" else ""
     names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
-    pid = f"orphan pid {row['child']}" if row["state"] == "orphaned" else f"pid {row['launcher']}"
-    who = f"{pid} ({row['user']} on {row['host']})"
+    pid = f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {format_pid(row, 'launcher')}"
+    who = f"{pid} ({format_user(row)} on {row['host']})"
     return [
         f"{row['state']} for {tell_age(row)} by {who}, {row['mode']}{slot}, {row['via']}{names}",
         f"command: {' '.join(row['command'])}",
@@ -178,4 +178,4 @@ def make_process_cells(process: dict) -> tuple:
 
 
 def make_line_cells(place: int, row: dict) -> tuple:
-    return place, row["launcher"], row["user"], row["mode"], tell_age(row), " ".join(row["command"])
+    return place, format_pid(row, "launcher"), format_user(row), row["mode"], tell_age(row), " ".join(row["command"])

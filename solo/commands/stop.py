@@ -14,8 +14,8 @@ from solo.orphans import wait_any
 from solo.queue import close_all, read_claim
 from solo.rivals import identify_launcher
 from solo.rule import INTENTIONS
-from solo.tickets import HOLD, MOST_OPEN, ORPHANED, is_published
-from solo.words import describe_orphan, describe_owner, format_duration
+from solo.tickets import HOLD, MOST_OPEN, is_published
+from solo.words import describe_owner, format_duration
 
 LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
 
@@ -119,4 +119,4 @@ def describe(ticket) -> str:
     ticket.close()
     if record is None:
         return "a holder whose record can not be read"
-    return describe_orphan(record) if ticket.state is ORPHANED else describe_owner(record)
+    return describe_owner(ticket)

@@ -7,7 +7,6 @@ from datetime import datetime
 
 from solo.cells import clean, cut, measure, pad
 from solo.rule import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
-from solo.words import format_duration
 
 MODES = {
     EXCLUSIVE: "exclusive", SHARED: "shared", COUNTED: "slots", INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared",
@@ -73,15 +72,6 @@ def describe_claim(claim, slot) -> dict:
 def format_time(seconds: float) -> str:
     """RFC 3339 in local time, to the millisecond."""
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
-
-
-def format_span(seconds) -> str:
-    """As format_duration, but of short ones more is told: 340ms, 1.7s."""
-    if seconds is None:
-        return "-"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f}ms"
-    return f"{seconds:.1f}s" if seconds < 9.95 else format_duration(seconds)
 
 
 def format_json(value) -> str:

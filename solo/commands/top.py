@@ -13,7 +13,7 @@ from solo.argv import is_engine
 from solo.cells import clean, cut, pad, tell
 from solo.commands import stop
 from solo.commands.lines import check_names, check_via, open_line
-from solo.commands.list import STYLES, collect, tell_age
+from solo.commands.list import STYLES, collect, format_pid, format_user, tell_age
 from solo.commands.tables import NAME, find_widths, format_time, print_rows
 from solo.errors import SoloError, UsageError
 from solo.eviction import Eviction
@@ -96,7 +96,7 @@ class View:
             self.asked = None
 
     def tell(self, message: str):
-        self.message, self.said = message, monotonic()
+        self.message, self.said = clean(message), monotonic()
 
     def press(self, key):
         """What a key does."""
@@ -138,8 +138,7 @@ class View:
     def make_cells(self, row: dict) -> list:
         span = tell_age(row)
         cpu, memory = self.usage.find(identify(row))
-        pid = row["launcher"] if row["child"] is None else row["child"]
-        cells = (row["name"], row["state"], pid, span, cpu, memory, row["user"], " ".join(row["command"]))
+        cells = (row["name"], row["state"], find_pid(row), span, cpu, memory, format_user(row), " ".join(row["command"]))
         return list(map(clean, cells))
 
     def render(self, width: int, height: int):
@@ -178,7 +177,12 @@ def identify(row: dict) -> tuple:
 
 
 def describe(row: dict) -> str:
-    return clean(f"{row['name']}: pid {row['child'] or row['launcher']} ({' '.join(row['command'])})")
+    return clean(f"{row['name']}: pid {find_pid(row)} ({' '.join(row['command'])})")
+
+
+def find_pid(row: dict):
+    """That of the command, or of the launcher if there is none."""
+    return format_pid(row, "child") or format_pid(row, "launcher")
 
 
 class Usage:

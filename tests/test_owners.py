@@ -1,0 +1,249 @@
+"""Tickets that another user wrote: whom they can make root signal, and what the views believe of them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+from conftest import NOBODY, PATIENCE, finish, read_line, read_state, wait_dead
+from test_views import parse_metrics
+
+from solo.identity import read_stat
+
+pytestmark = pytest.mark.root
+
+# Holds a ticket as nobody. Of its children `mine` is nobody's and `foreign`, which is younger, root's.
+FORGER = """
+import fcntl, json, os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from solo.identity import read_self, read_stat, read_world
+from solo.record import RESERVED, Record, format_closing, format_record
+from solo.rule import Claim
+names, spec = sys.argv[2], json.loads(sys.argv[3])
+own = {"self": read_self()}
+for child, uid in (("mine", 65534), ("foreign", 0)):
+    while child not in own:
+        pid = os.fork()
+        if not pid:
+            os.setresuid(uid, uid, uid)
+            os.execvp("sleep", ["sleep", "99"])
+        if read_stat(pid).start in [start for _, start in own.values()]:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+        else:
+            own[child] = pid, read_stat(pid).start
+os.setresuid(65534, 65534, 65534)
+
+def write(spec):
+    launcher, child = (own.get(spec[key], spec[key]) if isinstance(spec[key], str) else spec[key] for key in ("launcher", "child"))
+    world = read_world()
+    world.host = spec.get("host", world.host)
+    record = Record(launcher, world, spec.get("uid", 65534), Claim("X"), ["job"], spec.get("tree"),
+                    [word.encode() for word in spec.get("command", ["job"])], [], time.time(), None, spec.get("via", ""))
+    text = format_record(record)
+    file.truncate(0)
+    os.pwrite(file.fileno(), text[:-RESERVED] + format_closing(child) if child else text, 0)
+
+file = open(f"{names}/job/{spec.get('kind', '.hold.')}{int(time.time() * 1e6):020d}", "w+b", 0)
+fcntl.flock(file, fcntl.LOCK_EX)
+write(spec)
+signal.signal(signal.SIGTERM, lambda *_: write(spec["then"]) if "then" in spec else None)
+print(json.dumps(own), flush=True)
+sys.stdin.read()
+"""
+
+
+class Forged:
+    """A ticket of nobody's in a sticky directory, and the pids of its writer's processes."""
+
+    def __init__(self, common, **spec):
+        common.directory.mkdir()
+        common.directory.chmod(0o1777)
+        (common.directory / "job").mkdir()
+        (common.directory / "job").chmod(0o1777)
+        self.process = subprocess.Popen(
+            ["/usr/bin/python3", "-IS", "-c", FORGER, os.path.dirname(common.script), str(common.directory), json.dumps(spec)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )
+        common.started.append(self.process)
+        self.pids = {who: pid for who, (pid, _) in json.loads(read_line(self.process)).items()}
+
+    def end(self):
+        for pid in self.pids.values():
+            os.kill(pid, signal.SIGKILL) if read_state(pid) not in ("gone", "Z") else None
+
+
+@pytest.fixture
+def forge(common):
+    made = []
+
+    def make(**spec):
+        made.append(Forged(common, **spec))
+        return made[-1].pids
+
+    yield make
+    for each in made:
+        each.end()
+
+
+@pytest.fixture
+def victim():
+    """A process of root's that starts a child, `victim.child`, when it is told to by `victim.grow()`."""
+    process = subprocess.Popen(["sh", "-c", "read line; sleep 99 & echo $!; wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def grow():
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        process.child = int(read_line(process))
+
+    process.grow = grow
+    yield process
+    os.kill(process.child, signal.SIGKILL) if read_state(process.child) != "gone" else None
+    process.kill()
+    process.communicate()
+
+
+def identify(pid):
+    return pid, read_stat(pid).start
+
+
+# --- signals -----------------------------------------------------------------------------------------------------
+
+
+def test_a_tree_of_another_user_loses_no_process_that_user_could_not_signal(common, forge):
+    pids = forge(launcher="self", child="mine", tree=0.1)
+
+    result = common.run("--replace", "-k", "100ms", "-n", "job", "true")
+
+    assert result.returncode == 0, result.stderr
+    wait_dead(pids["mine"])
+    wait_dead(pids["self"])
+    assert read_state(pids["foreign"]) == "S"
+
+
+@pytest.mark.parametrize("start", [1, None], ids=["wrong start", "right start"])
+def test_nothing_descends_from_a_launcher_that_another_user_only_names(common, forge, victim, start):
+    """The record changes once its launcher was verified and has got SIGTERM; the child is younger than the ticket's command."""
+    pid, right = identify(victim.pid)
+    pids = forge(launcher="self", child="mine", tree=0.1, then={"launcher": [pid, start or right], "child": "mine", "tree": 0.1})
+    victim.grow()
+
+    result = common.run("--replace", "-w", "3s", "-k", "100ms", "-n", "job", "true")
+
+    wait_dead(pids["mine"])
+    assert result.returncode == (75 if start else 125)
+    assert (read_state(victim.pid), read_state(victim.child)) == ("S", "S")
+
+
+def test_a_command_with_another_user_than_its_ticket_gets_no_signal(common, forge):
+    pids = forge(launcher="self", child="foreign")
+
+    result = common.run("--replace", "-k", "100ms", "-n", "job", "true")
+
+    assert result.returncode == 125 and read_state(pids["foreign"]) == "S"
+    assert result.stderr.decode() == (
+        f"solo: job: cannot end pid {pids['foreign']}: its record was written by nobody, a user that could not have signalled it\n"
+    )
+
+
+def test_latest_rings_no_process_that_the_waiter_could_not_signal(common, forge):
+    program = "import signal; signal.signal(signal.SIGURG, lambda *_: print('rung', flush=True)); print(flush=True); input()"
+    victim = subprocess.Popen(["/usr/bin/python3", "-IS", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    read_line(victim)
+    forge(kind=".seat.", launcher=identify(victim.pid), child=None)
+
+    result = common.run("--latest", "-w", "100ms", "-n", "job", "true")
+
+    victim.send_signal(signal.SIGURG)  # the witness: it hears the bell
+    assert finish(victim, b"\n")[1] == "rung\n" and result.returncode in (0, 75)
+
+
+# --- views -------------------------------------------------------------------------------------------------------
+
+EVIL = 'etcd"} 1\nsolo_last_success_timestamp_seconds{name="nightly",via="file'
+
+
+@pytest.fixture
+def look(common, solo_script):
+    """Run a view as root, from the environment that has its libraries."""
+
+    def run(*words):
+        return subprocess.run([solo_script, *words], env=common.environment, capture_output=True, timeout=PATIENCE)
+
+    return run
+
+
+def forge_roots(forge):
+    return forge(launcher=identify(1), child=identify(1), uid=0, via=EVIL, tree=0.1, host="h\x1b[2J\n", command=["a\x1b]0;b\x07\n"])
+
+
+def test_views_show_the_owner_of_a_ticket_and_mark_what_only_its_record_claims(forge, look):
+    forge_roots(forge)
+
+    [row] = json.loads(look("list", "--via", "file", "--json").stdout)
+    [shown] = json.loads(look("show", "--json", "job").stdout)
+    table, text, top = (look(*words).stdout.decode() for words in (("list", "--via", "file"), ("show", "job"), ("top", "--via", "file")))
+
+    assert (row["user"], row["launcher"], row["child"]) == ("nobody", None, None)
+    assert row["claims"] == {"user": "root", "launcher": 1, "child": 1} and shown["holds"][0]["processes"] == []
+    assert table.splitlines()[1].split()[3:5] == ["1?", "1?"] and "  nobody (claims root)  " in table
+    assert "by pid 1? (nobody (claims root) on " in text and " 1?  " in top and "  nobody (claims root)  " in top
+
+
+def test_the_busy_line_says_whose_ticket_it_is_and_what_its_record_claims(common, forge):
+    forge_roots(forge)
+
+    said = common.run("-n", "job", "true").stderr.decode()
+
+    assert re.fullmatch(r"solo: job: busy: held for \d+s by nobody, whose record claims pid 1 of root \((.*)\)\n", said)[1] == (
+        r"a\x1b]0;b\x07\n"
+    )
+
+
+def test_a_record_of_another_user_makes_no_ancestor_of_ours_a_holder(common, forge):
+    forge_roots(forge)
+
+    assert common.run("-w", "100ms", "-n", "job", "true").returncode == 75
+
+
+def test_a_record_of_another_user_is_believed_about_that_users_processes(common, look):
+    common.directory.mkdir()
+    common.directory.chmod(0o1777)
+    holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line", user=NOBODY)
+    read_line(holder)
+
+    busy = common.run("-n", "job", "true").stderr.decode()
+    [row] = json.loads(look("list", "--via", "file", "--json").stdout)
+
+    assert f" by pid {holder.pid} of nobody (sh -c echo; read line)" in busy
+    assert (row["user"], row["launcher"], row["claims"]) == ("nobody", holder.pid, {})
+    finish(holder)
+
+
+def test_no_field_of_a_record_adds_a_line_or_drives_a_terminal(forge, look):
+    forge_roots(forge)
+
+    views = {words: look(*words).stdout for words in (("list", "--via", "file"), ("show", "job"), ("top", "--via", "file"), ("metrics",))}
+
+    assert not [words for words, out in views.items() if b"\x1b" in out or b"\x07" in out]
+    assert [views[words].count(b"\n") for words in (("list", "--via", "file"), ("top", "--via", "file"))] == [2, 2]
+
+
+def test_the_engine_that_a_record_names_is_one_label_of_the_metrics(forge, look):
+    forge_roots(forge)
+
+    samples = parse_metrics(look("metrics").stdout.decode())
+
+    assert samples["solo_held", "job", EVIL] == 1
+    assert {name for _, name, _ in samples} == {"job"}
+
+
+def test_a_message_of_top_drives_no_terminal():
+    from solo.commands.top import View
+
+    view = View({}, [])
+    view.tell("a\x1b[2J: refused")
+
+    assert view.message == "a\\x1b[2J: refused"
