@@ -6,7 +6,7 @@ from time import monotonic
 from solo import child
 from solo.argv import is_engine
 from solo.command import find_command, make_name
-from solo.errors import LEASE_LOST, TIMED_OUT, SoloError, UsageError
+from solo.errors import LEASE_LOST, TIMED_OUT, Busy, SoloError, UsageError
 from solo.holding import KILL_AFTER, release, settle_all, take_files, take_more, take_names, take_over
 from solo.identity import read_self, read_world
 from solo.journal import Journal
@@ -72,6 +72,10 @@ def run(options: dict, command: list, report=None):
     except BaseException as error:
         if starter is not None:
             starter.dismiss()
+        if type(error) is Busy and options.get("wait") and monotonic() >= deadline:
+            from solo.words import describe_waited
+
+            error.args = (f"{error}{describe_waited(options['wait'])}",)
         if once is not None:
             error = once.judge(error)
         release(holds)
@@ -104,7 +108,8 @@ def run(options: dict, command: list, report=None):
     if once is not None and (code or outcome):
         once.fail()
     release(holds)
-    tell(f"{names[0]}: pid {process.pid} ended with status {code}")
+    if tell is not tell_nothing:
+        tell(f"{names[0]}: pid {process.pid} ended {describe_code(code)}")
     if journal is not None:
         journal.tell_end(code, outcome)
     if "syslog" in options:
@@ -128,6 +133,17 @@ def describe_wanted(options: dict, names: list, command: list) -> Record:
     tree = options.get("kill_after", KILL_AFTER) if "tree" in options else None
     world, words = read_world(), list(map(encode, command))
     return Record(read_self(), world, posix.geteuid(), choose_claim(options), names, tree, words)
+
+
+def describe_code(code: int) -> str:
+    """`with status 3`, or `by SIGKILL`: a negative code is a signal."""
+    if code >= 0:
+        return f"with status {code}"
+    try:
+        from solo.words import name_signal
+    except (OSError, ImportError):
+        return f"by signal {-code}"
+    return f"by {name_signal(-code)}"
 
 
 def log(text: str, is_bad: bool = False):

@@ -48,8 +48,8 @@ def test_a_death_by_signal_and_a_time_out_are_told(lab, log):
     lab.run("--syslog", "-t", "100ms", "-n", "job", "--", "sleep", "99")
     lines = [read(log)[1] for _ in range(4)]
 
-    assert re.fullmatch(r"job: pid \d+ ended by signal 9 after 0s", lines[1])
-    assert re.fullmatch(r"job: pid \d+ timed out and ended by signal 15 after 0s", lines[3])
+    assert re.fullmatch(r"job: pid \d+ ended by SIGKILL after 0s", lines[1])
+    assert re.fullmatch(r"job: pid \d+ timed out and ended by SIGTERM after 0s", lines[3])
 
 
 def test_a_skip_is_told_also_a_quiet_one(lab, log):

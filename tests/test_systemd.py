@@ -407,7 +407,7 @@ def test_syslog_is_read_back_from_journald(guest):
     assert texts == [
         "logged: started sh -c exit N as pid N", "logged: pid N ended with exit status N after Ns",
         "not started: logged: held by pid N, an ancestor of this process: it would wait for itself",
-        "logged: started sleep N as pid N", "logged: pid N timed out and ended by signal N after Ns",
+        "logged: started sleep N as pid N", "logged: pid N timed out and ended by SIGTERM after Ns",
     ]
     assert [entry["PRIORITY"] for entry in entries] == ["6", "4", "4", "6", "4"]
     assert {(entry["SYSLOG_IDENTIFIER"], entry["SYSLOG_FACILITY"]) for entry in entries} == {("solo", "9")}

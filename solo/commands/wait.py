@@ -7,7 +7,7 @@ from solo.commands.lines import check_names, find_in_the_way, open_line, plan_ex
 from solo.errors import Busy
 from solo.identity import read_world
 from solo.kernel import FOREVER
-from solo.words import describe_holder
+from solo.words import describe_holder, describe_waited
 
 
 def run(options: dict, names: list) -> int:
@@ -26,7 +26,7 @@ def run(options: dict, names: list) -> int:
                 ticket = next(find_in_the_way(line, claim), None) if line else None
                 if ticket is not None:
                     in_time = ticket.wait_end(deadline) or monotonic() < deadline
-                    message = "" if in_time else f"{part}: busy: {describe_holder(ticket)}"
+                    message = "" if in_time else f"{part}: busy: {describe_holder(ticket)}{describe_waited(options['timeout'])}"
                     ticket.close()
                 if line is not None:
                     line.leave()
