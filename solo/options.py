@@ -108,6 +108,7 @@ VERSION = Option("version", None, "flag", None, help="Show the version and exit.
 JSON = Option("json", None, "flag", None, help="Print a JSON array.")
 PATIENCE = Option("timeout", "t", "duration", "DURATION", help="Give up after that long, with status 75.")
 STOP_KILL_AFTER = Option("kill-after", "k", "duration", "DURATION", help="How long after SIGTERM comes SIGKILL (10s).")
+ALLOW_UNKNOWN = Option("allow-unknown", None, "flag", None, help="Count a name that was never used as free; else that is an error.")
 WAITING = Option("waiting", None, "flag", None, help="End those who stand in line as well.")
 SINCE = Option("since", None, "duration", "DURATION", help="Only what ended within that time until now (12h, 7d).")
 OUTPUT = Option("output", None, "path", "FILE", help="Put them into FILE, which always is whole for those who read it.")
@@ -145,11 +146,11 @@ SUBCOMMANDS = (
         "Show all about the names: who holds them, in which processes, who stands in line, where their files are.",
     ),
     Subcommand(
-        "wait", "NAME...", (DIR, VIA, PATIENCE),
-        "Wait until nobody holds or wants the names: 0 when they are free, 75 when not in time.",
+        "wait", "NAME...", (DIR, VIA, PATIENCE, ALLOW_UNKNOWN),
+        "Wait until nobody holds or wants the names: 0 when they are free, 75 when not in time, 125 if one was never used.",
     ),
     Subcommand(
-        "stop", "NAME...", (DIR, VIA, STOP_KILL_AFTER, WAITING),
+        "stop", "NAME...", (DIR, VIA, STOP_KILL_AFTER, WAITING, ALLOW_UNKNOWN),
         "End those who hold the names, by SIGTERM and then SIGKILL, and say what was done.",
     ),
     Subcommand(

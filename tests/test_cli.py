@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from datetime import datetime
@@ -13,6 +14,7 @@ from conftest import PATIENCE, ROOT, finish, inject, read_line, until
 
 from solo import __version__, completions, manual
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
+from solo.words import name_signal
 
 SCHEMA = {
     "name": str, "state": str, "mode": str, "slot": (int, type(None)), "launcher": (int, type(None)), "child": (int, type(None)),
@@ -433,3 +435,27 @@ def test_help_respects_no_color_and_the_width(lab, words):
     assert b"\x1b[1;36m" in colored and b"\x1b[1;36m" not in plain and b"\x1b[36m" not in plain
     text = re.sub(rb"\x1b\[[0-9;]*m", b"", plain).decode()
     assert max(map(len, text.split("\r\n"))) <= 60
+
+
+@pytest.mark.parametrize("script, end", [("exit 3", "with status 3"), ("kill -9 $$", "by SIGKILL")])
+def test_verbose_says_how_the_command_ended(lab, script, end):
+    said = lab.run("-v", "-n", "job", "--", "sh", "-c", script).stderr.decode()
+
+    assert re.fullmatch(rf"solo: job: pid \d+ ended {end}", said.splitlines()[-1])
+
+
+@pytest.mark.parametrize("words, end", [(("-w", "100ms"), "; waited 100ms"), (("-w", "0"), ""), ((), "")])
+def test_a_wait_that_ran_out_says_how_long_it_waited(lab, words, end):
+    lab.hold("job")
+
+    said = lab.run(*words, "-n", "job", "true").stderr.decode()
+
+    assert re.fullmatch(rf"solo: job: busy: held for \d+s by pid \d+ \([^)]*\)(, 1 skip since)?{end}\n", said)
+
+
+def test_signals_have_the_names_of_pythons_module():
+    numbers = signal.valid_signals()
+
+    assert {number: name_signal(number) for number in numbers} == {
+        number: number.name if isinstance(number, signal.Signals) else f"signal {number}" for number in numbers
+    }

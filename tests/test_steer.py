@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import re
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from solo.eviction import Eviction
 from solo.identity import read_world
 from solo.places import open_base, open_name
 from solo.tickets import MOST_OPEN, Line
+from solo.words import find_user
 
 # --- show --------------------------------------------------------------------------------------------------------
 
@@ -54,7 +56,8 @@ def test_show_of_an_orphan_a_dead_and_an_unknown_name(lab):
 
     assert [[hold["state"] for hold in one["holds"]] for one in shown] == [["orphaned"], [], []]
     assert b"by orphan pid %d (" % holder.child in lab.run("show", "job").stdout
-    assert lab.run("show", "never").stdout == b"never: 0 held, 0 waiting\n"
+    never = lab.run("show", "never")
+    assert (never.returncode, never.stdout) == (125, b"never: 0 held, 0 waiting\n")
     assert not (lab.directory / "never").exists()
 
 
@@ -76,12 +79,71 @@ def test_show_survives_garbage(lab):
 
 
 def test_wait_is_over_at_once_where_nothing_is_held(lab, via):
-    assert lab.run("wait", "job", "a/b").returncode == 0
+    assert lab.run("wait", "--allow-unknown", "job", "a/b").returncode == 0
     assert not lab.directory.exists()
+    lab.run("-n", "job", "true")
+    assert lab.run("wait", "job").returncode == 0
+
+
+@pytest.mark.parametrize("words, verb", [(("wait",), "wait for"), (("stop",), "stop"), (("show",), "show"), (("history",), "show")])
+def test_a_name_that_was_never_used_is_an_error_with_the_near_one(lab, words, verb):
+    """So a script that waits for a mistyped name before it reboots does not reboot."""
+    lab.run("-n", "backup", "true")
+
+    mistyped, far = lab.run(*words, "bakcup"), lab.run(*words, "zzz")
+
+    place = f"not among the names in {lab.directory}"
+    assert (mistyped.returncode, far.returncode) == (125, 125)
+    assert mistyped.stderr.decode() == f"solo: bakcup: cannot {verb} it: {place} (did you mean backup?)\n"
+    assert far.stderr.decode() == f"solo: zzz: cannot {verb} it: {place}\n"
+    assert lab.run(*words, "backup").returncode == 0
+
+
+def test_a_name_is_known_by_its_journal_and_unknown_without_it(lab):
+    lab.run("-n", "job", "true")
+    lab.run("clean")
+    assert not (lab.directory / "job").exists() and lab.run("wait", "job").returncode == 0
+
+    lab.run("clean", "--history", "0s")
+
+    assert lab.run("wait", "job").returncode == 125
+
+
+def test_no_name_is_waited_for_before_all_are_known(lab):
+    lab.hold("job")
+
+    assert lab.run("wait", "job", "never").returncode == 125
+
+
+def test_stop_ends_the_known_ones_of_several_names(lab):
+    holder = lab.hold("job")
+
+    result = lab.run("stop", "never", "job")
+
+    assert result.returncode == 125 and holder.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_where_nothing_is_kept_of_a_name_each_one_is_known(lab):
+    lab.use_sockets()
+
+    assert lab.run("wait", "never").returncode == lab.run("show", "never").returncode == 0
+    assert lab.run("stop", "never").stdout == f"never: not held (names of {find_user(os.geteuid())}, by sockets)\n".encode()
+
+
+def test_the_error_says_whose_names_were_looked_at(common):
+    """As a user whose home directory has no names."""
+    user = pwd.getpwuid(1)
+    code = f"import sys; sys.path.insert(0, {os.path.dirname(common.script)!r}); from solo.commands import lines;" \
+           " lines.check_known('job', {}, 'wait for')"
+    said = subprocess.run(["/usr/bin/python3", "-IS", "-c", code], user=1, capture_output=True, text=True).stderr
+
+    place = f"not among the names of {user.pw_name}, in {user.pw_dir}/.local/state/solo (another user has other names)"
+    assert said.endswith(f"SoloError: job: cannot wait for it: {place}\n")
 
 
 @pytest.mark.parametrize("held, wanted", [("job", "job"), ("a", "a/b"), ("a/b", "a")])
 def test_wait_ends_when_the_holder_ends(lab, via, held, wanted):
+    lab.run("-n", wanted, "true")
     holder = lab.hold(held)
     waiting = lab.start("wait", wanted)
     until(lambda: read_state(waiting.pid) == "S" and os.readlink(f"/proc/{waiting.pid}/exe"))
@@ -98,7 +160,7 @@ def test_wait_gives_up_in_time_and_says_who_holds_it(lab, via):
     result = lab.run("wait", "-t", "100ms", "job")
 
     assert result.returncode == 75
-    assert re.match(rf"solo: job: busy: held for \d+s by pid {holder.pid} ", result.stderr.decode())
+    assert re.fullmatch(rf"solo: job: busy: held for \d+s by pid {holder.pid} \(.*\); waited 100ms\n", result.stderr.decode())
 
 
 def test_wait_waits_for_those_in_line_and_for_an_orphan(lab):
@@ -336,14 +398,15 @@ def test_stop_wakes_what_is_stopped_in_a_pid_namespace_below(lab):
 def test_stop_of_a_parent_leaves_what_nests_in_it(lab):
     holder = lab.hold("a/b")
 
-    assert lab.run("stop", "a").stdout == b"a: not held\n"
+    assert lab.run("stop", "a").stdout == f"a: not held (names in {lab.directory})\n".encode()
     assert holder.poll() is None
 
 
 def test_stop_of_what_is_not_held_says_so(lab, via):
-    assert lab.run("stop", "job").stdout == b"job: not held\n"
+    said = f"names in {lab.directory}" if via == "file" else f"names of {find_user(os.geteuid())}, by sockets"
+    assert lab.run("stop", "--allow-unknown", "job").stdout == f"job: not held ({said})\n".encode()
     lab.run("-n", "job", "true")
-    assert lab.run("stop", "job").stdout == b"job: not held\n"
+    assert lab.run("stop", "job").stdout == f"job: not held ({said})\n".encode()
 
 
 def test_stop_of_what_can_not_be_read_is_refused(lab):

@@ -5,7 +5,7 @@ from datetime import datetime
 from time import time
 
 from solo.cells import clean, measure, pad
-from solo.commands.lines import check_names, open_line
+from solo.commands.lines import check_names, open_line, report_unknown
 from solo.commands.tables import NAME, describe_claim, format_json, format_time, print_rows, print_table
 from solo.errors import SoloError
 from solo.history import find_histories, find_history
@@ -39,6 +39,8 @@ def run(options: dict, names: list) -> int:
 def collect(options: dict, names: list, after: float = 0.0) -> tuple:
     """([an object per run or skip that ended, or still runs, at `after` or later], whether all could be read)."""
     found, complete, world = [], True, read_world()
+    for name in names:
+        complete = not report_unknown(name, {**options, "via": FILE}, "show") and complete
     for name, history in find_histories(options.get("dir"), names):
         try:
             if isinstance(history, SoloError):

@@ -106,7 +106,7 @@ def stop_name(engine, name: str, with_waiting: bool) -> bool:
         engine.ask_to_end(entry, describe_self())
         left[entry.key] = f"pid {entry.record.launcher} on {entry.record.host} ({cut_command(entry.record.command)})"
     if not left and complete:
-        tell(f"{name}: not held")
+        tell(f"{name}: not held (names at {engine.where})")
     while left:
         here = {entry.key for entry in engine.list_entries(name)}
         for key in [key for key in left if key not in here]:

@@ -6,7 +6,7 @@ from time import time
 from solo.argv import is_engine
 from solo.cells import tell
 from solo.commands import history
-from solo.commands.lines import check_names, open_line, open_living
+from solo.commands.lines import check_names, open_line, open_living, report_unknown
 from solo.commands.list import collect as collect_rows
 from solo.commands.list import format_pid, format_user, make_row, tell_age
 from solo.commands.tables import format_json, print_rows
@@ -27,10 +27,11 @@ LAST_RUNS = 5
 
 
 def run(options: dict, names: list) -> int:
-    """Print each name: text, or with --json an array with an object a name. 125 if something could not be read."""
+    """Print each name: text, or with --json an array with an object a name. 125 if something could not be read, or was never used."""
     check_names(names)
     world, complete, shown = read_world(), True, []
     for name in names if not is_engine(options) else ():
+        complete = not report_unknown(name, options, "show") and complete
         line = open_line(name, options, world)
         try:
             shown.append(collect(name, line, options, world))

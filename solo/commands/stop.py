@@ -4,7 +4,7 @@ from time import monotonic, sleep
 
 from solo.argv import is_engine
 from solo.cells import tell
-from solo.commands.lines import check_names, open_line, open_living
+from solo.commands.lines import check_names, describe_place, open_line, open_living, report_unknown
 from solo.errors import SoloError
 from solo.eviction import Eviction
 from solo.holding import KILL_AFTER
@@ -21,7 +21,7 @@ LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
 
 
 def run(options: dict, names: list) -> int:
-    """Print what was done, a line each. 125 if one of them could not be ended."""
+    """Print what was done, a line each. 125 if one of them could not be ended, or was never used."""
     check_names(names)
     if is_engine(options):
         from solo.commands import remote
@@ -29,12 +29,15 @@ def run(options: dict, names: list) -> int:
         return remote.stop(options, names)
     world, complete = read_world(), True
     for name in names:
+        if report_unknown(name, options, "stop"):
+            complete = False
+            continue
         line = open_line(name, options, world)
         if line is None:
-            tell(f"{name}: not held")
+            tell(f"{name}: not held ({describe_place(options)})")
             continue
         try:
-            complete = stop(name, line, options.get("kill_after", KILL_AFTER), "waiting" in options) and complete
+            complete = stop(name, line, options.get("kill_after", KILL_AFTER), "waiting" in options, describe_place(options)) and complete
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
@@ -43,15 +46,15 @@ def run(options: dict, names: list) -> int:
     return 0 if complete else SoloError.status
 
 
-def stop(name: str, line, kill_after: float, with_waiting: bool) -> bool:
-    """End all that can be ended; False, and it is said, if one could not."""
+def stop(name: str, line, kill_after: float, with_waiting: bool, place: str) -> bool:
+    """End all that can be ended; False, and it is said, if one could not. `place` says whose names these are."""
     eviction, begin = Eviction(kill_after), monotonic()
     found, _ = find_targets(line, lambda ticket: True, with_waiting)
     left = {ticket.file: describe(ticket) for ticket in found}
     launchers = {ticket.file: identify_launcher(ticket) for ticket in found if not ticket.is_hold}
     known, in_line, doubted = {ticket.file for ticket in found}, set(), set()
     if not left:
-        tell(f"{name}: not held")
+        tell(f"{name}: not held ({place})")
 
     def is_one_of_them(ticket) -> bool:
         """Also as what one that was in line has become. Those in line are asked about first."""

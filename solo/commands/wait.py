@@ -3,7 +3,7 @@
 from time import monotonic
 
 from solo.argv import is_engine
-from solo.commands.lines import check_names, find_in_the_way, open_line, plan_exclusive
+from solo.commands.lines import check_known, check_names, find_in_the_way, open_line, plan_exclusive
 from solo.errors import Busy
 from solo.identity import read_world
 from solo.kernel import FOREVER
@@ -11,12 +11,14 @@ from solo.words import describe_holder, describe_waited
 
 
 def run(options: dict, names: list) -> int:
-    """0 once all are free at their turn. Raises Busy when not in time, SoloError."""
+    """0 once all are free at their turn. Raises Busy when not in time, SoloError also for a name that was never used."""
     check_names(names)
     if is_engine(options):
         from solo.commands import remote
 
         return remote.wait(options, names)
+    for name in names:
+        check_known(name, options, "wait for")
     deadline = monotonic() + options.get("timeout", FOREVER)
     world = read_world()
     for name in names:
