@@ -70,7 +70,7 @@ def test_what_could_not_start_is_told(lab, log):
 def test_no_control_character_gets_into_the_log(lab, log):
     lab.run("--syslog", "-n", "job", "--", "true", "a\nb\x1b[31m")
 
-    assert "true a?b?[31m as pid" in read(log)[1]
+    assert r"true a\nb\x1b[31m as pid" in read(log)[1]
 
 
 def test_a_reader_that_hangs_holds_up_nothing(lab, log):
