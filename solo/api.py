@@ -23,7 +23,7 @@ from solo.argv import is_engine, read_variables
 from solo.errors import Busy, SoloError, UsageError
 from solo.holding import settle_all, take_files, take_names, take_over
 from solo.identity import read_self, read_world
-from solo.kernel import FOREVER, read_file
+from solo.kernel import FOREVER, read_file, read_umask
 from solo.options import FILE
 from solo.places import check_new_name, open_name
 from solo.queue import NO_WAIT, wait_unseen
@@ -661,14 +661,6 @@ def read_options(via: Optional[str], directory: Optional[Path]) -> dict[str, Any
         options["dir"] = os.fspath(directory)
     read_variables(options, os.environb)
     return options
-
-
-def read_umask() -> int:
-    """Of this process, without setting it as umask(2) does."""
-    for line in read_file("/proc/self/status").split(b"\n"):
-        if line.startswith(b"Umask:"):
-            return int(line.split()[1], 8)
-    return 0o077
 
 
 def forget_all() -> None:

@@ -99,7 +99,7 @@ AT_HAND = {
     "holding": "open_line release settle_all take_name take_names take_over",
     "identity": "parse_stat read_namespace read_self read_stat read_world",
     "journal": "append choose_own find_journals format_names format_token is_same make_place open_journal open_place",
-    "kernel": "close decode encode list_directory occupy_standard_descriptors read_file try_lock write_whole",
+    "kernel": "close create decode drop_umask encode list_directory occupy_standard_descriptors read_file try_lock write_whole",
     "main": "main",
     "places": (
         "check_new_name check_owner check_writers choose_mode find_base make_base open_base open_below open_directory open_file open_name "

@@ -12,7 +12,19 @@ from time import sleep
 
 from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import is_stopped, read_stat, walk_parents
-from solo.kernel import ENOEXEC, IS_REGULAR, STATUS_SIZE, TYPE_MASK, USUAL_SIZE, close, decode, list_descriptors, read_file, say
+from solo.kernel import (
+    ENOEXEC,
+    IS_REGULAR,
+    STATUS_SIZE,
+    TYPE_MASK,
+    USUAL_SIZE,
+    close,
+    decode,
+    drop_umask,
+    list_descriptors,
+    read_file,
+    say,
+)
 
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of what the child is told; no variable of ours has it
@@ -39,7 +51,7 @@ class Given:
     __slots__ = ("child_disposition", "ignored", "mask", "pending", "umask")
 
     def __init__(self):
-        self.umask = posix.umask(0)
+        self.umask = drop_umask()
         self.mask = _signal.pthread_sigmask(SIG_BLOCK, ())
         self.pending = self.mask & _signal.sigpending() if self.mask else ()
         for signal in self.pending:

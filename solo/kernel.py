@@ -42,6 +42,8 @@ STATUS_SIZE = 1 << 20  # bytes of a /proc/PID/status: it lists up to 65536 group
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above
 RING_AGAIN = 0.05  # seconds
 
+OWNER_BITS = 0o700
+is_umask_dropped = False  # only in a process of our own: the umask of a program is its own
 blocker = None  # what blocks instead of `wait`, in a program that is not ours: blocking.py
 
 
@@ -171,6 +173,36 @@ def write_whole(fd: int, data: bytes, offset: int):
     while data:
         written = posix.pwrite(fd, data, offset)
         data, offset = data[written:], offset + written
+
+
+def drop_umask() -> int:
+    """Make the umask of this process 0 and return what it was. It would narrow the modes of shared files."""
+    global is_umask_dropped
+    is_umask_dropped = True
+    return posix.umask(0)
+
+
+def create(call, *words, **within):
+    """Call mkdir(2) or open(2) for something new. The umask does not take the owner's bits: the owner could not open it again.
+
+    A program's umask is changed only if it takes such bits, and only for the call. It still holds for group and others.
+    """
+    umask = 0 if is_umask_dropped else read_umask()
+    if not umask & OWNER_BITS:
+        return call(*words, **within)
+    posix.umask(umask & ~OWNER_BITS)
+    try:
+        return call(*words, **within)
+    finally:
+        posix.umask(umask)
+
+
+def read_umask() -> int:
+    """Return the umask of this process. umask(2) could only set it, for all threads."""
+    for line in read_file("/proc/self/status").split(b"\n"):
+        if line.startswith(b"Umask:"):
+            return int(line.split()[1], 8)
+    return 0o077
 
 
 def close(fd: int):

@@ -17,6 +17,7 @@ from solo.kernel import (
     IS_REGULAR,
     SAFELY,
     TYPE_MASK,
+    create,
     encode,
     list_directory,
 )
@@ -104,7 +105,7 @@ def make_home_directories(path: str):
 
 def make_directory(path: str):
     try:
-        posix.mkdir(path, PRIVATE)
+        create(posix.mkdir, path, PRIVATE)
     except FileExistsError:
         pass
     except OSError as error:
@@ -227,7 +228,7 @@ def open_below(base: Place, parts: list) -> Place:
 
 def make_part(place: Place, part: str):
     try:
-        posix.mkdir(part, place.mode, dir_fd=place.fd)
+        create(posix.mkdir, part, place.mode, dir_fd=place.fd)
     except FileExistsError:
         pass  # another contender was faster
     except OSError as error:
@@ -255,7 +256,8 @@ def open_file(place: Place, file: str, flags: int) -> int:
     # Without O_CREAT first: fs.protected_regular forbids it on another user's file, even to root.
     for creating in (0, posix.O_CREAT | posix.O_EXCL, 0):
         try:
-            fd = posix.open(file, flags | SAFELY | creating, place.mode & 0o666, dir_fd=place.fd)
+            how = file, flags | SAFELY | creating, place.mode & 0o666
+            fd = create(posix.open, *how, dir_fd=place.fd) if creating else posix.open(*how, dir_fd=place.fd)
             if creating and place.shared:
                 posix.fchmod(fd, place.mode & 0o666)
             break

@@ -19,6 +19,7 @@ from solo.kernel import (
     TYPE_MASK,
     USUAL_SIZE,
     close,
+    create,
     list_directory,
     read_file,
     say_promptly,
@@ -406,7 +407,8 @@ class Line:
             return None  # its slots are not known before its turn
         fd = -1
         try:
-            fd = posix.open(".", posix.O_RDWR | posix.O_TMPFILE | SAFELY, self.place.mode & READABLE, dir_fd=self.place.fd)
+            flags = posix.O_RDWR | posix.O_TMPFILE | SAFELY
+            fd = create(posix.open, ".", flags, self.place.mode & READABLE, dir_fd=self.place.fd)
             return self.write_ticket("", fd, record)
         except OSError:  # not every file system can
             if fd >= 0:
@@ -434,7 +436,7 @@ class Line:
             ticket = self.name_spare(spare, file) if spare is not None else None
             if ticket is None:
                 flags = posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY
-                fd = posix.open(new, flags, self.place.mode & READABLE, dir_fd=directory)
+                fd = create(posix.open, new, flags, self.place.mode & READABLE, dir_fd=directory)
                 ticket = self.write_ticket(file, fd, record)
                 posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:

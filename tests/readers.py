@@ -22,7 +22,6 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from solo import (
-    api,
     argv,
     cells,
     child,
@@ -451,8 +450,8 @@ def check_status(data: bytes):
     same(type(ignored), int)
     with reading(systemd, data):
         attempt(systemd.notices, 5, 13, may=KERNELS)
-    with reading(api, data):
-        attempt(api.read_umask, may=KERNELS)
+    with reading(kernel, data):
+        attempt(kernel.read_umask, may=KERNELS)
 
 
 def trip_status(rng):
@@ -467,8 +466,8 @@ def trip_status(rng):
         same(child.read_parents_ignored(), mask)
     with reading(systemd, data):
         same([systemd.notices(5, signal) for signal in (1, 13, 64)], [bool(mask >> bit & 1) for bit in (0, 12, 63)])
-    with reading(api, data):
-        same(api.read_umask(), 0o27)
+    with reading(kernel, data):
+        same(kernel.read_umask(), 0o27)
 
 
 def make_offsets(rng) -> bytes:
@@ -1596,7 +1595,7 @@ TARGETS = {
         Target("stat", "identity.parse_stat", make_stat, check_stat, trip_stat, (b") Z 1", b" (", b")", b"\n", *NUMBERS), 16),
         Target(
             "status",
-            "namespaces.read_inner_pid owners.may_signal child.read_parents_ignored systemd.notices api.read_umask",
+            "namespaces.read_inner_pid owners.may_signal child.read_parents_ignored systemd.notices kernel.read_umask",
             make_status,
             check_status,
             trip_status,

@@ -1,0 +1,55 @@
+"""The umask of a program takes nothing from the modes of solo's directories and files, which their owner must open again."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+HEAD = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport solo, os\n"
+HOLD = """
+directory = sys.argv[1]
+os.umask(int(sys.argv[2], 8))
+with solo.Lock(["a/b", "c"], directory=directory), solo.Lock("c/d", shared=True, directory=directory + "/other"):
+    for folder, folders, files in os.walk(directory):
+        for entry in [".", *files]:
+            print(oct(os.stat(os.path.join(folder, entry)).st_mode & 0o7777), entry == ".")
+print(oct(os.umask(0)))
+"""
+
+
+def run_program(text, *words):
+    return subprocess.run([sys.executable, "-IS", "-c", HEAD + text, *map(str, words)], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("umask", ["0", "077", "0177", "0777"])
+def test_umask_narrows_no_directory_or_file_of_a_program(tmp_path, umask):
+    done = run_program(HOLD, tmp_path / "names", umask)
+
+    *modes, after = done.stdout.splitlines()
+    assert done.stderr == "" and int(after, 8) == int(umask, 8)
+    assert set(modes) == {"0o700 True", "0o600 False"} and len(modes) > 10
+
+
+def test_umask_keeps_no_user_out_of_a_name(common):
+    """Root may open what has no mode at all; an ordinary user may not."""
+    common.directory.mkdir(mode=0o700)
+    os.chown(common.directory, 65534, 65534)
+    place = os.path.dirname(common.script)
+    text = f"import sys; sys.path.insert(0, {place!r})\nimport os, solo\nos.umask(0o777)\n" \
+           "for _ in range(2):\n    with solo.Lock('a/b'): pass\nprint('held')"
+    drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+    done = subprocess.run([*drop, "/usr/bin/python3", "-ISc", text], env=common.environment, cwd="/", capture_output=True, text=True)
+
+    assert (done.stdout, done.stderr) == ("held\n", "")
+
+
+def test_umask_narrows_no_directory_in_a_home(tmp_path):
+    text = "from solo.places import HOME_PLACE, make_home_directories\nos.umask(0o777)\nmake_home_directories(sys.argv[1] + HOME_PLACE)"
+
+    done = run_program(text, tmp_path)
+
+    made = [tmp_path / path for path in (".local", ".local/state", ".local/state/solo")]
+    assert done.stderr == "" and [path.stat().st_mode & 0o777 for path in made] == [0o700] * 3
