@@ -109,6 +109,7 @@ class Hold:
 
     def __init__(self, names: list[str], taken: dict[str, Any], tickets: list[Any]) -> None:
         self.name = names[0]
+        self._files = {fd: identify_file(fd) for ticket in tickets for fd in ticket.descriptors}
         self.tokens: dict[str, int] = {name: taken[name].number for name in names}
         self.slots: dict[str, Optional[int]] = {name: find_slot(taken[name]) for name in names}
         self.depth = 1  # how often it was acquired, by a Lock that is reentrant
@@ -128,27 +129,50 @@ class Hold:
 
     @property
     def locked(self) -> bool:
-        """Is it held still?"""
-        return bool(self._tickets)
+        """Is it held still? Not if it was released, or if the program has closed its descriptors."""
+        return bool(self._tickets) and all(self._has_kept(ticket.fd) for ticket in self._tickets)
 
     def release(self) -> None:
-        """Let go, of one that was acquired again once; nothing happens if it was let go, or is that of who forked us."""
+        """Release it, or once if it was acquired again. Does nothing if it was released, or in a forked child.
+
+        Raises SoloError if the program has closed its descriptors: the lock ended then, and another process may have had it.
+        """
         if not blocking.can_act():
             return
         with blocking.Deferred():
             if self.depth > 1:
                 self.depth -= 1
-            else:
-                self._release()
+            elif self._release():
+                raise SoloError(f"{self.name}: cannot release the lock: the program has closed its descriptors, which ended it")
 
-    def _release(self) -> None:
+    def _release(self) -> bool:
+        """True if it was lost before."""
         tickets, self._tickets = self._tickets, []
-        if self._pid == os.getpid():
-            let_go(tickets)
+        if self._pid != os.getpid():
+            return False
+        is_lost = self._forget_closed(tickets)
+        let_go(tickets)
+        return is_lost
+
+    def _has_kept(self, fd: int) -> bool:
+        """Is the descriptor still the one that we opened? The program may have closed it, and opened another file by its number."""
+        return fd in self._files and self._files[fd] == identify_file(fd)
+
+    def _forget_closed(self, tickets: list[Any]) -> bool:
+        """Forget each descriptor that the program has closed: its number may be another file's. True if a lock ended by that."""
+        is_lost = False
+        for ticket in tickets:
+            place = getattr(ticket.line, "place", None)
+            if place is not None and not self._has_kept(place.fd):
+                place.fd = -1
+            if not self._has_kept(ticket.fd):
+                ticket.fd, is_lost = -1, True
+        return is_lost
 
     def _abandon(self) -> None:
         """In a forked child: the lock is the parent's. Close our copies, without a word to the kernel about the lock."""
         tickets, self._tickets = self._tickets, []
+        self._forget_closed(tickets)
         for ticket in tickets:
             ticket.close()
             ticket.line.leave()
@@ -164,8 +188,8 @@ class Hold:
         try:
             if getattr(self, "_tickets", None) and self._pid == os.getpid() and blocking.can_act():
                 with blocking.Deferred():
-                    self._release()
-                if not ending:
+                    is_lost = self._release()
+                if not (ending or is_lost):
                     warnings.warn(f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self)
         except Exception:
             if not ending:
@@ -179,6 +203,15 @@ def let_go(tickets: list[Any]) -> None:
     for ticket in reversed(tickets):
         ticket.release()
         ticket.line.leave()
+
+
+def identify_file(fd: int) -> Optional[tuple[int, int]]:
+    """Return the device and inode of an open file; None if it is not open."""
+    try:
+        stat = os.fstat(fd)
+        return stat.st_dev, stat.st_ino
+    except (OSError, OverflowError):
+        return None
 
 
 def find_slot(ticket: Any) -> Optional[int]:
@@ -323,8 +356,8 @@ class Lock:
 
     def release(self) -> None:
         """Let go of what this thread or task holds; of a reentrant one, once. Raises SoloError if it holds nothing."""
-        hold = self.hold
-        if hold is None:
+        hold = self._holds.get(find_owner())
+        if hold is None or not hold._tickets:
             raise SoloError(f"{self.name}: is not held by this thread or task")
         hold.release()
 
@@ -363,10 +396,10 @@ class Lock:
             if left:
                 return
             left.append(True)
-            hold = self.hold
-            if hold is None:
+            hold = self._holds.get(find_owner())
+            if hold is None or not hold._tickets:
                 # A block may be left by another than entered it, as a generator that is closed elsewhere. Or by a forked child.
-                holds = [hold for hold in list(self._holds.values()) if hold.locked]
+                holds = [hold for hold in list(self._holds.values()) if hold._tickets]
                 if not holds and self._is_forked:
                     return
                 if len(holds) != 1:
@@ -517,6 +550,9 @@ class Try:
             if lock.flock:
                 take_files(lock.name, taken, lock.flock, read_umask(), self.deadline, wait_unseen, tickets, True)
             take_over(taken.values())
+            for ticket in taken.values():
+                if not isinstance(ticket.line, Line):
+                    ticket.line.leave()  # what it watches is not needed any more
             return Hold(lock.names, taken, tickets)
         except BaseException as error:
             let_go(tickets)

@@ -110,6 +110,7 @@ class Watch:
         self.mode = mode
         self.key = key
         self.waiters: list = []
+        self.stat = os.fstat(self.fd)
 
     def start(self):
         try:
@@ -138,6 +139,8 @@ class Watch:
 
     def let_go(self):
         try:
+            if not os.path.samestat(self.stat, os.fstat(self.fd)):
+                return  # the program has closed all descriptors: it is another file's now
             flock(self.fd, LOCK_UN)
         except OSError:
             pass
