@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Optional, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union, cast
 
 from solo import blocking
 from solo.argv import is_engine, read_variables
@@ -180,8 +180,18 @@ class Hold:
     def __enter__(self) -> "Hold":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.release()
+    if TYPE_CHECKING:
+        def __exit__(self, *_: object) -> None: ...
+    else:
+        __exit__ = blocking.LeaveBlock()
+
+    def _leave(self, left: list[bool]) -> None:
+        if not blocking.can_act():
+            return
+        with blocking.Deferred():
+            if not left:
+                left.append(True)
+                self.release()
 
     def __del__(self) -> None:
         ending = sys is None or sys.is_finalizing()  # then nothing else runs any more, and the kernel lets go of what we can not
@@ -310,15 +320,19 @@ class Lock:
 
         Raises Busy, SoloError. What it gives can be released by anyone, anywhere; else `Lock.release` does it here.
         """
-        deadline = self._find_deadline(timeout)
-        again = self._enter_again(find_owner())
+        return self._acquire(timeout, [])
+
+    def _acquire(self, timeout: Wait, entered: list[Hold]) -> Hold:
+        """The same; what was acquired is in `entered` even if a signal handler raises before it is returned."""
+        deadline, owner = self._find_deadline(timeout), find_owner()
+        again = self._enter_again(owner, entered)
         if again is not None:
             return again
         attempt = Try(self, deadline)
         try:
             if not attempt.run_hastily() and attempt.start():
                 attempt.done.wait()
-            return self._keep(find_owner(), attempt.find_result())
+            return self._keep(owner, attempt.find_result(), entered)
         except BaseException:
             attempt.abandon()
             raise
@@ -335,7 +349,7 @@ class Lock:
         is_held = hold is not None and hold.locked
         if owner is not find_owner() and (owner in self._asking or is_held and hold is not held):
             owner = find_owner()
-        again = self._enter_again(owner)
+        again = self._enter_again(owner, [])
         if again is not None:
             return again
         import asyncio
@@ -347,7 +361,7 @@ class Lock:
         try:
             if not attempt.run_hastily() and attempt.start():
                 await ready
-            return self._keep(owner, attempt.find_result())
+            return self._keep(owner, attempt.find_result(), [])
         except BaseException:
             attempt.abandon()
             raise
@@ -365,29 +379,36 @@ class Lock:
         wait = self.wait if isinstance(timeout, Unset) else check_wait(timeout)
         return NO_WAIT if wait is None else FOREVER if wait == math.inf else time.monotonic() + wait
 
-    def _enter_again(self, owner: object) -> Optional[Hold]:
+    def _enter_again(self, owner: object, entered: list[Hold]) -> Optional[Hold]:
         hold = self._holds.get(owner)
         if hold is None or not hold.locked:
             return None
         if not self.reentrant:
             raise SoloError(f"{self.name}: held by this thread or task already: it would wait for itself (reentrant=True counts)")
         hold.depth += 1
+        entered.append(hold)
         return hold
 
-    def _keep(self, owner: object, hold: Hold) -> Hold:
+    def _keep(self, owner: object, hold: Hold, entered: list[Hold]) -> Hold:
         self._holds[owner] = hold
+        entered.append(hold)
         return hold
 
     def __enter__(self) -> Hold:
-        return self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        left: list[bool] = []
+        entered: list[Hold] = []
         try:
-            self._leave(left)
-        except BaseException:  # of a signal handler: then once more, if it came before
-            self._leave(left)
+            return self._acquire(UNSET, entered)
+        except BaseException:  # a signal handler may raise when the lock is ours already
+            for hold in entered:
+                hold.release()
             raise
+
+    if TYPE_CHECKING:
+        def __exit__(self, *_: object) -> None: ...
+        async def __aexit__(self, *_: object) -> None: ...
+    else:
+        __exit__ = blocking.LeaveBlock()
+        __aexit__ = blocking.LeaveBlock(blocking.Done())
 
     def _leave(self, left: list[bool]) -> None:
         if not blocking.can_act():
@@ -409,9 +430,6 @@ class Lock:
 
     async def __aenter__(self) -> Hold:
         return await self.acquire_async()
-
-    async def __aexit__(self, *_: object) -> None:
-        self.__exit__()
 
     def __call__(self, function: Function) -> Function:
         """Decorate: each call holds it."""
@@ -436,7 +454,7 @@ class Lock:
 
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:
-            with self.acquire():
+            with self:
                 return function(*args, **kwargs)
 
         return cast(Function, guarded)

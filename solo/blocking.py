@@ -8,6 +8,7 @@ The invariant: whoever does anything but sleep holds `acting`. So a fork, which 
 """
 
 import _signal
+import functools
 import os
 import select
 import sys
@@ -281,6 +282,53 @@ class Deferred:
         finally:
             if self.changed:  # a handler that was back already raised
                 self.restore()
+
+
+class LeaveBlock:
+    """The `__exit__` of a class: `with` always reaches its `_leave`, though a signal handler raises at any moment.
+
+    A handler may raise at the first bytecode of a Python function, before any `try` of it. But a suspended generator is in its
+    `try` already. `with` looks `__exit__` up before it enters the block, and gets a callable in C that resumes such a generator:
+    max() calls `send` for each argument, and returns the first, `result`.
+    """
+
+    def __init__(self, result: object = False) -> None:
+        self.result = result
+
+    def __get__(self, owner, kind=None):
+        if owner is None:
+            return lambda owner, *error: self.prepare(owner)(*error)  # contextlib.ExitStack looks it up in the class
+        return self.prepare(owner)
+
+    def prepare(self, owner):
+        leaving = leave_once(owner)
+        next(leaving)
+        return functools.partial(max, self.result, None, key=leaving.send)
+
+
+def leave_once(owner):
+    """A generator that calls `owner._leave` when it is resumed. `_leave` appends to its list once no handler can raise."""
+    left: list = []
+    try:
+        yield
+        owner._leave(left)
+    except GeneratorExit:
+        return  # the block was never entered
+    except BaseException:
+        try:
+            owner._leave(left)
+        finally:
+            owner._leave(left)
+        raise
+    while True:
+        yield 0
+
+
+class Done:
+    """What `async with` awaits when it is over already."""
+
+    def __await__(self):
+        return iter(())
 
 
 def can_act() -> bool:

@@ -840,9 +840,9 @@ def attempt(last, lock):
     count = 0
     def trace(frame, event, _):
         nonlocal count
-        # Python can not protect the entry of __exit__ and of __del__, and lets nothing come between a return and its caller.
+        # Python cannot protect the entry of __del__, and lets nothing come between a return and its caller.
         name = frame.f_code.co_name
-        if not frame.f_code.co_filename.endswith("/solo/api.py") or name in ("__enter__", "__exit__", "__del__"):
+        if not frame.f_code.co_filename.endswith("/solo/api.py") or name == "__del__":
             return None
         frame.f_trace_opcodes = True
         if event == "return" or dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN"):
