@@ -26,9 +26,9 @@ from solo.identity import read_self, read_world
 from solo.kernel import FOREVER, read_file, read_umask
 from solo.options import FILE
 from solo.places import check_new_name, open_name
-from solo.queue import NO_WAIT, wait_unseen
+from solo.queue import NO_WAIT, close_all, find_living, read_claim, wait_unseen
 from solo.record import Record
-from solo.rule import COUNTED, EXCLUSIVE, SHARED, Claim
+from solo.rule import COUNTED, EXCLUSIVE, SHARED, Claim, find_conflicts
 from solo.tickets import SEAT, Line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -115,6 +115,8 @@ class Hold:
         self.depth = 1  # how often it was acquired, by a Lock that is reentrant
         self._tickets = tickets
         self._pid = os.getpid()
+        self._owner: Callable[[], object] = no_owner  # the thread or task that acquired it, if that is still there
+        self._thread: Callable[[], object] = no_owner  # the thread in which it did
         all_holds.add(self)
 
     @property
@@ -213,6 +215,10 @@ def let_go(tickets: list[Any]) -> None:
     for ticket in reversed(tickets):
         ticket.release()
         ticket.line.leave()
+
+
+def no_owner() -> None:
+    """In place of a weak reference: nobody has acquired it yet."""
 
 
 def identify_file(fd: int) -> Optional[tuple[int, int]]:
@@ -328,7 +334,7 @@ class Lock:
         again = self._enter_again(owner, entered)
         if again is not None:
             return again
-        attempt = Try(self, deadline)
+        attempt = Try(self, deadline, owner)
         try:
             if not attempt.run_hastily() and attempt.start():
                 attempt.done.wait()
@@ -356,7 +362,7 @@ class Lock:
 
         loop = asyncio.get_running_loop()
         ready: "asyncio.Future[None]" = loop.create_future()
-        attempt = Try(self, deadline, lambda: loop.call_soon_threadsafe(set_ready, ready))
+        attempt = Try(self, deadline, owner, lambda: loop.call_soon_threadsafe(set_ready, ready))
         self._asking.add(owner)
         try:
             if not attempt.run_hastily() and attempt.start():
@@ -391,6 +397,7 @@ class Lock:
 
     def _keep(self, owner: object, hold: Hold, entered: list[Hold]) -> Hold:
         self._holds[owner] = hold
+        hold._owner, hold._thread = weakref.ref(owner), weakref.ref(threading.current_thread())
         entered.append(hold)
         return hold
 
@@ -476,10 +483,12 @@ class Try:
     Whatever happens to whoever started it, the result belongs to exactly one: to who takes it, or, if it was abandoned, nobody.
     """
 
-    def __init__(self, lock: Lock, deadline: float, tell: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, lock: Lock, deadline: float, owner: object, tell: Optional[Callable[[], object]] = None) -> None:
         self.lock = lock
         self.deadline = deadline
-        self.tell = tell
+        self.owner = owner
+        self.thread = threading.current_thread()
+        self.tell = tell  # only if the thread goes on meanwhile, in an event loop
         self.waiter: Optional[blocking.Waiter] = None
         self.done = threading.Event()
         self.hold: Optional[Hold] = None
@@ -511,7 +520,8 @@ class Try:
         finally:
             self.done.set()
             try:
-                self.tell()
+                if self.tell is not None:
+                    self.tell()
             except RuntimeError:
                 self.drop()  # the event loop is closed: nobody will take it
 
@@ -559,9 +569,10 @@ class Try:
         tickets = self.taken = []
 
         def make(base: Any, name: str, world: Any) -> Any:
-            self.lines.append(make_line(base, name, world, self.tickets))
+            self.lines.append(make_line(base, name, world, self))
             return self.lines[-1]
 
+        self.refuse_own_files()
         try:
             taken = take_names(wanted, options, self.deadline, wait_unseen, tickets, make)
             settle_all(tickets)
@@ -581,6 +592,52 @@ class Try:
                 error.holders = tuple(map(make_holder, rows))
                 error.tickets = []
             raise
+
+    def find_own_tickets(self) -> list[Any]:
+        """The tickets that cannot be released while this waits: those of its own thread or task.
+
+        An event loop goes on while one task waits, so the holds of its other tasks are none. If the thread itself waits, they are.
+        """
+        tickets = []
+        for hold in list(all_holds):
+            threads = {id(self.thread), id(self.owner)}
+            if id(hold._owner()) in threads or self.tell is None and hold._thread() is self.thread:
+                tickets += hold._tickets
+        return tickets
+
+    def refuse_own_tickets(self, line: Any, wanted: Any) -> None:
+        """Raise SoloError if it would wait in `line` for itself for ever, or for waiters that wait for it. Under the gate."""
+        if self.deadline != FOREVER:
+            return
+        queue = identify_queue(line)
+        own = [ticket for ticket in self.find_own_tickets() if identify_queue(ticket.line) == queue]
+        if not own:
+            return
+        claims = [ticket.record.claim for ticket in own]
+        seats = [find_living(line, file) for file in line.files if file.startswith(SEAT)]
+        ahead = [read_claim(seat) for seat in seats if seat is not None]
+        close_all([seat for seat in seats if seat is not None])
+        if any(find_conflicts(claim, claims) for claim in [wanted, *ahead]):
+            raise SoloError(self.describe_own(" and ".join(sorted({name for ticket in own for name in ticket.record.names}))))
+
+    def refuse_own_files(self) -> None:
+        """The same for files that flock(2) is wanted on."""
+        if not self.lock.flock:
+            return
+        from solo.flocks import Flock
+
+        own = {identify_file(ticket.fd): ticket for ticket in self.find_own_tickets() if isinstance(ticket, Flock)}
+        if self.deadline == FOREVER and own:
+            for path in filter(os.path.exists, self.lock.flock):
+                stat = os.stat(path)
+                found = own.get((stat.st_dev, stat.st_ino))
+                if found is not None and EXCLUSIVE in (found.mode, self.lock.claim.mode):
+                    raise SoloError(f"{self.lock.name}: {self.describe_own(path)}")
+
+    def describe_own(self, held: str) -> str:
+        who = "thread" if self.owner is self.thread else "task or its thread"
+        remedy = "if another thread is to release that Hold, give a wait in seconds"
+        return f"cannot wait for the lock: this {who} already holds {held} by another Lock, and would wait for itself ({remedy})"
 
     def find_result(self) -> Hold:
         if self.hold is None:
@@ -614,25 +671,33 @@ class Try:
 
 
 class Own:
-    """A queue that remembers in `own` which tickets are ours."""
+    """The queue in which `attempt` waits; `attempt.tickets` are those of it."""
 
     __slots__ = ()
-    own: list[Any]
+    attempt: "Try"
 
     def publish(self, kind: str, record: Record, spare: Any = None) -> Any:
-        if kind == SEAT and isinstance(blocking.mine.waiter, blocking.Hasty):
-            raise blocking.WouldWait  # a place in line that is given up again is one that others get past
+        if kind == SEAT:
+            self.attempt.refuse_own_tickets(self, record.claim)
+            if isinstance(blocking.mine.waiter, blocking.Hasty):
+                raise blocking.WouldWait  # a waiter that gives its place up again lets others past
         ticket = super().publish(kind, record, spare)  # type: ignore[misc]
         if ticket is not None:
-            self.own.append(ticket)
+            self.attempt.tickets.append(ticket)
         return ticket
 
 
 class OwnLine(Own, Line):
-    __slots__ = ("own",)
+    __slots__ = ("attempt",)
 
 
-def make_line(base: Any, name: str, world: Any, own: list[Any]) -> Any:
+def identify_queue(line: Any) -> object:
+    """What two queues of one name have in common: the directory, or for sockets the name. None for a file of the user's."""
+    place = getattr(line, "place", None)
+    return getattr(line, "name", None) if place is None else identify_file(place.fd)
+
+
+def make_line(base: Any, name: str, world: Any, attempt: "Try") -> Any:
     """The queue of `name`: as files in `base`, or where that is None as sockets."""
     if base is not None:
         line: Any = OwnLine(open_name(base, name), world)
@@ -640,10 +705,10 @@ def make_line(base: Any, name: str, world: Any, own: list[Any]) -> Any:
         from solo.sockets import SocketLine
 
         class OwnSocketLine(Own, SocketLine):
-            __slots__ = ("own",)
+            __slots__ = ("attempt",)
 
         line = OwnSocketLine(name, world)
-    line.own = own
+    line.attempt = attempt
     return line
 
 

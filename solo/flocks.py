@@ -21,12 +21,13 @@ EVERYBODY = 0o666
 
 
 class Flock:
-    """A file held. Like a ticket, and its queue, as far as a holder needs them."""
+    """A file held for a claim of `mode`. Like a ticket, and its queue, as far as a holder needs them."""
 
-    __slots__ = ("fd",)
+    __slots__ = ("fd", "mode")
 
-    def __init__(self, fd):
+    def __init__(self, fd, mode):
         self.fd = fd
+        self.mode = mode
 
     @property
     def line(self):
@@ -72,7 +73,7 @@ def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list
             try:
                 fd = lock_file(fd, path, lock, deadline, watch, is_program)
                 if is_still(path, fd):
-                    holds.append(Flock(fd))
+                    holds.append(Flock(fd, mode))
                     break
             except OSError as error:
                 close(fd)
