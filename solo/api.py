@@ -336,7 +336,9 @@ class Lock:
             return again
         attempt = Try(self, deadline, owner)
         try:
-            if not attempt.run_hastily() and attempt.start():
+            if not blocking.is_main_thread():
+                attempt.run_here()  # no signal handler ever runs here
+            elif not attempt.run_hastily() and attempt.start():
                 attempt.done.wait()
             return self._keep(owner, attempt.find_result(), entered)
         except BaseException:
@@ -509,6 +511,14 @@ class Try:
             except blocking.WouldWait:
                 return False
         return True
+
+    def run_here(self) -> None:
+        """Take it in this thread, and wait if necessary."""
+        if not blocking.can_act():
+            self.error = SoloError(f"{self.lock.name}: the program is ending")
+            return
+        self.waiter = blocking.Waiter()
+        self.run()
 
     def run(self) -> None:
         """Take it in this thread; who started that is told."""
@@ -688,7 +698,20 @@ class Own:
 
 
 class OwnLine(Own, Line):
-    __slots__ = ("attempt",)
+    """Of files. `own_files` are ours: what waits for one in this process is told as soon as it is removed."""
+
+    __slots__ = ("attempt", "own_files")
+
+    def publish(self, kind: str, record: Record, spare: Any = None) -> Any:
+        ticket = super().publish(kind, record, spare)
+        if ticket is not None:
+            self.own_files[ticket.file] = blocking.remember_own(ticket.fd)
+        return ticket
+
+    def remove(self, file: str) -> None:
+        super().remove(file)
+        if file in self.own_files:
+            blocking.forget_own(self.own_files.pop(file))
 
 
 def identify_queue(line: Any) -> object:
@@ -701,6 +724,7 @@ def make_line(base: Any, name: str, world: Any, attempt: "Try") -> Any:
     """The queue of `name`: as files in `base`, or where that is None as sockets."""
     if base is not None:
         line: Any = OwnLine(open_name(base, name), world)
+        line.own_files = {}
     else:
         from solo.sockets import SocketLine
 

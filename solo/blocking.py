@@ -1,10 +1,30 @@
-"""How a Python program waits: one thread blocks, until a time limit or until it is told to give up, and needs no signal. Cold.
+"""How a thread of somebody's program waits for a name, without alarms and without losing a signal. Cold.
 
-flock(2) itself can do neither. So another thread blocks in it, one for each file and mode, however often and by however many it
-is waited for; it stays until it has its turn. Then it tells all who wait for a ticket to be gone, or hands its own open file,
-with the lock, to one of those who want to have it.
+THREADS. An acquire in the main thread first tries in that thread (`Hasty`). If it would have to wait, a thread of ours waits for
+it and the main thread waits for that thread, so that signal handlers run meanwhile. An acquire of asyncio does the same, and the
+event loop goes on. Any other thread runs no signal handlers, and waits itself. flock(2) has no time limit and cannot be
+cancelled, so whoever waits does not call it: one more thread (`Watch`) blocks in flock(2), for each ticket or file and mode.
+It tells all its waiters when the ticket is gone, or hands its locked descriptor to one of them (`Take`). It cannot be stopped:
+after a time limit it stays until the file is unlocked. A ticket of this process needs no such thread (`OwnWatch`): the thread
+that removes it wakes the waiters.
 
-The invariant: whoever does anything but sleep holds `acting`. So a fork, which takes it too, finds nothing half done.
+THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket, `watched` or `own_files`, and gives it up only in
+`Waiter.wait`, around poll(2), and while it blocks in flock(2). The gate of a queue is never held across such a wait. fork takes
+`acting` too, so a child finds nothing half done: it closes what it inherited, makes a new `acting` and starts without watches.
+`acting` is reentrant, because the garbage collector may run a __del__ that releases a Hold in the middle of an acquire.
+
+EXCEPTIONS. Only a signal handler raises where no line of ours does, and only in the main thread. `Deferred` puts a recorder in
+the place of every handler for the moment of acting; at its end the handlers are put back and called, and may raise there.
+A handler may still raise before `Deferred` has begun or after it has ended:
+- before an acquire has begun to act: nothing was acquired;
+- after it: the `except` of `Lock._acquire` abandons the attempt, that of `Lock.__enter__` releases the Hold;
+- at the entry of `__exit__`, before any `try` of ours: `LeaveBlock`;
+- between the return of `acquire` and the assignment of its result: nothing helps, the manual says so.
+A thread of ours raises into nobody: it keeps the error, and `Try.find_result` raises it in the thread that asked. An attempt that
+nobody wants any more is cancelled: its `Waiter.wait` raises Cancelled, and the thread gives back what it has.
+
+THE END. While Python ends, a daemon thread may be frozen as it holds `acting`. `can_act` then says no, and the kernel releases
+what is held.
 """
 
 import _signal
@@ -28,6 +48,7 @@ GONE, AGAIN = "gone", "again"
 acting = threading.RLock()
 mine = threading.local()  # .waiter: the Waiter of what this thread is trying to get
 watched: dict = {}  # (kind, device, inode, mode) -> its Watch
+own_files: dict = {}  # (device, inode) of each ticket of this process -> its descriptor
 
 
 class Cancelled(BaseException):
@@ -148,6 +169,44 @@ class Watch:
         close(self.fd)
 
 
+class OwnWatch(Watch):
+    """The watch of a ticket of this process: `forget_own` ends it, and no thread has to block in flock(2)."""
+
+    def __init__(self, fd: int, mode: int, key: tuple):
+        self.fd = -1
+        self.key = key
+        self.waiters: list = []
+
+    def start(self):
+        watched[self.key] = self
+
+    def let_go(self):
+        """It has nothing open."""
+
+
+def remember_own(fd: int) -> tuple:
+    """Note that `fd` is a ticket of this process, until `forget_own` of what this returns."""
+    stat = os.fstat(fd)
+    own_files[stat.st_dev, stat.st_ino] = fd
+    return stat.st_dev, stat.st_ino
+
+
+def is_own(stat) -> bool:
+    """Is that file a ticket of this process? Not if the program has closed it: then the inode may be another's by now."""
+    try:
+        return os.path.samestat(stat, os.fstat(own_files.get((stat.st_dev, stat.st_ino), -1)))
+    except OSError:
+        return False
+
+
+def forget_own(file: tuple):
+    """The ticket was removed: all that wait for it look again."""
+    own_files.pop(file, None)
+    key = Watch, *file, LOCK_SH
+    if isinstance(watched.get(key), OwnWatch):
+        watched.pop(key).tell(None)
+
+
 class Take(Watch):
     """The same for one that wants to have the lock; the others try again."""
 
@@ -186,7 +245,7 @@ def wait(kind: type, fd: int, mode: int, deadline: float) -> bool:
     key = kind, stat.st_dev, stat.st_ino, mode
     while True:
         if key not in watched:
-            kind(fd, mode, key).start()
+            (OwnWatch if kind is Watch and is_own(stat) else kind)(fd, mode, key).start()
         watch = watched[key]
         waiter.given = []
         watch.waiters.append(waiter)
@@ -357,6 +416,7 @@ def forget():
     for watch in watched.values():
         close(watch.fd)
     watched.clear()
+    own_files.clear()
 
 
 def take_part():
