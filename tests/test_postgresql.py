@@ -326,3 +326,23 @@ def test_a_password_is_taken_from_libpq_s_file_and_never_shown(fleet, server, tm
     server.ask("select pg_reload_conf()")
     assert refused.returncode == 125 and b"wrong" not in refused.stderr and refused.stderr.count(b"\n") == 1
     assert result.returncode == 0 and b"se%cr3t" not in result.stdout + result.stderr
+
+
+def test_table_created_by_another_contender_meanwhile_is_used(server):
+    """The race of two first contenders, with the other one's `create table` between our probe and our look."""
+    from solo.engines.pgtable import PostgresTable
+    from solo.engines.targets import parse_url
+
+    class Late(PostgresTable):
+        def ask(self, query, *values):
+            if "to_regclass" in query:
+                other.connect()
+            return super().ask(query, *values)
+
+    target = parse_url(server.url + "?table=raced")
+    other, late = PostgresTable(target, 15.0, 5.0), Late(target, 15.0, 5.0)
+    late.connect()
+
+    assert late.list_entries() == []
+    late.release()
+    other.release()

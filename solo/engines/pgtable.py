@@ -48,14 +48,22 @@ class PostgresTable(Lined):
 
     def connect(self):
         self.open()
+        problem = self.probe()
+        if problem and self.ask("select to_regclass($1)", self.table) == [[None]]:
+            self.create(problem)
+        # Probe again: another contender may have created the table since.
+        problem = problem and self.probe()
+        if problem:
+            raise problem
+
+    def probe(self):
+        """Return why the table cannot be read, or None. Raises Unreachable."""
         try:
             self.ask("select 1 from TABLE limit 0")
         except Unreachable:
             raise
         except SoloError as error:
-            if self.ask("select to_regclass($1)", self.table) != [[None]]:
-                raise  # it is there, and not for us
-            self.create(error)
+            return error
 
     def create(self, error: SoloError):
         try:

@@ -19,7 +19,9 @@ LARGEST = 1 << 20  # bytes
 KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
 
 class Kind(NamedTuple):
-    """One of the engines: its module and class, the library it needs and what pip calls that, its port, what modes it knows."""
+    """One of the engines: its module, named as its scheme without TLS, and class; the library it needs and what pip calls that, its
+    port, what modes it knows.
+    """
 
     module: str
     name: str
@@ -76,7 +78,7 @@ def open_engine(where: str, terms, modes=frozenset()):
         raise SoloError(f"--via {target.scheme} needs the Python library {kind.library}: {how}") from None
     engine = getattr(module, kind.name)(target, terms.ttl, terms.timeout)
     for mode in sorted(set(modes) - set(engine.modes)):
-        able = ", ".join(scheme for scheme, other in ENGINES.items() if mode in other.modes and not scheme.endswith("s"))
+        able = ", ".join(dict.fromkeys(other.module for other in ENGINES.values() if mode in other.modes))
         raise UsageError(f"--via {target.scheme} does not know {WORDS[mode]}{kind.unless}: {able} do")
     return engine
 
