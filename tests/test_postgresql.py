@@ -11,6 +11,13 @@ from proxy import HOLE, RESET, Proxy
 from servers import PostgreSQL, PostgreSQLTable, Server, find_port
 from test_engines import Fleet
 
+pytest.importorskip("psycopg")
+
+from solo.engines.engine import Note  # noqa: E402
+from solo.engines.pgtable import PostgresTable  # noqa: E402
+from solo.engines.targets import parse_url  # noqa: E402
+from solo.rule import COUNTED, EXCLUSIVE, Claim  # noqa: E402
+
 RESTART = ("-t", "10", "-m", "fast", "restart")
 
 
@@ -330,9 +337,6 @@ def test_a_password_is_taken_from_libpq_s_file_and_never_shown(fleet, server, tm
 
 def test_table_created_by_another_contender_meanwhile_is_used(server):
     """The race of two first contenders, with the other one's `create table` between our probe and our look."""
-    from solo.engines.pgtable import PostgresTable
-    from solo.engines.targets import parse_url
-
     class Late(PostgresTable):
         def ask(self, query, *values):
             if "to_regclass" in query:
@@ -346,3 +350,82 @@ def test_table_created_by_another_contender_meanwhile_is_used(server):
     assert late.list_entries() == []
     late.release()
     other.release()
+
+
+class Peers:
+    """Sessions at one table, each with its place in the queue of a name, as contenders of several hosts have it."""
+
+    def __init__(self, server, table):
+        self.target = parse_url(f"{server.url}?table={table}")
+        self.engines = []
+
+    def join(self, name, claim):
+        engine = PostgresTable(self.target, 3600.0, 5.0)
+        engine.connect()
+        key = engine.join(name, Note(claim, launcher=1, since=1.0))
+        entry = engine.read_line(name)[-1]
+        self.engines.append(engine)
+        assert entry.key == key
+        return engine, entry
+
+    def wait(self, engine, name, key=None):
+        """Wait no time at all, so that the session listens to what it waits for."""
+        engine.read_line(name)
+        assert not engine.wait_change(name, key, 0.0)
+
+    def count_woken(self, engines):
+        """How many of these sessions were notified of anything so far, one figure each."""
+        for engine in engines:
+            engine.link.ask("select 1")
+        return [len(engine.link.heard) for engine in engines]
+
+    def close(self):
+        for engine in self.engines:
+            engine.release()
+
+
+@pytest.fixture
+def peers(server, request):
+    peers = Peers(server, f"peers{os.urandom(4).hex()}")
+    yield peers
+    peers.close()
+
+
+def test_release_wakes_the_next_waiter_alone(peers):
+    line = [peers.join("a", Claim(EXCLUSIVE)) for _ in range(4)]
+    others = [peers.join("b", Claim(EXCLUSIVE)) for _ in range(2)]
+    for queue, name in ((line, "a"), (others, "b")):
+        for (_, before), (engine, _) in zip(queue, queue[1:]):
+            peers.wait(engine, name, before.key)
+
+    line[0][0].release()
+
+    assert peers.count_woken([engine for engine, _ in line[1:]]) == [1, 0, 0]
+    assert peers.count_woken([others[1][0]]) == [0]
+
+
+def test_released_slot_wakes_the_first_waiter_and_its_slot_the_second(peers):
+    holders = [peers.join("a", Claim(COUNTED, 2)) for _ in range(2)]
+    for number, (engine, entry) in enumerate(holders):
+        engine.rewrite(entry._replace(record=entry.record._replace(slot=[(number, number)])))
+    line = [peers.join("a", Claim(COUNTED, 2)) for _ in range(3)]
+    waiters = [engine for engine, _ in line]
+    for engine in waiters:
+        peers.wait(engine, "a")
+
+    holders[1][0].release()
+    assert [bool(count) for count in peers.count_woken(waiters)] == [True, False, False]
+
+    line[0][0].rewrite(line[0][1]._replace(record=line[0][1].record._replace(slot=[(1, 1)])))
+    assert [bool(count) for count in peers.count_woken(waiters[1:])] == [True, False]
+
+
+def test_waiter_hears_a_holder_of_an_earlier_version(peers, server):
+    """Which notifies the channel of the table alone."""
+    (holder, held), (waiter, _) = (peers.join("a", Claim(EXCLUSIVE)) for _ in range(2))
+    peers.wait(waiter, "a", held.key)
+
+    server.ask(f"with gone as (delete from {holder.name} where number = {held.number} returning 1)"
+               f" select pg_notify('solo {holder.name}', '') from gone")
+
+    assert peers.count_woken([waiter]) == [1]
