@@ -29,7 +29,7 @@ COLD_FLOORS = [
     {"flocks", "processes"},
     {"ending", "eviction", "sockets"},
     {"rivals", "waiting"},
-    {"engines", "engines.engine", "engines.targets"},
+    {"engines", "engines.engine", "engines.network", "engines.targets"},
     {"engines.lines", "engines.pglink", "engines.zksession"},
     {"engines.etcd", "engines.lease", "engines.pgtable", "engines.redis", "engines.zookeeper"},
     {"engines.postgresql"},

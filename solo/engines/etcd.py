@@ -12,9 +12,9 @@ from base64 import b64decode, b64encode
 from email.utils import parsedate_to_datetime
 from time import monotonic
 
+from solo.engines import network
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
 from solo.engines.lines import Lined, sort_lines
-from solo.engines.targets import make_tls
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
 from solo.once import format_ran, parse_ran
@@ -76,7 +76,7 @@ class Etcd(Lined):
         `is_leased`.
         """
         deadline = monotonic() + self.timeout
-        problem = "no answer"
+        problem, distrust = "no answer", None
         for _ in range(2 * len(self.target.hosts)):
             left = deadline - monotonic()
             if left <= 0:
@@ -87,6 +87,7 @@ class Etcd(Lined):
                 answer = self.ask(path, body, monotonic() + (left if len(self.target.hosts) == 1 else left / 2))
             except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
                 problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                distrust = self.tls and network.find_distrust(self.target, error) or distrust
                 self.hang_up()
                 if not was_open or isinstance(error, TimeoutError):  # else it was idle, and may have been closed meanwhile
                     self.at = (self.at + 1) % len(self.target.hosts)
@@ -109,7 +110,7 @@ class Etcd(Lined):
             if code == PRECONDITION and LEASE_EXISTS in text:
                 return {"TTL": body["TTL"]}  # the number is ours alone: the answer to our first try was lost
             raise SoloError(f"{self.where}: {text}")
-        raise Unreachable(f"{self.where}: can not be reached: {problem}")
+        raise distrust or Unreachable(f"{self.where}: can not be reached: {problem}")
 
     def ask(self, path: str, body: dict, deadline: float) -> dict:
         """Raises OSError, HTTPException, ValueError, RecursionError."""
@@ -320,20 +321,16 @@ class TimedSocket(Timed, socket.socket):
 
 def connect(host: str, port: int, deadline: float, tls):
     """Raises OSError."""
-    plain = socket.create_connection((host, port), max(SHORTEST_WAIT, deadline - monotonic()))
-    if tls is not None:
-        return tls.wrap_socket(plain, server_hostname=host)
-    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return TimedSocket(fileno=plain.detach())
+    plain = network.connect(host, port, deadline)
+    return TimedSocket(fileno=plain.detach()) if tls is None else tls.wrap_socket(plain, server_hostname=host)
 
 
 def make_timed_tls(target):
-    import ssl
+    context = network.make_tls(target)
 
-    class TimedTLS(Timed, ssl.SSLSocket):
+    class TimedTLS(Timed, context.sslsocket_class):
         pass
 
-    context = make_tls(target)
     context.sslsocket_class = TimedTLS
     return context
 

@@ -2,6 +2,7 @@
 up. Cold.
 """
 
+import os
 import re
 from hashlib import sha256
 from math import ceil
@@ -13,6 +14,7 @@ from psycopg import Error, pq
 from psycopg.conninfo import make_conninfo
 
 from solo.engines.engine import Gone
+from solo.engines.network import find_addresses, look_up_again
 from solo.errors import SoloError, Unreachable, UsageError
 
 LONGEST_POLL = 1e6  # seconds
@@ -21,7 +23,7 @@ LONGEST_IDLE, MOST_PROBES = 32767, 127  # seconds
 LONGEST = (1 << 31) - 1  # milliseconds; an int
 ENDED = POLLRDHUP | POLLHUP | POLLERR
 # libpq has no codes for why it could not connect. What else a server says may pass: it starts, it is full.
-REFUSED = re.compile("invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|not support")
+REFUSED = re.compile("invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|unknown ca|not support")
 QUOTED = re.compile('"[^"]*"')
 # Classes and codes of errors that may pass: the connection, deadlocks, resources, a standby by now, locks, the operator.
 PASSING = ("08", "40", "53", "25006", "55P03", "57")
@@ -51,6 +53,7 @@ class Link:
         files = {"sslrootcert": target.cafile, "sslcert": target.certfile, "sslkey": target.keyfile}
         if target.cafile:
             files["sslmode"] = "verify-full"
+        self.has_address = "hostaddr" in settings
         known = {
             **files, "user": target.user, "password": target.password, "dbname": target.path or None, **settings,
             "keepalives_idle": self.idle, "keepalives_interval": 1, "keepalives_count": self.probes,
@@ -75,15 +78,17 @@ class Link:
                 # One that is silent must leave time for the others.
                 self.open_host(unquote(host), port, monotonic() + self.timeout / len(self.hosts))
                 return
-            except Error as error:
+            except (Error, OSError) as error:
                 problem = self.lose(str(error))
             except SoloError as error:
                 self.close()
                 problem = error
+            look_up_again(unquote(host), port)
         raise problem
 
     def open_host(self, host: str, port: int, deadline: float):
-        connection = pq.PGconn.connect_start(make_conninfo(self.settings, host=host, port=port).encode())
+        where = self.resolve(host, port, deadline)
+        connection = pq.PGconn.connect_start(make_conninfo(self.settings, **where, port=port).encode())
         state = pq.PollingStatus.WRITING
         while state != pq.PollingStatus.OK:
             if state == pq.PollingStatus.FAILED or connection.status == pq.ConnStatus.BAD:
@@ -101,6 +106,13 @@ class Link:
             raise Unreachable(f"{self.where}: {host}:{port} is a standby")
         self.pid = int(pid)
         self.is_pooled = connection.backend_pid != self.pid
+
+    def resolve(self, host: str, port: int, deadline: float) -> dict:
+        """What libpq is told of a host, which otherwise looks its name up itself, for as long as that takes. Raises OSError."""
+        if host[:1] in ("/", "@") or self.has_address or "PGHOSTADDR" in os.environ:
+            return {"host": host}
+        addresses = [address[-1][0] for address in find_addresses(host, port, deadline)]
+        return {"host": ",".join([host] * len(addresses)), "hostaddr": ",".join(addresses)}
 
     def set(self, **values):
         """Settings of the session, those the server knows of."""

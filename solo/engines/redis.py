@@ -11,10 +11,11 @@ from random import uniform
 from time import monotonic, sleep
 
 from redis.backoff import NoBackoff
-from redis.connection import Connection, SSLConnection
+from redis.connection import Connection
 from redis.exceptions import AuthenticationError, ConnectionError, RedisError, ResponseError
 from redis.retry import Retry
 
+from solo.engines import network
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
 from solo.engines.lines import Lined, sort_lines
 from solo.errors import SoloError, Unreachable, UsageError
@@ -105,6 +106,7 @@ class Redis(Lined):
             raise UsageError(f"--via {target.shown}: Redis has no such setting")
         if not (target.path or "0").isdecimal():
             raise UsageError(f"--via {target.shown}: Redis knows its databases by number (like redis://host/0)")
+        self.target = target
         self.where = target.shown
         self.milliseconds = max(1, round(ttl * 1000))
         self.ttl = self.milliseconds / 1000
@@ -145,7 +147,8 @@ class Redis(Lined):
             is_unnamed = isinstance(error, AuthenticationError) and self.connection.password is None
             raise SoloError(f"{self.where}: {'it wants a password' if is_unnamed else tidy(error)}") from None
         except (RedisError, OSError, ValueError) as error:
-            raise Unreachable(f"{self.where}: can not be reached: {tidy(error)}") from None
+            distrust = self.connection.tls and network.find_distrust(self.target, error)
+            raise distrust or Unreachable(f"{self.where}: can not be reached: {tidy(error)}") from None
 
     def ask(self, *words):
         """One try. Raises what redis-py does."""
@@ -264,6 +267,18 @@ class Redis(Lined):
         return b"always" in (answer.values() if isinstance(answer, dict) else answer)
 
 
+class Reachable(Connection):
+    """A connection of redis-py's, but that it is made by network.py. `tls` is a context or None."""
+
+    tls = None
+
+    def _connect(self):
+        one = network.connect(self.host, self.port, monotonic() + self.socket_connect_timeout)
+        one = one if self.tls is None else self.tls.wrap_socket(one, server_hostname=self.host)
+        one.settimeout(self.socket_timeout)
+        return one
+
+
 def open_connection(target, timeout: float):
     """It connects with the first call."""
     [(host, port)] = target.hosts
@@ -271,11 +286,9 @@ def open_connection(target, timeout: float):
         "host": host, "port": port, "db": int(target.path or 0), "username": target.user or None, "password": target.password,
         "socket_timeout": timeout, "socket_connect_timeout": timeout, "retry": Retry(NoBackoff(), 0),
     }
-    if target.scheme == "redis":
-        return Connection(**options)
-    return SSLConnection(
-        **options, ssl_ca_certs=target.cafile, ssl_certfile=target.certfile, ssl_keyfile=target.keyfile, ssl_check_hostname=True,
-    )
+    connection = Reachable(**options)
+    connection.tls = network.make_tls(target) if target.scheme == "rediss" else None
+    return connection
 
 
 def make_owner() -> bytes:

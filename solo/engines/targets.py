@@ -83,19 +83,6 @@ def open_engine(where: str, terms, modes=frozenset()):
     return engine
 
 
-def make_tls(target):
-    """The context in which its servers are believed, and they believe us. Raises SoloError."""
-    import ssl
-
-    try:
-        context = ssl.create_default_context(cafile=target.cafile)
-        if target.certfile:
-            context.load_cert_chain(target.certfile, target.keyfile)
-        return context
-    except OSError as error:
-        raise SoloError(f"--via {target.shown}: can not read its certificates: {error.strerror or error}") from None
-
-
 def find_target(where: str) -> Target:
     """Raises SoloError, UsageError."""
     if "://" in where:

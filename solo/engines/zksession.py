@@ -8,7 +8,6 @@ the follower answered us, or never if they are apart by then. Only of a connecti
 granted. So to renew is to connect anew.
 """
 
-import socket
 import struct
 from time import monotonic
 
@@ -16,6 +15,7 @@ from kazoo.exceptions import EXCEPTIONS, BadVersionError, NodeExistsError, NoNod
 from kazoo.protocol.serialization import Auth, CloseInstance, Connect, ReplyHeader, Watch
 
 from solo.engines.engine import Gone
+from solo.engines.network import connect, find_distrust
 from solo.errors import SoloError, Unreachable
 
 REFUSALS = (NoNodeError, NodeExistsError, BadVersionError)  # those to reckon with
@@ -36,6 +36,7 @@ class Session:
     """
 
     def __init__(self, target, tls, ttl: float, timeout: float):
+        self.target = target
         self.hosts = target.hosts
         self.where = target.shown
         self.login = None if target.user is None else f"{target.user}:{target.password or ''}"
@@ -67,7 +68,7 @@ class Session:
                 old.close()  # not before: a server ends a connection itself that is replaced, but logs who goes without a word
 
     def reach(self, deadline: float):
-        problem = "no answer"
+        problem, distrust = "no answer", None
         for _ in self.hosts:
             self.hang_up()
             left = deadline - monotonic()
@@ -78,10 +79,11 @@ class Session:
                 return self.dial(deadline if len(self.hosts) == 1 else monotonic() + left / 2)
             except BROKEN as error:
                 problem = self.drop(error)
+                distrust = self.tls and find_distrust(self.target, error) or distrust
             except BaseException:
                 self.hang_up()
                 raise
-        raise Unreachable(f"{self.where}: can not be reached: {problem}")
+        raise distrust or Unreachable(f"{self.where}: can not be reached: {problem}")
 
     def drop(self, error) -> str:
         """What `error` says. The next connection is to another host."""
@@ -106,9 +108,8 @@ class Session:
 
     def open(self, deadline: float):
         host, port = self.hosts[self.at]
-        one = socket.create_connection((host, port), max(SHORTEST_WAIT, deadline - monotonic()))
+        one = connect(host, port, deadline)
         try:
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return one if self.tls is None else self.tls.wrap_socket(one, server_hostname=host)
         except BaseException:
             one.close()

@@ -22,7 +22,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
 from solo.engines.lines import Lined, sort_lines
-from solo.engines.targets import make_tls
+from solo.engines.network import make_tls
 from solo.engines.zksession import REFUSALS, Session
 from solo.errors import Unreachable, UsageError
 from solo.kernel import decode, encode

@@ -1,0 +1,167 @@
+"""Connections to the hosts of an engine: their names, their addresses, and what a failure of TLS means. Cold.
+
+getaddrinfo(3) has no time-out, and no signal interrupts it. So a thread looks a name up; its caller waits for it no longer than until
+its deadline, and signals are handled meanwhile. What was found once is kept: a lease is renewed without a name server. A name is
+looked up again, in the background, after none of its addresses could be reached.
+"""
+
+import socket
+import threading
+from _signal import SIG_SETMASK, pthread_sigmask, valid_signals
+from time import monotonic
+
+from solo.errors import SoloError
+
+SHORTEST_WAIT = 0.001  # seconds
+
+known = {}  # addresses by (host, port), as getaddrinfo gives them
+lookups = {}  # what is under way, by (host, port)
+
+
+class Lookup(threading.Thread):
+    """`addresses` of a name, or the `problem`, once `done`."""
+
+    def __init__(self, host: str, port: int):
+        super().__init__(daemon=True)
+        self.host = host
+        self.port = port
+        self.addresses, self.problem = [], None
+        self.done = threading.Event()
+
+    def run(self):
+        try:
+            self.addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            self.problem = OSError(f"{self.host}: {getattr(error, 'strerror', None) or 'not the name of a host'}")
+        self.done.set()
+
+
+def look_up(host: str, port: int) -> Lookup:
+    """Start to look up a name, unless that is under way. Raises OSError."""
+    lookup = lookups.get((host, port))
+    if lookup is None:
+        lookup = Lookup(host, port)
+        mask = pthread_sigmask(SIG_SETMASK, valid_signals())  # a signal is the main thread's, whose mask may change
+        try:
+            lookup.start()
+            lookups[host, port] = lookup
+        except RuntimeError as error:
+            raise OSError(str(error)) from None
+        finally:
+            pthread_sigmask(SIG_SETMASK, mask)
+    return lookup
+
+
+def find_addresses(host: str, port: int, deadline: float) -> list:
+    """The addresses of a host, as getaddrinfo gives them. Raises OSError."""
+    where = host, port
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        pass  # it is a name
+    lookup = lookups.get(where) if where in known else look_up(host, port)
+    if lookup is not None and lookup.done.wait(0 if where in known else max(0, deadline - monotonic())):
+        lookups.pop(where, None)
+        if lookup.addresses:
+            known[where] = lookup.addresses
+        elif where not in known:
+            raise lookup.problem
+    if where not in known:
+        raise OSError(f"{host}: no name server answers")
+    return known[where]
+
+
+def look_up_again(host: str, port: int):
+    """None of its addresses could be reached: the next call may find others."""
+    if (host, port) in known:
+        try:
+            look_up(host, port)
+        except OSError:
+            pass  # those that are known are tried again
+
+
+def connect(host: str, port: int, deadline: float) -> socket.socket:
+    """Connect to one of the addresses of a host. Raises OSError."""
+    addresses, problem = find_addresses(host, port, deadline), None
+    for at, address in enumerate(addresses):
+        left = max(SHORTEST_WAIT, deadline - monotonic())
+        try:
+            # One that is silent must leave time for the next.
+            one = connect_to(address, left / (len(addresses) - at))
+            one.settimeout(max(SHORTEST_WAIT, deadline - monotonic()))
+            return one
+        except OSError as error:
+            problem = error
+    look_up_again(host, port)
+    raise problem
+
+
+def connect_to(address: tuple, timeout: float) -> socket.socket:
+    """Raises OSError."""
+    one = socket.socket(*address[:3])
+    try:
+        one.settimeout(timeout)
+        one.connect(address[-1])
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return one
+    except BaseException:
+        one.close()
+        raise
+
+
+# --- TLS ----------------------------------------------------------------------------------------------------------------------
+
+# OpenSSL's X509_V_ERR_*.
+UNSIGNED, OTHER_HOST = (2, 18, 19, 20, 21), (62, 64)
+# Parts of OpenSSL's names for the alerts with which a server refuses a certificate, or that there is none.
+ALERTS = (
+    "CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNKNOWN_CA", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_EXPIRED",
+    "CERTIFICATE_REVOKED", "HANDSHAKE_FAILURE", "ACCESS_DENIED",
+)
+
+
+def make_tls(target):
+    """The context in which we verify the servers of a target, and they verify us. Raises SoloError."""
+    import ssl
+
+    class Socket(ssl.SSLSocket):
+        def sendall(self, *words):
+            try:
+                return super().sendall(*words)
+            except OSError:
+                # With TLS 1.3 a server refuses a certificate after the handshake, and may have hung up before we send.
+                super().recv(1)
+                raise
+
+    try:
+        context = ssl.create_default_context(cafile=target.cafile)
+        context.sslsocket_class = Socket
+        if target.certfile:
+            context.load_cert_chain(target.certfile, target.keyfile)
+        return context
+    except OSError as error:
+        raise SoloError(f"--via {target.shown}: can not read its certificates: {error.strerror or error}") from None
+
+
+def find_distrust(target, error):
+    """What to raise if `error`, or what it was raised from, is about a certificate: no later try will differ. Else None."""
+    import ssl
+
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return SoloError(f"{target.shown}: the server's certificate {describe_verification(target, error)}")
+        if isinstance(error, ssl.SSLError) and any(f"ALERT_{alert}" in (error.reason or "") for alert in ALERTS):
+            if target.certfile:
+                return SoloError(f"{target.shown}: the server does not accept the certificate {target.certfile}: {error.reason}")
+            return SoloError(f"{target.shown}: the server wants a certificate of ours (certfile and keyfile of a [via.NAME]):"
+                             f" {error.reason}")
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def describe_verification(target, error) -> str:
+    if error.verify_code in UNSIGNED:
+        return f"is not signed by {target.cafile or 'an authority that this system trusts (cafile of a [via.NAME] names others)'}"
+    if error.verify_code in OTHER_HOST:
+        return f"is not for that host: {error.verify_message.rstrip('.')}"
+    return f"is not valid: {error.verify_message}"

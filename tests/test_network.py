@@ -1,0 +1,216 @@
+"""The way to the hosts of an engine: names that no name server knows, certificates that one side does not trust."""
+
+import importlib
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+from conftest import PATIENCE, finish, until
+from servers import Etcd, PostgreSQL, Redis, ZooKeeper, find_port
+from test_engines import Fleet
+
+from solo.engines.targets import ENGINES, parse_url
+from solo.errors import SoloError, Unreachable
+
+NAME = "engine.example"
+URLS = {
+    "etcd": f"etcd://{NAME}:1", "redis": f"redis://{NAME}:1", "zookeeper": f"zookeeper://{NAME}:1",
+    "postgresql": f"postgresql://{NAME}:1/x", "postgresql-table": f"postgresql://{NAME}:1/x?table=t",
+}
+
+
+# --- names --------------------------------------------------------------------------------------------------------------------
+
+
+class Names:
+    """Hosts that `prefix` has: those in `hosts`, a file; a name server that never answers is asked for others."""
+
+    def __init__(self, path):
+        self.hosts, resolver, switch = path / "hosts", path / "resolv.conf", path / "nsswitch.conf"
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind((f"127.53.{os.getpid() >> 8 & 255}.{os.getpid() & 255}", 53))
+        self.socket.settimeout(PATIENCE)
+        resolver.write_text(f"nameserver {self.socket.getsockname()[0]}\n")
+        switch.write_text("hosts: files dns\n")
+        self.hosts.write_text("")
+        binds = "".join(f"mount --bind {file} /etc/{file.name} && " for file in (self.hosts, resolver, switch))
+        self.prefix = ("unshare", "--mount", "sh", "-c", f'{binds}exec "$@"', "sh")
+
+    def wait_question(self):
+        """Until the name server is asked."""
+        self.socket.recv(1000)
+
+    def is_asked_again(self) -> bool:
+        """Whether the question was repeated, which the resolver does after five seconds; it asks for two kinds of address."""
+        self.socket.setblocking(False)
+        asked = []
+        try:
+            while True:
+                asked.append(self.socket.recv(1000)[:2])
+        except BlockingIOError:
+            return len(asked) > 1
+
+
+@pytest.fixture
+def names(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    names = Names(tmp_path)
+    yield names
+    names.socket.close()
+
+
+@pytest.mark.tool("unshare")
+@pytest.mark.parametrize("engine", URLS)
+def test_silent_name_server_is_unreachable_in_time(lab, names, engine):
+    words = ["-n", "job", "--via", URLS[engine], "--ttl", "5s", "--", "sh", "-c", "echo ran >>$LAB/log"]
+    result = lab.run(*words, prefix=names.prefix)
+
+    assert (result.returncode, result.stderr.count(b"\n"), lab.read_log()) == (69, 1, [])
+    assert f"{NAME}: no name server answers".encode() in result.stderr
+    names.wait_question()
+    assert not names.is_asked_again()
+
+
+@pytest.mark.tool("unshare")
+@pytest.mark.parametrize("engine", URLS)
+def test_sigterm_ends_a_contender_that_looks_up_a_name(lab, names, engine):
+    waiting = lab.start("-n", "job", "--via", URLS[engine], "--wait", "1h", "--ttl", "1d", "true", prefix=names.prefix)
+    names.wait_question()
+
+    waiting.send_signal(signal.SIGTERM)
+
+    assert finish(waiting)[0] == -signal.SIGTERM
+    assert not names.is_asked_again()
+
+
+@pytest.mark.tool("unshare")
+def test_lease_is_renewed_without_a_name_server(lab, names, tmp_path):
+    """ZooKeeper's renewal is a new connection each time."""
+    server = ZooKeeper(tmp_path / "zookeeper").start()
+    try:
+        names.hosts.write_text(f"127.0.0.1 {NAME}\n")
+        via = f"zookeeper://{NAME}:{server.port}"
+        holder = lab.start("-n", "job", "--via", via, "--ttl", "3s", "-k", "300ms", "--", "sh", "-c", "read line; exit 3",
+                           prefix=names.prefix)
+        until(lambda: b"Zxid: 0x" in server.ask(b"srvr") and Fleet(lab, server).count("job", "held") == 1)
+
+        names.hosts.write_text("")
+        before = server.read_zxid()
+        until(lambda: server.read_zxid() > before + 8 or holder.poll() is not None)
+
+        assert finish(holder)[0] == 3
+    finally:
+        server.stop()
+
+
+# --- certificates -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """A directory with those of an authority `ca` and of `server` and `client`, and of a `stranger` that another one signed."""
+    path = tmp_path_factory.mktemp("certificates")
+    for name, signer in (("ca", None), ("other", None), ("server", "ca"), ("client", "ca"), ("stranger", "other")):
+        words = ["-addext", "keyUsage=keyCertSign,digitalSignature", "-addext", "subjectAltName=IP:127.0.0.1",
+                 "-keyout", path / f"{name}.key", "-out", path / f"{name}.crt"]
+        words += ["-CA", path / f"{signer}.crt", "-CAkey", path / f"{signer}.key", "-addext", "authorityKeyIdentifier=keyid"] \
+            if signer else []
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-days", "2", *words],
+                       check=True, capture_output=True)
+        (path / f"{name}.key").chmod(0o600)
+    (path / "server.pem").write_text((path / "server.key").read_text() + (path / "server.crt").read_text())
+    return path
+
+
+class SecureEtcd(Etcd):
+    scheme = "etcds"
+
+    def make_words(self):
+        words = [str(word).replace(f"http://127.0.0.1:{self.port}", f"https://127.0.0.1:{self.port}") for word in super().make_words()]
+        return [*words, "--cert-file", self.files / "server.crt", "--key-file", self.files / "server.key",
+                "--trusted-ca-file", self.files / "ca.crt", "--client-cert-auth"]
+
+    def is_ready(self):
+        return "ready to serve client requests" in (self.path / "log").read_text()
+
+
+class SecureRedis(Redis):
+    scheme = "rediss"
+
+    def make_words(self):
+        words = list(map(str, super().make_words()))
+        words[words.index("--port")] = "--tls-port"
+        return [*words, "--port", "0", "--tls-cert-file", self.files / "server.crt", "--tls-key-file", self.files / "server.key",
+                "--tls-ca-cert-file", self.files / "ca.crt"]
+
+    def is_ready(self):
+        return "eady to accept connections" in (self.path / "log").read_text()
+
+
+class SecureZooKeeper(ZooKeeper):
+    scheme = "zookeepers"
+    jars = ZooKeeper.jars + ":/usr/share/java/netty-codec.jar"  # Debian's manifest has forgotten it
+
+    def launch(self):
+        self.secure_port = find_port()
+        self.settings = (
+            f"secureClientPort={self.secure_port}\nserverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
+            f"ssl.keyStore.location={self.files}/server.pem\nssl.trustStore.location={self.files}/ca.crt\nssl.trustStore.type=PEM\n"
+        )
+        super().launch()
+
+    @property
+    def url(self):
+        return self.make_url(self.secure_port)
+
+
+class SecurePostgreSQL(PostgreSQL):
+    def start(self):
+        for name in ("server.crt", "server.key", "ca.crt"):
+            file = self.home / "data" / name
+            file.write_bytes((self.files / name).read_bytes())
+            file.chmod(0o600)
+            os.chown(file, *[getattr(os.stat(self.home / "data"), field) for field in ("st_uid", "st_gid")])
+        (self.home / "data" / "postgresql.auto.conf").write_text("ssl = on\nssl_ca_file = 'ca.crt'\n")
+        (self.home / "data" / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n")
+        return super().start()
+
+
+@pytest.fixture(scope="module", params=[SecureEtcd, SecureRedis, SecureZooKeeper, SecurePostgreSQL], ids=lambda kind: kind.scheme)
+def secure(request, certificates, tmp_path_factory):
+    server = request.param(tmp_path_factory.mktemp(request.param.scheme))
+    server.files = certificates
+    server.start()
+    yield server
+    server.stop()
+
+
+def connect(server, authority, client):
+    """As a run does; with the certificates of these names."""
+    files = {"cafile": f"{authority}.crt"}
+    if client is not None:
+        files.update(certfile=f"{client}.crt", keyfile=f"{client}.key")
+    target = parse_url(server.url)._replace(**{key: str(server.files / file) for key, file in files.items()})
+    kind = ENGINES[target.scheme]
+    pytest.importorskip(kind.library or "json")
+    engine = getattr(importlib.import_module(f"solo.engines.{kind.module}"), kind.name)(target, 15.0, PATIENCE)
+    engine.connect()
+    engine.release()
+
+
+@pytest.mark.tool("openssl")
+@pytest.mark.parametrize("authority, client, said", [
+    ("other", "client", "the server's certificate is not signed by .*/other.crt"),
+    ("ca", None, "the server wants a certificate of ours"),
+    ("ca", "stranger", "the server does not accept the certificate .*/stranger.crt"),
+])
+def test_certificate_without_trust_is_an_error_and_no_outage(secure, authority, client, said):
+    connect(secure, "ca", "client")
+
+    with pytest.raises(SoloError, match="certificate|unknown ca" if secure.scheme == "postgresql" else said) as error:
+        connect(secure, authority, client)
+
+    assert not isinstance(error.value, Unreachable) and "\n" not in str(error.value)
