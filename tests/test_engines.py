@@ -5,10 +5,14 @@ import json
 import os
 import signal
 import socket
+import struct
+import subprocess
 import threading
+import time
+from datetime import datetime
 
 import pytest
-from conftest import PATIENCE, finish, read_line, read_state, until, wait_dead
+from conftest import PATIENCE, TESTS, finish, read_line, read_state, until, wait_dead
 from proxy import Proxy
 from servers import SERVERS, find_port
 
@@ -272,6 +276,36 @@ def test_replace_has_the_holder_s_launcher_end_its_command(fleet):
     assert (result.returncode, result.stdout) == (0, b"mine\n")
     status, _, said = finish(holder)
     assert status == 9 and "asks" in said
+
+
+@pytest.mark.tool("gcc")
+def test_views_count_from_when_a_holder_came_whatever_its_host_s_clock_says(fleet):
+    shim, clock = fleet.lab.path / "clock.so", fleet.lab.path / "clock"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, TESTS / "clock.c"], check=True)
+    clock.write_bytes(struct.pack("q", -100_000))
+    environment = {**fleet.describe("a", {})["env"], "LD_PRELOAD": str(shim), "CLOCK": str(clock)}
+    holder = fleet.start("a", "-n", fleet.job, "--", "sh", "-c", "echo $$; read line; exit 0", env=environment)
+    read_line(holder)
+
+    [row] = fleet.list(fleet.job)
+    assert abs(datetime.fromisoformat(row["since"]).timestamp() - time.time()) < 10_000
+    busy = fleet.run("b", "-n", fleet.job, "true").stderr.decode()
+    assert "busy: held for " in busy and "d" not in busy.partition("held for ")[2].partition(" ")[0]
+    finish(holder)
+
+
+def test_views_show_the_host_of_each_entry(fleet):
+    holder = fleet.hold("a", fleet.job)
+    waiting = fleet.wait_in_line("b", fleet.job)
+
+    head, *rows = fleet.run("c", "list", fleet.job).stdout.decode().splitlines()
+    assert "  HOST  " in head and [row[head.index("HOST"):].split()[0] for row in rows] == [socket.gethostname()] * 2
+    shown = fleet.run("c", "show", fleet.job).stdout.decode().splitlines()
+    [head] = [line for line in shown if line.startswith("PLACE")]
+    assert shown[shown.index(head) + 1][head.index("HOST"):].split()[0] == socket.gethostname()
+    assert b"HOST" not in fleet.run("c", "list", env=plain(fleet, "c")).stdout
+    finish(holder)
+    finish(waiting)
 
 
 # --- out of reach -------------------------------------------------------------------------------------------------------------

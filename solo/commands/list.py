@@ -29,8 +29,18 @@ def run(options: dict, names: list) -> int:
     if options.get("json"):
         print(format_json(rows))
     else:
-        print_rows(COLUMNS, map(make_cells, rows), "STATE", STYLES, "nothing is held, and nobody waits")
+        columns, cells = add_hosts(COLUMNS, list(map(make_cells, rows)), rows, via)
+        print_rows(columns, cells, "STATE", STYLES, "nothing is held, and nobody waits")
     return 0 if complete else SoloError.status
+
+
+def add_hosts(columns: tuple, lines: list, rows: list, via) -> tuple:
+    """(columns, lines of cells), with the host of each row before the last column if an engine keeps them."""
+    if via in (None, *KEEPERS):
+        return columns, lines
+    return (*columns[:-1], "HOST", columns[-1]), [
+        [*cells[:-1], row["host"] or "-", cells[-1]] for cells, row in zip(lines, rows)
+    ]
 
 
 def collect(directory, via, names: list, tell=say, meet=None) -> tuple:

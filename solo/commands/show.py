@@ -7,6 +7,7 @@ from solo.argv import is_engine
 from solo.cells import tell
 from solo.commands import history
 from solo.commands.lines import check_names, open_line, open_living, report_unknown
+from solo.commands.list import add_hosts
 from solo.commands.list import collect as collect_rows
 from solo.commands.list import format_pid, format_user, make_row, tell_age
 from solo.commands.tables import format_json, print_rows
@@ -142,7 +143,8 @@ def print_name(known: dict):
     for row in known["holds"]:
         print_section(describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"])))
     if known["waiting"]:
-        print_section(["in line:"], LINE_COLUMNS, [make_line_cells(at, row) for at, row in enumerate(known["waiting"], 1)])
+        lines = [make_line_cells(at, row) for at, row in enumerate(known["waiting"], 1)]
+        print_section(["in line:"], *add_hosts(LINE_COLUMNS, lines, known["waiting"], known["via"]))
     if runs:
         cells = [history.make_cells(row)[1:] for row in runs]
         print_section(["last runs:"], history.COLUMNS[1:], cells, "OUTCOME", history.find_styles(runs))

@@ -29,7 +29,11 @@ class Gone(Exception):
 
 
 class Note(NamedTuple):
-    """What an entry says of its owner. `slot` is a list of (first, last) once it has them, `child` None until the command runs."""
+    """What an entry says of its owner. `slot` is a list of (first, last) once it has them, `child` None until the command runs.
+
+    `since` is by our wall clock. An entry has it by the engine's, which is ahead of ours by the `skew`: so hosts whose clocks differ
+    agree on how long ago it was.
+    """
 
     claim: Claim
     slot: list = []
@@ -40,15 +44,16 @@ class Note(NamedTuple):
     since: Optional[float] = None
     command: tuple = ()
 
-    def format(self) -> bytes:
+    def format(self, skew: float = 0.0) -> bytes:
         claim = self.claim
+        since = None if self.since is None else self.since + skew
         return json.dumps({
             "solo": VERSION, "mode": claim.mode, "slots": claim.slots, "take": claim.take, "slot": self.slot, "host": self.host,
-            "user": self.user, "launcher": self.launcher, "child": self.child, "since": self.since, "command": self.command,
+            "user": self.user, "launcher": self.launcher, "child": self.child, "since": since, "command": self.command,
         }).encode()
 
 
-def parse_note(data: bytes) -> Note:
+def parse_note(data: bytes, skew: float = 0.0) -> Note:
     """The note in `data`. What is not one, as that of another program that locks the same name, wants it for itself alone."""
     try:
         known = json.loads(data)
@@ -59,7 +64,7 @@ def parse_note(data: bytes) -> Note:
             Claim(mode, slots, take) if mode == COUNTED else Claim(mode),
             [parse_range(b"%d-%d" % tuple(pair)) for pair in known["slot"]],
             str(known["host"]), str(known["user"]), *map(read_optional, (known["launcher"], known["child"])),
-            parse_since(known["since"]), tuple(map(str, known["command"])),
+            parse_since(known["since"]) - skew, tuple(map(str, known["command"])),
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return Note(Claim(EXCLUSIVE))

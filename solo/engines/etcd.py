@@ -10,10 +10,10 @@ import os
 import socket
 from base64 import b64decode, b64encode
 from email.utils import parsedate_to_datetime
-from time import monotonic
+from time import monotonic, time
 
 from solo.engines import network
-from solo.engines.engine import Entry, Gone, describe_skew, parse_note
+from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_note
 from solo.engines.lines import Lined, sort_lines
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
@@ -47,6 +47,7 @@ class Etcd(Lined):
         self.connection = self.token = self.lease = None
         self.version = ""
         self.date = None  # the server's wall clock, in its last answer
+        self.skew = 0.0  # by so much it is ahead of ours, if by more than its whole seconds let us see
         self.entries = {}  # ours by name, once they are held
         self.revision = 0  # of the store when it was last listed
         self.once_revision = 0  # of the last period, when it was last read
@@ -56,6 +57,8 @@ class Etcd(Lined):
 
     def connect(self):
         self.log_in()
+        skew = (self.date or time()) - time()
+        self.skew = skew if abs(skew) >= SKEWED else 0.0
 
     def log_in(self):
         if self.target.user is not None:
@@ -186,7 +189,7 @@ class Etcd(Lined):
         try:
             self.call("/v3/kv/txn", {
                 "compare": [compare(key, "CREATE", "create_revision", 0)],
-                "success": [{"request_put": {"key": pack(key), "value": pack(note.format()), "lease": self.lease}}],
+                "success": [{"request_put": {"key": pack(key), "value": pack(note.format(self.skew)), "lease": self.lease}}],
             }, is_leased=True)
         except Gone:
             self.release()
@@ -200,7 +203,7 @@ class Etcd(Lined):
     def rewrite(self, entry):
         answer = self.call("/v3/kv/txn", {
             "compare": [compare(entry.key, "CREATE", "create_revision", entry.number)],
-            "success": [{"request_put": {"key": pack(entry.key), "value": pack(entry.record.format()), "lease": self.lease}}],
+            "success": [{"request_put": {"key": pack(entry.key), "value": pack(entry.record.format(self.skew)), "lease": self.lease}}],
         }, is_leased=True)
         if not answer.get("succeeded"):
             raise Gone("its key was removed")
@@ -218,7 +221,7 @@ class Etcd(Lined):
             key = decode(unpack(kv["key"]))
             of, _, lease = key[len(self.prefix):].rpartition("/")
             if lease and of[:1] != "." and name in (None, of):  # what nests in it has a line of its own
-                entries.append(Entry(of, key, int(kv["create_revision"]), parse_note(unpack(kv.get("value", ""))), False))
+                entries.append(Entry(of, key, int(kv["create_revision"]), parse_note(unpack(kv.get("value", "")), self.skew), False))
         return entries
 
     def wait_change(self, name: str, key, deadline: float) -> bool:

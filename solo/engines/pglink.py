@@ -7,7 +7,7 @@ import re
 from hashlib import sha256
 from math import ceil
 from select import POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, poll
-from time import monotonic
+from time import monotonic, time
 from urllib.parse import unquote
 
 from psycopg import Error, pq
@@ -39,7 +39,7 @@ class Link:
 
     `timeout` is for one question, `ttl` how long either end keeps a session whose other end is silent. `pid` is the server's
     process, `is_pooled` whether it talks to somebody between us. `heard` are the notifications that came. `is_busy`: a query was
-    sent whose answer is not here yet.
+    sent whose answer is not here yet. `skew` is how far the server's clock is ahead of ours.
     """
 
     def __init__(self, target, settings: dict, ttl: float, timeout: float):
@@ -65,7 +65,7 @@ class Link:
             raise UsageError(f"--via {self.where}: {join_lines(str(error))}") from None
         self.connection = None
         self.is_busy = self.is_pooled = False
-        self.pid, self.version = 0, ""
+        self.pid, self.version, self.skew = 0, "", 0.0
         self.heard = []
 
     # --- the connection -------------------------------------------------------------------------------------------
@@ -100,8 +100,10 @@ class Link:
             state = connection.connect_poll()
         connection.nonblocking = 1
         self.connection, self.is_busy, self.heard = connection, False, []
-        [[pid, is_standby, self.version]] = self.ask(
-            "select pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version')", deadline=deadline)
+        [[pid, is_standby, self.version, clock]] = self.ask(
+            "select pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'), extract(epoch from clock_timestamp())",
+            deadline=deadline)
+        self.skew = float(clock) - time()
         if is_standby == "t":
             raise Unreachable(f"{self.where}: {host}:{port} is a standby")
         self.pid = int(pid)

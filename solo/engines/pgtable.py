@@ -132,7 +132,7 @@ class PostgresTable(Lined):
             "with locked as (select pg_advisory_xact_lock($1::bigint)) insert into TABLE (name, owner, expires, note)"
             " select $2, $3, clock_timestamp() + make_interval(secs => $4::float8), $5 from locked"
             " on conflict (name, owner) do nothing",
-            make_key(f"{self.name} {name}"), name, self.owner, self.ttl, note.format().decode())
+            make_key(f"{self.name} {name}"), name, self.owner, self.ttl, note.format(self.link.skew).decode())
         return self.make_entry_key(name)
 
     def leave(self, name: str):
@@ -147,7 +147,7 @@ class PostgresTable(Lined):
         gets_slots = entry.record.claim.mode == COUNTED and entry.record.child is None
         change = self.notify if gets_slots else lambda query, *values: self.ask(f"{query} returning 1", *values)
         if not change("update TABLE set note = $1 where number = $2 and owner = $3 and expires > clock_timestamp()",
-                      entry.record.format().decode(), entry.number, self.owner):
+                      entry.record.format(self.link.skew).decode(), entry.number, self.owner):
             raise Gone("its row has expired or was removed")
 
     def notify(self, change: str, *values) -> list:
@@ -178,7 +178,7 @@ class PostgresTable(Lined):
 
     def make_entries(self, rows: list) -> list:
         return [
-            Entry(name, f"{self.name}/{name}/{owner}", int(number), parse_note(note.encode()), False)
+            Entry(name, f"{self.name}/{name}/{owner}", int(number), parse_note(note.encode(), self.link.skew), False)
             for number, name, owner, note, _ in rows
         ]
 

@@ -331,7 +331,7 @@ class PostgresSession:
             own = {"mode": claim.mode, "slots": claim.slots, "take": claim.take, "slot": entry.record.slot}
             names[entry.name] = [entry.number, entry.is_held, own]
         while True:
-            text = json.dumps({**json.loads(note.format()), "names": names}, separators=(",", ":")).replace("*", "\\u002a")
+            text = json.dumps({**json.loads(note.format(self.link.skew)), "names": names}, separators=(",", ":")).replace("*", "\\u002a")
             if len(text) <= COMMENT_LIMIT or not any(note.command):
                 return f"{COMMENT}{text}*/ "
             *words, last = note.command
@@ -348,7 +348,7 @@ class PostgresSession:
             f" from pg_locks l left join pg_stat_activity a on a.pid = l.pid"
             f" where {ADVISORY} and {KEY} & {LAST} = 0 and ($1::bigint is null or {KEY} = $1::bigint)",
             None if name is None else make_key(name))
-        entries = [entry for row in rows for entry in [read_entry(name, *row)] if entry is not None]
+        entries = [entry for row in rows for entry in [read_entry(name, self.link.skew, *row)] if entry is not None]
         return sorted(entries, key=lambda entry: (entry.name, not entry.is_held, entry.number))
 
     def ask_to_end(self, entry, who: str):
@@ -378,9 +378,9 @@ class PostgresSession:
         ]
 
 
-def read_entry(name, pid: str, key: str, mode: str, is_granted: str, query, application):
+def read_entry(name, skew: float, pid: str, key: str, mode: str, is_granted: str, query, application):
     """The entry that one lock stands for; None if that is of no name of ours. `name` is its name, if that is known."""
-    for of, entry in parse_comment(query or "").items():
+    for of, entry in parse_comment(query or "", skew).items():
         if make_key(of) == int(key):
             number, is_held, note = entry
             return Entry(of, f"{of}/{pid}", number, note, is_held and is_granted == "t")
@@ -393,14 +393,14 @@ def read_entry(name, pid: str, key: str, mode: str, is_granted: str, query, appl
     return Entry(name, f"{application or 'session'}/{pid}", 0, Note(claim), is_granted == "t")
 
 
-def parse_comment(query: str) -> dict:
+def parse_comment(query: str, skew: float = 0.0) -> dict:
     """By name (number, whether it is held, note), as a session says; none if it says nothing, or garbage."""
     if not query.startswith(COMMENT):
         return {}
     try:
         known = json.loads(query[len(COMMENT):].partition("*/")[0])
         return {
-            name: (int(number), bool(is_held), parse_note(json.dumps({**known, **own}).encode()))
+            name: (int(number), bool(is_held), parse_note(json.dumps({**known, **own}).encode(), skew))
             for name, (number, is_held, own) in known["names"].items()
         }
     except (ValueError, KeyError, TypeError, OverflowError, AttributeError, RecursionError):

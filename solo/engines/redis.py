@@ -8,7 +8,7 @@ server may have none left.
 
 import os
 from random import uniform
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 
 from redis.backoff import NoBackoff
 from redis.connection import Connection
@@ -115,6 +115,7 @@ class Redis(Lined):
         self.is_open = False  # its last call was answered
         self.owner = make_owner()
         self.info = {}
+        self.skew = 0.0  # by so much its clock is ahead of ours
         self.joined = []  # names in whose lines we stand
         self.entries = {}  # ours by name, once they are held
         self.seen = []  # the line that was read last
@@ -130,6 +131,11 @@ class Redis(Lined):
             what = "replica"
         if what != "standalone":
             raise SoloError(f"{self.where}: it is a {what}; solo knows one server that takes writes, no Sentinel, no Cluster")
+        self.skew = self.read_clock() - time()
+
+    def read_clock(self) -> float:
+        seconds, microseconds = map(int, self.call("TIME"))
+        return seconds + microseconds / 1e6
 
     def call(self, *words):
         """The answer, undecoded. Raises Unreachable, SoloError."""
@@ -188,7 +194,7 @@ class Redis(Lined):
     def join(self, name: str, note) -> str:
         if name not in self.joined:
             self.joined.append(name)
-        self.run(JOIN, [*self.make_pairs([name]), make_key(name, b"fence")], self.owner, self.milliseconds, note.format())
+        self.run(JOIN, [*self.make_pairs([name]), make_key(name, b"fence")], self.owner, self.milliseconds, note.format(self.skew))
         return decode(make_key(name, self.owner))
 
     def leave(self, name: str):
@@ -197,13 +203,13 @@ class Redis(Lined):
             self.run(LEAVE, self.make_pairs([name]), self.owner)
 
     def rewrite(self, entry):
-        value = b"%d %b" % (entry.number, entry.record.format())
+        value = b"%d %b" % (entry.number, entry.record.format(self.skew))
         if not self.run(REWRITE, self.make_pairs([entry.name]), self.owner, value):
             raise Gone("its key has expired or was removed")
 
     def read_line(self, name: str) -> list:
         self.seen = self.run(READ, [make_key(name)])
-        return make_entries(self.seen)
+        return make_entries(self.seen, self.skew)
 
     def wait_change(self, name: str, key, deadline: float) -> bool:
         owner = [] if key is None else [encode(key).rpartition(b":")[2]]
@@ -223,7 +229,7 @@ class Redis(Lined):
         found, cursor = {}, b"0"
         while True:
             cursor, keys = self.call("SCAN", cursor, "MATCH", make_key("*"), "COUNT", PAGE)
-            found.update((entry.key, entry) for entry in make_entries(self.run(READ, keys)))  # it may give a key twice
+            found.update((entry.key, entry) for entry in make_entries(self.run(READ, keys), self.skew))  # it may give a key twice
             if cursor == b"0":
                 return sort_lines(found.values())
 
@@ -238,10 +244,9 @@ class Redis(Lined):
         return self.read_once(name) == before and self.run(ONCE, [make_key(name, b"once")], self.once, format_ran(ran)) == 1
 
     def examine(self) -> list:
-        seconds, microseconds = map(int, self.call("TIME"))
         return [
             ("ok", f"Redis {self.info.get('redis_version', '?')}"),
-            describe_skew(seconds + microseconds / 1e6),
+            describe_skew(self.read_clock()),
             ("ok", f"first come, first served over all hosts, which ask every {sum(POLL) / 2:g}s"),
             *(("note", text) for text in (self.caveat, *self.find_dangers())),
         ]
@@ -300,13 +305,13 @@ def make_key(name: str, what: bytes = b"") -> bytes:
     return b"solo:{%b}" % encode(name) + (b":" + what if what else b"")
 
 
-def make_entries(found: list) -> list:
+def make_entries(found: list, skew: float = 0.0) -> list:
     """In the order of their numbers, from {line, owner, value}."""
     entries = []
     for line, owner, value in found:
         number, _, note = value.partition(b" ")
         name = decode(line[len("solo:{"):-len("}")])
-        entries.append(Entry(name, decode(line + b":" + owner), int(number) if number.isdigit() else 0, parse_note(note), False))
+        entries.append(Entry(name, decode(line + b":" + owner), int(number) if number.isdigit() else 0, parse_note(note, skew), False))
     return sorted(entries, key=lambda entry: entry.number)
 
 

@@ -3,7 +3,7 @@ czxid is the order of the line, and the fencing token: so its path is known befo
 not made twice. The parents are containers, which ZooKeeper removes once they are empty; it knows them since 3.5.3. Cold.
 """
 
-from time import monotonic
+from time import monotonic, time
 from urllib.parse import quote, unquote_to_bytes
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -24,7 +24,7 @@ from solo.engines.engine import Entry, Gone, describe_skew, parse_note
 from solo.engines.lines import Lined, sort_lines
 from solo.engines.network import make_tls
 from solo.engines.zksession import REFUSALS, Session
-from solo.errors import Unreachable, UsageError
+from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
 from solo.once import format_ran, parse_ran
 from solo.rule import MODES
@@ -56,6 +56,7 @@ class ZooKeeper(Lined):
         self.session = Session(target, make_tls(target) if target.scheme == "zookeepers" else None, ttl, timeout)
         self.entries = {}  # ours by name, once they are held
         self.seen = {}  # mzxid by key, in the line that was read last
+        self.skew = None  # by so much its clock is ahead of ours, once that is known
 
     @property
     def ttl(self) -> float:
@@ -106,7 +107,7 @@ class ZooKeeper(Lined):
         if not self.session.number:
             self.session.connect()
         key = self.make_key(name)
-        self.create(key, note.format(), EPHEMERAL)
+        self.create_mark(key, note.format())
         return key
 
     def leave(self, name: str):
@@ -127,8 +128,20 @@ class ZooKeeper(Lined):
                  if not isinstance(answer, NoNodeError)]
         self.seen = {key: stat.mzxid for key, _, stat in known}
         # What does not end with a session is nobody's place.
-        entries = [Entry(name, key, stat.czxid, parse_note(data or b""), False) for key, data, stat in known if stat.ephemeralOwner]
+        entries = [Entry(name, key, stat.czxid, self.read_note(data, stat), False) for key, data, stat in known if stat.ephemeralOwner]
         return sorted(entries, key=lambda entry: entry.number)
+
+    def read_note(self, data, stat):
+        note = parse_note(data or b"")
+        # The ensemble dates each znode itself.
+        return note._replace(since=stat.ctime / 1000 - self.skew) if note.since is not None and self.skew is not None else note
+
+    def create_mark(self, key: str, data: bytes):
+        """An ephemeral znode. The first one shows the ensemble's clock."""
+        begin = time()
+        if self.create(key, data, EPHEMERAL) and self.skew is None:
+            [stat] = self.session.ask(Exists(key, None))
+            self.skew = None if isinstance(stat, NoNodeError) else stat.ctime / 1000 - begin
 
     def wait_change(self, name: str, key, deadline: float) -> bool:
         self.session.events.clear()
@@ -160,6 +173,11 @@ class ZooKeeper(Lined):
 
     def list_entries(self, name=None) -> list:
         _, children = self.session.ask(Sync(self.prefix), GetChildren(self.prefix, None))
+        if self.skew is None and children and not isinstance(children, NoNodeError):
+            try:
+                self.create_mark(f"{self.prefix}/{ENDS}/{self.format_session()}", b"")
+            except SoloError:
+                pass  # it is not for us to write; then its clock counts as ours
         if name is not None:
             return sort_lines(self.read_line(name))
         children = [] if isinstance(children, NoNodeError) else children
