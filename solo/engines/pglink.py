@@ -35,11 +35,11 @@ class Canceled(Unreachable):
 
 
 class Link:
-    """A session at the first of a Target's hosts that gives one and is no standby.
+    """A session at the first of a Target's hosts that gives one and is no standby. Its clock is ahead of ours by the `skew`.
 
     `timeout` is for one question, `ttl` how long either end keeps a session whose other end is silent. `pid` is the server's
     process, `is_pooled` whether it talks to somebody between us. `heard` are the notifications that came. `is_busy`: a query was
-    sent whose answer is not here yet. `skew` is how far the server's clock is ahead of ours.
+    sent whose answer is not here yet.
     """
 
     def __init__(self, target, settings: dict, ttl: float, timeout: float):
@@ -53,7 +53,7 @@ class Link:
         files = {"sslrootcert": target.cafile, "sslcert": target.certfile, "sslkey": target.keyfile}
         if target.cafile:
             files["sslmode"] = "verify-full"
-        self.has_address = "hostaddr" in settings
+        self.has_address, self.skew = "hostaddr" in settings, 0.0
         known = {
             **files, "user": target.user, "password": target.password, "dbname": target.path or None, **settings,
             "keepalives_idle": self.idle, "keepalives_interval": 1, "keepalives_count": self.probes,
@@ -65,7 +65,7 @@ class Link:
             raise UsageError(f"--via {self.where}: {join_lines(str(error))}") from None
         self.connection = None
         self.is_busy = self.is_pooled = False
-        self.pid, self.version, self.skew = 0, "", 0.0
+        self.pid, self.version = 0, ""
         self.heard = []
 
     # --- the connection -------------------------------------------------------------------------------------------

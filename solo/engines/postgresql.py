@@ -348,7 +348,7 @@ class PostgresSession:
             f" from pg_locks l left join pg_stat_activity a on a.pid = l.pid"
             f" where {ADVISORY} and {KEY} & {LAST} = 0 and ($1::bigint is null or {KEY} = $1::bigint)",
             None if name is None else make_key(name))
-        entries = [entry for row in rows for entry in [read_entry(name, self.link.skew, *row)] if entry is not None]
+        entries = [entry for row in rows for entry in [read_entry(name, *row, self.link.skew)] if entry is not None]
         return sorted(entries, key=lambda entry: (entry.name, not entry.is_held, entry.number))
 
     def ask_to_end(self, entry, who: str):
@@ -378,7 +378,7 @@ class PostgresSession:
         ]
 
 
-def read_entry(name, skew: float, pid: str, key: str, mode: str, is_granted: str, query, application):
+def read_entry(name, pid: str, key: str, mode: str, is_granted: str, query, application, skew: float = 0.0):
     """The entry that one lock stands for; None if that is of no name of ours. `name` is its name, if that is known."""
     for of, entry in parse_comment(query or "", skew).items():
         if make_key(of) == int(key):
