@@ -106,6 +106,21 @@ def test_lease_is_renewed_without_a_name_server(lab, names, tmp_path):
         server.stop()
 
 
+@pytest.mark.tool("unshare")
+def test_host_that_moved_is_found_at_its_new_address(lab, names, tmp_path):
+    server = Redis(tmp_path / "redis").start()
+    try:
+        names.hosts.write_text(f"127.0.0.9 {NAME}\n")
+        waiting = lab.start("-v", "-n", "job", "--via", f"redis://{NAME}:{server.port}", "-w", "1h", "echo", "ran", prefix=names.prefix)
+        assert b"waiting" in waiting.stderr.readline()
+
+        names.hosts.write_text(f"127.0.0.1 {NAME}\n")
+
+        assert finish(waiting)[:2] == (0, "ran\n")
+    finally:
+        server.stop()
+
+
 # --- certificates -------------------------------------------------------------------------------------------------------------
 
 
