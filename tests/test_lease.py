@@ -75,6 +75,8 @@ def test_for_every_schedule_of_answers_the_command_is_dead_before_the_engine_for
 @pytest.mark.parametrize("url, hosts, path, user, password, shown", [
     ("etcd://h", [("h", 2379)], "", None, None, "etcd://h"),
     ("etcd://h1:1,h2,[::1]:3/a/b/", [("h1", 1), ("h2", 2379), ("::1", 3)], "a/b", None, None, "etcd://h1:1,h2,[::1]:3/a/b/"),
+    ("etcd://127.0.0.1:1,[::1]:3/a", [("127.0.0.1", 1), ("::1", 3)], "a", None, None, "etcd://127.0.0.1:1,[::1]:3/a"),
+    ("etcd://[fe80::1%25eth0],[::2]", [("fe80::1%eth0", 2379), ("::2", 2379)], "", None, None, "etcd://[fe80::1%25eth0],[::2]"),
     ("redis://u:p%40ss@h/0", [("h", 6379)], "0", "u", "p@ss", "redis://u@h/0"),
     ("redis://:pass@h", [("h", 6379)], "", "", "pass", "redis://h"),
     ("postgresql://h/db?password=x&table=t", [("h", 5432)], "db", None, None, "postgresql://h/db?password=...&table=t"),
@@ -83,6 +85,14 @@ def test_a_url_is_read_and_shown_without_its_secret(url, hosts, path, user, pass
     target = parse_url(url)
 
     assert (target.hosts, target.path, target.user, target.password, target.shown) == (hosts, path, user, password, shown)
+
+
+@pytest.mark.parametrize("hosts", [
+    "", "h:", "h:0", "h:65536", "h:x", "h:1:2", "[::1", "::1]", "[::1]3", "[::1]:", "[h]:3", "[]", "h]:1", "h,,i", "h#",
+])
+def test_hosts_that_are_not_a_list_of_hosts_are_refused(hosts):
+    with pytest.raises(UsageError, match="not the URL of an engine"):
+        parse_url(f"etcd://{hosts}/a")
 
 
 @given(some.text())

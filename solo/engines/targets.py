@@ -6,9 +6,11 @@ A password is never taken from the command line or the environment, which others
 import importlib
 import os
 import pwd
+import re
 import stat
+from ipaddress import IPv6Address
 from typing import NamedTuple, Optional
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from solo.errors import SoloError, UsageError
 from solo.rule import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, MODES, SHARED
@@ -101,26 +103,32 @@ def find_target(where: str) -> Target:
     return known[where]
 
 
+URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
+
+
 def parse_url(url: str) -> Target:
-    """Raises UsageError."""
+    """Read an engine's URL. Raises UsageError.
+
+    Not by urllib's urlsplit(): each Python has its own opinion of `h,[::1]:3`.
+    """
     try:
-        parts = urlsplit(url)
-        scheme, netloc = parts.scheme, parts.netloc
+        found = URL.fullmatch(url)
+        if not found or not unquote(url).isprintable():
+            raise ValueError
+        scheme, netloc, path, query = found[1].lower(), found[2], found[3], found[4] or ""
         if scheme not in ENGINES:
             raise UsageError(f"--via {scheme}://: no such engine (there are {', '.join(ENGINES)})")
         login, at, hosts = netloc.rpartition("@")
         user, colon, password = login.partition(":")
-        settings = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-        if parts.fragment or not unquote(url).isprintable():
-            raise ValueError
-        found = [split_host(host, ENGINES[scheme].port) for host in hosts.split(",")]
+        settings = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+        addresses = [split_host(host, ENGINES[scheme].port) for host in hosts.split(",")]
     except UsageError:
         raise
     except ValueError:
         raise UsageError("--via: that is not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)") from None
-    shown = f"{scheme}://{user}{'@' * bool(user)}{hosts}{parts.path}{'?' * bool(parts.query)}{hide_secrets(parts.query)}"
-    path = unquote(parts.path).strip("/")
-    return Target(scheme, found, path, settings, shown, unquote(user) if at else None, unquote(password) if colon else None)
+    shown = f"{scheme}://{user}{'@' * bool(user)}{hosts}{path}{'?' * bool(query)}{hide_secrets(query)}"
+    path = unquote(path).strip("/")
+    return Target(scheme, addresses, path, settings, shown, unquote(user) if at else None, unquote(password) if colon else None)
 
 
 def hide_secrets(query: str) -> str:
@@ -129,12 +137,22 @@ def hide_secrets(query: str) -> str:
     return "&".join(f"{key}=..." if "password" in unquote(key) else part for key, part in zip(keys, query.split("&")))
 
 
+ADDRESS = re.compile(r"\[([^]]+)\](?:(:)(.*))?")  # of IPv6
+
+
 def split_host(text: str, port: int) -> tuple:
-    """`host`, `host:port` or `[address]:port`. Raises ValueError."""
-    host, colon, digits = text.rpartition(":") if "]" in text[-7:-1] or text.count(":") == 1 else (text, "", "")
-    if not (host.strip("[]") and (not colon or digits.isdigit() and 0 < int(digits) < 1 << 16)):
+    """`host`, `host:port`, `[address]`, `[address]:port` or an IPv6 address. Raises ValueError."""
+    if "[" in text or "]" in text or text.count(":") > 1:
+        found = ADDRESS.fullmatch(text if "[" in text else f"[{text}]")
+        if not found:
+            raise ValueError
+        host, colon, digits = unquote(found[1]), found[2], found[3]
+        IPv6Address(host)
+    else:
+        host, colon, digits = text.partition(":")
+    if not host or colon and not (digits.isdecimal() and 0 < int(digits) < 1 << 16):
         raise ValueError
-    return host.strip("[]"), int(digits) if colon else port
+    return host, int(digits) if colon else port
 
 
 def find_configurations() -> list:
