@@ -12,12 +12,13 @@ FILES = $(PREFIX)/bin/solo $(PAGES) $(SHARE)/bash-completion/completions/solo \
 	$(SHARE)/zsh/site-functions/_solo $(SHARE)/fish/vendor_completions.d/solo.fish
 VENV = .venv
 VENV_PYTHON = $(VENV)/bin/python
+MADE = $(VENV)/made
 DEB = build/deb/solo-run
-# Tests run beside each other as root only, who can give each its own network namespace.
-WORKERS = $(if $(filter 0,$(shell id -u)),-n 2 --dist loadfile)
+WORKERS ?= 2
+PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile
 DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb venv test test-all torture coverage fuzz bench lab man captures clean
+.PHONY: help install uninstall dist pyz deb venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab man captures clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -54,7 +55,7 @@ uninstall: ## remove exactly what install put there
 	for file in $(FILES); do rm -f "$(DESTDIR)$$file"; done; rm -rf "$(STAGED)"; \
 	for folder in $$made; do rmdir "$(DESTDIR)$$folder" 2>/dev/null || true; done
 
-dist: $(VENV_PYTHON) ## dist/solo_run-VERSION: the wheel and the sdist
+dist: $(MADE) ## dist/solo_run-VERSION: the wheel and the sdist
 	@$(VENV_PYTHON) -m hatchling build -d dist
 
 pyz: ## dist/solo.pyz: one file for any Python; the views ask for their libraries
@@ -70,16 +71,30 @@ deb: ## dist/solo-run_VERSION_all.deb, by Debian's own tools
 	    || { cat ../log >&2; exit 1; }
 	@cp build/deb/solo-run_*_all.deb dist/
 
-$(VENV_PYTHON): pyproject.toml
+$(MADE): pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[test]'
-	@touch $(VENV_PYTHON)
+	@touch $@
 
-venv: $(VENV_PYTHON) ## the developer's environment, in .venv
+venv: $(MADE) ## the developer's environment, in .venv
 
-test: $(VENV)/bench ## all tests but the long torture; installs what they need where it can
-	@$(VENV_PYTHON) tests/tools.py
-	@$(VENV_PYTHON) -m pytest -q $(WORKERS) $(ARGS)
+quick: $(MADE) ## the tests to run while typing: at most 15 seconds
+	@$(PYTEST) --loop=quick $(ARGS)
+
+test: $(MADE) ## every promise of one machine, in at most 4 minutes; installs nothing outside this directory
+	@$(PYTEST) --loop=test $(ARGS)
+
+test-full: $(VENV)/bench ## all tests but the long torture: with servers, packages, systemd and cron
+	@$(PYTEST) --loop=full $(ARGS)
+
+test-deps: ## install what the tests call, by one apt-get call; starts and enables no service
+	@$(PYTHON) tests/tools.py --install
+
+test-debian: ## `make test` in a new minimal Debian, as root and as a user; SUITES='bookworm trixie' (root)
+	@tests/debian.sh $(SUITES)
+
+lint: $(MADE) ## check the source by ruff
+	@$(VENV_PYTHON) -m ruff check --quiet .
 
 test-all: ## all tests on every CPython >= 3.10 of this machine, but those in WITHOUT='3.X ...'
 	@failed=; for found in $$($(PYTHON) tests/pythons.py $(WITHOUT)); do \
@@ -89,20 +104,20 @@ test-all: ## all tests on every CPython >= 3.10 of this machine, but those in WI
 	    echo "Python $$version: $$outcome"; \
 	done; [ -z "$$failed" ] || { echo "failed on$$failed" >&2; exit 1; }
 
-torture: $(VENV_PYTHON) ## all that kills and fails, for MINUTES=60, from one seed; SEED=n replays; ARGS=--record
-	@$(VENV_PYTHON) tests/tools.py
+torture: $(MADE) ## all that kills and fails, for MINUTES=60, from one seed; SEED=n replays; ARGS=--record
+	@$(PYTHON) tests/tools.py
 	@$(VENV_PYTHON) tests/torture.py --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-coverage: $(VENV_PYTHON) ## lines and branches of the hot path that tests run; ARGS=--record writes the result down
-	@$(VENV_PYTHON) tests/tools.py
+coverage: $(MADE) ## lines and branches of the hot path that tests run; ARGS=--record writes the result down
+	@$(PYTHON) tests/tools.py
 	@$(VENV_PYTHON) tests/coverage_run.py $(ARGS)
 
-$(VENV)/bench: $(VENV_PYTHON)
+$(VENV)/bench: $(MADE)
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	@touch $@
 
 bench: $(VENV)/bench ## speed beside the floor and the peers, and what became worse; ARGS='launch line', ARGS=--record
-	@$(VENV_PYTHON) tests/tools.py
+	@$(PYTHON) tests/tools.py
 	@PYTHONPATH=tests $(VENV_PYTHON) -m bench $(ARGS)
 
 lab: ## what goes wrong with whom: the wrappers of Debian and solo through one set of scenes; writes docs/lab.* and README
@@ -110,7 +125,7 @@ lab: ## what goes wrong with whom: the wrappers of Debian and solo through one s
 	@$(MAKE) -s install PREFIX=$(CURDIR)/build/lab DESTDIR= >&2
 	@cd tests && PATH="$(CURDIR)/build/lab/bin:$$PATH" $(PYTHON) -m lab $(ARGS)
 
-fuzz: $(VENV_PYTHON) ## ten million inputs, over all readers of outside data; SEED=n COUNT=n TARGETS='stat words' ARGS=--record
+fuzz: $(MADE) ## ten million inputs, over all readers of outside data; SEED=n COUNT=n TARGETS='stat words' ARGS=--record
 	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[fuzz]' || echo "solo: without atheris: unguided" >&2
 	@nice $(VENV_PYTHON) tests/fuzz.py $(TARGETS) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(ARGS)
 
@@ -119,7 +134,7 @@ man: ## make the manual's tables anew, check and show it
 	@mandoc -T lint -W warning man/solo.*
 	@mandoc man/solo.* | $${PAGER:-cat}
 
-captures: $(VENV_PYTHON) ## take the README's captures of the views anew (root, tmux)
+captures: $(MADE) ## take the README's captures of the views anew (root, tmux)
 	@$(VENV_PYTHON) tests/captures.py
 
 clean: ## remove what was made here

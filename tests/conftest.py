@@ -4,22 +4,29 @@ A test waits for a line, a state in /proc or the end of a process, never for a s
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import select
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from loops import pytest_addoption, pytest_collection_modifyitems, pytest_ignore_collect  # noqa: F401
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 NOBODY = 65534
 LIBC, CLONE_NEWNET = ctypes.CDLL(None), 0x40000000
+SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 network = None  # the machine's, where a worker has one of its own
 BLOCKING = {"x86_64": ("73", "7"), "aarch64": ("32", "73")}[os.uname().machine]  # flock, poll, as /proc/PID/syscall has them
 PATIENCE = 60  # seconds after which something is stuck; never a measurement
@@ -27,25 +34,57 @@ PATIENCE = 60  # seconds after which something is stuck; never a measurement
 sys.path.insert(0, str(ROOT))
 
 
+# The environment that every test starts from, whatever that of the machine is. None: unset.
+ENVIRONMENT = {
+    "TERM": "xterm-256color", "LANG": "C.UTF-8", **dict.fromkeys((
+        "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "COLUMNS", "LINES", "NO_COLOR",
+        "FORCE_COLOR", "CLICOLOR_FORCE", "CI", "JENKINS_URL", "TEAMCITY_VERSION", "TF_BUILD", "GITHUB_ACTIONS", "GITLAB_CI",
+        "NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "WATCHDOG_PID", "INVOCATION_ID", "PYTHONPATH", "PYTHONWARNINGS", "BASH_ENV",
+        "ENV", "CDPATH", "SOLO_DIR", "SOLO_NAME", "SOLO_NAMES", "SOLO_SLOT", "SOLO_TOKEN", "SOLO_VIA",
+    )),
+}
+# No deadlines and no limits on slowness: a test beside busy neighbours finds the same.
+settings.register_profile("solo", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("solo")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
     config.addinivalue_line("markers", "tool(name): skip by name where the tool is not installed")
+    config.addinivalue_line("markers", "root: needs to be root")
+    config.addinivalue_line("markers", "network: needs the machine's network, for packages")
+    config.addinivalue_line("markers", "full: only `make test-full` runs it")
     # A background job of a shell ignores SIGINT and SIGQUIT: what the tests start begins as from a terminal.
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    config.addinivalue_line("markers", "root: needs to be root")
-    config.addinivalue_line("markers", "network: needs the machine's network, for packages")
+    if config.option.basetemp is None:
+        config.option.basetemp = config.own_basetemp = tempfile.mkdtemp(prefix="pytest-solo-")
+    for variable, value in ENVIRONMENT.items():
+        os.environ.pop(variable, None) if value is None else os.environ.update({variable: value})
+    os.environ["PARALLEL_HOME"] = f"{config.option.basetemp}/parallel"  # else GNU parallel writes to the home directory
     if "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0:
         leave_network()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session, exitstatus):
+    """Leave nothing in /tmp but what a failed test wrote."""
+    folder = getattr(session.config, "own_basetemp", None)
+    if folder and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def leave_network():
-    """Names by sockets are seen in all of a network namespace: each of several workers gets its own."""
+    """Give this worker a network namespace of its own, if the machine allows that: root's names by sockets are then its own."""
     global network
     network = os.open("/proc/self/ns/net", os.O_RDONLY)
-    if LIBC.unshare(CLONE_NEWNET) or subprocess.run(["ip", "link", "set", "lo", "up"]).returncode:
-        raise OSError("no network namespace for a worker")
+    if LIBC.unshare(CLONE_NEWNET):
+        network = None
+        return
+    with socket.socket() as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -62,11 +101,21 @@ def pytest_runtest_protocol(item):
         os.close(own)
 
 
+def find_tool(tool):
+    """The path of an installed program, those for administrators included; else None."""
+    return shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+
+
+def need_tools(*tools):
+    """Skip the test by name where one of the tools is not installed."""
+    for tool in tools:
+        if not find_tool(tool):
+            pytest.skip(f"needs {tool}: make test-deps")
+
+
 def pytest_runtest_setup(item):
     for mark in item.iter_markers("tool"):
-        for tool in mark.args:
-            if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
-                pytest.skip(f"{tool} is not installed")
+        need_tools(*mark.args)
     if item.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root")
 
@@ -84,6 +133,28 @@ def solo_script(tmp_path_factory):
     return script
 
 
+class NetworkLock:
+    """Sockets of the same names are for one test at a time in a network namespace. Held while one of its labs uses sockets."""
+
+    def __init__(self):
+        self.labs = set()
+        self.descriptor = None
+
+    def acquire(self, lab):
+        if self.descriptor is None:
+            self.descriptor = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self.labs.add(lab)
+        fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+
+    def release(self, lab):
+        self.labs.discard(lab)
+        if self.descriptor is not None and not self.labs:
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+
+
+network_lock = NetworkLock()
+
+
 class Lab:
     """One directory of names, one log, and ways to start, watch and end things."""
 
@@ -97,17 +168,16 @@ class Lab:
         self.common = ()
         self.environment = {**os.environ, "SOLO_DIR": str(self.directory), "LAB": str(path)}
         self.environment["SOLO"] = self.script
-        for variable in (
-            "SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT", "SOLO_VIA", "COLUMNS", "LINES", "CI", "JENKINS_URL", "TEAMCITY_VERSION", "TF_BUILD",
-        ):
-            self.environment.pop(variable, None)
 
     def use_sockets(self):
         """From now on everything goes by sockets, in a network namespace's worth of names: ours are told apart by the lab."""
         self.environment["SOLO_VIA"] = "socket"
+        network_lock.acquire(self)
 
     def start(self, *words, prefix=(), **options):
         """Start `solo WORDS`; all three streams are pipes unless `options` (of Popen) say otherwise."""
+        if "socket" in words:
+            network_lock.acquire(self)
         options = {
             "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": self.environment, **options,
         }
@@ -131,6 +201,8 @@ class Lab:
 
     def run(self, *words, prefix=(), **options):
         """Run `solo WORDS` to its end; fails the test if that never comes."""
+        if "socket" in words:
+            network_lock.acquire(self)
         options = {
             "stdin": subprocess.DEVNULL, "capture_output": True, "env": self.environment, "timeout": PATIENCE, **options,
         }
@@ -193,6 +265,7 @@ class Lab:
                 if stream:
                     stream.close()
             process.wait()
+        network_lock.release(self)
         for ticket in self.directory.rglob(".hold.*") if self.directory.exists() else ():
             end_orphan(ticket)
 

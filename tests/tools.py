@@ -1,37 +1,101 @@
-"""Installs what the tests drive, where that can be done (root, apt); the tests skip by name what is not there."""
+"""Name the programs that tests call and this machine lacks; with --install (`make test-deps`), install Debian's packages of them.
 
+The installation is one call of apt-get. No service is started or enabled: policy-rc.d denies every start meanwhile, and a systemd
+preset denies every enabling. Both are removed afterwards, and what stood in their place is put back.
+"""
+
+import contextlib
 import os
+import re
 import shutil
+import signal
 import subprocess
+import sys
+from pathlib import Path
 
 PACKAGES = {
     "strace": "strace", "cron": "cron", "mandoc": "mandoc", "flock": "util-linux", "unshare": "util-linux",
     "nsenter": "util-linux", "setpriv": "util-linux", "sudo": "sudo", "sshd": "openssh-server", "ssh": "openssh-client",
-    "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make",
+    "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make", "gcc": "gcc", "git": "git",
     "tmux": "tmux", "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
     "dh": "debhelper", "pybuild": "dh-python", "pyproject-build": "pybuild-plugin-pyproject", "hatchling": "python3-hatchling",
     "lintian": "lintian",
-    "lckdo": "moreutils", "runlock": "cronutils", "setlock": "daemontools", "chpst": "runit", "s6-setlock": "s6", "with-lock-ex": "chiark-utils-bin",
-    "sem": "parallel", "dotlockfile": "liblockfile-bin", "lockfile": "procmail",
+    "lckdo": "moreutils", "runlock": "cronutils", "setlock": "daemontools", "chpst": "runit", "s6-setlock": "s6",
+    "with-lock-ex": "chiark-utils-bin", "sem": "parallel", "dotlockfile": "liblockfile-bin", "lockfile": "procmail",
     "etcd": "etcd-server", "etcdctl": "etcd-client", "openssl": "openssl", "ip": "iproute2",
     "redis-server": "redis-server", "redis-cli": "redis-tools",
     "pg_ctlcluster": "postgresql", "pgbouncer": "pgbouncer",
     "/usr/share/zookeeper/bin/zkServer.sh": "zookeeper",
 }
+POLICY = Path("/usr/sbin/policy-rc.d")  # asked before a package's script starts a service: 101 denies it
+PRESETS = [Path(f"/run/systemd/{whose}-preset/00-solo-tests.preset") for whose in ("system", "user")]  # the first match decides
+
+
+def find_missing() -> dict:
+    """{tool: its package} of what is not installed."""
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    return {tool: package for tool, package in PACKAGES.items() if not shutil.which(tool, path=path)}
+
+
+def install(packages: list) -> int:
+    """The exit status of apt-get, which shows what it does."""
+    words = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    print(f"This runs `{' '.join(words)}`.\nNo service is started or enabled.", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with no_services():
+        return subprocess.run(words, env=environment, stdin=subprocess.DEVNULL).returncode
+
+
+@contextlib.contextmanager
+def no_services():
+    """Deny starting and enabling services. Signals meanwhile are apt-get's to obey: it must end before we put things back."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    with contextlib.ExitStack() as restored:
+        for path, text in [(POLICY, "#!/bin/sh\nexit 101\n"), *((preset, "disable *\n") for preset in PRESETS)]:
+            restored.enter_context(replaced(path, text))
+        yield
+
+
+@contextlib.contextmanager
+def replaced(path: Path, text: str):
+    """Meanwhile there is an executable file with `text`; whatever was there comes back, also after a run that was killed."""
+    kept = path.with_name(f"{path.name}.before-solo-tests")
+    made = [folder for folder in path.parents if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(path) and not os.path.lexists(kept):
+        path.rename(kept)
+    try:
+        path.unlink(missing_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        if os.path.lexists(kept):
+            kept.rename(path)
+        for folder in made:
+            folder.rmdir()
 
 
 def main():
-    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-    missing = {tool: package for tool, package in PACKAGES.items() if not shutil.which(tool, path=path)}
-    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(["apt-get", "update"], **quiet)
-        for package in sorted(set(missing.values())):
-            subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", package], env=environment, **quiet)
-        missing = {tool: package for tool, package in missing.items() if not shutil.which(tool, path=path)}
+    missing = find_missing()
+    if sys.argv[1:] == ["--install"] and missing:
+        if os.geteuid() != 0 or not shutil.which("apt-get"):
+            sys.exit("solo: make test-deps needs root and apt-get (sudo make test-deps)")
+        wanted = sorted(set(missing.values()))
+        shown = subprocess.run(["apt-cache", "show", "--no-all-versions", *wanted], capture_output=True, text=True).stdout
+        known = sorted(set(wanted) & set(re.findall(r"(?m)^Package: (.*)$", shown)))
+        if not known:
+            sys.exit("solo: apt-get knows none of the packages (apt-get update)")
+        status = install(known)
+        missing = find_missing()
+        for tool in sorted(missing):
+            print(f"{tool} is still not installed: its tests are skipped")
+        sys.exit(status)
     for tool in sorted(missing):
-        print(f"{tool} is not installed: its tests are skipped")
+        print(f"{tool} is not installed: its tests are skipped (make test-deps)")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+#!/bin/sh
+# Run `make test` of the last commit in minimal Debians, as root and as an ordinary user: tests/debian.sh [SUITE]...
+#
+# A root is made by debootstrap once, in build/debian (ROOTS), and never written to: all writing goes to a layer that is thrown away.
+# Inside are make, python3 and python3-venv, TERM=dumb and LANG=C. SHARE names directories of this machine to be seen inside, as a
+# local package index. Whatever the tests leave behind outside their clone is a failure.
+set -eu
+cd "$(dirname "$0")/.."
+suites=${*:-bookworm trixie}
+roots=${ROOTS:-$PWD/build/debian}
+
+if [ "${1:-}" = --inside ]; then # of namespaces of our own: the root, the layer
+    root=$2 layer=$3
+    mount -t overlay overlay -o "lowerdir=$root,upperdir=$layer/upper,workdir=$layer/work" "$layer/root"
+    cd "$layer/root"
+    mount -t proc proc proc
+    mount --rbind /sys sys
+    mount -t tmpfs tmpfs dev
+    for device in null zero full random urandom tty; do touch dev/$device; mount --bind /dev/$device dev/$device; done
+    mkdir dev/pts dev/shm
+    mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts
+    mount -t tmpfs -o mode=1777 tmpfs dev/shm
+    ln -s pts/ptmx dev/ptmx
+    ln -s /proc/self/fd dev/fd
+    for folder in ${SHARE:-}; do mkdir -p "./$folder"; mount --rbind "$folder" "./$folder"; done
+    cp /etc/hosts /etc/resolv.conf etc/
+    cat /etc/pip.conf "${HOME:-/root}/.config/pip/pip.conf" >etc/pip.conf.all 2>/dev/null || true
+    awk '/^\[/ { if (seen[$0]++) next } { print }' etc/pip.conf.all >etc/pip.conf
+    rm etc/pip.conf.all
+    chroot . useradd --create-home tester
+    list() { chroot . find / -xdev \( -path /proc -o -path "$1/solo" -o -path "$1/.cache" \) -prune -o -print | sort; }
+    for user in root tester; do
+        home=$(chroot . sh -c "echo ~$user")
+        mkdir ".$home/solo"
+        tar -x -C ".$home/solo" <"$layer/source.tar"
+        chroot . chown -R "$user" "$home/solo"
+        list "$home" >"$layer/before"
+        chroot . setpriv --reuid="$user" --regid="$user" --init-groups env -i HOME="$home" PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb \
+            LANG=C $(env | grep ^PIP_ || true) make -C "$home/solo" "${TARGET:-test}" ARGS="${ARGS:-}" || echo "$user" >>"$layer/failed"
+        list "$home" | diff "$layer/before" - || { echo "left behind by $user"; echo "$user" >>"$layer/failed"; }
+    done
+    [ ! -e "$layer/failed" ]
+    exit
+fi
+
+failed=
+for suite in $suites; do
+    if [ ! -e "$roots/$suite.made" ]; then
+        mkdir -p "$roots"
+        rm -rf "${roots:?}/$suite"
+        mirror=$(sed -n 's/^URIs: //p' /etc/apt/sources.list.d/debian.sources | head -n 1)
+        debootstrap --variant=minbase --include=make,python3,python3-venv "$suite" "$roots/$suite" $mirror >"$roots/$suite.log"
+        touch "$roots/$suite.made"
+    fi
+    layer=$(mktemp -d "$roots/layer.XXXXXX")
+    mkdir "$layer/upper" "$layer/work" "$layer/root"
+    git archive HEAD >"$layer/source.tar"
+    echo "--- $suite"
+    unshare --mount --pid --fork --kill-child sh "$0" --inside "$roots/$suite" "$layer" </dev/null || failed="$failed $suite"
+    rm -rf "$layer"
+done
+[ -z "$failed" ] || { echo "failed in$failed" >&2; exit 1; }

@@ -1,0 +1,45 @@
+"""Which loop runs a test: `make quick` while typing, `make test` before a commit, `make test-full` in CI.
+
+A file belongs to one loop; a single test of it joins `make test-full` by the marker `full`. A file named on pytest's command line
+runs whole in every loop.
+"""
+
+# At most 15 seconds on two cores: pure functions, the imports, the command line, some real launches.
+QUICK = {"test_bundle", "test_cli", "test_layers", "test_lease", "test_once", "test_pure"}
+
+# These need servers, packages, another root directory, a booted systemd, or minutes.
+FULL = {
+    "test_bench", "test_coverage", "test_cron", "test_engines", "test_etcd", "test_faults", "test_hostile_etcd", "test_install",
+    "test_lab", "test_packages", "test_postgresql", "test_redis", "test_systemd", "test_torture", "test_zookeeper",
+}
+
+LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
+    "quick": lambda quick, full: quick and not full,
+    "test": lambda quick, full: not full,
+    "rest": lambda quick, full: full,
+    "full": lambda quick, full: True,
+}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--loop", choices=LOOPS, default="full", help="which tests run; rest is full without test")
+
+
+def is_in_loop(config, path, full=False):
+    return LOOPS[config.getoption("loop")](path.stem in QUICK, full or path.stem in FULL)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """pytest does not ask about files that its command line names. "rest" looks for single tests in every file."""
+    if collection_path.name.startswith("test_") and config.getoption("loop") != "rest":
+        return None if is_in_loop(config, collection_path) else True
+
+
+def pytest_collection_modifyitems(config, items):
+    def is_chosen(item):
+        full = item.get_closest_marker("full") is not None
+        return item.session.isinitpath(item.path) or is_in_loop(config, item.path, full)
+
+    left_out = [item for item in items if not is_chosen(item)]
+    items[:] = filter(is_chosen, items)
+    config.hook.pytest_deselected(items=left_out)
