@@ -64,7 +64,8 @@ def pytest_configure(config):
     for variable, value in ENVIRONMENT.items():
         os.environ.pop(variable, None) if value is None else os.environ.update({variable: value})
     os.environ["PARALLEL_HOME"] = f"{config.option.basetemp}/parallel"  # else GNU parallel writes to the home directory
-    if "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0:
+    runs_tests = "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", None)
+    if runs_tests and os.geteuid() == 0:
         leave_network()
 
 
@@ -77,7 +78,7 @@ def pytest_sessionfinish(session, exitstatus):
 
 
 def leave_network():
-    """Give this worker a network namespace of its own, if the machine allows that: root's names by sockets are then its own."""
+    """Enter a network namespace of our own, if the machine allows that: what others have by sockets is not seen there."""
     global network
     network = os.open("/proc/self/ns/net", os.O_RDONLY)
     if LIBC.unshare(CLONE_NEWNET):
@@ -341,6 +342,14 @@ def inject(lab, *what, paths=(), follow=False):
     """A prefix under which system calls fail or take long, as --inject of strace(1) has it: all, or those on `paths`."""
     words = [word for path in paths for word in ("-P", path)] + [word for one in what for word in ("-e", f"inject={one}")]
     return ("strace", "-qq", "-o", lab.path / "injected", *(["-f"] if follow else []), *words)
+
+
+def configured(path):
+    """A prefix under which /etc/solo.toml is a copy of `path`, in a mount namespace of its own. Needs root."""
+    folder = path.parent / "etc"
+    folder.mkdir(exist_ok=True)
+    script = f'mount -t tmpfs tmpfs {folder} && cp -a /etc/. {folder} && cp -a {path} {folder}/solo.toml && mount --bind {folder} /etc'
+    return ("unshare", "--mount", "sh", "-c", f'{script} && exec "$@"', "sh")
 
 
 def count_injected(lab):

@@ -1,4 +1,4 @@
-"""Debian roots of our own, made by debootstrap once and kept in /var/cache: for what needs a system that nothing was done to."""
+"""Debian roots of our own, made by debootstrap once and kept in build/roots: for what needs a system that nothing was done to."""
 
 import hashlib
 import shutil
@@ -7,8 +7,9 @@ from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
-CACHE = Path("/var/cache/solo-tests")
+CACHE = ROOT / "build/roots"
 
 
 def get_root(suite: str, packages: str) -> Path:

@@ -15,7 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from conftest import until
+from conftest import need_tools, until
 from proxy import HOLE, Proxy
 
 
@@ -33,9 +33,7 @@ class Server:
     is_fair = has_shared = has_nested = has_once = has_bytes = outlives_restart = True
 
     def __init__(self, path: Path):
-        for tool in self.tools:
-            if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
-                pytest.skip(f"{tool} is not installed")
+        need_tools(*self.tools)
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
         self.port = find_port()

@@ -228,7 +228,7 @@ WAYS = {
 def test_who_comes_in_by_other_ways_meets_what_cron_started(minute, way):
     tool = WAYS[way][0]
     if minute.run("which", tool).returncode:
-        pytest.skip(f"{tool} is not installed")
+        pytest.skip(f"needs {tool}: make test-deps")
     if way == "ssh":
         minute.write("lab/sshd_config", SSHD, 0o600)
         minute.do("ssh-keygen", "-q", "-N", "", "-f", "/lab/key")

@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import finish, read_line, until
+from conftest import configured, finish, read_line, until
 from servers import Etcd
 
 pytestmark = pytest.mark.tool("etcd", "etcdctl")
@@ -98,8 +98,7 @@ def test_a_password_of_the_configuration_file_opens_and_is_seen_nowhere(lab, tmp
         server.ask(*words.split())
     try:
         etc = write_configuration(tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "ci"\npassword = "s3cret"\n')
-        script = f"mount --bind {etc} /etc/solo.toml && exec \"$@\""
-        prefix = ("unshare", "--mount", "sh", "-c", script, "sh")
+        prefix = configured(etc)
         result = lab.run("-v", "-n", "job", "--via", "prod", "--", "sh", "-c", "env; cat /proc/$PPID/cmdline; cat $SOLO_DIR/job/.hold.*",
                          prefix=prefix)
         assert result.returncode == 0, result.stderr
@@ -126,8 +125,8 @@ def test_a_token_that_is_old_since_roles_have_changed_is_replaced(lab, tmp_path)
         server.ask(*words.split())
     try:
         etc = write_configuration(tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "root"\npassword = "rootpw"\n')
-        prefix = ("unshare", "--mount", "sh", "-c", f"mount --bind {etc} /etc/solo.toml && exec \"$@\"", "sh")
-        run = lab.start("-n", "job", "--via", "prod", "--ttl", "3s", "--", "sh", "-c", "echo; sleep 4; exit 3", prefix=prefix)
+        prefix = configured(etc)
+        run = lab.start("-n", "job", "--via", "prod", "--ttl", "8s", "--", "sh", "-c", "echo; sleep 6; exit 3", prefix=prefix)
         read_line(run)
 
         server.ask("--user", "root:rootpw", "role", "add", "other")
@@ -138,9 +137,7 @@ def test_a_token_that_is_old_since_roles_have_changed_is_replaced(lab, tmp_path)
 
 
 def write_configuration(tmp_path, text, mode=0o600):
-    """A file to be bound over /etc/solo.toml, which is made empty if it is not there; it goes with the machine's /etc."""
-    if not os.path.exists("/etc/solo.toml"):
-        open("/etc/solo.toml", "w").close()
+    """A file to take the place of /etc/solo.toml by `configured`."""
     path = tmp_path / "solo.toml"
     path.write_text(text)
     path.chmod(mode)
@@ -160,9 +157,7 @@ def write_configuration(tmp_path, text, mode=0o600):
 ])
 def test_a_configuration_that_makes_no_sense_is_refused_in_one_line(lab, tmp_path, text, mode, said):
     etc = write_configuration(tmp_path, text, mode)
-    prefix = ("unshare", "--mount", "sh", "-c", f"mount --bind {etc} /etc/solo.toml && exec \"$@\"", "sh")
-
-    result = lab.run("-n", "job", "--via", "prod", "true", prefix=prefix)
+    result = lab.run("-n", "job", "--via", "prod", "true", prefix=configured(etc))
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and said in result.stderr.decode()
 

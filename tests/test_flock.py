@@ -1,13 +1,12 @@
 """--flock: solo and flock(1) exclude each other on a file of the user's, which is only ever locked."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, finish, inject, read_line, read_state, until
+from conftest import PATIENCE, finish, inject, need_tools, read_line, read_state, until
 
 pytestmark = pytest.mark.tool("flock")
 
@@ -192,8 +191,7 @@ def test_the_command_never_has_the_descriptor_of_the_file(lab, path):
 
 
 def test_locking_under_ones_own_lock_is_refused(lab, path):
-    if not shutil.which("setsid"):
-        pytest.skip("needs setsid")
+    need_tools("setsid")
     result = subprocess.run(
         ["flock", path, lab.script, "-w", "forever", "--flock", path, "-n", "job", "true"], env=lab.environment, capture_output=True,
         timeout=PATIENCE,

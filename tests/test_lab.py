@@ -98,7 +98,7 @@ FAST = ["busy_status", "term", "kill_wrapper", "daemon", "closed_descriptors", "
 @pytest.mark.parametrize("scene", FAST)
 def test_what_was_measured_is_so_still(scene, peer, report):
     if not peer.is_installed():
-        pytest.skip(f"{peer.name} is not installed")
+        pytest.skip(f"needs {peer.name}: make test-deps")
 
     assert measure(peer, scene) == report.get(scene, peer.name)
 

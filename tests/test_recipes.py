@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, ROOT, until
+from conftest import PATIENCE, ROOT, need_tools, until
 from machine import count_most_at_once, finish
 from pages import Block, read_blocks
 
@@ -25,8 +25,8 @@ BLOCKS = read_blocks()
 CI = ("github", "gitlab", "jenkins", "makefile")
 # .ci/run and test_install.py; the way to here; what takes long, of which the tests run a small part.
 ELSEWHERE = [
-    "make install && solo -- date", "make test", "make test-all", "make torture", "make fuzz", "make coverage", "make lab",
-    "make bench",
+    "make install && solo -- date", "make quick", "make test", "make test-full", "make test-deps", "make test-all", "make torture",
+    "make fuzz", "make coverage", "make lab", "make bench",
 ]
 
 
@@ -131,8 +131,9 @@ def check_beside_flock(machine, line):
 
 def check_crontab(machine, line):
     """A line that puts one more into the user's crontab, which cron then finds all of."""
-    if shutil.which("unshare") is None or shutil.which("crontab") is None or os.geteuid() != 0:
-        pytest.skip("needs root, unshare and crontab")
+    need_tools("unshare", "crontab")
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
     line = machine.replace_places(line)
     script = f"mount -t tmpfs tmpfs /var/spool/cron/crontabs && {line} && {line} && crontab -l"
     done = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=machine.environment, capture_output=True, text=True)
