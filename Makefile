@@ -93,8 +93,11 @@ test-deps: ## install what the tests call, by one apt-get call; starts and enabl
 test-debian: ## `make test` in a new minimal Debian, as root and as a user; SUITES='bookworm trixie' (root)
 	@tests/debian.sh $(SUITES)
 
-lint: $(MADE) ## check the source by ruff
-	@$(VENV_PYTHON) -m ruff check --quiet .
+$(VENV)/bin/ruff: $(MADE)
+	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check 'ruff>=0.4'
+
+lint: $(VENV)/bin/ruff ## find mistakes in the source, by ruff
+	@$(VENV)/bin/ruff check --quiet --select E9,F .
 
 test-all: ## all tests on every CPython >= 3.10 of this machine, but those in WITHOUT='3.X ...'
 	@failed=; for found in $$($(PYTHON) tests/pythons.py $(WITHOUT)); do \

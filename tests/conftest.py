@@ -32,6 +32,7 @@ BLOCKING = {"x86_64": ("73", "7"), "aarch64": ("32", "73")}[os.uname().machine] 
 PATIENCE = 60  # seconds after which something is stuck; never a measurement
 
 sys.path.insert(0, str(ROOT))
+sys.dont_write_bytecode = False  # else pytest compiles all tests anew in every worker, 10 seconds
 
 
 # The environment that every test starts from, whatever that of the machine is. None: unset.
@@ -39,8 +40,9 @@ ENVIRONMENT = {
     "TERM": "xterm-256color", "LANG": "C.UTF-8", **dict.fromkeys((
         "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "COLUMNS", "LINES", "NO_COLOR",
         "FORCE_COLOR", "CLICOLOR_FORCE", "CI", "JENKINS_URL", "TEAMCITY_VERSION", "TF_BUILD", "GITHUB_ACTIONS", "GITLAB_CI",
-        "NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "WATCHDOG_PID", "INVOCATION_ID", "PYTHONPATH", "PYTHONWARNINGS", "BASH_ENV",
-        "ENV", "CDPATH", "SOLO_DIR", "SOLO_NAME", "SOLO_NAMES", "SOLO_SLOT", "SOLO_TOKEN", "SOLO_VIA",
+        "NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "WATCHDOG_PID", "INVOCATION_ID", "PYTHONPATH", "PYTHONWARNINGS",
+        "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "BASH_ENV", "ENV", "CDPATH", "SOLO_DIR", "SOLO_NAME",
+        "SOLO_SLOT", "SOLO_TOKEN", "SOLO_VIA",
     )),
 }
 # No deadlines and no limits on slowness: a test beside busy neighbours finds the same.

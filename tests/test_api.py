@@ -11,7 +11,6 @@ import math
 import multiprocessing
 import os
 import pickle
-import random
 import re
 import signal
 import subprocess
