@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from loops import pytest_addoption, pytest_collection_modifyitems, pytest_ignore_collect  # noqa: F401
+from tools import PACKAGES, find_tool
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
@@ -37,7 +38,7 @@ sys.dont_write_bytecode = False  # else pytest compiles all tests anew in every 
 
 # The environment that every test starts from, whatever that of the machine is. None: unset.
 ENVIRONMENT = {
-    "TERM": "xterm-256color", "LANG": "C.UTF-8", **dict.fromkeys((
+    "TERM": "xterm-256color", "LANG": "C.UTF-8", "HISTFILE": "", **dict.fromkeys((
         "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "COLUMNS", "LINES", "NO_COLOR",
         "FORCE_COLOR", "CLICOLOR_FORCE", "CI", "JENKINS_URL", "TEAMCITY_VERSION", "TF_BUILD", "GITHUB_ACTIONS", "GITLAB_CI",
         "NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "WATCHDOG_PID", "INVOCATION_ID", "PYTHONPATH", "PYTHONWARNINGS",
@@ -47,7 +48,7 @@ ENVIRONMENT = {
 }
 # No deadlines and no limits on slowness: a test beside busy neighbours finds the same.
 settings.register_profile("solo", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.load_profile("solo")
+settings.register_profile("quick", settings.get_profile("solo"), max_examples=20)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -56,6 +57,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "root: needs to be root")
     config.addinivalue_line("markers", "network: needs the machine's network, for packages")
     config.addinivalue_line("markers", "full: only `make test-full` runs it")
+    settings.load_profile("quick" if config.getoption("loop") == "quick" else "solo")
     # A background job of a shell ignores SIGINT and SIGQUIT: what the tests start begins as from a terminal.
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) == signal.SIG_IGN:
@@ -104,11 +106,6 @@ def pytest_runtest_protocol(item):
         os.close(own)
 
 
-def find_tool(tool):
-    """The path of an installed program, those for administrators included; else None."""
-    return shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
-
-
 def need_tools(*tools):
     """Skip the test by name where one of the tools is not installed."""
     for tool in tools:
@@ -116,11 +113,28 @@ def need_tools(*tools):
             pytest.skip(f"needs {tool}: make test-deps")
 
 
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item):
     for mark in item.iter_markers("tool"):
         need_tools(*mark.args)
     if item.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root")
+    return (yield from skip_without_tool())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    return (yield from skip_without_tool())
+
+
+def skip_without_tool():
+    """Skip the test that starts a tool which is not installed, where no marker says that it would."""
+    try:
+        return (yield)
+    except FileNotFoundError as error:
+        if error.filename in PACKAGES:
+            need_tools(error.filename)
+        raise
 
 
 @pytest.fixture(scope="session")
@@ -433,7 +447,10 @@ def kill_both(holder):
     """SIGKILL the launcher and then its command; returns once both are dead."""
     holder.kill()
     holder.wait()
-    os.kill(holder.child, signal.SIGKILL)
+    try:
+        os.kill(holder.child, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # with sockets it ends with its launcher
     wait_dead(holder.child)
 
 

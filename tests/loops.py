@@ -4,8 +4,8 @@ A file belongs to one loop; a single test of it joins `make test-full` by the ma
 runs whole in every loop.
 """
 
-# At most 15 seconds on two cores: pure functions, the imports, the command line, some real launches.
-QUICK = {"test_bundle", "test_cli", "test_layers", "test_lease", "test_once", "test_pure"}
+# At most 15 seconds on two cores: pure functions by few examples, the imports, the order of the bundle, some real launches.
+QUICK = {"test_bundle", "test_layers", "test_lease", "test_once", "test_pure"}
 
 # These need servers, packages, another root directory, a booted systemd, or minutes.
 FULL = {

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from conftest import PATIENCE, TESTS, read_state, until
+from fleet import find_children
 
 PROBE = f"{sys.executable} -IS {TESTS / 'probe.py'}"
 
@@ -82,10 +83,17 @@ def test_control_c_reaches_the_command_exactly_once(terminal, lab):
     assert screen.screen.split()[2:] == [b"^C2", b"10"]
 
 
+def is_called(pid, name):
+    try:
+        return open(f"/proc/{pid}/comm").read() == f"{name}\n"
+    except OSError:
+        return False
+
+
 def test_a_shell_loop_ends_by_control_c_because_the_death_is_mirrored(shell):
     shell.type("for i in 1 2 3; do echo round $i; $SOLO -n job -- sleep 30; done; echo left=$?\n")
     shell.wait_for("\nround 1")
-    until(lambda: b"sleep" in os.popen("ps -o args= --ppid $(pgrep -P %d | head -1)" % shell.pid).read().encode())
+    until(lambda: any(is_called(command, "sleep") for launcher in find_children(shell.pid) for command in find_children(launcher)))
 
     shell.type("\x03")
     shell.wait_for("$ ", after=shell.screen.index(b"round 1\r"))

@@ -16,7 +16,7 @@ from pathlib import Path
 PACKAGES = {
     "strace": "strace", "cron": "cron", "mandoc": "mandoc", "flock": "util-linux", "unshare": "util-linux",
     "nsenter": "util-linux", "setpriv": "util-linux", "sudo": "sudo", "sshd": "openssh-server", "ssh": "openssh-client",
-    "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make", "gcc": "gcc", "git": "git",
+    "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make", "gcc": "gcc", "git": "git", "/usr/share/i18n/charmaps/ISO-8859-1.gz": "locales",
     "tmux": "tmux", "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
     "dh": "debhelper", "pybuild": "dh-python", "pyproject-build": "pybuild-plugin-pyproject", "hatchling": "python3-hatchling",
     "lintian": "lintian",
@@ -31,10 +31,16 @@ POLICY = Path("/usr/sbin/policy-rc.d")  # asked before a package's script starts
 PRESETS = [Path(f"/run/systemd/{whose}-preset/00-solo-tests.preset") for whose in ("system", "user")]  # the first match decides
 
 
+def find_tool(tool: str):
+    """The path of an installed program, those for administrators included, or of a file; else None."""
+    if os.path.isabs(tool):
+        return tool if os.path.exists(tool) else None
+    return shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+
+
 def find_missing() -> dict:
     """{tool: its package} of what is not installed."""
-    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-    return {tool: package for tool, package in PACKAGES.items() if not shutil.which(tool, path=path)}
+    return {tool: package for tool, package in PACKAGES.items() if not find_tool(tool)}
 
 
 def install(packages: list) -> int:
