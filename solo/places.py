@@ -24,6 +24,9 @@ from solo.kernel import (
 
 ROOT_PLACE = "/run/solo"
 HOME_PLACE = "/.local/state/solo"
+# Without the mode systemd sets 0755 at each start; without Preserve a unit that stops removes the tickets of others.
+IN_A_UNIT = "RuntimeDirectory={0} RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes"
+ROOTS_JOURNALS = "StateDirectory=solo StateDirectoryMode=0700"
 PRIVATE = 0o700
 STICKY, GROUP_WRITE, OTHER_WRITE = 0o1000, 0o020, 0o002
 GROUP, OTHERS = 0o070, 0o007
@@ -60,7 +63,7 @@ def find_base(asked) -> str:
     except KeyError:
         home = ""
     if not home:
-        remedy = " (in a unit: RuntimeDirectory=NAME and Environment=SOLO_DIR=/run/NAME)" if is_in_unit() else ""
+        remedy = f" (in a unit: {IN_A_UNIT.format('NAME')} Environment=SOLO_DIR=/run/NAME)" if is_in_unit() else ""
         raise SoloError(f"uid {uid} has no home directory to keep names in: use --dir or SOLO_DIR{remedy}")
     return home + HOME_PLACE
 
@@ -82,7 +85,7 @@ def explain(path: str, error: OSError) -> str:
     """Why a place can not be used, in the system's words, and what to do about it."""
     if error.errno == EROFS and is_in_unit():
         ours = path == ROOT_PLACE or path.startswith(ROOT_PLACE + "/")
-        remedy = "RuntimeDirectory=solo and RuntimeDirectoryPreserve=yes" if ours else "ReadWritePaths="
+        remedy = f"{IN_A_UNIT.format('solo')} {ROOTS_JOURNALS}" if ours else "ReadWritePaths="
         return f"{error.strerror} (in a unit: {remedy})"
     if error.errno in (EACCES, ENOENT, EROFS):
         return f"{error.strerror} (--dir or SOLO_DIR tell another place)"

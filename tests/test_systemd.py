@@ -12,6 +12,7 @@ import socket
 import pytest
 from conftest import until
 from guest import TEMPLATES, UNITS, boot
+from pages import read_blocks
 
 pytestmark = [pytest.mark.root, pytest.mark.network, pytest.mark.tool("debootstrap", "systemd-nspawn", "nsenter")]
 
@@ -311,7 +312,8 @@ RECIPES = {
                       "RestrictAddressFamilies=AF_UNIX", "LockPersonality=yes", "RestrictNamespaces=yes", "PrivateDevices=yes",
                       "PrivateNetwork=yes", "ProtectKernelTunables=yes", "ProtectControlGroups=yes"],
     "delegate": ["Delegate=yes"],
-    "strict": ["ProtectSystem=strict", "ReadWritePaths=/lab", "RuntimeDirectory=solo", "RuntimeDirectoryPreserve=yes"],
+    "strict": ["ProtectSystem=strict", "ReadWritePaths=/lab", "RuntimeDirectory=solo", "RuntimeDirectoryMode=0700",
+               "RuntimeDirectoryPreserve=yes", "StateDirectory=solo", "StateDirectoryMode=0700"],
     "home-read-only": ["User=alice", "ProtectHome=read-only", "ReadWritePaths=/home/alice/.local/state/solo"],
     "home-hidden": ["User=alice", "ProtectHome=tmpfs", "BindPaths=/home/alice/.local/state/solo"],
 }
@@ -342,11 +344,13 @@ def test_a_unit_with_pids_of_its_own_contends_for_the_same_name(guest, unit):
 
 
 REFUSALS = {
-    "strict": (["ProtectSystem=strict"], "(in a unit: RuntimeDirectory=solo and RuntimeDirectoryPreserve=yes)"),
+    "strict": (["ProtectSystem=strict"], "(in a unit: RuntimeDirectory=solo RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes "
+               "StateDirectory=solo StateDirectoryMode=0700)"),
     "home": (["User=alice", "ProtectHome=yes"], "Permission denied (--dir or SOLO_DIR tell another place)"),
     "home-read-only": (["User=alice", "ProtectHome=read-only"], "Read-only file system (in a unit: ReadWritePaths=)"),
     "home-tmpfs": (["User=alice", "ProtectHome=tmpfs"], "No such file or directory (--dir or SOLO_DIR tell another place)"),
-    "dynamic": (["DynamicUser=yes"], "use --dir or SOLO_DIR (in a unit: RuntimeDirectory=NAME and Environment=SOLO_DIR=/run/NAME)"),
+    "dynamic": (["DynamicUser=yes"], "use --dir or SOLO_DIR (in a unit: RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "
+                "RuntimeDirectoryPreserve=yes Environment=SOLO_DIR=/run/NAME)"),
     "proc": (["ProcSubset=pid"], "can not read /proc as a whole (in a unit: ProcSubset=all)"),
 }
 
@@ -360,6 +364,65 @@ def test_a_unit_where_names_can_not_be_kept_is_told_what_to_do_in_one_line(guest
     status, lines = guest.run_unit(unit, *(f"--property={setting}" for setting in settings), "solo", "-n", unit, "echo", "ran")
 
     assert status == 125 and len(lines) == 1 and reason in lines[0], lines
+
+
+def ask_settings(guest, unit, *given):
+    """The settings that a refusal in a unit with the `given` ones names, with the `given` ones, as words of systemd-run."""
+    status, [line] = guest.run_unit(f"{unit}-refused", *given, "solo", "-n", unit, "true")
+    assert status == 125
+    named = re.search(r"\(in a unit: (.*)\)", line)[1].replace("NAME", "shared").split()
+    return [*given, *(f"--property={setting}" for setting in named)]
+
+
+@pytest.mark.parametrize("given", [["ProtectSystem=strict"], ["DynamicUser=yes", "User=shared"]], ids=" ".join)
+def test_the_settings_that_a_refusal_names_are_enough(guest, unit, given):
+    settings = ask_settings(guest, unit, *(f"--property={setting}" for setting in given))
+
+    status, lines = guest.run_unit(unit, *settings, "solo", "-v", "-n", unit, "sh", "-c", "stat -L -c %a /run/s[oh][la][or]*; solo history")
+
+    assert status == 0 and "700" in lines and any(unit in line and "running" in line for line in lines), lines
+
+
+@pytest.mark.parametrize("preserve", ["yes", "no"])
+def test_two_units_of_one_runtime_directory_overlap_only_without_preserve(guest, unit, preserve):
+    """systemd removes the directory, and the first unit's ticket in it, when the second unit stops."""
+    given = "--property=DynamicUser=yes", "--property=User=shared", "--property=ReadWritePaths=/lab"
+    settings = ask_settings(guest, unit, *given)
+    assert "--property=RuntimeDirectoryPreserve=yes" in settings
+    settings.append(f"--property=RuntimeDirectoryPreserve={preserve}")
+    serve(guest, unit, *settings)
+
+    second, _ = guest.run_unit(f"{unit}-second", *settings, "solo", "-n", unit, "true")
+    guest.start(f"{unit}-third", *settings, "--remain-after-exit", "solo", "-n", unit, "--", *SERVICE, unit)
+    until(lambda: guest.show(f"{unit}-third", "SubState") != "running" or "overlap" in guest.read(unit))
+    guest.run("systemctl", "kill", "--signal=KILL", f"{unit}-third")
+
+    assert second == 75
+    assert (guest.show(f"{unit}-third", "ExecMainStatus") == "75") == (preserve == "yes")
+    assert ("overlap" in guest.read(unit)) == (preserve == "no")
+
+
+def read_settings(text):
+    """The settings of a unit's [Service] section, but for what it executes."""
+    lines = [line for line in text.partition("[Service]\n")[2].partition("\n[")[0].splitlines() if line[:1].isalpha()]
+    return [line.replace("%i", INSTANCE).replace("%t", "/run") for line in lines if not line.startswith(("Exec", "Type", "Restart"))]
+
+
+UNIT_TEXTS = {path.name: path.read_text() for path in sorted(TEMPLATES.glob("*.service"))}
+UNIT_TEXTS.update({block.id: block.text for block in read_blocks() if block.kind == "unit"})
+UNIT_TEXTS = {name: text for name, text in UNIT_TEXTS.items() if "RuntimeDirectory=" in text}
+
+
+@pytest.mark.parametrize("text", UNIT_TEXTS.values(), ids=UNIT_TEXTS)
+def test_a_directory_of_a_recipe_is_private_and_outlives_its_unit(guest, unit, text):
+    settings = read_settings(text)
+    [name] = [setting.partition("=")[2] for setting in settings if setting.startswith("RuntimeDirectory=")]
+
+    for left_out, mode in (("", "700"), ("RuntimeDirectoryMode=0700", "755"), ("", "700")):
+        status, _ = guest.run_unit(unit, *(f"--property={setting}" for setting in settings if setting != left_out), "true")
+        assert (status, guest.do("stat", "-L", "-c", "%a", f"/run/{name}")) == (0, mode)
+    if "StateDirectory=solo" in settings:
+        assert guest.do("stat", "-c", "%U %a", "/var/lib/solo") == "root 700"
 
 
 def test_a_user_whose_home_is_the_root_directory_has_none(guest, unit):
