@@ -1,6 +1,6 @@
 """The recipes for CI runners, run as those do, and cancelled as those do: no terminal, no input, real concurrent pipelines.
 
-What the runners do is from their sources; the graces between their signals are shortened, nothing here depends on them.
+What the runners do is from their sources. The graces between their signals are shortened, but where a test depends on them.
 """
 
 import os
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 
 import pytest
 from conftest import PATIENCE, ROOT, read_state, until, wait_dead
@@ -23,7 +24,9 @@ BLOCKS = {}  # by kind
 for block in read_blocks():
     BLOCKS.setdefault(block.kind, []).append(block)
 ACTION = ROOT / "packaging/action"
-GRACE = 0.5  # of GitHub's 7.5 and 2.5 s
+GRACE = 0.5, 0.5  # seconds, instead of
+GITHUBS_GRACE = 7.5, 2.0  # of 2.5: not within the last half second
+GITLABS_GRACE = 9.5  # of 10
 
 
 class Pipeline:
@@ -49,13 +52,13 @@ def run_github(machine, text, shell=None, variables=None):
     return Pipeline(machine, words, cancel_github, {"GITHUB_ACTIONS": "true", **(variables or {})})
 
 
-def cancel_github(process):
+def cancel_github(process, graces=GRACE):
     """SIGINT, SIGTERM, then NixKillProcessTree, which kills the top process alone."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number, grace in zip((signal.SIGINT, signal.SIGTERM), graces):
         process.send_signal(number)
         until(lambda: process.poll() is not None or has_taken_all(process.pid))
         try:
-            return process.wait(GRACE)
+            return process.wait(grace)
         except subprocess.TimeoutExpired:
             continue
     process.kill()
@@ -106,9 +109,15 @@ def run_gitlab(machine, text):
     return Pipeline(machine, ["bash", "--login", script], cancel_gitlab, {"GITLAB_CI": "true"}, preexec_fn=os.setpgrp)
 
 
-def cancel_gitlab(process):
+def cancel_gitlab(process, grace=None):
+    """SIGTERM to the group; with a grace SIGKILL to it, unless before that the last writer of the job's output has ended."""
     os.killpg(process.pid, signal.SIGTERM)
     process.wait(PATIENCE)
+    try:
+        process.communicate(timeout=grace) if grace else None
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 # --- Jenkins: BourneShellScript.java, ProcessTree.java ---------------------------------------------------------------
@@ -342,7 +351,7 @@ def test_a_job_that_takes_no_notice_is_waited_for_after_its_runner_killed_the_st
 def test_with_no_orphan_a_job_that_takes_no_notice_dies_with_the_step(new):
     machine = new()
     put_probe(machine, signal.SIGTERM)
-    pipeline = run(machine, STEP, "--tree", "--no-orphan")
+    pipeline = run(machine, STEP, "--tree --kill-after 5s", "--no-orphan")
     job = find_job(machine)
 
     pipeline.cancel()
@@ -353,6 +362,33 @@ def test_with_no_orphan_a_job_that_takes_no_notice_dies_with_the_step(new):
     assert finish(run(machine, STEP).process)[0] == 0
 
 
+def put_stubborn(machine):
+    """From now on ./deploy.sh ends on any signal, and has a descendant, in a session of its own, that ends on SIGKILL alone."""
+    put_probe(machine, signal.SIGTERM)
+    (machine.bin / "deploy.sh").rename(machine.bin / "stubborn.sh")
+    (machine.bin / "deploy.sh").write_text("#!/bin/sh\nsetsid ./stubborn.sh &\nexec sleep 600\n")
+    (machine.bin / "deploy.sh").chmod(0o755)
+
+
+@pytest.mark.tool("setsid")
+@pytest.mark.parametrize("block", [*BLOCKS["github"], *BLOCKS["gitlab"]], ids=lambda block: block.id)
+def test_a_descendant_that_ignores_sigterm_is_dead_before_the_runner_kills_solo(new, block):
+    machine = new()
+    put_stubborn(machine)
+    pipeline = run(machine, block, *(["            ./migrate.sh\n"] if "migrate" in block.text else []))
+    stubborn = find_job(machine)
+
+    if block.kind == "github":
+        cancel_github(pipeline.process, GITHUBS_GRACE)
+    else:
+        cancel_gitlab(pipeline.process, GITLABS_GRACE)
+
+    assert pipeline.process.returncode != -signal.SIGKILL and read_state(stubborn) in ("gone", "Z")
+    put_plain(machine)
+    machine.release()
+    assert finish(run(machine, block).process)[0] == 0
+
+
 @pytest.mark.parametrize("tree", [True, False])
 def test_tree_reaches_what_a_shell_script_has_started(new, tree):
     """bash, told to end by SIGINT, waits for its child, which only --tree tells."""
@@ -361,7 +397,8 @@ def test_tree_reaches_what_a_shell_script_has_started(new, tree):
     (machine.bin / "deploy.sh").rename(machine.bin / "probe.sh")
     (machine.bin / "deploy.sh").write_text("#!/bin/bash\n./probe.sh\necho not the last command\n")
     (machine.bin / "deploy.sh").chmod(0o755)
-    pipeline = run(machine, STEP, "--tree ", "--tree " if tree else "")
+    words = "--tree --kill-after 5s "
+    pipeline = run(machine, STEP, words, words if tree else "")
     job = find_job(machine)
 
     pipeline.process.send_signal(signal.SIGINT)
@@ -428,5 +465,5 @@ def test_the_action_says_what_is_missing(new):
     (machine.bin / "bash").symlink_to(shutil.which("bash"))
     machine.environment["PATH"] = str(machine.bin)
     status, _, err = finish(run_action(machine, {"name": "job", "run": "true"}).process)
-    assert status == 125 and err == "solo: action: solo is not installed on this runner\n"
+    assert status == 125 and err.startswith("solo: action: cannot find solo in PATH ")
 

@@ -4,11 +4,12 @@ fail() {
     exit 125
 }
 
-command -v solo >/dev/null || fail "solo is not installed on this runner"
+command -v solo >/dev/null || fail "cannot find solo in PATH $PATH (on this runner: make install, or Debian's package solo-run)"
 [ -n "$SOLO_INPUT_NAME" ] || fail "name is empty"
 [ -n "$SOLO_INPUT_RUN" ] || fail "run is empty"
 
-words=("--name=$SOLO_INPUT_NAME" --tree)
+# The runner kills solo 10 s after a cancel: by then what ignores SIGTERM must be dead, or it lives on unguarded.
+words=("--name=$SOLO_INPUT_NAME" --tree --kill-after=5s)
 [ -z "$SOLO_INPUT_WAIT" ] || words+=("--wait=$SOLO_INPUT_WAIT")
 [ -z "$SOLO_INPUT_TIMEOUT" ] || words+=("--timeout=$SOLO_INPUT_TIMEOUT")
 for flag in latest replace; do
