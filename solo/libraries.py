@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shlex
 import sys
 
 LIBRARIES = {"typer": "typer>=0.15.4,<0.29", "rich": "rich>=13.3.1", "psutil": "psutil>=5.9.4"}  # as in pyproject.toml
@@ -17,9 +18,14 @@ def describe_missing(name) -> str:
 
 
 def describe_install(requirements: dict) -> str:
-    """The command that gives this Python the libraries that are the keys: by Debian's packages, or by pip and the values."""
+    """Return a command, to be typed as it is, that installs the libraries that are the keys: by apt, or by pip and the values."""
     if (sys.executable or "").startswith("/usr/bin/") and os.path.exists("/usr/bin/apt"):
         return "apt install " + " ".join(f"python3-{library}" for library in requirements)
-    # `make install` leaves no pip behind.
-    pip = f"{sys.executable} -m pip" if importlib.util.find_spec("pip") else f"python3 -m pip --python {sys.executable}"
-    return f"{pip} install " + " ".join(f"'{requirement}'" for requirement in requirements.values())
+    python = shlex.quote(sys.executable or "python3")
+    wanted = " ".join(f"'{requirement}'" for requirement in requirements.values())
+    if importlib.util.find_spec("pip"):
+        return f"{python} -m pip install {wanted}"
+    if importlib.util.find_spec("ensurepip"):
+        # `make install` leaves no pip behind, and no other Python here need have one.
+        return f"{python} -m ensurepip && {python} -m pip install {wanted}"
+    return f"uv pip install --python {python} {wanted}"  # the one installer that needs neither

@@ -62,17 +62,55 @@ def test_make_install_works_at_once_and_uninstall_removes_exactly_that(lab, inde
     assert list_tree(lab.path / "usr") == before
 
 
-def test_an_engine_asks_for_its_library_by_a_command_that_brings_it(lab, index):
-    prefix = lab.path / "usr"
-    assert make("install", f"PREFIX={prefix}").returncode == 0
-    lab.script = str(prefix / "bin/solo")
+def install_by_make(path, dist):
+    assert make("install", f"PREFIX={path}/usr").returncode == 0
+    return path / "usr/bin/solo"
+
+
+def install_by_pip(path, dist):
+    assert run(sys.executable, "-m", "venv", path / "venv").returncode == 0
+    assert run(path / "venv/bin/pip", "install", "-q", find(dist, "*.whl")).returncode == 0
+    return path / "venv/bin/solo"
+
+
+def install_by_uv(path, dist):
+    """uv puts no pip into what it makes."""
+    environment = {**os.environ, "UV_TOOL_DIR": f"{path}/tools", "UV_TOOL_BIN_DIR": f"{path}/bin"}
+    result = run(sys.executable, "-m", "uv", "tool", "install", "--python", sys.executable, find(dist, "*.whl"), env=environment)
+    assert result.returncode == 0, result.stderr
+    return path / "bin/solo"
+
+
+def install_as_one_file(path, dist):
+    """solo.pyz, run by a Python that has nothing."""
+    assert run(sys.executable, "-m", "venv", "--without-pip", path / "bare").returncode == 0
+    assert run(sys.executable, ROOT / "packaging/pyz.py", path / "solo.pyz").returncode == 0
+    (path / "solo").write_text(f"#!/bin/sh\nexec {path}/bare/bin/python {path}/solo.pyz \"$@\"\n")
+    (path / "solo").chmod(0o755)
+    return path / "solo"
+
+
+def type_hint(refused):
+    """Type the command that a refusal names, where PATH leads to nothing."""
+    command = re.search(r": (/.*)\n", refused.stderr.decode())[1]
+    return run("/bin/sh", "-c", command, env={"PATH": "/nowhere"})
+
+
+@pytest.mark.parametrize("install", [install_by_make, install_by_pip, install_by_uv, install_as_one_file])
+def test_the_hint_for_a_missing_library_works_as_typed(lab, index, dist, install):
+    """The package for Debian has its own in test_packages.py."""
+    lab.script = str(install(lab.path, dist))
     words = ("--via", "redis://127.0.0.1:1", "-n", "job", "true")
 
-    asked = lab.run(*words)
-    command = re.fullmatch("solo: --via redis needs the Python library redis: python3 (.* 'redis>=4.3')\n", asked.stderr.decode())[1]
-    assert run("sh", "-c", f"{sys.executable} {command}").returncode == 0
+    refused = lab.run(*words)
+    typed = type_hint(refused)
+    reached = lab.run(*words)
 
-    assert (asked.returncode, lab.run(*words).returncode) == (125, 69)
+    assert (refused.returncode, typed.returncode, reached.returncode) == (125, 0, 69), typed.stderr
+    if install is install_as_one_file:
+        views = lab.run("list")
+        assert (views.returncode, type_hint(views).returncode) == (125, 0)
+    assert lab.list() == []
 
 
 def test_destdir_stages_what_then_runs_from_prefix(lab, index):

@@ -210,7 +210,7 @@ class TestOneFile:
     def test_a_view_asks_for_its_libraries_in_one_line(self, lab, bare, pyz, words):
         ran = run(bare, pyz, *words, env=lab.environment)
 
-        command = f"python3 -m pip --python {bare} install " + " ".join(f"'{LIBRARIES[library]}'" for library in LIBRARIES)
+        command = f"{bare} -m ensurepip && {bare} -m pip install " + " ".join(f"'{LIBRARIES[library]}'" for library in LIBRARIES)
         assert (ran.returncode, ran.stdout) == (125, "")
         assert ran.stderr == f"solo: this Python has no typer, rich, psutil, which only a guarded run does without: {command}\n"
 
