@@ -24,35 +24,12 @@ help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 install: ## install under PREFIX (/usr/local for root, ~/.local else), staged in DESTDIR
-	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("solo needs Python 3.10 or newer: make install PYTHON=...")'
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "solo: $(PYTHON) can not make a venv (Debian: apt install python3-venv)" >&2; exit 1; }
-	@mkdir -p "$(DESTDIR)/" && rm -rf "$(STAGED).new"
-	@set -e; made=; for folder in $(sort $(dir $(FILES) $(LIB))); do \
-	    while [ ! -d "$(DESTDIR)$$folder" ]; do \
-	        missing=$${folder%/}; while [ ! -d "$(DESTDIR)$${missing%/*}" ]; do missing=$${missing%/*}; done; \
-	        mkdir "$(DESTDIR)$$missing"; made="$$missing $$made"; \
-	    done; \
-	done; \
-	$(PYTHON) -m venv "$(STAGED).new"; \
-	if [ -f "$(STAGED)/made-directories" ]; then cp "$(STAGED)/made-directories" "$(STAGED).new/"; \
-	else echo "$$made" >"$(STAGED).new/made-directories"; fi
-	@"$(STAGED).new/bin/python" -m pip install --quiet --disable-pip-version-check .
-	@cd "$(STAGED).new" && rm -f bin/[!p]* bin/pip* && rm -rf lib/python*/site-packages/pip*
-	@cd "$(STAGED).new" && bin/python -m compileall -q -f --invalidation-mode unchecked-hash lib/python*/site-packages/solo
-	@rm -rf "$(STAGED)" && mv "$(STAGED).new" "$(STAGED)"
-	@sed -i 's|^command = .*||' "$(STAGED)/pyvenv.cfg"
-	@set -e; site=$$(cd "$(STAGED)" && echo lib/python*/site-packages); cd "$(STAGED)"; \
-	bin/python -I -m solo.bundle "$(LIB)/bin/python" "$(LIB)/$$site" "$(LIB)/launcher" launcher >solo; \
-	install -m 755 solo "$(DESTDIR)$(PREFIX)/bin/solo"; rm solo
-	@set -e; for page in $(PAGES); do install -m 644 "man/$${page##*/}" "$(DESTDIR)$$page"; done
-	@$(PYTHON) -m solo.completions bash >"$(DESTDIR)$(SHARE)/bash-completion/completions/solo"
-	@$(PYTHON) -m solo.completions zsh >"$(DESTDIR)$(SHARE)/zsh/site-functions/_solo"
-	@$(PYTHON) -m solo.completions fish >"$(DESTDIR)$(SHARE)/fish/vendor_completions.d/solo.fish"
+	@PYTHON='$(PYTHON)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' FOLDERS='$(sort $(dir $(FILES) $(LIB)))' sh packaging/install.sh
 	@echo "installed $(PREFIX)/bin/solo"
 
 uninstall: ## remove exactly what install put there
-	@set -e; made=$$(cat "$(STAGED)/made-directories" 2>/dev/null || true); \
-	for file in $(FILES); do rm -f "$(DESTDIR)$$file"; done; rm -rf "$(STAGED)"; \
+	@set -e; made=$$(cat "$(STAGED)/made-directories" "$(STAGED).new/made-directories" 2>/dev/null || true); \
+	for file in $(FILES); do rm -f "$(DESTDIR)$$file"; done; rm -rf "$(STAGED)" "$(STAGED).new" "$(STAGED).old"; \
 	for folder in $$made; do rmdir "$(DESTDIR)$$folder" 2>/dev/null || true; done
 
 dist: $(MADE) ## dist/solo_run-VERSION: the wheel and the sdist
@@ -65,8 +42,9 @@ deb: ## dist/solo-run_VERSION_all.deb, by Debian's own tools
 	@missing=; for package in $(DEB_TOOLS); do \
 	    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null)" = installed ] || missing="$$missing $$package"; \
 	done; [ -z "$$missing" ] || { echo "solo: make deb lacks tools of Debian: apt install$$missing" >&2; exit 1; }
-	@rm -rf build/deb && mkdir -p $(DEB) dist
-	@cp -r solo man README.md LICENSE pyproject.toml packaging/debian $(DEB)/
+	@rm -rf build/deb && mkdir -p $(DEB)/examples dist
+	@cp -r solo man docs README.md LICENSE pyproject.toml packaging/debian $(DEB)/
+	@cp -r packaging/systemd packaging/action $(DEB)/examples/
 	@cd $(DEB) && PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg-buildpackage --build=binary --no-sign --no-check-builddeps >../log 2>&1 \
 	    || { cat ../log >&2; exit 1; }
 	@cp build/deb/solo-run_*_all.deb dist/
@@ -125,6 +103,7 @@ bench: $(VENV)/bench ## speed beside the floor and the peers, and what became wo
 
 lab: ## what goes wrong with whom: the wrappers of Debian and solo through one set of scenes; writes docs/lab.* and README
 	@$(PYTHON) tests/tools.py
+	@install -d -m 700 build build/lab # for us alone: any Python will do
 	@$(MAKE) -s install PREFIX=$(CURDIR)/build/lab DESTDIR= >&2
 	@cd tests && PATH="$(CURDIR)/build/lab/bin:$$PATH" $(PYTHON) -m lab $(ARGS)
 

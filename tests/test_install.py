@@ -3,12 +3,15 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
+from pathlib import Path
 
 import pytest
-from conftest import PATIENCE, ROOT
+from conftest import PATIENCE, ROOT, until
 
 pytestmark = pytest.mark.network
 
@@ -23,9 +26,15 @@ def run(*words, **options):
                           timeout=4 * PATIENCE, **options)
 
 
-def make(*words):
+def make(*words, start=run, **variables):
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-    return run("make", "-C", ROOT, f"PYTHON={sys.executable}", *words, env=environment)
+    return start("make", "-C", ROOT, f"PYTHON={sys.executable}", *words, env={**environment, **variables})
+
+
+def start(*words, **options):
+    """Start it in a session of its own."""
+    return subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                            text=True, start_new_session=True, **options)
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +120,100 @@ def test_the_hint_for_a_missing_library_works_as_typed(lab, index, dist, install
         views = lab.run("list")
         assert (views.returncode, type_hint(views).returncode) == (125, 0)
     assert lab.list() == []
+
+
+def interrupt(prefix, number):
+    """Start make install, signal all of it once its venv is being made, and wait for its end."""
+    installation = make("install", f"PREFIX={prefix}", start=start)
+    until(lambda: (prefix / "lib/solo.new/pyvenv.cfg").exists() or installation.poll() is not None)
+    os.killpg(installation.pid, number)
+    installation.communicate(timeout=PATIENCE)
+    until(lambda: not run("pgrep", "-s", installation.pid).stdout)
+    assert installation.returncode != 0
+
+
+@pytest.mark.tool("pgrep")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_make_install_leaves_nothing(lab, number):
+    interrupt(lab.path / "usr", number)
+
+    assert not (lab.path / "usr").exists()
+
+
+@pytest.mark.tool("pgrep")
+def test_uninstall_removes_what_a_killed_make_install_left(lab):
+    interrupt(lab.path / "usr", signal.SIGKILL)
+    assert (lab.path / "usr/lib/solo.new").exists()
+
+    assert make("uninstall", f"PREFIX={lab.path}/usr").returncode == 0
+
+    assert not (lab.path / "usr").exists()
+
+
+def test_a_failed_make_install_leaves_what_was_there(lab, index):
+    prefix = lab.path / "usr"
+    page = prefix / "share/man/man1/solo.1"
+    page.mkdir(parents=True)  # the last step but a few fails
+    empty = list_tree(prefix)
+
+    early = make("install", f"PREFIX={prefix}", PIP_NO_INDEX="1")
+    left_early = list_tree(prefix)
+    late = make("install", f"PREFIX={prefix}")
+    left_late = list_tree(prefix)
+    page.rmdir()
+    assert make("install", f"PREFIX={prefix}").returncode == 0
+    before = list_tree(prefix)
+    page.unlink()
+    page.mkdir()
+    later = make("install", f"PREFIX={prefix}")
+
+    assert early.returncode and late.returncode and later.returncode
+    assert left_early == left_late == empty
+    assert list_tree(prefix) == before
+    lab.script = str(prefix / "bin/solo")
+    assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
+
+
+@pytest.fixture
+def public():
+    """A folder that every user can reach."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@pytest.mark.root
+def test_make_install_of_root_refuses_a_python_that_others_cannot_run(public):
+    (public / "home").mkdir(mode=0o700)
+    python = public / "home/bin/python"
+    assert run(sys.executable, "-m", "venv", "--without-pip", python.parent.parent).returncode == 0
+
+    refused = make("install", f"PYTHON={python}", f"PREFIX={public}/usr")
+    for_root_alone = run(python, ROOT / "packaging/others.py", public / "home/.local")
+
+    assert refused.returncode == 2 and "PYTHON=/usr/bin/python3" in refused.stderr and refused.stderr.startswith("solo: make install: other users cannot run ")
+    assert (for_root_alone.returncode, os.listdir(public)) == (0, ["home"])
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not os.access("/usr/bin/python3", os.X_OK), reason="no Python of the system")
+def test_others_can_run_what_root_installs_whatever_its_umask(public, index):
+    if run("/usr/bin/python3", "-c", "import ensurepip, sys; sys.exit(sys.version_info < (3, 10))").returncode:
+        pytest.skip("the system's Python cannot make a venv")
+    words = "make", "-C", ROOT, "install", "PYTHON=/usr/bin/python3", f"PREFIX={public}/usr"
+
+    assert run(*words, umask=0o077).returncode == 0
+
+    ran = run(public / "usr/bin/solo", "--dir", public, "--version", user=65534, group=65534, extra_groups=[])
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_the_manual_names_the_solo_that_was_installed(lab, index):
+    assert make("install", f"PREFIX={lab.path}/usr").returncode == 0
+
+    page = (lab.path / "usr/share/man/man7/solo.7").read_text()
+
+    assert page.count(f"ExecStart={lab.path}/usr/bin/solo ") == (ROOT / "man/solo.7").read_text().count("ExecStart=") > 0
 
 
 def test_destdir_stages_what_then_runs_from_prefix(lab, index):

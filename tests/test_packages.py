@@ -1,5 +1,6 @@
 """The packages: the same bytes from anywhere, a Debian package for those who have nothing, one file for any Python."""
 
+import gzip
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 import pytest
 from conftest import ROOT, TESTS
 from guest import PACKAGES
+from pages import read_blocks
 from roots import get_root
 from test_install import run
 
@@ -100,6 +102,37 @@ def test_make_deb_names_the_tools_that_are_missing(tmp_path):
 
 
 @pytest.fixture(scope="module")
+def unpacked(place, deb):
+    """The files of the package."""
+    assert run("dpkg-deb", "-x", deb, place / "unpacked").returncode == 0
+    return place / "unpacked"
+
+
+def read_manual(unpacked):
+    return "".join(gzip.decompress(page.read_bytes()).decode() for page in unpacked.glob("usr/share/man/*/solo.*.gz"))
+
+
+@DEB_TOOLS
+def test_the_texts_of_the_debian_package_name_its_solo(unpacked):
+    units = [path.read_text() for path in (unpacked / "usr/share/doc/solo-run/examples/systemd").glob("*.service")]
+    texts = "\n".join([*units, read_manual(unpacked), (unpacked / "usr/share/doc/solo-run/README.md").read_text()])
+
+    started = re.findall(r"(?m)^ *Exec(?:Start|Condition)=(\S+)", texts)
+    assert len(started) >= len(units) + 5 and set(started) == {"/usr/bin/solo"}
+    assert (unpacked / "usr/bin/solo").exists()
+
+
+@DEB_TOOLS
+def test_the_debian_package_has_what_its_readme_shows(unpacked):
+    folder = unpacked / "usr/share/doc/solo-run"
+    readme = (folder / "README.md").read_text()
+    named = re.findall(r"/usr/share/doc/solo-run[\w/]*", readme + read_manual(unpacked))
+
+    assert {link for link in re.findall(r"\]\(([^)#:]+)\)", readme) if not (folder / link).exists()} == set()
+    assert named and all((unpacked / path[1:]).exists() for path in named)
+
+
+@pytest.fixture(scope="module")
 def newcomers(place, deb):
     """{suite: what newcomer.sh left behind in a clean root of it}, both at the same time."""
     later = place / "later"
@@ -155,6 +188,11 @@ class TestNewcomer:
         assert "--loud-after" in (newcomer / "help").read_text() and (newcomer / "help").read_text().endswith("\n0\n")
         assert (newcomer / "mistyped").read_text() == "solo: --jsn: no such option (did you mean --json?)\n125\n"
 
+    def test_the_hint_for_a_missing_library_works_as_typed(self, newcomer):
+        hint = (newcomer / "hint").read_text().splitlines()
+
+        assert hint[0].endswith(": apt install python3-redis") and (hint[1], hint[-1]) == ("125", "69")
+
     def test_manual_completions_and_places_are_there_and_nobody_else_may_enter(self, newcomer):
         installed = (newcomer / "ours.installed").read_text().split()
 
@@ -177,6 +215,27 @@ class TestNewcomer:
         assert "/var/lib/solo\n" in (newcomer / "ours.installed").read_text()
         assert (newcomer / "ours.after").read_text() == (newcomer / "ours.before").read_text() == ""
         assert (newcomer / "done").exists()
+
+
+@pytest.mark.root
+@pytest.mark.tool("debootstrap", "systemd-nspawn")
+def test_the_readmes_commands_work_in_order_from_a_fresh_clone(tmp_path):
+    """In a clean root, with the package's texts in place; the crontab line is test_recipes.py's."""
+    [block] = [block for block in read_blocks() if block.kind == "debian"]
+    shutil.copytree(ROOT, tmp_path / "clone", ignore=IGNORED)
+    script = ["set -ex", "export DEBIAN_FRONTEND=noninteractive", "echo 'APT::Get::Assume-Yes \"true\";' >/etc/apt/apt.conf.d/yes",
+              "apt-get -qq update", "touch /lab/ready", "cd /lab/clone", *block.lines[:-1], "solo -- date +now >/lab/date"]
+    (tmp_path / "typed.sh").write_text("\n".join(script) + "\n")
+
+    typed = subprocess.run(
+        ["systemd-nspawn", "-q", "-D", get_root("trixie", PACKAGES), "--register=no", "--keep-unit", "--volatile=overlay",
+         "--machine=solo-clone", f"--bind={tmp_path}:/lab", "sh", "/lab/typed.sh"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=280)
+
+    if not (tmp_path / "ready").exists():
+        pytest.skip(f"apt gets nothing there: {typed.stderr[-300:]}")
+    assert typed.returncode == 0, typed.stdout[-500:] + typed.stderr[-500:]
+    assert (tmp_path / "date").read_text() == "now\n"
 
 
 @pytest.fixture(scope="module")

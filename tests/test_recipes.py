@@ -263,8 +263,8 @@ def run_python(new, block):
 
 def run_debian(new, block):
     """What test_packages.py does in a clean root, with a line of its own that need not be waited for so long."""
-    install, write = block.lines
-    assert install == "apt install ./dist/solo-run_*.deb"
+    *lines, write = block.lines
+    assert lines[1:] == ["make deb", "apt install ./dist/solo-run_*.deb"]
     *fields, user, command = re.fullmatch(r"echo '(.*)' >/etc/cron.d/\w+", write)[1].split(None, 6)
     assert (len(fields), user) == (5, "root")
     check_guard(new(), command.replace("/usr/local/bin/", ""))
