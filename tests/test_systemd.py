@@ -129,6 +129,32 @@ def test_a_sigterm_to_the_main_process_alone_ends_a_command_that_does_not_catch_
     until(lambda: guest.show(unit, "SubState") == "exited")
 
 
+@pytest.mark.parametrize("name", ["TERM", "INT"])
+def test_an_order_to_end_for_the_main_process_alone_does_not_reach_a_command_that_catches_it(guest, unit, name):
+    """man 1, CAVEATS: it cannot be told from one for all processes, which would then come twice."""
+    serve(guest, unit, arguments=["stubborn"])
+    launcher = guest.show(unit, "MainPID")
+
+    guest.do("systemctl", "kill", "--kill-whom=main", f"--signal={name}", unit)
+    until(lambda: not int(guest.do("grep", "ShdPnd", f"/proc/{launcher}/status").split()[1], 16))
+    guest.do("systemctl", "kill", "--kill-whom=main", "--signal=HUP", unit)
+    guest.wait_line(unit, "SIGHUP")  # forwarded after the launcher was done with the first
+    told = read_events(guest, unit)
+    guest.do("systemctl", "kill", f"--signal={name}", unit)
+    guest.wait_line(unit, f"SIG{name}")
+
+    assert told == ["start", "SIGHUP"]
+
+
+@pytest.mark.parametrize("name", ["HUP", "USR1"])
+def test_another_signal_of_systemctl_kill_reaches_the_command_twice(guest, unit, name):
+    serve(guest, unit)
+
+    guest.do("systemctl", "kill", f"--signal={name}", unit)
+
+    guest.wait_line(unit, f"SIG{name}", 2)
+
+
 def test_a_command_that_does_not_end_is_killed_in_time_and_leaves_the_name_free(guest, unit):
     serve(guest, unit, "--property=TimeoutStopSec=500ms", "--property=KillMode=mixed", arguments=["stubborn"])
 
