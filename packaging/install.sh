@@ -22,15 +22,16 @@ fail() {
 undo() {
     trap '' HUP INT TERM
     [ -z "$is_done" ] || return 0
+    set +e # one that cannot be removed keeps none of the others
     rm -rf "$new"
     if [ -e "$old" ]; then
         rm -rf "$stage"
         mv "$old" "$stage"
     elif [ -z "$was_there" ]; then
         rm -rf "$stage"
-        for file in $installed; do rm -f "$file"; done
+        for file in $installed; do rm -f "$file" 2>/dev/null; done
     fi
-    for folder in $made; do rmdir "$folder" 2>/dev/null || :; done
+    for folder in $made; do rmdir "$folder" 2>/dev/null; done
 }
 
 make_folder() {

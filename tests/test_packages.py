@@ -153,7 +153,7 @@ def newcomers(place, deb):
             stdin=subprocess.DEVNULL, stdout=open(lab / "console", "w"), stderr=subprocess.STDOUT)
     try:
         for _, container in started.values():
-            container.wait(240)
+            container.wait(600)
     finally:
         for _, container in started.values():
             if container.poll() is None:
@@ -174,7 +174,7 @@ def newcomer(request, newcomers):
 class TestNewcomer:
     """All of it in a clean root of both Debians."""
 
-    pytestmark = [pytest.mark.root, DEB_TOOLS, pytest.mark.tool("debootstrap", "systemd-nspawn")]
+    pytestmark = [pytest.mark.root, DEB_TOOLS, pytest.mark.tool("debootstrap", "systemd-nspawn"), pytest.mark.timeout(900)]
 
     def test_two_commands_are_enough_for_a_guarded_crontab_line(self, newcomer):
         run, *_ = json.loads((newcomer / "history").read_text())
@@ -218,6 +218,7 @@ class TestNewcomer:
 
 
 @pytest.mark.root
+@pytest.mark.timeout(900)  # some sixty packages
 @pytest.mark.tool("debootstrap", "systemd-nspawn")
 def test_the_readmes_commands_work_in_order_from_a_fresh_clone(tmp_path):
     """In a clean root, with the package's texts in place; the crontab line is test_recipes.py's."""
@@ -230,7 +231,7 @@ def test_the_readmes_commands_work_in_order_from_a_fresh_clone(tmp_path):
     typed = subprocess.run(
         ["systemd-nspawn", "-q", "-D", get_root("trixie", PACKAGES), "--register=no", "--keep-unit", "--volatile=overlay",
          "--machine=solo-clone", f"--bind={tmp_path}:/lab", "sh", "/lab/typed.sh"],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=280)
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=800)
 
     if not (tmp_path / "ready").exists():
         pytest.skip(f"apt gets nothing there: {typed.stderr[-300:]}")
