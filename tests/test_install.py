@@ -152,26 +152,32 @@ def test_uninstall_removes_what_a_killed_make_install_left(lab):
     assert not (lab.path / "usr").exists()
 
 
-def test_a_failed_make_install_leaves_what_was_there(lab, index):
+def test_a_failed_make_install_leaves_nothing(lab, index):
     prefix = lab.path / "usr"
-    page = prefix / "share/man/man1/solo.1"
-    page.mkdir(parents=True)  # the last step but a few fails
-    empty = list_tree(prefix)
+    (prefix / "share/man/man1/solo.1").mkdir(parents=True)  # makes one of the last steps fail
+    before = list_tree(prefix)
 
     early = make("install", f"PREFIX={prefix}", PIP_NO_INDEX="1")
     left_early = list_tree(prefix)
     late = make("install", f"PREFIX={prefix}")
-    left_late = list_tree(prefix)
-    page.rmdir()
+
+    assert early.returncode and "No matching distribution" in early.stderr
+    assert late.returncode and "solo.1" in late.stderr
+    assert left_early == list_tree(prefix) == before
+
+
+def test_a_failed_make_install_leaves_an_older_one_working(lab, index):
+    prefix = lab.path / "usr"
+    page = prefix / "share/man/man1/solo.1"
     assert make("install", f"PREFIX={prefix}").returncode == 0
     before = list_tree(prefix)
     page.unlink()
     page.mkdir()
-    later = make("install", f"PREFIX={prefix}")
+    (prefix / "lib/solo/older").touch()
 
-    assert early.returncode and late.returncode and later.returncode
-    assert left_early == left_late == empty
-    assert list_tree(prefix) == before
+    assert make("install", f"PREFIX={prefix}").returncode
+
+    assert list_tree(prefix) == sorted([*before, "lib/solo/older"])
     lab.script = str(prefix / "bin/solo")
     assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
 
