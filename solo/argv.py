@@ -10,8 +10,6 @@ from solo.options import DIR, FILE, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER, ONCE_
 
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
-SHORTEST_GUESS = 3  # letters
-
 SHORT = {"-" + option.short: option for option in LAUNCHER_OPTIONS if option.short}
 LONG = {"--" + option.flag: option for option in LAUNCHER_OPTIONS}
 
@@ -39,6 +37,8 @@ def parse(words: list) -> tuple:
                 value, at = take_word(flag, words, at)
             store(options, option, flag, value)
             continue
+        if len(word) > 2 and f"-{word.partition('=')[0]}" in LONG:
+            raise UsageError(f"{word}: a long option starts with two dashes: -{word}")
         letters = word[1:]
         while letters:
             flag, letters = "-" + letters[0], letters[1:]
@@ -55,15 +55,19 @@ def parse(words: list) -> tuple:
 
 def check_together(options: dict):
     """Raises UsageError for options that make no sense beside each other."""
+    check_excludes(options, LAUNCHER_OPTIONS)
     typed = [option for option in LAUNCHER_OPTIONS if option.key in options]
-    for option in typed:
-        for flag in option.excludes:
-            if LONG["--" + flag].key in options:
-                raise UsageError(f"--{option.flag} and --{flag} exclude each other")
     for option in typed:
         if option.needs and not any(has_meaning(flag, options) for flag in option.needs):
             needs = " or --".join(option.needs).replace(VIA.flag, "via and an engine")
             raise UsageError(f"--{option.flag} makes no sense without --{needs}")
+
+
+def check_excludes(options: dict, table: tuple):
+    for option in table:
+        for flag in option.excludes if option.key in options else ():
+            if flag.replace("-", "_") in options:
+                raise UsageError(f"--{option.flag} and --{flag} exclude each other")
 
 
 def has_meaning(flag: str, options: dict) -> bool:
@@ -79,24 +83,13 @@ def is_engine(options: dict) -> bool:
 def find_option(table: dict, flag: str):
     if flag in table:
         return table[flag]
-    raise UsageError(f"{flag}: no such option{suggest(flag, table)}")
+    from solo.hints import explain_option
 
-
-def suggest(word: str, words, prefix: str = "") -> str:
-    """` (did you mean that?)`, if one of `words` looks like `word`; else nothing."""
-    from difflib import get_close_matches
-
-    if len(word) < SHORTEST_GUESS or "/" in word:
-        return ""
-    near = [longer for longer in words if longer.startswith(word)]
-    if not near:
-        bare = {known.lstrip("-"): known for known in words}
-        near = [bare[known] for known in get_close_matches(word.lstrip("-"), bare, 1)]
-    return f" (did you mean {prefix}{near[0]}?)" if near else ""
+    raise UsageError(f"{flag}: no such option{explain_option(flag, table)}")
 
 
 def take_word(flag: str, words: list, at: int) -> tuple:
-    if at == len(words):
+    if at == len(words) or words[at] == "--":
         raise UsageError(f"{flag} needs a value")
     return words[at], at + 1
 
@@ -111,7 +104,7 @@ def store(options: dict, option, flag: str, value):
     elif option.kind == "limit":
         value = read_count(flag, value) if value.isdigit() else read_duration(flag, value)
     elif value == "":
-        raise UsageError(f"{flag} needs a value")
+        raise UsageError(f"{flag} needs a value, not an empty word (is a variable unset?)")
     if option.many:
         options.setdefault(option.key, []).append(value)
     else:

@@ -9,8 +9,9 @@ from typing import Optional
 
 import typer
 
-from solo.argv import read_variable, store, suggest
+from solo.argv import check_excludes, read_variable, store
 from solo.errors import EXIT_STATUSES, UsageError
+from solo.hints import explain_option
 from solo.options import DIR, HELP, LAUNCHER_OPTIONS, SUBCOMMANDS, VIA
 
 SUMMARY = """Run COMMAND so that it never runs twice at once.
@@ -34,7 +35,7 @@ def run_subcommand(words: list, before: dict, name) -> int:
         return make_app(before)(words, prog_name="solo", standalone_mode=False) or 0
     except Exception as error:
         if hasattr(error, "option_name") and hasattr(error, "possibilities"):
-            raise UsageError(f"{error.option_name}: no such option{suggest(error.option_name, list_flags(error.ctx))}") from None
+            raise UsageError(f"{error.option_name}: no such option{explain_option(error.option_name, list_flags(error.ctx))}") from None
         if hasattr(error, "format_message"):  # click's usage errors, in whichever module typer keeps them
             message = error.format_message().rstrip(".")
             raise UsageError(message[:1].lower() + message[1:]) from None
@@ -81,6 +82,7 @@ def make_command(subcommand, before: dict):
         if subcommand.needs_name and not names:
             raise UsageError(f"{subcommand.name}: no name given (solo list shows them)")
         given = {**before, **read_typed(subcommand, options)}
+        check_excludes(given, subcommand.options)
         for option in find_common(subcommand):
             read_variable(given, option, posix.environ)
         status = module.run(given, names or [])

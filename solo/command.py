@@ -7,8 +7,6 @@ from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, decode, encode
 
 NAME_LENGTH = 200  # bytes, of 255 that a directory's name may have
 DEFAULT_PATH = "/bin:/usr/bin"  # what execvp(3) takes where PATH is unset
-SHELL_WORDS = frozenset("cd export source . : eval set unset ulimit umask alias exec trap read shift exit if for while".split())
-SHELL_SIGNS = frozenset(" ;|&<>$`*")
 
 
 def find_command(word: str, search) -> str:
@@ -35,20 +33,9 @@ def find_command(word: str, search) -> str:
         refused = refused or ("Is a directory" if kind == IS_DIRECTORY else "Permission denied")
     if refused and word:
         raise NotExecutable(f"{word}: {refused}")
-    raise NotFound(f"{word}: command not found{explain(word)}")
+    from solo.hints import explain_missing_command
 
-
-def explain(word: str) -> str:
-    if word in SHELL_WORDS:
-        return " (it is a word of the shell: use sh -c)"
-    if not SHELL_SIGNS.isdisjoint(word):
-        return " (it is a line for the shell: use sh -c)"
-    if "=" in word:
-        return " (to set a variable use env)"
-    from solo.argv import suggest
-    from solo.options import SUBCOMMANDS
-
-    return suggest(word, [subcommand.name for subcommand in SUBCOMMANDS], "solo ")
+    raise NotFound(f"{word}: command not found{explain_missing_command(word)}")
 
 
 def make_name(path: str, command: list) -> str:

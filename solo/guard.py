@@ -34,6 +34,10 @@ def run(options: dict, command: list, report=None):
     given = child.Given()
     environment = read_environment()
     names = list(dict.fromkeys(options.get("name") or [find_name(command, environment)]))
+    if "verbose" in options and "name" not in options:
+        from solo.hints import warn_of_date
+
+        warn_of_date(names[0], command)
     wanted = describe_wanted(options, names, command)
     journal = Journal(wanted, options.get("dir"), tell) if options.get("via") != SOCKET else None
     holds = []
@@ -107,6 +111,7 @@ def run(options: dict, command: list, report=None):
     outcome = LEASE_LOST if ending and ending.loss else TIMED_OUT if ending and ending.is_timed_out else None
     if once is not None and (code or outcome):
         once.fail()
+    is_new = remote is None and "name" not in options and taken[names[0]].line.is_new
     release(holds)
     if tell is not tell_nothing:
         tell(f"{names[0]}: pid {process.pid} ended {describe_code(code)}")
@@ -114,11 +119,23 @@ def run(options: dict, command: list, report=None):
         journal.tell_end(code, outcome)
     if "syslog" in options:
         log_end(names, process.pid, code, monotonic() - begin, outcome)
+    if is_new and options.get("via") != SOCKET:
+        prune(options.get("dir"))
     if outcome is not None:
         if report is not None:
             report.tell_outcome(outcome)
         posix._exit(outcome)
     child.mirror(status)
+
+
+def prune(directory):
+    """This run made a new name from its command, so remove a few of the same kind that are long idle. Never fails."""
+    try:
+        from solo.commands.prune import prune_generated_names
+
+        prune_generated_names(directory)
+    except Exception:
+        pass  # the command's status counts
 
 
 def find_name(command: list, environment: dict) -> str:

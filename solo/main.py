@@ -28,6 +28,10 @@ def main(report=None):
         read_variables(options, posix.environ)
         if not words or not words[0]:
             raise UsageError("no command given (solo --help tells more)")
+        if not options and words in (["kill"], ["ls"], ["ps"]):
+            from solo.hints import warn_of_program
+
+            warn_of_program(words[0])
         guard.run(options, words, report)
     except SoloError as error:
         busy = isinstance(error, Busy)

@@ -106,6 +106,10 @@ VERBOSE = Option("verbose", "v", "flag", None, help="Tell stderr of waits, start
 HELP = Option("help", "h", "flag", None, help="Show this message and exit.")
 VERSION = Option("version", None, "flag", None, help="Show the version and exit.")
 JSON = Option("json", None, "flag", None, help="Print a JSON array.")
+NULL = Option(
+    "null", "0", "flag", None, excludes=("json",),
+    help="Print only the names, each ended by a NUL byte: for xargs -0 and other scripts.",
+)
 PATIENCE = Option("timeout", "t", "duration", "DURATION", help="Give up after that long, with status 75.")
 STOP_KILL_AFTER = Option("kill-after", "k", "duration", "DURATION", help="How long after SIGTERM comes SIGKILL (10s).")
 ALLOW_UNKNOWN = Option("allow-unknown", None, "flag", None, help="Count a name that was never used as free; else that is an error.")
@@ -138,7 +142,7 @@ class Subcommand:
 
 SUBCOMMANDS = (
     Subcommand(
-        "list", "[NAME]...", (DIR, VIA, JSON),
+        "list", "[NAME]...", (DIR, VIA, JSON, NULL),
         "Show who holds or waits for every name, or for the given ones and what nests in them.",
     ),
     Subcommand(

@@ -320,6 +320,8 @@ def is_directory(place: Place, part: str) -> bool:
 
 def check_new_name(name: str):
     """Raises UsageError for one that should not be made."""
+    if name[:1] == "/":
+        raise UsageError(f"{name}: a name is not a path (to lock a file use --flock {name})")
     split_name(name)
     if name[0] in "-=":  # `-n $UNSET -- job` and `-n=job`: others would guard it by another name
         raise UsageError(f"{name}: a name may not start with {name[0]}")

@@ -172,7 +172,7 @@ class Line:
     were turned away before our hold, for each of MODES.
     """
 
-    __slots__ = ("files", "gate", "newest", "place", "seen", "skips", "text", "unseen", "world")
+    __slots__ = ("files", "gate", "is_new", "newest", "place", "seen", "skips", "text", "unseen", "world")
 
     def __init__(self, place, world):
         self.place = place
@@ -180,6 +180,7 @@ class Line:
         self.gate = None
         self.text = self.seen = b""
         self.newest = "0"
+        self.is_new = False  # whether our ticket was the first one that this gate numbered
         self.files = []
         self.unseen = {}
         self.skips = [0] * len(MODES)
@@ -243,6 +244,7 @@ class Line:
         """The next number of this name, past all that is there. A new or a damaged counter goes on from the clock."""
         counter, self.skips = self.read_gate()
         if counter is None:
+            self.is_new = True
             self.list_files()  # those behind us as well: what we write is where who comes next goes on
         newest = max([self.newest, *[file[-DIGITS:] for file in self.files]])
         number = 1 + max(int(time() * 1e6) if counter is None else counter, int(newest))

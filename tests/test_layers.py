@@ -22,7 +22,7 @@ HOT_FLOORS = [
     {"__main__"},
 ]
 COLD_FLOORS = [
-    {"blocking", "cells", "libraries", "namespaces", "prctl", "report", "systemd"},
+    {"blocking", "cells", "hints", "libraries", "namespaces", "prctl", "report", "systemd"},
     {"owners"},
     {"words"},
     {"history", "once", "orphans", "syslogging"},
@@ -35,7 +35,7 @@ COLD_FLOORS = [
     {"engines.postgresql"},
     {"engines.hold"},
     {"commands", "commands.lines", "commands.tables"},
-    {"commands.remote"},
+    {"commands.prune", "commands.remote"},
     {"commands.list"},
     {"commands.clean", "commands.doctor", "commands.history", "commands.metrics", "commands.stop", "commands.wait"},
     {"commands.show", "commands.top"},

@@ -9,19 +9,22 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 
 from solo.argv import is_engine
 from solo.cells import tell
+from solo.commands.prune import GENERATED
 from solo.commands.tables import format_json
 from solo.errors import SoloError
 from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_self, read_world
 from solo.journal import JOURNAL, find_journals, make_place
 from solo.once import FILE as ONCE
-from solo.places import PRIVATE, STICKY, choose_mode, find_base, make_base
+from solo.places import PRIVATE, STICKY, choose_mode, find_base, find_names, make_base
 from solo.prctl import load_prctl
 from solo.sockets import list_addresses
 from solo.tickets import GATE, HOLD, READABLE, SEAT
 
+SUSPICIOUS = 10  # names made from the words of one program
 GOOD, BAD, NOTE = "ok", "fails", "note"
 FIRST_PID_NAMESPACE = "4026531836"  # PROC_PID_INIT_INO of the kernel
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre", "gfs2", "ocfs2")
@@ -263,9 +266,20 @@ def check_environment(asked):
             yield NOTE, f"{variable} is set to {os.environ[variable]}: cron and systemd must have the same, or there are two locks"
 
 
+def check_generated_names(asked):
+    """A name made from a command that changes from run to run never excludes anything."""
+    try:
+        names = [name for name, _ in find_names(make_place(asked)) if GENERATED.fullmatch(name)]
+    except (SoloError, OSError):
+        return
+    for program, count in Counter(name.rpartition("-")[0] for name in names).most_common(3):
+        if count >= SUSPICIOUS:
+            yield NOTE, f"{program} ran under {count} names made from its words; runs of one job need one name: -n NAME"
+
+
 CHECKS = (
     check_directory, check_trust, check_file_system, check_locks, check_processes, check_sockets, check_journal, check_kernel_settings,
-    check_environment,
+    check_environment, check_generated_names,
 )
 
 

@@ -1,5 +1,6 @@
 """`solo list`: a row for everyone who holds or waits, as a table for people or JSON for programs."""
 
+import sys
 from datetime import datetime
 from time import time
 
@@ -7,7 +8,7 @@ from solo.commands.lines import check_via
 from solo.commands.tables import NAME, describe_claim, format_json, format_time, print_rows
 from solo.errors import SoloError
 from solo.identity import read_world
-from solo.kernel import close, decode, say
+from solo.kernel import close, decode, encode, say
 from solo.options import FILE, KEEPERS, SOCKET
 from solo.owners import is_trusted, vouches
 from solo.places import find_base, find_names, is_within, open_base, split_name
@@ -26,7 +27,9 @@ def run(options: dict, names: list) -> int:
     if via is not None:
         check_via(via)
     rows, complete = collect(options.get("dir"), via, names)
-    if options.get("json"):
+    if options.get("null"):
+        print_names(rows)
+    elif options.get("json"):
         print(format_json(rows))
     else:
         columns, cells = add_hosts(COLUMNS, list(map(make_cells, rows)), rows, via)
@@ -41,6 +44,13 @@ def add_hosts(columns: tuple, lines: list, rows: list, via) -> tuple:
     return (*columns[:-1], "HOST", columns[-1]), [
         [*cells[:-1], row["host"] or "-", cells[-1]] for cells, row in zip(lines, rows)
     ]
+
+
+def print_names(rows: list):
+    """Each name once, in the bytes that the file system has. A name cannot hold a NUL byte."""
+    for name in dict.fromkeys(row["name"] for row in rows):
+        sys.stdout.buffer.write(encode(name) + b"\0")
+    sys.stdout.buffer.flush()
 
 
 def collect(directory, via, names: list, tell=say, meet=None) -> tuple:

@@ -1,0 +1,125 @@
+"""Remove names that nobody uses: for `solo clean`, and a few at a time after a run that made a new one from its command.
+
+A name is removed under its gate. A contender that comes just then finds that gate gone, and makes the name anew.
+"""
+
+import posix
+import re
+from errno import ENOTEMPTY
+from time import time
+
+from solo.commands.lines import find_in_the_way, open_line
+from solo.errors import SoloError
+from solo.history import PAST
+from solo.identity import read_world
+from solo.journal import JOURNAL, open_place
+from solo.kernel import close, list_directory
+from solo.places import STICKY, find_base, open_base, tighten
+from solo.queue import find_living
+from solo.rule import EXCLUSIVE, Claim
+from solo.tickets import GATE, NEW, READABLE, Line
+
+GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # as command.make_name makes them
+IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, is removed
+MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go
+
+
+def prune_generated_names(directory):
+    """Remove some names that solo made from commands and that nobody has used for IDLE seconds: lock directories and journals.
+
+    Looks at MOST_LOOKED_AT names, in a window that moves on with the clock, and removes MOST_REMOVED at most. Raises SoloError,
+    OSError.
+    """
+    options = {"dir": directory, "history": IDLE}
+    for open_all, remove in ((lambda: open_base(find_base(directory), directory), clean), (lambda: open_place(directory), forget)):
+        try:
+            base = open_all()
+        except FileNotFoundError:
+            continue
+        try:
+            names = sorted(filter(GENERATED.fullmatch, list_directory(base.fd)))
+            start = int(time()) * MOST_LOOKED_AT % max(1, len(names))
+            window = (names[start:] + names[:start])[:MOST_LOOKED_AT]
+            for name in [name for name in window if is_idle(base, name)][:MOST_REMOVED]:
+                remove(name, base, options)
+        finally:
+            close(base.fd)
+
+
+def is_idle(base, name: str) -> bool:
+    """Whether no ticket came or went, and no journal was written, for IDLE seconds."""
+    try:
+        times = [posix.stat(f"{name}/{file}", dir_fd=base.fd, follow_symlinks=False).st_mtime for file in (".", GATE, JOURNAL)
+                 if file == "." or posix.access(f"{name}/{file}", posix.F_OK, dir_fd=base.fd)]
+    except OSError:
+        return False
+    return time() - max(times) >= IDLE
+
+
+def clean(name: str, base, options: dict):
+    """Remove the dead tickets of a name, and its directory if it is idle. Returns what was removed, as text, or None."""
+    line = open_line(name, options, read_world())
+    if line is None:
+        return None
+    with line:
+        before = line.list_files()
+        for file in before:
+            if file.startswith(NEW):
+                line.remove(file)
+            else:
+                ticket = find_living(line, file)
+                if ticket is not None:
+                    tighten(ticket.fd, line.place.mode & READABLE)
+                    ticket.close()
+        after = list_directory(line.place.fd)
+        dead = len(before) - sum(file in after for file in before)
+        # A new gate numbers from the clock: one that is ahead of it must stay, or a token could come twice.
+        removed = after == [GATE] and (line.read_gate()[0] or 0) < time() * 1e6 and remove_name(name, line, base)
+    line.leave()
+    return f"removed {dead} dead ticket{'s' * (dead != 1)}" if dead and not removed else "removed" if removed else None
+
+
+def remove_name(name: str, line: Line, base) -> bool:
+    """Whoever has the gate open sees that it is gone; whoever makes a new one first keeps the directory.
+
+    A name that root made in a sticky directory stays: if another user made it anew, everybody else would be refused.
+    """
+    if line.place.mode & STICKY and posix.fstat(line.place.fd).st_uid == 0:
+        return False
+    try:
+        posix.unlink(GATE, dir_fd=line.place.fd)
+        posix.rmdir(name, dir_fd=base.fd)
+        return True
+    except OSError:
+        return False
+
+
+def forget(name: str, base, options: dict):
+    """Remove the journal of an idle name if nothing was written to it for options["history"] seconds. Returns as `clean`."""
+    line = open_line(name, options, read_world())
+    if line is not None:
+        used = next(find_in_the_way(line, Claim(EXCLUSIVE)), None)
+        line.leave()
+        if used is not None:
+            used.close()
+            return None
+    place, written = None, []
+    try:
+        place = open_place(options.get("dir"), name)
+        journals = [file for file in list_directory(place.fd) if file in (JOURNAL, PAST)]
+        written = [posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_mtime for file in journals]
+        if not written or time() - max(written) < options["history"]:
+            return None
+        for file in journals:
+            posix.unlink(file, dir_fd=place.fd)
+        for part in range(name.count("/") + 1):
+            posix.rmdir(name.rsplit("/", part)[0], dir_fd=base.fd)
+    except FileNotFoundError:
+        return None  # another process removes it
+    except OSError as error:
+        if error.errno != ENOTEMPTY:  # a nested name is left
+            raise SoloError(f"cannot remove its history: {error.strerror}") from None
+    finally:
+        if place is not None:
+            close(place.fd)
+    return "history removed"

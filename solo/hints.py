@@ -1,0 +1,86 @@
+"""What users of flock(1) and of other tools type by habit, and what to type instead. Loaded only for an error message."""
+
+from posix import isatty
+
+from solo.kernel import say
+from solo.options import SUBCOMMANDS
+
+# Options of flock(1) that solo does not have.
+FLOCK_OPTIONS = {
+    "-x": "a hold is exclusive by default; -s makes it shared",
+    "-e": "a hold is exclusive by default; -s makes it shared",
+    "-c": "for a line of shell type: solo -- sh -c 'LINE'",
+    "-o": "COMMAND never inherits the lock, so it is not needed",
+    "-F": "solo always forks, so that it can release the lock when COMMAND ends",
+    "-u": "the lock is released when COMMAND ends; solo stop NAME ends it earlier",
+}
+# Words of other tools for our subcommands.
+SUBCOMMAND_WORDS = {
+    "status": "show", "info": "show", "inspect": "show", "ls": "list", "ps": "list", "locks": "list", "jobs": "list", "kill": "stop",
+    "unlock": "stop", "end": "stop", "cancel": "stop", "log": "history", "logs": "history", "check": "doctor", "prune": "clean",
+}
+OPTION_WORDS = {"help": "--help", "version": "--version", "run": "-- COMMAND", "exec": "-- COMMAND", "lock": "-- COMMAND"}
+SHELL_WORDS = frozenset("cd export source . : eval set unset ulimit umask alias exec trap read shift exit if for while".split())
+SHELL_SIGNS = frozenset(" ;|&<>$`*")
+UNITS_OF_TIME = frozenset("s sec secs second seconds m min mins minute minutes h hour hours d day days".split())
+DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+SHORTEST_GUESS = 3  # letters
+
+
+def explain_missing_command(word: str) -> str:
+    """What a word was probably meant as that is no program, as ` (HINT)`; else nothing."""
+    if word in OPTION_WORDS or word in SUBCOMMAND_WORDS:
+        return f" (it was taken as COMMAND; did you mean {find_meant(word)}?)"
+    if word in SHELL_WORDS:
+        return " (it is a word of the shell: use sh -c)"
+    if word[:1] in DASHES and word:
+        return " (it starts with a typographic dash, which was taken as COMMAND: type -)"
+    if word.lower() in UNITS_OF_TIME:
+        return " (it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h)"
+    if not SHELL_SIGNS.isdisjoint(word):
+        return " (it is a line for the shell: use sh -c)"
+    if "=" in word:
+        return " (to set a variable use env)"
+    return suggest(word, [subcommand.name for subcommand in SUBCOMMANDS], "solo ")
+
+
+def find_meant(word: str) -> str:
+    return f"solo {SUBCOMMAND_WORDS.get(word) or OPTION_WORDS[word]}"
+
+
+def warn_of_program(word: str):
+    """Say that `solo ls` runs ls(1), if somebody types it on a terminal."""
+    if isatty(2):
+        say(f"{word} is run as COMMAND (did you mean {find_meant(word)}?)")
+
+
+def explain_option(flag: str, table: dict) -> str:
+    """What an unknown option was probably meant as, as ` (HINT)`; else nothing."""
+    return f" (of flock(1): {FLOCK_OPTIONS[flag]})" if flag in FLOCK_OPTIONS else suggest(flag, table)
+
+
+def suggest(word: str, words, prefix: str = "") -> str:
+    """` (did you mean X?)` if one of `words` looks like `word`; else nothing."""
+    from difflib import get_close_matches
+
+    if len(word) < SHORTEST_GUESS or "/" in word:
+        return ""
+    near = [longer for longer in words if longer.startswith(word)]
+    if not near:
+        bare = {known.lstrip("-"): known for known in words}
+        near = [bare[known] for known in get_close_matches(word.lstrip("-"), bare, 1)]
+    return f" (did you mean {prefix}{near[0]}?)" if near else ""
+
+
+def warn_of_date(name: str, command: list):
+    """Say so if the name was made from words that change from run to run: such runs do not exclude each other."""
+    word = next(filter(holds_date, command), None)
+    if word is not None:
+        say(f"{name}: this name was made from the command, and {word} looks like a date: runs exclude each other only with -n NAME")
+
+
+def holds_date(word: str) -> bool:
+    """Whether a word looks as if $(date) made it: eight digits in a row, or a date with separators."""
+    import re
+
+    return re.search(r"\d{8}|\b(19|20)\d\d[-_./]\d\d[-_./]\d\d\b", word) is not None
