@@ -92,7 +92,7 @@ THRESHOLD = 100_000
 
 # What an ordinary run calls, of each module: a test compares. The rest is loaded at its first call.
 AT_HAND = {
-    "argv": "check_together find_option is_engine parse read_variable read_variables store take_word",
+    "argv": "check_excludes check_together find_option is_engine parse read_variable read_variables store take_word",
     "child": "execute find_locked give_go hear leave_directory let_go_of_descriptors mirror read_parents_ignored reap take_signal wait wait_go",
     "command": "find_command",
     "guard": "choose_claim describe_wanted make_variables make_watch prepare_end read_environment run start tell_nothing",

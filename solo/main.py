@@ -25,13 +25,13 @@ def main(report=None):
             from solo.cli import run_subcommand
 
             sys.exit(run_subcommand(sys.argv[1:], options, subcommand))
-        read_variables(options, posix.environ)
-        if not words or not words[0]:
-            raise UsageError("no command given (solo --help tells more)")
         if not options and words in (["kill"], ["ls"], ["ps"]):
             from solo.hints import warn_of_program
 
             warn_of_program(words[0])
+        read_variables(options, posix.environ)
+        if not words or not words[0]:
+            raise UsageError("no command given (solo --help tells more)")
         guard.run(options, words, report)
     except SoloError as error:
         busy = isinstance(error, Busy)

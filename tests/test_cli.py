@@ -241,25 +241,6 @@ def test_the_manual_has_the_sections_that_people_look_for():
         assert f".Sh {section}\n" in page
 
 
-@pytest.mark.tool("bash")
-@pytest.mark.parametrize("typed, expected", [
-    ("solo --wa", "--wait"), ("solo li", "list"), ("solo list --j", "--json"), ("solo --busy-exit 3 -", "--quiet"),
-])
-def test_bash_completes(typed, expected, tmp_path):
-    script = tmp_path / "solo.bash"
-    script.write_text(completions.make_bash())
-    words = typed.split(" ")
-    code = f"""
-        source {script}
-        COMP_WORDS=({' '.join(f'"{word}"' for word in words)}) COMP_CWORD={len(words) - 1}
-        _solo; printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-
-    result = subprocess.run(["bash", "--norc", "-c", code], capture_output=True, text=True)
-
-    assert expected in result.stdout.split(), result.stderr
-
-
 @pytest.mark.tool("zsh")
 def test_zsh_reads_its_completion(tmp_path):
     script = tmp_path / "_solo"
@@ -296,18 +277,6 @@ def names(lab):
     return ["deploy/prod", "nightly"]
 
 
-@pytest.mark.parametrize("typed", ["solo wait ", "solo stop ", "solo -q -n ", "solo --name ", "solo show "])
-def test_bash_completes_names(lab, names, typed):
-    script = lab.path / "solo.bash"
-    script.write_text(completions.make_bash())
-    words = " ".join(f'"{word}"' for word in typed.split(" "))
-    code = f"source {script}; COMP_WORDS=({words}) COMP_CWORD={typed.count(' ')}; _solo; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-
-    result = subprocess.run(["bash", "--norc", "-c", code], capture_output=True, text=True, env=lab.environment)
-
-    assert result.stdout.split() == names, result.stderr
-
-
 @pytest.mark.tool("fish")
 @pytest.mark.parametrize("typed", ["solo wait ", "solo stop n", "solo -n ", "solo -q --name n"])
 def test_fish_completes_names(lab, names, typed):
@@ -340,9 +309,24 @@ def test_the_json_of_list_is_json_for_others_too(lab):
     (["echo a; echo b"], "echo a; echo b: command not found (it is a line for the shell: use sh -c)"),
     (["A=1", "env"], "A=1: command not found (to set a variable use env)"),
     (["xyzzy"], "xyzzy: command not found"),
+    (["status", "job"], "status: command not found (it was taken as COMMAND; did you mean solo show?)"),
+    (["unlock"], "unlock: command not found (it was taken as COMMAND; did you mean solo stop?)"),
+    (["help"], "help: command not found (it was taken as COMMAND; did you mean solo --help?)"),
+    (["version"], "version: command not found (it was taken as COMMAND; did you mean solo --version?)"),
+    (["run", "true"], "run: command not found (it was taken as COMMAND; did you mean solo -- COMMAND?)"),
+    (["\u2013n", "job", "true"], "\u2013n: command not found (it starts with a typographic dash, which was taken as COMMAND: type -)"),
+    (["--wait", "5", "minutes", "true"], "minutes: command not found (it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h)"),
+    (["-x", "true"], "-x: no such option (of flock(1): a hold is exclusive by default; -s makes it shared)"),
+    (["-u", "f"], "-u: no such option (of flock(1): the lock is released when COMMAND ends; solo stop NAME ends it earlier)"),
+    (["-name", "job", "true"], "-name: a long option starts with two dashes: --name"),
+    (["-wait=5", "true"], "-wait=5: a long option starts with two dashes: --wait=5"),
+    (["-n", "/tmp/j.lock", "true"], "/tmp/j.lock: a name is not a path (to lock a file use --flock /tmp/j.lock)"),
+    (["--flock", "--", "date"], "--flock needs a value"),
+    (["-n", "", "true"], "-n needs a value, not an empty word (is a variable unset?)"),
+    (["list", "--null", "--json"], "--null and --json exclude each other"),
     (["list", "--all"], "--all: no such option"),
     (["list", "a//b"], "a//b: a part of a name may not be empty or start with a dot"),
-    (["-n", "--", "true"], "--: a name may not start with -"),
+    (["-n", "--", "true"], "-n needs a value"),
     (["-n=job", "true"], "=job: a name may not start with ="),
     (["--via", "file", "clean"], "before clean only --dir has a meaning"),
     (["-n", "job", "top"], "before top only --dir and --via have a meaning"),
@@ -354,6 +338,37 @@ def test_the_json_of_list_is_json_for_others_too(lab):
 ])
 def test_what_is_nearly_right_is_told(lab, words, message):
     assert lab.run(*words).stderr.decode() == f"solo: {message}\n"
+
+
+@pytest.mark.parametrize("words", [["-c", "date"], ["-e", "true"], ["-o", "true"], ["-F", "true"]])
+def test_options_of_flock_have_a_hint(lab, words):
+    result = lab.run(*words)
+
+    assert result.returncode == 125
+    assert result.stderr.decode().startswith(f"solo: {words[0]}: no such option (of flock(1): ")
+
+
+def test_ls_typed_on_a_terminal_runs_with_a_hint(lab):
+    master, slave = os.openpty()
+    lab.start("ls", stderr=slave, stdout=subprocess.DEVNULL).wait()
+
+    assert os.read(master, 1000) == b"solo: ls is run as COMMAND (did you mean solo list?)\r\n"
+    assert lab.run("ls").stderr == b""
+
+
+def test_verbose_warns_of_a_date_in_the_words_that_make_the_name(lab):
+    warned = lab.run("-v", "echo", "backup-2026-11-22.tar").stderr.decode()
+    plain = lab.run("-v", "-n", "job", "echo", "backup-2026-11-22.tar").stderr.decode()
+
+    assert "backup-2026-11-22.tar looks like a date: runs exclude each other only with -n NAME" in warned
+    assert "looks like a date" not in plain
+
+
+def test_doctor_notes_many_names_of_one_program(lab):
+    for number in range(10):
+        lab.run("echo", str(number))
+
+    assert "echo ran under 10 names made from its words; runs of one job need one name: -n NAME" in lab.run("doctor").stdout.decode()
 
 
 def test_a_variable_names_one_directory(lab):

@@ -1,0 +1,79 @@
+"""Names made from commands do not pile up: a run that makes a new one removes some that are long idle."""
+
+import os
+import time
+
+import pytest
+
+LONG_AGO = time.time() - 40 * 86400
+
+
+def age(place):
+    """Make every file below `place`, and it, look 40 days old."""
+    for folder, _, files in os.walk(place, topdown=False):
+        for file in files:
+            os.utime(os.path.join(folder, file), (LONG_AGO, LONG_AGO))
+        os.utime(folder, (LONG_AGO, LONG_AGO))
+
+
+@pytest.fixture
+def names(lab):
+    def list_names():
+        return {path.name for path in lab.directory.iterdir() if path.name[0] != "."}, {
+            path.name for path in (lab.directory / ".journals").iterdir()}
+
+    return list_names
+
+
+def test_a_new_generated_name_removes_idle_ones_with_their_journals(lab, names):
+    for number in range(3):
+        lab.run("echo", str(number))
+    lab.run("-n", "job", "true")
+    lab.hold("held-0123abcd")
+    age(lab.directory)
+
+    lab.run("echo", "new")
+
+    for kept in names():
+        assert len(kept) == 3 and {"job", "held-0123abcd"} <= kept
+
+
+def test_names_used_lately_stay(lab, names):
+    for number in range(3):
+        lab.run("echo", str(number))
+
+    lab.run("echo", "new")
+
+    assert [len(kept) for kept in names()] == [4, 4]
+
+
+def test_no_more_than_sixteen_are_removed_at_once(lab, names):
+    for number in range(20):
+        (lab.directory / f"old-{number:08x}").mkdir(parents=True)
+        (lab.directory / f"old-{number:08x}/.gate").touch()
+    os.chmod(lab.directory, 0o700)
+    age(lab.directory)
+
+    lab.run("echo", "new")
+
+    assert len(names()[0]) == 20 - 16 + 1
+
+
+def test_a_run_of_a_known_name_removes_nothing(lab, names):
+    lab.run("echo", "1")
+    lab.run("echo", "2")
+    age(lab.directory)
+
+    lab.run("echo", "1")
+    lab.run("-n", "given", "true")
+
+    assert len(names()[0]) == 3
+
+
+def test_pruning_never_changes_the_status(lab):
+    lab.run("echo", "1")
+    (lab.directory / ".journals" / "echo-00000000").write_text("not a directory")
+
+    result = lab.run("sh", "-c", "exit 7")
+
+    assert (result.returncode, result.stderr) == (7, b"")
