@@ -101,7 +101,7 @@ bench: $(VENV)/bench ## speed beside the floor and the peers, and what became wo
 	@$(PYTHON) tests/tools.py
 	@PYTHONPATH=tests $(VENV_PYTHON) -m bench $(ARGS)
 
-lab: ## what goes wrong with whom: the wrappers of Debian and solo through one set of scenes; writes docs/lab.* and README
+lab: ## how the alternatives fail: the wrappers of Debian and solo in one set of scenes; writes docs/lab.*, docs/evidence.md
 	@$(PYTHON) tests/tools.py
 	@install -d -m 700 build build/lab # for us alone: any Python will do
 	@$(MAKE) -s install PREFIX=$(CURDIR)/build/lab DESTDIR= >&2
@@ -116,7 +116,7 @@ man: ## make the manual's tables anew, check and show it
 	@mandoc -T lint -W warning man/solo.*
 	@mandoc man/solo.* | $${PAGER:-cat}
 
-captures: $(MADE) ## take the README's captures of the views anew (root, tmux)
+captures: $(MADE) ## take the captures of the views in README.md and docs/views.md again (root, tmux)
 	@$(VENV_PYTHON) tests/captures.py
 
 clean: ## remove what was made here

@@ -1,4 +1,4 @@
-"""Takes the captures of the README anew: `make captures`, or `python tests/captures.py FILE` for another file. Needs root and tmux.
+"""Takes the captures of README.md and docs/views.md again: `make captures`, or `python tests/captures.py FILE...`. Needs root and tmux.
 
 Real jobs run for some seconds in namespaces of their own, where names live in their real places, and each view is read off a
 real terminal. What stands between `<!-- captured: VIEW -->` and `<!-- end -->` is replaced.
@@ -68,7 +68,7 @@ def capture(words, environment) -> str:
         screen.close()
 
 
-def main(path: Path):
+def main(paths: list):
     jobs = Path("/srv")
     for name, text in JOBS.items():
         (jobs / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -78,18 +78,20 @@ def main(path: Path):
     for variable in ("SOLO_DIR", "SOLO_VIA", "COLUMNS", "LINES"):
         environment.pop(variable, None)
     run_jobs(environment)
-    page = path.read_text()
+    pages = {path: path.read_text() for path in paths}
     for view, words in VIEWS.items():
         block = f"<!-- captured: {view} -->\n```\n$ solo {' '.join(words)}\n{capture(words, environment)}\n```\n<!-- end -->"
-        page, count = re.subn(rf"<!-- captured: {view} -->.*?<!-- end -->", lambda _, block=block: block, page, flags=re.S)
-        assert count == 1, f"no place for {view} in {path}"
-    path.write_text(page)
+        marked = re.compile(rf"<!-- captured: {view} -->.*?<!-- end -->", re.S)
+        assert any(map(marked.search, pages.values())), f"no place for {view}"
+        pages = {path: marked.sub(lambda _, block=block: block, page) for path, page in pages.items()}
+    for path, page in pages.items():
+        path.write_text(page)
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "README.md").resolve()
+    targets = [Path(word).resolve() for word in sys.argv[1:] or (ROOT / "README.md", ROOT / "docs/views.md")]
     if os.environ.get("SOLO_CAPTURES") != "inside":
         inside = ["unshare", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", PREPARE, "sh"]
         os.environ["SOLO_CAPTURES"] = "inside"
-        os.execvp("unshare", [*inside, sys.executable, __file__, str(target)])
-    main(target)
+        os.execvp("unshare", [*inside, sys.executable, __file__, *map(str, targets)])
+    main(targets)

@@ -1,7 +1,7 @@
 """Which lines and branches of the hot path the tests run with real processes: the table, and what is missed and not explained.
 
 The tests run in a copy of the tree in which every process that imports solo is traced (coverage_tracer.py). What could run at all
-is coverage.py's to say. ARGS: --record also writes docs/coverage.md and the README's marker; others go to pytest, where tests/...
+is coverage.py's to say. ARGS: --record also writes docs/coverage.md and the marker of docs/evidence.md; others go to pytest, where tests/...
 stands for the TESTS.
 """
 
@@ -117,8 +117,8 @@ def compare(missed: list, explained: dict) -> tuple:
 
 
 def record(table: str, reports: dict, missed: list):
-    """In docs/coverage.md, and where the README has the marker."""
-    docs, readme = ROOT / "docs/coverage.md", ROOT / "README.md"
+    """Write docs/coverage.md, and the sentence in docs/evidence.md."""
+    docs, evidence = ROOT / "docs/coverage.md", ROOT / "docs/evidence.md"
     why = "".join(f"- `{where}`: `{what}`\n  {reason}\n" for (where, what), reason in EXPLAINED.items()) or "- nothing\n"
     docs.parent.mkdir(exist_ok=True)
     kernel = platform.release().partition("-")[0]
@@ -128,7 +128,7 @@ def record(table: str, reports: dict, missed: list):
     lines, branches = (sum(report["summary"][key] for report in reports.values()) for key in ("num_statements", "num_branches"))
     rest = f"all but {len(missed)}" if missed else "all"
     text = f"of {lines:,} lines and {branches} branches {rest} ({told})"
-    readme.write_text(MARKER.sub(rf"\g<1>{text}\g<2>", readme.read_text()))
+    evidence.write_text(MARKER.sub(rf"\g<1>{text}\g<2>", evidence.read_text()))
 
 
 def main():

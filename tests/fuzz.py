@@ -27,7 +27,7 @@ from zlib import crc32
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-RECORD, README, MARKS = ROOT / "docs/fuzz.json", ROOT / "README.md", ("<!-- fuzz -->", "<!-- end -->")
+RECORD, EVIDENCE, MARKS = ROOT / "docs/fuzz.json", ROOT / "docs/evidence.md", ("<!-- fuzz -->", "<!-- end -->")
 COUNT = 10_000_000
 PATIENCE = 20  # seconds of CPU for one input: what takes longer hangs
 LARGEST = 4096  # bytes of an input; some of test_fuzz.py's are larger
@@ -259,21 +259,21 @@ def describe(results: list, seed: int, engine: str) -> dict:
 
 
 def make_sentence(told: dict) -> str:
-    """What README says of it."""
+    """The sentence in docs/evidence.md."""
     measured = f"`make fuzz SEED={told['seed']}`, {told['date']}, Linux {told['kernel']}, Python {told['python']}, {told['engine']}"
     readers = f"{len(told['targets'])} readers ({', '.join(told['targets'])})"
     return f"{told['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({measured})."
 
 
 def record(told: dict):
-    """Keep it in docs/, and say it in README between the marks if they are there."""
+    """Write docs/fuzz.json, and the sentence in docs/evidence.md between its marks."""
     RECORD.parent.mkdir(exist_ok=True)
     RECORD.write_text(json.dumps(told, indent=1) + "\n")
-    page = README.read_text()
+    page = EVIDENCE.read_text()
     begin = page.find(MARKS[0])
     end = page.find(MARKS[1], begin)
     if 0 <= begin < end:
-        README.write_text(page[: begin + len(MARKS[0])] + "\n" + make_sentence(told) + "\n" + page[end:])
+        EVIDENCE.write_text(page[: begin + len(MARKS[0])] + "\n" + make_sentence(told) + "\n" + page[end:])
 
 
 def find_engine() -> str:
@@ -286,7 +286,7 @@ def main():
     options.add_argument("--seed", type=int, default=int(time.time()))
     options.add_argument("--count", type=int, default=COUNT)
     options.add_argument("--engine", choices=("atheris", "plain"), default=find_engine())
-    options.add_argument("--record", action="store_true", help="if nothing is found, into docs/fuzz.json and the README")
+    options.add_argument("--record", action="store_true", help="if nothing is found, write docs/fuzz.json and docs/evidence.md")
     options.add_argument("--replay", nargs=2, metavar=("TARGET", "INPUT"))
     options.add_argument("--one", help=argparse.SUPPRESS)
     options.add_argument("--answer", help=argparse.SUPPRESS)

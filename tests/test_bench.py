@@ -8,7 +8,7 @@ import sys
 import pytest
 from bench.contestants import read_cost, wait_standing
 from bench.quartiles import Series, cut
-from bench.readme import fill_page
+from bench.tables import fill_page
 from bench.report import find_worse, list_ratios, list_targets
 from conftest import ROOT, TESTS, until
 
@@ -124,9 +124,9 @@ def test_a_process_that_stands_costs_nothing_and_one_that_is_woken_is_seen():
         process.communicate()
 
 
-def test_the_readme_tells_what_is_recorded():
-    page = (ROOT / "README.md").read_text()
+def test_evidence_shows_what_is_recorded():
+    page = (ROOT / "docs/evidence.md").read_text()
 
     assert fill_page(page, json.loads((ROOT / "docs/bench.json").read_text())) == page
     for plot in PLOTS:
-        assert f"(docs/{plot})" in page and (ROOT / "docs" / plot).exists()
+        assert f"({plot})" in page and (ROOT / "docs" / plot).exists()

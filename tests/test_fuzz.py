@@ -123,10 +123,10 @@ def test_a_finding_is_printed_with_what_replays_it_and_ends_in_failure(tmp_path)
 
 
 def test_numbers_are_kept_beside_the_tree_and_between_the_marks(tmp_path, monkeypatch):
-    page = tmp_path / "README.md"
+    page = tmp_path / "evidence.md"
     page.write_text("before\n<!-- fuzz -->old<!-- end -->\nafter\n")
     monkeypatch.setattr(fuzz, "RECORD", tmp_path / "docs/fuzz.json")
-    monkeypatch.setattr(fuzz, "README", page)
+    monkeypatch.setattr(fuzz, "EVIDENCE", page)
     results = [{"target": "stat", "inputs": 2_000_000, "seconds": 3}]
 
     fuzz.record(fuzz.describe(results, 5, "plain"))

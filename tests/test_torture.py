@@ -634,9 +634,9 @@ def test_the_torture_fails_where_solo_is_broken_and_says_how_to_see_it_again(tmp
     assert again.returncode == 1 and f"{variables[2].partition('=')[2]} (" in again.stdout, again.stdout
 
 
-def test_the_readme_says_what_the_torture_found():
+def test_evidence_shows_what_the_torture_found():
     from torture import RECORD, render
 
-    [told] = re.findall(r"<!-- torture -->\n(.*?)\n<!-- end -->", (ROOT / "README.md").read_text(), flags=re.S)
+    [told] = re.findall(r"<!-- torture -->\n(.*?)\n<!-- end -->", (ROOT / "docs/evidence.md").read_text(), flags=re.S)
 
     assert told == render(json.loads(RECORD.read_text()))

@@ -48,17 +48,17 @@ def hold_many(lab):
 
 @pytest.mark.root
 @pytest.mark.tool("tmux", "unshare", "gzip")
-def test_the_captures_of_the_readme_are_made_by_a_command(tmp_path):
-    page = tmp_path / "README.md"
-    page.write_text(re.sub(r"(<!-- captured: \w+ -->\n).*?(<!-- end -->)", r"\1\2", (ROOT / "README.md").read_text(), flags=re.S))
+def test_captures_are_taken_by_a_command(tmp_path):
+    page = tmp_path / "views.md"
+    page.write_text(re.sub(r"(<!-- captured: \w+ -->\n).*?(<!-- end -->)", r"\1\2", (ROOT / "docs/views.md").read_text(), flags=re.S))
 
     subprocess.run([sys.executable, str(TESTS / "captures.py"), str(page)], check=True, stdin=subprocess.DEVNULL)
 
-    ours, theirs = page.read_text(), (ROOT / "README.md").read_text()
+    ours, theirs = page.read_text(), (ROOT / "docs/views.md").read_text()
     for view, words in {"list": "deploy/prod   waiting", "show": "last runs:", "history": "━", "top": "s: stop it"}.items():
         assert f"<!-- captured: {view} -->\n```\n$ solo {view}" in ours
         assert words in ours and words in theirs
-    # The same columns in both: the README is of today.
+    # The same columns in both: the recorded captures are up to date.
     heads = [[line.split() for line in page.splitlines() if line.startswith(("NAME ", "TIME ", "PID "))] for page in (ours, theirs)]
     assert heads[0] == heads[1], ours
 

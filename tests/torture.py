@@ -228,13 +228,13 @@ def render(result: dict) -> str:
 
 
 def write_record(result: dict):
-    """For good: docs/torture.json, and the README between its marks."""
+    """Write docs/torture.json, and the table in docs/evidence.md between its marks."""
     RECORD.parent.mkdir(exist_ok=True)
     RECORD.write_text(json.dumps(result, indent=1) + "\n")
-    page = ROOT / "README.md"
+    page = ROOT / "docs/evidence.md"
     text, count = re.subn(r"(<!-- torture -->\n).*?(\n<!-- end -->)", lambda found: found[1] + render(result) + found[2],
                           page.read_text(), flags=re.S)
-    assert count == 1, "no place for it in README.md"
+    assert count == 1, "no place for it in docs/evidence.md"
     page.write_text(text)
 
 
@@ -244,7 +244,7 @@ def main():
     options.add_argument("--seed", type=int, default=tally.SEED)
     options.add_argument("--only", action="append", default=[], metavar="WORD",
                          help="the parts that have it in their names; all of several")
-    options.add_argument("--record", action="store_true", help="write docs/torture.json, and into README.md what it says")
+    options.add_argument("--record", action="store_true", help="write docs/torture.json, and its table in docs/evidence.md")
     given = options.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"make torture MINUTES={given.minutes:g} SEED={given.seed}", flush=True)

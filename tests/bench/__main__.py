@@ -1,7 +1,7 @@
 """`make bench`: what solo costs, beside a floor and its peers, taken in turn in one run.
 
 `make bench ARGS='launch line --rounds 30'` takes just these. Results and plots go to build/bench, or with --record to docs, and
-then the README's tables are written anew. Ends with 1 if a ratio is worse than the recorded one by more than the noise.
+then it rewrites the tables of docs/evidence.md. Ends with 1 if a ratio is worse than the recorded one by more than the noise.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from bench.library import measure_engines, measure_python
 from bench.line import measure_handover, measure_latency, measure_line
 from bench.machine import describe_machine
 from bench.memory import measure_memory
-from bench.readme import fill_page
+from bench.tables import fill_page
 from bench.report import FEWEST, find_worse, print_rows, print_targets
 from bench.views import measure_list, measure_views
 
@@ -39,7 +39,7 @@ def parse_words():
     parser.add_argument("--results", type=Path, help="take the results of an earlier run from this file")
     parser.add_argument("--against", type=Path, default=RECORDED / "bench.json", help="what to compare with (docs/bench.json)")
     parser.add_argument("--into", type=Path, default=ROOT / "build/bench", help="where results and plots go (build/bench)")
-    parser.add_argument("--record", action="store_true", help="into docs and the README instead; needs all measures")
+    parser.add_argument("--record", action="store_true", help="write docs/bench.json and docs/evidence.md instead; needs all measures")
     asked = parser.parse_args()
     if unknown := set(asked.measures) - MEASURES.keys():
         parser.error(f"no such measure: {', '.join(unknown)}")
@@ -76,7 +76,7 @@ def main() -> int:
 
     draw(results["measures"], into)
     if asked.record:
-        page = ROOT / "README.md"
+        page = ROOT / "docs/evidence.md"
         page.write_text(fill_page(page.read_text(), results))
     worse = find_worse(results["measures"], recorded["measures"]) if recorded else []
     print("\n".join(worse) or "nothing is worse than recorded by more than the noise")

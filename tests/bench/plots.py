@@ -1,4 +1,4 @@
-"""The README's plots, readable on white and on black, the same bytes from the same numbers."""
+"""The plots of docs/evidence.md, readable on white and on black, the same bytes from the same numbers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`make lab`: measures every wrapper that is installed, and writes docs/lab.* and the README's part.
+"""`make lab`: measures every wrapper that is installed, and writes docs/lab.* and its part of docs/evidence.md.
 
 With names of wrappers or scenes it measures those alone, prints what came of it, and writes nothing.
 """
@@ -20,7 +20,7 @@ from .verdicts import UNKNOWN
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 AT_ONCE = 4  # most of a cell's time is waiting
-README = re.compile(r"(<!-- lab -->\n).*?(?=<!-- end -->)", re.S)
+EVIDENCE = re.compile(r"(<!-- lab -->\n).*?(?=<!-- end -->)", re.S)
 
 
 def main():
@@ -84,8 +84,8 @@ def write(report):
     (docs / "lab.json").write_text(json.dumps(report.data, indent=1, ensure_ascii=False) + "\n")
     (docs / "lab.md").write_text(report.to_markdown())
     (docs / "lab.svg").write_text(report.to_svg())
-    readme = ROOT / "README.md"
-    readme.write_text(README.sub(lambda found: found[1] + report.to_readme() + "\n", readme.read_text()))
+    evidence = ROOT / "docs/evidence.md"
+    evidence.write_text(EVIDENCE.sub(lambda found: found[1] + report.to_evidence() + "\n", evidence.read_text()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The outcomes as JSON, as Markdown, as the README's part, and as a picture that needs no library."""
+"""The outcomes as JSON, as Markdown, as a part of docs/evidence.md, and as a picture that needs no library."""
 
 import shlex
 import textwrap
@@ -44,9 +44,9 @@ class Report:
 
     def conclusion(self) -> str:
         faultless = self.find_faultless()
-        told = f"Nothing goes wrong in any row with {', '.join(faultless) or 'none'}{' alone' * (len(faultless) == 1)}"
+        told = f"No row goes wrong with {', '.join(faultless) or 'none'}{' alone' * (len(faultless) == 1)}"
         notes = [self.scenes[scene]["title"] for scene in self.scenes if set(self.find(scene, NOTE)).intersection(faultless)]
-        return f"{told}; worth knowing: {', '.join(notes)}." if notes else f"{told}."
+        return f"{told}; rows with a note: {', '.join(notes)}." if notes else f"{told}."
 
     # --- Markdown ---------------------------------------------------------------------------------------------------
 
@@ -59,11 +59,11 @@ class Report:
 
     def to_markdown(self) -> str:
         return "\n".join([
-            "# What goes wrong with whom", "",
+            "# How the alternatives fail", "",
             f"`make lab` measured all of this, and does it again: {self.measured}, Python {self.data['python']}.", "",
             self.matrix(), "", f"{self.legend()}. {self.conclusion()}", "",
-            "## In words", *(line for scene in self.scenes for line in self.tell(scene)), "",
-            "## How each is called", "", "| | version | turned away | in line |", "|---|---|---|---|",
+            "## Each scene", *(line for scene in self.scenes for line in self.tell(scene)), "",
+            "## How each is called", "", "| | version | skip | wait |", "|---|---|---|---|",
             *(f"| {name} | {told['version']} | {quote(told['skip'])} | {quote(told['wait'])} |"
               for name, told in self.data["peers"].items()),
         ]) + "\n"
@@ -77,20 +77,20 @@ class Report:
         for (place, words), cells in groupby(outcomes, lambda cell: cell[:2]):
             yield f"- {order[place].sign} {words}: {', '.join(peer for _, _, peer in cells)}"
 
-    def to_readme(self) -> str:
+    def to_evidence(self) -> str:
         """What lets two run at once, with whom, and the picture of all."""
-        lines = ["| what lets two run at once | with whom |", "|---|---|"]
+        lines = ["| what lets two run at once | with |", "|---|---|"]
         for scene, told in self.scenes.items():
             if self.find(scene, TWO):
                 lines.append(f"| {told['title']} | {', '.join(self.find(scene, TWO))} |")
         told = (
             f"`make lab` runs the wrappers that Debian has through {len(self.scenes)} scenes with real processes "
-            f"({self.measured}; it takes some minutes). {self.conclusion()} [docs/lab.md](docs/lab.md) has each cell in words, "
-            "what is good and why, how each is called, and the versions. Those that exec the job, as chpst does, do well in all "
-            "that is done to the wrapper; but newcomers overtake, a job that closes its descriptors loses the lock, and they can "
-            "not end a job in time, record it, or tell of it."
+            f"({self.measured}; it takes some minutes). {self.conclusion()} [lab.md](lab.md) describes each cell, what is good and "
+            "why, how each wrapper is called, and the versions. Wrappers that replace themselves with the job by exec, as chpst does, "
+            "pass whatever is done to the wrapper. But newcomers overtake waiters, a job that closes its descriptors loses the lock, "
+            "and such a wrapper cannot end a job in time, record it or report it."
         )
-        picture = f"![{len(self.scenes)} scenes with {len(self.peers)} wrappers: what goes wrong with whom](docs/lab.svg)"
+        picture = f"![{len(self.scenes)} scenes with {len(self.peers)} wrappers: how the alternatives fail](lab.svg)"
         return "\n".join([*lines, "", picture, "", *textwrap.wrap(told, 132, break_on_hyphens=False)])
 
     # --- Picture ----------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Report:
 
 
 def quote(words):
-    return f"`{shlex.join(words)}`".replace("|", "\\|") if words else "can not"
+    return f"`{shlex.join(words)}`".replace("|", "\\|") if words else "cannot"
 
 
 def bold(is_so):

@@ -1,4 +1,4 @@
-"""The README's tables: what stands between `<!-- bench: NAME -->` and `<!-- end -->`, made from the recorded results."""
+"""The tables of docs/evidence.md, between `<!-- bench: NAME -->` and `<!-- end -->`, made from the recorded results."""
 
 import re
 
@@ -23,12 +23,12 @@ def list_blocks(results: dict) -> dict:
             "flock(1)": "flock(1)", "floor": "the floor", "solo, make install": "solo from `make install`",
             "solo, default name": "the same, its name made from the command", "solo, pip": "solo from pip, in a clean environment",
         })),
-        "busy": make_table(("turned away", "ms", "/ `python -IS -c pass`"), compare("busy", "python -IS", {
-            "flock(1)": "flock -n", "solo": "solo, which says by whom", "solo -q": "solo -q",
+        "busy": make_table(("skipped", "ms", "/ `python -IS -c pass`"), compare("busy", "python -IS", {
+            "flock(1)": "flock -n", "solo": "solo, with its message", "solo -q": "solo -q",
         })),
         "hand-over": make_table(("from the end of one to the next", "ms", "/ flock(1)"), [
             *compare("hand-over in a line of 40", "flock(1)", {
-                "flock(1)": "flock(1), in a line of 40", "floor": "the floor, in a line of 40", "solo": "solo, in a line of 40",
+                "flock(1)": "flock(1), in a queue of 40", "floor": "the floor, in a queue of 40", "solo": "solo, in a queue of 40",
             }),
             *compare("latency", "flock(1)", {
                 "flock(1)": "flock(1), to the first word of `echo`", "floor": "the floor, to the first word of `echo`",
@@ -36,8 +36,8 @@ def list_blocks(results: dict) -> dict:
                 "solo, after SIGKILL in a slot": "solo, after SIGKILL in one of three slots",
             }),
         ]),
-        "standing": f"A thousand in line used {show('line: standing, CPU', 'solo, 1000')} ms of CPU in a second of it.",
-        "line": make_table(("in line", "a hand-over, ms", "flock(1)", "CPU, ms", "flock(1)", "wake-ups", "flock(1)"), [
+        "standing": f"A thousand waiters used {show('line: standing, CPU', 'solo, 1000')} ms of CPU in one second.",
+        "line": make_table(("waiters", "a handoff, ms", "flock(1)", "CPU, ms", "flock(1)", "wake-ups", "flock(1)"), [
             (f"{count:,}", *(show(f"line: hand-over{what}", f"{who}, {count}") for what in ("", ", CPU", ", wake-ups")
                              for who in ("solo", "flock(1)")))
             for count in (1, 10, 100, 1000)
@@ -46,23 +46,23 @@ def list_blocks(results: dict) -> dict:
             (f"{int(count):,} {kind}", *(show("list", f"{view}, {count} {kind}") for view in ("solo list", "solo list --json")))
             for count, kind in (row.rpartition(", ")[2].split() for row in measures["list"]["rows"] if "--json" in row)
         ]),
-        "memory": make_table(("MB", "resident", "its share", "its own"), [
+        "memory": make_table(("MB", "resident", "proportional (PSS)", "private (USS)"), [
             (label, *(show(f"memory: {what}", row) for what in ("RSS", "PSS", "USS"))) for row, label in {
-                "solo": "a launcher whose command runs", "solo, in line": "one in line", "solo, one of 50": "one of 50",
+                "solo": "a launcher whose command runs", "solo, in line": "a waiter", "solo, one of 50": "one of 50 waiters",
                 "python -IS": "`python -IS`, nothing loaded", "flock(1)": "flock(1)",
             }.items()
         ]),
         "python": make_table(("acquire and release from Python", "µs"), [
             (f"{row}, bare" if row == "fcntl.flock" else row, show("python", row)) for row in measures["python"]["rows"]
         ]),
-        "engines": make_table(("at an engine on loopback, ms", "a run of `true`", "take", "renew", "release"), [
+        "engines": make_table(("at an engine on loopback, ms", "a run of `true`", "acquire", "renew", "release"), [
             (row.removeprefix("solo via "), show("engines: launch", row),
              *(show("engines: steps", f"{row}, {step}") if row.startswith("solo") else "" for step in ("take", "renew", "release")))
             for row in measures["engines: launch"]["rows"] if row != "floor"
         ]),
         "machine": f"({machine['date']}, Linux {machine['kernel']}, Python {machine['python']}, {machine['cores']} cores of "
                    f"{machine['cpu']}, load {machine['load'][0]} at the start; turns and versions: "
-                   "[docs/bench.json](docs/bench.json).)",
+                   "[bench.json](bench.json).)",
     }
 
 
