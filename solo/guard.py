@@ -70,7 +70,7 @@ def run(options: dict, command: list, report=None):
             if remote.engine.caveat:
                 tell(f"{names[0]}: {remote.engine.caveat}")
             named = remote.entries
-        if once is not None:
+        elif once is not None:
             once.claim()
         process = start(starter, command, holds, make_variables(names, named), ending)
     except BaseException as error:

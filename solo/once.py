@@ -32,8 +32,8 @@ class Ran(NamedTuple):
 
 
 class Once:
-    """The one run of `names` in a period of `length` seconds. `keepers` are where it is kept; `ran` is what we say there, `claims`
-    where we have said it, and what was there before.
+    """The one run of `names` in a period of `length` seconds. `keepers` are where it is kept; `ran` is what we say there, `said`
+    all that we have said so far, `claims` where we have said it, and what was there before.
     """
 
     def __init__(self, options: dict, names: list):
@@ -45,20 +45,21 @@ class Once:
         self.name = names[0]
         self.may_retry = "once_retry" in options
         self.ran = None
+        self.said = []
         self.claims = []
         self.keepers = []
         self.add(Marker(options.get("dir")))
 
     def add(self, keeper):
-        """One more place to ask: an EngineHold, or a Marker. Raises RanAlready."""
-        self.keepers.append(keeper)
+        """One more place to ask: an EngineHold, or a Marker. Raises RanAlready, SoloError; then it is not added."""
         self.ask(keeper)
+        self.keepers.append(keeper)
 
     def ask(self, keeper):
         """What it keeps, if that is of an earlier period, or our own. Raises RanAlready."""
         before = keeper.read_once(self.name)
         now = self.ran.time if self.ran else time()  # what will be said is what counts, however long that takes
-        if before is None or before == self.ran or find_period(before.time, self.length) < find_period(now, self.length):
+        if before is None or before in self.said or find_period(before.time, self.length) < find_period(now, self.length):
             return before
         if before.time > now + self.length:
             return before  # the word of a broken clock
@@ -66,15 +67,19 @@ class Once:
         raise RanAlready(f"{self.name}: ran already in this period, on {before.host} at {when}")
 
     def claim(self):
-        """The period in which we are now is ours to run in. Raises RanAlready, SoloError."""
+        """The period in which we are now is ours to run in. May be called again, after any error too: the last call counts.
+        Raises RanAlready, SoloError.
+        """
         self.ran = Ran(read_world().host, time())
+        self.said.append(self.ran)
         for keeper in self.keepers:
             while True:
                 before = self.ask(keeper)
                 if before == self.ran:
                     break  # what answered no had taken our word all the same
-                # Before it is said: whether it was heard we may never know.
-                self.claims = [*(claim for claim in self.claims if claim[0] is not keeper), (keeper, before)]
+                if before not in self.said:
+                    # Before it is said: whether it was heard we may never know.
+                    self.claims = [*(claim for claim in self.claims if claim[0] is not keeper), (keeper, before)]
                 if keeper.write_once(self.name, before, self.ran):
                     break
 
@@ -99,7 +104,9 @@ class Once:
     def undo(self):
         for keeper, before in self.claims:
             try:
-                keeper.write_once(self.name, self.ran, before)
+                known = keeper.read_once(self.name)
+                if known in self.said:
+                    keeper.write_once(self.name, known, before)
             except Exception:
                 pass  # then it counts as run: rather never than twice
         self.claims = []

@@ -8,11 +8,12 @@ import struct
 import threading
 
 OK, HOLE, RESET, NO_REQUESTS, NO_ANSWERS = "ok", "hole", "reset", "no requests", "no answers"
+REQUEST, ANSWER = "request", "answer"
 
 
 class Proxy:
     """Listens at `port`, 0: any, for clients of the server at `target`. `mode` says what becomes of what they say; RESET ends
-    what is open.
+    what is open. `strike` makes one message fail, and only the connection by which it comes.
     """
 
     def __init__(self, target: int, port: int = 0):
@@ -21,6 +22,8 @@ class Proxy:
         self.pairs = {}  # socket: the one at the other end
         self.clients = set()
         self.ended = set()  # whose end the other one has not heard of
+        self.silent = set()  # nothing that comes from these is forwarded any more
+        self.fault, self.kind, self.left = OK, None, 0  # of the message to be struck, and how many of its kind come first
         self.selector = selectors.DefaultSelector()
         self.listener = socket.create_server(("127.0.0.1", port), backlog=100)
         self.port = self.listener.getsockname()[1]
@@ -33,6 +36,14 @@ class Proxy:
     def set(self, mode: str):
         self.mode = mode
         self.bell.send(b"!")
+
+    def strike(self, fault: str, kind: str, number: int):
+        """Lose (HOLE) or RESET the message that is the `number`th of its kind from now on, REQUEST or ANSWER."""
+        self.fault, self.kind, self.left = fault, kind, number
+
+    @property
+    def has_struck(self) -> bool:
+        return self.left <= 0
 
     def close(self):
         self.set("over")
@@ -82,7 +93,15 @@ class Proxy:
                 self.ended.add(one)
                 self.selector.unregister(one)
             return
-        is_lost = self.mode == HOLE or self.mode == (NO_REQUESTS if one in self.clients else NO_ANSWERS)
+        kind = REQUEST if one in self.clients else ANSWER
+        if kind == self.kind:
+            self.left -= 1
+            if self.left == 0 and self.fault == RESET:
+                self.drop(one)
+                return
+            if self.left == 0:
+                self.silent.add(one)  # of a stream no part is lost without what follows
+        is_lost = one in self.silent or self.mode == HOLE or self.mode == (NO_REQUESTS if kind == REQUEST else NO_ANSWERS)
         try:
             if not is_lost:
                 self.pairs[one].sendall(data)
@@ -100,6 +119,7 @@ class Proxy:
                     pass
                 self.reset(end)
                 self.clients.discard(end)
+                self.silent.discard(end)
                 self.ended.discard(end)
 
     @staticmethod

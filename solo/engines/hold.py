@@ -6,10 +6,11 @@ from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, getsignal, pth
 
 from solo.engines.engine import NONSENSE, Gone, make_lost, make_nonsense, make_note
 from solo.engines.lease import TTL, Lease, Terms
-from solo.engines.lines import Wait, check_patience, pause
+from solo.engines.lines import Wait, ask_until_answered, check_patience, pause
 from solo.engines.targets import open_engine
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import encode, list_descriptors, say_promptly
+from solo.queue import NO_WAIT
 from solo.rule import plan_claims
 from solo.words import describe_self
 
@@ -20,6 +21,7 @@ HARMLESS = {
     _signal.SIGURG, _signal.SIGWINCH,
 }
 ENDING = valid_signals() - FAULTS - HARMLESS
+LAST_TIMEOUT = 0.5  # seconds: an interrupted launcher ends soon, also where the engine is silent
 
 
 class Interrupted(BaseException):
@@ -44,6 +46,7 @@ class EngineHold:
         self.inherited = list_descriptors()
         self.most = options.get("max_waiting")
         self.replaces = "replace" in options
+        self.waits = "wait" in options
         self.plan = plan_claims(wanted.names, wanted.claim)
         terms = Terms(options.get("ttl", TTL), options.get("kill_after"))
         terms.check()
@@ -57,19 +60,18 @@ class EngineHold:
         """Hold all that is wanted, and have the kernel end us when the lease does. Afterwards all signals are blocked, and
         `given` knows.
 
-        Until then those that end us do so after what we have at the engine was given back. `once` is a Once to be asked before
-        the line and after it, or None. Raises Busy, Unreachable, UsageError, SoloError.
+        Until then those that end us do so after what we have at the engine was given back. `once` is a Once that is asked before
+        the queue and claimed after it, or None. Raises Busy, Unreachable, UsageError, SoloError.
         """
-        wait = Wait(deadline, watch, self.most, self.replaces, describe_self())
+        wait = Wait(deadline, deadline if self.waits else NO_WAIT, watch, self.most, self.replaces, describe_self())
         changed = [number for number in ENDING if getsignal(number) == SIG_DFL]
         try:
             for number in changed:
-                signal(number, interrupt)
-            connect(self.engine, wait)
+                signal(number, self.interrupt)
+            ask_until_answered(wait, self.engine.connect)
             if once is not None:
-                once.add(self)
-            self.entries = take_all(self.engine, self.plan, make_note(self.wanted), wait)
-            self.lease.start(self.engine.ttl)
+                ask_until_answered(wait, once.add, self)
+            self.take_and_renew(wait, once)
             self.given.take_signals()
         except BaseException as failure:
             error = failure
@@ -95,13 +97,40 @@ class EngineHold:
         for number in changed:
             signal(number, SIG_DFL)
 
+    def take_and_renew(self, wait: Wait, once):
+        """Hold all that is wanted, claim the period, and only then renew: the command starts under a lease that was just renewed.
+        If the lease runs out on the way, start over.
+        """
+        while True:
+            try:
+                self.entries = take_all(self.engine, self.plan, make_note(self.wanted), wait)
+                if once is not None:
+                    ask_until_answered(wait, once.claim)
+                return ask_until_answered(wait, self.lease.start, self.engine.ttl)
+            except Gone as error:
+                self.entries = {}
+                forget(self.engine)
+                check_patience(wait, make_lost(self.engine, error))
+                pause(wait, error)
+
+    def interrupt(self, number, _):
+        for other in ENDING:
+            signal(other, SIG_DFL)  # the next one does not wait for an engine
+        self.engine.timeout = min(self.engine.timeout, LAST_TIMEOUT)
+        raise Interrupted(number)
+
     def tell_command(self, environment: dict):
         """What the command learns of the engine, beside what `entries` say."""
         environment[b"SOLO_VIA_KEY"] = b" ".join([encode(self.entries[name].key) for name in self.wanted.names])
         environment[b"SOLO_TTL"] = b"%g" % self.engine.ttl
 
     def complete(self, child: tuple):
-        """The command is forked and waits: the last moment to say no."""
+        """The command is forked and waits: the last moment to say no. Raises Unreachable, SoloError."""
+        if not self.lease.is_fresh():
+            try:
+                self.lease.renew()
+            except Gone as error:
+                raise make_lost(self.engine, error) from None
         self.lease.check_start()
 
     def release(self):
@@ -135,36 +164,22 @@ def check_options(options: dict):
         raise UsageError("--latest knows only the line of one machine: with an engine there is --replace, or --max-waiting")
 
 
-def interrupt(number, _):
-    for other in ENDING:
-        signal(other, SIG_DFL)  # the next one does not wait for an engine
-    raise Interrupted(number)
-
-
-def connect(engine, wait: Wait):
-    """Until it answers, or the wait is over."""
-    while True:
-        try:
-            return engine.connect()
-        except Unreachable as error:
-            check_patience(wait, error)
-            pause(wait, error)
-
-
 def take_all(engine, plan: list, note, wait: Wait) -> dict:
-    """Our entry for each name of the plan. If the lease runs out on the way, from the start."""
-    while True:
-        entries = {}
+    """Our entry for each name of the plan. Raises Gone if the lease runs out on the way."""
+    entries = {}
+    for name, claim in plan:
         try:
-            for name, claim in plan:
-                try:
-                    entries[name] = engine.take(name, note._replace(claim=claim), wait)
-                except SoloError as error:
-                    error.args = (f"{name}: {error}",)
-                    error.name = name
-                    raise
-            return entries
-        except Gone as error:
-            engine.release()
-            check_patience(wait, make_lost(engine, error))
-            pause(wait, error)
+            entries[name] = engine.take(name, note._replace(claim=claim), wait)
+        except SoloError as error:
+            error.args = (f"{name}: {error}",)
+            error.name = name
+            raise
+    return entries
+
+
+def forget(engine):
+    """Give up what is left of a lost lease. The engine forgets what it is not told of."""
+    try:
+        engine.release()
+    except (SoloError, Gone):
+        pass

@@ -118,8 +118,12 @@ class Lease:
         self.check_start()
         self.dead_man.arm(self.deadline)
 
+    def is_fresh(self) -> bool:
+        """Whether so much is left of the lease that the command may start."""
+        return read_boot_clock() < self.renewed + self.terms.calm - self.terms.period
+
     def check_start(self):
-        if read_boot_clock() >= self.renewed + self.terms.calm - self.terms.period:
+        if not self.is_fresh():
             raise Unreachable(f"{self.engine.where}: too slow: too little is left of the lease of {self.terms.ttl:.3g}s")
 
     def begin(self, child: int):

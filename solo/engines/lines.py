@@ -19,10 +19,12 @@ RENEWALS = 5  # while its lease lives
 class Wait(NamedTuple):
     """How one who takes a name waits: until `deadline`; `watch` blocks and shows it, as in queue.take_hold.
 
-    `most` is how many may stand in line before us, None: any number; `replaces`: ask those in the way to end, as `who`.
+    `patience` is until when an engine that does not answer is asked again; without --wait that is over at once. `most` is how
+    many may stand in line before us, None: any number; `replaces`: ask those in the way to end, as `who`.
     """
 
     deadline: float
+    patience: float
     watch: object
     most: Optional[int] = None
     replaces: bool = False
@@ -131,8 +133,8 @@ class Keeper:
 
 
 def check_patience(wait: Wait, error: SoloError):
-    """Raise `error`, unless there is time left to wait."""
-    if monotonic() >= wait.deadline:
+    """Raise `error`, unless the engine may be asked again."""
+    if monotonic() >= wait.patience:
         raise error
 
 
@@ -142,7 +144,17 @@ def pause(wait: Wait, error):
         sleep(max(0.0, min(PAUSE, deadline - monotonic())))
         return True
 
-    wait.watch(block, wait.deadline, lambda: (None, str(error)))
+    wait.watch(block, wait.patience, lambda: (None, str(error)))
+
+
+def ask_until_answered(wait: Wait, ask, *words):
+    """Call `ask` until it no longer raises Unreachable, or the patience is over. Return what it returns."""
+    while True:
+        try:
+            return ask(*words)
+        except Unreachable as error:
+            check_patience(wait, error)
+            pause(wait, error)
 
 
 def leave(engine, name: str):

@@ -39,7 +39,7 @@ class Link:
 
     `timeout` is for one question, `ttl` how long either end keeps a session whose other end is silent. `pid` is the server's
     process, `is_pooled` whether it talks to somebody between us. `heard` are the notifications that came. `is_busy`: a query was
-    sent whose answer is not here yet.
+    sent whose answer is not here yet. `answered` is when the last answer came, on the monotonic clock.
     """
 
     def __init__(self, target, settings: dict, ttl: float, timeout: float):
@@ -66,6 +66,7 @@ class Link:
         self.connection = None
         self.is_busy = self.is_pooled = False
         self.pid, self.version = 0, ""
+        self.answered = monotonic()
         self.heard = []
 
     # --- the connection -------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ class Link:
             self.hear()
         except Error as error:
             raise self.lose(str(error)) from None
-        self.is_busy = False
+        self.is_busy, self.answered = False, monotonic()
         if problem is not None:
             raise self.describe_problem(problem)
         return rows

@@ -46,13 +46,20 @@ class PostgresTable(Lined):
         self.prefix = f"solo {self.name}"[:PREFIX_LIMIT] + " "
         self.heeded = set()  # the channels to which the session listens
         self.ttl = ttl
-        self.timeout = timeout
         self.link = Link(target, {**settings, "application_name": f"solo {posix.uname().nodename}:{posix.getpid()}"}, ttl, timeout)
         self.owner = f"{posix.uname().nodename}:{posix.getpid()}:{posix.urandom(8).hex()}"
         self.has_joined = False  # rows of ours may be there
         self.entries = {}  # ours by name, once they are held
         self.seen = []  # rows of the line, when it was last read
         self.once_text = None  # of the last period, when it was last read
+
+    @property
+    def timeout(self) -> float:
+        return self.link.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float):
+        self.link.timeout = seconds
 
     # --- asking ---------------------------------------------------------------------------------------------------
 

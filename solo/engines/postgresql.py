@@ -15,7 +15,7 @@ import posix
 from time import monotonic, sleep
 
 from solo.engines.engine import Entry, Gone, Note, describe_skew, parse_note
-from solo.engines.lines import Keeper, check_patience, describe_entries, find_place, leave, pause, refuse
+from solo.engines.lines import PAUSE, Keeper, check_patience, describe_entries, find_place, leave, pause, refuse
 from solo.engines.pglink import Canceled, Link, make_key
 from solo.engines.pgtable import PostgresTable
 from solo.errors import Busy, SoloError, Superseded, Unreachable, UsageError
@@ -49,7 +49,6 @@ class PostgresSession:
     def __init__(self, target, ttl: float, timeout: float):
         self.where = target.shown
         self.ttl = ttl
-        self.timeout = timeout
         self.me = f"solo {posix.uname().nodename}:{posix.getpid()}"
         settings = {**target.settings, "application_name": self.me}
         self.link = Link(target, settings, ttl, timeout)
@@ -57,6 +56,15 @@ class PostgresSession:
         self.entries = {}  # ours by name, once they are held
         self.wanted = None  # the one that stands in line
         self.is_new = False  # it was not yet seen who else does
+        self.patience = NO_WAIT  # until when a late answer is waited for: to ask again would take another place in the queue
+
+    @property
+    def timeout(self) -> float:
+        return self.link.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float):
+        self.link.timeout = self.other.timeout = seconds
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -87,7 +95,9 @@ class PostgresSession:
                             " or add table=NAME to the URL")
 
     def ask(self, query: str, *values) -> list:
-        return self.link.ask(self.make_comment() + query, *values)
+        now = monotonic()
+        deadline = now + max(self.timeout, min(self.ttl, self.patience - now))
+        return self.link.ask(self.make_comment() + query, *values, deadline=deadline)
 
     def look(self, query: str, *values) -> list:
         """Ask, also while our session waits for a lock."""
@@ -110,6 +120,9 @@ class PostgresSession:
         except Unreachable:
             if self.link.connection is None:
                 raise Gone("its session has ended") from None
+            if monotonic() >= self.link.answered + self.ttl:
+                self.link.close()
+                raise Gone("its session does not answer") from None
             raise
         self.refuse_pooler(int(pid) != self.link.pid)
         if int(count) != len(self.entries):
@@ -146,6 +159,7 @@ class PostgresSession:
         if note.claim.slots > MOST:
             raise UsageError(f"--slots: PostgreSQL counts to {MOST}")
         asked, is_in = set(), False
+        self.patience = wait.patience
         try:
             while True:
                 try:
@@ -164,6 +178,7 @@ class PostgresSession:
                     self.link.close()
                     pause(wait, error)
         finally:
+            self.patience = NO_WAIT
             if not is_in:
                 self.entries.pop(name, None)
                 leave(self, name)
@@ -194,6 +209,9 @@ class PostgresSession:
             if self.link.connection is not None:
                 self.stop_waiting()
                 self.unlock(make_key(name), make_key(name) + LAST)
+        except Unreachable:
+            self.link.close()  # and with it ends all that its session has
+            raise
         finally:
             self.wanted = None
 
@@ -225,10 +243,29 @@ class PostgresSession:
         if wait.deadline is NO_WAIT:
             return self.wait_until(lambda: self.try_lock(key, kind), wait, asked)
         self.link.send(f"{self.make_comment()}select pg_advisory_lock{kind}($1)", key)
+        look_again = None
         while True:
-            self.meet(wait, asked)
-            if wait.watch(lambda until: self.link.fetch(until) is not None, wait.deadline, self.describe):
+            try:
+                if look_again is not None and self.is_granted():
+                    return True
+                look_again = monotonic() + self.ttl
+                self.meet(wait, asked)
+            except Unreachable as error:
+                if not self.link.is_busy:
+                    raise
+                check_patience(wait, error)  # our own session, which waits, may be well
+                look_again = monotonic() + PAUSE
+            if wait.watch(lambda until: self.link.fetch(until) is not None, min(wait.deadline, look_again), self.describe):
                 return True
+
+    def is_granted(self) -> bool:
+        """Whether our session has the lock that it waited for. Raises Unreachable; Gone if it no longer waits, but does not answer."""
+        waits = f"select exists (select from pg_locks l where {ADVISORY} and l.pid = $1 and not l.granted)"
+        if self.look(waits, self.link.pid) == [["t"]]:
+            return False
+        if self.link.fetch(monotonic() + self.timeout) is None:
+            raise Gone("its session does not answer")
+        return True
 
     def try_lock(self, key: int, kind: str) -> bool:
         return self.ask(f"select pg_try_advisory_lock{kind}($1)", key) == [["t"]]

@@ -110,7 +110,6 @@ class Redis(Lined):
         self.where = target.shown
         self.milliseconds = max(1, round(ttl * 1000))
         self.ttl = self.milliseconds / 1000
-        self.timeout = timeout
         self.connection = open_connection(target, timeout)
         self.is_open = False  # its last call was answered
         self.owner = make_owner()
@@ -120,6 +119,14 @@ class Redis(Lined):
         self.entries = {}  # ours by name, once they are held
         self.seen = []  # the line that was read last
         self.once = b""  # the last period, as it was read last
+
+    @property
+    def timeout(self) -> float:
+        return self.connection.socket_timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float):
+        self.connection.socket_timeout = self.connection.socket_connect_timeout = seconds
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
