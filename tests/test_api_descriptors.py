@@ -1,6 +1,5 @@
 """A program that closes every descriptor while it holds a name, as one that becomes a daemon does."""
 
-import os
 import subprocess
 import sys
 

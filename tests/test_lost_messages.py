@@ -1,7 +1,6 @@
 """With --wait a launcher asks its engine again: whichever of its messages is lost, the command runs, once."""
 
 import itertools
-import time
 
 import pytest
 from conftest import PATIENCE

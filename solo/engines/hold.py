@@ -8,7 +8,7 @@ from solo.engines.engine import NONSENSE, Gone, make_lost, make_nonsense, make_n
 from solo.engines.lease import TTL, Lease, Terms
 from solo.engines.lines import Wait, ask_until_answered, check_patience, pause
 from solo.engines.targets import open_engine
-from solo.errors import SoloError, Unreachable, UsageError
+from solo.errors import SoloError, UsageError
 from solo.kernel import encode, list_descriptors, say_promptly
 from solo.queue import NO_WAIT
 from solo.rule import plan_claims
