@@ -202,7 +202,7 @@ def test_a_queue_full_of_those_who_asked_is_still_held(lab):
     assert lab.run("-n", "job", "true").returncode == 75
     for words in (["stop", "job"], ["--replace", "-n", "job", "true"]):
         result = lab.run(*words)
-        assert (result.returncode, result.stderr) == (125, b"solo: job: can not end the holder: it can not be seen from here\n")
+        assert (result.returncode, result.stderr) == (125, b"solo: job: cannot end the holder: it cannot be seen from here\n")
     waiter = lab.start("-w", "forever", "-n", "job", "true")
     until(lambda: lab.count_waiting("job") == 1)
     finish(holder)
