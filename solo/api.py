@@ -568,6 +568,8 @@ class Try:
             blocking.mine.waiter = None
             waiter.close()
             all_tries.discard(self)
+            for line in self.lines:
+                line.attempt = None  # else a Hold would keep its owner, which then could never be dropped
 
     def take(self) -> Hold:
         lock = self.lock
@@ -684,9 +686,10 @@ class Own:
     """The queue in which `attempt` waits; `attempt.tickets` are those of it."""
 
     __slots__ = ()
-    attempt: "Try"
+    attempt: Optional["Try"]
 
     def publish(self, kind: str, record: Record, spare: Any = None) -> Any:
+        assert self.attempt is not None
         if kind == SEAT:
             self.attempt.refuse_own_tickets(self, record.claim)
             if isinstance(blocking.mine.waiter, blocking.Hasty):
