@@ -328,6 +328,17 @@ def test_an_engine_that_does_not_answer_is_69_and_no_hang(fleet):
         assert (result.returncode, result.stderr.count(b"\n")) == (69, 1)
 
 
+def test_replace_without_wait_at_an_unreachable_engine_is_69(fleet):
+    """With a port that is closed, and with one that is silent."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for port in (find_port(), silent.getsockname()[1]):
+            fleet.url = fleet.server.make_url(port)
+
+            result = fleet.run("a", "-n", fleet.job, "--ttl", "5s", "--replace", "true")
+
+            assert (result.returncode, result.stderr.count(b"\n")) == (69, 1)
+
+
 def test_with_wait_an_engine_is_asked_until_it_answers(fleet):
     port = find_port()
     fleet.url = fleet.server.make_url(port)

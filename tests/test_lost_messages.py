@@ -1,11 +1,16 @@
 """With --wait a launcher asks its engine again: whichever of its messages is lost, the command runs, once."""
 
 import itertools
+import select
+import signal
+import time
 
 import pytest
-from conftest import PATIENCE
+from conftest import PATIENCE, inject, read_line, until
 from proxy import ANSWER, HOLE, REQUEST, RESET, Proxy
 from servers import SERVERS
+
+from solo.engines.hold import LAST_TIMEOUT
 
 AT_ONCE = 8  # launchers
 TERMS = ("--ttl", "3s", "-k", "300ms")
@@ -61,3 +66,91 @@ def test_with_wait_the_command_runs_once_whichever_message_is_lost(lab, server, 
         assert all((status, out) == (0, "ran\n") for status, out, _, _ in results.values()), results
         if not all(has_struck for _, _, _, has_struck in results.values()):
             break
+
+
+@pytest.mark.parametrize("kind", [REQUEST, ANSWER])
+def test_a_waiter_keeps_its_place_whichever_message_is_lost_at_its_turn(lab, server, kind):
+    """Only a PostgreSQL session, which is its place, ends with its connection."""
+    if server.scheme == "postgresql" and not server.has_once:
+        pytest.skip("its place in the queue is its session")
+    for first in itertools.count(1, 4):
+        struck = {number: Struck(lab, server) for number in range(first, first + 4)}
+        queues = {number: start_queue(one) for number, one in struck.items()}
+
+        for number, (holder, _) in queues.items():
+            struck[number].proxy.strike(RESET if number % 2 else HOLE, kind, number)
+            holder.stdin.close()
+
+        results = {number: one.finish() for number, one in struck.items()}
+        for number, (_, second) in queues.items():
+            assert second.wait(PATIENCE) == 0 and results[number][0] == 0, results[number]
+            assert (lab.path / struck[number].name).read_text() == "first\nsecond\n", number
+        if not all(has_struck for _, _, _, has_struck in results.values()):
+            break
+
+
+def start_queue(struck):
+    """(the holder, the second waiter) of its name; it is the first waiter itself."""
+    log = struck.lab.path / struck.name
+    holder = struck.start_beside(struck.server.url, "holder", "--", "sh", "-c", "echo; read line; exit 0")
+    read_line(holder)
+    struck.start("-v", "--wait", "1m", "--", "sh", "-c", f"echo first >>{log}")
+    read_waiting(struck.launcher)
+    second = struck.start_beside(struck.server.url, "second", "-v", "--wait", "1m", "--", "sh", "-c", f"echo second >>{log}")
+    read_waiting(second)
+    return holder, second
+
+
+def read_waiting(launcher):
+    """Returns once it is in the queue, as it says with -v."""
+    assert "waiting: held for" in launcher.stderr.readline().decode()
+
+
+@pytest.mark.parametrize("kind", [REQUEST, ANSWER])
+def test_a_session_whose_grant_is_lost_is_given_up(lab, tmp_path, kind):
+    """Else it had the lock for good, and waited for it."""
+    server = SERVERS["postgresql"](tmp_path / "server").start()
+    one = Struck(lab, server)
+    holder = one.start_beside(server.url, "holder", "--", "sh", "-c", "echo; read line; exit 0")
+    read_line(holder)
+    one.start("-v", "--wait", "1m", "--", "echo", "ran")
+    read_waiting(one.launcher)
+
+    one.proxy.strike(HOLE, kind, 1)
+    holder.stdin.close()
+
+    assert one.finish()[:2] == (0, "ran\n")
+    server.stop()
+
+
+@pytest.mark.parametrize("fault", [HOLE, RESET])
+def test_sigterm_ends_a_launcher_that_asks_again(lab, server, fault):
+    """At any of its steps. At that time a call may take 2 s, and the engine answers none."""
+    for number in itertools.count(1, 3):
+        one = Struck(lab, server)
+        one.proxy.strike(fault, ANSWER, number)
+        once = ["--once-per", "300d"] if server.has_once else []
+        one.start("--ttl", "15s", "-k", "3s", "--wait", "1m", *once, "--", "sh", "-c", "echo ran; exec sleep 1000")
+        until(lambda: one.proxy.has_struck or select.select([one.launcher.stdout], [], [], 0)[0])
+        one.proxy.set(fault)
+        begin = time.monotonic()
+        one.launcher.send_signal(signal.SIGTERM)
+
+        status, out, _, _ = one.finish()
+        if out:
+            break
+        assert (number, status) == (number, -signal.SIGTERM) and time.monotonic() - begin < 2 * LAST_TIMEOUT + 1.5
+
+
+@pytest.mark.tool("strace")
+def test_a_lease_is_renewed_once_more_when_the_fork_was_slow(lab, server):
+    """Too little of the lease is left then for a command to start."""
+    one = Struck(lab, server)
+    environment = {**lab.environment, "SOLO_VIA": one.url}
+
+    slow = inject(lab, "fork,vfork,clone,clone3:delay_enter=1600000:when=1")
+    result = lab.run("-n", one.name, *TERMS, "--wait", "1m", "--", "echo", "ran", prefix=slow, env=environment)
+
+    assert (result.returncode, result.stdout) == (0, b"ran\n"), result.stderr
+    assert "(DELAYED)" in (lab.path / "injected").read_text()
+    one.proxy.close()
