@@ -1,10 +1,12 @@
 """Name the programs that tests call and this machine lacks; with --install (`make test-deps`), install Debian's packages of them.
 
 The installation is one call of apt-get. No service is started or enabled: policy-rc.d denies every start meanwhile, and a systemd
-preset denies every enabling. Both are removed afterwards, and what stood in their place is put back.
+preset denies every enabling. Both are removed afterwards, and what stood in their place is put back. Links of SysV's init, which
+knows neither, are turned off.
 """
 
 import contextlib
+import glob
 import os
 import re
 import shutil
@@ -16,7 +18,8 @@ from pathlib import Path
 PACKAGES = {
     "strace": "strace", "cron": "cron", "mandoc": "mandoc", "flock": "util-linux", "unshare": "util-linux",
     "nsenter": "util-linux", "setpriv": "util-linux", "sudo": "sudo", "sshd": "openssh-server", "ssh": "openssh-client",
-    "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make", "gcc": "gcc", "git": "git", "/usr/share/i18n/charmaps/ISO-8859-1.gz": "locales",
+    "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make", "gcc": "gcc", "git": "git",
+    "/usr/share/i18n/charmaps/ISO-8859-1.gz": "locales",
     "tmux": "tmux", "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
     "dh": "debhelper", "pybuild": "dh-python", "pyproject-build": "pybuild-plugin-pyproject", "hatchling": "python3-hatchling",
     "lintian": "lintian",
@@ -48,8 +51,26 @@ def install(packages: list) -> int:
     words = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
     print(f"This runs `{' '.join(words)}`.\nNo service is started or enabled.", flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    before = list_enabled()
     with no_services():
-        return subprocess.run(words, env=environment, stdin=subprocess.DEVNULL).returncode
+        status = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL).returncode
+    for link in list_enabled() - before:
+        disable(link)
+    return status
+
+
+def list_enabled() -> set:
+    """The links by which SysV's init starts a service, and systemd where systemctl was not there to read the preset."""
+    return set(glob.glob("/etc/rc[2-5].d/S*") + glob.glob("/etc/systemd/*/*.wants/*"))
+
+
+def disable(link: str):
+    """As `update-rc.d disable` and `systemctl disable` do."""
+    folder, name = os.path.split(link)
+    if "/rc" in folder:
+        os.rename(link, f"{folder}/K01{name[3:]}")
+    else:
+        os.unlink(link)
 
 
 @contextlib.contextmanager
@@ -80,8 +101,9 @@ def replaced(path: Path, text: str):
         path.unlink(missing_ok=True)
         if os.path.lexists(kept):
             kept.rename(path)
-        for folder in made:
-            folder.rmdir()
+        with contextlib.suppress(OSError):  # a package may have put files there
+            for folder in made:
+                folder.rmdir()
 
 
 def main():
