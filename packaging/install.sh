@@ -1,5 +1,5 @@
-# `make install`, which sets PYTHON, PREFIX, DESTDIR and FOLDERS (every folder that gets a file). Makes all in lib/solo.new, then puts
-# it in its place. After a failure or a signal, removes what it made and puts back what was there.
+# `make install`, which sets PYTHON, PREFIX, DESTDIR and FOLDERS (every folder that gets a file). Makes all in lib/solo.new, then
+# puts it in its place. After a failure or a signal, removes what it made and puts back what was there.
 set -eu
 umask 022 # for every user, whatever the umask of root
 IFS='
@@ -49,7 +49,7 @@ install_file() { # MODE NAME TARGET
 }
 
 case $PREFIX in /*) ;; *) fail "PREFIX=$PREFIX is not an absolute path" ;; esac
-"$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "$PYTHON is not Python 3.10 or newer (PYTHON= names another)"
+"$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "$PYTHON is older than 3.10 (PYTHON= names another)"
 "$PYTHON" -c 'import venv, ensurepip' 2>/dev/null || fail "$PYTHON cannot make a venv (Debian: apt install python3-venv)"
 [ "$(id -u)" != 0 ] || "$PYTHON" packaging/others.py "$DESTDIR$PREFIX"
 

@@ -19,7 +19,8 @@ def main():
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     if can_run("/bin/sh", "-c", 'test -x "$1"', "sh", folder) and not can_run(sys.executable, "-IS", "-c", ""):
-        sys.exit(f"solo: make install: other users cannot run {os.path.realpath(sys.executable)} (make install PYTHON=/usr/bin/python3; "
+        python = os.path.realpath(sys.executable)
+        sys.exit(f"solo: make install: other users cannot run {python} (make install PYTHON=/usr/bin/python3; "
                  "or make install PREFIX=$HOME/.local, for root alone)")
 
 
