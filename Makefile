@@ -112,7 +112,7 @@ fuzz: $(MADE) ## ten million inputs, over all readers of outside data; SEED=n CO
 	@nice $(VENV_PYTHON) tests/fuzz.py $(TARGETS) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(ARGS)
 
 man: ## make the manual's tables anew, check and show it
-	@$(PYTHON) -m solo.manual man/solo.1
+	@$(PYTHON) -m solo.generate.manual man/solo.1
 	@mandoc -T lint -W warning man/solo.*
 	@mandoc man/solo.* | $${PAGER:-cat}
 

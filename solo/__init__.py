@@ -5,8 +5,8 @@
     with solo.Lock("nightly"):
         ...
 
-The command line starts in `__main__.py`; the story of a run is `guard.py`. Programs get what is listed in `__all__`, from
-`api.py`, which is loaded when it is first asked for: the command line does without.
+The command line starts in `__main__.py`; `launcher.py` is a guarded run. Programs get what is listed in `__all__`, from
+`api/`, which is loaded when it is first asked for: the command line does without.
 """
 
 __version__ = "0.1.0"
@@ -17,13 +17,13 @@ __all__ = [
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.api import Hold, Holder, Lock, holders
+    from solo.api.lock import Hold, Holder, Lock, holders
     from solo.errors import Busy, LeaseLost, NotExecutable, NotFound, RanAlready, SoloError, Unreachable, UsageError
-    from solo.running import run
+    from solo.api.run import run
 
 
 def __getattr__(name: str) -> object:
-    for module in ("errors", "api", "running") if name in __all__ else ():
+    for module in ("errors", "api.lock", "api.run") if name in __all__ else ():
         found = getattr(__import__(f"solo.{module}", fromlist=["*"]), name, None)
         if found is not None:
             globals()[name] = found

@@ -83,7 +83,7 @@ def is_engine(options: dict) -> bool:
 def find_option(table: dict, flag: str):
     if flag in table:
         return table[flag]
-    from solo.hints import explain_option
+    from solo.text.hints import explain_option
 
     raise UsageError(f"{flag}: no such option{explain_option(flag, table)}")
 

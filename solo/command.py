@@ -33,7 +33,7 @@ def find_command(word: str, search) -> str:
         refused = refused or ("Is a directory" if kind == IS_DIRECTORY else "Permission denied")
     if refused and word:
         raise NotExecutable(f"{word}: {refused}")
-    from solo.hints import explain_missing_command
+    from solo.text.hints import explain_missing_command
 
     raise NotFound(f"{word}: command not found{explain_missing_command(word)}")
 

@@ -105,7 +105,7 @@ def is_alive(pid: int, start: int, theirs: World, mine: World):
     if theirs.boot != mine.boot:
         return False if theirs.host == mine.host else None
     if theirs.pid_namespace != mine.pid_namespace:
-        from solo.namespaces import find_process
+        from solo.process.namespaces import find_process
 
         return True if find_process(pid, start, theirs, mine) else None
     try:

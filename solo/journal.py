@@ -11,7 +11,7 @@ from time import monotonic, time
 
 from solo.errors import LEASE_LOST, TIMED_OUT, Busy, SoloError
 from solo.kernel import EFBIG, ENOSPC, close, encode
-from solo.places import PRIVATE, ROOT_PLACE, STICKY, Place, find_base, make_directory, open_base, open_below, open_file, open_parts, split_name
+from solo.directories import PRIVATE, ROOT_PLACE, STICKY, Place, find_base, make_directory, open_base, open_below, open_file, open_parts, split_name
 from solo.record import quote, quote_words
 
 DURABLE_PLACE = "/var/lib/solo"
@@ -162,7 +162,7 @@ def append(place, line: bytes, may_rotate: bool = True):
         journal = open_journal(place)
         size = posix.fstat(journal).st_size
         if size >= SIZE_LIMIT and may_rotate:
-            from solo.history import rotate
+            from solo.history.reader import rotate
 
             if rotate(place, journal):
                 close(journal)

@@ -44,7 +44,7 @@ RING_AGAIN = 0.05  # seconds
 
 OWNER_BITS = 0o700
 is_umask_dropped = False  # only in a process of our own: the umask of a program is its own
-blocker = None  # what blocks instead of `wait`, in a program that is not ours: blocking.py
+blocker = None  # what blocks instead of `wait`, in a program that is not ours: api/blocking.py
 
 
 def occupy_standard_descriptors():

@@ -4,7 +4,7 @@ import posix
 import sys
 from time import time
 
-from solo import guard
+from solo import launcher
 from solo.argv import parse, read_variables
 from solo.errors import Busy, RanAlready, SoloError, Superseded, UsageError
 from solo.kernel import encode, say
@@ -22,17 +22,17 @@ def main(report=None):
             posix.write(1, encode(f"solo {__version__}\n"))
             posix._exit(0)
         if subcommand or HELP.key in options:
-            from solo.cli import run_subcommand
+            from solo.commands.cli import run_subcommand
 
             sys.exit(run_subcommand(sys.argv[1:], options, subcommand))
         if not options and words in (["kill"], ["ls"], ["ps"]):
-            from solo.hints import warn_of_program
+            from solo.text.hints import warn_of_program
 
             warn_of_program(words[0])
         read_variables(options, posix.environ)
         if not words or not words[0]:
             raise UsageError("no command given (solo --help tells more)")
-        guard.run(options, words, report)
+        launcher.run(options, words, report)
     except SoloError as error:
         busy = isinstance(error, Busy)
         discreet = busy and not is_loud(error, options.get("loud_after"))
@@ -42,11 +42,11 @@ def main(report=None):
             say(str(error))
         status = options.get("busy_exit", error.status) if discreet else error.status
         if "syslog" in options:
-            guard.log(f"{'skipped' if busy else 'not started'}: {error}", not discreet)
+            launcher.log(f"{'skipped' if busy else 'not started'}: {error}", not discreet)
     except OSError as error:
         status = say_error(error.strerror or str(error), report)
     except ModuleNotFoundError as error:
-        from solo.libraries import describe_missing
+        from solo.text.missing import describe_missing
 
         status = say_error(describe_missing(error.name), report)
     except MemoryError:

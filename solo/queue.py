@@ -10,7 +10,7 @@ from time import monotonic
 from solo.errors import Busy, SoloError, Superseded, Vanished
 from solo.identity import walk_parents
 from solo.kernel import has_rung, listen_for_bell, stop_listening
-from solo.rule import COUNTED, EXCLUSIVE, Claim, allot_slots, find_conflicts
+from solo.modes import COUNTED, EXCLUSIVE, Claim, allot_slots, find_conflicts
 from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN, settle
 
 NO_WAIT = float("-inf")  # a deadline that has passed
@@ -74,7 +74,7 @@ def take_hold(line, record, deadline, watch, rivals=None, prepare=None):
                 watch(make_block(record, obstacles), look_again, make_describe(line, record, seat))
         return hold
     except Superseded as error:
-        from solo.rivals import name_superseder
+        from solo.contention.policies import name_superseder
 
         raise name_superseder(error, line, record, seat) from None
     except Vanished as error:
@@ -177,7 +177,7 @@ def make_block(record, obstacles: list):
     """What blocks until something changed, or until a deadline: false. Of those that hold slots any one may make room for
     another; else all must end in turn."""
     if len(obstacles) > 1 and record.claim.mode == read_claim(obstacles[0]).mode == COUNTED:
-        from solo.orphans import wait_any
+        from solo.process.watch import wait_any
 
         return lambda deadline: wait_any(obstacles, deadline)
     return obstacles[0].wait_end
@@ -185,7 +185,7 @@ def make_block(record, obstacles: list):
 
 def make_describe(line, record, seat):
     def describe() -> tuple:
-        from solo.waiting import describe_wait
+        from solo.contention.progress import describe_wait
 
         return describe_wait(line, record, seat)
 
@@ -240,14 +240,14 @@ def is_any_of(hold, processes) -> bool:
     """Is the owner of the hold to be believed that it is one of these?"""
     if not processes:
         return False
-    from solo.owners import vouches
+    from solo.process.owners import vouches
 
     return any(vouches(hold, process) for process in processes)
 
 
 def turn_away(line, record, obstacles: list) -> Busy:
     """What to raise, and so count, when others are in our way. Under the gate."""
-    from solo.words import describe_holders, describe_skips
+    from solo.text.describe import describe_holders, describe_skips
 
     nearest = obstacles[0].read_record()
     close_all(obstacles)

@@ -7,7 +7,7 @@ the command never started. Anything that is neither form is damaged, and says no
 
 from solo.identity import World
 from solo.kernel import decode, encode
-from solo.rule import COUNTED, MODES, Claim
+from solo.modes import COUNTED, MODES, Claim
 
 MAGIC = b"solo 1"
 END = b"end\n"

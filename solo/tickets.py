@@ -28,9 +28,9 @@ from solo.kernel import (
     wait_unlocked,
     write_whole,
 )
-from solo.places import explain, open_file
+from solo.directories import explain, open_file
 from solo.record import RESERVED, SIZE_LIMIT, format_record, format_since, format_start, parse_record
-from solo.rule import COMPATIBLE, COUNTED, MODES, NO_STRONGER
+from solo.modes import COMPATIBLE, COUNTED, MODES, NO_STRONGER
 
 GATE, NEW, SEAT, HOLD = ".gate", ".new.", ".seat.", ".hold."
 DIGITS = 20  # so that the order of numbers is the order of file names
@@ -101,7 +101,7 @@ class Ticket:
     def wait_end(self, deadline: float) -> bool:
         """Block until it may no longer be in the way; False if the deadline passed first."""
         if self.state is ORPHANED:
-            from solo.orphans import wait_any
+            from solo.process.watch import wait_any
 
             return wait_any([self], deadline)
         return wait_unlocked(self.fd, deadline)
@@ -116,7 +116,7 @@ class Ticket:
 
     def open_watch(self):
         """A new descriptor that is readable once it may no longer be in the way, or None. Raises ProcessLookupError: it is gone."""
-        from solo.orphans import open_pidfd
+        from solo.process.watch import open_pidfd
 
         record = self.read_record()
         if record is None:
@@ -229,7 +229,7 @@ class Line:
         """Block until the gate is ours, as long as it changes hands. Raises SoloError once it stands still."""
         seen = posix.fstat(self.gate).st_mtime_ns
         if not wait_lock(self.gate, LOCK_EX, monotonic() + GATE_PATIENCE):
-            from solo.orphans import wait_crowded_gate
+            from solo.process.watch import wait_crowded_gate
 
             owner, seconds = wait_crowded_gate(self.gate, seen, GATE_PATIENCE)
             if seconds:

@@ -21,32 +21,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from solo import (
-    argv,
-    cells,
-    child,
-    guard,
-    history,
-    identity,
-    journal,
-    kernel,
-    namespaces,
-    once,
-    orphans,
-    owners,
-    places,
-    record,
-    sockets,
-    systemd,
-    tickets,
-    words,
-)
-from solo import report as reports
+from solo import argv, directories, identity, journal, kernel, launcher, record, supervise, tickets
+from solo.contention import period, sockets
+from solo.history import reader
+from solo.process import namespaces, owners, systemd, watch
+from solo.text import describe, width
+from solo.api import status_pipe
 from solo.commands import doctor
 from solo.engines import engine, etcd, targets
 from solo.errors import SoloError, UsageError
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
-from solo.rule import COUNTED, EXCLUSIVE, MODES, Claim
+from solo.modes import COUNTED, EXCLUSIVE, MODES, Claim
 
 NAMES = [
     b"a",
@@ -445,8 +430,8 @@ def check_status(data: bytes):
         attempt(namespaces.read_inner_pid, "5", may=KERNELS)
     with reading(owners, data):
         attempt(owners.may_signal, 0, 5, may=KERNELS)
-    with reading(child, data, posix=environ):
-        ignored = child.read_parents_ignored()
+    with reading(supervise, data, posix=environ):
+        ignored = supervise.read_parents_ignored()
     same(type(ignored), int)
     with reading(systemd, data):
         attempt(systemd.notices, 5, 13, may=KERNELS)
@@ -462,8 +447,8 @@ def trip_status(rng):
         same(namespaces.read_inner_pid("5"), pids[-1])
     with reading(owners, data.replace(b"\nUid:\t0\t0\t0\t0", b"\nUid:\t7\t8\t9\t8")):
         same([owners.may_signal(uid, 5) for uid in (7, 8, 9)], [True, False, True])
-    with reading(child, data, posix=environ):
-        same(child.read_parents_ignored(), mask)
+    with reading(supervise, data, posix=environ):
+        same(supervise.read_parents_ignored(), mask)
     with reading(systemd, data):
         same([systemd.notices(5, signal) for signal in (1, 13, 64)], [bool(mask >> bit & 1) for bit in (0, 12, 63)])
     with reading(kernel, data):
@@ -533,8 +518,8 @@ def make_locks(rng) -> bytes:
 def check_locks(data: bytes):
     told = data.decode("latin-1")
     stat = SimpleNamespace(st_dev=1, st_ino=2)
-    with swapped(orphans, open=lambda path: StringIO(told), posix=SimpleNamespace(fstat=lambda fd: stat)):
-        owner = orphans.find_lock_owner(0)
+    with swapped(watch, open=lambda path: StringIO(told), posix=SimpleNamespace(fstat=lambda fd: stat)):
+        owner = watch.find_lock_owner(0)
     lines = re.findall(r"(?m)^\d+: FLOCK +ADVISORY +(?:WRITE|READ) +(-?\d{1,9}) 00:01:2 0 EOF$", told)
     expect(owner >= 0)
     if re.fullmatch(
@@ -595,8 +580,8 @@ def make_environ(rng) -> bytes:
 
 def check_environ(data: bytes):
     mine = {b"LC_CTYPE": b"C.UTF-8", b"": b"x", b"HOME": b"/"}
-    with reading(guard, data, posix=SimpleNamespace(environ=mine)):
-        read = guard.read_environment()
+    with reading(launcher, data, posix=SimpleNamespace(environ=mine)):
+        read = launcher.read_environment()
     given = [pair[len(b"LC_CTYPE=") :] for pair in data.split(b"\0") if pair.startswith(b"LC_CTYPE=")]
     same(read, {b"HOME": b"/", **({b"LC_CTYPE": given[0]} if given else {})})
 
@@ -719,6 +704,8 @@ def check_words(data: bytes):
         expect(isinstance(read, UsageError), "solo takes what getopt does not", read)
         expect(len(say(str(read))) <= 200 + 12 * len(data))
         return
+    if isinstance(read, UsageError) and ("--" in typed and "needs a value" in str(read) or "starts with two dashes" in str(read)):
+        return  # stricter than getopt: -- is no value, and -name is no -n ame
     expect(not isinstance(read, UsageError), "solo refuses what getopt takes", read)
     same((list(read[0]), *read[1:]), (list(other[0]), *other[1:]))
     for key, value in read[0].items():
@@ -763,14 +750,14 @@ def check_value(data: bytes):
             expect(isinstance(value, UsageError), "taken", kind, value)
         else:
             expect(value == other or math.isclose(value, other, rel_tol=1e-9), kind, value, other)
-    parts = attempt(places.split_name, typed, may=UsageError)
+    parts = attempt(directories.split_name, typed, may=UsageError)
     bad = any(part[:1] in (b"", b".") or len(part) > 255 for part in data.split(b"/")) or data.count(b"/") > 63
     same(parts, parts if bad and isinstance(parts, UsageError) else typed.split("/") if not bad else "refused")
 
 
 def trip_value(rng):
     seconds = rng.randrange(10 ** rng.randrange(1, 10))
-    wording = words.format_duration(seconds)
+    wording = describe.format_duration(seconds)
     read = argv.read_duration("-x", wording)
     expect(read <= seconds and (seconds - read) * 24 <= max(seconds, 24 * 3600 * (seconds >= 86400)) + 60 * 24, wording)
     same(argv.read_duration("-x", f"{seconds}ms"), seconds * 0.001)
@@ -790,15 +777,15 @@ def check_shown(data: bytes):
     told = kernel.decode(data)
     same(kernel.encode(told), data)
     expect(len(say(told)) <= 7 + 10 * len(data))
-    shown = cells.clean(told)
+    shown = width.clean(told)
     expect(shown.isprintable() and len(shown) <= 10 * len(told) and say(told) == f"solo: {shown}\n".encode())
-    width = len(data) % 17
-    short = cells.cut(shown, width)
+    room = len(data) % 17
+    short = width.cut(shown, room)
     expect(
-        cells.measure(short) <= width and (short == shown or short == "" or short.endswith("…") and shown.startswith(short[:-1]))
+        width.measure(short) <= room and (short == shown or short == "" or short.endswith("…") and shown.startswith(short[:-1]))
     )
-    expect(len(cells.pad(short, width)) >= len(short) and cells.measure(cells.pad(short, width)) == width)
-    expect(len(words.cut_command(told.split(" "))) <= words.COMMAND_WIDTH)
+    expect(len(width.pad(short, room)) >= len(short) and width.measure(width.pad(short, room)) == room)
+    expect(len(describe.cut_command(told.split(" "))) <= describe.COMMAND_WIDTH)
     kept = engine.cut(told.split(" "))
     expect(len(json.dumps(kept)) <= engine.COMMAND_LIMIT + 6 * engine.LAST_WORD + 40 and len(kept) <= data.count(b" ") + 1)
     same(etcd.unpack(etcd.pack(data)), data)
@@ -856,12 +843,12 @@ def write_journal(rng) -> Written:
 def make_journal(rng) -> bytes:
     lines = [line for _ in range(rng.randrange(3)) for line in write_journal(rng).lines]
     if rng.random() < 0.4:
-        lines.insert(rng.randrange(len(lines) + 1), history.format_totals(make_totals(rng)))
+        lines.insert(rng.randrange(len(lines) + 1), reader.format_totals(make_totals(rng)))
     return b"".join(lines)
 
 
 def make_totals(rng):
-    return history.Totals(*(number(rng) for _ in range(3)), float(number(rng)), float(number(rng)))
+    return reader.Totals(*(number(rng) for _ in range(3)), float(number(rng)), float(number(rng)))
 
 
 def is_event(line: bytes) -> bool:
@@ -877,20 +864,20 @@ def is_event(line: bytes) -> bool:
 
 
 def check_journal(data: bytes):
-    totals, events = history.parse("job", data)
+    totals, events = reader.parse("job", data)
     lines = data.split(b"\n")[:-1]
     whole, counts = [line for line in lines if is_event(line)], [line for line in lines if TOTAL.fullmatch(line)]
     expect(len(whole) <= len(events) <= len(lines), "events are lost or invented", len(whole), len(events))
     expect(not counts or totals is not None)
     if counts and not any(line.startswith(b"totals ") and not TOTAL.fullmatch(line) for line in lines):
         runs, skips, failures, success, failure = TOTAL.fullmatch(counts[-1]).groups()
-        same(totals, history.Totals(int(runs), int(skips), int(failures), float(success), float(failure)))
+        same(totals, reader.Totals(int(runs), int(skips), int(failures), float(success), float(failure)))
     for run in events:
         expect(run.event in NEEDED and run.mode in MODES and 0 <= run.time < record.LATEST and run.names and run.command)
         for key in NEEDED[run.event]:
             expect(getattr(run, key.decode()) is not None, key)
-    start = replace(totals or history.Totals())
-    counted = history.add_up(totals, events)
+    start = replace(totals or reader.Totals())
+    counted = reader.add_up(totals, events)
     same(
         (counted.runs, counted.skips, counted.failures),
         (
@@ -903,13 +890,13 @@ def check_journal(data: bytes):
             ),
         ),
     )
-    runs = history.History(events, counted).list_runs()
+    runs = reader.History(events, counted).list_runs()
     expect(len(runs) <= len(events) and all(run in events for run in runs[:3]))
 
 
 def trip_journal(rng):
     lines, one = write_journal(rng)
-    totals, events = history.parse(one.names[0], b"".join(lines))
+    totals, events = reader.parse(one.names[0], b"".join(lines))
     same((totals, len(events)), (None, len(lines)))
     run = events[-1]
     same(
@@ -920,12 +907,12 @@ def trip_journal(rng):
     # Torn at the end: the last line is not there, and no other one is touched.
     whole = b"".join(lines)
     cut = len(whole) - rng.randrange(1, len(lines[-1]))
-    same(history.parse(one.names[0], whole[:cut])[1], events[:-1])
+    same(reader.parse(one.names[0], whole[:cut])[1], events[:-1])
     # Garbage in between costs itself.
     garbage = rng.randbytes(rng.randrange(30)).replace(b"\n", b"") + b"\n"
-    same(history.parse(one.names[0], lines[0] + garbage + whole)[1][-len(events) :], events)
+    same(reader.parse(one.names[0], lines[0] + garbage + whole)[1][-len(events) :], events)
     counts = make_totals(rng)
-    same(history.parse("", whole + history.format_totals(counts) + history.format_totals(counts)[: rng.randrange(20)])[0], counts)
+    same(reader.parse("", whole + reader.format_totals(counts) + reader.format_totals(counts)[: rng.randrange(20)])[0], counts)
 
 
 class Folder:
@@ -935,10 +922,10 @@ class Folder:
         self.path = Path(shelf.name) / "journal"
         shutil.rmtree(self.path, ignore_errors=True)
         self.path.mkdir(0o700)
-        self.place = places.Place(os.open(self.path, os.O_RDONLY), str(self.path), 0o700, False)
+        self.place = directories.Place(os.open(self.path, os.O_RDONLY), str(self.path), 0o700, False)
 
     def fill(self, past, now):
-        for file, data in ((history.PAST, past), (journal.JOURNAL, now)):
+        for file, data in ((reader.PAST, past), (journal.JOURNAL, now)):
             if data is None:
                 (self.path / file).unlink(missing_ok=True)
             else:
@@ -952,10 +939,10 @@ get_folder = cache(Folder)
 def check_files(data: bytes):
     past, mark, now = data.partition(b"\n===\n")
     place = get_folder().fill(past + b"\n", now if mark else None)
-    before = history.read_history("job", place)
-    totals, events = history.parse("job", past + b"\n")
-    expected = events + history.parse("job", now if mark else b"")[1]
-    same(before, history.History(expected, history.add_up(totals, expected)))
+    before = reader.read_history("job", place)
+    totals, events = reader.parse("job", past + b"\n")
+    expected = events + reader.parse("job", now if mark else b"")[1]
+    same(before, reader.History(expected, reader.add_up(totals, expected)))
     if now.strip(b"\n"):
         rotate_and_compare(place, before, now)
 
@@ -965,11 +952,11 @@ def rotate_and_compare(place, before, now: bytes):
     is_told = now.rstrip(b"\n").rpartition(b"\n")[2].startswith(b"totals ")
     fd = os.open(get_folder().path / journal.JOURNAL, os.O_RDWR | os.O_APPEND)
     try:
-        expect(history.rotate(place, fd))
+        expect(reader.rotate(place, fd))
     finally:
         os.close(fd)
-    after = history.read_history("job", place)
-    events = history.parse("job", now + b"\n")[1]
+    after = reader.read_history("job", place)
+    events = reader.parse("job", now + b"\n")[1]
     expect(len(after.events) in (len(events), len(events) - 1), "events are lost")
     if not is_told and now.endswith(b"\n"):
         same(after.totals, before.totals)
@@ -983,40 +970,40 @@ def trip_files(rng):
     """A disk that is full at any byte of the line of totals: the next one counts what it did not."""
     past, now = make_journal(rng), write_journal(rng).lines[0]
     place = get_folder().fill(past, now)
-    before = history.read_history("job", place)
+    before = reader.read_history("job", place)
     fd = os.open(get_folder().path / journal.JOURNAL, os.O_RDWR | os.O_APPEND)
     room = rng.randrange(1, 60)
     full = SimpleNamespace(**{**vars(os), "write": lambda fd, line: os.write(fd, line[:room])})
     try:
-        with swapped(history, posix=full):
-            expect(not history.rotate(place, fd))
-        same(history.read_history("job", place).totals, before.totals)
-        expect(history.rotate(place, fd))
+        with swapped(reader, posix=full):
+            expect(not reader.rotate(place, fd))
+        same(reader.read_history("job", place).totals, before.totals)
+        expect(reader.rotate(place, fd))
     finally:
         os.close(fd)
-    same(history.read_history("job", place).totals, before.totals)
+    same(reader.read_history("job", place).totals, before.totals)
 
 
 def make_ran(rng) -> bytes:
-    return once.format_ran(once.Ran(text(rng), float(number(rng))))
+    return period.format_ran(period.Ran(text(rng), float(number(rng))))
 
 
 def check_ran(data: bytes):
-    ran = once.parse_ran(data)
+    ran = period.parse_ran(data)
     if ran is None:
         expect(not re.fullmatch(rb'\["[a-z]*", (?:0|[1-9]\d{0,8})\.\d\]', data))
         return
     expect(isinstance(ran.host, str) and isinstance(ran.time, float) and math.isfinite(ran.time))
-    same(once.parse_ran(once.format_ran(ran)), ran)
+    same(period.parse_ran(period.format_ran(ran)), ran)
     for length in (0.001, 60.0, 1e9):
-        expect(abs(once.find_period(ran.time, length) * length - ran.time) <= length * 0.5000001 + abs(ran.time) * 1e-9)
+        expect(abs(period.find_period(ran.time, length) * length - ran.time) <= length * 0.5000001 + abs(ran.time) * 1e-9)
 
 
 def trip_ran(rng):
-    ran = once.Ran(text(rng), number(rng) + rng.random())
-    data = once.format_ran(ran)
-    same(once.parse_ran(data), ran)
-    same(once.parse_ran(data[: rng.randrange(len(data))]), None)
+    ran = period.Ran(text(rng), number(rng) + rng.random())
+    data = period.format_ran(ran)
+    same(period.parse_ran(data), ran)
+    same(period.parse_ran(data[: rng.randrange(len(data))]), None)
 
 
 # --- sockets -----------------------------------------------------------------------------------------------------
@@ -1134,15 +1121,15 @@ def trip_cmdline(rng):
 def trip_report(rng):
     """Whatever stands in a name or a message: what is reported arrives, and in order."""
     pieces = []
-    told = reports.Report.__new__(reports.Report)
+    told = status_pipe.Report.__new__(status_pipe.Report)
     told.pipe = 5
     said = [(text(rng), text(rng), text(rng) * rng.choice((1, 200))) for _ in range(rng.randrange(1, 3))]
-    with swapped(reports, posix=SimpleNamespace(write=lambda fd, data: pieces.append(data))):
+    with swapped(status_pipe, posix=SimpleNamespace(write=lambda fd, data: pieces.append(data))):
         for kind, name, message in said:
             told.tell(kind, name, message)
     expect(all(len(piece) <= 4096 for piece in pieces), "a pipe may not take it at once")
     kind, name, message = said[-1]
-    got = reports.read_last(b"".join(pieces))
+    got = status_pipe.read_last(b"".join(pieces))
     same(got[:2], (kind, name))
     expect(
         message.encode("utf-8", "surrogateescape").startswith(got[2].encode("utf-8", "surrogateescape"))
@@ -1155,7 +1142,7 @@ def make_report(rng) -> bytes:
 
 
 def check_report(data: bytes):
-    read = reports.read_last(data)
+    read = status_pipe.read_last(data)
     expect(read is None or len(read) == 3 and all(isinstance(part, str) for part in read))
 
 
@@ -1362,7 +1349,7 @@ def check_answer(data: bytes):
         expect(who is None or isinstance(who, (str, Exception)))
     elif asked == 2:
         ran = attempt(one.read_once, "job", may=ANSWERED)
-        expect(ran is None or isinstance(ran, (once.Ran, Exception)))
+        expect(ran is None or isinstance(ran, (period.Ran, Exception)))
     elif asked == 3:
         expect(isinstance(attempt(one.wait_change, "job", None, 0.0, may=(*ANSWERED, OSError)), (bool, Exception)))
     else:
@@ -1437,7 +1424,7 @@ def make_frames(rng) -> bytes:
 
 
 def open_zookeeper(data: bytes):
-    from solo.engines.zookeeper import ZooKeeper
+    from solo.engines.zookeeper.engine import ZooKeeper
 
     one = ZooKeeper(targets.parse_url("zookeeper://h"), 15, 1)
     one.session.open = lambda deadline: Wire(data)
@@ -1499,7 +1486,7 @@ def check_hash(data: bytes):
     one.call = lambda *words: data
     attempt(one.connect, may=ANSWERED)
     expect(isinstance(attempt(one.renew, may=ANSWERED), (str, type(None), Exception)))
-    expect(isinstance(attempt(one.read_once, "job", may=ANSWERED), (once.Ran, type(None), Exception)))
+    expect(isinstance(attempt(one.read_once, "job", may=ANSWERED), (period.Ran, type(None), Exception)))
 
 
 def trip_hash(rng):
@@ -1511,7 +1498,7 @@ def trip_hash(rng):
 
 
 def open_postgresql(rng, name: str):
-    from solo.engines.postgresql import PostgresSession
+    from solo.engines.postgresql.session import PostgresSession
 
     one = PostgresSession.__new__(PostgresSession)
     claim = rng.choice((Claim("X"), Claim("S"), Claim("C", 5, 2)))
@@ -1527,38 +1514,38 @@ def make_query(rng) -> bytes:
 
 
 def check_query(data: bytes):
-    from solo.engines import pglink, pgtable, postgresql
+    from solo.engines.postgresql import link, session, table
 
-    query = pglink.decode(data)
-    for name, (number, is_held, note) in postgresql.parse_comment(query).items():
+    query = link.decode(data)
+    for name, (number, is_held, note) in session.parse_comment(query).items():
         expect(
             isinstance(name, str)
             and isinstance(number, int)
             and isinstance(is_held, bool)
             and 1 <= note.claim.take <= note.claim.slots
         )
-    key = str(pglink.make_key("job"))
-    entry = postgresql.read_entry(None, "5", key, "ExclusiveLock", "t", query, query[:40])
+    key = str(link.make_key("job"))
+    entry = session.read_entry(None, "5", key, "ExclusiveLock", "t", query, query[:40])
     expect(entry is None or entry.name == "job", entry)
-    entry = postgresql.read_entry("job", "5", key, "ShareLock", "f", query, None)
+    entry = session.read_entry("job", "5", key, "ShareLock", "f", query, None)
     expect(entry is not None and entry.name == "job" and not entry.is_held, "a lock of this name is not seen")
-    [row] = pgtable.PostgresTable.make_entries(SimpleNamespace(name="t", link=SimpleNamespace(skew=0.0)), [["5", "job", "me", query, "1"]])
+    [row] = table.PostgresTable.make_entries(SimpleNamespace(name="t", link=SimpleNamespace(skew=0.0)), [["5", "job", "me", query, "1"]])
     same((row.number, row.key), (5, "t/job/me"))
 
 
 def trip_query(rng):
-    from solo.engines import pglink, postgresql
+    from solo.engines.postgresql import link, session
 
     name = rng.choice(("job", "é", "a*/b", "x'\"\\", "{}"))
     one = open_postgresql(rng, name)
     query = one.make_comment() + "select 1"
-    entry = postgresql.read_entry(None, "5", str(pglink.make_key(name)), "ShareLock", "t", query, "solo h:5")
+    entry = session.read_entry(None, "5", str(link.make_key(name)), "ShareLock", "t", query, "solo h:5")
     mine = one.entries[name]
     same(
         (entry.name, entry.number, entry.is_held, tell_note(entry.record)[:-1]),
         (name, mine.number, True, tell_note(mine.record)[:-1]),
     )
-    cut = postgresql.read_entry(name, "5", str(pglink.make_key(name)), "ExclusiveLock", "t", query[: rng.randrange(60)], "solo h:5")
+    cut = session.read_entry(name, "5", str(link.make_key(name)), "ExclusiveLock", "t", query[: rng.randrange(60)], "solo h:5")
     same((cut.name, cut.record.claim.mode), (name, EXCLUSIVE))
 
 
@@ -1596,7 +1583,7 @@ TARGETS = {
         Target("stat", "identity.parse_stat", make_stat, check_stat, trip_stat, (b") Z 1", b" (", b")", b"\n", *NUMBERS), 16),
         Target(
             "status",
-            "namespaces.read_inner_pid owners.may_signal child.read_parents_ignored systemd.notices kernel.read_umask",
+            "process.namespaces.read_inner_pid process.owners.may_signal supervise.read_parents_ignored process.systemd.notices kernel.read_umask",
             make_status,
             check_status,
             trip_status,
@@ -1606,14 +1593,14 @@ TARGETS = {
         Target("offsets", "identity.read_shift", make_offsets, check_offsets, trip_offsets, (b"boottime ", b"\n", *NUMBERS), 8),
         Target(
             "cgroup",
-            "systemd.find_unit",
+            "process.systemd.find_unit",
             make_group,
             check_group,
             None,
             (b"0::", b":name=systemd:", b".service", b".scope", b"/"),
             10,
         ),
-        Target("locks", "orphans.find_lock_owner", make_locks, check_locks, None, (b"FLOCK", b"-> ", b"00:01:2", *NUMBERS), 3),
+        Target("locks", "process.watch.find_lock_owner", make_locks, check_locks, None, (b"FLOCK", b"-> ", b"00:01:2", *NUMBERS), 3),
         Target(
             "mounts",
             "commands.doctor.find_file_system commands.doctor.read_lines",
@@ -1623,7 +1610,7 @@ TARGETS = {
             (b"\\040", b"\\x", b"/run", b" nfs4 "),
             0.5,
         ),
-        Target("environ", "guard.read_environment", make_environ, check_environ, None, (b"LC_CTYPE=", b"\0"), 12),
+        Target("environ", "launcher.read_environment", make_environ, check_environ, None, (b"LC_CTYPE=", b"\0"), 12),
         Target(
             "words",
             "argv.parse argv.take_word argv.store argv.read_variables argv.read_variable argv.check_together",
@@ -1635,7 +1622,7 @@ TARGETS = {
         ),
         Target(
             "value",
-            "argv.read_duration argv.read_count argv.read_status places.split_name",
+            "argv.read_duration argv.read_count argv.read_status directories.split_name",
             make_value,
             check_value,
             trip_value,
@@ -1644,7 +1631,7 @@ TARGETS = {
         ),
         Target(
             "shown",
-            "cells.clean cells.cut kernel.decode kernel.say words.cut_command engine.cut etcd.unpack",
+            "text.width.clean text.width.cut kernel.decode kernel.say text.describe.cut_command engines.engine.cut engines.etcd.unpack",
             lambda rng: word(rng) + word(rng),
             check_shown,
             None,
@@ -1653,7 +1640,7 @@ TARGETS = {
         ),
         Target(
             "journal",
-            "history.parse history.parse_event history.parse_optional history.parse_int history.parse_time history.parse_totals",
+            "history.reader.parse history.reader.parse_event history.reader.parse_optional history.reader.parse_int history.reader.parse_time history.reader.parse_totals",
             make_journal,
             check_journal,
             trip_journal,
@@ -1662,28 +1649,28 @@ TARGETS = {
         ),
         Target(
             "journals",
-            "history.read_history history.read_both history.read_journal history.rotate",
+            "history.reader.read_history history.reader.read_both history.reader.read_journal history.reader.rotate",
             make_files,
             check_files,
             trip_files,
             (b"===\n", b"totals 0 runs=1", b"\n"),
             0.2,
         ),
-        Target("ran", "once.parse_ran", make_ran, check_ran, trip_ran, (b"[", b'"', b"NaN", b"Infinity", b"null", *NUMBERS), 10),
+        Target("ran", "contention.period.parse_ran", make_ran, check_ran, trip_ran, (b"[", b'"', b"NaN", b"Infinity", b"null", *NUMBERS), 10),
         Target(
             "sockets",
-            "sockets.list_addresses sockets.SocketLine.find_texts sockets.parse_claim sockets.make_record",
+            "contention.sockets.list_addresses contention.sockets.SocketLine.find_texts contention.sockets.parse_claim contention.sockets.make_record",
             make_table,
             check_table,
             trip_table,
             (b"@solo/%d/job/hold." % os.geteuid(), b"00010000", b"C-5-2-0-1", b"C-0-0", b"C-2-5", b".X..-.0", b"hold.5.", *NUMBERS),
             3,
         ),
-        Target("cmdline", "sockets.read_command", make_cmdline, check_cmdline, trip_cmdline, (b"solo\0", b"\0--\0", b"-n\0"), 3),
-        Target("report", "report.read_last", make_report, check_report, trip_report, (b"0 0 0\n", b"\n", b" ", *NUMBERS), 10),
+        Target("cmdline", "contention.sockets.read_command", make_cmdline, check_cmdline, trip_cmdline, (b"solo\0", b"\0--\0", b"-n\0"), 3),
+        Target("report", "api.status_pipe.read_last", make_report, check_report, trip_report, (b"0 0 0\n", b"\n", b" ", *NUMBERS), 10),
         Target(
             "note",
-            "engine.parse_note engine.read_optional",
+            "engines.engine.parse_note engines.engine.read_optional",
             make_note,
             check_note,
             trip_note,
@@ -1692,7 +1679,7 @@ TARGETS = {
         ),
         Target(
             "url",
-            "targets.parse_url targets.split_host targets.hide_secrets targets.has_secret",
+            "engines.targets.parse_url engines.targets.split_host engines.targets.hide_secrets engines.targets.has_secret",
             make_url,
             check_url,
             None,
@@ -1701,7 +1688,7 @@ TARGETS = {
         ),
         Target(
             "toml",
-            "targets.read_configuration targets.load_toml targets.make_target",
+            "engines.targets.read_configuration engines.targets.load_toml engines.targets.make_target",
             make_toml,
             check_toml,
             trip_toml,
@@ -1710,7 +1697,7 @@ TARGETS = {
         ),
         Target(
             "etcd",
-            "etcd.Etcd.ask etcd.Etcd.read_line etcd.Etcd.read_entries etcd.Etcd.read_once etcd.Etcd.renew etcd.Etcd.wait_change",
+            "engines.etcd.Etcd.ask engines.etcd.Etcd.read_line engines.etcd.Etcd.read_entries engines.etcd.Etcd.read_once engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change",
             make_answer,
             check_answer,
             trip_answer,
@@ -1719,8 +1706,8 @@ TARGETS = {
         ),
         Target(
             "zookeeper",
-            "zksession.Session.receive zksession.Session.read_answer zksession.Session.read zookeeper.ZooKeeper.read_line"
-            " zookeeper.ZooKeeper.read_note zookeeper.ZooKeeper.read_version",
+            "engines.zookeeper.session.Session.receive engines.zookeeper.session.Session.read_answer engines.zookeeper.session.Session.read engines.zookeeper.engine.ZooKeeper.read_line"
+            " engines.zookeeper.engine.ZooKeeper.read_note engines.zookeeper.engine.ZooKeeper.read_version",
             make_frames,
             check_frames,
             trip_frames,
@@ -1729,7 +1716,7 @@ TARGETS = {
         ),
         Target(
             "redis",
-            "redis.make_entries redis.Redis.connect redis.Redis.read_clock redis.Redis.read_line redis.Redis.read_once",
+            "engines.redis.make_entries engines.redis.Redis.connect engines.redis.Redis.read_clock engines.redis.Redis.read_line engines.redis.Redis.read_once",
             make_hash,
             check_hash,
             trip_hash,
@@ -1738,7 +1725,7 @@ TARGETS = {
         ),
         Target(
             "postgresql",
-            "postgresql.parse_comment postgresql.read_entry pglink.decode pgtable.PostgresTable.make_entries",
+            "engines.postgresql.session.parse_comment engines.postgresql.session.read_entry engines.postgresql.link.decode engines.postgresql.table.PostgresTable.make_entries",
             make_query,
             check_query,
             trip_query,
@@ -1750,24 +1737,24 @@ TARGETS = {
 
 UNREAD = {
     "only tells which reader reads what": ""
-    "tickets.Ticket.read_record eviction.read_record queue.read_claim sockets.SocketTicket.read_record"
-    " commands.show.read_skips cli.read_typed api.read_options identity.read_stat identity.read_self processes.read_all"
-    " once.Marker.read_once tickets.Line.read_unlocked"
-    " once.Marker.write_once hold.EngineHold.read_once engine.Engine.read_once zookeeper.ZooKeeper.read_once"
-    " zookeeper.ZooKeeper.read_once_with_version pgtable.PostgresTable.read_once pgtable.PostgresTable.read_line"
-    " postgresql.PostgresSession.read_once systemd.tells_all",
-    "takes bytes and gives them on": "kernel.read_file sockets.read_table journal.append api.identify",
+    "tickets.Ticket.read_record contention.evict.read_record queue.read_claim contention.sockets.SocketTicket.read_record"
+    " commands.show.read_skips commands.cli.read_typed api.lock.read_options identity.read_stat identity.read_self process.tree.read_all"
+    " contention.period.Marker.read_once tickets.Line.read_unlocked"
+    " contention.period.Marker.write_once engines.acquire.EngineHold.read_once engines.engine.Engine.read_once engines.zookeeper.engine.ZooKeeper.read_once"
+    " engines.zookeeper.engine.ZooKeeper.read_once_with_version engines.postgresql.table.PostgresTable.read_once engines.postgresql.table.PostgresTable.read_line"
+    " engines.postgresql.session.PostgresSession.read_once process.systemd.tells_all",
+    "takes bytes and gives them on": "kernel.read_file contention.sockets.read_table journal.append api.lock.identify",
     "one word of the kernel's, which nobody else writes": ""
-    "identity.read_world identity.read_namespace tickets.read_boot_time orphans.count_runnable"
-    " child.has_systemd_told_all engine.read_boot_clock command.make_name",
-    "looks whether a word is there": "child.find_locked flocks.refuse_own_lock",
-    "what a process calls itself, or the first line of a script, shown by kernel.say": "flocks.describe_locker child.find_interpreter",
+    "identity.read_world identity.read_namespace tickets.read_boot_time process.watch.count_runnable"
+    " supervise.has_systemd_told_all engines.engine.read_boot_clock command.make_name",
+    "looks whether a word is there": "supervise.find_locked contention.flocks.refuse_own_lock",
+    "what a process calls itself, or the first line of a script, shown by kernel.say": "contention.flocks.describe_locker supervise.find_interpreter",
     "what this program wrote itself, a moment ago": "commands.history.make_cells commands.history.read_time commands.list.tell_age"
-    " commands.metrics.run commands.metrics.collect_samples bundle.split"
-    " api.make_holder postgresql.PostgresSession.make_comment",
+    " commands.metrics.run commands.metrics.collect_samples generate.bundle.split"
+    " api.lock.make_holder engines.postgresql.session.PostgresSession.make_comment",
     "columns of our own queries, cast by the server": ""
-    "postgresql.PostgresSession.read_lanes postgresql.PostgresSession.read_obstacles"
-    " pgtable.PostgresTable.read_rows",
-    "reads nothing": "blocking.Deferred.receive commands.top.Screen.receive commands.clean.clean_all commands.clean.clean"
-    " prctl.load_prctl network.make_tls",
+    "engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles"
+    " engines.postgresql.table.PostgresTable.read_rows",
+    "reads nothing": "text.tables.format_json api.blocking.Deferred.receive commands.top.Screen.receive commands.clean.clean_all commands.prune.clean"
+    " process.prctl.load_prctl engines.network.make_tls",
 }

@@ -24,7 +24,7 @@ import tally
 from conftest import PATIENCE, ROOT, finish, read_line, read_state, until
 
 import solo
-from solo import blocking
+from solo.api import blocking
 
 PROGRAM = [sys.executable, "-IS", "-c"]
 HEAD = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport solo, os, time, math, signal\n"
@@ -841,7 +841,7 @@ def attempt(last, lock):
         nonlocal count
         # Python cannot protect the entry of __del__, and lets nothing come between a return and its caller.
         name = frame.f_code.co_name
-        if not frame.f_code.co_filename.endswith("/solo/api.py") or name == "__del__":
+        if not frame.f_code.co_filename.endswith("/solo/api/lock.py") or name == "__del__":
             return None
         frame.f_trace_opcodes = True
         if event == "return" or dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN"):
@@ -870,7 +870,7 @@ while goes_on:
     gc.collect()
     if solo.holders("job"):
         stuck.append(last)
-        for hold in list(solo.api.all_holds):
+        for hold in list(solo.api.lock.all_holds):
             hold.release()
     last += step
 print(len(stuck), last)
@@ -1126,9 +1126,9 @@ def test_run_that_is_interrupted_ends_its_command(files, lab):
 
 def test_the_examples_in_the_docstrings_work(files, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    from solo import api, running
+    from solo.api import lock, run
 
-    results = [doctest.testmod(module, extraglobs={"os": os}) for module in (api, running)]
+    results = [doctest.testmod(module, extraglobs={"os": os}) for module in (lock, run)]
 
     assert [result.failed for result in results] == [0, 0] and sum(result.attempted for result in results) >= 5
 
@@ -1280,7 +1280,7 @@ def test_a_handler_that_raises_as_others_are_put_back_loses_none(fails_early, er
 def test_a_handler_that_raises_leaves_no_lock_within_taken(lab):
     """Python may run one as soon as an acquire() has returned, before anybody knows that it has."""
     text = """
-from solo import blocking
+from solo.api import blocking
 import random, threading
 class Over(Exception): pass
 def handler(*_): raise Over

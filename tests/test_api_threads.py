@@ -7,7 +7,7 @@ import threading
 from conftest import PATIENCE
 
 import solo
-from solo import blocking
+from solo.api import blocking
 
 
 def test_threads_that_wait_for_each_other_start_no_more_threads(lab, monkeypatch):

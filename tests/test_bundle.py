@@ -10,7 +10,7 @@ import sys
 import pytest
 from conftest import ROOT, finish, read_line, until
 
-from solo.bundle import AT_HAND
+from solo.generate.bundle import AT_HAND
 
 CALLED = """
 import sys, posix
@@ -62,7 +62,7 @@ def test_at_hand_is_what_an_ordinary_run_calls(lab):
 @pytest.fixture
 def bundled(lab):
     staged = lab.path / "launcher"
-    made = subprocess.run([sys.executable, "-m", "solo.bundle", sys.executable, str(ROOT), str(staged), str(staged)], cwd=ROOT,
+    made = subprocess.run([sys.executable, "-m", "solo.generate.bundle", sys.executable, str(ROOT), str(staged), str(staged)], cwd=ROOT,
                           check=True, capture_output=True, text=True)
     script = lab.path / "solo"
     script.write_text(made.stdout)

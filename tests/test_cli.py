@@ -12,9 +12,10 @@ from datetime import datetime
 import pytest
 from conftest import PATIENCE, ROOT, finish, inject, read_line, until
 
-from solo import __version__, completions, manual
+from solo import __version__
+from solo.generate import completions, manual
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
-from solo.words import name_signal
+from solo.text.describe import name_signal
 
 SCHEMA = {
     "name": str, "state": str, "mode": str, "slot": (int, type(None)), "launcher": (int, type(None)), "child": (int, type(None)),
@@ -205,7 +206,7 @@ def test_help_shows_every_option_and_subcommand(lab):
 def test_typer_and_the_launcher_read_the_same_options():
     import typer
 
-    from solo.cli import make_app
+    from solo.commands.cli import make_app
 
     app = typer.main.get_command(make_app({}))
     declared = {

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from test_terminal import terminal  # noqa: F401
 
-from solo import completions
+from solo.generate import completions
 
 READY = "echo rea''dy\n"
 

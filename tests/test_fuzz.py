@@ -18,7 +18,10 @@ from conftest import ROOT
 from readers import TARGETS, UNREAD, attempt, reading
 
 import solo
-from solo import argv, child, history, identity, namespaces, record, sockets, systemd, tickets
+from solo import argv, identity, record, supervise, tickets
+from solo.contention import sockets
+from solo.history import reader
+from solo.process import namespaces, systemd
 from solo.commands import doctor
 from solo.engines import engine, targets
 from solo.errors import SoloError, UsageError
@@ -48,7 +51,7 @@ def sample(name: str, seed: int) -> dict:
 def find_readers():
     """Functions that are called like a reader, or call what reads. A generator of their names."""
     for path in (ROOT / "solo").rglob("*.py"):
-        module = ".".join(path.relative_to(ROOT / "solo").with_suffix("").parts).removeprefix("engines.")
+        module = ".".join(path.relative_to(ROOT / "solo").with_suffix("").parts)
         yield from (f"{module}.{name}" for name in list_readers(ast.parse(path.read_text()), ""))
 
 
@@ -74,17 +77,12 @@ def test_every_reader_has_a_target_or_a_reason():
 
 
 def test_what_the_table_names_is_there():
-    for reader in (reader for target in TARGETS.values() for reader in target.reads.split()):
-        module, *path = reader.removeprefix("commands.").split(".")
-        folder = next(
-            folder
-            for folder in ("solo", "solo.engines", "solo.commands")
-            if reader.startswith("commands.") == (folder == "solo.commands")
-            and (ROOT / folder.replace(".", "/") / f"{module}.py").exists()
-        )
-        found = __import__(f"{folder}.{module}", fromlist=["x"])
-        for name in path:
-            found = getattr(found, name)
+    for name in (name for target in TARGETS.values() for name in target.reads.split()):
+        words = name.split(".")
+        parts = next(at for at in range(len(words), 0, -1) if (ROOT / "solo" / "/".join(words[:at])).with_suffix(".py").exists())
+        found = __import__(".".join(["solo", *words[:parts]]), fromlist=["x"])
+        for attribute in words[parts:]:
+            found = getattr(found, attribute)
 
 
 # --- the sample --------------------------------------------------------------------------------------------------
@@ -176,7 +174,7 @@ def give_up(text):
     raise KeyError(text)
 
 
-WHOLE = {"read_duration": argv.read_duration, "unquote": record.unquote, "parse": history.parse}
+WHOLE = {"read_duration": argv.read_duration, "unquote": record.unquote, "parse": reader.parse}
 
 
 @pytest.mark.parametrize(
@@ -187,9 +185,9 @@ WHOLE = {"read_duration": argv.read_duration, "unquote": record.unquote, "parse"
         ("value", argv, {"read_duration": forget_the_rest}),
         ("words", argv, {"read_duration": forget_the_rest}),
         ("quoted", record, {"unquote": drop_a_byte}),
-        ("journal", history, {"parse": count_what_is_torn}),
+        ("journal", reader, {"parse": count_what_is_torn}),
         ("gate", tickets.Line, {"read_gate": take_any_counter}),
-        ("report", readers.reports, {"read_last": spin}),
+        ("report", readers.status_pipe, {"read_last": spin}),
         ("url", targets, {"hide_secrets": lambda query: query}),
         ("cgroup", systemd, {"find_unit": give_up}),
     ],
@@ -208,20 +206,20 @@ GROWING = {
     "record": (lambda size: b"solo 1\n" + b"a b\n" * (size // 4), record.parse_record, record.SIZE_LIMIT),
     "command": (lambda size: readers.write_record(make_long_record(size)), record.parse_record, record.WORDS_LIMIT),
     "quoted": (lambda size: b"%20" * (size // 3), record.unquote, record.WORDS_LIMIT),
-    "journal": (lambda size: b"skipped 1 a=b command=c\n" * (size // 24), lambda data: history.parse("", data), history.READ_LIMIT),
+    "journal": (lambda size: b"skipped 1 a=b command=c\n" * (size // 24), lambda data: reader.parse("", data), reader.READ_LIMIT),
     "names": (
         lambda size: (
             b"skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1" + b" name=a" * (size // 7) + b" code=1 command=c\n"
         ),
-        lambda data: history.parse("", data),
-        history.READ_LIMIT,
+        lambda data: reader.parse("", data),
+        reader.READ_LIMIT,
     ),
     "note": (
         lambda size: json.dumps({"mode": "X", "slots": 1, "take": 1, "slot": [[0, 1]] * (size // 8)}).encode(),
         engine.parse_note,
         1 << 20,
     ),
-    "report": (lambda size: b"1 0 0\nx" * (size // 7), readers.reports.read_last, 1 << 16),
+    "report": (lambda size: b"1 0 0\nx" * (size // 7), readers.status_pipe.read_last, 1 << 16),
     "sockets": (
         lambda size: b"a 1 0 00010000 1 1 5 @solo/%d/a/hold.1.X...0\n" % os.geteuid() * (size // 40),
         readers.check_table,
@@ -285,7 +283,7 @@ def test_what_a_process_calls_itself_is_no_line_of_its_status(name):
 @pytest.mark.root
 def test_a_process_of_many_groups_is_found_in_its_namespace():
     code = (
-        "import os; from solo.namespaces import read_inner_pid; os.setgroups(range(1, 3000));"
+        "import os; from solo.process.namespaces import read_inner_pid; os.setgroups(range(1, 3000));"
         "print(read_inner_pid('self') == os.getpid())"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
@@ -300,8 +298,8 @@ def test_signals_are_inherited_from_a_parent_of_many_groups_and_any_name():
         readers.make_status(Random(1), (5,), 0x1000, 0).replace(b"\t", b"\tSigIgn:1", 1),
     ]
     for data in texts:
-        with reading(child, data, posix=environ):
-            assert child.read_parents_ignored() == 0x1000
+        with reading(supervise, data, posix=environ):
+            assert supervise.read_parents_ignored() == 0x1000
 
 
 @pytest.mark.parametrize("torn", [b"a%2", b"%+5", b"% 5"])

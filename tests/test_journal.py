@@ -6,10 +6,11 @@ import re
 import subprocess
 
 import pytest
-from conftest import PATIENCE, finish, kill_both, make_full_pipe, read_line, until
+from conftest import PATIENCE, ROOT, finish, kill_both, make_full_pipe, read_line, until
 
-from solo import history, journal
-from solo.history import Totals, find_histories, format_totals
+from solo import journal
+from solo.history import reader
+from solo.history.reader import Totals, find_histories, format_totals
 
 
 def tell(rows, *keys):
@@ -252,7 +253,7 @@ def test_any_cut_of_a_journal_can_be_read(lab):
     whole = lab.find_journal("job").read_bytes()
 
     for size in range(len(whole) + 1):
-        totals, events = history.parse("job", whole[:size])
+        totals, events = reader.parse("job", whole[:size])
         assert totals is None and len(events) == whole[:size].count(b"\n")
 
 
@@ -320,7 +321,7 @@ SMALL = 1 << 17  # bytes: full after 1300 lines; who sleeps longer than that bet
 
 def write_many(directory, number, count):
     journal.SIZE_LIMIT = SMALL
-    journal.LARGEST = history.READ_LIMIT = SMALL * 1000  # seven others may write while one makes room
+    journal.LARGEST = reader.READ_LIMIT = SMALL * 1000  # seven others may write while one makes room
     for at in range(count):
         line = b"skipped %d.000 uid=0 host=h launcher=%d mode=X slots=1 take=1 waited=0.0 code=75 command=%d" % (at, number, at)
         journal.append(journal.make_place(directory, "job"), line + b"\n")
@@ -349,10 +350,10 @@ def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_
     """In a process of its own that does just that; between two kills it is read, and nothing was counted twice or lost."""
     lab.directory.mkdir(mode=0o700)
     script = (
-        "import sys; sys.path.insert(0, %r); from solo import history, journal; journal.SIZE_LIMIT = 2048;"
+        "import sys; sys.path.insert(0, %r); from solo import journal; journal.SIZE_LIMIT = 2048;"
         "place = journal.make_place(sys.argv[1], 'job');"
         "journal.append(place, b'skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1 code=75 command=x\\n')"
-    ) % os.path.dirname(os.path.dirname(history.__file__))
+    ) % str(ROOT)
     words = ["/usr/bin/env", "python3", "-IS", "-c", script, str(lab.directory)]
     strace = ["strace", "-qq", "-o", str(tmp_path / "trace"), "-e", "trace=file,desc"]
     subprocess.run(words, check=True)
@@ -390,7 +391,7 @@ def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_
 def test_what_totals_say_is_what_was_written(lab):
     totals = Totals(1, 2, 3, 4.0, 5.5)
 
-    assert history.parse("job", format_totals(totals)) == (totals, [])
+    assert reader.parse("job", format_totals(totals)) == (totals, [])
 
 
 EVENT = b"started %.3f uid=0 host=h launcher=1 mode=X slots=1 take=1 start=%.3f waited=0 child=1 token=%d command=x\n"
@@ -418,7 +419,7 @@ def test_an_exception_of_any_kind_in_the_journal_fails_no_job(lab):
     """The reader is loaded only for a full journal, by then perhaps from a package that is being replaced."""
     fill(lab)
     script = 'mount --bind /dev/null "$1" && shift && exec "$@"'
-    hide = ("unshare", "--mount", "sh", "-c", script, "sh", history.__file__)
+    hide = ("unshare", "--mount", "sh", "-c", script, "sh", reader.__file__)
 
     result = lab.run("-v", "-n", "job", "--", "sh", "-c", "exit 3", prefix=hide)
 

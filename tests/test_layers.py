@@ -1,4 +1,7 @@
-"""The house: imports point down, and a guarded run loads nothing that costs. The floors are written here, and only here."""
+"""The house: a file directly in solo/ is loaded by every guarded run, a folder only when something asks for it.
+
+Files import files below them; files import folders only inside functions; imports inside functions make no cycle either.
+"""
 
 import ast
 import os
@@ -7,45 +10,6 @@ import sys
 
 import pytest
 from conftest import ROOT, count_switches, until
-
-# From the ground up; a module may import from floors below its own, and the cold ones only inside a function.
-HOT_FLOORS = [
-    {"errors", "options"},
-    {"kernel", "rule"},
-    {"argv", "identity", "places", "command"},
-    {"record"},
-    {"tickets", "child", "journal"},
-    {"queue"},
-    {"holding"},
-    {"guard"},
-    {"main"},
-    {"__main__"},
-]
-COLD_FLOORS = [
-    {"blocking", "cells", "hints", "libraries", "namespaces", "prctl", "report", "systemd"},
-    {"owners"},
-    {"words"},
-    {"history", "once", "orphans", "syslogging"},
-    {"flocks", "processes"},
-    {"ending", "eviction", "sockets"},
-    {"rivals", "waiting"},
-    {"engines", "engines.engine", "engines.network", "engines.targets"},
-    {"engines.lines", "engines.pglink", "engines.zksession"},
-    {"engines.etcd", "engines.lease", "engines.pgtable", "engines.redis", "engines.zookeeper"},
-    {"engines.postgresql"},
-    {"engines.hold"},
-    {"commands", "commands.lines", "commands.tables"},
-    {"commands.prune", "commands.remote"},
-    {"commands.list"},
-    {"commands.clean", "commands.doctor", "commands.history", "commands.metrics", "commands.stop", "commands.wait"},
-    {"commands.show", "commands.top"},
-    {"api"},
-    {"running"},
-    {"bundle", "completions", "manual"},
-    {"cli"},
-]
-HOT = set().union(*HOT_FLOORS)
-COLD = set().union(*COLD_FLOORS)
 
 # What Python may load for a guarded run, besides itself (python -IS -c pass) and the hot floors.
 ALLOWED = {"_signal", "errno", "fcntl", "posix", "sys", "time"}
@@ -71,36 +35,54 @@ def read_imports(path):
             yield from ((alias.name, node in top) for alias in node.names)
 
 
-def find_floor(name):
-    return next(level for level, floor in enumerate(HOT_FLOORS) if name in floor)
+IMPORTS = {
+    name: [(own.removeprefix("solo."), at_top) for own, at_top in read_imports(path) if own.startswith("solo.")]
+    for name, path in list_modules() if name
+}
+HOT = {name for name in IMPORTS if (ROOT / "solo" / f"{name}.py").exists()}
 
 
-def test_every_module_has_a_floor():
-    assert {name for name, _ in list_modules()} - {""} == HOT | COLD
+def find_cycle(imports):
+    """Names of modules that import each other in a circle, or nothing."""
+    done = set()
+
+    def visit(name, above):
+        if name in above:
+            return above[above.index(name):]
+        if name in done or name not in imports:
+            return []
+        for other in imports[name]:
+            if found := visit(other, [*above, name]):
+                return found
+        done.add(name)
+        return []
+
+    return next((found for name in imports if (found := visit(name, []))), [])
 
 
-@pytest.mark.parametrize("name, path", [(name, path) for name, path in list_modules() if name in HOT])
-def test_hot_modules_import_only_what_is_below_them(name, path):
-    for imported, at_top in read_imports(path):
-        if not at_top or imported == "solo.__version__":
-            continue
-        own = imported.removeprefix("solo.")
-        if imported.startswith("solo."):
-            assert own in HOT and find_floor(own) < find_floor(name), f"{name} imports {imported}"
-        else:
-            assert imported in ALLOWED, f"{name} imports {imported}"
+@pytest.mark.parametrize("name", sorted(HOT))
+def test_file_imports_only_files_and_cheap_modules_of_python_at_its_top(name):
+    for imported, at_top in read_imports(ROOT / "solo" / f"{name}.py"):
+        if at_top and imported != "solo.__version__":
+            assert imported.removeprefix("solo.") in HOT | ALLOWED, f"{name} imports {imported}"
 
 
-@pytest.mark.parametrize("name, path", [(name, path) for name, path in list_modules() if name in COLD])
-def test_cold_modules_import_only_what_is_below_them_and_never_the_guard(name, path):
-    imported = {own.removeprefix("solo.") for own, _ in read_imports(path) if own.startswith("solo.")}
-    above = set().union(*COLD_FLOORS[next(level for level, floor in enumerate(COLD_FLOORS) if name in floor):]) - {name}
-
-    assert not imported & (above | {"guard", "main", "child"})
+def test_no_module_imports_itself_through_others():
+    assert find_cycle({name: [own for own, _ in imports] for name, imports in IMPORTS.items()}) == []
 
 
-def test_the_bundle_of_make_install_is_the_hot_floors_in_their_order():
-    from solo.bundle import FIRST, order_modules
+def test_a_cycle_is_found():
+    assert find_cycle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c"]
+
+
+def test_no_folder_imports_the_launcher():
+    users = {name for name, imports in IMPORTS.items() if name not in HOT for own, _ in imports if own in ("launcher", "main", "supervise")}
+
+    assert users <= {"api.run"}
+
+
+def test_the_bundle_of_make_install_is_all_files_in_their_order():
+    from solo.generate.bundle import FIRST, order_modules
 
     ordered = [name.removeprefix("solo.") for name in order_modules(FIRST, [])]
 

@@ -9,8 +9,8 @@ from solo.engines.engine import Note, parse_note
 from solo.engines.lease import LATENCY, MARGIN, RATE, Lease, Terms
 from solo.engines.targets import parse_url
 from solo.errors import Unreachable, UsageError
-from solo.once import find_period, parse_ran
-from solo.rule import COUNTED, EXCLUSIVE, Claim
+from solo.contention.period import find_period, parse_ran
+from solo.modes import COUNTED, EXCLUSIVE, Claim
 
 
 @given(some.floats(0.5, 1000), some.one_of(some.none(), some.floats(0, 1000)))

@@ -10,7 +10,7 @@ from conftest import PATIENCE, inject, read_line, until
 from proxy import ANSWER, HOLE, REQUEST, RESET, Proxy
 from servers import SERVERS
 
-from solo.engines.hold import LAST_TIMEOUT
+from solo.engines.acquire import LAST_TIMEOUT
 
 AT_ONCE = 8  # launchers
 TERMS = ("--ttl", "3s", "-k", "300ms")

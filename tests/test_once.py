@@ -8,7 +8,8 @@ from datetime import datetime
 import pytest
 from conftest import finish, read_line, until
 
-from solo import kernel, once
+from solo import kernel
+from solo.contention import period
 from solo.errors import RanAlready
 
 DAY = ("-n", "job", "--once-per", "1d")
@@ -131,10 +132,10 @@ def test_two_names_and_no_period_are_refused(lab):
 def test_who_is_held_up_over_the_end_of_a_period_is_judged_by_what_it_will_say(lab, monkeypatch):
     """Else it ran with the word of a period in which another has run, and the next one could have two."""
     now = [1000.0]
-    monkeypatch.setattr(once, "time", lambda: now[0])
+    monkeypatch.setattr(period, "time", lambda: now[0])
     monkeypatch.setattr(kernel, "blocker", None)  # as in a launcher
-    one = once.Once({"once_per": 20.0, "dir": str(lab.directory)}, ["job"])
-    Late = type("Late", (), {"read_once": lambda self, name: now.__setitem__(0, 1012.0) or once.Ran("elsewhere", 1001.0)})
+    one = period.Once({"once_per": 20.0, "dir": str(lab.directory)}, ["job"])
+    Late = type("Late", (), {"read_once": lambda self, name: now.__setitem__(0, 1012.0) or period.Ran("elsewhere", 1001.0)})
     one.keepers.append(Late())
 
     with pytest.raises(RanAlready):

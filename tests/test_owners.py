@@ -20,7 +20,7 @@ import fcntl, json, os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
 from solo.identity import read_self, read_stat, read_world
 from solo.record import RESERVED, Record, format_closing, format_record
-from solo.rule import Claim
+from solo.modes import Claim
 names, spec = sys.argv[2], json.loads(sys.argv[3])
 own = {"self": read_self()}
 for child, uid in (("mine", 65534), ("foreign", 0)):

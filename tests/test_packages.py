@@ -16,7 +16,7 @@ from roots import get_root
 from test_install import run
 
 from solo.engines.targets import ENGINES
-from solo.libraries import LIBRARIES
+from solo.text.missing import LIBRARIES
 
 pytestmark = pytest.mark.network
 

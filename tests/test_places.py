@@ -10,7 +10,7 @@ from conftest import BLOCKING, NOBODY, ROOT, count_injected, finish, inject, kil
 
 from solo.errors import SoloError
 from solo.identity import read_world
-from solo.places import open_base, open_name
+from solo.directories import open_base, open_name
 from solo.tickets import MOST_OPEN, Line
 
 
@@ -229,26 +229,26 @@ def test_a_user_without_a_home_is_told_what_to_do(common):
 
 
 def test_root_uses_run_and_others_the_home_of_the_password_database(monkeypatch):
-    from solo import places
+    from solo import directories
 
     monkeypatch.setenv("HOME", "/elsewhere")
     monkeypatch.setenv("XDG_STATE_HOME", "/elsewhere")
-    monkeypatch.setattr(places.posix, "geteuid", lambda: 0)
-    assert places.find_base(None) == "/run/solo"
-    monkeypatch.setattr(places.posix, "geteuid", lambda: 1)  # daemon
+    monkeypatch.setattr(directories.posix, "geteuid", lambda: 0)
+    assert directories.find_base(None) == "/run/solo"
+    monkeypatch.setattr(directories.posix, "geteuid", lambda: 1)  # daemon
     import pwd
 
-    assert places.find_base(None) == pwd.getpwuid(1).pw_dir + "/.local/state/solo"
+    assert directories.find_base(None) == pwd.getpwuid(1).pw_dir + "/.local/state/solo"
 
 
 def test_the_default_place_of_a_user_is_made_with_its_parents(tmp_path):
-    from solo import places
+    from solo import directories
 
-    path = f"{tmp_path}/home{places.HOME_PLACE}"
+    path = f"{tmp_path}/home{directories.HOME_PLACE}"
     with pytest.raises(SoloError):
-        places.make_home_directories(path)  # not the home itself
+        directories.make_home_directories(path)  # not the home itself
     (tmp_path / "home").mkdir()
-    places.make_home_directories(path)
+    directories.make_home_directories(path)
 
     assert os.stat(path).st_mode & 0o777 == 0o700
 

@@ -14,9 +14,9 @@ from test_engines import Fleet
 pytest.importorskip("psycopg")
 
 from solo.engines.engine import Note  # noqa: E402
-from solo.engines.pgtable import PostgresTable  # noqa: E402
+from solo.engines.postgresql.table import PostgresTable  # noqa: E402
 from solo.engines.targets import parse_url  # noqa: E402
-from solo.rule import COUNTED, EXCLUSIVE, Claim  # noqa: E402
+from solo.modes import COUNTED, EXCLUSIVE, Claim  # noqa: E402
 
 RESTART = ("-t", "10", "-m", "fast", "restart")
 
@@ -151,7 +151,7 @@ def test_one_in_line_is_asked_to_leave_it(fleet):
 
 
 def test_a_lock_of_another_program_is_respected(fleet, server):
-    from solo.engines.pglink import make_key
+    from solo.engines.postgresql.link import make_key
 
     psql = subprocess.Popen(["psql", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-XAt"], text=True,
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)

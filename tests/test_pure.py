@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solo import argv, identity, record, rule
+from solo import argv, identity, modes, record
 from solo.errors import UsageError
 
 WORDS = st.binary(max_size=40).filter(lambda word: b"\0" not in word)
@@ -13,18 +13,18 @@ WORDS = st.binary(max_size=40).filter(lambda word: b"\0" not in word)
 # --- the rule ----------------------------------------------------------------------------------------------------
 
 GRAY = {"IS": {"IS", "IX", "S"}, "IX": {"IS", "IX"}, "S": {"IS", "S"}, "X": set(), "C": {"C"}}
-PLAIN = [mode for mode in rule.MODES if mode != rule.COUNTED]
-COUNTS = st.integers(1, 6).flatmap(lambda slots: st.builds(rule.Claim, st.just("C"), st.just(slots), st.integers(1, slots)))
-CLAIMS = st.builds(rule.Claim, st.sampled_from(PLAIN)) | COUNTS
+PLAIN = [mode for mode in modes.MODES if mode != modes.COUNTED]
+COUNTS = st.integers(1, 6).flatmap(lambda slots: st.builds(modes.Claim, st.just("C"), st.just(slots), st.integers(1, slots)))
+CLAIMS = st.builds(modes.Claim, st.sampled_from(PLAIN)) | COUNTS
 
 
 def goes_in(wanted, held):
-    return not rule.find_conflicts(wanted, held)
+    return not modes.find_conflicts(wanted, held)
 
 
 def test_the_modes_are_compatible_as_gray_et_al_have_it_and_counted_use_goes_with_itself():
-    for wanted in rule.MODES:
-        assert {held for held in rule.MODES if goes_in(rule.Claim(wanted, 9), [rule.Claim(held, 9)])} == GRAY[wanted]
+    for wanted in modes.MODES:
+        assert {held for held in modes.MODES if goes_in(modes.Claim(wanted, 9), [modes.Claim(held, 9)])} == GRAY[wanted]
 
 
 @given(CLAIMS, CLAIMS)
@@ -41,15 +41,15 @@ def test_whoever_was_let_in_one_by_one_may_be_there_together(contenders):
             inside.append(claim)
 
     assert all(other.mode in GRAY[one.mode] for at, one in enumerate(inside) for other in inside[:at])
-    if inside and inside[0].mode == rule.COUNTED:
+    if inside and inside[0].mode == modes.COUNTED:
         assert sum(claim.take for claim in inside) <= min(claim.slots for claim in inside)
 
 
 @given(CLAIMS, st.lists(CLAIMS, max_size=6))
 def test_what_is_in_the_way_names_all_that_matter_and_without_it_one_goes_in(wanted, held):
-    conflicts = rule.find_conflicts(wanted, held)
+    conflicts = modes.find_conflicts(wanted, held)
 
-    assert goes_in(wanted, [claim for at, claim in enumerate(held) if at not in conflicts]) or wanted.mode == rule.COUNTED
+    assert goes_in(wanted, [claim for at, claim in enumerate(held) if at not in conflicts]) or wanted.mode == modes.COUNTED
     assert conflicts == sorted(set(conflicts))
     if not conflicts:
         assert all(goes_in(wanted, [claim]) for claim in held)
@@ -68,7 +68,7 @@ def test_slots_are_the_lowest_free_ones_and_never_given_twice(contenders, data):
             inside.pop(data.draw(st.integers(0, len(inside) - 1)))
         if goes_in(claim, [other for other, _ in inside]):
             taken = {number for _, numbers in inside for number in numbers}
-            pairs = rule.allot_slots(claim, [(number, number) for number in taken])
+            pairs = modes.allot_slots(claim, [(number, number) for number in taken])
             numbers = [number for first, last in pairs for number in range(first, last + 1)]
             assert numbers == [number for number in range(claim.slots) if number not in taken][:claim.take]
             assert len(numbers) == claim.take
@@ -83,15 +83,15 @@ def test_two_plans_conflict_exactly_if_a_name_is_a_part_of_another_and_not_both_
     def overlaps(a, b):
         return a == b or a.startswith(b + "/") or b.startswith(a + "/")
 
-    first, second = dict(rule.plan_claims(one, rule.Claim(mine))), dict(rule.plan_claims(other, rule.Claim(theirs)))
+    first, second = dict(modes.plan_claims(one, modes.Claim(mine))), dict(modes.plan_claims(other, modes.Claim(theirs)))
     conflict = any(not goes_in(first[name], [second[name]]) for name in first.keys() & second.keys())
 
     assert conflict == (any(overlaps(a, b) for a in one for b in other) and (mine, theirs) != ("S", "S"))
 
 
-@given(NAMES, CLAIMS.filter(lambda claim: claim.mode in rule.INTENTION))
+@given(NAMES, CLAIMS.filter(lambda claim: claim.mode in modes.INTENTION))
 def test_claims_come_in_one_order_with_parents_first(names, claim):
-    claims = [name.split("/") for name, _ in rule.plan_claims(names, claim)]
+    claims = [name.split("/") for name, _ in modes.plan_claims(names, claim)]
 
     assert claims == sorted(claims)
     assert all(claim[:-1] in claims[:at] for at, claim in enumerate(claims) if len(claim) > 1)
@@ -170,7 +170,7 @@ def write(original):
 
 def tell(one):
     claim = one.claim
-    counted = (claim.slots, claim.take, one.slot) if claim.mode == rule.COUNTED else ()
+    counted = (claim.slots, claim.take, one.slot) if claim.mode == modes.COUNTED else ()
     return (one.launcher, one.child, one.uid, claim.mode, *counted, one.names, one.tree, one.command, one.since,
             *(getattr(one.world, key) for key in identity.World.__slots__))
 
@@ -198,7 +198,7 @@ def test_the_closing_lines_always_fit_their_place():
 
 
 def test_a_command_too_long_to_keep_ends_in_an_ellipsis():
-    original = record.Record((1, 1), identity.World("b", "1", "1", "h"), 0, rule.Claim("X"), ["a"], None, [b"x" * 1000] * 1000)
+    original = record.Record((1, 1), identity.World("b", "1", "1", "h"), 0, modes.Claim("X"), ["a"], None, [b"x" * 1000] * 1000)
 
     words = record.parse_record(record.format_record(original)).command
 

@@ -10,9 +10,10 @@ import sys
 import pytest
 from conftest import TESTS, count_injected, count_switches, finish, inject, kill_both, read_line, read_state, set_alarm, until
 
-from solo import kernel, orphans, tickets
+from solo import kernel, tickets
+from solo.process import watch
 from solo.identity import read_world
-from solo.places import open_base, open_name
+from solo.directories import open_base, open_name
 from solo.record import RESERVED, format_closing
 from solo.tickets import Line
 
@@ -226,7 +227,7 @@ def test_a_gate_that_changes_hands_is_waited_for_though_its_owner_can_not_be_tol
     """As where a thousand start at once."""
     lab.run("-n", "job", "true")
     monkeypatch.setattr(kernel, "blocker", None)  # this process is no launcher, and other tests took locks in it
-    monkeypatch.setattr(orphans, "find_lock_owner", lambda fd: 0)
+    monkeypatch.setattr(watch, "find_lock_owner", lambda fd: 0)
     monkeypatch.setattr(tickets, "GATE_PATIENCE", 0.4)
     gate, crowd = lab.directory / "job/.gate", []
     for number in range(10):

@@ -375,7 +375,7 @@ import fcntl, os, sys, time
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
 from solo.identity import read_self, read_stat, read_world
 from solo.record import RESERVED, Record, format_closing, format_record
-from solo.rule import Claim
+from solo.modes import Claim
 victim = int(sys.argv[3])
 record = Record(read_self(), read_world(), 65534, Claim("X"), ["job"], None, [b"job"], [], time.time())
 file = open(f"{sys.argv[2]}/job/.hold.{int(time.time() * 1e6):020d}", "w+b", 0)

@@ -13,11 +13,11 @@ import pytest
 from conftest import PATIENCE, ROOT, count_injected, count_switches, finish, inject, read_line, read_state, until, wait_dead
 
 from solo.commands import doctor
-from solo.eviction import Eviction
+from solo.contention.evict import Eviction
 from solo.identity import read_world
-from solo.places import open_base, open_name
+from solo.directories import open_base, open_name
 from solo.tickets import MOST_OPEN, Line
-from solo.words import find_user
+from solo.text.describe import find_user
 
 # --- show --------------------------------------------------------------------------------------------------------
 
@@ -133,8 +133,8 @@ def test_where_nothing_is_kept_of_a_name_each_one_is_known(lab):
 def test_the_error_says_whose_names_were_looked_at(common):
     """As a user whose home directory has no names."""
     user = pwd.getpwuid(1)
-    code = f"import sys; sys.path.insert(0, {os.path.dirname(common.script)!r}); from solo.commands import lines;" \
-           " lines.check_known('job', {}, 'wait for')"
+    code = f"import sys; sys.path.insert(0, {os.path.dirname(common.script)!r}); from solo.commands import lookup;" \
+           " lookup.check_known('job', {}, 'wait for')"
     said = subprocess.run(["/usr/bin/python3", "-IS", "-c", code], user=1, capture_output=True, text=True).stderr
 
     place = f"not among the names of {user.pw_name}, in {user.pw_dir}/.local/state/solo (another user has other names)"
@@ -365,7 +365,7 @@ def test_stop_ends_an_orphan_whose_launcher_dies_just_then(lab):
     stopped = subprocess.run([sys.executable, "-c", f"""
 import os, sys, time; sys.path.insert(0, {str(ROOT)!r})
 from solo.commands import stop
-from solo.eviction import Eviction
+from solo.contention.evict import Eviction
 act = Eviction.act
 def kill_first(eviction, tickets):
     if not eviction.steps:

@@ -220,7 +220,7 @@ def test_control_c_is_the_commands_to_understand_also_for_a_tree(terminal, lab):
     ("solo --max-w\t", "solo --max-waiting"), ("solo --via so\t", "solo --via socket"), ("solo stop --waiti\t", "solo stop --waiting"),
 ])
 def test_zsh_completes(terminal, lab, typed, expected):
-    from solo import completions
+    from solo.generate import completions
 
     lab.hold("nightly")
     (lab.path / "bin").mkdir()

@@ -23,7 +23,7 @@ from fleet import find_children, send
 
 from solo import journal
 from solo.commands.list import collect
-from solo.history import find_histories, parse
+from solo.history.reader import find_histories, parse
 from solo.journal import ENDED, STARTED
 
 SAMPLE = 8
@@ -618,7 +618,7 @@ def test_the_torture_fails_where_solo_is_broken_and_says_how_to_see_it_again(tmp
     for folder in ("solo", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    with open(tmp_path / "solo/rule.py", "a") as rule:
+    with open(tmp_path / "solo/modes.py", "a") as rule:
         rule.write("\n\ndef find_conflicts(*_):\n    return []\n")
     words = [sys.executable, "tests/torture.py", "--minutes", "1", "--seed", "1", "--only", "sigkill", "--only", "[InLine]"]
 

@@ -47,7 +47,7 @@ def test_umask_keeps_no_user_out_of_a_name(common):
 
 
 def test_umask_narrows_no_directory_in_a_home(tmp_path):
-    text = "from solo.places import HOME_PLACE, make_home_directories\nos.umask(0o777)\nmake_home_directories(sys.argv[1] + HOME_PLACE)"
+    text = "from solo.directories import HOME_PLACE, make_home_directories\nos.umask(0o777)\nmake_home_directories(sys.argv[1] + HOME_PLACE)"
 
     done = run_program(text, tmp_path)
 

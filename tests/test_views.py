@@ -17,7 +17,7 @@ from prometheus_client import openmetrics, parser
 from test_terminal import Terminal
 from tmux import Tmux
 
-from solo.cells import measure
+from solo.text.width import measure
 from solo.commands.history import find_percentile, make_picture
 
 MANY = 300
@@ -380,7 +380,7 @@ def test_a_job_is_not_styled_by_its_name():
 
     from rich.console import Console
 
-    from solo.commands.tables import print_table
+    from solo.text.tables import print_table
 
     console = Console(file=StringIO(), force_terminal=True, width=80)
     print_table(console, ("NAME", "STATE", "LAST"), [["held", "held", "held"]], "STATE", {"held": "red"})
@@ -406,7 +406,7 @@ def show(lab, name):
 
 
 def test_to_look_at_a_socket_again_and_again_asks_its_owner_once(lab, monkeypatch):
-    from solo import sockets
+    from solo.contention import sockets
     from solo.identity import read_world
 
     lab.use_sockets()
@@ -783,17 +783,17 @@ def test_a_ci_log_that_nobody_reads_holds_up_nobody(lab):
 
 def test_a_ci_log_is_told_again_every_minute():
     """The minute is shortened; the loop is the real one."""
-    from solo import waiting
+    from solo.contention import progress
 
     told, looks = [], iter([False, False, True])
-    waiting.MINUTE, minute = 0.01, waiting.MINUTE
+    progress.MINUTE, minute = 0.01, progress.MINUTE
     try:
-        watch = waiting.Watch(["job"], float("inf"), False, False, True)
-        original, waiting.say_promptly = waiting.say_promptly, told.append
+        watch = progress.Watch(["job"], float("inf"), False, False, True)
+        original, progress.say_promptly = progress.say_promptly, told.append
         block = lambda until: [__import__("time").sleep(0.02), next(looks)][1]  # noqa: E731
         assert watch(block, float("inf"), lambda: (None, "held")) is True
     finally:
-        waiting.MINUTE, waiting.say_promptly = minute, original
+        progress.MINUTE, progress.say_promptly = minute, original
 
     assert told == ["job: waiting for 0s: held"] * 3
 

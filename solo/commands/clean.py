@@ -5,15 +5,15 @@ Each under its gate; whoever comes just then finds that gate gone, and makes the
 
 import posix
 
-from solo.cells import tell
-from solo.commands.lines import check_names
+from solo.text.width import tell
+from solo.commands.lookup import check_names
 from solo.commands.prune import clean, forget
 from solo.errors import SoloError
-from solo.history import PAST
+from solo.history.reader import PAST
 from solo.journal import JOURNAL, open_place
 from solo.kernel import SAFELY, close, say
-from solo.once import FILE as ONCE
-from solo.places import find_base, find_names, is_within, open_base, tighten
+from solo.contention.period import FILE as ONCE
+from solo.directories import find_base, find_names, is_within, open_base, tighten
 
 
 def run(options: dict, names: list) -> int:

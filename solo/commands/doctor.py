@@ -12,16 +12,16 @@ import tempfile
 from collections import Counter
 
 from solo.argv import is_engine
-from solo.cells import tell
+from solo.text.width import tell
 from solo.commands.prune import GENERATED
-from solo.commands.tables import format_json
+from solo.text.tables import format_json
 from solo.errors import SoloError
 from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_self, read_world
 from solo.journal import JOURNAL, find_journals, make_place
-from solo.once import FILE as ONCE
-from solo.places import PRIVATE, STICKY, choose_mode, find_base, find_names, make_base
-from solo.prctl import load_prctl
-from solo.sockets import list_addresses
+from solo.contention.period import FILE as ONCE
+from solo.directories import PRIVATE, STICKY, choose_mode, find_base, find_names, make_base
+from solo.process.prctl import load_prctl
+from solo.contention.sockets import list_addresses
 from solo.tickets import GATE, HOLD, READABLE, SEAT
 
 SUSPICIOUS = 10  # names made from the words of one program

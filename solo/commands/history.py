@@ -4,17 +4,17 @@ import sys
 from datetime import datetime
 from time import time
 
-from solo.cells import clean, measure, pad
-from solo.commands.lines import check_names, open_line, report_unknown
-from solo.commands.tables import NAME, describe_claim, format_json, format_time, print_rows, print_table
+from solo.text.width import clean, measure, pad
+from solo.commands.lookup import check_names, open_line, report_unknown
+from solo.text.tables import NAME, describe_claim, format_json, format_time, print_rows, print_table
 from solo.errors import SoloError
-from solo.history import find_histories, find_history
+from solo.history.reader import find_histories, find_history
 from solo.identity import read_world
 from solo.journal import ENDED, STARTED
 from solo.kernel import decode, say
 from solo.options import FILE
 from solo.tickets import DIGITS, HOLD, LIVE, ORPHANED
-from solo.words import find_user, format_span, name_signal
+from solo.text.describe import find_user, format_span, name_signal
 
 COLUMNS = (NAME, "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
 OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING = "ok", "failed", "signaled", "timed out", "lost", "unknown", "running"

@@ -4,18 +4,18 @@ import sys
 from datetime import datetime
 from time import time
 
-from solo.commands.lines import check_via
-from solo.commands.tables import NAME, describe_claim, format_json, format_time, print_rows
+from solo.commands.lookup import check_via
+from solo.text.tables import NAME, describe_claim, format_json, format_time, print_rows
 from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import close, decode, encode, say
 from solo.options import FILE, KEEPERS, SOCKET
-from solo.owners import is_trusted, vouches
-from solo.places import find_base, find_names, is_within, open_base, split_name
-from solo.rule import EXCLUSIVE, INTENTIONS, Claim
-from solo.sockets import SocketLine, list_addresses
+from solo.process.owners import is_trusted, vouches
+from solo.directories import find_base, find_names, is_within, open_base, split_name
+from solo.modes import EXCLUSIVE, INTENTIONS, Claim
+from solo.contention.sockets import SocketLine, list_addresses
 from solo.tickets import HOLD, LIVE, ORPHANED, Line, is_published
-from solo.words import find_user, format_duration
+from solo.text.describe import find_user, format_duration
 
 COLUMNS = (NAME, "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
 STYLES = {"held": "green", "orphaned": "bold red", "waiting": "yellow"}

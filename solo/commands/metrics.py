@@ -10,10 +10,10 @@ import tempfile
 from datetime import datetime
 from time import time
 
-from solo.cells import clean
+from solo.text.width import clean
 from solo.commands.list import collect
 from solo.errors import SoloError
-from solo.history import Totals, find_histories
+from solo.history.reader import Totals, find_histories
 from solo.kernel import say
 from solo.options import FILE
 

@@ -8,15 +8,15 @@ import re
 from errno import ENOTEMPTY
 from time import time
 
-from solo.commands.lines import find_in_the_way, open_line
+from solo.commands.lookup import find_in_the_way, open_line
 from solo.errors import SoloError
-from solo.history import PAST
+from solo.history.reader import PAST
 from solo.identity import read_world
 from solo.journal import JOURNAL, open_place
 from solo.kernel import close, list_directory
-from solo.places import STICKY, find_base, open_base, tighten
+from solo.directories import STICKY, find_base, open_base, tighten
 from solo.queue import find_living
-from solo.rule import EXCLUSIVE, Claim
+from solo.modes import EXCLUSIVE, Claim
 from solo.tickets import GATE, NEW, READABLE, Line
 
 GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # as command.make_name makes them

@@ -4,24 +4,24 @@ import posix
 from time import time
 
 from solo.argv import is_engine
-from solo.cells import tell
+from solo.text.width import tell
 from solo.commands import history
-from solo.commands.lines import check_names, open_line, open_living, report_unknown
+from solo.commands.lookup import check_names, open_line, open_living, report_unknown
 from solo.commands.list import add_hosts
 from solo.commands.list import collect as collect_rows
 from solo.commands.list import format_pid, format_user, make_row, tell_age
-from solo.commands.tables import format_json, print_rows
+from solo.text.tables import format_json, print_rows
 from solo.errors import SoloError
-from solo.history import find_history
+from solo.history.reader import find_history
 from solo.identity import read_world
 from solo.journal import JOURNAL, open_place
 from solo.kernel import SAFELY, close, say
 from solo.options import FILE
-from solo.processes import find_roots
-from solo.rule import MODES
-from solo.sockets import SocketLine
+from solo.process.tree import find_roots
+from solo.modes import MODES
+from solo.contention.sockets import SocketLine
 from solo.tickets import GATE
-from solo.words import describe_skips, format_duration
+from solo.text.describe import describe_skips, format_duration
 
 KIB = 1024
 LAST_RUNS = 5

@@ -3,19 +3,19 @@
 from time import monotonic, sleep
 
 from solo.argv import is_engine
-from solo.cells import tell
-from solo.commands.lines import check_names, describe_place, open_line, open_living, report_unknown
+from solo.text.width import tell
+from solo.commands.lookup import check_names, describe_place, open_line, open_living, report_unknown
 from solo.errors import SoloError
-from solo.eviction import Eviction
-from solo.holding import KILL_AFTER
+from solo.contention.evict import Eviction
+from solo.acquire import KILL_AFTER
 from solo.identity import read_world
 from solo.kernel import say
-from solo.orphans import wait_any
+from solo.process.watch import wait_any
 from solo.queue import close_all, read_claim
-from solo.rivals import identify_launcher
-from solo.rule import INTENTIONS
+from solo.contention.policies import identify_launcher
+from solo.modes import INTENTIONS
 from solo.tickets import HOLD, MOST_OPEN, is_published
-from solo.words import describe_owner, format_duration
+from solo.text.describe import describe_owner, format_duration
 
 LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
 

@@ -10,15 +10,15 @@ import tty
 from time import monotonic, time
 
 from solo.argv import is_engine
-from solo.cells import clean, cut, pad, tell
+from solo.text.width import clean, cut, pad, tell
 from solo.commands import stop
-from solo.commands.lines import check_names, check_via, open_line
+from solo.commands.lookup import check_names, check_via, open_line
 from solo.commands.list import STYLES, collect, format_pid, format_user, tell_age
-from solo.commands.tables import NAME, find_widths, format_time, print_rows
+from solo.text.tables import NAME, find_widths, format_time, print_rows
 from solo.errors import SoloError, UsageError
-from solo.eviction import Eviction
+from solo.contention.evict import Eviction
 from solo.identity import read_world
-from solo.processes import find_roots
+from solo.process.tree import find_roots
 from solo.tickets import DIGITS, HOLD, SEAT
 
 INTERVAL = 1.0  # seconds

@@ -3,11 +3,11 @@
 from time import monotonic
 
 from solo.argv import is_engine
-from solo.commands.lines import check_known, check_names, find_in_the_way, open_line, plan_exclusive
+from solo.commands.lookup import check_known, check_names, find_in_the_way, open_line, plan_exclusive
 from solo.errors import Busy
 from solo.identity import read_world
 from solo.kernel import FOREVER
-from solo.words import describe_holder, describe_waited
+from solo.text.describe import describe_holder, describe_waited
 
 
 def run(options: dict, names: list) -> int:

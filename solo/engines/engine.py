@@ -11,10 +11,10 @@ from typing import NamedTuple, Optional, Protocol
 
 from solo.errors import Unreachable
 from solo.kernel import decode
-from solo.once import Ran
+from solo.contention.period import Ran
 from solo.record import parse_range, parse_since
-from solo.rule import COUNTED, EXCLUSIVE, MODES, Claim
-from solo.words import find_user
+from solo.modes import COUNTED, EXCLUSIVE, MODES, Claim
+from solo.text.describe import find_user
 
 COMMAND_LIMIT = 1 << 10  # characters of JSON
 LAST_WORD = 20  # characters that are kept of a word that would be too much
@@ -108,7 +108,7 @@ class Entry(NamedTuple):
 class Engine(Protocol):
     """One connection to an engine, with one lease for all that is taken by it.
 
-    `where` names it in messages, without secrets. `modes` are those of rule.py it can do, `caveat` what -v says of a
+    `where` names it in messages, without secrets. `modes` are those of modes.py it can do, `caveat` what -v says of a
     lock there, if anything. `ttl` is how many seconds the lease lives unrenewed: as asked for, and after `take` as answered.
 
     Every method but `take` and `wait_loss` returns within `timeout` seconds. All raise Unreachable if the engine did not answer,
@@ -149,7 +149,7 @@ class Engine(Protocol):
         """Have the owner of `entry` end its command, or leave the line; it learns of it when it renews its lease."""
 
     def read_once(self, name: str) -> Optional[Ran]:
-        """The last period in which `name` ran (once.py), None if that is not known."""
+        """The last period in which `name` ran (contention/period.py), None if that is not known."""
 
     def write_once(self, name: str, before: Optional[Ran], ran: Optional[Ran]) -> bool:
         """Replace `before`, as read, by `ran`, None: forget it. False if it is no longer what was read."""

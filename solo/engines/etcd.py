@@ -14,11 +14,11 @@ from time import monotonic, time
 
 from solo.engines import network
 from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_note
-from solo.engines.lines import Lined, sort_lines
+from solo.engines.queue import Lined, sort_lines
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
-from solo.once import format_ran, parse_ran
-from solo.rule import MODES
+from solo.contention.period import format_ran, parse_ran
+from solo.modes import MODES
 
 PREFIX = "solo"
 ENDS, ONCES = ".end", ".once"  # no name starts with a dot

@@ -15,9 +15,9 @@ import threading
 from _signal import SIGKILL, SIGURG
 
 from solo.engines.engine import Gone, read_boot_clock
-from solo.engines.lines import RENEWALS
+from solo.engines.queue import RENEWALS
 from solo.errors import SoloError, Unreachable, UsageError
-from solo.words import format_duration
+from solo.text.describe import format_duration
 
 TTL, LONGEST = 15.0, 1e9  # seconds
 LONGEST_TIMEOUT = 5.0  # seconds: so long a signal may have to wait

@@ -17,11 +17,11 @@ from redis.retry import Retry
 
 from solo.engines import network
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
-from solo.engines.lines import Lined, sort_lines
+from solo.engines.queue import Lined, sort_lines
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
-from solo.once import format_ran, parse_ran
-from solo.rule import MODES
+from solo.contention.period import format_ran, parse_ran
+from solo.modes import MODES
 
 POLL = (0.05, 0.15)  # seconds; at random, so that those who wait do not ask all at once
 PAGE = 1000  # keys that one SCAN looks at

@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 from urllib.parse import parse_qsl, unquote
 
 from solo.errors import SoloError, UsageError
-from solo.rule import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, MODES, SHARED
+from solo.modes import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, MODES, SHARED
 
 CONFIGURATION = "/etc/solo.toml"
 USERS_CONFIGURATION = ".config/solo.toml"  # below the home directory of the password database
@@ -35,9 +35,9 @@ class Kind(NamedTuple):
 
 
 ETCD = Kind("etcd", "Etcd", "", "", 2379)
-POSTGRESQL = Kind("postgresql", "PostgreSQL", "psycopg", "psycopg[binary]>=3.1.7", 5432, (EXCLUSIVE, SHARED, COUNTED),
+POSTGRESQL = Kind("postgresql.session", "PostgreSQL", "psycopg", "psycopg[binary]>=3.1.7", 5432, (EXCLUSIVE, SHARED, COUNTED),
                   " without ?table=")
-ZOOKEEPER = Kind("zookeeper", "ZooKeeper", "kazoo", "kazoo>=2.8", 2181)
+ZOOKEEPER = Kind("zookeeper.engine", "ZooKeeper", "kazoo", "kazoo>=2.8", 2181)
 REDIS = Kind("redis", "Redis", "redis", "redis>=4.3", 6379)
 ENGINES = {
     "etcd": ETCD, "etcds": ETCD, "postgresql": POSTGRESQL, "zookeeper": ZOOKEEPER, "zookeepers": ZOOKEEPER, "redis": REDIS,
@@ -74,7 +74,7 @@ def open_engine(where: str, terms, modes=frozenset()):
     except ImportError as error:
         if not kind.library or (error.name or "").partition(".")[0] != kind.library:
             raise
-        from solo.libraries import describe_install
+        from solo.text.missing import describe_install
 
         how = describe_install({kind.library: kind.requirement})
         raise SoloError(f"--via {target.scheme} needs the Python library {kind.library}: {how}") from None

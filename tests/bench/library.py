@@ -46,10 +46,10 @@ url, rounds, source = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 sys.path.insert(0, source)
 from solo.engines.engine import Note
 from solo.engines.lease import Terms
-from solo.engines.lines import Wait
+from solo.engines.queue import Wait
 from solo.engines.targets import open_engine
 from solo.queue import wait_unseen
-from solo.rule import EXCLUSIVE, Claim
+from solo.modes import EXCLUSIVE, Claim
 
 engine = open_engine(url, Terms(15.0))
 for turn in range(rounds):

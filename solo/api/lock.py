@@ -1,0 +1,825 @@
+"""The lock for Python programs: the same names, directory, queue and records as the command line. Cold.
+
+A program that holds a name is its holder as a launcher is, with no command of its own: its record says which process it is, and
+when that ends, however it does, the name is free. What may block does so in a thread of its own, see api/blocking.py: no signal is
+needed, and none, nor KeyboardInterrupt, can come between the moment a name is ours and the moment somebody knows it.
+"""
+
+import functools
+import math
+import os
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union, cast
+
+from solo.api import blocking
+from solo.argv import is_engine, read_variables
+from solo.errors import Busy, SoloError, UsageError
+from solo.acquire import settle_all, take_files, take_names, take_over
+from solo.identity import read_self, read_world
+from solo.kernel import FOREVER, read_file, read_umask
+from solo.options import FILE
+from solo.directories import check_new_name, open_name
+from solo.queue import NO_WAIT, close_all, find_living, read_claim, wait_unseen
+from solo.record import Record
+from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, find_conflicts
+from solo.tickets import SEAT, Line
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Wait = Union[float, None, "Unset"]
+Path = Union[str, "os.PathLike[str]"]
+
+COMMAND_SIZE = 1 << 20  # bytes
+LONGEST_WAIT = 1e9  # seconds; more is for ever
+MOST_SLOTS = 999_999_999  # as on the command line
+
+
+class Unset:
+    """That an argument was not given."""
+
+
+UNSET = Unset()
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a name, or stands in line for it: a row of `solo list --json`.
+
+    `state` is "held", "orphaned" or "waiting"; `mode` "exclusive", "shared" or "slots". `launcher` is the pid of the solo
+    process, or of the program that holds it, `child` that of the command; `since` is an aware datetime. What can not be
+    known is None. `user` owns the ticket; what its record says beyond what that user can be believed about is in `claims` alone, by
+    the names of these fields: "user", "launcher", "child".
+    """
+
+    name: str
+    state: str
+    mode: str
+    slot: Optional[int]
+    slots: Optional[int]
+    take: Optional[int]
+    launcher: Optional[int]
+    child: Optional[int]
+    since: Optional[datetime]
+    user: Optional[str]
+    host: Optional[str]
+    command: tuple[str, ...]
+    via: str
+    ticket: int
+    claims: dict[str, Any] = field(default_factory=dict, hash=False)
+
+
+def holders(name: str, *, via: Optional[str] = None, directory: Optional[Path] = None) -> list[Holder]:
+    """Who holds `name`, or a name within it, oldest first. Nobody: an empty list.
+
+    `via` and `directory` are as for `Lock`, and `via` may name an engine; without it holders by files and by sockets are told.
+
+    Raises UsageError for what can not be a name, SoloError if something can not be read.
+
+    >>> with Lock("reports"):
+    ...     [(holder.state, holder.launcher == os.getpid()) for holder in holders("reports")]
+    [('held', True)]
+    """
+    from solo.commands.list import collect
+
+    problems: list[str] = []
+    rows, complete = collect(read_options(via, directory).get("dir"), via, [check_name(name)], tell=problems.append)
+    if not complete:
+        raise SoloError(problems[0])
+    return [make_holder(row) for row in rows if row["state"] != "waiting"]
+
+
+def make_holder(row: dict[str, Any]) -> Holder:
+    since = row["since"] and datetime.fromisoformat(row["since"])
+    return Holder(**{**row, "since": since, "command": tuple(row["command"])})
+
+
+class Hold:
+    """A name that is held; what `Lock.acquire` gives. Let it go by `release`, or by leaving its `with` block.
+
+    `name` is the first of the names, and `token`, `slot` are those for it; `tokens` and `slots` have them for each name. A
+    token grows with each hold of its name, over crashes and reboots: what is written to can refuse an older one. A slot is the
+    lowest of the numbers 0 to N-1 that this hold has of a counted name, else None.
+    """
+
+    def __init__(self, names: list[str], taken: dict[str, Any], tickets: list[Any]) -> None:
+        self.name = names[0]
+        self._files = {fd: identify_file(fd) for ticket in tickets for fd in ticket.descriptors}
+        self.tokens: dict[str, int] = {name: taken[name].number for name in names}
+        self.slots: dict[str, Optional[int]] = {name: find_slot(taken[name]) for name in names}
+        self.depth = 1  # how often it was acquired, by a Lock that is reentrant
+        self._tickets = tickets
+        self._pid = os.getpid()
+        self._owner: Callable[[], object] = no_owner  # the thread or task that acquired it, if that is still there
+        self._thread: Callable[[], object] = no_owner  # the thread in which it did
+        all_holds.add(self)
+
+    @property
+    def token(self) -> int:
+        """The fencing token of the first name."""
+        return self.tokens[self.name]
+
+    @property
+    def slot(self) -> Optional[int]:
+        """The slot of the first name, None if it is not counted."""
+        return self.slots[self.name]
+
+    @property
+    def locked(self) -> bool:
+        """Is it held still? Not if it was released, or if the program has closed its descriptors."""
+        return bool(self._tickets) and all(self._has_kept(ticket.fd) for ticket in self._tickets)
+
+    def release(self) -> None:
+        """Release it, or once if it was acquired again. Does nothing if it was released, or in a forked child.
+
+        Raises SoloError if the program has closed its descriptors: the lock ended then, and another process may have had it.
+        """
+        if not blocking.can_act():
+            return
+        with blocking.Deferred():
+            if self.depth > 1:
+                self.depth -= 1
+            elif self._release():
+                raise SoloError(f"{self.name}: cannot release the lock: the program has closed its descriptors, which ended it")
+
+    def _release(self) -> bool:
+        """True if it was lost before."""
+        tickets, self._tickets = self._tickets, []
+        if self._pid != os.getpid():
+            return False
+        is_lost = self._forget_closed(tickets)
+        let_go(tickets)
+        return is_lost
+
+    def _has_kept(self, fd: int) -> bool:
+        """Is the descriptor still the one that we opened? The program may have closed it, and opened another file by its number."""
+        return fd in self._files and self._files[fd] == identify_file(fd)
+
+    def _forget_closed(self, tickets: list[Any]) -> bool:
+        """Forget each descriptor that the program has closed: its number may be another file's. True if a lock ended by that."""
+        is_lost = False
+        for ticket in tickets:
+            place = getattr(ticket.line, "place", None)
+            if place is not None and not self._has_kept(place.fd):
+                place.fd = -1
+            if not self._has_kept(ticket.fd):
+                ticket.fd, is_lost = -1, True
+        return is_lost
+
+    def _abandon(self) -> None:
+        """In a forked child: the lock is the parent's. Close our copies, without a word to the kernel about the lock."""
+        tickets, self._tickets = self._tickets, []
+        self._forget_closed(tickets)
+        for ticket in tickets:
+            ticket.close()
+            ticket.line.leave()
+
+    def __enter__(self) -> "Hold":
+        return self
+
+    if TYPE_CHECKING:
+        def __exit__(self, *_: object) -> None: ...
+    else:
+        __exit__ = blocking.LeaveBlock()
+
+    def _leave(self, left: list[bool]) -> None:
+        if not blocking.can_act():
+            return
+        with blocking.Deferred():
+            if not left:
+                left.append(True)
+                self.release()
+
+    def __del__(self) -> None:
+        ending = sys is None or sys.is_finalizing()  # then nothing else runs any more, and the kernel lets go of what we can not
+        try:
+            if getattr(self, "_tickets", None) and self._pid == os.getpid() and blocking.can_act():
+                with blocking.Deferred():
+                    is_lost = self._release()
+                if not (ending or is_lost):
+                    warnings.warn(f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self)
+        except Exception:
+            if not ending:
+                raise
+
+    def __repr__(self) -> str:
+        return f"<solo.Hold of {', '.join(self.tokens)}{'' if self.locked else ', released'}>"
+
+
+def let_go(tickets: list[Any]) -> None:
+    for ticket in reversed(tickets):
+        ticket.release()
+        ticket.line.leave()
+
+
+def no_owner() -> None:
+    """In place of a weak reference: nobody has acquired it yet."""
+
+
+def identify_file(fd: int) -> Optional[tuple[int, int]]:
+    """Return the device and inode of an open file; None if it is not open."""
+    try:
+        stat = os.fstat(fd)
+        return stat.st_dev, stat.st_ino
+    except (OSError, OverflowError):
+        return None
+
+
+def find_slot(ticket: Any) -> Optional[int]:
+    return ticket.record.slot[0][0] if ticket.record.slot else None
+
+
+all_holds: "weakref.WeakSet[Hold]" = weakref.WeakSet()
+all_tries: "weakref.WeakSet[Try]" = weakref.WeakSet()
+all_locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
+
+
+class Lock:
+    """A lock on `name`, the one that `solo -n NAME` takes; or on several names, all or none, in the order that can not deadlock.
+
+    with solo.Lock("nightly"):            raises Busy if someone holds it
+    with solo.Lock("nightly", wait=30):   stands in line for so many seconds; math.inf: for ever
+    async with solo.Lock("nightly"):      the same, and the event loop goes on meanwhile
+    @solo.Lock("nightly")                 around each call of a function, a coroutine function or a generator
+
+    `shared`: together with others that are shared. `slots`: at most so many at once, of which this one counts as `take`.
+    `wait`: seconds; None (the default) not at all. `max_waiting`: leave as busy if so many stand in line already.
+    `reentrant`: whoever holds it may acquire it again, and must release it as often. `flock`: files or directories on which
+    flock(2) is held too, so that programs that use that and solo exclude each other. `via`: "file" or "socket", by default
+    SOLO_VIA or file; `directory`: where names live, by default SOLO_DIR or the one of the user (see solo(1)).
+
+    One Lock can be used by many threads and tasks: each thread, and within an event loop each task, has its own hold of it,
+    and they contend as processes do. A forked child holds nothing. A Lock can be pickled; what it holds can not.
+
+    Raises UsageError (a ValueError) for arguments that make no sense. Acquiring raises Busy, whose `holders` say who is in the
+    way, or SoloError if it can not be done, or would wait for itself.
+
+    >>> lock = Lock("nightly")
+    >>> with lock:
+    ...     lock.locked, lock.slot
+    (True, None)
+    >>> lock.locked
+    False
+    """
+
+    def __init__(
+        self, name: Union[str, Iterable[str]], *, shared: bool = False, slots: Optional[int] = None, take: int = 1,
+        wait: Optional[float] = None, max_waiting: Optional[int] = None, reentrant: bool = False,
+        flock: Union[Path, Iterable[Path]] = (), via: Optional[str] = None, directory: Optional[Path] = None,
+    ) -> None:
+        names = [name] if isinstance(name, str) else list(name)
+        if not names:
+            raise UsageError("a Lock needs a name")
+        self.names = list(dict.fromkeys(map(check_name, names)))
+        self.wait = check_wait(wait)
+        self.max_waiting = max_waiting
+        self.reentrant = reentrant
+        self.via = via
+        self.directory = None if directory is None else os.fspath(directory)
+        self.flock = [os.fspath(path) for path in ([flock] if isinstance(flock, (str, os.PathLike)) else flock)]
+        self.claim = make_claim(shared, slots, take)
+        if max_waiting is not None and not (type(max_waiting) is int and max_waiting >= 0):
+            raise UsageError(f"max_waiting={max_waiting!r}: not a count")
+        if is_engine(read_options(via, self.directory)):
+            raise UsageError("a program can not hold a lock at an engine, which could not end it in time: solo.run can")
+        self._start()
+
+    def _start(self) -> None:
+        self._holds: "weakref.WeakKeyDictionary[object, Hold]" = weakref.WeakKeyDictionary()
+        self._asking: set[object] = set()
+        self._is_forked = False
+        all_locks.add(self)
+
+    @property
+    def name(self) -> str:
+        """The first of the names."""
+        return self.names[0]
+
+    @property
+    def hold(self) -> Optional[Hold]:
+        """What this thread or task holds of it, None if nothing."""
+        hold = self._holds.get(find_owner())
+        return hold if hold is not None and hold.locked else None
+
+    @property
+    def locked(self) -> bool:
+        """Does this thread or task hold it?"""
+        return self.hold is not None
+
+    @property
+    def token(self) -> Optional[int]:
+        """The fencing token of what this thread or task holds, None if it holds nothing."""
+        return self.hold.token if self.hold is not None else None
+
+    @property
+    def slot(self) -> Optional[int]:
+        """The slot of what this thread or task holds; None if it holds nothing, or nothing counted."""
+        return self.hold.slot if self.hold is not None else None
+
+    def acquire(self, timeout: Wait = UNSET) -> Hold:
+        """Take it, for this thread or task. `timeout` is in seconds and stands for `wait`: None not at all, math.inf for ever.
+
+        Raises Busy, SoloError. What it gives can be released by anyone, anywhere; else `Lock.release` does it here.
+        """
+        return self._acquire(timeout, [])
+
+    def _acquire(self, timeout: Wait, entered: list[Hold]) -> Hold:
+        """The same; what was acquired is in `entered` even if a signal handler raises before it is returned."""
+        deadline, owner = self._find_deadline(timeout), find_owner()
+        again = self._enter_again(owner, entered)
+        if again is not None:
+            return again
+        attempt = Try(self, deadline, owner)
+        try:
+            if not blocking.is_main_thread():
+                attempt.run_here()  # no signal handler ever runs here
+            elif not attempt.run_hastily() and attempt.start():
+                attempt.done.wait()
+            return self._keep(owner, attempt.find_result(), entered)
+        except BaseException:
+            attempt.abandon()
+            raise
+
+    def acquire_async(self, timeout: Wait = UNSET) -> "Coroutine[Any, Any, Hold]":
+        """As `acquire`, while the event loop of asyncio goes on. Cancelled, it leaves the line."""
+        return self._acquire_async(find_owner(), self.hold, timeout)
+
+    async def _acquire_async(self, owner: object, held: Optional[Hold], timeout: Wait) -> Hold:
+        """For the task `owner`, which asked when it `held` that: wait_for, before 3.12, awaits it in another. But a task that was
+        made for it, while its maker goes on to ask for more, is on its own.
+        """
+        deadline, hold = self._find_deadline(timeout), self._holds.get(owner)
+        is_held = hold is not None and hold.locked
+        if owner is not find_owner() and (owner in self._asking or is_held and hold is not held):
+            owner = find_owner()
+        again = self._enter_again(owner, [])
+        if again is not None:
+            return again
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        ready: "asyncio.Future[None]" = loop.create_future()
+        attempt = Try(self, deadline, owner, lambda: loop.call_soon_threadsafe(set_ready, ready))
+        self._asking.add(owner)
+        try:
+            if not attempt.run_hastily() and attempt.start():
+                await ready
+            return self._keep(owner, attempt.find_result(), [])
+        except BaseException:
+            attempt.abandon()
+            raise
+        finally:
+            self._asking.discard(owner)
+
+    def release(self) -> None:
+        """Let go of what this thread or task holds; of a reentrant one, once. Raises SoloError if it holds nothing."""
+        hold = self._holds.get(find_owner())
+        if hold is None or not hold._tickets:
+            raise SoloError(f"{self.name}: is not held by this thread or task")
+        hold.release()
+
+    def _find_deadline(self, timeout: Wait) -> float:
+        wait = self.wait if isinstance(timeout, Unset) else check_wait(timeout)
+        return NO_WAIT if wait is None else FOREVER if wait == math.inf else time.monotonic() + wait
+
+    def _enter_again(self, owner: object, entered: list[Hold]) -> Optional[Hold]:
+        hold = self._holds.get(owner)
+        if hold is None or not hold.locked:
+            return None
+        if not self.reentrant:
+            raise SoloError(f"{self.name}: held by this thread or task already: it would wait for itself (reentrant=True counts)")
+        hold.depth += 1
+        entered.append(hold)
+        return hold
+
+    def _keep(self, owner: object, hold: Hold, entered: list[Hold]) -> Hold:
+        self._holds[owner] = hold
+        hold._owner, hold._thread = weakref.ref(owner), weakref.ref(threading.current_thread())
+        entered.append(hold)
+        return hold
+
+    def __enter__(self) -> Hold:
+        entered: list[Hold] = []
+        try:
+            return self._acquire(UNSET, entered)
+        except BaseException:  # a signal handler may raise when the lock is ours already
+            for hold in entered:
+                hold.release()
+            raise
+
+    if TYPE_CHECKING:
+        def __exit__(self, *_: object) -> None: ...
+        async def __aexit__(self, *_: object) -> None: ...
+    else:
+        __exit__ = blocking.LeaveBlock()
+        __aexit__ = blocking.LeaveBlock(blocking.Done())
+
+    def _leave(self, left: list[bool]) -> None:
+        if not blocking.can_act():
+            return
+        with blocking.Deferred():
+            if left:
+                return
+            left.append(True)
+            hold = self._holds.get(find_owner())
+            if hold is None or not hold._tickets:
+                # A block may be left by another than entered it, as a generator that is closed elsewhere. Or by a forked child.
+                holds = [hold for hold in list(self._holds.values()) if hold._tickets]
+                if not holds and self._is_forked:
+                    return
+                if len(holds) != 1:
+                    raise SoloError(f"{self.name}: another thread or task entered this block (with lock.acquire(): is for that)")
+                hold = holds[0]
+            hold.release()
+
+    async def __aenter__(self) -> Hold:
+        return await self.acquire_async()
+
+    def __call__(self, function: Function) -> Function:
+        """Decorate: each call holds it."""
+        import inspect
+
+        if inspect.isasyncgenfunction(function):
+            raise UsageError("an asynchronous generator can not be decorated: use async with inside of it")
+        if inspect.iscoroutinefunction(function):
+            @functools.wraps(function)
+            async def guarded_coroutine(*args: Any, **kwargs: Any) -> Any:
+                with await self.acquire_async():
+                    return await function(*args, **kwargs)
+
+            return cast(Function, guarded_coroutine)
+        if inspect.isgeneratorfunction(function):
+            @functools.wraps(function)
+            def guarded_generator(*args: Any, **kwargs: Any) -> Any:
+                with self.acquire():  # what was taken here is let go here, whoever closes it
+                    return (yield from function(*args, **kwargs))
+
+            return cast(Function, guarded_generator)
+
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return cast(Function, guarded)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_holds", "_asking", "_is_forked")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def __repr__(self) -> str:
+        return f"<solo.Lock on {', '.join(self.names)}{', held' if self.locked else ''}>"
+
+
+class Try:
+    """One attempt to take what `lock` wants until `deadline`, in a thread or in this one; `tell` is called when it is over.
+
+    Whatever happens to whoever started it, the result belongs to exactly one: to who takes it, or, if it was abandoned, nobody.
+    """
+
+    def __init__(self, lock: Lock, deadline: float, owner: object, tell: Optional[Callable[[], object]] = None) -> None:
+        self.lock = lock
+        self.deadline = deadline
+        self.owner = owner
+        self.thread = threading.current_thread()
+        self.tell = tell  # only if the thread goes on meanwhile, in an event loop
+        self.waiter: Optional[blocking.Waiter] = None
+        self.done = threading.Event()
+        self.hold: Optional[Hold] = None
+        self.error: Optional[BaseException] = None
+        self.is_abandoned = False
+        self.tickets: list[Any] = []  # all that is ours meanwhile, seats too
+        self.taken: list[Any] = []  # what is held already, files as well
+        self.lines: list[Any] = []
+
+    def run_hastily(self) -> bool:
+        """Take it in this thread if that needs no waiting; False if it does."""
+        if not blocking.can_act():
+            self.error = SoloError(f"{self.lock.name}: the program is ending")
+            return True
+        with blocking.Deferred():
+            try:
+                self.attempt(blocking.Hasty())
+            except blocking.WouldWait:
+                return False
+        return True
+
+    def run_here(self) -> None:
+        """Take it in this thread, and wait if necessary."""
+        if not blocking.can_act():
+            self.error = SoloError(f"{self.lock.name}: the program is ending")
+            return
+        self.waiter = blocking.Waiter()
+        self.run()
+
+    def run(self) -> None:
+        """Take it in this thread; who started that is told."""
+        try:
+            with blocking.acting:
+                self.attempt(self.waiter)
+                if self.is_abandoned:
+                    self.drop()
+        finally:
+            self.done.set()
+            try:
+                if self.tell is not None:
+                    self.tell()
+            except RuntimeError:
+                self.drop()  # the event loop is closed: nobody will take it
+
+    def start(self) -> bool:
+        """Run in a thread, so that no exception of this one can come between; False, and run here, if there can be none.
+
+        Raises SoloError if there are too many.
+        """
+        self.waiter = blocking.Waiter()
+        try:
+            threading.Thread(target=self.run, name=f"solo takes {self.lock.name}", daemon=True).start()
+            return True
+        except RuntimeError as error:
+            if "shutdown" not in str(error):
+                self.waiter.close()
+                raise SoloError(f"{self.lock.name}: can not be waited for: {error}") from None
+            self.run()
+            return False
+
+    def attempt(self, waiter: Any) -> None:
+        """While acting. Raises WouldWait if `waiter` must not wait; whatever else, it is kept as the hold or the error."""
+        if getattr(blocking.mine, "waiter", None) is not None:
+            self.error = SoloError(f"{self.lock.name}: can not be taken from within another acquire (a __del__, or a callback)")
+            return
+        all_tries.add(self)
+        blocking.mine.waiter = waiter
+        try:
+            self.hold = self.take()
+        except blocking.WouldWait:
+            raise
+        except BaseException as error:
+            self.error = error
+        finally:
+            blocking.mine.waiter = None
+            waiter.close()
+            all_tries.discard(self)
+            for line in self.lines:
+                line.attempt = None  # else a Hold would keep its owner, which then could never be dropped
+
+    def take(self) -> Hold:
+        lock = self.lock
+        options = read_options(lock.via, lock.directory)
+        if lock.max_waiting is not None:
+            options["max_waiting"] = lock.max_waiting
+        launcher, world, command = identify()
+        wanted = Record(launcher, world, os.geteuid(), lock.claim, lock.names, None, command)
+        tickets = self.taken = []
+
+        def make(base: Any, name: str, world: Any) -> Any:
+            self.lines.append(make_line(base, name, world, self))
+            return self.lines[-1]
+
+        self.refuse_own_files()
+        try:
+            taken = take_names(wanted, options, self.deadline, wait_unseen, tickets, make)
+            settle_all(tickets)
+            if lock.flock:
+                take_files(lock.name, taken, lock.flock, read_umask(), self.deadline, wait_unseen, tickets, True)
+            take_over(taken.values())
+            for ticket in taken.values():
+                if not isinstance(ticket.line, Line):
+                    ticket.line.leave()  # what it watches is not needed any more
+            return Hold(lock.names, taken, tickets)
+        except BaseException as error:
+            let_go(tickets)
+            if isinstance(error, Busy):
+                from solo.commands.list import make_row
+
+                rows = [make_row(error.name, options.get("via", FILE), ticket, ticket.record) for ticket in error.tickets]
+                error.holders = tuple(map(make_holder, rows))
+                error.tickets = []
+            raise
+
+    def find_own_tickets(self) -> list[Any]:
+        """The tickets that cannot be released while this waits: those of its own thread or task.
+
+        An event loop goes on while one task waits, so the holds of its other tasks are none. If the thread itself waits, they are.
+        """
+        tickets = []
+        for hold in list(all_holds):
+            threads = {id(self.thread), id(self.owner)}
+            if id(hold._owner()) in threads or self.tell is None and hold._thread() is self.thread:
+                tickets += hold._tickets
+        return tickets
+
+    def refuse_own_tickets(self, line: Any, wanted: Any) -> None:
+        """Raise SoloError if it would wait in `line` for itself for ever, or for waiters that wait for it. Under the gate."""
+        if self.deadline != FOREVER:
+            return
+        queue = identify_queue(line)
+        own = [ticket for ticket in self.find_own_tickets() if identify_queue(ticket.line) == queue]
+        if not own:
+            return
+        claims = [ticket.record.claim for ticket in own]
+        seats = [find_living(line, file) for file in line.files if file.startswith(SEAT)]
+        ahead = [read_claim(seat) for seat in seats if seat is not None]
+        close_all([seat for seat in seats if seat is not None])
+        if any(find_conflicts(claim, claims) for claim in [wanted, *ahead]):
+            raise SoloError(self.describe_own(" and ".join(sorted({name for ticket in own for name in ticket.record.names}))))
+
+    def refuse_own_files(self) -> None:
+        """The same for files that flock(2) is wanted on."""
+        if not self.lock.flock:
+            return
+        from solo.contention.flocks import Flock
+
+        own = {identify_file(ticket.fd): ticket for ticket in self.find_own_tickets() if isinstance(ticket, Flock)}
+        if self.deadline == FOREVER and own:
+            for path in filter(os.path.exists, self.lock.flock):
+                stat = os.stat(path)
+                found = own.get((stat.st_dev, stat.st_ino))
+                if found is not None and EXCLUSIVE in (found.mode, self.lock.claim.mode):
+                    raise SoloError(f"{self.lock.name}: {self.describe_own(path)}")
+
+    def describe_own(self, held: str) -> str:
+        who = "thread" if self.owner is self.thread else "task or its thread"
+        remedy = "if another thread is to release that Hold, give a wait in seconds"
+        return f"cannot wait for the lock: this {who} already holds {held} by another Lock, and would wait for itself ({remedy})"
+
+    def find_result(self) -> Hold:
+        if self.hold is None:
+            assert self.error is not None
+            raise self.error
+        return self.hold
+
+    def abandon(self) -> None:
+        """Nobody wants the result any more."""
+        if not blocking.can_act():
+            return
+        with blocking.Deferred():
+            self.is_abandoned = True
+            if self.waiter is not None:
+                self.waiter.cancel()
+            self.drop()
+
+    def drop(self) -> None:
+        if self.hold is not None:
+            with blocking.acting:
+                self.hold._release()
+
+    def forget(self) -> None:
+        """In a forked child: the thread is not there, and what it got is the parent's."""
+        for ticket in (*self.tickets, *self.taken):
+            ticket.close()
+        for line in self.lines:
+            line.leave()  # a copy of the gate as well: the parent locks that one
+        if self.waiter is not None:
+            self.waiter.close()
+
+
+class Own:
+    """The queue in which `attempt` waits; `attempt.tickets` are those of it."""
+
+    __slots__ = ()
+    attempt: Optional["Try"]
+
+    def publish(self, kind: str, record: Record, spare: Any = None) -> Any:
+        assert self.attempt is not None
+        if kind == SEAT:
+            self.attempt.refuse_own_tickets(self, record.claim)
+            if isinstance(blocking.mine.waiter, blocking.Hasty):
+                raise blocking.WouldWait  # a waiter that gives its place up again lets others past
+        ticket = super().publish(kind, record, spare)  # type: ignore[misc]
+        if ticket is not None:
+            self.attempt.tickets.append(ticket)
+        return ticket
+
+
+class OwnLine(Own, Line):
+    """Of files. `own_files` are ours: what waits for one in this process is told as soon as it is removed."""
+
+    __slots__ = ("attempt", "own_files")
+
+    def publish(self, kind: str, record: Record, spare: Any = None) -> Any:
+        ticket = super().publish(kind, record, spare)
+        if ticket is not None:
+            self.own_files[ticket.file] = blocking.remember_own(ticket.fd)
+        return ticket
+
+    def remove(self, file: str) -> None:
+        super().remove(file)
+        if file in self.own_files:
+            blocking.forget_own(self.own_files.pop(file))
+
+
+def identify_queue(line: Any) -> object:
+    """What two queues of one name have in common: the directory, or for sockets the name. None for a file of the user's."""
+    place = getattr(line, "place", None)
+    return getattr(line, "name", None) if place is None else identify_file(place.fd)
+
+
+def make_line(base: Any, name: str, world: Any, attempt: "Try") -> Any:
+    """The queue of `name`: as files in `base`, or where that is None as sockets."""
+    if base is not None:
+        line: Any = OwnLine(open_name(base, name), world)
+        line.own_files = {}
+    else:
+        from solo.contention.sockets import SocketLine
+
+        class OwnSocketLine(Own, SocketLine):
+            __slots__ = ("attempt",)
+
+        line = OwnSocketLine(name, world)
+    line.attempt = attempt
+    return line
+
+
+def set_ready(future: Any) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def find_owner() -> object:
+    """Whose hold it is: the running task's, if there is an event loop here, else the thread's."""
+    current_task = getattr(sys.modules.get("asyncio"), "current_task", None)  # it may just be being imported
+    if current_task is not None:
+        try:
+            task = current_task()
+        except RuntimeError:
+            task = None
+        if task is not None:
+            return task
+    return threading.current_thread()
+
+
+def identify() -> tuple[Any, Any, list[bytes]]:
+    """(pid and start, world, command line) of this process."""
+    if identity[0] != os.getpid():
+        command = read_file("/proc/self/cmdline", COMMAND_SIZE).split(b"\0")[:-1]
+        identity[:] = [os.getpid(), (read_self(), read_world(), command)]
+    return cast("tuple[Any, Any, list[bytes]]", identity[1])
+
+
+identity: list[Any] = [0, None]
+
+
+def check_name(name: str) -> str:
+    if not isinstance(name, str):
+        raise UsageError(f"a name is a str, not {type(name).__name__}")
+    try:
+        check_new_name(name)
+    except UnicodeEncodeError:
+        raise UsageError("a name of letters that can not be a file's") from None
+    if "\0" in name:
+        raise UsageError("a name has no NUL in it")
+    return name
+
+
+def check_wait(wait: Optional[float]) -> Optional[float]:
+    if wait is not None and (isinstance(wait, bool) or not (isinstance(wait, (int, float)) and wait >= 0)):
+        raise UsageError(f"{wait!r} is not a number of seconds (None: not at all, math.inf: for ever)")
+    return math.inf if wait is not None and wait > LONGEST_WAIT else wait
+
+
+def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
+    if slots is None:
+        if take != 1:
+            raise UsageError(f"take={take} makes no sense without slots")
+        return Claim(SHARED if shared else EXCLUSIVE)
+    if shared:
+        raise UsageError("shared and slots exclude each other")
+    if not (type(slots) is type(take) is int and 0 < take <= slots <= MOST_SLOTS):
+        raise UsageError(f"slots={slots!r}, take={take!r}: at least 1 must be taken, and at most all")
+    return Claim(COUNTED, slots, take)
+
+
+def read_options(via: Optional[str], directory: Optional[Path]) -> dict[str, Any]:
+    """What the command line would have read. Raises UsageError."""
+    options: dict[str, Any] = {}
+    if via is not None:
+        options["via"] = via
+    if directory is not None:
+        options["dir"] = os.fspath(directory)
+    read_variables(options, os.environb)
+    return options
+
+
+def forget_all() -> None:
+    """In a forked child: what is held is the parent's."""
+    for hold in list(all_holds):
+        hold._abandon()  # before a Lock drops it, which would release it
+    for attempt in list(all_tries):
+        attempt.forget()
+    for lock in list(all_locks):
+        lock._start()
+        lock._is_forked = True
+    all_tries.clear()
+    all_holds.clear()
+
+
+os.register_at_fork(after_in_child=forget_all)

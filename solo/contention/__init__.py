@@ -1,0 +1,1 @@
+"""What only some contenders ask for: policies, sockets, further files, periods, a progress line."""

@@ -1,0 +1,407 @@
+"""Tickets kept as abstract UNIX sockets (--via socket): the same queue without any file, for read-only systems.
+
+A ticket is a listening socket whose address, `\\0solo/<uid>/<name>/<kind>.<n>.<claim>.<names>.<tree>.<child>`, says all there
+is to say. It is alive while it is bound, and the kernel unbinds it however its owner ends; a gate is one more such address,
+which only one process can have. Who owns it is asked of the kernel (SO_PEERCRED), and who waits stays connected until it hangs up.
+Nothing could remember an orphan, so the command dies with its launcher; whoever saw the two alive waits for both. Cold.
+"""
+
+import posix
+from _socket import AF_UNIX, SO_PEERCRED, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET, socket
+from binascii import crc32
+from errno import EADDRINUSE
+from time import monotonic, sleep, time
+
+from solo.argv import parse
+from solo.errors import SoloError
+from solo.identity import read_namespace, read_stat
+from solo.kernel import close, decode, encode, read_file
+from solo.process.watch import open_pidfd, poll, wait_any
+from solo.record import Record, format_tree, parse_tree, quote, unquote
+from solo.modes import COUNTED, INTENTIONS, MODES, Claim
+from solo.tickets import DIGITS, GATE_PATIENCE, HOLD, LIVE, ORPHANED, SEAT, get_number, settle
+
+PREFIX = "solo"
+ADDRESS_MAX = 107  # bytes, after the first
+BACKLOG = 4096  # who asks us stays in it, as nobody accepts
+LISTENING = b"00010000"  # __SO_ACCEPTCON, among the flags in /proc/net/unix
+NO_CHILD = ".0"
+KINDS = {"hold": HOLD, "seat": SEAT}
+BLINK = 0.001  # seconds
+MOST_NAMES = 3  # that a ticket at a parent tells
+READS = 3  # of /proc/net/unix
+
+
+owners = {}  # (name, the rest of the address) of tickets that were looked at -> pid
+
+
+class SocketTicket:
+    """One ticket, ours or someone's: as Ticket, with the `fd` of our socket, or of our connection to theirs.
+
+    `fd` is None if so many asked before us that the owner's queue is full; `watch` what tells of the command's end, or None.
+    """
+
+    __slots__ = ("fd", "file", "line", "owner", "passed", "record", "seat", "state", "text", "watch")
+
+    def __init__(self, line, file, text, fd, state=LIVE, owner=None, watch=None, record=None):
+        self.line = line
+        self.file = file
+        self.text = text
+        self.fd = fd
+        self.state = state
+        self.owner = owner
+        self.watch = watch
+        self.record = record
+        self.seat = None
+        self.passed = ()
+
+    @property
+    def number(self) -> int:
+        return get_number(self.file)
+
+    @property
+    def is_hold(self) -> bool:
+        return self.file.startswith(HOLD)
+
+    @property
+    def descriptors(self) -> tuple:
+        return (self.fd,)
+
+    def read_record(self):
+        """What its address and /proc say of its owner; None if that makes no sense."""
+        if self.record is None:
+            self.record = make_record(self)
+        return self.record
+
+    def complete(self, child: tuple):
+        """Say the command's process in our address: a second socket takes the place of the first. Raises OSError."""
+        self.text = f"{self.text.rpartition('.')[0]}.{child[0]}"
+        old, self.fd = self.fd, self.line.bind(self.text)
+        close(old)
+
+    @property
+    def is_open(self) -> bool:
+        return self.fd is not None or self.watch is not None
+
+    @property
+    def is_watch_exact(self) -> bool:
+        return True
+
+    @property
+    def owner_uid(self) -> int:
+        return posix.geteuid()  # the kernel said so
+
+    def open_watch(self):
+        watched = self.watch if self.state is ORPHANED else self.fd
+        return None if watched is None else posix.dup(watched)
+
+    def wait_end(self, deadline: float) -> bool:
+        """Block until it may no longer be in the way; False if the deadline passed first."""
+        return wait_any([self], deadline)
+
+    def has_left(self) -> bool:
+        return poll([self.fd], 0)
+
+    def close(self):
+        fd, self.fd = self.fd, None
+        if fd is not None:
+            close(fd)
+
+    def release(self):
+        """Give up our own."""
+        settle(self)
+        self.close()
+
+
+class SocketLine:
+    """The queue of `name`, as sockets. As Line; `texts` has the last part of each ticket's address, by its file."""
+
+    unseen = ()  # all are of this machine
+
+    __slots__ = ("files", "gate", "highest", "name", "seen", "texts", "world")
+
+    def __init__(self, name: str, world):
+        self.name = name
+        self.world = world
+        self.gate = None
+        self.files = []
+        self.texts = {}
+        self.seen = {}  # by file: what tells of its command's end. It may outlive the launcher for a moment.
+        self.highest = 0  # number of a ticket that was there indeed: anyone can make the list say anything
+
+    # --- the gate -------------------------------------------------------------------------------------------------
+
+    def __enter__(self):
+        """Have the gate's address. Raises SoloError if one process sits on it for too long."""
+        before, limit = None, monotonic() + 2 * GATE_PATIENCE
+        while True:
+            try:
+                self.gate = self.bind("gate")
+                return self
+            except FileExistsError:
+                owner = self.wait_gate(limit)
+            if owner != before:
+                before, limit = owner, monotonic() + 2 * GATE_PATIENCE
+            elif monotonic() >= limit:
+                who = f"pid {owner}" if owner else "a process"
+                raise self.fail(f"{who} has been sitting on its gate for 5 seconds (is it stopped?)")
+
+    def __exit__(self, *_):
+        self.close_gate()
+
+    def close_gate(self):
+        if self.gate is not None:
+            close(self.gate)
+            self.gate = None
+
+    def leave(self):
+        """Close what is open but for tickets."""
+        self.close_gate()
+        while self.seen:
+            close(self.seen.popitem()[1])
+
+    def wait_gate(self, limit: float) -> int:
+        """Block until the gate's owner lets go; the pid of that."""
+        try:
+            fd, owner = self.connect("gate")
+        except ConnectionRefusedError:
+            sleep(BLINK)  # bound and not listening yet, or gone
+            return 0
+        try:
+            if fd is None:
+                sleep(BLINK)
+            else:
+                poll([fd], limit)
+            return owner
+        finally:
+            if fd is not None:
+                close(fd)
+
+    # --- the tickets ----------------------------------------------------------------------------------------------
+
+    def list_files(self, before: str = "/") -> list:
+        """The tickets that sort `before` one, or all, named as files would be, in no order. Those whose command outlives them are
+        there too. Raises SoloError.
+        """
+        self.texts = self.find_texts()
+        for key in [key for key in owners if key[0] == self.name and key[1] not in self.texts.values()]:
+            del owners[key]
+        for file in self.seen.keys() - self.texts.keys():
+            if poll([self.seen[file]], 0):
+                close(self.seen.pop(file))
+        self.files = [file for file in (*self.texts, *(self.seen.keys() - self.texts.keys())) if file < before]
+        return self.files
+
+    def find_texts(self) -> dict:
+        texts = {}
+        for name, text in list_addresses():
+            kind, _, rest = text.partition(".")
+            number = rest.partition(".")[0]
+            if name == self.name and kind in KINDS and number.isascii() and number.isdigit() and len(number) < DIGITS - 1:
+                file = f"{KINDS[kind]}{int(number):0{DIGITS}d}"
+                if texts.get(file, NO_CHILD).endswith(NO_CHILD):  # for a moment there are two, see complete()
+                    texts[file] = text
+        return texts
+
+    def open_ticket(self, file: str):
+        """Someone's ticket; None if it is gone. Raises SoloError if it is not one of our user's."""
+        while file in self.texts:
+            text = self.texts[file]
+            try:
+                fd, owner = self.connect(text)
+            except ConnectionRefusedError:
+                again = self.find_texts().get(file)
+                if again in (None, text):
+                    break
+                self.texts[file] = again  # its command has started meanwhile
+                continue
+            ticket = SocketTicket(self, file, text, fd, LIVE, owner)
+            self.highest = max(self.highest, ticket.number)
+            self.see_command(ticket)
+            return ticket
+        if file in self.seen and not poll([self.seen[file]], 0):
+            return SocketTicket(self, file, "", None, ORPHANED, None, self.seen[file])
+        return None
+
+    def look(self, file: str):
+        """The same for who only wants to tell of it, again and again: each connection stays in its owner's queue for ever."""
+        text = self.texts.get(file)
+        key = self.name, text
+        if key in owners:
+            return SocketTicket(self, file, text, None, LIVE, owners[key])
+        ticket = self.open_ticket(file)
+        if ticket is not None and ticket.state is LIVE and ticket.owner:
+            owners[self.name, ticket.text] = ticket.owner
+        return ticket
+
+    def see_command(self, ticket):
+        """Remember what tells of the end of its command, while its launcher lives and so the pid can be nobody else's."""
+        record = ticket.read_record() if ticket.is_hold and ticket.file not in self.seen else None
+        if record is not None and record.child is not None:
+            try:
+                pidfd = open_pidfd(record.child, self.world, self.world)
+            except ProcessLookupError:
+                return
+            if pidfd is not None:
+                self.seen[ticket.file] = pidfd
+
+    def find_newest_seat(self):
+        """The kernel lists all sockets or none."""
+
+    def note_look(self):
+        """Nothing tells one look from the next."""
+
+    def make_spare(self, record):
+        """A socket without an address is none."""
+
+    def publish(self, kind: str, record, spare=None):
+        """Make a ticket of ours, under the gate. Raises SoloError."""
+        record.since = time()
+        number = max(int(record.since * 1e6), self.highest + 1)
+        file = f"{kind}{number:0{DIGITS}d}"
+        below = [name for name in record.names if name.startswith(self.name + "/")]
+        names = "-".join(map(self.shorten, below[:MOST_NAMES])) if record.claim.mode in INTENTIONS else ""
+        text = f"{kind.strip('.')}.{number}.{format_claim(record)}.{names}.{format_tree(record.tree)}{NO_CHILD}"
+        try:
+            fd = self.bind(text)
+        except FileExistsError:
+            raise self.fail("someone else has our address") from None
+        return SocketTicket(self, file, text, fd, LIVE, posix.getpid(), None, record)
+
+    def remove(self, file: str):
+        """Dead tickets are not there."""
+
+    def count_skip(self, mode: str):
+        """There is no place to count in."""
+
+    def restore_skips(self):
+        """Nor anything to restore."""
+
+    def shorten(self, name: str) -> str:
+        """A name as the addresses in this line have it: only on a parent must they tell whom they are for."""
+        return f"{crc32(encode(name)):08x}"
+
+    def fail(self, reason: str) -> SoloError:
+        return SoloError(f"--via socket: {reason}")
+
+    # --- the sockets ----------------------------------------------------------------------------------------------
+
+    def make_address(self, text: str) -> bytes:
+        address = b"%b/%d/%b/%b" % (PREFIX.encode(), posix.geteuid(), quote(encode(self.name)), text.encode())
+        if len(address) > ADDRESS_MAX:
+            raise self.fail("the name is too long for the address of a socket (-n tells a shorter one)")
+        return b"\0" + address
+
+    def bind(self, text: str) -> int:
+        """A listening socket. Raises FileExistsError if someone has the address."""
+        new = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+        try:
+            new.bind(self.make_address(text))
+            new.listen(BACKLOG)
+            return new.detach()
+        except OSError as error:
+            if error.errno == EADDRINUSE:
+                raise FileExistsError(error.errno, error.strerror) from None
+            raise
+        finally:
+            new.close()
+
+    def connect(self, text: str) -> tuple:
+        """(descriptor, pid of the owner); (None, 0) if too many asked before. Raises SoloError for another user's socket."""
+        new = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+        try:
+            new.connect(self.make_address(text))
+            credentials = new.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
+            pid, uid = (int.from_bytes(credentials[at:at + 4], "little") for at in (0, 4))
+            if uid != posix.geteuid():
+                raise self.fail(f"pid {pid} of uid {uid} squats on an address that is ours")
+            return new.detach(), pid
+        except BlockingIOError:
+            return None, 0
+        finally:
+            new.close()
+
+
+def list_addresses() -> set:
+    """{(name, the rest of the address)} of every listening socket of our user. Raises SoloError.
+
+    The kernel gives its table page by page, and an entry is passed over if one before it, in the same hash bucket, goes just
+    between two pages. So it is read several times; what was seen once is asked for by connecting.
+    """
+    start = f"@{PREFIX}/{posix.geteuid()}/".encode()
+    found = set()
+    for _ in range(READS):
+        for line in read_table().splitlines():
+            # ffff8881: 00000002 00000000 00010000 0001 01 12345 @solo/0/nightly/hold.1795204596767902.X..0.4711
+            fields = line.split(None, 7)
+            if len(fields) == 8 and fields[3] == LISTENING and fields[7].startswith(start):
+                name, _, text = fields[7][len(start):].rpartition(b"/")
+                try:
+                    found.add((decode(unquote(name)), decode(text)))
+                except ValueError:
+                    continue
+    return found
+
+
+def read_table() -> bytes:
+    try:
+        with open("/proc/net/unix", "rb", 0) as table:
+            return table.read()
+    except OSError as error:
+        raise SoloError(f"can not read /proc/net/unix: {error.strerror}") from None
+
+
+def format_claim(record) -> str:
+    claim = record.claim
+    if claim.mode != COUNTED:
+        return claim.mode
+    return "-".join(map(str, (claim.mode, claim.slots, claim.take, *[number for pair in record.slot for number in pair])))
+
+
+def parse_claim(text: str) -> tuple:
+    """(Claim, slots as (first, last)). Raises ValueError."""
+    mode, *numbers = text.split("-")
+    if mode not in MODES:
+        raise ValueError
+    if mode != COUNTED:
+        return Claim(mode), []
+    slots, take, *ends = map(int, numbers)
+    ranges = list(zip(ends[::2], ends[1::2]))
+    if not 1 <= take <= slots or len(ends) % 2 or any(first > last for first, last in ranges):
+        raise ValueError
+    return Claim(mode, slots, take), ranges
+
+
+def make_record(ticket):
+    """What a ticket would have in its file. The command is read off the owner's own command line."""
+    try:
+        _, number, claim, names, tree, child = ticket.text.split(".")
+        claim, slot = parse_claim(claim)
+        child, tree = int(child), parse_tree(tree)
+    except (ValueError, OverflowError):
+        return None
+    launcher, started, command, uid = (0, 0), None, [b"?"], posix.geteuid()
+    try:
+        if ticket.owner:
+            launcher = ticket.owner, read_stat(ticket.owner).start
+            command = read_command(ticket.owner)
+            if child and read_namespace(ticket.owner, "pid") == ticket.line.world.pid_namespace:
+                stat = read_stat(child)
+                started = (child, stat.start) if stat.parent == ticket.owner else None
+    except OSError:
+        pass  # it has just ended
+    names = names.split("-") if names else [ticket.line.shorten(ticket.line.name)]
+    return Record(launcher, ticket.line.world, uid, claim, names, tree, command, slot, int(number) / 1e6, started)
+
+
+def read_command(pid: int) -> list:
+    """What a launcher was asked to run: what is left of its words after its own options."""
+    words = read_file(f"/proc/{pid}/cmdline", 1 << 20).split(b"\0")[:-1]
+    for at, word in enumerate(words):
+        if word.rpartition(b"/")[2] in (b"solo", b"__main__.py", b"solo.pyz"):
+            try:
+                command = parse([decode(word) for word in words[at + 1:]])[2]
+                return [encode(word) for word in command] or words
+            except SoloError:
+                continue
+    return words

@@ -1,0 +1,185 @@
+"""What a guarded run holds at an engine: taken after its local names, kept by a Lease, given back before them. Cold."""
+
+import _signal
+import posix
+from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, getsignal, pthread_sigmask, signal, valid_signals
+
+from solo.engines.engine import NONSENSE, Gone, make_lost, make_nonsense, make_note
+from solo.engines.lease import TTL, Lease, Terms
+from solo.engines.queue import Wait, ask_until_answered, check_patience, pause
+from solo.engines.targets import open_engine
+from solo.errors import SoloError, UsageError
+from solo.kernel import encode, list_descriptors, say_promptly
+from solo.queue import NO_WAIT
+from solo.modes import plan_claims
+from solo.text.describe import describe_self
+
+# Signals that end who does nothing about them; but those of a fault of our own, and those that nobody can catch.
+FAULTS = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGTRAP, _signal.SIGSYS, _signal.SIGABRT}
+HARMLESS = {
+    _signal.SIGKILL, _signal.SIGSTOP, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU, _signal.SIGCONT, _signal.SIGCHLD,
+    _signal.SIGURG, _signal.SIGWINCH,
+}
+ENDING = valid_signals() - FAULTS - HARMLESS
+LAST_TIMEOUT = 0.5  # seconds: an interrupted launcher ends soon, also where the engine is silent
+
+
+class Interrupted(BaseException):
+    """The signal `number` ends us while we wait."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+
+class EngineHold:
+    """What one run holds at the engine of --via. Beside the Tickets of the run it is one more, with `complete` and `release`.
+
+    `wanted` is its record, `given` a child.Given. `entries` are by name once it was taken, `lease` what keeps them. `inherited`
+    are the descriptors that were there before those of the engine. Raises UsageError, SoloError.
+    """
+
+    descriptors = ()
+
+    def __init__(self, options: dict, wanted, given):
+        self.wanted = wanted
+        self.given = given
+        self.inherited = list_descriptors()
+        self.most = options.get("max_waiting")
+        self.replaces = "replace" in options
+        self.waits = "wait" in options
+        self.plan = plan_claims(wanted.names, wanted.claim)
+        terms = Terms(options.get("ttl", TTL), options.get("kill_after"))
+        terms.check()
+        self.engine = open_engine(options["via"], terms, {claim.mode for _, claim in self.plan})
+        check_options(options)
+        wanted.via = self.engine.where
+        self.lease = Lease(self.engine, terms)
+        self.entries = {}
+
+    def take(self, deadline, watch, once):
+        """Hold all that is wanted, and have the kernel end us when the lease does. Afterwards all signals are blocked, and
+        `given` knows.
+
+        Until then those that end us do so after what we have at the engine was given back. `once` is a Once that is asked before
+        the queue and claimed after it, or None. Raises Busy, Unreachable, UsageError, SoloError.
+        """
+        wait = Wait(deadline, deadline if self.waits else NO_WAIT, watch, self.most, self.replaces, describe_self())
+        changed = [number for number in ENDING if getsignal(number) == SIG_DFL]
+        try:
+            for number in changed:
+                signal(number, self.interrupt)
+            ask_until_answered(wait, self.engine.connect)
+            if once is not None:
+                ask_until_answered(wait, once.add, self)
+            self.take_and_renew(wait, once)
+            self.given.take_signals()
+        except BaseException as failure:
+            error = failure
+            try:
+                pthread_sigmask(SIG_BLOCK, changed)  # here one that came before is told of at the latest
+            except Interrupted as interrupted:
+                error = interrupted
+                pthread_sigmask(SIG_BLOCK, changed)
+            if once is not None:
+                error = once.judge(error)
+            if isinstance(error, Gone):
+                error = make_lost(self.engine, error)
+            elif isinstance(error, NONSENSE) and not isinstance(error, SoloError):
+                error = make_nonsense(self.engine, error)
+            self.give_back()
+            for number in changed:
+                signal(number, SIG_DFL)
+            if isinstance(error, Interrupted):
+                posix.kill(posix.getpid(), error.number)
+                pthread_sigmask(SIG_UNBLOCK, {error.number})
+            pthread_sigmask(SIG_SETMASK, self.given.mask)  # what came meanwhile ends us now
+            raise error from None
+        for number in changed:
+            signal(number, SIG_DFL)
+
+    def take_and_renew(self, wait: Wait, once):
+        """Hold all that is wanted, claim the period, and only then renew: the command starts under a lease that was just renewed.
+        If the lease runs out on the way, start over.
+        """
+        while True:
+            try:
+                self.entries = take_all(self.engine, self.plan, make_note(self.wanted), wait)
+                if once is not None:
+                    ask_until_answered(wait, once.claim)
+                return ask_until_answered(wait, self.lease.start, self.engine.ttl)
+            except Gone as error:
+                self.entries = {}
+                forget(self.engine)
+                check_patience(wait, make_lost(self.engine, error))
+                pause(wait, error)
+
+    def interrupt(self, number, _):
+        for other in ENDING:
+            signal(other, SIG_DFL)  # the next one does not wait for an engine
+        self.engine.timeout = min(self.engine.timeout, LAST_TIMEOUT)
+        raise Interrupted(number)
+
+    def tell_command(self, environment: dict):
+        """What the command learns of the engine, beside what `entries` say."""
+        environment[b"SOLO_VIA_KEY"] = b" ".join([encode(self.entries[name].key) for name in self.wanted.names])
+        environment[b"SOLO_TTL"] = b"%g" % self.engine.ttl
+
+    def complete(self, child: tuple):
+        """The command is forked and waits: the last moment to say no. Raises Unreachable, SoloError."""
+        if not self.lease.is_fresh():
+            try:
+                self.lease.renew()
+            except Gone as error:
+                raise make_lost(self.engine, error) from None
+        self.lease.check_start()
+
+    def release(self):
+        """Its command has ended, or never was."""
+        try:
+            self.lease.end()
+        except Exception as error:  # the status is the command's all the same
+            say_promptly(f"{error}: what it keeps for us is free in {self.lease.terms.ttl:.0f}s")
+
+    def read_once(self, name: str):
+        """As the engine's, for a Once: between two renewals."""
+        with self.lease.lock:
+            return self.engine.read_once(name)
+
+    def write_once(self, name: str, before, ran) -> bool:
+        with self.lease.lock:
+            return self.engine.write_once(name, before, ran)
+
+    def give_back(self):
+        try:
+            self.lease.end()
+        except Exception:
+            pass  # it forgets us
+
+
+def check_options(options: dict):
+    """Raises UsageError."""
+    if "name" not in options:
+        raise UsageError("with an engine a name must be given (-n): one made from the command can differ between hosts")
+    if "latest" in options:
+        raise UsageError("--latest knows only the line of one machine: with an engine there is --replace, or --max-waiting")
+
+
+def take_all(engine, plan: list, note, wait: Wait) -> dict:
+    """Our entry for each name of the plan. Raises Gone if the lease runs out on the way."""
+    entries = {}
+    for name, claim in plan:
+        try:
+            entries[name] = engine.take(name, note._replace(claim=claim), wait)
+        except SoloError as error:
+            error.args = (f"{name}: {error}",)
+            error.name = name
+            raise
+    return entries
+
+
+def forget(engine):
+    """Give up what is left of a lost lease. The engine forgets what it is not told of."""
+    try:
+        engine.release()
+    except (SoloError, Gone):
+        pass

@@ -1,0 +1,1 @@
+"""The lock as entries of a table, or as advisory locks of sessions, in PostgreSQL."""

@@ -1,0 +1,444 @@
+"""PostgreSQL, by advisory locks of a session: no table, no rights needed. The server's lock manager keeps the line and lets nobody
+in too early while the session lives; with it the lock ends, so whoever holds one watches the socket. Cold.
+
+The locks of a name are its key (pglink.make_key) and lanes in the key's last 16 bits. An exclusive claim has the key for itself, a
+shared one together with others. Counted ones share it too, but have said so before (COUNTING); then they go one by one through
+the GATE, in which the first stands until there is room, and leave it with a lock for each slot (SLOT + n) and one that says how
+many slots they know of (LIMIT + n). A shared one that finds a LIMIT waits until it is gone.
+
+Who we are stands in a comment in each of our queries: of all that the server tells about a session (pg_stat_activity) only its
+query is long enough.
+"""
+
+import json
+import posix
+from time import monotonic, sleep
+
+from solo.engines.engine import Entry, Gone, Note, describe_skew, parse_note
+from solo.engines.queue import PAUSE, Keeper, check_patience, describe_entries, find_place, leave, pause, refuse
+from solo.engines.postgresql.link import Canceled, Link, make_key
+from solo.engines.postgresql.table import PostgresTable
+from solo.errors import Busy, SoloError, Superseded, Unreachable, UsageError
+from solo.queue import NO_WAIT
+from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, allot_slots, find_conflicts
+
+SETTLE = 0.25  # seconds: whose session was ended hears of it when we do, and must still kill
+LOOK_AGAIN = 0.1  # seconds
+PASSAGE = 0.5  # seconds: nobody who is let in is in the gate for longer
+PASSING = "busy: others are being let in"
+COUNTING, GATE, LIMIT, SLOT, LAST, MOST = 1, 2, 0x4000, 0x8000, 0xffff, 0x3fff
+COMMENT, COMMENT_LIMIT = "/*solo ", 800  # bytes: the server keeps the first 1024 of a query
+KEY = "(l.classid::bigint << 32 | l.objid::bigint)"
+ADVISORY = (
+    "l.locktype = 'advisory' and l.objsubid = 1 and l.database = (select oid from pg_database where datname = current_database())"
+)
+OURS = f"pg_locks l where {ADVISORY} and l.pid = pg_backend_pid() and l.granted"
+
+
+def PostgreSQL(target, ttl: float, timeout: float):
+    """The Engine that the URL asks for."""
+    return (PostgresTable if "table" in target.settings else PostgresSession)(target, ttl, timeout)
+
+
+class PostgresSession:
+    """See engine.Engine."""
+
+    modes = (EXCLUSIVE, SHARED, COUNTED)
+    caveat = ""
+
+    def __init__(self, target, ttl: float, timeout: float):
+        self.where = target.shown
+        self.ttl = ttl
+        self.me = f"solo {posix.uname().nodename}:{posix.getpid()}"
+        settings = {**target.settings, "application_name": self.me}
+        self.link = Link(target, settings, ttl, timeout)
+        self.other = Link(target, settings, ttl, timeout)  # asks while ours waits for a lock
+        self.entries = {}  # ours by name, once they are held
+        self.wanted = None  # the one that stands in line
+        self.is_new = False  # it was not yet seen who else does
+        self.patience = NO_WAIT  # until when a late answer is waited for: to ask again would take another place in the queue
+
+    @property
+    def timeout(self) -> float:
+        return self.link.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float):
+        self.link.timeout = self.other.timeout = seconds
+
+    # --- asking ---------------------------------------------------------------------------------------------------
+
+    def connect(self):
+        self.link.open()
+        if self.link.is_pooled:
+            self.check_pooler()
+        self.link.live_for_ttl()
+        self.link.ask(f"listen solo_{self.link.pid}")
+
+    def check_pooler(self):
+        """Raises SoloError if our session is not ours alone: given back after each answer, it is that of the next who asks."""
+        for _ in range(2):
+            [[pid]] = self.link.ask("select pg_backend_pid()")
+            self.refuse_pooler(int(pid) != self.link.pid)
+        try:
+            self.other.open()
+            self.refuse_pooler(self.other.pid == self.link.pid)
+        except Unreachable:
+            pass  # then it had no other session to give
+        finally:
+            self.other.close()
+
+    def refuse_pooler(self, is_shared: bool):
+        if is_shared:
+            self.link.close()  # and gives nothing back, which would be what others have
+            raise SoloError(f"{self.where}: a pooler gives one session to several clients: have it pool_mode=session,"
+                            " or add table=NAME to the URL")
+
+    def ask(self, query: str, *values) -> list:
+        now = monotonic()
+        deadline = now + max(self.timeout, min(self.ttl, self.patience - now))
+        return self.link.ask(self.make_comment() + query, *values, deadline=deadline)
+
+    def look(self, query: str, *values) -> list:
+        """Ask, also while our session waits for a lock."""
+        if not self.link.is_busy:
+            return self.ask(query, *values)
+        try:
+            self.other.open()
+            return self.other.ask(query, *values)
+        finally:
+            self.other.close()
+
+    # --- the lease ------------------------------------------------------------------------------------------------
+
+    def renew(self):
+        """Who asks us to end, or None."""
+        keys = "{%s}" % ",".join(str(make_key(name)) for name in self.entries)
+        try:
+            [[pid, count]] = self.ask(
+                f"select pg_backend_pid(), (select count(*) from {OURS} and {KEY} = any($1::bigint[]))", keys)
+        except Unreachable:
+            if self.link.connection is None:
+                raise Gone("its session has ended") from None
+            if monotonic() >= self.link.answered + self.ttl:
+                self.link.close()
+                raise Gone("its session does not answer") from None
+            raise
+        self.refuse_pooler(int(pid) != self.link.pid)
+        if int(count) != len(self.entries):
+            raise Gone("its lock was taken away")
+        return self.find_asker()
+
+    def find_asker(self):
+        return (self.link.heard[0] or "someone") if self.link.heard else None
+
+    def wait_loss(self, seconds: float, stop):
+        self.link.wait_end(seconds, stop)
+
+    def release(self):
+        try:
+            if self.link.connection is not None:
+                self.stop_waiting()
+                self.ask("select pg_advisory_unlock_all()")
+        finally:
+            self.entries, self.wanted = {}, None
+            self.link.close()
+
+    def stop_waiting(self):
+        """Have the server give up what our session still waits for."""
+        if self.link.is_busy:
+            self.look("select pg_cancel_backend($1)", self.link.pid)
+            try:
+                self.link.fetch(monotonic() + self.timeout)
+            except Canceled:
+                pass
+
+    # --- the line -------------------------------------------------------------------------------------------------
+
+    def take(self, name: str, note, wait) -> Entry:
+        if note.claim.slots > MOST:
+            raise UsageError(f"--slots: PostgreSQL counts to {MOST}")
+        asked, is_in = set(), False
+        self.patience = wait.patience
+        try:
+            while True:
+                try:
+                    self.stand(name, note)
+                    if self.enter(make_key(name), note.claim, wait, asked):
+                        sleep(SETTLE)
+                    self.confirm(name)
+                    is_in = True
+                    return self.entries[name]
+                except (Gone, Unreachable) as error:
+                    if self.link.heard:
+                        raise Superseded(f"superseded by {self.find_asker()}") from None
+                    if self.entries:
+                        raise Gone(str(error)) from None  # what we held under other names may be lost as well
+                    check_patience(wait, error)
+                    self.link.close()
+                    pause(wait, error)
+        finally:
+            self.patience = NO_WAIT
+            if not is_in:
+                self.entries.pop(name, None)
+                leave(self, name)
+
+    def stand(self, name: str, note):
+        """Have a session, which says what we want and has nothing of it."""
+        if self.link.connection is None:
+            self.connect()
+        known = f"{self.me} {' '.join([*self.entries, name])}"
+        [[_, pid, number, count]] = self.ask(
+            f"select set_config('application_name', $1, false), pg_backend_pid(), txid_current(),"
+            f" (select count(*) from {OURS} and {KEY} between $2 and $2 + {LAST})", known, make_key(name))
+        self.refuse_pooler(int(pid) != self.link.pid or count != "0")
+        self.wanted, self.is_new = Entry(name, f"{name}/{pid}", int(number), note, False), True
+
+    def confirm(self, name: str):
+        """We have the lock, says the server, and this is its number."""
+        [[pid, number, count]] = self.ask(
+            f"select pg_backend_pid(), txid_current(), (select count(*) from {OURS} and {KEY} = $1)", make_key(name))
+        self.refuse_pooler(int(pid) != self.link.pid)
+        if count != "1":
+            raise Gone("its lock was taken away")
+        self.entries[name], self.wanted = self.wanted._replace(number=int(number), is_held=True), None
+        Keeper(self).renew()
+
+    def leave(self, name: str):
+        try:
+            if self.link.connection is not None:
+                self.stop_waiting()
+                self.unlock(make_key(name), make_key(name) + LAST)
+        except Unreachable:
+            self.link.close()  # and with it ends all that its session has
+            raise
+        finally:
+            self.wanted = None
+
+    def unlock(self, first: int, last: int):
+        """Give back what we have of these keys."""
+        self.ask(
+            f"select case l.mode when 'ExclusiveLock' then pg_advisory_unlock({KEY}) else pg_advisory_unlock_shared({KEY}) end"
+            f" from {OURS} and {KEY} between $1 and $2", first, last)
+
+    def enter(self, key: int, claim, wait, asked: set) -> bool:
+        """Have the locks for the claim. Whether that took waiting. Raises Busy."""
+        if claim.mode == EXCLUSIVE:
+            return self.lock(key, "", wait, asked)
+        if claim.mode == SHARED:
+            has_waited = self.lock(key, "_shared", wait, asked)
+            return self.wait_until(lambda: not self.read_lanes(key, LIMIT, SLOT - 1), wait, asked) or has_waited
+        self.ask("select pg_advisory_lock_shared($1)", key + COUNTING)
+        waits = [
+            self.lock(key, "_shared", wait, asked), self.lock(key + GATE, "", wait, asked),
+            self.wait_until(lambda: self.try_slots(key, claim), wait, asked),
+        ]
+        self.unlock(key + GATE, key + GATE)
+        return any(waits)
+
+    def lock(self, key: int, kind: str, wait, asked: set) -> bool:
+        """Have one lock, by its place in the server's line. Whether that took waiting. Raises Busy."""
+        if self.try_lock(key, kind):
+            return False
+        if wait.deadline is NO_WAIT:
+            return self.wait_until(lambda: self.try_lock(key, kind), wait, asked)
+        self.link.send(f"{self.make_comment()}select pg_advisory_lock{kind}($1)", key)
+        look_again = None
+        while True:
+            try:
+                if look_again is not None and self.is_granted():
+                    return True
+                look_again = monotonic() + self.ttl
+                self.meet(wait, asked)
+            except Unreachable as error:
+                if not self.link.is_busy:
+                    raise
+                check_patience(wait, error)  # our own session, which waits, may be well
+                look_again = monotonic() + PAUSE
+            if wait.watch(lambda until: self.link.fetch(until) is not None, min(wait.deadline, look_again), self.describe):
+                return True
+
+    def is_granted(self) -> bool:
+        """Whether our session has the lock that it waited for. Raises Unreachable; Gone if it no longer waits, but does not answer."""
+        waits = f"select exists (select from pg_locks l where {ADVISORY} and l.pid = $1 and not l.granted)"
+        if self.look(waits, self.link.pid) == [["t"]]:
+            return False
+        if self.link.fetch(monotonic() + self.timeout) is None:
+            raise Gone("its session does not answer")
+        return True
+
+    def try_lock(self, key: int, kind: str) -> bool:
+        return self.ask(f"select pg_try_advisory_lock{kind}($1)", key) == [["t"]]
+
+    def wait_until(self, is_free, wait, asked: set) -> bool:
+        """Until `is_free()`, which nobody tells us. Whether that took waiting. Raises Busy, Superseded."""
+        if is_free():
+            return False
+        passed = monotonic() + PASSAGE
+
+        def block(until: float) -> bool:
+            while not is_free():
+                if self.link.heard:
+                    raise Superseded(f"superseded by {self.find_asker()}")
+                if monotonic() >= until:
+                    return False
+                sleep(max(0.0, min(LOOK_AGAIN, until - monotonic())))
+            return True
+
+        while True:
+            self.meet(wait, asked)
+            if wait.deadline is not NO_WAIT:
+                if wait.watch(block, wait.deadline, self.describe):
+                    return True
+            elif block(monotonic() + LOOK_AGAIN):
+                return False
+            elif monotonic() >= passed:
+                raise Busy(PASSING)
+
+    def try_slots(self, key: int, claim) -> bool:
+        """In the gate: have our slots, if there is room beside those who have some, and nobody who only shares."""
+        locks = self.read_lanes(key, 0, LAST)
+        taken = [lane - SLOT for _, lane in locks if lane >= SLOT]
+        limit = min([claim.slots, *(lane - LIMIT for _, lane in locks if LIMIT <= lane < SLOT)])
+        if self.has_sharers(locks) or find_conflicts(claim, [Claim(COUNTED, limit)] * len(taken)):
+            return False
+        slot = allot_slots(claim, [(number, number) for number in taken])
+        keys = "{%s}" % ",".join(str(key + SLOT + number) for first, last in slot for number in range(first, last + 1))
+        [[_, got]] = self.ask(
+            "select pg_advisory_lock_shared($1), (select bool_and(pg_try_advisory_lock(slot)) from unnest($2::bigint[]) slot)",
+            key + LIMIT + claim.slots, keys)
+        if got != "t" or self.has_sharers(self.read_lanes(key, 0, LAST)):  # one who came meanwhile did not see us
+            self.unlock(key + LIMIT, key + LAST)
+            return False
+        self.wanted = self.wanted._replace(record=self.wanted.record._replace(slot=slot))
+        return True
+
+    def has_sharers(self, locks: list) -> bool:
+        return bool({pid for pid, lane in locks if lane == 0} - {pid for pid, lane in locks if lane == COUNTING})
+
+    def read_lanes(self, key: int, first: int, last: int) -> list:
+        """(pid, lane) of what others have of a name."""
+        return [
+            (pid, int(lane)) for pid, lane in self.ask(
+                f"select l.pid, {KEY} - $1 from pg_locks l where {ADVISORY} and l.granted and l.pid <> pg_backend_pid()"
+                f" and {KEY} between $1 + $2::bigint and $1 + $3::bigint", key, first, last)
+        ]
+
+    def meet(self, wait, asked: set):
+        """Raises Busy if there are others in our way and we may not wait for them, or not any longer; asks them to end if so
+        wanted.
+        """
+        line, place, obstacles = self.read_obstacles()
+        if obstacles:
+            refuse(line, place, obstacles, wait, self.is_new)
+        elif wait.deadline is not NO_WAIT and monotonic() >= wait.deadline:
+            raise Busy(PASSING)
+        self.is_new = False
+        for obstacle in obstacles if wait.replaces else ():
+            if obstacle.key not in asked:
+                self.ask_to_end(obstacle, wait.who)
+                asked.add(obstacle.key)
+
+    def describe(self) -> tuple:
+        try:
+            line, place, obstacles = self.read_obstacles()
+            waiting = sum(not entry.is_held for entry in line[:place])
+            return waiting + 1, describe_entries(obstacles) if obstacles else "free just now"
+        except (SoloError, Gone) as error:
+            return None, str(error)
+
+    def read_obstacles(self) -> tuple:
+        """The line of the wanted name, our place in it, and who before it is in our way."""
+        line = self.list_entries(self.wanted.name)
+        place = find_place(line, self.wanted.key)
+        place = len(line) if place is None else place
+        claims = [entry.record.claim for entry in line[:place]]
+        return line, place, [line[at] for at in find_conflicts(self.wanted.record.claim, claims)]
+
+    # --- what others ask ------------------------------------------------------------------------------------------
+
+    def make_comment(self) -> str:
+        """What others are to know of us, for them to find with list_entries. Comments nest: without a star none begins or ends."""
+        entries = [*self.entries.values(), *([self.wanted] if self.wanted else [])]
+        if not entries:
+            return ""
+        names, note = {}, entries[-1].record
+        for entry in entries:
+            claim = entry.record.claim
+            own = {"mode": claim.mode, "slots": claim.slots, "take": claim.take, "slot": entry.record.slot}
+            names[entry.name] = [entry.number, entry.is_held, own]
+        while True:
+            text = json.dumps({**json.loads(note.format(self.link.skew)), "names": names}, separators=(",", ":")).replace("*", "\\u002a")
+            if len(text) <= COMMENT_LIMIT or not any(note.command):
+                return f"{COMMENT}{text}*/ "
+            *words, last = note.command
+            note = note._replace(command=(*words, last[:len(last) // 2]) if len(last) > 1 else tuple(words))
+
+    def tell_child(self, pid: int):
+        for name, entry in self.entries.items():
+            self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
+        self.ask("select 1")
+
+    def list_entries(self, name=None) -> list:
+        rows = self.look(
+            f"select l.pid, {KEY}, l.mode, l.granted, a.query, a.application_name"
+            f" from pg_locks l left join pg_stat_activity a on a.pid = l.pid"
+            f" where {ADVISORY} and {KEY} & {LAST} = 0 and ($1::bigint is null or {KEY} = $1::bigint)",
+            None if name is None else make_key(name))
+        entries = [entry for row in rows for entry in [read_entry(name, *row, self.link.skew)] if entry is not None]
+        return sorted(entries, key=lambda entry: (entry.name, not entry.is_held, entry.number))
+
+    def ask_to_end(self, entry, who: str):
+        if entry.record.launcher is None:
+            return  # it would not know what we want
+        pid = entry.key.rpartition("/")[2]
+        self.look("select pg_notify('solo_' || $1::int, $2)", pid, who)
+        if not entry.is_held:
+            self.look("select pg_cancel_backend($1)", pid)  # so that it hears
+
+    def read_once(self, name: str):
+        raise SoloError(f"{self.where}: without a table --once-per can not be remembered: add table=NAME to the URL")
+
+    def write_once(self, name: str, before, ran) -> bool:
+        return self.read_once(name)
+
+    def examine(self) -> list:
+        [[clock]] = self.link.ask("select extract(epoch from clock_timestamp())")
+        pooled = [("note", "behind a pooler: that must notice that a host is gone; how long that takes is its business")]
+        return [
+            ("ok", f"PostgreSQL {self.link.version}, advisory locks of a session"),
+            describe_skew(float(clock)),
+            ("ok", "first come, first served over all hosts; when a launcher dies the next one gets in at once"),
+            ("note", "a restart of the server and a failover end every lock, and the commands with them: with table=NAME in the URL"
+                     " they do not"),
+            *(pooled if self.link.is_pooled else []),
+        ]
+
+
+def read_entry(name, pid: str, key: str, mode: str, is_granted: str, query, application, skew: float = 0.0):
+    """The entry that one lock stands for; None if that is of no name of ours. `name` is its name, if that is known."""
+    for of, entry in parse_comment(query or "", skew).items():
+        if make_key(of) == int(key):
+            number, is_held, note = entry
+            return Entry(of, f"{of}/{pid}", number, note, is_held and is_granted == "t")
+    # Another program's, or of another role, whose queries we may not see.
+    words = (application or "").split(" ", 2)
+    name = words[2] if name is None and words[0] == "solo" and len(words) == 3 else name
+    if name is None or make_key(name) != int(key):
+        return None
+    claim = Claim(EXCLUSIVE if mode == "ExclusiveLock" else SHARED)
+    return Entry(name, f"{application or 'session'}/{pid}", 0, Note(claim), is_granted == "t")
+
+
+def parse_comment(query: str, skew: float = 0.0) -> dict:
+    """By name (number, whether it is held, note), as a session says; none if it says nothing, or garbage."""
+    if not query.startswith(COMMENT):
+        return {}
+    try:
+        known = json.loads(query[len(COMMENT):].partition("*/")[0])
+        return {
+            name: (int(number), bool(is_held), parse_note(json.dumps({**known, **own}).encode(), skew))
+            for name, (number, is_held, own) in known["names"].items()
+        }
+    except (ValueError, KeyError, TypeError, OverflowError, AttributeError, RecursionError):
+        return {}

@@ -1,0 +1,253 @@
+"""PostgreSQL with a table: an entry is a row that lives until `expires` by the server's clock; its `number` is the order of the
+line, and the fencing token. What ends a session, a restart too, ends no lock. Cold.
+
+One change wakes one waiter. Each row has a channel of its own, which is notified when the row goes and when it gets its slots; only
+the waiter behind it listens there. A waiter that any change of its name may let in listens to the name's channel. Earlier versions
+notify one channel of the whole table, to which every waiter still listens, and look again twice a second without a notification.
+"""
+
+import posix
+import re
+from hashlib import sha256
+from time import monotonic
+
+from solo.engines.engine import Entry, Gone, describe_skew, parse_note
+from solo.engines.queue import Lined, find_place, find_unready, sort_lines
+from solo.engines.postgresql.link import Link, encode, make_key
+from solo.errors import SoloError, Unreachable, UsageError
+from solo.contention.period import format_ran, parse_ran
+from solo.modes import COUNTED, MODES
+
+CHANNEL_LIMIT, PREFIX_LIMIT, DIGEST = 60, 40, 16  # characters; a channel has 63 at most
+LOOK_AGAIN = 0.5  # seconds: behind a pooler nobody notifies us
+SHORTEST_WAIT = 0.01  # seconds
+LOOK_SELDOM = 2.0  # seconds: nobody notifies of a row that an administrator deleted
+ONCE = ""  # the owner of the row that says when a name ran last
+COLUMNS = (
+    "number bigint generated always as identity primary key, name text not null, owner text not null, expires timestamptz,"
+    " asked text, note text not null, unique (name, owner)"
+)
+
+
+class PostgresTable(Lined):
+    """See engine.Engine, and Lined for join, leave, read_line, rewrite and wait_change."""
+
+    modes = MODES
+    caveat = ""
+
+    def __init__(self, target, ttl: float, timeout: float):
+        self.where = target.shown
+        settings = dict(target.settings)
+        self.name = settings.pop("table")
+        if not re.fullmatch(r"\w+(\.\w+)?", self.name, re.ASCII):
+            raise UsageError(f"--via {self.where}: table: not the name of a table")
+        self.table = '"' + self.name.replace(".", '"."') + '"'
+        self.channel = f"solo {self.name}"[:CHANNEL_LIMIT]  # that of earlier versions
+        self.prefix = f"solo {self.name}"[:PREFIX_LIMIT] + " "
+        self.heeded = set()  # the channels to which the session listens
+        self.ttl = ttl
+        self.link = Link(target, {**settings, "application_name": f"solo {posix.uname().nodename}:{posix.getpid()}"}, ttl, timeout)
+        self.owner = f"{posix.uname().nodename}:{posix.getpid()}:{posix.urandom(8).hex()}"
+        self.has_joined = False  # rows of ours may be there
+        self.entries = {}  # ours by name, once they are held
+        self.seen = []  # rows of the line, when it was last read
+        self.once_text = None  # of the last period, when it was last read
+
+    @property
+    def timeout(self) -> float:
+        return self.link.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float):
+        self.link.timeout = seconds
+
+    # --- asking ---------------------------------------------------------------------------------------------------
+
+    def connect(self):
+        self.open()
+        problem = self.probe()
+        if problem and self.ask("select to_regclass($1)", self.table) == [[None]]:
+            self.create(problem)
+        # Probe again: another contender may have created the table since.
+        problem = problem and self.probe()
+        if problem:
+            raise problem
+
+    def probe(self):
+        """Return why the table cannot be read, or None. Raises Unreachable."""
+        try:
+            self.ask("select 1 from TABLE limit 0")
+        except Unreachable:
+            raise
+        except SoloError as error:
+            return error
+
+    def create(self, error: SoloError):
+        try:
+            self.ask(f"create table if not exists TABLE ({COLUMNS})")
+        except Unreachable:
+            raise
+        except SoloError:
+            if self.ask("select to_regclass($1)", self.table) != [[None]]:
+                return  # two at once
+            raise SoloError(f"{error}; an administrator must run: create table {self.table} ({COLUMNS});"
+                            f" grant select, insert, update, delete on {self.table} to ...") from None
+
+    def open(self):
+        self.heeded = set()
+        self.link.open()
+        if not self.link.is_pooled:  # behind a pooler a session is somebody else's too
+            self.link.set(synchronous_commit="on", statement_timeout=0)
+
+    def ask(self, query: str, *values) -> list:
+        """Raises Unreachable, SoloError."""
+        try:
+            if self.link.connection is None:
+                self.open()
+            return self.link.ask(query.replace("TABLE", self.table), *values)
+        except Unreachable:
+            self.link.close()  # a new session may find a way, or another host
+            raise
+
+    # --- the lease ------------------------------------------------------------------------------------------------
+
+    def renew(self):
+        """Who asks us to end, or None."""
+        self.link.heard.clear()
+        rows = self.ask(
+            "update TABLE set expires = clock_timestamp() + make_interval(secs => $2::float8)"
+            " where owner = $1 and expires > clock_timestamp() returning number, asked", self.owner, self.ttl)
+        if {entry.number for entry in self.entries.values()} - {int(number) for number, _ in rows}:
+            raise Gone("its row has expired or was removed")
+        return next((asked or "someone" for _, asked in rows if asked is not None), None)
+
+    def release(self):
+        try:
+            if self.has_joined:
+                self.remove("owner = $1", self.owner)
+        finally:
+            self.entries, self.has_joined = {}, False
+            self.link.close()
+
+    # --- the line -------------------------------------------------------------------------------------------------
+
+    def join(self, name: str, note) -> str:
+        self.has_joined = True
+        self.ask("delete from TABLE where name = $1 and expires <= clock_timestamp()", name)
+        # Under a lock until it is committed: so numbers are seen in their order.
+        self.ask(
+            "with locked as (select pg_advisory_xact_lock($1::bigint)) insert into TABLE (name, owner, expires, note)"
+            " select $2, $3, clock_timestamp() + make_interval(secs => $4::float8), $5 from locked"
+            " on conflict (name, owner) do nothing",
+            make_key(f"{self.name} {name}"), name, self.owner, self.ttl, note.format(self.link.skew).decode())
+        return self.make_entry_key(name)
+
+    def leave(self, name: str):
+        if self.has_joined:
+            self.remove("owner = $1 and name = $2", self.owner, name)
+
+    def remove(self, which: str, *values):
+        self.notify(f"delete from TABLE where {which}", *values)
+
+    def rewrite(self, entry):
+        # Waiters heed what slots it has, and not that its command runs.
+        gets_slots = entry.record.claim.mode == COUNTED and entry.record.child is None
+        change = self.notify if gets_slots else lambda query, *values: self.ask(f"{query} returning 1", *values)
+        if not change("update TABLE set note = $1 where number = $2 and owner = $3 and expires > clock_timestamp()",
+                      entry.record.format(self.link.skew).decode(), entry.number, self.owner):
+            raise Gone("its row has expired or was removed")
+
+    def notify(self, change: str, *values) -> list:
+        """Change rows, and wake the waiters behind them. A row for each."""
+        return self.ask(
+            f"with changed as ({change} returning number, name)"
+            f" select pg_notify('{self.prefix}' || number, ''), pg_notify('{self.prefix}'"
+            f" || left(encode(sha256(convert_to(name, 'UTF8')), 'hex'), {DIGEST}), '') from changed", *values)
+
+    def listen(self, *channels):
+        """Listen to these channels and no others."""
+        wanted = {self.channel, *(self.prefix + channel for channel in channels)}
+        for channel in self.heeded - wanted:
+            self.ask(f'unlisten "{channel}"')
+            self.heeded.discard(channel)
+        for channel in wanted - self.heeded:
+            self.ask(f'listen "{channel}"')
+            self.heeded.add(channel)
+
+    def read_line(self, name: str) -> list:
+        self.seen = self.read_rows("and name = $1", name)
+        return self.make_entries(self.seen)
+
+    def read_rows(self, which: str, *values) -> list:
+        """[[number, name, owner, note, seconds until it expires]]"""
+        return self.ask("select number, name, owner, note, extract(epoch from expires - clock_timestamp()) from TABLE"
+                        f" where expires > clock_timestamp() {which} order by number", *values)
+
+    def make_entries(self, rows: list) -> list:
+        return [
+            Entry(name, f"{self.name}/{name}/{owner}", int(number), parse_note(note.encode(), self.link.skew), False)
+            for number, name, owner, note, _ in rows
+        ]
+
+    def wait_change(self, name: str, key, deadline: float) -> bool:
+        number = self.find_decisive(name, key)
+        if not self.link.is_pooled:
+            self.listen(number or sha256(encode(name)).hexdigest()[:DIGEST])
+        seen = [row[:-1] for row in self.seen if number in (None, row[0])]
+        while True:
+            self.link.heard.clear()
+            rows = self.read_rows("and name = $1 and ($2::bigint is null or number = $2)", name, number)
+            if not rows or [row[:-1] for row in rows] != seen:
+                return True
+            if monotonic() >= deadline:
+                return False
+            expiry = min(float(row[-1]) for row in rows) + SHORTEST_WAIT
+            pause = min(LOOK_AGAIN if self.link.is_pooled else LOOK_SELDOM, expiry)
+            self.link.wait_heard(min(deadline, monotonic() + pause))
+
+    def find_decisive(self, name: str, key):
+        """The number of the row to wait for, as the line was read last, or None: any.
+
+        A claim on slots gets in no earlier than the waiter before it, which has its row rewritten then.
+        """
+        line = self.make_entries(self.seen)
+        if key is None:
+            earlier = find_unready(line[:find_place(line, self.make_entry_key(name))])
+            key = earlier[-1].key if earlier else None
+        return next((str(entry.number) for entry in line if entry.key == key), None)
+
+    def make_entry_key(self, name: str) -> str:
+        return f"{self.name}/{name}/{self.owner}"
+
+    # --- what others ask ------------------------------------------------------------------------------------------
+
+    def list_entries(self, name=None) -> list:
+        return sort_lines(self.make_entries(self.read_rows("and name = $1", name) if name is not None else self.read_rows("")))
+
+    def ask_to_end(self, entry, who: str):
+        self.ask("update TABLE set asked = $1 where number = $2", who, entry.number)
+
+    def read_once(self, name: str):
+        known = self.ask("select note from TABLE where name = $1 and owner = $2", name, ONCE)
+        self.once_text = known[0][0] if known else None
+        return parse_ran(self.once_text.encode()) if known else None
+
+    def write_once(self, name: str, before, ran) -> bool:
+        if self.read_once(name) != before:
+            return False
+        text = format_ran(ran).decode()
+        if self.once_text is None:
+            return bool(self.ask("insert into TABLE (name, owner, note) values ($1, $2, $3) on conflict do nothing returning 1",
+                                 name, ONCE, text))
+        return bool(self.ask("update TABLE set note = $3 where name = $1 and owner = $2 and note = $4 returning 1",
+                             name, ONCE, text, self.once_text))
+
+    def examine(self) -> list:
+        [[clock]] = self.ask("select extract(epoch from clock_timestamp())")
+        return [
+            ("ok", f"PostgreSQL {self.link.version}, locks in the table {self.name}"),
+            describe_skew(float(clock)),
+            ("ok", "first come, first served over all hosts; a lock outlives a restart of the server and the end of a session"),
+            ("note", "a step forward of the server's clock ends leases early; a standby that takes over without the last commits"
+                     " forgets locks"),
+        ]

@@ -1,0 +1,1 @@
+"""The lock as sequential nodes of ZooKeeper."""

@@ -1,0 +1,1 @@
+"""Generated files: the bundle of `make install`, completions, tables of the manual."""

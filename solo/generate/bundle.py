@@ -1,0 +1,171 @@
+"""The launcher in one file, for `make install`: one import a module costs twice what loading all their code at once does. Cold.
+
+`python -m solo.generate.bundle PYTHON SITE BUNDLE STAGED` writes the bundle to STAGED and prints the script that loads it from
+BUNDLE. A Python of another version finds another magic number, and imports the modules one by one; so it is where the bundle is
+another than the script was made for, as in the middle of an installation.
+"""
+
+import ast
+import fcntl
+import marshal
+import os
+import sys
+from importlib.util import MAGIC_NUMBER
+
+FIRST = "solo.main"
+
+# As short as can be: Python compiles a script anew at each start.
+SCRIPT = """#!{python} -IS
+# Made by `make install`.
+import _signal
+if _signal.getsignal(2) is _signal.default_int_handler: _signal.signal(2, _signal.SIG_DFL)
+import posix, sys
+from _frozen_importlib_external import MAGIC_NUMBER
+sys.path.append({site!r})
+try:
+    try:
+        fd = posix.open({bundle!r}, posix.O_CLOEXEC)
+        data = posix.read(fd, {size})
+    except OSError: data = b""
+    if data[-4:] == MAGIC_NUMBER:
+        import marshal
+        loader, modules = marshal.loads(data)
+        del data
+        exec(loader)
+        del loader, modules
+    from solo.main import main
+    main()
+except Exception as error:
+    try: posix.write(2, f"solo: cannot go on: {{str(error) or 'Cannot allocate memory'}}\\n".encode("ascii", "backslashreplace"))
+    finally: posix._exit(125)
+"""
+
+# `rest` goes where `data` has been: memory that no one used before costs a system call a page.
+LOADER = """
+try:
+    rest = posix.read(fd, {size} + 1)
+except OSError:
+    rest = b""
+posix.close(fd)
+if len(rest) != {size}:
+    modules = ()
+import gc
+gc.set_threshold({threshold})
+fcntl = {fcntl!r}
+if fcntl:
+    from _frozen_importlib import ModuleSpec, _load
+    from _frozen_importlib_external import ExtensionFileLoader
+    try:
+        _load(ModuleSpec("fcntl", ExtensionFileLoader("fcntl", fcntl), origin=fcntl))
+    except ImportError:
+        pass
+loads = marshal.loads
+
+class Later:
+    __slots__ = ("name", "space")
+    def __init__(self, name, space):
+        self.name = name
+        self.space = space
+    def __call__(self, *words, **options):
+        if self.space[self.name] is self:
+            exec(loads(rest[self.space["LATER"]]), self.space)
+        return self.space[self.name](*words, **options)
+
+package = None
+for name, code, later, names in modules:
+    module = sys.modules[name] = type(sys)(name)
+    if package is None:
+        package = module
+        package.__path__ = [sys.path[-1] + "/solo"]
+    else:
+        setattr(package, name[5:], module)
+    space = module.__dict__
+    if names:
+        space["LATER"] = slice(*later)
+        for name in names:
+            space[name] = Later(name, space)
+    exec(code, space)
+"""
+
+# Many objects are made at the start, and none of them is garbage.
+THRESHOLD = 100_000
+
+# What an ordinary run calls, of each module: a test compares. The rest is loaded at its first call.
+AT_HAND = {
+    "argv": "check_excludes check_together find_option is_engine parse read_variable read_variables store take_word",
+    "supervise": "execute find_locked give_go hear leave_directory let_go_of_descriptors mirror read_parents_ignored reap take_signal wait wait_go",
+    "command": "find_command",
+    "launcher": "choose_claim describe_wanted make_variables make_watch prepare_end read_environment run start tell_nothing",
+    "acquire": "open_line release settle_all take_name take_names take_over",
+    "identity": "parse_stat read_namespace read_self read_stat read_world",
+    "journal": "append choose_own find_journals format_names format_token is_same make_place open_journal open_place",
+    "kernel": "close create decode drop_umask encode list_directory occupy_standard_descriptors read_file try_lock write_whole",
+    "main": "main",
+    "directories": (
+        "check_new_name check_owner check_writers choose_mode find_base make_base open_base open_below open_directory open_file open_name "
+        "open_or_make open_part open_parts split_name"
+    ),
+    "queue": "close_all find_holds find_holds_in_the_way find_obstacles take_hold",
+    "record": "format_claim format_closing format_record format_since format_start format_tree quote quote_words",
+    "modes": "allot_slots find_conflicts plan_claims",
+    "tickets": "get_number is_number is_ticket settle",
+}
+
+
+def find_path(module: str) -> str:
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return os.path.join(folder, "__init__.py" if module == "solo" else module.removeprefix("solo.") + ".py")
+
+
+def order_modules(module: str, ordered: list) -> list:
+    """What `module` imports of ours at its top, and what that imports, then itself: nothing before what it needs."""
+    with open(find_path(module)) as file:
+        tree = ast.parse(file.read())
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "solo":
+            names = [f"solo.{alias.name}" for alias in node.names] if node.module == "solo" else [node.module]
+            for name in names:
+                if name not in ordered:
+                    order_modules(name, ordered)
+    ordered.append(module)
+    return ordered
+
+
+def strip(code):
+    """Without its line numbers, a third of its size: no traceback is ever shown."""
+    constants = tuple(strip(constant) if hasattr(constant, "co_code") else constant for constant in code.co_consts)
+    return code.replace(co_consts=constants, co_linetable=b"")
+
+
+def split(source: str, at_hand: set) -> tuple:
+    """(what is executed at once, the functions that come later and their names): two trees and a tuple."""
+    tree = ast.parse(source)
+    later = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name not in at_hand]
+    tree.body = [node for node in tree.body if node not in later]
+    return tree, ast.Module(later, []), tuple(node.name for node in later)
+
+
+def make_bundle() -> tuple:
+    """What is read first, and the rest: bytes."""
+    modules, rest = [], b""
+    for module in ["solo", *order_modules(FIRST, [])]:
+        with open(find_path(module)) as file:
+            now, later, names = split(file.read(), set(AT_HAND.get(module.removeprefix("solo."), "").split()))
+        now, later = (strip(compile(tree, "", "exec", dont_inherit=True, optimize=2)) for tree in (now, later))
+        start, rest = len(rest), rest + marshal.dumps(later)
+        modules.append((module, now, (start, len(rest)), names))
+    path = getattr(fcntl, "__file__", None)
+    loader = compile(LOADER.format(size=len(rest), threshold=THRESHOLD, fcntl=path), "loader", "exec", optimize=2)
+    return marshal.dumps((loader, tuple(modules))) + MAGIC_NUMBER, rest  # in front it would have to be cut off, by a copy
+
+
+def main():
+    python, site, bundle, staged = sys.argv[1:]
+    first, rest = make_bundle()
+    with open(staged, "wb") as file:
+        file.write(first + rest)
+    sys.stdout.write(SCRIPT.format(python=python, site=site, bundle=bundle, size=len(first)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The journals, read and rotated."""

@@ -1,0 +1,1 @@
+"""Processes: their trees, ends, namespaces and owners."""

@@ -1,0 +1,36 @@
+"""Whose word a record is. Cold.
+
+Anyone who can write in a shared directory can publish a ticket that names any process. A record is believed about a process only if
+the owner of its file could have signalled that process, as kill(2) has it; root and our own user are believed about every process.
+"""
+
+import posix
+
+from solo.identity import read_stat
+from solo.kernel import STATUS_SIZE, read_file
+from solo.process.namespaces import find_pid
+
+
+def is_trusted(ticket) -> bool:
+    return ticket.owner_uid in (0, posix.geteuid())
+
+
+def vouches(ticket, process: tuple) -> bool:
+    """Whether the owner of the ticket may be believed about (pid, start), which its record names. False if we cannot see it."""
+    if is_trusted(ticket):
+        return True
+    theirs, mine = ticket.record.world, ticket.line.world
+    pid = find_pid(process, theirs, mine)
+    try:
+        return pid > 0 and read_stat(pid).is_started(process[1], theirs, mine) and may_signal(ticket.owner_uid, pid)
+    except OSError:
+        return False
+
+
+def may_signal(uid: int, pid: int) -> bool:
+    """Whether the real or the saved user of the process is `uid`. Raises OSError."""
+    for line in read_file(f"/proc/{pid}/status", STATUS_SIZE).split(b"\n"):
+        if line.startswith(b"Uid:"):
+            real, _, saved, _ = map(int, line.split()[1:])
+            return uid in (real, saved)
+    return False

@@ -1,0 +1,40 @@
+"""What syslog is told with --syslog: starts, skips, ends and time-outs, with name, pid, status and duration. Cold.
+
+By syslog(3), as cron does it: facility cron, tag solo[PID]. Where nobody reads, nothing is told and nothing waits.
+"""
+
+import syslog
+from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, socket
+
+from solo.kernel import escape, has_room
+from solo.text.describe import format_duration, name_signal
+
+PATH = "/dev/log"
+
+
+def log(text: str, is_bad: bool = False):
+    """One line. Never raises."""
+    try:
+        if not has_reader():
+            return
+        syslog.openlog("solo", syslog.LOG_PID, syslog.LOG_CRON)
+        syslog.syslog(syslog.LOG_WARNING if is_bad else syslog.LOG_INFO, escape(text))
+        syslog.closelog()  # its descriptor is closed with all others when the command runs
+    except (OSError, ValueError):
+        pass
+
+
+def has_reader() -> bool:
+    """Would a line go out at once? syslog(3) itself waits for a reader that hangs."""
+    probe = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+    try:
+        probe.connect(PATH)
+        return has_room(probe.fileno())
+    finally:
+        probe.close()
+
+
+def describe_end(exit_code: int, seconds: float) -> str:
+    """`with exit status 3 after 3h12m`, or `by SIGKILL`: a negative code is a signal, as Popen has it."""
+    how = f"by {name_signal(-exit_code)}" if exit_code < 0 else f"with exit status {exit_code}"
+    return f"{how} after {format_duration(seconds)}"

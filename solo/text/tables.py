@@ -1,0 +1,80 @@
+"""How the views print rows: a table of rich's on a terminal, aligned plain text in a pipe. No cell can drive a terminal."""
+
+import json
+import re
+import sys
+from datetime import datetime
+
+from solo.text.width import clean, cut, measure, pad
+from solo.modes import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
+
+MODES = {
+    EXCLUSIVE: "exclusive", SHARED: "shared", COUNTED: "slots", INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared",
+}
+
+NAME = "NAME"  # the column that gives way to others
+SHORTEST_NAME = 12  # cells
+NOT_TEXT = re.compile("[\ud800-\udfff]")  # how Python has a byte that is no UTF-8
+
+
+def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty: str = ""):
+    """Print `rows` of cells under `columns`. What is in the column `styled` has the style that `styles` tells. Of none, `empty`."""
+    rows = [[clean(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        print_table(Console(), columns, rows, styled, styles or {}) if rows else print(empty)
+    elif rows:
+        print("\n".join(align([columns, *rows])))
+
+
+def align(lines: list) -> list:
+    widths = [max(map(measure, column)) for column in zip(*lines)]
+    return ["  ".join(map(pad, cells, widths)).rstrip() for cells in lines]
+
+
+def print_table(console, columns: tuple, rows: list, styled: str, styles: dict):
+    """Print clean cells as a table of rich's. What is wider than the terminal is cut off, in the last column by an ellipsis."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", expand=True)
+    *fixed, last = columns
+    widths = find_widths([columns, *rows], console.width, len(last), gap=3)
+    for column, width in zip(fixed, widths):
+        table.add_column(column, no_wrap=True, min_width=width, max_width=width)
+    table.add_column(last, no_wrap=True, overflow="ellipsis", min_width=len(last), ratio=1)
+    for row in rows:
+        row = [cut(row[0], widths[0]), *row[1:]]
+        table.add_row(*(Text(cell, styles.get(cell, "") if column == styled else "") for column, cell in zip(columns, row)))
+    console.print(table, width=max(console.width, sum(widths) + 3 * len(widths) + len(last)), crop=True)
+
+
+def find_widths(lines: list, room: int, last: int, gap: int) -> list:
+    """How wide each column is but the last, which wants `last` cells. In too little `room` names are cut, and no pid or time."""
+    widths = [max(map(measure, column)) for column in list(zip(*lines))[:-1]]
+    if lines[0][0] == NAME:
+        lacking = sum(widths) + gap * len(widths) + last - room
+        widths[0] = max(min(widths[0], SHORTEST_NAME), widths[0] - max(0, lacking))
+    return widths
+
+
+def describe_claim(claim, slot) -> dict:
+    """What a row has of a claim whose first slot is `slot`, or None."""
+    is_counted = claim.mode == COUNTED
+    return {
+        "mode": MODES[claim.mode], "slot": slot, "slots": claim.slots if is_counted else None,
+        "take": claim.take if is_counted else None,
+    }
+
+
+def format_time(seconds: float) -> str:
+    """RFC 3339 in local time, to the millisecond."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
+
+
+def format_json(value) -> str:
+    """Valid JSON in ASCII. A byte that is no UTF-8 in a name or a command becomes the four characters \\xff."""
+    text = NOT_TEXT.sub(lambda found: f"\\\\x{ord(found[0]) & 0xff:02x}", json.dumps(value, ensure_ascii=False))
+    return json.dumps(json.loads(text), indent=2)
