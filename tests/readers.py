@@ -1750,11 +1750,11 @@ UNREAD = {
     "looks whether a word is there": "supervise.find_locked contention.flocks.refuse_own_lock",
     "what a process calls itself, or the first line of a script, shown by kernel.say": "contention.flocks.describe_locker supervise.find_interpreter",
     "what this program wrote itself, a moment ago": "commands.history.make_cells commands.history.read_time commands.list.tell_age"
-    " commands.metrics.run commands.metrics.collect_samples generate.bundle.split"
+    " commands.metrics.run commands.metrics.collect_samples text.tables.format_json generate.bundle.split"
     " api.lock.make_holder engines.postgresql.session.PostgresSession.make_comment",
     "columns of our own queries, cast by the server": ""
     "engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles"
     " engines.postgresql.table.PostgresTable.read_rows",
-    "reads nothing": "text.tables.format_json api.blocking.Deferred.receive commands.top.Screen.receive commands.clean.clean_all commands.prune.clean"
+    "reads nothing": "api.blocking.Deferred.receive commands.top.Screen.receive commands.clean.clean_all commands.prune.clean"
     " process.prctl.load_prctl engines.network.make_tls",
 }

@@ -116,7 +116,7 @@ def test_list_never_breaks_its_reader_or_the_terminal(lab):
     read_line(process)
 
     assert b"\x1b" not in lab.run("list").stdout
-    assert os.fsencode(lab.list()[0]["name"]) == name
+    assert lab.list()[0]["name"] == "n\\xe4\x1b[31m"
     closed = subprocess.run(f"{lab.script} list | true", shell=True, env=lab.environment, capture_output=True)
     assert closed.stderr == b""
     finish(process)
