@@ -115,7 +115,8 @@ class EngineHold:
 
     def interrupt(self, number, _):
         for other in ENDING:
-            signal(other, SIG_DFL)  # the next one does not wait for an engine
+            if getsignal(other) == self.interrupt:  # an ignored SIGPIPE stays so: a broken connection causes one
+                signal(other, SIG_DFL)  # the next one does not wait for an engine
         self.engine.timeout = min(self.engine.timeout, LAST_TIMEOUT)
         raise Interrupted(number)
 
