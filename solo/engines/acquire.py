@@ -63,7 +63,7 @@ class EngineHold:
         Until then those that end us do so after what we have at the engine was given back. `once` is a Once that is asked before
         the queue and claimed after it, or None. Raises Busy, Unreachable, UsageError, SoloError.
         """
-        wait = Wait(deadline, deadline if self.waits else NO_WAIT, watch, self.most, self.replaces, describe_self())
+        wait = Wait(deadline, watch, deadline if self.waits else NO_WAIT, self.most, self.replaces, describe_self())
         changed = [number for number in ENDING if getsignal(number) == SIG_DFL]
         try:
             for number in changed:

@@ -10,6 +10,7 @@ from typing import NamedTuple, Optional
 from solo.engines.engine import Gone, make_lost
 from solo.errors import Busy, SoloError, Superseded, Unreachable
 from solo.modes import COUNTED, allot_slots, find_conflicts
+from solo.queue import NO_WAIT
 from solo.text.describe import cut_command, format_duration
 
 PAUSE = 0.5  # seconds
@@ -24,8 +25,8 @@ class Wait(NamedTuple):
     """
 
     deadline: float
-    patience: float
     watch: object
+    patience: float = NO_WAIT
     most: Optional[int] = None
     replaces: bool = False
     who: str = ""
