@@ -27,7 +27,7 @@ def read(log):
     line = log.recv(65536).decode()
     match = re.fullmatch(r"<(\d+)>([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) solo\[\d+\]: (.*?)\x00?", line)
     assert match, line
-    time.strptime(match[2], "%b %d %H:%M:%S")
+    time.strptime(f"2000 {match[2]}", "%Y %b %d %H:%M:%S")
     return int(match[1]), match[3]
 
 

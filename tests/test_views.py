@@ -46,6 +46,7 @@ def hold_many(lab):
     return process
 
 
+@pytest.mark.full
 @pytest.mark.root
 @pytest.mark.tool("tmux", "unshare", "gzip")
 def test_captures_are_taken_by_a_command(tmp_path):
