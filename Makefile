@@ -13,6 +13,7 @@ FILES = $(PREFIX)/bin/solo $(PAGES) $(SHARE)/bash-completion/completions/solo \
 VENV = .venv
 VENV_PYTHON = $(VENV)/bin/python
 MADE = $(VENV)/made
+PIP = $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check
 DEB = build/deb/solo-run
 WORKERS ?= 2
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile
@@ -51,7 +52,8 @@ deb: ## dist/solo-run_VERSION_all.deb, by Debian's own tools
 
 $(MADE): pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@$(PIP) --upgrade pip # one that knows dependency groups: 25.1 or newer
+	@$(PIP) -e . --group test
 	@touch $@
 
 venv: $(MADE) ## the developer's environment, in .venv
@@ -71,11 +73,14 @@ test-deps: ## install what the tests call, by one apt-get call; starts and enabl
 test-debian: ## `make test` in a new minimal Debian, as root and as a user; SUITES='bookworm trixie' (root)
 	@tests/debian.sh $(SUITES)
 
-$(VENV)/bin/ruff: $(MADE)
-	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check 'ruff>=0.4'
+$(VENV)/lint: $(MADE)
+	@$(PIP) --group lint
+	@touch $@
 
-lint: $(VENV)/bin/ruff ## find mistakes in the source, by ruff
-	@$(VENV)/bin/ruff check --quiet --select E9,F .
+lint: $(VENV)/lint ## find mistakes in source and prose, by ruff, codespell and the words of tests/idiom.txt
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/codespell
+	@$(VENV_PYTHON) tests/idiom.py
 
 test-all: ## all tests on every CPython >= 3.10 of this machine, but those in WITHOUT='3.X ...'
 	@failed=; for found in $$($(PYTHON) tests/pythons.py $(WITHOUT)); do \
@@ -94,7 +99,7 @@ coverage: $(MADE) ## lines and branches of the hot path that tests run; ARGS=--r
 	@$(VENV_PYTHON) tests/coverage_run.py $(ARGS)
 
 $(VENV)/bench: $(MADE)
-	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@$(PIP) --group bench
 	@touch $@
 
 bench: $(VENV)/bench ## speed beside the floor and the peers, and what became worse; ARGS='launch line', ARGS=--record
@@ -108,7 +113,7 @@ lab: ## how the alternatives fail: the wrappers of Debian and solo in one set of
 	@cd tests && PATH="$(CURDIR)/build/lab/bin:$$PATH" $(PYTHON) -m lab $(ARGS)
 
 fuzz: $(MADE) ## ten million inputs, over all readers of outside data; SEED=n COUNT=n TARGETS='stat words' ARGS=--record
-	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[fuzz]' || echo "solo: without atheris: unguided" >&2
+	@$(PIP) --group fuzz || echo "solo: without atheris: unguided" >&2
 	@nice $(VENV_PYTHON) tests/fuzz.py $(TARGETS) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(ARGS)
 
 man: ## make the manual's tables anew, check and show it
