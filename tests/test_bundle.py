@@ -1,6 +1,5 @@
 """The launcher in one file, as `make install` makes it: all it can do is there, also what is loaded when it is first wanted."""
 
-import ast
 import os
 import re
 import signal
@@ -9,54 +8,13 @@ import sys
 
 import pytest
 from conftest import ROOT, finish, read_line, until
+from ordinary_run import record
 
-from solo.generate.bundle import AT_HAND
-
-CALLED = """
-import sys, posix
-called, exit = {{}}, posix._exit
-
-def note(frame, event, _):
-    module = frame.f_globals.get("__name__", "")
-    if event == "call" and module.startswith("solo.") and frame.f_code.co_filename.endswith(".py"):
-        called.setdefault(module[5:], set()).add(frame.f_code.co_name)
-
-def tell_and_exit(status):
-    sys.setprofile(None)
-    fd = posix.open({output!r} + ("" if posix.getpid() == launcher else ".child"), posix.O_WRONLY | posix.O_CREAT)
-    posix.write(fd, repr(called).encode())
-    exit(status)
-
-def tell_and_execute(*words):
-    sys.setprofile(None)
-    fd = posix.open({output!r} + ".child", posix.O_WRONLY | posix.O_CREAT)
-    posix.write(fd, repr(called).encode())
-    execve(*words)
-
-launcher, execve = posix.getpid(), posix.execve
-posix._exit, posix.execve = tell_and_exit, tell_and_execute
-sys.path.insert(0, {root!r})
-sys.setprofile(note)
-import solo.main
-sys.argv = ["solo", "-n", "job", "--", "true"]
-solo.main.main()
-"""
+from solo.generate.bundle import read_recorded
 
 
-def test_at_hand_is_what_an_ordinary_run_calls(lab):
-    lab.run("-n", "job", "true")  # its directories are made
-    output = str(lab.path / "called")
-
-    subprocess.run([sys.executable, "-IS", "-c", CALLED.format(output=output, root=str(ROOT))], env=lab.environment, check=True)
-
-    called = {}
-    for part in ("called", "called.child"):
-        for module, names in ast.literal_eval((lab.path / part).read_text()).items():
-            called.setdefault(module, set()).update(names)
-    for module in called:
-        tree = ast.parse((ROOT / f"solo/{module}.py").read_text())
-        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-        assert set(AT_HAND.get(module, "").split()) == called[module] & functions, module
+def test_recorded_functions_are_what_an_ordinary_run_calls(lab):
+    assert record(lab.environment, lab.path) == read_recorded(), "python tests/ordinary_run.py"
 
 
 @pytest.fixture

@@ -90,26 +90,13 @@ for name, code, later, names in modules:
 # Many objects are made at the start, and none of them is garbage.
 THRESHOLD = 100_000
 
-# What an ordinary run calls, of each module: a test compares. The rest is loaded at its first call.
-AT_HAND = {
-    "argv": "check_excludes check_together find_option is_engine parse read_variable read_variables store take_word",
-    "supervise": "execute find_locked give_go hear leave_directory let_go_of_descriptors mirror read_parents_ignored reap take_signal wait wait_go",
-    "command": "find_command",
-    "launcher": "choose_claim describe_wanted make_variables make_watch prepare_end read_environment run start tell_nothing",
-    "acquire": "open_line release settle_all take_name take_names take_over",
-    "identity": "parse_stat read_namespace read_self read_stat read_world",
-    "journal": "append choose_own find_journals format_names format_token is_same make_place open_journal open_place",
-    "kernel": "close create decode drop_umask encode list_directory occupy_standard_descriptors read_file try_lock write_whole",
-    "main": "main",
-    "directories": (
-        "check_new_name check_owner check_writers choose_mode find_base make_base open_base open_below open_directory open_file open_name "
-        "open_or_make open_part open_parts split_name"
-    ),
-    "queue": "close_all find_holds find_holds_in_the_way find_obstacles take_hold",
-    "record": "format_claim format_closing format_record format_since format_start format_tree quote quote_words",
-    "modes": "allot_slots find_conflicts plan_claims",
-    "tickets": "get_number is_number is_ticket settle",
-}
+# A line a module: the functions that an ordinary run calls, recorded by tests/ordinary_run.py. The rest is loaded at its first call.
+RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ordinary_run.txt")
+
+def read_recorded() -> dict:
+    """{module: the names of its functions that an ordinary run calls}"""
+    with open(RECORDED) as file:
+        return {module: set(names.split()) for module, _, names in (line.partition(":") for line in file)}
 
 
 def find_path(module: str) -> str:
@@ -147,10 +134,10 @@ def split(source: str, at_hand: set) -> tuple:
 
 def make_bundle() -> tuple:
     """What is read first, and the rest: bytes."""
-    modules, rest = [], b""
+    modules, rest, recorded = [], b"", read_recorded()
     for module in ["solo", *order_modules(FIRST, [])]:
         with open(find_path(module)) as file:
-            now, later, names = split(file.read(), set(AT_HAND.get(module.removeprefix("solo."), "").split()))
+            now, later, names = split(file.read(), recorded.get(module.removeprefix("solo."), set()))
         now, later = (strip(compile(tree, "", "exec", dont_inherit=True, optimize=2)) for tree in (now, later))
         start, rest = len(rest), rest + marshal.dumps(later)
         modules.append((module, now, (start, len(rest)), names))
