@@ -7,7 +7,7 @@ DESTDIR ?=
 LIB = $(PREFIX)/lib/solo
 SHARE = $(PREFIX)/share
 STAGED = $(DESTDIR)$(LIB)
-PAGES = $(foreach page,$(notdir $(wildcard man/solo.*)),$(SHARE)/man/man$(subst .,,$(suffix $(page)))/$(page))
+PAGES = $(foreach page,$(notdir $(wildcard man/*.[0-9])),$(SHARE)/man/man$(subst .,,$(suffix $(page)))/$(page))
 FILES = $(PREFIX)/bin/solo $(PAGES) $(SHARE)/bash-completion/completions/solo \
 	$(SHARE)/zsh/site-functions/_solo $(SHARE)/fish/vendor_completions.d/solo.fish
 VENV = .venv
@@ -118,8 +118,8 @@ fuzz: $(MADE) ## ten million inputs, over all readers of outside data; SEED=n CO
 
 man: ## make the manual's tables anew, check and show it
 	@$(PYTHON) -m solo.generate.manual man/solo.1
-	@mandoc -T lint -W warning man/solo.*
-	@mandoc man/solo.* | $${PAGER:-cat}
+	@mandoc -T lint -W warning man/*.[0-9]
+	@mandoc man/*.[0-9] | $${PAGER:-cat}
 
 captures: $(MADE) ## take the captures of the views in README.md and docs/views.md again (root, tmux)
 	@$(VENV_PYTHON) tests/captures.py

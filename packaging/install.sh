@@ -81,12 +81,12 @@ for folder in $made; do echo "${folder#"$DESTDIR"}"; done >"$new/made-directorie
     bin/python -I -m solo.generate.bundle "$lib/bin/python" "$lib/$site" "$lib/launcher" launcher >files/solo
 )
 for shell in bash zsh fish; do "$PYTHON" -m solo.generate.completions "$shell" >"$new/files/$shell"; done
-for page in man/solo.*; do sed "s|/usr/local/bin/solo|$PREFIX/bin/solo|" "$page" >"$new/files/${page#man/}"; done
+for page in man/*.[0-9]; do sed "s|/usr/local/bin/solo|$PREFIX/bin/solo|" "$page" >"$new/files/${page#man/}"; done
 
 [ ! -e "$stage" ] || mv "$stage" "$old"
 mv "$new" "$stage"
 share=$DESTDIR$PREFIX/share
-for page in man/solo.*; do install_file 644 "${page#man/}" "$share/man/man${page#man/solo.}/${page#man/}"; done
+for page in man/*.[0-9]; do install_file 644 "${page#man/}" "$share/man/man${page##*.}/${page#man/}"; done
 install_file 644 bash "$share/bash-completion/completions/solo"
 install_file 644 zsh "$share/zsh/site-functions/_solo"
 install_file 644 fish "$share/fish/vendor_completions.d/solo.fish"

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ["README.md", "man/solo.1", "man/solo.3", "man/solo.7"]
+PAGES = ["README.md", "man/solo.1", "man/solo.3", "man/solo.7", "man/solo-engines.7"]
 ESCAPES = {r"\(aq": "'", r"\e": "\\", r"\&": ""}
 KINDS = {  # what tells it; the first that does
     "crontab": r"^[*\d/]+( [*\d/]+){4} ",

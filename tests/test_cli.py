@@ -238,8 +238,17 @@ def test_the_manual_is_clean_mdoc():
 def test_the_manual_has_the_sections_that_people_look_for():
     page = (ROOT / "man/solo.1").read_text()
 
-    for section in ("EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "INTERNALS", "ASSUMPTIONS", "CAVEATS"):
-        assert f".Sh {section}\n" in page
+    for section in ("EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "TRUST", "CAVEATS", "SEE ALSO"):
+        assert re.search(rf"^\.Sh {section}(\\&)?$", page, re.M)
+    assert page.index(".Sh EXAMPLES") < page.index(".Sh OPTIONS")
+
+
+@pytest.mark.tool("mandoc")
+def test_the_manual_has_less_than_500_lines():
+    shown = subprocess.run(["mandoc", "-O", "width=80", ROOT / "man/solo.1"], capture_output=True, text=True).stdout
+
+    assert "wrapper" in next(line for line in shown.splitlines() if "–" in line)
+    assert shown.count("\n") < 500
 
 
 @pytest.mark.tool("zsh")

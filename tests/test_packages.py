@@ -109,7 +109,7 @@ def unpacked(place, deb):
 
 
 def read_manual(unpacked):
-    return "".join(gzip.decompress(page.read_bytes()).decode() for page in unpacked.glob("usr/share/man/*/solo.*.gz"))
+    return "".join(gzip.decompress(page.read_bytes()).decode() for page in unpacked.glob("usr/share/man/*/solo*.gz"))
 
 
 @DEB_TOOLS

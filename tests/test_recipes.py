@@ -365,7 +365,7 @@ def test_what_is_copied_from_the_rendered_page_is_what_is_run():
 
 
 @pytest.mark.tool("mandoc")
-@pytest.mark.parametrize("page", ["solo.3", "solo.7"])  # solo.1: test_cli.py
+@pytest.mark.parametrize("page", ["solo.3", "solo.7", "solo-engines.7"])  # solo.1: test_cli.py
 def test_mandoc_finds_nothing_wrong_with_the_manuals(page):
     result = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", ROOT / "man" / page], capture_output=True, text=True)
 
