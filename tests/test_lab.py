@@ -1,4 +1,4 @@
-"""The lab tells good from bad in every row; docs show what was measured."""
+"""The lab distinguishes good from bad in every scene, and docs/ show its recorded results."""
 
 import json
 import os
@@ -17,9 +17,9 @@ from lab.verdicts import BAD, GOOD, NONE, NOTE, TWO, UNKNOWN
 pytestmark = [pytest.mark.root, pytest.mark.tool("flock", "unshare", "strace")]
 
 IN_FILE = '[ -e "$0" ] && kill -0 $(cat "$0") && exit 1; echo $$ >"$0"; "$@"; rm "$0"'
-GOES_AROUND = 'case $LAB_TAG in *[13579]) flock "$0" true ;; esac; exec flock "$0" "$@"'  # every other one, twice
+QUEUES_TWICE = 'case $LAB_TAG in *[13579]) flock "$0" true ;; esac; exec flock "$0" "$@"'  # every other waiter
 POLLS = 'until mkdir "$0" 2>/dev/null; do sleep 0.1; done; "$@"; rmdir "$0"'
-BROKEN = {  # in just that way: what comes of it, and a wrapper that has its lock as $0 and the job after it
+BROKEN = {  # for each scene: the expected verdict and a wrapper that fails it; $0 is the lock, the job follows
     "busy_status": (BAD, 'exec flock -n -E 0 "$0" "$@"'),
     "busy_message": (BAD, 'exec flock -n "$0" "$@"'),
     "silent_hang": (BAD, 'exec flock -n "$0" "$@"'),
@@ -38,8 +38,8 @@ BROKEN = {  # in just that way: what comes of it, and a wrapper that has its loc
     "daemon": (BAD, 'exec flock -n -F "$0" "$@"'),
     "visible_descriptor": (NOTE, 'exec flock -n "$0" "$@"'),
     "closed_descriptors": (TWO, 'exec flock -n -F "$0" "$@"'),
-    "order": (BAD, GOES_AROUND),
-    "stopped_in_line": (NOTE, 'exec 9>"$0.turn"; flock 9; exec flock "$0" "$@"'),
+    "order": (BAD, QUEUES_TWICE),
+    "stopped_waiter": (NOTE, 'exec 9>"$0.turn"; flock 9; exec flock "$0" "$@"'),
     "overtaking": (BAD, POLLS),
     "waiting_cost": (NOTE, POLLS),
     "reboot": (BAD, 'mkdir "$0" || exit; "$@"; rmdir "$0"'),
@@ -47,12 +47,12 @@ BROKEN = {  # in just that way: what comes of it, and a wrapper that has its loc
     "full_disk": (TWO, '[ -s "$0" ] && exit 1; echo $$ >"$0"; "$@"; rm "$0"'),
 }
 
-KEPT = "stopped_in_line"  # the price of a line that nobody overtakes
+KEPT = "stopped_waiter"  # solo keeps its place: the price of a queue without overtaking
 
 
 @pytest.fixture
 def solo(solo_script, monkeypatch):
-    """solo as the lab calls it; the script is that of the tests."""
+    """solo as the lab calls it, with the script of the tests."""
     monkeypatch.setenv("PATH", f"{solo_script.parent}:{os.environ['PATH']}")
     return next(peer for peer in PEERS if peer.name == "solo")
 
@@ -68,22 +68,22 @@ def make_broken(script):
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_a_wrapper_broken_in_just_that_way_is_told_from_solo(scene, solo):
+def test_each_scene_tells_a_broken_wrapper_from_solo(scene, solo):
     verdict, script = BROKEN[scene]
 
     assert measure(make_broken(script), scene).verdict is verdict
     assert measure(next(peer for peer in PEERS if peer.name == "flock") if scene == KEPT else solo, scene).verdict is GOOD
 
 
-def test_with_solo_one_that_is_stopped_in_line_keeps_its_place(solo):
+def test_a_stopped_waiter_of_solo_keeps_its_place(solo):
     assert measure(solo, KEPT).verdict is NOTE
 
 
-def test_one_that_can_not_wait_is_not_blamed_for_its_line():
+def test_a_wrapper_that_cannot_wait_has_no_queue_verdict():
     assert measure(make_peer("flock", "flock -n {lock}"), "order").verdict is NONE
 
 
-def test_what_the_lab_itself_can_not_do_is_nobodys_fault(monkeypatch, tmp_path):
+def test_a_failure_of_the_lab_itself_is_unknown(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     for tool in ("unshare", "sh", "flock"):
         (tmp_path / tool).symlink_to(f"/usr/bin/{tool}")
@@ -96,46 +96,46 @@ FAST = ["busy_status", "term", "kill_wrapper", "daemon", "closed_descriptors", "
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.name in ("flock", "chpst")], ids=lambda peer: peer.name)
 @pytest.mark.parametrize("scene", FAST)
-def test_what_was_measured_is_so_still(scene, peer, report):
+def test_a_recorded_outcome_is_measured_again(scene, peer, report):
     if not peer.is_installed():
         pytest.skip(f"needs {peer.name}: make test-deps")
 
     assert measure(peer, scene) == report.get(scene, peer.name)
 
 
-def test_nothing_goes_wrong_with_solo_alone(report):
+def test_only_solo_fails_in_no_scene(report):
     assert report.find_faultless() == ["solo"]
     assert not report.has_gaps()
 
 
-def test_every_scene_and_every_wrapper_of_debian_is_measured(report):
+def test_every_scene_and_debian_wrapper_is_recorded(report):
     assert list(report.scenes) == list(SCENES)
     assert set(report.peers) == {peer.name for peer in PEERS} - {"run-one"}
 
 
-def test_docs_are_made_from_what_was_measured(report):
-    [told] = re.findall(r"<!-- lab -->\n(.*?)\n<!-- end -->", (ROOT / "docs/evidence.md").read_text(), re.S)
+def test_docs_match_the_recorded_results(report):
+    [block] = re.findall(r"<!-- lab -->\n(.*?)\n<!-- end -->", (ROOT / "docs/evidence.md").read_text(), re.S)
 
-    assert told == report.to_evidence()
+    assert block == report.to_evidence()
     assert (ROOT / "docs/lab.md").read_text() == report.to_markdown()
     assert (ROOT / "docs/lab.svg").read_text() == report.to_svg()
 
 
-def test_red_in_the_picture_is_two_at_once_and_nothing_else(report):
+def test_red_in_the_picture_means_two_at_once(report):
     cells = [element for element in ElementTree.fromstring(report.to_svg()).iter() if element.get("fill") == TWO.colour]
-    told = [cell[0].text for cell in cells if ": " in cell[0].text]
+    outcomes = [cell[0].text for cell in cells if ": " in cell[0].text]
 
-    assert len(told) == sum(len(report.find(scene, TWO)) for scene in report.scenes)
-    assert len(cells) == len(told) + 1  # the legend's
+    assert len(outcomes) == sum(len(report.find(scene, TWO)) for scene in report.scenes)
+    assert len(cells) == len(outcomes) + 1  # the legend has one
 
 
-def test_the_lab_knows_nothing_of_solos_inside():
+def test_the_lab_imports_nothing_of_solo():
     imports = re.compile(r"^\s*(?:from|import) solo\b", re.M)
 
     assert not [file.name for file in (ROOT / "tests/lab").glob("*.py") if imports.search(file.read_text())]
 
 
-def test_a_name_that_is_neither_wrapper_nor_scene_is_refused():
+def test_an_unknown_name_is_refused():
     done = subprocess.run(["python3", "-m", "lab", "nobody"], cwd=ROOT / "tests", capture_output=True, text=True)
 
     assert done.returncode == 1

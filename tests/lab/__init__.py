@@ -1,4 +1,4 @@
-"""What goes wrong with whom: the wrappers of Debian, and solo, through one set of scenes, with real processes.
+"""How the alternatives fail: run Debian's lock wrappers and solo through one set of scenes, with real processes.
 
-A wrapper is known only as words put before a job; asked is only what can be seen from outside. `python -m lab` measures all of it.
+The lab knows a wrapper only as words before a job and checks only what is visible from outside. `python -m lab` measures everything.
 """

@@ -1,6 +1,6 @@
-"""`make lab`: measures every wrapper that is installed, and writes docs/lab.* and its part of docs/evidence.md.
+"""`make lab`: measure every installed wrapper; write docs/lab.* and the lab's part of docs/evidence.md.
 
-With names of wrappers or scenes it measures those alone, prints what came of it, and writes nothing.
+With names of wrappers or scenes, measure only these, print the outcomes and write nothing.
 """
 
 import json
@@ -26,25 +26,25 @@ EVIDENCE = re.compile(r"(<!-- lab -->\n).*?(?=<!-- end -->)", re.S)
 def main():
     unknown = set(sys.argv[1:]) - {peer.name for peer in PEERS} - set(SCENES)
     if unknown:
-        sys.exit(f"lab: neither a wrapper nor a scene: {', '.join(unknown)}; there are {', '.join(peer.name for peer in PEERS)}; "
-                 + ", ".join(SCENES))
-    peers = [peer for peer in PEERS if peer.is_installed() and is_asked(peer.name, [peer.name for peer in PEERS])]
-    scenes = [scene for scene in SCENES if is_asked(scene, SCENES)]
+        sys.exit(f"lab: neither a wrapper nor a scene: {', '.join(unknown)}; the wrappers are {', '.join(peer.name for peer in PEERS)}; "
+                 f"the scenes are {', '.join(SCENES)}")
+    peers = [peer for peer in PEERS if peer.is_installed() and is_chosen(peer.name, [peer.name for peer in PEERS])]
+    scenes = [scene for scene in SCENES if is_chosen(scene, SCENES)]
 
     print(f"lab: not installed: {', '.join(peer.name for peer in PEERS if not peer.is_installed()) or 'none'}", file=sys.stderr)
     report = Report(measure_all(peers, scenes))
 
     if sys.argv[1:]:
-        print(report.matrix(), *(line for scene in scenes for line in report.tell(scene)), sep="\n", flush=True)
+        print(report.matrix(), *(line for scene in scenes for line in report.describe(scene)), sep="\n", flush=True)
         return
     print(report.to_markdown(), end="")
     write(report)
     if report.has_gaps() or "solo" not in report.find_faultless():
-        sys.exit("lab: not every row is good with solo, or not all could be measured")
+        sys.exit("lab: solo fails in a scene, or a scene could not be measured")
 
 
-def is_asked(name, kind):
-    """Of each kind, what is named is meant, or all."""
+def is_chosen(name, kind):
+    """Whether the command line names it, or names none of its kind."""
     return name in sys.argv[1:] or not set(sys.argv[1:]) & set(kind)
 
 
@@ -55,12 +55,12 @@ def measure_all(peers, scenes) -> dict:
     def run(cell):
         scene, peer = cell
         outcome = measure(peer, scene)
-        if outcome.verdict is UNKNOWN:  # as on a machine that does much else
+        if outcome.verdict is UNKNOWN:  # a busy machine: try once more
             outcome = measure(peer, scene)
         outcomes[scene][peer.name] = outcome
         done = sum(map(len, outcomes.values()))
-        told = f"{outcome.verdict.sign} {peer.name}: {SCENES[scene].title}: {outcome.words}"
-        print(f"{done}/{len(cells)} {told}", file=sys.stderr, flush=True)
+        result = f"{outcome.verdict.sign} {peer.name}: {SCENES[scene].title}: {outcome.words}"
+        print(f"{done}/{len(cells)} {result}", file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(run, cells))

@@ -1,4 +1,4 @@
-"""One scene with one peer. `python -m lab.cell PEER SCENE PLACE` is what runs within namespaces of its own."""
+"""Run one scene with one peer. `python -m lab.cell PEER SCENE PLACE` runs inside its own namespaces."""
 
 import json
 import os
@@ -13,17 +13,17 @@ from .scenes import SCENES
 from .trial import Stuck, Trial
 from .verdicts import BAD, NONE, TWO, UNKNOWN, VERDICTS, Outcome
 
-LIMIT = 180  # seconds after which a cell is given up: the lab's fault, not the peer's
+LIMIT = 180  # seconds; a cell that takes longer is the lab's failure, not the peer's
 
 
 def measure(peer, scene) -> Outcome:
-    """What comes of it, whatever hangs: all processes end with their namespace."""
+    """Return the outcome, even if the peer hangs: all its processes end with their namespace."""
     if SCENES[scene].waits and peer.wait is None:
         return Outcome(NONE, NONE.meaning)
     user = () if os.geteuid() == 0 else ("--map-root-user",)
-    apart = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    isolated = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     with tempfile.TemporaryDirectory(prefix="lab.") as place:
-        words = [*apart, sys.executable, "-m", "lab.cell", peer.to_json(), scene, place]
+        words = [*isolated, sys.executable, "-m", "lab.cell", peer.to_json(), scene, place]
         try:
             done = subprocess.run(words, cwd=Path(__file__).resolve().parent.parent, stdin=subprocess.DEVNULL, capture_output=True,
                                   text=True, timeout=LIMIT)
@@ -36,16 +36,17 @@ def measure(peer, scene) -> Outcome:
 
 
 def play(peer, scene, place) -> Outcome:
+    """Run the scene in this process. An overlap outweighs every other outcome."""
     trial = Trial(peer, place)
     try:
         outcome = SCENES[scene].run(trial)
-    except Stuck as what:
-        outcome = Outcome(BAD, str(what))
+    except Stuck as reason:
+        outcome = Outcome(BAD, str(reason))
     return Outcome(TWO, TWO.meaning) if trial.read("overlap") else outcome
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # a background job of a shell ignores some
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # a shell starts background jobs with some of them ignored
         signal.signal(number, signal.SIG_DFL)
     outcome = play(Peer(*json.loads(sys.argv[1])), sys.argv[2], Path(sys.argv[3]))
     print(json.dumps([outcome.verdict.name, outcome.words]))

@@ -1,6 +1,6 @@
-"""The job of every trial: tells a log that it runs, whether alone, what signals reach it, and that it ends.
+"""The job of every trial: log its start, any overlap, the signals it gets, and its end.
 
-`job.py PLACE`. What it does is in LAB_WHAT and who it is in LAB_TAG: its words are always the same, as those of a job run again.
+Called as `job.py PLACE`. LAB_WHAT says what it does, LAB_TAG identifies it. Its words never change, like those of a repeated job.
 """
 
 import fcntl
@@ -16,14 +16,14 @@ def is_open(descriptor):
     try:
         return bool(os.fstat(descriptor))
     except OSError:
-        return False  # the listing's own
+        return False  # the descriptor of the listing itself
 
 
 def stay():
-    """Until SIGUSR1, and nothing else ends it: every signal is written down."""
+    """Wait for SIGUSR1 and log every signal. No other signal ends the job."""
     while True:
         number = signal.sigwait(EVERY)
-        tell("signal", number)
+        write("signal", number)
         if number == signal.SIGUSR1:
             return
 
@@ -31,23 +31,23 @@ def stay():
 def leave_daemon():
     if os.fork():
         return
-    os.close(alone)  # it does not do what the lock is for
+    os.close(alone)  # the daemon may run beside the next job
     os.setsid()
     for stream in (0, 1, 2):
         os.dup2(os.open("/dev/null", os.O_RDWR), stream)
-    tell("daemon", os.getpid())
+    write("daemon", os.getpid())
     signal.sigwait({signal.SIGRTMIN})
     os._exit(0)
 
 
 def leave_session():
-    if os.getpid() != os.getpgrp():  # else it leads a group already and can not
+    if os.getpid() != os.getpgrp():  # a group leader cannot start a session
         os.setsid()
     stay()
 
 
-def close_all():
-    """As sudo, ssh and daemons do with what they do not know."""
+def close_inherited():
+    """Close inherited descriptors, as sudo, ssh and daemons do."""
     for descriptor in seen:
         os.close(descriptor)
     stay()
@@ -55,12 +55,12 @@ def close_all():
 
 def die():
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    tell("ended", os.getpid())
+    write("ended", os.getpid())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def tell(word, number):
+def write(word, number):
     os.write(log, f"{word} {number} {TAG}\n".encode())
 
 
@@ -69,12 +69,12 @@ seen = [number for number in map(int, os.listdir("/proc/self/fd")) if number > 2
 log = os.open(f"{PLACE}/log", os.O_WRONLY | os.O_APPEND)
 alone = os.open(f"{PLACE}/alone", os.O_RDWR)
 try:
-    fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a witness of its own: the kernel lets go when this job ends
+    fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an independent witness: the kernel unlocks it when this job ends
 except BlockingIOError:
-    tell("overlap", os.getpid())
+    write("overlap", os.getpid())
 for number in seen:
-    tell("sees", number)
-tell("started", os.getpid())
-{"stay": stay, "daemon": leave_daemon, "session": leave_session, "close": close_all, "die": die}.get(WHAT, bool)()
-tell("ended", os.getpid())
+    write("sees", number)
+write("started", os.getpid())
+{"stay": stay, "daemon": leave_daemon, "session": leave_session, "close": close_inherited, "die": die}.get(WHAT, bool)()
+write("ended", os.getpid())
 os._exit(3 if WHAT == "fail" else 0)

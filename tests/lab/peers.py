@@ -1,23 +1,23 @@
-"""The wrappers: how each is called to skip, to wait, and to skip in silence, as its manual has it."""
+"""The wrappers: how its manual says to call each one to skip, to wait, and to skip in silence."""
 
 import json
 import shutil
 import subprocess
 from typing import NamedTuple
 
-# It takes no command: this is how its manual has it used, with a trap added so that a failed job is seen.
+# lockfile takes no command: this is its manual's script, with a trap added so that the exit status of the job survives.
 LOCKFILE = 'lock=$1; shift; lockfile {} "$lock" || exit; trap \'rm -f "$lock"\' EXIT; "$@"'
 SILENCED = ["sh", "-c", '"$@" >/dev/null 2>&1', "silenced"]
 
 
 class Peer(NamedTuple):
-    """Words that go before a job; {lock} in them is the path of a lock file, {name} its last part."""
+    """The words before a job. {lock} in them is the path of a lock file, {name} its last component."""
 
     name: str
     program: str
-    skip: list  # turned away at once if the lock is held
-    wait: list | None  # stands in line for ever; None: it can not
-    quiet: list  # as skip, but silent about it
+    skip: list  # if the lock is held, do not run
+    wait: list | None  # wait forever; None: it cannot
+    quiet: list  # like skip, without a message
 
     def is_installed(self) -> bool:
         return shutil.which(self.program) is not None
@@ -33,20 +33,20 @@ class Peer(NamedTuple):
 
 
 def read(*words) -> str:
-    """What a program says; nothing if it is not there."""
+    """Return the stdout of a program, or "" if it is not installed."""
     if not shutil.which(words[0]):
         return ""
     return subprocess.run(words, capture_output=True, text=True).stdout.strip()
 
 
 def make_peer(name, skip, wait=None, quiet=None, program=None) -> Peer:
-    """Where `quiet` is None it has no such mode, and people send what it says to /dev/null."""
+    """Make a Peer. Without a `quiet` mode, redirect its output to /dev/null, as people do."""
     skip, wait, quiet = (words.split() if isinstance(words, str) else words for words in (skip, wait, quiet))
     return Peer(name, program or name.split()[0], skip, wait, quiet or [*SILENCED, *skip])
 
 
 def shell(text) -> list:
-    """Words that run `text` with the lock as $1 and the job after it."""
+    """Return words that run the script `text` with the lock as $1 and the job after it."""
     return ["sh", "-c", text, "sh", "{lock}"]
 
 
@@ -62,10 +62,10 @@ PEERS = [
     make_peer("s6-setlock", "s6-setlock -n {lock}", "s6-setlock {lock}"),
     make_peer("with-lock-ex", "with-lock-ex -f {lock}", "with-lock-ex -w {lock}", "with-lock-ex -q {lock}"),
     make_peer("run-one", "run-one"),
-    # It waits for a second at least, and for ever after no time at all.
+    # runlock waits at least one second; -t 0 means forever.
     make_peer("runlock", "runlock -t 1 -f {lock}", "runlock -t 0 -f {lock}"),
     make_peer("sem", "sem --fg --id {name} --st -1", "sem --fg --id {name}"),
-    # Those that sleep between looks do so for a second, the least they can.
+    # Poll once a second, the shortest interval these have.
     make_peer("dotlockfile", "dotlockfile -p -r 0 {lock}", "dotlockfile -p -i 1 -r -1 {lock}", "dotlockfile -q -p -r 0 {lock}"),
     make_peer("dotlockfile -P", "dotlockfile -P -p -r 0 {lock}", "dotlockfile -P -p -i 1 -r -1 {lock}",
               "dotlockfile -q -P -p -r 0 {lock}"),

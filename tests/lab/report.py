@@ -1,4 +1,4 @@
-"""The outcomes as JSON, as Markdown, as a part of docs/evidence.md, and as a picture that needs no library."""
+"""Render the outcomes as Markdown, as a part of docs/evidence.md, and as an SVG picture, without libraries."""
 
 import shlex
 import textwrap
@@ -12,7 +12,7 @@ INK = "#1b1f23"
 
 
 class Report:
-    """`data` is what docs/lab.json holds."""
+    """`data` is the content of docs/lab.json."""
 
     def __init__(self, data):
         self.data = data
@@ -21,12 +21,12 @@ class Report:
         self.measured = f"{data['date']}, {data['kernel']}, {data['distribution']}"
 
     def get(self, scene, peer):
-        """(verdict, words)"""
+        """Return (verdict, words)."""
         outcome = self.data["outcomes"][scene][peer]
         return VERDICTS[outcome["verdict"]], outcome["words"]
 
     def find(self, scene, *verdicts) -> list:
-        """The peers with which the scene came to one of these."""
+        """Return the peers for which the scene ended in one of these verdicts."""
         return [peer for peer in self.peers if self.get(scene, peer)[0] in verdicts]
 
     def find_faultless(self) -> list:
@@ -36,62 +36,62 @@ class Report:
         return any(self.find(scene, UNKNOWN) for scene in self.scenes)
 
     def legend(self) -> str:
-        return ", ".join(f"{verdict.sign} {verdict.meaning}" for verdict in self.used())
+        return ", ".join(f"{verdict.sign} {verdict.meaning}" for verdict in self.list_used())
 
-    def used(self) -> list:
-        """The verdicts there are, best first."""
+    def list_used(self) -> list:
+        """Return the verdicts that occur, best first."""
         return [verdict for verdict in VERDICTS.values() if any(self.find(scene, verdict) for scene in self.scenes)]
 
     def conclusion(self) -> str:
         faultless = self.find_faultless()
-        told = f"No row goes wrong with {', '.join(faultless) or 'none'}{' alone' * (len(faultless) == 1)}"
+        text = f"Only {faultless[0]} fails in no scene" if len(faultless) == 1 else f"{', '.join(faultless) or 'None'} fail in no scene"
         notes = [self.scenes[scene]["title"] for scene in self.scenes if set(self.find(scene, NOTE)).intersection(faultless)]
-        return f"{told}; rows with a note: {', '.join(notes)}." if notes else f"{told}."
+        return f"{text}; scenes with a note: {', '.join(notes)}." if notes else f"{text}."
 
     # --- Markdown ---------------------------------------------------------------------------------------------------
 
     def matrix(self) -> str:
         lines = [f"| | {' | '.join(self.peers)} |", "|---|" + ":-:|" * len(self.peers)]
-        for scene, told in self.scenes.items():
+        for scene, details in self.scenes.items():
             signs = [self.get(scene, peer)[0].sign for peer in self.peers]
-            lines.append(f"| {told['title']} | {' | '.join(f'**{sign}**' if sign == TWO.sign else sign for sign in signs)} |")
+            lines.append(f"| {details['title']} | {' | '.join(f'**{sign}**' if sign == TWO.sign else sign for sign in signs)} |")
         return "\n".join(lines)
 
     def to_markdown(self) -> str:
         return "\n".join([
             "# How the alternatives fail", "",
-            f"`make lab` measured all of this, and does it again: {self.measured}, Python {self.data['python']}.", "",
+            f"`make lab` measured this table and measures it again: {self.measured}, Python {self.data['python']}.", "",
             self.matrix(), "", f"{self.legend()}. {self.conclusion()}", "",
-            "## Each scene", *(line for scene in self.scenes for line in self.tell(scene)), "",
-            "## How each is called", "", "| | version | skip | wait |", "|---|---|---|---|",
-            *(f"| {name} | {told['version']} | {quote(told['skip'])} | {quote(told['wait'])} |"
-              for name, told in self.data["peers"].items()),
+            "## Each scene", *(line for scene in self.scenes for line in self.describe(scene)), "",
+            "## Command lines", "", "| | version | skip | wait |", "|---|---|---|---|",
+            *(f"| {name} | {peer['version']} | {quote(peer['skip'])} | {quote(peer['wait'])} |"
+              for name, peer in self.data["peers"].items()),
         ]) + "\n"
 
-    def tell(self, scene):
-        """What is good, and by outcome who did that."""
-        told = self.scenes[scene]
+    def describe(self, scene):
+        """Yield lines: the good outcome and its reason, then every outcome with its peers."""
+        details = self.scenes[scene]
         order = list(VERDICTS.values())
         outcomes = sorted((order.index(self.get(scene, peer)[0]), self.get(scene, peer)[1], peer) for peer in self.peers)
-        yield from ("", f"### {told['title']}", "", f"Good: {told['good']}", "")
+        yield from ("", f"### {details['title']}", "", f"Good: {details['good']}", "")
         for (place, words), cells in groupby(outcomes, lambda cell: cell[:2]):
             yield f"- {order[place].sign} {words}: {', '.join(peer for _, _, peer in cells)}"
 
     def to_evidence(self) -> str:
-        """What lets two run at once, with whom, and the picture of all."""
-        lines = ["| what lets two run at once | with |", "|---|---|"]
-        for scene, told in self.scenes.items():
+        """Return the scenes in which two jobs ran at once, the picture, and a summary."""
+        lines = ["| two jobs run at once in the scene | with |", "|---|---|"]
+        for scene, details in self.scenes.items():
             if self.find(scene, TWO):
-                lines.append(f"| {told['title']} | {', '.join(self.find(scene, TWO))} |")
-        told = (
-            f"`make lab` runs the wrappers that Debian has through {len(self.scenes)} scenes with real processes "
-            f"({self.measured}; it takes some minutes). {self.conclusion()} [lab.md](lab.md) describes each cell, what is good and "
-            "why, how each wrapper is called, and the versions. Wrappers that replace themselves with the job by exec, as chpst does, "
-            "pass whatever is done to the wrapper. But newcomers overtake waiters, a job that closes its descriptors loses the lock, "
-            "and such a wrapper cannot end a job in time, record it or report it."
+                lines.append(f"| {details['title']} | {', '.join(self.find(scene, TWO))} |")
+        summary = (
+            f"`make lab` runs Debian's wrappers through {len(self.scenes)} scenes with real processes "
+            f"({self.measured}; it takes some minutes). {self.conclusion()} [lab.md](lab.md) describes each cell, the good outcome and "
+            "its reason, the command line of each wrapper, and the versions. A wrapper that replaces itself with the job by exec, like "
+            "chpst, passes every scene that signals or kills the wrapper. But newcomers overtake its waiters, a job that closes its "
+            "descriptors loses the lock, and such a wrapper cannot end a job in time, record it or report it."
         )
         picture = f"![{len(self.scenes)} scenes with {len(self.peers)} wrappers: how the alternatives fail](lab.svg)"
-        return "\n".join([*lines, "", picture, "", *textwrap.wrap(told, 132, break_on_hyphens=False)])
+        return "\n".join([*lines, "", picture, "", *textwrap.wrap(summary, 132, break_on_hyphens=False)])
 
     # --- Picture ----------------------------------------------------------------------------------------------------
 
@@ -107,14 +107,14 @@ class Report:
         for column, peer in enumerate(self.peers):
             x = LABEL + CELL[0] * (column + 0.5) + SIZE / 3
             parts.append(f'<text transform="translate({x:.0f} {HEAD - 8}) rotate(-55)"{bold(peer == "solo")}>{escape(peer)}</text>')
-        for row, (scene, told) in enumerate(self.scenes.items()):
+        for row, (scene, details) in enumerate(self.scenes.items()):
             y = HEAD + CELL[1] * row
-            parts.append(f'<text x="{LABEL - 8}" y="{y + 17}" text-anchor="end">{escape(told["title"])}</text>')
+            parts.append(f'<text x="{LABEL - 8}" y="{y + 17}" text-anchor="end">{escape(details["title"])}</text>')
             for column, peer in enumerate(self.peers):
                 verdict, words = self.get(scene, peer)
-                parts += draw(LABEL + CELL[0] * column, y, verdict, f"{peer}: {told['title']}: {words}")
+                parts += draw(LABEL + CELL[0] * column, y, verdict, f"{peer}: {details['title']}: {words}")
         x, y = 24, HEAD + CELL[1] * len(self.scenes) + 20
-        for verdict in self.used():
+        for verdict in self.list_used():
             parts += draw(x, y, verdict, verdict.meaning)
             parts.append(f'<text x="{x + CELL[0] + 6:.0f}" y="{y + 17}">{verdict.meaning}</text>')
             x += CELL[0] + 32 + 8 * len(verdict.meaning)
@@ -130,15 +130,15 @@ def quote(words):
     return f"`{shlex.join(words)}`".replace("|", "\\|") if words else "cannot"
 
 
-def bold(is_so):
-    return ' font-weight="bold"' if is_so else ""
+def bold(is_bold):
+    return ' font-weight="bold"' if is_bold else ""
 
 
-def draw(x, y, verdict, told):
-    """A cell: colour and sign; what it tells is shown when pointed at."""
+def draw(x, y, verdict, tooltip):
+    """Yield the SVG of a cell: colour, sign and tooltip."""
     wide, high = CELL
     ink = "#ffffff" if verdict is TWO else INK
     yield f'<rect x="{x + 1:.0f}" y="{y + 1}" width="{wide - 2}" height="{high - 2}" rx="3" fill="{verdict.colour}">'
-    yield f"<title>{escape(told)}</title></rect>"
+    yield f"<title>{escape(tooltip)}</title></rect>"
     yield (f'<text x="{x + wide / 2:.0f}" y="{y + 17}" text-anchor="middle" fill="{ink}"{bold(verdict in (BAD, TWO))} '
            f'pointer-events="none">{verdict.sign}</text>')

@@ -1,6 +1,6 @@
-"""What is done to each wrapper: a function a scene, which gives what came of it.
+"""The scenes: one function for each, which does something to a wrapper and returns the outcome.
 
-None of them looks for two that run at once: every job does, and tells; that outweighs whatever else came of a scene.
+No scene looks for overlaps: every job does and logs them. An overlap outweighs every other outcome of a scene.
 """
 
 import os
@@ -14,18 +14,18 @@ from typing import Callable, NamedTuple
 from .trial import MARK, find_tree, is_alive, read_stat, send
 from .verdicts import bad, good, note
 
-GRACE = 3  # seconds for what may never happen, as a signal that is passed on
-WATCH = 3  # seconds for which one who waits is watched: more than two rounds of those that look once a second
-LINE = 20
-ROUNDS, ENOUGH = 20, 30  # or as many as there are in so many seconds
+GRACE = 3  # seconds for an event that may never come, such as a forwarded signal
+WATCH = 3  # seconds of tracing a waiter: more than two rounds of a wrapper that polls once a second
+QUEUE = 20
+ROUNDS, ENOUGH = 20, 30  # at most so many rounds, in at most so many seconds
 FIRST_PID = 4711
 
 
 class Scene(NamedTuple):
     title: str
-    good: str  # what is, and why
+    good: str  # the good outcome and its reason
     run: Callable
-    waits: bool  # needs one who stands in line
+    waits: bool  # needs a waiter
 
 
 SCENES = {}
@@ -39,10 +39,10 @@ def scene(title, good, waits=False):
     return add
 
 
-# --- What it says --------------------------------------------------------------------------------------------------
+# --- Exit status and messages --------------------------------------------------------------------------------------------------
 
 
-@scene("exit status when busy", "One of its own: not 0, not 1 as of a job that failed, not that of a lock that can not be made.")
+@scene("exit status when busy", "Distinct: not 0, not 1 like a failed job, and not the status for a lock that cannot be created.")
 def busy_status(trial):
     trial.hold()
 
@@ -52,87 +52,87 @@ def busy_status(trial):
     if status == 0:
         return bad("0, as if it had run")
     if status == 1:
-        return note("1, as of a job that failed")
-    return note(f"{status}, as when the lock can not be made") if status == unusable else good(f"{status}")
+        return note("1, like a failed job")
+    return note(f"{status}, as when the lock cannot be created") if status == unusable else good(f"{status}")
 
 
-@scene("message when busy", "It says which process holds the lock, and what that runs: at 3 in the morning somebody wants to know.")
+@scene("message when busy", "It names the process that holds the lock and its program, for the administrator on call at 3 in the morning.")
 def busy_message(trial):
     wrapper, job = trial.hold()
 
-    _, said = trial.finish(trial.start("end"))
+    _, output = trial.finish(trial.start("end"))
 
-    if not said:
-        return bad("nothing")
-    if any(str(pid) in said.split() for pid in (wrapper.pid, job)) and os.path.basename(sys.executable) in said:
+    if not output:
+        return bad("no message")
+    if any(str(pid) in output.split() for pid in (wrapper.pid, job)) and os.path.basename(sys.executable) in output:
         return good("names pid and program")
-    return note("that it is busy, not by whom")
+    return note("reports busy, but not the holder")
 
 
-@scene("a job that hangs, skipped in silence", "The fifth skip in a row is told of: nobody else would notice for days.")
+@scene("a hung job behind silent skips", "The fifth skip in a row is reported; without a message nobody would notice for days.")
 def silent_hang(trial):
     trial.hold()
 
-    said = [trial.finish(trial.start("end", "quiet"))[1] for _ in range(5)]
+    outputs = [trial.finish(trial.start("end", "quiet"))[1] for _ in range(5)]
 
-    return good("the fifth is told of") if said[-1] else bad("silent for ever")
+    return good("reports the fifth") if outputs[-1] else bad("never reports a skip")
 
 
-@scene("a command that does not exist", "Exit status 127, as of every shell, a message, and the lock is free again.")
+@scene("a command that does not exist", "Exit status 127, as from every shell, with a message; the lock is free again.")
 def missing_command(trial):
     return run_impossible(trial, trial.place / "missing", 127)
 
 
-@scene("a command that is not executable", "Exit status 126, as of every shell, a message, and the lock is free again.")
+@scene("a command that is not executable", "Exit status 126, as from every shell, with a message; the lock is free again.")
 def command_not_executable(trial):
     return run_impossible(trial, trial.place / "file", 126)
 
 
 def run_impossible(trial, command, right):
-    status, said = trial.finish(trial.start("end", job=[command]))
+    status, output = trial.finish(trial.start("end", job=[command]))
 
-    if not trial.lets_in():
+    if not trial.admits_next():
         return bad("stays locked")
-    if status == 0 or not said:
-        return bad(f"{status}" + ("" if said else ", and says nothing"))
+    if status == 0 or not output:
+        return bad(f"{status}" + ("" if output else ", without a message"))
     return good(f"{status}") if status == right else note(f"{status}")
 
 
-@scene("a job that fails with 3", "Exit status 3.")
+@scene("a job that exits with 3", "Exit status 3.")
 def exit_status(trial):
     status = trial.start("fail").wait()
 
     return good("3") if status == 3 else bad("0, success") if status == 0 else note(f"{status}")
 
 
-@scene("a job that dies of SIGTERM", "It dies of SIGTERM too: a shell's loop ends on Ctrl-C only if it can see that.")
+@scene("a job that dies of SIGTERM", "The wrapper dies of SIGTERM too: a shell loop ends on Ctrl-C only if it sees such a death.")
 def signal_status(trial):
     status = trial.start("die").wait()
 
     if status == -signal.SIGTERM:
-        return good("dies of it")
+        return good("dies of SIGTERM")
     return bad("0, success") if status == 0 else note(f"exits {status}")
 
 
 # --- Signals -------------------------------------------------------------------------------------------------------
 
 
-@scene("SIGTERM to the wrapper", "The job gets it, as it must to clean up, and the lock holds until the job has ended.")
+@scene("SIGTERM to the wrapper", "The job gets the signal, so that it can clean up; the lock holds until the job has ended.")
 def term(trial):
     return signal_wrapper(trial, signal.SIGTERM)
 
 
-@scene("SIGINT to the wrapper", "The same: a CI runner that cancels signals the wrapper alone.")
+@scene("SIGINT to the wrapper", "As with SIGTERM: a CI runner that cancels a step signals only the wrapper.")
 def interrupt(trial):
     return signal_wrapper(trial, signal.SIGINT)
 
 
-@scene("SIGHUP to the wrapper", "The same: a lost connection, or a terminal closed.")
+@scene("SIGHUP to the wrapper", "As with SIGTERM: a connection is lost or a terminal closed.")
 def hang_up(trial):
     return signal_wrapper(trial, signal.SIGHUP)
 
 
-@scene("SIGTERM, the job in a session of its own", "The same: the job is found there too.")
+@scene("SIGTERM with the job in its own session", "As with SIGTERM: the wrapper finds the job in the other session too.")
 def own_session(trial):
     return signal_wrapper(trial, signal.SIGTERM, "session")
 
@@ -143,91 +143,91 @@ def signal_wrapper(trial, number, what="stay"):
     wrapper.send_signal(number)
     trial.comes_true(lambda: wrapper.poll() is not None or number in trial.read("signal"), GRACE)
     send(job, MARK)
-    trial.until(lambda: MARK in trial.read("signal") or not is_alive(job), "does not let the job go on")
+    trial.until(lambda: MARK in trial.read("signal") or not is_alive(job), "keeps the job from running")
     ended, got = wrapper.poll() is not None, set(trial.read("signal")) - {MARK}
-    trial.lets_in()
+    trial.admits_next()
     killed = not is_alive(job)
     trial.end_job(wrapper, job)
 
-    if not trial.lets_in():
+    if not trial.admits_next():
         return bad("stays locked")
     if not got:
-        return bad("ends, the job is not told" if ended else "is lost")
+        return bad("ends, the job gets no signal" if ended else "the signal is lost")
     if killed or number not in got:
         return note(f"the job gets {', '.join(signal.Signals(one).name for one in got)}" + killed * ", then SIGKILL")
-    return good("the job gets it")
+    return good("the job gets the signal")
 
 
-@scene("SIGKILL to the wrapper", "No two run: the job dies with it or the next is kept out meanwhile; then the next gets in.")
+@scene("SIGKILL to the wrapper", "No two jobs run at once: the job dies with the wrapper, or the next run is refused until the job ends.")
 def kill_wrapper(trial):
     wrapper, job = trial.hold()
 
     wrapper.kill()
     wrapper.wait()
     died = wrapper.pid == job or not is_alive(job)
-    trial.lets_in()
+    trial.admits_next()
     trial.end_job(wrapper, job)
 
-    if not trial.lets_in():
+    if not trial.admits_next():
         return bad("stays locked")
-    return good("the job dies with it" if died else "the next is kept out")
+    return good("the job dies with the wrapper" if died else "the next run is refused")
 
 
-@scene("SIGKILL to the job", "The wrapper does not tell of success, and the next gets in.")
+@scene("SIGKILL to the job", "The wrapper does not report success, and the next run starts.")
 def kill_job(trial):
     wrapper, job = trial.hold()
 
     send(job, signal.SIGKILL)
     trial.until(lambda: wrapper.poll() is not None, "does not end")
 
-    if not trial.lets_in():
+    if not trial.admits_next():
         return bad("stays locked")
-    return bad("0, success") if wrapper.returncode == 0 else good("is told of")
+    return bad("0, success") if wrapper.returncode == 0 else good("reports a failure")
 
 
-@scene("SIGKILL to wrapper and job", "The next gets in at once, as after a crash.")
+@scene("SIGKILL to wrapper and job", "The next run starts at once, as after a crash.")
 def kill_all(trial):
     wrapper, job = trial.hold()
 
     kill_tree(trial, wrapper, job)
 
-    return good("the next gets in") if trial.lets_in() else bad("stays locked")
+    return good("the next run starts") if trial.admits_next() else bad("stays locked")
 
 
 def kill_tree(trial, wrapper, job):
-    """All of one run; returns its pids, which are free for others."""
+    """SIGKILL all processes of one run; return their pids, which are free for reuse."""
     pids = sorted({*find_tree(wrapper.pid), job})
     for pid in pids:
         send(pid, signal.SIGKILL)
     wrapper.wait()
     trial.until(lambda: not any(map(is_alive, pids)), "does not die of SIGKILL")
     for pid in pids:
-        if read_stat(pid)[1] == os.getpid():  # it came to us, as the first process of the namespace
+        if read_stat(pid)[1] == os.getpid():  # orphans become children of the first process of the namespace
             os.waitpid(pid, 0)
     return pids
 
 
-@scene("SIGSTOP to the wrapper, for a while", "No two run meanwhile; afterwards, killed or continued, nobody is stuck.")
+@scene("SIGSTOP to the wrapper, for a while", "No two jobs run meanwhile; afterwards, killed or continued, nothing is stuck.")
 def stopped(trial):
     wrapper, job = trial.hold()
     stop(trial, wrapper)
-    trial.lets_in()
+    trial.admits_next()
     kill_tree(trial, wrapper, job)
-    if not trial.lets_in():
-        return bad("killed, it stays locked")
+    if not trial.admits_next():
+        return bad("stays locked after SIGKILL")
 
     wrapper, job = trial.hold()
-    next_one = trial.stand_in_line("next") if trial.peer.wait else None
+    waiter = trial.start_waiter("waiter") if trial.peer.wait else None
     stop(trial, wrapper)
     send(job, signal.SIGUSR1)
-    trial.comes_true(lambda: not is_alive(job), GRACE / 10)  # not that of a wrapper which has become the job
+    trial.comes_true(lambda: not is_alive(job), GRACE / 10)  # a stopped wrapper that became the job by exec stays alive
     wrapper.send_signal(signal.SIGCONT)
-    trial.until(lambda: wrapper.poll() is not None, "does not go on")
-    if next_one and not trial.comes_true(lambda: "next" in trial.read_tags()):
-        return bad("the next is stuck")
-    if next_one:
-        trial.finish(next_one)
-    return good("nobody is stuck") if trial.lets_in() else bad("stays locked")
+    trial.until(lambda: wrapper.poll() is not None, "does not continue")
+    if waiter and not trial.comes_true(lambda: "waiter" in trial.read_tags()):
+        return bad("the waiter is stuck")
+    if waiter:
+        trial.finish(waiter)
+    return good("nothing is stuck") if trial.admits_next() else bad("stays locked")
 
 
 def stop(trial, wrapper):
@@ -235,84 +235,84 @@ def stop(trial, wrapper):
     trial.until(lambda: read_stat(wrapper.pid)[0] == "T", "does not stop")
 
 
-# --- What the job has of it ----------------------------------------------------------------------------------------
+# --- Descriptors of the lock ----------------------------------------------------------------------------------------
 
 
-@scene("a daemon left behind by the job", "The next gets in: the job has ended, and a daemon may live for years.")
+@scene("a daemon left behind by the job", "The next run starts: the job has ended, and a daemon may live for years.")
 def daemon(trial):
     wrapper = trial.start("daemon")
     trial.until(lambda: trial.read("daemon"), "starts no job")
     trial.until(lambda: wrapper.poll() is not None, "does not end before the daemon")
 
-    return good("the next gets in") if trial.lets_in() else bad("keeps the lock")
+    return good("the next run starts") if trial.admits_next() else bad("keeps the lock")
 
 
-@scene("a descriptor of the lock in the job", "None: the job has the descriptors that it would have had without the wrapper.")
+@scene("a descriptor of the lock in the job", "None: the job has the descriptors that it would have without the wrapper.")
 def visible_descriptor(trial):
     trial.hold()
 
     seen = trial.read("sees")
 
-    return note(f"{', '.join(map(str, seen))}, of the lock") if seen else good("none")
+    return note(f"descriptor {', '.join(map(str, seen))}") if seen else good("none")
 
 
-@scene("a job that closes what it did not open", "The lock holds: sudo, ssh and many daemons begin with that.")
+@scene("a job that closes inherited descriptors", "The lock holds: sudo, ssh and many daemons close inherited descriptors first.")
 def closed_descriptors(trial):
     wrapper, job = trial.hold("close")
     send(job, MARK)
     trial.until(lambda: MARK in trial.read("signal"), "does not run")
 
-    return bad("lets the next in") if trial.lets_in() else good("holds")
+    return bad("the next run starts") if trial.admits_next() else good("the lock holds")
 
 
-# --- In line -------------------------------------------------------------------------------------------------------
+# --- The queue -------------------------------------------------------------------------------------------------------
 
 
-@scene(f"order of {LINE} in line", "That of arrival; each comes once the one before it sleeps.", waits=True)
+@scene(f"order of {QUEUE} waiters", "Order of arrival; each waiter arrives once the one before it sleeps.", waits=True)
 def order(trial):
     wrapper, job = trial.hold()
-    line = [trial.stand_in_line(number) for number in range(LINE)]
+    waiters = [trial.start_waiter(number) for number in range(QUEUE)]
 
     trial.end_job(wrapper, job)
-    trial.comes_true(lambda: all(one.poll() is not None for one in line), 60)
+    trial.comes_true(lambda: all(waiter.poll() is not None for waiter in waiters), 60)
 
     ran = trial.read_tags()[1:]
-    if len(ran) < LINE:
-        return bad(f"{LINE - len(ran)} of {LINE} did not get in within a minute")
+    if len(ran) < QUEUE:
+        return bad(f"{QUEUE - len(ran)} of {QUEUE} did not run within a minute")
     out_of_turn = sum(tag != str(number) for number, tag in enumerate(ran))
-    return bad(f"{out_of_turn} of {LINE} out of turn") if out_of_turn else good("of arrival")
+    return bad(f"{out_of_turn} of {QUEUE} out of turn") if out_of_turn else good("order of arrival")
 
 
-@scene("those behind one that is stopped in line", "Those behind it get in: not only when it goes on, but meanwhile.", waits=True)
-def stopped_in_line(trial):
+@scene("waiters behind a stopped waiter", "They acquire the lock while the waiter ahead is stopped, not only after it continues.", waits=True)
+def stopped_waiter(trial):
     wrapper, job = trial.hold()
-    first = trial.stand_in_line("first")
-    line = [first, trial.stand_in_line("second")]
+    first = trial.start_waiter("first")
+    waiters = [first, trial.start_waiter("second")]
     stop(trial, first)
 
     trial.end_job(wrapper, job)
     passes = trial.comes_true(lambda: "second" in trial.read_tags(), GRACE)
     for member in find_tree(first.pid):
         send(member, signal.SIGCONT)
-    trial.until(lambda: all(one.poll() is not None for one in line), "nobody gets in any more")
+    trial.until(lambda: all(waiter.poll() is not None for waiter in waiters), "starts no further run")
 
-    return good("they do") if passes else note("it keeps its place, and they wait for it")
+    return good("they acquire the lock") if passes else note("it keeps its place and they wait")
 
 
-@scene("newcomers overtaking one in line", "None who does not wait gets in before one who does, when the lock is free.", waits=True)
+@scene("newcomers that overtake a waiter", "When the lock becomes free, a newcomer that does not wait never gets it before a waiter.", waits=True)
 def overtaking(trial):
     deadline = time.monotonic() + ENOUGH
     for number in range(1, ROUNDS + 1):
         if time.monotonic() > deadline:
             break
         _, job = trial.hold()
-        waiting = trial.stand_in_line("waiting")
+        waiting = trial.start_waiter("waiting")
         ran = len(trial.read_tags())
 
         send(job, signal.SIGUSR1)
-        trial.until(lambda ran=ran: send_newcomers(trial) and len(trial.read_tags()) > ran, "lets nobody in")
+        trial.until(lambda ran=ran: send_newcomers(trial) and len(trial.read_tags()) > ran, "starts no run")
         if trial.read_tags()[ran] == "newcomer":
-            return bad(f"one got in first, in round {number}")
+            return bad(f"a newcomer ran first, in round {number}")
         trial.finish(waiting)
         tried = number
     return good(f"none in {tried} rounds")
@@ -322,11 +322,11 @@ def send_newcomers(trial):
     return [trial.finish(newcomer) for newcomer in [trial.start("end", tag="newcomer") for _ in range(3)]]
 
 
-@scene(f"{WATCH} seconds of waiting in line", "No system call: it sleeps until the lock is free.", waits=True)
+@scene(f"{WATCH} seconds of waiting", "No system call: the waiter sleeps until the lock is free.", waits=True)
 def waiting_cost(trial):
     trial.hold()
     trace = trial.place / "trace"
-    waiting = trial.stand_in_line(prefix=("strace", "-I1", "-f", "-ttt", "-o", trace))
+    waiting = trial.start_waiter(prefix=("strace", "-I1", "-f", "-ttt", "-o", trace))
 
     begin = time.time()
     time.sleep(WATCH)
@@ -339,48 +339,48 @@ def waiting_cost(trial):
     return note(f"{len(begun)} system calls") if begun else good("no system call")
 
 
-# --- What was left -------------------------------------------------------------------------------------------------
+# --- Leftovers -------------------------------------------------------------------------------------------------
 
 
-@scene("a reboot in the middle", "The next gets in: nobody has to remove anything.")
+@scene("a reboot during the job", "The next run starts: nobody has to remove anything.")
 def reboot(trial):
     first = boot(trial, "first", "stay", FIRST_PID)
     trial.until(lambda: trial.read("started") or first.poll() is not None, "starts no job")
     [init] = find_tree(first.pid)[1:2]
-    send(init, signal.SIGKILL)  # and with it all of its namespace
+    send(init, signal.SIGKILL)  # which ends all processes of its namespace
     first.wait()
 
     boot(trial, "second", "end", 100).wait()
 
-    return good("the next gets in") if "second" in trial.read_tags() else bad("stays locked")
+    return good("the next run starts") if "second" in trial.read_tags() else bad("stays locked")
 
 
 def boot(trial, boot_id, what, pid):
-    """The peer in a pid namespace of its own, with `pid`, and with a boot_id of its own."""
+    """Start the peer with `pid` in a new pid namespace that has its own boot_id."""
     (trial.place / boot_id).write_text(f"{boot_id}\n")
     script = f"""
         mount --bind {trial.place}/{boot_id} /proc/sys/kernel/random/boot_id || exit
         echo {pid - 1} >/proc/sys/kernel/ns_last_pid
         "$@" & wait
     """
-    apart = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh")
-    return trial.start(what, tag=boot_id, prefix=apart)
+    isolated = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh")
+    return trial.start(what, tag=boot_id, prefix=isolated)
 
 
-@scene("after SIGKILL, the pids given to others", "The next gets in: a pid is not a process.")
+@scene("pids reused after SIGKILL", "The next run starts: a pid alone does not identify a process.")
 def reused_pid(trial):
     wrapper, job = trial.hold()
     pids = kill_tree(trial, wrapper, job)
-    time.sleep(0.05)  # no pid comes around within a tick of the clock
+    time.sleep(0.05)  # the kernel does not reuse a pid within one clock tick
 
     for pid in pids:
         Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
         assert subprocess.Popen(["sleep", "inf"]).pid == pid
 
-    return good("the next gets in") if trial.lets_in() else bad("stays locked")
+    return good("the next run starts") if trial.admits_next() else bad("stays locked")
 
 
-@scene("a full disk", "It refuses, and says so, or keeps the others out nevertheless; with space again, the next gets in.")
+@scene("a full disk", "It refuses with a message, or runs and still excludes others; with space again, the next run starts.")
 def full_disk(trial):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", trial.locks], check=True)
     filler = trial.locks / "filler"
@@ -393,13 +393,13 @@ def full_disk(trial):
         return bad("hangs")
     ran = trial.read("started")
     if ran:
-        trial.lets_in()
+        trial.admits_next()
         trial.end_job(wrapper, ran[0])
-    status, said = trial.finish(wrapper)
+    status, output = trial.finish(wrapper)
     filler.unlink()
 
-    if not trial.lets_in():
-        return bad("nobody gets in, with space again")
+    if not trial.admits_next():
+        return bad("stays locked, with space again")
     if ran:
-        return good("runs, and keeps others out")
-    return good(f"refuses with {status}") if status and said else bad(f"does not run: {status}, says " + (said or "nothing"))
+        return good("runs and excludes others")
+    return good(f"refuses with {status}") if status and output else bad(f"does not run: {status}, {output or 'without a message'}")

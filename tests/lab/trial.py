@@ -1,6 +1,6 @@
-"""One wrapper with one lock and one log of what its jobs did: how to start, see, signal and await them.
+"""One wrapper with one lock and one log of its jobs: start, observe, signal and await them.
 
-A trial has a pid namespace and mounts of its own, with all its processes: none is left behind, and pids can be chosen.
+A trial runs in its own pid and mount namespaces: no process outlives it, and it can choose pids.
 """
 
 import os
@@ -11,13 +11,13 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE = 60  # seconds after which something is stuck; never a measurement
-MARK = signal.SIGRTMIN  # sent last: signals that wait are taken in the order of their numbers
+PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
+MARK = signal.SIGRTMIN  # sent last: pending signals are delivered in the order of their numbers
 JOB = Path(__file__).resolve().parent / "job.py"
 
 
 class Stuck(Exception):
-    """What a wrapper should have done by now."""
+    """The wrapper did not do in time what the message names."""
 
 
 class Trial:
@@ -31,7 +31,7 @@ class Trial:
             file.touch()
 
     def start(self, what, form="skip", tag="-", prefix=(), locks=None, job=(sys.executable, "-IS", JOB)):
-        """The peer in one of its forms before a job that stays, ends, fails, or what else job.py can."""
+        """Start the peer before a job. `form` is skip, wait or quiet; `what` is an action of job.py."""
         locks = locks or self.locks
         words = [word.replace("{lock}", f"{locks}/job").replace("{name}", "job") for word in getattr(self.peer, form)]
         environment = {
@@ -42,7 +42,7 @@ class Trial:
         return subprocess.Popen([*prefix, *words, *job, self.place], env=environment, **streams)
 
     def hold(self, what="stay"):
-        """(wrapper, pid of its job), which runs."""
+        """Start a wrapper; return (wrapper, pid of its job) once the job runs. Raises if it does not start."""
         before = len(self.read("started"))
         wrapper = self.start(what)
         if not self.comes_true(lambda: len(self.read("started")) > before or wrapper.poll() is not None):
@@ -51,44 +51,44 @@ class Trial:
             raise RuntimeError(f"no job was started: {wrapper.stdout.read().decode(errors='replace')}")
         return wrapper, self.read("started")[-1]
 
-    def stand_in_line(self, tag="-", prefix=()):
-        """One who waits, and does by now: all its processes sleep, and go on doing so."""
+    def start_waiter(self, tag="-", prefix=()):
+        """Start a wrapper that waits; return it once all its processes stay asleep."""
         wrapper = self.start("end", "wait", tag, prefix)
         before = None
-        while (look := look_asleep(wrapper.pid)) is None or look != before:
+        while (sleeps := count_sleeps(wrapper.pid)) is None or sleeps != before:
             if wrapper.poll() is not None:
                 raise Stuck("does not wait")
-            before = look
+            before = sleeps
             time.sleep(0.05)
         return wrapper
 
-    def lets_in(self):
-        """Whether one who comes now runs."""
+    def admits_next(self):
+        """Whether a wrapper that starts now runs its job."""
         before = len(self.read("started"))
         self.finish(self.start("end"))
         return len(self.read("started")) > before
 
     def finish(self, wrapper):
-        """(its status, all it said), at its end."""
-        said = b""
+        """Wait for its end; return (status, output)."""
+        output = b""
         while select.select([wrapper.stdout], [], [], PATIENCE)[0]:
             part = os.read(wrapper.stdout.fileno(), 65536)
             if not part:
                 break
-            said += part
+            output += part
         self.until(lambda: wrapper.poll() is not None, "does not end")
-        return wrapper.returncode, said.decode(errors="replace").strip()
+        return wrapper.returncode, output.decode(errors="replace").strip()
 
     def end_job(self, wrapper, job):
         send(job, signal.SIGUSR1)
         self.until(lambda: not is_alive(job) and wrapper.poll() is not None, "does not end")
 
     def read(self, word):
-        """The numbers that the jobs wrote after `word`, oldest first."""
+        """Return the numbers that jobs logged after `word`, oldest first."""
         return [int(line.split()[1]) for line in self.log.read_text().splitlines() if line.startswith(word + " ")]
 
     def read_tags(self):
-        """Whose jobs ran, oldest first."""
+        """Return the tags of the jobs that ran, oldest first."""
         return [line.split()[2] for line in self.log.read_text().splitlines() if line.startswith("started ")]
 
     def until(self, condition, otherwise):
@@ -105,7 +105,7 @@ class Trial:
 
 
 def send(pid, number):
-    """Unless it has ended."""
+    """Send a signal. Ignore a process that has ended."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -113,7 +113,7 @@ def send(pid, number):
 
 
 def read_stat(pid):
-    """(state, parent) of a process; ("gone", 0) if there is none."""
+    """Return (state, parent) of a process, or ("gone", 0) if there is none."""
     try:
         state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:2]
     except OSError:
@@ -126,7 +126,7 @@ def is_alive(pid):
 
 
 def find_tree(pid):
-    """It and all below it that live, oldest first."""
+    """Return a process and its living descendants, oldest first."""
     parents = {int(name): read_stat(name)[1] for name in os.listdir("/proc") if name.isdigit() and is_alive(name)}
     tree = [pid]
     for member in tree:
@@ -134,9 +134,9 @@ def find_tree(pid):
     return tree
 
 
-def look_asleep(pid):
-    """How often each process of a tree has gone to sleep; None while one does not sleep."""
-    looks = []
+def count_sleeps(pid):
+    """Return how often each process of a tree went to sleep, or None while any is awake."""
+    sleeps = []
     for member in find_tree(pid):
         try:
             status = Path(f"/proc/{member}/status").read_text()
@@ -144,5 +144,5 @@ def look_asleep(pid):
             return None
         if "State:\tS" not in status:
             return None
-        looks.append((member, status.partition("\nvoluntary_ctxt_switches:")[2]))
-    return looks
+        sleeps.append((member, status.partition("\nvoluntary_ctxt_switches:")[2]))
+    return sleeps

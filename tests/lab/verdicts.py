@@ -1,4 +1,4 @@
-"""What can come of a scene, from best to worst, and how it is shown: never by colour alone."""
+"""The verdicts on a scene, from best to worst, and their display: a sign as well as a colour."""
 
 from typing import NamedTuple
 
@@ -6,13 +6,13 @@ from typing import NamedTuple
 class Verdict(NamedTuple):
     name: str
     sign: str
-    colour: str  # of its cell; the text on it is dark, on red white
+    colour: str  # of its cell; the sign on it is dark, but white on red
     meaning: str
 
 
 GOOD = Verdict("good", "✓", "#c8e6c9", "good")
 NOTE = Verdict("note", "~", "#fff3c4", "worth knowing")
-BAD = Verdict("bad", "✗", "#ffcc99", "goes wrong")
+BAD = Verdict("bad", "✗", "#ffcc99", "fails")
 TWO = Verdict("two", "2", "#c62828", "two ran at once")
 NONE = Verdict("none", "–", "#eceff1", "has no such mode")
 UNKNOWN = Verdict("unknown", "?", "#ffffff", "could not be measured here")
