@@ -1,4 +1,4 @@
-"""The bench works, whatever its numbers: what it measures can be seen to change, and what became worse is named."""
+"""The bench works, whatever its numbers: its meters react to change, and it names every regression."""
 
 import json
 import os
@@ -6,18 +6,18 @@ import subprocess
 import sys
 
 import pytest
-from bench.contestants import read_cost, wait_standing
+from bench.contestants import read_cost, wait_asleep
 from bench.quartiles import Series, cut
-from bench.tables import fill_page
 from bench.report import find_worse, list_ratios, list_targets
+from bench.tables import fill_page
 from conftest import ROOT, TESTS, until
 
 TITLES = {
-    "launch", "busy", "hand-over in a line of 40", "latency", "line: hand-over", "line: hand-over, CPU",
-    "line: hand-over, wake-ups", "line: standing, CPU", "line: joining", "line: joining, CPU",
+    "launch", "busy", "handoff in a queue of 40", "latency", "queue: handoff", "queue: handoff, CPU",
+    "queue: handoff, wake-ups", "queue: waiting, CPU", "queue: joining", "queue: joining, CPU",
     "list", "memory: RSS", "memory: PSS", "memory: USS", "python", "views",
 }
-PLOTS = ["bench-launch.svg", "bench-line.svg", "bench-list.svg"]
+PLOTS = ["bench-launch.svg", "bench-queue.svg", "bench-list.svg"]
 
 
 def run_bench(*words, **variables):
@@ -27,7 +27,7 @@ def run_bench(*words, **variables):
 
 @pytest.fixture(scope="module")
 def smoke(solo_script, tmp_path_factory):
-    """Where a small run left its results and plots."""
+    """Run a small bench; return the folder of its results and plots."""
     for library in ("matplotlib", "filelock", "fasteners"):
         pytest.importorskip(library)
     folder = tmp_path_factory.mktemp("bench")
@@ -42,7 +42,7 @@ def results(smoke):
 
 
 @pytest.mark.tool("flock")
-def test_a_small_run_has_every_measure_with_quartiles_in_order(results):
+def test_a_smoke_run_has_every_measure_with_quartiles_in_order(results):
     assert {"date", "kernel", "python", "cpu", "cores", "load", "versions"} <= results["machine"].keys()
     assert results["measures"].keys() - {"engines: launch", "engines: steps"} == TITLES
     for measure in results["measures"].values():
@@ -55,8 +55,8 @@ def test_a_small_run_has_every_measure_with_quartiles_in_order(results):
 
 
 @pytest.mark.tool("flock")
-def test_the_plots_are_the_same_bytes_from_the_same_numbers(results, tmp_path):
-    """Also where rows are as quick as each other, whatever the order in which Python keeps their names."""
+def test_plots_are_reproducible(results, tmp_path):
+    """Also with equal rows, whatever the hash seed of Python."""
     for row in results["measures"]["launch"]["rows"].values():
         row["ratios"]["floor"] = [1, 1, 1]
     (tmp_path / "results").write_text(json.dumps(results))
@@ -70,7 +70,7 @@ def test_the_plots_are_the_same_bytes_from_the_same_numbers(results, tmp_path):
 
 
 @pytest.mark.tool("flock")
-def test_what_takes_twice_as_long_is_named_and_the_status_tells_it(smoke, results, tmp_path):
+def test_a_regression_is_named_and_fails_the_run(smoke, results, tmp_path):
     cuts = results["measures"]["memory: RSS"]["rows"]["solo"]["ratios"]["python -IS"]
     cuts[:] = [number / 2 for number in cuts]
     (tmp_path / "recorded").write_text(json.dumps(results))
@@ -85,11 +85,11 @@ def test_what_takes_twice_as_long_is_named_and_the_status_tells_it(smoke, result
     ([2.0, 2.2, 2.4], True), ([1.0, 1.2, 1.4], False), ([1.3, 1.39, 1.5], False), ([1.35, 1.41, 1.5], True), ([0.1, 1.5, 2], False),
     ([0.5, 0.6, 0.7], False),
 ])
-def test_worse_is_a_median_above_the_recorded_one_by_more_than_either_spread(now, worse):
+def test_a_regression_exceeds_both_spreads(now, worse):
     assert bool(find_worse(make_ratio("solo", now), make_ratio("solo", [0.8, 1.0, 1.2]))) is worse
 
 
-def test_neither_a_tiny_difference_nor_one_of_two_turns_nor_a_peer_is_worse():
+def test_tiny_differences_few_turns_and_peers_are_no_regression():
     assert find_worse(make_ratio("solo", [1.04] * 3), make_ratio("solo", [1.0] * 3)) == []
     assert find_worse(make_ratio("solo", [1.06] * 3), make_ratio("solo", [1.0] * 3))
     assert find_worse(make_ratio("solo", [1.06] * 3), make_ratio("solo", [1.0] * 3, turns=2)) == []
@@ -100,7 +100,7 @@ def make_ratio(row, cuts, turns=3):
     return {"launch": {"turns": turns, "rows": {row: {"quartiles": cuts, "ratios": {"floor": cuts}}}}}
 
 
-def test_a_neighbour_who_slows_whole_turns_does_not_change_a_ratio():
+def test_a_slow_turn_does_not_change_a_ratio():
     series = Series("ms", lambda row: ["floor"])
     for slower in (1, 1, 5, 1, 9, 2, 2):
         series.add({"floor": 10 * slower, "solo": 12 * slower})
@@ -109,22 +109,22 @@ def test_a_neighbour_who_slows_whole_turns_does_not_change_a_ratio():
     assert cut([3, 1]) == [1, 2, 3]
 
 
-def test_a_process_that_stands_costs_nothing_and_one_that_is_woken_is_seen():
+def test_a_sleeping_process_costs_nothing_and_a_wake_up_is_counted():
     process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     try:
-        [before] = wait_standing([process.pid])
-        assert [before] == wait_standing([process.pid])
+        [before] = wait_asleep([process.pid])
+        assert [before] == wait_asleep([process.pid])
 
         process.stdin.write(b"\n")
         until(lambda: read_cost(process.pid) > before)
 
-        [after] = wait_standing([process.pid])
+        [after] = wait_asleep([process.pid])
         assert after[1] > before[1] and after[2] == before[2] + 1
     finally:
         process.communicate()
 
 
-def test_evidence_shows_what_is_recorded():
+def test_evidence_matches_the_recorded_results():
     page = (ROOT / "docs/evidence.md").read_text()
 
     assert fill_page(page, json.loads((ROOT / "docs/bench.json").read_text())) == page

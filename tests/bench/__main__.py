@@ -1,7 +1,7 @@
-"""`make bench`: what solo costs, beside a floor and its peers, taken in turn in one run.
+"""`make bench`: measure the cost of solo beside a floor and its peers, in turn within one run.
 
-`make bench ARGS='launch line --rounds 30'` takes just these. Results and plots go to build/bench, or with --record to docs, and
-then it rewrites the tables of docs/evidence.md. Ends with 1 if a ratio is worse than the recorded one by more than the noise.
+`make bench ARGS='launch queue --rounds 30'` takes only these measures. Results and plots go to build/bench; --record writes them to
+docs/ and rewrites the tables of docs/evidence.md. Exits with 1 if a ratio exceeds the recorded one by more than the noise.
 """
 
 import argparse
@@ -14,17 +14,17 @@ from pathlib import Path
 from bench.contestants import ROOT, Bench
 from bench.launch import measure_busy, measure_launch
 from bench.library import measure_engines, measure_python
-from bench.line import measure_handover, measure_latency, measure_line
 from bench.machine import describe_machine
 from bench.memory import measure_memory
-from bench.tables import fill_page
+from bench.queue import measure_handoff, measure_latency, measure_queue
 from bench.report import FEWEST, find_worse, print_rows, print_targets
+from bench.tables import fill_page
 from bench.views import measure_list, measure_views
 
 RECORDED = ROOT / "docs"
-MEASURES = {  # and their part of the rounds
-    "launch": (measure_launch, 1), "busy": (measure_busy, 0.5), "handover": (measure_handover, 0.15),
-    "latency": (measure_latency, 0.2), "line": (measure_line, 0.03), "list": (measure_list, 0.05),
+MEASURES = {  # the function and its share of --rounds
+    "launch": (measure_launch, 1), "busy": (measure_busy, 0.5), "handoff": (measure_handoff, 0.15),
+    "latency": (measure_latency, 0.2), "queue": (measure_queue, 0.03), "list": (measure_list, 0.05),
     "memory": (measure_memory, 0.05), "python": (measure_python, 1), "engines": (measure_engines, 0.3),
     "views": (measure_views, 0.07),
 }
@@ -32,19 +32,19 @@ MEASURES = {  # and their part of the rounds
 
 def parse_words():
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (all)")
-    parser.add_argument("--rounds", type=int, default=100, help="turns of the quick measures; others take a part of it (100)")
-    parser.add_argument("--smoke", action="store_true", help="three turns of small sizes: does it work?")
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"one of {', '.join(MEASURES)} (default: all)")
+    parser.add_argument("--rounds", type=int, default=100, help="turns of the quick measures; slower ones take a share of it (100)")
+    parser.add_argument("--smoke", action="store_true", help="three turns of small sizes, to check that every measure works")
     parser.add_argument("--launcher", help="measure this solo instead of installing one")
-    parser.add_argument("--results", type=Path, help="take the results of an earlier run from this file")
-    parser.add_argument("--against", type=Path, default=RECORDED / "bench.json", help="what to compare with (docs/bench.json)")
-    parser.add_argument("--into", type=Path, default=ROOT / "build/bench", help="where results and plots go (build/bench)")
+    parser.add_argument("--results", type=Path, help="read the results of an earlier run from this file")
+    parser.add_argument("--against", type=Path, default=RECORDED / "bench.json", help="the results to compare with (docs/bench.json)")
+    parser.add_argument("--into", type=Path, default=ROOT / "build/bench", help="the directory for results and plots (build/bench)")
     parser.add_argument("--record", action="store_true", help="write docs/bench.json and docs/evidence.md instead; needs all measures")
     asked = parser.parse_args()
     if unknown := set(asked.measures) - MEASURES.keys():
         parser.error(f"no such measure: {', '.join(unknown)}")
     if asked.record and (asked.measures or asked.smoke):
-        parser.error("what is recorded is all of it")
+        parser.error("--record needs all measures and no --smoke")
     return asked
 
 

@@ -1,7 +1,7 @@
-"""Who is measured: the floor, solo as it is installed, the peers; and how one of them is run.
+"""The contestants: the floor, an installed solo and the peers; and functions that run and time one of them.
 
-The floor is the least that any launcher in Python can do: `python -IS` that forks, execs and waits, by posix alone, and leaves by
-_exit. In a line it takes flock(2) before that, and gives it up after.
+The floor is the least that a launcher in Python can do: `python -IS` that forks, execs and waits with posix alone, then calls
+_exit. In a queue it also holds flock(2) meanwhile.
 """
 
 import os
@@ -21,7 +21,7 @@ if not pid:
     posix.execve("{TRUE}", ["true"], posix.environ)
 posix._exit(posix.waitstatus_to_exitcode(posix.waitpid(pid, 0)[1]))
 """
-FLOOR_IN_LINE = """import fcntl, posix, sys
+FLOOR_IN_QUEUE = """import fcntl, posix, sys
 lock = posix.open(sys.argv[1], posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC)
 fcntl.flock(lock, fcntl.LOCK_EX)
 pid = posix.fork()
@@ -34,19 +34,19 @@ posix._exit(posix.waitstatus_to_exitcode(status))
 
 
 class Bench:
-    """What all measures share: a folder, `solo` with its `python`, `small` for sizes that only show that everything works."""
+    """State shared by all measures: a folder, `solo` with its `python`, and `small` for a smoke test's sizes."""
 
     def __init__(self, folder: Path, launcher=None, small=False):
         self.folder, self.small, self.pip_solo = folder, small, None
         self.solo, self.python = (str(Path(launcher).resolve()), sys.executable) if launcher else self.install()
         (folder / "floor.py").write_text(FLOOR)
-        (folder / "floor-in-line.py").write_text(FLOOR_IN_LINE)
+        (folder / "floor-in-queue.py").write_text(FLOOR_IN_QUEUE)
         self.floor = [self.python, "-IS", str(folder / "floor.py")]
-        self.floor_in_line = [self.python, "-IS", str(folder / "floor-in-line.py"), str(folder / "floor-lock")]
+        self.floor_in_queue = [self.python, "-IS", str(folder / "floor-in-queue.py"), str(folder / "floor-lock")]
         os.environ["SOLO_DIR"] = str(folder / "names")
 
     def install(self):
-        """By `make install`, and by pip into a clean environment."""
+        """Install solo by `make install`, and by pip into a clean environment. Return the paths of solo and its Python."""
         prefix, venv = self.folder / "usr", self.folder / "venv"
         subprocess.run(["make", "-s", "-C", ROOT, "install", f"PREFIX={prefix}", f"PYTHON={sys.executable}"], check=True, **QUIET)
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
@@ -65,12 +65,12 @@ class Bench:
 
 
 def spawn(words) -> int:
-    """The pid of `words`, which hear and say nothing."""
+    """Start `words` with all streams on /dev/null; return the pid."""
     return os.posix_spawn(shutil.which(words[0]), words, os.environ, file_actions=SILENT)
 
 
 def time_run(words, status=0) -> float:
-    """Milliseconds of a whole run."""
+    """Run `words` to its end; return the milliseconds."""
     begin = time.perf_counter()
     ended = os.waitstatus_to_exitcode(os.waitpid(spawn(words), 0)[1])
     milliseconds = 1000 * (time.perf_counter() - begin)
@@ -79,7 +79,7 @@ def time_run(words, status=0) -> float:
 
 
 class Holder:
-    """`words` in front of a `cat`, which runs once we are here, and ends when it is let go."""
+    """`words` in front of a `cat`, which runs once the constructor returns and ends on release()."""
 
     def __init__(self, words):
         self.process = subprocess.Popen([*words, shutil.which("cat")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
@@ -91,23 +91,23 @@ class Holder:
         return self
 
     def __exit__(self, *_):
-        self.let_go()
+        self.release()
         self.process.stdout.close()
         self.process.wait()
 
-    def let_go(self):
+    def release(self):
         self.process.stdin.close()
 
 
 def read_cost(pid: int) -> tuple:
-    """(state, nanoseconds of CPU, how often it went to sleep) of a process that sleeps or is dead, so far."""
+    """Return (state, nanoseconds of CPU, number of sleeps) of a sleeping or dead process."""
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     nanoseconds = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
     return status["State"][0], nanoseconds, int(status["voluntary_ctxt_switches"])
 
 
-def wait_standing(pids: list) -> list:
-    """Wait until all of them sleep, and none did anything between two looks; their costs until then."""
+def wait_asleep(pids: list) -> list:
+    """Wait until all processes sleep and none ran between two looks; return their costs so far."""
     costs = None
     while True:
         before, costs = costs, [read_cost(pid) for pid in pids]

@@ -1,11 +1,11 @@
-"""What it costs to run `true` behind a launcher, and to be turned away by one."""
+"""Measure a run of `true` behind each launcher, and a skip."""
 
 import random
 
 from bench.contestants import TRUE, Bench, Holder, time_run
 from bench.quartiles import Series
 
-SLOW = {"sem": 10}  # only each tenth turn
+SLOW = {"sem": 10}  # runs only in every tenth turn
 
 
 def measure_launch(bench: Bench, rounds: int) -> dict:
@@ -33,7 +33,7 @@ def measure_busy(bench: Bench, rounds: int) -> dict:
 
 
 def run_in_turn(contestants: dict, rounds: int, against) -> Series:
-    """Each turn has an order of its own, so that nobody always runs after the same one; a first turn, unseen, warms up."""
+    """Time every contestant once a turn, in a random order, so that none always follows the same one. Discard a first turn."""
     series, dice = Series("ms", against), random.Random(0)
     for turn in range(-1, rounds):
         names = [name for name in contestants if turn % SLOW.get(name, 1) == 0 or turn < 0]

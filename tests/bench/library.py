@@ -1,6 +1,6 @@
-"""What an acquire and release takes that nobody is in the way of, in a Python program that goes on: of files, and of engines.
+"""Measure an uncontended acquire and release in a running Python program: of files, and at engines.
 
-Each is timed in a process of its own, in turn; of files twenty at a time, as one is over in microseconds.
+Each runs in its own process, in turn. File locks are timed twenty at a time: a single one takes only microseconds.
 """
 
 import json
@@ -55,16 +55,16 @@ engine = open_engine(url, Terms(15.0))
 for turn in range(rounds):
     engine.connect()
     times = {}
-    for step in ("take", "renew", "release"):
+    for step in ("acquire", "renew", "release"):
         begin = time.perf_counter()
-        engine.take("warm", Note(Claim(EXCLUSIVE)), Wait(None, wait_unseen)) if step == "take" else getattr(engine, step)()
+        engine.take("warm", Note(Claim(EXCLUSIVE)), Wait(None, wait_unseen)) if step == "acquire" else getattr(engine, step)()
         times[step] = 1000 * (time.perf_counter() - begin)
     print(json.dumps(times))
 """
 
 
 def run_program(text: str, place, rounds: int) -> list:
-    """What each of its turns printed."""
+    """Run the program; return the JSON object that each of its turns prints."""
     words = [sys.executable, "-c", text, place, str(rounds), ROOT]
     return list(map(json.loads, subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout.splitlines()))
 
@@ -77,7 +77,7 @@ def measure_python(bench: Bench, rounds: int) -> dict:
 
 
 def measure_engines(bench: Bench, rounds: int) -> dict:
-    """A whole run of `true`, with the library loaded from this environment; and the steps in a process that goes on."""
+    """Measure a whole run of `true`, which loads the library from this environment, and the steps in a running process."""
     with ExitStack() as stack:
         urls = start_servers(bench, stack)
         solo = write_script(bench)
@@ -93,7 +93,7 @@ def measure_engines(bench: Bench, rounds: int) -> dict:
 
 
 def start_servers(bench: Bench, stack: ExitStack) -> dict:
-    """{engine: URL} of those that are installed."""
+    """Start every installed engine; return {engine: URL}."""
     import pytest
     from servers import SERVERS
 
@@ -109,7 +109,7 @@ def start_servers(bench: Bench, stack: ExitStack) -> dict:
 
 
 def write_script(bench: Bench) -> str:
-    """A solo over this source whose engines find their libraries."""
+    """Write a solo over this source whose engines find their libraries; return its path."""
     site = next(path for path in sys.path if path.endswith("site-packages"))
     source = (ROOT / "solo/__main__.py").read_text().partition("\n")[2]
     script = bench.folder / "solo-engines"

@@ -1,4 +1,4 @@
-"""Where and when something was measured, without the machine's name."""
+"""Describe the machine, the date and the versions of a measurement, without the host name."""
 
 import importlib.metadata
 import os

@@ -1,5 +1,6 @@
-"""What a resident launcher takes: resident (RSS), its share of what is shared (PSS), and what is its own alone (USS), in MB of a
-million bytes. Of 50 at once the mean of each.
+"""Measure the memory of a launcher, in MB of a million bytes: resident (RSS), with its share of shared pages (PSS), private (USS).
+
+Of 50 launchers at once, take the mean.
 """
 
 import os
@@ -7,7 +8,7 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.contestants import TRUE, Bench, Holder, spawn, wait_standing
+from bench.contestants import TRUE, Bench, Holder, spawn, wait_asleep
 from bench.quartiles import Series
 
 SCRIPT = "import posix; posix.write(1, posix.read(0, 1)); posix.read(0, 1)"
@@ -20,7 +21,7 @@ def measure_memory(bench: Bench, rounds: int) -> dict:
             "python -IS": read_residents(bench, [bench.python, "-IS", "-c", SCRIPT], 1),
             "flock(1)": read_residents(bench, ["flock", str(bench.folder / "memory")], 1),
             "solo": read_residents(bench, [bench.solo, "-n", "memory{}", "--"], 1),
-            "solo, in line": read_waiting(bench),
+            "solo, waiting": read_waiting(bench),
             "solo, one of 50": read_residents(bench, [bench.solo, "-n", "memory{}", "--"], 5 if bench.small else 50),
         }
         for what, one in series.items():
@@ -31,7 +32,7 @@ def measure_memory(bench: Bench, rounds: int) -> dict:
 def read_residents(bench: Bench, words: list, count: int) -> dict:
     with ExitStack() as stack:
         holders = [stack.enter_context(Holder([word.format(number) for word in words])) for number in range(count)]
-        wait_standing([holder.pid for holder in holders])
+        wait_asleep([holder.pid for holder in holders])
         found = [read_memory(holder.pid) for holder in holders]
     return {what: sum(one[what] for one in found) / count for what in found[0]}
 
@@ -39,7 +40,7 @@ def read_residents(bench: Bench, words: list, count: int) -> dict:
 def read_waiting(bench: Bench) -> dict:
     with Holder([bench.solo, "-n", "memory", "--"]):
         waiter = spawn([bench.solo, "-n", "memory", "-w", "forever", "--", TRUE])
-        wait_standing([waiter])
+        wait_asleep([waiter])
         memory = read_memory(waiter)
         os.kill(waiter, signal.SIGTERM)
         os.waitpid(waiter, 0)

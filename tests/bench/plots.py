@@ -1,4 +1,4 @@
-"""The plots of docs/evidence.md, readable on white and on black, the same bytes from the same numbers."""
+"""Draw the plots of docs/evidence.md: readable on white and on black, the same bytes for the same numbers."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from matplotlib.patches import FancyBboxPatch  # noqa: E402
 from matplotlib.ticker import FuncFormatter  # noqa: E402
 
 SOLO, PEER, GROUND, INK = "#d1495b", "#8d99ae", "#fafafa", "#333333"
-FAR = ("sem",)  # told in words: beside its bar one would not see the others
+FAR = ("sem",)  # in the title only: its bar would dwarf the others
 STYLE = {
     "svg.hashsalt": "solo", "svg.fonttype": "none", "font.size": 10, "text.color": INK, "axes.labelcolor": INK,
     "axes.edgecolor": "#bbbbbb",
@@ -20,8 +20,8 @@ STYLE = {
 
 
 def draw(measures: dict, folder: Path):
-    """A file for each plot whose measures were taken."""
-    for needed, plot in (("launch", plot_launch), ("line: hand-over", plot_line), ("list", plot_list)):
+    """Write a file for each plot whose measures were taken."""
+    for needed, plot in (("launch", plot_launch), ("queue: handoff", plot_queue), ("list", plot_list)):
         if needed in measures:
             with pyplot.rc_context(STYLE):
                 save(plot(measures), folder / f"bench-{plot.__name__.removeprefix('plot_')}.svg")
@@ -54,14 +54,14 @@ def plot_launch(measures):
     return figure
 
 
-def plot_line(measures):
+def plot_queue(measures):
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
     right.set_yscale("log")
-    for who, colour in (("solo", SOLO), ("flock(1)", PEER)):
-        plot_rows(left, measures["line: hand-over, CPU"], who, colour, lambda median, count: median)
-        plot_rows(right, measures["line: hand-over"], who, colour, lambda median, count: median * count / 1000)
-    left.set(title="CPU of a hand-over, ms", xlabel="in line", ylim=0)
-    right.set(title="until the line is empty, s", xlabel="in line")
+    for name, colour in (("solo", SOLO), ("flock(1)", PEER)):
+        plot_rows(left, measures["queue: handoff, CPU"], name, colour, lambda median, count: median)
+        plot_rows(right, measures["queue: handoff"], name, colour, lambda median, count: median * count / 1000)
+    left.set(title="CPU of a handoff, ms", xlabel="waiters", ylim=0)
+    right.set(title="until the queue is empty, s", xlabel="waiters")
     left.legend()
     return figure
 
@@ -76,16 +76,16 @@ def plot_list(measures):
     return figure
 
 
-def plot_rows(axes, measure, who, colour, scale):
-    """The rows `who, COUNT` over their counts; what is idle or none at all is left out."""
+def plot_rows(axes, measure, name, colour, scale):
+    """Plot the rows `name, COUNT` over their counts. Leave out idle rows and a count of 0."""
     points = {}
     for row, found in measure["rows"].items():
-        name, _, stock = row.rpartition(", ")
+        prefix, _, stock = row.rpartition(", ")
         count = int(stock.split()[0])
-        if name == who and count and not stock.endswith("idle"):
+        if prefix == name and count and not stock.endswith("idle"):
             points[count] = [scale(value, count) for value in found["quartiles"]]
     firsts, medians, lasts = zip(*points.values())
-    axes.plot(list(points), medians, color=colour, marker="o", markersize=4, label=who)
+    axes.plot(list(points), medians, color=colour, marker="o", markersize=4, label=name)
     axes.fill_between(list(points), firsts, lasts, color=colour, alpha=0.2, linewidth=0)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))

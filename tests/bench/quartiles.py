@@ -1,16 +1,16 @@
-"""What many turns come to: median and quartiles, of values and of ratios.
+"""Median and quartiles over many turns, of values and of ratios.
 
-On a machine with other tenants the same work may take twice as long a second later, so medians of different seconds can not be
-compared. What is compared is therefore run in turn; a ratio is taken within each turn, whose parts are milliseconds apart, and the
-median and the quartiles are those of the ratios. A neighbour who slows a whole turn cancels out; one who hits a part of it makes an
-outlier, which a median does not see. The quartiles of the ratios say how far to trust their median.
+On a shared machine the same work may take twice as long a second later, so medians from different seconds cannot be compared.
+Contestants therefore run in turn. A ratio is computed within one turn, whose parts are milliseconds apart; median and quartiles are
+taken of these ratios. A neighbour that slows a whole turn cancels out. One that slows a part of a turn makes an outlier, which a
+median ignores. The quartiles of the ratios show how far to trust their median.
 """
 
 import statistics
 
 
 class Series:
-    """The turns of one measure, each {row: value in `unit`}. `against` gives the rows that a row is compared with."""
+    """The turns of one measure, each {row: value in `unit`}. `against(row)` returns the rows to compare a row with."""
 
     def __init__(self, unit: str, against=lambda row: ()):
         self.unit, self.against, self.turns = unit, against, []
@@ -34,7 +34,7 @@ class Series:
 
 
 def cut(values: list) -> list:
-    """[first quartile, median, third quartile]; of fewer than five values the extremes, as they have no quarters."""
+    """Return [first quartile, median, third quartile]. Fewer than five values have no quarters: take the extremes."""
     median = statistics.median(values)
     first, last = (min(values), max(values)) if len(values) < 5 else statistics.quantiles(values, n=4, method="inclusive")[::2]
     return [float(f"{value:.4g}") for value in (first, median, last)]

@@ -1,11 +1,11 @@
-"""What the numbers say: tables for people, the targets, and what became worse since it was recorded."""
+"""Reports of the results: tables for people, targets, and regressions against the recorded results."""
 
-FEWEST = 3  # turns: of fewer nobody knows the spread
-NOISE = 1.05  # medians that differ by less are the same, however small their spread
+FEWEST = 3  # turns; fewer show no spread
+NOISE = 1.05  # a smaller ratio of medians is no change, however small their spread
 
 
 def read_median(measures: dict, title: str, row: str):
-    """None if it was not measured."""
+    """Return the median of a row, or None if it was not measured."""
     found = measures.get(title, {}).get("rows", {}).get(row)
     return found and found["quartiles"][1]
 
@@ -24,7 +24,7 @@ def print_rows(results: dict):
 
 
 def list_targets(measures: dict) -> list:
-    """[(what, measured, the most it may be)], of those that were measured."""
+    """Return [(what, measured, the most it may be)] of the targets that were measured."""
     def take_ratio(title, row, other):
         found = measures.get(title, {}).get("rows", {}).get(row)
         return found and found["ratios"].get(other, (None, None))[1]
@@ -32,10 +32,10 @@ def list_targets(measures: dict) -> list:
     empty = read_median(measures, "list", "solo list, 0 held")
     targets = [
         ("launch, / floor", take_ratio("launch", "solo, make install", "floor"), 1.2),
-        ("hand-over, / flock(1)", take_ratio("hand-over in a line of 40", "solo", "flock(1)"), 1.2),
-        ("CPU a hand-over at a thousand, / at ten", take_ratio("line: hand-over, CPU", "solo, 1000", "solo, 10"), 1.0),
-        ("CPU of a thousand in line, ms", read_median(measures, "line: standing, CPU", "solo, 1000"), 0),
-        ("list of a thousand, ms; 2 x none + 100", read_median(measures, "list", "solo list, 1000 held"), 2 * (empty or 0) + 100),
+        ("handoff, / flock(1)", take_ratio("handoff in a queue of 40", "solo", "flock(1)"), 1.2),
+        ("CPU of a handoff, 1,000 waiters / 10", take_ratio("queue: handoff, CPU", "solo, 1000", "solo, 10"), 1.0),
+        ("CPU of 1,000 waiters, ms", read_median(measures, "queue: waiting, CPU", "solo, 1000"), 0),
+        ("list of 1,000 names, ms; 2 x empty + 100", read_median(measures, "list", "solo list, 1000 held"), 2 * (empty or 0) + 100),
         ("resident, MB", read_median(measures, "memory: RSS", "solo"), 9),
     ]
     return [target for target in targets if target[1] is not None]
@@ -46,16 +46,16 @@ def print_targets(measures: dict):
     if targets:
         print(f"\n{'TARGETS':<46}{'measured':>9}{'most':>9}")
     for what, value, most in targets:
-        missed = f"not met, by {value - most:.3g}" + (f" ({100 * (value / most - 1):.0f} %)" if most else "")
+        missed = f"missed by {value - most:.3g}" + (f" ({100 * (value / most - 1):.0f} %)" if most else "")
         print(f"{what:<46}{value:>9.3g}{most:>9.3g}  {'met' if value <= most else missed}")
     print()
 
 
 def find_worse(measures: dict, recorded: dict) -> list:
-    """A line for each ratio of solo to a floor or a peer whose median is above the recorded one by more than the noise.
+    """Return a line for each ratio of solo to a floor or peer whose median exceeds the recorded one by more than the noise.
 
-    The noise is the larger of the two spreads, each from first to third quartile, and at least five in a hundred. Only ratios
-    count: a machine that is slower is slower for the floor too.
+    The noise is the larger of the two spreads from first to third quartile, and at least 5 %. Only ratios count: a slower machine
+    slows the floor too.
     """
     worse = []
     for title, row, other, (first, median, last) in list_ratios(measures):
@@ -68,7 +68,7 @@ def find_worse(measures: dict, recorded: dict) -> list:
 
 
 def list_ratios(measures: dict):
-    """(title, row, reference, quartiles) of solo, where there were enough turns to compare. A generator."""
+    """Yield (title, row, reference, quartiles) of the rows of solo with enough turns to compare."""
     for title, measure in measures.items():
         for row, found in measure["rows"].items() if measure["turns"] >= FEWEST else ():
             if row.startswith("solo"):

@@ -1,10 +1,10 @@
-"""The tables of docs/evidence.md, between `<!-- bench: NAME -->` and `<!-- end -->`, made from the recorded results."""
+"""Make the tables of docs/evidence.md from the recorded results, between `<!-- bench: NAME -->` and `<!-- end -->`."""
 
 import re
 
 
 def list_blocks(results: dict) -> dict:
-    """{name: its text}"""
+    """Return {name: text} of every block."""
     measures, machine = results["measures"], results["machine"]
 
     def show(title, row):
@@ -21,13 +21,13 @@ def list_blocks(results: dict) -> dict:
     return {
         "launch": make_table(("a run of `true`", "ms", "/ floor"), compare("launch", "floor", {
             "flock(1)": "flock(1)", "floor": "the floor", "solo, make install": "solo from `make install`",
-            "solo, default name": "the same, its name made from the command", "solo, pip": "solo from pip, in a clean environment",
+            "solo, default name": "the same, with a generated name", "solo, pip": "solo from pip, in a clean environment",
         })),
         "busy": make_table(("skipped", "ms", "/ `python -IS -c pass`"), compare("busy", "python -IS", {
             "flock(1)": "flock -n", "solo": "solo, with its message", "solo -q": "solo -q",
         })),
-        "hand-over": make_table(("from the end of one to the next", "ms", "/ flock(1)"), [
-            *compare("hand-over in a line of 40", "flock(1)", {
+        "handoff": make_table(("a handoff", "ms", "/ flock(1)"), [
+            *compare("handoff in a queue of 40", "flock(1)", {
                 "flock(1)": "flock(1), in a queue of 40", "floor": "the floor, in a queue of 40", "solo": "solo, in a queue of 40",
             }),
             *compare("latency", "flock(1)", {
@@ -36,10 +36,10 @@ def list_blocks(results: dict) -> dict:
                 "solo, after SIGKILL in a slot": "solo, after SIGKILL in one of three slots",
             }),
         ]),
-        "standing": f"A thousand waiters used {show('line: standing, CPU', 'solo, 1000')} ms of CPU in one second.",
-        "line": make_table(("waiters", "a handoff, ms", "flock(1)", "CPU, ms", "flock(1)", "wake-ups", "flock(1)"), [
-            (f"{count:,}", *(show(f"line: hand-over{what}", f"{who}, {count}") for what in ("", ", CPU", ", wake-ups")
-                             for who in ("solo", "flock(1)")))
+        "waiting": f"A thousand waiters used {show('queue: waiting, CPU', 'solo, 1000')} ms of CPU in one second.",
+        "queue": make_table(("waiters", "a handoff, ms", "flock(1)", "CPU, ms", "flock(1)", "wake-ups", "flock(1)"), [
+            (f"{count:,}", *(show(f"queue: handoff{what}", f"{name}, {count}") for what in ("", ", CPU", ", wake-ups")
+                             for name in ("solo", "flock(1)")))
             for count in (1, 10, 100, 1000)
         ]),
         "list": make_table(("names", "`solo list`, ms", "`--json`, ms"), [
@@ -48,7 +48,7 @@ def list_blocks(results: dict) -> dict:
         ]),
         "memory": make_table(("MB", "resident", "proportional (PSS)", "private (USS)"), [
             (label, *(show(f"memory: {what}", row) for what in ("RSS", "PSS", "USS"))) for row, label in {
-                "solo": "a launcher whose command runs", "solo, in line": "a waiter", "solo, one of 50": "one of 50 waiters",
+                "solo": "a launcher whose command runs", "solo, waiting": "a waiter", "solo, one of 50": "one of 50 waiters",
                 "python -IS": "`python -IS`, nothing loaded", "flock(1)": "flock(1)",
             }.items()
         ]),
@@ -57,7 +57,7 @@ def list_blocks(results: dict) -> dict:
         ]),
         "engines": make_table(("at an engine on loopback, ms", "a run of `true`", "acquire", "renew", "release"), [
             (row.removeprefix("solo via "), show("engines: launch", row),
-             *(show("engines: steps", f"{row}, {step}") if row.startswith("solo") else "" for step in ("take", "renew", "release")))
+             *(show("engines: steps", f"{row}, {step}") if row.startswith("solo") else "" for step in ("acquire", "renew", "release")))
             for row in measures["engines: launch"]["rows"] if row != "floor"
         ]),
         "machine": f"({machine['date']}, Linux {machine['kernel']}, Python {machine['python']}, {machine['cores']} cores of "
@@ -72,6 +72,7 @@ def make_table(header, rows) -> str:
 
 
 def fill_page(page: str, results: dict) -> str:
+    """Return the page with every block replaced. Fails if a block has no marker."""
     for name, text in list_blocks(results).items():
         block = f"<!-- bench: {name} -->\n{text}\n<!-- end -->"
         page, count = re.subn(rf"<!-- bench: {name} -->.*?<!-- end -->", lambda _, block=block: block, page, flags=re.S)

@@ -1,4 +1,4 @@
-"""What the views take, into a pipe, as the names grow in number; beside the same view where there is nothing."""
+"""Measure the views, written into a pipe, for growing numbers of names, beside the same view of an empty directory."""
 
 from contextlib import ExitStack
 
@@ -6,7 +6,7 @@ from bench.contestants import Bench, Holder
 from bench.launch import run_in_turn
 from bench.quartiles import Series
 
-EACH = 500  # names of one launcher, which keeps a descriptor for each
+EACH = 500  # names per launcher, which keeps a descriptor open for each
 
 
 def measure_list(bench: Bench, rounds: int) -> dict:
@@ -28,7 +28,7 @@ def time_views(bench: Bench, rounds: int, views, stocks) -> Series:
             for holder in hold_names(bench, place, int(stock.split()[0])):
                 stack.enter_context(holder)
                 if stock.endswith("idle"):
-                    holder.let_go()
+                    holder.release()
             contestants |= {f"solo {' '.join(view)}, {stock}": ([bench.solo, *view, *place], 0) for view in views}
         return run_in_turn(contestants, rounds, lambda row: [f"{row.rpartition(', ')[0]}, {stocks[0]}"])
 
