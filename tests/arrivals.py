@@ -1,7 +1,7 @@
-"""Starts many programs at a steady rate: `arrivals.py COUNT RATE LOG WORD...`, RATE a second, each with `{}` in a word as its number.
+"""Start many programs at a steady rate: `arrivals.py COUNT RATE LOG WORD...`, RATE per second, with `{}` as each one's number.
 
-Prints a line once all have started, waits for all, and prints their exit statuses in order. A process of its own, as a small
-one forks fast and does not wait until the program was executed. SIGTERM kills all of them.
+Print a line once all have started, wait for all, and print their exit statuses in order. SIGTERM kills them all. This is a separate
+small program because it forks fast and need not wait for each exec.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""A command that can not be asked to end, and tells to the millisecond when it lived: `beats.py FILE SECONDS`.
+"""A command that ignores SIGTERM and records its lifetime to some 2 ms: `beats.py FILE SECONDS`.
 
-Into FILE go its SOLO_TOKEN, and then every 2 ms the time since boot, 8 bytes each; both are whole whenever it is killed.
+Append SOLO_TOKEN to FILE, then the time since boot every 2 ms, 8 bytes each. A kill never leaves a partial value.
 """
 
 import os

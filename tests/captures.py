@@ -1,7 +1,7 @@
-"""Takes the captures of README.md and docs/views.md again: `make captures`, or `python tests/captures.py FILE...`. Needs root and tmux.
+"""Renew the captures in README.md and docs/views.md: `make captures`, or `python tests/captures.py FILE...`. Needs root and tmux.
 
-Real jobs run for some seconds in namespaces of their own, where names live in their real places, and each view is read off a
-real terminal. What stands between `<!-- captured: VIEW -->` and `<!-- end -->` is replaced.
+Run real jobs for some seconds in new namespaces, with names in their usual directories, and read each view off a real terminal.
+Replace the text between `<!-- captured: VIEW -->` and `<!-- end -->`.
 """
 
 import os
@@ -33,7 +33,7 @@ VIEWS = {
 
 
 def run_jobs(environment):
-    """Some seconds of a machine's life; those that still run at its end."""
+    """Run jobs for some seconds; return the launchers that still run."""
     def start(*words):
         return subprocess.Popen(["solo", *words], env=environment, stderr=subprocess.DEVNULL)
 
@@ -57,7 +57,7 @@ def capture(words, environment) -> str:
     screen = Tmux(["solo", *words], environment, WIDTH, HEIGHT if words == ["top"] else 60)
     try:
         if words == ["top"]:
-            time.sleep(3)  # so that there is a CPU to tell
+            time.sleep(3)  # so that top has a CPU percentage to show
             lines = screen.read()
             lines = [*(line for line in lines[:-1] if line), "", lines[-1]]
         else:
@@ -82,7 +82,7 @@ def main(paths: list):
     for view, words in VIEWS.items():
         block = f"<!-- captured: {view} -->\n```\n$ solo {' '.join(words)}\n{capture(words, environment)}\n```\n<!-- end -->"
         marked = re.compile(rf"<!-- captured: {view} -->.*?<!-- end -->", re.S)
-        assert any(map(marked.search, pages.values())), f"no place for {view}"
+        assert any(map(marked.search, pages.values())), f"no page has a marker for {view}"
         pages = {path: marked.sub(lambda _, block=block: block, page) for path, page in pages.items()}
     for path, page in pages.items():
         path.write_text(page)

@@ -1,6 +1,6 @@
-"""The lab: every test gets a directory of its own and runs the real `solo` in real processes.
+"""Fixtures and tools of all tests: each test gets its own directory and runs the real `solo` in real processes.
 
-A test waits for a line, a state in /proc or the end of a process, never for a span of time.
+A test waits for a line, a state in /proc or the end of a process, never for a length of time.
 """
 
 import ctypes
@@ -28,15 +28,15 @@ TESTS = ROOT / "tests"
 NOBODY = 65534
 LIBC, CLONE_NEWNET = ctypes.CDLL(None), 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
-network = None  # the machine's, where a worker has one of its own
-BLOCKING = {"x86_64": ("73", "7"), "aarch64": ("32", "73")}[os.uname().machine]  # flock, poll, as /proc/PID/syscall has them
-PATIENCE = 60  # seconds after which something is stuck; never a measurement
+network = None  # a descriptor of the machine's network namespace, if this worker has left it
+BLOCKING = {"x86_64": ("73", "7"), "aarch64": ("32", "73")}[os.uname().machine]  # flock and poll in /proc/PID/syscall
+PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
 
 sys.path.insert(0, str(ROOT))
-sys.dont_write_bytecode = False  # else pytest compiles all tests anew in every worker, 10 seconds
+sys.dont_write_bytecode = False  # else every worker compiles all tests again: 10 seconds
 
 
-# The environment that every test starts from, whatever that of the machine is. None: unset.
+# The initial environment of every test, on every machine. None: unset.
 ENVIRONMENT = {
     "TERM": "xterm-256color", "LANG": "C.UTF-8", "HISTFILE": "", **dict.fromkeys((
         "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "COLUMNS", "LINES", "NO_COLOR",
@@ -46,19 +46,19 @@ ENVIRONMENT = {
         "SOLO_SLOT", "SOLO_TOKEN", "SOLO_VIA",
     )),
 }
-# No deadlines and no limits on slowness: a test beside busy neighbours finds the same.
+# No deadlines or limits on slowness: a busy machine must not change a result.
 settings.register_profile("solo", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("quick", settings.get_profile("solo"), max_examples=20)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    config.addinivalue_line("markers", "tool(name): skip by name where the tool is not installed")
+    config.addinivalue_line("markers", "tool(name): skip and name the tool if it is not installed")
     config.addinivalue_line("markers", "root: needs to be root")
     config.addinivalue_line("markers", "network: needs the machine's network, for packages")
     config.addinivalue_line("markers", "full: only `make test-full` runs it")
     settings.load_profile("quick" if config.getoption("loop") == "quick" else "solo")
-    # A background job of a shell ignores SIGINT and SIGQUIT: what the tests start begins as from a terminal.
+    # A shell's background job ignores SIGINT and SIGQUIT: reset them, as from a terminal.
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -67,7 +67,7 @@ def pytest_configure(config):
         config.option.basetemp = config.own_basetemp = tempfile.mkdtemp(prefix="pytest-solo-")
     for variable, value in ENVIRONMENT.items():
         os.environ.pop(variable, None) if value is None else os.environ.update({variable: value})
-    os.environ["PARALLEL_HOME"] = f"{config.option.basetemp}/parallel"  # else GNU parallel writes to the home directory
+    os.environ["PARALLEL_HOME"] = f"{config.option.basetemp}/parallel"  # else GNU parallel writes into the home directory
     runs_tests = "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", None)
     if runs_tests and os.geteuid() == 0:
         leave_network()
@@ -75,14 +75,14 @@ def pytest_configure(config):
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session, exitstatus):
-    """Leave nothing in /tmp but what a failed test wrote."""
+    """Remove the temporary directory, unless a test failed."""
     folder = getattr(session.config, "own_basetemp", None)
     if folder and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def leave_network():
-    """Enter a network namespace of our own, if the machine allows that: what others have by sockets is not seen there."""
+    """Enter a new network namespace, if the machine allows it: it hides the sockets of other processes."""
     global network
     network = os.open("/proc/self/ns/net", os.O_RDONLY)
     if LIBC.unshare(CLONE_NEWNET):
@@ -94,7 +94,7 @@ def leave_network():
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
-    """Those that need the machine's network are there with all their fixtures."""
+    """Run a test with the marker `network`, and its fixtures, in the machine's network namespace."""
     if network is None or not item.get_closest_marker("network"):
         return (yield)
     own = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -107,7 +107,7 @@ def pytest_runtest_protocol(item):
 
 
 def need_tools(*tools):
-    """Skip the test by name where one of the tools is not installed."""
+    """Skip the test, naming the tool, if one of the tools is not installed."""
     for tool in tools:
         if not find_tool(tool):
             pytest.skip(f"needs {tool}: make test-deps")
@@ -128,7 +128,7 @@ def pytest_runtest_call(item):
 
 
 def skip_without_tool():
-    """Skip the test that starts a tool which is not installed, where no marker says that it would."""
+    """Skip a test that starts a missing tool without having a marker for it."""
     try:
         return (yield)
     except FileNotFoundError as error:
@@ -139,7 +139,7 @@ def skip_without_tool():
 
 @pytest.fixture(scope="session")
 def solo_script(tmp_path_factory):
-    """`solo` as `make install` writes it, over this source tree."""
+    """Write a `solo` like that of `make install`, over this source tree."""
     site = next(path for path in sys.path if path.endswith("site-packages"))
     source = (ROOT / "solo" / "__main__.py").read_text().partition("\n")[2]
     script = tmp_path_factory.mktemp("bin") / "solo"
@@ -151,7 +151,7 @@ def solo_script(tmp_path_factory):
 
 
 class NetworkLock:
-    """Sockets of the same names are for one test at a time in a network namespace. Held while one of its labs uses sockets."""
+    """Lets one test at a time use sockets in a network namespace: tests use the same names. Held while a lab uses sockets."""
 
     def __init__(self):
         self.labs = set()
@@ -173,7 +173,7 @@ network_lock = NetworkLock()
 
 
 class Lab:
-    """One directory of names, one log, and ways to start, watch and end things."""
+    """One directory of names and one log, with methods that start, observe and end processes."""
 
     def __init__(self, script, path):
         self.script = str(script)
@@ -187,7 +187,7 @@ class Lab:
         self.environment["SOLO"] = self.script
 
     def use_sockets(self):
-        """From now on everything goes by sockets, in a network namespace's worth of names: ours are told apart by the lab."""
+        """Use sockets from now on. Names are then shared by the network namespace, so lock it for this lab."""
         self.environment["SOLO_VIA"] = "socket"
         network_lock.acquire(self)
 
@@ -203,21 +203,21 @@ class Lab:
         return process
 
     def start_python(self, program, *words):
-        """A program of this folder; its output is a pipe."""
+        """Start a Python program of this folder; its stdout is a pipe."""
         words = [sys.executable, "-IS", str(TESTS / program), *map(str, words)]
         process = subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         self.started.append(process)
         return process
 
     def start_shell(self, script):
-        """A shell with `script`, in which $SOLO is solo; all three streams are pipes."""
+        """Start a shell with `script`, in which $SOLO is solo; all three streams are pipes."""
         process = subprocess.Popen(["sh", "-c", script], env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
         self.started.append(process)
         return process
 
     def run(self, *words, prefix=(), **options):
-        """Run `solo WORDS` to its end; fails the test if that never comes."""
+        """Run `solo WORDS` to its end. Fails the test if it does not end."""
         if "socket" in words:
             network_lock.acquire(self)
         options = {
@@ -226,26 +226,26 @@ class Lab:
         return subprocess.run([*prefix, self.script, *map(os.fspath, words)], **options)
 
     def hold(self, name, *words):
-        """Start a holder of `name` whose command lives until its stdin is closed; returns once it runs."""
+        """Start a holder of `name` whose command lives until its stdin is closed; return once it runs."""
         process = self.start(*words, "-n", name, "--", "sh", "-c", "echo $$; read line; exit 0")
         process.child = int(read_line(process))
         return process
 
     def wait_in_line(self, name, *words, tag=None):
-        """Start a contender that writes `tag` to the log when it runs; returns once it stands in line."""
+        """Start a contender that writes `tag` to the log when it runs; return once it waits in the queue."""
         before = self.count_waiting(name)
         process = self.start("-w", "forever", "-n", name, *words, "--", "sh", "-c", f"echo {tag} >>$LAB/log")
         until(lambda: self.count_waiting(name) > before)
-        until(lambda: process.poll() is not None or is_blocked(process.pid))  # it has left the gate
+        until(lambda: process.poll() is not None or is_blocked(process.pid))  # it has unlocked the gate
         return process
 
     def find_hold(self, name):
-        """The one file of `name` that is a hold."""
+        """Return the only hold file of `name`."""
         [file] = (self.directory / name).glob(".hold.*")
         return file
 
     def count_waiting(self, name):
-        """How many seats there are, dead ones included."""
+        """Count the waiting tickets, including dead ones."""
         if "SOLO_VIA" in self.environment:
             return sum(row["state"] == "waiting" for row in self.list(name))
         path = self.directory / name
@@ -270,7 +270,7 @@ class Lab:
         return self.log.read_text().split()
 
     def read_tokens(self):
-        """Of the witnesses, in the order in which they ran."""
+        """Return the tokens of the witnesses in the order in which they ran."""
         path = self.path / "tokens"
         return list(map(int, path.read_text().split())) if path.exists() else []
 
@@ -288,7 +288,7 @@ class Lab:
 
 
 def end_orphan(ticket):
-    """End the command that a ticket left by a test knows of, if it is still that one."""
+    """Kill the command recorded in a leftover ticket, if the pid still belongs to it."""
     from solo.identity import read_stat
     from solo.record import parse_record
 
@@ -309,7 +309,7 @@ def lab(solo_script, tmp_path):
 
 @pytest.fixture
 def new(solo_script, tmp_path):
-    """Call it for a machine with the programs of the recipes, on which nothing was run yet."""
+    """A function that returns a fresh machine with the programs of the recipes."""
     from machine import Machine
 
     machines = []
@@ -327,7 +327,7 @@ def new(solo_script, tmp_path):
 
 @pytest.fixture(params=["file", "socket"])
 def via(request, lab):
-    """For facts that hold for both kinds of ticket."""
+    """Run the test with both kinds of ticket."""
     if request.param == "socket":
         lab.use_sockets()
     return request.param
@@ -335,7 +335,7 @@ def via(request, lab):
 
 @pytest.fixture
 def common(lab, tmp_path_factory):
-    """A lab that another user can enter: its script runs on Debian's own Python, from a copy of the source."""
+    """A lab that other users can use: its script runs on Debian's Python, from a copy of the source."""
     if os.geteuid() != 0 or not os.access("/usr/bin/python3", os.X_OK):
         pytest.skip("needs root and /usr/bin/python3")
     place = tmp_path_factory.mktemp("common")
@@ -350,18 +350,18 @@ def common(lab, tmp_path_factory):
     lab.script = str(script)
     lab.directory = place / "names"
     lab.environment["SOLO_DIR"] = str(lab.directory)
-    lab.list = None  # its libraries are not there
+    lab.list = None  # Debian's Python lacks its libraries
     return lab
 
 
 def inject(lab, *what, paths=(), follow=False):
-    """A prefix under which system calls fail or take long, as --inject of strace(1) has it: all, or those on `paths`."""
+    """Return a prefix that injects faults or delays, in the syntax of strace --inject, into all calls or those on `paths`."""
     words = [word for path in paths for word in ("-P", path)] + [word for one in what for word in ("-e", f"inject={one}")]
     return ("strace", "-qq", "-o", lab.path / "injected", *(["-f"] if follow else []), *words)
 
 
 def configured(path):
-    """A prefix under which /etc/solo.toml is a copy of `path`, in a mount namespace of its own. Needs root."""
+    """Return a prefix that makes /etc/solo.toml a copy of `path` in a new mount namespace. Needs root."""
     folder = path.parent / "etc"
     folder.mkdir(exist_ok=True)
     script = f'mount -t tmpfs tmpfs {folder} && cp -a /etc/. {folder} && cp -a {path} {folder}/solo.toml && mount --bind {folder} /etc'
@@ -369,20 +369,20 @@ def configured(path):
 
 
 def count_injected(lab):
-    """How many calls were hit so far."""
+    """Count the injected calls so far."""
     return (lab.path / "injected").read_text().count("(INJECTED)")
 
 
 def until(condition, patience=PATIENCE):
-    """Wait until `condition()` is true. Only for what no line, lock or descriptor tells."""
+    """Poll until `condition()` is true. Use it only if no line, lock or descriptor shows the event."""
     deadline = time.monotonic() + patience
     while not condition():
-        assert time.monotonic() < deadline, "it never came true"
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.005)
 
 
 def read_line(process, patience=PATIENCE):
-    """One line of a process's stdout, without its newline."""
+    """Read one line of a process's stdout; return it without its newline. Fails if the process ends first."""
     line = b""
     while not line.endswith(b"\n"):
         assert select.select([process.stdout], [], [], patience)[0], f"no line, only {line!r}"
@@ -394,13 +394,13 @@ def read_line(process, patience=PATIENCE):
 
 
 def finish(process, send=b""):
-    """Close its stdin and wait for its end: (status, stdout, stderr)."""
+    """Close its stdin and wait for its end; return (status, stdout, stderr)."""
     out, err = process.communicate(send, timeout=PATIENCE)
     return process.returncode, (out or b"").decode(errors="replace"), (err or b"").decode(errors="replace")
 
 
 def read_state(pid):
-    """The state letter of /proc/PID/stat; "gone" if there is no such process."""
+    """Return the state letter of /proc/PID/stat, or "gone" if there is no such process."""
     from solo.identity import read_stat
 
     try:
@@ -410,17 +410,17 @@ def read_state(pid):
 
 
 def make_witness(mode, names, slots, take, tag, delay):
-    """The words of a command that tells of any overlap; see witness.py."""
+    """Return the words of a command that logs any overlap; see witness.py."""
     return [sys.executable, "-IS", str(TESTS / "witness.py"), mode, ",".join(names), str(slots), str(take), str(tag), str(delay)]
 
 
 def count_switches(pid):
-    """How often a process has gone to sleep or lost its core: it grows by nothing while it sleeps."""
-    return sum(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if "ctxt_switches" in line)
+    """Count the context switches of a process. The count does not change while it sleeps."""
+    return sum(int(row.split()[1]) for row in open(f"/proc/{pid}/status") if "ctxt_switches" in row)
 
 
 def make_full_pipe():
-    """(its two ends): whoever writes into it blocks."""
+    """Return the two ends of a full pipe: a write blocks."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     try:
@@ -432,7 +432,7 @@ def make_full_pipe():
 
 
 def is_blocked(pid):
-    """Does it sleep in flock(2) or poll(2), as one who waits in line does?"""
+    """Whether it sleeps in flock(2) or poll(2), as a waiter does."""
     try:
         return open(f"/proc/{pid}/syscall").read().split()[0] in BLOCKING
     except (OSError, IndexError):
@@ -444,7 +444,7 @@ def wait_dead(pid):
 
 
 def kill_both(holder):
-    """SIGKILL the launcher and then its command; returns once both are dead."""
+    """SIGKILL the launcher and then its command; return once both are dead."""
     holder.kill()
     holder.wait()
     try:
@@ -455,6 +455,6 @@ def kill_both(holder):
 
 
 def set_alarm(prepare="pass"):
-    """A prefix that sets an alarm(2) of one second and then becomes the rest of the words, as perl's idiom for a time limit."""
+    """Return a prefix that sets an alarm(2) of one second and executes the rest of the words, like perl's time limit idiom."""
     code = f"import posix, _signal, sys; {prepare}; _signal.alarm(1); posix.execv(sys.argv[1], sys.argv[1:])"
     return ("python3", "-IS", "-c", code)

@@ -1,6 +1,6 @@
-"""What `make coverage` runs, what it leaves out, and what no test runs: each with its reason.
+"""The tests that `make coverage` runs, the tests that it leaves out, and the lines that no test runs, with reasons.
 
-Those of the launcher are run whose scenes are the same each time; the torture, which takes a sample, would cover by chance.
+It runs only tests that do the same every time: the torture takes a sample and would cover lines by chance.
 """
 
 TESTS = [
@@ -14,11 +14,11 @@ TESTS = [
     "tests/test_views.py::test_who_waits_for_slots_or_a_file_is_told_who_has_them",
 ]
 
-# {test: why it can not pass in processes that are traced}
+# {test: why it cannot pass in a traced process}
 LEFT_OUT = {
     "test_api.py::test_import_solo_loads_nothing": "the tracer loads mmap and opcode",
     "test_sockets.py::test_no_file_is_opened_for_writing_nor_made": "the file of the arcs is opened for writing",
 }
 
-# {(module.function, the line, or line  ->  the line that it never goes on with): why}
+# {(module.function, line or branch `line  ->  line` that no test runs): reason}
 EXPLAINED = {}

@@ -1,8 +1,8 @@
-"""Which lines and branches of the hot path the tests run with real processes: the table, and what is missed and not explained.
+"""`make coverage`: print which lines and branches of the hot path the tests run in real processes, and unexplained misses.
 
-The tests run in a copy of the tree in which every process that imports solo is traced (coverage_tracer.py). What could run at all
-is coverage.py's to say. ARGS: --record also writes docs/coverage.md and the marker of docs/evidence.md; others go to pytest, where tests/...
-stands for the TESTS.
+The tests run in a copy of the tree that traces every process which imports solo (coverage_tracer.py). coverage.py decides which lines
+can run at all. ARGS: --record also writes docs/coverage.md and the sentence in docs/evidence.md; other words go to pytest, and
+tests/... replaces TESTS.
 """
 
 import ast
@@ -24,12 +24,12 @@ from coverage_explained import EXPLAINED, LEFT_OUT, TESTS
 from coverage_tracer import LINES, SIZE
 
 ROOT = Path(__file__).resolve().parent.parent
-OUR_OWN = (".git", ".venv*", "build", "dist", "__pycache__", ".pytest_cache", ".hypothesis", ".ruff_cache")
+NOT_SOURCE = (".git", ".venv*", "build", "dist", "__pycache__", ".pytest_cache", ".hypothesis", ".ruff_cache")
 MARKER = re.compile(r"(<!-- coverage -->).*?(<!-- end -->)", re.DOTALL)
 
 
 class Missed:
-    """A line that no process ran, or with `target` a branch from it that none took: a line's text, or exit."""
+    """A line that no process ran or, with `target`, a branch from it that none took. `target` is the text of a line, or exit."""
 
     def __init__(self, module, function, text, line, target=None):
         self.module = module
@@ -41,23 +41,23 @@ class Missed:
 
 
 def make_copy(place: Path, modules: list) -> tuple:
-    """(the tree, the file of arcs): the source, of which every process is traced."""
+    """Copy the source with tracing added; return (the tree, the file of arcs)."""
     tree, arcs = place / "tree", place / "arcs"
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*OUR_OWN))
+    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*NOT_SOURCE))
     with open(arcs, "wb") as file:
         file.truncate(len(modules) * SIZE * SIZE)
     arcs.chmod(0o666)
     tracer = (ROOT / "tests/coverage_tracer.py").read_text()
     with open(tree / "solo/__init__.py", "a") as file:
         file.write(f"\n(lambda scope: (exec({tracer!r}, scope), scope['start_tracing']({str(arcs)!r}, {modules!r})))({{}})\n")
-    script = tree / "solo/__main__.py"  # which the tests put into a script of theirs
+    script = tree / "solo/__main__.py"  # the tests copy its text into a script
     text = script.read_text()
     script.write_text(f"#!python\nimport solo\nexec(compile({text!r}, {str(script)!r}, 'exec'))\n")
     return tree, arcs
 
 
 def read_arcs(arcs: Path, modules: list) -> dict:
-    """{module: {(from, to)}}, as coverage.py has them."""
+    """Return {module: {(from, to)}}, in the format of coverage.py."""
     found = {module: set() for module in modules}
     with open(arcs, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as marks:
         at = marks.find(b"\1")
@@ -69,11 +69,11 @@ def read_arcs(arcs: Path, modules: list) -> dict:
 
 
 def analyse(arcs: dict, folder: Path, place: Path) -> dict:
-    """{module: what coverage.py's JSON report says of it}"""
+    """Return {module: its part of coverage.py's JSON report}."""
     data = CoverageData(str(place / "data"))
     files = {str(folder / f"{module}.py"): found for module, found in arcs.items()}
     data.add_arcs(files)
-    data.touch_files(files)  # also those of which nothing ran
+    data.touch_files(files)  # include modules of which nothing ran
     data.write()
     coverage = Coverage(data_file=str(place / "data"), branch=True, config_file=False, messages=False)
     coverage.load()
@@ -83,23 +83,24 @@ def analyse(arcs: dict, folder: Path, place: Path) -> dict:
 
 
 def find_missed(module: str, source: str, report: dict) -> list:
+    """Return the Missed lines and branches of one module."""
     lines = source.splitlines()
     functions = {}
-    for node in ast.walk(ast.parse(source)):  # from the outside in
+    for node in ast.walk(ast.parse(source)):  # outer functions first, so that inner ones replace them
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             functions.update(dict.fromkeys(range(node.lineno, node.end_lineno + 1), node.name))
 
-    def tell(line, target=None):
+    def make(line, target=None):
         to = None if target is None else "exit" if target < 0 else lines[target - 1].strip()
         return Missed(module, functions.get(line), lines[line - 1].strip(), line, to)
 
-    return [tell(line) for line in report["missing_lines"]] + [
-        tell(line, target) for line, target in report["missing_branches"] if line not in report["missing_lines"]
+    return [make(line) for line in report["missing_lines"]] + [
+        make(line, target) for line, target in report["missing_branches"] if line not in report["missing_lines"]
     ]
 
 
 def make_table(reports: dict) -> str:
-    """In Markdown."""
+    """Return the table of all modules in Markdown."""
     rows = ["| module | lines | not run | branches | not taken |", "|---|--:|--:|--:|--:|"]
     total = [0, 0, 0, 0]
     for module, report in reports.items():
@@ -111,23 +112,23 @@ def make_table(reports: dict) -> str:
 
 
 def compare(missed: list, explained: dict) -> tuple:
-    """(what is missed and not explained, what is explained and not missed)."""
+    """Return (the missed and not explained, the explained and not missed)."""
     keys = {one.key for one in missed}
     return [one for one in missed if one.key not in explained], [key for key in explained if key not in keys]
 
 
 def record(table: str, reports: dict, missed: list):
-    """Write docs/coverage.md, and the sentence in docs/evidence.md."""
+    """Write docs/coverage.md and the sentence in docs/evidence.md."""
     docs, evidence = ROOT / "docs/coverage.md", ROOT / "docs/evidence.md"
     why = "".join(f"- `{where}`: `{what}`\n  {reason}\n" for (where, what), reason in EXPLAINED.items()) or "- nothing\n"
     docs.parent.mkdir(exist_ok=True)
     kernel = platform.release().partition("-")[0]
     versions = f"Python {platform.python_version()}, coverage.py {metadata.version('coverage')}"
-    told = f"{datetime.date.today()}, Linux {kernel}, {versions}"
-    docs.write_text(f"# The hot path, as run by the tests (`make coverage`)\n\n{told}\n\n{table}\nNot run, and why:\n\n{why}")
+    measured = f"{datetime.date.today()}, Linux {kernel}, {versions}"
+    docs.write_text(f"# The hot path, as run by the tests (`make coverage`)\n\n{measured}\n\n{table}\nNot run, and why:\n\n{why}")
     lines, branches = (sum(report["summary"][key] for report in reports.values()) for key in ("num_statements", "num_branches"))
     rest = f"all but {len(missed)}" if missed else "all"
-    text = f"of {lines:,} lines and {branches} branches {rest} ({told})"
+    text = f"of {lines:,} lines and {branches} branches {rest} ({measured})"
     evidence.write_text(MARKER.sub(rf"\g<1>{text}\g<2>", evidence.read_text()))
 
 
@@ -138,7 +139,7 @@ def main():
     modules = sorted(HOT)
     with tempfile.TemporaryDirectory(prefix="solo-coverage-") as folder:
         place = Path(folder)
-        place.chmod(0o755)  # launchers of other users write there as well
+        place.chmod(0o755)  # launchers of other users write there too
         tree, arcs = make_copy(place, modules)
         workers = ["-n", "2", "--dist", "loadfile"] if os.geteuid() == 0 else []
         left_out = [word for test in LEFT_OUT for word in ("--deselect", f"tests/{test}")]

@@ -1,9 +1,9 @@
-"""What `make coverage` puts in front of solo/__init__.py in its copy of the source: every process notes which arcs it ran.
+"""The tracer that `make coverage` adds to solo/__init__.py in its copy of the source: it records the arcs of every process.
 
-An arc is two lines that ran one after the other, as coverage.py has them: a negative one is the way into the function that
-starts there, or out of it. Each is a byte of one file that all processes map, and it is there the moment the arc ran: neither
-_exit(2), execve(2) nor SIGKILL loses it, a forked child has the same pages, and no descriptor, variable or signal is taken that
-the launcher, the command or a test could see. Nothing is imported that is not built into Python.
+An arc is a pair of lines that ran one after the other, in coverage.py's format: a negative line means entry to, or exit from, the
+function that starts there. Each arc is one byte of a file that all processes map, set the moment the arc runs. So _exit(2), execve(2)
+and SIGKILL lose nothing, and a forked child shares the pages. The tracer uses no descriptor, variable or signal that the launcher,
+the command or a test could see. It imports only modules that are built into Python.
 """
 
 LINES = 1024  # more than any module has
@@ -11,28 +11,28 @@ SIZE = LINES * 2
 
 
 def number(line: int) -> int:
-    """Lines up to LINES; from there on those that are negative."""
+    """Return an index for a line: negative lines follow the positive ones."""
     return line if line >= 0 else LINES - line
 
 
 def start_tracing(path: str, modules: list):
-    """Note the arcs of `modules`, files named .../solo/MODULE.py, in the file `path`, from here to the end of this process."""
+    """Record the arcs of `modules`, files named .../solo/MODULE.py, in the file `path` until this process ends."""
     import posix
     import sys
 
     if "pytest" in sys.modules:
-        return  # what a test calls by itself is not what a launcher ran
+        return  # a test's own calls are no run of a launcher
     try:
         import mmap
 
         file = posix.open(path, posix.O_RDWR | posix.O_CLOEXEC)
-        copy = posix.dup(file)  # the number that mmap will take for its own
+        copy = posix.dup(file)  # the number of mmap's own copy
         posix.close(copy)
         arcs = mmap.mmap(file, len(modules) * SIZE * SIZE)
         posix.close(file)
         posix.close(copy)
     except (OSError, ValueError):
-        return  # a scene without descriptors or memory is not changed by us
+        return  # never change a test that lacks descriptors or memory
     from opcode import opmap
 
     entered, caught = opmap["RESUME"], opmap["PUSH_EXC_INFO"]
@@ -51,7 +51,7 @@ def start_tracing(path: str, modules: list):
         base, words, out = bases[name], code.co_code, number(-code.co_firstlineno)
         if base < 0:
             return None
-        last = number(frame.f_lineno) if words[frame.f_lasti + 1] else out  # a generator goes on where it was
+        last = number(frame.f_lineno) if words[frame.f_lasti + 1] else out  # a generator continues at its last line
 
         def follow(frame, event, _):
             nonlocal last

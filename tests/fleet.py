@@ -1,6 +1,6 @@
-"""Hosts that guard by one engine, each behind a network of its own that can be made to fail; and the proof that no two ran at once.
+"""Hosts that share one engine, each behind its own proxy that can fail; and a check that no two commands ran at once.
 
-Every command is beats.py, which ignores SIGTERM and stamps the clock that all of them share.
+Every command is beats.py, which ignores SIGTERM and writes the time of a clock shared by all.
 """
 
 import os
@@ -22,7 +22,7 @@ FAULTS = (*NETWORK_FAULTS, STOPPED, ALL_STOPPED, KILLED)
 
 
 class Life(NamedTuple):
-    """When a command lived (seconds since boot), and its token."""
+    """The lifetime of a command in seconds since boot, and its token."""
 
     first: float
     last: float
@@ -30,7 +30,7 @@ class Life(NamedTuple):
 
 
 def read_life(path):
-    """The Life in a file of beats.py, None if it never beat."""
+    """Read a file of beats.py; return a Life, or None if the command never wrote a time."""
     data = path.read_bytes() if path.exists() else b""
     if len(data) < 16:
         return None
@@ -39,19 +39,19 @@ def read_life(path):
 
 
 def find_overlaps(lives: list) -> list:
-    """The pairs of lives that ran at once."""
+    """Return the pairs of lives that overlap."""
     lives = sorted(lives)
     return [(one, other) for one, other in zip(lives, lives[1:]) if other.first <= one.last]
 
 
 def is_growing(lives: list) -> bool:
-    """Do the tokens grow in the order in which they started?"""
+    """Whether tokens grow in the order of the starts."""
     tokens = [life.token for life in sorted(lives)]
     return all(before < after for before, after in zip(tokens, tokens[1:]))
 
 
 class Host:
-    """One machine: its own directory of names, and its own way to the server."""
+    """One machine: its own directory of names, and its own proxy to the server."""
 
     def __init__(self, lab, server, name: str):
         self.lab = lab
@@ -61,7 +61,7 @@ class Host:
         self.launcher = None
 
     def start(self, job: str, file, seconds: float, *words):
-        """A contender for `job`, whose command beats into `file`."""
+        """Start a contender for `job`, whose command writes into `file`; return the launcher."""
         command = [sys.executable, "-IS", str(TESTS / "beats.py"), str(file), str(seconds)]
         self.launcher = self.lab.start("-n", job, "--wait", "1h", *words, "--", *command, env=self.environment,
                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -103,7 +103,7 @@ def send(pid: int, number: int):
 
 
 class Soak:
-    """Hosts that run one job after the other, for `seconds`, while faults are aimed at them, at random by `seed`."""
+    """Hosts that run jobs of one name repeatedly while random faults, drawn from `seed`, hit them."""
 
     def __init__(self, lab, server, seed: int, ttl: float = 3.0, faults=FAULTS, hosts: int = 3):
         self.lab = lab
@@ -114,17 +114,17 @@ class Soak:
         self.job = f"soak{seed}"
         self.files = []
         self.injected = 0
-        self.due = {}  # host: when its fault heals
+        self.due = {}  # {host: when its fault heals}
 
     def step(self):
-        """Start who is idle, and do one thing to someone, or nothing."""
+        """Start idle hosts, heal due faults, and sometimes inject one fault."""
         now = time.monotonic()
         for host in self.hosts:
             if host.launcher is None or host.launcher.poll() is not None and host not in self.due:
                 if host.launcher is not None:
                     host.launcher.stderr.close()
                 self.files.append(self.lab.path / f"{host.name}.{len(self.files)}")
-                # Longer than the lease: else a lost one does no harm.
+                # Run longer than the lease: else a lost lease does no harm.
                 host.start(self.job, self.files[-1], self.ttl * self.random.uniform(1.2, 2.5), "--ttl", f"{self.ttl}s", "-k", "300ms")
             if self.due.get(host, now + 1) <= now:
                 host.heal()
@@ -141,14 +141,14 @@ class Soak:
         time.sleep(0.1)
 
     def finish(self) -> list:
-        """Heal all, and end: the lives of all commands there were."""
+        """Heal and end all hosts; return the lives of all commands."""
         for host in self.hosts:
             host.heal()
         for host in self.hosts:
             host.launcher.kill()
             host.launcher.wait()
         until(lambda: not any(find_children(host.launcher.pid) for host in self.hosts))
-        time.sleep(0.3)  # the last beat of who was just killed
+        time.sleep(0.3)  # a command that was just killed may still write
         for host in self.hosts:
             host.close()
         return [life for life in map(read_life, self.files) if life]

@@ -1,8 +1,8 @@
-"""`make fuzz`: millions of inputs for every reader of readers.py, two targets at a time, each in a process of its own.
+"""`make fuzz`: feed millions of inputs to every reader of readers.py, two targets at a time, each in its own process.
 
-Guided by coverage at first, where atheris is installed (the extra `fuzz`); then by mutation of what that found, and of valid texts.
-An input is bytes and says all: what `check` reads, and for
-one in four the seed of a `trip`. What is found is printed with its input; `--replay TARGET INPUT` runs just that.
+With atheris installed (make fuzz installs it if it can), the first tenth is guided by coverage. The rest mutates the corpus of that
+part and valid texts. An input is bytes: `check` reads it, and for one in four it is also the seed of a `trip`. Findings are printed
+with their input; `--replay TARGET INPUT` runs it again.
 """
 
 import argparse
@@ -29,25 +29,25 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 RECORD, EVIDENCE, MARKS = ROOT / "docs/fuzz.json", ROOT / "docs/evidence.md", ("<!-- fuzz -->", "<!-- end -->")
 COUNT = 10_000_000
-PATIENCE = 20  # seconds of CPU for one input: what takes longer hangs
-LARGEST = 4096  # bytes of an input; some of test_fuzz.py's are larger
-BESIDE = 2  # processes
-GUIDED = 10  # one in so many inputs
-FUZZERS_OWN = 77  # the status of libFuzzer when it gives up; what it met is met by the unguided run as well
-SEEDS = 40  # valid texts that a guided run begins with
+PATIENCE = 20  # seconds of CPU until an input counts as a hang
+LARGEST = 4096  # bytes of an input; test_fuzz.py has larger ones
+BESIDE = 2  # processes at a time
+GUIDED = 10  # one input in 10
+GAVE_UP = 77  # libFuzzer's exit status when it gives up; the unguided run meets the same problem
+SEEDS = 40  # valid texts in the initial corpus
 BYTES = b"\0\n\r\t \x0b%-+_=/.,:;\"'()[]{}@019azZ\x7f\x80\xc3\xff"
 
 
 class Hang(BaseException):
-    """Not an Exception, so that no reader takes it for one of its own."""
+    """An input took too long. No Exception, so that no reader catches it."""
 
 
-def ring(*_):
+def raise_hang(*_):
     raise Hang
 
 
 def try_input(target, data: bytes):
-    """Raises whatever is wrong."""
+    """Run one input. Raises AssertionError for a wrong answer, Hang, or any exception of the reader."""
     signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
         target.check(data)
@@ -59,7 +59,7 @@ def try_input(target, data: bytes):
 
 
 def mutate(target, rng, data: bytes) -> bytes:
-    """What `data` becomes by a few small changes; what it is made of may be anew."""
+    """Return `data` after a few small changes, or sometimes a new valid text."""
     if rng.random() < 0.2:
         return target.make(rng)
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
@@ -101,7 +101,7 @@ CHANGES = (flip, put, put, put_word, put_word, cut, drop, repeat, splice)
 
 
 def generate(target, seed: int, corpus=()):
-    """Inputs without end, the same ones for a seed and a corpus."""
+    """Yield inputs without end: the same ones for the same seed and corpus."""
     rng = Random(seed)
     pool = [target.make(rng) for _ in range(SEEDS)] + [b"", *corpus]
     while True:
@@ -112,7 +112,7 @@ def generate(target, seed: int, corpus=()):
 
 
 def run_plain(target, seed: int, count: int, corpus=()) -> dict:
-    """Fuzz without guidance: what was done, and the finding if there is one. It begins with `corpus` and valid texts."""
+    """Fuzz without guidance, starting with `corpus` and valid texts. Return the result, with the finding if there is one."""
     begin, data, done = time.monotonic(), b"", 0
     for data in generate(target, seed, corpus):
         if done >= count:
@@ -121,17 +121,17 @@ def run_plain(target, seed: int, count: int, corpus=()) -> dict:
         try:
             try_input(target, data)
         except (Exception, Hang):
-            return tell(target, done, begin, data, traceback.format_exc())
-    return tell(target, done, begin)
+            return summarize(target, done, begin, data, traceback.format_exc())
+    return summarize(target, done, begin)
 
 
-def tell(target, done: int, begin: float, data=None, why: str = "") -> dict:
+def summarize(target, done: int, begin: float, data=None, why: str = "") -> dict:
     found = {} if data is None else {"input": repr(data), "why": why}
     return {"target": target.name, "inputs": done, "seconds": time.monotonic() - begin, **found}
 
 
 def run_guided(load, seed: int, count: int, corpus: str, answer: str):
-    """The same by atheris, which ends this process itself: what was done is in the file `answer`, what is new in `corpus`."""
+    """Fuzz with atheris, which ends this process. The result goes to the file `answer`, new inputs to the folder `corpus`."""
     import atheris
 
     with atheris.instrument_imports(include=["solo"]):
@@ -139,7 +139,7 @@ def run_guided(load, seed: int, count: int, corpus: str, answer: str):
     begin, done = time.monotonic(), 0
 
     def finish(*finding):
-        Path(answer).write_text(json.dumps(tell(target, done, begin, *finding)))
+        Path(answer).write_text(json.dumps(summarize(target, done, begin, *finding)))
         os._exit(0)
 
     def one_input(data: bytes):
@@ -158,15 +158,15 @@ def run_guided(load, seed: int, count: int, corpus: str, answer: str):
     rng = Random(seed)
     for number in range(SEEDS):
         Path(corpus, str(number)).write_bytes(target.make(rng))
-    # A timeout of 0, as the timer is ours.
+    # No timeout of libFuzzer: try_input has its own timer.
     flags = [f"-seed={seed % (1 << 32) or 1}", "-timeout=0", f"-max_len={LARGEST}", "-runs=-1", "-verbosity=0", "-rss_limit_mb=0"]
     atheris.Setup(["fuzz", *flags, corpus], one_input, custom_mutator=change)
     atheris.Fuzz()
 
 
 def run_one(name: str, engine: str, seed: int, count: int, answer: str):
-    """One target, in this process. The first tenth is guided; the rest goes on from there, several times as fast."""
-    signal.signal(signal.SIGPROF, ring)
+    """Fuzz one target in this process: a guided tenth, then the rest, unguided and several times as fast."""
+    signal.signal(signal.SIGPROF, raise_hang)
 
     def load():
         from readers import TARGETS
@@ -180,7 +180,7 @@ def run_one(name: str, engine: str, seed: int, count: int, answer: str):
             if guided == 0:
                 run_guided(load, seed, -(-count // GUIDED), corpus, answer)
             status = os.waitstatus_to_exitcode(os.waitpid(guided, 0)[1])
-            if status != FUZZERS_OWN or os.path.exists(answer):
+            if status != GAVE_UP or os.path.exists(answer):
                 first = json.loads(Path(answer).read_text())
             else:
                 first["outcome"] = "unguided"
@@ -192,33 +192,21 @@ def run_one(name: str, engine: str, seed: int, count: int, answer: str):
 
 
 def share_out(targets: list, count: int) -> dict:
-    """How many inputs each gets, dearer ones fewer; in all no less than `count`."""
+    """Return {target: its number of inputs}, fewer for slow targets; at least `count` in all."""
     whole = sum(target.share for target in targets)
     return {target.name: int(-(-count * target.share // whole)) for target in targets}
 
 
 def run_all(shares: dict, engine: str, seed: int) -> list:
-    """What became of each target, BESIDE of them at a time."""
+    """Fuzz all targets, BESIDE at a time; return their results."""
     waiting, running, done = sorted(shares, key=shares.get), {}, []
     with tempfile.TemporaryDirectory() as folder:
         while waiting or running:
             while waiting and len(running) < BESIDE:
                 name = waiting.pop()
                 answer = os.path.join(folder, name)
-                words = [
-                    sys.executable,
-                    __file__,
-                    "--one",
-                    name,
-                    "--engine",
-                    engine,
-                    "--seed",
-                    str(seed),
-                    "--count",
-                    str(shares[name]),
-                    "--answer",
-                    answer,
-                ]
+                words = [sys.executable, __file__, "--one", name, "--engine", engine, "--seed", str(seed)]
+                words += ["--count", str(shares[name]), "--answer", answer]
                 running[subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=open(answer + ".err", "wb"))] = (name, answer)
             process = wait_for_one(running)
             name, answer = running.pop(process)
@@ -233,7 +221,7 @@ def run_all(shares: dict, engine: str, seed: int) -> list:
 
 
 def wait_for_one(running):
-    """The first of these processes that has ended."""
+    """Wait until one of the processes has ended; return it."""
     poller = select.poll()
     pidfds = {os.pidfd_open(process.pid): process for process in running}
     for pidfd in pidfds:
@@ -246,7 +234,7 @@ def wait_for_one(running):
 
 
 def describe(results: list, seed: int, engine: str) -> dict:
-    """What is worth keeping of a run that found nothing."""
+    """Return the content of docs/fuzz.json for a run without findings."""
     version = f"atheris {importlib.metadata.version('atheris')}" if engine == "atheris" else "no atheris"
     return {
         "date": date.today().isoformat(), "kernel": platform.release().partition("-")[0], "python": platform.python_version(),
@@ -258,22 +246,22 @@ def describe(results: list, seed: int, engine: str) -> dict:
     }
 
 
-def make_sentence(told: dict) -> str:
-    """The sentence in docs/evidence.md."""
-    measured = f"`make fuzz SEED={told['seed']}`, {told['date']}, Linux {told['kernel']}, Python {told['python']}, {told['engine']}"
-    readers = f"{len(told['targets'])} readers ({', '.join(told['targets'])})"
-    return f"{told['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({measured})."
+def make_sentence(run: dict) -> str:
+    """Return the sentence for docs/evidence.md."""
+    measured = f"`make fuzz SEED={run['seed']}`, {run['date']}, Linux {run['kernel']}, Python {run['python']}, {run['engine']}"
+    readers = f"{len(run['targets'])} readers ({', '.join(run['targets'])})"
+    return f"{run['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({measured})."
 
 
-def record(told: dict):
-    """Write docs/fuzz.json, and the sentence in docs/evidence.md between its marks."""
+def record(run: dict):
+    """Write docs/fuzz.json and the sentence in docs/evidence.md."""
     RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text(json.dumps(told, indent=1) + "\n")
+    RECORD.write_text(json.dumps(run, indent=1) + "\n")
     page = EVIDENCE.read_text()
     begin = page.find(MARKS[0])
     end = page.find(MARKS[1], begin)
     if 0 <= begin < end:
-        EVIDENCE.write_text(page[: begin + len(MARKS[0])] + "\n" + make_sentence(told) + "\n" + page[end:])
+        EVIDENCE.write_text(page[: begin + len(MARKS[0])] + "\n" + make_sentence(run) + "\n" + page[end:])
 
 
 def find_engine() -> str:
@@ -298,7 +286,7 @@ def main():
     from readers import TARGETS
 
     if asked.replay:
-        signal.signal(signal.SIGPROF, ring)
+        signal.signal(signal.SIGPROF, raise_hang)
         return try_input(TARGETS[asked.replay[0]], literal_eval(asked.replay[1]))
     shares = share_out([TARGETS[name] for name in asked.targets or TARGETS], asked.count)
     print(
@@ -307,12 +295,12 @@ def main():
     )
     results = run_all(shares, asked.engine, asked.seed)
     found = [known for known in results if "why" in known]
-    told = describe(results, asked.seed, asked.engine)
-    print("\n" + (f"{len(found)} found" if found else make_sentence(told)))
+    run = describe(results, asked.seed, asked.engine)
+    print("\n" + (f"{len(found)} found" if found else make_sentence(run)))
     for known in found:
         print(f"\n{known['target']}: --replay {known['target']} {json.dumps(known['input'])}\n{known['why']}")
     if asked.record and not found:
-        record(told)
+        record(run)
     return bool(found)
 
 

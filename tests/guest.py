@@ -1,6 +1,6 @@
-"""A machine of our own with a real systemd as pid 1: Debian's, made by debootstrap once, booted by nspawn, driven by nsenter.
+"""A container with a real systemd as pid 1: Debian, built once by debootstrap, booted by nspawn, controlled by nsenter.
 
-What is written to its root is thrown away; /lab is a directory of ours. /usr/local/bin/solo runs on Debian's own Python.
+Changes to its root are discarded; /lab is a directory of the test. /usr/local/bin/solo runs on Debian's Python.
 """
 
 import os
@@ -20,41 +20,41 @@ ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 
 class Inside:
-    """The namespaces and the root of a process: `leader`, its pid as we see it."""
+    """The namespaces and the root of a process. `leader` is its pid in the namespace of the test."""
 
     def __init__(self, leader: int):
         self.leader = leader
 
     def enter(self, *words) -> list:
-        """The words that run a command in there."""
+        """Return words that run a command inside."""
         return ["nsenter", f"--target={self.leader}", "--all", "--root", "--wd", *map(str, words)]
 
     def run(self, *words, user=None):
-        """Run a command in there, as another user if one is named, to its end."""
+        """Run a command inside to its end, optionally as another user."""
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
         return subprocess.run(self.enter(*become, *words), env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, timeout=PATIENCE)
 
     def do(self, *words):
-        """The same for what must not fail; its stdout."""
+        """Run a command that must succeed; return its stdout."""
         result = self.run(*words)
         assert result.returncode == 0, (words, result.stdout, result.stderr)
         return result.stdout.strip()
 
 
 class Guest(Inside):
-    """The booted machine: `lab` is its /lab as we see it, `leader` its pid 1."""
+    """The booted machine. `lab` is its /lab as the test sees it, `leader` is its pid 1."""
 
     def __init__(self, lab: Path, leader: int):
         super().__init__(leader)
         self.lab = lab
 
     def start(self, unit: str, *words):
-        """Start `systemd-run PROPERTY... COMMAND...` as `unit`.service; returns once systemd calls that started."""
+        """Start `systemd-run PROPERTY... COMMAND...` as `unit`.service; return once systemd reports it as started."""
         return self.run("systemd-run", "--quiet", f"--unit={unit}", *words)
 
     def run_unit(self, unit: str, *words):
-        """Run the same to its end; (its result, its exit status, what it said)."""
+        """Run the unit to its end; return (exit status, messages)."""
         result = self.run("systemd-run", "--quiet", "--wait", f"--unit={unit}", *words)
         return result.returncode, self.read_messages(unit)
 
@@ -62,31 +62,31 @@ class Guest(Inside):
         return self.do("systemctl", "show", "--value", f"--property={name}", unit)
 
     def read_messages(self, unit: str) -> list:
-        """The lines that the unit's processes wrote."""
+        """Return the lines that the unit's processes wrote."""
         self.do("journalctl", "--sync")
         return self.do("journalctl", "--no-pager", "--output=cat", f"_SYSTEMD_UNIT={unit}.service").splitlines()
 
     def make_log(self, log: str):
-        """Where a service.py called LOG may write, whoever it runs as."""
+        """Create the log files of a service.py, writable for every user."""
         for file in (log, f"{log}.running"):
             (self.lab / file).touch()
             (self.lab / file).chmod(0o666)
 
     def read(self, log: str) -> list:
-        """The lines that a service.py called LOG has told so far."""
+        """Return the lines that a service.py has written to `log` so far."""
         path = self.lab / log
         return path.read_text().splitlines() if path.exists() else []
 
     def wait_line(self, log: str, line: str, count: int = 1):
-        """Until it has told a line that starts so, so many times."""
-        until(lambda: sum(told.startswith(line) for told in self.read(log)) >= count)
+        """Wait until `log` has `count` lines that start with `line`."""
+        until(lambda: sum(written.startswith(line) for written in self.read(log)) >= count)
 
     def wait_state(self, unit: str, *states):
         until(lambda: self.show(unit, "ActiveState") in states)
 
 
 def boot(lab: Path):
-    """Boot it, with all units of ours in /etc/systemd/system: (the container's process, a Guest). Skips where it does not."""
+    """Boot with the test's and the package's units in /etc/systemd/system; return (process, Guest). Skips if it does not boot."""
     root = get_root("trixie", PACKAGES)
     write_solo(lab)
     shutil.copy(TESTS / "service.py", lab)
@@ -115,7 +115,7 @@ def boot(lab: Path):
 
 
 def write_solo(lab: Path):
-    """solo as it is in the tree, for the system's own Python."""
+    """Copy solo from the tree, for the system's Python."""
     shutil.copytree(ROOT / "solo", lab / "source/solo", ignore=shutil.ignore_patterns("__pycache__"))
     paths = "import sys\nsys.path.insert(0, '/lab/source')\nsys.path.append('/libraries')\n"
     (lab / "solo").write_text("#!/usr/bin/python3 -IS\n" + paths + (ROOT / "solo/__main__.py").read_text().partition("\n")[2])
@@ -127,7 +127,7 @@ def find_libraries() -> str:
 
 
 def find_leader(container: int, program: str = "systemd") -> int:
-    """pid 1 of what `container` started, once that runs its program; 0 until then."""
+    """Return pid 1 of the `container` once it runs `program`, and 0 until then."""
     try:
         for child in Path(f"/proc/{container}/task/{container}/children").read_text().split():
             if os.readlink(f"/proc/{child}/exe").rpartition("/")[2] == program:

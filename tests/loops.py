@@ -1,10 +1,10 @@
-"""Which loop runs a test: `make quick` while typing, `make test` before a commit, `make test-full` in CI.
+"""The three loops: `make quick` while typing, `make test` before a commit, `make test-full` in CI.
 
-A file belongs to one loop; a single test of it joins `make test-full` by the marker `full`. A file named on pytest's command line
-runs whole in every loop.
+A file belongs to one loop; the marker `full` moves a single test to `make test-full`. A file named on pytest's command line runs
+completely in every loop.
 """
 
-# At most 15 seconds on two cores: pure functions by few examples, the imports, the order of the bundle, some real launches.
+# At most 15 seconds on two cores: pure functions, imports, the bundle, some real launches.
 QUICK = {"test_bundle", "test_layers", "test_lease", "test_once", "test_pure"}
 
 # These need servers, packages, another root directory, a booted systemd, or minutes.
@@ -22,7 +22,7 @@ LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
 
 
 def pytest_addoption(parser):
-    parser.addoption("--loop", choices=LOOPS, default="full", help="which tests run; rest is full without test")
+    parser.addoption("--loop", choices=LOOPS, default="full", help="the tests to run; rest is full without test")
 
 
 def is_in_loop(config, path, full=False):
@@ -30,7 +30,7 @@ def is_in_loop(config, path, full=False):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """pytest does not ask about files that its command line names. "rest" looks for single tests in every file."""
+    """Ignore files of other loops. pytest does not ask about named files; "rest" looks for single tests in every file."""
     if collection_path.name.startswith("test_") and config.getoption("loop") != "rest":
         return None if is_in_loop(config, collection_path) else True
 

@@ -1,4 +1,4 @@
-"""A machine for the recipes: `solo` and the programs that they name are on its PATH, and tell the log what they did."""
+"""A machine for the recipes: `solo` and the programs that they name are on its PATH and log their runs."""
 
 import fcntl
 import subprocess
@@ -20,7 +20,7 @@ echo "end:${{0##*/}}:$DB" >>{lab}/log
 
 
 class Machine(Lab):
-    """A lab with the programs of the recipes, which tell the log of their start, and of their end once they are released."""
+    """A lab with the programs of the recipes. They log their start, and their end once release() lets them end."""
 
     def __init__(self, script, path):
         super().__init__(script, path)
@@ -60,7 +60,7 @@ class Machine(Lab):
         return text
 
     def type(self, line, environment=None):
-        """Start what somebody types, or a service's or crontab's line, in the directory of the programs."""
+        """Start a command line, or the line of a service or crontab, in the directory of the programs."""
         process = subprocess.Popen(["/bin/sh", "-c", self.replace_places(line)], env=environment or self.environment, cwd=self.bin,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.started.append(process)

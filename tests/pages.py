@@ -1,4 +1,4 @@
-"""The texts to copy in README and manuals: every code block, and of what kind it is, which says how it is run."""
+"""The code blocks of README and manuals, each with its kind, which decides how a test runs it."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ["README.md", "man/solo.1", "man/solo.3", "man/solo.7", "man/solo-engines.7"]
 ESCAPES = {r"\(aq": "'", r"\e": "\\", r"\&": ""}
-KINDS = {  # what tells it; the first that does
+KINDS = {  # {kind: a pattern}; the first match decides
     "crontab": r"^[*\d/]+( [*\d/]+){4} ",
     "unit": r"^\[Service\]$",
     "github": r"^ +runs-on:",
@@ -31,7 +31,7 @@ class Block:
 
     @property
     def lines(self):
-        """Without the comments beside them."""
+        """The lines without trailing comments."""
         return [re.sub(r" {2,}# .*", "", line) for line in self.text.splitlines()]
 
 
@@ -40,7 +40,7 @@ def read_blocks() -> list:
 
 
 def read_page(page):
-    """Fenced and indented blocks of Markdown that are no captures; .Bd -literal and .Dl of mdoc."""
+    """Yield the fenced and indented blocks of Markdown except captures, and .Bd -literal and .Dl of mdoc."""
     text = (ROOT / page).read_text()
     if page.endswith(".md"):
         text = re.sub(r"<!-- captured: .*?<!-- end -->", lambda found: re.sub(r".+", "", found[0]), text, flags=re.S)

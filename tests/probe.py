@@ -1,7 +1,7 @@
-"""A stand-in command: says what it was given, then prints every signal that reaches it.
+"""A stand-in command that prints the signals it gets, or its inherited state.
 
-`probe.py signals`: prints `ready`, then a line a signal, with its sender's pid; ends on SIGTERM or the end of stdin.
-`probe.py report`: prints, as JSON, descriptors, mask, dispositions, umask, cwd, group, session and environment.
+`probe.py signals`: print `ready` and the pid, then a line for each signal. Ends on SIGTERM.
+`probe.py report`: print descriptors, mask, dispositions, umask, cwd, group, session and environment as JSON.
 """
 
 import json
@@ -22,9 +22,9 @@ def print_signals():
 
 
 def report():
-    status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\t" in line)
+    status = dict(row.split(":\t", 1) for row in open("/proc/self/status").read().splitlines() if ":\t" in row)
     print(json.dumps({
-        # listdir's own descriptor is the last one it sees
+        # the last one is listdir's own descriptor
         "descriptors": sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:-1],
         "blocked": int(status["SigBlk"], 16),
         "ignored": int(status["SigIgn"], 16),

@@ -1,4 +1,4 @@
-"""The CPythons of this machine that solo runs on, one for each minor version: lines `3.X:PATH`. The words are left out."""
+"""Print the CPythons of this machine that solo supports, one `3.X:PATH` for each minor version. Skip versions named as words."""
 
 import os
 import re
@@ -10,7 +10,7 @@ PROBE = "import sys, venv, ensurepip; print(sys.implementation.name, *sys.versio
 
 
 def find_pythons() -> dict:
-    """{minor version: path}, pythons that can make a venv. This one stands for its own version."""
+    """Return {minor version: path} of the pythons that can make a venv. For its own version, the running Python is used."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     folders = [Path(folder) for folder in (*os.environ["PATH"].split(os.pathsep), "/usr/local/bin", "/usr/bin")]
     folders += sorted(pyenv.glob("versions/*/bin"))

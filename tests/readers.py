@@ -1,8 +1,8 @@
-"""Every reader of outside data: how to make what it reads, and what may come of it. The table is TARGETS; fuzz.py feeds it.
+"""All readers of outside data, with generators of their input and checks of their results. TARGETS lists them for fuzz.py.
 
-A target `make`s valid text from a Random, `check`s whatever bytes against a reader written otherwise or by what must always hold,
-and by `trip` goes from a value to text and back, or damages the text. What is found is an exception. UNREAD names functions that
-look like readers and are none; test_fuzz.py compares both with the source.
+A target `make`s valid text from a Random. `check` compares the reader, for any bytes, with a second implementation or with
+invariants. `trip` converts a value to text and back, or damages the text. A finding is an exception. UNREAD names functions that look
+like readers but read no outside data; test_fuzz.py compares both tables with the source.
 """
 
 import getopt
@@ -69,7 +69,7 @@ WORLD = identity.World("b-1", "4026531836", "4026531834", "host")
 
 
 class Target(NamedTuple):
-    """`reads` are its readers, as MODULE.FUNCTION without `engines.`; `words` what a text is made of; `share` how many it gets."""
+    """`reads` names the readers as MODULE.FUNCTION; `words` are pieces for mutations; `share` is its part of the inputs."""
 
     name: str
     reads: str
@@ -81,7 +81,7 @@ class Target(NamedTuple):
 
 
 def expect(truth, *what):
-    """An assertion that python -O keeps."""
+    """Assert, also under python -O."""
     if not truth:
         raise AssertionError(*what)
 
@@ -91,7 +91,7 @@ def same(one, other):
 
 
 def attempt(function, *values, may=()):
-    """What it gives; one of the exceptions in `may` that it raised."""
+    """Return the result of the function, or the exception if it is one of `may`."""
     try:
         return function(*values)
     except may as error:
@@ -113,7 +113,7 @@ def swapped(module, **values):
 
 
 def reading(module, data: bytes, **values):
-    """`module` reads `data`, as far as it asks for, whatever file it wants."""
+    """Make read_file of `module` return `data`, cut to the requested size, for every file."""
     return swapped(module, read_file=lambda path, size=4096: data[:size], **values)
 
 
@@ -186,12 +186,12 @@ def write_record(one) -> bytes:
     return data if one.child is None else data[: -record.RESERVED] + record.format_closing(one.child)
 
 
-def tell_record(one) -> tuple:
+def list_fields(one) -> tuple:
     return (*identify(one), one.uid, one.slot, one.names, one.tree, one.command, one.since, one.via)
 
 
 def identify(one) -> tuple:
-    """What decides whether it lives, and who may run beside it."""
+    """Return the fields that decide whether it is alive and which claims are compatible."""
     return (
         one.launcher,
         one.child,
@@ -203,7 +203,7 @@ def identify(one) -> tuple:
 
 
 def is_canonical(data: bytes) -> bool:
-    """Is it what solo writes, by a grammar of its own?"""
+    """Whether solo writes such a record, by an independent grammar."""
     match = CANON.fullmatch(data)
     if not match:
         return False
@@ -244,26 +244,26 @@ def check_record(data: bytes):
             expect(
                 again is None
                 and not (one.world.boot + one.world.pid_namespace + one.world.time_namespace).isascii()
-                or tell_record(again) == tell_record(one)
+                or list_fields(again) == list_fields(one)
             )
 
 
 def trip_record(rng):
     one = invent_record(rng)
     data = write_record(one)
-    same(tell_record(record.parse_record(data)), tell_record(one))
+    same(list_fields(record.parse_record(data)), list_fields(one))
     same(record.parse_record(data[: rng.randrange(len(data))]), None)
-    # Torn: a part of the closing lines over the blanks.
+    # Torn: only the first bytes of the closing lines are written.
     blank = b" " * (record.RESERVED - 1) + b"\n"
     closing = record.format_closing((pid(rng), number(rng, 1 << 64)))
     at = rng.randrange(1, record.RESERVED - 1)
     same(record.parse_record(data[: -record.RESERVED] + closing[:at] + blank[at:]), None)
-    # A byte of what stands around the values, by another that is no part of a number.
+    # Replace a byte outside the values by one that is no part of a number.
     at = rng.choice([match.start() for match in STRUCTURE.finditer(data)])
     flipped = data[:at] + bytes((rng.choice(b"\0 \n\x7fx%-\xff"),)) + data[at + 1 :]
     other = record.parse_record(flipped)
     expect(other is None or identify(other)[:2] == identify(one)[:2], "another process", flipped)
-    # A hole, as a power loss makes them.
+    # A hole, as after a power loss.
     begin = rng.randrange(len(data))
     hole = data[:begin] + bytes(min(rng.randrange(1, 64), len(data) - begin))
     other = record.parse_record(hole + data[len(hole) :])
@@ -297,7 +297,7 @@ BOOT_LINE = re.compile(rb"([^ ]*) (0[0-9]{19})\n", re.S)
 
 
 class Gate:
-    """A queue whose gate is a piece of memory."""
+    """A queue whose gate is a memfd."""
 
     def __init__(self):
         self.line = tickets.Line(None, WORLD)
@@ -353,13 +353,13 @@ def trip_gate(rng):
 
 
 def check_mirror(line):
-    """What it remembers of the gate is what stands there."""
+    """Compare the cached text of the gate with the file."""
     remembered = line.text
     line.load()
     same(remembered, line.text)
 
 
-SoloErrorOfPlace = (SoloError, AttributeError)  # a queue that is none has no path to name
+SoloErrorOfPlace = (SoloError, AttributeError)  # this queue has no path for the message
 
 # --- /proc -------------------------------------------------------------------------------------------------------
 
@@ -402,7 +402,7 @@ def trip_stat(rng):
 
 
 def make_status(rng, pids=(4711, 7), mask=0x1000, groups=None) -> bytes:
-    """As the kernel writes it: of what a process calls itself only newline and backslash are escaped."""
+    """Make a status file like the kernel: in a process name it escapes only newline and backslash."""
     name = word(rng)[:15].replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
     many = rng.choice((0, 3, 900)) if groups is None else groups
     return (
@@ -421,7 +421,7 @@ def make_status(rng, pids=(4711, 7), mask=0x1000, groups=None) -> bytes:
     )
 
 
-KERNELS = (ValueError, IndexError, KeyError)  # what a text raises that no kernel writes
+KERNELS = (ValueError, IndexError, KeyError)  # allowed for text that no kernel writes
 
 
 def check_status(data: bytes):
@@ -493,7 +493,7 @@ def make_group(rng) -> bytes:
 
 def check_group(data: bytes):
     unit = systemd.find_unit(kernel.decode(data))
-    lines = [line.split(b":", 2) for line in data.split(b"\n") if line.startswith(b"0::") or b":name=systemd:" in line]
+    lines = [line.split(b":", 2) for line in data.split(b"\n") if re.match(rb"0::|.*:name=systemd:", line, re.S)]
     found = [part for line in lines for part in reversed(line[2].split(b"/")) if re.search(rb"\.(service|scope)\Z", part)]
     same(kernel.encode(unit), found[0] if found else b"")
 
@@ -516,14 +516,14 @@ def make_locks(rng) -> bytes:
 
 
 def check_locks(data: bytes):
-    told = data.decode("latin-1")
+    table = data.decode("latin-1")
     stat = SimpleNamespace(st_dev=1, st_ino=2)
-    with swapped(watch, open=lambda path: StringIO(told), posix=SimpleNamespace(fstat=lambda fd: stat)):
+    with swapped(watch, open=lambda path: StringIO(table), posix=SimpleNamespace(fstat=lambda fd: stat)):
         owner = watch.find_lock_owner(0)
-    lines = re.findall(r"(?m)^\d+: FLOCK +ADVISORY +(?:WRITE|READ) +(-?\d{1,9}) 00:01:2 0 EOF$", told)
+    lines = re.findall(r"(?m)^\d+: FLOCK +ADVISORY +(?:WRITE|READ) +(-?\d{1,9}) 00:01:2 0 EOF$", table)
     expect(owner >= 0)
     if re.fullmatch(
-        r"(?:\d+: (?:-> )?(?:FLOCK|POSIX|OFDLCK) +ADVISORY +(?:WRITE|READ) -?\d{1,9} \d\d:\d\d:\d+ 0 EOF\n)*", told, re.A
+        r"(?:\d+: (?:-> )?(?:FLOCK|POSIX|OFDLCK) +ADVISORY +(?:WRITE|READ) -?\d{1,9} \d\d:\d\d:\d+ 0 EOF\n)*", table, re.A
     ):
         same(owner, max(0, int(lines[0])) if lines else 0)
 
@@ -537,7 +537,7 @@ def make_mounts(rng) -> bytes:
 
 
 def escape_mount(point: bytes) -> bytes:
-    """As the kernel's seq_path does."""
+    """Escape like the kernel's seq_path."""
     return re.sub(rb"[ \t\n\\#]", lambda match: b"\\%03o" % match[0][0], point)
 
 
@@ -582,8 +582,8 @@ def check_environ(data: bytes):
     mine = {b"LC_CTYPE": b"C.UTF-8", b"": b"x", b"HOME": b"/"}
     with reading(launcher, data, posix=SimpleNamespace(environ=mine)):
         read = launcher.read_environment()
-    given = [pair[len(b"LC_CTYPE=") :] for pair in data.split(b"\0") if pair.startswith(b"LC_CTYPE=")]
-    same(read, {b"HOME": b"/", **({b"LC_CTYPE": given[0]} if given else {})})
+    inherited = [pair[len(b"LC_CTYPE=") :] for pair in data.split(b"\0") if pair.startswith(b"LC_CTYPE=")]
+    same(read, {b"HOME": b"/", **({b"LC_CTYPE": inherited[0]} if inherited else {})})
 
 
 # --- the command line --------------------------------------------------------------------------------------------
@@ -621,7 +621,7 @@ DURATIONS = [
 
 
 def find_seconds(text: str):
-    """A duration by a grammar; None if it is none."""
+    """Return the seconds of a duration by an independent grammar, or None if it is invalid."""
     if text == "forever":
         return math.inf
     if re.fullmatch(r"\d+\.?\d*|\.\d+", text, re.A):
@@ -636,7 +636,7 @@ def find_number(text: str, most: int, digits: int):
 
 
 def find_value(kind: str, text: str):
-    """The value of an option, None if it makes no sense."""
+    """Return the value of an option, or None if it is invalid."""
     if kind == "duration" or kind == "limit" and not text.isdigit():
         return find_seconds(text)
     if kind in ("count", "limit"):
@@ -645,14 +645,14 @@ def find_value(kind: str, text: str):
 
 
 def find_exact(opt, longopts):
-    """In place of getopt's: it takes the beginning of a long option for the whole, solo does not."""
+    """Replace getopt's function, which accepts abbreviated long options. solo does not."""
     if opt in longopts or opt + "=" in longopts:
         return opt + "=" in longopts, opt
     raise getopt.GetoptError(opt)
 
 
 def parse_otherwise(words: list):
-    """What argv.parse gives, by the getopt of the standard library; None for UsageError."""
+    """Return the result of argv.parse, computed with getopt of the standard library; None for UsageError."""
     try:
         with swapped(getopt, long_has_args=find_exact):
             pairs, rest = getopt.getopt(words, SHORTS, LONGS)
@@ -674,7 +674,7 @@ def parse_otherwise(words: list):
 
 
 def is_end(taken: list) -> bool:
-    """Is the last of these words, `--`, the end of the options, and not the value of one?"""
+    """Whether the last word, `--`, ends the options and is not the value of one."""
     try:
         with swapped(getopt, long_has_args=find_exact):
             return getopt.getopt(taken[:-1], SHORTS, LONGS)[1] == []
@@ -701,12 +701,12 @@ def check_words(data: bytes):
     read = attempt(argv.parse, typed, may=UsageError)
     other = parse_otherwise(typed)
     if other is None:
-        expect(isinstance(read, UsageError), "solo takes what getopt does not", read)
+        expect(isinstance(read, UsageError), "solo accepts words that getopt refuses", read)
         expect(len(say(str(read))) <= 200 + 12 * len(data))
         return
     if isinstance(read, UsageError) and ("--" in typed and "needs a value" in str(read) or "starts with two dashes" in str(read)):
-        return  # stricter than getopt: -- is no value, and -name is no -n ame
-    expect(not isinstance(read, UsageError), "solo refuses what getopt takes", read)
+        return  # stricter than getopt: `--` is no value, and `-name` is not `-n ame`
+    expect(not isinstance(read, UsageError), "solo refuses words that getopt accepts", read)
     same((list(read[0]), *read[1:]), (list(other[0]), *other[1:]))
     for key, value in read[0].items():
         expect(value == other[0][key] or math.isclose(value, other[0][key], rel_tol=1e-9), key, value)
@@ -714,7 +714,7 @@ def check_words(data: bytes):
 
 
 def check_meaning(options: dict):
-    """Options that exclude each other, or need one another, from the table alone."""
+    """Compare exclusions and needs of the options with those computed from the option table alone."""
     refused = attempt(argv.check_together, options, may=UsageError)
     typed = {option.flag for option in LAUNCHER_OPTIONS if option.key in options}
     has = (typed - {"via"}) | ({"via"} if options.get("via", "file") not in ("file", "socket") else set())
@@ -728,7 +728,7 @@ def check_meaning(options: dict):
         read = {**options}
         refused = attempt(argv.read_variables, read, environment, may=UsageError)
         if refused is None:
-            expect(all(read[key] is value for key, value in options.items()), "a variable outdoes what was typed")
+            expect(all(read[key] is value for key, value in options.items()), "a variable overrides the command line")
             expect(read.get("via") != "socket" or not {"dir", "once_per"} & read.keys())
             added = {key: value for key, value in read.items() if key not in options}
             expect(added.items() <= {"via": "socket", "dir": "/d\udcff"}.items(), added)
@@ -747,7 +747,7 @@ def check_value(data: bytes):
     for read, kind in ((argv.read_duration, "duration"), (argv.read_count, "count"), (argv.read_status, "status")):
         value, other = attempt(read, "-x", typed, may=UsageError), find_value(kind, typed)
         if other is None:
-            expect(isinstance(value, UsageError), "taken", kind, value)
+            expect(isinstance(value, UsageError), "an invalid value is accepted", kind, value)
         else:
             expect(value == other or math.isclose(value, other, rel_tol=1e-9), kind, value, other)
     parts = attempt(directories.split_name, typed, may=UsageError)
@@ -763,30 +763,30 @@ def trip_value(rng):
     same(argv.read_duration("-x", f"{seconds}ms"), seconds * 0.001)
 
 
-def say(told: str) -> bytes:
-    """The line on stderr."""
+def say(message: str) -> bytes:
+    """Return the line that kernel.say writes to stderr."""
     lines = []
     with swapped(kernel, posix=SimpleNamespace(write=lambda fd, line: lines.append(line))):
-        kernel.say(told)
+        kernel.say(message)
     [line] = lines
     expect(line.endswith(b"\n") and line.count(b"\n") == 1 and line[:-1].decode().isprintable(), line)
     return line
 
 
 def check_shown(data: bytes):
-    told = kernel.decode(data)
-    same(kernel.encode(told), data)
-    expect(len(say(told)) <= 7 + 10 * len(data))
-    shown = width.clean(told)
-    expect(shown.isprintable() and len(shown) <= 10 * len(told) and say(told) == f"solo: {shown}\n".encode())
+    plain = kernel.decode(data)
+    same(kernel.encode(plain), data)
+    expect(len(say(plain)) <= 7 + 10 * len(data))
+    shown = width.clean(plain)
+    expect(shown.isprintable() and len(shown) <= 10 * len(plain) and say(plain) == f"solo: {shown}\n".encode())
     room = len(data) % 17
     short = width.cut(shown, room)
     expect(
         width.measure(short) <= room and (short == shown or short == "" or short.endswith("…") and shown.startswith(short[:-1]))
     )
     expect(len(width.pad(short, room)) >= len(short) and width.measure(width.pad(short, room)) == room)
-    expect(len(describe.cut_command(told.split(" "))) <= describe.COMMAND_WIDTH)
-    kept = engine.cut(told.split(" "))
+    expect(len(describe.cut_command(plain.split(" "))) <= describe.COMMAND_WIDTH)
+    kept = engine.cut(plain.split(" "))
     expect(len(json.dumps(kept)) <= engine.COMMAND_LIMIT + 6 * engine.LAST_WORD + 40 and len(kept) <= data.count(b" ") + 1)
     same(etcd.unpack(etcd.pack(data)), data)
 
@@ -812,14 +812,14 @@ NEEDED = {
 
 
 class Written(NamedTuple):
-    """What a journal was told, and the text that it made of it."""
+    """The lines that a journal wrote, and the record that they describe."""
 
     lines: list
     record: object
 
 
 def write_journal(rng) -> Written:
-    """The lines that the launcher itself writes of a run, or of one that came to nothing."""
+    """Write the lines of a run, or of a run that did not start, by the launcher's own code."""
     one = invent_record(rng)
     one.names = one.names[:1] if rng.random() < 0.7 else one.names
     lines = []
@@ -852,7 +852,7 @@ def make_totals(rng):
 
 
 def is_event(line: bytes) -> bool:
-    """Is it a line that solo may have written, by a grammar of its own?"""
+    """Whether solo may have written the line, by an independent grammar."""
     match = EVENT.fullmatch(line)
     details = match and match[1]
     return bool(
@@ -904,11 +904,11 @@ def trip_journal(rng):
         (one.uid, one.world.host, one.launcher[0], one.claim.mode, one.command),
     )
     same((run.slots, run.take, run.names), (one.claim.slots, one.claim.take, one.names))
-    # Torn at the end: the last line is not there, and no other one is touched.
+    # Torn at the end: only the last line is lost.
     whole = b"".join(lines)
     cut = len(whole) - rng.randrange(1, len(lines[-1]))
     same(reader.parse(one.names[0], whole[:cut])[1], events[:-1])
-    # Garbage in between costs itself.
+    # Garbage between lines damages no other line.
     garbage = rng.randbytes(rng.randrange(30)).replace(b"\n", b"") + b"\n"
     same(reader.parse(one.names[0], lines[0] + garbage + whole)[1][-len(events) :], events)
     counts = make_totals(rng)
@@ -916,7 +916,7 @@ def trip_journal(rng):
 
 
 class Folder:
-    """The directory of one journal, in memory where there is some."""
+    """The directory of one journal, in /dev/shm if there is one."""
 
     def __init__(self):
         self.path = Path(shelf.name) / "journal"
@@ -948,7 +948,7 @@ def check_files(data: bytes):
 
 
 def rotate_and_compare(place, before, now: bytes):
-    """What a full journal makes room by changes no count, and only forgets what was in PAST."""
+    """Rotate a full journal: no count changes, and only the events of PAST are forgotten."""
     is_told = now.rstrip(b"\n").rpartition(b"\n")[2].startswith(b"totals ")
     fd = os.open(get_folder().path / journal.JOURNAL, os.O_RDWR | os.O_APPEND)
     try:
@@ -967,7 +967,7 @@ def make_files(rng) -> bytes:
 
 
 def trip_files(rng):
-    """A disk that is full at any byte of the line of totals: the next one counts what it did not."""
+    """Fill the disk at any byte of the line of totals: the next rotation counts the missed events."""
     past, now = make_journal(rng), write_journal(rng).lines[0]
     place = get_folder().fill(past, now)
     before = reader.read_history("job", place)
@@ -1049,30 +1049,30 @@ def check_table(data: bytes):
         if match and ESCAPES.fullmatch(match[1]):
             expected.add((kernel.decode(record.unquote(match[1])), kernel.decode(match[2])))
     expect(expected <= found, "a ticket is not seen", expected - found)
-    for file, told in texts.items():
-        expect(tickets.is_ticket(file) and ("job", told) in found, file)
-        check_address(line, file, told)
+    for file, address in texts.items():
+        expect(tickets.is_ticket(file) and ("job", address) in found, file)
+        check_address(line, file, address)
 
 
-def check_address(line, file: str, told: str):
-    ticket = sockets.SocketTicket(line, file, told, None)
+def check_address(line, file: str, address: str):
+    ticket = sockets.SocketTicket(line, file, address, None)
     one = ticket.read_record()
     whole = re.fullmatch(
         r"(?:hold|seat)\.\d{1,18}\.((?:X|S|IX|IS)|C-(\d{1,9})-(\d{1,9})(?:-\d{1,9}-\d{1,9})*)\.[0-9a-f-]*\.(?:-|\d{1,9})\.\d{1,9}",
-        told,
+        address,
         re.A,
     )
     if one is not None:
-        expect(one.claim.mode in MODES and 1 <= one.claim.take <= one.claim.slots, "an impossible claim", told)
-        expect(all(0 <= first <= last for first, last in one.slot), "an impossible slot", told)
+        expect(one.claim.mode in MODES and 1 <= one.claim.take <= one.claim.slots, "an impossible claim", address)
+        expect(all(0 <= first <= last for first, last in one.slot), "an impossible slot", address)
         same((one.child, one.launcher), (None, (0, 0)))
     else:
         sane = whole and (not whole[2] or 1 <= int(whole[3]) <= int(whole[2])) and whole[1].count("-") <= 2
-        expect(not sane, "a whole address makes no sense", told)
+        expect(not sane, "a valid address is not read", address)
 
 
 class Unbound(sockets.SocketLine):
-    """A queue that takes no address."""
+    """A queue that binds no address."""
 
     def bind(self, text: str) -> int:
         return 0
@@ -1107,9 +1107,9 @@ def make_cmdline(rng) -> bytes:
 def check_cmdline(data: bytes):
     with reading(sockets, data):
         command = sockets.read_command(5)
-    given = data.split(b"\0")[:-1]
-    same(command, given[len(given) - len(command) :])
-    expect(command or not given)
+    words = data.split(b"\0")[:-1]
+    same(command, words[len(words) - len(command) :])
+    expect(command or not words)
 
 
 def trip_cmdline(rng):
@@ -1119,16 +1119,16 @@ def trip_cmdline(rng):
 
 
 def trip_report(rng):
-    """Whatever stands in a name or a message: what is reported arrives, and in order."""
+    """Send reports with any name and message: the reader gets the last one unchanged."""
     pieces = []
     told = status_pipe.Report.__new__(status_pipe.Report)
     told.pipe = 5
-    said = [(text(rng), text(rng), text(rng) * rng.choice((1, 200))) for _ in range(rng.randrange(1, 3))]
+    sent = [(text(rng), text(rng), text(rng) * rng.choice((1, 200))) for _ in range(rng.randrange(1, 3))]
     with swapped(status_pipe, posix=SimpleNamespace(write=lambda fd, data: pieces.append(data))):
-        for kind, name, message in said:
+        for kind, name, message in sent:
             told.tell(kind, name, message)
-    expect(all(len(piece) <= 4096 for piece in pieces), "a pipe may not take it at once")
-    kind, name, message = said[-1]
+    expect(all(len(piece) <= 4096 for piece in pieces), "a write to the pipe may not be atomic")
+    kind, name, message = sent[-1]
     got = status_pipe.read_last(b"".join(pieces))
     same(got[:2], (kind, name))
     expect(
@@ -1159,7 +1159,7 @@ def invent_note(rng, claim):
     return engine.Note(claim, slot, text(rng), "root", number(rng), rng.choice((None, 5)), float(number(rng)), (text(rng), "-x"))
 
 
-def tell_note(note) -> tuple:
+def list_note_fields(note) -> tuple:
     return note.claim.mode, note.claim.slots, note.claim.take, [tuple(pair) for pair in note.slot], *note[2:]
 
 
@@ -1171,13 +1171,13 @@ def check_note(data: bytes):
         expect(note.claim.mode == EXCLUSIVE or b'"launcher": null' in data or b"null" in data)
     if note.since is not None:
         expect(0 <= note.since < record.LATEST)
-        same(tell_note(engine.parse_note(note.format())), tell_note(note))
+        same(list_note_fields(engine.parse_note(note.format())), list_note_fields(note))
 
 
 def trip_note(rng):
     note = invent_note(rng, make_claim(rng))
     data = note.format()
-    same(tell_note(engine.parse_note(data)), tell_note(note))
+    same(list_note_fields(engine.parse_note(data)), list_note_fields(note))
     cut = engine.parse_note(data[: rng.randrange(len(data))])
     same(cut, engine.Note(cut.claim))
     same(cut.claim.mode, EXCLUSIVE)
@@ -1221,7 +1221,7 @@ def check_url(data: bytes):
     secrets = [target.password or "", *(value for key, value in target.settings.items() if "password" in key)]
     if url.count(SECRET) == 1 and any(SECRET in secret for secret in secrets):
         expect(SECRET not in target.shown, "a secret is shown", target.shown)
-    expect(target.password is not None or not re.match(rf"[a-z]+://[a-z]*:{SECRET}@[a-z]", url), "a secret is none")
+    expect(target.password is not None or not re.match(rf"[a-z]+://[a-z]*:{SECRET}@[a-z]", url), "a password is not recognized")
     if target.password is not None or any("password" in key for key in target.settings):
         refused = attempt(targets.find_target, url, may=UsageError)
         expect(isinstance(refused, UsageError) or "://" not in url)
@@ -1276,7 +1276,7 @@ ANSWERED = (SoloError, engine.Gone, *engine.NONSENSE)
 
 
 class Answers:
-    """In place of the connection to an etcd: every question has the same answer."""
+    """Replaces the connection to etcd: every request gets the same answer."""
 
     def __init__(self, data: bytes):
         head, _, self.body = data.partition(b"\n")
@@ -1345,8 +1345,8 @@ def check_answer(data: bytes):
         if isinstance(entries, list):
             expect(all(entry.name == "job" and isinstance(entry.number, int) for entry in entries))
     elif asked == 1:
-        who = attempt(one.renew, may=ANSWERED)
-        expect(who is None or isinstance(who, (str, Exception)))
+        outcome = attempt(one.renew, may=ANSWERED)
+        expect(outcome is None or isinstance(outcome, (str, Exception)))
     elif asked == 2:
         ran = attempt(one.read_once, "job", may=ANSWERED)
         expect(ran is None or isinstance(ran, (period.Ran, Exception)))
@@ -1366,12 +1366,12 @@ def trip_answer(rng):
     ]
     entries = open_etcd(b"200 \n" + json.dumps({"header": {"revision": "9"}, "kvs": kvs}).encode()).read_line("job")
     same([(entry.key, entry.number) for entry in entries], [("solo/job/ff", numbers[0]), ("solo/job/11", numbers[2])])
-    same(tell_note(entries[0].record), tell_note(note))
+    same(list_note_fields(entries[0].record), list_note_fields(note))
     same(entries[1].record, engine.Note(entries[1].record.claim))
 
 
 class Wire:
-    """In place of a connection: gives the bytes in pieces, then hangs up."""
+    """Replaces a connection: returns the bytes in pieces, then ends."""
 
     def __init__(self, data: bytes, size: int = 7):
         self.data, self.size = data, size
@@ -1444,8 +1444,8 @@ def check_frames(data: bytes):
     elif asked == 2:
         attempt(one.session.wait_event, math.inf, may=ANSWERED)
     else:
-        told = one.read_version()
-        expect(told.startswith("ZooKeeper "))
+        version = one.read_version()
+        expect(version.startswith("ZooKeeper "))
 
 
 def trip_frames(rng):
@@ -1456,9 +1456,9 @@ def trip_frames(rng):
     one = open_zookeeper(data)
     one.session.socket.size = rng.choice((1, 7, 1000))
     [entry] = one.read_line("job")
-    same((entry.key, entry.number, tell_note(entry.record)), ("/solo/job/ff", created, tell_note(note)))
+    same((entry.key, entry.number, list_note_fields(entry.record)), ("/solo/job/ff", created, list_note_fields(note)))
     one = open_zookeeper(data[: rng.randrange(len(data))])
-    expect(isinstance(attempt(one.read_line, "job", may=(SoloError, engine.Gone)), Exception), "a torn answer is one")
+    expect(isinstance(attempt(one.read_line, "job", may=(SoloError, engine.Gone)), Exception), "a torn answer is accepted")
 
 
 def make_hash(rng) -> bytes:
@@ -1494,7 +1494,7 @@ def trip_hash(rng):
 
     name, note, count = word(rng), invent_note(rng, make_claim(rng)), number(rng)
     [entry] = redis.make_entries([[redis.make_key(kernel.decode(name)), b"0a", b"%d %b" % (count, note.format())]])
-    same((entry.name, entry.number, tell_note(entry.record)), (kernel.decode(name), count, tell_note(note)))
+    same((entry.name, entry.number, list_note_fields(entry.record)), (kernel.decode(name), count, list_note_fields(note)))
 
 
 def open_postgresql(rng, name: str):
@@ -1542,8 +1542,8 @@ def trip_query(rng):
     entry = session.read_entry(None, "5", str(link.make_key(name)), "ShareLock", "t", query, "solo h:5")
     mine = one.entries[name]
     same(
-        (entry.name, entry.number, entry.is_held, tell_note(entry.record)[:-1]),
-        (name, mine.number, True, tell_note(mine.record)[:-1]),
+        (entry.name, entry.number, entry.is_held, list_note_fields(entry.record)[:-1]),
+        (name, mine.number, True, list_note_fields(mine.record)[:-1]),
     )
     cut = session.read_entry(name, "5", str(link.make_key(name)), "ExclusiveLock", "t", query[: rng.randrange(60)], "solo h:5")
     same((cut.name, cut.record.claim.mode), (name, EXCLUSIVE))
@@ -1736,25 +1736,25 @@ TARGETS = {
 }
 
 UNREAD = {
-    "only tells which reader reads what": ""
+    "only selects a reader": ""
     "tickets.Ticket.read_record contention.evict.read_record queue.read_claim contention.sockets.SocketTicket.read_record"
     " commands.show.read_skips commands.cli.read_typed api.lock.read_options identity.read_stat identity.read_self process.tree.read_all"
     " contention.period.Marker.read_once tickets.Line.read_unlocked"
     " contention.period.Marker.write_once engines.acquire.EngineHold.read_once engines.engine.Engine.read_once engines.zookeeper.engine.ZooKeeper.read_once"
     " engines.zookeeper.engine.ZooKeeper.read_once_with_version engines.postgresql.table.PostgresTable.read_once engines.postgresql.table.PostgresTable.read_line"
     " engines.postgresql.session.PostgresSession.read_once process.systemd.tells_all",
-    "takes bytes and gives them on": "kernel.read_file contention.sockets.read_table journal.append api.lock.identify",
-    "one word of the kernel's, which nobody else writes": ""
+    "passes bytes on unread": "kernel.read_file contention.sockets.read_table journal.append api.lock.identify",
+    "reads one word that only the kernel writes": ""
     "identity.read_world identity.read_namespace tickets.read_boot_time process.watch.count_runnable"
     " supervise.has_systemd_told_all engines.engine.read_boot_clock command.make_name",
-    "looks whether a word is there": "supervise.find_locked contention.flocks.refuse_own_lock",
-    "what a process calls itself, or the first line of a script, shown by kernel.say": "contention.flocks.describe_locker supervise.find_interpreter",
-    "what this program wrote itself, a moment ago": "commands.history.make_cells commands.history.read_time commands.list.tell_age"
+    "only searches for a word": "supervise.find_locked contention.flocks.refuse_own_lock",
+    "reads a process name or the first line of a script, which kernel.say cleans": "contention.flocks.describe_locker supervise.find_interpreter",
+    "reads text that this process has just written": "commands.history.make_cells commands.history.read_time commands.list.tell_age"
     " commands.metrics.run commands.metrics.collect_samples text.tables.format_json generate.bundle.split"
     " api.lock.make_holder engines.postgresql.session.PostgresSession.make_comment",
-    "columns of our own queries, cast by the server": ""
+    "reads columns of solo's own queries, cast by the server": ""
     "engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles"
     " engines.postgresql.table.PostgresTable.read_rows",
-    "reads nothing": "api.blocking.Deferred.receive commands.top.Screen.receive commands.clean.clean_all commands.prune.clean"
+    "reads no outside data": "api.blocking.Deferred.receive commands.top.Screen.receive commands.clean.clean_all commands.prune.clean"
     " process.prctl.load_prctl engines.network.make_tls",
 }

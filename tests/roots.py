@@ -1,4 +1,4 @@
-"""Debian roots of our own, made by debootstrap once and kept in build/roots: for what needs a system that nothing was done to."""
+"""Minimal Debian roots, built once by debootstrap and kept in build/roots, for tests that need a pristine system."""
 
 import hashlib
 import shutil
@@ -13,14 +13,14 @@ CACHE = ROOT / "build/roots"
 
 
 def get_root(suite: str, packages: str) -> Path:
-    """A minimal `suite` (bookworm, trixie) with `packages`, separated by commas. Never written to: mount something over it.
+    """Return a minimal `suite` (bookworm, trixie) with `packages`, separated by commas. Skips if it cannot be built.
 
-    Skips by name where there can be none.
+    Never write to it: mount an overlay over it.
     """
     root = CACHE / f"{suite}-{hashlib.sha256(packages.encode()).hexdigest()[:8]}"
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(f"{root}.lock", "w") as lock:
-        flock(lock, LOCK_EX)  # tests run beside each other
+        flock(lock, LOCK_EX)  # several workers may need the same root
         make_root(root, suite, packages)
     return root
 
@@ -31,12 +31,12 @@ def make_root(root: Path, suite: str, packages: str):
         made = subprocess.run(["debootstrap", "--variant=minbase", f"--include={packages}", suite, root, *find_mirror()],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if made.returncode:
-            pytest.skip(f"debootstrap can not: {made.stdout[-200:]}")
+            pytest.skip(f"debootstrap failed: {made.stdout[-200:]}")
         (root / "ready").touch()
 
 
 def find_mirror() -> list:
-    """Where apt of this machine gets Debian from; nothing if that can not be told."""
+    """Return [the mirror of this machine's apt], or [] if it is unknown."""
     for source in Path("/etc/apt").rglob("*.sources"):
         for line in source.read_text().splitlines():
             if line.startswith("URIs:"):

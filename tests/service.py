@@ -1,6 +1,6 @@
-"""A small real service, as people write them: does what systemd asks of one, and tells in /lab/LOG what happens to it.
+"""A small real service that follows systemd's protocols and writes its events to /lab/LOG.
 
-`service.py LOG [stubborn]`: stubborn does not end on signals. SIGUSR1: stops to ping the watchdog.
+`service.py LOG [stubborn]`: with stubborn, no signal ends it. SIGUSR1 stops its pings of the watchdog.
 """
 
 import fcntl
@@ -10,13 +10,13 @@ import signal
 import socket
 import sys
 
-LINGER = 0.5  # seconds in which a second signal would come
+LINGER = 0.5  # seconds to wait for a second signal
 ENDING = signal.SIGTERM, signal.SIGINT, signal.SIGRTMAX
 LOG = f"/lab/{sys.argv[1]}"
 MINE = str(os.getpid())
 
 
-def tell(line):
+def write(line):
     with open(LOG, "a") as log:
         log.write(line + "\n")
 
@@ -30,22 +30,22 @@ def notify(message):
 
 def main():
     alone = os.open(LOG + ".running", os.O_CREAT | os.O_RDWR, 0o666)
-    read, write = os.pipe2(os.O_NONBLOCK)
-    signal.set_wakeup_fd(write)
+    read, wakeup = os.pipe2(os.O_NONBLOCK)
+    signal.set_wakeup_fd(wakeup)
     for number in (*ENDING, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda *_: None)
     try:
         fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        tell("overlap")
+        write("overlap")
     listeners = []
     if os.environ.get("LISTEN_PID") == MINE:  # sd_listen_fds(3)
         listeners = [socket.socket(fileno=3 + number) for number in range(int(os.environ["LISTEN_FDS"]))]
     period = None
     if os.environ.get("WATCHDOG_PID") == MINE:  # sd_watchdog_enabled(3)
         period = int(os.environ["WATCHDOG_USEC"]) / 1e6 / 4
-        tell("watchdog is mine")
-    tell(f"start {MINE}")
+        write("watchdog is mine")
+    write(f"start {MINE}")
     notify("READY=1")
     pings, ending = True, False
     while True:
@@ -57,10 +57,10 @@ def main():
         for listener in set(listeners).intersection(ready):
             listener.accept()[0].send(f"{MINE} {os.environ.get('LISTEN_FDNAMES')}\n".encode())
         for number in os.read(read, 100) if read in ready else b"":
-            tell(signal.Signals(number).name)
+            write(signal.Signals(number).name)
             pings = pings and number != signal.SIGUSR1
             ending = ending or number in ENDING and sys.argv[2:] != ["stubborn"]
-    tell("end")
+    write("end")
 
 
 main()

@@ -1,8 +1,8 @@
-"""What the torture counts, and the seed from which all its choices derive.
+"""The counts of the torture, and the seed of all its choices.
 
-SOLO_SEED is that seed, SOLO_TORTURE=whole asks for all instead of a sample, SOLO_POINT for one point or round alone.
-torture.py sets two more: SOLO_TALLY, the file of JSON lines in which a part tells what it did, and SOLO_UNTIL, when it is to
-end, in seconds of the monotonic clock. A point is told before it is hit: the last one told is where it failed.
+SOLO_SEED sets the seed. SOLO_TORTURE=whole runs all points instead of a sample, SOLO_POINT runs one point or round. torture.py sets
+two more: SOLO_TALLY, the file of JSON lines in which a part records its work, and SOLO_UNTIL, its deadline in seconds of the
+monotonic clock. A part records a point before it hits it: after a failure, the last recorded point is the culprit.
 """
 
 import itertools
@@ -21,28 +21,28 @@ FILE = os.environ.get("SOLO_TALLY")
 
 
 def make_random(*what) -> random.Random:
-    """Chance for one thing, whatever else was drawn before."""
+    """Return a Random for one purpose, independent of all earlier draws."""
     return random.Random(f"{SEED} {what}")
 
 
 def add(**counts):
-    """Each a number, or what is an amount by kind: faults={"EIO": 1}."""
-    tell({"add": counts})
+    """Add counts to the tally: numbers, or numbers by kind, as in faults={"EIO": 1}."""
+    write({"add": counts})
 
 
 def note(point):
-    tell({"point": str(point)})
+    write({"point": str(point)})
 
 
 def find_disordered(tokens: list) -> list:
-    """Those that are not greater than the one before."""
+    """Return the tokens that are not greater than the one before."""
     return [after for before, after in zip(tokens, tokens[1:]) if after <= before]
 
 
-def tell(what: dict):
+def write(record: dict):
     if FILE:
         with open(FILE, "a") as file:
-            file.write(json.dumps(what) + "\n")
+            file.write(json.dumps(record) + "\n")
 
 
 def is_time_left() -> bool:
@@ -50,7 +50,7 @@ def is_time_left() -> bool:
 
 
 def rounds(sample: int, whole: int):
-    """The numbers of so many rounds; where there is an end, of as many as there is time for, but at least one."""
+    """Yield the numbers of the rounds to run: with a deadline as many as there is time for, but at least one."""
     if POINT:
         yield int(POINT)
         return
@@ -61,8 +61,8 @@ def rounds(sample: int, whole: int):
 
 
 def choose(points: list, sample: int):
-    """A sample of them or, whole, all that were not told of yet, in an order of the seed, as long as there is time."""
-    tell({"of": len(points)})
+    """Yield a sample of the points or, for the whole, all that are not recorded yet, in random order while there is time."""
+    write({"of": len(points)})
     if POINT:
         points = [POINT]
     hit = set(read(FILE).points) if FILE else set()
@@ -75,15 +75,15 @@ def choose(points: list, sample: int):
 
 
 class Tally:
-    """What a part told: `counts`, the `points` it came to, `of` how many."""
+    """The work of one part: `counts`, and the `points` that it reached, `of` how many."""
 
     def __init__(self):
         self.counts, self.points, self.of = Counter(), [], 0
 
-    def take(self, line: dict):
-        self.of = line.get("of", self.of)
-        self.points += [line["point"]] if "point" in line else []
-        for what, amount in line.get("add", {}).items():
+    def take(self, record: dict):
+        self.of = record.get("of", self.of)
+        self.points += [record["point"]] if "point" in record else []
+        for what, amount in record.get("add", {}).items():
             if isinstance(amount, dict):
                 self.counts.setdefault(what, Counter()).update(amount)
             else:

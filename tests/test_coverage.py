@@ -1,4 +1,4 @@
-"""The meter of `make coverage` can tell what ran from what did not: also of what was killed, or became something else."""
+"""`make coverage` tells lines that ran from lines that did not, also in processes that were killed or called exec."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ MODULES = ["child", "main", "queue"]
 
 @pytest.fixture
 def traced(lab, tmp_path):
-    """A lab whose solo is traced; call it for the keys of what was missed so far."""
+    """A lab whose solo is traced. Its find_missed() returns the lines and branches missed so far."""
     tree, arcs = make_copy(tmp_path, MODULES)
     script = (tree / "solo/__main__.py").read_text().partition("\n")[2]
     lab.script = tmp_path / "traced"
@@ -34,7 +34,7 @@ def has(missed, module, text):
     return any(one.module == module and one.key[1].startswith(text) for one in missed)
 
 
-def test_where_nothing_ran_every_module_is_missed(traced):
+def test_without_a_run_every_module_is_missed(traced):
     assert {one.module for one in traced.find_missed()} == set(MODULES)
 
 
@@ -49,7 +49,7 @@ def test_a_line_and_a_branch_are_missed_until_a_process_runs_them(traced):
     assert not has(before, "main", "guard.run(") and has(after, "main", 'status = say_error(f"this is a bug')
 
 
-def test_what_was_killed_or_executed_another_program_has_run(traced):
+def test_lines_before_sigkill_or_exec_have_run(traced):
     holder = traced.hold("job")
     waiter = traced.wait_in_line("job", tag="waiter")
     waiter.kill()
@@ -62,7 +62,7 @@ def test_what_was_killed_or_executed_another_program_has_run(traced):
     finish(holder)
 
 
-def test_what_is_not_explained_and_what_no_longer_needs_to_be_are_told(traced):
+def test_unexplained_and_outdated_lines_are_reported(traced):
     traced.run("-n", "job", "true")
     missed = traced.find_missed()
     explained = {one.key: "why" for one in missed}
@@ -74,7 +74,7 @@ def test_what_is_not_explained_and_what_no_longer_needs_to_be_are_told(traced):
     assert compare(missed, explained)[0][0] is missed[0]
 
 
-def test_what_is_chosen_and_what_is_left_out_is_there():
+def test_every_named_test_exists():
     for test in [*TESTS, *(f"tests/{test}" for test in LEFT_OUT)]:
         file, _, name = test.partition("::")
         assert re.search(rf"^def {name.partition('[')[0]}\(" if name else "", (ROOT / file).read_text(), re.MULTILINE), test

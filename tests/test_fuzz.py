@@ -1,4 +1,4 @@
-"""A sample of `make fuzz`: every reader of outside data has a target, what was found stays found, and the meter can find."""
+"""A sample of `make fuzz`: every reader of outside data has a target, old findings stay fixed, broken readers are found."""
 
 import ast
 import json
@@ -34,8 +34,8 @@ SIGNS = {"read_file", "pread", "recv", "loads", "splitlines", "parse_qsl", "from
 
 @pytest.fixture(autouse=True)
 def hanging():
-    """What takes too long is ended."""
-    before = signal.signal(signal.SIGPROF, fuzz.ring)
+    """Raise Hang in a test whose input takes too long."""
+    before = signal.signal(signal.SIGPROF, fuzz.raise_hang)
     yield
     signal.signal(signal.SIGPROF, before)
 
@@ -49,7 +49,7 @@ def sample(name: str, seed: int) -> dict:
 
 
 def find_readers():
-    """Functions that are called like a reader, or call what reads. A generator of their names."""
+    """Yield the names of functions with a reader's name or a call of a reading function."""
     for path in (ROOT / "solo").rglob("*.py"):
         module = ".".join(path.relative_to(ROOT / "solo").with_suffix("").parts)
         yield from (f"{module}.{name}" for name in list_readers(ast.parse(path.read_text()), ""))
@@ -76,7 +76,7 @@ def test_every_reader_has_a_target_or_a_reason():
     assert (excused - found, fuzzed & excused) == (set(), set())
 
 
-def test_what_the_table_names_is_there():
+def test_every_reader_in_the_table_exists():
     for name in (name for target in TARGETS.values() for name in target.reads.split()):
         words = name.split(".")
         parts = next(at for at in range(len(words), 0, -1) if (ROOT / "solo" / "/".join(words[:at])).with_suffix(".py").exists())
@@ -96,12 +96,12 @@ def test_no_input_crashes_hangs_or_misleads(name):
 
 
 @pytest.mark.parametrize("line", (ROOT / "tests/corpus.txt").read_text().splitlines())
-def test_what_was_found_once_is_not_found_again(line):
+def test_an_old_finding_stays_fixed(line):
     name, _, data = line.partition(" ")
     fuzz.try_input(TARGETS[name], ast.literal_eval(data))
 
 
-def test_a_finding_is_printed_with_what_replays_it_and_ends_in_failure(tmp_path):
+def test_a_finding_is_printed_with_its_replay_and_fails_the_run(tmp_path):
     words = [sys.executable, str(ROOT / "tests/fuzz.py"), "--engine", "plain", "--seed", "1", "--count", "400", "stat", "report"]
     broken = {**os.environ, "PYTHONPATH": str(tmp_path)}
     (tmp_path / "sitecustomize.py").write_text(
@@ -120,7 +120,7 @@ def test_a_finding_is_printed_with_what_replays_it_and_ends_in_failure(tmp_path)
     assert "--replay stat " in found.stdout and "1 found" in found.stdout
 
 
-def test_numbers_are_kept_beside_the_tree_and_between_the_marks(tmp_path, monkeypatch):
+def test_record_writes_the_json_and_the_page(tmp_path, monkeypatch):
     page = tmp_path / "evidence.md"
     page.write_text("before\n<!-- fuzz -->old<!-- end -->\nafter\n")
     monkeypatch.setattr(fuzz, "RECORD", tmp_path / "docs/fuzz.json")
@@ -134,7 +134,7 @@ def test_numbers_are_kept_beside_the_tree_and_between_the_marks(tmp_path, monkey
     assert page.read_text().endswith("<!-- end -->\nafter\n")
 
 
-# --- the meter can fail ------------------------------------------------------------------------------------------
+# --- broken readers are found ------------------------------------------------------------------------------------------
 
 
 def cut_at_the_first_bracket(data):
@@ -147,7 +147,7 @@ def ignore_the_end(tail):
 
 
 def forget_the_rest(flag, text):
-    """As it was until it was fuzzed: 1m30 is a minute."""
+    """Read 1m30 as a minute, as before the first fuzzing."""
     match = re.match(r"(\d+)m", text, re.A)
     return float(match[1]) * 60 if match and text.isascii() else WHOLE["read_duration"](flag, text)
 
@@ -156,7 +156,7 @@ def drop_a_byte(word):
     return WHOLE["unquote"](word).replace(b"\xff", b"")
 
 
-def count_what_is_torn(name, data):
+def count_torn_lines(name, data):
     return WHOLE["parse"](name, data if data.endswith(b"\n") else data + b"\n")
 
 
@@ -185,7 +185,7 @@ WHOLE = {"read_duration": argv.read_duration, "unquote": record.unquote, "parse"
         ("value", argv, {"read_duration": forget_the_rest}),
         ("words", argv, {"read_duration": forget_the_rest}),
         ("quoted", record, {"unquote": drop_a_byte}),
-        ("journal", reader, {"parse": count_what_is_torn}),
+        ("journal", reader, {"parse": count_torn_lines}),
         ("gate", tickets.Line, {"read_gate": take_any_counter}),
         ("report", readers.status_pipe, {"read_last": spin}),
         ("url", targets, {"hide_secrets": lambda query: query}),
@@ -200,7 +200,7 @@ def test_a_broken_reader_is_found_within_the_sample(name, module, broken, monkey
     assert "why" in sample(name, 1)
 
 
-# --- no reader's time grows by the square ------------------------------------------------------------------------
+# --- no reader takes quadratic time ------------------------------------------------------------------------
 
 GROWING = {
     "record": (lambda size: b"solo 1\n" + b"a b\n" * (size // 4), record.parse_record, record.SIZE_LIMIT),
@@ -235,7 +235,7 @@ def make_long_record(size: int):
 
 
 def measure(read, data) -> float:
-    """CPU seconds, the least of three: others may be busy."""
+    """Return the CPU seconds, the least of three runs: the machine may be busy."""
     spans = []
     for _ in range(3):
         begin = time.process_time()
@@ -244,35 +244,35 @@ def measure(read, data) -> float:
     return min(spans)
 
 
-def grows_by_the_square(make, read, limit: int) -> bool:
-    """At 8 times the size, linear work takes 8 times as long, quadratic 64."""
+def is_quadratic(make, read, limit: int) -> bool:
+    """Compare two sizes: at 8 times the size, linear work takes 8 times as long, quadratic work 64 times."""
     return measure(read, make(limit)) > 32 * max(measure(read, make(limit // 8)), 1e-4)
 
 
 @pytest.mark.parametrize("name", GROWING)
-def test_at_the_largest_size_that_is_read_time_has_grown_with_it(name):
-    assert not grows_by_the_square(*GROWING[name])
+def test_no_reader_takes_quadratic_time(name):
+    assert not is_quadratic(*GROWING[name])
 
 
-def test_growth_by_the_square_would_be_seen():
+def test_quadratic_time_is_detected():
     def read(data):
         while data:
             data = data[1:]
 
-    assert grows_by_the_square(lambda size: bytes(size), read, 1 << 18)
+    assert is_quadratic(lambda size: bytes(size), read, 1 << 18)
 
 
-# --- what it found -----------------------------------------------------------------------------------------------
+# --- findings -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["1m30", "1h30", "2d12", "5m.", ".", "1h30m5"])
-def test_a_number_without_a_unit_after_one_with_a_unit_is_no_duration(text):
+def test_a_duration_needs_a_unit_after_each_number(text):
     with pytest.raises(UsageError):
         argv.read_duration("-t", text)
 
 
 @pytest.mark.parametrize("name", [b"\x0bNSpid: 7", b"\x0cNSpid:7", b"\rUmask: 777", b"a\xc2\x85b"])
-def test_what_a_process_calls_itself_is_no_line_of_its_status(name):
+def test_a_process_name_is_no_line_of_its_status(name):
     data = readers.make_status(Random(1), (4711, 12), 0x1000, 0).replace(b"Name:\t", b"Name:\t" + name)
 
     with reading(namespaces, data), reading(systemd, data):
@@ -281,7 +281,7 @@ def test_what_a_process_calls_itself_is_no_line_of_its_status(name):
 
 
 @pytest.mark.root
-def test_a_process_of_many_groups_is_found_in_its_namespace():
+def test_a_process_with_many_groups_is_found_in_its_namespace():
     code = (
         "import os; from solo.process.namespaces import read_inner_pid; os.setgroups(range(1, 3000));"
         "print(read_inner_pid('self') == os.getpid())"
@@ -291,7 +291,7 @@ def test_a_process_of_many_groups_is_found_in_its_namespace():
     assert done.stdout == "True\n", done.stderr
 
 
-def test_signals_are_inherited_from_a_parent_of_many_groups_and_any_name():
+def test_ignored_signals_are_read_from_a_parent_with_many_groups_and_any_name():
     environ = SimpleNamespace(getppid=lambda: 1, readlink=lambda path: "/bin/sh", environ={})
     texts = [
         readers.make_status(Random(1), (5,), 0x1000, 900),
@@ -303,49 +303,49 @@ def test_signals_are_inherited_from_a_parent_of_many_groups_and_any_name():
 
 
 @pytest.mark.parametrize("torn", [b"a%2", b"%+5", b"% 5"])
-def test_a_torn_escape_is_not_read(torn):
+def test_a_torn_escape_is_invalid(torn):
     with pytest.raises(ValueError):
         record.unquote(torn)
 
 
-def test_a_line_of_totals_that_a_full_disk_tore_is_written_again():
+def test_totals_torn_by_a_full_disk_are_written_again():
     for seed in range(20):
         readers.trip_files(Random(seed))
 
 
 @pytest.mark.parametrize("key", ["password", "pass%77ord", "sslp%61ssword"])
-def test_a_secret_is_not_shown_however_its_key_is_written(key):
+def test_a_secret_is_hidden_for_every_spelling_of_its_key(key):
     target = targets.parse_url(f"postgresql://h/?{key}={readers.SECRET}")
 
     assert targets.has_secret(target) and readers.SECRET not in target.shown
 
 
-def test_a_configuration_nested_without_end_is_refused_in_one_line():
+def test_a_deeply_nested_configuration_is_refused_in_one_line():
     with readers.held_in_file(b"a = " + b"[" * 4000) as path, pytest.raises(SoloError, match="text"):
         targets.read_configuration(path)
 
 
-def test_an_answer_of_an_infinite_number_makes_no_sense():
+def test_an_infinite_number_in_an_answer_is_invalid():
     answer = b'200 \n{"header": {"revision": 1e999}}'
 
     assert isinstance(attempt(readers.open_etcd(answer).read_line, "job", may=engine.NONSENSE), OverflowError)
 
 
 @pytest.mark.parametrize("claim", ["C-0-0", "C-2-5", "C-5-2-1", "C-5-2-3-1", "C-5"])
-def test_an_address_with_an_impossible_claim_makes_no_sense(claim):
+def test_an_impossible_claim_in_an_address_is_invalid(claim):
     with pytest.raises(ValueError):
         sockets.parse_claim(claim)
 
 
 @pytest.mark.parametrize("point", ["é", "a b", "\u2028", "\xa0", "\udcff", "back\\slash"])
-def test_a_mount_is_found_whatever_it_is_called(point):
+def test_a_mount_with_any_name_is_found(point):
     data = b"none / ext4 rw 0 0\nnone %b nfs4 rw 0 0\n" % readers.escape_mount(os.fsencode("/" + point))
 
     assert readers.find_mounted(data, os.fsencode(f"/{point}/x")) == ("nfs4", "/" + point)
     assert doctor.find_file_system("/proc")[0] == "proc"
 
 
-def test_a_name_of_any_letters_is_reported_to_a_program(lab):
+def test_a_name_of_control_characters_reaches_solo_run(lab):
     name = "a\x01b\x02"
     holder = lab.hold(name)
 

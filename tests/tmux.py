@@ -1,4 +1,4 @@
-"""A program in a terminal of its own, by tmux: what is on its screen, typing, resizing."""
+"""A program in its own terminal, by tmux: read the screen, type, resize."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from conftest import until
 
 
 class Tmux:
-    """Run `words` on a screen of `width` x `height`; the shell under it tells its end as `ended:STATUS`."""
+    """Run `words` on a screen of `width` x `height`. The shell around it prints `ended:STATUS` at its end."""
 
     def __init__(self, words, environment, width=100, height=24):
         self.socket = uuid.uuid4().hex
@@ -22,7 +22,7 @@ class Tmux:
         return done.stdout
 
     def read(self):
-        """The screen's lines, without blanks at their ends and empty lines at the end."""
+        """Return the lines of the screen, without trailing blanks and trailing empty lines."""
         return [line.rstrip() for line in self.call("capture-pane", "-p").rstrip().split("\n")]
 
     def type(self, *keys):
@@ -32,18 +32,18 @@ class Tmux:
         self.call("resize-window", "-x", str(width), "-y", str(height))
 
     def find_pid(self):
-        """The pid of the program under the shell."""
+        """Return the pid of the program under the shell."""
         shell = int(self.call("list-panes", "-F", "#{pane_pid}"))
         [pid] = map(int, open(f"/proc/{shell}/task/{shell}/children").read().split())
         return pid
 
     def wait_for(self, text):
-        """Returns the screen once `text` is on it."""
+        """Wait until `text` is on the screen; return the screen."""
         found = []
 
         def look():
             found[:] = self.read()
-            return any(text in line for line in found)
+            return any(text in row for row in found)
 
         try:
             until(look, 20)

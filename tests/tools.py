@@ -1,8 +1,8 @@
-"""Name the programs that tests call and this machine lacks; with --install (`make test-deps`), install Debian's packages of them.
+"""Print the programs that the tests need and this machine lacks; with --install (`make test-deps`), install their packages.
 
-The installation is one call of apt-get. No service is started or enabled: policy-rc.d denies every start meanwhile, and a systemd
-preset denies every enabling. Both are removed afterwards, and what stood in their place is put back. Links of SysV's init, which
-knows neither, are turned off.
+The installation is one call of apt-get. It starts and enables no service: meanwhile policy-rc.d denies every start and a systemd
+preset denies every enabling. Afterwards both are removed and the files that they replaced are restored. SysV's init knows neither,
+so its new links are disabled.
 """
 
 import contextlib
@@ -35,19 +35,19 @@ PRESETS = [Path(f"/run/systemd/{whose}-preset/00-solo-tests.preset") for whose i
 
 
 def find_tool(tool: str):
-    """The path of an installed program, those for administrators included, or of a file; else None."""
+    """Return the path of a program, including those for administrators, or of a file; None if it is missing."""
     if os.path.isabs(tool):
         return tool if os.path.exists(tool) else None
     return shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
 
 
 def find_missing() -> dict:
-    """{tool: its package} of what is not installed."""
+    """Return {tool: its package} of all tools that are not installed."""
     return {tool: package for tool, package in PACKAGES.items() if not find_tool(tool)}
 
 
 def install(packages: list) -> int:
-    """The exit status of apt-get, which shows what it does."""
+    """Run apt-get, which shows its progress; return its exit status."""
     words = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
     print(f"This runs `{' '.join(words)}`.\nNo service is started or enabled.", flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
@@ -60,12 +60,12 @@ def install(packages: list) -> int:
 
 
 def list_enabled() -> set:
-    """The links by which SysV's init starts a service, and systemd where systemctl was not there to read the preset."""
+    """Return the links that enable services: of SysV's init, and of systemd where no systemctl read the preset."""
     return set(glob.glob("/etc/rc[2-5].d/S*") + glob.glob("/etc/systemd/*/*.wants/*"))
 
 
 def disable(link: str):
-    """As `update-rc.d disable` and `systemctl disable` do."""
+    """Disable a service like `update-rc.d disable` or `systemctl disable`."""
     folder, name = os.path.split(link)
     if "/rc" in folder:
         os.rename(link, f"{folder}/K01{name[3:]}")
@@ -75,7 +75,7 @@ def disable(link: str):
 
 @contextlib.contextmanager
 def no_services():
-    """Deny starting and enabling services. Signals meanwhile are apt-get's to obey: it must end before we put things back."""
+    """Deny starting and enabling services. Ignore signals meanwhile: apt-get gets them and must end before the cleanup."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     with contextlib.ExitStack() as restored:
@@ -86,7 +86,7 @@ def no_services():
 
 @contextlib.contextmanager
 def replaced(path: Path, text: str):
-    """Meanwhile there is an executable file with `text`; whatever was there comes back, also after a run that was killed."""
+    """Replace a file by an executable with `text`, and restore it at the end, even one left by a killed run."""
     kept = path.with_name(f"{path.name}.before-solo-tests")
     made = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)

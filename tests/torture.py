@@ -1,8 +1,8 @@
-"""The torture as a whole: all kill and fail loops, walks and soaks for so many minutes, from one seed, and one summary of them.
+"""`make torture`: run all kill and fault loops, walks and soaks for some minutes, from one seed, and summarize them.
 
-First what can be exhausted: every system call in every scene. Then, in rounds, what is drawn at random, each with a seed of its
-own. A part is a test of the suite in a process, and as root in namespaces, of its own, of which nothing is left when its time is
-over; it tells what it did by tally.py.
+First run the exhaustive parts: every system call in every scene. Then run rounds of the random parts, each with its own seed. A part
+is one test of the suite in its own process, and as root in its own namespaces, which end with all their processes when its time is
+over. It records its work by tally.py.
 """
 
 import argparse
@@ -33,7 +33,7 @@ CHILD = "test_sigkill_at_every_system_call_of_a_child_forked_before_its_turn_bre
 EXHAUSTIVE = {f"tests/test_torture.py::{loop}[{scene.__name__}]": 1 for scene in SCENES for loop in LOOPS} | {
     f"tests/test_torture.py::{CHILD}[{via}]": 1 for via in ("file", "socket")
 }
-RANDOM = {  # and how much of a round each gets; the longest first
+RANDOM = {  # each test's share of a round; the longest first
     "tests/test_faults.py::test_soaks_of_all_engines_find_no_two_at_once": 8,
     "tests/test_torture.py::test_whatever_is_done_at_a_hand_over_breaks_no_promise[file]": 4,
     "tests/test_torture.py::test_whatever_is_done_at_a_hand_over_breaks_no_promise[socket]": 2,
@@ -49,34 +49,34 @@ RANDOM = {  # and how much of a round each gets; the longest first
     "tests/test_crowd.py::test_a_soak_of_sixty_over_three_slots_never_has_four_and_loses_nobody[file]": 2,
     "tests/test_crowd.py::test_a_soak_of_sixty_over_three_slots_never_has_four_and_loses_nobody[socket]": 2,
 }
-FOR_EXHAUSTIVE = 0.6  # of all the time, at most
+FOR_EXHAUSTIVE = 0.6  # at most this share of the time
 ROUND = 600  # seconds
-ENDING = 20  # seconds, that a part may need after its last round
-GRACE = 150  # seconds after which it is stuck
-FAILURES = 2  # of one part, then it is left alone
+ENDING = 20  # seconds that a part may need after its last round
+GRACE = 150  # seconds until a part counts as stuck
+FAILURES = 2  # after so many failures a part is not repeated
 SUMS = ("launchers", "commands", "kills", "missed", "walks", "interrupts", "overlaps", "unrecorded", "stuck", "disordered")
 KINDS = ("faults", "handovers", "engines")
 
-WORKERS = 2 if os.geteuid() == 0 else 1  # names by sockets are seen in all of a network namespace
-APART = (
+WORKERS = 2 if os.geteuid() == 0 else 1  # socket names are shared by a network namespace, which only root can make
+ISOLATED = (
     "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", 'ip link set lo up && "$@"; exit $?', "sh",
 ) if os.geteuid() == 0 else ()
 
 
 class Part:
-    """One test, with a seed of its own from that of the whole."""
+    """One test with its own seed, derived from the seed of the run."""
 
     def __init__(self, node: str, weight: float, seed: int, number: int = 0):
         self.node, self.weight = node, weight
         self.seed = int.from_bytes(hashlib.sha256(f"{seed} {node} {number}".encode()).digest()[:4], "big")
         self.file = BUILD / f"{re.sub(r'[^a-zA-Z]+', '-', node.partition('::')[2])}{number}.tally"
-        self.failures = []  # how to see each again
+        self.failures = []  # a command that replays each one
         self.process = None
 
     def run(self, until: float):
         environment = {**os.environ, "SOLO_TORTURE": "whole", "SOLO_SEED": str(self.seed), "SOLO_TALLY": str(self.file),
                        "SOLO_UNTIL": str(until)}
-        words = [*APART, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "0", self.node]
+        words = [*ISOLATED, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "0", self.node]
         with open(self.file.with_suffix(".log"), "wb") as log:
             self.process = subprocess.Popen(words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             try:
@@ -88,9 +88,9 @@ class Part:
             self.fail(status)
 
     def fail(self, status):
-        """Say it at once, with how to see it again."""
+        """Report a failure at once, with the command that replays it."""
         self.failures.append(self.replay)
-        reason = "it did not end" if status is None else f"status {status}"
+        reason = "did not end" if status is None else f"status {status}"
         log = self.file.with_suffix(".log").read_text(errors="replace").splitlines()
         print("\n".join([f"FAILED: {self.name}: {reason}", *log[-40:], f"replay: {self.replay}"]), file=sys.stderr, flush=True)
 
@@ -110,20 +110,20 @@ class Part:
 
     @property
     def is_finished(self) -> bool:
-        told = tally.read(self.file)
-        return len(set(told.points)) >= told.of
+        done = tally.read(self.file)
+        return len(set(done.points)) >= done.of
 
 
 class Shift:
-    """Parts in turn, by all workers: each gets its share of the time that is left until `end`.
+    """Runs parts in turn on all workers; each gets its share of the time that is left until `end`.
 
-    `again`: those that had too little of it come once more, while there is some.
+    `again`: repeat unfinished parts while there is time.
     """
 
     def __init__(self, parts: list, end: float, again: bool):
         self.queue, self.end, self.again = list(parts), end, again
         self.lock = threading.Lock()
-        self.busy = {}  # part: until when
+        self.busy = {}  # {part: its deadline}
 
     def run(self):
         threads = [threading.Thread(target=self.work, daemon=True) for _ in range(WORKERS)]
@@ -132,7 +132,7 @@ class Shift:
         try:
             for thread in threads:
                 thread.join()
-        finally:  # nothing outlives an interrupt
+        finally:  # an interrupt ends all parts
             for part in self.busy:
                 if part.process:
                     part.process.kill()
@@ -161,7 +161,7 @@ class Shift:
 
 
 def run_all(seed: int, minutes: float, only: list) -> list:
-    """The parts that were run, or should have been."""
+    """Run all parts; return them, including those that found no time."""
     begin = time.monotonic()
     end = begin + 60 * minutes - ENDING
 
@@ -181,46 +181,47 @@ def run_all(seed: int, minutes: float, only: list) -> list:
 
 
 def sum_up(parts: list, seed: int, minutes: float, took: float) -> dict:
-    told = {part: tally.read(part.file) for part in parts}
+    """Return the content of docs/torture.json."""
+    tallies = {part: tally.read(part.file) for part in parts}
     total, by_kind = Counter(), {kind: Counter() for kind in KINDS}
-    for each in told.values():
+    for each in tallies.values():
         for kind, amounts in by_kind.items():
             amounts.update(each.counts.pop(kind, {}))
         total.update(each.counts)
-    loops = [part for part in parts if told[part].of and part.node in EXHAUSTIVE]
-    busy = {part.name for part in parts if told[part].of or told[part].counts}
+    loops = [part for part in parts if tallies[part].of and part.node in EXHAUSTIVE]
+    busy = {part.name for part in parts if tallies[part].of or tallies[part].counts}
     return {
         "date": str(datetime.date.today()), "kernel": platform.release().partition("-")[0],
         "python": platform.python_version(), "seed": seed,
         "minutes": minutes, "took": round(took / 60, 1), "scenes": len({part.scene for part in loops}),
-        "points": sum(told[part].of for part in loops), "hit": sum(len(set(told[part].points)) for part in loops),
+        "points": sum(tallies[part].of for part in loops), "hit": sum(len(set(tallies[part].points)) for part in loops),
         **{what: total[what] for what in SUMS}, **{kind: dict(amounts.most_common()) for kind, amounts in by_kind.items()},
-        "unfinished": [f"{part.name}: {len(set(told[part].points))} of {told[part].of}" for part in loops if not part.is_finished],
+        "unfinished": [f"{part.name}: {len(set(tallies[part].points))} of {tallies[part].of}" for part in loops if not part.is_finished],
         "idle": sorted({part.name for part in parts} - busy),
         "failed": [replay for part in parts for replay in part.failures],
     }
 
 
 def render(result: dict) -> str:
-    """The summary, in Markdown."""
+    """Return the summary as a Markdown table."""
     def list_amounts(amounts):
         return ", ".join(f"{what} {count:,}" for what, count in amounts.items()) or 0
 
     rows = {
-        f"kills and errors at system calls, in {result['scenes']} scenes, that were tried, of all there are":
+        f"kills and errors at system calls in {result['scenes']} scenes: tried, of all":
             f"{result['hit']:,} of {result['points']:,}",
-        "of them did not come in the run in which they were to be hit": f"{result['missed']:,}",
+        "of these, system calls that did not occur again": f"{result['missed']:,}",
         "launchers started, commands run": f"{result['launchers']:,}, {result['commands']:,}",
         "kills survived": f"{result['kills']:,}",
         "faults injected": f"{sum(result['faults'].values()):,}: {list_amounts(result['faults'])}",
-        "struck at hand-overs": list_amounts(result["handovers"]),
-        "random walks that a model follows": f"{result['walks']:,}",
+        "kills and stops at handoffs": list_amounts(result["handovers"]),
+        "random walks compared with a model": f"{result['walks']:,}",
         "Ctrl-C between two steps of the Python API": f"{result['interrupts']:,}",
         "commands at engines behind networks that fail": list_amounts(result["engines"]),
         "overlaps": result["overlaps"], "unrecorded runs": result["unrecorded"], "stuck names": result["stuck"],
         "tokens out of order": result["disordered"], "failed": len(result["failed"]),
-        "loops over all calls of a scene that had no time to finish": len(result["unfinished"]),
-        "parts that told of nothing": ", ".join(result["idle"]) or "none",
+        "loops over all calls of a scene without time to finish": len(result["unfinished"]),
+        "parts that recorded no work": ", ".join(result["idle"]) or "none",
     }
     head = f"`make torture MINUTES={result['minutes']:g} SEED={result['seed']}` ({result['date']}, Linux {result['kernel']}, " \
            f"Python {result['python']})"
@@ -228,36 +229,36 @@ def render(result: dict) -> str:
 
 
 def write_record(result: dict):
-    """Write docs/torture.json, and the table in docs/evidence.md between its marks."""
+    """Write docs/torture.json and the table in docs/evidence.md."""
     RECORD.parent.mkdir(exist_ok=True)
     RECORD.write_text(json.dumps(result, indent=1) + "\n")
     page = ROOT / "docs/evidence.md"
     text, count = re.subn(r"(<!-- torture -->\n).*?(\n<!-- end -->)", lambda found: found[1] + render(result) + found[2],
                           page.read_text(), flags=re.S)
-    assert count == 1, "no place for it in docs/evidence.md"
+    assert count == 1, "docs/evidence.md has no marker for it"
     page.write_text(text)
 
 
 def main():
-    options = argparse.ArgumentParser(description="All the torture for so many minutes. The same seed makes the same choices.")
-    options.add_argument("--minutes", type=float, default=60)
-    options.add_argument("--seed", type=int, default=tally.SEED)
-    options.add_argument("--only", action="append", default=[], metavar="WORD",
-                         help="the parts that have it in their names; all of several")
-    options.add_argument("--record", action="store_true", help="write docs/torture.json, and its table in docs/evidence.md")
-    given = options.parse_args()
+    parser = argparse.ArgumentParser(description="Run all parts of the torture. The same seed makes the same choices.")
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=tally.SEED)
+    parser.add_argument("--only", action="append", default=[], metavar="WORD",
+                         help="only parts with WORD in their names; repeatable, all must match")
+    parser.add_argument("--record", action="store_true", help="write docs/torture.json, and its table in docs/evidence.md")
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(f"make torture MINUTES={given.minutes:g} SEED={given.seed}", flush=True)
+    print(f"make torture MINUTES={options.minutes:g} SEED={options.seed}", flush=True)
     shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True)
     begin = time.monotonic()
-    parts = run_all(given.seed, given.minutes, given.only)
-    result = sum_up(parts, given.seed, given.minutes, time.monotonic() - begin)
+    parts = run_all(options.seed, options.minutes, options.only)
+    result = sum_up(parts, options.seed, options.minutes, time.monotonic() - begin)
     print("\n".join(["", render(result), "", f"took {result['took']} minutes"]))
     for loop in result["unfinished"]:
         print(f"not finished: {loop}")
     (BUILD / "torture.json").write_text(json.dumps(result, indent=1) + "\n")
-    if given.record:
+    if options.record:
         write_record(result)
     for replay in result["failed"]:
         print(f"replay: {replay}")

@@ -1,8 +1,8 @@
-"""The command of the tests with many modes: finds out from within whether it may run beside those that run now.
+"""The command of tests with several modes: check that it may run beside the witnesses that run now.
 
-`witness.py MODE NAMES SLOTS TAKE TAG DELAY`: MODE is X, S or C, NAMES are separated by commas, DELAY is seconds or `line`, to run
-until stdin gives a line or ends. Knows nothing of solo but the variables it sets. A file a process tells who runs, its
-flock(2) whether that still does.
+`witness.py MODE NAMES SLOTS TAKE TAG DELAY`: MODE is X, S or C; NAMES are separated by commas; DELAY is seconds, or `line` to run
+until stdin has a line or ends. It uses nothing of solo but the variables that solo sets. Each witness has a file with its claim; its
+flock(2) on that file shows that it still runs.
 """
 
 import fcntl
@@ -13,7 +13,7 @@ import time
 LAB = os.environ["LAB"]
 
 
-def tell(line):
+def write(line):
     with open(f"{LAB}/log", "a") as log:
         log.write(line + "\n")
 
@@ -23,7 +23,7 @@ def overlaps(one, other):
 
 
 def find_conflict(mine, others):
-    """Why we may not run beside `others`, all of whom run now; None if we may."""
+    """Return why `mine` may not run beside the running `others`, or None if it may."""
     for other in others:
         if (mine["mode"], other["mode"]) == ("S", "S"):
             continue
@@ -68,20 +68,20 @@ def main():
             other.close()
         conflict = find_conflict(read(line), others)
         if conflict:
-            tell(f"overlap:{tag}:{conflict}".replace(" ", "_"))
+            write(f"overlap:{tag}:{conflict}".replace(" ", "_"))
         here = open(own, "w")
         here.write(line)
         here.flush()
         fcntl.flock(here, fcntl.LOCK_EX)
         if os.environ.get("COUNT") and not conflict:
-            tell(f"together:{1 + len(others)}")
-    tell(f"start:{tag}")
+            write(f"together:{1 + len(others)}")
+    write(f"start:{tag}")
     if delay == "line":
         print(os.getpid(), flush=True)
         sys.stdin.readline()
     else:
         time.sleep(float(delay))
-    tell(f"end:{tag}")
+    write(f"end:{tag}")
     os.unlink(own)
 
 
