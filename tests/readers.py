@@ -1341,7 +1341,7 @@ def check_answer(data: bytes):
     one = open_etcd(data)
     asked = len(data) % 5
     if asked == 0:
-        entries = attempt(one.read_line, "job", may=ANSWERED)
+        entries = attempt(one.read_queue, "job", may=ANSWERED)
         if isinstance(entries, list):
             expect(all(entry.name == "job" and isinstance(entry.number, int) for entry in entries))
     elif asked == 1:
@@ -1364,7 +1364,7 @@ def trip_answer(rng):
         make_kv(b"job/inner", 9, numbers[1], b""),
         make_kv(b"job", 17, numbers[2], b"\xff"),
     ]
-    entries = open_etcd(b"200 \n" + json.dumps({"header": {"revision": "9"}, "kvs": kvs}).encode()).read_line("job")
+    entries = open_etcd(b"200 \n" + json.dumps({"header": {"revision": "9"}, "kvs": kvs}).encode()).read_queue("job")
     same([(entry.key, entry.number) for entry in entries], [("solo/job/ff", numbers[0]), ("solo/job/11", numbers[2])])
     same(list_note_fields(entries[0].record), list_note_fields(note))
     same(entries[1].record, engine.Note(entries[1].record.claim))
@@ -1436,7 +1436,7 @@ def check_frames(data: bytes):
     one = open_zookeeper(data)
     asked = len(data) % 4
     if asked == 0:
-        entries = attempt(one.read_line, "job", may=ANSWERED)
+        entries = attempt(one.read_queue, "job", may=ANSWERED)
         expect(isinstance(entries, Exception) or all(isinstance(entry.number, int) for entry in entries))
     elif asked == 1:
         attempt(one.session.connect, may=ANSWERED)
@@ -1455,10 +1455,10 @@ def trip_frames(rng):
     )
     one = open_zookeeper(data)
     one.session.socket.size = rng.choice((1, 7, 1000))
-    [entry] = one.read_line("job")
+    [entry] = one.read_queue("job")
     same((entry.key, entry.number, list_note_fields(entry.record)), ("/solo/job/ff", created, list_note_fields(note)))
     one = open_zookeeper(data[: rng.randrange(len(data))])
-    expect(isinstance(attempt(one.read_line, "job", may=(SoloError, engine.Gone)), Exception), "a torn answer is accepted")
+    expect(isinstance(attempt(one.read_queue, "job", may=(SoloError, engine.Gone)), Exception), "a torn answer is accepted")
 
 
 def make_hash(rng) -> bytes:
@@ -1697,7 +1697,7 @@ TARGETS = {
         ),
         Target(
             "etcd",
-            "engines.etcd.Etcd.ask engines.etcd.Etcd.read_line engines.etcd.Etcd.read_entries engines.etcd.Etcd.read_once engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change",
+            "engines.etcd.Etcd.ask engines.etcd.Etcd.read_queue engines.etcd.Etcd.read_entries engines.etcd.Etcd.read_once engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change",
             make_answer,
             check_answer,
             trip_answer,
@@ -1706,7 +1706,7 @@ TARGETS = {
         ),
         Target(
             "zookeeper",
-            "engines.zookeeper.session.Session.receive engines.zookeeper.session.Session.read_answer engines.zookeeper.session.Session.read engines.zookeeper.engine.ZooKeeper.read_line"
+            "engines.zookeeper.session.Session.receive engines.zookeeper.session.Session.read_answer engines.zookeeper.session.Session.read engines.zookeeper.engine.ZooKeeper.read_queue"
             " engines.zookeeper.engine.ZooKeeper.read_note engines.zookeeper.engine.ZooKeeper.read_version",
             make_frames,
             check_frames,
@@ -1716,7 +1716,7 @@ TARGETS = {
         ),
         Target(
             "redis",
-            "engines.redis.make_entries engines.redis.Redis.connect engines.redis.Redis.read_clock engines.redis.Redis.read_line engines.redis.Redis.read_once",
+            "engines.redis.make_entries engines.redis.Redis.connect engines.redis.Redis.read_clock engines.redis.Redis.read_queue engines.redis.Redis.read_once",
             make_hash,
             check_hash,
             trip_hash,
@@ -1741,7 +1741,7 @@ UNREAD = {
     " commands.show.read_skips commands.cli.read_typed api.lock.read_options identity.read_stat identity.read_self process.tree.read_all"
     " contention.period.Marker.read_once tickets.Line.read_unlocked"
     " contention.period.Marker.write_once engines.acquire.EngineHold.read_once engines.engine.Engine.read_once engines.zookeeper.engine.ZooKeeper.read_once"
-    " engines.zookeeper.engine.ZooKeeper.read_once_with_version engines.postgresql.table.PostgresTable.read_once engines.postgresql.table.PostgresTable.read_line"
+    " engines.zookeeper.engine.ZooKeeper.read_once_with_version engines.postgresql.table.PostgresTable.read_once engines.postgresql.table.PostgresTable.read_queue engines.queue.OrderedEngine.read_queue"
     " engines.postgresql.session.PostgresSession.read_once process.systemd.tells_all",
     "passes bytes on unread": "kernel.read_file contention.sockets.read_table journal.append api.lock.identify",
     "reads one word that only the kernel writes": ""

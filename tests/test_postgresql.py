@@ -363,14 +363,14 @@ class Peers:
         engine = PostgresTable(self.target, 3600.0, 5.0)
         engine.connect()
         key = engine.join(name, Note(claim, launcher=1, since=1.0))
-        entry = engine.read_line(name)[-1]
+        entry = engine.read_queue(name)[-1]
         self.engines.append(engine)
         assert entry.key == key
         return engine, entry
 
     def wait(self, engine, name, key=None):
         """Wait no time at all, so that the session listens to what it waits for."""
-        engine.read_line(name)
+        engine.read_queue(name)
         assert not engine.wait_change(name, key, 0.0)
 
     def count_woken(self, engines):

@@ -57,16 +57,16 @@ class EngineHold:
         self.entries = {}
 
     def take(self, deadline, watch, once):
-        """Hold all that is wanted, and have the kernel end us when the lease does. Afterwards all signals are blocked, and
-        `given` knows.
+        """Hold all wanted names and arm the kernel's timer, which kills us when the lease ends. On return all signals are blocked and
+        `given` has the inherited ones.
 
-        Until then those that end us do so after what we have at the engine was given back. `once` is a Once that is asked before
-        the queue and claimed after it, or None. Raises Busy, Unreachable, UsageError, SoloError.
+        A signal that ends us is delayed until the engine has everything back. `once` is a Once or None; it is asked before the queue
+        and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
         """
         wait = Wait(deadline, watch, deadline if self.waits else NO_WAIT, self.most, self.replaces, describe_self())
-        changed = [number for number in ENDING if getsignal(number) == SIG_DFL]
+        caught = [number for number in ENDING if getsignal(number) == SIG_DFL]
         try:
-            for number in changed:
+            for number in caught:
                 signal(number, self.interrupt)
             ask_until_answered(wait, self.engine.connect)
             if once is not None:
@@ -76,26 +76,31 @@ class EngineHold:
         except BaseException as failure:
             error = failure
             try:
-                pthread_sigmask(SIG_BLOCK, changed)  # here one that came before is told of at the latest
+                # Not in a function: its call could deliver a signal outside of this try.
+                pthread_sigmask(SIG_BLOCK, caught)
             except Interrupted as interrupted:
                 error = interrupted
-                pthread_sigmask(SIG_BLOCK, changed)
-            if once is not None:
-                error = once.judge(error)
-            if isinstance(error, Gone):
-                error = make_lost(self.engine, error)
-            elif isinstance(error, NONSENSE) and not isinstance(error, SoloError):
-                error = make_nonsense(self.engine, error)
-            self.give_back()
-            for number in changed:
-                signal(number, SIG_DFL)
-            if isinstance(error, Interrupted):
-                posix.kill(posix.getpid(), error.number)
-                pthread_sigmask(SIG_UNBLOCK, {error.number})
-            pthread_sigmask(SIG_SETMASK, self.given.mask)  # what came meanwhile ends us now
-            raise error from None
-        for number in changed:
+                pthread_sigmask(SIG_BLOCK, caught)
+            raise self.give_up(error, caught, once) from None
+        for number in caught:
             signal(number, SIG_DFL)
+
+    def give_up(self, error: BaseException, caught: list, once) -> BaseException:
+        """Give everything back and restore the signals, then die of an Interrupted. Return the error to raise."""
+        if once is not None:
+            error = once.judge(error)
+        if isinstance(error, Gone):
+            error = make_lost(self.engine, error)
+        elif isinstance(error, NONSENSE) and not isinstance(error, SoloError):
+            error = make_nonsense(self.engine, error)
+        self.give_back()
+        for number in caught:
+            signal(number, SIG_DFL)
+        if isinstance(error, Interrupted):
+            posix.kill(posix.getpid(), error.number)
+            pthread_sigmask(SIG_UNBLOCK, {error.number})
+        pthread_sigmask(SIG_SETMASK, self.given.mask)  # a signal that came meanwhile ends us now
+        return error
 
     def take_and_renew(self, wait: Wait, once):
         """Hold all that is wanted, claim the period, and only then renew: the command starts under a lease that was just renewed.

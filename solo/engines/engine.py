@@ -136,7 +136,7 @@ class Engine(Protocol):
     def wait_loss(self, seconds: float, stop) -> None:
         """Sleep that long, or until the Event `stop`, which poll takes too. Raises Gone where the engine can say so by itself."""
 
-    def tell_child(self, pid: int) -> None:
+    def record_child(self, pid: int) -> None:
         """Our entries say from now on that the command runs, as `pid`."""
 
     def release(self) -> None:

@@ -14,7 +14,7 @@ from time import monotonic, time
 
 from solo.engines import network
 from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_note
-from solo.engines.queue import Lined, sort_lines
+from solo.engines.queue import OrderedEngine, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
 from solo.contention.period import format_ran, parse_ran
@@ -25,12 +25,13 @@ ENDS, ONCES = ".end", ".once"  # no name starts with a dot
 SHORTEST_WAIT = 0.05  # seconds
 LARGEST = 1 << 24  # bytes of an answer
 INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATED = 3, 4, 5, 9, 14, 16  # gRPC's codes
+PASSING = (DEADLINE_EXCEEDED, UNAVAILABLE)  # another host may have a leader
 OLD_TOKEN = "revision of auth store is old"  # of a JWT, once anything of users and roles has changed
 LEASE_EXISTS = "lease already exists"
 
 
-class Etcd(Lined):
-    """See engine.Engine, and Lined for join, leave, read_line, rewrite and wait_change."""
+class Etcd(OrderedEngine):
+    """See engine.Engine, and OrderedEngine for join, leave, read_queue, rewrite and wait_change."""
 
     modes = MODES
     caveat = ""
@@ -74,10 +75,24 @@ class Etcd(Lined):
         connection.sock = connect(*self.target.hosts[at], deadline, self.tls)
         return connection
 
-    def call(self, path: str, body: dict, is_leased: bool = False, again: bool = True) -> dict:
-        """One answer, of whichever host gives one first within the timeout. Raises Unreachable, SoloError, and Gone if this
-        `is_leased`.
-        """
+    def call(self, path: str, body: dict, is_leased: bool = False, may_log_in: bool = True) -> dict:
+        """Return the answer to one request. Raises Unreachable, SoloError, and Gone if the request `is_leased` and the lease is over."""
+        answer = self.reach(path, body)
+        if answer.get("error") is None:
+            return answer
+        code, text = read_error(answer)
+        is_stale = code == UNAUTHENTICATED or code == INVALID and OLD_TOKEN in text
+        if is_stale and may_log_in and self.token is not None:
+            self.log_in()
+            return self.call(path, body, is_leased, may_log_in=False)
+        if code == NOT_FOUND and is_leased:
+            raise Gone(text)
+        if code == PRECONDITION and LEASE_EXISTS in text:
+            return {"TTL": body["TTL"]}  # only we use this number: the answer to our first try was lost
+        raise SoloError(f"{self.where}: {text}")
+
+    def reach(self, path: str, body: dict) -> dict:
+        """Return the answer of the first host that gives one within the timeout. Raises Unreachable; SoloError without trust."""
         deadline = monotonic() + self.timeout
         problem, distrust = "no answer", None
         for _ in range(2 * len(self.target.hosts)):
@@ -86,34 +101,20 @@ class Etcd(Lined):
                 break
             was_open = self.connection is not None
             try:
-                # With several hosts, one that is silent must leave time for the next.
+                # With several hosts, a silent one must leave time for the next.
                 answer = self.ask(path, body, monotonic() + (left if len(self.target.hosts) == 1 else left / 2))
             except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
                 problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
                 distrust = self.tls and network.find_distrust(self.target, error) or distrust
-                self.hang_up()
-                if not was_open or isinstance(error, TimeoutError):  # else it was idle, and may have been closed meanwhile
-                    self.at = (self.at + 1) % len(self.target.hosts)
+                # The server may have closed an idle connection: then ask the same host again.
+                self.hang_up(is_bad=not was_open or isinstance(error, TimeoutError))
                 continue
-            error = answer.get("error")
-            if error is None:
+            code, text = read_error(answer)
+            if code not in PASSING:
                 return answer
-            code, text = answer.get("code", 0), answer.get("message") or str(error)
-            is_stale = code == UNAUTHENTICATED or code == INVALID and OLD_TOKEN in text
-            if is_stale and again and self.token is not None:
-                self.log_in()
-                return self.call(path, body, is_leased, again=False)
-            if code == NOT_FOUND and is_leased:
-                raise Gone(text)
-            if code in (DEADLINE_EXCEEDED, UNAVAILABLE):  # another one may have a leader
-                problem = text
-                self.hang_up()
-                self.at = (self.at + 1) % len(self.target.hosts)
-                continue
-            if code == PRECONDITION and LEASE_EXISTS in text:
-                return {"TTL": body["TTL"]}  # the number is ours alone: the answer to our first try was lost
-            raise SoloError(f"{self.where}: {text}")
-        raise distrust or Unreachable(f"{self.where}: can not be reached: {problem}")
+            problem = text
+            self.hang_up(is_bad=True)
+        raise distrust or Unreachable(f"cannot reach {self.where}: {problem}")
 
     def ask(self, path: str, body: dict, deadline: float) -> dict:
         """Raises OSError, HTTPException, ValueError, RecursionError."""
@@ -139,10 +140,12 @@ class Etcd(Lined):
     def make_headers(self) -> dict:
         return {"Content-Type": "application/json", **({"Authorization": self.token} if self.token else {})}
 
-    def hang_up(self):
+    def hang_up(self, is_bad: bool = False):
+        """Close the connection. If the host `is_bad`, the next connection is to another one."""
         if self.connection is not None:
             self.connection.close()
             self.connection = None
+        self.at = (self.at + is_bad) % len(self.target.hosts)
 
     # --- the lease ------------------------------------------------------------------------------------------------
 
@@ -208,7 +211,7 @@ class Etcd(Lined):
         if not answer.get("succeeded"):
             raise Gone("its key was removed")
 
-    def read_line(self, name: str) -> list:
+    def read_queue(self, name: str) -> list:
         return self.read_entries(self.prefix + name + "/", name)
 
     def read_entries(self, prefix: str, name=None) -> list:
@@ -243,10 +246,10 @@ class Etcd(Lined):
                     return True
         except TimeoutError:
             if connection is None:
-                raise Unreachable(f"{self.where}: can not be reached: no answer") from None
+                raise Unreachable(f"cannot reach {self.where}: no answer") from None
             return False
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
-            raise Unreachable(f"{self.where}: can not be reached: {error}") from None
+            raise Unreachable(f"cannot reach {self.where}: {error}") from None
         finally:
             if connection is not None:
                 connection.close()
@@ -264,7 +267,7 @@ class Etcd(Lined):
     # --- what others ask ------------------------------------------------------------------------------------------
 
     def list_entries(self, name=None) -> list:
-        return sort_lines(self.read_line(name) if name is not None else self.read_entries(self.prefix))
+        return sort_queues(self.read_queue(name) if name is not None else self.read_entries(self.prefix))
 
     def ask_to_end(self, entry, who: str):
         lease = entry.key.rpartition("/")[2]
@@ -336,6 +339,12 @@ def make_timed_tls(target):
 
     context.sslsocket_class = TimedTLS
     return context
+
+
+def read_error(answer: dict) -> tuple:
+    """Return (gRPC's code or 0, the message) of an answer."""
+    error = answer.get("error")
+    return (0, "") if error is None else (answer.get("code", 0), answer.get("message") or str(error))
 
 
 def compare(key: str, target: str, field: str, value) -> dict:

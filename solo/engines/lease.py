@@ -137,7 +137,7 @@ class Lease:
 
     def keep(self, child: int):
         try:
-            self.tell_child(child)
+            self.record_child(child)
             due = self.renewed + self.terms.period
             while not self.stop.is_set():
                 self.engine.wait_loss(max(0.0, due - read_boot_clock()), self.stop)
@@ -162,10 +162,10 @@ class Lease:
         """Wake the launcher; it forwards nothing that comes from itself."""
         posix.kill(posix.getpid(), SIGURG)
 
-    def tell_child(self, child: int):
+    def record_child(self, child: int):
         try:
             with self.lock:
-                self.engine.tell_child(child)
+                self.engine.record_child(child)
         except Gone:
             raise
         except Exception:

@@ -1,27 +1,30 @@
-"""The line of a name at an engine that keeps entries in their order of arrival: who is in, who waits for whom. Cold.
+"""The queue of a name at an engine that keeps entries in their order of arrival.
 
-An entry is in when the rule lets it run beside all entries before it, those that wait included: so nobody overtakes, and nothing
-but the engine's order has to be agreed upon.
+An entry holds the name once its claim is compatible with all entries before it, waiting ones included. So no contender overtakes,
+and the engine's order is all that the contenders have to agree upon.
 """
 
 from time import monotonic, sleep, time
 from typing import NamedTuple, Optional
 
-from solo.engines.engine import Gone, make_lost
+from solo.engines.engine import Entry, Gone, make_lost
 from solo.errors import Busy, SoloError, Superseded, Unreachable
 from solo.modes import COUNTED, allot_slots, find_conflicts
 from solo.queue import NO_WAIT
 from solo.text.describe import cut_command, format_duration
 
 PAUSE = 0.5  # seconds
-RENEWALS = 5  # while its lease lives
+RENEWALS = 5  # in the life of a lease
+NEW, LOST, BLOCKED, UNSETTLED, SLOTLESS, UNCONFIRMED, HELD = (
+    "new", "lost", "blocked", "unsettled", "slotless", "unconfirmed", "held"
+)
 
 
 class Wait(NamedTuple):
-    """How one who takes a name waits: until `deadline`; `watch` blocks and shows it, as in queue.take_hold.
+    """How a contender waits: until `deadline`; `watch` blocks and prints the progress, as in queue.take_hold.
 
-    `patience` is until when an engine that does not answer is asked again; without --wait that is over at once. `most` is how
-    many may stand in line before us, None: any number; `replaces`: ask those in the way to end, as `who`.
+    Until `patience` an engine that does not answer is asked again; without --wait that is NO_WAIT. `most` is the number of waiters
+    that may be before us, None for any. If it `replaces`, the contender asks its obstacles to end, in the name of `asker`.
     """
 
     deadline: float
@@ -29,23 +32,41 @@ class Wait(NamedTuple):
     patience: float = NO_WAIT
     most: Optional[int] = None
     replaces: bool = False
-    who: str = ""
+    asker: str = ""
 
 
-class Lined:
-    """What engines have in common that keep the entries of a name in their order of arrival. They have, besides,
-
-    `join(name, note)` -> key of our entry, now the last one; `leave(name)` forgets it; `read_line(name)` -> entries by order of
-    arrival, their is_held not yet known; `rewrite(entry)` has the entry say its note; `wait_change(name, key, deadline)` blocks
-    until the entry `key` of the line, None: any, may have changed since read_line; false at the deadline. `join` changes nothing
-    if we are in the line already. `entries` are those we hold, by name.
+class OrderedEngine:
+    """Base of the engines that keep the entries of a name in their order of arrival. The methods that raise NotImplementedError
+    are each engine's own. `entries` are the entries we hold, by name.
     """
 
-    def take(self, name: str, note, wait: Wait):
-        self.entries[name] = take_in_line(self, name, note, wait)
+    entries: dict
+
+    def join(self, name: str, note) -> str:
+        """Append our entry to the queue of `name` and return its key. Change nothing if we have an entry there."""
+        raise NotImplementedError
+
+    def leave(self, name: str):
+        """Remove our entry from the queue of `name`, if there is one."""
+        raise NotImplementedError
+
+    def read_queue(self, name: str) -> list:
+        """Return the entries of `name` in order of arrival. Their `is_held` is not set."""
+        raise NotImplementedError
+
+    def rewrite(self, entry: Entry):
+        """Store the note of `entry`, which is ours. Raises Gone if the engine no longer has the entry."""
+        raise NotImplementedError
+
+    def wait_change(self, name: str, key: Optional[str], deadline: float) -> bool:
+        """Block until the entry `key`, or with None any entry, may have changed since read_queue. Return False at the deadline."""
+        raise NotImplementedError
+
+    def take(self, name: str, note, wait: Wait) -> Entry:
+        self.entries[name] = Contender(self, name, note, wait).acquire()
         return self.entries[name]
 
-    def tell_child(self, pid: int):
+    def record_child(self, pid: int):
         for name, entry in self.entries.items():
             self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
             self.rewrite(self.entries[name])
@@ -54,68 +75,131 @@ class Lined:
         stop.wait(seconds)
 
 
-def take_in_line(engine: Lined, name: str, note, wait: Wait):
-    """As Engine.take."""
-    key, asked, is_renewed, is_in = None, set(), False, False
-    keeper, settled = Keeper(engine), monotonic() + engine.timeout
-    holds_others = bool(engine.entries)  # under other names, which are lost with the lease
-    try:
-        while True:
-            try:
-                if key is None:
-                    note = note._replace(slot=[])
-                    key, is_new = engine.join(name, note), True
-                line = engine.read_line(name)
-                place = find_place(line, key)
-                if place is None:  # our lease ran out, and our place went with it: to the end of the line
-                    if holds_others:
-                        raise Gone("our place in the line was lost")
-                    key, is_renewed = None, False
-                    check_patience(wait, Unreachable(f"{engine.where}: our place in the line was lost"))
-                    continue
-                entry, obstacles = line[place], find_obstacles(line, place)
-                unready = find_unready(line[:place])
-                if obstacles:
-                    is_renewed = False
-                    refuse(line, place, obstacles, wait, is_new)
-                    is_new = False
-                    for obstacle in [other for other in obstacles if wait.replaces and other.key not in asked]:
-                        engine.ask_to_end(obstacle, wait.who)
-                        asked.add(obstacle.key)
-                    block(engine, name, key, obstacles, wait, keeper)
-                elif note.claim.mode == COUNTED and not note.slot and unready:
-                    # In a moment those before us say which slots are left; unless they are stuck.
-                    if monotonic() >= max(settled, wait.deadline):
-                        raise make_busy(unready)
-                    keeper.renew_in_time()
-                    engine.wait_change(name, None, monotonic() + PAUSE)
-                elif note.claim.mode == COUNTED and not note.slot:
-                    taken = [pair for other in line[:place] for pair in other.record.slot]
-                    note = note._replace(slot=allot_slots(note.claim, taken))
-                    engine.rewrite(entry._replace(record=note))
-                elif not is_renewed:
-                    # An engine may let one in whose lease is over: renewed after that, and looked at again, it is ours.
-                    keeper.renew()
-                    is_renewed = True
-                else:
-                    is_in = True
-                    return entry._replace(is_held=True)
-            except Gone as error:
-                if holds_others:
-                    raise
-                key, is_renewed = None, False
-                check_patience(wait, make_lost(engine, error))
-                pause(wait, error)
-            except Unreachable as error:
-                check_patience(wait, error)
-                pause(wait, error)
-    finally:
-        if not is_in:
-            leave(engine, name)
+class Contender:
+    """One contender for one name: a state machine that reads the queue, does one step, and reads it again.
+
+    NEW          has no entry: append one
+    LOST         the lease ran out and the entry went with it: start over at the end of the queue
+    BLOCKED      has obstacles: wait until one of them may have gone
+    UNSETTLED    may run, but an earlier entry has no slots yet: wait a moment
+    SLOTLESS     may run: take slots
+    UNCONFIRMED  may run: renew the lease, as an engine may list an entry whose lease is over
+    HELD         may still run after the renewal
+    """
+
+    def __init__(self, engine: OrderedEngine, name: str, note, wait: Wait):
+        self.engine = engine
+        self.name = name
+        self.note = note
+        self.wait = wait
+        self.keeper = Keeper(engine)
+        self.settled = monotonic() + engine.timeout  # until then earlier entries get time to take their slots
+        self.holds_others = bool(engine.entries)  # they are lost with the lease
+        self.key = self.place = None
+        self.queue, self.obstacles, self.asked = [], [], set()
+        self.is_new = self.is_renewed = self.has_changed = False
+
+    def acquire(self) -> Entry:
+        """Return our entry once it is held. Raises as Engine.take does, and then leaves the queue."""
+        state = NEW
+        try:
+            while True:
+                try:
+                    state = self.look()
+                    if state is HELD:
+                        return self.queue[self.place]._replace(is_held=True)
+                    self.STEPS[state](self)
+                except Gone as error:
+                    if self.holds_others:
+                        raise
+                    self.key = None
+                    check_patience(self.wait, make_lost(self.engine, error))
+                    pause(self.wait, error)
+                except Unreachable as error:
+                    check_patience(self.wait, error)
+                    pause(self.wait, error)
+        finally:
+            if state is not HELD:
+                leave(self.engine, self.name)
+
+    def look(self) -> str:
+        """Read the queue and return our state. Raises Unreachable, SoloError, Gone."""
+        if self.key is None:
+            return NEW
+        self.queue = self.engine.read_queue(self.name)
+        self.place = find_place(self.queue, self.key)
+        if self.place is None:
+            return LOST
+        self.obstacles = find_obstacles(self.queue, self.place)
+        if self.obstacles:
+            self.is_renewed = False
+            return BLOCKED
+        if self.note.claim.mode == COUNTED and not self.note.slot:
+            return UNSETTLED if find_unready(self.queue[:self.place]) else SLOTLESS
+        return HELD if self.is_renewed else UNCONFIRMED
+
+    def join(self):
+        self.note = self.note._replace(slot=[])
+        self.key = self.engine.join(self.name, self.note)
+        self.is_new, self.is_renewed = True, False
+
+    def start_over(self):
+        if self.holds_others:
+            raise Gone("the place in the queue was lost")
+        self.key = None
+        check_patience(self.wait, Unreachable(f"{self.engine.where}: the place in the queue was lost"))
+
+    def wait_for_obstacles(self):
+        """Block until an obstacle may have gone. Raises Busy, Superseded."""
+        refuse(self.queue, self.place, self.obstacles, self.wait, self.is_new)
+        self.is_new = self.has_changed = False
+        ask_obstacles_to_end(self.engine, self.obstacles, self.wait, self.asked)
+        self.wait.watch(self.wait_change, self.wait.deadline, self.describe)
+
+    def wait_change(self, deadline: float) -> bool:
+        self.keeper.renew_in_time()
+        # Of several holders of slots any one makes room.
+        is_any = len(self.obstacles) > 1 and self.obstacles[0].record.claim.mode == COUNTED
+        key = None if is_any else self.obstacles[-1].key
+        return self.has_changed or self.engine.wait_change(self.name, key, min(self.keeper.due, deadline))
+
+    def describe(self) -> tuple:
+        """Return (our place among the waiters or None, a text) for the progress line."""
+        try:
+            queue = self.engine.read_queue(self.name)
+            place = find_place(queue, self.key)
+            obstacles = [] if place is None else find_obstacles(queue, place)
+            # Remember a change seen here: wait_change may report only later ones.
+            self.has_changed = [one.key for one in obstacles] != [one.key for one in self.obstacles]
+            if place is None:
+                return None, "the lease ran out"
+            return count_waiters(queue[:place]) + 1, describe_entries(obstacles) if obstacles else "free just now"
+        except (SoloError, Gone) as error:
+            return None, str(error)
+
+    def wait_for_slots(self):
+        """Wait for earlier entries to take their slots. Raises Busy if they are stuck."""
+        if monotonic() >= max(self.settled, self.wait.deadline):
+            raise make_busy(find_unready(self.queue[:self.place]))
+        self.keeper.renew_in_time()
+        self.engine.wait_change(self.name, None, monotonic() + PAUSE)
+
+    def take_slots(self):
+        taken = [pair for other in self.queue[:self.place] for pair in other.record.slot]
+        self.note = self.note._replace(slot=allot_slots(self.note.claim, taken))
+        self.engine.rewrite(self.queue[self.place]._replace(record=self.note))
+
+    def confirm(self):
+        self.keeper.renew()
+        self.is_renewed = True
+
+    STEPS = {
+        NEW: join, LOST: start_over, BLOCKED: wait_for_obstacles, UNSETTLED: wait_for_slots, SLOTLESS: take_slots, UNCONFIRMED: confirm,
+    }
 
 
 class Keeper:
-    """Keeps our place in the line: a lease must be renewed also while nothing changes, and however often something does."""
+    """Renews the lease of a waiter when that is due, whether the queue changes seldom or often."""
 
     def __init__(self, engine):
         self.engine = engine
@@ -123,10 +207,10 @@ class Keeper:
 
     def renew(self):
         """Raises Superseded, Unreachable, Gone."""
-        who = self.engine.renew()
+        asker = self.engine.renew()
         self.due = monotonic() + self.engine.ttl / RENEWALS
-        if who:
-            raise Superseded(f"superseded by {who}")
+        if asker:
+            raise Superseded(f"superseded by {asker}")
 
     def renew_in_time(self):
         if monotonic() >= self.due:
@@ -134,13 +218,13 @@ class Keeper:
 
 
 def check_patience(wait: Wait, error: SoloError):
-    """Raise `error`, unless the engine may be asked again."""
+    """Raise `error` unless the engine may be asked again."""
     if monotonic() >= wait.patience:
         raise error
 
 
 def pause(wait: Wait, error):
-    """Before the engine is asked again."""
+    """Wait before the engine is asked again, with `error` as the progress."""
     def block(deadline: float) -> bool:
         sleep(max(0.0, min(PAUSE, deadline - monotonic())))
         return True
@@ -162,71 +246,57 @@ def leave(engine, name: str):
     try:
         engine.leave(name)
     except (SoloError, Gone):
-        pass  # it goes with our lease
+        pass  # the entry ends with the lease
 
 
-def find_place(line: list, key: str):
-    return next((at for at, entry in enumerate(line) if entry.key == key), None)
+def find_place(queue: list, key: str) -> Optional[int]:
+    return next((at for at, entry in enumerate(queue) if entry.key == key), None)
 
 
-def find_obstacles(line: list, place: int) -> list:
-    """Whom the entry at `place` waits for: those before it beside whom it may not run."""
-    return [line[at] for at in find_conflicts(line[place].record.claim, [other.record.claim for other in line[:place]])]
+def find_obstacles(queue: list, place: int) -> list:
+    """Return the earlier entries that keep the entry at `place` from running."""
+    return [queue[at] for at in find_conflicts(queue[place].record.claim, [other.record.claim for other in queue[:place]])]
 
 
 def find_unready(earlier: list) -> list:
-    """Those who are about to take their slots. One does so after the other, so no two take the same."""
+    """Return the entries that have yet to take their slots. Entries take them one after another, so none are taken twice."""
     return [other for other in earlier if other.record.claim.mode == COUNTED and not other.record.slot]
 
 
-def refuse(line: list, place: int, obstacles: list, wait: Wait, is_new: bool):
-    """Raise Busy if the entry at `place` may not wait, or not any longer."""
-    waiting = mark_held(line[:place]).count(False) if is_new and wait.most is not None else -1
-    if waiting >= (wait.most or 0) or monotonic() >= wait.deadline:
+def ask_obstacles_to_end(engine, obstacles: list, wait: Wait, asked: set):
+    """With --replace, ask each obstacle to end, once. `asked` are the keys of those already asked."""
+    for obstacle in obstacles if wait.replaces else ():
+        if obstacle.key not in asked:
+            engine.ask_to_end(obstacle, wait.asker)
+            asked.add(obstacle.key)
+
+
+def refuse(queue: list, place: int, obstacles: list, wait: Wait, is_new: bool):
+    """Raise Busy if the entry at `place` may not wait, or no longer."""
+    waiters = count_waiters(queue[:place]) if is_new and wait.most is not None else -1
+    if waiters >= (wait.most or 0) or monotonic() >= wait.deadline:
         raise make_busy(obstacles)
 
 
-def mark_held(line: list) -> list:
-    """Which entries of a line are in."""
-    claims = [entry.record.claim for entry in line]
+def mark_held(queue: list) -> list:
+    """Return, for each entry of a queue, whether it holds the name."""
+    claims = [entry.record.claim for entry in queue]
     return [not find_conflicts(claim, claims[:at]) for at, claim in enumerate(claims)]
 
 
-def sort_lines(entries: list) -> list:
-    """Entries of any names, each line in its order, as Engine.list_entries gives them."""
-    lines = {}
+def count_waiters(queue: list) -> int:
+    return mark_held(queue).count(False)
+
+
+def sort_queues(entries: list) -> list:
+    """Return entries of any names, each queue in its own order, with their `is_held` set: as Engine.list_entries does."""
+    queues = {}
     for entry in entries:
-        lines.setdefault(entry.name, []).append(entry)
+        queues.setdefault(entry.name, []).append(entry)
     return [
         entry._replace(is_held=is_held)
-        for _, line in sorted(lines.items()) for entry, is_held in zip(line, mark_held(line))
+        for _, queue in sorted(queues.items()) for entry, is_held in zip(queue, mark_held(queue))
     ]
-
-
-def block(engine, name: str, key: str, obstacles: list, wait: Wait, keeper: Keeper):
-    """Until who is in our way may have left. Of those that hold slots any one makes room."""
-    waited_for = None if len(obstacles) > 1 and obstacles[0].record.claim.mode == COUNTED else obstacles[-1].key
-    has_changed = False
-
-    def describe() -> tuple:
-        nonlocal has_changed
-        try:
-            line = engine.read_line(name)
-            place = find_place(line, key)
-            others = [] if place is None else find_obstacles(line, place)
-            # What is seen here is news: wait_change may tell only of what comes after it.
-            has_changed = [one.key for one in others] != [one.key for one in obstacles]
-            if place is None:
-                return None, "the lease ran out"
-            return mark_held(line[:place]).count(False) + 1, describe_entries(others) if others else "free just now"
-        except (SoloError, Gone) as error:
-            return None, str(error)
-
-    def wait_change(deadline: float) -> bool:
-        keeper.renew_in_time()
-        return has_changed or engine.wait_change(name, waited_for, min(keeper.due, deadline))
-
-    wait.watch(wait_change, wait.deadline, describe)
 
 
 def make_busy(obstacles: list) -> Busy:
@@ -236,7 +306,7 @@ def make_busy(obstacles: list) -> Busy:
 
 
 def describe_entries(entries: list) -> str:
-    """`held for 3h12m by pid 4711 on db1 (backup.sh --full)`, and its kin."""
+    """Return `held for 3h12m by pid 4711 on db1 (backup.sh --full)`, with `and 2 more` if there are more entries."""
     note = entries[0].record
     more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
     if note.launcher is None:

@@ -17,7 +17,7 @@ from redis.retry import Retry
 
 from solo.engines import network
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
-from solo.engines.queue import Lined, sort_lines
+from solo.engines.queue import OrderedEngine, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
 from solo.contention.period import format_ran, parse_ran
@@ -93,8 +93,8 @@ return 1
 """
 
 
-class Redis(Lined):
-    """See engine.Engine, and Lined for join, leave, read_line, rewrite and wait_change."""
+class Redis(OrderedEngine):
+    """See engine.Engine, and OrderedEngine for join, leave, read_queue, rewrite and wait_change."""
 
     modes = MODES
     caveat = "Redis is best effort: a restart, a failover or a step of its clock may let two run; SOLO_TOKEN tells them apart"
@@ -161,7 +161,7 @@ class Redis(Lined):
             raise SoloError(f"{self.where}: {'it wants a password' if is_unnamed else tidy(error)}") from None
         except (RedisError, OSError, ValueError) as error:
             distrust = self.connection.tls and network.find_distrust(self.target, error)
-            raise distrust or Unreachable(f"{self.where}: can not be reached: {tidy(error)}") from None
+            raise distrust or Unreachable(f"cannot reach {self.where}: {tidy(error)}") from None
 
     def ask(self, *words):
         """One try. Raises what redis-py does."""
@@ -214,7 +214,7 @@ class Redis(Lined):
         if not self.run(REWRITE, self.make_pairs([entry.name]), self.owner, value):
             raise Gone("its key has expired or was removed")
 
-    def read_line(self, name: str) -> list:
+    def read_queue(self, name: str) -> list:
         self.seen = self.run(READ, [make_key(name)])
         return make_entries(self.seen, self.skew)
 
@@ -232,13 +232,13 @@ class Redis(Lined):
 
     def list_entries(self, name=None) -> list:
         if name is not None:
-            return sort_lines(self.read_line(name))
+            return sort_queues(self.read_queue(name))
         found, cursor = {}, b"0"
         while True:
             cursor, keys = self.call("SCAN", cursor, "MATCH", make_key("*"), "COUNT", PAGE)
             found.update((entry.key, entry) for entry in make_entries(self.run(READ, keys), self.skew))  # it may give a key twice
             if cursor == b"0":
-                return sort_lines(found.values())
+                return sort_queues(found.values())
 
     def ask_to_end(self, entry, who: str):
         self.run(ASK, [encode(entry.key)], encode(who))

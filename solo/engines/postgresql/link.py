@@ -97,7 +97,7 @@ class Link:
                 kind = SoloError if connection.needs_password or REFUSED.search(QUOTED.sub("", text)) else Unreachable
                 raise kind(f"{self.where}: {text}")
             if not wait_socket(connection, POLLIN if state == pq.PollingStatus.READING else POLLOUT, deadline):
-                raise Unreachable(f"{self.where}: can not be reached: no answer")
+                raise Unreachable(f"cannot reach {self.where}: no answer")
             state = connection.connect_poll()
         connection.nonblocking = 1
         self.connection, self.is_busy, self.heard = connection, False, []
@@ -150,7 +150,7 @@ class Link:
             rows = self.fetch(deadline)
             if rows is not None:
                 return rows
-        raise Unreachable(f"{self.where}: can not be reached: no answer")
+        raise Unreachable(f"cannot reach {self.where}: no answer")
 
     def send(self, query: str, *values):
         self.check()
@@ -193,7 +193,7 @@ class Link:
     def check(self):
         """Raises Unreachable."""
         if self.connection is None:
-            raise Unreachable(f"{self.where}: can not be reached: the session has ended")
+            raise Unreachable(f"cannot reach {self.where}: the session has ended")
 
     def hear(self):
         """Take what the socket has."""
@@ -233,7 +233,7 @@ class Link:
 
     def lose(self, text: str) -> Unreachable:
         self.close()
-        return Unreachable(f"{self.where}: can not be reached: {join_lines(text)}")
+        return Unreachable(f"cannot reach {self.where}: {join_lines(text)}")
 
 
 def wait_socket(connection, events: int, deadline: float) -> bool:

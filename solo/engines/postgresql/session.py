@@ -374,7 +374,7 @@ class PostgresSession:
             *words, last = note.command
             note = note._replace(command=(*words, last[:len(last) // 2]) if len(last) > 1 else tuple(words))
 
-    def tell_child(self, pid: int):
+    def record_child(self, pid: int):
         for name, entry in self.entries.items():
             self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
         self.ask("select 1")

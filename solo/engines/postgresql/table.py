@@ -12,7 +12,7 @@ from hashlib import sha256
 from time import monotonic
 
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
-from solo.engines.queue import Lined, find_place, find_unready, sort_lines
+from solo.engines.queue import OrderedEngine, find_place, find_unready, sort_queues
 from solo.engines.postgresql.link import Link, encode, make_key
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.contention.period import format_ran, parse_ran
@@ -29,8 +29,8 @@ COLUMNS = (
 )
 
 
-class PostgresTable(Lined):
-    """See engine.Engine, and Lined for join, leave, read_line, rewrite and wait_change."""
+class PostgresTable(OrderedEngine):
+    """See engine.Engine, and OrderedEngine for join, leave, read_queue, rewrite and wait_change."""
 
     modes = MODES
     caveat = ""
@@ -174,7 +174,7 @@ class PostgresTable(Lined):
             self.ask(f'listen "{channel}"')
             self.heeded.add(channel)
 
-    def read_line(self, name: str) -> list:
+    def read_queue(self, name: str) -> list:
         self.seen = self.read_rows("and name = $1", name)
         return self.make_entries(self.seen)
 
@@ -222,7 +222,7 @@ class PostgresTable(Lined):
     # --- what others ask ------------------------------------------------------------------------------------------
 
     def list_entries(self, name=None) -> list:
-        return sort_lines(self.make_entries(self.read_rows("and name = $1", name) if name is not None else self.read_rows("")))
+        return sort_queues(self.make_entries(self.read_rows("and name = $1", name) if name is not None else self.read_rows("")))
 
     def ask_to_end(self, entry, who: str):
         self.ask("update TABLE set asked = $1 where number = $2", who, entry.number)

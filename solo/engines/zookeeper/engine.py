@@ -21,7 +21,7 @@ from kazoo.protocol.serialization import (
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
-from solo.engines.queue import Lined, sort_lines
+from solo.engines.queue import OrderedEngine, sort_queues
 from solo.engines.network import make_tls
 from solo.engines.zookeeper.session import REFUSALS, Session
 from solo.errors import SoloError, Unreachable, UsageError
@@ -39,8 +39,8 @@ class CreateContainer(Create):
     type = 19  # kazoo has no word for it
 
 
-class ZooKeeper(Lined):
-    """See engine.Engine, and Lined for join, leave, read_line, rewrite and wait_change."""
+class ZooKeeper(OrderedEngine):
+    """See engine.Engine, and OrderedEngine for join, leave, read_queue, rewrite and wait_change."""
 
     modes = MODES
     caveat = ""
@@ -119,7 +119,7 @@ class ZooKeeper(Lined):
         if isinstance(answer, NoNodeError):
             raise Gone("its znode was removed")
 
-    def read_line(self, name: str) -> list:
+    def read_queue(self, name: str) -> list:
         # What a follower has not yet heard of came after us, or keeps us waiting longer.
         path = self.make_path(name)
         [children] = self.session.ask(GetChildren(path, None))
@@ -179,10 +179,10 @@ class ZooKeeper(Lined):
             except SoloError:
                 pass  # it is not for us to write; then its clock counts as ours
         if name is not None:
-            return sort_lines(self.read_line(name))
+            return sort_queues(self.read_queue(name))
         children = [] if isinstance(children, NoNodeError) else children
         names = [decode(unquote_to_bytes(child)) for child in children if child[:1] != "."]
-        return sort_lines([entry for name in names for entry in self.read_line(name)])
+        return sort_queues([entry for name in names for entry in self.read_queue(name)])
 
     def ask_to_end(self, entry, who: str):
         """Until it has ended, or we have."""

@@ -83,7 +83,7 @@ class Session:
             except BaseException:
                 self.hang_up()
                 raise
-        raise distrust or Unreachable(f"{self.where}: can not be reached: {problem}")
+        raise distrust or Unreachable(f"cannot reach {self.where}: {problem}")
 
     def drop(self, error) -> str:
         """What `error` says. The next connection is to another host."""
@@ -169,7 +169,7 @@ class Session:
                 raise
             if is_last or monotonic() >= deadline:
                 break
-        raise Unreachable(f"{self.where}: can not be reached: {problem}")
+        raise Unreachable(f"cannot reach {self.where}: {problem}")
 
     def ask_once(self, requests, deadline: float) -> list:
         """Raises BROKEN, Gone, SoloError."""
@@ -204,7 +204,7 @@ class Session:
         except TimeoutError:
             return False
         except BROKEN as error:
-            raise Unreachable(f"{self.where}: can not be reached: {self.drop(error)}") from None
+            raise Unreachable(f"cannot reach {self.where}: {self.drop(error)}") from None
         except BaseException:
             self.hang_up()
             raise
