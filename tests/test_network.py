@@ -219,7 +219,7 @@ def connect(server, authority, client):
 @pytest.mark.tool("openssl")
 @pytest.mark.parametrize("authority, client, said", [
     ("other", "client", "the server's certificate is not signed by .*/other.crt"),
-    ("ca", None, "the server wants a certificate of ours"),
+    ("ca", None, "the server requires a client certificate"),
     ("ca", "stranger", "the server does not accept the certificate .*/stranger.crt"),
 ])
 def test_certificate_without_trust_is_an_error_and_no_outage(secure, authority, client, said):

@@ -1,1 +1,1 @@
-"""Who keeps the lock where one machine is outgrown: an existing engine, a module each behind the Protocol of engine.py. Cold."""
+"""Engines that keep a lock beyond one machine. Each is a module or package with the interface of engine.py."""

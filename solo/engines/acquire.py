@@ -1,4 +1,4 @@
-"""What a guarded run holds at an engine: taken after its local names, kept by a Lease, given back before them. Cold."""
+"""The names that a guarded run holds at an engine: taken after its local names, kept by a Lease, given back before them."""
 
 import _signal
 import posix
@@ -14,28 +14,28 @@ from solo.queue import NO_WAIT
 from solo.modes import plan_claims
 from solo.text.describe import describe_self
 
-# Signals that end who does nothing about them; but those of a fault of our own, and those that nobody can catch.
+# ENDING: signals whose default action ends a process, except faults of our own and those that cannot be caught.
 FAULTS = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGTRAP, _signal.SIGSYS, _signal.SIGABRT}
 HARMLESS = {
     _signal.SIGKILL, _signal.SIGSTOP, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU, _signal.SIGCONT, _signal.SIGCHLD,
     _signal.SIGURG, _signal.SIGWINCH,
 }
 ENDING = valid_signals() - FAULTS - HARMLESS
-LAST_TIMEOUT = 0.5  # seconds: an interrupted launcher ends soon, also where the engine is silent
+LAST_TIMEOUT = 0.5  # seconds: an interrupted launcher ends soon, even if the engine is silent
 
 
 class Interrupted(BaseException):
-    """The signal `number` ends us while we wait."""
+    """Signal `number` ends the launcher before its command runs."""
 
     def __init__(self, number: int):
         self.number = number
 
 
 class EngineHold:
-    """What one run holds at the engine of --via. Beside the Tickets of the run it is one more, with `complete` and `release`.
+    """The hold of one run at the engine of --via. Like the run's Tickets it has `complete` and `release`.
 
-    `wanted` is its record, `given` a child.Given. `entries` are by name once it was taken, `lease` what keeps them. `inherited`
-    are the descriptors that were there before those of the engine. Raises UsageError, SoloError.
+    `wanted` is the run's record, `given` the state that the launcher inherited. `entries` are our entries by name once they are held;
+    `lease` renews them. `inherited` are the descriptors that were open before those of the engine. Raises UsageError, SoloError.
     """
 
     descriptors = ()
@@ -103,8 +103,8 @@ class EngineHold:
         return error
 
     def take_and_renew(self, wait: Wait, once):
-        """Hold all that is wanted, claim the period, and only then renew: the command starts under a lease that was just renewed.
-        If the lease runs out on the way, start over.
+        """Hold all names and claim the period, then renew, so that the command starts under a fresh lease. If the lease is lost
+        meanwhile, start over.
         """
         while True:
             try:
@@ -120,18 +120,18 @@ class EngineHold:
 
     def interrupt(self, number, _):
         for other in ENDING:
-            if getsignal(other) == self.interrupt:  # an ignored SIGPIPE stays so: a broken connection causes one
-                signal(other, SIG_DFL)  # the next one does not wait for an engine
+            if getsignal(other) == self.interrupt:  # leave SIGPIPE ignored: a broken connection causes one
+                signal(other, SIG_DFL)  # a second signal ends us at once
         self.engine.timeout = min(self.engine.timeout, LAST_TIMEOUT)
         raise Interrupted(number)
 
     def tell_command(self, environment: dict):
-        """What the command learns of the engine, beside what `entries` say."""
+        """Add to the command's environment what `entries` do not have."""
         environment[b"SOLO_VIA_KEY"] = b" ".join([encode(self.entries[name].key) for name in self.wanted.names])
         environment[b"SOLO_TTL"] = b"%g" % self.engine.ttl
 
     def complete(self, child: tuple):
-        """The command is forked and waits: the last moment to say no. Raises Unreachable, SoloError."""
+        """Verify the lease just before the forked command starts. Raises Unreachable, SoloError."""
         if not self.lease.is_fresh():
             try:
                 self.lease.renew()
@@ -140,14 +140,14 @@ class EngineHold:
         self.lease.check_start()
 
     def release(self):
-        """Its command has ended, or never was."""
+        """Give the lease back: the command has ended, or never ran."""
         try:
             self.lease.end()
-        except Exception as error:  # the status is the command's all the same
-            say_promptly(f"{error}: what it keeps for us is free in {self.lease.terms.ttl:.0f}s")
+        except Exception as error:  # the exit status is still the command's
+            say_promptly(f"{error}: the engine frees our names in {self.lease.terms.ttl:.0f}s")
 
     def read_once(self, name: str):
-        """As the engine's, for a Once: between two renewals."""
+        """As Engine.read_once, between two renewals."""
         with self.lease.lock:
             return self.engine.read_once(name)
 
@@ -159,7 +159,7 @@ class EngineHold:
         try:
             self.lease.end()
         except Exception:
-            pass  # it forgets us
+            pass  # the engine forgets the lease after its ttl
 
 
 def check_options(options: dict):
@@ -171,7 +171,7 @@ def check_options(options: dict):
 
 
 def take_all(engine, plan: list, note, wait: Wait) -> dict:
-    """Our entry for each name of the plan. Raises Gone if the lease runs out on the way."""
+    """Return our entry for each name of the plan. Raises Gone if the lease is lost meanwhile."""
     entries = {}
     for name, claim in plan:
         try:
@@ -184,7 +184,7 @@ def take_all(engine, plan: list, note, wait: Wait) -> dict:
 
 
 def forget(engine):
-    """Give up what is left of a lost lease. The engine forgets what it is not told of."""
+    """Give up the rest of a lost lease. If that fails, the engine forgets it by itself."""
     try:
         engine.release()
     except (SoloError, Gone):

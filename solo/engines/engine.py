@@ -1,8 +1,8 @@
-"""What every engine can be asked, and the words for it: Engine, Entry, Note. Cold.
+"""The interface of an engine and the types in it: Engine, Entry, Note.
 
-An engine keeps a line for each name. Whoever is in it has an entry, which lives as long as its owner's lease: that must be
-renewed, and after `ttl` seconds without it the engine gives the name to the next one, whatever the owner's command does. lease.py
-sees to it that the command is dead by then; an engine never has to.
+An engine keeps a queue for each name. Each contender in it has an entry, which lives as long as its owner's lease. A lease has to be
+renewed: `ttl` seconds after the last renewal the engine gives the name to the next waiter, even if the owner's command still runs.
+lease.py guarantees that the command is dead by then; an engine never has to.
 """
 
 import json
@@ -17,22 +17,23 @@ from solo.modes import COUNTED, EXCLUSIVE, MODES, Claim
 from solo.text.describe import find_user
 
 COMMAND_LIMIT = 1 << 10  # characters of JSON
-LAST_WORD = 20  # characters that are kept of a word that would be too much
-SKEWED = 1.5  # seconds; some tell their time in whole ones
-VERSION = 1  # of a note; what an engine keeps outlives a solo
-# What reading an answer raises that is none.
+LAST_WORD = 20  # characters kept of the word that exceeds the limit
+SKEWED = 1.5  # seconds; some servers report their time in whole seconds
+VERSION = 1  # of a note: launchers of several versions may share an engine
+# Exceptions that reading an invalid answer raises.
 NONSENSE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 class Gone(Exception):
-    """The engine says that what we held is no longer ours. The text says what it said."""
+    """The engine reports that we no longer have our entry. The text is the engine's reason."""
 
 
 class Note(NamedTuple):
-    """What an entry says of its owner. `slot` is a list of (first, last) once it has them, `child` None until the command runs.
+    """The record of an entry's owner. `slot` is a list of (first, last), empty until slots are taken; `child` is None until the
+    command runs.
 
-    `since` is by our wall clock. An entry has it by the engine's, which is ahead of ours by the `skew`: so hosts whose clocks differ
-    agree on how long ago it was.
+    `since` is by this host's wall clock. The stored text has it by the engine's clock, which is ahead by `skew`, so that hosts with
+    different clocks agree on how long ago it was.
     """
 
     claim: Claim
@@ -54,7 +55,7 @@ class Note(NamedTuple):
 
 
 def parse_note(data: bytes, skew: float = 0.0) -> Note:
-    """The note in `data`. What is not one, as that of another program that locks the same name, wants it for itself alone."""
+    """Return the note in `data`. Anything else, such as the data of another program that locks the name, counts as exclusive."""
     try:
         known = json.loads(data)
         mode, slots, take = known["mode"], int(known["slots"]), int(known["take"])
@@ -75,7 +76,7 @@ def read_optional(value) -> Optional[int]:
 
 
 def cut(words) -> tuple:
-    """The words as far as COMMAND_LIMIT goes."""
+    """Return the first words of a command, up to COMMAND_LIMIT characters of JSON."""
     kept, left = [], COMMAND_LIMIT
     for word in words:
         left -= len(json.dumps(word)) + 2
@@ -87,15 +88,15 @@ def cut(words) -> tuple:
 
 
 def make_note(record) -> Note:
-    """What a local record says, for others to see."""
+    """Return the note of a local record, for other hosts to read."""
     command = cut(decode(word).encode("utf-8", "replace").decode() for word in record.command)
     return Note(record.claim, [], record.world.host, find_user(record.uid), record.launcher[0], None, time(), command)
 
 
 class Entry(NamedTuple):
-    """A place in the line of `name`; as a Ticket has it, with a `number` that grows with each of the name, and a `record`.
+    """A contender's entry in the queue of `name`. As in a Ticket, `number` grows with each entry of a name, and `record` is a Note.
 
-    `key` is what the engine calls it.
+    `key` is the engine's own identifier.
     """
 
     name: str
@@ -106,13 +107,13 @@ class Entry(NamedTuple):
 
 
 class Engine(Protocol):
-    """One connection to an engine, with one lease for all that is taken by it.
+    """One connection to an engine, with one lease for all names held through it.
 
-    `where` names it in messages, without secrets. `modes` are those of modes.py it can do, `caveat` what -v says of a
-    lock there, if anything. `ttl` is how many seconds the lease lives unrenewed: as asked for, and after `take` as answered.
+    `where` names it in messages, without secrets. `modes` are the modes of modes.py that it supports. `caveat` is a warning that -v
+    prints about every lock there, or "". `ttl` is how many seconds an unrenewed lease lives: as requested, and after `take` as granted.
 
-    Every method but `take` and `wait_loss` returns within `timeout` seconds. All raise Unreachable if the engine did not answer,
-    and SoloError if it refused; Gone only where that is said. Only one thread at a time calls, but for `wait_loss`.
+    Every method but `take` and `wait_loss` returns within `timeout` seconds. All raise Unreachable if the engine does not answer and
+    SoloError if it refuses; Gone only where stated. Only one thread at a time calls the engine, except for `wait_loss`.
     """
 
     where: str
@@ -122,58 +123,62 @@ class Engine(Protocol):
     timeout: float
 
     def connect(self) -> None:
-        """Be able to ask."""
+        """Connect, and verify that the server can keep locks."""
 
     def take(self, name: str, note: Note, wait) -> Entry:
-        """Our entry for `name` once it is held, with its slots, and renewed after that was seen. Called parents first.
+        """Return our entry for `name` once it is held, has its slots, and was renewed after that. Parents are taken first.
 
-        `wait` is a Wait (lines.py). Raises Busy. Whatever is raised, nothing of ours is left in the line of `name`.
+        `wait` is a Wait (queue.py). Raises Busy. After any exception we have no entry in the queue of `name`.
         """
 
     def renew(self) -> Optional[str]:
-        """Renew the lease, and see that all we took is still ours. Who asks us to end (ask_to_end), or None. Raises Gone."""
+        """Renew the lease and verify that all our entries are still there. Raises Gone if not.
+
+        Return the contender that asks us to end (ask_to_end), or None.
+        """
 
     def wait_loss(self, seconds: float, stop) -> None:
-        """Sleep that long, or until the Event `stop`, which poll takes too. Raises Gone where the engine can say so by itself."""
+        """Sleep for `seconds`, or until the Event `stop`, which poll(2) accepts too. Raises Gone where the engine can report that."""
 
     def record_child(self, pid: int) -> None:
-        """Our entries say from now on that the command runs, as `pid`."""
+        """Record in our entries that the command runs, as `pid`."""
 
     def release(self) -> None:
-        """Give up all we took, and the lease. Our command has ended."""
+        """Give up all our entries and the lease. Our command has ended."""
 
     def list_entries(self, name: Optional[str] = None) -> list:
-        """All entries, or those of one name, in the order of the lines."""
+        """Return the entries of one name, or of all, each queue in its order."""
 
-    def ask_to_end(self, entry: Entry, who: str) -> None:
-        """Have the owner of `entry` end its command, or leave the line; it learns of it when it renews its lease."""
+    def ask_to_end(self, entry: Entry, asker: str) -> None:
+        """Ask the owner of `entry` to end its command or to leave the queue. The owner reads that when it renews its lease."""
 
     def read_once(self, name: str) -> Optional[Ran]:
-        """The last period in which `name` ran (contention/period.py), None if that is not known."""
+        """Return the last period in which `name` ran (contention/period.py), or None if the engine has none."""
 
     def write_once(self, name: str, before: Optional[Ran], ran: Optional[Ran]) -> bool:
-        """Replace `before`, as read, by `ran`, None: forget it. False if it is no longer what was read."""
+        """Replace `before`, as read, by `ran`; with None, forget it. Return False if it is no longer the one that was read."""
 
     def examine(self) -> list:
-        """[("ok" or "note", text)] for `solo doctor`: its version and clock, what it promises and what it does not."""
+        """Return [("ok" or "note", text)] for `solo doctor`: version, clock, what the engine promises and what it does not."""
 
 
 def make_lost(engine, error) -> Unreachable:
-    """What to raise when our lease is gone and nothing runs yet."""
+    """Return the exception for a lease that was lost before the command ran."""
     return Unreachable(f"{engine.where}: the lease was lost before the command could start: {error}")
 
 
 def make_nonsense(engine, error: Exception) -> Unreachable:
-    """What to raise for one of NONSENSE."""
-    return Unreachable(f"{engine.where}: its answer makes no sense ({type(error).__name__}: {error})")
+    """Return the exception for an invalid answer, which raised one of NONSENSE."""
+    return Unreachable(f"{engine.where}: the answer is invalid ({type(error).__name__}: {error})")
 
 
 def describe_skew(server: float) -> tuple:
-    """What Engine.examine says of the server's wall clock, in seconds since the epoch."""
+    """Return the line of Engine.examine about the server's wall clock, given in seconds since the epoch."""
     skew = server - time()
-    return "ok" if abs(skew) < SKEWED else "note", f"its clock is {abs(skew):.1f}s {'ahead of' if skew > 0 else 'behind'} ours"
+    order = "ahead of" if skew > 0 else "behind"
+    return "ok" if abs(skew) < SKEWED else "note", f"its clock is {abs(skew):.1f}s {order} this host's"
 
 
 def read_boot_clock() -> float:
-    """Seconds since boot, also of those it slept: no jump of the wall clock moves it, and no suspension stops it."""
+    """Return the seconds since boot, including suspended ones. No jump of the wall clock changes it."""
     return clock_gettime(CLOCK_BOOTTIME)

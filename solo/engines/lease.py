@@ -1,11 +1,11 @@
-"""That the command is dead before its lease is someone else's. Cold.
+"""Guarantees that the command is dead before anyone else can get its lease.
 
-The rule. A renewal that was sent at s and then acknowledged keeps the lease until s + T at least, by the engine's clock; if that
-and ours differ in rate by RATE at most, nobody else has it before D = s + T (1 - RATE) - LATENCY by ours, the one that counts
-suspended time. So the command gets SIGTERM, after a grace G SIGKILL, and is dead a MARGIN before D. Three things see to that,
-none of which trusts the one before it: a thread that renews and knows s; the launcher, which sleeps no longer than until it must
-say SIGTERM; and the kernel, by a timer that kills the launcher at D, with which the command dies, also if both are stopped or
-swapped out.
+The rule. A renewal that was sent at s and then acknowledged keeps the lease until s + T at least, by the engine's clock. If the
+rates of that clock and of ours, which counts suspended time, differ by RATE at most, nobody else has the lease before
+D = s + T (1 - RATE) - LATENCY by ours. So the command gets SIGTERM, after a grace G SIGKILL, and is dead a MARGIN before D.
+Three layers enforce that, and none trusts the one before it: a thread that renews and knows s; the launcher, which sleeps no longer
+than until SIGTERM is due; and the kernel, whose timer kills the launcher at D, and the command dies with it, even if both are
+stopped or swapped out.
 
 (After C. Gray, D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency", 1989.)
 """
@@ -20,18 +20,18 @@ from solo.errors import SoloError, Unreachable, UsageError
 from solo.text.describe import format_duration
 
 TTL, LONGEST = 15.0, 1e9  # seconds
-LONGEST_TIMEOUT = 5.0  # seconds: so long a signal may have to wait
+LONGEST_TIMEOUT = 5.0  # seconds: a signal may be delayed that long
 RATE = 0.1  # chrony may slew a clock by 8.3 %, the kernel by 10
 LATENCY = 0.25  # seconds from SIGKILL to the command's last instruction
-MARGIN = 0.25  # seconds for the launcher to kill, and to end with a status that says why, before the kernel's timer
-TIMEOUTS, GRACES = 7.5, 5  # so many times a ttl is longer than a timeout, and than the grace that nobody asked for
+MARGIN = 0.25  # seconds before the kernel's timer: the launcher kills, and exits with a status that says why
+TIMEOUTS, GRACES = 7.5, 5  # a ttl divided by a timeout, and by the default grace
 RETRY = 0.25  # seconds
 CLOCK_BOOTTIME, TIMER_ABSTIME, SIGEV_SIGNAL = 7, 1, 0
 
 
 class Terms:
-    """The times of a lease, in seconds: `ttl` it lives, renewed each `period`, `timeout` of one call, `grace` from SIGTERM to
-    SIGKILL.
+    """The times of a lease, in seconds: it lives for `ttl` and is renewed each `period`; a call takes at most `timeout`; from SIGTERM to
+    SIGKILL is the `grace`.
     """
 
     def __init__(self, ttl: float, grace=None):
@@ -43,23 +43,23 @@ class Terms:
 
     @property
     def life(self) -> float:
-        """From when an acknowledged renewal was sent to when the command is dead."""
+        """From sending an acknowledged renewal to the death of the command."""
         return self.ttl * (1 - RATE) - LATENCY
 
     @property
     def calm(self) -> float:
-        """From when an acknowledged renewal was sent to SIGTERM."""
+        """From sending an acknowledged renewal to SIGTERM."""
         return self.life - MARGIN - self.grace
 
     @property
     def outage(self) -> float:
-        """The longest time without an engine that the command does not notice."""
+        """The longest outage of the engine that leaves the command undisturbed."""
         return self.calm - self.period - self.timeout
 
     def check(self):
-        """Raises UsageError if it could not be renewed in time, or would never end."""
+        """Raise UsageError if the lease could not be renewed in time, or would never end."""
         if max(self.ttl, self.grace) > LONGEST:
-            raise UsageError("--ttl, --kill-after: a lease must end, and so must its grace")
+            raise UsageError("--ttl, --kill-after: cannot accept a lease or a grace without end")
         if self.outage <= 0:
             span = "{:.3g}s".format
             raise UsageError(
@@ -70,15 +70,15 @@ class Terms:
             )
 
     def find_shortest(self) -> float:
-        """The shortest ttl that goes with this grace, in whole seconds."""
+        """Return the shortest ttl for this grace, in whole seconds."""
         return int((LATENCY + MARGIN + self.grace) / (1 - RATE - 1 / RENEWALS - 1 / TIMEOUTS)) + 1
 
 
 class Lease:
     """The lease of a connected Engine, kept from `begin` to `end`.
 
-    `renewed` is when the last acknowledged renewal was sent (read_boot_clock). `lost` says why it is gone for certain, `asked`
-    who wants us to end; each None until then.
+    `renewed` is when the last acknowledged renewal was sent (read_boot_clock). `lost` is the reason why the lease is certainly gone,
+    `asked` the contender that asks us to end; both are None until then. `problem` is why the last renewal failed, or "".
     """
 
     def __init__(self, engine, terms: Terms):
@@ -88,7 +88,7 @@ class Lease:
         self.lost = self.asked = None
         self.problem = ""
         self.stop = Stop()
-        self.lock = threading.RLock()  # of who asks the engine
+        self.lock = threading.RLock()  # held by the thread that calls the engine
         self.thread = None
         self.dead_man = DeadMan()
 
@@ -105,12 +105,12 @@ class Lease:
             self.renewed = sent
         if asked and not self.asked:
             self.asked = asked
-            self.ring()
+            self.wake_launcher()
         if self.dead_man.is_armed:
             self.dead_man.arm(self.deadline)
 
     def start(self, ttl: float):
-        """All is held, for `ttl` seconds as the engine says: from now on we die at D. Raises SoloError, Unreachable."""
+        """Renew the lease, which lives for `ttl` seconds as granted, and arm the timer. Raises Gone, SoloError, Unreachable."""
         self.terms = Terms(ttl, self.terms.asked_grace)
         self.terms.check()
         self.engine.timeout = min(self.engine.timeout, self.terms.timeout)
@@ -119,7 +119,7 @@ class Lease:
         self.dead_man.arm(self.deadline)
 
     def is_fresh(self) -> bool:
-        """Whether so much is left of the lease that the command may start."""
+        """Return whether enough of the lease is left for the command to start."""
         return read_boot_clock() < self.renewed + self.terms.calm - self.terms.period
 
     def check_start(self):
@@ -127,17 +127,17 @@ class Lease:
             raise Unreachable(f"{self.engine.where}: too slow: too little is left of the lease of {self.terms.ttl:.3g}s")
 
     def begin(self, child: int):
-        """The command runs, as pid `child`: renew from now on, in a thread, which has every signal blocked as we do."""
+        """Renew from now on, in a thread that inherits our blocked signals. The command runs, as pid `child`."""
         thread = threading.Thread(target=self.keep, args=(child,), daemon=True)
         try:
             thread.start()
             self.thread = thread
-        except RuntimeError as error:  # it lives as long as the lease does unrenewed
+        except RuntimeError as error:  # without a thread, the command lives as long as an unrenewed lease
             self.problem = str(error)
 
     def keep(self, child: int):
         try:
-            self.record_child(child)
+            self.try_record_child(child)
             due = self.renewed + self.terms.period
             while not self.stop.is_set():
                 self.engine.wait_loss(max(0.0, due - read_boot_clock()), self.stop)
@@ -149,38 +149,39 @@ class Lease:
                     due = self.renewed + self.terms.period
                 except Gone:
                     raise
-                except Exception as error:  # an answer that makes no sense is none
+                except Exception as error:  # treat an invalid answer as no answer
                     self.problem = str(error) or type(error).__name__
                     due = read_boot_clock() + RETRY
         except Gone as error:
             self.lost = str(error)
-            self.ring()
-        except Exception as error:  # then nobody renews, and D comes
+            self.wake_launcher()
+        except Exception as error:  # without renewals the command ends before D
             self.problem = f"this is a bug in solo: {type(error).__name__}: {error}"
 
-    def ring(self):
-        """Wake the launcher; it forwards nothing that comes from itself."""
+    def wake_launcher(self):
+        """Wake the main thread. The launcher does not forward signals that come from itself."""
         posix.kill(posix.getpid(), SIGURG)
 
-    def record_child(self, child: int):
+    def try_record_child(self, child: int):
+        """Record the child's pid at the engine. Raises Gone; ignore other failures, as only views show it."""
         try:
             with self.lock:
                 self.engine.record_child(child)
         except Gone:
             raise
         except Exception:
-            pass  # a nicety
+            pass
 
     def find_left(self) -> float:
-        """Seconds until the launcher must look again."""
+        """Return the seconds until the launcher must check the lease."""
         return 0.0 if self.lost else max(0.0, self.renewed + self.terms.calm - read_boot_clock())
 
     def find_life(self) -> float:
-        """Seconds until the command must be killed."""
+        """Return the seconds until the command must be killed."""
         return max(0.0, self.deadline - MARGIN - read_boot_clock())
 
     def find_loss(self):
-        """Why the command must end now; None if it need not."""
+        """Return why the command must end now, or None."""
         if self.lost:
             return f"the lease at {self.engine.where} is lost: {self.lost}"
         if self.find_left():
@@ -189,7 +190,10 @@ class Lease:
         return f"the lease at {self.engine.where} was not renewed for {since}" + (f": {self.problem}" if self.problem else "")
 
     def end(self):
-        """Nothing of ours runs any more: give it back. What can not be reached forgets us after the ttl. Raises SoloError, Gone."""
+        """Give the lease back: the command has ended. An engine that cannot be reached forgets it after the ttl.
+
+        Raises SoloError, Gone.
+        """
         self.stop.set()
         self.dead_man.disarm()
         if self.thread is not None:
@@ -201,7 +205,7 @@ class Lease:
 
 
 class Stop(threading.Event):
-    """An Event that poll can wait for as well."""
+    """An Event that poll(2) can wait for as well."""
 
     def __init__(self):
         super().__init__()
@@ -216,7 +220,7 @@ class Stop(threading.Event):
 
 
 class DeadMan:
-    """A timer of the kernel that kills us, and with us the command: it needs no turn of ours, and counts while we are stopped."""
+    """A timer of the kernel that kills the launcher, and with it the command. It works while the launcher is stopped."""
 
     def __init__(self):
         import ctypes
@@ -238,17 +242,17 @@ class DeadMan:
             library = ctypes.CDLL("librt.so.1", use_errno=True)  # glibc before 2.34
         event = Event(None, SIGKILL, SIGEV_SIGNAL)
         if library.timer_create(CLOCK_BOOTTIME, ctypes.byref(event), ctypes.byref(self.timer)):
-            raise SoloError(f"no timer for the lease: {posix.strerror(ctypes.get_errno())}")
+            raise SoloError(f"cannot create the timer of the lease: {posix.strerror(ctypes.get_errno())}")
 
     def arm(self, at: float):
-        """Die at `at` (read_boot_clock), and not when it was before."""
+        """Have the kernel kill us at `at` (read_boot_clock) instead of earlier. Raises SoloError. Nothing after `disarm`."""
         with self.lock:
             if not self.is_over and self.set(at):
-                raise SoloError("the timer for the lease can not be set")
+                raise SoloError("cannot set the timer of the lease")
             self.is_armed = True
 
     def disarm(self):
-        """For good, whoever arms it meanwhile."""
+        """Disarm for good, even if the other thread arms it later."""
         with self.lock:
             self.is_over = True
             self.set(0)

@@ -1,8 +1,8 @@
-"""Connections to the hosts of an engine: their names, their addresses, and what a failure of TLS means. Cold.
+"""Connections to the hosts of an engine: names, addresses, and the meaning of a TLS failure.
 
-getaddrinfo(3) has no time-out, and no signal interrupts it. So a thread looks a name up; its caller waits for it no longer than until
-its deadline, and signals are handled meanwhile. What was found once is kept: a lease is renewed without a name server. A name is
-looked up again, in the background, after none of its addresses could be reached.
+getaddrinfo(3) has no timeout, and no signal interrupts it. So a thread looks a name up, while the caller waits until its deadline and
+handles signals. Addresses are kept: renewing a lease needs no name server. When none of the addresses of a name can be reached, a
+thread looks the name up again.
 """
 
 import socket
@@ -14,12 +14,12 @@ from solo.errors import SoloError
 
 SHORTEST_WAIT = 0.001  # seconds
 
-known = {}  # addresses by (host, port), as getaddrinfo gives them
-lookups = {}  # what is under way, by (host, port)
+known = {}  # addresses by (host, port), as getaddrinfo returns them
+lookups = {}  # running Lookups by (host, port)
 
 
 class Lookup(threading.Thread):
-    """`addresses` of a name, or the `problem`, once `done`."""
+    """Looks a name up. Has the `addresses` or the `problem` once `done` is set."""
 
     def __init__(self, host: str, port: int):
         super().__init__(daemon=True)
@@ -32,16 +32,16 @@ class Lookup(threading.Thread):
         try:
             self.addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            self.problem = OSError(f"{self.host}: {getattr(error, 'strerror', None) or 'not the name of a host'}")
+            self.problem = OSError(f"{self.host}: {getattr(error, 'strerror', None) or 'not a host name'}")
         self.done.set()
 
 
 def look_up(host: str, port: int) -> Lookup:
-    """Start to look up a name, unless that is under way. Raises OSError."""
+    """Return the running Lookup of a name, started if there is none. Raises OSError."""
     lookup = lookups.get((host, port))
     if lookup is None:
         lookup = Lookup(host, port)
-        mask = pthread_sigmask(SIG_SETMASK, valid_signals())  # a signal is the main thread's, whose mask may change
+        mask = pthread_sigmask(SIG_SETMASK, valid_signals())  # only the main thread may get signals
         try:
             lookup.start()
             lookups[host, port] = lookup
@@ -53,12 +53,12 @@ def look_up(host: str, port: int) -> Lookup:
 
 
 def find_addresses(host: str, port: int, deadline: float) -> list:
-    """The addresses of a host, as getaddrinfo gives them. Raises OSError."""
+    """Return the addresses of a host, as getaddrinfo does. Raises OSError."""
     where = host, port
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
-        pass  # it is a name
+        pass  # not an address but a name
     lookup = lookups.get(where) if where in known else look_up(host, port)
     if lookup is not None and lookup.done.wait(0 if where in known else max(0, deadline - monotonic())):
         lookups.pop(where, None)
@@ -72,12 +72,12 @@ def find_addresses(host: str, port: int, deadline: float) -> list:
 
 
 def look_up_again(host: str, port: int):
-    """None of its addresses could be reached: the next call may find others."""
+    """Start to look a known name up again: none of its addresses could be reached."""
     if (host, port) in known:
         try:
             look_up(host, port)
         except OSError:
-            pass  # those that are known are tried again
+            pass  # keep the known addresses
 
 
 def connect(host: str, port: int, deadline: float) -> socket.socket:
@@ -86,7 +86,7 @@ def connect(host: str, port: int, deadline: float) -> socket.socket:
     for at, address in enumerate(addresses):
         left = max(SHORTEST_WAIT, deadline - monotonic())
         try:
-            # One that is silent must leave time for the next.
+            # A silent address must leave time for the next.
             one = connect_to(address, left / (len(addresses) - at))
             one.settimeout(max(SHORTEST_WAIT, deadline - monotonic()))
             return one
@@ -113,7 +113,7 @@ def connect_to(address: tuple, timeout: float) -> socket.socket:
 
 # OpenSSL's X509_V_ERR_*.
 UNSIGNED, OTHER_HOST = (2, 18, 19, 20, 21), (62, 64)
-# Parts of OpenSSL's names for the alerts with which a server refuses a certificate, or that there is none.
+# Parts of OpenSSL's names of the alerts by which a server refuses our certificate, or asks for one.
 ALERTS = (
     "CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNKNOWN_CA", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_EXPIRED",
     "CERTIFICATE_REVOKED", "HANDSHAKE_FAILURE", "ACCESS_DENIED",
@@ -121,7 +121,7 @@ ALERTS = (
 
 
 def make_tls(target):
-    """The context in which we verify the servers of a target, and they verify us. Raises SoloError."""
+    """Return an SSL context that verifies the servers of a target, with our certificate if it has one. Raises SoloError."""
     import ssl
 
     class Socket(ssl.SSLSocket):
@@ -129,7 +129,7 @@ def make_tls(target):
             try:
                 return super().sendall(*words)
             except OSError:
-                # With TLS 1.3 a server refuses a certificate after the handshake, and may have hung up before we send.
+                # With TLS 1.3 a server may refuse our certificate after the handshake: read its alert.
                 super().recv(1)
                 raise
 
@@ -140,11 +140,11 @@ def make_tls(target):
             context.load_cert_chain(target.certfile, target.keyfile)
         return context
     except OSError as error:
-        raise SoloError(f"--via {target.shown}: can not read its certificates: {error.strerror or error}") from None
+        raise SoloError(f"--via {target.shown}: cannot read its certificates: {error.strerror or error}") from None
 
 
 def find_distrust(target, error):
-    """What to raise if `error`, or what it was raised from, is about a certificate: no later try will differ. Else None."""
+    """Return the SoloError to raise if `error`, or its cause, is about a certificate, as asking again cannot help. Else None."""
     import ssl
 
     while error is not None:
@@ -153,7 +153,7 @@ def find_distrust(target, error):
         if isinstance(error, ssl.SSLError) and any(f"ALERT_{alert}" in (error.reason or "") for alert in ALERTS):
             if target.certfile:
                 return SoloError(f"{target.shown}: the server does not accept the certificate {target.certfile}: {error.reason}")
-            return SoloError(f"{target.shown}: the server wants a certificate of ours (certfile and keyfile of a [via.NAME]):"
+            return SoloError(f"{target.shown}: the server requires a client certificate (certfile and keyfile of a [via.NAME]):"
                              f" {error.reason}")
         error = error.__cause__ or error.__context__
     return None

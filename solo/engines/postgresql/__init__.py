@@ -1,1 +1,1 @@
-"""The lock as entries of a table, or as advisory locks of sessions, in PostgreSQL."""
+"""PostgreSQL: entries in a table, or advisory locks of a session."""

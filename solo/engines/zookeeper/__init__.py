@@ -1,1 +1,1 @@
-"""The lock as sequential nodes of ZooKeeper."""
+"""ZooKeeper: entries are ephemeral nodes."""
