@@ -146,11 +146,11 @@ def write_configuration(tmp_path, text, mode=0o600):
 
 @pytest.mark.root
 @pytest.mark.parametrize("text, mode, said", [
-    ("[via.prod]\n", 0o600, "not a table of texts with an url in it"),
+    ("[via.prod]\n", 0o600, "not a table of strings with a url"),
     ("[via.prod]\nurl = 'ftp://h'\n", 0o600, "no such engine"),
     ("[via.prod]\nurl = 'etcd://h'\nsecret = 'x'\n", 0o600, "secret: no such key"),
     ("[via.prod\n", 0o600, "/etc/solo.toml: "),
-    ("[via.prod]\nurl = 'etcd://h'\npassword = 'x'\n", 0o644, "everybody can read it"),
+    ("[via.prod]\nurl = 'etcd://h'\npassword = 'x'\n", 0o644, "everybody can read the password in it"),
     ("[via.prod]\nurl = 'etcd://h'\n", 0o666, "others can write to it"),
     ("[via.test]\nurl = 'etcd://h'\n", 0o644, "--via prod: neither file nor socket"),
     ("[via]\nprod = 3\n", 0o644, "not a table"),

@@ -1,7 +1,9 @@
-"""etcd, by the JSON gateway of its API v3, with the standard library alone. An entry is a key under our lease, `PREFIX/NAME/LEASE`,
-as `etcdctl lock PREFIX/NAME` makes them; its create_revision is the order of the line, and the fencing token. Cold.
+"""etcd, through the JSON gateway of its API v3, with Python's standard library alone.
 
-Never /v3/lock/lock: etcd 3.4 answers it with yes also to one whose lease ran out in the line (etcd issue 11456).
+An entry is a key under our lease, `PREFIX/NAME/LEASE`, as `etcdctl lock PREFIX/NAME` creates them. Its create_revision is the order
+of the queue and the fencing token.
+
+Never use /v3/lock/lock: etcd 3.4 grants it even to a waiter whose lease ran out in the queue (etcd issue 11456).
 """
 
 import http.client
@@ -26,12 +28,12 @@ SHORTEST_WAIT = 0.05  # seconds
 LARGEST = 1 << 24  # bytes of an answer
 INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATED = 3, 4, 5, 9, 14, 16  # gRPC's codes
 PASSING = (DEADLINE_EXCEEDED, UNAVAILABLE)  # another host may have a leader
-OLD_TOKEN = "revision of auth store is old"  # of a JWT, once anything of users and roles has changed
+OLD_TOKEN = "revision of auth store is old"  # a JWT is refused so after a change of users or roles
 LEASE_EXISTS = "lease already exists"
 
 
 class Etcd(OrderedEngine):
-    """See engine.Engine, and OrderedEngine for join, leave, read_queue, rewrite and wait_change."""
+    """An OrderedEngine; see also engine.Engine."""
 
     modes = MODES
     caveat = ""
@@ -42,19 +44,19 @@ class Etcd(OrderedEngine):
         self.target = target
         self.where = target.shown
         self.prefix = (target.path or PREFIX) + "/"
-        self.ttl = float(max(1, round(ttl)))  # it knows only whole seconds
+        self.ttl = float(max(1, round(ttl)))  # etcd counts in whole seconds
         self.timeout = timeout
-        self.at = 0  # which of the hosts answered last
+        self.at = 0  # the index of the host that answered last
         self.connection = self.token = self.lease = None
         self.version = ""
-        self.date = None  # the server's wall clock, in its last answer
-        self.skew = 0.0  # by so much it is ahead of ours, if by more than its whole seconds let us see
-        self.entries = {}  # ours by name, once they are held
+        self.date = None  # the server's wall clock in its last answer
+        self.skew = 0.0  # how far it is ahead of ours; 0 if whole seconds cannot show it
+        self.entries = {}  # our held entries by name
         self.revision = 0  # of the store when it was last listed
-        self.once_revision = 0  # of the last period, when it was last read
+        self.once_revision = 0  # of the last period when it was last read
         self.tls = make_timed_tls(target) if target.scheme == "etcds" else None
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------------
 
     def connect(self):
         self.log_in()
@@ -70,7 +72,7 @@ class Etcd(OrderedEngine):
             self.version = self.call("/v3/maintenance/status", {}).get("version", "")
 
     def open(self, at: int, deadline: float):
-        """A connection to one of the hosts. Raises OSError."""
+        """Return a connection to host number `at`. Raises OSError."""
         connection = http.client.HTTPConnection(*self.target.hosts[at])
         connection.sock = connect(*self.target.hosts[at], deadline, self.tls)
         return connection
@@ -117,7 +119,7 @@ class Etcd(OrderedEngine):
         raise distrust or Unreachable(f"cannot reach {self.where}: {problem}")
 
     def ask(self, path: str, body: dict, deadline: float) -> dict:
-        """Raises OSError, HTTPException, ValueError, RecursionError."""
+        """Return the answer of the current host. Raises OSError, HTTPException, ValueError, RecursionError."""
         if self.connection is None or self.connection.sock is None:
             self.connection = self.open(self.at, deadline)
         self.connection.sock.deadline = deadline
@@ -125,12 +127,12 @@ class Etcd(OrderedEngine):
         answer = self.connection.getresponse()
         data = answer.read(LARGEST).decode()
         if len(data) >= LARGEST:
-            raise ValueError("its answer has no end")
+            raise ValueError("the answer is too long")
         if answer.headers["Date"]:
             self.date = parsedate_to_datetime(answer.headers["Date"]).timestamp() + 0.5
-        known = json.loads(data.splitlines()[0] if data else "{}")  # a stream's first answer is enough
+        known = json.loads(data.splitlines()[0] if data else "{}")  # of a stream only the first answer
         if not isinstance(known, dict):
-            raise ValueError("its answer makes no sense")
+            raise ValueError("the answer is not a JSON object")
         if answer.status >= 400 and "error" not in known:
             known["error"] = f"HTTP {answer.status}"
         if isinstance(known.get("error"), dict):  # of a stream
@@ -147,10 +149,10 @@ class Etcd(OrderedEngine):
             self.connection = None
         self.at = (self.at + is_bad) % len(self.target.hosts)
 
-    # --- the lease ------------------------------------------------------------------------------------------------
+    # --- the lease --------------------------------------------------------------------------------------------------
 
     def renew(self):
-        """Who asks us to end, or None."""
+        """As Engine.renew."""
         if self.lease is None:
             self.grant()
             return None
@@ -168,7 +170,7 @@ class Etcd(OrderedEngine):
         return unpack(asked[0].get("value", "")).decode(errors="replace") or "someone" if asked else None
 
     def grant(self):
-        # We choose its name, and know it before it is there: whatever interrupts us, it can be given back.
+        # Choose the number ourselves: if we are interrupted, we can still revoke the lease.
         self.lease = str(int.from_bytes(os.urandom(8), "big") >> 1 or 1)
         answer = self.call("/v3/lease/grant", {"TTL": int(self.ttl), "ID": self.lease})
         self.ttl = float(answer["TTL"])
@@ -179,11 +181,11 @@ class Etcd(OrderedEngine):
             if lease is not None:
                 self.call("/v3/lease/revoke", {"ID": lease}, is_leased=True)
         except Gone:
-            pass  # it had ended already
+            pass  # it had expired
         finally:
             self.hang_up()
 
-    # --- the line -------------------------------------------------------------------------------------------------
+    # --- the queue --------------------------------------------------------------------------------------------------
 
     def join(self, name: str, note) -> str:
         if self.lease is None:
@@ -223,7 +225,7 @@ class Etcd(OrderedEngine):
         for kv in answer.get("kvs", []):
             key = decode(unpack(kv["key"]))
             of, _, lease = key[len(self.prefix):].rpartition("/")
-            if lease and of[:1] != "." and name in (None, of):  # what nests in it has a line of its own
+            if lease and of[:1] != "." and name in (None, of):  # a nested name has its own queue
                 entries.append(Entry(of, key, int(kv["create_revision"]), parse_note(unpack(kv.get("value", "")), self.skew), False))
         return entries
 
@@ -240,7 +242,7 @@ class Etcd(OrderedEngine):
             while True:
                 line = answer.readline(LARGEST)
                 if not line or "error" in (known := json.loads(line)):
-                    raise ConnectionError(f"it does not watch: {line[:80].decode(errors='replace')}")
+                    raise ConnectionError(f"the watch failed: {line[:80].decode(errors='replace')}")
                 result = known.get("result", {})
                 if result.get("canceled") or result.get("events"):
                     return True
@@ -258,25 +260,25 @@ class Etcd(OrderedEngine):
         return f"{self.prefix}{name}/{int(self.lease):x}"
 
     def make_end_key(self, lease: str) -> str:
-        """What asks the owner of a lease, as it stands in keys, to end."""
+        """Return the key that asks the owner of a lease, in hexadecimal, to end."""
         return f"{self.prefix}{ENDS}/{lease}"
 
     def make_once_key(self, name: str) -> str:
         return f"{self.prefix}{ONCES}/{name}"
 
-    # --- what others ask ------------------------------------------------------------------------------------------
+    # --- for views and other contenders -----------------------------------------------------------------------------
 
     def list_entries(self, name=None) -> list:
         return sort_queues(self.read_queue(name) if name is not None else self.read_entries(self.prefix))
 
-    def ask_to_end(self, entry, who: str):
+    def ask_to_end(self, entry, asker: str):
         lease = entry.key.rpartition("/")[2]
         try:
             self.call("/v3/kv/put", {
-                "key": pack(self.make_end_key(lease)), "value": pack(who.encode()), "lease": str(int(lease, 16)),
+                "key": pack(self.make_end_key(lease)), "value": pack(asker.encode()), "lease": str(int(lease, 16)),
             }, is_leased=True)
         except (Gone, ValueError):
-            pass  # it has ended
+            pass  # the lease has ended
 
     def read_once(self, name: str):
         known = self.call("/v3/kv/range", {"key": pack(self.make_once_key(name))}).get("kvs")
@@ -297,13 +299,13 @@ class Etcd(OrderedEngine):
         return [
             ("ok", f"etcd {version}"),
             *([describe_skew(self.date)] if self.date else []),
-            ("ok", "first come, first served over all hosts; a lock outlives a restart and the loss of a minority"),
-            ("note", "a backup that is restored forgets locks, and SOLO_TOKEN may repeat"),
+            ("ok", "first come, first served over all hosts; a lock survives a restart and the loss of a minority"),
+            ("note", "restoring a backup forgets locks, and SOLO_TOKEN may repeat"),
         ]
 
 
 class Timed:
-    """A socket all of whose calls together end by `deadline`: what comes byte by byte would outlast any time-out of one."""
+    """A socket whose calls all end by `deadline`. An answer that trickles in would outlast a timeout of each call."""
 
     deadline = 0.0
 

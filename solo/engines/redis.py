@@ -1,8 +1,8 @@
-"""Redis, by redis-py, on the connection alone: its client would retry behind our back. Best effort, as Redis itself. Cold.
+"""Redis, by the connection of redis-py, whose client would retry by itself. Best effort, as Redis itself.
 
-The line of NAME is a hash, `solo:{NAME}`, of OWNER: `NUMBER NOTE`. An owner stands in it while its key `solo:{NAME}:OWNER` lives,
-which Redis forgets after the ttl, and in which others say that it should end. `solo:{NAME}:fence` has the last number, for a week;
-`solo:{NAME}:once` the last period. What changes them is a script, and so atomic; what keeps them needs no memory, of which the
+The queue of NAME is a hash, `solo:{NAME}`, with a field OWNER: `NUMBER NOTE` per entry. An entry lives as long as its key
+`solo:{NAME}:OWNER`, which expires after the ttl; another contender writes there that the owner should end. `solo:{NAME}:fence` has the
+last number, for a week; `solo:{NAME}:once` the last period. All changes are scripts, thus atomic. Renewing needs no memory, as the
 server may have none left.
 """
 
@@ -23,11 +23,11 @@ from solo.kernel import decode, encode
 from solo.contention.period import format_ran, parse_ran
 from solo.modes import MODES
 
-POLL = (0.05, 0.15)  # seconds; at random, so that those who wait do not ask all at once
+POLL = (0.05, 0.15)  # seconds; random, so that waiters do not all ask at once
 PAGE = 1000  # keys that one SCAN looks at
 
-# KEYS: the line, our key in it, the fence. ARGV: owner, ttl, note. A number is the server's time in microseconds, or one more than
-# the last: so a server that forgot the last, or was restored from a backup, does not give it again.
+# KEYS: the queue, our key, the fence. ARGV: owner, ttl, note. A number is the server's time in microseconds, or one more than the
+# last number: so a server that forgot it, or was restored from a backup, does not repeat it.
 JOIN = """
 if redis.call('exists', KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     local now = redis.call('time')
@@ -42,15 +42,16 @@ if redis.call('exists', KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[1])
     if redis.call('pttl', KEYS[1]) < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
 end
 """
-# KEYS: a line and our key in it, and so on. ARGV: owner, ttl. Answers with who asks us to end, or false if one is not ours.
+# KEYS: a queue and our key, for each name. ARGV: owner, ttl. Returns the contender that asks us to end, "" for none, or false if we
+# lost an entry.
 RENEW = """
-local who = ''
+local asker = ''
 for at = 1, #KEYS, 2 do
     if redis.call('hexists', KEYS[at], ARGV[1]) == 0 or redis.call('pexpire', KEYS[at + 1], ARGV[2]) == 0 then return false end
     if redis.call('pttl', KEYS[at]) < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[at], ARGV[2]) end
-    if who == '' then who = redis.call('get', KEYS[at + 1]) end
+    if asker == '' then asker = redis.call('get', KEYS[at + 1]) end
 end
-return who
+return asker
 """
 LEAVE = """
 for at = 1, #KEYS, 2 do
@@ -58,33 +59,33 @@ for at = 1, #KEYS, 2 do
     redis.call('del', KEYS[at + 1])
 end
 """
-# KEYS: lines. ARGV: the one owner to be looked at, or nothing. Answers with {line, owner, value} of each who lives.
+# KEYS: queues. ARGV: one owner, or nothing for all. Returns {queue, owner, value} of each live entry, and removes dead ones.
 READ = """
 local found = {}
-for _, line in ipairs(KEYS) do
+for _, queue in ipairs(KEYS) do
     local fields = {}
-    if redis.call('type', line).ok == 'hash' then
-        fields = ARGV[1] and {ARGV[1], redis.call('hget', line, ARGV[1])} or redis.call('hgetall', line)
+    if redis.call('type', queue).ok == 'hash' then
+        fields = ARGV[1] and {ARGV[1], redis.call('hget', queue, ARGV[1])} or redis.call('hgetall', queue)
     end
     for at = 1, #fields, 2 do
-        if fields[at + 1] and redis.call('exists', line .. ':' .. fields[at]) == 1 then
-            found[#found + 1] = {line, fields[at], fields[at + 1]}
+        if fields[at + 1] and redis.call('exists', queue .. ':' .. fields[at]) == 1 then
+            found[#found + 1] = {queue, fields[at], fields[at + 1]}
         else
-            redis.call('hdel', line, fields[at])
+            redis.call('hdel', queue, fields[at])
         end
     end
 end
 return found
 """
-# KEYS: the line, our key in it. ARGV: owner, value.
+# KEYS: the queue, our key. ARGV: owner, value. Returns 0 if we lost the entry.
 REWRITE = """
 if redis.call('exists', KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return 0 end
 redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
 return 1
 """
-# KEYS: an owner's key. ARGV: who asks.
-ASK = "if redis.call('get', KEYS[1]) == '' then redis.call('append', KEYS[1], ARGV[1]) end"  # which leaves its time as it is
-# KEYS: the period's. ARGV: what was read, what to write instead; nothing: none.
+# KEYS: an owner's key. ARGV: the asker. APPEND keeps the key's ttl, which SET would remove.
+ASK = "if redis.call('get', KEYS[1]) == '' then redis.call('append', KEYS[1], ARGV[1]) end"
+# KEYS: the period's. ARGV: the text that was read, the text to write; empty for none. Returns 0 if it was changed meanwhile.
 ONCE = """
 local now = redis.call('get', KEYS[1]) or ''
 if now ~= ARGV[1] and now ~= ARGV[2] then return 0 end
@@ -94,31 +95,31 @@ return 1
 
 
 class Redis(OrderedEngine):
-    """See engine.Engine, and OrderedEngine for join, leave, read_queue, rewrite and wait_change."""
+    """An OrderedEngine; see also engine.Engine."""
 
     modes = MODES
-    caveat = "Redis is best effort: a restart, a failover or a step of its clock may let two run; SOLO_TOKEN tells them apart"
+    caveat = "Redis is best effort: after a restart, a failover or a step of its clock two may run; SOLO_TOKEN tells them apart"
 
     def __init__(self, target, ttl: float, timeout: float):
         if len(target.hosts) > 1:
-            raise UsageError(f"--via {target.shown}: Redis is one host; solo knows no Sentinel, no Cluster")
+            raise UsageError(f"--via {target.shown}: cannot use several hosts: Redis is one host, and solo does not support Sentinel or Cluster")
         if target.settings:
             raise UsageError(f"--via {target.shown}: Redis has no such setting")
         if not (target.path or "0").isdecimal():
-            raise UsageError(f"--via {target.shown}: Redis knows its databases by number (like redis://host/0)")
+            raise UsageError(f"--via {target.shown}: Redis selects a database by number (like redis://host/0)")
         self.target = target
         self.where = target.shown
         self.milliseconds = max(1, round(ttl * 1000))
         self.ttl = self.milliseconds / 1000
         self.connection = open_connection(target, timeout)
-        self.is_open = False  # its last call was answered
+        self.is_open = False  # whether its last call was answered
         self.owner = make_owner()
         self.info = {}
-        self.skew = 0.0  # by so much its clock is ahead of ours
-        self.joined = []  # names in whose lines we stand
-        self.entries = {}  # ours by name, once they are held
-        self.seen = []  # the line that was read last
-        self.once = b""  # the last period, as it was read last
+        self.skew = 0.0  # how far its clock is ahead of ours
+        self.joined = []  # names with an entry of ours in their queue
+        self.entries = {}  # our held entries by name
+        self.seen = []  # the queue as it was last read
+        self.once = b""  # the last period as it was last read
 
     @property
     def timeout(self) -> float:
@@ -128,16 +129,16 @@ class Redis(OrderedEngine):
     def timeout(self, seconds: float):
         self.connection.socket_timeout = self.connection.socket_connect_timeout = seconds
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------------
 
     def connect(self):
         lines = self.call("INFO").decode(errors="replace").splitlines()
         self.info = dict(line.split(":", 1) for line in lines if ":" in line)
-        what = self.info.get("redis_mode", "standalone")
-        if what == "standalone" and self.info.get("role") == "slave":
-            what = "replica"
-        if what != "standalone":
-            raise SoloError(f"{self.where}: it is a {what}; solo knows one server that takes writes, no Sentinel, no Cluster")
+        kind = self.info.get("redis_mode", "standalone")
+        if kind == "standalone" and self.info.get("role") == "slave":
+            kind = "replica"
+        if kind != "standalone":
+            raise SoloError(f"cannot use {self.where}: it is a {kind}; solo needs one server that accepts writes, not Sentinel or Cluster")
         self.skew = self.read_clock() - time()
 
     def read_clock(self) -> float:
@@ -145,7 +146,7 @@ class Redis(OrderedEngine):
         return seconds + microseconds / 1e6
 
     def call(self, *words):
-        """The answer, undecoded. Raises Unreachable, SoloError."""
+        """Return the answer as bytes. Raises Unreachable, SoloError."""
         try:
             try:
                 answer = self.ask(*words)
@@ -153,50 +154,50 @@ class Redis(OrderedEngine):
                 if not self.is_open:
                     raise
                 self.is_open = False
-                answer = self.ask(*words)  # the server may have been started anew meanwhile; nothing of ours counts twice
+                answer = self.ask(*words)  # the server may have restarted; each request may be repeated
             self.is_open = True
             return answer
         except (ResponseError, AuthenticationError) as error:
             is_unnamed = isinstance(error, AuthenticationError) and self.connection.password is None
-            raise SoloError(f"{self.where}: {'it wants a password' if is_unnamed else tidy(error)}") from None
+            raise SoloError(f"{self.where}: {'it requires a password' if is_unnamed else tidy(error)}") from None
         except (RedisError, OSError, ValueError) as error:
             distrust = self.connection.tls and network.find_distrust(self.target, error)
             raise distrust or Unreachable(f"cannot reach {self.where}: {tidy(error)}") from None
 
     def ask(self, *words):
-        """One try. Raises what redis-py does."""
+        """Return the answer to one try. Raises the exceptions of redis-py."""
         try:
             self.connection.send_command(*words)
             return self.connection.read_response()
         except BaseException:
-            self.connection.disconnect()  # what it answers yet is no answer to the next call
+            self.connection.disconnect()  # a late answer must not be taken for the next one
             raise
 
     def run(self, script: str, keys: list, *arguments):
         return self.call("EVAL", script, len(keys), *keys, *arguments)
 
-    # --- the lease ------------------------------------------------------------------------------------------------
+    # --- the lease --------------------------------------------------------------------------------------------------
 
     def renew(self):
-        """Who asks us to end, or None."""
-        who = self.run(RENEW, self.make_pairs(self.joined), self.owner, self.milliseconds)
-        if who is None:
+        """As Engine.renew."""
+        asker = self.run(RENEW, self.make_pairs(self.joined), self.owner, self.milliseconds)
+        if asker is None:
             raise Gone("its key has expired or was removed")
-        return who.decode(errors="replace") or None
+        return asker.decode(errors="replace") or None
 
     def release(self):
         try:
             if self.joined:
                 self.run(LEAVE, self.make_pairs(self.joined), self.owner)
         finally:
-            # What of this may still be on its way must not end what we take anew.
+            # A late LEAVE must not remove our next entries: they get a new owner.
             self.owner, self.joined, self.entries = make_owner(), [], {}
             self.connection.disconnect()
 
     def make_pairs(self, names: list) -> list:
         return [key for name in names for key in (make_key(name), make_key(name, self.owner))]
 
-    # --- the line -------------------------------------------------------------------------------------------------
+    # --- the queue --------------------------------------------------------------------------------------------------
 
     def join(self, name: str, note) -> str:
         if name not in self.joined:
@@ -228,7 +229,7 @@ class Redis(OrderedEngine):
             sleep(min(left, uniform(*POLL)))
         return True
 
-    # --- what others ask ------------------------------------------------------------------------------------------
+    # --- for views and other contenders -----------------------------------------------------------------------------
 
     def list_entries(self, name=None) -> list:
         if name is not None:
@@ -236,12 +237,12 @@ class Redis(OrderedEngine):
         found, cursor = {}, b"0"
         while True:
             cursor, keys = self.call("SCAN", cursor, "MATCH", make_key("*"), "COUNT", PAGE)
-            found.update((entry.key, entry) for entry in make_entries(self.run(READ, keys), self.skew))  # it may give a key twice
+            found.update((entry.key, entry) for entry in make_entries(self.run(READ, keys), self.skew))  # SCAN may return a key twice
             if cursor == b"0":
                 return sort_queues(found.values())
 
-    def ask_to_end(self, entry, who: str):
-        self.run(ASK, [encode(entry.key)], encode(who))
+    def ask_to_end(self, entry, asker: str):
+        self.run(ASK, [encode(entry.key)], encode(asker))
 
     def read_once(self, name: str):
         self.once = self.call("GET", make_key(name, b"once")) or b""
@@ -254,33 +255,33 @@ class Redis(OrderedEngine):
         return [
             ("ok", f"Redis {self.info.get('redis_version', '?')}"),
             describe_skew(self.read_clock()),
-            ("ok", f"first come, first served over all hosts, which ask every {sum(POLL) / 2:g}s"),
+            ("ok", f"first come, first served over all hosts; waiters ask every {sum(POLL) / 2:g}s"),
             *(("note", text) for text in (self.caveat, *self.find_dangers())),
         ]
 
     def find_dangers(self):
-        """What makes this server forget. A generator."""
+        """Yield the settings of this server that can make it forget locks."""
         if self.info.get("aof_enabled") != "1":
-            yield "a restart may forget what is held (appendonly no)"
+            yield "a restart may forget locks (appendonly no)"
         elif not self.syncs_always():
-            yield "a failure of its machine forgets the last second (appendfsync is not always)"
+            yield "a crash of its machine forgets the last second (appendfsync is not always)"
         policy = self.info.get("maxmemory_policy", "noeviction")
         if policy != "noeviction":
-            yield f"without memory it may forget what is held (maxmemory-policy {policy})"
+            yield f"when memory runs out it may forget locks (maxmemory-policy {policy})"
         replicas = self.info.get("connected_slaves", "0")
         if replicas != "0":
-            yield f"a failover to one of its replicas ({replicas}) may forget the last to take a name"
+            yield f"a failover to one of its replicas ({replicas}) may forget the latest locks"
 
     def syncs_always(self) -> bool:
         try:
             answer = self.call("CONFIG", "GET", "appendfsync")
         except SoloError:
-            return False  # it is not for us to know
+            return False  # we may not read the configuration
         return b"always" in (answer.values() if isinstance(answer, dict) else answer)
 
 
 class Reachable(Connection):
-    """A connection of redis-py's, but that it is made by network.py. `tls` is a context or None."""
+    """A connection of redis-py that network.py opens. `tls` is an SSL context or None."""
 
     tls = None
 
@@ -292,7 +293,7 @@ class Reachable(Connection):
 
 
 def open_connection(target, timeout: float):
-    """It connects with the first call."""
+    """Return a Connection, which connects with its first call."""
     [(host, port)] = target.hosts
     options = {
         "host": host, "port": port, "db": int(target.path or 0), "username": target.user or None, "password": target.password,
@@ -307,21 +308,21 @@ def make_owner() -> bytes:
     return os.urandom(8).hex().encode()
 
 
-def make_key(name: str, what: bytes = b"") -> bytes:
-    """That of the line, or one beside it. No two names have one in common: `what` has no brace in it."""
-    return b"solo:{%b}" % encode(name) + (b":" + what if what else b"")
+def make_key(name: str, suffix: bytes = b"") -> bytes:
+    """Return the key of a queue, or one beside it. Two names have none in common, as a suffix has no brace in it."""
+    return b"solo:{%b}" % encode(name) + (b":" + suffix if suffix else b"")
 
 
 def make_entries(found: list, skew: float = 0.0) -> list:
-    """In the order of their numbers, from {line, owner, value}."""
+    """Return the entries in order of their numbers, from READ's {queue, owner, value}."""
     entries = []
-    for line, owner, value in found:
+    for queue, owner, value in found:
         number, _, note = value.partition(b" ")
-        name = decode(line[len("solo:{"):-len("}")])
-        entries.append(Entry(name, decode(line + b":" + owner), int(number) if number.isdigit() else 0, parse_note(note, skew), False))
+        name = decode(queue[len("solo:{"):-len("}")])
+        entries.append(Entry(name, decode(queue + b":" + owner), int(number) if number.isdigit() else 0, parse_note(note, skew), False))
     return sorted(entries, key=lambda entry: entry.number)
 
 
 def tidy(error: Exception) -> str:
-    """What it says, without the script's checksum."""
+    """Return the text of an error in one line, without the script's checksum."""
     return " ".join(str(error).partition(" script: ")[0].split()) or type(error).__name__

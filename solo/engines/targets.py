@@ -1,6 +1,6 @@
-"""What --via names: an engine's URL, or a target of the configuration file, where its secrets are. Cold.
+"""The value of --via: an engine's URL, or a target of the configuration file, which may have secrets.
 
-A password is never taken from the command line or the environment, which others can read; and never shown.
+A password is never taken from the command line or the environment, which others can read, and is never shown.
 """
 
 import importlib
@@ -21,14 +21,14 @@ LARGEST = 1 << 20  # bytes
 KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
 
 class Kind(NamedTuple):
-    """One of the engines: its module, named as its scheme without TLS, and class; the library it needs and what pip calls that, its
-    port, what modes it knows.
+    """One of the engines. `module`, named as its scheme without TLS, has the class `name`; `library` is the Python library that it
+    needs. `unless` ends the message about an unsupported mode.
     """
 
     module: str
     name: str
     library: str
-    requirement: str  # as in pyproject.toml
+    requirement: str  # for pip, as in pyproject.toml
     port: int
     modes: tuple = MODES
     unless: str = ""
@@ -47,7 +47,7 @@ WORDS = {SHARED: "--shared", COUNTED: "--slots", INTEND_EXCLUSIVE: "a name withi
 
 
 class Target(NamedTuple):
-    """An engine and how to reach it. `hosts` are (host, port); `path` is without slashes at its ends; `shown` is without secrets.
+    """An engine and how to reach it. `hosts` are (host, port); `path` has no slashes at its ends; `shown` is the URL without secrets.
     """
 
     scheme: str
@@ -63,7 +63,7 @@ class Target(NamedTuple):
 
 
 def open_engine(where: str, terms, modes=frozenset()):
-    """The Engine that --via `where` names, not connected yet, with a lease of these Terms for claims of these modes.
+    """Return the Engine of --via `where`, not yet connected, for a lease of these Terms and claims of these modes.
 
     Raises SoloError, UsageError.
     """
@@ -81,23 +81,23 @@ def open_engine(where: str, terms, modes=frozenset()):
     engine = getattr(module, kind.name)(target, terms.ttl, terms.timeout)
     for mode in sorted(set(modes) - set(engine.modes)):
         able = ", ".join(dict.fromkeys(other.module for other in ENGINES.values() if mode in other.modes))
-        raise UsageError(f"--via {target.scheme} does not know {WORDS[mode]}{kind.unless}: {able} do")
+        raise UsageError(f"--via {target.scheme} does not support {WORDS[mode]}{kind.unless}: {able} do")
     return engine
 
 
 def find_target(where: str) -> Target:
-    """Raises SoloError, UsageError."""
+    """Return the Target that --via `where` names. Raises SoloError, UsageError."""
     if "://" in where:
         target = parse_url(where)
         if has_secret(target):
-            raise UsageError(f"--via {target.shown}: a password here could be read by others: put it into {CONFIGURATION}"
+            raise UsageError(f"--via {target.shown}: cannot accept a password that others can read: put it into {CONFIGURATION}"
                              f" or ~/{USERS_CONFIGURATION}")
         return target
     known, files = {}, find_configurations()
     for path in files:
         known.update(read_configuration(path))
     if where not in known:
-        hidden = [f", and {path} can not be read" for path in files if os.path.exists(path) and not os.access(path, os.R_OK)]
+        hidden = [f" ({path} is not readable)" for path in files if os.path.exists(path) and not os.access(path, os.R_OK)]
         where_to = " or ".join(files) + "".join(hidden)
         raise UsageError(f"--via {where}: neither file nor socket, an engine's URL, nor a target of {where_to}")
     return known[where]
@@ -107,9 +107,9 @@ URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
 
 
 def parse_url(url: str) -> Target:
-    """Read an engine's URL. Raises UsageError.
+    """Return the Target of an engine's URL. Raises UsageError.
 
-    Not by urllib's urlsplit(): each Python has its own opinion of `h,[::1]:3`.
+    urllib's urlsplit() is of no use: versions of Python differ on `h,[::1]:3`.
     """
     try:
         found = URL.fullmatch(url)
@@ -125,23 +125,23 @@ def parse_url(url: str) -> Target:
     except UsageError:
         raise
     except ValueError:
-        raise UsageError("--via: that is not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)") from None
+        raise UsageError("--via: not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)") from None
     shown = f"{scheme}://{user}{'@' * bool(user)}{hosts}{path}{'?' * bool(query)}{hide_secrets(query)}"
     path = unquote(path).strip("/")
     return Target(scheme, addresses, path, settings, shown, unquote(user) if at else None, unquote(password) if colon else None)
 
 
 def hide_secrets(query: str) -> str:
-    """A query without what PostgreSQL would take as a password."""
+    """Return a query without the values that PostgreSQL takes as passwords."""
     keys = [part.partition("=")[0] for part in query.split("&")]
     return "&".join(f"{key}=..." if "password" in unquote(key) else part for key, part in zip(keys, query.split("&")))
 
 
-ADDRESS = re.compile(r"\[([^]]+)\](?:(:)(.*))?")  # of IPv6
+ADDRESS = re.compile(r"\[([^]]+)\](?:(:)(.*))?")  # IPv6
 
 
 def split_host(text: str, port: int) -> tuple:
-    """`host`, `host:port`, `[address]`, `[address]:port` or an IPv6 address. Raises ValueError."""
+    """Return (host, port) of `host`, `host:port`, `[address]`, `[address]:port` or an IPv6 address. Raises ValueError."""
     if "[" in text or "]" in text or text.count(":") > 1:
         found = ADDRESS.fullmatch(text if "[" in text else f"[{text}]")
         if not found:
@@ -163,22 +163,22 @@ def find_configurations() -> list:
 
 
 def read_configuration(path: str) -> dict:
-    """The targets of one file, by name; none if there is no such file. Raises SoloError."""
+    """Return the targets of one file by name, none if there is no such file. Raises SoloError."""
     try:
-        # A FIFO in its place must not hang us.
+        # O_NONBLOCK: opening a FIFO in its place must not hang.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-                raise SoloError(f"refusing {path}: not a regular file of less than {LARGEST >> 20} MiB")
+                raise SoloError(f"cannot use {path}: not a regular file of less than {LARGEST >> 20} MiB")
             if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise SoloError(f"refusing {path}: others can write to it")
+                raise SoloError(f"cannot trust {path}: others can write to it (make it yours, chmod go-w)")
             data = file.read(LARGEST).decode()
     except FileNotFoundError:
         return {}
     except PermissionError:
-        return {}  # of root's secrets others know nothing
+        return {}  # root's secrets
     except (OSError, UnicodeDecodeError) as error:
-        raise SoloError(f"can not read {path}: {getattr(error, 'strerror', None) or error}") from None
+        raise SoloError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     try:
         targets = load_toml(data).get("via", {})
     except (ValueError, RecursionError) as error:
@@ -187,7 +187,7 @@ def read_configuration(path: str) -> dict:
         raise SoloError(f"{path}: via: not a table (like [via.prod])")
     targets = {name: make_target(path, name, table) for name, table in targets.items()}
     if status.st_mode & stat.S_IROTH and any(map(has_secret, targets.values())):
-        raise SoloError(f"refusing {path}: a password is in it, and everybody can read it (chmod o-r)")
+        raise SoloError(f"cannot use {path}: everybody can read the password in it (chmod o-r)")
     return targets
 
 
@@ -204,10 +204,10 @@ def load_toml(data: str) -> dict:
 
 
 def make_target(path: str, name: str, table) -> Target:
-    """One [via.NAME]. Raises SoloError."""
+    """Return the Target of one table [via.NAME]. Raises SoloError."""
     where = f"{path}: [via.{name}]"
     if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()) or "url" not in table:
-        raise SoloError(f"{where}: not a table of texts with an url in it")
+        raise SoloError(f"{where}: not a table of strings with a url")
     for key in table:
         if key not in KEYS:
             raise SoloError(f"{where}: {key}: no such key (there are {', '.join(KEYS)})")

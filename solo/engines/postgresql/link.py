@@ -1,5 +1,4 @@
-"""One session at a PostgreSQL server, by libpq's asynchronous calls: none outlasts its deadline, and what it waits for can be given
-up. Cold.
+"""One session at a PostgreSQL server, by libpq's asynchronous calls. No call outlasts its deadline, and every wait can be given up.
 """
 
 import os
@@ -18,28 +17,28 @@ from solo.engines.network import find_addresses, look_up_again
 from solo.errors import SoloError, Unreachable, UsageError
 
 LONGEST_POLL = 1e6  # seconds
-# Of tcp(7): a longer time and more probes are refused. How long a silent session lives TCP_USER_TIMEOUT says, not their number.
+# The limits of tcp(7). TCP_USER_TIMEOUT decides how long a silent session lives, not the number of probes.
 LONGEST_IDLE, MOST_PROBES = 32767, 127  # seconds
 LONGEST = (1 << 31) - 1  # milliseconds; an int
 ENDED = POLLRDHUP | POLLHUP | POLLERR
-# libpq has no codes for why it could not connect. What else a server says may pass: it starts, it is full.
+# libpq has no codes for a failed connection, so match its text. Any other reason may pass: the server starts, or is full.
 REFUSED = re.compile("invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|unknown ca|not support")
 QUOTED = re.compile('"[^"]*"')
-# Classes and codes of errors that may pass: the connection, deadlocks, resources, a standby by now, locks, the operator.
+# Classes and codes of errors that may pass: connection, deadlock, resources, read-only (now a standby), locks, operator.
 PASSING = ("08", "40", "53", "25006", "55P03", "57")
 CANCELED = "57014"
 
 
 class Canceled(Unreachable):
-    """Somebody had the server give up our query."""
+    """Another session had the server cancel our query."""
 
 
 class Link:
-    """A session at the first of a Target's hosts that gives one and is no standby. Its clock is ahead of ours by the `skew`.
+    """A session at the first of a Target's hosts that accepts one and is no standby. Its clock is ahead of ours by `skew`.
 
-    `timeout` is for one question, `ttl` how long either end keeps a session whose other end is silent. `pid` is the server's
-    process, `is_pooled` whether it talks to somebody between us. `heard` are the notifications that came. `is_busy`: a query was
-    sent whose answer is not here yet. `answered` is when the last answer came, on the monotonic clock.
+    `timeout` limits one query; `ttl` is how long either end keeps a session while the other end is silent. `pid` is the server's
+    process; `is_pooled` tells whether a pooler is in between. `heard` are the notifications received. `is_busy` while an answer is
+    outstanding. `answered` is when the last answer came, on the monotonic clock.
     """
 
     def __init__(self, target, settings: dict, ttl: float, timeout: float):
@@ -47,7 +46,7 @@ class Link:
         self.hosts = target.hosts
         self.ttl = ttl
         self.timeout = timeout
-        # A connection that is used is never probed; a silent one is for the last two thirds of the ttl.
+        # A silent connection is probed for the last two thirds of the ttl, a busy one never.
         self.idle, self.probes = max(1, min(int(ttl / 3), LONGEST_IDLE)), min(ceil(ttl) + 1, MOST_PROBES)
         self.silence = min(int(ttl * 1000), LONGEST)
         files = {"sslrootcert": target.cafile, "sslcert": target.certfile, "sslkey": target.keyfile}
@@ -69,14 +68,14 @@ class Link:
         self.answered = monotonic()
         self.heard = []
 
-    # --- the connection -------------------------------------------------------------------------------------------
+    # --- the connection ---------------------------------------------------------------------------------------------
 
     def open(self):
-        """Raises Unreachable, SoloError."""
+        """Connect. Raises Unreachable, SoloError."""
         problem = None
         for host, port in self.hosts:
             try:
-                # One that is silent must leave time for the others.
+                # A silent host must leave time for the others.
                 self.open_host(unquote(host), port, monotonic() + self.timeout / len(self.hosts))
                 return
             except (Error, OSError) as error:
@@ -111,19 +110,19 @@ class Link:
         self.is_pooled = connection.backend_pid != self.pid
 
     def resolve(self, host: str, port: int, deadline: float) -> dict:
-        """What libpq is told of a host, which otherwise looks its name up itself, for as long as that takes. Raises OSError."""
+        """Return libpq's settings for a host, with addresses, as libpq's own look-up has no timeout. Raises OSError."""
         if host[:1] in ("/", "@") or self.has_address or "PGHOSTADDR" in os.environ:
             return {"host": host}
         addresses = [address[-1][0] for address in find_addresses(host, port, deadline)]
         return {"host": ",".join([host] * len(addresses)), "hostaddr": ",".join(addresses)}
 
     def set(self, **values):
-        """Settings of the session, those the server knows of."""
+        """Set parameters of the session, except those that the server does not have."""
         known = ", ".join(f"('{name}', '{value}')" for name, value in values.items())
         self.ask(f"select set_config(name, value, false) from pg_settings join (values {known}) as ours(name, value) using (name)")
 
     def live_for_ttl(self):
-        """The server ends the session when it has not heard of us for the ttl, and not before, whatever it was told to do."""
+        """Have the server end the session after a silence of the ttl, and not before, whatever its configuration."""
         self.set(
             tcp_keepalives_idle=self.idle, tcp_keepalives_interval=1, tcp_keepalives_count=self.probes,
             tcp_user_timeout=self.silence, client_connection_check_interval=self.silence // 3,
@@ -135,14 +134,14 @@ class Link:
             self.connection.finish()
         self.connection, self.is_busy = None, False
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------------
 
     def ask(self, query: str, *values, deadline=None) -> list:
-        """The rows of the answer, each value a text or None. Raises Unreachable, SoloError."""
+        """Return the rows of the answer, each value a text or None. Raises Unreachable, SoloError."""
         deadline = monotonic() + self.timeout if deadline is None else deadline
         if self.is_busy:
             try:
-                self.fetch(deadline)  # what was not waited for says nothing of now
+                self.fetch(deadline)  # discard the late answer to an earlier query
             except SoloError:
                 pass
         if not self.is_busy:
@@ -161,7 +160,7 @@ class Link:
         self.is_busy = True
 
     def fetch(self, deadline: float):
-        """The rows that what was sent gives, None if it is not answered by the deadline. Raises Unreachable, SoloError."""
+        """Return the rows that answer the query sent, or None at the deadline. Raises Unreachable, SoloError."""
         connection = self.connection
         try:
             while connection.flush():
@@ -191,12 +190,12 @@ class Link:
         return rows
 
     def check(self):
-        """Raises Unreachable."""
+        """Raise Unreachable without a session."""
         if self.connection is None:
             raise Unreachable(f"cannot reach {self.where}: the session has ended")
 
     def hear(self):
-        """Take what the socket has."""
+        """Read the socket and collect notifications."""
         self.connection.consume_input()
         while True:
             notification = self.connection.notifies()
@@ -205,7 +204,7 @@ class Link:
             self.heard.append(notification.extra.decode(errors="replace"))
 
     def wait_heard(self, deadline: float):
-        """Until a notification came, or the deadline. Raises Unreachable."""
+        """Wait for a notification until the deadline. Raises Unreachable."""
         self.check()
         try:
             if not self.heard and wait_socket(self.connection, POLLIN, deadline):
@@ -214,7 +213,7 @@ class Link:
             raise self.lose(str(error)) from None
 
     def wait_end(self, seconds: float, stop):
-        """That long, or until `stop`. Raises Gone if the server ends the session."""
+        """Wait for `seconds`, or until `stop`. Raises Gone if the server ends the session."""
         if self.connection is None:
             raise Gone("its session has ended")
         poller = poll()
@@ -255,5 +254,5 @@ def join_lines(text: str) -> str:
 
 
 def make_key(name: str) -> int:
-    """The advisory lock of a name: 48 bits of its hash, signed as PostgreSQL has them, and 16 that are free."""
+    """Return the advisory lock of a name: 48 bits of a hash, signed as PostgreSQL's bigint, then 16 zero bits for lanes."""
     return int.from_bytes(sha256(b"solo\0" + encode(name)).digest()[:6], "big", signed=True) << 16

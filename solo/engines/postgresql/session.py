@@ -1,13 +1,13 @@
-"""PostgreSQL, by advisory locks of a session: no table, no rights needed. The server's lock manager keeps the line and lets nobody
-in too early while the session lives; with it the lock ends, so whoever holds one watches the socket. Cold.
+"""PostgreSQL, by advisory locks of a session, which need no table and no privileges. The server's lock manager keeps the queue and
+the exclusion while the session lives. The lock ends with the session, so its holder watches the socket.
 
-The locks of a name are its key (pglink.make_key) and lanes in the key's last 16 bits. An exclusive claim has the key for itself, a
-shared one together with others. Counted ones share it too, but have said so before (COUNTING); then they go one by one through
-the GATE, in which the first stands until there is room, and leave it with a lock for each slot (SLOT + n) and one that says how
-many slots they know of (LIMIT + n). A shared one that finds a LIMIT waits until it is gone.
+The locks of a name are its key (link.make_key) and lanes in the key's last 16 bits. An exclusive claim locks the key for itself, shared
+claims lock it together. Claims on slots lock it together too, after marking themselves by COUNTING. Then they pass the GATE one by
+one: the first waits in it until there is room, and leaves it with a lock per slot (SLOT + n) and one with its number of slots
+(LIMIT + n). A shared claim that finds a LIMIT waits until that is gone.
 
-Who we are stands in a comment in each of our queries: of all that the server tells about a session (pg_stat_activity) only its
-query is long enough.
+Each query of ours has our note in a comment: of all that the server shows of a session (pg_stat_activity) only the query is long
+enough.
 """
 
 import json
@@ -15,17 +15,17 @@ import posix
 from time import monotonic, sleep
 
 from solo.engines.engine import Entry, Gone, Note, describe_skew, parse_note
-from solo.engines.queue import PAUSE, Keeper, check_patience, describe_entries, find_place, leave, pause, refuse
+from solo.engines.queue import PAUSE, Keeper, ask_obstacles_to_end, check_patience, describe_entries, find_place, leave, pause, refuse
 from solo.engines.postgresql.link import Canceled, Link, make_key
 from solo.engines.postgresql.table import PostgresTable
 from solo.errors import Busy, SoloError, Superseded, Unreachable, UsageError
 from solo.queue import NO_WAIT
 from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, allot_slots, find_conflicts
 
-SETTLE = 0.25  # seconds: whose session was ended hears of it when we do, and must still kill
+SETTLE = 0.25  # seconds: a holder whose session was ended must still kill its command
 LOOK_AGAIN = 0.1  # seconds
-PASSAGE = 0.5  # seconds: nobody who is let in is in the gate for longer
-PASSING = "busy: others are being let in"
+PASSAGE = 0.5  # seconds: a claim with room passes the gate sooner
+PASSING = "busy: other contenders are acquiring it"
 COUNTING, GATE, LIMIT, SLOT, LAST, MOST = 1, 2, 0x4000, 0x8000, 0xffff, 0x3fff
 COMMENT, COMMENT_LIMIT = "/*solo ", 800  # bytes: the server keeps the first 1024 of a query
 KEY = "(l.classid::bigint << 32 | l.objid::bigint)"
@@ -36,7 +36,7 @@ OURS = f"pg_locks l where {ADVISORY} and l.pid = pg_backend_pid() and l.granted"
 
 
 def PostgreSQL(target, ttl: float, timeout: float):
-    """The Engine that the URL asks for."""
+    """Return the Engine that the URL selects."""
     return (PostgresTable if "table" in target.settings else PostgresSession)(target, ttl, timeout)
 
 
@@ -52,11 +52,11 @@ class PostgresSession:
         self.me = f"solo {posix.uname().nodename}:{posix.getpid()}"
         settings = {**target.settings, "application_name": self.me}
         self.link = Link(target, settings, ttl, timeout)
-        self.other = Link(target, settings, ttl, timeout)  # asks while ours waits for a lock
-        self.entries = {}  # ours by name, once they are held
-        self.wanted = None  # the one that stands in line
-        self.is_new = False  # it was not yet seen who else does
-        self.patience = NO_WAIT  # until when a late answer is waited for: to ask again would take another place in the queue
+        self.other = Link(target, settings, ttl, timeout)  # for queries while `link` waits for a lock
+        self.entries = {}  # our held entries by name
+        self.wanted = None  # our waiting entry
+        self.is_new = False  # whether the queue was not yet read since we joined it
+        self.patience = NO_WAIT  # wait so long for a late answer: asking again would lose our place
 
     @property
     def timeout(self) -> float:
@@ -66,7 +66,7 @@ class PostgresSession:
     def timeout(self, seconds: float):
         self.link.timeout = self.other.timeout = seconds
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------------
 
     def connect(self):
         self.link.open()
@@ -76,7 +76,7 @@ class PostgresSession:
         self.link.ask(f"listen solo_{self.link.pid}")
 
     def check_pooler(self):
-        """Raises SoloError if our session is not ours alone: given back after each answer, it is that of the next who asks."""
+        """Raise SoloError if the pooler may give our session to another client after each answer."""
         for _ in range(2):
             [[pid]] = self.link.ask("select pg_backend_pid()")
             self.refuse_pooler(int(pid) != self.link.pid)
@@ -84,14 +84,14 @@ class PostgresSession:
             self.other.open()
             self.refuse_pooler(self.other.pid == self.link.pid)
         except Unreachable:
-            pass  # then it had no other session to give
+            pass  # the pooler has no other session
         finally:
             self.other.close()
 
     def refuse_pooler(self, is_shared: bool):
         if is_shared:
-            self.link.close()  # and gives nothing back, which would be what others have
-            raise SoloError(f"{self.where}: a pooler gives one session to several clients: have it pool_mode=session,"
+            self.link.close()  # unlock nothing: the locks may be of other clients
+            raise SoloError(f"{self.where}: a pooler gives one session to several clients: set its pool_mode=session,"
                             " or add table=NAME to the URL")
 
     def ask(self, query: str, *values) -> list:
@@ -100,7 +100,7 @@ class PostgresSession:
         return self.link.ask(self.make_comment() + query, *values, deadline=deadline)
 
     def look(self, query: str, *values) -> list:
-        """Ask, also while our session waits for a lock."""
+        """As `ask`, but also while our session waits for a lock."""
         if not self.link.is_busy:
             return self.ask(query, *values)
         try:
@@ -109,10 +109,10 @@ class PostgresSession:
         finally:
             self.other.close()
 
-    # --- the lease ------------------------------------------------------------------------------------------------
+    # --- the lease --------------------------------------------------------------------------------------------------
 
     def renew(self):
-        """Who asks us to end, or None."""
+        """As Engine.renew."""
         keys = "{%s}" % ",".join(str(make_key(name)) for name in self.entries)
         try:
             [[pid, count]] = self.ask(
@@ -145,7 +145,7 @@ class PostgresSession:
             self.link.close()
 
     def stop_waiting(self):
-        """Have the server give up what our session still waits for."""
+        """Have the server cancel the query for which our session still waits."""
         if self.link.is_busy:
             self.look("select pg_cancel_backend($1)", self.link.pid)
             try:
@@ -153,7 +153,7 @@ class PostgresSession:
             except Canceled:
                 pass
 
-    # --- the line -------------------------------------------------------------------------------------------------
+    # --- the queue --------------------------------------------------------------------------------------------------
 
     def take(self, name: str, note, wait) -> Entry:
         if note.claim.slots > MOST:
@@ -163,8 +163,8 @@ class PostgresSession:
         try:
             while True:
                 try:
-                    self.stand(name, note)
-                    if self.enter(make_key(name), note.claim, wait, asked):
+                    self.join(name, note)
+                    if self.acquire(make_key(name), note.claim, wait, asked):
                         sleep(SETTLE)
                     self.confirm(name)
                     is_in = True
@@ -173,7 +173,7 @@ class PostgresSession:
                     if self.link.heard:
                         raise Superseded(f"superseded by {self.find_asker()}") from None
                     if self.entries:
-                        raise Gone(str(error)) from None  # what we held under other names may be lost as well
+                        raise Gone(str(error)) from None  # locks of other names may be lost too
                     check_patience(wait, error)
                     self.link.close()
                     pause(wait, error)
@@ -183,8 +183,8 @@ class PostgresSession:
                 self.entries.pop(name, None)
                 leave(self, name)
 
-    def stand(self, name: str, note):
-        """Have a session, which says what we want and has nothing of it."""
+    def join(self, name: str, note):
+        """Have a session that publishes our entry and has no lock of the name yet."""
         if self.link.connection is None:
             self.connect()
         known = f"{self.me} {' '.join([*self.entries, name])}"
@@ -195,7 +195,7 @@ class PostgresSession:
         self.wanted, self.is_new = Entry(name, f"{name}/{pid}", int(number), note, False), True
 
     def confirm(self, name: str):
-        """We have the lock, says the server, and this is its number."""
+        """Verify that we have the lock, number it, and renew. Raises Gone."""
         [[pid, number, count]] = self.ask(
             f"select pg_backend_pid(), txid_current(), (select count(*) from {OURS} and {KEY} = $1)", make_key(name))
         self.refuse_pooler(int(pid) != self.link.pid)
@@ -210,19 +210,19 @@ class PostgresSession:
                 self.stop_waiting()
                 self.unlock(make_key(name), make_key(name) + LAST)
         except Unreachable:
-            self.link.close()  # and with it ends all that its session has
+            self.link.close()  # all locks end with the session
             raise
         finally:
             self.wanted = None
 
     def unlock(self, first: int, last: int):
-        """Give back what we have of these keys."""
+        """Release our locks from key `first` to `last`."""
         self.ask(
             f"select case l.mode when 'ExclusiveLock' then pg_advisory_unlock({KEY}) else pg_advisory_unlock_shared({KEY}) end"
             f" from {OURS} and {KEY} between $1 and $2", first, last)
 
-    def enter(self, key: int, claim, wait, asked: set) -> bool:
-        """Have the locks for the claim. Whether that took waiting. Raises Busy."""
+    def acquire(self, key: int, claim, wait, asked: set) -> bool:
+        """Acquire the locks of the claim. Return whether that took waiting. Raises Busy."""
         if claim.mode == EXCLUSIVE:
             return self.lock(key, "", wait, asked)
         if claim.mode == SHARED:
@@ -237,7 +237,7 @@ class PostgresSession:
         return any(waits)
 
     def lock(self, key: int, kind: str, wait, asked: set) -> bool:
-        """Have one lock, by its place in the server's line. Whether that took waiting. Raises Busy."""
+        """Acquire one lock, in the server's queue. Return whether that took waiting. Raises Busy."""
         if self.try_lock(key, kind):
             return False
         if wait.deadline is NO_WAIT:
@@ -249,19 +249,19 @@ class PostgresSession:
                 if look_again is not None and self.is_granted():
                     return True
                 look_again = monotonic() + self.ttl
-                self.meet(wait, asked)
+                self.check_obstacles(wait, asked)
             except Unreachable as error:
                 if not self.link.is_busy:
                     raise
-                check_patience(wait, error)  # our own session, which waits, may be well
+                check_patience(wait, error)  # only the second session failed
                 look_again = monotonic() + PAUSE
             if wait.watch(lambda until: self.link.fetch(until) is not None, min(wait.deadline, look_again), self.describe):
                 return True
 
     def is_granted(self) -> bool:
-        """Whether our session has the lock that it waited for. Raises Unreachable; Gone if it no longer waits, but does not answer."""
-        waits = f"select exists (select from pg_locks l where {ADVISORY} and l.pid = $1 and not l.granted)"
-        if self.look(waits, self.link.pid) == [["t"]]:
+        """Return whether our session has the lock. Raises Unreachable; Gone if it no longer waits, but does not answer."""
+        query = f"select exists (select from pg_locks l where {ADVISORY} and l.pid = $1 and not l.granted)"
+        if self.look(query, self.link.pid) == [["t"]]:
             return False
         if self.link.fetch(monotonic() + self.timeout) is None:
             raise Gone("its session does not answer")
@@ -271,7 +271,7 @@ class PostgresSession:
         return self.ask(f"select pg_try_advisory_lock{kind}($1)", key) == [["t"]]
 
     def wait_until(self, is_free, wait, asked: set) -> bool:
-        """Until `is_free()`, which nobody tells us. Whether that took waiting. Raises Busy, Superseded."""
+        """Poll until `is_free()`. Return whether that took waiting. Raises Busy, Superseded."""
         if is_free():
             return False
         passed = monotonic() + PASSAGE
@@ -286,7 +286,7 @@ class PostgresSession:
             return True
 
         while True:
-            self.meet(wait, asked)
+            self.check_obstacles(wait, asked)
             if wait.deadline is not NO_WAIT:
                 if wait.watch(block, wait.deadline, self.describe):
                     return True
@@ -296,7 +296,7 @@ class PostgresSession:
                 raise Busy(PASSING)
 
     def try_slots(self, key: int, claim) -> bool:
-        """In the gate: have our slots, if there is room beside those who have some, and nobody who only shares."""
+        """In the gate, take our slots if enough are free and no shared claim is there. Return whether we have them."""
         locks = self.read_lanes(key, 0, LAST)
         taken = [lane - SLOT for _, lane in locks if lane >= SLOT]
         limit = min([claim.slots, *(lane - LIMIT for _, lane in locks if LIMIT <= lane < SLOT)])
@@ -307,7 +307,7 @@ class PostgresSession:
         [[_, got]] = self.ask(
             "select pg_advisory_lock_shared($1), (select bool_and(pg_try_advisory_lock(slot)) from unnest($2::bigint[]) slot)",
             key + LIMIT + claim.slots, keys)
-        if got != "t" or self.has_sharers(self.read_lanes(key, 0, LAST)):  # one who came meanwhile did not see us
+        if got != "t" or self.has_sharers(self.read_lanes(key, 0, LAST)):  # a shared claim that came meanwhile did not see our LIMIT
             self.unlock(key + LIMIT, key + LAST)
             return False
         self.wanted = self.wanted._replace(record=self.wanted.record._replace(slot=slot))
@@ -317,48 +317,43 @@ class PostgresSession:
         return bool({pid for pid, lane in locks if lane == 0} - {pid for pid, lane in locks if lane == COUNTING})
 
     def read_lanes(self, key: int, first: int, last: int) -> list:
-        """(pid, lane) of what others have of a name."""
+        """Return [(pid, lane)] of other sessions' locks of a name."""
         return [
             (pid, int(lane)) for pid, lane in self.ask(
                 f"select l.pid, {KEY} - $1 from pg_locks l where {ADVISORY} and l.granted and l.pid <> pg_backend_pid()"
                 f" and {KEY} between $1 + $2::bigint and $1 + $3::bigint", key, first, last)
         ]
 
-    def meet(self, wait, asked: set):
-        """Raises Busy if there are others in our way and we may not wait for them, or not any longer; asks them to end if so
-        wanted.
-        """
-        line, place, obstacles = self.read_obstacles()
+    def check_obstacles(self, wait, asked: set):
+        """Raise Busy if there are obstacles and we may not wait, or no longer. With --replace, ask them to end."""
+        queue, place, obstacles = self.read_obstacles()
         if obstacles:
-            refuse(line, place, obstacles, wait, self.is_new)
+            refuse(queue, place, obstacles, wait, self.is_new)
         elif wait.deadline is not NO_WAIT and monotonic() >= wait.deadline:
             raise Busy(PASSING)
         self.is_new = False
-        for obstacle in obstacles if wait.replaces else ():
-            if obstacle.key not in asked:
-                self.ask_to_end(obstacle, wait.who)
-                asked.add(obstacle.key)
+        ask_obstacles_to_end(self, obstacles, wait, asked)
 
     def describe(self) -> tuple:
         try:
-            line, place, obstacles = self.read_obstacles()
-            waiting = sum(not entry.is_held for entry in line[:place])
-            return waiting + 1, describe_entries(obstacles) if obstacles else "free just now"
+            queue, place, obstacles = self.read_obstacles()
+            waiters = sum(not entry.is_held for entry in queue[:place])
+            return waiters + 1, describe_entries(obstacles) if obstacles else "free just now"
         except (SoloError, Gone) as error:
             return None, str(error)
 
     def read_obstacles(self) -> tuple:
-        """The line of the wanted name, our place in it, and who before it is in our way."""
-        line = self.list_entries(self.wanted.name)
-        place = find_place(line, self.wanted.key)
-        place = len(line) if place is None else place
-        claims = [entry.record.claim for entry in line[:place]]
-        return line, place, [line[at] for at in find_conflicts(self.wanted.record.claim, claims)]
+        """Return (the queue of the wanted name, our place in it, the entries before it that keep us waiting)."""
+        queue = self.list_entries(self.wanted.name)
+        place = find_place(queue, self.wanted.key)
+        place = len(queue) if place is None else place
+        claims = [entry.record.claim for entry in queue[:place]]
+        return queue, place, [queue[at] for at in find_conflicts(self.wanted.record.claim, claims)]
 
-    # --- what others ask ------------------------------------------------------------------------------------------
+    # --- for views and other contenders -----------------------------------------------------------------------------
 
     def make_comment(self) -> str:
-        """What others are to know of us, for them to find with list_entries. Comments nest: without a star none begins or ends."""
+        """Return a comment with our entries for list_entries of other hosts. Comments nest, so no star may be inside."""
         entries = [*self.entries.values(), *([self.wanted] if self.wanted else [])]
         if not entries:
             return ""
@@ -388,40 +383,39 @@ class PostgresSession:
         entries = [entry for row in rows for entry in [read_entry(name, *row, self.link.skew)] if entry is not None]
         return sorted(entries, key=lambda entry: (entry.name, not entry.is_held, entry.number))
 
-    def ask_to_end(self, entry, who: str):
+    def ask_to_end(self, entry, asker: str):
         if entry.record.launcher is None:
-            return  # it would not know what we want
+            return  # another program does not listen
         pid = entry.key.rpartition("/")[2]
-        self.look("select pg_notify('solo_' || $1::int, $2)", pid, who)
+        self.look("select pg_notify('solo_' || $1::int, $2)", pid, asker)
         if not entry.is_held:
-            self.look("select pg_cancel_backend($1)", pid)  # so that it hears
+            self.look("select pg_cancel_backend($1)", pid)  # its session reads notifications only between queries
 
     def read_once(self, name: str):
-        raise SoloError(f"{self.where}: without a table --once-per can not be remembered: add table=NAME to the URL")
+        raise SoloError(f"{self.where}: cannot remember --once-per without a table (add table=NAME to the URL)")
 
     def write_once(self, name: str, before, ran) -> bool:
         return self.read_once(name)
 
     def examine(self) -> list:
         [[clock]] = self.link.ask("select extract(epoch from clock_timestamp())")
-        pooled = [("note", "behind a pooler: that must notice that a host is gone; how long that takes is its business")]
+        pooled = [("note", "behind a pooler, which must detect lost hosts; its settings decide how long that takes")]
         return [
             ("ok", f"PostgreSQL {self.link.version}, advisory locks of a session"),
             describe_skew(float(clock)),
-            ("ok", "first come, first served over all hosts; when a launcher dies the next one gets in at once"),
-            ("note", "a restart of the server and a failover end every lock, and the commands with them: with table=NAME in the URL"
-                     " they do not"),
+            ("ok", "first come, first served over all hosts; when a launcher dies, the next waiter acquires at once"),
+            ("note", "a restart or failover of the server ends every lock and its command; with table=NAME in the URL locks survive"),
             *(pooled if self.link.is_pooled else []),
         ]
 
 
 def read_entry(name, pid: str, key: str, mode: str, is_granted: str, query, application, skew: float = 0.0):
-    """The entry that one lock stands for; None if that is of no name of ours. `name` is its name, if that is known."""
+    """Return the entry of one lock, or None if the lock belongs to no name. `name` is its name, if known."""
     for of, entry in parse_comment(query or "", skew).items():
         if make_key(of) == int(key):
             number, is_held, note = entry
             return Entry(of, f"{of}/{pid}", number, note, is_held and is_granted == "t")
-    # Another program's, or of another role, whose queries we may not see.
+    # The lock of another program, or of another role, whose queries we may not read.
     words = (application or "").split(" ", 2)
     name = words[2] if name is None and words[0] == "solo" and len(words) == 3 else name
     if name is None or make_key(name) != int(key):
@@ -431,7 +425,7 @@ def read_entry(name, pid: str, key: str, mode: str, is_granted: str, query, appl
 
 
 def parse_comment(query: str, skew: float = 0.0) -> dict:
-    """By name (number, whether it is held, note), as a session says; none if it says nothing, or garbage."""
+    """Return {name: (number, whether it is held, note)} from the comment in a query; {} without a valid one."""
     if not query.startswith(COMMENT):
         return {}
     try:

@@ -1,9 +1,9 @@
-"""PostgreSQL with a table: an entry is a row that lives until `expires` by the server's clock; its `number` is the order of the
-line, and the fencing token. What ends a session, a restart too, ends no lock. Cold.
+"""PostgreSQL with a table: an entry is a row that lives until `expires` by the server's clock. Its `number` is the order of the
+queue and the fencing token. A lock survives the end of a session and a restart of the server.
 
-One change wakes one waiter. Each row has a channel of its own, which is notified when the row goes and when it gets its slots; only
-the waiter behind it listens there. A waiter that any change of its name may let in listens to the name's channel. Earlier versions
-notify one channel of the whole table, to which every waiter still listens, and look again twice a second without a notification.
+One change wakes one waiter. Each row has its own channel, which is notified when the row is deleted and when it gets its slots; only
+the next waiter listens there. A waiter that may run after any change of its name listens to the name's channel. Earlier versions
+notify only one channel of the whole table, so every waiter listens to that too, and read again twice a second without a notification.
 """
 
 import posix
@@ -19,10 +19,10 @@ from solo.contention.period import format_ran, parse_ran
 from solo.modes import COUNTED, MODES
 
 CHANNEL_LIMIT, PREFIX_LIMIT, DIGEST = 60, 40, 16  # characters; a channel has 63 at most
-LOOK_AGAIN = 0.5  # seconds: behind a pooler nobody notifies us
+LOOK_AGAIN = 0.5  # seconds: no notification passes a pooler
 SHORTEST_WAIT = 0.01  # seconds
-LOOK_SELDOM = 2.0  # seconds: nobody notifies of a row that an administrator deleted
-ONCE = ""  # the owner of the row that says when a name ran last
+LOOK_SELDOM = 2.0  # seconds: an administrator who deletes a row notifies no waiter
+ONCE = ""  # the owner of the row with the last period of a name
 COLUMNS = (
     "number bigint generated always as identity primary key, name text not null, owner text not null, expires timestamptz,"
     " asked text, note text not null, unique (name, owner)"
@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 class PostgresTable(OrderedEngine):
-    """See engine.Engine, and OrderedEngine for join, leave, read_queue, rewrite and wait_change."""
+    """An OrderedEngine; see also engine.Engine."""
 
     modes = MODES
     caveat = ""
@@ -42,16 +42,16 @@ class PostgresTable(OrderedEngine):
         if not re.fullmatch(r"\w+(\.\w+)?", self.name, re.ASCII):
             raise UsageError(f"--via {self.where}: table: not the name of a table")
         self.table = '"' + self.name.replace(".", '"."') + '"'
-        self.channel = f"solo {self.name}"[:CHANNEL_LIMIT]  # that of earlier versions
+        self.channel = f"solo {self.name}"[:CHANNEL_LIMIT]  # the channel of earlier versions
         self.prefix = f"solo {self.name}"[:PREFIX_LIMIT] + " "
-        self.heeded = set()  # the channels to which the session listens
+        self.channels = set()  # the session listens to them
         self.ttl = ttl
         self.link = Link(target, {**settings, "application_name": f"solo {posix.uname().nodename}:{posix.getpid()}"}, ttl, timeout)
         self.owner = f"{posix.uname().nodename}:{posix.getpid()}:{posix.urandom(8).hex()}"
-        self.has_joined = False  # rows of ours may be there
-        self.entries = {}  # ours by name, once they are held
-        self.seen = []  # rows of the line, when it was last read
-        self.once_text = None  # of the last period, when it was last read
+        self.has_joined = False  # whether the table may have rows of ours
+        self.entries = {}  # our held entries by name
+        self.seen = []  # rows of the queue as it was last read
+        self.once_text = None  # of the last period as it was last read
 
     @property
     def timeout(self) -> float:
@@ -61,7 +61,7 @@ class PostgresTable(OrderedEngine):
     def timeout(self, seconds: float):
         self.link.timeout = seconds
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------------
 
     def connect(self):
         self.open()
@@ -89,14 +89,14 @@ class PostgresTable(OrderedEngine):
             raise
         except SoloError:
             if self.ask("select to_regclass($1)", self.table) != [[None]]:
-                return  # two at once
+                return  # another contender created it
             raise SoloError(f"{error}; an administrator must run: create table {self.table} ({COLUMNS});"
                             f" grant select, insert, update, delete on {self.table} to ...") from None
 
     def open(self):
-        self.heeded = set()
+        self.channels = set()
         self.link.open()
-        if not self.link.is_pooled:  # behind a pooler a session is somebody else's too
+        if not self.link.is_pooled:  # a pooler's session is shared with other clients
             self.link.set(synchronous_commit="on", statement_timeout=0)
 
     def ask(self, query: str, *values) -> list:
@@ -106,13 +106,13 @@ class PostgresTable(OrderedEngine):
                 self.open()
             return self.link.ask(query.replace("TABLE", self.table), *values)
         except Unreachable:
-            self.link.close()  # a new session may find a way, or another host
+            self.link.close()  # a new session may work, perhaps at another host
             raise
 
-    # --- the lease ------------------------------------------------------------------------------------------------
+    # --- the lease --------------------------------------------------------------------------------------------------
 
     def renew(self):
-        """Who asks us to end, or None."""
+        """As Engine.renew."""
         self.link.heard.clear()
         rows = self.ask(
             "update TABLE set expires = clock_timestamp() + make_interval(secs => $2::float8)"
@@ -129,12 +129,12 @@ class PostgresTable(OrderedEngine):
             self.entries, self.has_joined = {}, False
             self.link.close()
 
-    # --- the line -------------------------------------------------------------------------------------------------
+    # --- the queue --------------------------------------------------------------------------------------------------
 
     def join(self, name: str, note) -> str:
         self.has_joined = True
         self.ask("delete from TABLE where name = $1 and expires <= clock_timestamp()", name)
-        # Under a lock until it is committed: so numbers are seen in their order.
+        # Hold a lock until the commit, so that rows become visible in order of their numbers.
         self.ask(
             "with locked as (select pg_advisory_xact_lock($1::bigint)) insert into TABLE (name, owner, expires, note)"
             " select $2, $3, clock_timestamp() + make_interval(secs => $4::float8), $5 from locked"
@@ -146,11 +146,11 @@ class PostgresTable(OrderedEngine):
         if self.has_joined:
             self.remove("owner = $1 and name = $2", self.owner, name)
 
-    def remove(self, which: str, *values):
-        self.notify(f"delete from TABLE where {which}", *values)
+    def remove(self, condition: str, *values):
+        self.notify(f"delete from TABLE where {condition}", *values)
 
     def rewrite(self, entry):
-        # Waiters heed what slots it has, and not that its command runs.
+        # Waiters need to know its slots, but not its child.
         gets_slots = entry.record.claim.mode == COUNTED and entry.record.child is None
         change = self.notify if gets_slots else lambda query, *values: self.ask(f"{query} returning 1", *values)
         if not change("update TABLE set note = $1 where number = $2 and owner = $3 and expires > clock_timestamp()",
@@ -158,7 +158,7 @@ class PostgresTable(OrderedEngine):
             raise Gone("its row has expired or was removed")
 
     def notify(self, change: str, *values) -> list:
-        """Change rows, and wake the waiters behind them. A row for each."""
+        """Change rows and wake the waiters behind them. Return a row per changed row."""
         return self.ask(
             f"with changed as ({change} returning number, name)"
             f" select pg_notify('{self.prefix}' || number, ''), pg_notify('{self.prefix}'"
@@ -167,21 +167,21 @@ class PostgresTable(OrderedEngine):
     def listen(self, *channels):
         """Listen to these channels and no others."""
         wanted = {self.channel, *(self.prefix + channel for channel in channels)}
-        for channel in self.heeded - wanted:
+        for channel in self.channels - wanted:
             self.ask(f'unlisten "{channel}"')
-            self.heeded.discard(channel)
-        for channel in wanted - self.heeded:
+            self.channels.discard(channel)
+        for channel in wanted - self.channels:
             self.ask(f'listen "{channel}"')
-            self.heeded.add(channel)
+            self.channels.add(channel)
 
     def read_queue(self, name: str) -> list:
         self.seen = self.read_rows("and name = $1", name)
         return self.make_entries(self.seen)
 
-    def read_rows(self, which: str, *values) -> list:
-        """[[number, name, owner, note, seconds until it expires]]"""
+    def read_rows(self, condition: str, *values) -> list:
+        """Return [[number, name, owner, note, seconds until it expires]], in order."""
         return self.ask("select number, name, owner, note, extract(epoch from expires - clock_timestamp()) from TABLE"
-                        f" where expires > clock_timestamp() {which} order by number", *values)
+                        f" where expires > clock_timestamp() {condition} order by number", *values)
 
     def make_entries(self, rows: list) -> list:
         return [
@@ -206,26 +206,26 @@ class PostgresTable(OrderedEngine):
             self.link.wait_heard(min(deadline, monotonic() + pause))
 
     def find_decisive(self, name: str, key):
-        """The number of the row to wait for, as the line was read last, or None: any.
+        """Return the number of the row to wait for in the queue as last read, or None for any.
 
-        A claim on slots gets in no earlier than the waiter before it, which has its row rewritten then.
+        A claim on slots waits for the entry before it, which rewrites its row when it takes its slots.
         """
-        line = self.make_entries(self.seen)
+        queue = self.make_entries(self.seen)
         if key is None:
-            earlier = find_unready(line[:find_place(line, self.make_entry_key(name))])
+            earlier = find_unready(queue[:find_place(queue, self.make_entry_key(name))])
             key = earlier[-1].key if earlier else None
-        return next((str(entry.number) for entry in line if entry.key == key), None)
+        return next((str(entry.number) for entry in queue if entry.key == key), None)
 
     def make_entry_key(self, name: str) -> str:
         return f"{self.name}/{name}/{self.owner}"
 
-    # --- what others ask ------------------------------------------------------------------------------------------
+    # --- for views and other contenders -----------------------------------------------------------------------------
 
     def list_entries(self, name=None) -> list:
         return sort_queues(self.make_entries(self.read_rows("and name = $1", name) if name is not None else self.read_rows("")))
 
-    def ask_to_end(self, entry, who: str):
-        self.ask("update TABLE set asked = $1 where number = $2", who, entry.number)
+    def ask_to_end(self, entry, asker: str):
+        self.ask("update TABLE set asked = $1 where number = $2", asker, entry.number)
 
     def read_once(self, name: str):
         known = self.ask("select note from TABLE where name = $1 and owner = $2", name, ONCE)
@@ -247,7 +247,7 @@ class PostgresTable(OrderedEngine):
         return [
             ("ok", f"PostgreSQL {self.link.version}, locks in the table {self.name}"),
             describe_skew(float(clock)),
-            ("ok", "first come, first served over all hosts; a lock outlives a restart of the server and the end of a session"),
-            ("note", "a step forward of the server's clock ends leases early; a standby that takes over without the last commits"
+            ("ok", "first come, first served over all hosts; a lock survives a restart of the server and the end of a session"),
+            ("note", "a step forward of the server's clock ends leases early; a failover that loses the last commits"
                      " forgets locks"),
         ]

@@ -1,6 +1,7 @@
-"""ZooKeeper, by kazoo. An entry is an ephemeral znode of our session, `/PREFIX/NAME/SESSION`, the name quoted as in a URL. Its
-czxid is the order of the line, and the fencing token: so its path is known before it is made, and one whose answer was lost is
-not made twice. The parents are containers, which ZooKeeper removes once they are empty; it knows them since 3.5.3. Cold.
+"""ZooKeeper, by kazoo. An entry is an ephemeral znode of our session, `/PREFIX/NAME/SESSION`, with the name quoted as in a URL.
+
+Its czxid is the order of the queue and the fencing token. So its path is known before it is created, and a create whose answer was
+lost is not done twice. The parents are containers, which ZooKeeper removes once they are empty; it has them since 3.5.3.
 """
 
 from time import monotonic, time
@@ -36,11 +37,11 @@ ANY = -1  # version
 
 
 class CreateContainer(Create):
-    type = 19  # kazoo has no word for it
+    type = 19  # missing in kazoo
 
 
 class ZooKeeper(OrderedEngine):
-    """See engine.Engine, and OrderedEngine for join, leave, read_queue, rewrite and wait_change."""
+    """An OrderedEngine; see also engine.Engine."""
 
     modes = MODES
     caveat = ""
@@ -51,12 +52,12 @@ class ZooKeeper(OrderedEngine):
         self.where = target.shown
         self.prefix = "/" + (target.path or PREFIX)
         if any(part in ("", ".", "..") or not part.isprintable() for part in self.prefix[1:].split("/")):
-            raise UsageError(f"--via {target.shown}: that is no path of ZooKeeper's")
+            raise UsageError(f"--via {target.shown}: not a path that ZooKeeper accepts")
         self.acl = OPEN_ACL_UNSAFE if target.user is None else CREATOR_ALL_ACL
         self.session = Session(target, make_tls(target) if target.scheme == "zookeepers" else None, ttl, timeout)
-        self.entries = {}  # ours by name, once they are held
-        self.seen = {}  # mzxid by key, in the line that was read last
-        self.skew = None  # by so much its clock is ahead of ours, once that is known
+        self.entries = {}  # our held entries by name
+        self.seen = {}  # mzxid by key, in the queue as it was last read
+        self.skew = None  # how far its clock is ahead of ours, or None while unknown
 
     @property
     def ttl(self) -> float:
@@ -70,16 +71,13 @@ class ZooKeeper(OrderedEngine):
     def timeout(self, seconds: float):
         self.session.timeout = seconds
 
-    # --- the lease ------------------------------------------------------------------------------------------------
+    # --- the lease --------------------------------------------------------------------------------------------------
 
     def connect(self):
         self.session.connect()
 
     def renew(self):
-        """Who asks us to end, or None.
-
-        A majority must agree that what we hold is there: who took up the session could be a leader that is none any more.
-        """
+        """As Engine.renew. A majority must agree that our entries are there, as a deposed leader could have resumed the session."""
         deadline = monotonic() + self.timeout
         self.session.connect(deadline)
         held = [CheckVersion(entry.key, ANY) for entry in self.entries.values()]
@@ -101,7 +99,7 @@ class ZooKeeper(OrderedEngine):
     def format_session(self) -> str:
         return f"{self.session.number & (1 << 64) - 1:x}"
 
-    # --- the line -------------------------------------------------------------------------------------------------
+    # --- the queue --------------------------------------------------------------------------------------------------
 
     def join(self, name: str, note) -> str:
         if not self.session.number:
@@ -120,24 +118,24 @@ class ZooKeeper(OrderedEngine):
             raise Gone("its znode was removed")
 
     def read_queue(self, name: str) -> list:
-        # What a follower has not yet heard of came after us, or keeps us waiting longer.
+        # A follower may lag: entries it misses are behind ours, and entries it still has only make us wait.
         path = self.make_path(name)
         [children] = self.session.ask(GetChildren(path, None))
         keys = [] if isinstance(children, NoNodeError) else [f"{path}/{child}" for child in children]
         known = [(key, *answer) for key, answer in zip(keys, self.session.ask(*(GetData(key, None) for key in keys)))
                  if not isinstance(answer, NoNodeError)]
         self.seen = {key: stat.mzxid for key, _, stat in known}
-        # What does not end with a session is nobody's place.
+        # A znode that does not end with a session is not an entry.
         entries = [Entry(name, key, stat.czxid, self.read_note(data, stat), False) for key, data, stat in known if stat.ephemeralOwner]
         return sorted(entries, key=lambda entry: entry.number)
 
     def read_note(self, data, stat):
         note = parse_note(data or b"")
-        # The ensemble dates each znode itself.
+        # Prefer the ensemble's own date of the znode.
         return note._replace(since=stat.ctime / 1000 - self.skew) if note.since is not None and self.skew is not None else note
 
     def create_mark(self, key: str, data: bytes):
-        """An ephemeral znode. The first one shows the ensemble's clock."""
+        """Create an ephemeral znode. The first one shows the ensemble's clock."""
         begin = time()
         if self.create(key, data, EPHEMERAL) and self.skew is None:
             [stat] = self.session.ask(Exists(key, None))
@@ -155,13 +153,13 @@ class ZooKeeper(OrderedEngine):
         return self.session.wait_event(deadline)
 
     def create(self, path: str, data: bytes, kind: int):
-        """And what it stands in. False if it is there already. Raises Unreachable, SoloError, Gone."""
+        """Create a znode and its parents. Return False if it exists. Raises Unreachable, SoloError, Gone."""
         for _ in range(3):
             [answer] = self.session.ask((CreateContainer if kind == CONTAINER else Create)(path, data, self.acl, kind))
             if not isinstance(answer, NoNodeError):
                 return not isinstance(answer, NodeExistsError)
             self.create(path.rpartition("/")[0], b"", CONTAINER)
-        raise Unreachable(f"{self.where}: {path.rpartition('/')[0]} is removed again and again")
+        raise Unreachable(f"{self.where}: {path.rpartition('/')[0]} was removed three times while an entry was created in it")
 
     def make_path(self, name: str, place: str = "") -> str:
         return f"{self.prefix}{place}/{quote(encode(name), safe='')}"
@@ -169,7 +167,7 @@ class ZooKeeper(OrderedEngine):
     def make_key(self, name: str) -> str:
         return f"{self.make_path(name)}/{self.format_session()}"
 
-    # --- what others ask ------------------------------------------------------------------------------------------
+    # --- for views and other contenders -----------------------------------------------------------------------------
 
     def list_entries(self, name=None) -> list:
         _, children = self.session.ask(Sync(self.prefix), GetChildren(self.prefix, None))
@@ -177,22 +175,22 @@ class ZooKeeper(OrderedEngine):
             try:
                 self.create_mark(f"{self.prefix}/{ENDS}/{self.format_session()}", b"")
             except SoloError:
-                pass  # it is not for us to write; then its clock counts as ours
+                pass  # we may not write: take its clock for ours
         if name is not None:
             return sort_queues(self.read_queue(name))
         children = [] if isinstance(children, NoNodeError) else children
         names = [decode(unquote_to_bytes(child)) for child in children if child[:1] != "."]
         return sort_queues([entry for name in names for entry in self.read_queue(name)])
 
-    def ask_to_end(self, entry, who: str):
-        """Until it has ended, or we have."""
-        self.create(f"{self.prefix}/{ENDS}/{entry.key.rpartition('/')[2]}-{self.format_session()}", who.encode(), EPHEMERAL)
+    def ask_to_end(self, entry, asker: str):
+        """As Engine.ask_to_end. The request ends with our session."""
+        self.create(f"{self.prefix}/{ENDS}/{entry.key.rpartition('/')[2]}-{self.format_session()}", asker.encode(), EPHEMERAL)
 
     def read_once(self, name: str):
         return self.read_once_with_version(name)[0]
 
     def read_once_with_version(self, name: str) -> tuple:
-        """(the last period, the version of its znode), each None if there is none."""
+        """Return (the last period, the version of its znode), both None if there is none."""
         _, answer = self.session.ask(Sync(self.prefix), GetData(self.make_path(name, f"/{ONCES}"), None))
         return (None, None) if isinstance(answer, NoNodeError) else (parse_ran(answer[0] or b""), answer[1].version)
 
@@ -214,12 +212,12 @@ class ZooKeeper(OrderedEngine):
         return [
             ("ok", self.read_version()),
             describe_skew(stat.ctime / 1000),
-            ("ok", "first come, first served over all hosts; a lock outlives a restart, the leader, and the loss of a minority"),
-            ("note", "a backup that is restored forgets locks, and SOLO_TOKEN may repeat"),
+            ("ok", "first come, first served over all hosts; a lock survives a restart, the leader, and the loss of a minority"),
+            ("note", "restoring a backup forgets locks, and SOLO_TOKEN may repeat"),
         ]
 
     def read_version(self) -> str:
-        """By the one command that is allowed unless an administrator has said otherwise."""
+        """Return ZooKeeper's version, by `srvr`, the only four-letter command that is enabled by default."""
         answer, deadline = b"", monotonic() + self.timeout
         try:
             with self.session.open(deadline) as one:
@@ -228,5 +226,5 @@ class ZooKeeper(OrderedEngine):
                     answer += one.recv(1 << 12) or b"\n"
         except OSError:
             pass
-        _, is_told, version = answer.partition(b"\n")[0].partition(b"version: ")
-        return "ZooKeeper " + (version.partition(b"-")[0].decode(errors="replace") if is_told else "that does not tell its version")
+        _, is_shown, version = answer.partition(b"\n")[0].partition(b"version: ")
+        return "ZooKeeper " + (version.partition(b"-")[0].decode(errors="replace") if is_shown else "(version unknown)")

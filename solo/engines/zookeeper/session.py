@@ -1,11 +1,11 @@
-"""A session at ZooKeeper: what is asked and answered in it, over one connection at a time. Cold.
+"""A session at ZooKeeper: its requests and answers, over one connection at a time.
 
-The words are kazoo's, the connection is not. Its client hides the timeout that was granted, waits as long as that for a host that
-is silent, sends what was given up on once it is connected again, and puts a new session in the place of one that expired.
+The messages are kazoo's, the connection is not. Kazoo's client hides the granted timeout, waits that long for a silent host, resends
+abandoned requests after a reconnect, and replaces an expired session by a new one.
 
-Who leads the ensemble counts a session's time from when it last heard of it: from a follower with the pings of the two, later than
-the follower answered us, or never if they are apart by then. Only of a connection that takes up a session it hears before that is
-granted. So to renew is to connect anew.
+The ensemble's leader counts the time of a session from when it last heard of it. A follower reports sessions with its pings: after it
+has answered us, or never if it has lost the leader by then. Only when a connection resumes a session must the leader agree before the
+follower answers. So to renew is to reconnect.
 """
 
 import struct
@@ -18,21 +18,21 @@ from solo.engines.engine import Gone
 from solo.engines.network import connect, find_distrust
 from solo.errors import SoloError, Unreachable
 
-REFUSALS = (NoNodeError, NodeExistsError, BadVersionError)  # those to reckon with
-PASSING = (-4, -7, -118, -127)  # connection loss, timeout, session moved, throttled: elsewhere or later it may go well
-EVENT, AUTH = -1, -4  # in place of a request's number
+REFUSALS = (NoNodeError, NodeExistsError, BadVersionError)  # expected answers
+PASSING = (-4, -7, -118, -127)  # connection loss, timeout, session moved, throttled: ask another host, or later
+EVENT, AUTH = -1, -4  # instead of the number of a request
 NO_PASSWORD = bytes(16)
 MESSAGE_LIMIT = 1 << 26  # bytes; jute.maxbuffer is 1 MB
 SHORTEST_WAIT = 0.001  # seconds
 LONGEST = (1 << 31) - 1  # milliseconds; an int
-BROKEN = (OSError, struct.error, ValueError, IndexError, RuntimeError)  # the connection, or what came by it
+BROKEN = (OSError, struct.error, ValueError, IndexError, RuntimeError)  # a failed connection, or an invalid message
 
 
 class Session:
-    """`number` is 0 while there is none, `ttl` how many seconds it lives, as asked for and then as granted.
+    """A session. `number` is 0 while there is none; `ttl` is how many seconds it lives, as requested and then as granted.
 
-    Every method returns within about `timeout` seconds, and raises Unreachable, Gone, SoloError. After any exception of another
-    kind, that of a signal handler, it can be used on.
+    Every method returns within about `timeout` seconds and raises Unreachable, Gone, SoloError. After any other exception, such as
+    that of a signal handler, the session remains usable.
     """
 
     def __init__(self, target, tls, ttl: float, timeout: float):
@@ -43,7 +43,7 @@ class Session:
         self.tls = tls
         self.ttl = ttl
         self.timeout = timeout
-        self.at = 0  # which of the hosts answered last
+        self.at = 0  # the index of the host that answered last
         self.socket = None
         self.forget()
 
@@ -56,16 +56,16 @@ class Session:
             self.socket.close()
         self.socket, self.received, self.sent, self.events = None, b"", 0, set()
 
-    # --- the connection -------------------------------------------------------------------------------------------
+    # --- the connection ---------------------------------------------------------------------------------------------
 
     def connect(self, deadline=None):
-        """Be on a new connection, with the session we had; if none, with a new one."""
+        """Open a new connection, and resume our session on it, or start one."""
         old, self.socket = self.socket, None
         try:
             self.reach(monotonic() + self.timeout if deadline is None else deadline)
         finally:
             if old is not None:
-                old.close()  # not before: a server ends a connection itself that is replaced, but logs who goes without a word
+                old.close()  # only now: a server logs a connection that closes unreplaced
 
     def reach(self, deadline: float):
         problem, distrust = "no answer", None
@@ -75,7 +75,7 @@ class Session:
             if left <= 0:
                 break
             try:
-                # With several hosts, one that is silent must leave time for the next.
+                # With several hosts, a silent one must leave time for the next.
                 return self.dial(deadline if len(self.hosts) == 1 else monotonic() + left / 2)
             except BROKEN as error:
                 problem = self.drop(error)
@@ -86,13 +86,13 @@ class Session:
         raise distrust or Unreachable(f"cannot reach {self.where}: {problem}")
 
     def drop(self, error) -> str:
-        """What `error` says. The next connection is to another host."""
+        """Close the connection; the next one is to another host. Return the text of `error`."""
         self.hang_up()
         self.at = (self.at + 1) % len(self.hosts)
         return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
     def dial(self, deadline: float):
-        """Raises BROKEN."""
+        """Connect to the current host. Raises BROKEN, Gone, SoloError."""
         self.socket = self.open(deadline)
         self.send(Connect(0, self.zxid, min(round(self.ttl * 1000), LONGEST), self.number, self.password, False))
         granted, _ = Connect.deserialize(self.receive(deadline), 0)
@@ -115,7 +115,7 @@ class Session:
             one.close()
             raise
 
-    # --- messages -------------------------------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------------------------
 
     def send(self, request, number=None):
         words = b"" if number is None else struct.pack("!ii", number, request.type)
@@ -123,22 +123,22 @@ class Session:
         self.socket.sendall(struct.pack("!i", len(words)) + words)
 
     def receive(self, deadline: float) -> bytes:
-        """The next message. Raises BROKEN; after a TimeoutError what came of it is kept."""
+        """Return the next message. Raises BROKEN; a TimeoutError keeps the part received."""
         while True:
             size = int.from_bytes(self.received[:4], "big")
             if size > MESSAGE_LIMIT:
-                raise ValueError("that is not ZooKeeper")
+                raise ValueError("not ZooKeeper")
             if len(self.received) >= 4 + size > 4:
                 message, self.received = self.received[4:4 + size], self.received[4 + size:]
                 return message
             self.socket.settimeout(max(SHORTEST_WAIT, deadline - monotonic()))
             data = self.socket.recv(1 << 16)
             if not data:
-                raise ConnectionError("it hung up")
+                raise ConnectionError("the server closed the connection")
             self.received += data
 
     def read_answer(self, number: int, deadline: float) -> tuple:
-        """(0 or the error, the answer's bytes) to request `number`, of EVENT: whatever is watched; others are kept in `events`."""
+        """Return (0 or the error, the answer's bytes) of request `number`, or of the next EVENT. Paths of events go to `events`."""
         while True:
             message = self.receive(deadline)
             header, begin = ReplyHeader.deserialize(message, 0)
@@ -148,16 +148,16 @@ class Session:
                 self.zxid = max(self.zxid, header.zxid)
                 return header.err, message[begin:]
             if header.xid != EVENT:
-                raise ValueError("an answer to something else")
+                raise ValueError("an answer to another request")
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------------
 
     def ask(self, *requests, deadline=None) -> list:
-        """The answers, sent for all at once; one of REFUSALS, not raised, in place of some. If the connection breaks they are asked
-        once more: each must be one that may be done twice.
+        """Send all requests and return their answers; an answer may be one of REFUSALS, not raised. If the connection breaks, they are
+        sent once more, so each must be repeatable.
         """
         deadline = monotonic() + self.timeout if deadline is None else deadline
-        for is_last in (self.socket is None, True):  # one that was idle may have been closed meanwhile
+        for is_last in (self.socket is None, True):  # the server may have closed an idle connection
             if self.socket is None:
                 self.connect(deadline)
             try:
@@ -172,7 +172,7 @@ class Session:
         raise Unreachable(f"cannot reach {self.where}: {problem}")
 
     def ask_once(self, requests, deadline: float) -> list:
-        """Raises BROKEN, Gone, SoloError."""
+        """Send requests and return their answers. Raises BROKEN, Gone, SoloError."""
         self.socket.settimeout(max(SHORTEST_WAIT, deadline - monotonic()))
         first = self.sent + 1
         for request in requests:
@@ -195,7 +195,7 @@ class Session:
         return request.deserialize(answer, 0) if hasattr(request, "deserialize") else None
 
     def wait_event(self, deadline: float) -> bool:
-        """Whether anything that is watched has changed by then."""
+        """Wait for an event of a watch. Return False at the deadline."""
         try:
             while not self.events:
                 if monotonic() >= deadline:
@@ -211,10 +211,10 @@ class Session:
         return True
 
     def close(self):
-        """End the session, and with it all that lives as long."""
+        """End the session, and with it its ephemeral znodes."""
         if self.number:
             try:
                 self.ask(CloseInstance)
             except Gone:
-                pass  # it had ended already
+                pass  # it had expired
         self.forget()
