@@ -1,4 +1,4 @@
-"""The names that a guarded run holds at an engine: taken after its local names, kept by a Lease, given back before them."""
+"""The names of a guarded run at an engine: taken after its local names, kept by a Lease, given back before them."""
 
 import _signal
 import posix
@@ -34,8 +34,8 @@ class Interrupted(BaseException):
 class EngineHold:
     """The hold of one run at the engine of --via. Like the run's Tickets it has `complete` and `release`.
 
-    `wanted` is the run's record, `given` the state that the launcher inherited. `entries` are our entries by name once they are held;
-    `lease` renews them. `inherited` are the descriptors that were open before those of the engine. Raises UsageError, SoloError.
+    `wanted` is the run's record, `given` the state that the launcher inherited. `entries` are our held entries by
+    name; `lease` renews them. `inherited` are the descriptors opened before the engine. Raises UsageError, SoloError.
     """
 
     descriptors = ()
@@ -57,11 +57,11 @@ class EngineHold:
         self.entries = {}
 
     def take(self, deadline, watch, once):
-        """Hold all wanted names and arm the kernel's timer, which kills us when the lease ends. On return all signals are blocked and
-        `given` has the inherited ones.
+        """Hold all wanted names and arm the kernel's timer, which kills us when the lease ends. On return all signals
+        are blocked and `given` has the inherited ones.
 
-        A signal that ends us is delayed until the engine has everything back. `once` is a Once or None; it is asked before the queue
-        and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
+        A signal that ends us is delayed until the engine has everything back. `once` is a Once or None; it is asked
+        before the queue and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
         """
         wait = Wait(deadline, watch, deadline if self.waits else NO_WAIT, self.most, self.replaces, describe_self())
         caught = [number for number in ENDING if getsignal(number) == SIG_DFL]
@@ -103,9 +103,7 @@ class EngineHold:
         return error
 
     def take_and_renew(self, wait: Wait, once):
-        """Hold all names and claim the period, then renew, so that the command starts under a fresh lease. If the lease is lost
-        meanwhile, start over.
-        """
+        """Hold all names, claim the period, then renew: the command starts under a fresh lease. Start over if it is lost."""
         while True:
             try:
                 self.entries = take_all(self.engine, self.plan, make_note(self.wanted), wait)

@@ -1,8 +1,8 @@
 """The interface of an engine and the types in it: Engine, Entry, Note.
 
-An engine keeps a queue for each name. Each contender in it has an entry, which lives as long as its owner's lease. A lease has to be
-renewed: `ttl` seconds after the last renewal the engine gives the name to the next waiter, even if the owner's command still runs.
-lease.py guarantees that the command is dead by then; an engine never has to.
+An engine keeps a queue for each name. Each contender in it has an entry, which lives as long as its owner's lease. A
+lease has to be renewed: `ttl` seconds after the last renewal the engine gives the name to the next waiter, even if
+the owner's command still runs. lease.py guarantees that the command is dead by then; an engine never has to.
 """
 
 import json
@@ -29,11 +29,11 @@ class Gone(Exception):
 
 
 class Note(NamedTuple):
-    """The record of an entry's owner. `slot` is a list of (first, last), empty until slots are taken; `child` is None until the
-    command runs.
+    """The record of an entry's owner. `slot` is a list of (first, last), empty until slots are taken; `child` is None
+    until the command runs.
 
-    `since` is by this host's wall clock. The stored text has it by the engine's clock, which is ahead by `skew`, so that hosts with
-    different clocks agree on how long ago it was.
+    `since` is by this host's wall clock. The stored text has it by the engine's clock, which is ahead by `skew`, so
+    that hosts with different clocks agree on how long ago it was.
     """
 
     claim: Claim
@@ -55,7 +55,7 @@ class Note(NamedTuple):
 
 
 def parse_note(data: bytes, skew: float = 0.0) -> Note:
-    """Return the note in `data`. Anything else, such as the data of another program that locks the name, counts as exclusive."""
+    """Return the note in `data`. Anything else, such as the data of another program, counts as an exclusive claim."""
     try:
         known = json.loads(data)
         mode, slots, take = known["mode"], int(known["slots"]), int(known["take"])
@@ -94,7 +94,8 @@ def make_note(record) -> Note:
 
 
 class Entry(NamedTuple):
-    """A contender's entry in the queue of `name`. As in a Ticket, `number` grows with each entry of a name, and `record` is a Note.
+    """A contender's entry in the queue of `name`. As in a Ticket, `number` grows with each entry of a name, and
+    `record` is a Note.
 
     `key` is the engine's own identifier.
     """
@@ -109,11 +110,12 @@ class Entry(NamedTuple):
 class Engine(Protocol):
     """One connection to an engine, with one lease for all names held through it.
 
-    `where` names it in messages, without secrets. `modes` are the modes of modes.py that it supports. `caveat` is a warning that -v
-    prints about every lock there, or "". `ttl` is how many seconds an unrenewed lease lives: as requested, and after `take` as granted.
+    `where` names it in messages, without secrets. `modes` are the modes of modes.py that it supports. `caveat` is a
+    warning that -v prints about every lock there, or "". `ttl` is how many seconds an unrenewed lease lives: as
+    requested, and after `take` as granted.
 
-    Every method but `take` and `wait_loss` returns within `timeout` seconds. All raise Unreachable if the engine does not answer and
-    SoloError if it refuses; Gone only where stated. Only one thread at a time calls the engine, except for `wait_loss`.
+    Every method but `take` and `wait_loss` returns within `timeout` seconds. All raise Unreachable if the engine does
+    not answer and SoloError if it refuses; Gone only where stated. Only `wait_loss` may run beside another call.
     """
 
     where: str
@@ -126,9 +128,9 @@ class Engine(Protocol):
         """Connect, and verify that the server can keep locks."""
 
     def take(self, name: str, note: Note, wait) -> Entry:
-        """Return our entry for `name` once it is held, has its slots, and was renewed after that. Parents are taken first.
+        """Return our entry for `name` once it is held, has its slots, and was renewed after that.
 
-        `wait` is a Wait (queue.py). Raises Busy. After any exception we have no entry in the queue of `name`.
+        Parents are taken first. `wait` is a Wait (queue.py). Raises Busy. After any exception we have left the queue.
         """
 
     def renew(self) -> Optional[str]:
@@ -138,7 +140,7 @@ class Engine(Protocol):
         """
 
     def wait_loss(self, seconds: float, stop) -> None:
-        """Sleep for `seconds`, or until the Event `stop`, which poll(2) accepts too. Raises Gone where the engine can report that."""
+        """Sleep for `seconds`, or until the Event `stop`, which poll(2) accepts too. May raise Gone."""
 
     def record_child(self, pid: int) -> None:
         """Record in our entries that the command runs, as `pid`."""
@@ -150,16 +152,16 @@ class Engine(Protocol):
         """Return the entries of one name, or of all, each queue in its order."""
 
     def ask_to_end(self, entry: Entry, asker: str) -> None:
-        """Ask the owner of `entry` to end its command or to leave the queue. The owner reads that when it renews its lease."""
+        """Ask the owner of `entry` to end its command or leave the queue. It reads that at its next renewal."""
 
     def read_once(self, name: str) -> Optional[Ran]:
         """Return the last period in which `name` ran (contention/period.py), or None if the engine has none."""
 
     def write_once(self, name: str, before: Optional[Ran], ran: Optional[Ran]) -> bool:
-        """Replace `before`, as read, by `ran`; with None, forget it. Return False if it is no longer the one that was read."""
+        """Replace `before`, as read, by `ran`; None forgets it. Return False if it was changed meanwhile."""
 
     def examine(self) -> list:
-        """Return [("ok" or "note", text)] for `solo doctor`: version, clock, what the engine promises and what it does not."""
+        """Return [("ok" or "note", text)] for `solo doctor`: version, clock, promises and their limits."""
 
 
 def make_lost(engine, error) -> Unreachable:

@@ -1,7 +1,7 @@
 """etcd, through the JSON gateway of its API v3, with Python's standard library alone.
 
-An entry is a key under our lease, `PREFIX/NAME/LEASE`, as `etcdctl lock PREFIX/NAME` creates them. Its create_revision is the order
-of the queue and the fencing token.
+An entry is a key under our lease, `PREFIX/NAME/LEASE`, as `etcdctl lock PREFIX/NAME` creates them. Its
+create_revision is the order of the queue and the fencing token.
 
 Never use /v3/lock/lock: etcd 3.4 grants it even to a waiter whose lease ran out in the queue (etcd issue 11456).
 """
@@ -78,7 +78,7 @@ class Etcd(OrderedEngine):
         return connection
 
     def call(self, path: str, body: dict, is_leased: bool = False, may_log_in: bool = True) -> dict:
-        """Return the answer to one request. Raises Unreachable, SoloError, and Gone if the request `is_leased` and the lease is over."""
+        """Return the answer to a request. Raises Unreachable, SoloError; Gone if `is_leased` and the lease is over."""
         answer = self.reach(path, body)
         if answer.get("error") is None:
             return answer
@@ -94,7 +94,7 @@ class Etcd(OrderedEngine):
         raise SoloError(f"{self.where}: {text}")
 
     def reach(self, path: str, body: dict) -> dict:
-        """Return the answer of the first host that gives one within the timeout. Raises Unreachable; SoloError without trust."""
+        """Return the first host's answer within the timeout. Raises Unreachable; SoloError for a certificate."""
         deadline = monotonic() + self.timeout
         problem, distrust = "no answer", None
         for _ in range(2 * len(self.target.hosts)):
@@ -208,7 +208,9 @@ class Etcd(OrderedEngine):
     def rewrite(self, entry):
         answer = self.call("/v3/kv/txn", {
             "compare": [compare(entry.key, "CREATE", "create_revision", entry.number)],
-            "success": [{"request_put": {"key": pack(entry.key), "value": pack(entry.record.format(self.skew)), "lease": self.lease}}],
+            "success": [{"request_put": {
+                "key": pack(entry.key), "value": pack(entry.record.format(self.skew)), "lease": self.lease,
+            }}],
         }, is_leased=True)
         if not answer.get("succeeded"):
             raise Gone("its key was removed")
@@ -226,13 +228,14 @@ class Etcd(OrderedEngine):
             key = decode(unpack(kv["key"]))
             of, _, lease = key[len(self.prefix):].rpartition("/")
             if lease and of[:1] != "." and name in (None, of):  # a nested name has its own queue
-                entries.append(Entry(of, key, int(kv["create_revision"]), parse_note(unpack(kv.get("value", "")), self.skew), False))
+                note = parse_note(unpack(kv.get("value", "")), self.skew)
+                entries.append(Entry(of, key, int(kv["create_revision"]), note, False))
         return entries
 
     def wait_change(self, name: str, key, deadline: float) -> bool:
         prefix = self.prefix + name + "/"
-        what = {"key": pack(key), "filters": ["NOPUT"]} if key else {"key": pack(prefix), "range_end": pack(prefix[:-1] + "0")}
-        request = {"create_request": {**what, "start_revision": self.revision + 1}}
+        keys = {"key": pack(key), "filters": ["NOPUT"]} if key else {"key": pack(prefix), "range_end": pack(prefix[:-1] + "0")}
+        request = {"create_request": {**keys, "start_revision": self.revision + 1}}
         connection = None
         try:
             connection = self.open(self.at, monotonic() + self.timeout)

@@ -1,13 +1,14 @@
 """Guarantees that the command is dead before anyone else can get its lease.
 
-The rule. A renewal that was sent at s and then acknowledged keeps the lease until s + T at least, by the engine's clock. If the
-rates of that clock and of ours, which counts suspended time, differ by RATE at most, nobody else has the lease before
-D = s + T (1 - RATE) - LATENCY by ours. So the command gets SIGTERM, after a grace G SIGKILL, and is dead a MARGIN before D.
-Three layers enforce that, and none trusts the one before it: a thread that renews and knows s; the launcher, which sleeps no longer
-than until SIGTERM is due; and the kernel, whose timer kills the launcher at D, and the command dies with it, even if both are
-stopped or swapped out.
+The rule. A renewal that was sent at s and then acknowledged keeps the lease until s + T at least, by the engine's
+clock. If the rates of that clock and of ours, which counts suspended time, differ by RATE at most, nobody else has
+the lease before D = s + T (1 - RATE) - LATENCY by ours. So the command gets SIGTERM, after a grace G SIGKILL, and is
+dead a MARGIN before D. Three layers enforce that, and none trusts the one before it: a thread that renews and knows
+s; the launcher, which sleeps no longer than until SIGTERM is due; and the kernel, whose timer kills the launcher at
+D, and the command dies with it, even if both are stopped or swapped out.
 
-(After C. Gray, D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency", 1989.)
+(After C. Gray, D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency",
+1989.)
 """
 
 import posix
@@ -30,8 +31,8 @@ CLOCK_BOOTTIME, TIMER_ABSTIME, SIGEV_SIGNAL = 7, 1, 0
 
 
 class Terms:
-    """The times of a lease, in seconds: it lives for `ttl` and is renewed each `period`; a call takes at most `timeout`; from SIGTERM to
-    SIGKILL is the `grace`.
+    """The times of a lease, in seconds: it lives for `ttl` and is renewed each `period`; a call takes at most
+    `timeout`; from SIGTERM to SIGKILL is the `grace`.
     """
 
     def __init__(self, ttl: float, grace=None):
@@ -77,8 +78,9 @@ class Terms:
 class Lease:
     """The lease of a connected Engine, kept from `begin` to `end`.
 
-    `renewed` is when the last acknowledged renewal was sent (read_boot_clock). `lost` is the reason why the lease is certainly gone,
-    `asked` the contender that asks us to end; both are None until then. `problem` is why the last renewal failed, or "".
+    `renewed` is when the last acknowledged renewal was sent (read_boot_clock). `lost` is the reason why the lease is
+    certainly gone, `asked` the contender that asks us to end; both are None until then. `problem` is why the last
+    renewal failed.
     """
 
     def __init__(self, engine, terms: Terms):
@@ -110,7 +112,7 @@ class Lease:
             self.dead_man.arm(self.deadline)
 
     def start(self, ttl: float):
-        """Renew the lease, which lives for `ttl` seconds as granted, and arm the timer. Raises Gone, SoloError, Unreachable."""
+        """Renew the lease, granted for `ttl` seconds, and arm the timer. Raises Gone, SoloError, Unreachable."""
         self.terms = Terms(ttl, self.terms.asked_grace)
         self.terms.check()
         self.engine.timeout = min(self.engine.timeout, self.terms.timeout)
@@ -245,7 +247,7 @@ class DeadMan:
             raise SoloError(f"cannot create the timer of the lease: {posix.strerror(ctypes.get_errno())}")
 
     def arm(self, at: float):
-        """Have the kernel kill us at `at` (read_boot_clock) instead of earlier. Raises SoloError. Nothing after `disarm`."""
+        """Have the kernel kill us at `at` (read_boot_clock), unless `disarm` was called. Raises SoloError."""
         with self.lock:
             if not self.is_over and self.set(at):
                 raise SoloError("cannot set the timer of the lease")

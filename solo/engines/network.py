@@ -1,8 +1,8 @@
 """Connections to the hosts of an engine: names, addresses, and the meaning of a TLS failure.
 
-getaddrinfo(3) has no timeout, and no signal interrupts it. So a thread looks a name up, while the caller waits until its deadline and
-handles signals. Addresses are kept: renewing a lease needs no name server. When none of the addresses of a name can be reached, a
-thread looks the name up again.
+getaddrinfo(3) has no timeout, and no signal interrupts it. So a thread looks a name up, while the caller waits until
+its deadline and handles signals. Addresses are kept: renewing a lease needs no name server. When none of the
+addresses of a name can be reached, a thread looks the name up again.
 """
 
 import socket
@@ -115,13 +115,13 @@ def connect_to(address: tuple, timeout: float) -> socket.socket:
 UNSIGNED, OTHER_HOST = (2, 18, 19, 20, 21), (62, 64)
 # Parts of OpenSSL's names of the alerts by which a server refuses our certificate, or asks for one.
 ALERTS = (
-    "CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNKNOWN_CA", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_EXPIRED",
-    "CERTIFICATE_REVOKED", "HANDSHAKE_FAILURE", "ACCESS_DENIED",
+    "CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNKNOWN_CA", "UNSUPPORTED_CERTIFICATE",
+    "CERTIFICATE_EXPIRED", "CERTIFICATE_REVOKED", "HANDSHAKE_FAILURE", "ACCESS_DENIED",
 )
 
 
 def make_tls(target):
-    """Return an SSL context that verifies the servers of a target, with our certificate if it has one. Raises SoloError."""
+    """Return an SSL context that verifies a target's servers, with its client certificate. Raises SoloError."""
     import ssl
 
     class Socket(ssl.SSLSocket):
@@ -144,7 +144,7 @@ def make_tls(target):
 
 
 def find_distrust(target, error):
-    """Return the SoloError to raise if `error`, or its cause, is about a certificate, as asking again cannot help. Else None."""
+    """Return a SoloError if `error` or its cause is about a certificate, as asking again cannot help; else None."""
     import ssl
 
     while error is not None:

@@ -1,7 +1,7 @@
 """The queue of a name at an engine that keeps entries in their order of arrival.
 
-An entry holds the name once its claim is compatible with all entries before it, waiting ones included. So no contender overtakes,
-and the engine's order is all that the contenders have to agree upon.
+An entry holds the name once its claim is compatible with all entries before it, waiting ones included. So no
+contender overtakes, and the engine's order is all that the contenders have to agree upon.
 """
 
 from time import monotonic, sleep, time
@@ -15,16 +15,15 @@ from solo.text.describe import cut_command, format_duration
 
 PAUSE = 0.5  # seconds
 RENEWALS = 5  # in the life of a lease
-NEW, LOST, BLOCKED, UNSETTLED, SLOTLESS, UNCONFIRMED, HELD = (
-    "new", "lost", "blocked", "unsettled", "slotless", "unconfirmed", "held"
-)
+NEW, LOST, BLOCKED, UNSETTLED, SLOTLESS, UNCONFIRMED, HELD = range(7)  # see Contender
 
 
 class Wait(NamedTuple):
     """How a contender waits: until `deadline`; `watch` blocks and prints the progress, as in queue.take_hold.
 
-    Until `patience` an engine that does not answer is asked again; without --wait that is NO_WAIT. `most` is the number of waiters
-    that may be before us, None for any. If it `replaces`, the contender asks its obstacles to end, in the name of `asker`.
+    Until `patience` an engine that does not answer is asked again; without --wait that is NO_WAIT. `most` is the
+    number of waiters that may be before us, None for any. If it `replaces`, the contender asks its obstacles to end,
+    in the name of `asker`.
     """
 
     deadline: float
@@ -36,8 +35,8 @@ class Wait(NamedTuple):
 
 
 class OrderedEngine:
-    """Base of the engines that keep the entries of a name in their order of arrival. The methods that raise NotImplementedError
-    are each engine's own. `entries` are the entries we hold, by name.
+    """Base of the engines that keep the entries of a name in their order of arrival. The methods that raise
+    NotImplementedError are each engine's own. `entries` are the entries we hold, by name.
     """
 
     entries: dict
@@ -59,7 +58,7 @@ class OrderedEngine:
         raise NotImplementedError
 
     def wait_change(self, name: str, key: Optional[str], deadline: float) -> bool:
-        """Block until the entry `key`, or with None any entry, may have changed since read_queue. Return False at the deadline."""
+        """Block until the entry `key`, None for any, may have changed since read_queue. Return False at the deadline."""
         raise NotImplementedError
 
     def take(self, name: str, note, wait: Wait) -> Entry:
@@ -122,7 +121,7 @@ class Contender:
             if state is not HELD:
                 leave(self.engine, self.name)
 
-    def look(self) -> str:
+    def look(self) -> int:
         """Read the queue and return our state. Raises Unreachable, SoloError, Gone."""
         if self.key is None:
             return NEW
@@ -194,7 +193,8 @@ class Contender:
         self.is_renewed = True
 
     STEPS = {
-        NEW: join, LOST: start_over, BLOCKED: wait_for_obstacles, UNSETTLED: wait_for_slots, SLOTLESS: take_slots, UNCONFIRMED: confirm,
+        NEW: join, LOST: start_over, BLOCKED: wait_for_obstacles,
+        UNSETTLED: wait_for_slots, SLOTLESS: take_slots, UNCONFIRMED: confirm,
     }
 
 
@@ -259,7 +259,7 @@ def find_obstacles(queue: list, place: int) -> list:
 
 
 def find_unready(earlier: list) -> list:
-    """Return the entries that have yet to take their slots. Entries take them one after another, so none are taken twice."""
+    """Return the entries without slots yet. They take slots one after another, so no slot is taken twice."""
     return [other for other in earlier if other.record.claim.mode == COUNTED and not other.record.slot]
 
 
@@ -289,7 +289,7 @@ def count_waiters(queue: list) -> int:
 
 
 def sort_queues(entries: list) -> list:
-    """Return entries of any names, each queue in its own order, with their `is_held` set: as Engine.list_entries does."""
+    """Return entries of any names as Engine.list_entries does: each queue in its order, with `is_held` set."""
     queues = {}
     for entry in entries:
         queues.setdefault(entry.name, []).append(entry)

@@ -1,9 +1,9 @@
 """Redis, by the connection of redis-py, whose client would retry by itself. Best effort, as Redis itself.
 
-The queue of NAME is a hash, `solo:{NAME}`, with a field OWNER: `NUMBER NOTE` per entry. An entry lives as long as its key
-`solo:{NAME}:OWNER`, which expires after the ttl; another contender writes there that the owner should end. `solo:{NAME}:fence` has the
-last number, for a week; `solo:{NAME}:once` the last period. All changes are scripts, thus atomic. Renewing needs no memory, as the
-server may have none left.
+The queue of NAME is a hash, `solo:{NAME}`, with a field OWNER: `NUMBER NOTE` per entry. An entry lives as long as its
+key `solo:{NAME}:OWNER`, which expires after the ttl; another contender writes there that the owner should end.
+`solo:{NAME}:fence` has the last number, for a week; `solo:{NAME}:once` the last period. All changes are scripts, thus
+atomic. Renewing needs no memory, as the server may have none left.
 """
 
 import os
@@ -26,8 +26,8 @@ from solo.modes import MODES
 POLL = (0.05, 0.15)  # seconds; random, so that waiters do not all ask at once
 PAGE = 1000  # keys that one SCAN looks at
 
-# KEYS: the queue, our key, the fence. ARGV: owner, ttl, note. A number is the server's time in microseconds, or one more than the
-# last number: so a server that forgot it, or was restored from a backup, does not repeat it.
+# KEYS: the queue, our key, the fence. ARGV: owner, ttl, note. A number is the server's time in microseconds, or one
+# more than the last number: so a server that forgot it, or was restored from a backup, does not repeat it.
 JOIN = """
 if redis.call('exists', KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     local now = redis.call('time')
@@ -42,8 +42,8 @@ if redis.call('exists', KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[1])
     if redis.call('pttl', KEYS[1]) < tonumber(ARGV[2]) then redis.call('pexpire', KEYS[1], ARGV[2]) end
 end
 """
-# KEYS: a queue and our key, for each name. ARGV: owner, ttl. Returns the contender that asks us to end, "" for none, or false if we
-# lost an entry.
+# KEYS: a queue and our key, for each name. ARGV: owner, ttl. Returns the contender that asks us to end, "" for none, or
+# false if we lost an entry.
 RENEW = """
 local asker = ''
 for at = 1, #KEYS, 2 do
@@ -59,7 +59,8 @@ for at = 1, #KEYS, 2 do
     redis.call('del', KEYS[at + 1])
 end
 """
-# KEYS: queues. ARGV: one owner, or nothing for all. Returns {queue, owner, value} of each live entry, and removes dead ones.
+# KEYS: queues. ARGV: one owner, or nothing for all. Returns {queue, owner, value} of each live entry, and removes dead
+# ones.
 READ = """
 local found = {}
 for _, queue in ipairs(KEYS) do
@@ -85,7 +86,8 @@ return 1
 """
 # KEYS: an owner's key. ARGV: the asker. APPEND keeps the key's ttl, which SET would remove.
 ASK = "if redis.call('get', KEYS[1]) == '' then redis.call('append', KEYS[1], ARGV[1]) end"
-# KEYS: the period's. ARGV: the text that was read, the text to write; empty for none. Returns 0 if it was changed meanwhile.
+# KEYS: the period's. ARGV: the text that was read, the text to write; empty for none. Returns 0 if it was changed
+# meanwhile.
 ONCE = """
 local now = redis.call('get', KEYS[1]) or ''
 if now ~= ARGV[1] and now ~= ARGV[2] then return 0 end
@@ -102,7 +104,7 @@ class Redis(OrderedEngine):
 
     def __init__(self, target, ttl: float, timeout: float):
         if len(target.hosts) > 1:
-            raise UsageError(f"--via {target.shown}: cannot use several hosts: Redis is one host, and solo does not support Sentinel or Cluster")
+            raise UsageError(f"--via {target.shown}: Redis is one host; solo does not support Sentinel or Cluster")
         if target.settings:
             raise UsageError(f"--via {target.shown}: Redis has no such setting")
         if not (target.path or "0").isdecimal():
@@ -138,7 +140,7 @@ class Redis(OrderedEngine):
         if kind == "standalone" and self.info.get("role") == "slave":
             kind = "replica"
         if kind != "standalone":
-            raise SoloError(f"cannot use {self.where}: it is a {kind}; solo needs one server that accepts writes, not Sentinel or Cluster")
+            raise SoloError(f"{self.where}: is a {kind}; solo needs a single server that accepts writes")
         self.skew = self.read_clock() - time()
 
     def read_clock(self) -> float:
@@ -237,7 +239,8 @@ class Redis(OrderedEngine):
         found, cursor = {}, b"0"
         while True:
             cursor, keys = self.call("SCAN", cursor, "MATCH", make_key("*"), "COUNT", PAGE)
-            found.update((entry.key, entry) for entry in make_entries(self.run(READ, keys), self.skew))  # SCAN may return a key twice
+            # By key, as SCAN may return one twice.
+            found.update((entry.key, entry) for entry in make_entries(self.run(READ, keys), self.skew))
             if cursor == b"0":
                 return sort_queues(found.values())
 
@@ -319,7 +322,8 @@ def make_entries(found: list, skew: float = 0.0) -> list:
     for queue, owner, value in found:
         number, _, note = value.partition(b" ")
         name = decode(queue[len("solo:{"):-len("}")])
-        entries.append(Entry(name, decode(queue + b":" + owner), int(number) if number.isdigit() else 0, parse_note(note, skew), False))
+        number = int(number) if number.isdigit() else 0
+        entries.append(Entry(name, decode(queue + b":" + owner), number, parse_note(note, skew), False))
     return sorted(entries, key=lambda entry: entry.number)
 
 

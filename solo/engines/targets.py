@@ -21,8 +21,8 @@ LARGEST = 1 << 20  # bytes
 KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
 
 class Kind(NamedTuple):
-    """One of the engines. `module`, named as its scheme without TLS, has the class `name`; `library` is the Python library that it
-    needs. `unless` ends the message about an unsupported mode.
+    """One of the engines. `module`, named as its scheme without TLS, has the class `name`; `library` is the Python
+    library that it needs. `unless` ends the message about an unsupported mode.
     """
 
     module: str
@@ -47,8 +47,7 @@ WORDS = {SHARED: "--shared", COUNTED: "--slots", INTEND_EXCLUSIVE: "a name withi
 
 
 class Target(NamedTuple):
-    """An engine and how to reach it. `hosts` are (host, port); `path` has no slashes at its ends; `shown` is the URL without secrets.
-    """
+    """An engine and its address. `hosts` are (host, port), `path` has no outer slashes, `shown` is without secrets."""
 
     scheme: str
     hosts: list
@@ -141,7 +140,7 @@ ADDRESS = re.compile(r"\[([^]]+)\](?:(:)(.*))?")  # IPv6
 
 
 def split_host(text: str, port: int) -> tuple:
-    """Return (host, port) of `host`, `host:port`, `[address]`, `[address]:port` or an IPv6 address. Raises ValueError."""
+    """Return (host, port) of `host[:port]`, `[address][:port]` or an IPv6 address. Raises ValueError."""
     if "[" in text or "]" in text or text.count(":") > 1:
         found = ADDRESS.fullmatch(text if "[" in text else f"[{text}]")
         if not found:

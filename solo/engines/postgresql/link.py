@@ -1,5 +1,4 @@
-"""One session at a PostgreSQL server, by libpq's asynchronous calls. No call outlasts its deadline, and every wait can be given up.
-"""
+"""One session at a PostgreSQL server, by libpq's asynchronous calls: each ends by its deadline, and can be given up."""
 
 import os
 import re
@@ -21,10 +20,14 @@ LONGEST_POLL = 1e6  # seconds
 LONGEST_IDLE, MOST_PROBES = 32767, 127  # seconds
 LONGEST = (1 << 31) - 1  # milliseconds; an int
 ENDED = POLLRDHUP | POLLHUP | POLLERR
-# libpq has no codes for a failed connection, so match its text. Any other reason may pass: the server starts, or is full.
-REFUSED = re.compile("invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|unknown ca|not support")
+# libpq has no codes for a failed connection, so match its text. Any other reason may pass: the server starts, or is
+# full.
+REFUSED = re.compile(
+    "invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|unknown ca|not support"
+)
 QUOTED = re.compile('"[^"]*"')
-# Classes and codes of errors that may pass: connection, deadlock, resources, read-only (now a standby), locks, operator.
+# Classes and codes of errors that may pass: connection, deadlock, resources, read-only (now a standby), locks,
+# operator.
 PASSING = ("08", "40", "53", "25006", "55P03", "57")
 CANCELED = "57014"
 
@@ -34,11 +37,12 @@ class Canceled(Unreachable):
 
 
 class Link:
-    """A session at the first of a Target's hosts that accepts one and is no standby. Its clock is ahead of ours by `skew`.
+    """A session at the first of a Target's hosts that accepts one and is no standby. Its clock is ahead of ours by
+    `skew`.
 
-    `timeout` limits one query; `ttl` is how long either end keeps a session while the other end is silent. `pid` is the server's
-    process; `is_pooled` tells whether a pooler is in between. `heard` are the notifications received. `is_busy` while an answer is
-    outstanding. `answered` is when the last answer came, on the monotonic clock.
+    `timeout` limits one query; `ttl` is how long either end keeps a session while the other end is silent. `pid` is
+    the server's process; `is_pooled` tells whether a pooler is in between. `heard` are the notifications received.
+    `is_busy` while an answer is outstanding. `answered` is when the last answer came, on the monotonic clock.
     """
 
     def __init__(self, target, settings: dict, ttl: float, timeout: float):
@@ -101,7 +105,8 @@ class Link:
         connection.nonblocking = 1
         self.connection, self.is_busy, self.heard = connection, False, []
         [[pid, is_standby, self.version, clock]] = self.ask(
-            "select pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'), extract(epoch from clock_timestamp())",
+            "select pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'),"
+            " extract(epoch from clock_timestamp())",
             deadline=deadline)
         self.skew = float(clock) - time()
         if is_standby == "t":
@@ -254,5 +259,5 @@ def join_lines(text: str) -> str:
 
 
 def make_key(name: str) -> int:
-    """Return the advisory lock of a name: 48 bits of a hash, signed as PostgreSQL's bigint, then 16 zero bits for lanes."""
+    """Return the advisory lock of a name: a signed bigint of 48 bits of a hash, then 16 zero bits for lanes."""
     return int.from_bytes(sha256(b"solo\0" + encode(name)).digest()[:6], "big", signed=True) << 16

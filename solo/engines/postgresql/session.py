@@ -1,13 +1,14 @@
-"""PostgreSQL, by advisory locks of a session, which need no table and no privileges. The server's lock manager keeps the queue and
-the exclusion while the session lives. The lock ends with the session, so its holder watches the socket.
+"""PostgreSQL, by advisory locks of a session, which need no table and no privileges. The server's lock manager keeps
+the queue and the exclusion while the session lives. The lock ends with the session, so its holder watches the socket.
 
-The locks of a name are its key (link.make_key) and lanes in the key's last 16 bits. An exclusive claim locks the key for itself, shared
-claims lock it together. Claims on slots lock it together too, after marking themselves by COUNTING. Then they pass the GATE one by
-one: the first waits in it until there is room, and leaves it with a lock per slot (SLOT + n) and one with its number of slots
-(LIMIT + n). A shared claim that finds a LIMIT waits until that is gone.
+The locks of a name are its key (link.make_key) and lanes in the key's last 16 bits. An exclusive claim locks the key
+for itself, shared claims lock it together. Claims on slots lock it together too, after marking themselves by
+COUNTING. Then they pass the GATE one by one: the first waits in it until there is room, and leaves it with a lock per
+slot (SLOT + n) and one with its number of slots (LIMIT + n). A shared claim that finds a LIMIT waits until that is
+gone.
 
-Each query of ours has our note in a comment: of all that the server shows of a session (pg_stat_activity) only the query is long
-enough.
+Each query of ours has our note in a comment: of all that the server shows of a session (pg_stat_activity) only the
+query is long enough.
 """
 
 import json
@@ -15,7 +16,17 @@ import posix
 from time import monotonic, sleep
 
 from solo.engines.engine import Entry, Gone, Note, describe_skew, parse_note
-from solo.engines.queue import PAUSE, Keeper, ask_obstacles_to_end, check_patience, describe_entries, find_place, leave, pause, refuse
+from solo.engines.queue import (
+    PAUSE,
+    Keeper,
+    ask_obstacles_to_end,
+    check_patience,
+    describe_entries,
+    find_place,
+    leave,
+    pause,
+    refuse,
+)
 from solo.engines.postgresql.link import Canceled, Link, make_key
 from solo.engines.postgresql.table import PostgresTable
 from solo.errors import Busy, SoloError, Superseded, Unreachable, UsageError
@@ -259,7 +270,7 @@ class PostgresSession:
                 return True
 
     def is_granted(self) -> bool:
-        """Return whether our session has the lock. Raises Unreachable; Gone if it no longer waits, but does not answer."""
+        """Return whether our session has the lock. Raises Unreachable; Gone if it does not wait and does not answer."""
         query = f"select exists (select from pg_locks l where {ADVISORY} and l.pid = $1 and not l.granted)"
         if self.look(query, self.link.pid) == [["t"]]:
             return False
@@ -307,7 +318,8 @@ class PostgresSession:
         [[_, got]] = self.ask(
             "select pg_advisory_lock_shared($1), (select bool_and(pg_try_advisory_lock(slot)) from unnest($2::bigint[]) slot)",
             key + LIMIT + claim.slots, keys)
-        if got != "t" or self.has_sharers(self.read_lanes(key, 0, LAST)):  # a shared claim that came meanwhile did not see our LIMIT
+        # Look again: a shared claim that came meanwhile did not see our LIMIT.
+        if got != "t" or self.has_sharers(self.read_lanes(key, 0, LAST)):
             self.unlock(key + LIMIT, key + LAST)
             return False
         self.wanted = self.wanted._replace(record=self.wanted.record._replace(slot=slot))
@@ -363,7 +375,8 @@ class PostgresSession:
             own = {"mode": claim.mode, "slots": claim.slots, "take": claim.take, "slot": entry.record.slot}
             names[entry.name] = [entry.number, entry.is_held, own]
         while True:
-            text = json.dumps({**json.loads(note.format(self.link.skew)), "names": names}, separators=(",", ":")).replace("*", "\\u002a")
+            known = {**json.loads(note.format(self.link.skew)), "names": names}
+            text = json.dumps(known, separators=(",", ":")).replace("*", "\\u002a")
             if len(text) <= COMMENT_LIMIT or not any(note.command):
                 return f"{COMMENT}{text}*/ "
             *words, last = note.command
@@ -404,7 +417,8 @@ class PostgresSession:
             ("ok", f"PostgreSQL {self.link.version}, advisory locks of a session"),
             describe_skew(float(clock)),
             ("ok", "first come, first served over all hosts; when a launcher dies, the next waiter acquires at once"),
-            ("note", "a restart or failover of the server ends every lock and its command; with table=NAME in the URL locks survive"),
+            ("note", "a restart or failover of the server ends every lock and its command;"
+                     " with table=NAME in the URL locks survive"),
             *(pooled if self.link.is_pooled else []),
         ]
 

@@ -1,9 +1,10 @@
-"""PostgreSQL with a table: an entry is a row that lives until `expires` by the server's clock. Its `number` is the order of the
-queue and the fencing token. A lock survives the end of a session and a restart of the server.
+"""PostgreSQL with a table: an entry is a row that lives until `expires` by the server's clock. Its `number` is the
+order of the queue and the fencing token. A lock survives the end of a session and a restart of the server.
 
-One change wakes one waiter. Each row has its own channel, which is notified when the row is deleted and when it gets its slots; only
-the next waiter listens there. A waiter that may run after any change of its name listens to the name's channel. Earlier versions
-notify only one channel of the whole table, so every waiter listens to that too, and read again twice a second without a notification.
+One change wakes one waiter. Each row has its own channel, which is notified when the row is deleted and when it gets
+its slots; only the next waiter listens there. A waiter that may run after any change of its name listens to the
+name's channel. Earlier versions notify only one channel of the whole table, so every waiter listens to that too, and
+read again twice a second without a notification.
 """
 
 import posix

@@ -1,7 +1,9 @@
-"""ZooKeeper, by kazoo. An entry is an ephemeral znode of our session, `/PREFIX/NAME/SESSION`, with the name quoted as in a URL.
+"""ZooKeeper, by kazoo. An entry is an ephemeral znode of our session, `/PREFIX/NAME/SESSION`, with the name quoted as
+in a URL.
 
-Its czxid is the order of the queue and the fencing token. So its path is known before it is created, and a create whose answer was
-lost is not done twice. The parents are containers, which ZooKeeper removes once they are empty; it has them since 3.5.3.
+Its czxid is the order of the queue and the fencing token. So its path is known before it is created, and a create
+whose answer was lost is not done twice. The parents are containers, which ZooKeeper removes once they are empty; it
+has them since 3.5.3.
 """
 
 from time import monotonic, time
@@ -77,7 +79,7 @@ class ZooKeeper(OrderedEngine):
         self.session.connect()
 
     def renew(self):
-        """As Engine.renew. A majority must agree that our entries are there, as a deposed leader could have resumed the session."""
+        """As Engine.renew. A majority must confirm our entries, as a deposed leader could have resumed the session."""
         deadline = monotonic() + self.timeout
         self.session.connect(deadline)
         held = [CheckVersion(entry.key, ANY) for entry in self.entries.values()]
@@ -126,7 +128,10 @@ class ZooKeeper(OrderedEngine):
                  if not isinstance(answer, NoNodeError)]
         self.seen = {key: stat.mzxid for key, _, stat in known}
         # A znode that does not end with a session is not an entry.
-        entries = [Entry(name, key, stat.czxid, self.read_note(data, stat), False) for key, data, stat in known if stat.ephemeralOwner]
+        entries = [
+            Entry(name, key, stat.czxid, self.read_note(data, stat), False)
+            for key, data, stat in known if stat.ephemeralOwner
+        ]
         return sorted(entries, key=lambda entry: entry.number)
 
     def read_note(self, data, stat):
@@ -159,7 +164,7 @@ class ZooKeeper(OrderedEngine):
             if not isinstance(answer, NoNodeError):
                 return not isinstance(answer, NodeExistsError)
             self.create(path.rpartition("/")[0], b"", CONTAINER)
-        raise Unreachable(f"{self.where}: {path.rpartition('/')[0]} was removed three times while an entry was created in it")
+        raise Unreachable(f"{self.where}: {path.rpartition('/')[0]} is removed as soon as it is created")
 
     def make_path(self, name: str, place: str = "") -> str:
         return f"{self.prefix}{place}/{quote(encode(name), safe='')}"

@@ -1,11 +1,11 @@
 """A session at ZooKeeper: its requests and answers, over one connection at a time.
 
-The messages are kazoo's, the connection is not. Kazoo's client hides the granted timeout, waits that long for a silent host, resends
-abandoned requests after a reconnect, and replaces an expired session by a new one.
+The messages are kazoo's, the connection is not. Kazoo's client hides the granted timeout, waits that long for a
+silent host, resends abandoned requests after a reconnect, and replaces an expired session by a new one.
 
-The ensemble's leader counts the time of a session from when it last heard of it. A follower reports sessions with its pings: after it
-has answered us, or never if it has lost the leader by then. Only when a connection resumes a session must the leader agree before the
-follower answers. So to renew is to reconnect.
+The ensemble's leader counts the time of a session from when it last heard of it. A follower reports sessions with its
+pings: after it has answered us, or never if it has lost the leader by then. Only when a connection resumes a session
+must the leader agree before the follower answers. So to renew is to reconnect.
 """
 
 import struct
@@ -29,10 +29,11 @@ BROKEN = (OSError, struct.error, ValueError, IndexError, RuntimeError)  # a fail
 
 
 class Session:
-    """A session. `number` is 0 while there is none; `ttl` is how many seconds it lives, as requested and then as granted.
+    """A session. `number` is 0 while there is none; `ttl` is how many seconds it lives, as requested and then as
+    granted.
 
-    Every method returns within about `timeout` seconds and raises Unreachable, Gone, SoloError. After any other exception, such as
-    that of a signal handler, the session remains usable.
+    Every method returns within about `timeout` seconds and raises Unreachable, Gone, SoloError. After any other
+    exception, such as that of a signal handler, the session remains usable.
     """
 
     def __init__(self, target, tls, ttl: float, timeout: float):
@@ -138,7 +139,7 @@ class Session:
             self.received += data
 
     def read_answer(self, number: int, deadline: float) -> tuple:
-        """Return (0 or the error, the answer's bytes) of request `number`, or of the next EVENT. Paths of events go to `events`."""
+        """Return (0 or the error, the bytes) of the answer to `number`, or of the next EVENT; keep events meanwhile."""
         while True:
             message = self.receive(deadline)
             header, begin = ReplyHeader.deserialize(message, 0)
@@ -153,8 +154,8 @@ class Session:
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def ask(self, *requests, deadline=None) -> list:
-        """Send all requests and return their answers; an answer may be one of REFUSALS, not raised. If the connection breaks, they are
-        sent once more, so each must be repeatable.
+        """Send all requests and return their answers; an answer may be one of REFUSALS, not raised. If the connection
+        breaks, they are sent once more, so each must be repeatable.
         """
         deadline = monotonic() + self.timeout if deadline is None else deadline
         for is_last in (self.socket is None, True):  # the server may have closed an idle connection
