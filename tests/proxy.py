@@ -1,6 +1,4 @@
-"""A TCP proxy of the tests that can be made to fail: what a network does to a client, while the kernel on both sides
-acknowledges.
-"""
+"""A TCP proxy that fails on demand as a network does, while the kernels on both sides acknowledge."""
 
 import selectors
 import socket
@@ -12,22 +10,22 @@ REQUEST, ANSWER = "request", "answer"
 
 
 class Proxy:
-    """Listens at `port`, 0: any, for clients of the server at `target`. `mode` says what becomes of what they say; RESET ends
-    what is open. `strike` makes one message fail, and only the connection by which it comes.
+    """Listens at `port`, 0 for any, and connects clients to the server at `target`. `mode` is the fault of all traffic; RESET
+    also ends open connections. `strike` makes one message fail, and with it only its connection.
     """
 
     def __init__(self, target: int, port: int = 0):
         self.target = target
         self.mode = OK
-        self.pairs = {}  # socket: the one at the other end
+        self.pairs = {}  # {socket: the socket of the other side}
         self.clients = set()
-        self.ended = set()  # whose end the other one has not heard of
-        self.silent = set()  # nothing that comes from these is forwarded any more
-        self.fault, self.kind, self.left = OK, None, 0  # of the message to be struck, and how many of its kind come first
+        self.ended = set()  # closed by one side, which the other side was not told
+        self.silent = set()  # nothing from these is forwarded any more
+        self.fault, self.kind, self.left = OK, None, 0  # of the message to strike, and the messages left up to it
         self.selector = selectors.DefaultSelector()
         self.listener = socket.create_server(("127.0.0.1", port), backlog=100)
         self.port = self.listener.getsockname()[1]
-        self.wake, self.bell = socket.socketpair()
+        self.wake, self.waker = socket.socketpair()
         self.selector.register(self.listener, selectors.EVENT_READ)
         self.selector.register(self.wake, selectors.EVENT_READ)
         self.thread = threading.Thread(target=self.serve, daemon=True)
@@ -35,7 +33,7 @@ class Proxy:
 
     def set(self, mode: str):
         self.mode = mode
-        self.bell.send(b"!")
+        self.waker.send(b"!")
 
     def strike(self, fault: str, kind: str, number: int):
         """Lose (HOLE) or RESET the message that is the `number`th of its kind from now on, REQUEST or ANSWER."""
@@ -86,7 +84,7 @@ class Proxy:
         except OSError:
             data = b""
         if not data:
-            # In a hole nobody hears of an end either.
+            # A hole hides the end of a connection too.
             if self.mode in (OK, RESET):
                 self.drop(one)
             else:
@@ -100,7 +98,7 @@ class Proxy:
                 self.drop(one)
                 return
             if self.left == 0:
-                self.silent.add(one)  # of a stream no part is lost without what follows
+                self.silent.add(one)  # a stream cannot lose a part and go on
         is_lost = one in self.silent or self.mode == HOLE or self.mode == (NO_REQUESTS if kind == REQUEST else NO_ANSWERS)
         try:
             if not is_lost:
@@ -109,7 +107,7 @@ class Proxy:
             self.drop(one)
 
     def drop(self, one):
-        """End a connection at both ends: of a client by a reset, of a server as if its peer were gone."""
+        """Reset both sides of a connection."""
         for end in (one, self.pairs.get(one)):
             if end in self.pairs:
                 del self.pairs[end]

@@ -1697,7 +1697,7 @@ TARGETS = {
         ),
         Target(
             "etcd",
-            "engines.etcd.Etcd.ask engines.etcd.Etcd.read_queue engines.etcd.Etcd.read_entries engines.etcd.Etcd.read_once engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change",
+            "engines.etcd.Etcd.ask engines.etcd.read_error engines.etcd.Etcd.read_queue engines.etcd.Etcd.read_entries engines.etcd.Etcd.read_once engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change",
             make_answer,
             check_answer,
             trip_answer,

@@ -1,6 +1,4 @@
-"""Real servers of the engines, for tests: each on free ports of loopback, in a directory of its own, ours to stop, kill and start
-again.
-"""
+"""Real servers of the engines, for tests: each on free loopback ports and in its own directory, to be stopped and restarted."""
 
 import atexit
 import glob
@@ -26,7 +24,7 @@ def find_port() -> int:
 
 
 class Server:
-    """A server that is one process. `url` is what --via takes; `is_fair` and the rest say what its engine promises."""
+    """A server of one process. `url` is its value of --via; `is_fair` and so on are what its engine supports."""
 
     scheme = ""
     tools = ()
@@ -45,11 +43,11 @@ class Server:
         return self.make_url(self.port)
 
     def make_url(self, *ports) -> str:
-        """The URL by which it is reached at other ports, those of a proxy."""
+        """Return the URL with other ports, such as those of proxies."""
         return f"{self.scheme}://" + ",".join(f"127.0.0.1:{port}" for port in ports)
 
     def prepare(self):
-        """Once, before it is started the first time."""
+        """Prepare the first start. Called once."""
 
     def start(self):
         self.launch()
@@ -70,14 +68,14 @@ class Server:
             self.process.wait(60)
 
     def make_words(self) -> list:
-        """The words of the server's command."""
+        """Return the words of the server's command."""
         raise NotImplementedError
 
     def is_ready(self) -> bool:
         raise NotImplementedError
 
     def forget(self, name: str):
-        """As an administrator: whoever holds `name` holds it no longer."""
+        """Remove the lock of `name`, as an administrator would."""
         raise NotImplementedError
 
 
@@ -105,7 +103,7 @@ class Etcd(Server):
             return False
 
     def ask(self, *words) -> str:
-        """What etcdctl says."""
+        """Return the output of etcdctl."""
         environment = {**os.environ, "ETCDCTL_API": "3"}
         return subprocess.run(["etcdctl", "--endpoints", f"127.0.0.1:{self.port}", *words], env=environment, capture_output=True,
                               text=True, check=True, stdin=subprocess.DEVNULL).stdout
@@ -115,7 +113,7 @@ class Etcd(Server):
 
 
 class EtcdCluster:
-    """Three of them. `members` can be stopped and started one by one."""
+    """Three members, which can be stopped and started one by one."""
 
     def __init__(self, path: Path):
         self.members = [Etcd(path / str(number)) for number in range(3)]
@@ -163,7 +161,7 @@ class Redis(Server):
         return self.ask("ping") == "PONG\n"
 
     def ask(self, *words) -> str:
-        """What redis-cli says, errors included."""
+        """Return the output of redis-cli, errors included."""
         words = ["redis-cli", "-p", str(self.port), *words]
         return subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
 
@@ -172,7 +170,7 @@ class Redis(Server):
 
 
 class PostgreSQL(Server):
-    """By advisory locks. `settings` end its URLs."""
+    """PostgreSQL with advisory locks. `settings` end its URLs."""
 
     scheme = "postgresql"
     tools = ("postgres", "psql")
@@ -180,7 +178,7 @@ class PostgreSQL(Server):
     has_nested = has_once = has_bytes = outlives_restart = False
 
     def prepare(self):
-        # It will not run as root, who alone can enter the directories of pytest.
+        # postgres refuses to run as root, and other users cannot enter the directories of pytest.
         self.home = Path(tempfile.mkdtemp(prefix="solo-postgresql-"))
         atexit.register(shutil.rmtree, self.home, ignore_errors=True)
         self.user = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
@@ -204,16 +202,16 @@ class PostgreSQL(Server):
         return subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]).returncode == 0
 
     def send(self, number):
-        """To all its processes: a session is one of its own."""
+        """Signal all its processes, as each session is one."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         for pid in [self.process.pid, *map(int, children)]:
             os.kill(pid, number)
 
-    def stop(self, number=signal.SIGQUIT):  # by SIGKILL its shared memory would stay
+    def stop(self, number=signal.SIGQUIT):  # SIGKILL would leave its shared memory
         super().stop(number)
 
     def ask(self, query: str) -> str:
-        """What psql says."""
+        """Return the output of psql."""
         words = ["psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", query]
         return subprocess.run(words, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout.strip()
 
@@ -223,7 +221,7 @@ class PostgreSQL(Server):
 
 
 class PostgreSQLTable(PostgreSQL):
-    """By a table."""
+    """PostgreSQL with a table."""
 
     settings = "?table=solo_lock"
     has_nested = has_once = outlives_restart = True
@@ -235,7 +233,7 @@ class PostgreSQLTable(PostgreSQL):
 class ZooKeeper(Server):
     scheme = "zookeeper"
     tools = ("java", "/usr/share/zookeeper/bin/zkServer.sh")
-    jars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"  # and what the first one's manifest names
+    jars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"  # and the jars in the first one's manifest
     settings = ""
 
     def prepare(self):
@@ -250,7 +248,7 @@ class ZooKeeper(Server):
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain", self.path / "zoo.cfg"]
 
     def ask(self, word: bytes) -> bytes:
-        """What it answers to one of its four-letter words; nothing if it does not."""
+        """Return the answer to a four-letter word, b"" if there is none."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=5) as one:
                 one.sendall(word)
@@ -259,17 +257,17 @@ class ZooKeeper(Server):
             return b""
 
     def is_ready(self):
-        return self.ask(b"srvr").startswith(b"Zookeeper version")  # not before it serves
+        return self.ask(b"srvr").startswith(b"Zookeeper version")  # only once it serves
 
     def leads(self) -> bool:
         return b"Mode: leader" in self.ask(b"srvr")
 
     def read_zxid(self) -> int:
-        """How often it was changed; each renewal of a lock counts as one."""
+        """Return the number of its changes; each renewal of a lock is one."""
         return int(self.ask(b"srvr").partition(b"Zxid: ")[2].split()[0], 16)
 
     def open(self):
-        """A client that is none of ours, to be stopped."""
+        """Return a kazoo client, to be stopped."""
         kazoo = pytest.importorskip("kazoo.client")
         client = kazoo.KazooClient(f"127.0.0.1:{self.port}")
         client.start()
@@ -283,10 +281,10 @@ class ZooKeeper(Server):
 
 
 class ZooKeeperCluster:
-    """Three of them, the last one leads. Who is cut off notices after two seconds, but the one at `late` after thirty."""
+    """Three members, led by the last one. A member notices after two seconds that it is cut off, the one at `late` after thirty."""
 
     def __init__(self, path: Path, late=None):
-        # One for who leads, and one for who shall lead. They are there before other ports are looked for.
+        # Per pair one link for the quorum and one for elections, opened before other ports are looked for.
         self.links = {pair: (Proxy(0), Proxy(0)) for pair in itertools.permutations(range(3), 2)}
         self.members = [ZooKeeper(path / str(number)) for number in range(3)]
         ports = [(find_port(), find_port()) for _ in self.members]
@@ -305,7 +303,7 @@ class ZooKeeperCluster:
         return self.members[0].make_url(*(member.port for member in self.members))
 
     def start(self):
-        """The two with the highest numbers are a majority, and agree on the highest."""
+        """Start the last two first: they are a majority and elect the last."""
         for member in self.members[:0:-1]:
             member.launch()
         until(lambda: self.members[2].leads() and self.members[1].is_ready())
@@ -313,11 +311,11 @@ class ZooKeeperCluster:
         return self
 
     def cut(self, alone: int):
-        """From now on this one hears nothing of the others, nor they of it, and no connection of its ends."""
+        """Cut a member off: no message passes between it and the others, and no connection ends."""
         for pair, links in self.links.items():
             for link in links if alone in pair else ():
                 link.set(HOLE)
-        for member in self.members[:2] if alone == 2 else ():  # each would follow it for as long as the other does
+        for member in self.members[:2] if alone == 2 else ():  # else each follows it as long as the other does
             member.stop()
             member.launch()
 
@@ -328,6 +326,6 @@ class ZooKeeperCluster:
             link.close()
 
 
-# Debian has its programs where PATH does not lead.
+# Debian installs its programs outside of PATH.
 os.environ["PATH"] += "".join(f":{path}" for path in sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1:])
 SERVERS = {"etcd": Etcd, "zookeeper": ZooKeeper, "redis": Redis, "postgresql": PostgreSQL, "postgresql-table": PostgreSQLTable}

@@ -1,4 +1,4 @@
-"""What a lock at an engine promises, the same for all of them, against real servers. Each host is a SOLO_DIR of its own."""
+"""The promises of a lock at any engine, tested with real servers. Each host is a separate SOLO_DIR."""
 
 import itertools
 import json
@@ -28,13 +28,13 @@ NUMBERS = itertools.count()
 
 
 class Fleet:
-    """Hosts that guard by one engine."""
+    """Hosts that share one engine."""
 
     def __init__(self, lab, server):
         self.lab = lab
         self.server = server
         self.url = server.url
-        self.job = f"job{next(NUMBERS)}"  # one test's is not another's
+        self.job = f"job{next(NUMBERS)}"  # unique per test
 
     def describe(self, host, options):
         environment = {**self.lab.environment, "SOLO_DIR": str(self.lab.path / host), "SOLO_VIA": self.url}
@@ -47,14 +47,16 @@ class Fleet:
         return self.lab.start(*words, **self.describe(host, options))
 
     def hold(self, host, name, *words):
-        """A holder whose command lives until its stdin is closed; returns once it runs."""
+        """Start a holder whose command lives until its stdin is closed; return once the command runs."""
         holder = self.start(host, *words, "-n", name, "--", "sh", "-c", "echo $$; read line; exit 0")
         holder.child = int(read_line(holder))
         return holder
 
     def wait_in_line(self, host, name, *words, tag="x"):
-        """A contender that writes `tag` to the log when it runs; returns once the engine has it in line, or, as by the local line
-        only one host's first is there, once it is the engine's to say."""
+        """Start a contender that writes `tag` to the log when it runs; return once the engine has it in its queue.
+
+        Only the first contender of a host joins the engine's queue: the others wait in the local one.
+        """
         before = self.count(name, "waiting")
         waiting = self.start(host, "-w", "forever", "-n", name, *words, "--", "sh", "-c", f"echo {tag} >>$LAB/log")
         until(lambda: self.count(name, "waiting") > before)
@@ -82,7 +84,7 @@ def needs(server, what):
 # --- one run ------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_runs_with_its_token_and_its_status_comes_back(fleet):
+def test_command_gets_its_token_and_its_status_comes_back(fleet):
     script = 'echo "$SOLO_NAME $SOLO_TOKEN $SOLO_TTL [$SOLO_VIA_KEY]"; exit 7'
     result = fleet.run("a", "-n", fleet.job, "--ttl", "10s", "--", "sh", "-c", script)
 
@@ -92,18 +94,18 @@ def test_the_command_runs_with_its_token_and_its_status_comes_back(fleet):
     assert fleet.list(fleet.job) == []
 
 
-def test_a_death_by_signal_is_mirrored_and_nothing_stays(fleet):
+def test_death_by_signal_is_mirrored_and_leaves_nothing(fleet):
     assert fleet.run("a", "-n", fleet.job, "--", "sh", "-c", "kill -USR1 $$").returncode == -signal.SIGUSR1
     assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
 
 
-def test_the_command_has_no_descriptor_of_ours(fleet):
+def test_command_inherits_no_descriptor_of_the_launcher(fleet):
     result = fleet.run("a", "-n", fleet.job, "--", "ls", "/proc/self/fd")
 
     assert result.stdout.split() == [b"0", b"1", b"2", b"3"]  # 3 is that of ls
 
 
-def test_the_caller_s_pipes_are_let_go(fleet):
+def test_launcher_closes_the_callers_pipes(fleet):
     read, write = os.pipe()
     holder = fleet.start("a", "-n", fleet.job, "--", "python3", "-c",
                          f"import os; os.close({write}); print('ready', flush=True); input()", pass_fds=[write])
@@ -115,34 +117,35 @@ def test_the_caller_s_pipes_are_let_go(fleet):
     assert finish(holder, b"\n")[0] == 0
 
 
-# --- beside others ------------------------------------------------------------------------------------------------------------
+# --- several contenders -------------------------------------------------------------------------------------------------------
 
 
-def test_a_contender_on_another_host_is_turned_away_and_told_of_the_holder(fleet):
+def test_contender_on_another_host_is_busy_and_sees_the_holder(fleet):
     holder = fleet.hold("a", fleet.job)
 
     result = fleet.run("b", "-n", fleet.job, "--", "sh", "-c", "echo ran >>$LAB/log")
 
     assert result.returncode == 75 and fleet.lab.read_log() == []
-    said = result.stderr.decode()
-    assert said.startswith(f"solo: {fleet.job}: busy: held for ") and f"by pid {holder.pid} on {socket.gethostname()} (sh -c" in said
-    assert said.count("\n") == 1
+    message = result.stderr.decode()
+    assert message.startswith(f"solo: {fleet.job}: busy: held for ")
+    assert f"by pid {holder.pid} on {socket.gethostname()} (sh -c" in message
+    assert message.count("\n") == 1
     assert finish(holder)[0] == 0
     assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
 
 
-def test_who_waits_gets_in_by_order_of_arrival(fleet):
+def test_waiters_acquire_in_order_of_arrival(fleet):
     needs(fleet.server, "is_fair")
     holder = fleet.hold("z", fleet.job)
-    line = [fleet.wait_in_line(f"h{number}", fleet.job, tag=number) for number in range(5)]
+    waiters = [fleet.wait_in_line(f"h{number}", fleet.job, tag=number) for number in range(5)]
 
     finish(holder)
 
-    assert [finish(one)[0] for one in line] == [0] * 5
+    assert [finish(waiter)[0] for waiter in waiters] == [0] * 5
     assert fleet.lab.read_log() == list("01234")
 
 
-def test_one_who_waited_long_enough_is_busy(fleet):
+def test_wait_timeout_is_busy(fleet):
     holder = fleet.hold("a", fleet.job)
 
     result = fleet.run("b", "-n", fleet.job, "-w", "700ms", "true")
@@ -151,7 +154,7 @@ def test_one_who_waited_long_enough_is_busy(fleet):
     finish(holder)
 
 
-def test_a_signal_in_line_ends_the_contender_and_leaves_nothing(fleet):
+def test_signal_ends_a_waiter_and_leaves_nothing(fleet):
     holder = fleet.hold("a", fleet.job)
     first = fleet.wait_in_line("b", fleet.job, tag="first")
     second = fleet.wait_in_line("c", fleet.job, tag="second")
@@ -164,7 +167,7 @@ def test_a_signal_in_line_ends_the_contender_and_leaves_nothing(fleet):
     assert finish(second)[0] == 0 and fleet.lab.read_log() == ["second"]
 
 
-def test_tokens_grow_from_hold_to_hold_whoever_holds(fleet):
+def test_tokens_grow_over_all_hosts(fleet):
     tokens = [int(fleet.run(host, "-n", "fence", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout) for host in "abacb"]
 
     assert tokens == sorted(set(tokens))
@@ -179,7 +182,7 @@ def test_several_names_are_held_together(fleet):
     assert fleet.run("b", "-n", "two", "-n", "one", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout.count(b" ") == 1
 
 
-def test_a_name_may_have_any_character(fleet):
+def test_name_may_have_any_character(fleet):
     names = [b"a}:b", b"a", b"a}", b"{", b"*", b"two words", b"tab\there", "ü".encode(), b"\xff", b"a}:fence", b"%2F", b"100%"]
     if not fleet.server.has_bytes:  # what is not UTF-8 is refused
         names.remove(b"\xff")
@@ -194,7 +197,7 @@ def test_a_name_may_have_any_character(fleet):
     assert not shown & {row["name"] for row in fleet.list()}
 
 
-def test_shared_ones_run_together_and_not_beside_an_exclusive_one(fleet):
+def test_shared_holds_coexist_and_exclude_exclusive(fleet):
     needs(fleet.server, "has_shared")
     readers = [fleet.hold(host, "data", "--shared") for host in "ab"]
 
@@ -206,7 +209,7 @@ def test_shared_ones_run_together_and_not_beside_an_exclusive_one(fleet):
     assert finish(writer)[0] == 0 and fleet.run("d", "-n", "data", "--shared", "true").returncode == 0
 
 
-def test_slots_are_counted_over_all_hosts_and_each_has_its_number(fleet):
+def test_slots_are_limited_and_numbered_over_all_hosts(fleet):
     holders = [fleet.start(host, "-n", "db", "--slots", "3", "--", "sh", "-c", "echo $SOLO_SLOT; read line") for host in "abc"]
     slots = [read_line(holder) for holder in holders]
     assert sorted(slots) == ["0", "1", "2"]
@@ -221,8 +224,8 @@ def test_slots_are_counted_over_all_hosts_and_each_has_its_number(fleet):
         finish(holder)
 
 
-def test_who_comes_at_once_for_the_slots_there_are_gets_in(fleet):
-    """Which are left is known a moment after the others came; that is no reason to turn anybody away."""
+def test_simultaneous_contenders_fill_all_slots(fleet):
+    """The others take their slots a moment after joining; meanwhile a contender is not busy."""
     script = "echo $SOLO_SLOT; read line; exit 0"
     crowd = [fleet.start(f"h{number}", "-n", fleet.job, "--slots", "5", "--", "sh", "-c", script) for number in range(5)]
 
@@ -230,7 +233,7 @@ def test_who_comes_at_once_for_the_slots_there_are_gets_in(fleet):
     assert [finish(one)[0] for one in crowd] == [0] * 5
 
 
-def test_a_parent_excludes_what_nests_in_it(fleet):
+def test_parent_excludes_nested_names(fleet):
     if not fleet.server.has_nested:
         result = fleet.run("a", "-n", "deploy/prod", "true")
         assert result.returncode == 125 and result.stderr.count(b"\n") == 1
@@ -243,7 +246,7 @@ def test_a_parent_excludes_what_nests_in_it(fleet):
     assert fleet.run("b", "-n", "deploy", "true").returncode == 0
 
 
-def test_what_the_engine_does_not_know_is_refused_in_one_line(fleet):
+def test_unsupported_mode_is_refused_in_one_line(fleet):
     for words, what in ((["--shared"], "has_shared"),):
         result = fleet.run("a", "-n", fleet.job, *words, "true")
         assert (result.returncode == 0) is getattr(fleet.server, what)
@@ -251,14 +254,14 @@ def test_what_the_engine_does_not_know_is_refused_in_one_line(fleet):
             assert result.returncode == 125 and result.stderr.count(b"\n") == 1 and b"etcd" in result.stderr
 
 
-def test_a_lease_without_an_end_is_refused(fleet):
+def test_endless_lease_is_refused(fleet):
     for ttl in ("forever", "10000000d"):
         result = fleet.run("a", "-n", fleet.job, "--ttl", ttl, "true")
 
         assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"bug" not in result.stderr
 
 
-def test_max_waiting_counts_those_in_line_at_the_engine(fleet):
+def test_max_waiting_counts_waiters_at_the_engine(fleet):
     needs(fleet.server, "is_fair")
     holder = fleet.hold("a", fleet.job)
     waiting = fleet.wait_in_line("b", fleet.job)
@@ -268,19 +271,19 @@ def test_max_waiting_counts_those_in_line_at_the_engine(fleet):
     assert finish(waiting)[0] == 0
 
 
-def test_replace_has_the_holder_s_launcher_end_its_command(fleet):
+def test_replace_has_the_holders_launcher_end_its_command(fleet):
     holder = fleet.start("a", "-n", fleet.job, "--ttl", "4s", "--", "sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done")
     assert read_line(holder) == "ready"
 
     result = fleet.run("b", "-n", fleet.job, "--ttl", "4s", "--replace", "echo", "mine")
 
     assert (result.returncode, result.stdout) == (0, b"mine\n")
-    status, _, said = finish(holder)
-    assert status == 9 and "asks" in said
+    status, _, message = finish(holder)
+    assert status == 9 and "asks" in message
 
 
 @pytest.mark.tool("gcc")
-def test_views_count_from_when_a_holder_came_whatever_its_host_s_clock_says(fleet):
+def test_views_ignore_a_wrong_clock_of_the_holders_host(fleet):
     shim, clock = fleet.lab.path / "clock.so", fleet.lab.path / "clock"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, TESTS / "clock.c"], check=True)
     clock.write_bytes(struct.pack("q", -100_000))
@@ -309,10 +312,10 @@ def test_views_show_the_host_of_each_entry(fleet):
     finish(waiting)
 
 
-# --- out of reach -------------------------------------------------------------------------------------------------------------
+# --- unreachable --------------------------------------------------------------------------------------------------------------
 
 
-def test_an_engine_that_nobody_serves_is_69_and_nothing_runs(fleet):
+def test_closed_port_is_69_and_nothing_runs(fleet):
     fleet.url = fleet.server.make_url(find_port())
 
     result = fleet.run("a", "-n", fleet.job, "--", "sh", "-c", "echo ran >>$LAB/log")
@@ -320,7 +323,7 @@ def test_an_engine_that_nobody_serves_is_69_and_nothing_runs(fleet):
     assert (result.returncode, result.stderr.count(b"\n"), fleet.lab.read_log()) == (69, 1, [])
 
 
-def test_an_engine_that_does_not_answer_is_69_and_no_hang(fleet):
+def test_silent_engine_is_69(fleet):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         fleet.url = fleet.server.make_url(silent.getsockname()[1])
 
@@ -330,7 +333,7 @@ def test_an_engine_that_does_not_answer_is_69_and_no_hang(fleet):
 
 
 def test_replace_without_wait_at_an_unreachable_engine_is_69(fleet):
-    """With a port that is closed, and with one that is silent."""
+    """The port is closed, or silent."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for port in (find_port(), silent.getsockname()[1]):
             fleet.url = fleet.server.make_url(port)
@@ -340,7 +343,7 @@ def test_replace_without_wait_at_an_unreachable_engine_is_69(fleet):
             assert (result.returncode, result.stderr.count(b"\n")) == (69, 1)
 
 
-def test_with_wait_an_engine_is_asked_until_it_answers(fleet):
+def test_wait_asks_an_engine_until_it_answers(fleet):
     port = find_port()
     fleet.url = fleet.server.make_url(port)
     waiting = fleet.start("a", "-n", fleet.job, "-w", "1h", "-v", "echo", "ran")
@@ -352,18 +355,18 @@ def test_with_wait_an_engine_is_asked_until_it_answers(fleet):
         proxy.close()
 
 
-# --- lost ---------------------------------------------------------------------------------------------------------------------
+# --- lost leases --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_lock_that_an_administrator_took_away_ends_the_command_and_all_it_started_at_once(fleet):
+def test_removed_lock_ends_the_command_and_its_descendants(fleet):
     script = "trap '' TERM; sleep 1000 & echo $! $$; wait"
     holder = fleet.start("a", "-n", fleet.job, "--ttl", "3s", "--", "sh", "-c", script)
     pids = list(map(int, read_line(holder).split()))
 
     fleet.server.forget(fleet.job)
 
-    status, _, said = finish(holder)
-    assert status == 123 and "lease" in said
+    status, _, message = finish(holder)
+    assert status == 123 and "lease" in message
     for pid in pids:
         wait_dead(pid)
     [run] = [row for row in json.loads(fleet.run("a", "history", "--json", env=plain(fleet, "a")).stdout)]
@@ -376,7 +379,7 @@ def plain(fleet, host):
     return environment
 
 
-def test_a_launcher_that_is_killed_takes_its_command_with_it(fleet):
+def test_command_dies_with_its_killed_launcher(fleet):
     holder = fleet.hold("a", fleet.job, "--ttl", "3s")
 
     holder.kill()
@@ -385,7 +388,7 @@ def test_a_launcher_that_is_killed_takes_its_command_with_it(fleet):
     assert fleet.run("b", "-n", fleet.job, "-w", "1m", "true").returncode == 0
 
 
-def test_a_stopped_launcher_is_killed_by_the_kernel_and_so_is_its_command(fleet):
+def test_kernel_kills_a_stopped_launcher_and_its_command(fleet):
     holder = fleet.start("a", "-n", fleet.job, "--ttl", "3s", "--", "sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done")
     child = int(read_line(holder))
 
@@ -395,10 +398,10 @@ def test_a_stopped_launcher_is_killed_by_the_kernel_and_so_is_its_command(fleet)
     wait_dead(child)
 
 
-# --- what others see ----------------------------------------------------------------------------------------------------------
+# --- views --------------------------------------------------------------------------------------------------------------------
 
 
-def test_list_shows_who_holds_and_who_waits_on_which_host(fleet):
+def test_list_shows_the_holder_and_its_host(fleet):
     holder = fleet.hold("a", fleet.job)
     [row] = fleet.list(fleet.job)
 
@@ -429,7 +432,7 @@ def test_stop_ends_the_command_on_its_host(fleet):
     assert holder.wait(PATIENCE) == -signal.SIGTERM
 
 
-def test_show_and_metrics_tell_of_the_engine(fleet):
+def test_show_and_metrics_read_the_engine(fleet):
     holder = fleet.hold("a", fleet.job)
 
     assert json.loads(fleet.run("b", "show", "--json", fleet.job).stdout)[0]["holds"][0]["launcher"] == holder.pid
@@ -437,7 +440,7 @@ def test_show_and_metrics_tell_of_the_engine(fleet):
     finish(holder)
 
 
-def test_doctor_says_what_it_finds_and_what_the_engine_promises(fleet):
+def test_doctor_reports_the_engine_and_fails_without_it(fleet):
     result = fleet.run("a", "doctor")
 
     assert result.returncode == 0, result.stdout
@@ -446,10 +449,10 @@ def test_doctor_says_what_it_finds_and_what_the_engine_promises(fleet):
     assert fleet.run("a", "doctor").returncode == 1
 
 
-# --- once ---------------------------------------------------------------------------------------------------------------------
+# --- once per period ----------------------------------------------------------------------------------------------------------
 
 
-def test_once_per_runs_once_in_a_period_whichever_host_is_first(fleet):
+def test_once_per_runs_once_in_a_period_over_all_hosts(fleet):
     needs(fleet.server, "has_once")
     words = ["-n", "nightly", "--once-per", "1d", "--", "sh", "-c", "echo ran >>$LAB/log"]
 
@@ -460,7 +463,7 @@ def test_once_per_runs_once_in_a_period_whichever_host_is_first(fleet):
     assert fleet.run("c", "-E", "9", "-v", *words).returncode == 9
 
 
-def test_once_per_tells_one_who_comes_while_the_first_still_runs(fleet):
+def test_once_per_skips_while_the_first_still_runs(fleet):
     needs(fleet.server, "has_once")
     holder = fleet.start("a", "-n", "slow", "--once-per", "1d", "--", "sh", "-c", "echo; read line")
     read_line(holder)
@@ -470,7 +473,7 @@ def test_once_per_tells_one_who_comes_while_the_first_still_runs(fleet):
     finish(holder)
 
 
-def test_once_retry_gives_the_period_back_when_the_command_fails(fleet):
+def test_once_retry_runs_again_after_a_failure(fleet):
     needs(fleet.server, "has_once")
     words = ["-n", "retried", "--once-per", "1d", "--once-retry", "--", "sh", "-c", "echo ran >>$LAB/log; exit $0"]
 
@@ -481,7 +484,7 @@ def test_once_retry_gives_the_period_back_when_the_command_fails(fleet):
 # --- from Python --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_program_runs_commands_and_is_told_what_became_of_the_lease(fleet):
+def test_python_run_raises_busy_unreachable_and_lease_lost(fleet):
     import solo
 
     def run(host, *words, **options):

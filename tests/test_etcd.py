@@ -1,4 +1,4 @@
-"""What is etcd's own: the same lock as etcdctl's, the answer that comes after the lease has ended, roles, TLS."""
+"""etcd alone: one lock with etcdctl, leases revoked in the queue, roles, configuration files, TLS."""
 
 import os
 import signal
@@ -31,8 +31,8 @@ def start_etcdctl(lab, *words):
     return process
 
 
-def test_etcdctl_lock_keeps_solo_out(lab):
-    theirs = start_etcdctl(lab, "lock", "solo/one")  # without a command it prints its key, and holds until a signal
+def test_etcdctl_lock_excludes_solo(lab):
+    theirs = start_etcdctl(lab, "lock", "solo/one")  # prints its key, and holds until a signal
     key = read_line(theirs)
 
     result = lab.run("-n", "one", "true")
@@ -45,7 +45,7 @@ def test_etcdctl_lock_keeps_solo_out(lab):
     assert lab.run("-n", "one", "true").returncode == 0
 
 
-def test_solo_keeps_etcdctl_lock_out_which_gets_in_after_it(lab, server):
+def test_etcdctl_lock_acquires_after_solo(lab, server):
     holder = lab.hold("two")
     theirs = start_etcdctl(lab, "lock", "solo/two", "--", "sh", "-c", "echo theirs >>$LAB/log")
     until(lambda: server.ask("get", "--prefix", "solo/two/", "--keys-only").count("solo/two/") == 2)
@@ -56,8 +56,8 @@ def test_solo_keeps_etcdctl_lock_out_which_gets_in_after_it(lab, server):
     assert theirs.wait(60) == 0 and lab.read_log() == ["theirs"]
 
 
-def test_one_in_line_whose_lease_is_revoked_stands_in_line_anew(lab, server):
-    """etcd 3.4 itself would let it in, with no key of its own (etcd issue 11456)."""
+def test_waiter_with_a_revoked_lease_joins_the_queue_again(lab, server):
+    """The lock of etcd 3.4 itself would grant it without a key (etcd issue 11456)."""
     holder = lab.hold("three")
     lab.environment["SOLO_DIR"] = str(lab.path / "elsewhere")
     waiting = lab.start("-n", "three", "--wait", "1h", "--ttl", "3s", "--", "sh", "-c", "echo ran $SOLO_VIA_KEY")
@@ -80,7 +80,7 @@ def count_keys(server, name):
     return len(list_keys(server, name))
 
 
-def test_a_name_at_a_prefix_of_its_own_is_another_one(lab):
+def test_each_prefix_has_its_own_names(lab):
     holder = lab.hold("four")
 
     assert lab.run("-n", "four", "--via", lab.environment["SOLO_VIA"] + "/team/locks", "--dir", lab.path / "b", "true").returncode == 0
@@ -88,8 +88,8 @@ def test_a_name_at_a_prefix_of_its_own_is_another_one(lab):
 
 
 @pytest.mark.root
-def test_a_password_of_the_configuration_file_opens_and_is_seen_nowhere(lab, tmp_path):
-    """With roles: a user who may only write below its prefix."""
+def test_configured_password_is_used_and_never_shown(lab, tmp_path):
+    """The user has a role that may write below its prefix only."""
     server = Etcd(tmp_path / "auth").start()
     for words in ("user add root:rootpw", "user grant-role root root", "role add cron", "user add ci:s3cret", "user grant-role ci cron",
                   "role grant-permission cron readwrite --prefix=true solo/", "auth enable"):
@@ -110,7 +110,7 @@ def test_a_password_of_the_configuration_file_opens_and_is_seen_nowhere(lab, tmp
 
 
 class Tokened(Etcd):
-    """Its tokens are of the moment at which nothing of users and roles had changed yet."""
+    """Its JWTs become invalid with any change of users or roles."""
 
     def make_words(self):
         key = self.path / "key"
@@ -119,7 +119,7 @@ class Tokened(Etcd):
 
 
 @pytest.mark.root
-def test_a_token_that_is_old_since_roles_have_changed_is_replaced(lab, tmp_path):
+def test_token_older_than_a_role_change_is_replaced(lab, tmp_path):
     server = Tokened(tmp_path / "tokened").start()
     for words in ("user add root:rootpw", "role add root", "user grant-role root root", "auth enable"):
         server.ask(*words.split())
@@ -137,7 +137,7 @@ def test_a_token_that_is_old_since_roles_have_changed_is_replaced(lab, tmp_path)
 
 
 def write_configuration(tmp_path, text, mode=0o600):
-    """A file to take the place of /etc/solo.toml by `configured`."""
+    """Return a file that `configured` puts in place of /etc/solo.toml."""
     path = tmp_path / "solo.toml"
     path.write_text(text)
     path.chmod(mode)
@@ -145,7 +145,7 @@ def write_configuration(tmp_path, text, mode=0o600):
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("text, mode, said", [
+@pytest.mark.parametrize("text, mode, message", [
     ("[via.prod]\n", 0o600, "not a table of strings with a url"),
     ("[via.prod]\nurl = 'ftp://h'\n", 0o600, "no such engine"),
     ("[via.prod]\nurl = 'etcd://h'\nsecret = 'x'\n", 0o600, "secret: no such key"),
@@ -155,15 +155,15 @@ def write_configuration(tmp_path, text, mode=0o600):
     ("[via.test]\nurl = 'etcd://h'\n", 0o644, "--via prod: neither file nor socket"),
     ("[via]\nprod = 3\n", 0o644, "not a table"),
 ])
-def test_a_configuration_that_makes_no_sense_is_refused_in_one_line(lab, tmp_path, text, mode, said):
+def test_invalid_configuration_is_refused_in_one_line(lab, tmp_path, text, mode, message):
     etc = write_configuration(tmp_path, text, mode)
     result = lab.run("-n", "job", "--via", "prod", "true", prefix=configured(etc))
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and said in result.stderr.decode()
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and message in result.stderr.decode()
 
 
 @pytest.mark.tool("openssl")
-def test_tls_is_spoken_and_a_stranger_s_certificate_is_refused(lab, tmp_path):
+def test_tls_refuses_an_unknown_certificate(lab, tmp_path):
     key, certificate = tmp_path / "key", tmp_path / "certificate"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj",
                     "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
@@ -182,14 +182,14 @@ def test_tls_is_spoken_and_a_stranger_s_certificate_is_refused(lab, tmp_path):
     try:
         result = lab.run("-n", "job", "--wait", "1h", "--via", server.url, "true")
         assert result.returncode == 125 and b"the server's certificate is not signed by" in result.stderr
-        lab.environment["SSL_CERT_FILE"] = str(certificate)  # what OpenSSL trusts by default
+        lab.environment["SSL_CERT_FILE"] = str(certificate)  # trusted by default
         assert lab.run("-n", "job", "--via", server.url, "true").returncode == 0
     finally:
         server.stop()
 
 
-def test_a_lease_that_ends_between_two_names_is_the_end_of_both(lab, server):
-    """Who holds the first and waits for the second, and loses its lease, must have the first again as well."""
+def test_lease_that_expires_between_two_names_releases_both(lab, server):
+    """It holds the first and waits for the second, so it must acquire the first again too."""
     blocker = lab.hold("b-second")
     lab.environment["SOLO_DIR"] = str(lab.path / "elsewhere")
     script = "for key in $SOLO_VIA_KEY; do etcdctl get --print-value-only $key >>$LAB/held || exit; echo >>$LAB/held; done; wc -l <$LAB/held"

@@ -1,7 +1,6 @@
-"""The command is dead before its lease is someone else's, whatever fails: against real servers, behind networks that can be
-broken.
+"""The command is dead before anyone else can get its lease, whatever fails: real servers behind networks that fail.
 
-The soak is a minute in `make test` and some more in `make torture`, all engines at once; SOLO_SEED=n replays one's choices.
+The soak of all engines at once takes a minute, and longer in `make torture`. SOLO_SEED=n repeats its choices.
 """
 
 import os
@@ -26,7 +25,7 @@ def server(request, tmp_path_factory):
 
 
 def start_pair(lab, server, job, ttl=TTL):
-    """A holder that beats for a long time, and one in line on another host: (holder, its file, the other, its file)."""
+    """Start a holder that beats for long, and a waiter on another host. Return ([holder, waiter], [their files])."""
     hosts = [Host(lab, server, f"{job}-{number}") for number in range(2)]
     files = [lab.path / f"{job}.{number}" for number in range(2)]
     hosts[0].start(job, files[0], 60, "--ttl", f"{ttl}s", "-k", "300ms")
@@ -36,13 +35,13 @@ def start_pair(lab, server, job, ttl=TTL):
 
 
 @pytest.mark.parametrize("server", SERVERS, indirect=True)
-def test_whatever_fails_the_command_is_dead_before_the_next_one_starts(lab, server):
-    """All faults at the same time, each at a name of its own."""
+def test_command_is_dead_before_the_next_starts_after_any_fault(lab, server):
+    """All faults at once, each at its own name."""
     scenes = {fault: start_pair(lab, server, fault.replace(" ", "-")) for fault in FAULTS}
 
     for fault, (hosts, _) in scenes.items():
         hosts[0].fail(fault)
-    time.sleep(2 * TTL)  # by then all leases are over, also those of a server that hears of no end
+    time.sleep(2 * TTL)  # all leases are over, even if the server missed the end of a connection
     statuses = {fault: hosts[0].launcher.poll() for fault, (hosts, _) in scenes.items()}
     lives = {fault: read_life(files[0]) for fault, (_, files) in scenes.items()}
     for hosts, _ in scenes.values():
@@ -50,7 +49,7 @@ def test_whatever_fails_the_command_is_dead_before_the_next_one_starts(lab, serv
 
     for fault, (hosts, files) in scenes.items():
         assert hosts[1].launcher.wait(60) == 0, (fault, hosts[1].launcher.stderr.read())
-        assert read_life(files[0]) == lives[fault], f"{fault}: it lived on"
+        assert read_life(files[0]) == lives[fault], f"{fault}: the command lived on"
         both = [read_life(file) for file in files]
         assert not find_overlaps(both) and is_growing(both), (fault, both)
         killed = fault in (STOPPED, ALL_STOPPED, KILLED)
@@ -60,7 +59,7 @@ def test_whatever_fails_the_command_is_dead_before_the_next_one_starts(lab, serv
 
 
 @pytest.mark.parametrize("server", SERVERS, indirect=True)
-def test_a_server_that_is_stopped_costs_the_command_and_nothing_overlaps(lab, server):
+def test_stopped_server_ends_the_command_without_overlap(lab, server):
     hosts, files = start_pair(lab, server, "job")
 
     server.send(signal.SIGSTOP)
@@ -75,17 +74,17 @@ def test_a_server_that_is_stopped_costs_the_command_and_nothing_overlaps(lab, se
 
 
 @pytest.mark.parametrize("server", [name for name, server in SERVERS.items() if server.outlives_restart], indirect=True)
-def test_a_lock_outlives_a_restart_of_the_server(lab, server):
+def test_lock_survives_a_restart_of_the_server(lab, server):
     ttl = 10.0
     hosts, files = start_pair(lab, server, "job", ttl)
 
     server.stop(signal.SIGKILL)
     server.start()
     before = read_life(files[0])
-    until(lambda: read_life(files[0]).last > before.last + ttl)  # longer than it would have lived without a server
+    until(lambda: read_life(files[0]).last > before.last + ttl)  # longer than without a server
 
     assert read_life(files[1]) is None
-    hosts[0].launcher.terminate()  # which beats.py ignores
+    hosts[0].launcher.terminate()  # beats.py ignores it
     hosts[0].launcher.kill()
     assert hosts[1].launcher.wait(60) == 0, hosts[1].launcher.stderr.read()
     assert not find_overlaps([read_life(file) for file in files])
@@ -94,7 +93,7 @@ def test_a_lock_outlives_a_restart_of_the_server(lab, server):
 
 
 def break_layers(lab, deadline: bool):
-    """solo without the kernel's timer, and if `deadline` without the launcher's own."""
+    """Use a solo without the kernel's timer and, if `deadline`, without the launcher's own deadline."""
     script = open(lab.script).read()
     patch = "from solo.engines import lease\nlease.DeadMan.arm = lambda self, at: None\n"
     if deadline:
@@ -109,7 +108,7 @@ def break_layers(lab, deadline: bool):
 
 @pytest.mark.parametrize("server", ["etcd"], indirect=True)
 @pytest.mark.parametrize("fault, deadline", [(STOPPED, False), (HOLE, True)], ids=["no timer", "no deadline"])
-def test_without_a_layer_two_run_at_once_and_the_oracle_sees_it(lab, server, fault, deadline):
+def test_oracle_finds_the_overlap_without_a_layer(lab, server, fault, deadline):
     break_layers(lab, deadline)
     hosts, files = start_pair(lab, server, "job")
 
@@ -124,7 +123,7 @@ def test_without_a_layer_two_run_at_once_and_the_oracle_sees_it(lab, server, fau
         host.close()
 
 
-def test_three_etcds_lose_their_leader_and_then_the_quorum(lab, tmp_path):
+def test_etcd_cluster_survives_its_leader_but_not_the_quorum(lab, tmp_path):
     cluster = EtcdCluster(tmp_path / "cluster").start()
     try:
         lab.environment["SOLO_VIA"] = cluster.url
@@ -135,7 +134,7 @@ def test_three_etcds_lose_their_leader_and_then_the_quorum(lab, tmp_path):
         leader = cluster.find_leader()
         leader.stop()
         lost = read_life(file).last
-        until(lambda: read_life(file).last > lost + 7)  # an election is not noticed
+        until(lambda: read_life(file).last > lost + 7)  # an election does not disturb it
         next(member for member in cluster.members if member is not leader).stop()
 
         assert holder.wait(60) == 123
@@ -166,13 +165,13 @@ def test_soaks_of_all_engines_find_no_two_at_once(lab, tmp_path_factory):
                   commands=len(lives), engines={type(server).__name__: len(lives)})
         assert not find_overlaps(lives), where
         assert is_growing(lives), where
-        # More than one command a minute: some faults are such that a session lives on for a while.
+        # Only one command a minute: after some faults a session lives on for a while.
         assert len(lives) > (end - begin) / 60 and soak.injected > (end - begin) / 20, where
     for server in servers:
         server.stop()
 
 
-def test_the_soak_finds_overlaps_where_the_layers_are_off(lab, tmp_path):
+def test_soak_finds_overlaps_without_the_layers(lab, tmp_path):
     server = SERVERS["etcd"](tmp_path / "etcd").start()
     break_layers(lab, deadline=True)
     soak = Soak(lab, server, tally.SEED, faults=(STOPPED, HOLE))

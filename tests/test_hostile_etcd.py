@@ -1,4 +1,4 @@
-"""Between solo and a real etcd somebody who answers slowly, wrongly or not at all: nothing hangs, nothing of it is taken for a bug."""
+"""A hostile proxy in front of a real etcd answers slowly, wrongly or not at all: solo neither hangs nor reports a bug."""
 
 import base64
 import http.client
@@ -17,8 +17,8 @@ from fleet import read_life
 from servers import Etcd
 
 BEATS = ["python3", "-IS", os.path.join(os.path.dirname(__file__), "beats.py")]
-TRICKLE = object()  # an answer that comes byte by byte, and has no end
-LOST = object()  # the first one is done and not answered
+TRICKLE = object()  # an endless answer, byte by byte
+LOST = object()  # the first request is executed but not answered
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def server(tmp_path_factory):
 
 
 class Between(ThreadingHTTPServer):
-    """Passes all on, but for the paths in `answers`: those get the bytes there as their answer, with status `status`."""
+    """Forwards all requests except those for paths in `answers`, which get these bytes and the status `status`."""
 
     daemon_threads = True
 
@@ -42,7 +42,7 @@ class Between(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, *_):
-        pass  # who asked has gone
+        pass  # the client has gone
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -88,7 +88,7 @@ def between(server, lab):
     between.server_close()
 
 
-def test_a_wait_through_a_proxy_that_closes_after_each_answer_works(lab, between, server):
+def test_wait_works_through_a_proxy_that_closes_after_each_answer(lab, between, server):
     holder = lab.hold("proxied")
     waiting = lab.start("-n", "proxied", "-w", "1m", "--dir", lab.path / "b", "echo", "mine")
     until(lambda: "/v3/watch" in between.asked)
@@ -99,7 +99,7 @@ def test_a_wait_through_a_proxy_that_closes_after_each_answer_works(lab, between
 
 @pytest.mark.parametrize("answer", [b"[]", b"null", b"7", b"<html>no</html>", b"[" * 100_000, b"\xff", b'{"result": []}', b"{}"])
 @pytest.mark.parametrize("path", ["/v3/maintenance/status", "/v3/lease/grant", "/v3/kv/range", "/v3/kv/txn"])
-def test_an_answer_that_makes_no_sense_is_none(lab, between, path, answer):
+def test_invalid_answer_is_unreachable(lab, between, path, answer):
     between.answers[path] = answer
 
     result = lab.run("-n", "job", "--ttl", "3s", "--", "sh", "-c", "echo ran >>$LAB/log", timeout=30)
@@ -109,7 +109,7 @@ def test_an_answer_that_makes_no_sense_is_none(lab, between, path, answer):
 
 
 @pytest.mark.parametrize("path", ["/v3/kv/txn", "/v3/lease/keepalive"])
-def test_not_found_for_all_is_no_endless_loop(lab, between, server, path):
+def test_not_found_for_every_request_ends(lab, between, server, path):
     between.answers[path], between.status = b'{"error": "Not Found", "code": 5, "message": "Not Found"}', 404
 
     result = lab.run("-n", "missing", "true", timeout=30)
@@ -118,7 +118,7 @@ def test_not_found_for_all_is_no_endless_loop(lab, between, server, path):
     until(lambda: "found 0 leases" in server.ask("lease", "list"), patience=30)
 
 
-def test_one_strange_answer_to_a_renewal_does_no_harm(lab, between):
+def test_one_invalid_answer_to_a_renewal_is_harmless(lab, between):
     holder = lab.hold("strange", "--ttl", "3s")
     between.answers["/v3/lease/keepalive"] = b"[]"
     seen = len(between.asked)
@@ -131,21 +131,21 @@ def test_one_strange_answer_to_a_renewal_does_no_harm(lab, between):
 
 
 @pytest.mark.parametrize("answer", [b"[]", TRICKLE], ids=["nonsense", "trickle"])
-def test_the_status_is_the_command_s_whatever_is_answered_to_the_release(lab, between, answer):
+def test_failed_release_keeps_the_commands_status(lab, between, answer):
     between.answers["/v3/lease/revoke"] = answer
 
     assert lab.run("-n", f"released{answer!r:.3}", "--ttl", "5s", "--", "sh", "-c", "exit 3", timeout=30).returncode == 3
 
 
-def test_a_trickle_is_no_answer(lab, between):
+def test_trickling_answer_times_out(lab, between):
     between.answers["/v3/maintenance/status"] = TRICKLE
 
     result = lab.run("-n", "job", "--ttl", "5s", "true", timeout=30)
     assert (result.returncode, result.stderr.count(b"\n")) == (69, 1)
 
 
-def test_a_loss_in_the_grace_ends_the_command_at_once(lab, between, server):
-    """SIGTERM was for an outage; then the engine says that the name is gone."""
+def test_loss_during_the_grace_kills_the_command_at_once(lab, between, server):
+    """SIGTERM was due to an outage; then the engine reports that the name is lost."""
     file = lab.path / "beats"
     holder = lab.start("-n", "graced", "--ttl", "25s", "-k", "10s", "--", *BEATS, file, "100")
     until(lambda: read_life(file) is not None)
@@ -156,10 +156,10 @@ def test_a_loss_in_the_grace_ends_the_command_at_once(lab, between, server):
     gone = time.clock_gettime(time.CLOCK_BOOTTIME)
 
     assert holder.wait(PATIENCE) == 123
-    assert read_life(file).last < gone + 5  # of a grace of ten
+    assert read_life(file).last < gone + 5  # the grace was 10 s
 
 
-def test_one_who_is_shown_its_wait_keeps_its_place_and_sees_the_end_of_it(lab, between, server):
+def test_waiter_with_progress_keeps_its_place(lab, between, server):
     holder = lab.hold("shown")
     ours, theirs = pty.openpty()
     waiting = lab.start("-n", "shown", "--ttl", "3s", "-w", "1m", "--dir", lab.path / "b", "sh", "-c", "echo $SOLO_VIA_KEY", stderr=theirs)
@@ -169,7 +169,7 @@ def test_one_who_is_shown_its_wait_keeps_its_place_and_sees_the_end_of_it(lab, b
     until(lambda: len(server.ask(*list_keys).split()) == 2)
     keys = server.ask(*list_keys).split()
     seen = len(between.asked)
-    until(lambda: between.asked[seen:].count("/v3/lease/keepalive") >= 14)  # its own and the holder's, over more than a ttl
+    until(lambda: between.asked[seen:].count("/v3/lease/keepalive") >= 14)  # its own and the holder's, for more than a ttl
 
     finish(holder)
     assert waiting.communicate(timeout=PATIENCE)[0].decode().split() == [keys[1]]
@@ -184,14 +184,14 @@ def drain(fd):
 
 
 @pytest.mark.parametrize("path", ["/v3/lease/grant", "/v3/kv/txn", "/v3/kv/range", "/v3/lease/keepalive"])
-def test_an_answer_that_is_lost_is_asked_for_again(lab, between, path):
+def test_lost_answer_is_asked_for_again(lab, between, path):
     between.answers[path] = LOST
 
     assert lab.run("-n", f"lost{path.count('k')}", "-w", "1m", "--ttl", "5s", "--", "echo", "ran").stdout == b"ran\n"
     assert path not in between.answers
 
 
-def test_a_signal_while_an_entry_is_given_back_ends_it_as_ever(lab, between, server):
+def test_signal_ends_a_contender_that_gives_back_its_entry(lab, between, server):
     holder = lab.hold("given")
     between.answers["/v3/lease/revoke"] = TRICKLE
     contender = lab.start("-n", "given", "--dir", lab.path / "b", "true")
@@ -205,7 +205,7 @@ def test_a_signal_while_an_entry_is_given_back_ends_it_as_ever(lab, between, ser
     finish(holder)
 
 
-def test_a_signal_between_the_request_and_the_answer_of_a_lease_leaves_none(lab, between, server):
+def test_signal_during_a_grant_leaves_no_lease(lab, between, server):
     between.answers["/v3/lease/grant"] = TRICKLE
     waiting = lab.start("-n", "interrupted", "--ttl", "300s", "-w", "1m", "true")
     until(lambda: "/v3/lease/grant" in between.asked)
@@ -216,7 +216,7 @@ def test_a_signal_between_the_request_and_the_answer_of_a_lease_leaves_none(lab,
     assert "/v3/lease/revoke" in between.asked
 
 
-def test_what_a_neighbour_writes_is_told_and_harms_nobody(lab, server):
+def test_invalid_foreign_entry_is_shown_safely(lab, server):
     lab.environment["SOLO_VIA"] = server.url
     good = {"solo": 1, "mode": "X", "slots": 1, "take": 1, "slot": [], "host": "h\x1b[31m", "user": "u", "launcher": 7, "child": None,
             "since": 1.0, "command": ["a\x1b]0;b\x07"]}
@@ -234,7 +234,7 @@ def test_what_a_neighbour_writes_is_told_and_harms_nobody(lab, server):
     server.ask("del", "--prefix", "solo/neighbour/")
 
 
-def test_a_long_command_is_told_in_short(lab, server):
+def test_long_command_is_cut(lab, server):
     lab.environment["SOLO_VIA"] = server.url
     words = [str(number) * 10 for number in range(20000)]
 
@@ -242,14 +242,14 @@ def test_a_long_command_is_told_in_short(lab, server):
     assert lab.run("-n", "long", "--ttl", "3s", "true", "😀" * 5000, timeout=30).returncode == 0
 
 
-def test_of_two_hosts_the_silent_one_leaves_time_for_the_other(lab, server):
+def test_silent_host_leaves_time_for_the_other(lab, server):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         lab.environment["SOLO_VIA"] = f"etcd://127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{server.port}"
 
         assert lab.run("-n", "job", "true").returncode == 0
 
 
-def test_a_fifo_in_the_configuration_s_place_is_an_error(lab):
+def test_fifo_as_configuration_is_an_error(lab):
     if os.geteuid() != 0:
         pytest.skip("needs root")
     os.mkfifo(lab.path / "fifo", 0o600)

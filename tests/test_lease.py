@@ -1,4 +1,4 @@
-"""The rule of leases, and when a run happens at most once: without servers, where time can be made up."""
+"""Leases, URLs, notes and periods, tested without servers on an artificial clock."""
 
 import pytest
 from hypothesis import assume, given
@@ -14,7 +14,7 @@ from solo.modes import COUNTED, EXCLUSIVE, Claim
 
 
 @given(some.floats(0.5, 1000), some.one_of(some.none(), some.floats(0, 1000)))
-def test_terms_that_are_accepted_leave_room_for_a_renewal_that_fails(ttl, grace):
+def test_accepted_terms_allow_one_failed_renewal(ttl, grace):
     terms = Terms(ttl, grace)
     try:
         terms.check()
@@ -25,12 +25,12 @@ def test_terms_that_are_accepted_leave_room_for_a_renewal_that_fails(ttl, grace)
         return
 
     assert terms.period + terms.timeout + terms.grace + MARGIN + LATENCY + RATE * ttl < ttl
-    # By the clock that runs fastest of the two it is still ours when the command is dead.
+    # Even if the engine's clock is the faster one, the command is dead before the lease expires.
     assert (terms.life + LATENCY) / (1 - RATE / 2) <= ttl / (1 - RATE / 2)
 
 
 class Scripted:
-    """An engine whose answers take as long as the script says, on a clock that only they move."""
+    """An engine whose answers take the scripted times, which alone move the clock."""
 
     where = "script://"
 
@@ -44,14 +44,14 @@ class Scripted:
         there, back, arrives = self.script.pop(0)
         self.clock[0] += there
         if arrives:
-            self.received = self.clock[0]  # from here on the engine counts
+            self.received = self.clock[0]  # the engine counts the ttl from here
         self.clock[0] += back
         if not arrives or there + back > self.timeout:
             raise Unreachable("no answer")
 
 
 @given(some.lists(some.tuples(some.floats(0, 3), some.floats(0, 3), some.booleans()), min_size=1, max_size=30))
-def test_for_every_schedule_of_answers_the_command_is_dead_before_the_engine_forgets(script):
+def test_command_is_dead_before_the_lease_expires_in_every_schedule(script):
     clock = [100.0]
     engine = Scripted(clock, [(0.0, 0.0, True), *script])
     terms = Terms(15.0)
@@ -81,7 +81,7 @@ def test_for_every_schedule_of_answers_the_command_is_dead_before_the_engine_for
     ("redis://:pass@h", [("h", 6379)], "", "", "pass", "redis://h"),
     ("postgresql://h/db?password=x&table=t", [("h", 5432)], "db", None, None, "postgresql://h/db?password=...&table=t"),
 ])
-def test_a_url_is_read_and_shown_without_its_secret(url, hosts, path, user, password, shown):
+def test_url_is_parsed_and_shown_without_secrets(url, hosts, path, user, password, shown):
     target = parse_url(url)
 
     assert (target.hosts, target.path, target.user, target.password, target.shown) == (hosts, path, user, password, shown)
@@ -90,7 +90,7 @@ def test_a_url_is_read_and_shown_without_its_secret(url, hosts, path, user, pass
 @pytest.mark.parametrize("hosts", [
     "", "h:", "h:0", "h:65536", "h:x", "h:1:2", "[::1", "::1]", "[::1]3", "[::1]:", "[h]:3", "[]", "h]:1", "h,,i", "h#",
 ])
-def test_hosts_that_are_not_a_list_of_hosts_are_refused(hosts):
+def test_invalid_host_list_is_refused(hosts):
     with pytest.raises(UsageError, match="not the URL of an engine"):
         parse_url(f"etcd://{hosts}/a")
 
@@ -105,12 +105,12 @@ def test_any_text_is_a_url_or_refused_in_one_line(text):
 
 
 @given(some.one_of(some.binary(), some.recursive(some.one_of(some.none(), some.integers(), some.text()), some.lists).map(repr).map(str.encode)))
-def test_what_is_not_a_note_wants_the_name_for_itself(data):
+def test_invalid_note_is_an_exclusive_claim(data):
     assert parse_note(data).claim.mode == EXCLUSIVE and parse_ran(data) is None
 
 
 @given(some.integers(1, 9), some.integers(1, 9), some.lists(some.text()), some.text())
-def test_a_note_is_read_back_as_it_was_written(slots, take, command, host):
+def test_note_round_trip(slots, take, command, host):
     assume(take <= slots)
     note = Note(Claim(COUNTED, slots, take), [(0, take - 1)], host, "root", 7, None, 12.5, tuple(command))
 
@@ -121,7 +121,7 @@ def test_a_note_is_read_back_as_it_was_written(slots, take, command, host):
 
 
 @given(some.floats(1, 1e6), some.integers(0, 10 ** 4), some.floats(-0.49, 0.49), some.floats(-0.49, 0.49))
-def test_clocks_less_than_half_a_period_apart_agree_on_the_period_in_which_cron_fires(length, number, one, other):
+def test_clocks_within_half_a_period_agree_on_the_period(length, number, one, other):
     fires = number * length
 
     assert find_period(fires + one * length, length) == find_period(fires + other * length, length) == number

@@ -1,4 +1,4 @@
-"""With --wait a launcher asks its engine again: whichever of its messages is lost, the command runs, once."""
+"""With --wait a launcher retries: whichever of its messages is lost, the command runs exactly once."""
 
 import itertools
 import select
@@ -24,7 +24,7 @@ def server(request, tmp_path_factory):
 
 
 class Struck:
-    """A launcher on a host of its own, of whose messages one is lost."""
+    """A launcher on its own host that loses one message."""
 
     names = (f"job{number}" for number in itertools.count())
 
@@ -44,7 +44,7 @@ class Struck:
         return self.lab.start("-n", self.name, *TERMS, *words, env=environment)
 
     def finish(self):
-        """(status, stdout, stderr, whether the message was lost)."""
+        """Return (status, stdout, stderr, whether the message was lost)."""
         try:
             out, err = self.launcher.communicate(timeout=PATIENCE)
         finally:
@@ -54,7 +54,7 @@ class Struck:
 
 @pytest.mark.parametrize("kind", [REQUEST, ANSWER])
 @pytest.mark.parametrize("fault", [HOLE, RESET])
-def test_with_wait_the_command_runs_once_whichever_message_is_lost(lab, server, fault, kind):
+def test_wait_runs_the_command_once_whichever_message_is_lost(lab, server, fault, kind):
     once = ["--once-per", "300d"] if server.has_once else []
     for first in itertools.count(1, AT_ONCE):
         struck = {number: Struck(lab, server) for number in range(first, first + AT_ONCE)}
@@ -69,8 +69,8 @@ def test_with_wait_the_command_runs_once_whichever_message_is_lost(lab, server, 
 
 
 @pytest.mark.parametrize("kind", [REQUEST, ANSWER])
-def test_a_waiter_keeps_its_place_whichever_message_is_lost_at_its_turn(lab, server, kind):
-    """Only a PostgreSQL session, which is its place, ends with its connection."""
+def test_waiter_keeps_its_place_whichever_message_is_lost_at_its_turn(lab, server, kind):
+    """Except for a PostgreSQL session, which ends with its connection."""
     if server.scheme == "postgresql" and not server.has_once:
         pytest.skip("its place in the queue is its session")
     for first in itertools.count(1, 4):
@@ -90,7 +90,7 @@ def test_a_waiter_keeps_its_place_whichever_message_is_lost_at_its_turn(lab, ser
 
 
 def start_queue(struck):
-    """(the holder, the second waiter) of its name; it is the first waiter itself."""
+    """Start a holder, `struck` as the first waiter, and a second one. Return (holder, second waiter)."""
     log = struck.lab.path / struck.name
     holder = struck.start_beside(struck.server.url, "holder", "--", "sh", "-c", "echo; read line; exit 0")
     read_line(holder)
@@ -102,13 +102,13 @@ def start_queue(struck):
 
 
 def read_waiting(launcher):
-    """Returns once it is in the queue, as it says with -v."""
+    """Wait until a launcher with -v reports that it is in the queue."""
     assert "waiting: held for" in launcher.stderr.readline().decode()
 
 
 @pytest.mark.parametrize("kind", [REQUEST, ANSWER])
-def test_a_session_whose_grant_is_lost_is_given_up(lab, tmp_path, kind):
-    """Else it had the lock for good, and waited for it."""
+def test_session_with_a_lost_grant_is_replaced(lab, tmp_path, kind):
+    """Otherwise it would wait for a lock that its session already has."""
     server = SERVERS["postgresql"](tmp_path / "server").start()
     one = Struck(lab, server)
     holder = one.start_beside(server.url, "holder", "--", "sh", "-c", "echo; read line; exit 0")
@@ -124,8 +124,8 @@ def test_a_session_whose_grant_is_lost_is_given_up(lab, tmp_path, kind):
 
 
 @pytest.mark.parametrize("fault", [HOLE, RESET])
-def test_sigterm_ends_a_launcher_that_asks_again(lab, server, fault):
-    """At any of its steps. At that time a call may take 2 s, and the engine answers none."""
+def test_sigterm_ends_a_launcher_that_retries(lab, server, fault):
+    """At any of its steps, while a call may take 2 s and the engine never answers."""
     for number in itertools.count(1, 3):
         one = Struck(lab, server)
         one.proxy.strike(fault, ANSWER, number)
@@ -143,8 +143,8 @@ def test_sigterm_ends_a_launcher_that_asks_again(lab, server, fault):
 
 
 @pytest.mark.tool("strace")
-def test_a_lease_is_renewed_once_more_when_the_fork_was_slow(lab, server):
-    """Too little of the lease is left then for a command to start."""
+def test_lease_is_renewed_again_after_a_slow_fork(lab, server):
+    """The fork takes so long that too little of the lease is left to start a command."""
     one = Struck(lab, server)
     environment = {**lab.environment, "SOLO_VIA": one.url}
 

@@ -1,4 +1,4 @@
-"""The way to the hosts of an engine: names that no name server knows, certificates that one side does not trust."""
+"""Connections to an engine's hosts: silent name servers, moved hosts, certificates without trust."""
 
 import importlib
 import os
@@ -25,7 +25,7 @@ URLS = {
 
 
 class Names:
-    """Hosts that `prefix` has: those in `hosts`, a file; a name server that never answers is asked for others."""
+    """With `prefix` a command resolves names by the file `hosts`, and then by a name server that never answers."""
 
     def __init__(self, path):
         self.hosts, resolver, switch = path / "hosts", path / "resolv.conf", path / "nsswitch.conf"
@@ -39,11 +39,11 @@ class Names:
         self.prefix = ("unshare", "--mount", "sh", "-c", f'{binds}exec "$@"', "sh")
 
     def wait_question(self):
-        """Until the name server is asked."""
+        """Wait until the name server is asked."""
         self.socket.recv(1000)
 
     def is_asked_again(self) -> bool:
-        """Whether the question was repeated, which the resolver does after five seconds; it asks for two kinds of address."""
+        """Return whether the resolver repeated a question, which it does after five seconds. It has one per address family."""
         self.socket.setblocking(False)
         asked = []
         try:
@@ -88,7 +88,7 @@ def test_sigterm_ends_a_contender_that_looks_up_a_name(lab, names, engine):
 
 @pytest.mark.tool("unshare")
 def test_lease_is_renewed_without_a_name_server(lab, names, tmp_path):
-    """ZooKeeper's renewal is a new connection each time."""
+    """Each renewal at ZooKeeper is a new connection."""
     server = ZooKeeper(tmp_path / "zookeeper").start()
     try:
         names.hosts.write_text(f"127.0.0.1 {NAME}\n")
@@ -126,7 +126,7 @@ def test_host_that_moved_is_found_at_its_new_address(lab, names, tmp_path):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """A directory with those of an authority `ca` and of `server` and `client`, and of a `stranger` that another one signed."""
+    """A directory with certificates: `server` and `client` signed by `ca`, and `stranger` signed by `other`."""
     path = tmp_path_factory.mktemp("certificates")
     for name, signer in (("ca", None), ("other", None), ("server", "ca"), ("client", "ca"), ("stranger", "other")):
         words = ["-addext", "keyUsage=keyCertSign,digitalSignature", "-addext", "subjectAltName=IP:127.0.0.1",
@@ -167,7 +167,7 @@ class SecureRedis(Redis):
 
 class SecureZooKeeper(ZooKeeper):
     scheme = "zookeepers"
-    jars = ZooKeeper.jars + ":/usr/share/java/netty-codec.jar"  # Debian's manifest has forgotten it
+    jars = ZooKeeper.jars + ":/usr/share/java/netty-codec.jar"  # missing in Debian's manifest
 
     def launch(self):
         self.secure_port = find_port()
@@ -204,7 +204,7 @@ def secure(request, certificates, tmp_path_factory):
 
 
 def connect(server, authority, client):
-    """As a run does; with the certificates of these names."""
+    """Connect as a run does, with the certificates of these names."""
     files = {"cafile": f"{authority}.crt"}
     if client is not None:
         files.update(certfile=f"{client}.crt", keyfile=f"{client}.key")
@@ -217,15 +217,15 @@ def connect(server, authority, client):
 
 
 @pytest.mark.tool("openssl")
-@pytest.mark.parametrize("authority, client, said", [
+@pytest.mark.parametrize("authority, client, message", [
     ("other", "client", "the server's certificate is not signed by .*/other.crt"),
     ("ca", None, "the server requires a client certificate"),
     ("ca", "stranger", "the server does not accept the certificate .*/stranger.crt"),
 ])
-def test_certificate_without_trust_is_an_error_and_no_outage(secure, authority, client, said):
+def test_certificate_without_trust_is_an_error_and_no_outage(secure, authority, client, message):
     connect(secure, "ca", "client")
 
-    with pytest.raises(SoloError, match="certificate|unknown ca" if secure.scheme == "postgresql" else said) as error:
+    with pytest.raises(SoloError, match="certificate|unknown ca" if secure.scheme == "postgresql" else message) as error:
         connect(secure, authority, client)
 
     assert not isinstance(error.value, Unreachable) and "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""What is PostgreSQL's alone: sessions that end, restarts, poolers, standbys, tables that may not be made, passwords."""
+"""PostgreSQL alone: ended sessions, restarts, tables and their notifications, poolers, standbys, passwords."""
 
 import os
 import signal
@@ -50,7 +50,7 @@ def restart(server):
 
 
 def start_beats(fleet, host, seconds, *words):
-    """A contender whose command tells when it lived, in a file with the name of its host."""
+    """Start a contender whose command writes when it lived to a file named after its host."""
     command = [sys.executable, "-IS", TESTS / "beats.py", fleet.lab.path / f"beats.{host}", seconds]
     return fleet.start(host, "-n", fleet.job, "--ttl", "3s", *words, "--", *map(str, command))
 
@@ -61,7 +61,7 @@ def has_beats(fleet, host):
 
 
 def read_beats(fleet, host):
-    """(token, the first beat, the last one)"""
+    """Return (token, first beat, last beat)."""
     data = (fleet.lab.path / f"beats.{host}").read_bytes()
     beats = memoryview(data)[8:].cast("d")
     return int.from_bytes(data[:8], sys.byteorder), beats[0], beats[-1]
@@ -70,7 +70,7 @@ def read_beats(fleet, host):
 # --- sessions -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_that_an_administrator_ends_ends_the_command_before_the_next_one_starts(fleet, server):
+def test_terminated_session_ends_the_command_before_the_next_starts(fleet, server):
     holder = start_beats(fleet, "a", "1000")
     until(lambda: has_beats(fleet, "a"))
     waiting = start_beats(fleet, "b", "0", "-w", "forever")
@@ -84,7 +84,7 @@ def test_a_session_that_an_administrator_ends_ends_the_command_before_the_next_o
     assert before[0] < after[0] and before[2] < after[1]
 
 
-def test_a_connection_that_is_reset_is_the_end_of_the_lock_and_at_once_of_the_command(fleet, server):
+def test_connection_reset_ends_the_command_before_the_next_starts(fleet, server):
     proxy = Proxy(server.port)
     try:
         through = Fleet(fleet.lab, server)
@@ -102,7 +102,7 @@ def test_a_connection_that_is_reset_is_the_end_of_the_lock_and_at_once_of_the_co
         proxy.close()
 
 
-def test_a_restart_of_the_server_ends_the_command(fleet, server):
+def test_server_restart_ends_the_command(fleet, server):
     holder = fleet.hold("a", fleet.job)
 
     restart(server)
@@ -111,7 +111,7 @@ def test_a_restart_of_the_server_ends_the_command(fleet, server):
     assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
 
 
-def test_one_in_line_outlives_a_restart_of_the_server(fleet, server):
+def test_waiter_survives_a_server_restart(fleet, server):
     holder = fleet.hold("a", fleet.job)
     waiting = fleet.wait_in_line("b", fleet.job, tag="in")
 
@@ -122,7 +122,7 @@ def test_one_in_line_outlives_a_restart_of_the_server(fleet, server):
 
 
 @pytest.mark.parametrize("word", ["ls /*", "*/ '", "/* */ /*", "\\*/"])
-def test_what_the_command_has_in_its_words_begins_and_ends_no_comment(fleet, word):
+def test_command_words_neither_open_nor_close_a_comment(fleet, word):
     holder = fleet.hold("a", fleet.job)
     waiting = fleet.start("b", "-w", "1m", "-n", fleet.job, "--", "sh", "-c", "exit 3", word)
     until(lambda: any(row["command"][-1:] == [word] for row in fleet.list("c", fleet.job)))
@@ -133,24 +133,24 @@ def test_what_the_command_has_in_its_words_begins_and_ends_no_comment(fleet, wor
 
 @pytest.mark.parametrize("ttl", ["5m", "1000000000s"])
 @pytest.mark.parametrize("table", ["", PostgreSQLTable.settings], ids=["session", "table"])
-def test_a_lease_may_be_longer_than_tcp_can_wait(fleet, ttl, table):
+def test_lease_may_be_longer_than_tcp_timeouts(fleet, ttl, table):
     fleet.url += table
 
     assert fleet.run("a", "-n", fleet.job, "--ttl", ttl, "--", "sh", "-c", "exit 3").returncode == 3
 
 
-def test_one_in_line_is_asked_to_leave_it(fleet):
+def test_stop_waiting_ends_a_waiter(fleet):
     holder = fleet.hold("a", fleet.job)
     waiting = fleet.wait_in_line("b", fleet.job)
 
     assert fleet.run("c", "stop", "--waiting", fleet.job).returncode == 0
 
-    status, _, said = finish(waiting)
-    assert status == 75 and "superseded by pid" in said
+    status, _, message = finish(waiting)
+    assert status == 75 and "superseded by pid" in message
     finish(holder)
 
 
-def test_a_lock_of_another_program_is_respected(fleet, server):
+def test_lock_of_another_program_is_respected(fleet, server):
     from solo.engines.postgresql.link import make_key
 
     psql = subprocess.Popen(["psql", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-XAt"], text=True,
@@ -165,13 +165,13 @@ def test_a_lock_of_another_program_is_respected(fleet, server):
     assert fleet.run("a", "-n", fleet.job, "true").returncode == 0
 
 
-def test_shared_and_counted_ones_exclude_each_other_and_the_smallest_limit_is_that_of_all(fleet):
-    counted = [fleet.hold(host, fleet.job, "--slots", "3") for host in "ab"]
+def test_shared_excludes_slots_and_the_smallest_limit_counts(fleet):
+    holders = [fleet.hold(host, fleet.job, "--slots", "3") for host in "ab"]
     assert [fleet.run("c", "-n", fleet.job, *words, "true").returncode for words in (["--shared"], [], ["--slots", "2"])] == [75] * 3
     assert fleet.run("c", "-n", fleet.job, "--slots", "5", "--take", "2", "true").returncode == 75
     reader = fleet.start("c", "-w", "forever", "-n", fleet.job, "--shared", "--", "sh", "-c", "echo in; read line")
     until(lambda: fleet.count(fleet.job, "waiting") == 1)
-    for holder in counted:
+    for holder in holders:
         finish(holder)
     assert read_line(reader) == "in"
 
@@ -180,16 +180,16 @@ def test_shared_and_counted_ones_exclude_each_other_and_the_smallest_limit_is_th
     assert fleet.run("d", "-n", fleet.job, "--slots", "3", "true").returncode == 0
 
 
-def test_without_a_table_once_per_is_refused_and_told_of_it(fleet):
+def test_once_per_without_a_table_is_refused(fleet):
     result = fleet.run("a", "-n", fleet.job, "--once-per", "1d", "true")
 
     assert result.returncode == 125 and b"table=" in result.stderr and result.stderr.count(b"\n") == 1
 
 
-# --- a table ------------------------------------------------------------------------------------------------------------------
+# --- tables -------------------------------------------------------------------------------------------------------------------
 
 
-def test_with_a_table_neither_a_session_s_end_nor_a_restart_is_noticed(tabled, server):
+def test_table_lock_survives_session_end_and_restart(tabled, server):
     holder = tabled.hold("a", tabled.job, "--ttl", "10s")
     waiting = tabled.wait_in_line("b", tabled.job, tag="in")
     started = server.ask("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo %'")
@@ -205,7 +205,7 @@ def test_with_a_table_neither_a_session_s_end_nor_a_restart_is_noticed(tabled, s
     assert finish(holder)[0] == 0 and finish(waiting)[0] == 0
 
 
-def test_with_a_table_a_hole_in_the_network_ends_the_command_before_the_next_one_starts(tabled, server):
+def test_table_lock_behind_a_network_hole_ends_before_the_next_starts(tabled, server):
     proxy = Proxy(server.port)
     try:
         through = Fleet(tabled.lab, server)
@@ -224,20 +224,20 @@ def test_with_a_table_a_hole_in_the_network_ends_the_command_before_the_next_one
         proxy.close()
 
 
-def test_a_table_that_may_not_be_made_is_told_of_with_the_words_that_make_it(fleet, server):
+def test_error_without_create_privilege_has_the_create_statement(fleet, server):
     server.ask("drop role if exists guest; create role guest login")
     fleet.url = server.url.replace("postgres@", "guest@") + "?table=guests"
 
     result = fleet.run("a", "-n", fleet.job, "true")
 
-    said = result.stderr.decode()
-    assert result.returncode == 125 and said.count("\n") == 1
-    server.ask(said[said.index("create table"):].replace("...", "guest"))
+    message = result.stderr.decode()
+    assert result.returncode == 125 and message.count("\n") == 1
+    server.ask(message[message.index("create table"):].replace("...", "guest"))
     assert fleet.run("a", "-n", fleet.job, "true").returncode == 0
 
 
 @pytest.mark.parametrize("query", ["?table=", "?table=a;b", "?tables=x", "?sslmode=loud", "?password=secret"])
-def test_settings_that_make_no_sense_are_refused_in_one_line(fleet, query):
+def test_invalid_settings_are_refused_in_one_line(fleet, query):
     fleet.url += query
 
     result = fleet.run("a", "-n", fleet.job, "true")
@@ -245,11 +245,11 @@ def test_settings_that_make_no_sense_are_refused_in_one_line(fleet, query):
     assert result.returncode == 125 and result.stderr.count(b"\n") == 1 and b"secret" not in result.stderr
 
 
-# --- between us and the server ------------------------------------------------------------------------------------------------
+# --- poolers, standbys, passwords ---------------------------------------------------------------------------------------------
 
 
 class PgBouncer(Server):
-    """In front of `target`, with this pool_mode."""
+    """A pooler in front of `target`, with this pool_mode."""
 
     tools = ("pgbouncer",)
 
@@ -279,7 +279,7 @@ def pooler(request, server, tmp_path):
     pooler.stop()
 
 
-def test_a_pooler_is_refused_if_it_shares_sessions_and_not_with_a_table(fleet, server, pooler):
+def test_pooler_that_shares_sessions_needs_a_table(fleet, server, pooler):
     direct, fleet.url = fleet.url, server.make_url(pooler.port)
     if pooler.mode != "session":
         result = fleet.run("a", "-n", fleet.job, "true")
@@ -293,7 +293,7 @@ def test_a_pooler_is_refused_if_it_shares_sessions_and_not_with_a_table(fleet, s
     assert finish(holder)[0] == 0 and finish(waiting)[0] == 0 and fleet.lab.read_log() == ["in"]
 
 
-def test_of_several_hosts_the_one_that_is_no_standby_is_used(fleet, server, tmp_path):
+def test_host_that_is_no_standby_is_used(fleet, server, tmp_path):
     standby = PostgreSQL(tmp_path / "standby")
     subprocess.run(["rm", "-rf", standby.home / "data"], check=True)
     subprocess.run(["pg_basebackup", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-D", standby.home / "data", "-R",
@@ -313,7 +313,7 @@ def test_of_several_hosts_the_one_that_is_no_standby_is_used(fleet, server, tmp_
         standby.stop()
 
 
-def test_a_password_is_taken_from_libpq_s_file_and_never_shown(fleet, server, tmp_path):
+def test_password_from_libpqs_file_is_never_shown(fleet, server, tmp_path):
     server.ask("drop role if exists clerk; create role clerk login password 'se%cr3t'")
     rules = server.home / "data" / "pg_hba.conf"
     old = rules.read_text()
@@ -336,7 +336,7 @@ def test_a_password_is_taken_from_libpq_s_file_and_never_shown(fleet, server, tm
 
 
 def test_table_created_by_another_contender_meanwhile_is_used(server):
-    """The race of two first contenders, with the other one's `create table` between our probe and our look."""
+    """Two first contenders race: the other one creates the table between our probe and our check."""
     class Late(PostgresTable):
         def ask(self, query, *values):
             if "to_regclass" in query:
@@ -353,7 +353,7 @@ def test_table_created_by_another_contender_meanwhile_is_used(server):
 
 
 class Peers:
-    """Sessions at one table, each with its place in the queue of a name, as contenders of several hosts have it."""
+    """Sessions at one table, each with an entry in a queue, like contenders on several hosts."""
 
     def __init__(self, server, table):
         self.target = parse_url(f"{server.url}?table={table}")
@@ -369,12 +369,12 @@ class Peers:
         return engine, entry
 
     def wait(self, engine, name, key=None):
-        """Wait no time at all, so that the session listens to what it waits for."""
+        """Wait for no time, so that the session listens to its channel."""
         engine.read_queue(name)
         assert not engine.wait_change(name, key, 0.0)
 
     def count_woken(self, engines):
-        """How many of these sessions were notified of anything so far, one figure each."""
+        """Return how many notifications each of these sessions has received."""
         for engine in engines:
             engine.link.ask("select 1")
         return [len(engine.link.heard) for engine in engines]
@@ -392,15 +392,15 @@ def peers(server, request):
 
 
 def test_release_wakes_the_next_waiter_alone(peers):
-    line = [peers.join("a", Claim(EXCLUSIVE)) for _ in range(4)]
+    queue = [peers.join("a", Claim(EXCLUSIVE)) for _ in range(4)]
     others = [peers.join("b", Claim(EXCLUSIVE)) for _ in range(2)]
-    for queue, name in ((line, "a"), (others, "b")):
-        for (_, before), (engine, _) in zip(queue, queue[1:]):
+    for entries, name in ((queue, "a"), (others, "b")):
+        for (_, before), (engine, _) in zip(entries, entries[1:]):
             peers.wait(engine, name, before.key)
 
-    line[0][0].release()
+    queue[0][0].release()
 
-    assert peers.count_woken([engine for engine, _ in line[1:]]) == [1, 0, 0]
+    assert peers.count_woken([engine for engine, _ in queue[1:]]) == [1, 0, 0]
     assert peers.count_woken([others[1][0]]) == [0]
 
 
@@ -408,20 +408,21 @@ def test_released_slot_wakes_the_first_waiter_and_its_slot_the_second(peers):
     holders = [peers.join("a", Claim(COUNTED, 2)) for _ in range(2)]
     for number, (engine, entry) in enumerate(holders):
         engine.rewrite(entry._replace(record=entry.record._replace(slot=[(number, number)])))
-    line = [peers.join("a", Claim(COUNTED, 2)) for _ in range(3)]
-    waiters = [engine for engine, _ in line]
+    entries = [peers.join("a", Claim(COUNTED, 2)) for _ in range(3)]
+    waiters = [engine for engine, _ in entries]
     for engine in waiters:
         peers.wait(engine, "a")
 
     holders[1][0].release()
     assert [bool(count) for count in peers.count_woken(waiters)] == [True, False, False]
 
-    line[0][0].rewrite(line[0][1]._replace(record=line[0][1].record._replace(slot=[(1, 1)])))
+    engine, entry = entries[0]
+    engine.rewrite(entry._replace(record=entry.record._replace(slot=[(1, 1)])))
     assert [bool(count) for count in peers.count_woken(waiters[1:])] == [True, False]
 
 
 def test_waiter_hears_a_holder_of_an_earlier_version(peers, server):
-    """Which notifies the channel of the table alone."""
+    """Earlier versions notify only the channel of the table."""
     (holder, held), (waiter, _) = (peers.join("a", Claim(EXCLUSIVE)) for _ in range(2))
     peers.wait(waiter, "a", held.key)
 

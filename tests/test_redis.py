@@ -1,4 +1,4 @@
-"""What is Redis's own: how it forgets, how it is told who we are, what of it is refused. The rest is in test_engines.py."""
+"""Redis alone: how it forgets locks, failing links, passwords and TLS, unsupported servers."""
 
 import pwd
 import signal
@@ -17,7 +17,7 @@ SECRET = "correct-horse"
 
 @pytest.fixture
 def start_redis(tmp_path):
-    """A function: a server with these words added, and this environment."""
+    """Return a function that starts a server with more settings and this environment."""
     servers = []
 
     def start(*settings, **environment):
@@ -38,7 +38,7 @@ def fleet(lab, start_redis):
 
 
 def start_stubborn(fleet, host, *words):
-    """A holder whose command says its token and does not end by itself."""
+    """Start a holder whose command prints its token and ignores SIGTERM."""
     script = "trap '' TERM; echo $SOLO_TOKEN; while :; do sleep 1; done"
     holder = fleet.start(host, "-n", fleet.job, *words, "--", "sh", "-c", script)
     holder.token = int(read_line(holder))
@@ -46,27 +46,27 @@ def start_stubborn(fleet, host, *words):
 
 
 def take_after(fleet, token):
-    """Another host gets in, without waiting, and its token is a later one."""
+    """Verify that another host acquires without waiting, and its token is higher."""
     result = fleet.run("b", "-n", fleet.job, "--", "sh", "-c", "echo $SOLO_TOKEN")
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) > token
 
 
-# --- how it forgets -----------------------------------------------------------------------------------------------------------
+# --- forgotten locks ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_restart_without_persistence_lets_another_in_and_ends_the_first_command(fleet):
+def test_restart_without_persistence_frees_the_name_and_ends_the_command(fleet):
     holder = start_stubborn(fleet, "a", "--ttl", "3s")
 
     fleet.server.stop()
     fleet.server.start()
 
     take_after(fleet, holder.token)
-    status, _, said = finish(holder)
-    assert status == 123 and "lease" in said
+    status, _, message = finish(holder)
+    assert status == 123 and "lease" in message
 
 
-def test_a_restart_with_all_synced_keeps_the_lock(lab, start_redis):
+def test_restart_with_synced_appends_keeps_the_lock(lab, start_redis):
     fleet = Fleet(lab, start_redis("--appendonly", "yes", "--appendfsync", "always"))
     holder = fleet.hold("a", fleet.job)
 
@@ -78,7 +78,7 @@ def test_a_restart_with_all_synced_keeps_the_lock(lab, start_redis):
 
 
 @pytest.mark.tool("gcc")
-def test_a_step_of_the_server_s_clock_ends_leases_early_or_late(lab, start_redis):
+def test_step_of_the_servers_clock_ends_leases_early_or_late(lab, start_redis):
     shim, clock = lab.path / "clock.so", lab.path / "clock"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, TESTS / "clock.c"], check=True)
     clock.write_bytes(struct.pack("q", 0))
@@ -87,7 +87,7 @@ def test_a_step_of_the_server_s_clock_ends_leases_early_or_late(lab, start_redis
     assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
 
     set_clock(clock, 60)
-    take_after(fleet, holder.token)  # not promised: two run; promised: the later one has the higher token, the first one ends
+    take_after(fleet, holder.token)  # two may run; but the later token is higher and the first command ends
     assert finish(holder)[0] == 123
 
     late = start_stubborn(fleet, "a", "--ttl", "4s")
@@ -103,13 +103,13 @@ def set_clock(path, seconds):
         file.write(struct.pack("q", seconds))
 
 
-def test_a_lease_is_renewed_also_where_no_memory_is_left(fleet):
+def test_lease_is_renewed_without_free_memory(fleet):
     holder = fleet.hold("a", fleet.job, "--ttl", "3s")
     fleet.server.ask("config", "set", "maxmemory", "1")
 
-    assert fleet.run("b", "-n", "other", "true").returncode == 125  # nothing can be written
+    assert fleet.run("b", "-n", "other", "true").returncode == 125  # no write succeeds
     before = count_renewals(fleet.server)
-    until(lambda: count_renewals(fleet.server) >= before + 3)  # a renewal has two at most
+    until(lambda: count_renewals(fleet.server) >= before + 3)  # a renewal has at most two
 
     assert finish(holder)[::2] == (0, "")
 
@@ -122,14 +122,14 @@ def count_renewals(server):
 # --- the link -----------------------------------------------------------------------------------------------------------------
 
 
-def test_whatever_becomes_of_the_link_no_two_commands_overlap(fleet):
+def test_failing_link_never_lets_two_commands_overlap(fleet):
     trials = [Trial(fleet, number, fault) for number, fault in enumerate((HOLE, RESET, NO_REQUESTS, NO_ANSWERS))]
 
     for trial in trials:
         trial.proxy.set(trial.fault)
 
     for trial in trials:
-        assert finish(trial.holder)[0] in (123, -signal.SIGKILL)  # by the kernel's timer, where the launcher gets no turn
+        assert finish(trial.holder)[0] in (123, -signal.SIGKILL)  # by the kernel's timer, if the launcher is too late
         assert finish(trial.waiting)[0] == 0
         (token, *beats), (later, *others) = map(read_beats, trial.files)
         assert token < later and max(beats) < min(others)
@@ -137,7 +137,7 @@ def test_whatever_becomes_of_the_link_no_two_commands_overlap(fleet):
 
 
 class Trial:
-    """A holder that speaks by a proxy, and whoever waits for it does not."""
+    """A holder connected through a proxy, and a waiter connected directly."""
 
     def __init__(self, fleet, number, fault):
         self.fault = fault
@@ -155,8 +155,8 @@ def read_beats(path):
     return struct.unpack(f"q{len(data) // 8 - 1}d", data)
 
 
-def test_a_renewal_on_a_dead_link_is_tried_once(fleet):
-    """The client of redis-py tries ten times more, and longer than a lease lives."""
+def test_renewal_on_a_dead_link_is_tried_once(fleet):
+    """The client of redis-py would try ten more times, for longer than a lease lives."""
     from solo.engines.lease import Terms
     from solo.engines.targets import open_engine
     from solo.errors import Unreachable
@@ -173,12 +173,12 @@ def test_a_renewal_on_a_dead_link_is_tried_once(fleet):
     proxy.close()
 
 
-# --- who may --------------------------------------------------------------------------------------------------------------------
+# --- passwords and TLS --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.root
 @pytest.mark.tool("unshare")
-def test_a_password_is_in_no_message_no_list_of_processes_and_no_environment(fleet):
+def test_password_is_in_no_message_process_list_or_environment(fleet):
     rights = ["~solo:*", "+@all", "-@dangerous", "+info"]
     fleet.server.ask("acl", "setuser", "alice", "on", f">{SECRET}", *rights)
     fleet.server.ask("acl", "setuser", "default", "resetpass")
@@ -195,7 +195,7 @@ def test_a_password_is_in_no_message_no_list_of_processes_and_no_environment(fle
     prefix = ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/passwd && exec "$@"', str(users))
     script = "tr '\\0' '\\n' </proc/$PPID/cmdline; cat /proc/$PPID/environ; env"
 
-    said = b""
+    output = b""
     for via, words, status in (
         ("good", ["-v", "-n", "job", "--", "sh", "-c", script], 0), ("good", ["list"], 0), ("good", ["doctor"], 0),
         ("bad", ["-v", "-n", "job", "true"], 125), (fleet.url, ["-v", "-n", "job", "true"], 125),
@@ -204,13 +204,13 @@ def test_a_password_is_in_no_message_no_list_of_processes_and_no_environment(fle
         result = fleet.run("a", *words, prefix=prefix)
         assert result.returncode == status, result
         assert status == 0 or result.stderr.count(b"\n") == 1
-        said += result.stdout + result.stderr
+        output += result.stdout + result.stderr
 
-    assert b"SOLO_TOKEN" in said and b"wants a password" in said and SECRET.encode() not in said
+    assert b"SOLO_TOKEN" in output and b"requires a password" in output and SECRET.encode() not in output
 
 
 @pytest.mark.tool("openssl")
-def test_tls_is_spoken_to_a_server_whose_certificate_is_known_and_to_no_other(lab, start_redis):
+def test_tls_refuses_an_unknown_certificate(lab, start_redis):
     from solo.engines.redis import Redis as Engine
     from solo.engines.targets import find_target
     from solo.errors import SoloError
@@ -231,48 +231,48 @@ def test_tls_is_spoken_to_a_server_whose_certificate_is_known_and_to_no_other(la
     assert engine.renew() is None
 
 
-@pytest.mark.parametrize("settings, what", [
+@pytest.mark.parametrize("settings, kind", [
     (("--replicaof", "127.0.0.1", "1"), b"replica"), (("--sentinel",), b"sentinel"),
     (("--cluster-enabled", "yes", "--cluster-port", str(find_port())), b"cluster"),
 ])
-def test_what_is_not_one_server_that_takes_writes_is_refused(lab, start_redis, settings, what):
+def test_replica_sentinel_and_cluster_are_refused(lab, start_redis, settings, kind):
     fleet = Fleet(lab, start_redis(*settings))
 
     result = fleet.run("a", "-n", fleet.job, "true")
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and what in result.stderr
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and kind in result.stderr
 
 
-@pytest.mark.parametrize("url, what", [
+@pytest.mark.parametrize("url, message", [
     ("redis://h1,h2", "is one host"), ("redis://h1/x", "by number"), ("redis://h1/0?timeout=1", "no such setting"),
 ])
-def test_a_url_that_is_not_of_one_database_is_refused(lab, url, what):
+def test_url_of_no_single_database_is_refused(lab, url, message):
     result = lab.run("--via", url, "-n", "job", "true")
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and what in result.stderr.decode()
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and message in result.stderr.decode()
 
 
-# --- what is said of it ---------------------------------------------------------------------------------------------------------
+# --- its limits, as shown -----------------------------------------------------------------------------------------------------
 
 
-def test_verbose_says_that_it_is_best_effort(fleet):
+def test_verbose_warns_of_best_effort(fleet):
     assert b"best effort" in fleet.run("a", "-v", "-n", fleet.job, "true").stderr
     assert fleet.run("a", "-n", fleet.job, "true").stderr == b""
 
 
-def test_doctor_knows_what_makes_this_server_forget(lab, start_redis):
+def test_doctor_reports_settings_that_forget_locks(lab, start_redis):
     careless = Fleet(lab, start_redis("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"))
     lax = Fleet(lab, start_redis("--appendonly", "yes"))
     careful = Fleet(lab, start_redis("--appendonly", "yes", "--appendfsync", "always"))
 
-    said = [fleet.run("a", "doctor").stdout.decode() for fleet in (careless, lax, careful)]
+    reports = [fleet.run("a", "doctor").stdout.decode() for fleet in (careless, lax, careful)]
 
-    assert [[word in text for word in ("appendonly", "appendfsync", "allkeys-lru", "best effort")] for text in said] == [
+    assert [[word in text for word in ("appendonly", "appendfsync", "allkeys-lru", "best effort")] for text in reports] == [
         [True, False, True, True], [False, True, False, True], [False, False, False, True],
     ]
 
 
-def test_nothing_but_the_fence_stays_also_after_a_kill(fleet):
+def test_only_the_fence_remains_after_a_kill(fleet):
     finish(fleet.hold("a", fleet.job))
     holder = fleet.hold("a", fleet.job, "--ttl", "3s")
     holder.kill()

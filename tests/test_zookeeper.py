@@ -1,4 +1,4 @@
-"""What ZooKeeper and kazoo have of their own: ensembles that come apart, sessions that move, answers that are lost, paths."""
+"""ZooKeeper alone: split ensembles, sessions that move, lost answers, paths, passwords, TLS."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def cluster(request, tmp_path):
 
 @pytest.fixture
 def lone(tmp_path):
-    """A server to be set up, and started."""
+    """A server of one test, not yet started."""
     lone = ZooKeeper(tmp_path / "zookeeper")
     yield lone
     lone.stop()
@@ -55,7 +55,7 @@ def fleet(lab, server):
 
 
 def start_beats(fleet, url, host, *words):
-    """A command that can not be asked to end and says when it lived: (its launcher, the file it writes to)."""
+    """Start a command that ignores SIGTERM and writes when it lived. Return (its launcher, that file)."""
     fleet.url = url
     file = fleet.lab.path / f"beats-{host}"
     launcher = fleet.start(host, "-n", fleet.job, "--ttl", "3s", "-k", "300ms", *words, "--",
@@ -64,7 +64,7 @@ def start_beats(fleet, url, host, *words):
 
 
 def read_beats(file: Path) -> tuple:
-    """(the token, when it began, when it ended)"""
+    """Return (token, first beat, last beat)."""
     data = file.read_bytes()
     return struct.unpack("q", data[:8])[0], *(struct.unpack("d", data[at:at + 8])[0] for at in (8, len(data) // 8 * 8 - 8))
 
@@ -74,8 +74,8 @@ def has_begun(file: Path) -> bool:
 
 
 @pytest.mark.parametrize("cluster, alone, mode", [(0, 0, b"follower"), (2, 2, b"leader")], indirect=["cluster"])
-def test_no_two_run_while_one_who_is_cut_off_answers_on(lab, cluster, alone, mode):
-    """A follower that has lost its leader, and a leader that has lost its followers, serve what is read until they notice."""
+def test_cut_off_server_never_lets_two_run(lab, cluster, alone, mode):
+    """A follower without its leader, and a leader without its followers, answer reads until they notice."""
     fleet = Fleet(lab, cluster.members[1])
     holder, first = start_beats(fleet, cluster.members[alone].url, "a")
     until(lambda: has_begun(first))
@@ -85,13 +85,13 @@ def test_no_two_run_while_one_who_is_cut_off_answers_on(lab, cluster, alone, mod
     cluster.cut(alone)
     until(lambda: has_begun(second))
 
-    assert b"Mode: " + mode in cluster.members[alone].ask(b"srvr")  # who believes it, holds the lock still
+    assert b"Mode: " + mode in cluster.members[alone].ask(b"srvr")  # it still believes that the holder has the lock
     assert holder.wait(PATIENCE) == 123
     (token, _, end), (later, begin, _) = read_beats(first), read_beats(second)
     assert end < begin and token < later
 
 
-def test_a_lock_outlives_the_leader_and_moves_to_another_server(lab, cluster):
+def test_lock_survives_the_loss_of_the_leader(lab, cluster):
     fleet = Fleet(lab, cluster)
     fleet.url = cluster.members[0].make_url(cluster.members[2].port, cluster.members[1].port, cluster.members[0].port)
     holder = fleet.hold("a", fleet.job, "--ttl", "10s", "-k", "300ms")
@@ -100,14 +100,14 @@ def test_a_lock_outlives_the_leader_and_moves_to_another_server(lab, cluster):
     until(lambda: any(member.leads() for member in cluster.members[:2]))
     [leader] = [member for member in cluster.members[:2] if member.leads()]
     before = leader.read_zxid()
-    until(lambda: leader.read_zxid() > before)  # a renewal: nobody else is there
+    until(lambda: leader.read_zxid() > before)  # a renewal, as there is no other client
 
     result = fleet.run("b", "-n", fleet.job, "true")
     assert result.returncode == 75 and f"by pid {holder.pid} on".encode() in result.stderr
     assert finish(holder)[0] == 0
 
 
-def test_a_lock_outlives_a_killed_server_that_is_started_again(fleet, server):
+def test_lock_survives_a_server_restart(fleet, server):
     holder = fleet.hold("a", fleet.job, "--ttl", "10s", "-k", "300ms")
 
     server.stop()
@@ -120,7 +120,7 @@ def test_a_lock_outlives_a_killed_server_that_is_started_again(fleet, server):
 
 
 @pytest.mark.parametrize("fault", [NO_ANSWERS, RESET])
-def test_no_two_run_when_the_holder_s_link_fails(fleet, server, fault):
+def test_failing_link_of_the_holder_never_lets_two_run(fleet, server, fault):
     proxy = Proxy(server.port)
     try:
         holder, first = start_beats(fleet, server.make_url(proxy.port), "a")
@@ -137,7 +137,7 @@ def test_no_two_run_when_the_holder_s_link_fails(fleet, server, fault):
         proxy.close()
 
 
-def test_a_stopped_server_ends_the_command_and_forgets_nobody_in_line(fleet, server):
+def test_stopped_server_ends_the_command_and_keeps_waiters(fleet, server):
     holder, first = start_beats(fleet, server.url, "a")
     until(lambda: has_begun(first))
     waiting, second = start_beats(fleet, server.url, "b", "-w", "1h")
@@ -151,7 +151,7 @@ def test_a_stopped_server_ends_the_command_and_forgets_nobody_in_line(fleet, ser
     assert read_beats(first)[2] < read_beats(second)[1]
 
 
-# --- the engine by itself -----------------------------------------------------------------------------------------------------
+# --- the engine class ---------------------------------------------------------------------------------------------------------
 
 
 def make_engine(server, port=None, ttl=4.0, timeout=PATIENCE):
@@ -170,7 +170,7 @@ NOTE = Note(Claim(EXCLUSIVE), launcher=1, since=1.0)
 NOT_LONG = Wait(None, None)
 
 
-def test_an_entry_whose_answer_was_lost_is_made_once(server, engine):
+def test_entry_is_created_once_when_the_answer_is_lost(server, engine):
     proxy = Proxy(server.port)
     other = make_engine(server, proxy.port, timeout=1.0)
     other.connect()
@@ -190,7 +190,7 @@ def test_an_entry_whose_answer_was_lost_is_made_once(server, engine):
     proxy.close()
 
 
-def test_who_is_interrupted_in_a_call_can_still_leave(server, engine):
+def test_interrupted_call_still_leaves_the_queue(server, engine):
     class Stop(BaseException):
         pass
 
@@ -220,7 +220,7 @@ def test_who_is_interrupted_in_a_call_can_still_leave(server, engine):
     proxy.close()
 
 
-def test_an_expired_session_is_gone_and_the_next_is_another(server, engine):
+def test_expired_session_is_replaced_by_a_new_one(server, engine):
     other = make_engine(server, ttl=1.0)
     other.connect()
     old = other.take("old", NOTE, NOT_LONG)
@@ -236,7 +236,7 @@ def test_an_expired_session_is_gone_and_the_next_is_another(server, engine):
 
 
 @pytest.mark.parametrize("asked, granted", [(0.5, 1.0), (4.0, 4.0), (1000.0, 60.0), (3e6, 60.0)])
-def test_the_ttl_is_what_the_server_grants(server, asked, granted):
+def test_ttl_is_the_granted_one(server, asked, granted):
     engine = make_engine(server, ttl=asked)
     engine.connect()
 
@@ -245,11 +245,11 @@ def test_the_ttl_is_what_the_server_grants(server, asked, granted):
 
 
 @pytest.mark.parametrize("ttl", ["2m", "1d"])
-def test_where_the_server_grants_less_all_goes_by_that(fleet, ttl):
+def test_command_sees_the_granted_ttl(fleet, ttl):
     assert fleet.run("a", "-n", fleet.job, "--ttl", ttl, "--", "sh", "-c", "echo $SOLO_TTL").stdout == b"60\n"
 
 
-def test_a_server_where_the_session_would_live_shorter_ends_it(lone):
+def test_session_ends_at_a_server_that_grants_less(lone):
     engine = make_engine(lone.start(), ttl=50.0)
     engine.connect()
     lone.stop()
@@ -260,7 +260,7 @@ def test_a_server_where_the_session_would_live_shorter_ends_it(lone):
         engine.renew()
 
 
-def test_what_is_no_zookeeper_is_out_of_reach_within_the_timeout(server):
+def test_other_protocol_is_unreachable_in_time(server):
     with socket.create_server(("127.0.0.1", 0)) as other:
         engine = make_engine(server, other.getsockname()[1])
         thread = threading.Thread(target=lambda: other.accept()[0].sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
@@ -272,7 +272,7 @@ def test_what_is_no_zookeeper_is_out_of_reach_within_the_timeout(server):
 
 
 @pytest.mark.parametrize("name", ["a b", "zookeeper", "x%2Fy", "new\nline", "ü/ß/語", os.fsdecode(b"\xff\x80"), "~" + "n" * 254])
-def test_any_name_is_a_line_of_its_own(fleet, engine, name):
+def test_each_name_has_its_own_queue(fleet, engine, name):
     holder = fleet.hold("a", name)
 
     [held] = [entry for entry in engine.list_entries() if entry.is_held and entry.name == name]
@@ -281,14 +281,14 @@ def test_any_name_is_a_line_of_its_own(fleet, engine, name):
 
 
 @pytest.mark.parametrize("path", ["/a//b", "/./a", "/..", "/a%00b", os.fsdecode(b"/\xff")])
-def test_a_path_that_zookeeper_can_not_have_is_refused(fleet, server, path):
+def test_invalid_path_is_refused(fleet, server, path):
     fleet.url = server.url + path
     result = fleet.run("a", "-n", fleet.job, "true")
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
 
 
-def test_who_is_asked_to_end_hears_of_it_until_the_asker_goes(server, engine):
+def test_request_to_end_lasts_as_long_as_its_asker(server, engine):
     other = make_engine(server)
     entry = engine.take("asked", NOTE, NOT_LONG)
     assert engine.renew() is None
@@ -300,7 +300,7 @@ def test_who_is_asked_to_end_hears_of_it_until_the_asker_goes(server, engine):
     assert engine.renew() is None
 
 
-def test_a_password_keeps_others_out_and_is_not_shown(server):
+def test_password_protects_entries_and_is_never_shown(server):
     target, known = parse_url(server.url + "/guarded"), {"user": "ops", "password": "s3cret:with colon"}
     secrets = (known, known, {}, {**known, "password": "wrong"})
     engines = [Engine(target._replace(**secret), 4.0, PATIENCE) for secret in secrets]
@@ -316,18 +316,18 @@ def test_a_password_keeps_others_out_and_is_not_shown(server):
 
 
 @pytest.mark.tool("openssl")
-def test_both_sides_show_certificates(lone, tmp_path):
+def test_tls_verifies_both_sides(lone, tmp_path):
     signer = []
-    for who in ("ca", "server", "client"):
+    for name in ("ca", "server", "client"):
         known = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "keyUsage=keyCertSign,digitalSignature",
                  "-addext", "authorityKeyIdentifier=keyid"]
-        files = ["-keyout", tmp_path / f"{who}.key", "-out", tmp_path / f"{who}.crt"]
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={who}", *known, *files, *signer],
+        files = ["-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.crt"]
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", *known, *files, *signer],
                        check=True, capture_output=True)
         signer = ["-CA", tmp_path / "ca.crt", "-CAkey", tmp_path / "ca.key"]
     (tmp_path / "server.pem").write_text((tmp_path / "server.key").read_text() + (tmp_path / "server.crt").read_text())
     port = find_port()
-    lone.jars += ":/usr/share/java/netty-codec.jar"  # Debian's manifest has forgotten it
+    lone.jars += ":/usr/share/java/netty-codec.jar"  # missing in Debian's manifest
     lone.settings = (
         f"secureClientPort={port}\nserverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
         f"ssl.keyStore.location={tmp_path}/server.pem\nssl.trustStore.location={tmp_path}/ca.crt\nssl.trustStore.type=PEM\n"
