@@ -1,11 +1,11 @@
-"""`solo history`: every run and every skip, as the journals have them: a table, and on a terminal a picture above it."""
+"""`solo history`: every run and every skip in the journals: a table, and on a terminal a picture above it."""
 
 import sys
 from datetime import datetime
 from time import time
 
 from solo.text.width import clean, measure, pad
-from solo.commands.lookup import check_names, open_line, report_unknown
+from solo.commands.lookup import check_names, describe_place, open_line, report_unknown
 from solo.text.tables import NAME, describe_claim, format_json, format_time, print_rows, print_table
 from solo.errors import SoloError
 from solo.history.reader import find_histories, find_history
@@ -23,7 +23,7 @@ LEAST_ROWS = 10
 
 
 def run(options: dict, names: list) -> int:
-    """Print the runs and skips of `names` and what nests in them, or of all, oldest first. 125 if some can not be read."""
+    """Print the runs and skips of `names` and of the names nested in them, or all, oldest first. Return 125 if one cannot be read."""
     check_names(names)
     after = time() - options["since"] if "since" in options else 0.0
     rows, complete = collect(options, names, after)
@@ -32,50 +32,50 @@ def run(options: dict, names: list) -> int:
     elif sys.stdout.isatty() and rows:
         print_picture_and_table(rows, after)
     else:
-        print_rows(COLUMNS, map(make_cells, rows), empty="no run is known")
+        print_rows(COLUMNS, map(make_cells, rows), empty=f"no runs known: {describe_place({**options, 'via': FILE})}")
     return 0 if complete else SoloError.status
 
 
 def collect(options: dict, names: list, after: float = 0.0) -> tuple:
-    """([an object per run or skip that ended, or still runs, at `after` or later], whether all could be read)."""
-    found, complete, world = [], True, read_world()
+    """Return ([a row per run or skip that still runs or ended at `after` or later], whether all could be read)."""
+    found, complete, origin = [], True, read_world()
     for name in names:
         complete = not report_unknown(name, {**options, "via": FILE}, "show") and complete
     for name, history in find_histories(options.get("dir"), names):
         try:
             if isinstance(history, SoloError):
                 raise history
-            found += list_rows(name, history, options, world, after)
+            found += list_rows(name, history, options, origin, after)
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
     return [row for _, row in sorted(found, key=lambda pair: pair[0])], complete
 
 
-def list_rows(name: str, history, options: dict, world, after: float = 0.0) -> list:
-    """[(when it began, its row)] of one name. Raises SoloError."""
-    line, rows, again = None, [], None
+def list_rows(name: str, history, options: dict, origin, after: float = 0.0) -> list:
+    """Return [(start time, row)] of one name. Raise SoloError if its queue or journal is refused."""
+    queue, rows, again = None, [], None
     for one in history.list_runs():
         state = None
         if one.event == STARTED:
-            line = line or open_line(name, {**options, "via": FILE}, world)
-            state = find_state(line, one)
-            if state is None:  # it may have ended since the journal was read
+            queue = queue or open_line(name, {**options, "via": FILE}, origin)
+            state = find_state(queue, one)
+            if state is None:  # it may have ended since we read the journal
                 again = again or {run.token: run for run in find_history(options.get("dir"), name).list_runs()}
                 one = again.get(one.token, one)
         if state is not None or one.time >= after:
             rows.append((one.start or one.time, make_row(name, one, state)))
-    if line is not None:
-        line.leave()
+    if queue is not None:
+        queue.leave()
     return rows
 
 
-def find_state(line, one):
-    """LIVE or ORPHANED if it still runs, else None."""
+def find_state(queue, one):
+    """Return LIVE or ORPHANED if the run's command still runs, else None."""
     try:
-        ticket = line and line.open_ticket(f"{HOLD}{one.token:0{DIGITS}d}")
+        ticket = queue and queue.open_ticket(f"{HOLD}{one.token:0{DIGITS}d}")
     except SoloError:
-        return None  # damaged: what became of it nobody knows
+        return None  # a damaged ticket: the outcome is unknown
     if not ticket:
         return None
     ticket.close()
@@ -93,7 +93,7 @@ def name_outcome(one, state) -> str:
 
 
 def make_row(name: str, one, state) -> dict:
-    """What JSON has of it; `state` is that of its hold, if it still runs. Times are RFC 3339, spans in seconds."""
+    """Return a row as --json prints it: times in RFC 3339, spans in seconds. `state` is the state of a hold that still runs."""
     outcome, ran = name_outcome(one, state), one.ran
     if state is not None:
         ran = round(max(0.0, time() - one.start), 3)
@@ -109,23 +109,30 @@ def make_row(name: str, one, state) -> dict:
 
 
 def make_cells(row: dict) -> tuple:
+    """Return the cells of one row, in the order of COLUMNS. A run that did not start has its reason as COMMAND."""
     outcome = row["outcome"]
     if outcome == FAILED:
         outcome = f"exit {row['code']}"
     elif outcome == SIGNALED:
         outcome = name_signal(row["signal"])
     when = datetime.fromisoformat(row["time"]).isoformat(" ", "seconds")[:len("2026-01-31 23:59:59")]
-    what = f"({row['reason']})" if row["reason"] else " ".join(row["command"])
+    text = format_reason(row) if row["reason"] else " ".join(row["command"])
     return (
         row["name"], when, outcome, format_span(row["waited"]), format_span(row["ran"]), row["child"] or row["launcher"],
-        row["user"], what,
+        row["user"], text,
     )
+
+
+def format_reason(row: dict) -> str:
+    """Return the reason of a skip without the words that the columns NAME and OUTCOME already have."""
+    return row["reason"].removeprefix(f"{row['name']}: ").removeprefix("busy: ")
 
 
 # --- on a terminal -----------------------------------------------------------------------------------------------
 
 
 def print_picture_and_table(rows: list, after: float):
+    """Print a picture of all rows, and below it a table of the last ones that fit on the terminal."""
     from rich.console import Console
 
     console = Console()
@@ -139,7 +146,7 @@ def print_picture_and_table(rows: list, after: float):
 
 
 def find_styles(rows: list) -> dict:
-    """By the cell that tells the outcome."""
+    """Return the style of each text in the column OUTCOME."""
     return {make_cells(row)[2]: STYLES[row["outcome"]] for row in rows}
 
 
@@ -164,11 +171,11 @@ def make_picture(rows: list, after: float, now: float, width: int, encoding: str
     begin = max(after, min(read_time(row["time"]) for row in rows))
     marks = MARKS if encoding.lower().startswith("utf") else ASCII_MARKS
     stats = {name: make_stats(mine) for name, mine in by_name.items()}
-    titles = ("RUNS", "BAD", "SKIPPED", "50%", "95%", "MAX")
+    titles = ("RUNS", "FAILED", "SKIPPED", "50%", "95%", "MAX")
     widths = [max(map(len, column)) for column in zip(titles, *stats.values())]
     room = max(map(measure, map(clean, by_name)))
     cells = max(SHORTEST_PICTURE, width - room - sum(widths) - 2 * len(widths) - 3)
-    left, right = tell_time(begin), "now"
+    left, right = format_minute(begin), "now"
     lines = [Text(" " * room + "  " + left + right.rjust(cells - len(left)) + join(titles, widths), style="bold")]
     for name, mine in by_name.items():
         line = Text(pad(clean(name), room) + "  ")
@@ -183,7 +190,7 @@ def join(cells, widths: list) -> str:
     return "".join("  " + cell.rjust(width) for cell, width in zip(cells, widths))
 
 
-def tell_time(seconds: float) -> str:
+def format_minute(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
 
 
@@ -192,7 +199,7 @@ def read_time(text: str) -> float:
 
 
 def draw(rows: list, begin: float, now: float, cells: int) -> list:
-    """What to draw in each of so many cells, which share the time between them; what went wrong hides a skip, and that a run."""
+    """Return the kind of each of `cells` equal spans between `begin` and `now`. A failure hides a skip, and a skip a run."""
     kinds = ["none"] * cells
     scale = cells / max(now - begin, 0.001)
 
@@ -215,7 +222,7 @@ def draw(rows: list, begin: float, now: float, cells: int) -> list:
 
 
 def make_stats(rows: list) -> list:
-    """The cells beside the picture of one name: how many ran, went wrong and were skipped, and the percentiles of the spans."""
+    """Return the cells beside the picture of one name: how many ran, failed and were skipped, and percentiles of how long they ran."""
     spans = sorted(row["ran"] for row in rows if row["end"])
     counts = [
         sum(row["outcome"] not in ("skipped", "refused") for row in rows), sum(row["outcome"] in BAD for row in rows),
@@ -225,5 +232,5 @@ def make_stats(rows: list) -> list:
 
 
 def find_percentile(ordered: list, percent: int):
-    """The nearest-rank percentile: the smallest value that at least `percent` of all do not exceed. None of nothing."""
+    """Return the nearest-rank percentile: the smallest value that at least `percent` of all do not exceed. None if there are none."""
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else None

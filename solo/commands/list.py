@@ -1,10 +1,10 @@
-"""`solo list`: a row for everyone who holds or waits, as a table for people or JSON for programs."""
+"""`solo list`: a row for each holder and waiter, as a table for people or JSON for programs."""
 
 import sys
 from datetime import datetime
 from time import time
 
-from solo.commands.lookup import check_via
+from solo.commands.lookup import check_via, describe_place
 from solo.text.tables import NAME, describe_claim, format_json, format_time, print_rows
 from solo.errors import SoloError
 from solo.identity import read_world
@@ -22,7 +22,7 @@ STYLES = {"held": "green", "orphaned": "bold red", "waiting": "yellow"}
 
 
 def run(options: dict, names: list) -> int:
-    """Print the tickets of `names` and what nests in them, or of all. 125 if some can not be read; the rest is printed."""
+    """Print the tickets of `names` and of the names nested in them, or all tickets. Return 125 if one cannot be read."""
     via = options.get("via")
     if via is not None:
         check_via(via)
@@ -33,12 +33,17 @@ def run(options: dict, names: list) -> int:
         print(format_json(rows))
     else:
         columns, cells = add_hosts(COLUMNS, list(map(make_cells, rows)), rows, via)
-        print_rows(columns, cells, "STATE", STYLES, "nothing is held, and nobody waits")
+        print_rows(columns, cells, "STATE", STYLES, f"no locks held: {describe_places(options)}")
     return 0 if complete else SoloError.status
 
 
+def describe_places(options: dict) -> str:
+    """Describe where `solo list` looks. Without --via it looks for files and for sockets."""
+    return describe_place(options) + (", and by sockets" if "via" not in options else "")
+
+
 def add_hosts(columns: tuple, lines: list, rows: list, via) -> tuple:
-    """(columns, lines of cells), with the host of each row before the last column if an engine keeps them."""
+    """Return (columns, lines of cells), with the host before the last column if an engine keeps the locks."""
     if via in (None, *KEEPERS):
         return columns, lines
     return (*columns[:-1], "HOST", columns[-1]), [
@@ -47,16 +52,16 @@ def add_hosts(columns: tuple, lines: list, rows: list, via) -> tuple:
 
 
 def print_names(rows: list):
-    """Each name once, in the bytes that the file system has. A name cannot hold a NUL byte."""
+    """Print each name once, in the bytes of the file system, and a NUL byte, which no name can contain."""
     for name in dict.fromkeys(row["name"] for row in rows):
         sys.stdout.buffer.write(encode(name) + b"\0")
     sys.stdout.buffer.flush()
 
 
-def collect(directory, via, names: list, tell=say, meet=None) -> tuple:
-    """([an object per living ticket, by name and order of arrival], whether all could be read). `via` None: all there is.
+def collect(directory, via, names: list, tell=say, visit=None) -> tuple:
+    """Return ([a row per living ticket, by name and order of arrival], whether all could be read).
 
-    `meet`, if given, is called with each object and its ticket.
+    `via` None looks for files and sockets. `tell` gets a line for each error, `visit` each row with its open ticket.
     """
     for name in names:
         split_name(name)  # a bad one is an error, not an empty list
@@ -65,53 +70,65 @@ def collect(directory, via, names: list, tell=say, meet=None) -> tuple:
 
         return remote.collect(via, names), True
     rows, complete = [], True
-    for name, where, line in find_lines(directory, via, read_world()):
-        if not is_within(name, names):
-            continue
-        if isinstance(line, SoloError):
-            tell(f"{name}: {line}")
-            complete = False
-            continue
-        for file in sorted(filter(is_published, line.list_files()), key=lambda file: (not file.startswith(HOLD), file)):
-            try:
-                ticket = line.look(file)
-            except SoloError as error:
-                tell(f"{name}: {error}")
+    for name, where, queue in find_queues(directory, via, read_world()):
+        for ticket in look_at(queue) if is_within(name, names) else ():
+            if isinstance(ticket, SoloError):
+                tell(f"{name}: {ticket}")
                 complete = False
                 continue
-            if ticket is None:
-                continue
             record = ticket.read_record()
-            # What holds a parent for a nested name is listed under that; one who waits at the parent stands nowhere else.
-            told_elsewhere = ticket.is_hold and record is not None and record.claim.mode in INTENTIONS
-            if ticket.state in (LIVE, ORPHANED) and not told_elsewhere:
+            if is_listed(ticket, record):
                 rows.append(make_row(name, where, ticket, record))
-                if meet is not None:
-                    meet(rows[-1], ticket)
+                if visit is not None:
+                    visit(rows[-1], ticket)
             ticket.close()
     return rows, complete
 
 
-def find_lines(directory, via, world):
-    """(name, "file" or "socket", its queue or a SoloError) of every name there is. A generator."""
+def look_at(queue):
+    """Yield each published ticket of a queue, holds first, or the SoloError why it cannot be read. The caller closes it."""
+    if isinstance(queue, SoloError):
+        yield queue
+        return
+    for file in sorted(filter(is_published, queue.list_files()), key=lambda file: (not file.startswith(HOLD), file)):
+        try:
+            ticket = queue.look(file)
+        except SoloError as error:
+            yield error
+            continue
+        if ticket is not None:
+            yield ticket
+
+
+def is_listed(ticket, record) -> bool:
+    """Does the ticket live, and is it more than the hold of a parent for a nested name, which is listed there?
+
+    A waiter at the parent has no other ticket, so it is listed here.
+    """
+    is_for_nested = ticket.is_hold and record is not None and record.claim.mode in INTENTIONS
+    return ticket.state in (LIVE, ORPHANED) and not is_for_nested
+
+
+def find_queues(directory, via, origin):
+    """Yield (name, "file" or "socket", its queue or the SoloError that refuses it) of every name."""
     if via in (None, FILE):
         try:
             base = open_base(find_base(directory), directory)
         except FileNotFoundError:
-            base = None  # nothing was ever guarded here
+            base = None  # no command was ever guarded here
         if base is not None:
             for name, place in find_names(base):
-                yield name, FILE, place if isinstance(place, SoloError) else Line(place, world)
+                yield name, FILE, place if isinstance(place, SoloError) else Line(place, origin)
             close(base.fd)
     if via in (None, SOCKET):
         for name in sorted({name for name, _ in list_addresses()}):
-            line = SocketLine(name, world)
-            yield name, SOCKET, line
-            line.leave()
+            queue = SocketLine(name, origin)
+            yield name, SOCKET, queue
+            queue.leave()
 
 
 def make_row(name: str, where: str, ticket, record) -> dict:
-    # One that has the name here waits at its engine until its command runs.
+    # A launcher that holds the name on this machine waits at its engine until its command runs.
     is_waiting = not ticket.is_hold or record is not None and record.via and record.child is None
     state = "waiting" if is_waiting else "orphaned" if ticket.state is ORPHANED else "held"
     row = {
@@ -135,7 +152,7 @@ def make_row(name: str, where: str, ticket, record) -> dict:
 
 
 def find_claims(ticket, record) -> dict:
-    """What the record says and the owner of its file cannot be believed about: `user`, and the pids `launcher` and `child`."""
+    """Return the `user`, `launcher` and `child` of the record that the owner of its file cannot vouch for."""
     claims = {}
     if not is_trusted(ticket):
         if record.uid != ticket.owner_uid:
@@ -147,20 +164,29 @@ def find_claims(ticket, record) -> dict:
 
 
 def format_pid(row: dict, key: str):
-    """The pid of the `launcher` or the `child`, with a question mark if only the record says so; None if it is unknown."""
+    """Return the pid of the `launcher` or `child`, with a question mark if only the record claims it; None if unknown."""
     return f"{row['claims'][key]}?" if key in row["claims"] else row[key]
 
 
 def format_user(row: dict):
-    """The owner of the ticket, and any other user that its record claims."""
+    """Return the owner of the ticket, and the other user that its record claims, if any."""
     return f"{row['user']} (claims {row['claims']['user']})" if "user" in row["claims"] else row["user"]
 
 
-def tell_age(row: dict) -> str:
+def format_mode(row: dict) -> str:
+    """Return the mode; of slots, `slot 2 of 4`, or how many are wanted or taken: `3 of 4 slots`."""
+    if row["mode"] != "slots":
+        return row["mode"]
+    if row["slot"] is None or row["take"] != 1:
+        return f"{row['take']} of {row['slots']} slots"
+    return f"slot {row['slot']} of {row['slots']}"
+
+
+def format_age(row: dict) -> str:
     return format_duration(time() - datetime.fromisoformat(row["since"]).timestamp()) if row["since"] else "?"
 
 
 def make_cells(row: dict) -> list:
-    """The texts of one row of the table, in the order of COLUMNS."""
-    return [row["name"], row["state"], row["mode"], format_pid(row, "launcher"), format_pid(row, "child") or "-",
-            tell_age(row), format_user(row), " ".join(row["command"])]
+    """Return the cells of one row, in the order of COLUMNS."""
+    return [row["name"], row["state"], format_mode(row), format_pid(row, "launcher"), format_pid(row, "child") or "-",
+            format_age(row), format_user(row), " ".join(row["command"])]

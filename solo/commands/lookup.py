@@ -1,8 +1,9 @@
-"""Where the tickets of a name are, for the subcommands: who looks does so without the gate, and changes nothing."""
+"""Find the tickets of a name, for the subcommands. Looking needs no gate and changes nothing."""
 
 import posix
 from itertools import islice
 
+from solo.argv import is_engine
 from solo.errors import SoloError, UsageError
 from solo.journal import open_place
 from solo.kernel import close, say
@@ -14,42 +15,42 @@ from solo.contention.sockets import SocketLine
 from solo.tickets import LIVE, ORPHANED, Line, is_published
 from solo.text.describe import find_user
 
-MOST_NAMES = 5000  # that are compared with one that is unknown
+MOST_NAMES = 5000  # to compare with an unknown one
 
 
 def check_via(where: str):
-    """Raises UsageError if that is nothing that keeps locks, or SoloError."""
+    """Raise UsageError if `where` names no backend, SoloError if it cannot be verified."""
     if where not in KEEPERS:
         from solo.engines.targets import find_target
 
         find_target(where)
 
 
-def open_line(name: str, options: dict, world):
-    """The queue of `name`, or None if it was never used. Raises SoloError."""
+def open_line(name: str, options: dict, origin):
+    """Return the queue of `name`, or None if the name was never used. Raise SoloError if it is refused."""
     via = options.get("via", FILE)
     check_via(via)
     if via == SOCKET:
-        return SocketLine(name, world)
+        return SocketLine(name, origin)
     try:
         base = open_base(find_base(options.get("dir")), options.get("dir"))
-        return Line(open_below(base, split_name(name)), world)
+        return Line(open_below(base, split_name(name)), origin)
     except FileNotFoundError:
         return None
 
 
 def check_names(names: list):
-    """Raises UsageError for a name that can not be one."""
+    """Raise UsageError for an invalid name."""
     for name in names:
         if not name:
-            raise UsageError("a name may not be empty")
+            raise UsageError("a name may not be empty (is a variable unset?)")
         split_name(name)
 
 
 def check_known(name: str, options: dict, verb: str):
-    """Raises SoloError if no run of `name` left a directory or a journal: it may be mistyped, or another user's.
+    """Raise SoloError if `name` has neither a directory nor a journal: it may be mistyped, or another user's.
 
-    Sockets and engines keep nothing of a name that is idle: there each one is known.
+    Sockets and engines keep nothing of an idle name, so every name is known there.
     """
     if options.get("via", FILE) != FILE or "allow_unknown" in options or has_traces(name, options.get("dir")):
         return
@@ -61,7 +62,7 @@ def check_known(name: str, options: dict, verb: str):
 
 
 def report_unknown(name: str, options: dict, verb: str) -> bool:
-    """The same as a line on stderr: True if it was said."""
+    """Print the error of check_known on stderr. Return True if there was one."""
     try:
         check_known(name, options, verb)
         return False
@@ -71,6 +72,7 @@ def report_unknown(name: str, options: dict, verb: str) -> bool:
 
 
 def has_traces(name: str, directory) -> bool:
+    """Does a name have a directory or a journal?"""
     for open_one in (lambda: open_below(open_base(find_base(directory), directory), split_name(name)), lambda: open_place(directory, name)):
         try:
             close(open_one().fd)
@@ -78,12 +80,12 @@ def has_traces(name: str, directory) -> bool:
         except FileNotFoundError:
             pass
         except SoloError:
-            return True  # it is there, and refused
+            return True  # it exists, but is refused
     return False
 
 
 def list_known(directory):
-    """Every name that has a directory or a journal, some of them twice. A generator."""
+    """Yield every name that has a directory or a journal, some of them twice."""
     for open_all in (lambda: open_base(find_base(directory), directory), lambda: open_place(directory)):
         try:
             base = open_all()
@@ -96,29 +98,31 @@ def list_known(directory):
 
 
 def describe_place(options: dict) -> str:
-    """Whose names the options mean: `names of alice, in /home/alice/.local/state/solo`."""
-    if options.get("via", FILE) == SOCKET:
+    """Return whose names the options mean: `names of alice, in /home/alice/.local/state/solo`."""
+    if is_engine(options):
+        from solo.engines.targets import find_target
+
+        return f"names at {find_target(options['via']).shown}"
+    if options.get("via") == SOCKET:
         return f"names of {find_user(posix.geteuid())}, by sockets"
     if options.get("dir"):
         return f"names in {options['dir']}"
     return f"names of {find_user(posix.geteuid())}, in {find_base(None)}"
 
 
-def open_living(line, wanted=is_published, key=None):
-    """The living tickets of the files that are `wanted`, holds first, or in the order of `key`. A generator; each is open, and the
-    caller's.
-    """
-    for file in sorted(filter(wanted, line.list_files()), key=key):
-        ticket = line.open_ticket(file)
+def open_living(queue, wanted=is_published, key=None):
+    """Yield the living tickets whose files are `wanted`, holds first, or in the order of `key`. The caller closes them."""
+    for file in sorted(filter(wanted, queue.list_files()), key=key):
+        ticket = queue.open_ticket(file)
         if ticket is not None and ticket.state in (LIVE, ORPHANED):
             yield ticket
         elif ticket is not None:
             ticket.close()
 
 
-def find_in_the_way(line, claim: Claim):
-    """Those of them that keep `claim` out: holds, and whoever stands in line."""
-    for ticket in open_living(line):
+def find_in_the_way(queue, claim: Claim):
+    """Yield the living tickets that `claim` would have to wait for: conflicting holds, and every waiter."""
+    for ticket in open_living(queue):
         if ticket.is_hold and not find_conflicts(claim, [read_claim(ticket)]):
             ticket.close()
         else:
@@ -126,4 +130,5 @@ def find_in_the_way(line, claim: Claim):
 
 
 def plan_exclusive(name: str) -> list:
+    """Return the (name, claim) of each part that an exclusive hold of `name` needs."""
     return plan_claims([name], Claim(EXCLUSIVE))

@@ -1,4 +1,4 @@
-"""`solo show`: all there is to know of a name: who holds it, running what, in which processes; who waits; which files."""
+"""`solo show`: everything about a name: its holders with their processes, its waiters, its last runs and its files."""
 
 import posix
 from time import time
@@ -6,10 +6,10 @@ from time import time
 from solo.argv import is_engine
 from solo.text.width import tell
 from solo.commands import history
-from solo.commands.lookup import check_names, open_line, open_living, report_unknown
+from solo.commands.lookup import check_names, describe_place, open_line, open_living, report_unknown
 from solo.commands.list import add_hosts
 from solo.commands.list import collect as collect_rows
-from solo.commands.list import format_pid, format_user, make_row, tell_age
+from solo.commands.list import format_age, format_mode, format_pid, format_user, make_row
 from solo.text.tables import format_json, print_rows
 from solo.errors import SoloError
 from solo.history.reader import find_history
@@ -28,34 +28,41 @@ LAST_RUNS = 5
 
 
 def run(options: dict, names: list) -> int:
-    """Print each name: text, or with --json an array with an object a name. 125 if something could not be read, or was never used."""
+    """Print each name as text, or with --json an array of objects. Return 125 if one cannot be read or was never used."""
     check_names(names)
-    world, complete, shown = read_world(), True, []
-    for name in names if not is_engine(options) else ():
-        complete = not report_unknown(name, options, "show") and complete
-        line = open_line(name, options, world)
-        try:
-            shown.append(collect(name, line, options, world))
-        except SoloError as error:
-            say(f"{name}: {error}")
-            complete = False
-        finally:
-            if line is not None:
-                line.leave()
     if is_engine(options):
         rows, complete = collect_rows(options.get("dir"), options["via"], names)
         shown = [collect_remote(name, options["via"], rows) for name in names]
+    else:
+        shown, complete = collect_all(names, options)
     if options.get("json"):
         print(format_json(shown))
     else:
         for at, known in enumerate(shown):
             print("\n" * (at > 0), end="")
-            print_name(known)
+            print_name(known, describe_place(options))
     return 0 if complete else SoloError.status
 
 
+def collect_all(names: list, options: dict) -> tuple:
+    """Return ([an object per name], whether every name is known and could be read). Print an error for each other name."""
+    origin, complete, shown = read_world(), True, []
+    for name in names:
+        complete = not report_unknown(name, options, "show") and complete
+        queue = open_line(name, options, origin)
+        try:
+            shown.append(collect(name, queue, options, origin))
+        except SoloError as error:
+            say(f"{name}: {error}")
+            complete = False
+        finally:
+            if queue is not None:
+                queue.leave()
+    return shown, complete
+
+
 def find_journal(directory, name: str):
-    """The path of the journal of a name, or None if it has just been removed. Raises SoloError."""
+    """Return the path of a name's journal, or None if it has just been removed. Raise SoloError if it is refused."""
     try:
         place = open_place(directory, name)
     except FileNotFoundError:
@@ -64,22 +71,24 @@ def find_journal(directory, name: str):
     return f"{place.path}/{JOURNAL}"
 
 
-def collect(name: str, line, options: dict, world) -> dict:
-    """What is known of one name, as JSON has it: `holds` and `waiting` are rows of `solo list`, with `processes` added, and
-    `runs` the last ones of `solo history`."""
+def collect(name: str, queue, options: dict, origin) -> dict:
+    """Return the object of one name, as --json prints it.
+
+    `holds` and `waiting` are rows of `solo list`; holds also have `processes`. `runs` are the last rows of `solo history`.
+    """
     via = options.get("via", FILE)
     known = {"name": name, "via": via, "path": None, "journal": None, "skips": {}, "holds": [], "waiting": [], "runs": []}
     if via == FILE:
-        rows = history.list_rows(name, find_history(options.get("dir"), name), options, world)
+        rows = history.list_rows(name, find_history(options.get("dir"), name), options, origin)
         if rows:
             known["runs"] = [row for _, row in sorted(rows, key=lambda pair: pair[0])[-LAST_RUNS:]]
             known["journal"] = find_journal(options.get("dir"), name)
-    if line is None:
+    if queue is None:
         return known
-    if not isinstance(line, SocketLine):
-        known["path"] = line.place.path
-        known["skips"] = read_skips(line)
-    for ticket in open_living(line):
+    if not isinstance(queue, SocketLine):
+        known["path"] = queue.place.path
+        known["skips"] = read_skips(queue)
+    for ticket in open_living(queue):
         row = make_row(name, via, ticket, ticket.read_record())
         if ticket.is_hold:
             row["names"] = ticket.record.names if ticket.record is not None and via == FILE else [name]
@@ -92,7 +101,7 @@ def collect(name: str, line, options: dict, world) -> dict:
 
 
 def collect_remote(name: str, via: str, rows: list) -> dict:
-    """The same of what an engine keeps: processes are seen on their own host only."""
+    """Return the same object for a name at an engine. It has no processes: they can be seen on their own host only."""
     mine = [{**row, "names": [name], "processes": []} for row in rows if row["name"] == name]
     return {
         "name": name, "via": via, "path": None, "journal": None, "skips": {}, "runs": [],
@@ -100,18 +109,18 @@ def collect_remote(name: str, via: str, rows: list) -> dict:
     }
 
 
-def read_skips(line) -> dict:
-    """How many were turned away since someone got in, by mode; those that are not 0."""
+def read_skips(queue) -> dict:
+    """Return the skips in a row by mode, without the modes that have none."""
     try:
-        line.gate = posix.open(GATE, posix.O_RDONLY | SAFELY, dir_fd=line.place.fd)
-        line.load()
-        return {mode: count for mode, count in zip(MODES, line.read_gate()[1]) if count}
+        queue.gate = posix.open(GATE, posix.O_RDONLY | SAFELY, dir_fd=queue.place.fd)
+        queue.load()
+        return {mode: count for mode, count in zip(MODES, queue.read_gate()[1]) if count}
     except OSError:
         return {}
 
 
 def list_processes(roots: list) -> list:
-    """[{pid, depth, state, cpu_seconds, resident_bytes, seconds, command}] of these and their descendants, parents first."""
+    """Return an object for each of these processes and their descendants, parents first."""
     import psutil
 
     def walk(pid, depth):
@@ -126,25 +135,29 @@ def list_processes(roots: list) -> list:
                 }
             children = process.children()
         except psutil.Error:
-            return  # it has just ended, or is not ours to look at
+            return  # it has just ended, or we may not look at it
         for child in children:
             yield from walk(child.pid, depth + 1)
 
     return [process for pid in roots for process in walk(pid, 0)]
 
 
-LINE_COLUMNS = ("PLACE", "PID", "USER", "MODE", "FOR", "COMMAND")
+WAITING_COLUMNS = ("PLACE", "PID", "USER", "MODE", "FOR", "COMMAND")
 PROCESS_COLUMNS = ("PID", "STATE", "CPU", "MEMORY", "AGE", "COMMAND")
 
 
-def print_name(known: dict):
-    skips, runs = sum(known["skips"].values()), known["runs"]
-    tell(f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{describe_skips(skips)}")
+def print_name(known: dict, place: str):
+    """Print one name. `place` says whose names were looked at, for a name without tickets."""
+    skips, runs = describe_skips(sum(known["skips"].values())), known["runs"]
+    if known["holds"] or known["waiting"]:
+        tell(f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{skips}")
+    else:
+        tell(f"{known['name']}: no locks held{skips}: {place}")
     for row in known["holds"]:
         print_section(describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"])))
     if known["waiting"]:
-        lines = [make_line_cells(at, row) for at, row in enumerate(known["waiting"], 1)]
-        print_section(["in line:"], *add_hosts(LINE_COLUMNS, lines, known["waiting"], known["via"]))
+        lines = [make_waiting_cells(at, row) for at, row in enumerate(known["waiting"], 1)]
+        print_section(["waiting:"], *add_hosts(WAITING_COLUMNS, lines, known["waiting"], known["via"]))
     if runs:
         cells = [history.make_cells(row)[1:] for row in runs]
         print_section(["last runs:"], history.COLUMNS[1:], cells, "OUTCOME", history.find_styles(runs))
@@ -154,22 +167,22 @@ def print_name(known: dict):
 
 
 def print_section(head: list, columns: tuple, rows: list, *styles):
+    """Print an empty line, the lines of `head`, and a table of `rows` if there are any."""
     print()
     for text in head:
-        tell(text)  # at once: before what rich writes
+        tell(text)  # flushed now, before rich writes
     if rows:
         print_rows(columns, rows, *styles)
 
 
 def describe_hold(row: dict) -> list:
+    """Return the lines about one hold."""
     if format_pid(row, "launcher") is None:
-        return [f"{row['state']}, {row['via']}: who has it can not be told"]
-    slot = f", slot {row['slot']} of {row['slots']}" if row["mode"] == "slots" else ""
+        return [f"{row['state']}, {row['via']}: holder unknown"]
     names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
     pid = f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {format_pid(row, 'launcher')}"
-    who = f"{pid} ({format_user(row)} on {row['host']})"
     return [
-        f"{row['state']} for {tell_age(row)} by {who}, {row['mode']}{slot}, {row['via']}{names}",
+        f"{row['state']} for {format_age(row)} by {pid} ({format_user(row)} on {row['host']}), {format_mode(row)}, {row['via']}{names}",
         f"command: {' '.join(row['command'])}",
         f"since:   {row['since']}",
     ]
@@ -180,5 +193,5 @@ def make_process_cells(process: dict) -> tuple:
     return process["pid"], process["state"], f"{process['cpu_seconds']:.2f}s", size, format_duration(process["seconds"]), command
 
 
-def make_line_cells(place: int, row: dict) -> tuple:
-    return place, format_pid(row, "launcher"), format_user(row), row["mode"], tell_age(row), " ".join(row["command"])
+def make_waiting_cells(place: int, row: dict) -> tuple:
+    return place, format_pid(row, "launcher"), format_user(row), format_mode(row), format_age(row), " ".join(row["command"])

@@ -1,4 +1,4 @@
-"""`solo stop`: end those who hold the names now, and with --waiting those in line; whoever comes after is left alone."""
+"""`solo stop`: end the holders of the names, and with --waiting their waiters. Contenders that arrive later are left alone."""
 
 from time import monotonic, sleep
 
@@ -21,105 +21,148 @@ LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
 
 
 def run(options: dict, names: list) -> int:
-    """Print what was done, a line each. 125 if one of them could not be ended, or was never used."""
+    """Print a line for each process that was ended. Return 125 if one could not be ended or a name was never used."""
     check_names(names)
     if is_engine(options):
         from solo.commands import remote
 
         return remote.stop(options, names)
-    world, complete = read_world(), True
+    origin, complete = read_world(), True
     for name in names:
         if report_unknown(name, options, "stop"):
             complete = False
             continue
-        line = open_line(name, options, world)
-        if line is None:
-            tell(f"{name}: not held ({describe_place(options)})")
-            continue
+        queue = open_line(name, options, origin)
         try:
-            complete = stop(name, line, options.get("kill_after", KILL_AFTER), "waiting" in options, describe_place(options)) and complete
+            complete = stop_name(name, queue, options) and complete
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False
         finally:
-            line.leave()
+            if queue is not None:
+                queue.leave()
     return 0 if complete else SoloError.status
 
 
-def stop(name: str, line, kill_after: float, with_waiting: bool, place: str) -> bool:
-    """End all that can be ended; False, and it is said, if one could not. `place` says whose names these are."""
-    eviction, begin = Eviction(kill_after), monotonic()
-    found, _ = find_targets(line, lambda ticket: True, with_waiting)
-    left = {ticket.file: describe(ticket) for ticket in found}
-    launchers = {ticket.file: identify_launcher(ticket) for ticket in found if not ticket.is_hold}
-    known, in_line, doubted = {ticket.file for ticket in found}, set(), set()
-    if not left:
-        tell(f"{name}: not held ({place})")
-
-    def is_one_of_them(ticket) -> bool:
-        """Also as what one that was in line has become. Those in line are asked about first."""
-        if not ticket.is_hold:
-            in_line.add(ticket.file)
-        elif ticket.file not in known:
-            launcher = identify_launcher(ticket)
-            seats = [file for file in left if launcher and launchers.get(file) == launcher]
-            gone = [file for file in seats if file not in in_line]
-            if gone:
-                left[ticket.file] = left.pop(gone[0])
-                eviction.go_on(gone[0], ticket.file)
-            if gone or not seats:
-                known.add(ticket.file)
-        return ticket.file in left
-
-    while left:
-        in_line.clear()
-        targets, settling = find_targets(line, is_one_of_them, with_waiting)
-        here = {ticket.file for ticket in targets} | settling
-        unsure = {file for file in launchers if file in left and file not in here} - doubted
-        if unsure:  # it may have got in since the files were listed
-            doubted |= unsure
-            close_all(targets)
-            continue
-        for file in [file for file in left if file not in here]:
-            tell(f"{name}: ended {left.pop(file)} after {format_duration(monotonic() - begin)}")
-        if left:
-            due = eviction.act(targets)
-            for file in [file for file in left if file in eviction.refused]:
-                say(f"{name}: {eviction.refused[file]}")
-                left.pop(file)
-            in_line.clear()
-            targets, settling = find_targets(line, is_one_of_them, with_waiting)
-            wait_any(targets, due) if targets and not settling else sleep(LOOK_AGAIN)
-            close_all(targets)
-    return not eviction.refused
+def stop_name(name: str, queue, options: dict) -> bool:
+    """End the holders of one name. Return False if one could not be ended, after reporting it."""
+    stop = Stop(name, queue, options.get("kill_after", KILL_AFTER), "waiting" in options) if queue is not None else None
+    if stop is None or not stop.left:
+        tell(f"{name}: not held ({describe_place(options)})")
+        return True
+    return stop.run()
 
 
-def find_targets(line, is_wanted, with_waiting: bool) -> tuple:
-    """The living tickets that `is_wanted` says are to end, those in line first, and the first of them open. What holds this name
-    for one below is none of them.
+class Stop:
+    """The tickets of one name that are to end: those that were there when this object was made.
 
-    And the files of seats that are just being let go of, as their launcher's command runs already.
+    A waiter may acquire the name while it is being stopped. Its new hold then takes its place in `left`.
     """
-    targets = []
-    for ticket in open_living(line, lambda file: is_published(file) and (with_waiting or file.startswith(HOLD)), put_in_line_first):
-        is_meant = read_claim(ticket).mode not in INTENTIONS and is_wanted(ticket)
-        if not is_meant or len(targets) >= MOST_OPEN:
-            ticket.close()
-        if is_meant:
-            targets.append(ticket)
+
+    def __init__(self, name: str, queue, kill_after: float, with_waiting: bool):
+        self.name, self.queue, self.with_waiting = name, queue, with_waiting
+        self.eviction, self.begin = Eviction(kill_after), monotonic()
+        found, _ = find_targets(queue, lambda ticket: True, with_waiting)
+        self.left = {ticket.file: describe(ticket) for ticket in found}
+        self.launchers = {ticket.file: identify_launcher(ticket) for ticket in found if not ticket.is_hold}
+        self.decided = set(self.left)  # holds that are known to be in `left`, or not
+        self.waiting = set()  # waiters that the current look has met
+        self.looked_twice = set()  # waiters that one look missed
+
+    def run(self) -> bool:
+        """Send signals until all have ended, and print each end. Return False if one could not be ended."""
+        while self.left:
+            targets, here = self.look()
+            if self.is_unsure(here):
+                close_all(targets)
+                continue
+            self.report_ended(here)
+            if self.left:
+                due = self.eviction.act(targets)
+                self.report_refused()
+                self.wait(due)
+        return not self.eviction.refused
+
+    def look(self) -> tuple:
+        """Return (the tickets to signal, the files of all tickets of `left` that are still there)."""
+        self.waiting.clear()
+        targets, settling = find_targets(self.queue, self.is_target, self.with_waiting)
+        return targets, {ticket.file for ticket in targets} | settling
+
+    def is_target(self, ticket) -> bool:
+        """Is the ticket in `left`, or is it the hold of a waiter that was? A look asks about the waiters first."""
+        if not ticket.is_hold:
+            self.waiting.add(ticket.file)
+        elif ticket.file not in self.decided:
+            self.decide(ticket)
+        return ticket.file in self.left
+
+    def decide(self, hold):
+        """Let a new hold take the place of the waiter that it was. A launcher that still waits may be seen too early."""
+        launcher = identify_launcher(hold)
+        waited = [file for file in self.left if launcher and self.launchers.get(file) == launcher]
+        gone = [file for file in waited if file not in self.waiting]
+        if gone:
+            self.left[hold.file] = self.left.pop(gone[0])
+            self.eviction.go_on(gone[0], hold.file)
+        if gone or not waited:
+            self.decided.add(hold.file)
+
+    def is_unsure(self, here: set) -> bool:
+        """Is a waiter missing for the first time? It may have acquired the name after the files were listed."""
+        missing = {file for file in self.launchers if file in self.left and file not in here} - self.looked_twice
+        self.looked_twice |= missing
+        return bool(missing)
+
+    def report_ended(self, here: set):
+        for file in [file for file in self.left if file not in here]:
+            tell(f"{self.name}: ended {self.left.pop(file)} after {format_duration(monotonic() - self.begin)}")
+
+    def report_refused(self):
+        for file in [file for file in self.left if file in self.eviction.refused]:
+            say(f"{self.name}: {self.eviction.refused[file]}")
+            self.left.pop(file)
+
+    def wait(self, due: float):
+        """Block until a target may have ended, or until `due`. Poll while a launcher is about to end."""
+        targets, here = self.look()
+        if targets and len(here) == len(targets):
+            wait_any(targets, due)
+        else:
+            sleep(LOOK_AGAIN)
+        close_all(targets)
+
+
+def find_targets(queue, is_wanted, with_waiting: bool) -> tuple:
+    """Return (the living tickets that `is_wanted`, waiters first; the files of those that need no signal).
+
+    A waiting ticket whose launcher already runs its command is about to vanish: it needs none.
+    """
+    targets = open_targets(queue, is_wanted, with_waiting)
     running = {identify_launcher(ticket) for ticket in targets if ticket.is_hold and ticket.record and ticket.record.child}
     settling = [ticket for ticket in targets if not ticket.is_hold and identify_launcher(ticket) in running]
     close_all(settling)
     return [ticket for ticket in targets if ticket not in settling], {ticket.file for ticket in settling}
 
 
-def put_in_line_first(file: str) -> tuple:
+def open_targets(queue, is_wanted, with_waiting: bool) -> list:
+    """Return the living tickets that `is_wanted`, but for the holds of a parent for a nested name. The first MOST_OPEN stay open."""
+    targets = []
+    for ticket in open_living(queue, lambda file: is_published(file) and (with_waiting or file.startswith(HOLD)), order_waiters_first):
+        is_target = read_claim(ticket).mode not in INTENTIONS and is_wanted(ticket)
+        if not is_target or len(targets) >= MOST_OPEN:
+            ticket.close()
+        if is_target:
+            targets.append(ticket)
+    return targets
+
+
+def order_waiters_first(file: str) -> tuple:
     return file.startswith(HOLD), file
 
 
 def describe(ticket) -> str:
+    """Describe the owner of the ticket, and close it."""
     record = ticket.read_record()
     ticket.close()
-    if record is None:
-        return "a holder whose record can not be read"
-    return describe_owner(ticket)
+    return "a holder whose record cannot be read" if record is None else describe_owner(ticket)
