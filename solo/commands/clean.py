@@ -1,6 +1,6 @@
-"""`solo clean`: remove what the dead left, and names that nobody uses.
+"""`solo clean`: remove dead tickets and idle names.
 
-Each under its gate; whoever comes just then finds that gate gone, and makes the name anew.
+It holds the gate of each name. A contender that arrives meanwhile finds the gate gone and creates the name again.
 """
 
 import posix
@@ -17,7 +17,7 @@ from solo.directories import find_base, find_names, is_within, open_base, tighte
 
 
 def run(options: dict, names: list) -> int:
-    """Print what was removed. 125 if something could not be looked into; the rest is done."""
+    """Print a line per name that changed. Return 125 if a name could not be read; the others are cleaned all the same."""
     check_names(names)
     directory = options.get("dir")
     complete = clean_all(lambda: open_base(find_base(directory), directory), names, options, clean)
@@ -28,11 +28,11 @@ def run(options: dict, names: list) -> int:
 
 
 def tighten_journals(directory):
-    """Take from other users the rights that an earlier version gave them to journals."""
+    """Remove the access for other users that an earlier version left on journals."""
     try:
         place = open_place(directory)
     except (FileNotFoundError, SoloError):
-        return  # a journal is never a reason to fail
+        return  # a journal never makes a command fail
     for _, inner in find_names(place):
         for file in (JOURNAL, PAST, ONCE) if not isinstance(inner, SoloError) else ():
             try:
@@ -46,13 +46,13 @@ def tighten_journals(directory):
 
 
 def clean_all(open_all, names: list, options: dict, clean_one) -> bool:
-    """`clean_one` for each of `names` that there is in the place that `open_all` opens, or for all; False if one fails."""
+    """Call `clean_one` for each of `names`, or for all, in the directory that `open_all` opens. Return False if one fails."""
     try:
         base = open_all()
     except FileNotFoundError:
-        return True  # nothing was ever guarded here
+        return True  # no command was ever guarded here
     complete = True
-    # The innermost first: a name goes only when nothing nests in it.
+    # Nested names first: only a name without any can be removed.
     for name, place in reversed([*find_names(base)]):
         if not is_within(name, names):
             continue

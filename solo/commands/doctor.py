@@ -1,4 +1,4 @@
-"""`solo doctor`: does everything that solo needs work here, for this user? A line a check, in plain words."""
+"""`solo doctor`: check that this machine and user have all that solo needs. Prints findings, then the first thing to do."""
 
 import fcntl
 import grp
@@ -24,7 +24,7 @@ from solo.process.prctl import load_prctl
 from solo.contention.sockets import list_addresses
 from solo.tickets import GATE, HOLD, READABLE, SEAT
 
-SUSPICIOUS = 10  # names made from the words of one program
+SUSPICIOUS = 10  # names made from commands of one program
 GOOD, BAD, NOTE = "ok", "fails", "note"
 FIRST_PID_NAMESPACE = "4026531836"  # PROC_PID_INIT_INO of the kernel
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre", "gfs2", "ocfs2")
@@ -40,8 +40,11 @@ except BlockingIOError:
 """
 
 
+REMEDY = re.compile(r"\(([^()]*)\)$")
+
+
 def run(options: dict, names: list) -> int:
-    """Print the findings: text, or with --json an array of {check, state, text}. 0 if nothing fails, else 1."""
+    """Print the findings as text, or with --json as an array of {check, state, text}. Return 0 if no check fails, else 1."""
     findings = [
         {"check": check.__name__.removeprefix("check_"), "state": state, "text": text}
         for check in CHECKS for state, text in check(options.get("dir"))
@@ -55,11 +58,20 @@ def run(options: dict, names: list) -> int:
     else:
         for finding in findings:
             tell(f"{finding['state']:<5}  {finding['text']}")
+        tell(summarize([finding["text"] for finding in findings if finding["state"] == BAD]))
     return any(finding["state"] == BAD for finding in findings)
 
 
+def summarize(failures: list) -> str:
+    """Return the last line: `ready`, or the remedy of the first failure, which its text has in parentheses at the end."""
+    if not failures:
+        return "ready"
+    remedy = REMEDY.search(failures[0])
+    return f"not ready; first: {remedy[1] if remedy else failures[0]}"
+
+
 def check_directory(asked):
-    """Is it there, ours, and can something be written in it?"""
+    """Can solo use the directory of names, and write in it?"""
     try:
         path = find_base(asked)
         place = make_base(asked)
@@ -70,39 +82,54 @@ def check_directory(asked):
     posix.close(place.fd)
     try:
         write_file(path)
-        yield GOOD, "files can be made and written there"
+        yield GOOD, "solo can create and write files there"
     except OSError as error:
-        yield BAD, f"{path}: nothing can be written: {error.strerror} (--via socket needs no file)"
+        yield BAD, f"cannot write in {path}: {error.strerror} (use --via socket, which needs no file)"
 
 
 def check_trust(asked):
-    """Which other users can read, block or change what is here? TRUST in solo(1) has the rules."""
+    """Which other users can read, block or change the locks? TRUST in solo(1) has the rules."""
     try:
         place = make_base(asked)
     except SoloError:
-        return  # check_directory says why
+        return  # check_directory reports it
     path, status = os.path.realpath(place.path), os.fstat(place.fd)
     posix.close(place.fd)
     mode = choose_mode(status.st_mode)
+    yield from describe_sharing(path, mode, status)
+    wide, foreign = find_all_untrusted(asked, path, mode)
+    if wide:
+        yield BAD, f"{wide[0]}: other users can open it, and so lock it, and {len(wide) - 1} more files (run: solo clean)"
+    for one, uid in foreign:
+        is_name = os.path.basename(one) != GATE  # users may have names of their own; a gate in a name of root's is for all
+        yield NOTE if is_name else BAD, f"{one} belongs to uid {uid}, so others cannot use the name (as root: chown -h root {one})"
+    if mode == PRIVATE and not wide:
+        yield GOOD, f"no other user can read, block or change the locks in {path}"
+    yield from check_above(path)
+
+
+def describe_sharing(path: str, mode: int, status):
+    """Yield a note if other users can see or use the names in `path`. `mode` is the access that new files there grant."""
     group = f"the members of group {find_group(status.st_gid)}"
-    who = "all users" if mode & stat.S_IWOTH else group
+    users = "all users" if mode & stat.S_IWOTH else group
     if mode & STICKY:
-        yield NOTE, f"{path} is shared: {who} can read and block each name in it, and use each name that root made first"
+        yield NOTE, f"{path} is shared: {users} can read and block each name in it, and use each name that root made first"
     elif mode != PRIVATE:
         yield NOTE, f"{path} is shared: {group} can read, block and remove each lock in it"
     elif status.st_mode & OTHER_USERS:
         yield NOTE, f"other users can see which names there are in {path}, but cannot use them (chmod 700 hides them)"
+
+
+def find_all_untrusted(asked, path: str, mode: int) -> tuple:
+    """Return (files with too much access, [(path, uid) of other users' files]) among the names and the journals."""
     wide, foreign = [], []
     for base in filter(may_enter, dict.fromkeys([path, os.path.realpath(find_journals(asked)[0])])):
         find_untrusted(base, mode if base == path else PRIVATE, wide, foreign)
-    if wide:
-        yield BAD, f"{wide[0]}: other users can open it, and so lock it, and {len(wide) - 1} more files (solo clean mends that)"
-    for one, uid in foreign:
-        is_name = os.path.basename(one) != GATE  # a user may have names of its own; a name that root made is for all
-        remedy = f"so nobody else can use that name (as root: chown -h root {one})"
-        yield NOTE if is_name else BAD, f"{one} belongs to uid {uid}, {remedy}"
-    if mode == PRIVATE and not wide:
-        yield GOOD, f"no other user can read, block or change the locks in {path}"
+    return wide, foreign
+
+
+def check_above(path: str):
+    """Yield a note for each directory above `path` whose owner or writers could replace `path`."""
     for above in list_above(path):
         status = os.stat(above)
         if status.st_uid not in (0, posix.geteuid()):
@@ -112,26 +139,37 @@ def check_trust(asked):
 
 
 def find_untrusted(base: str, mode: int, wide: list, foreign: list):
-    """Append to `wide` our files that give other users more than `mode`, to `foreign` what others own of a sticky directory's names.
+    """Append to `wide` files that grant other users more than `mode`, and to `foreign` other users' names and gates.
+
+    Names have other owners in sticky directories only.
     """
-    trusted = (0, posix.geteuid())
     for folder, folders, files in os.walk(base):
         for path in [os.path.join(folder, one) for one in files if one.startswith((GATE, SEAT, HOLD, JOURNAL, ONCE))]:
             try:
                 status, owner = os.lstat(path), os.lstat(folder).st_uid
             except OSError:
                 continue
-            is_ticket = os.path.basename(path).startswith((SEAT, HOLD))
-            if status.st_mode & OTHER_USERS & ~(mode & READABLE if is_ticket else mode) and status.st_uid in trusted:
+            if is_too_open(path, status, mode):
                 wide.append(path)
             if mode & STICKY and os.path.basename(path) == GATE:
-                foreign += [(one, uid) for one, uid in ((folder, owner), (path, status.st_uid)) if uid not in trusted][:1]
-        # A file in a directory that others cannot enter is out of their reach, whatever its mode.
+                foreign += [(one, uid) for one, uid in ((folder, owner), (path, status.st_uid)) if not is_ours(uid)][:1]
+        # Other users cannot reach a file in a directory that they cannot enter, whatever its mode.
         folders[:] = [one for one in folders if may_enter(os.path.join(folder, one))]
 
 
+def is_too_open(path: str, status, mode: int) -> bool:
+    """Does this file of root or the user grant others more than `mode`? A ticket grants no more than reading."""
+    is_ticket = os.path.basename(path).startswith((SEAT, HOLD))
+    allowed = mode & READABLE if is_ticket else mode
+    return bool(status.st_mode & OTHER_USERS & ~allowed) and is_ours(status.st_uid)
+
+
+def is_ours(uid: int) -> bool:
+    return uid in (0, posix.geteuid())
+
+
 def may_enter(folder: str) -> bool:
-    """Can other users reach what is in it?"""
+    """Can other users enter the directory?"""
     try:
         return bool(os.lstat(folder).st_mode & (stat.S_IXGRP | stat.S_IXOTH))
     except OSError:
@@ -139,7 +177,7 @@ def may_enter(folder: str) -> bool:
 
 
 def list_above(path: str) -> list:
-    """The directories that lead to `path`, the nearest first."""
+    """Return the directories above `path`, the nearest first."""
     above = []
     while path != "/":
         path = os.path.dirname(path)
@@ -155,13 +193,13 @@ def find_group(gid: int) -> str:
 
 
 def check_journal(asked):
-    """What ran is written down, if that is possible; nothing fails where it is not."""
+    """Can the journal be written? No command fails where it cannot."""
     try:
         place = make_place(asked)
         write_file(place.path)
-        yield GOOD, f"what ran is written down in {place.path}, for solo history and metrics"
+        yield GOOD, f"runs are recorded in {place.path}, for solo history and metrics"
     except (SoloError, OSError) as error:
-        yield NOTE, f"solo history and metrics will know nothing: {getattr(error, 'strerror', None) or error}"
+        yield NOTE, f"solo history and metrics will know no runs: {getattr(error, 'strerror', None) or error}"
 
 
 def write_file(folder: str):
@@ -171,16 +209,16 @@ def write_file(folder: str):
 
 
 def check_file_system(asked):
-    """flock(2) must work between all contenders: on other machines it may not."""
+    """Does flock(2) reach all contenders? On a network file system it may not reach other machines."""
     try:
         path = os.path.realpath(find_base(asked))
         kind, point = find_file_system(path)
     except (SoloError, OSError):
         return
     if f"{path}/".startswith(CLEANED):
-        yield NOTE, f"{path} is where cleaners remove what is old, journals and the tickets of long runs too (--dir helps)"
+        yield NOTE, f"cleaners of {path} remove old files: journals, and the tickets of long runs (choose another place with --dir)"
     if kind in REMOTE:
-        yield NOTE, f"{point} is {kind}: locks may not reach other machines, and a lost server makes solo hang (--dir helps)"
+        yield NOTE, f"{point} is {kind}: locks may not reach other machines, and solo hangs without the server (choose a local --dir)"
     elif kind == "overlay":
         yield NOTE, f"{point} is overlay: each container has names of its own there"
     else:
@@ -197,77 +235,84 @@ def check_locks(asked):
             fcntl.flock(file, fcntl.LOCK_UN)
             free = subprocess.run([sys.executable, "-IS", "-c", LOCK_CHECK, file.name], stdin=subprocess.DEVNULL).returncode
     except (SoloError, OSError) as error:
-        yield BAD, f"flock(2) can not be tried: {getattr(error, 'strerror', None) or error}"
+        yield BAD, f"cannot try flock(2): {getattr(error, 'strerror', None) or error}"
         return
-    yield (GOOD, "flock(2) works between processes here") if (held, free) == (3, 0) else (BAD, "flock(2) does not work here")
+    if (held, free) == (3, 0):
+        yield GOOD, "flock(2) works between processes here"
+    else:
+        yield BAD, f"flock(2) does not work in {path} (choose another place with --dir)"
 
 
 def check_processes(asked):
-    """/proc and pidfd tell whether a process is still the same."""
+    """Can solo identify processes, by /proc, pidfd and prctl?"""
     try:
         read_self()
-        world = read_world()
+        origin = read_world()
     except (SoloError, OSError) as error:
         yield BAD, f"/proc: {getattr(error, 'strerror', None) or error}"
         return
-    hidden = next((line for line in read_lines("/proc/self/mounts") if line.split()[1] == "/proc" and "hidepid=" in line), None)
-    strict = hidden is not None and not any(f"hidepid={off}" in hidden for off in ("0", "off"))
-    if strict and posix.geteuid() != 0:
-        yield NOTE, "/proc hides other users' processes (hidepid): what can not be seen counts as alive"
+    if is_proc_hidden() and posix.geteuid() != 0:
+        yield NOTE, "/proc hides other users' processes (hidepid): a process that solo cannot see counts as alive"
     else:
-        yield GOOD, "/proc shows who is alive"
+        yield GOOD, "/proc shows which processes live"
     try:
         posix.close(posix.pidfd_open(posix.getpid()))
-        yield GOOD, "orphans are waited for without polling (pidfd)"
+        yield GOOD, "solo waits for orphans without polling (pidfd)"
     except (OSError, AttributeError):
-        yield NOTE, "no pidfd: orphans are polled for, and --replace and stop do not work"
+        yield NOTE, "no pidfd: solo polls orphans, and --replace and stop do not work"
     try:
         load_prctl()
         yield GOOD, "--tree, --no-orphan and --flock work (prctl by ctypes)"
     except SoloError as error:
         yield NOTE, str(error)
-    if world.pid_namespace not in (FIRST_PID_NAMESPACE, "-"):
+    if origin.pid_namespace not in (FIRST_PID_NAMESPACE, "-"):
         yield NOTE, "in a pid namespace (a container): contenders outside of it see the locks, not always the processes"
-    if world.time_namespace not in (FIRST_TIME_NAMESPACE, "-"):
+    if origin.time_namespace not in (FIRST_TIME_NAMESPACE, "-"):
         yield NOTE, "in a time namespace: start times are compared with its offset"
 
 
+def is_proc_hidden() -> bool:
+    """Is /proc mounted with an effective hidepid?"""
+    mount = next((line for line in read_lines("/proc/self/mounts") if line.split()[1] == "/proc" and "hidepid=" in line), None)
+    return mount is not None and not any(f"hidepid={off}" in mount for off in ("0", "off"))
+
+
 def check_sockets(asked):
-    """--via socket needs to see /proc/net/unix."""
+    """Can --via socket read /proc/net/unix?"""
     try:
         list_addresses()
-        yield GOOD, f"--via socket works, among all in this network namespace ({read_namespace('self', 'net')})"
+        yield GOOD, f"--via socket works, between all processes in this network namespace ({read_namespace('self', 'net')})"
     except (SoloError, OSError) as error:
         yield NOTE, f"--via socket does not work: {error}"
 
 
 def check_kernel_settings(asked):
-    """What makes shared directories harder."""
+    """Which kernel settings concern shared directories?"""
     value = "".join(read_lines("/proc/sys/fs/protected_regular")).strip()
     if value and value != "0":
         yield GOOD, f"fs.protected_regular is {value}: files of others in sticky directories are opened without creating them"
     if "".join(read_lines("/proc/sys/fs/protected_hardlinks")).strip() == "0":
-        yield NOTE, "fs.protected_hardlinks is 0: in a shared directory another user can link a file of yours in the place of a gate"
+        yield NOTE, "fs.protected_hardlinks is 0: another user can put a link to your file in the place of a shared gate"
 
 
 def check_environment(asked):
-    """What others rely on, and solo does not: cron and ssh would disagree."""
+    """Does the environment name places that cron, ssh or systemd would not use?"""
     home = os.environ.get("HOME")
     try:
         by_home = asked or posix.geteuid() == 0 or not home or find_base(None).startswith(home.rstrip("/") + "/")
     except SoloError:
-        by_home = True  # there is none, as was said
+        by_home = True  # no home directory: check_directory reports it
     if not by_home:
-        yield NOTE, f"HOME is {home}, and not what the password database says: names live by the latter"
+        yield NOTE, f"HOME is {home}, unlike in the password database: names live in the home directory of the database"
     if asked and not os.path.isabs(asked):
-        yield NOTE, f"--dir {asked} is another place in each directory: who runs in another one does not see these names"
+        yield NOTE, f"--dir {asked} is relative: contenders in another working directory have other names (use an absolute path)"
     for variable in ("SOLO_DIR", "SOLO_VIA"):
         if os.environ.get(variable):
-            yield NOTE, f"{variable} is set to {os.environ[variable]}: cron and systemd must have the same, or there are two locks"
+            yield NOTE, f"{variable} is set to {os.environ[variable]}: unless cron and systemd have the same, there are two locks"
 
 
 def check_generated_names(asked):
-    """A name made from a command that changes from run to run never excludes anything."""
+    """Are there many names of one program? A name made from changing arguments never excludes another run."""
     try:
         names = [name for name, _ in find_names(make_place(asked)) if GENERATED.fullmatch(name)]
     except (SoloError, OSError):
@@ -278,13 +323,13 @@ def check_generated_names(asked):
 
 
 CHECKS = (
-    check_directory, check_trust, check_file_system, check_locks, check_processes, check_sockets, check_journal, check_kernel_settings,
-    check_environment, check_generated_names,
+    check_directory, check_trust, check_file_system, check_locks, check_processes, check_sockets, check_journal,
+    check_kernel_settings, check_environment, check_generated_names,
 )
 
 
 def find_file_system(path: str) -> tuple:
-    """(kind, where it is mounted) of the file system that `path` is on."""
+    """Return (kind, mount point) of the file system that `path` is on."""
     path, best = os.path.realpath(path), ("unknown", "/")
     for line in read_lines("/proc/self/mounts"):
         _, point, kind = line.split(" ")[:3]
@@ -296,8 +341,9 @@ def find_file_system(path: str) -> tuple:
 
 
 def read_lines(path: str) -> list:
+    """Return the lines of a file, or none if it cannot be read."""
     try:
-        # A name may hold all that Python would take for the end of a line, but for a newline.
+        # Only a newline ends a line: mount points may contain the other characters at which Python splits.
         with open(path, errors="surrogateescape", newline="\n") as file:
             return file.read().rstrip("\n").split("\n")
     except OSError:

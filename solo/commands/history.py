@@ -23,7 +23,7 @@ LEAST_ROWS = 10
 
 
 def run(options: dict, names: list) -> int:
-    """Print the runs and skips of `names` and of the names nested in them, or all, oldest first. Return 125 if one cannot be read."""
+    """Print the runs and skips of `names` and of the names nested in them, or all, oldest first. Return 125 on a read error."""
     check_names(names)
     after = time() - options["since"] if "since" in options else 0.0
     rows, complete = collect(options, names, after)
@@ -162,7 +162,7 @@ MARK_STYLES = {"run": "green", "bad": "bold red", "skipped": "yellow", "none": "
 
 
 def make_picture(rows: list, after: float, now: float, width: int, encoding: str):
-    """One line a name: bars for runs, marks for skips and for what went wrong, and how long its runs took."""
+    """Return a line per name: bars for its runs, marks for skips and failures, and how long its runs took."""
     from rich.text import Text
 
     by_name = {}
@@ -222,7 +222,7 @@ def draw(rows: list, begin: float, now: float, cells: int) -> list:
 
 
 def make_stats(rows: list) -> list:
-    """Return the cells beside the picture of one name: how many ran, failed and were skipped, and percentiles of how long they ran."""
+    """Return the cells beside the picture of one name: how many ran, failed and were skipped, and percentiles of the durations."""
     spans = sorted(row["ran"] for row in rows if row["end"])
     counts = [
         sum(row["outcome"] not in ("skipped", "refused") for row in rows), sum(row["outcome"] in BAD for row in rows),
@@ -232,5 +232,5 @@ def make_stats(rows: list) -> list:
 
 
 def find_percentile(ordered: list, percent: int):
-    """Return the nearest-rank percentile: the smallest value that at least `percent` of all do not exceed. None if there are none."""
+    """Return the nearest-rank percentile: the smallest value that `percent` of all do not exceed. None if there are none."""
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else None

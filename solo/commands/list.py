@@ -133,8 +133,8 @@ def make_row(name: str, where: str, ticket, record) -> dict:
     state = "waiting" if is_waiting else "orphaned" if ticket.state is ORPHANED else "held"
     row = {
         "name": name, "state": state, **describe_claim(Claim(EXCLUSIVE), None),
-        "launcher": None, "child": None, "since": None, "user": find_user(ticket.owner_uid), "host": None, "command": [], "via": where,
-        "ticket": ticket.number, "claims": {},
+        "launcher": None, "child": None, "since": None, "user": find_user(ticket.owner_uid), "host": None, "command": [],
+        "via": where, "ticket": ticket.number, "claims": {},
     }
     if record is not None:
         claims = find_claims(ticket, record)

@@ -73,7 +73,10 @@ def report_unknown(name: str, options: dict, verb: str) -> bool:
 
 def has_traces(name: str, directory) -> bool:
     """Does a name have a directory or a journal?"""
-    for open_one in (lambda: open_below(open_base(find_base(directory), directory), split_name(name)), lambda: open_place(directory, name)):
+    def open_lock():
+        return open_below(open_base(find_base(directory), directory), split_name(name))
+
+    for open_one in (open_lock, lambda: open_place(directory, name)):
         try:
             close(open_one().fd)
             return True

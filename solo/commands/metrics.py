@@ -1,4 +1,4 @@
-"""`solo metrics`: OpenMetrics text of every name, for node_exporter's textfile collector among others.
+"""`solo metrics`: OpenMetrics text of every name, for example for the textfile collector of node_exporter.
 
 https://prometheus.io/docs/specs/om/open_metrics_spec/
 """
@@ -19,19 +19,19 @@ from solo.options import FILE
 
 MODE = 0o644  # of a new file: its reader is another user
 FAMILIES = (
-    ("solo_held", "gauge", "", "How many hold the name."),
-    ("solo_held_seconds", "gauge", "seconds", "For how long the oldest holder has held it."),
-    ("solo_waiting", "gauge", "", "How many stand in line."),
+    ("solo_held", "gauge", "", "Number of holders."),
+    ("solo_held_seconds", "gauge", "seconds", "Seconds for which the oldest holder has held the name."),
+    ("solo_waiting", "gauge", "", "Number of waiters."),
     ("solo_runs", "counter", "", "Commands that were started."),
-    ("solo_skips", "counter", "", "Contenders that found it busy and left."),
-    ("solo_failures", "counter", "", "Commands that ended badly or could not be started."),
+    ("solo_skips", "counter", "", "Contenders that found the name busy and did not run."),
+    ("solo_failures", "counter", "", "Commands that failed or could not be started."),
     ("solo_last_success_timestamp_seconds", "gauge", "seconds", "When a command last ended with status 0."),
-    ("solo_last_failure_timestamp_seconds", "gauge", "seconds", "When a command last ended badly."),
+    ("solo_last_failure_timestamp_seconds", "gauge", "seconds", "When a command last failed."),
 )
 
 
 def run(options: dict, names: list) -> int:
-    """Print the metrics, or put them into the file --output at one go. 125 if some can not be read; the rest is there."""
+    """Print the metrics, or replace the file of --output with them. Return 125 if a name cannot be read; the others are there."""
     samples, complete = collect_samples(options, names)
     text = format_metrics(samples)
     if "output" in options:
@@ -44,7 +44,7 @@ def run(options: dict, names: list) -> int:
 
 
 def collect_samples(options: dict, names: list) -> tuple:
-    """({(name, via): {family: value}}, whether all could be read)."""
+    """Return ({(name, via): {family: value}}, whether all could be read)."""
     samples, readable = {}, True
     for name, history in find_histories(options.get("dir"), names):
         if isinstance(history, SoloError):
@@ -95,7 +95,7 @@ def format_labels(**labels) -> str:
 
 
 def quote_label(text: str) -> str:
-    """A label's value must be UTF-8, and what is quoted may be any bytes: others are shown as \\xNN. No two texts look the same."""
+    """Return the text as the value of a label, which must be UTF-8. Other bytes become \\xNN. No two texts have one label."""
     data = text.encode(errors="surrogateescape")
     if "\\x" in text or data != text.encode(errors="replace"):
         data = data.replace(b"\\", b"\\\\")
@@ -104,7 +104,10 @@ def quote_label(text: str) -> str:
 
 
 def write_atomically(path: str, text: str):
-    """Who reads the file at `path` finds what was there or all of `text`; what is no file is written to. Raises SoloError."""
+    """Replace the contents of `path` by `text`: a reader finds the old or the new ones. Raise SoloError.
+
+    A device or pipe is written to instead.
+    """
     path, new = os.path.realpath(path), None
     try:
         old = os.stat(path) if os.path.exists(path) else None
@@ -120,7 +123,7 @@ def write_atomically(path: str, text: str):
         os.replace(new, path)
         new = None
     except OSError as error:
-        raise SoloError(f"can not write {path}: {error.strerror}") from None
+        raise SoloError(f"cannot write {path}: {error.strerror}") from None
     finally:
         if new is not None:
             os.unlink(new)

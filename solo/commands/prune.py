@@ -1,6 +1,6 @@
-"""Remove names that nobody uses: for `solo clean`, and a few at a time after a run that made a new one from its command.
+"""Remove idle names: all for `solo clean`, and a few after a run whose name, made from its command, is new.
 
-A name is removed under its gate. A contender that comes just then finds that gate gone, and makes the name anew.
+A name is removed under its gate. A contender that arrives meanwhile finds the gate gone and creates the name again.
 """
 
 import posix
@@ -25,10 +25,9 @@ MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go
 
 
 def prune_generated_names(directory):
-    """Remove some names that solo made from commands and that nobody has used for IDLE seconds: lock directories and journals.
+    """Remove lock directories and journals of names that solo made from commands and that were idle for IDLE seconds.
 
-    Looks at MOST_LOOKED_AT names, in a window that moves on with the clock, and removes MOST_REMOVED at most. Raises SoloError,
-    OSError.
+    Look at MOST_LOOKED_AT names, in a window that moves with the clock, and remove at most MOST_REMOVED. Raise SoloError, OSError.
     """
     options = {"dir": directory, "history": IDLE}
     for open_all, remove in ((lambda: open_base(find_base(directory), directory), clean), (lambda: open_place(directory), forget)):
@@ -47,7 +46,7 @@ def prune_generated_names(directory):
 
 
 def is_idle(base, name: str) -> bool:
-    """Whether no ticket came or went, and no journal was written, for IDLE seconds."""
+    """Has no ticket come or gone, and was no journal written, for IDLE seconds?"""
     try:
         times = [posix.stat(f"{name}/{file}", dir_fd=base.fd, follow_symlinks=False).st_mtime for file in (".", GATE, JOURNAL)
                  if file == "." or posix.access(f"{name}/{file}", posix.F_OK, dir_fd=base.fd)]
@@ -57,37 +56,37 @@ def is_idle(base, name: str) -> bool:
 
 
 def clean(name: str, base, options: dict):
-    """Remove the dead tickets of a name, and its directory if it is idle. Returns what was removed, as text, or None."""
-    line = open_line(name, options, read_world())
-    if line is None:
+    """Remove the dead tickets of a name, and its directory if it is idle. Return a text that says so, or None."""
+    queue = open_line(name, options, read_world())
+    if queue is None:
         return None
-    with line:
-        before = line.list_files()
+    with queue:
+        before = queue.list_files()
         for file in before:
             if file.startswith(NEW):
-                line.remove(file)
+                queue.remove(file)
             else:
-                ticket = find_living(line, file)
+                ticket = find_living(queue, file)
                 if ticket is not None:
-                    tighten(ticket.fd, line.place.mode & READABLE)
+                    tighten(ticket.fd, queue.place.mode & READABLE)
                     ticket.close()
-        after = list_directory(line.place.fd)
+        after = list_directory(queue.place.fd)
         dead = len(before) - sum(file in after for file in before)
-        # A new gate numbers from the clock: one that is ahead of it must stay, or a token could come twice.
-        removed = after == [GATE] and (line.read_gate()[0] or 0) < time() * 1e6 and remove_name(name, line, base)
-    line.leave()
+        # A new gate counts from the clock. A gate ahead of it must stay, or a token could repeat.
+        removed = after == [GATE] and (queue.read_gate()[0] or 0) < time() * 1e6 and remove_name(name, queue, base)
+    queue.leave()
     return f"removed {dead} dead ticket{'s' * (dead != 1)}" if dead and not removed else "removed" if removed else None
 
 
-def remove_name(name: str, line: Line, base) -> bool:
-    """Whoever has the gate open sees that it is gone; whoever makes a new one first keeps the directory.
+def remove_name(name: str, queue: Line, base) -> bool:
+    """Remove the gate and directory of a name. Return False if a contender made a new gate first, or the name must stay.
 
-    A name that root made in a sticky directory stays: if another user made it anew, everybody else would be refused.
+    A name that root made in a sticky directory stays: if another user created it again, all others would be refused.
     """
-    if line.place.mode & STICKY and posix.fstat(line.place.fd).st_uid == 0:
+    if queue.place.mode & STICKY and posix.fstat(queue.place.fd).st_uid == 0:
         return False
     try:
-        posix.unlink(GATE, dir_fd=line.place.fd)
+        posix.unlink(GATE, dir_fd=queue.place.fd)
         posix.rmdir(name, dir_fd=base.fd)
         return True
     except OSError:
@@ -95,15 +94,10 @@ def remove_name(name: str, line: Line, base) -> bool:
 
 
 def forget(name: str, base, options: dict):
-    """Remove the journal of an idle name if nothing was written to it for options["history"] seconds. Returns as `clean`."""
-    line = open_line(name, options, read_world())
-    if line is not None:
-        used = next(find_in_the_way(line, Claim(EXCLUSIVE)), None)
-        line.leave()
-        if used is not None:
-            used.close()
-            return None
-    place, written = None, []
+    """Remove the journal of an idle name if it was not written to for options["history"] seconds. Return as `clean` does."""
+    if is_used(name, options):
+        return None
+    place = None
     try:
         place = open_place(options.get("dir"), name)
         journals = [file for file in list_directory(place.fd) if file in (JOURNAL, PAST)]
@@ -123,3 +117,15 @@ def forget(name: str, base, options: dict):
         if place is not None:
             close(place.fd)
     return "history removed"
+
+
+def is_used(name: str, options: dict) -> bool:
+    """Does a name have a holder or a waiter?"""
+    queue = open_line(name, options, read_world())
+    if queue is None:
+        return False
+    ticket = next(find_in_the_way(queue, Claim(EXCLUSIVE)), None)
+    queue.leave()
+    if ticket is not None:
+        ticket.close()
+    return ticket is not None

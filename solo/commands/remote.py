@@ -1,4 +1,4 @@
-"""What the subcommands say and do where an engine keeps the lock: rows from its entries, and requests to its launchers."""
+"""The subcommands where an engine keeps the locks: rows made from its entries, and requests to its launchers."""
 
 from contextlib import contextmanager
 from time import monotonic, sleep
@@ -22,7 +22,7 @@ SAMPLES = 5  # calls, for the latency
 
 @contextmanager
 def look(via: str):
-    """The engine, to be looked at. Raises Unreachable, SoloError."""
+    """Yield the engine, connected. Raise Unreachable, SoloError."""
     engine = open_engine(via, Terms(TTL))
     try:
         engine.connect()
@@ -39,14 +39,14 @@ def release(engine):
     try:
         engine.release()
     except Exception:
-        pass  # we had nothing there
+        pass  # we held nothing there
 
 
 def collect(via: str, names: list) -> list:
-    """[an object per entry, as `solo list --json` has it]."""
+    """Return the rows of `solo list` for `names` and the names nested in them, or for all."""
     with look(via) as engine:
         entries = engine.list_entries()
-    # What holds a parent for a nested name is listed under that; one who waits at the parent stands nowhere else.
+    # The hold of a parent for a nested name is listed there. A waiter at the parent has no other entry.
     return [
         make_row(entry, engine.where) for entry in entries
         if is_within(entry.name, names) and not (entry.is_held and entry.record.claim.mode in INTENTIONS)
@@ -65,28 +65,29 @@ def make_row(entry, where: str) -> dict:
 
 
 def wait(options: dict, names: list) -> int:
-    """As commands.wait.run, but it asks again and again."""
+    """Do as commands.wait.run does, but poll the engine."""
     deadline = monotonic() + options.get("timeout", FOREVER)
     with look(options["via"]) as engine:
         for name in names:
             for part, claim in plan_exclusive(name):
-                while True:
-                    in_the_way = [
-                        entry for entry in engine.list_entries(part)
-                        if not entry.is_held or find_conflicts(claim, [entry.record.claim])
-                    ]
-                    if not in_the_way:
-                        break
+                while in_the_way := find_in_the_way(engine, part, claim):
                     if monotonic() >= deadline:
                         raise Busy(f"{part}: busy: {describe_entries(in_the_way)}{describe_waited(options['timeout'])}")
                     sleep(max(0.0, min(LOOK_AGAIN, deadline - monotonic())))
     return 0
 
 
+def find_in_the_way(engine, part: str, claim) -> list:
+    """Return the entries that `claim` would have to wait for: conflicting holds, and every waiter."""
+    return [
+        entry for entry in engine.list_entries(part) if not entry.is_held or find_conflicts(claim, [entry.record.claim])
+    ]
+
+
 def stop(options: dict, names: list) -> int:
-    """As commands.stop.run: the launchers are asked, and learn of it with their next renewal."""
+    """Do as commands.stop.run does. Each launcher ends its command after the next renewal of its lease."""
     if "kill_after" in options:
-        raise UsageError("--kill-after: with an engine that of the holder's launcher counts")
+        raise UsageError("stop cannot use --kill-after with an engine: the option of the holder's launcher counts")
     complete = True
     with look(options["via"]) as engine:
         for name in names:
@@ -95,16 +96,9 @@ def stop(options: dict, names: list) -> int:
 
 
 def stop_name(engine, name: str, with_waiting: bool) -> bool:
-    begin, left, complete = monotonic(), {}, True
-    for entry in engine.list_entries(name):
-        if entry.record.claim.mode in INTENTIONS or not (entry.is_held or with_waiting):
-            continue
-        if entry.record.launcher is None:
-            say(f"{name}: held by another program, which can not be asked to end ({entry.key})")
-            complete = False
-            continue
-        engine.ask_to_end(entry, describe_self())
-        left[entry.key] = f"pid {entry.record.launcher} on {entry.record.host} ({cut_command(entry.record.command)})"
+    """Ask the launchers of one name to end, and print each end. Return False if one could not be asked."""
+    begin = monotonic()
+    left, complete = ask_to_end(engine, name, with_waiting)
     if not left and complete:
         tell(f"{name}: not held (names at {engine.where})")
     while left:
@@ -115,8 +109,23 @@ def stop_name(engine, name: str, with_waiting: bool) -> bool:
     return complete
 
 
+def ask_to_end(engine, name: str, with_waiting: bool) -> tuple:
+    """Return ({key: description} of the entries whose launchers were asked, whether all could be asked)."""
+    asked, complete = {}, True
+    for entry in engine.list_entries(name):
+        if entry.record.claim.mode in INTENTIONS or not (entry.is_held or with_waiting):
+            continue
+        if entry.record.launcher is None:
+            say(f"{name}: cannot end the holder: {entry.key} belongs to another program")
+            complete = False
+            continue
+        engine.ask_to_end(entry, describe_self())
+        asked[entry.key] = f"pid {entry.record.launcher} on {entry.record.host} ({cut_command(entry.record.command)})"
+    return asked, complete
+
+
 def examine(via: str):
-    """(state, text) of each finding of `solo doctor`. A generator."""
+    """Yield (state, text) of each finding of `solo doctor`."""
     try:
         begin = read_boot_clock()
         with look(via) as engine:
@@ -133,7 +142,7 @@ def examine(via: str):
     terms = Terms(engine.ttl)
     yield "ok", (
         f"a lease lives {terms.ttl:g}s; it is renewed every {terms.period:.3g}s, and each call may take {terms.timeout:.3g}s;"
-        f" an outage of {terms.outage:.3g}s is not noticed"
+        f" commands survive an outage of {terms.outage:.3g}s"
     )
     yield "ok", (
         f"without an answer the command gets SIGTERM {terms.calm:.4g}s after the last renewal, SIGKILL"

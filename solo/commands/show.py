@@ -190,7 +190,8 @@ def describe_hold(row: dict) -> list:
 
 def make_process_cells(process: dict) -> tuple:
     size, command = f"{process['resident_bytes'] // KIB} KiB", "  " * process["depth"] + " ".join(process["command"])
-    return process["pid"], process["state"], f"{process['cpu_seconds']:.2f}s", size, format_duration(process["seconds"]), command
+    cpu, age = f"{process['cpu_seconds']:.2f}s", format_duration(process["seconds"])
+    return process["pid"], process["state"], cpu, size, age, command
 
 
 def make_waiting_cells(place: int, row: dict) -> tuple:

@@ -1,4 +1,4 @@
-"""`solo top`: who holds and waits, live, with what their processes use; a key ends the selected one."""
+"""`solo top`: holders and waiters, live, with the CPU time and memory of their processes. A key ends the selected one."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from solo.argv import is_engine
 from solo.text.width import clean, cut, pad, tell
 from solo.commands import stop
 from solo.commands.lookup import check_names, check_via, open_line
-from solo.commands.list import STYLES, collect, format_pid, format_user, tell_age
+from solo.commands.list import STYLES, collect, format_age, format_pid, format_user
 from solo.text.tables import NAME, find_widths, format_time, print_rows
 from solo.errors import SoloError, UsageError
 from solo.contention.evict import Eviction
@@ -33,12 +33,12 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def run(options: dict, names: list) -> int:
-    """Show it until q or a signal; where there is no terminal, print it once."""
+    """Show the view until q or a signal. Without a terminal, or on a dumb one, print it once."""
     check_names(names)
     if "via" in options:
         check_via(options["via"])
     if is_engine(options):
-        raise UsageError("top shows the processes of this machine: solo list shows who holds and waits at an engine")
+        raise UsageError("top cannot show processes of other machines (solo list shows the holders and waiters at an engine)")
     view = View(options, names)
     is_terminal = sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()
     if not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
@@ -46,27 +46,32 @@ def run(options: dict, names: list) -> int:
         print_rows(COLUMNS, view.list_cells(), "STATE", STYLES)
         return 0
     with Screen() as screen:
-        key, due = None, monotonic()
-        while key != QUIT:
-            was_asked = view.asked
-            view.press(key)
-            if key == YES or monotonic() >= due:
-                view.refresh()
-                due = monotonic() + INTERVAL
-            if view.asked is not was_asked:
-                screen.forget_typed()  # what was typed before the question is no answer to it
-            if not screen.typed:
-                screen.draw(view.render(*screen.size))
-            key = screen.wait_key(max(0, due - monotonic()))
+        show(view, screen)
     if view.evictions:
         view.refresh()
     for row, _ in view.evictions.values():
-        tell(f"{describe(row)}: told to end, and has not yet")
+        tell(f"{describe(row)}: got SIGTERM, and has not ended yet")
     return 0
 
 
+def show(view, screen):
+    """Draw the view once a second and obey keys, until q."""
+    key, due = None, monotonic()
+    while key != QUIT:
+        was_asked = view.asked
+        view.press(key)
+        if key == YES or monotonic() >= due:
+            view.refresh()
+            due = monotonic() + INTERVAL
+        if view.asked is not was_asked:
+            screen.forget_typed()  # keys typed before the question do not answer it
+        if not screen.typed:
+            screen.draw(view.render(*screen.size))
+        key = screen.wait_key(max(0, due - monotonic()))
+
+
 class View:
-    """What is shown: `rows` of `solo list`, which of them is `selected`, which one we `asked` about, and a `message`."""
+    """The contents of the screen: `rows` of `solo list`, the `selected` one, the one we `asked` about, and a `message`."""
 
     def __init__(self, options: dict, names: list):
         self.options = options
@@ -74,13 +79,13 @@ class View:
         self.rows = []
         self.selected = None
         self.asked = None
-        self.message, self.said = "", 0.0
+        self.message, self.message_time = "", 0.0
         self.evictions = {}
         self.usage = Usage()
 
     def refresh(self):
-        """Look again, and go on with what we are ending."""
-        if monotonic() > self.said + MESSAGE_STAYS:
+        """Read all rows again, and take the next step of each eviction."""
+        if monotonic() > self.message_time + MESSAGE_STAYS:
             self.message = ""
         for row, _ in list(self.evictions.values()):
             self.end(row)
@@ -96,10 +101,11 @@ class View:
             self.asked = None
 
     def tell(self, message: str):
-        self.message, self.said = clean(message), monotonic()
+        """Show a message for some seconds."""
+        self.message, self.message_time = clean(message), monotonic()
 
     def press(self, key):
-        """What a key does."""
+        """Act on a key."""
         if key is None:
             return
         keys = list(map(identify, self.rows))
@@ -115,19 +121,19 @@ class View:
             self.asked, self.message = self.rows[at], ""
 
     def end(self, row: dict):
-        """The next step of ending one that the user wants ended, or word that it is gone."""
+        """Take the next step of ending the owner of a row, or report that it has ended."""
         key = identify(row)
         try:
-            line = open_line(row["name"], {**self.options, "via": row["via"]}, read_world())
+            queue = open_line(row["name"], {**self.options, "via": row["via"]}, read_world())
             try:
-                targets, settling = stop.find_targets(line, lambda ticket: ticket.file == key[-1], True) if line else ([], ())
+                targets, settling = stop.find_targets(queue, lambda ticket: ticket.file == key[-1], True) if queue else ([], ())
                 if targets or settling:
                     self.evictions[key][1].act_on_all(targets)
                     return
             finally:
-                if line is not None:
-                    line.leave()
-            self.tell(f"{describe(row)} is in line no more" if row["state"] == "waiting" else f"ended {describe(row)}")
+                if queue is not None:
+                    queue.leave()
+            self.tell(f"{describe(row)} no longer waits" if row["state"] == "waiting" else f"ended {describe(row)}")
         except SoloError as error:
             self.tell(f"{row['name']}: {error}")
         del self.evictions[key]
@@ -136,43 +142,59 @@ class View:
         return [self.make_cells(row) for row in self.rows]
 
     def make_cells(self, row: dict) -> list:
-        span = tell_age(row)
         cpu, memory = self.usage.find(identify(row))
-        cells = (row["name"], row["state"], find_pid(row), span, cpu, memory, format_user(row), " ".join(row["command"]))
+        cells = (row["name"], row["state"], find_pid(row), format_age(row), cpu, memory, format_user(row), " ".join(row["command"]))
         return list(map(clean, cells))
 
     def render(self, width: int, height: int):
-        """The whole screen, as rich has it."""
+        """Return the whole screen as a Text of rich."""
         from rich.text import Text
 
         lines = [COLUMNS, *self.list_cells()]
         widths = [*find_widths(lines, width, len(COLUMNS[-1]), gap=2), 0]
         for cells in lines[1:]:
             cells[0] = cut(cells[0], widths[0])
-        held = sum(row["state"] != "waiting" for row in self.rows)
-        title = f"solo: {held} held, {len(self.rows) - held} waiting"
-        texts = [Text(title + format_time(time())[len("2026-01-31T"):][:8].rjust(max(1, width - len(title))), style="bold")]
-        keys = list(map(identify, self.rows))
-        at = keys.index(self.selected) if self.selected in keys else 0
-        room = max(1, height - 3)
-        first = max(0, min(at - room // 2, len(keys) - room))
-        for number in [-1, *range(first, min(len(keys), first + room))]:
-            text = Text(style="bold" if number < 0 else "reverse" if number == at else "")
-            for column, cell, cell_width in zip(COLUMNS, lines[number + 1], widths):
-                text.append(pad(cell, cell_width), style=STYLES.get(cell, "") if column == "STATE" and number >= 0 else "")
-                text.append("  ")
-            texts.append(text)
-        while len(texts) < height - 1:
-            texts.append(Text())
+        texts = [self.render_title(width), render_row(COLUMNS, widths, "bold")]
+        texts += self.render_rows(lines[1:], widths, max(1, height - 3))
+        texts += [Text()] * (height - 1 - len(texts))
         question = self.asked and f"stop {cut(describe(self.asked), width - len('stop ? y/n'))}? y/n"
         texts.append(Text(question or self.message or HELP, style="bold yellow" if question else "dim"))
         for text in texts:
             text.truncate(max(1, width), overflow="ellipsis")
         return Text("\n", end="", no_wrap=True, overflow="crop").join(texts)
 
+    def render_title(self, width: int):
+        """Return the counts, and the time of day at the right edge."""
+        from rich.text import Text
+
+        held = sum(row["state"] != "waiting" for row in self.rows)
+        title = f"solo: {held} held, {len(self.rows) - held} waiting"
+        return Text(title + format_time(time())[len("2026-01-31T"):][:8].rjust(max(1, width - len(title))), style="bold")
+
+    def render_rows(self, lines: list, widths: list, room: int) -> list:
+        """Return the `room` rows around the selected one."""
+        keys = list(map(identify, self.rows))
+        at = keys.index(self.selected) if self.selected in keys else 0
+        first = max(0, min(at - room // 2, len(keys) - room))
+        return [
+            render_row(lines[number], widths, "reverse" if number == at else "", STYLES)
+            for number in range(first, min(len(keys), first + room))
+        ]
+
+
+def render_row(cells, widths: list, style: str, styles=None):
+    """Return one row in `style`. The cell of the column STATE also has the style that `styles` has for its text."""
+    from rich.text import Text
+
+    text = Text(style=style)
+    for column, cell, width in zip(COLUMNS, cells, widths):
+        text.append(pad(cell, width), style=styles.get(cell, "") if styles and column == "STATE" else "")
+        text.append("  ")
+    return text
+
 
 def identify(row: dict) -> tuple:
-    """Which ticket it is; the last part is its file."""
+    """Return the key of a row's ticket; its last part is the file."""
     return row["via"], row["name"], f"{SEAT if row['state'] == 'waiting' else HOLD}{row['ticket']:0{DIGITS}d}"
 
 
@@ -181,18 +203,18 @@ def describe(row: dict) -> str:
 
 
 def find_pid(row: dict):
-    """That of the command, or of the launcher if there is none."""
+    """Return the pid of the command, or of the launcher if there is no command."""
     return format_pid(row, "child") or format_pid(row, "launcher")
 
 
 class Usage:
-    """What processes and all their descendants use: CPU since the last look, and memory now."""
+    """The CPU use of processes and all their descendants since the last look, and their memory now."""
 
     def __init__(self):
         self.seconds, self.when, self.found = {}, 0.0, {}
 
     def measure(self, roots: dict):
-        """Look at all processes once, for the pids of each key."""
+        """Look at all processes once, for the pids of each key of `roots`."""
         import psutil
 
         now, children, used = monotonic(), {}, {}
@@ -201,38 +223,45 @@ class Usage:
             used[process.pid] = process.info
         found, seconds = {}, {}
         for root, pids in roots.items():
-            tree, left = [], list(pids)
-            while left:
-                pid = left.pop()
-                if pid not in tree:
-                    tree.append(pid)
-                    left += children.get(pid, ())
-            infos = [(one, used[one]) for one in tree if one in used]
-            resident = sum(info["memory_info"].rss for _, info in infos if info["memory_info"])
-            spent = 0.0
-            for one, info in infos:
-                times, key = info["cpu_times"], (one, info["create_time"])
-                seconds[key] = times.user + times.system if times else 0.0
-                if key in self.seconds:
-                    spent += seconds[key] - self.seconds[key]
+            infos = {pid: used[pid] for pid in list_tree(pids, children) if pid in used}
+            resident = sum(info["memory_info"].rss for info in infos.values() if info["memory_info"])
+            times = {(pid, info["create_time"]): add_times(info["cpu_times"]) for pid, info in infos.items()}
+            spent = sum(times[key] - self.seconds[key] for key in times if key in self.seconds)
             share = f"{100 * spent / (now - self.when):.0f}%" if self.when else "-"
             found[root] = (share, f"{resident / MIB:.1f} MiB") if infos else ("-", "-")
+            seconds.update(times)
         self.seconds, self.when, self.found = seconds, now, found
 
     def find(self, root) -> tuple:
-        """(CPU, memory) as text, for a key of what was measured."""
+        """Return (CPU, memory) as texts for a key of `roots`."""
         return self.found.get(root, ("-", "-"))
 
 
+def list_tree(pids: list, children: dict) -> list:
+    """Return these pids and the pids of all their descendants."""
+    tree, left = {}, list(pids)
+    while left:
+        pid = left.pop()
+        if pid not in tree:
+            tree[pid] = True
+            left += children.get(pid, ())
+    return list(tree)
+
+
+def add_times(times) -> float:
+    """Return the seconds of CPU time; 0 for None, the times of a process that we may not look at."""
+    return times.user + times.system if times else 0.0
+
+
 class Screen:
-    """The terminal while it is ours: alternate screen, keys as they are typed. However we end, it is given back as it was."""
+    """The terminal: alternate screen, keys as they are typed. Every way to end restores it."""
 
     def __enter__(self):
         from rich.console import Console
         from rich.live import Live
 
         for variable in ("COLUMNS", "LINES"):
-            os.environ.pop(variable, None)  # what a shell exported once is not what the terminal is now
+            os.environ.pop(variable, None)  # an exported size may be outdated
         self.console = Console()
         self.live = Live(console=self.console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self.settings = termios.tcgetattr(0)
@@ -243,14 +272,14 @@ class Screen:
             if number == signal.SIGWINCH or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self.receive)
         try:
-            self.take()
+            self.occupy()
         except BaseException:
-            self.give_back()
+            self.restore()
             raise
         return self
 
     def __exit__(self, *_):
-        self.give_back()
+        self.restore()
         for number in set(self.received) & set(ENDING):
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
@@ -258,17 +287,17 @@ class Screen:
     def receive(self, number, _):
         self.received.append(number)
 
-    def take(self):
+    def occupy(self):
         tty.setcbreak(0)
         self.live.start()
 
-    def give_back(self):
+    def restore(self):
         try:
-            termios.tcflow(1, termios.TCOON)  # after a Ctrl-S nobody could write
+            termios.tcflow(1, termios.TCOON)  # Ctrl-S would block every writer
             self.live.stop()
             termios.tcsetattr(0, termios.TCSANOW, self.settings)
         except (OSError, termios.error):
-            pass  # it is gone
+            pass  # the terminal is gone
 
     @property
     def size(self) -> tuple:
@@ -278,7 +307,7 @@ class Screen:
         self.live.update(text, refresh=True)
 
     def wait_key(self, seconds: float):
-        """The next key, None if there was none in time or the size changed, QUIT if a signal or the terminal's end ends us."""
+        """Return the next key, None after `seconds` or a change of size, QUIT after a signal or a hangup."""
         ready = select.select([0, self.woken], [], [], 0 if self.typed else seconds)[0]
         if self.woken in ready:
             os.read(self.woken, 1 << 10)
@@ -298,7 +327,7 @@ class Screen:
         return self.take_key() if self.typed else None
 
     def take_key(self) -> str:
-        """The next of what was typed; a key that sends a sequence is one, known or not."""
+        """Return the next typed key. An escape sequence is one key, known or not."""
         length = SEQUENCE.match(self.typed).end()
         key, self.typed = self.typed[:length], self.typed[length:]
         return KEYS.get(key, key.decode("latin-1"))
@@ -308,10 +337,10 @@ class Screen:
         termios.tcflush(0, termios.TCIFLUSH)
 
     def stop(self):
-        """Ctrl-Z: give the terminal back until SIGCONT."""
-        self.give_back()
+        """Handle Ctrl-Z: restore the terminal until SIGCONT."""
+        self.restore()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, self.receive)
         if not set(self.received) & set(ENDING):
-            self.take()
+            self.occupy()

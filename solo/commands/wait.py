@@ -1,4 +1,4 @@
-"""`solo wait`: until nobody holds the names or stands in line for them. Blocks on each of those in turn, and polls nothing."""
+"""`solo wait`: block until the names have neither holders nor waiters. Waits for one ticket after the other, without polling."""
 
 from time import monotonic
 
@@ -11,7 +11,7 @@ from solo.text.describe import describe_holder, describe_waited
 
 
 def run(options: dict, names: list) -> int:
-    """0 once all are free at their turn. Raises Busy when not in time, SoloError also for a name that was never used."""
+    """Return 0 once each name was free in its turn. Raise Busy after the timeout, SoloError for a name that was never used."""
     check_names(names)
     if is_engine(options):
         from solo.commands import remote
@@ -20,20 +20,24 @@ def run(options: dict, names: list) -> int:
     for name in names:
         check_known(name, options, "wait for")
     deadline = monotonic() + options.get("timeout", FOREVER)
-    world = read_world()
+    origin = read_world()
     for name in names:
         for part, claim in plan_exclusive(name):
-            while True:
-                line = open_line(part, options, world)
-                ticket = next(find_in_the_way(line, claim), None) if line else None
-                if ticket is not None:
-                    in_time = ticket.wait_end(deadline) or monotonic() < deadline
-                    message = "" if in_time else f"{part}: busy: {describe_holder(ticket)}{describe_waited(options['timeout'])}"
-                    ticket.close()
-                if line is not None:
-                    line.leave()
-                if ticket is None:
-                    break
-                if message:
-                    raise Busy(message)
+            while not wait_next(part, claim, deadline, options, origin):
+                pass
     return 0
+
+
+def wait_next(part: str, claim, deadline: float, options: dict, origin) -> bool:
+    """Wait for the end of one ticket of `part` that conflicts with `claim`. Return True if there is none. Raise Busy."""
+    queue = open_line(part, options, origin)
+    ticket = next(find_in_the_way(queue, claim), None) if queue else None
+    try:
+        if ticket is not None and not ticket.wait_end(deadline) and monotonic() >= deadline:
+            raise Busy(f"{part}: busy: {describe_holder(ticket)}{describe_waited(options['timeout'])}")
+    finally:
+        if ticket is not None:
+            ticket.close()
+        if queue is not None:
+            queue.leave()
+    return ticket is None
