@@ -9,9 +9,9 @@ TESTS = [
     "tests/test_places.py", "tests/test_garbage.py", "tests/test_flock.py", "tests/test_rivals.py", "tests/test_steer.py",
     "tests/test_journal.py", "tests/test_terminal.py", "tests/test_sockets.py", "tests/test_once.py", "tests/test_syslog.py",
     "tests/test_api.py", "tests/test_etcd.py", "tests/test_redis.py", "tests/test_pairs.py",
-    "tests/test_views.py::test_one_who_waits_on_a_terminal_sees_who_holds_and_its_place",
-    "tests/test_views.py::test_without_a_terminal_only_a_ci_log_is_told_and_once_a_minute",
-    "tests/test_views.py::test_who_waits_for_slots_or_a_file_is_told_who_has_them",
+    "tests/test_views.py::test_a_waiter_on_a_terminal_shows_the_holder_and_its_place",
+    "tests/test_views.py::test_without_a_terminal_progress_goes_only_to_a_ci_log",
+    "tests/test_views.py::test_progress_names_the_holder_of_slots_and_of_a_file",
 ]
 
 # {test: why it cannot pass in a traced process}

@@ -1,4 +1,4 @@
-"""TAB in the real shells: what they offer, and that nothing in a name is ever run."""
+"""TAB in the real shells: the offered words, and that no text of a name is ever run."""
 
 import subprocess
 
@@ -12,7 +12,7 @@ READY = "echo rea''dy\n"
 
 @pytest.fixture
 def trap(lab):
-    """A name whose text makes a file if a shell runs it, held; and the file."""
+    """Hold a name whose text creates a file if a shell runs it. Return (name, file)."""
     name = f"build/x$(touch${{IFS}}{lab.path}/pwned)`touch {lab.path}/pwned`"
     lab.hold(name)
     return name, lab.path / "pwned"
@@ -49,7 +49,7 @@ NAMES = ["two words", "tab\there", "new\nline", "quote'\"d", "a:b=c", "dollar$HO
 
 @pytest.mark.tool("zsh")
 @pytest.mark.parametrize("kind", ["bash", "zsh"])
-def test_tab_never_runs_text_of_a_name(shell, trap, kind):
+def test_tab_never_runs_shell_text_in_a_name(shell, trap, kind):
     screen = shell(kind)
 
     for typed in ("solo show bui\t", "solo wait 'bui\t", 'solo stop "bui\t', "solo -n bui\t", "solo --name=bui\t"):
@@ -64,7 +64,7 @@ def test_tab_never_runs_text_of_a_name(shell, trap, kind):
 
 
 @pytest.mark.tool("fish")
-def test_fish_offers_a_name_with_shell_text_and_does_not_run_it(lab, shell, trap):
+def test_fish_offers_a_name_with_shell_text_without_running_it(lab, shell, trap):
     shell("fish")
 
     result = subprocess.run(
@@ -78,7 +78,7 @@ def test_fish_offers_a_name_with_shell_text_and_does_not_run_it(lab, shell, trap
 
 @pytest.mark.tool("zsh")
 @pytest.mark.parametrize("kind", ["bash", "zsh"])
-def test_a_completed_name_is_that_name_when_entered(lab, shell, kind):
+def test_a_completed_name_is_quoted_for_the_shell(lab, shell, kind):
     for name in NAMES:
         lab.hold(name)
     screen = shell(kind)
@@ -135,7 +135,7 @@ def test_tab_after_solo_offers_subcommands_and_no_programs(shell, kind):
 
 @pytest.mark.tool("zsh")
 @pytest.mark.parametrize("kind", ["bash", "zsh"])
-def test_the_value_of_since_is_no_name(lab, shell, kind):
+def test_names_are_not_offered_as_the_value_of_since(lab, shell, kind):
     lab.hold("nightly")
     screen = shell(kind)
 
@@ -144,7 +144,7 @@ def test_the_value_of_since_is_no_name(lab, shell, kind):
     screen.wait_for("1d nightly")
 
 
-def test_list_null_prints_each_name_once_with_a_nul(lab):
+def test_list_null_prints_each_name_once_ended_by_nul(lab):
     for name in ("b", "new\nline", "a/c"):
         lab.hold(name)
     lab.start("-n", "b", "-w", "forever", "true")

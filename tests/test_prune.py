@@ -1,4 +1,4 @@
-"""Names made from commands do not pile up: a run that makes a new one removes some that are long idle."""
+"""Names made from commands do not pile up: a run that creates one removes some that were idle for long."""
 
 import os
 import time
@@ -9,7 +9,7 @@ LONG_AGO = time.time() - 40 * 86400
 
 
 def age(place):
-    """Make every file below `place`, and it, look 40 days old."""
+    """Set the times of `place` and of every file below it to 40 days ago."""
     for folder, _, files in os.walk(place, topdown=False):
         for file in files:
             os.utime(os.path.join(folder, file), (LONG_AGO, LONG_AGO))
@@ -38,7 +38,7 @@ def test_a_new_generated_name_removes_idle_ones_with_their_journals(lab, names):
         assert len(kept) == 3 and {"job", "held-0123abcd"} <= kept
 
 
-def test_names_used_lately_stay(lab, names):
+def test_recently_used_names_stay(lab, names):
     for number in range(3):
         lab.run("echo", str(number))
 
@@ -47,7 +47,7 @@ def test_names_used_lately_stay(lab, names):
     assert [len(kept) for kept in names()] == [4, 4]
 
 
-def test_no_more_than_sixteen_are_removed_at_once(lab, names):
+def test_a_run_removes_at_most_sixteen_names(lab, names):
     for number in range(20):
         (lab.directory / f"old-{number:08x}").mkdir(parents=True)
         (lab.directory / f"old-{number:08x}/.gate").touch()
@@ -59,18 +59,18 @@ def test_no_more_than_sixteen_are_removed_at_once(lab, names):
     assert len(names()[0]) == 20 - 16 + 1
 
 
-def test_a_run_of_a_known_name_removes_nothing(lab, names):
+def test_a_run_of_an_existing_name_removes_none(lab, names):
     lab.run("echo", "1")
     lab.run("echo", "2")
     age(lab.directory)
 
     lab.run("echo", "1")
-    lab.run("-n", "given", "true")
+    lab.run("-n", "chosen", "true")
 
     assert len(names()[0]) == 3
 
 
-def test_pruning_never_changes_the_status(lab):
+def test_a_failed_pruning_does_not_change_the_status(lab):
     lab.run("echo", "1")
     (lab.directory / ".journals" / "echo-00000000").write_text("not a directory")
 

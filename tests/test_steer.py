@@ -1,4 +1,4 @@
-"""The subcommands that look closer and steer: show, wait, stop, clean and doctor."""
+"""The subcommands show, wait, stop, clean and doctor."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from solo.text.describe import find_user
 # --- show --------------------------------------------------------------------------------------------------------
 
 
-def test_show_tells_the_holder_its_processes_the_line_and_the_skips(lab, via):
+def test_show_prints_the_holder_with_processes_the_waiters_and_the_skips(lab, via):
     holder = lab.start("-n", "job", "--", "sh", "-c", "sleep 99 & echo $!; read line; kill $!; exit 0")
     inner = int(read_line(holder))
     waiter = lab.wait_in_line("job", "-s", tag="waiter")
@@ -40,13 +40,13 @@ def test_show_tells_the_holder_its_processes_the_line_and_the_skips(lab, via):
     finish(holder)
 
 
-def test_show_of_a_parent_tells_who_is_within(lab):
+def test_show_of_a_parent_names_the_nested_holder(lab):
     lab.hold("a/b")
 
     assert b"exclusive, file, for a/b\n" in lab.run("show", "a").stdout
 
 
-def test_show_of_an_orphan_a_dead_and_an_unknown_name(lab):
+def test_show_of_an_orphan_an_idle_and_an_unknown_name(lab):
     holder = lab.hold("job")
     holder.kill()
     holder.wait()
@@ -57,11 +57,11 @@ def test_show_of_an_orphan_a_dead_and_an_unknown_name(lab):
     assert [[hold["state"] for hold in one["holds"]] for one in shown] == [["orphaned"], [], []]
     assert b"by orphan pid %d (" % holder.child in lab.run("show", "job").stdout
     never = lab.run("show", "never")
-    assert (never.returncode, never.stdout) == (125, b"never: 0 held, 0 waiting\n")
+    assert (never.returncode, never.stdout) == (125, b"never: no locks held: names in %b\n" % os.fsencode(lab.directory))
     assert not (lab.directory / "never").exists()
 
 
-def test_show_survives_garbage(lab):
+def test_show_survives_a_damaged_ticket_and_gate(lab):
     lab.hold("job")
     lab.find_hold("job").write_bytes(b"garbage")
     (lab.directory / "job/.gate").write_bytes(b"garbage")
@@ -69,7 +69,7 @@ def test_show_survives_garbage(lab):
     result = lab.run("show", "job")
 
     assert result.returncode == 0 and b"Traceback" not in result.stderr and b"job: 1 held" in result.stdout
-    assert b"held, file: who has it can not be told" in result.stdout and b"None" not in result.stdout
+    assert b"held, file: holder unknown" in result.stdout and b"None" not in result.stdout
     (lab.directory / "job/.gate").unlink()
     os.mkfifo(lab.directory / "job/.gate")
     assert lab.run("show", "job").returncode == 0
@@ -78,7 +78,7 @@ def test_show_survives_garbage(lab):
 # --- wait --------------------------------------------------------------------------------------------------------
 
 
-def test_wait_is_over_at_once_where_nothing_is_held(lab, via):
+def test_wait_returns_at_once_for_a_free_name(lab, via):
     assert lab.run("wait", "--allow-unknown", "job", "a/b").returncode == 0
     assert not lab.directory.exists()
     lab.run("-n", "job", "true")
@@ -86,8 +86,8 @@ def test_wait_is_over_at_once_where_nothing_is_held(lab, via):
 
 
 @pytest.mark.parametrize("words, verb", [(("wait",), "wait for"), (("stop",), "stop"), (("show",), "show"), (("history",), "show")])
-def test_a_name_that_was_never_used_is_an_error_with_the_near_one(lab, words, verb):
-    """So a script that waits for a mistyped name before it reboots does not reboot."""
+def test_an_unknown_name_is_an_error_that_suggests_a_known_one(lab, words, verb):
+    """Else a script that waits for a mistyped name before it reboots would reboot too early."""
     lab.run("-n", "backup", "true")
 
     mistyped, far = lab.run(*words, "bakcup"), lab.run(*words, "zzz")
@@ -109,13 +109,13 @@ def test_a_name_is_known_by_its_journal_and_unknown_without_it(lab):
     assert lab.run("wait", "job").returncode == 125
 
 
-def test_no_name_is_waited_for_before_all_are_known(lab):
+def test_wait_fails_at_once_if_one_of_its_names_is_unknown(lab):
     lab.hold("job")
 
     assert lab.run("wait", "job", "never").returncode == 125
 
 
-def test_stop_ends_the_known_ones_of_several_names(lab):
+def test_stop_ends_the_holders_of_the_known_names(lab):
     holder = lab.hold("job")
 
     result = lab.run("stop", "never", "job")
@@ -123,15 +123,15 @@ def test_stop_ends_the_known_ones_of_several_names(lab):
     assert result.returncode == 125 and holder.wait(PATIENCE) == -signal.SIGTERM
 
 
-def test_where_nothing_is_kept_of_a_name_each_one_is_known(lab):
+def test_every_name_is_known_with_sockets(lab):
     lab.use_sockets()
 
     assert lab.run("wait", "never").returncode == lab.run("show", "never").returncode == 0
     assert lab.run("stop", "never").stdout == f"never: not held (names of {find_user(os.geteuid())}, by sockets)\n".encode()
 
 
-def test_the_error_says_whose_names_were_looked_at(common):
-    """As a user whose home directory has no names."""
+def test_the_error_for_an_unknown_name_says_whose_names_were_searched(common):
+    """Run as a user whose home directory has no names."""
     user = pwd.getpwuid(1)
     code = f"import sys; sys.path.insert(0, {os.path.dirname(common.script)!r}); from solo.commands import lookup;" \
            " lookup.check_known('job', {}, 'wait for')"
@@ -154,7 +154,7 @@ def test_wait_ends_when_the_holder_ends(lab, via, held, wanted):
     assert finish(waiting) == (0, "", "")
 
 
-def test_wait_gives_up_in_time_and_says_who_holds_it(lab, via):
+def test_wait_times_out_and_names_the_holder(lab, via):
     holder = lab.hold("job")
 
     result = lab.run("wait", "-t", "100ms", "job")
@@ -163,7 +163,7 @@ def test_wait_gives_up_in_time_and_says_who_holds_it(lab, via):
     assert re.fullmatch(rf"solo: job: busy: held for \d+s by pid {holder.pid} \(.*\); waited 100ms\n", result.stderr.decode())
 
 
-def test_wait_waits_for_those_in_line_and_for_an_orphan(lab):
+def test_wait_waits_for_waiters_and_orphans(lab):
     holder = lab.hold("job")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", "read line; exit 0")
     until(lambda: lab.count_waiting("job"))
@@ -179,7 +179,7 @@ def test_wait_waits_for_those_in_line_and_for_an_orphan(lab):
     assert waiting.wait(PATIENCE) == 0
 
 
-def test_wait_makes_no_system_call_while_it_waits(lab):
+def test_wait_makes_no_system_call_while_blocked(lab):
     lab.hold("job")
     waiting = lab.start("wait", "job")
     until(lambda: lab.list() and "flock" in open(f"/proc/{waiting.pid}/wchan").read() or is_in_flock(waiting.pid))
@@ -196,7 +196,7 @@ def is_in_flock(pid):
 # --- stop --------------------------------------------------------------------------------------------------------
 
 
-def test_stop_ends_the_holder_and_says_so(lab, via):
+def test_stop_ends_the_holder_and_prints_it(lab, via):
     holder = lab.hold("job")
 
     result = lab.run("stop", "job")
@@ -206,18 +206,18 @@ def test_stop_ends_the_holder_and_says_so(lab, via):
     assert holder.wait(PATIENCE) == -signal.SIGTERM
 
 
-def test_doctor_tells_what_would_surprise(lab, monkeypatch, capsys):
-    """Names where cleaners go, a directory that is another one elsewhere, and a user who has no home."""
+def test_doctor_notes_cleaners_a_relative_dir_and_a_missing_home(lab, monkeypatch, capsys):
+    """A user without a home directory is a failure, the others are notes."""
     said = lab.run("doctor", "--dir", "names", cwd=lab.path).stdout.decode()
-    assert "note   --dir names is another place in each directory" in said
-    assert f"note   {lab.path}/names is where cleaners remove what is old" in said or not str(lab.path).startswith("/tmp/")
+    assert "note   --dir names is relative: contenders in another working directory have other names" in said
+    assert f"note   cleaners of {lab.path}/names remove old files" in said or not str(lab.path).startswith("/tmp/")
 
     monkeypatch.setattr(doctor.posix, "geteuid", lambda: 54321)
     assert doctor.run({}, []) == 1
     assert capsys.readouterr().out.startswith("fails  uid 54321 has no home directory")
 
 
-def test_stop_kills_what_does_not_heed_sigterm(lab, via):
+def test_stop_kills_a_command_that_ignores_sigterm(lab, via):
     holder = lab.start("-n", "job", "--", "sh", "-c", "trap '' TERM; echo; while :; do sleep 0.05; done")
     read_line(holder)
 
@@ -225,7 +225,7 @@ def test_stop_kills_what_does_not_heed_sigterm(lab, via):
     assert holder.wait(PATIENCE) == -signal.SIGKILL
 
 
-def test_stop_ends_orphans_and_all_who_share(lab):
+def test_stop_ends_orphans_and_all_shared_holders(lab):
     sharing = [lab.hold("job", "-s") for _ in range(3)]
     sharing[0].kill()
     sharing[0].wait()
@@ -238,7 +238,7 @@ def test_stop_ends_orphans_and_all_who_share(lab):
     assert lab.list() == []
 
 
-def test_stop_leaves_the_line_alone_unless_told(lab, via):
+def test_stop_ends_waiters_only_with_waiting(lab, via):
     holder = lab.hold("job")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", "echo in; read line; exit 0")
     until(lambda: lab.count_waiting("job"))
@@ -252,8 +252,8 @@ def test_stop_leaves_the_line_alone_unless_told(lab, via):
     assert waiter.wait(PATIENCE) == second.wait(PATIENCE) == -signal.SIGTERM
 
 
-def test_stop_follows_one_in_line_who_gets_in(lab):
-    """As SIGTERM is ignored there."""
+def test_stop_follows_a_waiter_that_acquires(lab):
+    """The waiter ignores SIGTERM, so it acquires and must then be killed."""
     holder = lab.hold("job")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "sleep", "99", prefix=("sh", "-c", "trap '' TERM; exec \"$@\"", "sh"))
     until(lambda: lab.count_waiting("job"))
@@ -265,7 +265,7 @@ def test_stop_follows_one_in_line_who_gets_in(lab):
 
 
 @pytest.mark.parametrize("words, signals", [([], 1), (["--waiting"], 2)])
-def test_stop_tells_a_program_that_goes_on_once_for_each_that_was_there(lab, words, signals):
+def test_stop_signals_a_program_once_per_ticket_that_was_there(lab, words, signals):
     program = subprocess.Popen([sys.executable, "-IS", "-c", f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})
 import signal, solo, threading, time
@@ -293,7 +293,7 @@ time.sleep(99)
     program.wait(PATIENCE)
 
 
-def test_stop_ends_more_than_it_has_open_and_lets_none_of_them_in(lab):
+def test_stop_ends_more_tickets_than_it_keeps_open_and_no_waiter_acquires(lab):
     holds = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})
 import solo
@@ -311,7 +311,7 @@ sys.stdin.read()
     assert {process.wait(PATIENCE) for process in (program, *waiters)} == {-signal.SIGTERM}
 
 
-def test_no_holder_is_ended_before_all_in_line_are_told(lab):
+def test_eviction_signals_all_waiters_before_any_holder(lab):
     holder = lab.hold("job")
     waiters = [lab.wait_in_line("job", tag="in") for _ in range(2)]
     line = Line(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_world())
@@ -328,8 +328,8 @@ def test_no_holder_is_ended_before_all_in_line_are_told(lab):
     lab.run("stop", "--waiting", "job")
 
 
-def test_stop_does_not_lose_one_that_gets_in_between_two_looks(lab):
-    """It is in the list that was read as one in line, and is none any more as it is opened."""
+def test_stop_finds_a_waiter_that_acquires_between_two_looks(lab):
+    """The list of files has it as a waiter; when stop opens the file, it is a holder."""
     holder = lab.hold("job")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "sleep", "99")
     until(lambda: lab.count_waiting("job"))
@@ -359,7 +359,7 @@ sys.exit(stop.run(dict(dir={str(lab.directory)!r}, kill_after=3600.0, waiting=Tr
     assert waiter.wait(PATIENCE) == -signal.SIGTERM
 
 
-def test_stop_ends_an_orphan_whose_launcher_dies_just_then(lab):
+def test_stop_ends_a_command_whose_launcher_is_killed_meanwhile(lab):
     holder = lab.hold("job")
 
     stopped = subprocess.run([sys.executable, "-c", f"""
@@ -383,7 +383,7 @@ sys.exit(stop.run(dict(dir={str(lab.directory)!r}, kill_after=3600.0), ["job"]))
 
 @pytest.mark.root
 @pytest.mark.tool("unshare")
-def test_stop_wakes_what_is_stopped_in_a_pid_namespace_below(lab):
+def test_stop_ends_a_stopped_command_in_a_nested_pid_namespace(lab):
     holder = lab.start("-n", "job", "--", "sleep", "99", prefix=("unshare", "--pid", "--fork", "--mount-proc"))
     until(lambda: lab.list() and lab.list()[0]["child"])
     [solo] = open(f"/proc/{holder.pid}/task/{holder.pid}/children").read().split()
@@ -395,21 +395,21 @@ def test_stop_wakes_what_is_stopped_in_a_pid_namespace_below(lab):
     assert holder.wait(PATIENCE) == 128 + signal.SIGTERM
 
 
-def test_stop_of_a_parent_leaves_what_nests_in_it(lab):
+def test_stop_of_a_parent_leaves_nested_names_alone(lab):
     holder = lab.hold("a/b")
 
     assert lab.run("stop", "a").stdout == f"a: not held (names in {lab.directory})\n".encode()
     assert holder.poll() is None
 
 
-def test_stop_of_what_is_not_held_says_so(lab, via):
+def test_stop_of_a_free_name_says_whose_names_were_searched(lab, via):
     said = f"names in {lab.directory}" if via == "file" else f"names of {find_user(os.geteuid())}, by sockets"
     assert lab.run("stop", "--allow-unknown", "job").stdout == f"job: not held ({said})\n".encode()
     lab.run("-n", "job", "true")
     assert lab.run("stop", "job").stdout == f"job: not held ({said})\n".encode()
 
 
-def test_stop_of_what_can_not_be_read_is_refused(lab):
+def test_stop_refuses_a_holder_with_a_damaged_record(lab):
     lab.hold("job")
     lab.find_hold("job").write_bytes(b"garbage")
 
@@ -419,8 +419,8 @@ def test_stop_of_what_can_not_be_read_is_refused(lab):
 
 
 @pytest.mark.tool("strace")
-def test_stop_sees_the_end_of_one_whose_record_was_damaged_meanwhile(lab):
-    """After it was asked to end, when its record tells no longer which process to watch."""
+def test_stop_sees_the_end_of_a_holder_whose_record_is_damaged_meanwhile(lab):
+    """After SIGTERM was sent, the record no longer names the process to watch."""
     holder = lab.start("-n", "job", "--", "sh", "-c", "trap 'sleep 0.5; exit 3' TERM; echo; while :; do sleep 0.05; done")
     read_line(holder)
 
@@ -438,7 +438,7 @@ def test_a_name_must_be_given(lab, subcommand):
 
 
 @pytest.mark.parametrize("words", [("wait", "-t", "soon", "job"), ("stop", "-k", "x", "job"), ("wait", "../x"), ("clean", ".x")])
-def test_what_makes_no_sense_is_one_line(lab, words):
+def test_invalid_usage_of_a_subcommand_is_one_line(lab, words):
     result = lab.run(*words)
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"Traceback" not in result.stderr
@@ -447,7 +447,7 @@ def test_what_makes_no_sense_is_one_line(lab, words):
 # --- clean -------------------------------------------------------------------------------------------------------
 
 
-def test_clean_removes_what_is_idle_and_leaves_what_is_used(lab):
+def test_clean_removes_idle_names_and_leaves_used_ones(lab):
     for name in ("idle", "a/b/c", "a/d"):
         lab.run("-n", name, "true")
     lab.hold("used/x")
@@ -458,7 +458,7 @@ def test_clean_removes_what_is_idle_and_leaves_what_is_used(lab):
     assert set(os.listdir(lab.directory)) == {".journals", "used"} and lab.run("-n", "used/x", "true").returncode == 75
 
 
-def test_clean_removes_dead_tickets_and_half_written_ones(lab):
+def test_clean_removes_dead_and_half_written_tickets(lab):
     holder = lab.start("-n", "job", "--", "sh", "-c", "echo; exec sleep 99")
     read_line(holder)
     child = lab.list()[0]["child"]
@@ -473,7 +473,7 @@ def test_clean_removes_dead_tickets_and_half_written_ones(lab):
     assert os.listdir(lab.directory) == [".journals"]
 
 
-def test_clean_never_removes_an_orphan_nor_what_is_not_solos(lab):
+def test_clean_keeps_orphans_and_foreign_files(lab):
     holder = lab.hold("job")
     holder.kill()
     holder.wait()
@@ -486,7 +486,7 @@ def test_clean_never_removes_an_orphan_nor_what_is_not_solos(lab):
     assert (lab.directory / "mine/notes").read_text() == "precious"
 
 
-def test_the_token_grows_over_a_clean(lab):
+def test_the_token_grows_across_a_clean(lab):
     tokens = []
     for _ in range(3):
         tokens.append(int(lab.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout))
@@ -495,8 +495,8 @@ def test_the_token_grows_over_a_clean(lab):
     assert tokens == sorted(set(tokens))
 
 
-def test_clean_beside_contenders_disturbs_none_of_them(lab):
-    """Names vanish under those who come: each makes its own anew, and never do two run at once."""
+def test_clean_beside_contenders_lets_no_two_run(lab):
+    """Each contender creates the name again, and no two run at once."""
     from conftest import TESTS
 
     witness = str(TESTS / "witness.sh")
@@ -514,7 +514,7 @@ def test_clean_beside_contenders_disturbs_none_of_them(lab):
     assert not [line for line in lab.read_log() if line.startswith(("overlap", "unrecorded"))]
 
 
-def test_stop_and_clean_in_a_crowd_end_only_what_they_should_and_never_let_two_run(lab):
+def test_stop_and_clean_in_a_crowd_end_only_their_targets_and_let_no_two_run(lab):
     from conftest import TESTS
 
     witness = str(TESTS / "witness.sh")
@@ -543,7 +543,7 @@ def test_stop_and_clean_in_a_crowd_end_only_what_they_should_and_never_let_two_r
 # --- doctor ------------------------------------------------------------------------------------------------------
 
 
-def test_doctor_finds_nothing_wrong_where_nothing_is(lab):
+def test_doctor_is_ready_on_a_good_machine(lab):
     result = lab.run("doctor", "--json")
     findings = json.loads(result.stdout)
 
@@ -554,13 +554,14 @@ def test_doctor_finds_nothing_wrong_where_nothing_is(lab):
     assert "file_system" in {finding["check"] for finding in findings}  # a note in a container, and below /tmp
     assert not any(finding["state"] == "fails" for finding in findings)
     assert os.listdir(lab.directory) == [".journals"] and os.listdir(lab.directory / ".journals") == []
+    assert lab.run("doctor").stdout.endswith(b"\nready\n")
 
 
 @pytest.mark.parametrize("spoil, text", [
     (lambda path: path.write_text("a file"), b"Not a directory"),
     (lambda path: (path.mkdir(), path.chmod(0o777)), b"no sticky bit"),
 ])
-def test_doctor_says_what_is_wrong_with_the_directory(lab, spoil, text):
+def test_doctor_reports_a_bad_directory(lab, spoil, text):
     spoil(lab.directory)
 
     result = lab.run("doctor")
@@ -570,10 +571,11 @@ def test_doctor_says_what_is_wrong_with_the_directory(lab, spoil, text):
 
 
 @pytest.mark.tool("strace")
-def test_doctor_sees_that_locks_do_not_work(lab):
+def test_doctor_sees_broken_locks(lab):
     result = lab.run("doctor", prefix=("strace", "-f", "-qq", "-o", "/dev/null", "-e", "inject=flock:retval=0"))
 
-    assert result.returncode == 1 and b"fails  flock(2) does not work here\n" in result.stdout
+    assert result.returncode == 1 and f"fails  flock(2) does not work in {lab.directory} (choose another place with --dir)\n" in result.stdout.decode()
+    assert result.stdout.endswith(b"\nnot ready; first: choose another place with --dir\n")
 
 
 @pytest.mark.root
@@ -585,11 +587,11 @@ def test_doctor_sees_a_read_only_file_system_and_a_container(lab):
     result = subprocess.run(["unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script], env=lab.environment, capture_output=True,
                             timeout=PATIENCE)
 
-    assert b"Read-only file system (--via socket needs no file)" in result.stdout, result.stderr
+    assert b"Read-only file system (use --via socket, which needs no file)" in result.stdout, result.stderr
     assert b"in a pid namespace" in result.stdout and result.stdout.endswith(b"status 1\nall the same\n")
 
 
-def test_one_that_can_not_be_ended_keeps_no_other_alive(lab):
+def test_stop_ends_the_others_if_one_cannot_be_ended(lab):
     odd, other = lab.hold("job", "-s"), lab.hold("job", "-s")
     first = min((lab.directory / "job").glob(".hold.*"))
     record = first.read_bytes()
@@ -602,7 +604,7 @@ def test_one_that_can_not_be_ended_keeps_no_other_alive(lab):
     first.write_bytes(record)
 
 
-def test_a_line_that_is_longer_than_descriptors_are_many_can_be_stopped(lab):
+def test_stop_ends_more_waiters_than_it_has_descriptors(lab):
     lab.hold("job")
     many = [lab.start("-w", "forever", "-n", "job", "--", "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             for _ in range(100)]

@@ -1,4 +1,4 @@
-"""What people look at: list, show, history, top, metrics and the line of one who waits, on real terminals, in pipes and as data."""
+"""The views list, show, history, top and metrics, and the progress of a waiter: on real terminals, in pipes and as data."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def screen(lab):
 
 
 def hold_many(lab):
-    """One launcher that holds 300 names."""
+    """Start one launcher that holds 300 names."""
     words = [word for number in range(MANY) for word in ("-n", f"name{number:03d}")]
     process = lab.start(*words, "--", "sh", "-c", "echo; read line; exit 0")
     read_line(process)
@@ -49,7 +49,7 @@ def hold_many(lab):
 @pytest.mark.full
 @pytest.mark.root
 @pytest.mark.tool("tmux", "unshare", "gzip")
-def test_captures_are_taken_by_a_command(tmp_path):
+def test_make_captures_takes_every_view(tmp_path):
     page = tmp_path / "views.md"
     page.write_text(re.sub(r"(<!-- captured: \w+ -->\n).*?(<!-- end -->)", r"\1\2", (ROOT / "docs/views.md").read_text(), flags=re.S))
 
@@ -79,7 +79,7 @@ def one_of(*values):
 
 
 def describe(**properties):
-    """An object with just these keys."""
+    """Return the schema of an object with exactly these keys."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
@@ -120,8 +120,8 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("view", SCHEMAS)
-def test_json_has_these_keys_and_no_others(lab, view):
-    """Programs rely on it: a key may be added here, never changed or removed."""
+def test_json_has_exactly_the_documented_keys(lab, view):
+    """Programs rely on the keys: one may be added here, never changed or removed."""
     lab.run("-n", "job", "--", "sh", "-c", "exit 3")
     holder = lab.hold("job", "--slots", "2")
     lab.hold("other")
@@ -140,7 +140,7 @@ def test_json_has_these_keys_and_no_others(lab, view):
     assert len(rows) >= 5 and holder.poll() is None
 
 
-def test_the_schema_would_see_a_changed_key():
+def test_the_schema_rejects_an_additional_key():
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate([{"check": "x", "state": "ok", "text": "y", "more": 1}], SCHEMAS["doctor"])
 
@@ -149,7 +149,7 @@ def test_the_schema_would_see_a_changed_key():
 
 
 def parse_metrics(text):
-    """{(sample, name, via): value}, by the parser of OpenMetrics; that of the older format must take it as well."""
+    """Return {(sample, name, via): value}. The parsers of OpenMetrics and of the older format must both accept the text."""
     assert list(parser.text_string_to_metric_families(text))
     families = openmetrics.parser.text_string_to_metric_families(text)
     return {
@@ -157,7 +157,7 @@ def parse_metrics(text):
     }
 
 
-def test_metrics_count_what_was_held_run_skipped_and_failed(lab):
+def test_metrics_count_holders_waiters_runs_skips_and_failures(lab):
     lab.run("-n", "job", "true")
     lab.run("-n", "job", "false")
     holder = lab.hold("job")
@@ -175,7 +175,7 @@ def test_metrics_count_what_was_held_run_skipped_and_failed(lab):
     finish(holder)
 
 
-def test_metrics_of_nothing_and_of_strange_names_are_valid(lab):
+def test_metrics_of_no_name_and_of_strange_names_are_valid(lab):
     assert not parse_metrics(lab.run("metrics", "--via", "file").stdout.decode())
     for name in (b'quo"te', b"back\\slash", b"new\nline", b"\xff\xfe", "ö".encode(), b"a/b"):
         subprocess.run([lab.script, "-n", name, "true"], env=lab.environment, check=True)
@@ -187,7 +187,7 @@ def test_metrics_of_nothing_and_of_strange_names_are_valid(lab):
 
 
 @pytest.mark.parametrize("view", [["list"], ["show", b"a\xff"], ["history"]])
-def test_json_of_name_that_is_no_utf_8_is_valid(lab, view):
+def test_json_of_a_name_that_is_not_utf_8_is_valid(lab, view):
     holder = lab.start("-n", b"a\xff", "--", "sh", "-c", "echo; read line", "\U0001f480\\udc80")
     read_line(holder)
 
@@ -195,12 +195,12 @@ def test_json_of_name_that_is_no_utf_8_is_valid(lab, view):
 
     [row] = json.loads(text)
     assert row["name"] == "a\\xff"
-    json.dumps(row, ensure_ascii=False).encode()  # no lone surrogate is left, and the rest is what it was
+    json.dumps(row, ensure_ascii=False).encode()  # no lone surrogate is left, and the other text is unchanged
     assert "\U0001f480\\udc80" in (row if "command" in row else row["holds"][0])["command"]
     finish(holder)
 
 
-def test_no_two_names_have_one_label(lab):
+def test_no_two_names_have_the_same_label(lab):
     names = [b"a\xff", b"a\\xff", b"a\\\\xff", "a\\udcff".encode(), b"a\\y"]
     for name in names:
         subprocess.run([lab.script, "-n", name, "true"], env=lab.environment, check=True)
@@ -210,7 +210,7 @@ def test_no_two_names_have_one_label(lab):
     assert len(set(labels)) == len(labels) == len(names) and "a\\y" in labels
 
 
-def test_metrics_are_readable_by_others_and_replace_no_device_and_no_link(lab):
+def test_metrics_output_is_readable_by_others_and_replaces_no_device_or_link(lab):
     lab.run("-n", "job", "true")
     target, link, pipe = lab.path / "target", lab.path / "link", lab.path / "pipe"
     link.symlink_to(target)
@@ -226,7 +226,7 @@ def test_metrics_are_readable_by_others_and_replace_no_device_and_no_link(lab):
     assert os.stat("/dev/null").st_mode == os.stat("/dev/zero").st_mode
 
 
-def test_metrics_of_sockets_say_what_is_held(lab):
+def test_metrics_count_holders_by_socket(lab):
     lab.use_sockets()
     name = f"job{os.getpid()}"
     holder = lab.hold(name)
@@ -237,7 +237,7 @@ def test_metrics_of_sockets_say_what_is_held(lab):
     finish(holder)
 
 
-def test_metrics_go_into_a_file_that_is_always_whole(lab):
+def test_metrics_output_is_replaced_atomically(lab):
     hold_many(lab)
     output = lab.path / "solo.prom"
     lab.run("metrics", "--output", output)
@@ -251,7 +251,7 @@ def test_metrics_go_into_a_file_that_is_always_whole(lab):
     assert sizes == {MANY} and [file.name for file in lab.path.iterdir() if "solo.prom" in file.name] == ["solo.prom"]
 
 
-def test_metrics_that_can_not_be_written_say_so_and_leave_what_was_there(lab):
+def test_metrics_output_that_cannot_be_written_is_an_error(lab):
     output = lab.path / "solo.prom"
     output.write_text("old")
 
@@ -259,7 +259,7 @@ def test_metrics_that_can_not_be_written_say_so_and_leave_what_was_there(lab):
     full = lab.run("metrics", "--output", "/dev/full/x")
 
     assert (result.returncode, full.returncode) == (125, 125)
-    assert result.stderr == b"solo: can not write /nonexistent/solo.prom: No such file or directory\n"
+    assert result.stderr == b"solo: cannot write /nonexistent/solo.prom: No such file or directory\n"
     assert output.read_text() == "old"
 
 
@@ -297,14 +297,17 @@ def test_every_view_on_a_terminal_fits_its_width(lab, screen, words, count):
 
 
 @pytest.mark.tool("tmux")
-def test_an_empty_list_says_so_to_a_person_and_nothing_to_a_pipe(lab, screen):
-    assert "nothing is held, and nobody waits" in screen("list", "--via", "file").wait_for("ended:0")
-    assert "no run is known" in screen("history").wait_for("ended:0")
+def test_an_empty_view_says_whose_names_were_searched_on_a_terminal_only(lab, screen):
+    place = f"names in {lab.directory}"
+
+    assert f"no locks held: {place}" in screen("list", "--via", "file", width=200).wait_for("ended:0")
+    assert f"no locks held: {place}, and by sockets" in screen("list", width=200).wait_for("ended:0")
+    assert f"no runs known: {place}" in screen("history", width=200).wait_for("ended:0")
     assert lab.run("list", "--via", "file").stdout == lab.run("history").stdout == b""
 
 
 @pytest.mark.tool("tmux")
-def test_the_picture_has_a_bar_for_runs_and_marks_for_skips_and_failures(lab, screen):
+def test_the_picture_has_bars_for_runs_and_marks_for_skips_and_failures(lab, screen):
     holder = lab.hold("busy")
     lab.run("-n", "busy", "true")
     lab.run("-n", "bad", "false")
@@ -316,12 +319,41 @@ def test_the_picture_has_a_bar_for_runs_and_marks_for_skips_and_failures(lab, sc
     rows = {line.split()[0]: line for line in lines[1:4]}
     assert "━" in rows["busy"] and "○" in rows["busy"] and "✗" in rows["bad"] and "━" in rows["good"]
     assert rows["busy"].split()[-6:] == ["1", "0", "1", "-", "-", "-"] and rows["bad"].split()[-6:-3] == ["1", "1", "0"]
-    assert lines[0].split()[-7:] == ["now", "RUNS", "BAD", "SKIPPED", "50%", "95%", "MAX"]
+    assert lines[0].split()[-7:] == ["now", "RUNS", "FAILED", "SKIPPED", "50%", "95%", "MAX"]
     assert any(line.startswith("busy") and "=" in line and "o" in line for line in plain[1:4])
     finish(holder)
 
 
-def test_percentiles_are_those_of_the_nearest_rank():
+def test_list_and_show_print_which_slot_of_how_many(lab):
+    for _ in range(2):
+        lab.hold("pool", "--slots", "4")
+    taken = lab.hold("pool", "--slots", "4", "--take", "2")
+    waiter = lab.wait_in_line("pool", "--slots", "4", tag="waiter")
+
+    head, *rows = lab.run("list", "--via", "file").stdout.decode().splitlines()
+    shown = lab.run("show", "pool").stdout.decode()
+
+    modes = [row[head.index("MODE"):head.index("LAUNCHER")].strip() for row in rows]
+    assert modes == ["slot 0 of 4", "slot 1 of 4", "2 of 4 slots", "1 of 4 slots"]
+    assert ", slot 1 of 4, file\n" in shown and ", 2 of 4 slots, file\n" in shown
+    assert re.search(rf"\nwaiting:\nPLACE .*\n1 +{waiter.pid} +\S+ +1 of 4 slots ", shown)
+    finish(taken)
+
+
+@pytest.mark.tool("tmux")
+def test_history_shows_the_reason_of_a_skip_first_and_uncut(lab, screen):
+    holder = lab.hold("job")
+    lab.run("-n", "job", "true")
+
+    lines = screen("history", width=160).wait_for("ended:0")
+
+    [skip] = [line for line in lines if "skipped" in line.split()]
+    assert re.search(rf" held for \d+s by pid {holder.pid} \(sh -c echo \$\$; read line; exit 0\)$", skip)
+    assert lab.history()[-1]["reason"].startswith("job: busy: held for ")
+    finish(holder)
+
+
+def test_percentiles_are_nearest_rank():
     spans = list(range(1, 101))
 
     assert [find_percentile(spans, percent) for percent in (50, 95, 100)] == [50, 95, 100]
@@ -329,7 +361,7 @@ def test_percentiles_are_those_of_the_nearest_rank():
 
 
 @pytest.mark.tool("tmux")
-def test_a_long_history_says_what_it_leaves_out(lab, screen):
+def test_a_long_history_says_how_many_rows_it_leaves_out(lab, screen):
     for _ in range(30):
         lab.run("-n", "job", "true")
 
@@ -340,7 +372,7 @@ def test_a_long_history_says_what_it_leaves_out(lab, screen):
 
 
 @pytest.mark.parametrize("words", [("list",), ("show", "job"), ("history",)], ids=lambda words: words[0])
-def test_no_color_is_respected_and_nothing_drives_the_terminal(lab, words):
+def test_views_respect_no_color_and_escape_control_characters(lab, words):
     subprocess.run([lab.script, "-n", "job", "sh", "-c", ":", "\x1b]0;evil\x07\x1b[2J"], env=lab.environment)
     lab.hold("job")
 
@@ -365,7 +397,7 @@ def test_no_color_is_respected_and_nothing_drives_the_terminal(lab, words):
         assert b"\x1b]0" not in screen and b"\x1b[2J" not in screen
 
 
-def test_letters_of_two_cells_and_of_none_keep_the_columns(lab, screen):
+def test_wide_and_combining_letters_keep_the_columns(lab, screen):
     for name in ("日本語", "cafe\u0301", "plain"):
         lab.hold(name)
 
@@ -376,7 +408,7 @@ def test_letters_of_two_cells_and_of_none_keep_the_columns(lab, screen):
     assert any(line.startswith("日本語 ") for line in shown)
 
 
-def test_a_job_is_not_styled_by_its_name():
+def test_only_the_state_column_is_styled():
     from io import StringIO
 
     from rich.console import Console
@@ -389,7 +421,7 @@ def test_a_job_is_not_styled_by_its_name():
     assert console.file.getvalue().count("\x1b[31m") == 1
 
 
-def test_show_has_what_is_left_of_a_tree_and_nothing_of_another_namespace(lab):
+def test_show_prints_the_rest_of_a_tree_and_nothing_of_another_namespace(lab):
     lab.start("-n", "tree", "--tree", "--", "sh", "-c", "sleep 999 & exit 0")
     until(lambda: any(process["command"] == ["sleep", "999"] for process in show(lab, "tree")))
     if os.geteuid() == 0 and shutil.which("unshare"):
@@ -406,7 +438,7 @@ def show(lab, name):
     return [process for hold in json.loads(lab.run("show", "--json", name).stdout)[0]["holds"] for process in hold["processes"]]
 
 
-def test_to_look_at_a_socket_again_and_again_asks_its_owner_once(lab, monkeypatch):
+def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
     from solo.contention import sockets
     from solo.identity import read_world
 
@@ -431,7 +463,7 @@ def test_to_look_at_a_socket_again_and_again_asks_its_owner_once(lab, monkeypatc
 
 @pytest.mark.tool("tmux")
 @pytest.mark.parametrize("count", [0, 1, MANY])
-def test_top_shows_who_holds_and_ends_with_q(lab, screen, count):
+def test_top_shows_holders_and_ends_with_q(lab, screen, count):
     hold_so_many(lab, count)
 
     top = screen("top", "--via", "file", width=90, height=20)
@@ -457,7 +489,7 @@ def test_top_follows_the_selection_to_the_last_of_many(lab, screen):
 
 
 @pytest.mark.tool("tmux")
-def test_top_asks_before_it_stops_one_and_stops_just_that(lab, screen):
+def test_top_asks_before_it_stops_only_the_selected_one(lab, screen):
     keep, doomed = lab.hold("keep"), lab.hold("other")
     top = screen("top", "--via", "file")
     top.wait_for("2 held")
@@ -481,7 +513,7 @@ def test_top_asks_before_it_stops_one_and_stops_just_that(lab, screen):
 
 
 @pytest.mark.tool("tmux")
-def test_what_was_pasted_or_sent_by_another_key_confirms_nothing(lab, screen):
+def test_pasted_text_and_other_keys_confirm_nothing(lab, screen):
     holder = lab.hold("job")
     top = screen("top", "--via", "file")
     top.wait_for("1 held")
@@ -512,7 +544,7 @@ def test_top_on_a_dumb_terminal_prints_once(lab):
 
 @pytest.mark.tool("tmux")
 @pytest.mark.parametrize("view", ["list", "top", "history"])
-def test_a_long_name_hides_no_pid_time_or_question(lab, screen, view):
+def test_a_long_name_is_cut_before_pid_time_or_question(lab, screen, view):
     name = f"{'long/' * 30}end"
     holder = lab.hold(name)
 
@@ -526,14 +558,14 @@ def test_a_long_name_hides_no_pid_time_or_question(lab, screen, view):
         opened.type("y")
         finish(holder)
         opened.type("q")
-        assert not any("told to end" in line for line in opened.wait_for("ended:0"))
+        assert not any("got SIGTERM" in line for line in opened.wait_for("ended:0"))
     else:
         finish(holder)
 
 
 @pytest.mark.tool("tmux")
-def test_top_says_whom_it_can_not_end(lab, screen):
-    """And forgets it: nobody is left who was told to end."""
+def test_top_reports_a_holder_that_it_cannot_end(lab, screen):
+    """Afterwards top forgets it: at the end it lists no holder that got SIGTERM."""
     holder = lab.hold("job")
     ticket = lab.find_hold("job")
     record = ticket.read_bytes()
@@ -547,13 +579,13 @@ def test_top_says_whom_it_can_not_end(lab, screen):
 
     top.wait_for("job: can not end the holder: its record can not be read")
     top.type("q")
-    assert not any("told to end" in line for line in top.wait_for("ended:0"))
+    assert not any("got SIGTERM" in line for line in top.wait_for("ended:0"))
     ticket.write_bytes(record)
     finish(holder)
 
 
 @pytest.mark.tool("tmux")
-def test_top_stops_one_in_line(lab, screen):
+def test_top_stops_a_waiter(lab, screen):
     holder = lab.hold("job")
     waiter = lab.wait_in_line("job", tag="waiter")
     top = screen("top", "--via", "file")
@@ -570,7 +602,7 @@ def test_top_stops_one_in_line(lab, screen):
 
 @pytest.mark.tool("tmux")
 @pytest.mark.parametrize("how", ["C-c", "TERM", "HUP", "hangup"])
-def test_top_leaves_the_terminal_clean_however_it_ends(lab, screen, how):
+def test_top_restores_the_terminal_after_every_end(lab, screen, how):
     lab.hold("job")
     top = screen("top")
     top.wait_for("job")
@@ -585,15 +617,15 @@ def test_top_leaves_the_terminal_clean_however_it_ends(lab, screen, how):
     else:
         os.kill(pid, getattr(signal, f"SIG{how}"))
 
-    # Ctrl-C ends the shell that started it as well, as it should: then there is no screen left to look at.
+    # Ctrl-C also ends the shell that started top: then there is no screen left to read.
     if how != "C-c":
-        until(lambda: top.read()[-2:] == ["icanon", "echo"])  # which the holder's own words have, too
+        until(lambda: top.read()[-2:] == ["icanon", "echo"])  # the words of the command contain them, too
     until(lambda: read_state(pid) in ("gone", "Z"))
 
 
 @pytest.mark.tool("bash")
 @pytest.mark.parametrize("keys, status", [("q", 0), ("\x03", 130)])
-def test_top_gives_back_the_cursor_and_the_main_screen(lab, keys, status):
+def test_top_restores_the_cursor_and_the_main_screen(lab, keys, status):
     bash = Terminal(["bash", "--norc", "--noprofile", "-i"], {**lab.environment, "PS1": "$ ", "TERM": "xterm"})
     bash.wait_for("$ ")
     bash.type("stty -g >$LAB/before\n")
@@ -654,11 +686,11 @@ def test_top_without_a_terminal_prints_once(lab):
     assert result.returncode == 0 and result.stdout.split()[8:11] == [b"job", b"held", str(holder.child).encode()]
 
 
-# --- one who waits -----------------------------------------------------------------------------------------------
+# --- progress of a waiter -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.tool("tmux")
-def test_one_who_waits_on_a_terminal_sees_who_holds_and_its_place(lab, screen):
+def test_a_waiter_on_a_terminal_shows_the_holder_and_its_place(lab, screen):
     holder = lab.hold("job")
     first = lab.wait_in_line("job", tag="first")
     waiting = screen("-n", "job", "--wait", "1h", "--", "echo", "here I am", width=120)
@@ -673,7 +705,7 @@ def test_one_who_waits_on_a_terminal_sees_who_holds_and_its_place(lab, screen):
     assert waiting.wait_for("ended:0")[:2] == ["here I am", "ended:0"]
 
 
-def test_the_line_is_gone_before_the_first_byte_of_the_command(lab):
+def test_progress_is_erased_before_the_first_byte_of_the_command(lab):
     holder = lab.hold("job")
     waiting = Terminal([lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"})
     waiting.wait_for("place 1 in line")
@@ -687,7 +719,7 @@ def test_the_line_is_gone_before_the_first_byte_of_the_command(lab):
     waiting.close()
 
 
-def test_the_line_is_gone_when_the_time_is_over(lab):
+def test_progress_is_erased_when_the_wait_times_out(lab):
     holder = lab.hold("job")
     waiting = Terminal([lab.script, "-n", "job", "--wait", "1500ms", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"})
     waiting.wait_for("busy: held for")
@@ -698,7 +730,7 @@ def test_the_line_is_gone_when_the_time_is_over(lab):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_clears_the_line_and_ends_us_as_ever(lab, number):
+def test_a_signal_erases_progress_and_ends_the_waiter(lab, number):
     holder = lab.hold("job")
     waiting = Terminal([lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"})
     waiting.wait_for("place 1 in line")
@@ -712,7 +744,7 @@ def test_a_signal_clears_the_line_and_ends_us_as_ever(lab, number):
     finish(holder)
 
 
-def test_the_command_has_the_dispositions_that_it_would_have_had(lab):
+def test_progress_leaves_the_signal_dispositions_of_the_command_alone(lab):
     code = "print([line for line in open('/proc/self/status') if line.startswith(('SigIgn', 'SigBlk', 'SigCgt'))])"
     probe = [sys.executable, "-IS", "-c", code]
     holder = lab.hold("job")
@@ -736,7 +768,7 @@ def test_the_command_has_the_dispositions_that_it_would_have_had(lab):
     (("-q",), {"CI": "true"}, b""),
     (("-v",), {}, b"solo: job: waiting: held for "),
 ])
-def test_without_a_terminal_only_a_ci_log_is_told_and_once_a_minute(lab, words, environment, shown):
+def test_without_a_terminal_progress_goes_only_to_a_ci_log(lab, words, environment, shown):
     for variable in ("CI", "JENKINS_URL", "TF_BUILD", "TEAMCITY_VERSION"):
         lab.environment.pop(variable, None)
     holder = lab.hold("job")
@@ -750,7 +782,7 @@ def test_without_a_terminal_only_a_ci_log_is_told_and_once_a_minute(lab, words, 
     assert status == 0 and len(told) == bool(shown) and stderr.encode().startswith(shown)
 
 
-def test_who_waits_for_slots_or_a_file_is_told_who_has_them(lab):
+def test_progress_names_the_holder_of_slots_and_of_a_file(lab):
     lab.environment["CI"] = "true"
     holders = [lab.hold("pool", "--slots", "2") for _ in range(2)]
     waiting = lab.start("-n", "pool", "--slots", "2", "--wait", "20s", "true")
@@ -770,7 +802,7 @@ def test_who_waits_for_slots_or_a_file_is_told_who_has_them(lab):
     assert line.startswith(f"solo: job: waiting: {file} is locked by pid ") and finish(waiting)[0] == 0
 
 
-def test_a_ci_log_that_nobody_reads_holds_up_nobody(lab):
+def test_an_unread_ci_log_does_not_block_the_waiter(lab):
     holder = lab.hold("job")
     read, write = make_full_pipe()
     first = lab.start("-n", "job", "--wait", "1h", "true", stderr=write, env={**lab.environment, "CI": "1"})
@@ -782,8 +814,8 @@ def test_a_ci_log_that_nobody_reads_holds_up_nobody(lab):
     os.close(write)
 
 
-def test_a_ci_log_is_told_again_every_minute():
-    """The minute is shortened; the loop is the real one."""
+def test_progress_is_logged_again_every_minute():
+    """The test shortens the minute; the loop is the real one."""
     from solo.contention import progress
 
     told, looks = [], iter([False, False, True])
@@ -800,7 +832,7 @@ def test_a_ci_log_is_told_again_every_minute():
 
 
 @pytest.mark.tool("bash")
-def test_a_background_job_does_not_draw_on_the_terminal(lab):
+def test_a_background_job_draws_no_progress(lab):
     holder = lab.hold("job")
     bash = Terminal(["bash", "--norc", "--noprofile", "-i"], {**lab.environment, "PS1": "$ ", "TERM": "xterm"})
     bash.wait_for("$ ")
