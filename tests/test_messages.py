@@ -1,0 +1,260 @@
+"""Every message that a user can cause from the command line: one line in plain English, with the remedy at its end."""
+
+import re
+import subprocess
+from typing import NamedTuple
+
+import pytest
+from conftest import PATIENCE
+
+NOWHERE = "etcd://127.0.0.1:1"
+IDIOMS = re.compile(
+    r"can not|\bin line\b|makes? no sense|is told|turned away|of ours|\b(who|whom|whoever|what|whatever)\b|: that is\b"
+    r"|\btell another\b|must be taken|only a guarded run",
+    re.IGNORECASE,
+)
+REMEDY = re.compile(r" \(.+\)$")
+
+
+# --- what the tables need ----------------------------------------------------------------------------------------
+
+
+def hold(lab):
+    lab.hold("job")
+
+
+def hold_slots(lab):
+    for _ in range(2):
+        lab.hold("job", "--slots", "2")
+
+
+def hold_with_waiter(lab):
+    lab.hold("job", "-s")
+    lab.wait_in_line("job", tag="waiter")
+
+
+def hold_file(lab):
+    lab.hold("other", "--flock", lab.path / "file")
+
+
+def damage_record(lab):
+    lab.hold("job")
+    lab.find_hold("job").write_bytes(b"garbage")
+
+
+def damage_journal(lab):
+    lab.run("-n", "job", "true")
+    lab.find_journal("job").unlink()
+    lab.find_journal("job").mkdir()
+
+
+def open_name_to_all(lab):
+    lab.run("-n", "job", "true")
+    (lab.directory / "job").chmod(0o777)
+
+
+def open_directory_to_all(lab):
+    lab.directory.mkdir()
+    lab.directory.chmod(0o777)
+
+
+def put_file_at_directory(lab):
+    lab.directory.write_text("a file")
+
+
+def set_relative_directory(lab):
+    lab.environment["SOLO_DIR"] = "locks"
+
+
+def use_names(lab):
+    lab.run("-n", "backup", "true")
+
+
+def make_script(lab, text="#!/no/such\n", mode=0o755):
+    (lab.path / "script").write_text(text)
+    (lab.path / "script").chmod(mode)
+
+
+def make_plain_file(lab):
+    make_script(lab, mode=0o644)
+
+
+# --- the tables --------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """`words` are those after `solo`, with the lab's path for PATH. `remedy`: does the message end with one?
+
+    `better` is the wording that we want where a message still breaks a rule.
+    """
+
+    words: str
+    remedy: bool = False
+    prepare: object = None
+    better: str = ""
+
+
+OPTIONS = (
+    Row("-Z true"),
+    Row("--wiat 3 true", True),
+    Row("-x true", True),
+    Row("-c date", True),
+    Row("-name job true", True, better="-name: a long option starts with two dashes (use --name)"),
+    Row("--quiet=yes true"),
+    Row("--wait"),
+    Row("-n '' true", True),
+    Row("--wait soon true", True),
+    Row("-E 256 true", True),
+    Row("--slots many true", True),
+    Row("--slots 0 true", better="--slots must be at least 1"),
+    Row("--slots 2 --take 3 true", better="--take must be at least 1 and at most --slots"),
+    Row("--take 2 true", better="--take needs --slots"),
+    Row("--max-waiting 1 true", better="--max-waiting needs --wait"),
+    Row("--kill-after 1s true", better="--kill-after needs --timeout, --replace, --tree or an engine"),
+    Row("--ttl 30s true", better="--ttl needs an engine (choose one with --via)"),
+    Row("--timeout 0 true", better="--timeout must be more than 0"),
+    Row("-s --slots 2 true"),
+    Row("--wait 1s --latest --replace true"),
+    Row("--via socket --dir PATH true", better="--via socket and --dir exclude each other: sockets keep no files"),
+    Row(
+        "--via socket --once-per 1d -n job true",
+        better="--via socket and --once-per exclude each other: sockets keep no files",
+    ),
+    Row("--via socket --loud-after 3 -n job true", better="--loud-after cannot count skips with --via socket (use a duration)"),
+    Row("-n job true", True, set_relative_directory, better="SOLO_DIR must be an absolute path, not locks (...)"),
+)
+NAMES = (
+    Row("-n /tmp/j.lock true", True),
+    Row("-n a//b true"),
+    Row("-n .x true"),
+    Row("-n=job true"),
+    Row(f"-n {'/'.join('a' * 65)} true"),
+    Row(f"-n {'a' * 256} true"),
+)
+COMMANDS = (
+    Row("", True),
+    Row("xyzzy"),
+    Row("lsit", True),
+    Row("cd /", True),
+    Row("A=1 env", True),
+    Row("status job", True),
+    Row("--wait 5 minutes true", True),
+    Row("PATH/script", False, make_plain_file),
+    Row("PATH/script", False, make_script),
+    Row("PATH"),
+)
+LOCKS = (
+    Row("-n job true", False, hold),
+    Row("-n job --wait 10ms true", False, hold),
+    Row("-n job --slots 2 true", False, hold_slots),
+    Row("-n job true", False, hold_with_waiter),
+    Row("-n job -s true", False, hold_with_waiter, better="job: busy: pid 4711 (...) has waited for 3s"),
+    Row("-n job --wait 1s --max-waiting 0 true", False, hold),
+    Row("-n job --flock PATH/file true", False, hold_file),
+    Row("-n job sh -c '$SOLO -n job --wait 9s true'"),
+    Row("-n job true", False, damage_record, better="job: busy: held (its record cannot be read)"),
+    Row("-n job --replace true", False, damage_record, better="job: cannot end the holder: its record cannot be read"),
+    Row("--flock /dev/null true"),
+    Row("--flock /nonexistent/file true", better="cannot open /nonexistent/file: No such file or directory"),
+)
+DIRECTORIES = (
+    Row("-n job true", False, put_file_at_directory, better="cannot open DIR: Not a directory"),
+    Row("-n job true", False, open_directory_to_all),
+    Row("-n job true", False, open_name_to_all),
+    Row(
+        "--dir /proc/nonexistent -n job true", True,
+        better="cannot create DIR: No such file or directory (choose another place with --dir or SOLO_DIR)",
+    ),
+)
+ENGINES = (
+    Row("--via bogus -n job true"),
+    Row("--via nosuch://h -n job true", True),
+    Row("--via etcd://h:port -n job true", True, better="--via: not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)"),
+    Row("--via redis://h/x -n job true", True),
+    Row(f"--via {NOWHERE} -n job true", better="etcd://127.0.0.1:1: cannot connect: Connection refused"),
+    Row(
+        f"--via {NOWHERE} true", True,
+        better="a name made from the command can differ between hosts (choose one with -n NAME)",
+    ),
+    Row(
+        f"--via {NOWHERE} -n job --wait 1s --latest true", True,
+        better="--latest cannot reach the waiters of other hosts (use --replace or --max-waiting)",
+    ),
+    Row(f"--via {NOWHERE} -n job --ttl 1s true", True),
+    Row(
+        "--via etcd://user:secret@h -n job true", True,
+        better="--via etcd://user@h: other users could read the password (put it into /etc/solo.toml or ~/.config/solo.toml)",
+    ),
+    Row(f"list --via {NOWHERE}", better="etcd://127.0.0.1:1: cannot connect: Connection refused"),
+)
+SUBCOMMANDS = (
+    Row("list --jsn", True),
+    Row("list --all"),
+    Row("list --null --json"),
+    Row("list a//b"),
+    Row("list --dir PATH", False, lambda lab: lab.path.chmod(0o777)),
+    Row("list --via bogus"),
+    Row("list", False, open_name_to_all),
+    Row("list", False, put_file_at_directory, better="cannot open DIR: Not a directory"),
+    Row("show", True),
+    Row("show ''", True),
+    Row("show bakcup", True, use_names),
+    Row("wait never"),
+    Row("wait job -t 10ms", False, hold),
+    Row("wait -t soon job", True),
+    Row("stop bakcup", True, use_names),
+    Row("stop job", False, damage_record, better="job: cannot end the holder: its record cannot be read"),
+    Row(f"stop --via {NOWHERE} -k 1s job"),
+    Row("history --since x", True),
+    Row("history job", False, damage_journal, better="job: cannot read DIR/.journal: not a regular file"),
+    Row("metrics", False, damage_journal, better="job: cannot read DIR/.journal: not a regular file"),
+    Row("metrics --output /nonexistent/solo.prom"),
+    Row("clean", False, open_name_to_all),
+    Row("--via file clean"),
+    Row("-n job top"),
+    Row(f"top --via {NOWHERE}", True),
+    Row("top ../x"),
+)
+ROWS = OPTIONS + NAMES + COMMANDS + LOCKS + DIRECTORIES + ENGINES + SUBCOMMANDS
+
+
+def make_parameter(row):
+    name = f"{row.words[:40]}{' ' if row.prepare else ''}{getattr(row.prepare, '__name__', '')}"
+    marks = [pytest.mark.xfail(strict=True, reason=f"wanted: {row.better}")] if row.better else []
+    return pytest.param(row, id=name, marks=marks)
+
+
+@pytest.mark.parametrize("row", map(make_parameter, ROWS))
+def test_a_message_is_one_plain_line_with_its_remedy_at_the_end(lab, row):
+    if row.prepare:
+        row.prepare(lab)
+
+    words = row.words.replace("PATH", str(lab.path))
+    result = subprocess.run(["sh", "-c", f"exec $SOLO {words}"], env=lab.environment, capture_output=True, timeout=PATIENCE)
+
+    check(result, row.remedy)
+
+
+@pytest.mark.xfail(strict=True, reason="wanted: this subcommand needs typer, rich and psutil (install them by: COMMAND)")
+def test_a_missing_library_is_one_plain_line_with_its_remedy_at_the_end(common):
+    check(common.run("list"), True)
+
+
+def check(result, has_remedy):
+    """Verify that a failed run printed one plain line on stderr."""
+    *lines, end = result.stderr.decode().split("\n")
+    assert result.returncode and len(lines) == 1 and end == "", result
+    [line] = lines
+    assert line.startswith("solo: ") and line.isprintable()
+    assert not IDIOMS.search(line), line
+    assert REMEDY.search(line) or not has_remedy, line
+
+
+def test_the_table_has_at_least_forty_different_messages():
+    assert len({(row.words, row.prepare) for row in ROWS}) == len(ROWS) >= 40
+
+
+def test_the_rules_see_a_retired_idiom_and_a_missing_remedy():
+    assert IDIOMS.search("solo: job: can not be held") and IDIOMS.search("solo: others stand in line")
+    assert not IDIOMS.search("solo: job: cannot start it: Permission denied")
+    assert REMEDY.search("solo: lsit: command not found (did you mean solo list?)") and not REMEDY.search("solo: use (this) now")
