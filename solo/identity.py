@@ -6,7 +6,7 @@ A wrong "dead" lets two commands run at once: "dead" is only said of what was lo
 import posix
 
 from solo.errors import SoloError
-from solo.kernel import decode, read_file
+from solo.kernel import STATUS_SIZE, decode, read_file
 
 FIRST_TIME_NAMESPACE = "4026531834"  # PROC_TIME_INIT_INO of the kernel
 DEAD_STATES = ("Z", "X", "x")
@@ -105,8 +105,6 @@ def is_alive(pid: int, start: int, theirs: World, mine: World):
     if theirs.boot != mine.boot:
         return False if theirs.host == mine.host else None
     if theirs.pid_namespace != mine.pid_namespace:
-        from solo.process.namespaces import find_process
-
         return True if find_process(pid, start, theirs, mine) else None
     try:
         return read_stat(pid).is_started(start, theirs, mine)
@@ -134,3 +132,40 @@ def walk_parents(pid: int):
             return
         yield pid, stat.start
         pid = stat.parent
+
+
+def find_pid(process: tuple, theirs: World, mine: World) -> int:
+    """Return our pid of (pid, start) in the origin `theirs`; 0 if it cannot be seen from here.
+
+    In our own pid namespace that is the pid itself, dead or alive.
+    """
+    if theirs.boot != mine.boot:
+        return 0
+    return process[0] if theirs.pid_namespace == mine.pid_namespace else find_process(*process, theirs, mine)
+
+
+def find_process(pid: int, start: int, theirs: World, mine: World) -> int:
+    """Return our pid of the live process that is `pid` in the pid namespace of `theirs`; 0 if none can be seen."""
+    for entry in posix.listdir("/proc"):
+        if entry.isdigit() and is_process(entry, pid, start, theirs, mine):
+            return int(entry)
+    return 0
+
+
+def is_process(entry: str, pid: int, start: int, theirs: World, mine: World) -> bool:
+    """Whether /proc/`entry` is that process. False if it cannot be read."""
+    try:
+        if read_namespace(entry, "pid") != theirs.pid_namespace or read_inner_pid(entry) != pid:
+            return False
+        return read_stat(entry).is_started(start, theirs, mine)
+    except OSError:
+        return False
+
+
+def read_inner_pid(entry: str) -> int:
+    """Return the pid of /proc/`entry` in its own pid namespace; 0 if the kernel does not say."""
+    # Split at newlines only: the kernel escapes them in the process's name, and no other line break.
+    for line in read_file(f"/proc/{entry}/status", STATUS_SIZE).split(b"\n"):
+        if line.startswith(b"NSpid:"):
+            return int(line.split()[-1])
+    return 0

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from solo import argv, directories, identity, journal, kernel, launcher, record, supervise, tickets
 from solo.contention import period, sockets
 from solo.history import reader
-from solo.process import namespaces, owners, systemd, watch
+from solo.process import owners, systemd, watch
 from solo.text import describe, width
 from solo.api import status_pipe
 from solo.commands import doctor
@@ -426,8 +426,8 @@ KERNELS = (ValueError, IndexError, KeyError)  # allowed for text that no kernel 
 
 def check_status(data: bytes):
     environ = SimpleNamespace(getppid=lambda: 1, readlink=lambda path: "/bin/sh", environ={})
-    with reading(namespaces, data):
-        attempt(namespaces.read_inner_pid, "5", may=KERNELS)
+    with reading(identity, data):
+        attempt(identity.read_inner_pid, "5", may=KERNELS)
     with reading(owners, data):
         attempt(owners.may_signal, 0, 5, may=KERNELS)
     with reading(supervise, data, posix=environ):
@@ -443,8 +443,8 @@ def trip_status(rng):
     pids, mask = [pid(rng) for _ in range(rng.randrange(1, 4))], rng.choice((0, 0x1000, 0x1001000, 1 << 63, rng.getrandbits(64)))
     data = make_status(rng, pids, mask)
     environ = SimpleNamespace(getppid=lambda: 1, readlink=lambda path: "/bin/sh", environ={})
-    with reading(namespaces, data):
-        same(namespaces.read_inner_pid("5"), pids[-1])
+    with reading(identity, data):
+        same(identity.read_inner_pid("5"), pids[-1])
     with reading(owners, data.replace(b"\nUid:\t0\t0\t0\t0", b"\nUid:\t7\t8\t9\t8")):
         same([owners.may_signal(uid, 5) for uid in (7, 8, 9)], [True, False, True])
     with reading(supervise, data, posix=environ):
@@ -1583,7 +1583,7 @@ TARGETS = {
         Target("stat", "identity.parse_stat", make_stat, check_stat, trip_stat, (b") Z 1", b" (", b")", b"\n", *NUMBERS), 16),
         Target(
             "status",
-            "process.namespaces.read_inner_pid process.owners.may_signal supervise.read_parents_ignored process.systemd.notices kernel.read_umask",
+            "identity.read_inner_pid process.owners.may_signal supervise.read_parents_ignored process.systemd.notices kernel.read_umask",
             make_status,
             check_status,
             trip_status,

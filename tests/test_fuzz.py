@@ -21,7 +21,7 @@ import solo
 from solo import argv, identity, record, supervise, tickets
 from solo.contention import sockets
 from solo.history import reader
-from solo.process import namespaces, systemd
+from solo.process import systemd
 from solo.commands import doctor
 from solo.engines import engine, targets
 from solo.errors import SoloError, UsageError
@@ -275,15 +275,15 @@ def test_a_duration_needs_a_unit_after_each_number(text):
 def test_a_process_name_is_no_line_of_its_status(name):
     data = readers.make_status(Random(1), (4711, 12), 0x1000, 0).replace(b"Name:\t", b"Name:\t" + name)
 
-    with reading(namespaces, data), reading(systemd, data):
-        assert namespaces.read_inner_pid("5") == 12
+    with reading(identity, data), reading(systemd, data):
+        assert identity.read_inner_pid("5") == 12
         assert systemd.notices(5, signal.SIGPIPE) and not systemd.notices(5, signal.SIGTERM)
 
 
 @pytest.mark.root
 def test_a_process_with_many_groups_is_found_in_its_namespace():
     code = (
-        "import os; from solo.process.namespaces import read_inner_pid; os.setgroups(range(1, 3000));"
+        "import os; from solo.identity import read_inner_pid; os.setgroups(range(1, 3000));"
         "print(read_inner_pid('self') == os.getpid())"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

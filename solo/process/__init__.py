@@ -1,1 +1,1 @@
-"""Processes: their trees, ends, namespaces and owners."""
+"""Processes: their trees, ends and owners."""

@@ -6,9 +6,8 @@ the owner of its file could have signalled that process, as kill(2) has it; root
 
 import posix
 
-from solo.identity import read_stat
+from solo.identity import find_pid, read_stat
 from solo.kernel import STATUS_SIZE, read_file
-from solo.process.namespaces import find_pid
 
 
 def is_trusted(ticket) -> bool:

@@ -5,9 +5,8 @@ import posix
 from _signal import SIGCONT, SIGKILL
 
 from solo.errors import SoloError
-from solo.identity import is_alive, is_stopped, read_stat
+from solo.identity import find_pid, is_alive, is_stopped, read_stat
 from solo.kernel import close
-from solo.process.namespaces import find_pid
 from solo.process.watch import open_pidfd, poll
 from solo.process.owners import vouches
 from solo.tickets import LIVE

@@ -5,9 +5,8 @@ import select
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, lockf
 from time import monotonic
 
-from solo.identity import read_stat
+from solo.identity import find_pid, read_stat
 from solo.kernel import close, read_file, wait_lock, wait_poll
-from solo.process.namespaces import find_pid
 
 SLOW_CHECK = 0.2  # seconds, for what has no descriptor that tells all
 LONGEST_PATIENCE = 60.0  # seconds between two looks at a gate that moves
