@@ -21,9 +21,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from solo import argv, directories, identity, journal, kernel, launcher, record, supervise, tickets
+from solo import argv, directories, identity, journal, journal_files, kernel, launcher, record, supervise, tickets
 from solo.contention import period, sockets
-from solo.history import reader
+from solo.history import reader, rotation
 from solo.process import owners, systemd, watch
 from solo.text import describe, width
 from solo.api import status_pipe
@@ -925,7 +925,7 @@ class Folder:
         self.place = directories.Place(os.open(self.path, os.O_RDONLY), str(self.path), 0o700, False)
 
     def fill(self, past, now):
-        for file, data in ((reader.PAST, past), (journal.JOURNAL, now)):
+        for file, data in ((reader.PAST, past), (journal_files.JOURNAL, now)):
             if data is None:
                 (self.path / file).unlink(missing_ok=True)
             else:
@@ -950,9 +950,9 @@ def check_files(data: bytes):
 def rotate_and_compare(place, before, now: bytes):
     """Rotate a full journal: no count changes, and only the events of PAST are forgotten."""
     is_told = now.rstrip(b"\n").rpartition(b"\n")[2].startswith(b"totals ")
-    fd = os.open(get_folder().path / journal.JOURNAL, os.O_RDWR | os.O_APPEND)
+    fd = os.open(get_folder().path / journal_files.JOURNAL, os.O_RDWR | os.O_APPEND)
     try:
-        expect(reader.rotate(place, fd))
+        expect(rotation.rotate(place, fd))
     finally:
         os.close(fd)
     after = reader.read_history("job", place)
@@ -971,14 +971,14 @@ def trip_files(rng):
     past, now = make_journal(rng), write_journal(rng).lines[0]
     place = get_folder().fill(past, now)
     before = reader.read_history("job", place)
-    fd = os.open(get_folder().path / journal.JOURNAL, os.O_RDWR | os.O_APPEND)
+    fd = os.open(get_folder().path / journal_files.JOURNAL, os.O_RDWR | os.O_APPEND)
     room = rng.randrange(1, 60)
     full = SimpleNamespace(**{**vars(os), "write": lambda fd, line: os.write(fd, line[:room])})
     try:
-        with swapped(reader, posix=full):
-            expect(not reader.rotate(place, fd))
+        with swapped(rotation, posix=full):
+            expect(not rotation.rotate(place, fd))
         same(reader.read_history("job", place).totals, before.totals)
-        expect(reader.rotate(place, fd))
+        expect(rotation.rotate(place, fd))
     finally:
         os.close(fd)
     same(reader.read_history("job", place).totals, before.totals)
@@ -1649,7 +1649,7 @@ TARGETS = {
         ),
         Target(
             "journals",
-            "history.reader.read_history history.reader.read_both history.reader.read_journal history.reader.rotate",
+            "history.reader.read_history history.reader.read_both history.reader.read_journal history.rotation.rotate",
             make_files,
             check_files,
             trip_files,

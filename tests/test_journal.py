@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from conftest import PATIENCE, ROOT, finish, kill_both, make_full_pipe, read_line, until
 
-from solo import journal
+from solo import journal, journal_files
 from solo.history import reader
 from solo.history.reader import Totals, find_histories, format_totals
 
@@ -488,7 +488,7 @@ def test_one_damaged_ticket_or_journal_hides_no_other(lab):
     result = lab.run("history", "--json")
 
     assert b'"good"' in result.stdout and b'"torn"' in result.stdout
-    assert result.returncode == 125 and result.stderr.startswith(b"solo: unreadable: the journal in ")
+    assert result.returncode == 125 and result.stderr.startswith(b"solo: unreadable: cannot read the journal in ")
     metrics = lab.run("metrics")
     assert metrics.returncode == 125 and b'runs_total{name="good"' in metrics.stdout and result.stderr in metrics.stderr
 
@@ -566,9 +566,9 @@ def test_the_journals_of_roots_own_place_are_there_whatever_it_is_called(tmp_pat
     """/var/run/solo is /run/solo: two places for one name would let --once-per run twice."""
     (tmp_path / "run").mkdir()
     (tmp_path / "var").symlink_to(tmp_path / "run")
-    monkeypatch.setattr(journal, "ROOT_PLACE", str(tmp_path / "run"))
+    monkeypatch.setattr(journal_files, "ROOT_PLACE", str(tmp_path / "run"))
 
-    found = {journal.find_journals(str(path))[0] for path in (tmp_path / "run", tmp_path / "var", f"{tmp_path}//run/")}
+    found = {journal_files.find_journals(str(path))[0] for path in (tmp_path / "run", tmp_path / "var", f"{tmp_path}//run/")}
 
-    assert found == {journal.DURABLE_PLACE}
-    assert journal.find_journals(str(tmp_path))[0] == str(tmp_path)
+    assert found == {journal_files.DURABLE_PLACE}
+    assert journal_files.find_journals(str(tmp_path))[0] == str(tmp_path)

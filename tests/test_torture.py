@@ -24,7 +24,7 @@ from fleet import find_children, send
 from solo import journal
 from solo.commands.list import collect
 from solo.history.reader import find_histories, parse
-from solo.journal import ENDED, STARTED
+from solo.journal_files import ENDED, STARTED
 
 SAMPLE = 8
 WITNESS = str(TESTS / "witness.sh")

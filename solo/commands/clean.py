@@ -10,7 +10,7 @@ from solo.commands.lookup import check_names
 from solo.commands.prune import clean, forget
 from solo.errors import SoloError
 from solo.history.reader import PAST
-from solo.journal import JOURNAL, open_place
+from solo.journal_files import JOURNAL, open_place
 from solo.kernel import SAFELY, close, say
 from solo.contention.period import FILE as ONCE
 from solo.directories import find_base, find_names, is_within, open_base, tighten

@@ -17,7 +17,7 @@ from solo.commands.prune import GENERATED
 from solo.text.tables import format_json
 from solo.errors import SoloError
 from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_self, read_world
-from solo.journal import JOURNAL, find_journals, make_place
+from solo.journal_files import JOURNAL, find_journals, make_place
 from solo.contention.period import FILE as ONCE
 from solo.directories import PRIVATE, STICKY, choose_mode, find_base, find_names, make_base
 from solo.process.prctl import load_prctl

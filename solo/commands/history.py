@@ -10,7 +10,7 @@ from solo.text.tables import NAME, describe_claim, format_json, format_time, pri
 from solo.errors import SoloError
 from solo.history.reader import find_histories, find_history
 from solo.identity import read_world
-from solo.journal import ENDED, STARTED
+from solo.journal_files import ENDED, STARTED
 from solo.kernel import decode, say
 from solo.options import FILE
 from solo.tickets import DIGITS, HOLD, LIVE, ORPHANED

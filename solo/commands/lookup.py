@@ -5,7 +5,7 @@ from itertools import islice
 
 from solo.argv import is_engine
 from solo.errors import SoloError, UsageError
-from solo.journal import open_place
+from solo.journal_files import open_place
 from solo.kernel import close, say
 from solo.options import FILE, KEEPERS, SOCKET
 from solo.directories import find_base, find_names, open_base, open_below, split_name

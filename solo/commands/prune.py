@@ -12,7 +12,7 @@ from solo.commands.lookup import find_in_the_way, open_line
 from solo.errors import SoloError
 from solo.history.reader import PAST
 from solo.identity import read_world
-from solo.journal import JOURNAL, open_place
+from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, list_directory
 from solo.directories import STICKY, find_base, open_base, tighten
 from solo.queue import find_living

@@ -14,7 +14,7 @@ from solo.text.tables import format_json, print_rows
 from solo.errors import SoloError
 from solo.history.reader import find_history
 from solo.identity import read_world
-from solo.journal import JOURNAL, open_place
+from solo.journal_files import JOURNAL, open_place
 from solo.kernel import SAFELY, close, say
 from solo.options import FILE
 from solo.process.tree import find_roots

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from solo.errors import Busy, RanAlready, SoloError, UsageError
 from solo.identity import read_world
-from solo.journal import make_place
+from solo.journal_files import make_place
 from solo.kernel import FOREVER, close, wait_lock, write_whole
 from solo.directories import open_file
 

@@ -1,18 +1,17 @@
-"""What the journals of journal.py tell: events -> runs and totals; and how a full journal makes room. Cold.
+"""Read journals: events -> runs and totals.
 
-A journal is two files: PAST, then JOURNAL. A line of `totals` in a file, the last one if there are several, counts what came
-before that file: what is in neither file any more. So all there ever was is the totals in PAST, the events of PAST, and those of
-JOURNAL; what JOURNAL has of totals counts only once it is PAST itself. What is torn or makes no sense is skipped.
+A journal is two files: PAST, then JOURNAL. The last line of `totals` in a file counts the events before that file, which neither
+file still has. So the totals of a name are the totals in PAST, the events of PAST and the events of JOURNAL. The totals in JOURNAL
+count only once it has become PAST. Torn and invalid lines are skipped.
 """
 
 import posix
 from dataclasses import dataclass, field
-from fcntl import LOCK_EX
 
 from solo.errors import SoloError
-from solo.journal import ENDED, JOURNAL, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, open_place
-from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close, decode, try_lock
-from solo.directories import STICKY, find_names, is_within
+from solo.journal_files import ENDED, JOURNAL, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, open_place
+from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close, decode
+from solo.directories import find_names, is_within
 from solo.record import LATEST, unquote
 from solo.modes import MODES
 
@@ -20,16 +19,15 @@ PAST = ".journal.past"
 TOTALS = b"totals"
 READ_LIMIT = LARGEST + SIZE_LIMIT  # bytes
 MOST_DIGITS = 19
-ATTEMPTS = 10
-TAIL = 1 << 10  # bytes; a line of totals is shorter
+ATTEMPTS = 10  # to read both files with no rotation in between
 
 
 @dataclass
 class Run:
-    """One run, or one contender that was turned away. Times in seconds since the epoch, spans in seconds.
+    """One run, or one contender that was skipped or refused. Times are seconds since the epoch, spans are seconds.
 
-    `code` is the exit status or -signal of the command, or, where nothing ran, the exit status of solo. `event` is the last
-    that is known of it: STARTED only while it runs, or if its launcher was killed.
+    `code` is the exit status of the command, or -signal; if nothing ran, the exit status of solo. `event` is its last event:
+    STARTED while it runs, and after its launcher was killed.
     """
 
     event: bytes
@@ -55,7 +53,7 @@ class Run:
 
     @property
     def is_failure(self) -> bool:
-        """Did it end badly, or could it not even start? A skip is none."""
+        """Whether the command failed or could not start. A skip is not a failure."""
         return self.event == REFUSED or self.event == ENDED and (self.code != 0 or self.is_timed_out or self.is_lost)
 
     @property
@@ -65,7 +63,7 @@ class Run:
 
 @dataclass
 class Totals:
-    """Counts since a journal was begun; `last_success` and `last_failure` are when, in seconds since the epoch, 0 for never."""
+    """Counts since the journal was begun. `last_success` and `last_failure` are seconds since the epoch, 0 for never."""
 
     runs: int = 0
     skips: int = 0
@@ -86,26 +84,26 @@ class Totals:
 
 @dataclass
 class History:
-    """All that is known of one name: `events` in the order in which they were written, and the totals of all there ever were."""
+    """The history of one name: `events` in the order in which they were written, and the totals over all events ever written."""
 
     events: list[Run] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
 
     def list_runs(self) -> list:
-        """A Run each, in order of start; one that has ended replaces its own start."""
+        """Return one Run per run, in order of start: the end of a run replaces its start."""
         runs = {}
         for number, run in enumerate(self.events):
             key = number if run.token is None else (run.token, run.child, run.host)
             if key in runs and run.event == STARTED:
-                continue  # never so, but for two clocks
+                continue  # an end before its start: two clocks disagree
             runs[key] = run
         return sorted(runs.values(), key=lambda run: run.start or run.time)
 
 
 def find_histories(directory, wanted: list):
-    """(name, its History or a SoloError) of the `wanted` names and what nests in them, or of all. A generator.
+    """Yield (name, its History or a SoloError) for the `wanted` names and the names nested in them; for all if none is wanted.
 
-    Raises SoloError if where they are is refused.
+    Raises SoloError if the directory of the journals is refused.
     """
     try:
         place = open_place(directory)
@@ -123,7 +121,7 @@ def find_histories(directory, wanted: list):
 
 
 def find_history(directory, name: str) -> History:
-    """That of just this name. Raises SoloError."""
+    """Return the History of this name alone. Raises SoloError."""
     try:
         place = open_place(directory, name)
     except FileNotFoundError:
@@ -135,18 +133,18 @@ def find_history(directory, name: str) -> History:
 
 
 def read_history(name: str, place) -> History:
-    """The history that is kept in `place`; an empty one if nothing is. Raises SoloError if it can not be read."""
+    """Return the History in the directory `place`, empty if it has no journal. Raises SoloError if the journal cannot be read."""
     try:
         past, now = read_both(place)
     except OSError as error:
-        raise SoloError(f"the journal in {place.path} can not be read: {error.strerror}") from None
+        raise SoloError(f"cannot read the journal in {place.path}: {error.strerror}") from None
     totals, events = parse(name, past)
     events += parse(name, now)[1]
     return History(events, add_up(totals, events))
 
 
 def read_both(place) -> tuple:
-    """What is in PAST and in JOURNAL, with no rotation in between. Raises OSError."""
+    """Return the text of PAST and of JOURNAL, read with no rotation in between. Raises OSError."""
     for _ in range(ATTEMPTS):
         now, number = read_journal(place, JOURNAL)
         past, _ = read_journal(place, PAST)
@@ -156,7 +154,7 @@ def read_both(place) -> tuple:
 
 
 def read_journal(place, file: str) -> tuple:
-    """(The end of a file, its inode number); nothing and None if there is none. Raises OSError."""
+    """Return (the last READ_LIMIT bytes of a file, its inode number), or (b"", None) if it is missing. Raises OSError."""
     try:
         fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=place.fd)
     except FileNotFoundError:
@@ -178,9 +176,9 @@ def find_inode(place, file: str):
 
 
 def parse(name: str, data: bytes) -> tuple:
-    """(The last Totals in it or None, [Run of each event]) of a journal's text."""
+    """Return (the last Totals or None, [the Run of each event]) of a journal's text."""
     totals, events = None, []
-    for line in data.split(b"\n")[:-1]:  # what the last newline does not end is torn, or just being written
+    for line in data.split(b"\n")[:-1]:  # text after the last newline is torn, or is being written
         if not line:
             continue
         try:
@@ -252,37 +250,8 @@ def format_totals(totals: Totals) -> bytes:
     ).encode()
 
 
-def rotate(place, journal: int) -> bool:
-    """Let the full JOURNAL, open as `journal`, become PAST; False if it must stay for now. Raises OSError.
-
-    SIGKILL at any moment leaves the same counts: those of PAST are written down before it goes. One at a time, as a second one
-    would rename what the first has just begun.
-    """
-    if not may_rename(place, journal) or not try_lock(journal, LOCK_EX):
-        return False
-    stat = posix.fstat(journal)
-    if stat.st_ino != find_inode(place, JOURNAL):
-        return True  # someone else was faster
-    tail = posix.pread(journal, TAIL, max(0, stat.st_size - TAIL))
-    if parse("", tail.splitlines(True)[-1])[0] is None:  # else it was tried before, and the disk took it all
-        line = b"\n" + format_totals(add_up(*parse("", read_journal(place, PAST)[0])))
-        if posix.write(journal, line) < len(line):
-            return False
-    try:
-        posix.rename(JOURNAL, PAST, src_dir_fd=place.fd, dst_dir_fd=place.fd)
-        return True
-    except OSError:
-        return False
-
-
-def may_rename(place, journal: int) -> bool:
-    """Another user's files can not be renamed in a directory with the sticky bit."""
-    folder = posix.fstat(place.fd)
-    return not folder.st_mode & STICKY or posix.geteuid() in (0, folder.st_uid, posix.fstat(journal).st_uid)
-
-
 def add_up(totals, events: list) -> Totals:
-    """`totals`, or None for nothing, and all `events` after them."""
+    """Return `totals`, or zeros if None, plus all `events`."""
     totals = totals or Totals()
     for event in events:
         totals.add(event)

@@ -1,0 +1,71 @@
+"""Where the journals are, and how one is opened. Below journal.py, which writes them, and history/, which reads them.
+
+The journals are in FOLDER beside the locks. Those of root's own directory are in DURABLE_PLACE, because /run is empty after a boot.
+In a sticky directory each user has a private folder, which no other user can read or write.
+"""
+
+import posix
+
+from solo.kernel import close
+from solo.directories import PRIVATE, ROOT_PLACE, STICKY, Place, find_base, make_directory, open_base, open_below, open_file, open_parts, split_name
+
+DURABLE_PLACE = "/var/lib/solo"
+FOLDER = ".journals"  # no name starts with a dot
+JOURNAL = ".journal"
+SIZE_LIMIT = 1 << 20  # bytes; a journal of this size is rotated
+LARGEST = 2 * SIZE_LIMIT  # bytes; a journal that cannot be rotated stops growing here
+STARTED, ENDED, SKIPPED, REFUSED = b"started", b"ended", b"skipped", b"refused"  # the events
+
+
+def find_journals(directory, *names) -> tuple:
+    """Return (path, directories below it, whether other users may write there) of the journal of one name, or without a name of all.
+
+    `directory` is --dir.
+    """
+    path, parts = find_base(directory), [part for name in names for part in split_name(name)]
+    is_roots = path == ROOT_PLACE or directory and is_same(path, ROOT_PLACE)
+    return (DURABLE_PLACE, parts, False) if is_roots else (path, [FOLDER, *parts], bool(directory))
+
+
+def is_same(path: str, other: str) -> bool:
+    """Whether both paths lead to one file."""
+    try:
+        one, two = posix.stat(path), posix.stat(other)
+        return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
+    except OSError:
+        return path.rstrip("/") == other
+
+
+def make_place(directory, *names):
+    """Open the directory of the journal of one name, or without a name of all journals. Make it if it is missing. Raises SoloError."""
+    path, parts, may_be_shared = find_journals(directory, *names)
+    try:
+        base = open_base(path, may_be_shared)
+    except FileNotFoundError:
+        make_directory(path)
+        base = open_base(path, may_be_shared)
+    try:
+        return open_parts(*choose_own(base, parts))
+    finally:
+        close(base.fd)
+
+
+def open_place(directory, *names):
+    """Open the same directory without making anything. Raises SoloError, or FileNotFoundError if it is missing."""
+    path, parts, may_be_shared = find_journals(directory, *names)
+    return open_below(*choose_own(open_base(path, may_be_shared), parts))
+
+
+def choose_own(base, parts: list) -> tuple:
+    """Return `base` and `parts`, or in a sticky directory those of this user's own folder.
+
+    Other users could write into a common folder there, or lock its journals.
+    """
+    if not base.mode & STICKY:
+        return base, parts
+    return Place(base.fd, base.path, PRIVATE, False), [f"{FOLDER}.{posix.geteuid()}", *parts[1:]]
+
+
+def open_journal(place) -> int:
+    """Open the journal in `place`, made if it is missing. Raises OSError."""
+    return open_file(place, JOURNAL, posix.O_RDWR | posix.O_APPEND)
