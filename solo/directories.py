@@ -1,6 +1,6 @@
-"""Name -> directory: where names live, and whom we trust with them.
+"""Name -> directory: where names live, and which users are trusted to write there.
 
-By uid alone, never by what happens to be set or writable: cron, ssh, systemd and CI must agree.
+The uid alone decides, never a variable of the session or what happens to be writable: cron, ssh, systemd and CI must agree.
 """
 
 import posix
@@ -24,7 +24,7 @@ from solo.kernel import (
 
 ROOT_PLACE = "/run/solo"
 HOME_PLACE = "/.local/state/solo"
-# Without the mode systemd sets 0755 at each start; without Preserve a unit that stops removes the tickets of others.
+# Without the mode systemd sets 0755 at each start; without Preserve a stopping unit removes other units' tickets.
 IN_A_UNIT = "RuntimeDirectory={0} RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes"
 ROOTS_JOURNALS = "StateDirectory=solo StateDirectoryMode=0700"
 PRIVATE = 0o700
@@ -35,9 +35,9 @@ DEEPEST = 64  # parts of a nested name
 
 
 class Place:
-    """An open directory: `fd`, its `path` for messages, the `mode` of directories made in it, `shared` with other users.
+    """An open directory: `fd`, its `path` for messages, the `mode` of directories made in it, whether it is `shared` with other users.
 
-    Files made in it get what is left of `mode` without the execute bits.
+    Files made in it get `mode` without the execute bits.
     """
 
     __slots__ = ("fd", "mode", "path", "shared")
@@ -50,7 +50,7 @@ class Place:
 
 
 def find_base(asked) -> str:
-    """The path under which all names live: the one asked for, else the one of our uid. Creates nothing."""
+    """Return the path under which all names live: `asked`, else the one of our uid. Creates nothing. Raises SoloError."""
     if asked:
         return asked
     uid = posix.geteuid()
@@ -69,7 +69,7 @@ def find_base(asked) -> str:
 
 
 def make_base(asked) -> Place:
-    """Open the place of all names; make it if it is missing, and its parents if nobody asked for this one."""
+    """Open the directory of all names. Make it if it is missing; make its parents too if it is not `asked` for. Raises SoloError."""
     path = find_base(asked)
     try:
         return open_base(path, asked)
@@ -82,23 +82,23 @@ def make_base(asked) -> Place:
 
 
 def explain(path: str, error: OSError) -> str:
-    """Why a place can not be used, in the system's words, and what to do about it."""
+    """Return the system's reason why a directory cannot be used, and a remedy."""
     if error.errno == EROFS and is_in_unit():
         ours = path == ROOT_PLACE or path.startswith(ROOT_PLACE + "/")
         remedy = f"{IN_A_UNIT.format('solo')} {ROOTS_JOURNALS}" if ours else "ReadWritePaths="
         return f"{error.strerror} (in a unit: {remedy})"
     if error.errno in (EACCES, ENOENT, EROFS):
-        return f"{error.strerror} (--dir or SOLO_DIR tell another place)"
+        return f"{error.strerror} (choose another place with --dir or SOLO_DIR)"
     return error.strerror
 
 
 def is_in_unit() -> bool:
-    """Did a service manager start us, or whoever did?"""
+    """Whether systemd started this process or an ancestor of it."""
     return b"INVOCATION_ID" in posix.environ
 
 
 def make_home_directories(path: str):
-    """mkdir -p for what HOME_PLACE adds to a home directory; the home itself must be there."""
+    """Make the directories of HOME_PLACE, as mkdir -p. The home directory itself must exist."""
     start = len(path) - len(HOME_PLACE) if path.endswith(HOME_PLACE) else len(path)
     for end in range(start + 1, len(path)):
         if path[end] == "/":
@@ -107,16 +107,17 @@ def make_home_directories(path: str):
 
 
 def make_directory(path: str):
+    """Make a private directory, unless it exists. Raises SoloError."""
     try:
         create(posix.mkdir, path, PRIVATE)
     except FileExistsError:
         pass
     except OSError as error:
-        raise SoloError(f"can not create {path}: {explain(path, error)}") from None
+        raise SoloError(f"cannot create {path}: {explain(path, error)}") from None
 
 
 def open_base(path: str, asked) -> Place:
-    """Raises SoloError, and FileNotFoundError if it is missing."""
+    """Open a directory of names, shared only if it was `asked` for. Raises SoloError, or FileNotFoundError if it is missing."""
     fd, stat = open_directory(path, path, DIRECTORY, None)
     try:
         check_owner(path, stat)
@@ -129,9 +130,9 @@ def open_base(path: str, asked) -> Place:
 
 
 def choose_mode(mode: int) -> int:
-    """The mode of names' directories below a base of that `mode`: only those who can write in the base share its names.
+    """Return the mode of names' directories below a base of `mode`: only users who can write in the base share its names.
 
-    A base that others can only read makes private names, because a process that can open a ticket or a gate can also lock it.
+    A base that others can only read gets private names, because a process that can open a ticket or a gate can also lock it.
     """
     if not mode & (GROUP_WRITE | OTHER_WRITE):
         return PRIVATE
@@ -143,26 +144,28 @@ def choose_mode(mode: int) -> int:
 
 
 def open_directory(word: str, path: str, flags: int, within) -> tuple:
-    """(descriptor, stat) of `word` in the directory `within`, called `path` in messages. Raises as open_base does."""
+    """Open `word` in the directory `within`, called `path` in messages: (descriptor, stat). Raises SoloError, FileNotFoundError."""
     try:
         fd = posix.open(word, flags, dir_fd=within)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise SoloError(f"can not open {path}: {explain(path, error)}") from None
+        raise SoloError(f"cannot open {path}: {explain(path, error)}") from None
     try:
         return fd, posix.fstat(fd)
     except OSError as error:
         posix.close(fd)
-        raise SoloError(f"can not open {path}: {error.strerror}") from None
+        raise SoloError(f"cannot open {path}: {error.strerror}") from None
 
 
 def check_owner(path: str, stat):
+    """Raise SoloError if the directory belongs neither to this user nor to root."""
     if stat.st_uid not in (0, posix.geteuid()):
         raise SoloError(f"refusing {path}: it belongs to uid {stat.st_uid}")
 
 
 def check_writers(path: str, mode: int, may_be_shared):
+    """Raise SoloError if users who are not trusted can write in a directory of that `mode`."""
     if mode & OTHER_WRITE and not mode & STICKY:
         raise SoloError(f"refusing {path}: anyone can write there, and it has no sticky bit")
     if mode & (GROUP_WRITE | OTHER_WRITE) and not may_be_shared:
@@ -170,7 +173,7 @@ def check_writers(path: str, mode: int, may_be_shared):
 
 
 def tighten(fd: int, mode: int):
-    """Take from group and others what `mode` does not give them, if the file is ours. Raises OSError."""
+    """Remove the permissions of group and others that `mode` lacks, if this user owns the file. Raises OSError."""
     stat = posix.fstat(fd)
     excess = stat.st_mode & (GROUP | OTHERS) & ~mode
     if excess and stat.st_uid == posix.geteuid():
@@ -178,17 +181,17 @@ def tighten(fd: int, mode: int):
 
 
 def explain_owner(uid: int, path: str) -> str:
-    """Why a file of user `uid` cannot be used in a sticky directory."""
+    """Return the reason why a file of user `uid` cannot be used in a sticky directory, and a remedy."""
     return f"it belongs to uid {uid}, who could remove it while others use it (as root: chown -h root {path})"
 
 
 def open_name(base: Place, name: str) -> Place:
-    """Open a name's directory, each part of it made if missing. Raises SoloError, UsageError for a bad name."""
+    """Open a name's directory. Make each part of it that is missing. Raises SoloError, UsageError for an invalid name."""
     return open_parts(base, split_name(name))
 
 
 def open_parts(base: Place, parts: list) -> Place:
-    """Open the directory so far below `base`, which stays open; each is made if it is missing. Raises SoloError."""
+    """Open the nested directory `parts` below `base`. Make each part that is missing. Raises SoloError. `base` stays open."""
     place = base
     try:
         for part in parts:
@@ -204,6 +207,7 @@ def open_parts(base: Place, parts: list) -> Place:
 
 
 def open_or_make(place: Place, part: str) -> Place:
+    """Open the directory `part` in `place`, made if it is missing. Raises SoloError; Vanished if it is removed meanwhile."""
     try:
         return open_part(place, part)
     except FileNotFoundError:
@@ -211,14 +215,14 @@ def open_or_make(place: Place, part: str) -> Place:
     try:
         inner = open_part(place, part)
         if place.shared and posix.fstat(inner.fd).st_uid == posix.geteuid():
-            posix.fchmod(inner.fd, place.mode)  # the umask of a program is its own
+            posix.fchmod(inner.fd, place.mode)  # mkdir(2) applied the umask of the program
         return inner
     except FileNotFoundError:
         raise Vanished(f"{place.path}/{part}: someone removed it") from None
 
 
 def open_below(base: Place, parts: list) -> Place:
-    """Open what is there already, so far below `base`, which is closed. Raises SoloError, and FileNotFoundError if it is not."""
+    """Open the nested directory `parts` below `base`, and close `base`. Raises SoloError, or FileNotFoundError if it is missing."""
     place = base
     for part in parts:
         outer = place
@@ -230,16 +234,17 @@ def open_below(base: Place, parts: list) -> Place:
 
 
 def make_part(place: Place, part: str):
+    """Make the directory `part` in `place`, unless it exists. Raises SoloError."""
     try:
         create(posix.mkdir, part, place.mode, dir_fd=place.fd)
     except FileExistsError:
         pass  # another contender was faster
     except OSError as error:
-        raise SoloError(f"can not create {place.path}/{part}: {explain(place.path, error)}") from None
+        raise SoloError(f"cannot create {place.path}/{part}: {explain(place.path, error)}") from None
 
 
 def open_part(place: Place, part: str) -> Place:
-    """Open one directory further down. Raises SoloError, and FileNotFoundError if it is missing."""
+    """Open the directory `part` in `place`. Raises SoloError, or FileNotFoundError if it is missing."""
     path = f"{place.path}/{part}"
     fd, stat = open_directory(part, path, DIRECTORY | posix.O_NOFOLLOW, place.fd)
     try:
@@ -255,7 +260,7 @@ def open_part(place: Place, part: str) -> Place:
 
 
 def open_file(place: Place, file: str, flags: int) -> int:
-    """Open a regular file that everybody who may write in `place` shares, made if it is missing. Raises OSError."""
+    """Open a regular file, made if it is missing, shared by all users who may write in `place`. Raises OSError."""
     # Without O_CREAT first: fs.protected_regular forbids it on another user's file, even to root.
     for creating in (0, posix.O_CREAT | posix.O_EXCL, 0):
         try:
@@ -265,7 +270,7 @@ def open_file(place: Place, file: str, flags: int) -> int:
                 posix.fchmod(fd, place.mode & 0o666)
             break
         except (FileNotFoundError, FileExistsError) as error:
-            reason = error.with_traceback(None)  # which holds this frame, and whose lock it takes, until the next gc
+            reason = error.with_traceback(None)  # the traceback refers to this frame, and keeps its descriptors until the next gc
     else:
         raise reason
     stat = posix.fstat(fd)
@@ -275,7 +280,7 @@ def open_file(place: Place, file: str, flags: int) -> int:
         if place.mode & STICKY and stat.st_uid not in (0, posix.geteuid()):
             raise OSError(EPERM, explain_owner(stat.st_uid, f"{place.path}/{file}"))
         if stat.st_mode & (GROUP | OTHERS) & ~place.mode:
-            tighten(fd, place.mode)  # made by an earlier version, and so was the directory
+            tighten(fd, place.mode)  # an earlier version made the file and its directory
             tighten(place.fd, place.mode)
     except OSError:
         posix.close(fd)
@@ -284,9 +289,9 @@ def open_file(place: Place, file: str, flags: int) -> int:
 
 
 def find_names(place: Place, above: str = ""):
-    """(name, Place) of every name below `place`, in order; (name, SoloError) if it is refused. A generator.
+    """Yield (name, Place) of every name below `place`, in order; (name, SoloError) if it is refused.
 
-    Each place is open until the next one.
+    Each Place is closed when the next one is asked for.
     """
     for part in sorted(list_directory(place.fd)):
         if part[0] == "." or not is_directory(place, part):
@@ -307,11 +312,12 @@ def find_names(place: Place, above: str = ""):
 
 
 def is_within(name: str, wanted: list) -> bool:
-    """Is it one of the `wanted` names, or nested in one? Where none is named, all are."""
+    """Whether the name is one of `wanted` or nested in one. True if `wanted` is empty."""
     return not wanted or any(name == one or name.startswith(one + "/") for one in wanted)
 
 
 def is_directory(place: Place, part: str) -> bool:
+    """Whether `part` is a directory in `place`, and not a link to one."""
     try:
         return posix.stat(part, dir_fd=place.fd, follow_symlinks=False).st_mode & TYPE_MASK == IS_DIRECTORY
     except OSError:
@@ -319,16 +325,16 @@ def is_directory(place: Place, part: str) -> bool:
 
 
 def check_new_name(name: str):
-    """Raises UsageError for one that should not be made."""
+    """Raise UsageError if no new name may be called that."""
     if name[:1] == "/":
         raise UsageError(f"{name}: a name is not a path (to lock a file use --flock {name})")
     split_name(name)
-    if name[0] in "-=":  # `-n $UNSET -- job` and `-n=job`: others would guard it by another name
+    if name[0] in "-=":  # `-n $UNSET -- job` and `-n=job` would guard the job by a wrong name
         raise UsageError(f"{name}: a name may not start with {name[0]}")
 
 
 def split_name(name: str) -> list:
-    """The parts of a nested name. Raises UsageError for what can not be a directory's name."""
+    """Return the parts of a nested name. Raises UsageError if a part cannot be the name of a directory."""
     parts = name.split("/")
     if len(parts) > DEEPEST:
         raise UsageError(f"a name may not have more than {DEEPEST} parts")

@@ -1,41 +1,45 @@
-"""Exit statuses and the errors that end in them. Whoever knows what went wrong raises; only main prints and exits."""
+"""Exit statuses and the errors that cause them. Any module raises them; only main prints them and exits."""
 
-# Not errors of ours: the command did run.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import solo
+
+# Not errors: the command did run.
 LEASE_LOST, TIMED_OUT = 123, 124
 
 
 class SoloError(Exception):
-    """solo could not do its part, and nothing ran. The text is what a user reads; `status` the exit status of the command."""
+    """solo could not do its part, and nothing ran. The text is the message for the user, `status` the exit status of solo."""
 
     status = 125
 
 
 class Vanished(SoloError):
-    """The directory of a name was removed under us: it can be made again."""
+    """The directory of a name was removed while it was in use. It can be made again."""
 
 
 class UsageError(SoloError, ValueError):
-    """The words of the command line, or the arguments, make no sense."""
+    """The command line, or an argument of a function, is invalid."""
 
 
 class Busy(SoloError):
-    """Others hold the name or stand in line for it.
+    """Other contenders hold the name or wait for it.
 
-    `skips` is how many found it so since a command last started, None if nobody can count; `since` when the holder came, in
-    seconds since the epoch. `name` is which of the names was busy, `tickets` whom we met; programs get `holders`, what those
-    say as objects.
+    `skips` counts the contenders that were skipped since a command last started, None if that is not known. `since` is when the
+    holder acquired it, in seconds since the epoch. `name` is the busy one of the names. Programs get its `holders`; `tickets` is
+    for solo itself.
     """
 
     status = 75
     skips: "int | None" = None
     since: "float | None" = None
     name = ""
-    tickets: list = []
-    holders: tuple = ()
+    tickets: "tuple[object, ...] | list[object]" = ()
+    holders: "tuple[solo.Holder, ...]" = ()
 
 
 class RanAlready(Busy):
-    """It ran in this period (--once-per), and that is well."""
+    """The job already ran in this period (--once-per). Not a failure."""
 
     status = 0
 
@@ -47,30 +51,30 @@ class Unreachable(SoloError):
 
 
 class LeaseLost(SoloError):
-    """The engine gave the name to others, or may have, and the command was ended. Only solo.run() raises it."""
+    """The lease was lost: the engine may have given the name to another contender. The command was ended. Only solo.run() raises it."""
 
     status = LEASE_LOST
 
 
 class Superseded(Busy):
-    """A newer contender has taken our place in line (--latest)."""
+    """A newer contender took this place in the queue (--latest)."""
 
 
 class NotExecutable(SoloError):
-    """The command is there but can not be executed."""
+    """The command exists but cannot be executed."""
 
     status = 126
 
 
 class NotFound(SoloError):
-    """There is no such command."""
+    """The command was not found."""
 
     status = 127
 
 
 EXIT_STATUSES = (
     ("the command's", "it ran"),
-    (Unreachable.status, "the engine can not be reached; nothing ran (EX_UNAVAILABLE)"),
+    (Unreachable.status, "the engine cannot be reached; nothing ran (EX_UNAVAILABLE)"),
     (Busy.status, "busy, or waited long enough (EX_TEMPFAIL)"),
     (LEASE_LOST, "the lease was lost, and the command was ended"),
     (TIMED_OUT, "--timeout ended it"),

@@ -1,6 +1,6 @@
-"""Is that pid still that process? A pid means one process only beside its start time, boot and pid namespace.
+"""Whether a pid is still that process. A pid identifies a process only together with its start time, boot and pid namespace.
 
-A wrong "dead" lets two commands run at once: "dead" is only said of what was looked for where it would be seen.
+A wrong "dead" lets two commands run at once: a process is "dead" only if this process would see it alive.
 """
 
 import posix
@@ -13,7 +13,7 @@ DEAD_STATES = ("Z", "X", "x")
 
 
 class Stat:
-    """What /proc/PID/stat says: `pid`, `state` (a letter), `parent` (pid), `threads`, `start` (clock ticks since boot)."""
+    """The fields of /proc/PID/stat: `pid`, `state` (a letter), `parent` (pid), `threads`, `start` (clock ticks since boot)."""
 
     __slots__ = ("parent", "pid", "start", "state", "threads")
 
@@ -25,17 +25,17 @@ class Stat:
         self.start = start
 
     def is_dead(self) -> bool:
-        # A main thread that ended before the others is a zombie too, in a process that lives.
+        """Whether the process has ended. If only its main thread has, the state is Z too, but other threads live."""
         return self.state in DEAD_STATES and self.threads <= 1
 
     def is_started(self, start: int, theirs, mine) -> bool:
-        """Is this the process of `theirs` that started at `start`, and does it live? Time namespaces shift start times."""
+        """Whether it lives, and started at `start` as seen in the origin `theirs`. Time namespaces shift start times."""
         apart = abs((self.start - mine.shift) - (start - theirs.shift))
-        return not self.is_dead() and apart <= (theirs.time_namespace != mine.time_namespace)  # a tick is lost in rounding
+        return not self.is_dead() and apart <= (theirs.time_namespace != mine.time_namespace)  # rounding loses a tick
 
 
 class World:
-    """Where a pid is valid: boot id, pid namespace, time namespace, by how many clock ticks that shifts start times, host."""
+    """The origin of an identity: boot id, pid namespace, time namespace and the clock ticks by which it shifts start times, host."""
 
     __slots__ = ("boot", "host", "pid_namespace", "shift", "time_namespace")
 
@@ -48,18 +48,20 @@ class World:
 
 
 def parse_stat(data: bytes) -> Stat:
-    # The command's name may hold spaces, newlines and ")": what follows the last ")" is ours to split.
+    """Return the Stat in a /proc/PID/stat. Raises ValueError, IndexError if it is torn."""
+    # The process's name may contain spaces, newlines and ")": split only after the last ")".
     name_end = data.rindex(b")")
-    fields = data[name_end + 2:].split(None, 20)  # all that we want: right after a fork each new object costs the copy of a page
+    fields = data[name_end + 2:].split(None, 20)  # no further: right after fork(2) each new object copies a page
     return Stat(int(data[:data.index(b" ")]), decode(fields[0]), int(fields[1]), int(fields[17]), int(fields[19]))
 
 
 def read_stat(pid) -> Stat:
-    """Raises OSError where there is no such process, or none that we may see."""
+    """Return the Stat of a process. Raises OSError if it is gone or hidden."""
     return parse_stat(read_file(f"/proc/{pid}/stat"))
 
 
 def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped the process. False if it cannot be seen."""
     try:
         return read_stat(pid).state == "T"
     except OSError:
@@ -67,7 +69,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def read_self() -> tuple:
-    """(pid, start) of this process. Raises SoloError if /proc is of another pid namespace: its pids would not be ours."""
+    """Return (pid, start) of this process. Raises SoloError if /proc shows another pid namespace, with other pids."""
     stat = read_stat("self")
     if stat.pid != posix.getpid():
         raise SoloError("/proc is of another pid namespace (unshare --mount-proc mounts the right one)")
@@ -75,7 +77,7 @@ def read_self() -> tuple:
 
 
 def read_world() -> World:
-    """This process's own. Raises SoloError without a usable /proc: identities could not be verified."""
+    """Return the origin of this process. Raises SoloError if /proc cannot be used: identities could not be verified."""
     try:
         boot = decode(read_file("/proc/sys/kernel/random/boot_id")).strip()
         time_namespace = read_namespace("self", "time")
@@ -83,17 +85,17 @@ def read_world() -> World:
         return World(boot, read_namespace("self", "pid"), time_namespace, posix.uname().nodename, shift)
     except OSError as error:
         remedy = " as a whole (in a unit: ProcSubset=all)" if posix.access("/proc/self/stat", posix.F_OK) else ""
-        raise SoloError(f"can not read /proc{remedy}: {error.strerror}") from None
+        raise SoloError(f"cannot read /proc{remedy}: {error.strerror}") from None
 
 
 def read_shift() -> int:
-    """By how many clock ticks our time namespace shifts what is counted from boot."""
+    """Return the clock ticks by which this time namespace shifts the time since boot."""
     seconds, nanoseconds = read_file("/proc/self/timens_offsets").partition(b"boottime")[2].split()
     return round((int(seconds) + int(nanoseconds) / 1e9) * posix.sysconf("SC_CLK_TCK"))
 
 
 def read_namespace(pid, kind: str) -> str:
-    """The namespace's inode number, or - on a kernel without that kind."""
+    """Return the inode number of a process's namespace, or - on a kernel without that kind. Raises OSError."""
     try:
         return posix.readlink(f"/proc/{pid}/ns/{kind}").rstrip("]").rpartition("[")[2]
     except FileNotFoundError:
@@ -101,7 +103,7 @@ def read_namespace(pid, kind: str) -> str:
 
 
 def is_alive(pid: int, start: int, theirs: World, mine: World):
-    """True, False, or None where we can not see: another host, or a namespace that is not below ours."""
+    """Whether the process lives: True, False, or None if it cannot be seen, on another host or in a pid namespace not below ours."""
     if theirs.boot != mine.boot:
         return False if theirs.host == mine.host else None
     if theirs.pid_namespace != mine.pid_namespace:
@@ -113,7 +115,7 @@ def is_alive(pid: int, start: int, theirs: World, mine: World):
 
 
 def is_hidden(pid: int) -> bool:
-    """Is there a process behind a /proc that does not show it (hidepid, or one that can not be read just now)?"""
+    """Whether a process exists that /proc does not show, because of hidepid or an error of reading."""
     try:
         posix.kill(pid, 0)
         return True
@@ -124,7 +126,7 @@ def is_hidden(pid: int) -> bool:
 
 
 def walk_parents(pid: int):
-    """(pid, start) of a process and of each of its ancestors, as far as can be seen. A generator."""
+    """Yield (pid, start) of a process and of each of its ancestors, as far as they can be seen."""
     while pid > 0:
         try:
             stat = read_stat(pid)

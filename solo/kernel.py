@@ -1,6 +1,6 @@
-"""System calls that need more than one line of Python, one small function each. They raise OSError and explain nothing.
+"""System calls that need more than one line of Python, one small function each. They raise OSError without a message.
 
-`posix` instead of `os`: importing os costs a millisecond, and posix.environ and its kin speak bytes.
+`posix` instead of `os`: importing os costs a millisecond, and posix works on bytes.
 """
 
 import fcntl
@@ -29,41 +29,42 @@ from solo.errors import Superseded
 ENCODING = sys.getfilesystemencoding()
 FOREVER = float("inf")
 
-# O_NONBLOCK so that a FIFO put in a file's place can not hang us.
+# O_NONBLOCK: a FIFO in place of a file must not block us.
 SAFELY = posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC | posix.O_NOCTTY
 DIRECTORY = posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC
 IS_DIRECTORY, IS_REGULAR, TYPE_MASK = 0o040000, 0o100000, 0o170000
 
 EPERM, ENOENT, ENOEXEC, EACCES, EINVAL, EFBIG, ENOSPC, EROFS = 1, 2, 8, 13, 22, 27, 28, 30  # everywhere on Linux; importing errno takes 40 µs
 
-BELL = SIGURG  # ignored by default: whoever does not listen takes no harm
-USUAL_SIZE = 4096  # bytes of what is read at once
-STATUS_SIZE = 1 << 20  # bytes of a /proc/PID/status: it lists up to 65536 groups before what we want
+BELL = SIGURG  # the wake signal; ignored by default, so it harms no process
+USUAL_SIZE = 4096  # bytes of one read
+STATUS_SIZE = 1 << 20  # bytes of a /proc/PID/status: up to 65536 groups come before the lines we want
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above
-RING_AGAIN = 0.05  # seconds
+RING_AGAIN = 0.05  # seconds between two alarms after the deadline
 
 OWNER_BITS = 0o700
-is_umask_dropped = False  # only in a process of our own: the umask of a program is its own
-blocker = None  # what blocks instead of `wait`, in a program that is not ours: api/blocking.py
+is_umask_dropped = False  # only in the launcher: a program's umask is not ours to change
+blocker = None  # in somebody's program api/blocking.py blocks instead of `wait`
 
 
 def occupy_standard_descriptors():
-    """Where the caller closed some of 0 to 2, take them: a ticket must not be where stderr was. The command sees none."""
+    """Open those of descriptors 0 to 2 that the caller closed: a ticket must not become stderr. The command does not inherit them."""
     while posix.open("/", DIRECTORY) <= 2:
         pass
 
 
 def encode(text: str) -> bytes:
-    """The bytes that the system gave us as `text`."""
+    """Return the bytes of a text from the system: a name, an argument, a path."""
     return text.encode(ENCODING, "surrogateescape")
 
 
 def decode(data: bytes) -> str:
+    """Return bytes from the system as text. `encode` restores them."""
     return data.decode(ENCODING, "surrogateescape")
 
 
 def try_lock(fd: int, mode: int) -> bool:
-    """flock(2) without waiting; False if someone else's lock is in the way."""
+    """Call flock(2) without waiting. Return False if another lock is in the way."""
     try:
         fcntl.flock(fd, mode | fcntl.LOCK_NB)
         return True
@@ -72,43 +73,50 @@ def try_lock(fd: int, mode: int) -> bool:
 
 
 def wait_lock(fd: int, mode: int, deadline: float) -> bool:
-    """Block in flock(2); False once `deadline` (on the monotonic clock, in seconds) has passed without it."""
+    """Block in flock(2). Return False once `deadline`, in seconds of the monotonic clock, has passed."""
     if deadline <= monotonic():
         return try_lock(fd, mode)
     return wait(lambda: fcntl.flock(fd, mode), deadline) if blocker is None else blocker.wait_lock(fd, mode, deadline)
 
 
 def wait_unlocked(fd: int, deadline: float) -> bool:
-    """Block until nobody holds flock(2) on the file of `fd`, which may then be locked, shared; False once `deadline` has passed."""
+    """Block until no flock(2) conflicts with a shared one on `fd`, which may then be locked. Return False once `deadline` has passed."""
     if deadline <= monotonic():
         return try_lock(fd, fcntl.LOCK_SH)
     return wait(lambda: fcntl.flock(fd, fcntl.LOCK_SH), deadline) if blocker is None else blocker.wait_unlocked(fd, deadline)
 
 
 def wait_poll(poller, deadline: float) -> bool:
-    """Block in poll(2); False once `deadline` has passed and nothing is ready."""
+    """Block in poll(2). Return False once `deadline` has passed and nothing is ready."""
     if deadline <= monotonic():
         return bool(poller.poll(0))
     return wait(poller.poll, deadline) if blocker is None else blocker.wait_poll(poller, deadline)
 
 
 def block_by(other):
-    """From now on `other` blocks: alarms are for a process of our own, not for the threads of somebody's program."""
+    """Let the module `other` block from now on: alarms suit the launcher, but not the threads of somebody's program."""
     global blocker
     blocker = other
 
 
 def wait(block, deadline: float) -> bool:
-    """Call `block`, which may sleep for ever; False once `deadline` has passed. Raises Superseded if a newer one rang the bell."""
+    """Call `block`, which may sleep without limit, and return True. Return False once `deadline` has passed.
+
+    Raises Superseded when the wake signal arrives: a newer contender took this place.
+    An interval timer interrupts `block` at the deadline with SIGALRM.
+    The signal handlers raise, because Python restarts a system call whose handler returns.
+    SIGALRM repeats, because the first one may arrive just before `block` blocks; `over` makes every later one harmless.
+    Both signals are blocked while their handlers are being set, and handled only around `block`.
+    At the end the mask, the handlers and an alarm that was set before solo was executed are restored, less the time that passed.
+    """
     left = deadline - monotonic()
     timed = deadline != FOREVER
     if timed and 0 < getitimer(ITIMER_REAL)[0] <= left:
-        # An alarm from before solo was executed ends us first, if it is not blocked or ignored.
+        # An alarm set before solo was executed ends us first, unless it is blocked or ignored.
         timed = getsignal(SIGALRM) != SIG_DFL or SIGALRM in pthread_sigmask(SIG_BLOCK, ())
     over = False
 
     def ring(number, _):
-        # Raising is the only way out: PEP 475 restarts what a handler interrupts and returns from.
         nonlocal over
         if not over and (number == BELL or monotonic() >= deadline):
             over = True
@@ -119,7 +127,6 @@ def wait(block, deadline: float) -> bool:
     mask = pthread_sigmask(SIG_BLOCK, signals)
     dispositions = [signal(number, ring) for number in signals]
     if timed:
-        # It rings again and again: an alarm in the moment before `block` blocks would be lost.
         alarm, interval = setitimer(ITIMER_REAL, max(0.001, min(left, LONGEST_TIMER)), RING_AGAIN)
     try:
         pthread_sigmask(SIG_UNBLOCK, signals)
@@ -135,27 +142,29 @@ def wait(block, deadline: float) -> bool:
         pthread_sigmask(SIG_SETMASK, mask)
         for number, disposition in zip(signals, dispositions):
             signal(number, disposition)
-        if timed and alarm:  # set before solo was executed, and the command's to hear
+        if timed and alarm:  # it was set before solo was executed, for the command
             setitimer(ITIMER_REAL, max(0.001, alarm - (monotonic() - begin)), interval)
 
 
 def listen_for_bell():
-    """From now on no ring is lost, however long we do something else; what `stop_listening` gives back to the caller."""
+    """Block the wake signal, so that none is lost until `stop_listening`. Return the mask for that."""
     return pthread_sigmask(SIG_BLOCK, {BELL})
 
 
 def has_rung() -> bool:
+    """Whether a wake signal has arrived since `listen_for_bell`."""
     return BELL in sigpending()
 
 
 def stop_listening(mask):
+    """Discard a pending wake signal and restore `mask`."""
     while sigtimedwait({BELL}, 0):
         pass
     pthread_sigmask(SIG_SETMASK, mask)
 
 
 def read_file(path: str, size: int = USUAL_SIZE) -> bytes:
-    """The first `size` bytes of a file, in one read: enough for what /proc tells of one process."""
+    """Return the first `size` bytes of a file, in one read: enough for most files of /proc."""
     fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
     try:
         return posix.read(fd, size)
@@ -164,28 +173,28 @@ def read_file(path: str, size: int = USUAL_SIZE) -> bytes:
 
 
 def list_directory(fd: int) -> list:
-    """What is in a directory. By a descriptor of its own: one that was read to its end begins there, unless it can be rewound."""
+    """List a directory, through a descriptor of its own: `fd` may have been read to its end, and would list nothing."""
     return posix.listdir(f"/proc/self/fd/{fd}")
 
 
 def write_whole(fd: int, data: bytes, offset: int):
-    """Write all of `data` at `offset`: a full disk first writes a part, and says why at the rest."""
+    """Write all of `data` at `offset`. Raises OSError: a full disk first writes a part, and fails only at the rest."""
     while data:
         written = posix.pwrite(fd, data, offset)
         data, offset = data[written:], offset + written
 
 
 def drop_umask() -> int:
-    """Make the umask of this process 0 and return what it was. It would narrow the modes of shared files."""
+    """Set the umask of this process to 0 and return the old one, which would narrow the modes of shared files."""
     global is_umask_dropped
     is_umask_dropped = True
     return posix.umask(0)
 
 
 def create(call, *words, **within):
-    """Call mkdir(2) or open(2) for something new. The umask does not take the owner's bits: the owner could not open it again.
+    """Call mkdir(2) or open(2) to create a file, with the owner's permissions whatever the umask: its owner must be able to open it.
 
-    A program's umask is changed only if it takes such bits, and only for the call. It still holds for group and others.
+    Change a program's umask only if it removes them, and only for the call. It still applies to group and others.
     """
     umask = 0 if is_umask_dropped else read_umask()
     if not umask & OWNER_BITS:
@@ -198,7 +207,7 @@ def create(call, *words, **within):
 
 
 def read_umask() -> int:
-    """Return the umask of this process. umask(2) could only set it, for all threads."""
+    """Return the umask of this process. umask(2) could read it only by setting it for all threads."""
     for line in read_file("/proc/self/status").split(b"\n"):
         if line.startswith(b"Umask:"):
             return int(line.split()[1], 8)
@@ -206,7 +215,7 @@ def read_umask() -> int:
 
 
 def close(fd: int):
-    """Close, whatever close(2) says: on Linux the descriptor is gone either way."""
+    """Close, and ignore errors of close(2): on Linux the descriptor is closed all the same."""
     try:
         posix.close(fd)
     except OSError:
@@ -214,26 +223,27 @@ def close(fd: int):
 
 
 def list_descriptors() -> set:
-    """The descriptors that are open now."""
+    """Return the open descriptors of this process."""
     found = set()
     for entry in posix.listdir("/proc/self/fd"):
         try:
             posix.fstat(int(entry))
             found.add(int(entry))
         except OSError:
-            pass  # it was the listing itself
+            pass  # the descriptor of the listing itself
     return found
 
 
 def escape(text: str) -> str:
-    """The text on one line, without anything that a terminal obeys: what is not printable as Python writes it, like \\x1b. The rule
-    for all that solo prints, logs or puts into an error.
+    """Return the text on one line that cannot control a terminal: unprintable characters become Python escapes, like \\x1b.
+
+    All that solo prints, logs or puts into an error goes through here.
     """
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def say(text: str):
-    """One line on stderr, without the weight of sys.stderr; lost if nobody can read it."""
+    """Write one line to stderr, without loading sys.stderr. Ignore errors: there may be no reader."""
     try:
         posix.write(2, f"solo: {escape(text)}\n".encode(ENCODING, "backslashreplace"))
     except OSError:
@@ -241,16 +251,16 @@ def say(text: str):
 
 
 def say_promptly(text: str):
-    """The same, unless it would block: nobody may be reading, and signals must be forwarded. Never a reason to end."""
+    """Write one line to stderr unless that would block: signals must be forwarded even if nobody reads. Never raises."""
     try:
         if has_room(2):
             say(text)
     except (OSError, ImportError):
-        pass  # no descriptor is left to load select by
+        pass  # no descriptor is left to load the module select
 
 
 def has_room(fd: int) -> bool:
-    """Would a line be taken at once? Not where a pipe is full, or a terminal was stopped by Ctrl-S."""
+    """Whether a line can be written without blocking: not to a full pipe, or to a terminal stopped by Ctrl-S."""
     import select
 
     poller = select.poll()

@@ -1,9 +1,9 @@
-"""Who goes in: pure functions. No I/O, no clock, no state.
+"""Lock modes and their compatibility. Pure functions: no I/O, no clock, no state.
 
 The modes are those of multi-granularity locking (J. Gray, R. Lorie, G. Putzolu, I. Traiger, "Granularity of Locks and
-Degrees of Consistency in a Shared Data Base", 1975): exclusive and shared on a name, and the intention to take one of
-them further down on every parent of a nested name. Counted use is a fifth: it goes with nothing but itself, as long as
-there is room.
+Degrees of Consistency in a Shared Data Base", 1975): exclusive and shared on a name, and on every parent of a nested
+name the intention to acquire one of them further down. A fifth mode is for slots: it is compatible only with itself, as long as
+slots are free.
 """
 
 EXCLUSIVE, SHARED, INTEND_EXCLUSIVE, INTEND_SHARED, COUNTED = MODES = ("X", "S", "IX", "IS", "C")
@@ -16,7 +16,7 @@ COMPATIBLE = frozenset((
     (INTEND_SHARED, INTEND_EXCLUSIVE), (INTEND_SHARED, INTEND_SHARED),
     (COUNTED, COUNTED),
 ))
-# Whoever may be in a mode could as well be in one of these: what keeps those out would have kept it out.
+# Each mode and the weaker ones: a holder that conflicts with a weaker mode conflicts with the mode too.
 NO_STRONGER = {
     EXCLUSIVE: MODES, SHARED: (SHARED, INTEND_SHARED), INTEND_EXCLUSIVE: (INTEND_EXCLUSIVE, INTEND_SHARED),
     INTEND_SHARED: (INTEND_SHARED,), COUNTED: (COUNTED,),
@@ -24,7 +24,7 @@ NO_STRONGER = {
 
 
 class Claim:
-    """In what mode a name is wanted or held; if counted, `take` of at most `slots`."""
+    """The mode in which a name is wanted or held; with slots, `take` of at most `slots`."""
 
     __slots__ = ("mode", "slots", "take")
 
@@ -35,10 +35,10 @@ class Claim:
 
 
 def find_conflicts(wanted: Claim, held: list) -> list:
-    """Which of the claims `held` keep `wanted` out, as indices; none if it may go in.
+    """Return the indices of the claims `held` that conflict with `wanted`; none if it can be granted.
 
-    Either all of them must end first, or, if wanted and the first of them are counted, any one may make room. The smallest
-    number of slots that anyone named is the limit for all.
+    All of them must end first; but if wanted and the first of them are for slots, one may be enough. The limit for all is the
+    smallest number of slots in any claim.
     """
     conflicts = [at for at, claim in enumerate(held) if (wanted.mode, claim.mode) not in COMPATIBLE]
     if conflicts or wanted.mode != COUNTED:
@@ -50,7 +50,7 @@ def find_conflicts(wanted: Claim, held: list) -> list:
 
 
 def allot_slots(wanted: Claim, taken: list) -> list:
-    """The lowest free numbers for one who was let in, beside those `taken`: both lists of (first, last). None if not counted."""
+    """Return the lowest free slots for a granted claim, as [(first, last)], beside those `taken`. Empty unless it is for slots."""
     free, at = [], 0
     left = wanted.take if wanted.mode == COUNTED else 0
     for first, last in [*sorted(taken), (wanted.slots, wanted.slots)]:
@@ -63,7 +63,7 @@ def allot_slots(wanted: Claim, taken: list) -> list:
 
 
 def plan_claims(names: list, claim: Claim) -> list:
-    """What to take to have `claim` on each of `names`: [(name, Claim)], parents first, in the one order everybody uses."""
+    """Return [(name, Claim)] to acquire for `claim` on each of `names`: parents first, in the one order that all contenders use."""
     claims = dict.fromkeys(names, claim)
     intention = Claim(INTENTION[claim.mode])
     for name in names:

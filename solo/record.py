@@ -1,8 +1,8 @@
-"""Text <-> record: what a ticket says of its owner. Pure.
+"""Text <-> record: what a ticket says about its owner. Pure.
 
-A record is lines of `key value`, the last of them `since`, then a line of blanks that holds the place of the closing lines. Those
-are written over both, in one write, once the command's process is known and before it may exec: a record without them means that
-the command never started. Anything that is neither form is damaged, and says nothing.
+A record is lines of `key value`, the last of them `since`, then a line of blanks that reserves the place of the closing lines.
+Once the command's process is known, and before its exec, one write replaces `since` and the blanks with the closing lines. So a
+record without them means that the command never started. A record in neither form is damaged, and read as None.
 """
 
 from solo.identity import World
@@ -11,23 +11,23 @@ from solo.modes import COUNTED, MODES, Claim
 
 MAGIC = b"solo 1"
 END = b"end\n"
-RESERVED = 48  # bytes: child, a pid, a start time of 20 digits, end
-WORDS_LIMIT = 256 * 1024  # bytes of quoted words; what is longer ends in an ellipsis
+RESERVED = 48  # bytes: `child`, a pid, a start time of 20 digits, `end`
+WORDS_LIMIT = 256 * 1024  # bytes of quoted words; more are cut, with an ellipsis
 SIZE_LIMIT = 3 * WORDS_LIMIT
-LATEST = 1 << 37  # seconds since the epoch: about the year 6300, and still a date everywhere
+LATEST = 1 << 37  # seconds since the epoch: about the year 6300; every library can format it
 SPECIAL = bytes(range(33)) + b"%\x7f"
 ELLIPSIS = "…".encode()
 
-names_read = {}  # the last ones: text -> names
+names_read = {}  # text -> names, of the last record
 
 
 class Record:
-    """`launcher` and `child` are (pid, start) - child None until it started -, `world` says where those are valid.
+    """What a ticket says about its owner.
 
-    `claim` is what it has or wants here, on the way to all of `names`; `slot` the numbers it has of a counted name, as
-    (first, last). `tree`: None, or, if it stays until every descendant of the command has ended, how many seconds it
-    gives them between SIGTERM and SIGKILL. `since` is when the ticket was
-    made, in seconds since the epoch; `command` a list of bytes. `via` is the engine that keeps it beyond this machine, or nothing.
+    `launcher` and `child` are (pid, start), valid in the origin `world`; `child` is None until the command started. `claim` is
+    the claim on this name, one of those needed for all of `names`; `slot` lists its slots as (first, last). `tree` is None, or
+    with --tree the seconds between SIGTERM and SIGKILL for the descendants of the command. `since` is when the ticket was made,
+    in seconds since the epoch. `command` is a list of bytes. `via` is the engine that keeps the lock beyond this machine, or "".
     """
 
     __slots__ = ("child", "claim", "command", "launcher", "names", "since", "slot", "tree", "uid", "via", "world")
@@ -46,12 +46,12 @@ class Record:
         self.via = via
 
     def claiming(self, claim):
-        """The same with another claim."""
+        """Return a new record that differs only in the claim, without slots, time and child."""
         return Record(self.launcher, self.world, self.uid, claim, self.names, self.tree, self.command, via=self.via)
 
 
 def format_record(record: Record) -> bytes:
-    """The text of a record whose command has not started."""
+    """Return the text of a record whose command has not started."""
     world = record.world
     return b"%b\n%b\nnames %b\ncommand %b\n%b%b\n" % (
         MAGIC,
@@ -68,6 +68,7 @@ def format_record(record: Record) -> bytes:
 
 
 def format_claim(claim: Claim, slot) -> str:
+    """Return the lines of a claim and its slots."""
     if claim.mode != COUNTED:
         return f"mode {claim.mode}\n"
     ranges = " ".join([f"{first}-{last}" for first, last in slot])
@@ -75,7 +76,7 @@ def format_claim(claim: Claim, slot) -> str:
 
 
 def format_tree(tree) -> str:
-    """In milliseconds, or -."""
+    """Return the milliseconds of `tree`, or - for None."""
     return "-" if tree is None else f"{min(tree, LATEST) * 1000:.0f}"
 
 
@@ -84,22 +85,22 @@ def parse_tree(text: str):
 
 
 def format_since(since: float) -> bytes:
-    """As long for every time that a clock tells, from 1970 on."""
+    """Return the line of a time. Its length is the same for every time since 1970."""
     return b"since %017.6f\n" % since
 
 
 def format_start(since: float, child: tuple) -> bytes:
-    """What goes over the last bytes of a record when its command starts."""
+    """Return the text that replaces the end of a record, from `since` on, when its command starts."""
     return format_since(since) + format_closing(child)
 
 
 def format_closing(child: tuple) -> bytes:
-    """What goes over the last RESERVED bytes: the command's process, and the end."""
+    """Return the text for the last RESERVED bytes: the command's process, and the end."""
     return f"child {child[0]} {child[1]}".encode().ljust(RESERVED - len(END) - 1) + b"\n" + END
 
 
 def parse_record(data: bytes):
-    """The record in `data`, or None if it is damaged."""
+    """Return the record in `data`, or None if it is damaged."""
     try:
         head, tail = data[:-RESERVED], data[-RESERVED:]
         fields = dict(line.split(b" ", 1) for line in head.splitlines()[1:])
@@ -126,7 +127,7 @@ def parse_record(data: bytes):
 
 
 def parse_names(text: bytes) -> list:
-    """One run of a thousand names has them in a thousand records, which mostly are read one after the other."""
+    """Return the names. Cache the last result: a run of a thousand names has a thousand records with the same line."""
     if text not in names_read:
         names_read.clear()
         names_read[text] = [decode(unquote(name)) for name in text.split(b" ")]
@@ -176,6 +177,7 @@ def parse_process(text: bytes) -> tuple:
 
 
 def quote_words(plain, limit: int = WORDS_LIMIT) -> bytes:
+    """Return the words, quoted, with blanks between them; after `limit` bytes an ellipsis replaces the last word."""
     words = []
     size = 0
     for word in plain:
@@ -188,16 +190,17 @@ def quote_words(plain, limit: int = WORDS_LIMIT) -> bytes:
 
 
 def quote(word: bytes) -> bytes:
-    """One word without blanks, control characters or newlines: those are %XX."""
+    """Return the word with %XX for blanks, control characters and %."""
     if word.translate(None, SPECIAL) == word:
         return word
     return b"".join(b"%%%02X" % byte if byte in SPECIAL else b"%c" % byte for byte in word)
 
 
 def unquote(word: bytes) -> bytes:
+    """Return the word that `quote` was called with. Raises ValueError if a %XX is invalid."""
     if b"%" not in word:
         return word
     first, *rest = word.split(b"%")
     if not all(len(part) > 1 and part[:2].isalnum() for part in rest):
-        raise ValueError  # int() takes a torn 2, and +5
+        raise ValueError  # int() would accept a torn 2, and +5
     return first + b"".join(bytes((int(part[:2], 16),)) + part[2:] for part in rest)

@@ -158,7 +158,7 @@ def test_errors_have_the_status_of_the_command_line(files, monkeypatch):
     with pytest.raises(solo.SoloError) as caught:
         solo.Lock("job").acquire()
 
-    assert caught.value.status == 125 and "can not create" in str(caught.value)
+    assert caught.value.status == 125 and "cannot create" in str(caught.value)
 
 
 def test_no_descriptor_is_left_on_any_path(lab, kind):

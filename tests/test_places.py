@@ -60,7 +60,7 @@ def test_without_proc_nothing_runs_and_that_is_said(lab, environment):
                             capture_output=True)
 
     assert (result.returncode, result.stdout) == (125, b"")
-    assert result.stderr == b"solo: can not read /proc: No such file or directory\n"
+    assert result.stderr == b"solo: cannot read /proc: No such file or directory\n"
 
 
 def test_arguments_that_only_join_alike_make_other_names(lab):
@@ -108,7 +108,7 @@ def test_a_directory_that_can_be_opened_and_not_looked_at_is_one_line_and_125(la
 
     result = lab.run("-n", "job", "true", prefix=inject(lab, "fstat,newfstatat:error=EIO", paths=[lab.directory]))
 
-    assert (result.returncode, result.stderr.decode()) == (125, f"solo: can not open {lab.directory}: Input/output error\n")
+    assert (result.returncode, result.stderr.decode()) == (125, f"solo: cannot open {lab.directory}: Input/output error\n")
 
 
 @pytest.mark.tool("strace")

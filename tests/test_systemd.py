@@ -372,12 +372,12 @@ def test_a_unit_with_pids_of_its_own_contends_for_the_same_name(guest, unit):
 REFUSALS = {
     "strict": (["ProtectSystem=strict"], "(in a unit: RuntimeDirectory=solo RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes "
                "StateDirectory=solo StateDirectoryMode=0700)"),
-    "home": (["User=alice", "ProtectHome=yes"], "Permission denied (--dir or SOLO_DIR tell another place)"),
+    "home": (["User=alice", "ProtectHome=yes"], "Permission denied (choose another place with --dir or SOLO_DIR)"),
     "home-read-only": (["User=alice", "ProtectHome=read-only"], "Read-only file system (in a unit: ReadWritePaths=)"),
-    "home-tmpfs": (["User=alice", "ProtectHome=tmpfs"], "No such file or directory (--dir or SOLO_DIR tell another place)"),
+    "home-tmpfs": (["User=alice", "ProtectHome=tmpfs"], "No such file or directory (choose another place with --dir or SOLO_DIR)"),
     "dynamic": (["DynamicUser=yes"], "use --dir or SOLO_DIR (in a unit: RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "
                 "RuntimeDirectoryPreserve=yes Environment=SOLO_DIR=/run/NAME)"),
-    "proc": (["ProcSubset=pid"], "can not read /proc as a whole (in a unit: ProcSubset=all)"),
+    "proc": (["ProcSubset=pid"], "cannot read /proc as a whole (in a unit: ProcSubset=all)"),
 }
 
 
