@@ -1,7 +1,7 @@
-"""How our own command is made to end: after --timeout, and with --tree together with everything that descends from it. Cold.
+"""Ends our own command: after --timeout, when its lease is lost, and with --tree together with all its descendants.
 
-With --tree the launcher is the subreaper of the command, so what outlives its parent becomes our child, whatever it did to
-its session and group. The command itself is ours to signal until it is reaped; all others are verified by start time.
+With --tree the launcher is the subreaper of the command: a descendant whose parent ends becomes a child of the launcher, whatever
+its session and group. The pid of the command is valid until the launcher reaps it; all other processes are verified by start time.
 """
 
 import posix
@@ -15,17 +15,17 @@ from solo.process.prctl import become_subreaper
 from solo.process.tree import find_children, find_descendants, send
 from solo.text.describe import format_duration
 
-ORDERS = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)  # signals that tell a program to end
+ORDERS = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)  # signals that ask a program to end
 LONGEST_WAIT = 1e6  # seconds
-LOOKS = 6  # after SIGKILL, each twice as long after the one before; then only deaths wake us
+LOOKS = 6  # after SIGKILL, each after twice the time of the one before; then only deaths wake us
 FIRST_LOOK = 0.1  # seconds
 
 
 class Ending:
-    """`deadline` is when the next step is due, or FOREVER; `stage` is the step that was taken last.
+    """The state of ending a command. `deadline` is when the next step is due, or FOREVER; `stage` is the last step.
 
-    `is_timed_out`: did we end it because its time was over? `is_ordered`: were we told to end? With an engine `lease` is
-    what it gave us, and `loss` why that is ours no longer, None until then.
+    `is_timed_out`: --timeout ended the command. `is_ordered`: a signal asked the launcher to end. With an engine `lease` is
+    the lease, and `loss` the reason why it is lost, None until then.
     """
 
     def __init__(self, name: str, timeout: float, kill_after: float, is_tree: bool, is_leased: bool = False):
@@ -40,20 +40,20 @@ class Ending:
         self.is_timed_out = self.is_ordered = False
         self.stage = None  # then SIGTERM, then SIGKILL
         self.looks = 0
-        self.asked = set()  # who of the tree has got SIGTERM
-        self.strangers = set()  # our children from before we were executed
+        self.asked = set()  # the processes of the tree that have got SIGTERM
+        self.strangers = set()  # our children from before solo was executed
         if is_tree or is_leased:
             become_subreaper()
             self.strangers = set(find_children(posix.getpid()))
 
     def begin(self, pid: int):
-        """The command starts now, as `pid`."""
+        """Start the clock: the command starts now, as `pid`."""
         self.deadline = monotonic() + self.timeout
         if self.lease is not None:
             self.lease.begin(pid)
 
     def find_left(self):
-        """Seconds until the next step, or None."""
+        """Return the seconds until the next step, or None."""
         left = self.deadline - monotonic()
         if self.is_lost():
             left = 0.0
@@ -62,7 +62,7 @@ class Ending:
         return None if left == FOREVER else min(LONGEST_WAIT, max(0.0, left))
 
     def advance(self, child):
-        """The deadline may have passed: ask for the end, then enforce it."""
+        """Take the next step if it is due: first ask the command to end, then kill it."""
         if self.lease is not None and (self.loss is None or self.is_lost()):
             loss = self.lease.find_loss()
             if loss is not None:
@@ -76,19 +76,17 @@ class Ending:
             self.is_timed_out = True
             self.ask(child)
             span = format_duration(self.timeout) if self.timeout.is_integer() else f"{self.timeout * 1000:.0f}ms"
-            who = f"pid {child.pid}" if child.status is None else "what it left behind"
-            say_promptly(f"{self.name}: timed out after {span}: ending {who}")
+            left = f"pid {child.pid}" if child.status is None else "what it left behind"
+            say_promptly(f"{self.name}: timed out after {span}: ending {left}")
         else:
             self.kill(child)
 
     def is_lost(self) -> bool:
-        """Is the lease gone for certain, and the command not yet killed for it? A grace that has begun does not go on."""
+        """Whether the lease is certainly lost and the command not yet killed. That cuts a grace period short."""
         return self.lease is not None and self.lease.lost is not None and self.stage != SIGKILL
 
     def give_up(self, loss: str, child):
-        """The lease is or soon will be another's: with all that descends from it the command ends before that, or at once if it
-        is.
-        """
+        """End the command and all its descendants before the lease expires, or at once if another contender may have it."""
         self.loss, self.is_tree = loss, True
         due = monotonic() + self.lease.find_life()
         if self.lease.lost:
@@ -102,10 +100,11 @@ class Ending:
         say_promptly(f"{self.name}: {self.loss}: ending pid {child.pid}")
 
     def is_asked(self) -> bool:
-        """Has somebody at the engine asked for our end, and we have not begun with it?"""
+        """Whether a contender at the engine has asked for our end, and we have not begun to end the command."""
         return self.stage is None and self.lease is not None and self.lease.asked is not None
 
     def ask(self, child):
+        """Send SIGTERM, and SIGCONT to a stopped command. SIGKILL is due after `kill_after`."""
         self.stage = SIGTERM
         self.deadline = monotonic() + self.kill_after
         if child.status is None:
@@ -115,19 +114,20 @@ class Ending:
         self.send(SIGTERM, child)
 
     def kill(self, child):
+        """Send SIGKILL, and look again later for processes that were forked meanwhile."""
         self.stage = SIGKILL
         if child.status is None:
             try:
                 posix.kill(child.pid, SIGKILL)
             except OSError as error:
-                say_promptly(f"{self.name}: can not end pid {child.pid}: {error.strerror}")
+                say_promptly(f"{self.name}: cannot end pid {child.pid}: {error.strerror}")
         self.send(SIGKILL, child)
-        # What forks while it is being killed leaves children that become ours when it dies: each death is a look, too.
+        # Processes forked during the killing become our children when their parent dies: look again then, too.
         self.deadline = monotonic() + FIRST_LOOK * 2 ** self.looks if self.is_tree and self.looks < LOOKS else FOREVER
         self.looks += 1
 
     def hear(self, info, was_forwarded: bool, child):
-        """A signal came: if it tells us to end, that is for the whole tree, and for what of it outlives the command."""
+        """Handle a signal to the launcher: one that asks it to end is for the whole tree, and for what outlives the command."""
         if not self.is_tree:
             return
         if info.si_signo == SIGCHLD:
@@ -141,7 +141,7 @@ class Ending:
             self.ask(child)
 
     def is_order(self, info, child) -> bool:
-        """SIGHUP from a process mostly means something else, and a Ctrl-C is the command's to understand."""
+        """Whether the signal asks to end. A SIGHUP from a process mostly means "reload"; the command itself decides about a Ctrl-C."""
         signal = info.si_signo
         if signal not in ORDERS or getsignal(signal) == SIG_IGN:
             return False
@@ -150,11 +150,11 @@ class Ending:
         return signal != SIGHUP and not self.is_ours(info.si_pid)
 
     def is_ours(self, pid: int) -> bool:
-        """Does it descend from us?"""
+        """Whether the process descends from the launcher."""
         return any(process[0] == posix.getpid() for process in walk_parents(pid))
 
     def send(self, signal: int, child):
-        """To all of the tree but the command. Nobody gets SIGTERM twice: for some the second means at once."""
+        """Send `signal` to the tree except the command. Send SIGTERM only once: to some programs a second one means "at once"."""
         if not self.is_tree:
             return
         for process in find_descendants(posix.getpid(), self.strangers):
@@ -165,13 +165,13 @@ class Ending:
             send(process, signal)
 
     def has_descendants(self) -> bool:
-        """Is anything left of the tree? As subreaper, whatever lives of it has one of our children above it. Raises OSError."""
+        """Whether a process of the tree is left. All of them descend from children of the launcher, the subreaper. Raises OSError."""
         if not self.is_tree:
             return False
         if self.strangers and not self.strangers.issuperset(find_children(posix.getpid())):
             return True
         try:
-            # Also what has ended while we looked, and may have left children: SIGCHLD will come.
+            # WNOWAIT: also see a child that has just ended and may have left children; its SIGCHLD is still to come.
             ended = posix.waitid(posix.P_ALL, 0, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)
         except ChildProcessError:
             return False

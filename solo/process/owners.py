@@ -1,7 +1,7 @@
-"""Whose word a record is. Cold.
+"""Whether the owner of a ticket may be believed about a process.
 
-Anyone who can write in a shared directory can publish a ticket that names any process. A record is believed about a process only if
-the owner of its file could have signalled that process, as kill(2) has it; root and our own user are believed about every process.
+Any user who can write in a shared directory can publish a ticket that names any process. A record is believed about a process only
+if the owner of its file could have signalled that process, by the rules of kill(2). Root and our own user are always believed.
 """
 
 import posix
@@ -11,6 +11,7 @@ from solo.kernel import STATUS_SIZE, read_file
 
 
 def is_trusted(ticket) -> bool:
+    """Whether the owner of the ticket is root or this user."""
     return ticket.owner_uid in (0, posix.geteuid())
 
 

@@ -1,4 +1,4 @@
-"""prctl(2), which Python's library does not have. Cold: ctypes costs 2 ms."""
+"""prctl(2), through ctypes: Python's library does not have it. Loading ctypes takes 2 ms."""
 
 import posix
 from _signal import SIGKILL
@@ -9,7 +9,7 @@ SET_PDEATHSIG, GET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 2, 36
 
 
 def load_prctl():
-    """prctl(2) as a function that raises OSError. Raises SoloError."""
+    """Return prctl(2) as a function that raises OSError. Raises SoloError if ctypes cannot be loaded."""
     try:
         import ctypes
 
@@ -28,13 +28,15 @@ def load_prctl():
 
 
 def make_die_with():
-    """A function for a forked child: from now on it gets SIGKILL when its launcher, of the given pid, dies. Raises SoloError."""
+    """Return a function for a forked child, called with the launcher's pid: the child gets SIGKILL when the launcher dies.
+
+    Raises SoloError if prctl(2) fails here: the child could then only end without running its command.
+    """
     prctl = load_prctl()
     from ctypes import byref, c_int
 
     ours = c_int()
     try:
-        # A child that must not call it could only end without its command: find out before anything is waited for.
         prctl(GET_PDEATHSIG, byref(ours))
         prctl(SET_PDEATHSIG, ours.value)
     except OSError as error:
@@ -42,14 +44,14 @@ def make_die_with():
 
     def die_with(launcher: int):
         prctl(SET_PDEATHSIG, SIGKILL)
-        if posix.getppid() != launcher:  # it died in between; whose child we are then depends on subreapers
+        if posix.getppid() != launcher:  # the launcher died before; the parent is then init or a subreaper
             posix._exit(SoloError.status)
 
     return die_with
 
 
 def become_subreaper():
-    """From now on descendants whose parents die become our children. Raises SoloError."""
+    """Adopt descendants whose parents die, from now on. Raises SoloError."""
     try:
         load_prctl()(SET_CHILD_SUBREAPER, 1)
     except OSError as error:

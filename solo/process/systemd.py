@@ -1,4 +1,4 @@
-"""What a service manager does to the processes of a unit. Cold: asked only when one sent us a signal."""
+"""Finds out to which processes of a unit systemd sends a signal. Loaded only when a service manager signalled the launcher."""
 
 import _signal
 
@@ -8,10 +8,10 @@ ENDING = {_signal.SIGTERM, _signal.SIGINT, _signal.SIGQUIT}  # a second one ofte
 
 
 def tells_all(signal: int, manager: int, pid: int) -> bool:
-    """Has `manager` sent `signal` not only to us, the main process of our unit, but also to `pid`, another process of it?
+    """Whether `manager` has sent `signal` not only to us, the main process of our unit, but also to `pid`, another process of it.
 
-    While the unit is stopped KillMode says so. `systemctl kill` does not: without --kill-whom it is for all. To be told
-    twice to end is then worse for `pid` than to miss what was for us alone, unless it can not notice; the rest is harmless twice.
+    While a unit is being stopped, its KillMode tells. Otherwise `systemctl kill` may have sent it, by default to all processes.
+    Then assume so if `pid` notices a second signal to end, which may mean "at once". Other signals do no harm twice.
     """
     try:
         group = read_file("/proc/self/cgroup", 65536)
@@ -27,15 +27,15 @@ def tells_all(signal: int, manager: int, pid: int) -> bool:
 
 
 def notices(pid: int, signal: int) -> bool:
-    """Does a process catch or block it? Who does neither dies of it, or ignores it, however often."""
-    # By newlines alone, which are escaped in what a process calls itself.
+    """Whether the process catches or blocks the signal. Otherwise a second one makes no difference."""
+    # Split at newlines only: the kernel escapes them in the process's name, and no other line break.
     lines = read_file(f"/proc/{pid}/status", STATUS_SIZE).split(b"\n")
     caught, blocked = (int(line[7:], 16) for key in (b"SigCgt:", b"SigBlk:") for line in lines if line.startswith(key))
     return bool((caught | blocked) >> signal - 1 & 1)
 
 
 def find_unit(group: str) -> str:
-    """The unit that a /proc/PID/cgroup names: the last part of the path of systemd's own hierarchy."""
+    """Return the unit in a /proc/PID/cgroup, the last part of the path in systemd's own hierarchy; "" if there is none."""
     for line in group.split("\n"):
         if line.startswith("0::") or ":name=systemd:" in line:
             for part in reversed(line.split(":", 2)[2].split("/")):
@@ -45,7 +45,7 @@ def find_unit(group: str) -> str:
 
 
 def ask(scope: str, unit: str) -> list:
-    """What systemctl says of a unit, as lines of KEY=VALUE; nothing if it does not answer."""
+    """Return systemctl's lines of KEY=VALUE about a unit; none if it does not answer."""
     import subprocess
 
     try:

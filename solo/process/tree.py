@@ -1,4 +1,4 @@
-"""Other processes: who descends from whom, and sending a signal to just that one and never to a reused pid. Cold."""
+"""Other processes: their descendants, and signals that reach exactly one process and never a reused pid."""
 
 import _signal
 import posix
@@ -14,7 +14,7 @@ from solo.text.describe import find_user
 
 
 def end(ticket, process: tuple, signal: int):
-    """Send `signal` to (pid, start), which the record of `ticket` names, and SIGCONT if it is stopped. Not an error if it is gone.
+    """Send `signal` to (pid, start), which the record of `ticket` names, and SIGCONT if it is stopped. Do nothing if it is gone.
 
     Raises SoloError if it cannot be signalled, or the owner of the ticket could not have signalled it.
     """
@@ -35,7 +35,7 @@ def end(ticket, process: tuple, signal: int):
 
 
 def open_target(ticket, process: tuple) -> int:
-    """Return a pidfd of (pid, start), which the record of `ticket` names: the way to every signal that a ticket asks for.
+    """Return a pidfd of (pid, start), which the record of `ticket` names. Every signal to a process of a record goes through here.
 
     Raises ProcessLookupError if it is gone, SoloError if we cannot see it or the owner of the ticket could not have signalled it.
     """
@@ -53,13 +53,13 @@ def open_target(ticket, process: tuple) -> int:
 
 
 def send(process: tuple, signal: int):
-    """The same to a descendant of ours, as well as it can be done; who can not be told is passed over."""
+    """Send `signal` to our descendant (pid, start), and SIGCONT if it is stopped. Never signal one that cannot be identified."""
     try:
         pidfd = posix.pidfd_open(process[0])
     except ProcessLookupError:
         return
     except (OSError, AttributeError):
-        pidfd = None  # an old kernel: the moment between looking and sending is all that can go wrong
+        pidfd = None  # an old kernel: the pid could be reused only between the check and kill(2)
     try:
         stat = read_stat(process[0])
         if stat.start == process[1]:
@@ -73,7 +73,7 @@ def send(process: tuple, signal: int):
 
 
 def find_roots(ticket) -> list:
-    """The pids, as we see them, of what runs under a hold: its command, or all that is left of its tree, or a program itself."""
+    """Return our pids of the processes under a hold: the command, the rest of its tree, or the program that holds it."""
     record = ticket.read_record()
     if record is None:
         return []
@@ -85,19 +85,19 @@ def find_roots(ticket) -> list:
 
 
 def find_here(ticket, process: tuple) -> list:
-    """[The pid by which we see (pid, start)], which the record of `ticket` names, or nothing if that is not to be believed."""
+    """Return [our pid of (pid, start)], which the record of `ticket` names; [] if it is gone or the record is not believed."""
     theirs, mine = ticket.record.world, ticket.line.world
     pid = find_pid(process, theirs, mine)
     return [pid] if pid > 0 and vouches(ticket, process) and is_alive(*process, theirs, mine) else []
 
 
 def find_children(pid: int) -> list:
-    """[(pid, start)] of the living children of `pid`."""
+    """Return [(pid, start)] of the living children of `pid`."""
     return [(stat.pid, stat.start) for stat in read_all() if stat.parent == pid]
 
 
 def find_descendants(pid: int, besides=()) -> list:
-    """[(pid, start)] of all that descend from `pid` and live, without those `besides` and what descends from them."""
+    """Return [(pid, start)] of the living descendants of `pid`, except the processes `besides` and their descendants."""
     children = {}
     for stat in read_all():
         if (stat.pid, stat.start) not in besides:
@@ -111,7 +111,7 @@ def find_descendants(pid: int, besides=()) -> list:
 
 
 def read_all():
-    """What /proc says of every living process, one after the other: a generator, not a snapshot."""
+    """Yield the Stat of every living process. They are read one by one: not a snapshot."""
     for entry in posix.listdir("/proc"):
         if entry.isdigit():
             try:

@@ -1,4 +1,4 @@
-"""Waiting for processes that no lock of ours tells of, or for one of several, and asking the kernel whose a lock is. Cold."""
+"""Waits for processes that hold no lock of solo, or for one of several tickets; finds the owner of a lock."""
 
 import posix
 import select
@@ -8,15 +8,15 @@ from time import monotonic
 from solo.identity import find_pid, read_stat
 from solo.kernel import close, read_file, wait_lock, wait_poll
 
-SLOW_CHECK = 0.2  # seconds, for what has no descriptor that tells all
-LONGEST_PATIENCE = 60.0  # seconds between two looks at a gate that moves
-TIME_SLICE = 0.01  # seconds, for which a runnable process may keep the owner of the gate from running
+SLOW_CHECK = 0.2  # seconds between two checks of a process that no descriptor watches exactly
+LONGEST_PATIENCE = 60.0  # seconds between two looks at a gate whose queue makes progress
+TIME_SLICE = 0.01  # seconds for which each runnable process may delay the owner of the gate
 
 
 def wait_any(tickets: list, deadline: float) -> bool:
-    """Block until one of `tickets` may no longer be in the way; False if the deadline passed first.
+    """Block until one of `tickets` may no longer be in the way. Return False if the deadline passed first.
 
-    Who gets True looks again: where something can not be watched it is only a pause.
+    True means "look again", not "free": if a ticket cannot be watched, this is only a pause.
     """
     watches = []
     try:
@@ -41,9 +41,9 @@ def wait_any(tickets: list, deadline: float) -> bool:
 
 
 def open_pidfd(process: tuple, theirs, mine):
-    """A pidfd of (pid, start) in the world `theirs`: readable once it is dead.
+    """Return a pidfd of (pid, start) in the origin `theirs`, readable once that process is dead.
 
-    None if there is none to be had. Raises ProcessLookupError if it is gone.
+    None if it cannot be opened, or the process cannot be identified. Raises ProcessLookupError if the process is gone.
     """
     pid, start = find_pid(process, theirs, mine), process[1]
     if pid <= 0:
@@ -55,12 +55,12 @@ def open_pidfd(process: tuple, theirs, mine):
     except (OSError, AttributeError):
         return None  # an old kernel, or no descriptor left
     try:
-        # The pid may have been given to another process before the pidfd was open.
+        # Another process may have got the pid before the pidfd was open.
         if read_stat(pid).is_started(start, theirs, mine):
             return pidfd
         gone = True
     except OSError:
-        gone = poll([pidfd], 0)  # else hidden: who can not be told apart is not told
+        gone = poll([pidfd], 0)  # else hidden: never watch or signal a process that cannot be identified
     close(pidfd)
     if gone:
         raise ProcessLookupError
@@ -68,7 +68,7 @@ def open_pidfd(process: tuple, theirs, mine):
 
 
 def poll(watches: list, deadline: float) -> bool:
-    """Block until one of the descriptors is readable, those that are None left out; False if the deadline passed first."""
+    """Block until one of the descriptors is readable; None is left out. Return False if the deadline passed first."""
     poller = select.poll()
     for watch in watches:
         if watch is not None:
@@ -77,10 +77,10 @@ def poll(watches: list, deadline: float) -> bool:
 
 
 def wait_crowded_gate(gate: int, seen: int, patience: float) -> tuple:
-    """Block until flock(2) on the `gate` is ours: (0, 0). If it stands still: (its owner's pid or 0, for how many seconds).
+    """Block until flock(2) on the `gate` is ours, and return (0, 0). If the gate is stuck: (its owner's pid or 0, seconds).
 
-    It moves if its mtime is not as last `seen`, `patience` seconds ago. Only one waiter at a time asks whose the gate is:
-    opening /proc/locks stops every flock(2) of the machine.
+    The gate is stuck if its mtime does not change: it is still as last `seen`, `patience` seconds ago. Only one waiter at a time
+    looks for the owner, because opening /proc/locks stops every flock(2) of the machine.
     """
     still = pause = patience
     asks = is_first(gate)
@@ -99,7 +99,7 @@ def wait_crowded_gate(gate: int, seen: int, patience: float) -> tuple:
 
 
 def is_first(gate: int) -> bool:
-    """Take an fcntl(2) lock on the gate, which keeps out nobody from behind it; False if another waiter has it."""
+    """Take an fcntl(2) lock on the gate, which does not conflict with flock(2). Return False if another waiter has it."""
     try:
         lockf(gate, LOCK_EX | LOCK_NB)
         return True
@@ -108,7 +108,7 @@ def is_first(gate: int) -> bool:
 
 
 def count_runnable() -> int:
-    """The threads of this machine that run or want to."""
+    """Return the number of runnable threads of this machine; 0 if /proc does not say."""
     try:
         return int(read_file("/proc/loadavg").split()[3].split(b"/")[0])
     except (OSError, ValueError, IndexError):
@@ -116,13 +116,13 @@ def count_runnable() -> int:
 
 
 def find_lock_owner(fd: int) -> int:
-    """The pid that holds flock(2) on this file, from /proc/locks; 0 if it can not be told."""
+    """Return the pid that holds flock(2) on this file, from /proc/locks; 0 if it is not known."""
     stat = posix.fstat(fd)
     file = f"{stat.st_dev >> 8 & 0xfff:02x}:{stat.st_dev & 0xff | stat.st_dev >> 12 & 0xfff00:02x}:{stat.st_ino}"
     try:
         with open("/proc/locks") as locks:
             for line in locks:
-                # 1: FLOCK  ADVISORY  WRITE 4711 00:2d:1234 0 EOF   (one who waits has -> after the number)
+                # 1: FLOCK  ADVISORY  WRITE 4711 00:2d:1234 0 EOF   (a waiter has -> after the number)
                 fields = line.split()
                 if fields[1] == "FLOCK" and fields[5] == file:
                     return max(0, int(fields[4]))
