@@ -222,7 +222,7 @@ def test_a_lock_on_a_descriptor_that_solo_was_given_is_its_own(lab, path):
     shell = lab.start_shell(f"exec 9<{path}; flock -n 9; exec $SOLO -w forever --flock {path} -n job true")
 
     _, stderr = shell.communicate(timeout=PATIENCE)
-    assert shell.returncode == 125 and b"through descriptor 9" in stderr
+    assert shell.returncode == 125 and b"through the inherited descriptor 9" in stderr
 
 
 def test_who_holds_the_file_is_not_replaced_nor_waited_for(lab, path):

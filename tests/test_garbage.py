@@ -99,7 +99,7 @@ def test_a_record_with_an_impossible_value_is_a_damaged_one(lab, old, new):
 
     result = run_beside(lab)
 
-    assert (result.returncode, result.stderr) == (75, b"solo: job: busy: held (its record can not be read)\n")
+    assert (result.returncode, result.stderr) == (75, b"solo: job: busy: held (its record cannot be read)\n")
     assert lab.list()[0]["state"] == "held"
 
 
@@ -114,7 +114,7 @@ def test_a_record_with_an_impossible_count_or_process_is_a_damaged_one(lab, old,
 
     result = lab.run("-n", "job", "--slots", "2", "true")
 
-    assert (result.returncode, result.stderr) == (75, b"solo: job: busy: held (its record can not be read)\n")
+    assert (result.returncode, result.stderr) == (75, b"solo: job: busy: held (its record cannot be read)\n")
 
 
 @pytest.mark.tool("strace")

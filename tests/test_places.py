@@ -383,7 +383,7 @@ def test_who_takes_nothing_does_not_forget_an_orphan_that_it_can_not_see(lab):
     turned_away = lab.run("-n", "job", "true")
     cleaned = lab.run("clean")
 
-    assert (turned_away.returncode, turned_away.stderr.count(b"\n")) == (75, 1) and b"stood in line" in turned_away.stderr
+    assert (turned_away.returncode, turned_away.stderr.count(b"\n")) == (75, 1) and b"has waited for" in turned_away.stderr
     assert (cleaned.returncode, cleaned.stdout, cleaned.stderr, ticket.exists()) == (0, b"", b"", True)
 
 

@@ -577,7 +577,7 @@ def test_top_reports_a_holder_that_it_cannot_end(lab, screen):
     top.wait_for("? y/n")
     top.type("y")
 
-    top.wait_for("job: can not end the holder: its record can not be read")
+    top.wait_for("job: cannot end the holder: its record cannot be read")
     top.type("q")
     assert not any("got SIGTERM" in line for line in top.wait_for("ended:0"))
     ticket.write_bytes(record)
@@ -696,10 +696,10 @@ def test_a_waiter_on_a_terminal_shows_the_holder_and_its_place(lab, screen):
     waiting = screen("-n", "job", "--wait", "1h", "--", "echo", "here I am", width=120)
 
     waiting.wait_for(f"held for 0s by pid {holder.pid} (")
-    lines = waiting.wait_for("s, place 2 in line, 59m5")
+    lines = waiting.wait_for("s, place 2 in the queue, 59m5")
     assert len(lines) == 1 and lines[0].startswith("solo: job: waiting for ")
     first.kill()
-    waiting.wait_for("place 1 in line")
+    waiting.wait_for("place 1 in the queue")
     holder.stdin.close()
 
     assert waiting.wait_for("ended:0")[:2] == ["here I am", "ended:0"]
@@ -708,7 +708,7 @@ def test_a_waiter_on_a_terminal_shows_the_holder_and_its_place(lab, screen):
 def test_progress_is_erased_before_the_first_byte_of_the_command(lab):
     holder = lab.hold("job")
     waiting = Terminal([lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"})
-    waiting.wait_for("place 1 in line")
+    waiting.wait_for("place 1 in the queue")
     finish(holder)
 
     waiting.wait_for("FIRST")
@@ -733,7 +733,7 @@ def test_progress_is_erased_when_the_wait_times_out(lab):
 def test_a_signal_erases_progress_and_ends_the_waiter(lab, number):
     holder = lab.hold("job")
     waiting = Terminal([lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"})
-    waiting.wait_for("place 1 in line")
+    waiting.wait_for("place 1 in the queue")
 
     os.kill(waiting.pid, number)
 
@@ -749,7 +749,7 @@ def test_progress_leaves_the_signal_dispositions_of_the_command_alone(lab):
     probe = [sys.executable, "-IS", "-c", code]
     holder = lab.hold("job")
     waiting = Terminal([lab.script, "-n", "job", "--wait", "1h", "--", *probe], lab.environment)
-    waiting.wait_for("place 1 in line")
+    waiting.wait_for("place 1 in the queue")
     finish(holder)
     waiting.wait_for("]\r\n")
     alone = Terminal(probe, lab.environment)
@@ -763,8 +763,8 @@ def test_progress_leaves_the_signal_dispositions_of_the_command_alone(lab):
 
 @pytest.mark.parametrize("words, environment, shown", [
     ((), {}, b""),
-    ((), {"CI": "true"}, b"solo: job: waiting for 0s, place 1 in line, 1h left: held for "),
-    ((), {"JENKINS_URL": "http://ci"}, b"solo: job: waiting for 0s, place 1 in line, 1h left: held for "),
+    ((), {"CI": "true"}, b"solo: job: waiting for 0s, place 1 in the queue, 1h left: held for "),
+    ((), {"JENKINS_URL": "http://ci"}, b"solo: job: waiting for 0s, place 1 in the queue, 1h left: held for "),
     (("-q",), {"CI": "true"}, b""),
     (("-v",), {}, b"solo: job: waiting: held for "),
 ])

@@ -1,7 +1,7 @@
-"""Ending those who hold or wait, for --replace and `solo stop`. Cold.
+"""Ends holders and waiters, for --replace and `solo stop`.
 
-The command goes first and then its launcher, so that statuses stay true: SIGTERM, later SIGKILL. Every process is identified through
-a pidfd, and gets a signal only if the owner of the ticket's file could have sent it one.
+First SIGTERM, then SIGKILL; first to the command and then to its launcher, so that the launcher exits with the command's status.
+Every process is identified through a pidfd, and signalled only if the owner of the ticket's file could have signalled it.
 """
 
 from _signal import SIGKILL, SIGTERM
@@ -14,13 +14,14 @@ from solo.process.owners import is_trusted, may_signal, vouches
 from solo.process.tree import end, find_children, find_descendants, open_target, send
 from solo.tickets import LIVE
 
-LOOK_AGAIN = 0.1  # seconds, for some of many to be gone
+LOOK_AGAIN = 0.1  # seconds until some of too many tickets have ended
 GRACE = 2.0  # seconds from the end of the command to that of its launcher, and from SIGKILL to the end
 
 
 class Eviction:
-    """What was done so far: `steps` has, by ticket and state, how many of STEPS and when the next one is due; `refused` the errors
-    of those that can not be ended, by their files.
+    """The state of an eviction. `steps` maps (file, state) of a ticket to the number of STEPS taken and when the next one is due.
+
+    `refused` maps the file of a ticket that cannot be ended to its error.
     """
 
     def __init__(self, kill_after: float):
@@ -29,47 +30,48 @@ class Eviction:
         self.refused = {}
 
     def act(self, tickets: list) -> float:
-        """Do what is due to each of `tickets`, and close them; when to come back. Those that are closed, as there are too many, are
-        left for then, and holders as long as one in line is: it would get in when they end.
+        """Take the step that is due for each of `tickets`, close them, and return when to call again.
+
+        Leave tickets that could not be kept open, because there are too many, for the next call. Leave all holders too while a
+        waiter is among those: it would acquire when the holders end.
         """
-        now, next_due = monotonic(), FOREVER
+        now = monotonic()
         try:
             left = [ticket for ticket in tickets if not ticket.is_open and is_known(ticket)]
-            if left:
-                next_due = now + LOOK_AGAIN
-            in_line_first = [ticket for ticket in tickets if not ticket.is_hold]
-            if not any(ticket in left for ticket in in_line_first):
-                in_line_first += [ticket for ticket in tickets if ticket.is_hold]
-            for ticket in in_line_first:
-                if ticket in left or ticket.file in self.refused:
-                    continue
-                if ticket.is_open and ticket.state is LIVE and ticket.has_left():
-                    next_due = now  # a command that it leaves behind is another matter
-                    continue
-                key = ticket.file, ticket.state
-                steps, due = self.steps.get(key, (0, now))
-                if due <= now:
-                    try:
-                        pause = STEPS[steps](ticket) if steps < len(STEPS) else refuse(ticket)
-                    except SoloError as error:
-                        self.refused[ticket.file] = error
-                        continue
-                    due = now + (self.kill_after if pause is None else pause)
-                    self.steps[key] = steps + 1, due
-                next_due = min(next_due, due)
+            waiters = [ticket for ticket in tickets if not ticket.is_hold]
+            holders = [] if any(ticket in left for ticket in waiters) else [ticket for ticket in tickets if ticket.is_hold]
+            due = [self.take_step(ticket, now) for ticket in waiters + holders if ticket not in left]
+            return min(due + [now + LOOK_AGAIN] * bool(left), default=FOREVER)
         finally:
             for ticket in tickets:
                 ticket.close()
-        return next_due
+
+    def take_step(self, ticket, now: float) -> float:
+        """Take the step that is due for one ticket. Return when its next step is due: never if it cannot be ended."""
+        if ticket.file in self.refused:
+            return FOREVER
+        if ticket.is_open and ticket.state is LIVE and ticket.has_left():
+            return now  # it ended just now and may have left an orphan
+        key = ticket.file, ticket.state
+        steps, due = self.steps.get(key, (0, now))
+        if due <= now:
+            try:
+                pause = STEPS[steps](ticket) if steps < len(STEPS) else refuse(ticket)
+            except SoloError as error:
+                self.refused[ticket.file] = error
+                return FOREVER
+            due = now + (self.kill_after if pause is None else pause)
+            self.steps[key] = steps + 1, due
+        return due
 
     def go_on(self, seat: str, hold: str):
-        """What was done to one in line, was done to the holder that it has become."""
+        """Count the steps taken for a waiter as taken for the holder that it has become."""
         for (file, state), step in list(self.steps.items()):
             if file == seat:
                 self.steps[hold, state] = step
 
     def act_on_all(self, tickets: list) -> float:
-        """The same for who needs every one of them gone. Raises SoloError, when all were asked."""
+        """Do the same if all of them must end. Raises SoloError for one that cannot be ended, after asking all others."""
         next_due = self.act(tickets)
         for error in self.refused.values():
             raise error
@@ -77,14 +79,16 @@ class Eviction:
 
 
 def is_known(ticket) -> bool:
-    """Does its record say whose it is?"""
+    """Whether the record names a process as its owner."""
     record = ticket.read_record()
     return record is not None and record.launcher[0] > 0
 
 
 def ask_to_end(ticket):
-    """SIGTERM to the command. To its launcher, which forwards it, if there is no command yet, if it is a tree, or if the owner of
-    the ticket could not signal the command: sudo(8) changes its user.
+    """Send SIGTERM to the command.
+
+    Send it to the launcher, which forwards it, if no command runs yet, with --tree, or if the owner of the ticket could not signal
+    the command, as after sudo(8).
     """
     record = read_record(ticket)
     is_forwarded = ticket.state is LIVE and (record.tree is not None or record.child is None or not vouches(ticket, record.child))
@@ -92,6 +96,7 @@ def ask_to_end(ticket):
 
 
 def kill_command(ticket):
+    """Send SIGKILL to the command, with --tree also to the launcher's other descendants. Return the time until the next step."""
     record = read_record(ticket)
     end_one(ticket, record.child or record.launcher, SIGKILL)
     if record.tree is None or ticket.state is not LIVE or record.child is None:
@@ -101,9 +106,9 @@ def kill_command(ticket):
 
 
 def kill_descendants(ticket):
-    """SIGKILL what descends from the launcher, but for its children from before the command. In another namespace it does so itself.
+    """Send SIGKILL to the descendants of the launcher, except its children from before the command.
 
-    Raises SoloError if the owner of the ticket could not have signalled the launcher.
+    A launcher in another namespace does that itself. Raises SoloError if the owner of the ticket could not have signalled it.
     """
     record, mine = ticket.record, ticket.line.world
     if (record.world.pid_namespace, record.world.time_namespace) != (mine.pid_namespace, mine.time_namespace):
@@ -116,7 +121,7 @@ def kill_descendants(ticket):
         strangers = [it for it in find_children(record.launcher[0]) if it[1] <= record.child[1] and it != record.child]
         found = find_descendants(record.launcher[0], strangers)
         if poll([launcher], 0):
-            return  # its pid may have become another process's before we listed the children
+            return  # another process may have got its pid before we listed the children
     finally:
         close(launcher)
     for process in found:
@@ -128,28 +133,31 @@ def kill_descendants(ticket):
 
 
 def kill_launcher(ticket):
-    """One that is stopped, or hangs: its command is dead."""
+    """Send SIGKILL to a launcher that is stopped or hangs after its command has ended."""
     if ticket.state is LIVE:
         end_one(ticket, read_record(ticket).launcher, SIGKILL)
     return GRACE
 
 
 def refuse(ticket):
+    """Raise SoloError: no step is left."""
     record = read_record(ticket)
-    raise SoloError(f"pid {(record.child or record.launcher)[0]} does not end, not by SIGKILL either")
+    raise SoloError(f"cannot end pid {(record.child or record.launcher)[0]}: it does not end even by SIGKILL")
 
 
 STEPS = (ask_to_end, kill_command, kill_launcher)
 
 
 def end_one(ticket, process: tuple, signal: int):
+    """Send `signal` to (pid, start). Raises SoloError if it cannot be seen or signalled."""
     if process[0] <= 0:
         raise SoloError("cannot end the holder: it cannot be seen from here")
     end(ticket, process, signal)
 
 
 def read_record(ticket):
+    """Return the record of the ticket. Raises SoloError if it is unreadable."""
     record = ticket.read_record()
     if record is None:
-        raise SoloError("can not end the holder: its record can not be read")
+        raise SoloError("cannot end the holder: its record cannot be read")
     return record

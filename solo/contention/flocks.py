@@ -1,7 +1,6 @@
-"""Files of the user's own that are held by flock(2) beside the name (--flock), so that flock(1) and solo exclude each other. Cold.
+"""Locks the user's files with flock(2) beside the name (--flock), so that flock(1) and solo exclude each other.
 
-They are never written, truncated, renamed or removed. Nothing there could remember an orphan, so the command is made to die
-with its launcher.
+The files are never written, truncated, renamed or removed. They cannot record an orphan, so the command dies with its launcher.
 """
 
 import posix
@@ -21,7 +20,7 @@ EVERYBODY = 0o666
 
 
 class Flock:
-    """A file held for a claim of `mode`. Like a ticket, and its queue, as far as a holder needs them."""
+    """A locked file, held for a claim of `mode`. It has what a holder needs of a ticket and of its queue."""
 
     __slots__ = ("fd", "mode")
 
@@ -34,14 +33,14 @@ class Flock:
         return self
 
     def leave(self):
-        """There is no queue of ours."""
+        """Do nothing: there is no queue."""
 
     @property
     def descriptors(self) -> tuple:
         return (self.fd,)
 
     def complete(self, child: tuple):
-        """There is nothing to write into."""
+        """Do nothing: there is no record."""
 
     def release(self):
         try:
@@ -57,11 +56,11 @@ class Flock:
 
 
 def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list, is_program: bool = False):
-    """Hold flock(2) on all `paths`, appended to `holds` one by one: exclusive for an exclusive `mode`, else shared.
+    """Lock all `paths` with flock(2), exclusively if `mode` is exclusive, else shared. Append a Flock each to `holds`.
 
-    In the order of device and inode: it is the same for all, and a file has one place in it however it is called. `deadline`
-    is on the monotonic clock; `watch` is as for take_hold; a program may have its
-    own locks in other threads, which are no reason to refuse. Raises Busy, SoloError.
+    Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. `deadline` is on the
+    monotonic clock; `watch` is as for take_hold. `is_program`: do not refuse locks of our own process, which may be those of
+    other threads. Raises Busy, SoloError.
     """
     lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH
     files = {}
@@ -77,15 +76,15 @@ def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list
                     break
             except OSError as error:
                 close(fd)
-                raise SoloError(f"{path}: can not be locked: {error.strerror}") from None
+                raise SoloError(f"{path}: cannot be locked: {error.strerror}") from None
             except BaseException:
                 close(fd)
                 raise
-            close(fd)  # it was replaced meanwhile: others lock the new one
+            close(fd)  # the file was replaced meanwhile: others lock the new one
 
 
 def lock_file(fd: int, path: str, lock: int, deadline, watch, is_program: bool) -> int:
-    """The descriptor that is locked at last: `fd`, or one open for writing, as NFS wants it. Raises OSError, Busy, SoloError."""
+    """Lock `fd` and return it. On NFS first reopen it for writing, which an exclusive lock needs there. Raises OSError, Busy, SoloError."""
     try:
         if try_lock(fd, lock):
             return fd
@@ -99,31 +98,33 @@ def lock_file(fd: int, path: str, lock: int, deadline, watch, is_program: bool) 
     if not is_program:
         refuse_own_lock(fd, path, owner)
     if monotonic() >= deadline:
-        raise turn_away(path, owner)
-    # Whatever `watch` shows meanwhile: who stops waiting loses the place that the kernel has kept.
+        raise make_busy(path, owner)
+    # Wait in one go: a waiter that leaves flock(2) loses its place in the kernel's queue.
     if not watch(lambda _: wait_lock(fd, lock, deadline), deadline, lambda: describe_lock(path, fd), True):
-        raise turn_away(path, find_lock_owner(fd))
+        raise make_busy(path, find_lock_owner(fd))
     return fd
 
 
 def describe_lock(path: str, fd: int) -> tuple:
+    """Return (None, a description of the holder), as describe_wait does."""
     return None, f"{path} is locked by {describe_locker(find_lock_owner(fd))}"
 
 
 def refuse_own_lock(fd: int, path: str, owner: int):
-    """What an ancestor has locked, or a descriptor that was given to us, is not unlocked before our command has ended."""
+    """Raise SoloError if an ancestor or an inherited descriptor holds the lock: it would stay until our command has ended."""
     if owner and any(pid == owner for pid, _ in walk_parents(posix.getppid())):
         raise SoloError(f"{path}: locked by pid {owner}, an ancestor of this process: it would wait for itself")
     for entry in posix.listdir("/proc/self/fd"):
         try:
-            given = int(entry) != fd and identify(posix.fstat(int(entry))) == identify(posix.fstat(fd))
-            if given and b" FLOCK " in read_file(f"/proc/self/fdinfo/{entry}"):
-                raise SoloError(f"{path}: locked through descriptor {entry}, which solo was given: it would wait for itself")
+            is_inherited = int(entry) != fd and identify(posix.fstat(int(entry))) == identify(posix.fstat(fd))
+            if is_inherited and b" FLOCK " in read_file(f"/proc/self/fdinfo/{entry}"):
+                raise SoloError(f"{path}: locked through the inherited descriptor {entry}: it would wait for itself")
         except OSError:
             continue
 
 
-def turn_away(path: str, owner: int) -> Busy:
+def make_busy(path: str, owner: int) -> Busy:
+    """Return the Busy error for a file that the process `owner` has locked."""
     busy = Busy(f"{path}: busy: locked by {describe_locker(owner)}")
     try:
         busy.since = read_boot_time() + read_stat(owner).start / posix.sysconf("SC_CLK_TCK")
@@ -133,7 +134,7 @@ def turn_away(path: str, owner: int) -> Busy:
 
 
 def open_file(path: str, umask: int) -> int:
-    """Open for reading, as flock(1) does: a script may be executed meanwhile. Created, empty, if missing. Raises SoloError."""
+    """Open the file for reading, as flock(1) does, so that a script can still be executed. Create it if missing. Raises SoloError."""
     try:
         for _ in range(2):
             try:
@@ -142,20 +143,23 @@ def open_file(path: str, umask: int) -> int:
                 return posix.open(path, posix.O_RDONLY | FLAGS)
             except FileNotFoundError:
                 pass
-            ours = posix.umask(umask)
+            own_umask = posix.umask(umask)
             try:
                 return posix.open(path, posix.O_RDONLY | posix.O_CREAT | posix.O_EXCL | FLAGS, EVERYBODY)
             except FileExistsError:
-                pass  # someone was faster
+                pass  # another process created it
             finally:
-                posix.umask(ours)
+                posix.umask(own_umask)
     except OSError as error:
-        raise SoloError(f"{path}: can not be opened: {error.strerror}") from None
-    raise SoloError(f"{path}: can not be opened: it points to nothing")
+        raise SoloError(f"{path}: cannot be opened: {error.strerror}") from None
+    raise SoloError(f"{path}: cannot be opened: it points to nothing")
 
 
 def find_identity(path: str, umask: int) -> tuple:
-    """Which file it is, made if it is missing. To open and close it would give up an fcntl(2) lock from before we were executed."""
+    """Return (device, inode) of the file, created if it is missing.
+
+    Use stat(2) if it exists: closing the file would release an fcntl(2) lock that this process has had since before exec.
+    """
     try:
         return identify(posix.stat(path))
     except OSError:
@@ -167,6 +171,7 @@ def find_identity(path: str, umask: int) -> tuple:
 
 
 def is_still(path: str, fd: int) -> bool:
+    """Whether the path still leads to the open file."""
     try:
         return identify(posix.stat(path)) == identify(posix.fstat(fd))
     except FileNotFoundError:
@@ -174,10 +179,12 @@ def is_still(path: str, fd: int) -> bool:
 
 
 def identify(stat) -> tuple:
+    """Return (device, inode)."""
     return stat.st_dev, stat.st_ino
 
 
 def describe_locker(pid: int) -> str:
+    """Return `pid 4711 (make)`, or what is known of the owner of a lock."""
     try:
         return f"pid {pid} ({decode(read_file(f'/proc/{pid}/comm')).rstrip()})" if pid else "someone else"
     except OSError:

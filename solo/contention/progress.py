@@ -1,7 +1,7 @@
-"""What one who stands in line is shown: on a terminal one live line, in a CI log a plain one each minute, elsewhere nothing. Cold.
+"""Shows a waiter's progress: one live line on a terminal, a plain line every minute in a CI log, nothing elsewhere.
 
-Nothing of it is left when the wait is over: the line is gone before the command's first byte. It is drawn by hand: to load what
-draws tables would take the head of the line longer than a hand-over, and twice its memory.
+The live line is erased before the command writes its first byte. It is drawn without rich, which takes longer to load than a
+handoff takes, and doubles the memory of a waiter.
 """
 
 import posix
@@ -20,13 +20,13 @@ TICK = 1.0  # seconds, on a terminal
 MINUTE = 60.0
 CLEAR, DIM, PLAIN = b"\r\x1b[2K", b"\x1b[2m", b"\x1b[0m"
 ENDING = (SIGINT, SIGTERM, SIGHUP, SIGQUIT)
-SOME_WIDTH = 80  # cells, where the terminal does not say
+SOME_WIDTH = 80  # cells, if the terminal does not say
 
 
 class Watch:
-    """Blocks for a contender of `names`, and shows it on stderr, which may be a terminal or a log of CI.
+    """Blocks for a contender of `names` and shows that on stderr, which may be a terminal or a CI log.
 
-    `deadline` is when it gives up, on the monotonic clock; `is_verbose`: tell as well who is waited for, whenever that changes.
+    `deadline` is when the contender gives up, on the monotonic clock. `is_verbose`: also print the holder whenever it changes.
     """
 
     def __init__(self, names: list, deadline: float, is_verbose: bool, is_terminal: bool, is_log: bool):
@@ -36,39 +36,39 @@ class Watch:
         self.is_terminal = is_terminal
         self.is_log = is_log
         self.begin = monotonic()
-        self.told = -MINUTE
+        self.last_shown = -MINUTE
 
     def __call__(self, block, look_again: float, describe, in_one_go: bool = False) -> bool:
-        """Block until `look_again`, false, or until `block(until)`, which blocks until then at most, is true.
+        """Call `block(until)`, which blocks no longer than `until`, until it returns True. Return False at `look_again`.
 
-        `describe` gives our place in line, None if there is none, and who is in the way. What is to be blocked for in one go
-        is shown once, and without the times.
+        `describe` returns our place in the queue, or None, and a description of the holder. `in_one_go`: call `block` only once,
+        and show the state once, without times.
         """
         if self.is_verbose:
             say_promptly(f"{self.name}: waiting: {describe()[1]}")
-            self.told = monotonic()
+            self.last_shown = monotonic()
         if self.is_terminal:
             return self.show_line(block, look_again, describe, in_one_go)
-        return self.block_and_show(block, look_again, describe, in_one_go, self.tell) if self.is_log else block(look_again)
+        return self.block_and_show(block, look_again, describe, in_one_go, self.log) if self.is_log else block(look_again)
 
     def block_and_show(self, block, look_again: float, describe, in_one_go: bool, show) -> bool:
-        """`show` is called with our state and says when to call it again."""
+        """Block and call `show`, with a function that describes our state, whenever it is due. It returns when it is due again."""
         while True:
-            due = show(lambda: f"{self.name}: {self.tell_state(describe, in_one_go)}")
+            due = show(lambda: f"{self.name}: {self.describe_state(describe, in_one_go)}")
             if block(look_again if in_one_go else min(look_again, due)):
                 return True
             if monotonic() >= look_again:
                 return False
 
-    def tell(self, describe_state) -> float:
-        """In a log: once a minute."""
-        if monotonic() >= self.told + MINUTE:
-            self.told = monotonic()
+    def log(self, describe_state) -> float:
+        """Print the state once a minute. Return when it is due again."""
+        if monotonic() >= self.last_shown + MINUTE:
+            self.last_shown = monotonic()
             say_promptly(describe_state())
-        return self.told + MINUTE
+        return self.last_shown + MINUTE
 
     def show_line(self, block, look_again: float, describe, in_one_go: bool) -> bool:
-        """Those whom a signal ends clear the line first."""
+        """Block and show the live line. A signal that ends the launcher clears it first."""
         changed = {number: getsignal(number) for number in ENDING if getsignal(number) == SIG_DFL}
         for number in changed:
             signal(number, self.clear_and_end)
@@ -80,21 +80,23 @@ class Watch:
                 signal(number, disposition)
 
     def clear_and_end(self, number, _):
+        """Clear the line, then die by the signal."""
         self.write(CLEAR)
         signal(number, SIG_DFL)
         posix.kill(posix.getpid(), number)
 
-    def tell_state(self, describe, in_one_go: bool) -> str:
-        place, who = describe()
+    def describe_state(self, describe, in_one_go: bool) -> str:
+        """Return `waiting for 5s, place 2 in the queue, 25s left: held for 3h12m by pid 4711 (backup.sh)`."""
+        place, holder = describe()
         words = ["waiting" if in_one_go else f"waiting for {format_duration(monotonic() - self.begin)}"]
         if place is not None:
-            words.append(f"place {place} in line")
+            words.append(f"place {place} in the queue")
         if self.deadline != FOREVER and not in_one_go:
             words.append(f"{format_duration(-((monotonic() - self.deadline) // 1))} left")
-        return f"{', '.join(words)}: {who}"
+        return f"{', '.join(words)}: {holder}"
 
     def draw(self, describe_state) -> float:
-        """On a terminal: in place of what was there."""
+        """Draw the live line over the last one. Return when it is due again."""
         try:
             width = posix.get_terminal_size(2).columns or SOME_WIDTH
         except OSError:
@@ -104,9 +106,9 @@ class Watch:
         return monotonic() + TICK
 
     def write(self, data: bytes):
-        """In one write, as a signal may come at any time; a terminal that is not ours or was stopped stays as it is."""
+        """Write to the terminal, in one write because a signal may come any time. Do nothing from the background or if it is stopped."""
         try:
-            # A background job leaves the terminal to whoever uses it.
+            # A background job must not write over the foreground job.
             if posix.tcgetpgrp(2) == posix.getpgrp() and has_room(2):
                 posix.write(2, data)
         except OSError:
@@ -114,7 +116,7 @@ class Watch:
 
 
 def describe_wait(line, record, seat) -> tuple:
-    """(Our place in line, `held for 3h12m by pid 4711 (deploy.sh)`). Without the gate: what is found is only told."""
+    """Return (our place in the queue, `held for 3h12m by pid 4711 (deploy.sh)`). Without the gate: the result is only shown."""
     try:
         files = sorted(line.list_files())
         before = [file for file in files if file.startswith(SEAT) and (seat is None or file < seat.file)]
@@ -123,13 +125,13 @@ def describe_wait(line, record, seat) -> tuple:
         conflicts = [holds[at] for at in find_conflicts(record.claim, list(map(read_claim, holds)))]
         if conflicts:
             return place, describe_holders(conflicts, record.claim)
-        return place, "others stand in line" if place > 1 else "free just now"
+        return place, "others are waiting" if place > 1 else "free just now"
     except (OSError, SoloError) as error:
         return None, str(error)
 
 
 def look_at(line, files: list) -> list:
-    """The living tickets among `files`, closed, with their records."""
+    """Return the live tickets among `files`, closed, with their records read."""
     living = []
     for file in files:
         ticket = line.look(file)

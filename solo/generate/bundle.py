@@ -1,8 +1,8 @@
-"""The launcher in one file, for `make install`: one import a module costs twice what loading all their code at once does. Cold.
+"""Makes the launcher in one file, for `make install`: importing its modules one by one takes twice the time.
 
 `python -m solo.generate.bundle PYTHON SITE BUNDLE STAGED` writes the bundle to STAGED and prints the script that loads it from
-BUNDLE. A Python of another version finds another magic number, and imports the modules one by one; so it is where the bundle is
-another than the script was made for, as in the middle of an installation.
+BUNDLE. The script imports the modules one by one if the bundle has the magic number of another Python, or is not the bundle that
+the script was made for, as in the middle of an installation.
 """
 
 import ast
@@ -14,7 +14,7 @@ from importlib.util import MAGIC_NUMBER
 
 FIRST = "solo.main"
 
-# As short as can be: Python compiles a script anew at each start.
+# Kept short: Python compiles a script anew at each start.
 SCRIPT = """#!{python} -IS
 # Made by `make install`.
 import _signal
@@ -40,7 +40,7 @@ except Exception as error:
     finally: posix._exit(125)
 """
 
-# `rest` goes where `data` has been: memory that no one used before costs a system call a page.
+# `rest` reuses the memory of `data`: unused memory costs a system call per page.
 LOADER = """
 try:
     rest = posix.read(fd, {size} + 1)
@@ -87,7 +87,7 @@ for name, code, later, names in modules:
     exec(code, space)
 """
 
-# Many objects are made at the start, and none of them is garbage.
+# Collect garbage rarely: a start makes many objects, and none of them is garbage.
 THRESHOLD = 100_000
 
 # A line a module: the functions that an ordinary run calls, recorded by tests/ordinary_run.py. The rest is loaded at its first call.
@@ -105,7 +105,7 @@ def find_path(module: str) -> str:
 
 
 def order_modules(module: str, ordered: list) -> list:
-    """What `module` imports of ours at its top, and what that imports, then itself: nothing before what it needs."""
+    """Append to `ordered` the modules of solo that `module` imports at its top, in order of need, then `module` itself."""
     with open(find_path(module)) as file:
         tree = ast.parse(file.read())
     for node in tree.body:
@@ -119,13 +119,13 @@ def order_modules(module: str, ordered: list) -> list:
 
 
 def strip(code):
-    """Without its line numbers, a third of its size: no traceback is ever shown."""
+    """Return the code without its line numbers, a third of its size: solo never shows a traceback."""
     constants = tuple(strip(constant) if hasattr(constant, "co_code") else constant for constant in code.co_consts)
     return code.replace(co_consts=constants, co_linetable=b"")
 
 
 def split(source: str, at_hand: set) -> tuple:
-    """(what is executed at once, the functions that come later and their names): two trees and a tuple."""
+    """Return (the tree that is executed at once, the tree of the functions that are loaded later, their names)."""
     tree = ast.parse(source)
     later = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name not in at_hand]
     tree.body = [node for node in tree.body if node not in later]
@@ -143,7 +143,7 @@ def make_bundle() -> tuple:
         modules.append((module, now, (start, len(rest)), names))
     path = getattr(fcntl, "__file__", None)
     loader = compile(LOADER.format(size=len(rest), threshold=THRESHOLD, fcntl=path), "loader", "exec", optimize=2)
-    return marshal.dumps((loader, tuple(modules))) + MAGIC_NUMBER, rest  # in front it would have to be cut off, by a copy
+    return marshal.dumps((loader, tuple(modules))) + MAGIC_NUMBER, rest  # at the end: removing it from the front would copy the data
 
 
 def main():

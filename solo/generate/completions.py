@@ -1,7 +1,7 @@
 """Shell completions, generated from the tables of options.py: `python -m solo.generate.completions bash|zsh|fish`.
 
-A name may hold anything but a NUL byte, also text that a shell would run. So names are read NUL-terminated, compared as text,
-and quoted for the command line; no shell expands them.
+A name may contain any byte except NUL, also text that a shell would run. So the completions read names NUL-terminated, compare them
+as text and quote them for the command line; no shell expands them.
 """
 
 import sys
@@ -12,11 +12,12 @@ LIST_NAMES = "solo list --null 2>/dev/null"
 
 
 def list_flags(options) -> list:
+    """Return the flags of the options, long and short."""
     return [flag for option in options for flag in (f"--{option.flag}", option.short and f"-{option.short}") if flag]
 
 
 def choose_values(option) -> str:
-    """What completes the value of an option: names, keepers, directories, files, or nothing; a flag has no value."""
+    """Return what completes the value of an option: names, keepers, directories, files, nothing; "" for a flag."""
     if option.kind == "flag":
         return ""
     if option.kind == "path":
@@ -100,7 +101,7 @@ _solo_offer_command() {
 _solo() {
     local word previous= values= names= flags='%(flags)s' subcommand= at line=$COMP_LINE piece
     COMPREPLY=() word=
-    # bash splits words at : and = as well: join what stands together. `at` is the number of the command's first word.
+    # bash also splits words at : and =: join pieces without blanks between them. `at` is the number of the command's first word.
     for ((at = 0; at <= COMP_CWORD; at++)); do
         piece=${COMP_WORDS[at]}
         if ((at > 0)) && [[ $line == [[:space:]]* ]]; then
@@ -184,7 +185,7 @@ ZSH_VALUES = {
 
 
 def join_zsh(options) -> str:
-    """The words for _arguments, a line each."""
+    """Return the words for _arguments, one per line."""
     lines = []
     for option in options:
         flags = list_flags([option])

@@ -1,6 +1,6 @@
-"""The manual's lists of options, subcommands and statuses, from their tables: `python -m solo.generate.manual man/solo.1`. Cold.
+"""Makes the manual's lists of options, subcommands and statuses from their tables: `python -m solo.generate.manual man/solo.1`.
 
-Rewrites what stands between `.\\" made from TABLE` and `.\\" end` and leaves the rest of the page alone.
+Rewrites the lines between `.\\" made from TABLE` and `.\\" end`, and leaves the rest of the page alone.
 """
 
 import sys
@@ -19,7 +19,7 @@ def make_flags(option) -> str:
 
 
 def make_text(help: str) -> str:
-    """One sentence a line, as mdoc wants it."""
+    """Return the text with one sentence per line, as mdoc wants it."""
     return help.replace(". ", ".\n").replace("\\", "\\e") + "\n"
 
 
@@ -50,7 +50,7 @@ TABLES = {
 
 
 def rewrite(page: str) -> str:
-    """The page with every table in it made anew."""
+    """Return the page with every table made anew."""
     for table, make in TABLES.items():
         start, end = f'.\\" made from {table}\n', '.\\" end\n'
         before, mark, rest = page.partition(start)

@@ -1,4 +1,4 @@
-"""How solo words things for people: who holds what, for how long, running what. Cold."""
+"""Words for people: holders, owners, commands, durations."""
 
 import _signal
 import posix
@@ -12,11 +12,11 @@ from solo.tickets import ORPHANED
 COMMAND_WIDTH = 60  # characters
 SIGNAL_ALIASES = ("SIGCLD", "SIGIOT", "SIGPOLL")
 
-users = {}  # names that were looked up
+users = {}  # uid -> name
 
 
 def describe_holders(tickets: list, wanted) -> str:
-    """What the busy line says of those in the way, oldest first: `held for 3h12m by pid 4711 (backup.sh --full)`, and its kin.
+    """Describe the tickets in the way, oldest first, for the busy line: `held for 3h12m by pid 4711 (backup.sh --full)`.
 
     `wanted` is our own claim.
     """
@@ -29,28 +29,29 @@ def describe_holders(tickets: list, wanted) -> str:
 
 
 def describe_skips(skips) -> str:
+    """Return `, 12 skips since`, or "" for none."""
     return f", {skips} skip{'s' * (skips != 1)} since" if skips else ""
 
 
 def describe_holder(ticket) -> str:
-    """`held for 3h12m by pid 4711 (backup.sh --full)`, and its kin for orphans, waiters and the unreadable."""
+    """Return `held for 3h12m by pid 4711 (backup.sh --full)`, or the like for an orphan, a waiter or an unreadable record."""
     record = ticket.read_record()
     if record is None:
-        return "held (its record can not be read)" if ticket.is_hold else "others stand in line"
+        return "held (its record cannot be read)" if ticket.is_hold else "others are waiting"
     span = format_duration(time() - record.since)
     if ticket.state is ORPHANED:
         return f"held for {span} by {describe_owner(ticket)}, whose launcher was killed"
     if not ticket.is_hold:
-        return f"{describe_owner(ticket)} has stood in line for {span}"
+        return f"{describe_owner(ticket)} has waited for {span}"
     return f"held for {span} by {describe_owner(ticket)}"
 
 
 def describe_owner(ticket) -> str:
-    """`pid 4711 (backup.sh --full)`, or of an orphan its command. Another user is named, and so is what only the record says."""
+    """Return `pid 4711 (backup.sh --full)`; of an orphan the command. Name another user, and mark a claim of its record as such."""
     record, is_orphan = ticket.record, ticket.state is ORPHANED
     process = record.child if is_orphan else record.launcher
     if not process[0]:
-        return "a process that can not be seen from here"
+        return "a process that cannot be seen from here"
     pid, command = f"{'orphan ' * is_orphan}pid {process[0]}", f"({format_command(record.command)})"
     if ticket.owner_uid == posix.geteuid():
         return f"{pid} {command}"
@@ -61,20 +62,23 @@ def describe_owner(ticket) -> str:
 
 
 def format_command(command: list) -> str:
+    """Return the words of a record's command, cut to COMMAND_WIDTH."""
     return cut_command(map(decode, command))
 
 
 def cut_command(words) -> str:
+    """Return the words on one line, cut to COMMAND_WIDTH, with an ellipsis."""
     text = escape(" ".join(words)[:COMMAND_WIDTH + 1])
     return text if len(text) <= COMMAND_WIDTH else text[:COMMAND_WIDTH - 1] + "…"
 
 
 def describe_self() -> str:
-    """Us, for people on other hosts."""
+    """Describe this process for people on other hosts."""
     return f"pid {posix.getpid()} on {posix.uname().nodename}"
 
 
 def find_user(uid: int) -> str:
+    """Return the name of a user, or the uid if it has none."""
     import pwd
 
     if uid not in users:
@@ -86,13 +90,13 @@ def find_user(uid: int) -> str:
 
 
 def name_signal(number: int) -> str:
-    """`SIGKILL`; Python's module signal knows it too, and takes 3 ms to load."""
+    """Return `SIGKILL` for 9. Python's module signal could, but takes 3 ms to load."""
     names = [name for name in dir(_signal) if name[:3] == "SIG" and name[3:4] != "_" and name not in SIGNAL_ALIASES]
     return next((name for name in names if getattr(_signal, name) == number), f"signal {number}")
 
 
 def format_duration(seconds: float) -> str:
-    """The two largest units: 5s, 3h12m, 2d4h."""
+    """Return the two largest units: 5s, 3h12m, 2d4h."""
     left = max(0, int(seconds))
     parts = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
@@ -105,12 +109,12 @@ def format_duration(seconds: float) -> str:
 
 
 def describe_waited(seconds) -> str:
-    """What a wait that ran out adds to its busy line."""
+    """Return what the busy line adds after a wait: `; waited 30s`."""
     return f"; waited {format_span(seconds)}" if seconds else ""
 
 
 def format_span(seconds) -> str:
-    """As format_duration, but short ones more exactly: 340ms, 1.7s."""
+    """Return a duration as format_duration does, but a short one more exactly: 340ms, 1.7s."""
     if seconds is None:
         return "-"
     if seconds < 0.9995:

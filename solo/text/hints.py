@@ -1,4 +1,4 @@
-"""What users of flock(1) and of other tools type by habit, and what to type instead. Loaded only for an error message."""
+"""Hints for users of flock(1) and other tools: their options and words, and what to type instead. Loaded only for an error message."""
 
 from posix import isatty
 
@@ -14,7 +14,7 @@ FLOCK_OPTIONS = {
     "-F": "solo always forks, so that it can release the lock when COMMAND ends",
     "-u": "the lock is released when COMMAND ends; solo stop NAME ends it earlier",
 }
-# Words of other tools for our subcommands.
+# Words of other tools for solo's subcommands.
 SUBCOMMAND_WORDS = {
     "status": "show", "info": "show", "inspect": "show", "ls": "list", "ps": "list", "locks": "list", "jobs": "list", "kill": "stop",
     "unlock": "stop", "end": "stop", "cancel": "stop", "log": "history", "logs": "history", "check": "doctor", "prune": "clean",
@@ -28,7 +28,7 @@ SHORTEST_GUESS = 3  # letters
 
 
 def explain_missing_command(word: str) -> str:
-    """What a word was probably meant as that is no program, as ` (HINT)`; else nothing."""
+    """Return ` (HINT)` about the probable meaning of a word that is not a program; "" if there is none."""
     if word in OPTION_WORDS or word in SUBCOMMAND_WORDS:
         return f" (it was taken as COMMAND; did you mean {find_meant(word)}?)"
     if word in SHELL_WORDS:
@@ -45,22 +45,23 @@ def explain_missing_command(word: str) -> str:
 
 
 def find_meant(word: str) -> str:
+    """Return the command line of solo for a word of another tool."""
     return f"solo {SUBCOMMAND_WORDS.get(word) or OPTION_WORDS[word]}"
 
 
 def warn_of_program(word: str):
-    """Say that `solo ls` runs ls(1), if somebody types it on a terminal."""
+    """Warn on a terminal that `solo ls` runs ls(1)."""
     if isatty(2):
         say(f"{word} is run as COMMAND (did you mean {find_meant(word)}?)")
 
 
 def explain_option(flag: str, table: dict) -> str:
-    """What an unknown option was probably meant as, as ` (HINT)`; else nothing."""
+    """Return ` (HINT)` about the probable meaning of an unknown option; "" if there is none."""
     return f" (of flock(1): {FLOCK_OPTIONS[flag]})" if flag in FLOCK_OPTIONS else suggest(flag, table)
 
 
 def suggest(word: str, words, prefix: str = "") -> str:
-    """` (did you mean X?)` if one of `words` looks like `word`; else nothing."""
+    """Return ` (did you mean X?)` if one of `words` looks like `word`; else ""."""
     from difflib import get_close_matches
 
     if len(word) < SHORTEST_GUESS or "/" in word:
@@ -73,14 +74,14 @@ def suggest(word: str, words, prefix: str = "") -> str:
 
 
 def warn_of_date(name: str, command: list):
-    """Say so if the name was made from words that change from run to run: such runs do not exclude each other."""
+    """Warn if a name was made from a command with a date: it changes from run to run, and such runs do not exclude each other."""
     word = next(filter(holds_date, command), None)
     if word is not None:
         say(f"{name}: this name was made from the command, and {word} looks like a date: runs exclude each other only with -n NAME")
 
 
 def holds_date(word: str) -> bool:
-    """Whether a word looks as if $(date) made it: eight digits in a row, or a date with separators."""
+    """Whether a word looks like the output of $(date): eight digits in a row, or a date with separators."""
     import re
 
     return re.search(r"\d{8}|\b(19|20)\d\d[-_./]\d\d[-_./]\d\d\b", word) is not None

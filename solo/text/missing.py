@@ -1,4 +1,4 @@
-"""The libraries that not every run needs, and what to say where they are missing. Cold."""
+"""The libraries that only subcommands need, and the message if they are missing."""
 
 import importlib.util
 import os
@@ -9,7 +9,7 @@ LIBRARIES = {"typer": "typer>=0.15.4,<0.29", "rich": "rich>=13.3.1", "psutil": "
 
 
 def describe_missing(name) -> str:
-    """What to do after module `name` was not found."""
+    """Return the message for a module `name` that was not found, with a remedy."""
     missing = [library for library in LIBRARIES if not importlib.util.find_spec(library)]
     if not missing:
         return f"module {name} is missing: Python, or solo, is not wholly installed"
@@ -18,7 +18,7 @@ def describe_missing(name) -> str:
 
 
 def describe_install(requirements: dict) -> str:
-    """Return a command, to be typed as it is, that installs the libraries that are the keys: by apt, or by pip and the values."""
+    """Return a command that installs the libraries: the keys with apt, or the values with pip. It can be typed as it is."""
     if (sys.executable or "").startswith("/usr/bin/") and os.path.exists("/usr/bin/apt"):
         return "apt install " + " ".join(f"python3-{library}" for library in requirements)
     python = shlex.quote(sys.executable or "python3")
@@ -26,6 +26,6 @@ def describe_install(requirements: dict) -> str:
     if importlib.util.find_spec("pip"):
         return f"{python} -m pip install {wanted}"
     if importlib.util.find_spec("ensurepip"):
-        # `make install` leaves no pip behind, and no other Python here need have one.
+        # `make install` leaves no pip behind, and no other Python on this machine may have one.
         return f"{python} -m ensurepip && {python} -m pip install {wanted}"
-    return f"uv pip install --python {python} {wanted}"  # the one installer that needs neither
+    return f"uv pip install --python {python} {wanted}"  # uv needs neither

@@ -1,6 +1,6 @@
-"""What syslog is told with --syslog: starts, skips, ends and time-outs, with name, pid, status and duration. Cold.
+"""Logs to syslog (--syslog): starts, skips, ends and time-outs, with name, pid, status and duration.
 
-By syslog(3), as cron does it: facility cron, tag solo[PID]. Where nobody reads, nothing is told and nothing waits.
+Uses syslog(3) as cron does: facility cron, tag solo[PID]. Without a reader nothing is logged and nothing waits.
 """
 
 import syslog
@@ -13,19 +13,19 @@ PATH = "/dev/log"
 
 
 def log(text: str, is_bad: bool = False):
-    """One line. Never raises."""
+    """Log one line. Never raises."""
     try:
         if not has_reader():
             return
         syslog.openlog("solo", syslog.LOG_PID, syslog.LOG_CRON)
         syslog.syslog(syslog.LOG_WARNING if is_bad else syslog.LOG_INFO, escape(text))
-        syslog.closelog()  # its descriptor is closed with all others when the command runs
+        syslog.closelog()  # else its descriptor would be closed with all others before the command runs
     except (OSError, ValueError):
         pass
 
 
 def has_reader() -> bool:
-    """Would a line go out at once? syslog(3) itself waits for a reader that hangs."""
+    """Whether a line can be sent without blocking. syslog(3) itself blocks if its reader hangs."""
     probe = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
     try:
         probe.connect(PATH)
@@ -35,6 +35,6 @@ def has_reader() -> bool:
 
 
 def describe_end(exit_code: int, seconds: float) -> str:
-    """`with exit status 3 after 3h12m`, or `by SIGKILL`: a negative code is a signal, as Popen has it."""
+    """Return `with exit status 3 after 3h12m`, or `by SIGKILL after 3h12m`: a negative code is a signal, as in Popen."""
     how = f"by {name_signal(-exit_code)}" if exit_code < 0 else f"with exit status {exit_code}"
     return f"{how} after {format_duration(seconds)}"

@@ -1,4 +1,4 @@
-"""How the views print rows: a table of rich's on a terminal, aligned plain text in a pipe. No cell can drive a terminal."""
+"""Prints rows: a table by rich on a terminal, aligned plain text in a pipe. No cell can control the terminal."""
 
 import json
 import re
@@ -12,13 +12,13 @@ MODES = {
     EXCLUSIVE: "exclusive", SHARED: "shared", COUNTED: "slots", INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared",
 }
 
-NAME = "NAME"  # the column that gives way to others
+NAME = "NAME"  # the column that is cut first
 SHORTEST_NAME = 12  # cells
-NOT_TEXT = re.compile("[\ud800-\udfff]")  # how Python has a byte that is no UTF-8
+NOT_TEXT = re.compile("[\ud800-\udfff]")  # Python's form of a byte that is not UTF-8
 
 
 def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty: str = ""):
-    """Print `rows` of cells under `columns`. What is in the column `styled` has the style that `styles` tells. Of none, `empty`."""
+    """Print `rows` of cells under `columns`. `styles` gives the style of each value in the column `styled`. Without rows print `empty`."""
     rows = [[clean(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich.console import Console
@@ -29,12 +29,13 @@ def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty:
 
 
 def align(lines: list) -> list:
+    """Return the lines of cells as text in columns."""
     widths = [max(map(measure, column)) for column in zip(*lines)]
     return ["  ".join(map(pad, cells, widths)).rstrip() for cells in lines]
 
 
 def print_table(console, columns: tuple, rows: list, styled: str, styles: dict):
-    """Print clean cells as a table of rich's. What is wider than the terminal is cut off, in the last column by an ellipsis."""
+    """Print clean cells as a table by rich. Cut cells wider than the terminal; in the last column with an ellipsis."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -52,7 +53,7 @@ def print_table(console, columns: tuple, rows: list, styled: str, styles: dict):
 
 
 def find_widths(lines: list, room: int, last: int, gap: int) -> list:
-    """How wide each column is but the last, which wants `last` cells. In too little `room` names are cut, and no pid or time."""
+    """Return the width of each column except the last, which needs `last` cells. If `room` is too small, cut names only."""
     widths = [max(map(measure, column)) for column in list(zip(*lines))[:-1]]
     if lines[0][0] == NAME:
         lacking = sum(widths) + gap * len(widths) + last - room
@@ -61,7 +62,7 @@ def find_widths(lines: list, room: int, last: int, gap: int) -> list:
 
 
 def describe_claim(claim, slot) -> dict:
-    """What a row has of a claim whose first slot is `slot`, or None."""
+    """Return the fields of a row that describe a claim. `slot` is its first slot, or None."""
     is_counted = claim.mode == COUNTED
     return {
         "mode": MODES[claim.mode], "slot": slot, "slots": claim.slots if is_counted else None,
@@ -70,11 +71,11 @@ def describe_claim(claim, slot) -> dict:
 
 
 def format_time(seconds: float) -> str:
-    """RFC 3339 in local time, to the millisecond."""
+    """Return a time in RFC 3339, local time, in milliseconds."""
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
 
 def format_json(value) -> str:
-    """Valid JSON in ASCII. A byte that is no UTF-8 in a name or a command becomes the four characters \\xff."""
+    """Return valid JSON in ASCII. A byte of a name or a command that is not UTF-8 becomes four characters, like \\xff."""
     text = NOT_TEXT.sub(lambda found: f"\\\\x{ord(found[0]) & 0xff:02x}", json.dumps(value, ensure_ascii=False))
     return json.dumps(json.loads(text), indent=2)

@@ -1,6 +1,6 @@
-"""How wide text is on a terminal: letters of some scripts take two cells, combining marks none. Cold.
+"""The width of text on a terminal: letters of some scripts take two cells, combining marks none.
 
-After Unicode Standard Annex 11, East Asian Width, as Python's unicodedata knows it.
+The widths are those of Unicode Standard Annex 11, East Asian Width, from Python's unicodedata.
 """
 
 from unicodedata import category, east_asian_width
@@ -11,33 +11,34 @@ ELLIPSIS = "…"
 
 
 def clean(text) -> str:
-    """A value as `escape` has it; ? for None, which is what cannot be known."""
+    """Return a value as text that cannot control a terminal; ? for None, an unknown value."""
     return "?" if text is None else escape(str(text))
 
 
 def tell(text):
-    """Print a line that can do no harm on a terminal, at once."""
+    """Print a line that cannot control a terminal, and flush it."""
     print(clean(text), flush=True)
 
 
 def measure(text: str) -> int:
-    """In cells."""
+    """Return the width of a text in cells."""
     return len(text) if text.isascii() else sum(map(measure_letter, text))
 
 
 def measure_letter(letter: str) -> int:
+    """Return the width of one character in cells: 0, 1 or 2."""
     if category(letter) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if east_asian_width(letter) in ("W", "F") else 1
 
 
 def pad(text: str, width: int) -> str:
-    """Followed by blanks up to `width` cells."""
+    """Return the text, followed by blanks up to `width` cells."""
     return text + " " * (width - measure(text))
 
 
 def cut(text: str, width: int) -> str:
-    """No more than `width` cells of it, the last one an ellipsis if something is missing."""
+    """Return at most `width` cells of the text. An ellipsis replaces the missing rest."""
     if measure(text) <= width:
         return text
     left, kept = width - 1, []
