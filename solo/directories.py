@@ -35,7 +35,7 @@ DEEPEST = 64  # parts of a nested name
 
 
 class Place:
-    """An open directory: `fd`, its `path` for messages, the `mode` of directories made in it, whether it is `shared` with other users.
+    """An open directory: `fd`, its `path` for messages, the `mode` of directories made in it, `shared` with other users or not.
 
     Files made in it get `mode` without the execute bits.
     """
@@ -69,7 +69,7 @@ def find_base(asked) -> str:
 
 
 def make_base(asked) -> Place:
-    """Open the directory of all names. Make it if it is missing; make its parents too if it is not `asked` for. Raises SoloError."""
+    """Open the directory of all names, made if it is missing. Make its parents too unless it was `asked` for. Raises SoloError."""
     path = find_base(asked)
     try:
         return open_base(path, asked)

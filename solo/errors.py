@@ -51,7 +51,7 @@ class Unreachable(SoloError):
 
 
 class LeaseLost(SoloError):
-    """The lease was lost: the engine may have given the name to another contender. The command was ended. Only solo.run() raises it."""
+    """The command was ended, because the engine may have given the name to another contender. Only solo.run() raises it."""
 
     status = LEASE_LOST
 

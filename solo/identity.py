@@ -35,7 +35,7 @@ class Stat:
 
 
 class World:
-    """The origin of an identity: boot id, pid namespace, time namespace and the clock ticks by which it shifts start times, host."""
+    """The origin of an identity: boot id, pid namespace, time namespace, its `shift` of start times in clock ticks, host."""
 
     __slots__ = ("boot", "host", "pid_namespace", "shift", "time_namespace")
 
@@ -103,7 +103,7 @@ def read_namespace(pid, kind: str) -> str:
 
 
 def is_alive(pid: int, start: int, theirs: World, mine: World):
-    """Whether the process lives: True, False, or None if it cannot be seen, on another host or in a pid namespace not below ours."""
+    """Whether the process lives. None if it cannot be seen: on another host, or in a pid namespace that is not below ours."""
     if theirs.boot != mine.boot:
         return False if theirs.host == mine.host else None
     if theirs.pid_namespace != mine.pid_namespace:

@@ -7,7 +7,19 @@ In a sticky directory each user has a private folder, which no other user can re
 import posix
 
 from solo.kernel import close
-from solo.directories import PRIVATE, ROOT_PLACE, STICKY, Place, find_base, make_directory, open_base, open_below, open_file, open_parts, split_name
+from solo.directories import (
+    PRIVATE,
+    ROOT_PLACE,
+    STICKY,
+    Place,
+    find_base,
+    make_directory,
+    open_base,
+    open_below,
+    open_file,
+    open_parts,
+    split_name,
+)
 
 DURABLE_PLACE = "/var/lib/solo"
 FOLDER = ".journals"  # no name starts with a dot
@@ -18,7 +30,7 @@ STARTED, ENDED, SKIPPED, REFUSED = b"started", b"ended", b"skipped", b"refused" 
 
 
 def find_journals(directory, *names) -> tuple:
-    """Return (path, directories below it, whether other users may write there) of the journal of one name, or without a name of all.
+    """Return (path, directories below it, whether other users may write there) of the journal of one name, or of all names.
 
     `directory` is --dir.
     """
@@ -37,7 +49,7 @@ def is_same(path: str, other: str) -> bool:
 
 
 def make_place(directory, *names):
-    """Open the directory of the journal of one name, or without a name of all journals. Make it if it is missing. Raises SoloError."""
+    """Open the directory of the journal of one name, or of all names, made if it is missing. Raises SoloError."""
     path, parts, may_be_shared = find_journals(directory, *names)
     try:
         base = open_base(path, may_be_shared)

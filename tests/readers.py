@@ -1126,7 +1126,7 @@ def trip_report(rng):
     sent = [(text(rng), text(rng), text(rng) * rng.choice((1, 200))) for _ in range(rng.randrange(1, 3))]
     with swapped(status_pipe, posix=SimpleNamespace(write=lambda fd, data: pieces.append(data))):
         for kind, name, message in sent:
-            told.tell(kind, name, message)
+            told.send(kind, name, message)
     expect(all(len(piece) <= 4096 for piece in pieces), "a write to the pipe may not be atomic")
     kind, name, message = sent[-1]
     got = status_pipe.read_last(b"".join(pieces))
@@ -1739,8 +1739,8 @@ UNREAD = {
     "only selects a reader": ""
     "tickets.Ticket.read_record contention.evict.read_record queue.read_claim contention.sockets.SocketTicket.read_record"
     " commands.show.read_skips commands.cli.read_typed api.lock.read_options identity.read_stat identity.read_self process.tree.read_all"
-    " contention.period.Marker.read_once tickets.Line.read_unlocked"
-    " contention.period.Marker.write_once engines.acquire.EngineHold.read_once engines.engine.Engine.read_once engines.zookeeper.engine.ZooKeeper.read_once"
+    " contention.period.LocalStore.read_once tickets.Line.read_unlocked"
+    " contention.period.LocalStore.write_once engines.acquire.EngineHold.read_once engines.engine.Engine.read_once engines.zookeeper.engine.ZooKeeper.read_once"
     " engines.zookeeper.engine.ZooKeeper.read_once_with_version engines.postgresql.table.PostgresTable.read_once engines.postgresql.table.PostgresTable.read_queue engines.queue.OrderedEngine.read_queue"
     " engines.postgresql.session.PostgresSession.read_once process.systemd.tells_all",
     "passes bytes on unread": "kernel.read_file contention.sockets.read_table journal.append api.lock.identify",

@@ -1,6 +1,6 @@
-"""What a launcher tells the program that started it by solo.run(), beside a status that a command could give too. Cold.
+"""Reports from a launcher to the program that started it by solo.run(). The exit status alone could also be the command's.
 
-A message is a line with the lengths of three texts, and these: they may hold any byte, as a name may.
+A message is a line with the lengths of three texts, then the texts. They may contain any byte, as a name may.
 """
 
 import posix
@@ -8,28 +8,29 @@ import posix
 from solo.errors import LEASE_LOST, TIMED_OUT, SoloError
 
 STARTED, OUTCOMES = "Started", {TIMED_OUT: "TimedOut", LEASE_LOST: "LeaseLost"}
-LIMIT = 1000  # bytes: a pipe takes all of it at once, whoever reads
+LIMIT = 1000  # bytes of a text: a pipe accepts a message in one write, even if nobody reads
 
 
 class Report:
-    """A pipe to that program, of which the command knows nothing. What can not be told is not."""
+    """A pipe to that program, which the command does not inherit. A message that cannot be sent is dropped."""
 
     def __init__(self, pipe: int):
         self.pipe = pipe
         posix.set_inheritable(pipe, False)
 
     def tell_start(self):
-        self.tell(STARTED)
+        """Report that the command has started."""
+        self.send(STARTED)
 
     def tell_outcome(self, outcome: int):
-        """Say that it ended before its time."""
-        self.tell(OUTCOMES[outcome])
+        """Report that solo ended the command: `outcome` is TIMED_OUT or LEASE_LOST."""
+        self.send(OUTCOMES[outcome])
 
     def tell_error(self, error: SoloError):
-        """Say which error it is."""
-        self.tell(type(error).__name__, getattr(error, "name", ""), str(error))
+        """Report the error: nothing ran."""
+        self.send(type(error).__name__, getattr(error, "name", ""), str(error))
 
-    def tell(self, kind: str, name: str = "", text: str = ""):
+    def send(self, kind: str, name: str = "", text: str = ""):
         parts = [part.encode("utf-8", "surrogateescape")[:LIMIT] for part in (kind, name, text)]
         try:
             posix.write(self.pipe, b"%d %d %d\n" % tuple(map(len, parts)) + b"".join(parts))
@@ -38,7 +39,7 @@ class Report:
 
 
 def read_last(report: bytes):
-    """(Kind, name, text) of the last message of a report; None if there is none."""
+    """Return (kind, name, text) of the last message of a report; None if there is none."""
     last = None
     while report:
         head, _, rest = report.partition(b"\n")

@@ -84,7 +84,7 @@ def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list
 
 
 def lock_file(fd: int, path: str, lock: int, deadline, watch, is_program: bool) -> int:
-    """Lock `fd` and return it. On NFS first reopen it for writing, which an exclusive lock needs there. Raises OSError, Busy, SoloError."""
+    """Lock `fd` and return it. Reopen it for writing on NFS, as an exclusive lock there needs. Raises OSError, Busy, SoloError."""
     try:
         if try_lock(fd, lock):
             return fd
@@ -134,7 +134,7 @@ def make_busy(path: str, owner: int) -> Busy:
 
 
 def open_file(path: str, umask: int) -> int:
-    """Open the file for reading, as flock(1) does, so that a script can still be executed. Create it if missing. Raises SoloError."""
+    """Open the file for reading, as flock(1) does, so that a script can be executed. Create it if missing. Raises SoloError."""
     try:
         for _ in range(2):
             try:

@@ -1,8 +1,8 @@
-"""--once-per: at most one run a period, also when a fast one ended before the other host's cron fired. Cold.
+"""--once-per: at most one run per period, even if a short run ended before cron fired on the other host.
 
-The period that belongs to a moment is the nearest multiple of its length: so clocks that are less than half a period apart agree,
-also at its beginning, which is when cron fires. Which one ran last is kept beside the journal and, with an engine, there as well;
-whoever replaces that runs.
+The period of a moment is the nearest multiple of its length. So clocks that differ by less than half a period agree, even at the
+moment when cron fires. The last run is stored beside the journal and, with an engine, there too. The contender that replaces it
+runs.
 """
 
 import json
@@ -21,19 +21,21 @@ from solo.directories import open_file
 FILE = ".once"
 SIZE_LIMIT = 4096
 SHORTEST = 0.001  # seconds
-PATIENCE = 5.0  # seconds, with who sits on the file
+PATIENCE = 5.0  # seconds, for another process that keeps the file locked
 
 
 class Ran(NamedTuple):
-    """The last run of a name: on which host, and when (seconds since the epoch), by the clock there."""
+    """The last run of a name: its host, and its time in seconds since the epoch, by the clock of that host."""
 
     host: str
     time: float
 
 
 class Once:
-    """The one run of `names` in a period of `length` seconds. `keepers` are where it is kept; `ran` is what we say there, `said`
-    all that we have said so far, `claims` where we have said it, and what was there before.
+    """The one run of `names` in a period of `length` seconds.
+
+    `keepers` store the last run. `ran` is the Ran that we write there, and `written` lists all that we have written. `claims`
+    lists (keeper, the Ran that was there before).
     """
 
     def __init__(self, options: dict, names: list):
@@ -45,46 +47,47 @@ class Once:
         self.name = names[0]
         self.may_retry = "once_retry" in options
         self.ran = None
-        self.said = []
+        self.written = []
         self.claims = []
         self.keepers = []
-        self.add(Marker(options.get("dir")))
+        self.add(LocalStore(options.get("dir")))
 
     def add(self, keeper):
-        """One more place to ask: an EngineHold, or a Marker. Raises RanAlready, SoloError; then it is not added."""
+        """Ask one more keeper, an EngineHold or a LocalStore, and add it. Raises RanAlready, SoloError; then it is not added."""
         self.ask(keeper)
         self.keepers.append(keeper)
 
     def ask(self, keeper):
-        """What it keeps, if that is of an earlier period, or our own. Raises RanAlready."""
+        """Return the Ran that `keeper` stores if it is our own or of an earlier period. Raises RanAlready."""
         before = keeper.read_once(self.name)
-        now = self.ran.time if self.ran else time()  # what will be said is what counts, however long that takes
-        if before is None or before in self.said or find_period(before.time, self.length) < find_period(now, self.length):
+        now = self.ran.time if self.ran else time()  # judge by the time that we will write, however long that takes
+        if before is None or before in self.written or find_period(before.time, self.length) < find_period(now, self.length):
             return before
         if before.time > now + self.length:
-            return before  # the word of a broken clock
+            return before  # a broken clock wrote it
         when = strftime("%F %T", localtime(before.time))
         raise RanAlready(f"{self.name}: ran already in this period, on {before.host} at {when}")
 
     def claim(self):
-        """The period in which we are now is ours to run in. May be called again, after any error too: the last call counts.
-        Raises RanAlready, SoloError.
+        """Claim the present period for our run. Raises RanAlready, SoloError.
+
+        May be called again, also after an error: the last call counts.
         """
         self.ran = Ran(read_world().host, time())
-        self.said.append(self.ran)
+        self.written.append(self.ran)
         for keeper in self.keepers:
             while True:
                 before = self.ask(keeper)
                 if before == self.ran:
-                    break  # what answered no had taken our word all the same
-                if before not in self.said:
-                    # Before it is said: whether it was heard we may never know.
+                    break  # an earlier write was stored, though its answer was no
+                if before not in self.written:
+                    # Note it before the write: we may never know whether that succeeded.
                     self.claims = [*(claim for claim in self.claims if claim[0] is not keeper), (keeper, before)]
                 if keeper.write_once(self.name, before, self.ran):
                     break
 
     def judge(self, error: BaseException) -> BaseException:
-        """Nothing runs, because of `error`: undo the claim. What to raise instead: who is busy may be at it in this very period."""
+        """Undo the claim: nothing runs, because of `error`. Return what to raise: RanAlready if the holder runs in this period."""
         self.undo()
         if isinstance(error, Busy) and not isinstance(error, RanAlready):
             try:
@@ -97,23 +100,24 @@ class Once:
         return error
 
     def fail(self):
-        """The command failed."""
+        """Undo the claim of a failed command, with --once-retry."""
         if self.may_retry:
             self.undo()
 
     def undo(self):
+        """Restore what was stored before, where it is still ours. Ignores errors."""
         for keeper, before in self.claims:
             try:
                 known = keeper.read_once(self.name)
-                if known in self.said:
+                if known in self.written:
                     keeper.write_once(self.name, known, before)
             except Exception:
-                pass  # then it counts as run: rather never than twice
+                pass  # then it counts as a run: better no run than two
         self.claims = []
 
 
 def find_period(now: float, length: float) -> int:
-    """The number of the period of that length (seconds) to which a moment belongs.
+    """Return the number of the period of `length` seconds to which a moment belongs.
 
     >>> find_period(299.0, 300.0), find_period(301.0, 300.0), find_period(451.0, 300.0)
     (1, 1, 2)
@@ -121,19 +125,19 @@ def find_period(now: float, length: float) -> int:
     return int((now + length / 2) // length)
 
 
-class Marker:
-    """This machine's keeper: a file beside the journal, which outlives a boot. `directory` is --dir."""
+class LocalStore:
+    """The keeper on this machine: a file beside the journal, which survives a boot. `directory` is --dir."""
 
     def __init__(self, directory):
         self.directory = directory
 
     def read_once(self, name: str):
-        """The last period of `name`, or None. Raises SoloError."""
+        """Return the last Ran of `name`, or None. Raises SoloError."""
         with self.open(name) as fd:
             return parse_ran(posix.pread(fd, SIZE_LIMIT, 0))
 
     def write_once(self, name: str, before, ran) -> bool:
-        """Replace what was read by `ran`, None: nothing; false if something else is there by now. Raises SoloError."""
+        """Replace the Ran `before` with `ran`; None is no Ran. Return False if another one is stored by now. Raises SoloError."""
         with self.open(name) as fd:
             if parse_ran(posix.pread(fd, SIZE_LIMIT, 0)) != before:
                 return False
@@ -145,6 +149,7 @@ class Marker:
 
     @contextmanager
     def open(self, name: str):
+        """Open and lock the file of a name. Raises SoloError."""
         try:
             place = make_place(self.directory, name)
             try:
@@ -158,15 +163,16 @@ class Marker:
             finally:
                 close(place.fd)
         except OSError as error:
-            raise SoloError(f"{name}: can not remember that it ran: {error.strerror}") from None
+            raise SoloError(f"{name}: cannot record the run: {error.strerror}") from None
 
 
 def format_ran(ran) -> bytes:
+    """Return the text of a Ran; none for None."""
     return json.dumps(ran).encode() if ran else b""
 
 
 def parse_ran(data: bytes):
-    """The Ran in `data`, None if it is garbage."""
+    """Return the Ran in `data`, or None if it is damaged."""
     try:
         host, when = json.loads(data)
         localtime(when)

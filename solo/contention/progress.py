@@ -106,7 +106,7 @@ class Watch:
         return monotonic() + TICK
 
     def write(self, data: bytes):
-        """Write to the terminal, in one write because a signal may come any time. Do nothing from the background or if it is stopped."""
+        """Write to the terminal, in one write: a signal may come any time. Do nothing in the background, or if it is stopped."""
         try:
             # A background job must not write over the foreground job.
             if posix.tcgetpgrp(2) == posix.getpgrp() and has_room(2):

@@ -141,7 +141,7 @@ class Ending:
             self.ask(child)
 
     def is_order(self, info, child) -> bool:
-        """Whether the signal asks to end. A SIGHUP from a process mostly means "reload"; the command itself decides about a Ctrl-C."""
+        """Whether the signal asks to end. SIGHUP from a process mostly means something else; the command decides about a Ctrl-C."""
         signal = info.si_signo
         if signal not in ORDERS or getsignal(signal) == SIG_IGN:
             return False
@@ -165,7 +165,7 @@ class Ending:
             send(process, signal)
 
     def has_descendants(self) -> bool:
-        """Whether a process of the tree is left. All of them descend from children of the launcher, the subreaper. Raises OSError."""
+        """Whether a process of the tree is left: all descend from children of the launcher, the subreaper. Raises OSError."""
         if not self.is_tree:
             return False
         if self.strangers and not self.strangers.issuperset(find_children(posix.getpid())):

@@ -1,4 +1,4 @@
-"""Hints for users of flock(1) and other tools: their options and words, and what to type instead. Loaded only for an error message."""
+"""Hints for users of flock(1) and other tools: what to type instead of their options and words. Loaded for errors only."""
 
 from posix import isatty
 

@@ -18,7 +18,7 @@ NOT_TEXT = re.compile("[\ud800-\udfff]")  # Python's form of a byte that is not 
 
 
 def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty: str = ""):
-    """Print `rows` of cells under `columns`. `styles` gives the style of each value in the column `styled`. Without rows print `empty`."""
+    """Print `rows` of cells under `columns`; without rows `empty`. `styles` maps values of the column `styled` to their style."""
     rows = [[clean(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich.console import Console
