@@ -6,7 +6,7 @@ from solo.options import SOCKET
 from solo.directories import make_base, open_name
 from solo.queue import take_hold
 from solo.modes import plan_claims
-from solo.tickets import Line, settle
+from solo.tickets import Queue, finish_handoff
 
 KILL_AFTER = 10.0  # seconds
 ATTEMPTS = 20
@@ -19,18 +19,18 @@ def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=No
     `make_line` makes a queue of (base, name, world), by default that of `open_line`. Raises Busy, SoloError.
     """
     kill_after = options.get("kill_after", KILL_AFTER)
-    rivals, taken = None, {}
+    policy, taken = None, {}
     base = make_base(options.get("dir")) if options.get("via") != SOCKET else None
     try:
         for name, claim in plan_claims(wanted.names, wanted.claim):
             settle_all(holds)
             record = wanted.claiming(claim)
             if "max_waiting" in options or "latest" in options or "replace" in options:
-                from solo.contention.policies import make_rivals
+                from solo.contention.policies import make_policy
 
-                rivals = make_rivals(options, kill_after)
+                policy = make_policy(options, kill_after)
             try:
-                taken[name] = take_name(make_line or open_line, base, name, record, deadline, watch, rivals, prepare)
+                taken[name] = take_name(make_line or open_line, base, name, record, deadline, watch, policy, prepare)
                 holds.append(taken[name])
             except OSError as error:
                 raise SoloError(f"{name}: can not be held: {error.strerror}") from None
@@ -39,7 +39,7 @@ def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=No
                     error.args = (f"{name}: {error}",)
                     error.name = name
                 for hold in holds:
-                    hold.line.restore_skips()
+                    hold.queue.gate.restore_skips()
                 raise
     finally:
         if base is not None:
@@ -47,7 +47,7 @@ def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=No
     return taken
 
 
-def take_name(make_line, base, name: str, record, deadline, watch, rivals, prepare):
+def take_name(make_line, base, name: str, record, deadline, watch, policy, prepare):
     """Our hold on one name. What `solo clean` removed under us is made again."""
     left = ATTEMPTS
     while True:
@@ -55,8 +55,8 @@ def take_name(make_line, base, name: str, record, deadline, watch, rivals, prepa
         line = None
         try:
             line = make_line(base, name, record.world)
-            hold = take_hold(line, record, deadline, watch, rivals, prepare)
-            line.close_gate()
+            hold = take_hold(line, record, deadline, watch, policy, prepare)
+            line.gate.close()
             return hold
         except BaseException as error:
             if line is not None:
@@ -80,13 +80,13 @@ def take_more(name: str, named: dict, take):
     try:
         return take()
     except BaseException as error:
-        hold.line.restore_skips()
+        hold.queue.gate.restore_skips()
         if isinstance(error, Busy) and not isinstance(error, RanAlready):
             from solo.text.describe import describe_skips
 
-            with hold.line:
-                error.skips = hold.line.count_skip(hold.record.claim.mode)
-            hold.line.close_gate()
+            with hold.queue.gate:
+                error.skips = hold.queue.gate.count_skip(hold.record.claim.mode)
+            hold.queue.gate.close()
             error.args = (f"{error if error.name else f'{name}: {error}'}{describe_skips(error.skips)}",)
             error.name = error.name or name
         raise
@@ -95,16 +95,16 @@ def take_more(name: str, named: dict, take):
 def open_line(base, name: str, world):
     """The queue of a name, as files in `base` or, where that is None, as sockets."""
     if base is not None:
-        return Line(open_name(base, name), world)
-    from solo.contention.sockets import SocketLine
+        return Queue(open_name(base, name), world)
+    from solo.contention.sockets import SocketQueue
 
-    return SocketLine(name, world)
+    return SocketQueue(name, world)
 
 
 def settle_all(holds):
     """Give up the seats from which we came to our `holds`: who stood behind us looks again."""
     for hold in holds:
-        settle(hold)
+        finish_handoff(hold)
 
 
 def take_over(holds):
@@ -113,8 +113,8 @@ def take_over(holds):
     """
     gone = set()
     for hold in reversed(list(holds)):
-        if hold.line.unseen:
-            hold.line.take_over(hold.record.claim, gone)
+        if hold.queue.unseen:
+            hold.queue.take_over(hold.record.claim, gone)
 
 
 def release(holds: list):

@@ -1,181 +1,213 @@
-"""Join, wait, release: the line of one name, first come first served.
+"""Join, wait, acquire: the queue of one name, first come, first served.
 
-Newcomers and those in line run the same loop: under the gate, look for what is in my way; if nothing is, my hold is
-published; else, outside the gate, block on just what is in the way, and look again.
+- each step starts with a look, under the gate
+- nothing in the way: publish the hold, and run
+- a contender that may not wait is busy: a skip
+- others publish a waiting ticket, and so join the queue
+- a waiter blocks on the nearest waiter before it
+- at the head it blocks on the conflicting holds
+- it blocks outside the gate, then looks again
+- the kernel ends the tickets of a killed contender
 """
 
-import posix
 from time import monotonic
 
 from solo.errors import Busy, SoloError, Superseded, Vanished
-from solo.identity import walk_parents
 from solo.kernel import has_rung, listen_for_bell, stop_listening
-from solo.modes import COUNTED, EXCLUSIVE, Claim, allot_slots, find_conflicts
-from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN, settle
+from solo.modes import COUNTED, EXCLUSIVE, find_conflicts
+from solo.obstacles import close_all, find_conflicting_holds, find_holds, find_obstacles, find_own_ancestors, list_holds, read_claim
+from solo.tickets import HOLD, SEAT, finish_handoff
 
 NO_WAIT = float("-inf")  # a deadline that has passed
 
+# The states of an Attempt, each with what leads out of it.
+NEW = "new"  # no ticket: publish the hold (HELD), or a waiting ticket (WAITING)
+WAITING = "waiting"  # a waiting ticket: block on the waiter before it, until there is none (HEAD)
+HEAD = "head"  # the first waiter, its command forked in advance: block on the conflicting holds, publish the hold (HELD)
+HELD = "held"
 
-def take_hold(line, record, deadline, watch, rivals=None, prepare=None):
-    """Our hold on the name of `line`, for a command whose `record` says what it claims.
 
-    `deadline` is on the monotonic clock, or NO_WAIT; `watch` blocks for us, and may show it; `rivals` is what we do about
-    others in line, if anything; `prepare` is called once when only holds are before us. An exclusive hold keeps our seat, if we
-    had one, until it is settled: who is behind us is told when our command has started. Raises Busy, SoloError.
+def take_hold(queue, record, deadline: float, watch, policy=None, prepare=None):
+    """Return our hold on the name of `queue`, for a command whose `record` has its claim. Raises Busy, SoloError.
+
+    `deadline` is on the monotonic clock, or NO_WAIT. `watch` blocks for us, and may show it. `policy` deals with other waiters.
+    `prepare` is called once, at the head of the queue. An exclusive hold keeps the waiting ticket before it until finish_handoff:
+    the next waiter looks again when our command has started.
     """
-    hold = seat = mask = spare = newest = None
-    obstacles = []
-    try:
-        while hold is None:
-            with line:
-                if seat is not None and has_rung():
-                    raise Superseded("superseded by a newer one")
-                passed = obstacles
-                if spare is not None and is_over(line, obstacles):
-                    obstacles = []
-                else:
-                    is_late = monotonic() >= deadline
-                    newest = line.find_newest_seat() if seat is None and rivals is None and not is_late else None
-                    obstacles, record.slot = ([newest], []) if newest else find_obstacles(line, record, seat, rivals)
-                if not obstacles:
-                    hold = line.publish(HOLD, record, spare)
-                    spare = None
-                    if hold is None:
-                        continue
-                    hold.seat, seat = seat, None
-                    hold.passed = passed
-                else:
-                    close_all(passed)
-                    if seat is None and newest is None:
-                        refuse_own_ancestors(line, record, deadline, obstacles, find_holds(line, 0))
-                    if is_late:
-                        raise turn_away(line, record, obstacles)
-                    if seat is None:
-                        if rivals and not rivals.leave_room(line, record):
-                            raise turn_away(line, record, obstacles)
-                        mask = listen_for_bell() if mask is None else mask
-                        seat = line.publish(SEAT, record)
-                        if seat is None:
-                            continue
-                if rivals:
-                    rivals.meet(line, record, hold.seat if hold else seat, obstacles)
-                if hold is not None and record.claim.mode != EXCLUSIVE:
-                    settle(hold)  # others may go in beside us: to one who does not wait it would be someone in line
-            if newest is not None:  # the directory was not listed: do it now, when nobody waits for us
-                newest = None
-                refuse_own_ancestors(line, record, deadline, obstacles, look_at_holds(line))
-            if obstacles and prepare is not None and obstacles[0].is_hold:
-                prepare()
-                prepare = None
-                spare = line.make_spare(record) if rivals is None else None
-                continue  # and look again: what a fork shares is copied when it is touched, now and not when it is our turn
-            if obstacles:
-                look_again = rivals.act(deadline) if rivals else deadline
-                watch(make_block(record, obstacles), look_again, make_describe(line, record, seat))
-        return hold
-    except Superseded as error:
-        from solo.contention.policies import name_superseder
-
-        raise name_superseder(error, line, record, seat) from None
-    except Vanished as error:
-        # Only what is idle may vanish: with a seat there, someone else removed it, and a holder with it.
-        raise error if seat is None else SoloError(str(error)) from None
-    except BaseException:
-        if hold is not None:
-            hold.release()
-        raise
-    finally:
-        close_all(obstacles)
-        if spare is not None:
-            spare.close()
-        if seat is not None:
-            seat.release()
-        if mask is not None:
-            stop_listening(mask)
+    return Attempt(queue, record, deadline, watch, policy, prepare).take()
 
 
-def is_over(line, obstacles: list) -> bool:
-    """Is what was alone in our way gone, and nothing new there since we looked? Under the gate."""
-    return len(obstacles) == 1 and line.is_unchanged() and obstacles[0].is_released()
+class Attempt:
+    """One contender on its way to a hold: `state` is one of NEW, WAITING, HEAD, HELD.
 
-
-def find_obstacles(line, record, seat, rivals=None) -> tuple:
-    """The nearest living seat before ours, else the living holds in our way; then the slots we get. Removes the dead it meets.
-
-    No obstacles: we may go in.
+    `waiting` is its waiting ticket, then `hold` its hold. `obstacles` are the tickets in its way, `passed` those of the look before.
+    `newest` is the last waiter, found without listing the directory; `is_late` whether the deadline had passed at the last look.
+    `spare` is a hold without a name, made in advance; `mask` the signal mask from before the wake signal was blocked.
     """
-    files = line.list_files(seat.file) if seat is not None else line.list_files()
-    line.note_look()
-    for file in files:
-        if file.startswith(NEW):
-            line.remove(file)  # its maker was killed: whoever is behind the gate is alone
-    seats = [file for file in files if file.startswith(SEAT)]
-    while seats:
-        nearest = max(seats)
-        ticket = find_living(line, nearest)
-        if ticket is not None:
-            if not (rivals and rivals.ignores(ticket, record)):
-                return [ticket], []
-            ticket.close()
-        seats.remove(nearest)
-    return find_holds_in_the_way(line, record.claim)
 
+    __slots__ = (
+        "deadline", "hold", "is_late", "mask", "newest", "obstacles", "passed", "policy", "prepare", "queue", "record", "spare",
+        "state", "waiting", "watch",
+    )
 
-def find_holds_in_the_way(line, claim: Claim) -> tuple:
-    """The living holds beside which the rule does not let `claim` run, oldest first; then the slots it gets if there are none.
+    def __init__(self, queue, record, deadline, watch, policy, prepare):
+        self.queue = queue
+        self.record = record
+        self.deadline = deadline
+        self.watch = watch
+        self.policy = policy
+        self.prepare = prepare
+        self.state = NEW
+        self.hold = self.waiting = self.spare = self.newest = self.mask = None
+        self.obstacles, self.passed = [], []
+        self.is_late = False
 
-    The first of them is open, and so are as many as one would wait for.
-    """
-    holds = find_holds(line)
-    conflicts = [holds[at] for at in find_conflicts(claim, list(map(read_claim, holds)))]
-    if not conflicts:
-        close_all(holds)
-        return [], allot_slots(claim, [pair for hold in holds for pair in hold.record.slot])
-    close_all([hold for hold in holds if hold not in conflicts])
-    if not conflicts[0].is_open:
-        conflicts[0] = find_living(line, conflicts[0].file)
-        if conflicts[0] is None:
-            close_all(conflicts[1:])
-            return find_holds_in_the_way(line, claim)  # it has just ended
-        conflicts[0].read_record()
-    return conflicts, []
+    def take(self):
+        """Return the hold once it is published. Raises Busy, SoloError; then nothing of ours is left in the queue."""
+        try:
+            while self.state is not HELD:
+                self.take_step()
+            return self.hold
+        except Superseded as error:
+            from solo.contention.policies import name_superseder
 
+            raise name_superseder(error, self.queue, self.record, self.waiting) from None
+        except Vanished as error:
+            # Only an idle name may vanish: with a ticket of ours in it, something else removed it, and a holder with it.
+            raise error if self.waiting is None else SoloError(str(error)) from None
+        except BaseException:
+            if self.hold is not None:
+                self.hold.release()
+            raise
+        finally:
+            self.clean_up()
 
-def find_holds(line, most_open=MOST_OPEN) -> list:
-    """All living holds, oldest first, with their records. No more than `most_open` of them are left open."""
-    holds = []
-    for file in sorted(line.files):
-        hold = find_living(line, file) if file.startswith(HOLD) else None
-        if hold is not None:
-            hold.read_record()
-            if len(holds) >= most_open:
-                hold.close()
-            holds.append(hold)
-    return holds
+    def clean_up(self):
+        """Close and release what the hold does not need."""
+        close_all(self.obstacles)
+        close_all(self.passed)
+        if self.spare is not None:
+            self.spare.close()
+        if self.waiting is not None:
+            self.waiting.release()
+        if self.mask is not None:
+            stop_listening(self.mask)
 
+    def take_step(self):
+        """Look under the gate and publish what may be published; then, without the gate, wait until the next look is due."""
+        with self.queue.gate:
+            is_published = self.look_and_publish()
+        if not is_published or self.state is HELD:
+            return
+        if self.newest is not None:  # the directory was not listed: do it now, while nobody waits for us
+            self.newest = None
+            self.refuse_own_ancestors(list_holds(self.queue))
+        if self.state is WAITING and self.obstacles[0].is_hold:
+            self.state = HEAD
+            if self.prepare is not None:
+                self.prepare_handoff()
+                return  # look again now: memory that a fork shares is copied at its first use, and not in our turn
+        self.wait()
 
-def find_living(line, file: str):
-    """The ticket if it is alive; a dead one is removed, so the gate must be ours. What can not be told is left for who gets in."""
-    ticket = line.open_ticket(file)
-    if ticket is None or ticket.state in (LIVE, ORPHANED):
-        return ticket
-    if ticket.state is UNSEEN:
-        line.unseen[file] = ticket.record
-    else:
-        line.remove(file)
-    ticket.close()
-    return None
+    def look_and_publish(self) -> bool:
+        """Look, then publish our hold or our waiting ticket if there is none yet. Gate locked.
 
+        Returns False if the gate was removed under us. Raises Busy if we may not wait, or no longer.
+        """
+        if self.waiting is not None and has_rung():
+            raise Superseded("superseded by a newer one")
+        self.look()
+        if not (self.join_or_wait() if self.obstacles else self.publish_hold()):
+            return False
+        if self.policy is not None:
+            self.policy.meet(self.queue, self.record, self.hold.previous if self.hold else self.waiting, self.obstacles)
+        if self.hold is not None and self.record.claim.mode != EXCLUSIVE:
+            finish_handoff(self.hold)  # others may run beside us: our waiting ticket would make them busy
+        return True
 
-def read_claim(ticket) -> Claim:
-    """What a living ticket claims; one that can not be read has the name for itself alone."""
-    record = ticket.read_record()
-    return record.claim if record else Claim(EXCLUSIVE)
+    def look(self):
+        """Find the tickets in our way, and the slots for us if there are none. Gate locked."""
+        close_all(self.passed)
+        self.passed, self.obstacles, self.newest = self.obstacles, [], None
+        if self.is_free():
+            return
+        self.is_late = monotonic() >= self.deadline
+        if self.state is NEW and self.policy is None and not self.is_late:
+            self.newest = self.queue.find_newest_seat()
+        if self.newest is not None:
+            self.obstacles, self.record.slot = [self.newest], []
+        else:
+            self.obstacles, self.record.slot = find_obstacles(self.queue, self.record, self.waiting, self.policy)
+
+    def is_free(self) -> bool:
+        """Return whether the only ticket in our way was released, and no contender has joined since."""
+        return self.spare is not None and len(self.passed) == 1 and self.queue.gate.is_unchanged() and self.passed[0].is_released()
+
+    def publish_hold(self) -> bool:
+        """Publish our hold, which keeps the waiting ticket and the tickets that were in the way until the handoff is finished."""
+        self.hold = self.queue.publish(HOLD, self.record, self.spare)
+        self.spare = None
+        if self.hold is None:
+            return False
+        self.hold.previous, self.waiting = self.waiting, None
+        self.hold.passed, self.passed = self.passed, []
+        self.state = HELD
+        return True
+
+    def join_or_wait(self) -> bool:
+        """Publish our waiting ticket, unless there is one. Raises Busy if we may not wait."""
+        close_all(self.passed)
+        if self.state is NEW and self.newest is None:
+            self.refuse_own_ancestors(find_holds(self.queue, 0))
+        if self.is_late or self.state is NEW and self.policy is not None and not self.policy.may_wait(self.queue, self.record):
+            raise make_busy(self.queue, self.record, self.obstacles)
+        if self.state is not NEW:
+            return True
+        if self.mask is None:
+            self.mask = listen_for_bell()
+        self.waiting = self.queue.publish(SEAT, self.record)
+        if self.waiting is None:
+            return False
+        self.state = WAITING
+        return True
+
+    def refuse_own_ancestors(self, holds: list):
+        """Raise SoloError if we would wait for ourselves: an ancestor of this process holds the name until we end.
+
+        `holds` are the live holds.
+        """
+        # A program that holds the name, and has no command, may release it before we end.
+        held = [hold.record for hold in find_own_ancestors(self.queue, holds) if hold.record.child]
+        if not held:
+            return
+        ancestor = f"pid {held[0].launcher[0]}, an ancestor of this process"
+        if find_conflicts(self.record.claim, [theirs.claim for theirs in held]):
+            raise SoloError(f"held by {ancestor}: it would wait for itself")
+        if not self.obstacles[0].is_hold and self.deadline is not NO_WAIT:
+            raise SoloError(f"held by {ancestor}, and others stand in line: they would wait for it, and it for them")
+
+    def prepare_handoff(self):
+        """Fork the command and make the hold in advance, so that our turn costs one link(2) and one write to a pipe."""
+        self.prepare()
+        if self.policy is None:
+            self.spare = self.queue.make_spare(self.record)
+
+    def wait(self):
+        """Block until the tickets in our way may have changed, or the deadline, or the policy has something to do."""
+        look_again = self.deadline if self.policy is None else self.policy.act(self.deadline)
+        self.watch(make_block(self.record, self.obstacles), look_again, self.describe)
+
+    def describe(self) -> tuple:
+        from solo.contention.progress import describe_wait
+
+        return describe_wait(self.queue, self.record, self.waiting)
 
 
 def make_block(record, obstacles: list):
-    """What blocks until something changed, or until a deadline: false. Of those that hold slots any one may make room for
-    another; else all must end in turn."""
+    """Return a function that blocks until an obstacle may have left, True, or until its deadline, False.
+
+    Any one of several that hold slots may make room for us. Otherwise all of them must end: wait for one after the other.
+    """
     if len(obstacles) > 1 and record.claim.mode == read_claim(obstacles[0]).mode == COUNTED:
         from solo.process.watch import wait_any
 
@@ -183,77 +215,20 @@ def make_block(record, obstacles: list):
     return obstacles[0].wait_end
 
 
-def make_describe(line, record, seat):
-    def describe() -> tuple:
-        from solo.contention.progress import describe_wait
-
-        return describe_wait(line, record, seat)
-
-    return describe
-
-
 def wait_unseen(block, look_again: float, describe, in_one_go: bool = False):
     """A `watch` that shows nothing."""
     return block(look_again)
 
 
-def close_all(tickets: list):
-    for ticket in tickets:
-        ticket.close()
-
-
-def look_at_holds(line) -> list:
-    """All living holds, closed, with their records. Without the gate: nothing is removed."""
-    holds = []
-    for file in line.list_files(SEAT):
-        hold = line.look(file) if file.startswith(HOLD) else None
-        if hold is not None:
-            if hold.state in (LIVE, ORPHANED):
-                hold.read_record()
-                holds.append(hold)
-            hold.close()
-    return holds
-
-
-def refuse_own_ancestors(line, record, deadline, obstacles: list, holds: list):
-    """A command under a name that asks for the same name would wait for itself: what its ancestors hold never ends before it."""
-    # A program that holds it, and has no command, may let go before we end.
-    mine = [hold.record for hold in find_own_ancestors(line, holds) if hold.record.child]
-    if mine and find_conflicts(record.claim, [theirs.claim for theirs in mine]):
-        raise SoloError(f"held by pid {mine[0].launcher[0]}, an ancestor of this process: it would wait for itself")
-    if mine and not obstacles[0].is_hold and deadline is not NO_WAIT:
-        who = f"pid {mine[0].launcher[0]}, an ancestor of this process"
-        raise SoloError(f"held by {who}, and others stand in line: they would wait for it, and it for them")
-
-
-def find_own_ancestors(line, holds: list) -> list:
-    """Those of `holds` under which we run ourselves."""
-    ancestors = set(walk_parents(posix.getppid()))
-    return [
-        hold for hold in holds
-        if hold.record and hold.record.world.pid_namespace == line.world.pid_namespace
-        and is_any_of(hold, ancestors & {hold.record.launcher, hold.record.child})
-    ]
-
-
-def is_any_of(hold, processes) -> bool:
-    """Is the owner of the hold to be believed that it is one of these?"""
-    if not processes:
-        return False
-    from solo.process.owners import vouches
-
-    return any(vouches(hold, process) for process in processes)
-
-
-def turn_away(line, record, obstacles: list) -> Busy:
-    """What to raise, and so count, when others are in our way. Under the gate."""
+def make_busy(queue, record, obstacles: list) -> Busy:
+    """Count a skip and return what to raise for it. Closes the obstacles. Gate locked."""
     from solo.text.describe import describe_holders, describe_skips
 
     nearest = obstacles[0].read_record()
     close_all(obstacles)
-    holds, _ = find_holds_in_the_way(line, record.claim)
+    holds, _ = find_conflicting_holds(queue, record.claim)
     first = holds[0].record if holds else nearest
-    skips = line.count_skip(record.claim.mode)
+    skips = queue.gate.count_skip(record.claim.mode)
     busy = Busy(f"busy: {describe_holders(holds or obstacles, record.claim)}{describe_skips(skips)}")
     busy.skips = skips
     busy.since = first.since if first else None

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from solo import argv, directories, identity, journal, journal_files, kernel, launcher, record, supervise, tickets
+from solo import argv, directories, gate, identity, journal, journal_files, kernel, launcher, record, supervise, tickets
 from solo.contention import period, sockets
 from solo.history import reader, rotation
 from solo.process import owners, systemd, watch
@@ -296,21 +296,20 @@ GATE_LINE = re.compile(rb"(0[0-9]{19})\n")
 BOOT_LINE = re.compile(rb"([^ ]*) (0[0-9]{19})\n", re.S)
 
 
-class Gate:
-    """A queue whose gate is a memfd."""
-
-    def __init__(self):
-        self.line = tickets.Line(None, WORLD)
-        self.line.gate = os.memfd_create("gate")
-
-    def fill(self, data: bytes):
-        os.ftruncate(self.line.gate, 0)
-        os.pwrite(self.line.gate, data, 0)
-        self.line.load()
-        return self.line
+@cache
+def get_queue():
+    """Return a queue whose gate is a memfd."""
+    queue = tickets.Queue(None, WORLD)
+    queue.gate.fd = os.memfd_create("gate")
+    return queue
 
 
-get_gate = cache(Gate)
+def fill_gate(data: bytes):
+    filled = get_queue().gate
+    os.ftruncate(filled.fd, 0)
+    os.pwrite(filled.fd, data, 0)
+    filled.load()
+    return filled
 
 
 def make_gate(rng) -> bytes:
@@ -319,13 +318,14 @@ def make_gate(rng) -> bytes:
 
 
 def check_gate(data: bytes):
-    width = tickets.DIGITS + 1
-    counter, skips = get_gate().fill(data).read_gate()
+    width = gate.DIGITS + 1
+    filled = fill_gate(data)
+    counter, skips = filled.read_counter(), filled.read_skips()
     lines = [GATE_LINE.fullmatch(data[at : at + width]) for at in range(0, 6 * width, width)]
-    first = int(lines[0][1]) if lines[0] else tickets.LARGEST
-    same([counter, *skips], [first if first + 1 < tickets.LARGEST else None, *(int(line[1]) if line else 0 for line in lines[1:])])
-    boot = BOOT_LINE.fullmatch(data[tickets.BOOT_AT :][: tickets.BOOT_SIZE])
-    same(get_gate().line.read_boot(), (boot[1].decode(errors="replace"), int(boot[2])) if boot else (None, None))
+    first = int(lines[0][1]) if lines[0] else gate.LARGEST
+    same([counter, *skips], [first if first + 1 < gate.LARGEST else None, *(int(line[1]) if line else 0 for line in lines[1:])])
+    boot = BOOT_LINE.fullmatch(data[gate.BOOT_AT :][: gate.BOOT_SIZE])
+    same(filled.read_boot(), (boot[1].decode(errors="replace"), int(boot[2])) if boot else (None, None))
     file = kernel.decode(data[:32])
     ticket = re.fullmatch(r"(\.seat\.|\.hold\.|\.new\.)0[0-9]{19}", file)
     same(tickets.is_ticket(file), bool(ticket))
@@ -334,29 +334,29 @@ def check_gate(data: bytes):
 
 
 def trip_gate(rng):
-    line = get_gate().fill(make_gate(rng) if rng.random() < 0.8 else rng.randbytes(130))
+    filled, queue = fill_gate(make_gate(rng) if rng.random() < 0.8 else rng.randbytes(130)), get_queue()
     newest = number(rng, 10**15)
-    line.files = [f".seat.{newest:020d}"]
-    counter, skips = line.read_gate()
+    queue.files = [f".seat.{newest:020d}"]
+    counter, skips = filled.read_counter(), filled.read_skips()
     mode = rng.choice(MODES)
-    before = line.count_skip(mode)
+    before = filled.count_skip(mode)
     expected = [count + (other == mode) for other, count in zip(MODES, skips)]
-    same((before, line.read_gate()[0]), (skips[MODES.index(mode)], counter))
-    check_mirror(line)
+    same((before, filled.read_counter()), (skips[MODES.index(mode)], counter))
+    check_mirror(filled)
     if max(expected) < 10**19:
-        same(line.read_gate()[1], expected)
-    taken = attempt(line.take_number, rng.choice((tickets.SEAT, tickets.HOLD)), mode, may=SoloErrorOfPlace)
+        same(filled.read_skips(), expected)
+    taken = attempt(queue.take_number, rng.choice((tickets.SEAT, tickets.HOLD)), mode, may=SoloErrorOfPlace)
     if isinstance(taken, str):
         expect(int(taken) > max(newest, counter or 0) and tickets.is_ticket(".hold." + taken), taken)
-        same(line.read_gate()[0], int(taken) if int(taken) + 1 < tickets.LARGEST else None)
-        check_mirror(line)
+        same(filled.read_counter(), int(taken) if int(taken) + 1 < gate.LARGEST else None)
+        check_mirror(filled)
 
 
-def check_mirror(line):
+def check_mirror(filled):
     """Compare the cached text of the gate with the file."""
-    remembered = line.text
-    line.load()
-    same(remembered, line.text)
+    remembered = filled.text
+    filled.load()
+    same(remembered, filled.text)
 
 
 SoloErrorOfPlace = (SoloError, AttributeError)  # this queue has no path for the message
@@ -1041,8 +1041,8 @@ def make_address(rng) -> bytes:
 def check_table(data: bytes):
     with swapped(sockets, read_table=lambda: data, READS=1):
         found = sockets.list_addresses()
-        line = sockets.SocketLine("job", WORLD)
-        texts = line.find_texts()
+        queue = sockets.SocketQueue("job", WORLD)
+        texts = queue.find_texts()
     expected = set()
     for row in data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
         match = LISTED.fullmatch(row.lstrip(b" \t\x0b\x0c"))
@@ -1051,11 +1051,11 @@ def check_table(data: bytes):
     expect(expected <= found, "a ticket is not seen", expected - found)
     for file, address in texts.items():
         expect(tickets.is_ticket(file) and ("job", address) in found, file)
-        check_address(line, file, address)
+        check_address(queue, file, address)
 
 
-def check_address(line, file: str, address: str):
-    ticket = sockets.SocketTicket(line, file, address, None)
+def check_address(queue, file: str, address: str):
+    ticket = sockets.SocketTicket(queue, file, address, None)
     one = ticket.read_record()
     whole = re.fullmatch(
         r"(?:hold|seat)\.\d{1,18}\.((?:X|S|IX|IS)|C-(\d{1,9})-(\d{1,9})(?:-\d{1,9}-\d{1,9})*)\.[0-9a-f-]*\.(?:-|\d{1,9})\.\d{1,9}",
@@ -1071,26 +1071,20 @@ def check_address(line, file: str, address: str):
         expect(not sane, "a valid address is not read", address)
 
 
-class Unbound(sockets.SocketLine):
-    """A queue that binds no address."""
-
-    def bind(self, text: str) -> int:
-        return 0
-
-
 def trip_table(rng):
     one = invent_record(rng)
     if rng.random() < 0.3:
         one.claim = Claim(rng.choice(("IX", "IS")))
-    line = Unbound(one.names[0], WORLD)
-    ticket = line.publish(rng.choice((tickets.SEAT, tickets.HOLD)), one)
-    address = attempt(line.make_address, ticket.text, may=SoloError)
+    queue = sockets.SocketQueue(one.names[0], WORLD)
+    with swapped(sockets, bind=lambda name, text: 0):
+        ticket = queue.publish(rng.choice((tickets.SEAT, tickets.HOLD)), one)
+    address = attempt(sockets.make_address, queue.name, ticket.text, may=SoloError)
     if isinstance(address, SoloError):
         return
     row = b"ffff8881: 00000002 00000000 00010000 0001 01 12345 @" + address[1:].replace(b"\0", b"@") + b"\n"
     with swapped(sockets, read_table=lambda: b"Num RefCount\n" + row, READS=1):
-        same(line.find_texts(), {ticket.file: ticket.text})
-    read = sockets.SocketTicket(line, ticket.file, ticket.text, None).read_record()
+        same(queue.find_texts(), {ticket.file: ticket.text})
+    read = sockets.SocketTicket(queue, ticket.file, ticket.text, None).read_record()
     slot = one.slot if one.claim.mode == COUNTED else []
     same(
         (read.claim.mode, read.claim.slots, read.claim.take, read.slot, read.tree),
@@ -1573,7 +1567,7 @@ TARGETS = {
         ),
         Target(
             "gate",
-            "tickets.Line.load tickets.Line.read_gate tickets.Line.read_boot tickets.is_ticket tickets.get_number tickets.is_number",
+            "gate.Gate.load gate.Gate.read_counter gate.Gate.read_skips gate.Gate.read_boot gate.read_line gate.is_number tickets.is_ticket tickets.get_number",
             make_gate,
             check_gate,
             trip_gate,
@@ -1659,7 +1653,7 @@ TARGETS = {
         Target("ran", "contention.period.parse_ran", make_ran, check_ran, trip_ran, (b"[", b'"', b"NaN", b"Infinity", b"null", *NUMBERS), 10),
         Target(
             "sockets",
-            "contention.sockets.list_addresses contention.sockets.SocketLine.find_texts contention.sockets.parse_claim contention.sockets.make_record",
+            "contention.sockets.list_addresses contention.sockets.SocketQueue.find_texts contention.sockets.parse_claim contention.sockets.make_record",
             make_table,
             check_table,
             trip_table,
@@ -1736,12 +1730,12 @@ TARGETS = {
 }
 
 UNREAD = {
-    "only selects a reader": ""
-    "tickets.Ticket.read_record contention.evict.read_record queue.read_claim contention.sockets.SocketTicket.read_record"
+    "only tells which reader reads what": ""
+    "tickets.Ticket.read_record contention.evict.read_record obstacles.read_claim contention.sockets.SocketTicket.read_record"
     " commands.show.read_skips commands.cli.read_typed api.lock.read_options identity.read_stat identity.read_self process.tree.read_all"
-    " contention.period.LocalStore.read_once tickets.Line.read_unlocked"
-    " contention.period.LocalStore.write_once engines.acquire.EngineHold.read_once engines.engine.Engine.read_once engines.zookeeper.engine.ZooKeeper.read_once"
-    " engines.zookeeper.engine.ZooKeeper.read_once_with_version engines.postgresql.table.PostgresTable.read_once engines.postgresql.table.PostgresTable.read_queue engines.queue.OrderedEngine.read_queue"
+    " contention.period.Marker.read_once gate.Gate.read_unlocked"
+    " contention.period.Marker.write_once engines.acquire.EngineHold.read_once engines.engine.Engine.read_once engines.zookeeper.engine.ZooKeeper.read_once"
+    " engines.zookeeper.engine.ZooKeeper.read_once_with_version engines.postgresql.table.PostgresTable.read_once engines.postgresql.table.PostgresTable.read_line"
     " engines.postgresql.session.PostgresSession.read_once process.systemd.tells_all",
     "passes bytes on unread": "kernel.read_file contention.sockets.read_table journal.append api.lock.identify",
     "reads one word that only the kernel writes": ""

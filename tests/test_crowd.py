@@ -11,7 +11,7 @@ import pytest
 import tally
 from conftest import PATIENCE, TESTS, finish, is_blocked, make_witness, read_line, until
 
-from solo.tickets import GATE_PATIENCE
+from solo.gate import GATE_PATIENCE
 
 LAUNCHER = 6000  # kB of memory that one in line has for itself, and then some
 

@@ -18,8 +18,9 @@ from conftest import ROOT
 from readers import TARGETS, UNREAD, attempt, reading
 
 import solo
-from solo import argv, identity, record, supervise, tickets
+from solo import argv, identity, record, supervise
 from solo.contention import sockets
+from solo.gate import Gate
 from solo.history import reader
 from solo.process import systemd
 from solo.commands import doctor
@@ -160,9 +161,9 @@ def count_torn_lines(name, data):
     return WHOLE["parse"](name, data if data.endswith(b"\n") else data + b"\n")
 
 
-def take_any_counter(line):
-    data = os.pread(line.gate, 126, 0)
-    return (int(data[:20]) if data[:20].isdigit() else None), [0] * 5
+def take_any_counter(gate):
+    digits = os.pread(gate.fd, 20, 0)
+    return int(digits) if digits.isdigit() else None
 
 
 def spin(data):
@@ -186,7 +187,7 @@ WHOLE = {"read_duration": argv.read_duration, "unquote": record.unquote, "parse"
         ("words", argv, {"read_duration": forget_the_rest}),
         ("quoted", record, {"unquote": drop_a_byte}),
         ("journal", reader, {"parse": count_torn_lines}),
-        ("gate", tickets.Line, {"read_gate": take_any_counter}),
+        ("gate", Gate, {"read_counter": take_any_counter}),
         ("report", readers.status_pipe, {"read_last": spin}),
         ("url", targets, {"hide_secrets": lambda query: query}),
         ("cgroup", systemd, {"find_unit": give_up}),

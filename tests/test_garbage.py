@@ -8,7 +8,7 @@ import time
 import pytest
 from conftest import count_injected, finish, inject, read_line, until, wait_dead
 
-from solo.tickets import BOOT_AT
+from solo.gate import BOOT_AT
 
 GARBAGE = [b"", b"\0", b"garbage", b"\xff" * 5000, b"solo 1\n", b"99999999999999999999\n" * 3, b"x" * 3_000_000, b"\n" * 100]
 

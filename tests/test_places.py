@@ -11,7 +11,7 @@ from conftest import BLOCKING, NOBODY, ROOT, count_injected, finish, inject, kil
 from solo.errors import SoloError
 from solo.identity import read_world
 from solo.directories import open_base, open_name
-from solo.tickets import MOST_OPEN, Line
+from solo.tickets import MOST_OPEN, Queue
 
 
 def test_the_same_job_has_the_same_name_from_everywhere(lab):
@@ -580,17 +580,17 @@ def test_a_second_link_to_a_gate_does_not_hide_that_it_was_removed(common):
     make_base_of(common, 0o1777)
     common.run("-n", "job", "true")
     gate = common.directory / "job/.gate"
-    line = Line(open_name(open_base(str(common.directory), True), "job"), read_world())
-    with line:
+    queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_world())
+    with queue.gate:
         pass  # it has the gate open
 
     os.link(gate, common.directory / "link")
     gate.unlink()
     common.run("-n", "job", "true")
 
-    with line:
-        assert os.fstat(line.gate).st_ino == gate.stat().st_ino
-    line.leave()
+    with queue.gate:
+        assert os.fstat(queue.gate.fd).st_ino == gate.stat().st_ino
+    queue.leave()
 
 
 @pytest.mark.root
@@ -600,11 +600,11 @@ def test_clean_leaves_what_root_made_for_others_in_a_sticky_directory(common):
     common.run("-n", "own", "true", user=NOBODY)
     from solo.commands import clean
 
-    line = Line(open_name(open_base(str(common.directory), True), "job"), read_world())
+    queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_world())
     base = open_base(str(common.directory), True)
-    with line:
-        assert not clean.remove_name("job", line, base)
-    line.leave()
+    with queue.gate:
+        assert not clean.remove_name("job", queue, base)
+    queue.leave()
     os.close(base.fd)
     assert common.run("-n", "job", "true", user=NOBODY).returncode == 0
 
@@ -653,11 +653,11 @@ def test_a_counter_that_another_user_set_back_hides_nobody(common):
     """A waiter whose holder has gone takes no short cut past a shared holder that came meanwhile."""
     make_base_of(common, 0o1777)
     common.run("-n", "job", "true")
-    line = Line(open_name(open_base(str(common.directory), True), "job"), read_world())
-    with line:
-        line.note_look()
-        assert not line.is_unchanged()
-    line.leave()
+    queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_world())
+    with queue.gate:
+        queue.gate.note_look()
+        assert not queue.gate.is_unchanged()
+    queue.leave()
 
 
 @pytest.mark.root

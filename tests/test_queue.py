@@ -10,12 +10,12 @@ import sys
 import pytest
 from conftest import TESTS, count_injected, count_switches, finish, inject, kill_both, read_line, read_state, set_alarm, until
 
-from solo import kernel, tickets
+from solo import kernel
 from solo.process import watch
 from solo.identity import read_world
 from solo.directories import open_base, open_name
 from solo.record import RESERVED, format_closing
-from solo.tickets import Line
+from solo.tickets import Queue
 
 
 def test_a_contender_is_turned_away_while_the_holder_lives(lab):
@@ -228,7 +228,7 @@ def test_a_gate_that_changes_hands_is_waited_for_though_its_owner_can_not_be_tol
     lab.run("-n", "job", "true")
     monkeypatch.setattr(kernel, "blocker", None)  # this process is no launcher, and other tests took locks in it
     monkeypatch.setattr(watch, "find_lock_owner", lambda fd: 0)
-    monkeypatch.setattr(tickets, "GATE_PATIENCE", 0.4)
+    monkeypatch.setattr("solo.gate.GATE_PATIENCE", 0.4)
     gate, crowd = lab.directory / "job/.gate", []
     for number in range(10):
         words = [sys.executable, "-c", PASS, gate, str(number)]
@@ -238,8 +238,8 @@ def test_a_gate_that_changes_hands_is_waited_for_though_its_owner_can_not_be_tol
             read_line(crowd[0])
     crowd[0].stdin.close()
 
-    with Line(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_world()) as line:
-        assert line.gate is not None
+    with Queue(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_world()).gate as locked:
+        assert locked.fd is not None
 
     for process in crowd:
         process.wait()

@@ -27,6 +27,12 @@ def test_a_contender_is_turned_away_and_told_who_holds_it(lab):
     assert re.fullmatch(line, result.stderr.decode())
 
 
+def test_run_without_a_name_ends_with_the_status_of_the_command(lab):
+    result = lab.run("sh", "-c", "echo ran; exit 7")
+
+    assert (result.returncode, result.stdout, result.stderr) == (7, b"ran\n", b"")
+
+
 def test_nothing_is_written_anywhere(lab):
     lab.hold("a/b", "-n", "c")
 

@@ -16,7 +16,7 @@ from solo.commands import doctor
 from solo.contention.evict import Eviction
 from solo.identity import read_world
 from solo.directories import open_base, open_name
-from solo.tickets import MOST_OPEN, Line
+from solo.tickets import MOST_OPEN, Queue
 from solo.text.describe import find_user
 
 # --- show --------------------------------------------------------------------------------------------------------
@@ -314,8 +314,8 @@ sys.stdin.read()
 def test_eviction_signals_all_waiters_before_any_holder(lab):
     holder = lab.hold("job")
     waiters = [lab.wait_in_line("job", tag="in") for _ in range(2)]
-    line = Line(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_world())
-    [hold, told, closed] = [line.open_ticket(file) for file in sorted(line.list_files())]
+    queue = Queue(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_world())
+    [hold, told, closed] = [queue.open_ticket(file) for file in sorted(queue.list_files())]
     closed.read_record()
     closed.close()
     eviction = Eviction(10.0)
@@ -324,7 +324,7 @@ def test_eviction_signals_all_waiters_before_any_holder(lab):
 
     assert waiters[0].wait(PATIENCE) == -signal.SIGTERM and due < monotonic() + 1
     assert (holder.poll(), waiters[1].poll()) == (None, None)
-    line.leave()
+    queue.leave()
     lab.run("stop", "--waiting", "job")
 
 
@@ -338,8 +338,8 @@ def test_stop_finds_a_waiter_that_acquires_between_two_looks(lab):
     stopped = subprocess.run([sys.executable, "-c", f"""
 import os, sys, time; sys.path.insert(0, {str(ROOT)!r})
 from solo.commands import stop
-from solo.tickets import Line
-list_files, calls = Line.list_files, []
+from solo.tickets import Queue
+list_files, calls = Queue.list_files, []
 def is_in(line):
     files = os.listdir(line.place.path)
     return not any(file.startswith(".seat.") for file in files) and {name!r} not in files
@@ -351,7 +351,7 @@ def read_early(line, *words):
         while not is_in(line):
             time.sleep(0.01)
     return files
-Line.list_files = read_early
+Queue.list_files = read_early
 sys.exit(stop.run(dict(dir={str(lab.directory)!r}, kill_after=3600.0, waiting=True), ["job"]))
 """], stdout=subprocess.PIPE, timeout=PATIENCE)
 

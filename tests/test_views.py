@@ -445,11 +445,11 @@ def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
     lab.use_sockets()
     name = f"looked{os.getpid()}"
     holder = lab.hold(name)
-    asked, connect = [], sockets.SocketLine.connect
-    monkeypatch.setattr(sockets.SocketLine, "connect", lambda line, text: asked.append(text) or connect(line, text))
+    asked, connect = [], sockets.connect
+    monkeypatch.setattr(sockets, "connect", lambda name, text: asked.append(text) or connect(name, text))
 
     for _ in range(5):
-        line = sockets.SocketLine(name, read_world())
+        line = sockets.SocketQueue(name, read_world())
         tickets = [line.look(file) for file in line.list_files()]
         assert [ticket.read_record().launcher[0] for ticket in tickets] == [holder.pid]
         line.leave()

@@ -26,10 +26,11 @@ from solo.identity import read_self, read_world
 from solo.kernel import FOREVER, read_file, read_umask
 from solo.options import FILE
 from solo.directories import check_new_name, open_name
-from solo.queue import NO_WAIT, close_all, find_living, read_claim, wait_unseen
+from solo.obstacles import close_all, find_living, read_claim
+from solo.queue import NO_WAIT, wait_unseen
 from solo.record import Record
 from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, find_conflicts
-from solo.tickets import SEAT, Line
+from solo.tickets import SEAT, Queue
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Wait = Union[float, None, "Unset"]
@@ -592,7 +593,7 @@ class Try:
                 take_files(lock.name, taken, lock.flock, read_umask(), self.deadline, wait_unseen, tickets, True)
             take_over(taken.values())
             for ticket in taken.values():
-                if not isinstance(ticket.line, Line):
+                if not isinstance(ticket.line, Queue):
                     ticket.line.leave()  # what it watches is not needed any more
             return Hold(lock.names, taken, tickets)
         except BaseException as error:
@@ -700,7 +701,7 @@ class Own:
         return ticket
 
 
-class OwnLine(Own, Line):
+class OwnQueue(Own, Queue):
     """Of files. `own_files` are ours: what waits for one in this process is told as soon as it is removed."""
 
     __slots__ = ("attempt", "own_files")
@@ -726,15 +727,15 @@ def identify_queue(line: Any) -> object:
 def make_line(base: Any, name: str, world: Any, attempt: "Try") -> Any:
     """The queue of `name`: as files in `base`, or where that is None as sockets."""
     if base is not None:
-        line: Any = OwnLine(open_name(base, name), world)
+        line: Any = OwnQueue(open_name(base, name), world)
         line.own_files = {}
     else:
-        from solo.contention.sockets import SocketLine
+        from solo.contention.sockets import SocketQueue
 
-        class OwnSocketLine(Own, SocketLine):
+        class OwnSocketQueue(Own, SocketQueue):
             __slots__ = ("attempt",)
 
-        line = OwnSocketLine(name, world)
+        line = OwnSocketQueue(name, world)
     line.attempt = attempt
     return line
 

@@ -22,7 +22,8 @@ from solo.contention.period import FILE as ONCE
 from solo.directories import PRIVATE, STICKY, choose_mode, find_base, find_names, make_base
 from solo.process.prctl import load_prctl
 from solo.contention.sockets import list_addresses
-from solo.tickets import GATE, HOLD, READABLE, SEAT
+from solo.gate import GATE
+from solo.tickets import HOLD, READABLE, SEAT
 
 SUSPICIOUS = 10  # names made from commands of one program
 GOOD, BAD, NOTE = "ok", "fails", "note"

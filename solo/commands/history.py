@@ -13,7 +13,8 @@ from solo.identity import read_world
 from solo.journal_files import ENDED, STARTED
 from solo.kernel import decode, say
 from solo.options import FILE
-from solo.tickets import DIGITS, HOLD, LIVE, ORPHANED
+from solo.gate import DIGITS
+from solo.tickets import HOLD, LIVE, ORPHANED
 from solo.text.describe import find_user, format_span, name_signal
 
 COLUMNS = (NAME, "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")

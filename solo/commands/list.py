@@ -13,8 +13,8 @@ from solo.options import FILE, KEEPERS, SOCKET
 from solo.process.owners import is_trusted, vouches
 from solo.directories import find_base, find_names, is_within, open_base, split_name
 from solo.modes import EXCLUSIVE, INTENTIONS, Claim
-from solo.contention.sockets import SocketLine, list_addresses
-from solo.tickets import HOLD, LIVE, ORPHANED, Line, is_published
+from solo.contention.sockets import SocketQueue, list_addresses
+from solo.tickets import HOLD, LIVE, ORPHANED, Queue, is_published
 from solo.text.describe import find_user, format_duration
 
 COLUMNS = (NAME, "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
@@ -118,11 +118,11 @@ def find_queues(directory, via, origin):
             base = None  # no command was ever guarded here
         if base is not None:
             for name, place in find_names(base):
-                yield name, FILE, place if isinstance(place, SoloError) else Line(place, origin)
+                yield name, FILE, place if isinstance(place, SoloError) else Queue(place, origin)
             close(base.fd)
     if via in (None, SOCKET):
         for name in sorted({name for name, _ in list_addresses()}):
-            queue = SocketLine(name, origin)
+            queue = SocketQueue(name, origin)
             yield name, SOCKET, queue
             queue.leave()
 

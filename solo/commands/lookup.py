@@ -9,10 +9,10 @@ from solo.journal_files import open_place
 from solo.kernel import close, say
 from solo.options import FILE, KEEPERS, SOCKET
 from solo.directories import find_base, find_names, open_base, open_below, split_name
-from solo.queue import read_claim
+from solo.obstacles import read_claim
 from solo.modes import EXCLUSIVE, Claim, find_conflicts, plan_claims
-from solo.contention.sockets import SocketLine
-from solo.tickets import LIVE, ORPHANED, Line, is_published
+from solo.contention.sockets import SocketQueue
+from solo.tickets import LIVE, ORPHANED, Queue, is_published
 from solo.text.describe import find_user
 
 MOST_NAMES = 5000  # to compare with an unknown one
@@ -31,10 +31,10 @@ def open_line(name: str, options: dict, origin):
     via = options.get("via", FILE)
     check_via(via)
     if via == SOCKET:
-        return SocketLine(name, origin)
+        return SocketQueue(name, origin)
     try:
         base = open_base(find_base(options.get("dir")), options.get("dir"))
-        return Line(open_below(base, split_name(name)), origin)
+        return Queue(open_below(base, split_name(name)), origin)
     except FileNotFoundError:
         return None
 

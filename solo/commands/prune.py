@@ -10,14 +10,15 @@ from time import time
 
 from solo.commands.lookup import find_in_the_way, open_line
 from solo.errors import SoloError
+from solo.gate import GATE
 from solo.history.reader import PAST
 from solo.identity import read_world
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, list_directory
 from solo.directories import STICKY, find_base, open_base, tighten
-from solo.queue import find_living
+from solo.obstacles import find_living
 from solo.modes import EXCLUSIVE, Claim
-from solo.tickets import GATE, NEW, READABLE, Line
+from solo.tickets import NEW, READABLE, Queue
 
 GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # as command.make_name makes them
 IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, is removed
@@ -60,7 +61,7 @@ def clean(name: str, base, options: dict):
     queue = open_line(name, options, read_world())
     if queue is None:
         return None
-    with queue:
+    with queue.gate:
         before = queue.list_files()
         for file in before:
             if file.startswith(NEW):
@@ -73,12 +74,12 @@ def clean(name: str, base, options: dict):
         after = list_directory(queue.place.fd)
         dead = len(before) - sum(file in after for file in before)
         # A new gate counts from the clock. A gate ahead of it must stay, or a token could repeat.
-        removed = after == [GATE] and (queue.read_gate()[0] or 0) < time() * 1e6 and remove_name(name, queue, base)
+        removed = after == [GATE] and (queue.gate.read_counter() or 0) < time() * 1e6 and remove_name(name, queue, base)
     queue.leave()
     return f"removed {dead} dead ticket{'s' * (dead != 1)}" if dead and not removed else "removed" if removed else None
 
 
-def remove_name(name: str, queue: Line, base) -> bool:
+def remove_name(name: str, queue: Queue, base) -> bool:
     """Remove the gate and directory of a name. Return False if a contender made a new gate first, or the name must stay.
 
     A name that root made in a sticky directory stays: if another user created it again, all others would be refused.

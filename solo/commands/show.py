@@ -1,6 +1,5 @@
 """`solo show`: everything about a name: its holders with their processes, its waiters, its last runs and its files."""
 
-import posix
 from time import time
 
 from solo.argv import is_engine
@@ -15,12 +14,11 @@ from solo.errors import SoloError
 from solo.history.reader import find_history
 from solo.identity import read_world
 from solo.journal_files import JOURNAL, open_place
-from solo.kernel import SAFELY, close, say
+from solo.kernel import close, say
 from solo.options import FILE
 from solo.process.tree import find_roots
 from solo.modes import MODES
-from solo.contention.sockets import SocketLine
-from solo.tickets import GATE
+from solo.contention.sockets import SocketQueue
 from solo.text.describe import describe_skips, format_duration
 
 KIB = 1024
@@ -85,7 +83,7 @@ def collect(name: str, queue, options: dict, origin) -> dict:
             known["journal"] = find_journal(options.get("dir"), name)
     if queue is None:
         return known
-    if not isinstance(queue, SocketLine):
+    if not isinstance(queue, SocketQueue):
         known["path"] = queue.place.path
         known["skips"] = read_skips(queue)
     for ticket in open_living(queue):
@@ -112,9 +110,8 @@ def collect_remote(name: str, via: str, rows: list) -> dict:
 def read_skips(queue) -> dict:
     """Return the skips in a row by mode, without the modes that have none."""
     try:
-        queue.gate = posix.open(GATE, posix.O_RDONLY | SAFELY, dir_fd=queue.place.fd)
-        queue.load()
-        return {mode: count for mode, count in zip(MODES, queue.read_gate()[1]) if count}
+        queue.gate.read_unlocked()
+        return {mode: count for mode, count in zip(MODES, queue.gate.read_skips()) if count}
     except OSError:
         return {}
 

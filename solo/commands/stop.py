@@ -11,7 +11,7 @@ from solo.acquire import KILL_AFTER
 from solo.identity import read_world
 from solo.kernel import say
 from solo.process.watch import wait_any
-from solo.queue import close_all, read_claim
+from solo.obstacles import close_all, read_claim
 from solo.contention.policies import identify_launcher
 from solo.modes import INTENTIONS
 from solo.tickets import HOLD, MOST_OPEN, is_published

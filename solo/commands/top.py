@@ -19,7 +19,8 @@ from solo.errors import SoloError, UsageError
 from solo.contention.evict import Eviction
 from solo.identity import read_world
 from solo.process.tree import find_roots
-from solo.tickets import DIGITS, HOLD, SEAT
+from solo.gate import DIGITS
+from solo.tickets import HOLD, SEAT
 
 INTERVAL = 1.0  # seconds
 COLUMNS = (NAME, "STATE", "PID", "FOR", "CPU", "MEMORY", "USER", "COMMAND")

@@ -1,26 +1,25 @@
-"""What a contender does about others who want the same: --max-waiting, --latest, --replace. Cold.
+"""What a contender does about others that want the same name: --max-waiting, --latest, --replace.
 
 Kubernetes calls --replace the concurrency policy Replace (Forbid is our default); GitHub's cancel-in-progress is --replace
 where something runs, and its pending queue of one is --latest.
 
-Each is an object whose methods the queue calls. Under the gate: `leave_room`, before a seat is taken, `ignores`, and `meet`,
-with those it is about. Outside: `act`, which says when to look again.
+The queue calls a policy at four points: `may_wait`, `ignores` and `meet` with the gate locked, `act` without.
 """
 
 import _signal
 
-from solo.errors import SoloError, Superseded
 from solo.contention.evict import Eviction
+from solo.errors import SoloError, Superseded
 from solo.kernel import BELL, close
-from solo.process.tree import open_target
-from solo.queue import close_all, find_holds, find_holds_in_the_way, find_own_ancestors, read_claim
 from solo.modes import INTEND_SHARED, SHARED, find_conflicts
-from solo.tickets import LIVE, MOST_OPEN, SEAT, get_number, is_published
+from solo.obstacles import close_all, find_conflicting_holds, find_holds, find_own_ancestors, read_claim
+from solo.process.tree import open_target
 from solo.text.describe import describe_owner
+from solo.tickets import LIVE, MOST_OPEN, SEAT, get_number, is_published
 
 
-def make_rivals(options: dict, kill_after: float):
-    """What `options` ask for, or None. They exclude each other."""
+def make_policy(options: dict, kill_after: float):
+    """Return the policy of `options`, None if there is none. They exclude each other."""
     if "max_waiting" in options:
         return MaxWaiting(options["max_waiting"])
     if "latest" in options:
@@ -28,40 +27,37 @@ def make_rivals(options: dict, kill_after: float):
     return Replace(kill_after) if "replace" in options else None
 
 
-class Rivals:
-    """Does nothing about anyone."""
+class Policy:
+    """Does nothing about any other contender. The methods are those of contention/protocols.py."""
 
-    def leave_room(self, line, record) -> bool:
-        """May we take a seat?"""
+    def may_wait(self, queue, record) -> bool:
         return True
 
     def ignores(self, ticket, record) -> bool:
-        """Is this one, before us in line, not to be waited for?"""
         return False
 
-    def meet(self, line, record, seat, obstacles: list):
-        """Do what must be done under the gate. `seat` is our own, if we have one; no obstacles: we are in."""
+    def meet(self, queue, record, waiting, obstacles: list):
+        pass
 
     def act(self, deadline: float) -> float:
-        """Do it; when to look again, `deadline` at the latest."""
         return deadline
 
 
-class MaxWaiting(Rivals):
-    """Leave if so many want the same name already and wait for it."""
+class MaxWaiting(Policy):
+    """Do not wait if so many waiters want the same name already."""
 
     def __init__(self, limit: int):
         self.limit = limit
 
-    def leave_room(self, line, record):
-        waiting = find_seats(line, None)
-        count = sum(wants_the_same(seat, record) for seat in waiting)
-        close_all(waiting)
+    def may_wait(self, queue, record):
+        waiters = find_waiters(queue, None)
+        count = sum(wants_the_same(waiter, record) for waiter in waiters)
+        close_all(waiters)
         return count < self.limit
 
 
-class Latest(Rivals):
-    """Newest wins: those before us in line are rung, and leave. Under the gate, so that none of them gets in first."""
+class Latest(Policy):
+    """Supersede the waiters ahead of us: send each the wake signal. With the gate locked, so that none acquires first."""
 
     def __init__(self):
         self.met = set()
@@ -69,16 +65,16 @@ class Latest(Rivals):
     def ignores(self, ticket, record):
         return wants_the_same(ticket, record)
 
-    def meet(self, line, record, seat, obstacles):
-        for ticket in find_seats(line, seat):
+    def meet(self, queue, record, waiting, obstacles):
+        for ticket in find_waiters(queue, waiting):
             if ticket.file not in self.met and wants_the_same(ticket, record):
                 self.met.add(ticket.file)
-                ring(ticket)
+                wake(ticket)
             ticket.close()
 
 
-def ring(ticket):
-    """Ring the bell of a waiter. It listens from before it took its seat, so once is enough."""
+def wake(ticket):
+    """Send a waiter the wake signal. It blocks that signal before it joins, so once is enough."""
     try:
         record = ticket.read_record()
         if record is not None:
@@ -88,15 +84,15 @@ def ring(ticket):
             finally:
                 close(pidfd)
     except (OSError, SoloError):
-        pass  # it has left, or is another user's: then we pass it all the same
+        pass  # it has left, or is another user's: then it keeps its place, and is overtaken
 
 
-def name_superseder(error: Superseded, line, record, seat) -> Superseded:
-    """Say by whom we were superseded, if it is still there. Needs no gate: what is found is only told."""
+def name_superseder(error: Superseded, queue, record, waiting) -> Superseded:
+    """Return `error` with the contender that superseded us, if it is still there. The text is only shown: needs no gate."""
     newest = None
     try:
-        for file in sorted(filter(is_published, line.list_files()), key=get_number):
-            ticket = line.open_ticket(file) if seat is None or get_number(file) > seat.number else None
+        for file in sorted(filter(is_published, queue.list_files()), key=get_number):
+            ticket = queue.open_ticket(file) if waiting is None or get_number(file) > waiting.number else None
             if ticket is not None:
                 if ticket.state is LIVE and wants_the_same(ticket, record) and ticket.record:
                     newest = describe_owner(ticket)
@@ -106,23 +102,23 @@ def name_superseder(error: Superseded, line, record, seat) -> Superseded:
     return Superseded(f"superseded by {newest}" if newest else str(error))
 
 
-class Replace(Rivals):
-    """End whoever holds the name or stands in line before us: the command first, then its launcher."""
+class Replace(Policy):
+    """Terminate the conflicting holders and the waiters ahead of us: the command first, then its launcher."""
 
     def __init__(self, kill_after: float):
         self.eviction = Eviction(kill_after)
         self.targets = []
 
-    def meet(self, line, record, seat, obstacles):
+    def meet(self, queue, record, waiting, obstacles):
         if not obstacles:
             return
-        holds, _ = find_holds_in_the_way(line, record.claim)
-        spared = find_own_ancestors(line, holds)
+        holds, _ = find_conflicting_holds(queue, record.claim)
+        spared = find_own_ancestors(queue, holds)
         others = [hold for hold in holds if hold not in spared]
         enough = next((size for size in range(len(others)) if not conflicts(record, spared + others[size:])), len(others))
         self.targets = others[:enough]
         close_all([hold for hold in holds if hold not in self.targets])
-        for ticket in find_seats(line, seat):
+        for ticket in find_waiters(queue, waiting):
             if conflicts(record, [ticket]) or wants_the_same(ticket, record) and not both_shared(ticket, record):
                 self.targets.append(ticket)
             else:
@@ -141,23 +137,22 @@ def both_shared(ticket, record) -> bool:
     return {read_claim(ticket).mode, record.claim.mode} <= {SHARED, INTEND_SHARED}
 
 
-def find_seats(line, seat) -> list:
-    """All living seats, or those before ours, with their records; the last of them are open. Under the gate; the files are as last
-    listed.
+def find_waiters(queue, waiting) -> list:
+    """Return all live waiting tickets, or those before ours, with their records; the last of them are open. Gate locked.
 
-    Not that of one whose command runs already, and which is just letting go of it.
+    Uses the files as last listed. Leaves out a launcher whose command runs already: it is just finishing its handoff.
     """
-    seats, running = [], {identify_launcher(hold) for hold in find_holds(line, 0) if hold.record and hold.record.child}
-    for file in sorted(line.files, reverse=True):
-        ticket = line.open_ticket(file) if file.startswith(SEAT) and (seat is None or file < seat.file) else None
+    waiters, running = [], {identify_launcher(hold) for hold in find_holds(queue, 0) if hold.record and hold.record.child}
+    for file in sorted(queue.files, reverse=True):
+        ticket = queue.open_ticket(file) if file.startswith(SEAT) and (waiting is None or file < waiting.file) else None
         if ticket is None:
             continue
         launcher = identify_launcher(ticket)
-        if len(seats) >= MOST_OPEN or ticket.state is not LIVE or launcher in running:
+        if len(waiters) >= MOST_OPEN or ticket.state is not LIVE or launcher in running:
             ticket.close()
         if ticket.state is LIVE and launcher not in running:
-            seats.append(ticket)
-    return seats
+            waiters.append(ticket)
+    return waiters
 
 
 def identify_launcher(ticket) -> tuple:
@@ -166,6 +161,6 @@ def identify_launcher(ticket) -> tuple:
 
 
 def wants_the_same(ticket, record) -> bool:
-    """Is it for one of our own names? On a parent stand others too."""
+    """Return whether the ticket is for one of our own names. At a parent there are tickets for other nested names too."""
     theirs = ticket.read_record()
-    return theirs is None or not set(theirs.names).isdisjoint(map(ticket.line.shorten, record.names))
+    return theirs is None or not set(theirs.names).isdisjoint(map(ticket.queue.shorten, record.names))

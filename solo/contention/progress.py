@@ -11,7 +11,7 @@ from time import monotonic
 from solo.text.width import clean, cut
 from solo.errors import SoloError
 from solo.kernel import ENCODING, FOREVER, has_room, say_promptly
-from solo.queue import read_claim
+from solo.obstacles import read_claim
 from solo.modes import find_conflicts
 from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, SEAT
 from solo.text.describe import describe_holders, format_duration

@@ -14,12 +14,13 @@ from time import monotonic, sleep, time
 
 from solo.argv import parse
 from solo.errors import SoloError
+from solo.gate import DIGITS, GATE_PATIENCE
 from solo.identity import read_namespace, read_stat
 from solo.kernel import close, decode, encode, read_file
 from solo.process.watch import open_pidfd, poll, wait_any
 from solo.record import Record, format_tree, parse_tree, quote, unquote
 from solo.modes import COUNTED, INTENTIONS, MODES, Claim
-from solo.tickets import DIGITS, GATE_PATIENCE, HOLD, LIVE, ORPHANED, SEAT, get_number, settle
+from solo.tickets import HOLD, LIVE, ORPHANED, SEAT, finish_handoff, get_number
 
 PREFIX = "solo"
 ADDRESS_MAX = 107  # bytes, after the first
@@ -41,10 +42,10 @@ class SocketTicket:
     `fd` is None if so many asked before us that the owner's queue is full; `watch` what tells of the command's end, or None.
     """
 
-    __slots__ = ("fd", "file", "line", "owner", "passed", "record", "seat", "state", "text", "watch")
+    __slots__ = ("fd", "file", "owner", "passed", "previous", "queue", "record", "state", "text", "watch")
 
-    def __init__(self, line, file, text, fd, state=LIVE, owner=None, watch=None, record=None):
-        self.line = line
+    def __init__(self, queue, file, text, fd, state=LIVE, owner=None, watch=None, record=None):
+        self.queue = queue
         self.file = file
         self.text = text
         self.fd = fd
@@ -52,8 +53,13 @@ class SocketTicket:
         self.owner = owner
         self.watch = watch
         self.record = record
-        self.seat = None
+        self.previous = None
         self.passed = ()
+
+    @property
+    def line(self):
+        """The queue, by its former name."""
+        return self.queue
 
     @property
     def number(self) -> int:
@@ -76,7 +82,7 @@ class SocketTicket:
     def complete(self, child: tuple):
         """Say the command's process in our address: a second socket takes the place of the first. Raises OSError."""
         self.text = f"{self.text.rpartition('.')[0]}.{child[0]}"
-        old, self.fd = self.fd, self.line.bind(self.text)
+        old, self.fd = self.fd, bind(self.queue.name, self.text)
         close(old)
 
     @property
@@ -109,75 +115,93 @@ class SocketTicket:
 
     def release(self):
         """Give up our own."""
-        settle(self)
+        finish_handoff(self)
         self.close()
 
 
-class SocketLine:
-    """The queue of `name`, as sockets. As Line; `texts` has the last part of each ticket's address, by its file."""
+class SocketGate:
+    """The guard mutex of a name as an address, which only one process can bind. As Gate; there is no file to count in."""
 
-    unseen = ()  # all are of this machine
+    __slots__ = ("fd", "name")
+
+    def __init__(self, name: str):
+        self.name = name
+        self.fd = None
+
+    def __enter__(self):
+        """Bind the gate's address. Raises SoloError if one process keeps it for too long."""
+        before, limit = None, monotonic() + 2 * GATE_PATIENCE
+        while True:
+            try:
+                self.fd = bind(self.name, "gate")
+                return self
+            except FileExistsError:
+                owner = self.wait(limit)
+            if owner != before:
+                before, limit = owner, monotonic() + 2 * GATE_PATIENCE
+            elif monotonic() >= limit:
+                process = f"pid {owner}" if owner else "a process"
+                raise make_error(f"{process} has been sitting on its gate for 5 seconds (is it stopped?)")
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        if self.fd is not None:
+            close(self.fd)
+            self.fd = None
+
+    def wait(self, limit: float) -> int:
+        """Block until the gate's owner unbinds it. Returns its pid, 0 if it is not known."""
+        try:
+            fd, owner = connect(self.name, "gate")
+        except ConnectionRefusedError:
+            sleep(BLINK)  # bound and not listening yet, or gone
+            return 0
+        if fd is None:
+            sleep(BLINK)
+            return owner
+        try:
+            poll([fd], limit)
+            return owner
+        finally:
+            close(fd)
+
+    def note_look(self):
+        """Do nothing: no counter distinguishes one look from the next."""
+
+    def is_unchanged(self) -> bool:
+        return False
+
+    def count_skip(self, mode: str):
+        """Return None: skips are not counted."""
+
+    def restore_skips(self):
+        """Do nothing: skips are not counted."""
+
+
+class SocketQueue:
+    """The queue of `name` as sockets. As Queue; `texts` has the last part of each ticket's address, by its file."""
+
+    unseen = ()  # all tickets are of this machine
+    is_new = False  # nothing is left of a name that could be removed later
 
     __slots__ = ("files", "gate", "highest", "name", "seen", "texts", "world")
 
     def __init__(self, name: str, world):
         self.name = name
         self.world = world
-        self.gate = None
+        self.gate = SocketGate(name)
         self.files = []
         self.texts = {}
-        self.seen = {}  # by file: what tells of its command's end. It may outlive the launcher for a moment.
-        self.highest = 0  # number of a ticket that was there indeed: anyone can make the list say anything
-
-    # --- the gate -------------------------------------------------------------------------------------------------
-
-    def __enter__(self):
-        """Have the gate's address. Raises SoloError if one process sits on it for too long."""
-        before, limit = None, monotonic() + 2 * GATE_PATIENCE
-        while True:
-            try:
-                self.gate = self.bind("gate")
-                return self
-            except FileExistsError:
-                owner = self.wait_gate(limit)
-            if owner != before:
-                before, limit = owner, monotonic() + 2 * GATE_PATIENCE
-            elif monotonic() >= limit:
-                who = f"pid {owner}" if owner else "a process"
-                raise self.fail(f"{who} has been sitting on its gate for 5 seconds (is it stopped?)")
-
-    def __exit__(self, *_):
-        self.close_gate()
-
-    def close_gate(self):
-        if self.gate is not None:
-            close(self.gate)
-            self.gate = None
+        self.seen = {}  # by file: a pidfd of its command, which may outlive the launcher for a moment
+        self.highest = 0  # the highest number of a ticket that answered: any process can add to the list of sockets
 
     def leave(self):
         """Close what is open but for tickets."""
-        self.close_gate()
+        self.gate.close()
         while self.seen:
             close(self.seen.popitem()[1])
-
-    def wait_gate(self, limit: float) -> int:
-        """Block until the gate's owner lets go; the pid of that."""
-        try:
-            fd, owner = self.connect("gate")
-        except ConnectionRefusedError:
-            sleep(BLINK)  # bound and not listening yet, or gone
-            return 0
-        try:
-            if fd is None:
-                sleep(BLINK)
-            else:
-                poll([fd], limit)
-            return owner
-        finally:
-            if fd is not None:
-                close(fd)
-
-    # --- the tickets ----------------------------------------------------------------------------------------------
 
     def list_files(self, before: str = "/") -> list:
         """The tickets that sort `before` one, or all, named as files would be, in no order. Those whose command outlives them are
@@ -208,7 +232,7 @@ class SocketLine:
         while file in self.texts:
             text = self.texts[file]
             try:
-                fd, owner = self.connect(text)
+                fd, owner = connect(self.name, text)
             except ConnectionRefusedError:
                 again = self.find_texts().get(file)
                 if again in (None, text):
@@ -246,13 +270,10 @@ class SocketLine:
                 self.seen[ticket.file] = pidfd
 
     def find_newest_seat(self):
-        """The kernel lists all sockets or none."""
-
-    def note_look(self):
-        """Nothing tells one look from the next."""
+        """Return None: the kernel lists all sockets or none."""
 
     def make_spare(self, record):
-        """A socket without an address is none."""
+        """Return None: a socket without an address cannot be given one later unseen."""
 
     def publish(self, kind: str, record, spare=None):
         """Make a ticket of ours, under the gate. Raises SoloError."""
@@ -263,63 +284,59 @@ class SocketLine:
         names = "-".join(map(self.shorten, below[:MOST_NAMES])) if record.claim.mode in INTENTIONS else ""
         text = f"{kind.strip('.')}.{number}.{format_claim(record)}.{names}.{format_tree(record.tree)}{NO_CHILD}"
         try:
-            fd = self.bind(text)
+            fd = bind(self.name, text)
         except FileExistsError:
-            raise self.fail("someone else has our address") from None
+            raise make_error("someone else has our address") from None
         return SocketTicket(self, file, text, fd, LIVE, posix.getpid(), None, record)
 
     def remove(self, file: str):
         """Dead tickets are not there."""
 
-    def count_skip(self, mode: str):
-        """There is no place to count in."""
-
-    def restore_skips(self):
-        """Nor anything to restore."""
-
     def shorten(self, name: str) -> str:
-        """A name as the addresses in this line have it: only on a parent must they tell whom they are for."""
+        """Return a name as the addresses of this queue have it. On a parent they say for which nested names the ticket is."""
         return f"{crc32(encode(name)):08x}"
 
-    def fail(self, reason: str) -> SoloError:
-        return SoloError(f"--via socket: {reason}")
 
-    # --- the sockets ----------------------------------------------------------------------------------------------
+def make_error(reason: str) -> SoloError:
+    return SoloError(f"--via socket: {reason}")
 
-    def make_address(self, text: str) -> bytes:
-        address = b"%b/%d/%b/%b" % (PREFIX.encode(), posix.geteuid(), quote(encode(self.name)), text.encode())
-        if len(address) > ADDRESS_MAX:
-            raise self.fail("the name is too long for the address of a socket (-n tells a shorter one)")
-        return b"\0" + address
 
-    def bind(self, text: str) -> int:
-        """A listening socket. Raises FileExistsError if someone has the address."""
-        new = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
-        try:
-            new.bind(self.make_address(text))
-            new.listen(BACKLOG)
-            return new.detach()
-        except OSError as error:
-            if error.errno == EADDRINUSE:
-                raise FileExistsError(error.errno, error.strerror) from None
-            raise
-        finally:
-            new.close()
+def make_address(name: str, text: str) -> bytes:
+    address = b"%b/%d/%b/%b" % (PREFIX.encode(), posix.geteuid(), quote(encode(name)), text.encode())
+    if len(address) > ADDRESS_MAX:
+        raise make_error("the name is too long for the address of a socket (-n tells a shorter one)")
+    return b"\0" + address
 
-    def connect(self, text: str) -> tuple:
-        """(descriptor, pid of the owner); (None, 0) if too many asked before. Raises SoloError for another user's socket."""
-        new = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
-        try:
-            new.connect(self.make_address(text))
-            credentials = new.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
-            pid, uid = (int.from_bytes(credentials[at:at + 4], "little") for at in (0, 4))
-            if uid != posix.geteuid():
-                raise self.fail(f"pid {pid} of uid {uid} squats on an address that is ours")
-            return new.detach(), pid
-        except BlockingIOError:
-            return None, 0
-        finally:
-            new.close()
+
+def bind(name: str, text: str) -> int:
+    """A listening socket. Raises FileExistsError if someone has the address."""
+    new = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+    try:
+        new.bind(make_address(name, text))
+        new.listen(BACKLOG)
+        return new.detach()
+    except OSError as error:
+        if error.errno == EADDRINUSE:
+            raise FileExistsError(error.errno, error.strerror) from None
+        raise
+    finally:
+        new.close()
+
+
+def connect(name: str, text: str) -> tuple:
+    """(descriptor, pid of the owner); (None, 0) if too many asked before. Raises SoloError for another user's socket."""
+    new = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+    try:
+        new.connect(make_address(name, text))
+        credentials = new.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
+        pid, uid = (int.from_bytes(credentials[at:at + 4], "little") for at in (0, 4))
+        if uid != posix.geteuid():
+            raise make_error(f"pid {pid} of uid {uid} squats on an address that is ours")
+        return new.detach(), pid
+    except BlockingIOError:
+        return None, 0
+    finally:
+        new.close()
 
 
 def list_addresses() -> set:
@@ -385,13 +402,13 @@ def make_record(ticket):
         if ticket.owner:
             launcher = ticket.owner, read_stat(ticket.owner).start
             command = read_command(ticket.owner)
-            if child and read_namespace(ticket.owner, "pid") == ticket.line.world.pid_namespace:
+            if child and read_namespace(ticket.owner, "pid") == ticket.queue.world.pid_namespace:
                 stat = read_stat(child)
                 started = (child, stat.start) if stat.parent == ticket.owner else None
     except OSError:
         pass  # it has just ended
-    names = names.split("-") if names else [ticket.line.shorten(ticket.line.name)]
-    return Record(launcher, ticket.line.world, uid, claim, names, tree, command, slot, int(number) / 1e6, started)
+    names = names.split("-") if names else [ticket.queue.shorten(ticket.queue.name)]
+    return Record(launcher, ticket.queue.world, uid, claim, names, tree, command, slot, int(number) / 1e6, started)
 
 
 def read_command(pid: int) -> list:

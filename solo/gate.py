@@ -1,0 +1,212 @@
+"""The guard mutex of a name, called the gate: the file `.gate`, locked for microseconds, never while anything runs or waits.
+
+- lock the gate to look at tickets, and publish one
+- only its holder removes the tickets of dead contenders
+- the kernel unlocks it, however its holder ends
+- found removed after locking: another one exists, lock that
+
+Its text, every number in DIGITS digits:
+
+    counter       the number of the last ticket
+    skips         a line per mode of MODES: skips since a hold in that mode, or in a stronger one
+    boot number   the boot id of the last ticket, and the first number of that boot
+"""
+
+import posix
+from fcntl import LOCK_EX, LOCK_UN, flock
+from time import monotonic
+
+from solo.directories import explain, open_file
+from solo.errors import SoloError, Vanished
+from solo.kernel import SAFELY, close, try_lock, wait_lock, write_whole
+from solo.modes import MODES, NO_STRONGER
+
+GATE = ".gate"
+DIGITS = 20  # so that the order of numbers is the order of file names
+LINE_SIZE = DIGITS + 1
+LARGEST = 10**18  # no counter from a clock gets there before the year 33658: a larger number is damage
+BOOT_AT = LINE_SIZE * (1 + len(MODES))
+BOOT_SIZE = 36 + 1 + LINE_SIZE
+GATE_PATIENCE = 2.5  # seconds, twice, for a gate that does not change hands
+
+
+class Gate:
+    """The gate of the name whose directory is `place`; `with gate:` locks it.
+
+    `boot` is the boot id of this machine, `fd` the descriptor of the gate or None. `text` is what the gate said when it was last
+    locked, with what we wrote since; `seen` its counter when we last looked for obstacles; `skips` the skips before our ticket.
+    """
+
+    __slots__ = ("boot", "fd", "place", "seen", "skips", "text")
+
+    def __init__(self, place, boot: str):
+        self.place = place
+        self.boot = boot
+        self.fd = None
+        self.text = self.seen = b""
+        self.skips = [0] * len(MODES)
+
+    # --- the mutex ------------------------------------------------------------------------------------------------
+
+    def __enter__(self):
+        """Lock and read the gate. Raises SoloError if one process keeps it for five seconds, Vanished without a directory."""
+        while True:
+            if self.fd is None:
+                self.fd = self.open()
+            try:
+                if not try_lock(self.fd, LOCK_EX):
+                    self.wait()
+                if not self.is_lost():
+                    self.load()
+                    return self
+            except OSError as error:
+                raise self.fail(error.strerror) from None
+            self.close()
+
+    def __exit__(self, *_):
+        flock(self.fd, LOCK_UN)
+
+    def open(self) -> int:
+        """Open the gate, made if it is missing. Raises SoloError, Vanished."""
+        try:
+            return open_file(self.place, GATE, posix.O_RDWR)
+        except OSError as error:
+            if not posix.fstat(self.place.fd).st_nlink:
+                raise Vanished(f"{self.place.path}: someone removed it") from None
+            raise self.fail(explain(self.place.path, error)) from None
+
+    def close(self):
+        if self.fd is not None:
+            close(self.fd)
+            self.fd = None
+
+    def wait(self):
+        """Block until the gate is locked, as long as it changes hands. Raises SoloError once it does not."""
+        seen = posix.fstat(self.fd).st_mtime_ns
+        if not wait_lock(self.fd, LOCK_EX, monotonic() + GATE_PATIENCE):
+            from solo.process.watch import wait_crowded_gate
+
+            owner, seconds = wait_crowded_gate(self.fd, seen, GATE_PATIENCE)
+            if seconds:
+                process = f"pid {owner}" if owner else "a process"
+                raise self.fail(f"{process} has been sitting on it for {seconds:.0f} seconds (is it stopped?)")
+        try:
+            posix.utime(self.fd)  # a contender that only looks writes nothing: show the others that the gate moves
+        except OSError:
+            pass
+
+    def is_lost(self) -> bool:
+        """Return whether the file was removed after we opened it. Other contenders may lock another one then."""
+        ours = posix.fstat(self.fd)
+        if not self.place.shared or not ours.st_nlink:
+            return not ours.st_nlink
+        try:  # another user may have given it a second link
+            return posix.stat(GATE, dir_fd=self.place.fd, follow_symlinks=False).st_ino != ours.st_ino
+        except FileNotFoundError:
+            return True
+
+    def fail(self, reason: str) -> SoloError:
+        return SoloError(f"{self.place.path}/{GATE}: {reason}")
+
+    # --- its text -------------------------------------------------------------------------------------------------
+
+    def load(self):
+        """Read the text. Raises OSError."""
+        self.text = posix.pread(self.fd, BOOT_AT + BOOT_SIZE, 0)
+
+    def read_unlocked(self):
+        """Read the text without the lock, and close the gate. Raises OSError."""
+        self.fd = posix.open(GATE, posix.O_RDONLY | SAFELY, dir_fd=self.place.fd)
+        try:
+            self.load()
+        finally:
+            self.close()
+
+    def read_counter(self):
+        """Return the number of the last ticket, None if there was none or the line is damaged."""
+        counter = read_line(self.text[:LINE_SIZE])
+        return counter if counter is not None and counter + 1 < LARGEST else None
+
+    def read_skips(self) -> list:
+        """Return the skips of each of MODES, 0 for a damaged line."""
+        return [read_line(self.text[at:at + LINE_SIZE]) or 0 for at in range(LINE_SIZE, BOOT_AT, LINE_SIZE)]
+
+    def read_boot(self) -> tuple:
+        """Return the boot id of the last ticket and the first number of that boot, two Nones if the line is damaged."""
+        boot, _, line = self.text[BOOT_AT:].partition(b" ")
+        number = read_line(line)
+        return (None, None) if number is None else (boot.decode(errors="replace"), number)
+
+    def is_of_this_boot(self, number: int) -> bool:
+        """Return whether a ticket with that number is of this boot. A step of the clock moves all times of files, and no number."""
+        if self.fd is None:
+            self.read_unlocked()
+        boot, first = self.read_boot()
+        return boot == self.boot and number >= first
+
+    def find_last_number(self) -> str:
+        """Return the digits of the last number as in a ticket's file name, "" if they are damaged."""
+        digits = self.text[:DIGITS]
+        return digits.decode() if is_number(digits) else ""
+
+    def write_number(self, number: int, held_mode=None):
+        """Write the number of a new ticket; a hold in `held_mode` ends the skips of its mode and of all weaker ones. Raises OSError."""
+        self.skips = self.read_skips()
+        left = []
+        if held_mode is not None and any(self.skips):
+            left = [0 if mode in NO_STRONGER[held_mode] else count for mode, count in zip(MODES, self.skips)]
+        self.write_lines([number, *left])
+        boot, _ = self.read_boot()
+        if boot != self.boot:
+            first = 0 if boot is None else number  # without the line, an older ticket may be of this boot too
+            self.write(b"%b %0*d\n" % (self.boot.encode(), DIGITS, first), BOOT_AT)
+
+    def write_lines(self, counts: list, first: int = 0):
+        """Write lines of the text, from number `first` on. Raises OSError."""
+        self.write(b"".join([b"%0*d\n" % (DIGITS, count) for count in counts]), first * LINE_SIZE)
+
+    def write(self, text: bytes, at: int):
+        write_whole(self.fd, text, at)
+        self.text = self.text[:at].ljust(at, b"\0") + text + self.text[at + len(text):]
+
+    # --- looks and skips ------------------------------------------------------------------------------------------
+
+    def note_look(self):
+        """Remember the counter: we look for obstacles now."""
+        self.seen = self.text[:LINE_SIZE]
+
+    def is_unchanged(self) -> bool:
+        """Return whether no contender has joined since our last look. Each takes a number before it publishes a ticket.
+
+        False where other users can write the gate: its counter proves nothing there.
+        """
+        return not self.place.shared and self.text[:LINE_SIZE] == self.seen and is_number(self.seen[:-1])
+
+    def count_skip(self, mode: str):
+        """Count a contender that was skipped. Returns the skips of `mode` before it, None if they cannot be kept. Gate locked."""
+        at = MODES.index(mode)
+        try:
+            skips = self.read_skips()[at]
+            self.write_lines([skips + 1], 1 + at)
+            return skips
+        except OSError:
+            return None
+
+    def restore_skips(self):
+        """Write back the skips from before our hold, and close the gate: nothing ran, as something else was busy."""
+        try:
+            with self:
+                self.write_lines(self.skips, 1)
+        except (OSError, SoloError):
+            pass
+        self.close()
+
+
+def read_line(line: bytes):
+    """Return the number on a line of the gate, None if the line is damaged."""
+    return int(line[:-1]) if line.endswith(b"\n") and is_number(line[:-1]) else None
+
+
+def is_number(digits: bytes) -> bool:
+    """Return whether that is a number of a ticket. All start with 0: their order is that of their texts, and none is too long."""
+    return len(digits) == DIGITS and digits[:1] == b"0" and digits.isdigit()

@@ -1,0 +1,125 @@
+"""What is in a contender's way: the nearest live waiter ahead of it, else the live holds that its claim conflicts with.
+
+The gate is locked while these functions run, as they remove dead tickets; but for `list_holds`, which removes nothing. They
+return open tickets, which the caller closes.
+"""
+
+import posix
+
+from solo.identity import walk_parents
+from solo.modes import EXCLUSIVE, Claim, allot_slots, find_conflicts
+from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN
+
+
+def find_obstacles(queue, record, waiting, policy=None) -> tuple:
+    """Return the nearest waiter before our ticket `waiting`, else the conflicting holds; then the slots for us if there are neither.
+
+    A `policy` may ignore waiters. Removes the dead tickets it finds. Raises SoloError.
+    """
+    files = queue.list_files() if waiting is None else queue.list_files(waiting.file)
+    queue.gate.note_look()
+    for file in files:
+        if file.startswith(NEW):
+            queue.remove(file)  # its maker was killed: nobody else publishes while we hold the gate
+    waiters = [file for file in files if file.startswith(SEAT)]
+    while waiters:
+        nearest = max(waiters)  # not sorted: mostly the first one lives
+        ticket = find_living(queue, nearest)
+        if ticket is not None:
+            if not (policy and policy.ignores(ticket, record)):
+                return [ticket], []
+            ticket.close()
+        waiters.remove(nearest)
+    return find_conflicting_holds(queue, record.claim)
+
+
+def find_conflicting_holds(queue, claim: Claim) -> tuple:
+    """Return the live holds that conflict with `claim`, oldest first; then the slots it gets if there are none.
+
+    The first of them is open, and so are as many as one would wait for.
+    """
+    holds = find_holds(queue)
+    conflicts = [holds[at] for at in find_conflicts(claim, list(map(read_claim, holds)))]
+    if not conflicts:
+        close_all(holds)
+        return [], allot_slots(claim, [pair for hold in holds for pair in hold.record.slot])
+    close_all([hold for hold in holds if hold not in conflicts])
+    if not conflicts[0].is_open:
+        conflicts[0] = find_living(queue, conflicts[0].file)
+        if conflicts[0] is None:
+            close_all(conflicts[1:])
+            return find_conflicting_holds(queue, claim)  # it has just ended
+        conflicts[0].read_record()
+    return conflicts, []
+
+
+def find_holds(queue, most_open=MOST_OPEN) -> list:
+    """Return all live holds, oldest first, with their records. Leaves no more than `most_open` of them open."""
+    holds = []
+    for file in sorted(queue.files):
+        hold = find_living(queue, file) if file.startswith(HOLD) else None
+        if hold is not None:
+            hold.read_record()
+            if len(holds) >= most_open:
+                hold.close()
+            holds.append(hold)
+    return holds
+
+
+def find_living(queue, file: str):
+    """Return the ticket if it is alive, else remove it and return None. Raises SoloError.
+
+    A hold whose processes we cannot look for stays, noted in `queue.unseen`, until our own command runs.
+    """
+    ticket = queue.open_ticket(file)
+    if ticket is None or ticket.state in (LIVE, ORPHANED):
+        return ticket
+    if ticket.state is UNSEEN:
+        queue.unseen[file] = ticket.record
+    else:
+        queue.remove(file)
+    ticket.close()
+    return None
+
+
+def list_holds(queue) -> list:
+    """Return all live holds, closed, with their records. Removes nothing, so it needs no gate."""
+    holds = []
+    for file in queue.list_files(SEAT):
+        hold = queue.look(file) if file.startswith(HOLD) else None
+        if hold is not None:
+            if hold.state in (LIVE, ORPHANED):
+                hold.read_record()
+                holds.append(hold)
+            hold.close()
+    return holds
+
+
+def find_own_ancestors(queue, holds: list) -> list:
+    """Return those of `holds` whose launcher or command is an ancestor of this process."""
+    ancestors = set(walk_parents(posix.getppid()))
+    return [
+        hold for hold in holds
+        if hold.record and hold.record.world.pid_namespace == queue.world.pid_namespace
+        and is_one_of(hold, ancestors & {hold.record.launcher, hold.record.child})
+    ]
+
+
+def is_one_of(hold, processes) -> bool:
+    """Return whether the owner of the hold may be believed that it is one of these processes."""
+    if not processes:
+        return False
+    from solo.process.owners import vouches
+
+    return any(vouches(hold, process) for process in processes)
+
+
+def read_claim(ticket) -> Claim:
+    """Return the claim of a live ticket; exclusive if its record cannot be read."""
+    record = ticket.read_record()
+    return record.claim if record else Claim(EXCLUSIVE)
+
+
+def close_all(tickets: list):
+    for ticket in tickets:
+        ticket.close()
