@@ -150,7 +150,7 @@ class Gate:
         return digits.decode() if is_number(digits) else ""
 
     def write_number(self, number: int, held_mode=None):
-        """Write the number of a new ticket; a hold in `held_mode` ends the skips of its mode and of all weaker ones. Raises OSError."""
+        """Write the number of a new ticket; a hold in `held_mode` ends the skips of its mode and of weaker ones. Raises OSError."""
         self.skips = self.read_skips()
         left = []
         if held_mode is not None and any(self.skips):

@@ -1,4 +1,4 @@
-"""What is in a contender's way: the nearest live waiter ahead of it, else the live holds that its claim conflicts with.
+"""Obstacles: the tickets in a contender's way. The nearest live waiter ahead, else the live holds that conflict with its claim.
 
 The gate is locked while these functions run, as they remove dead tickets; but for `list_holds`, which removes nothing. They
 return open tickets, which the caller closes.
@@ -12,7 +12,7 @@ from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN
 
 
 def find_obstacles(queue, record, waiting, policy=None) -> tuple:
-    """Return the nearest waiter before our ticket `waiting`, else the conflicting holds; then the slots for us if there are neither.
+    """Return the nearest waiter before our ticket `waiting`, else the conflicting holds; and our slots if there are neither.
 
     A `policy` may ignore waiters. Removes the dead tickets it finds. Raises SoloError.
     """

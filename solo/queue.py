@@ -40,7 +40,7 @@ def take_hold(queue, record, deadline: float, watch, policy=None, prepare=None):
 class Attempt:
     """One contender on its way to a hold: `state` is one of NEW, WAITING, HEAD, HELD.
 
-    `waiting` is its waiting ticket, then `hold` its hold. `obstacles` are the tickets in its way, `passed` those of the look before.
+    `waiting` is its waiting ticket, then `hold` its hold. `obstacles` are the tickets in its way, `passed` those of the last look.
     `newest` is the last waiter, found without listing the directory; `is_late` whether the deadline had passed at the last look.
     `spare` is a hold without a name, made in advance; `mask` the signal mask from before the wake signal was blocked.
     """
@@ -63,7 +63,7 @@ class Attempt:
         self.is_late = False
 
     def take(self):
-        """Return the hold once it is published. Raises Busy, SoloError; then nothing of ours is left in the queue."""
+        """Return the hold once it is published. Raises Busy, SoloError; then it leaves no ticket in the queue."""
         try:
             while self.state is not HELD:
                 self.take_step()
@@ -73,17 +73,17 @@ class Attempt:
 
             raise name_superseder(error, self.queue, self.record, self.waiting) from None
         except Vanished as error:
-            # Only an idle name may vanish: with a ticket of ours in it, something else removed it, and a holder with it.
+            # Only an idle name may vanish: with our ticket in it, another program removed it, and a holder with it.
             raise error if self.waiting is None else SoloError(str(error)) from None
         except BaseException:
             if self.hold is not None:
                 self.hold.release()
             raise
         finally:
-            self.clean_up()
+            self.close()
 
-    def clean_up(self):
-        """Close and release what the hold does not need."""
+    def close(self):
+        """Close and release everything but the hold."""
         close_all(self.obstacles)
         close_all(self.passed)
         if self.spare is not None:

@@ -43,7 +43,7 @@ LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
 class Ticket:
     """A ticket, ours or another contender's: `file` in the directory of `queue`, open as `fd`, in `state`.
 
-    `record` and `owner_uid`, the user of the file, are None until the record was read. `size` is that of our own file, in bytes.
+    `record` and `owner_uid`, the user of the file, are None until the record was read. `size` is the size of our file, in bytes.
     Our hold keeps two things until its handoff is finished: `previous`, the waiting ticket before it, and `passed`, the tickets
     that were in its way.
     """
@@ -262,7 +262,7 @@ class Queue:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def publish(self, kind: str, record, spare=None):
-        """Make a ticket of ours, or give a `spare` its name. Gate locked. Raises SoloError.
+        """Make our ticket, or give a `spare` its name. Gate locked. Raises SoloError.
 
         Returns None, and leaves nothing behind, if the gate was removed meanwhile.
         """
@@ -308,7 +308,7 @@ class Queue:
         return self.newest
 
     def write_ticket(self, file: str, fd: int, record) -> Ticket:
-        """Write the record into a new file of ours and lock it. Raises OSError."""
+        """Write the record into our new file and lock it. Raises OSError."""
         if self.place.shared:
             posix.fchmod(fd, self.place.mode & READABLE)  # the umask of a program is its own
         record.since = time()
@@ -318,7 +318,7 @@ class Queue:
         return Ticket(self, file, fd, LIVE, record, len(text))
 
     def make_spare(self, record):
-        """Return a hold of ours, written and locked but without a name, so that it ends with us; None if there can be none."""
+        """Return our hold, written and locked but without a name, so that it ends with us; None if there can be none."""
         if record.claim.mode == COUNTED:
             return None  # its slots are not known before its turn
         fd = -1

@@ -1730,12 +1730,12 @@ TARGETS = {
 }
 
 UNREAD = {
-    "only tells which reader reads what": ""
+    "only selects a reader": ""
     "tickets.Ticket.read_record contention.evict.read_record obstacles.read_claim contention.sockets.SocketTicket.read_record"
     " commands.show.read_skips commands.cli.read_typed api.lock.read_options identity.read_stat identity.read_self process.tree.read_all"
-    " contention.period.Marker.read_once gate.Gate.read_unlocked"
-    " contention.period.Marker.write_once engines.acquire.EngineHold.read_once engines.engine.Engine.read_once engines.zookeeper.engine.ZooKeeper.read_once"
-    " engines.zookeeper.engine.ZooKeeper.read_once_with_version engines.postgresql.table.PostgresTable.read_once engines.postgresql.table.PostgresTable.read_line"
+    " contention.period.LocalStore.read_once gate.Gate.read_unlocked"
+    " contention.period.LocalStore.write_once engines.acquire.EngineHold.read_once engines.engine.Engine.read_once engines.zookeeper.engine.ZooKeeper.read_once"
+    " engines.zookeeper.engine.ZooKeeper.read_once_with_version engines.postgresql.table.PostgresTable.read_once engines.postgresql.table.PostgresTable.read_queue engines.queue.OrderedEngine.read_queue"
     " engines.postgresql.session.PostgresSession.read_once process.systemd.tells_all",
     "passes bytes on unread": "kernel.read_file contention.sockets.read_table journal.append api.lock.identify",
     "reads one word that only the kernel writes": ""
@@ -1749,6 +1749,6 @@ UNREAD = {
     "reads columns of solo's own queries, cast by the server": ""
     "engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles"
     " engines.postgresql.table.PostgresTable.read_rows",
-    "reads no outside data": "api.blocking.Deferred.receive commands.top.Screen.receive commands.clean.clean_all commands.prune.clean"
+    "reads no outside data": "contention.protocols.Ticket.read_record api.blocking.Deferred.receive commands.top.Screen.receive commands.clean.clean_all commands.prune.clean"
     " process.prctl.load_prctl engines.network.make_tls",
 }

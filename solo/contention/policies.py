@@ -1,4 +1,4 @@
-"""What a contender does about others that want the same name: --max-waiting, --latest, --replace.
+"""Policies for other contenders of the same name: --max-waiting, --latest, --replace.
 
 Kubernetes calls --replace the concurrency policy Replace (Forbid is our default); GitHub's cancel-in-progress is --replace
 where something runs, and its pending queue of one is --latest.
@@ -161,6 +161,6 @@ def identify_launcher(ticket) -> tuple:
 
 
 def wants_the_same(ticket, record) -> bool:
-    """Return whether the ticket is for one of our own names. At a parent there are tickets for other nested names too."""
+    """Return whether the ticket is for one of our names. At a parent there are tickets for other nested names too."""
     theirs = ticket.read_record()
     return theirs is None or not set(theirs.names).isdisjoint(map(ticket.queue.shorten, record.names))

@@ -1,4 +1,4 @@
-"""What the queue needs of a ticket, a gate, a queue and a policy. For readers, type checkers and a test: no run imports this file.
+"""The interfaces of ticket, gate, queue and policy. For readers, type checkers and a test: no run imports this file.
 
 | protocol | as files         | as sockets                  |
 |----------|------------------|-----------------------------|
@@ -140,7 +140,7 @@ class Queue(Protocol):
 
 
 class Policy(Protocol):
-    """What a contender does about others that want the same name."""
+    """The rule by which a contender treats other contenders of its name."""
 
     # Return whether we may join the queue. Gate locked.
     def may_wait(self, queue: Queue, record: Record) -> bool: ...

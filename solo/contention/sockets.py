@@ -1,9 +1,9 @@
 """Tickets kept as abstract UNIX sockets (--via socket): the same queue without any file, for read-only systems.
 
-A ticket is a listening socket whose address, `\\0solo/<uid>/<name>/<kind>.<n>.<claim>.<names>.<tree>.<child>`, says all there
-is to say. It is alive while it is bound, and the kernel unbinds it however its owner ends; a gate is one more such address,
-which only one process can have. Who owns it is asked of the kernel (SO_PEERCRED), and who waits stays connected until it hangs up.
-Nothing could remember an orphan, so the command dies with its launcher; whoever saw the two alive waits for both. Cold.
+A ticket is a listening socket. Its address, `\\0solo/<uid>/<name>/<kind>.<n>.<claim>.<names>.<tree>.<child>`, is its record. It is
+alive while it is bound, and the kernel unbinds it however its owner ends. The gate is one more such address, which only one process
+can bind. The kernel says which process owns a socket (SO_PEERCRED). A waiter connects to the ticket ahead, until that hangs up.
+An orphan would have no ticket, so the command dies with its launcher; a contender that saw both alive waits for the end of both.
 """
 
 import posix
@@ -24,22 +24,22 @@ from solo.tickets import HOLD, LIVE, ORPHANED, SEAT, finish_handoff, get_number
 
 PREFIX = "solo"
 ADDRESS_MAX = 107  # bytes, after the first
-BACKLOG = 4096  # who asks us stays in it, as nobody accepts
+BACKLOG = 4096  # each connection stays in it, as nobody accepts
 LISTENING = b"00010000"  # __SO_ACCEPTCON, among the flags in /proc/net/unix
 NO_CHILD = ".0"
 KINDS = {"hold": HOLD, "seat": SEAT}
 BLINK = 0.001  # seconds
-MOST_NAMES = 3  # that a ticket at a parent tells
+MOST_NAMES = 3  # in the address of a ticket at a parent
 READS = 3  # of /proc/net/unix
 
 
-owners = {}  # (name, the rest of the address) of tickets that were looked at -> pid
+owners = {}  # {(name, the rest of the address): pid} of tickets that were shown before
 
 
 class SocketTicket:
-    """One ticket, ours or someone's: as Ticket, with the `fd` of our socket, or of our connection to theirs.
+    """A ticket, ours or another contender's: as tickets.Ticket, with the `fd` of our socket, or of our connection to theirs.
 
-    `fd` is None if so many asked before us that the owner's queue is full; `watch` what tells of the command's end, or None.
+    `fd` is None if the owner's backlog is full; `watch` a pidfd of the command, or None.
     """
 
     __slots__ = ("fd", "file", "owner", "passed", "previous", "queue", "record", "state", "text", "watch")
@@ -74,13 +74,13 @@ class SocketTicket:
         return (self.fd,)
 
     def read_record(self):
-        """What its address and /proc say of its owner; None if that makes no sense."""
+        """Return the record, from its address and /proc; None if the address is damaged."""
         if self.record is None:
             self.record = make_record(self)
         return self.record
 
     def complete(self, child: tuple):
-        """Say the command's process in our address: a second socket takes the place of the first. Raises OSError."""
+        """Put the command's process into our address: a second socket takes the place of the first. Raises OSError."""
         self.text = f"{self.text.rpartition('.')[0]}.{child[0]}"
         old, self.fd = self.fd, bind(self.queue.name, self.text)
         close(old)
@@ -95,14 +95,14 @@ class SocketTicket:
 
     @property
     def owner_uid(self) -> int:
-        return posix.geteuid()  # the kernel said so
+        return posix.geteuid()  # connect() asked the kernel
 
     def open_watch(self):
         watched = self.watch if self.state is ORPHANED else self.fd
         return None if watched is None else posix.dup(watched)
 
     def wait_end(self, deadline: float) -> bool:
-        """Block until it may no longer be in the way; False if the deadline passed first."""
+        """Block until the ticket may no longer be in the way; False if the deadline passed first."""
         return wait_any([self], deadline)
 
     def has_left(self) -> bool:
@@ -114,7 +114,7 @@ class SocketTicket:
             close(fd)
 
     def release(self):
-        """Give up our own."""
+        """Give up our own ticket."""
         finish_handoff(self)
         self.close()
 
@@ -204,8 +204,9 @@ class SocketQueue:
             close(self.seen.popitem()[1])
 
     def list_files(self, before: str = "/") -> list:
-        """The tickets that sort `before` one, or all, named as files would be, in no order. Those whose command outlives them are
-        there too. Raises SoloError.
+        """Return the tickets that sort `before` one, or all, named as files would be, in no order. Raises SoloError.
+
+        A ticket is among them until its command has ended too.
         """
         self.texts = self.find_texts()
         for key in [key for key in owners if key[0] == self.name and key[1] not in self.texts.values()]:
@@ -228,7 +229,7 @@ class SocketQueue:
         return texts
 
     def open_ticket(self, file: str):
-        """Someone's ticket; None if it is gone. Raises SoloError if it is not one of our user's."""
+        """Return a ticket with its state, None if it is gone. Raises SoloError if another user owns it."""
         while file in self.texts:
             text = self.texts[file]
             try:
@@ -248,7 +249,7 @@ class SocketQueue:
         return None
 
     def look(self, file: str):
-        """The same for who only wants to tell of it, again and again: each connection stays in its owner's queue for ever."""
+        """The same for callers that show the ticket again and again: each connection stays in its owner's backlog."""
         text = self.texts.get(file)
         key = self.name, text
         if key in owners:
@@ -259,7 +260,7 @@ class SocketQueue:
         return ticket
 
     def see_command(self, ticket):
-        """Remember what tells of the end of its command, while its launcher lives and so the pid can be nobody else's."""
+        """Keep a pidfd of its command. While the launcher lives the pid can be no other process's."""
         record = ticket.read_record() if ticket.is_hold and ticket.file not in self.seen else None
         if record is not None and record.child is not None:
             try:
@@ -276,7 +277,7 @@ class SocketQueue:
         """Return None: a socket without an address cannot be given one later unseen."""
 
     def publish(self, kind: str, record, spare=None):
-        """Make a ticket of ours, under the gate. Raises SoloError."""
+        """Make our ticket. Gate locked. Raises SoloError."""
         record.since = time()
         number = max(int(record.since * 1e6), self.highest + 1)
         file = f"{kind}{number:0{DIGITS}d}"
@@ -290,7 +291,7 @@ class SocketQueue:
         return SocketTicket(self, file, text, fd, LIVE, posix.getpid(), None, record)
 
     def remove(self, file: str):
-        """Dead tickets are not there."""
+        """Do nothing: the kernel removes a ticket with its owner."""
 
     def shorten(self, name: str) -> str:
         """Return a name as the addresses of this queue have it. On a parent they say for which nested names the ticket is."""
@@ -309,7 +310,7 @@ def make_address(name: str, text: str) -> bytes:
 
 
 def bind(name: str, text: str) -> int:
-    """A listening socket. Raises FileExistsError if someone has the address."""
+    """Return a listening socket. Raises FileExistsError if another process has the address."""
     new = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
     try:
         new.bind(make_address(name, text))
@@ -324,7 +325,7 @@ def bind(name: str, text: str) -> int:
 
 
 def connect(name: str, text: str) -> tuple:
-    """(descriptor, pid of the owner); (None, 0) if too many asked before. Raises SoloError for another user's socket."""
+    """Return (descriptor, pid of the owner); (None, 0) if its backlog is full. Raises SoloError for another user's socket."""
     new = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
     try:
         new.connect(make_address(name, text))
@@ -340,10 +341,10 @@ def connect(name: str, text: str) -> tuple:
 
 
 def list_addresses() -> set:
-    """{(name, the rest of the address)} of every listening socket of our user. Raises SoloError.
+    """Return {(name, the rest of the address)} of every listening socket of our user. Raises SoloError.
 
-    The kernel gives its table page by page, and an entry is passed over if one before it, in the same hash bucket, goes just
-    between two pages. So it is read several times; what was seen once is asked for by connecting.
+    The kernel gives its table page by page, and skips an entry if one before it, in the same hash bucket, goes just between two
+    pages. So it is read several times. A ticket that was seen once is checked by connecting.
     """
     start = f"@{PREFIX}/{posix.geteuid()}/".encode()
     found = set()
@@ -376,7 +377,7 @@ def format_claim(record) -> str:
 
 
 def parse_claim(text: str) -> tuple:
-    """(Claim, slots as (first, last)). Raises ValueError."""
+    """Return (Claim, slots as (first, last)). Raises ValueError."""
     mode, *numbers = text.split("-")
     if mode not in MODES:
         raise ValueError
@@ -390,7 +391,7 @@ def parse_claim(text: str) -> tuple:
 
 
 def make_record(ticket):
-    """What a ticket would have in its file. The command is read off the owner's own command line."""
+    """Return the record that a ticket would have in its file. The command is from the owner's own command line."""
     try:
         _, number, claim, names, tree, child = ticket.text.split(".")
         claim, slot = parse_claim(claim)
@@ -412,7 +413,7 @@ def make_record(ticket):
 
 
 def read_command(pid: int) -> list:
-    """What a launcher was asked to run: what is left of its words after its own options."""
+    """Return the command of a launcher: its words after its own options."""
     words = read_file(f"/proc/{pid}/cmdline", 1 << 20).split(b"\0")[:-1]
     for at, word in enumerate(words):
         if word.rpartition(b"/")[2] in (b"solo", b"__main__.py", b"solo.pyz"):
