@@ -1744,7 +1744,7 @@ UNREAD = {
     "only searches for a word": "supervise.find_locked contention.flocks.refuse_own_lock",
     "reads a process name or the first line of a script, which kernel.say cleans": "contention.flocks.describe_locker supervise.find_interpreter",
     "reads text that this process has just written": "commands.history.make_cells commands.history.read_time commands.list.format_age"
-    " commands.metrics.run commands.metrics.collect_samples text.tables.format_json generate.bundle.split"
+    " commands.metrics.run commands.metrics.collect_samples text.tables.format_json generate.bundle.split generate.bundle.read_recorded"
     " api.lock.make_holder engines.postgresql.session.PostgresSession.make_comment",
     "reads columns of solo's own queries, cast by the server": ""
     "engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles"
