@@ -1,36 +1,48 @@
-"""All that one run holds: its names and what they need of their parents, taken in one global order, let go the other way round."""
+"""Acquire all that one run holds: its names and their parents, in one global order. Release it in the reverse order."""
 
 from solo.errors import Busy, RanAlready, SoloError, Vanished
 from solo.kernel import close
-from solo.options import SOCKET
 from solo.directories import make_base, open_name
 from solo.queue import take_hold
 from solo.modes import plan_claims
 from solo.tickets import Queue, finish_handoff
 
-KILL_AFTER = 10.0  # seconds
 ATTEMPTS = 20
 
 
-def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=None, prepare=None) -> dict:
-    """Take what the names of the record `wanted` need, in the order that everybody uses; appended to `holds` one by one.
+class Holds(list):
+    """The holds of one run, in the order of acquiring. A listener: it releases them when the run is refused or has ended."""
 
-    The hold of each name, the last of which is still to be settled. `deadline`, `watch` and `prepare` are as for take_hold;
-    `make_line` makes a queue of (base, name, world), by default that of `open_line`. Raises Busy, SoloError.
+    @property
+    def descriptors(self) -> list:
+        return [fd for hold in self for fd in hold.descriptors]
+
+    def refused(self, error):
+        for hold in reversed(self):
+            hold.release()
+
+    ended = refused
+
+
+def take_names(wanted, plan, watch, holds: list, make_line=None, prepare=None) -> dict:
+    """Acquire what the names of the record `wanted` need, in global order. Append each hold to `holds`; return them by name.
+
+    The last hold is still to be settled. Of the `plan` only `deadline`, `dir`, `is_socket` and the policy count; `watch` and
+    `prepare` are as for take_hold. `make_line` makes a queue of (base, name, world), by default that of `open_line`. Raises Busy,
+    SoloError.
     """
-    kill_after = options.get("kill_after", KILL_AFTER)
     policy, taken = None, {}
-    base = make_base(options.get("dir")) if options.get("via") != SOCKET else None
+    base = None if plan.is_socket else make_base(plan.dir)
     try:
         for name, claim in plan_claims(wanted.names, wanted.claim):
             settle_all(holds)
             record = wanted.claiming(claim)
-            if "max_waiting" in options or "latest" in options or "replace" in options:
+            if plan.max_waiting is not None or plan.latest or plan.replace:
                 from solo.contention.policies import make_policy
 
-                policy = make_policy(options, kill_after)
+                policy = make_policy(plan)
             try:
-                taken[name] = take_name(make_line or open_line, base, name, record, deadline, watch, policy, prepare)
+                taken[name] = take_name(make_line or open_line, base, name, record, plan.deadline, watch, policy, prepare)
                 holds.append(taken[name])
             except OSError as error:
                 raise SoloError(f"{name}: can not be held: {error.strerror}") from None
@@ -48,7 +60,7 @@ def take_names(wanted, options: dict, deadline, watch, holds: list, make_line=No
 
 
 def take_name(make_line, base, name: str, record, deadline, watch, policy, prepare):
-    """Our hold on one name. What `solo clean` removed under us is made again."""
+    """Acquire one name. If `solo clean` removes its directory meanwhile, make it again."""
     left = ATTEMPTS
     while True:
         left -= 1
@@ -66,7 +78,7 @@ def take_name(make_line, base, name: str, record, deadline, watch, policy, prepa
 
 
 def take_files(name: str, named: dict, paths: list, umask: int, deadline, watch, holds: list, is_program: bool = False):
-    """Take the user's own files as well, after the names; busy counts as busy for the first `name`. As take_flocks."""
+    """Acquire the files of --flock, after the names, as take_flocks does; busy counts as busy for the first `name`."""
     from solo.contention import flocks
 
     mode = named[name].record.claim.mode
@@ -74,7 +86,7 @@ def take_files(name: str, named: dict, paths: list, umask: int, deadline, watch,
 
 
 def take_more(name: str, named: dict, take):
-    """Call `take`, which takes what a run needs beside its names; if that is busy, it counts as busy for the name."""
+    """Call `take`, which acquires what a run needs beside its names; if it raises Busy, count a skip of the name."""
     hold = named[name]
     settle_all(named.values())
     try:
@@ -93,7 +105,7 @@ def take_more(name: str, named: dict, take):
 
 
 def open_line(base, name: str, world):
-    """The queue of a name, as files in `base` or, where that is None, as sockets."""
+    """Return the queue of a name, as files in `base` or, if that is None, as sockets."""
     if base is not None:
         return Queue(open_name(base, name), world)
     from solo.contention.sockets import SocketQueue
@@ -102,21 +114,14 @@ def open_line(base, name: str, world):
 
 
 def settle_all(holds):
-    """Give up the seats from which we came to our `holds`: who stood behind us looks again."""
+    """Release the waiting tickets kept with `holds`; the next waiter then looks again."""
     for hold in holds:
         finish_handoff(hold)
 
 
 def take_over(holds):
-    """Our command has started, or our program has all that it wanted: forget the holds that we could not look into, those of a
-    name before what they need of its parents.
-    """
+    """Remove the unreadable holds beside `holds`, those of a name before those of its parents. Call it once the command runs."""
     gone = set()
     for hold in reversed(list(holds)):
         if hold.queue.unseen:
             hold.queue.take_over(hold.record.claim, gone)
-
-
-def release(holds: list):
-    for hold in reversed(holds):
-        hold.release()

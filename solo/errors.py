@@ -12,6 +12,7 @@ class SoloError(Exception):
     """solo could not do its part, and nothing ran. The text is the message for the user, `status` the exit status of solo."""
 
     status = 125
+    is_loud = True  # False: --quiet and --busy-exit apply
 
 
 class Vanished(SoloError):

@@ -32,28 +32,30 @@ class Journal:
         self.start = b""
         self.tokens = {}
 
-    def tell_start(self, holds: dict, child: int):
-        """Write that the command runs as pid `child`, under `holds`, one per name."""
+    def started(self, run):
+        """Write that the command runs as `run.pid`, under the holds `run.named` by name."""
         self.running_since = monotonic()
-        self.start = b" start=%.3f waited=%.3f child=%d" % (time(), self.running_since - self.waiting_since, child)
+        self.start = b" start=%.3f waited=%.3f child=%d" % (time(), self.running_since - self.waiting_since, run.pid)
 
         def describe() -> bytes:
-            self.tokens = {name: format_token(holds[name]) for name in self.record.names}
+            self.tokens = {name: format_token(run.named[name]) for name in self.record.names}
             return self.start
 
         self.append_all(STARTED, describe)
 
-    def tell_end(self, code: int, outcome):
-        """Write that it ended, with exit status `code` or by signal -`code`.
+    def ended(self, run):
+        """Write that it ended, with exit status `run.code` or by signal -`run.code`.
 
-        `outcome` is TIMED_OUT, LEASE_LOST, or None if solo did not end it.
+        `run.outcome` is TIMED_OUT, LEASE_LOST, or None if solo did not end it.
         """
         ran = monotonic() - self.running_since
         self.append_all(ENDED, lambda: b"%b ran=%.3f code=%d timed-out=%d%b" % (
-            self.start, ran, code, outcome == TIMED_OUT, b" lost=1" if outcome == LEASE_LOST else b""))
+            self.start, ran, run.code, run.outcome == TIMED_OUT, b" lost=1" if run.outcome == LEASE_LOST else b""))
 
-    def tell_error(self, error: SoloError):
+    def refused(self, error: BaseException):
         """Write that nothing ran, because of `error`."""
+        if not isinstance(error, SoloError):
+            return
         waited = monotonic() - self.waiting_since
         event = SKIPPED if isinstance(error, Busy) else REFUSED
         self.append_all(event, lambda: b" waited=%.3f code=%d why=%b" % (waited, error.status, format_reason(str(error))))

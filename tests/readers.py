@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from solo import argv, directories, gate, identity, journal, journal_files, kernel, launcher, record, supervise, tickets
+from solo import argv, directories, gate, identity, journal, journal_files, kernel, launcher, record, start, tickets
 from solo.contention import period, sockets
 from solo.history import reader, rotation
 from solo.process import owners, systemd, watch
@@ -430,8 +430,8 @@ def check_status(data: bytes):
         attempt(identity.read_inner_pid, "5", may=KERNELS)
     with reading(owners, data):
         attempt(owners.may_signal, 0, 5, may=KERNELS)
-    with reading(supervise, data, posix=environ):
-        ignored = supervise.read_parents_ignored()
+    with reading(start, data, posix=environ):
+        ignored = start.read_parents_ignored()
     same(type(ignored), int)
     with reading(systemd, data):
         attempt(systemd.notices, 5, 13, may=KERNELS)
@@ -447,8 +447,8 @@ def trip_status(rng):
         same(identity.read_inner_pid("5"), pids[-1])
     with reading(owners, data.replace(b"\nUid:\t0\t0\t0\t0", b"\nUid:\t7\t8\t9\t8")):
         same([owners.may_signal(uid, 5) for uid in (7, 8, 9)], [True, False, True])
-    with reading(supervise, data, posix=environ):
-        same(supervise.read_parents_ignored(), mask)
+    with reading(start, data, posix=environ):
+        same(start.read_parents_ignored(), mask)
     with reading(systemd, data):
         same([systemd.notices(5, signal) for signal in (1, 13, 64)], [bool(mask >> bit & 1) for bit in (0, 12, 63)])
     with reading(kernel, data):
@@ -831,12 +831,14 @@ def write_journal(rng) -> Written:
     ):
         told = journal.Journal(one, None, lambda problem: expect(False, problem))
         if rng.random() < 0.3:
-            told.tell_error(SoloError(text(rng) + "…"))
+            told.refused(SoloError(text(rng) + "…"))
         else:
             hold = SimpleNamespace(record=one, number=number(rng, 1 << 60))
-            told.tell_start({name: hold for name in one.names}, pid(rng))
+            run = SimpleNamespace(named={name: hold for name in one.names}, pid=pid(rng))
+            told.started(run)
             if rng.random() < 0.7:
-                told.tell_end(rng.choice((0, 1, -9, 255)), rng.choice((None, 123, 124)))
+                run.code, run.outcome = rng.choice((0, 1, -9, 255)), rng.choice((None, 123, 124))
+                told.ended(run)
     return Written(lines, one)
 
 
@@ -1577,7 +1579,7 @@ TARGETS = {
         Target("stat", "identity.parse_stat", make_stat, check_stat, trip_stat, (b") Z 1", b" (", b")", b"\n", *NUMBERS), 16),
         Target(
             "status",
-            "identity.read_inner_pid process.owners.may_signal supervise.read_parents_ignored process.systemd.notices kernel.read_umask",
+            "identity.read_inner_pid process.owners.may_signal start.read_parents_ignored process.systemd.notices kernel.read_umask",
             make_status,
             check_status,
             trip_status,
@@ -1740,9 +1742,9 @@ UNREAD = {
     "passes bytes on unread": "kernel.read_file contention.sockets.read_table journal.append api.lock.identify",
     "reads one word that only the kernel writes": ""
     "identity.read_world identity.read_namespace tickets.read_boot_time process.watch.count_runnable"
-    " supervise.has_systemd_told_all engines.engine.read_boot_clock command.make_name",
+    " supervise.has_systemd_signalled_all engines.engine.read_boot_clock command.make_name",
     "only searches for a word": "supervise.find_locked contention.flocks.refuse_own_lock",
-    "reads a process name or the first line of a script, which kernel.say cleans": "contention.flocks.describe_locker supervise.find_interpreter",
+    "reads a process name or the first line of a script, which kernel.say cleans": "contention.flocks.describe_locker start.find_interpreter",
     "reads text that this process has just written": "commands.history.make_cells commands.history.read_time commands.list.format_age"
     " commands.metrics.run commands.metrics.collect_samples text.tables.format_json generate.bundle.split generate.bundle.read_recorded"
     " api.lock.make_holder engines.postgresql.session.PostgresSession.make_comment",

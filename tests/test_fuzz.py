@@ -18,7 +18,7 @@ from conftest import ROOT
 from readers import TARGETS, UNREAD, attempt, reading
 
 import solo
-from solo import argv, identity, record, supervise
+from solo import argv, identity, record, start
 from solo.contention import sockets
 from solo.gate import Gate
 from solo.history import reader
@@ -299,8 +299,8 @@ def test_ignored_signals_are_read_from_a_parent_with_many_groups_and_any_name():
         readers.make_status(Random(1), (5,), 0x1000, 0).replace(b"\t", b"\tSigIgn:1", 1),
     ]
     for data in texts:
-        with reading(supervise, data, posix=environ):
-            assert supervise.read_parents_ignored() == 0x1000
+        with reading(start, data, posix=environ):
+            assert start.read_parents_ignored() == 0x1000
 
 
 @pytest.mark.parametrize("torn", [b"a%2", b"%+5", b"% 5"])

@@ -11,7 +11,7 @@ import time
 import pytest
 from conftest import TESTS, count_injected, finish, inject, is_blocked, kill_both, read_state, until
 
-from solo.supervise import give_go
+from solo.start import send_go
 from solo.process.tree import find_children
 
 PROBE = (sys.executable, "-IS", str(TESTS / "probe.py"), "report")
@@ -273,7 +273,7 @@ def test_a_long_word_arrives_whole_though_the_launcher_is_stopped_in_the_middle_
     launcher = os.fork()
     if launcher == 0:
         os.close(ready)
-        give_go(go, b"x" * 200_000)
+        send_go(go, b"x" * 200_000)
         os._exit(0)
     os.close(go)
     until(lambda: is_writing(launcher))

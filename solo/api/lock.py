@@ -24,7 +24,7 @@ from solo.errors import Busy, SoloError, UsageError
 from solo.acquire import settle_all, take_files, take_names, take_over
 from solo.identity import read_self, read_world
 from solo.kernel import FOREVER, read_file, read_umask
-from solo.options import FILE
+from solo.plan import Plan
 from solo.directories import check_new_name, open_name
 from solo.obstacles import close_all, find_living, read_claim
 from solo.queue import NO_WAIT, wait_unseen
@@ -574,9 +574,8 @@ class Try:
 
     def take(self) -> Hold:
         lock = self.lock
-        options = read_options(lock.via, lock.directory)
-        if lock.max_waiting is not None:
-            options["max_waiting"] = lock.max_waiting
+        plan = Plan(read_options(lock.via, lock.directory))
+        plan.max_waiting, plan.deadline = lock.max_waiting, self.deadline
         launcher, world, command = identify()
         wanted = Record(launcher, world, os.geteuid(), lock.claim, lock.names, None, command)
         tickets = self.taken = []
@@ -587,7 +586,7 @@ class Try:
 
         self.refuse_own_files()
         try:
-            taken = take_names(wanted, options, self.deadline, wait_unseen, tickets, make)
+            taken = take_names(wanted, plan, wait_unseen, tickets, make)
             settle_all(tickets)
             if lock.flock:
                 take_files(lock.name, taken, lock.flock, read_umask(), self.deadline, wait_unseen, tickets, True)
@@ -601,7 +600,7 @@ class Try:
             if isinstance(error, Busy):
                 from solo.commands.list import make_row
 
-                rows = [make_row(error.name, options.get("via", FILE), ticket, ticket.record) for ticket in error.tickets]
+                rows = [make_row(error.name, plan.via, ticket, ticket.record) for ticket in error.tickets]
                 error.holders = tuple(map(make_holder, rows))
                 error.tickets = []
             raise

@@ -9,9 +9,9 @@ from typing import Any, Optional, Union
 from solo import errors
 from solo.api.lock import check_name, check_wait, holders
 from solo.api.blocking import keep
-from solo.acquire import KILL_AFTER
 from solo.kernel import FOREVER
 from solo.options import LAUNCHER_OPTIONS
+from solo.plan import KILL_AFTER
 from solo.api.status_pipe import OUTCOMES, STARTED, read_last
 
 FLAGS = {option.flag for option in LAUNCHER_OPTIONS if option.kind == "flag"}

@@ -16,18 +16,16 @@ class Report:
 
     def __init__(self, pipe: int):
         self.pipe = pipe
+        self.descriptors = (pipe,)
         posix.set_inheritable(pipe, False)
 
-    def tell_start(self):
-        """Report that the command has started."""
+    def started(self, run):
         self.send(STARTED)
 
-    def tell_outcome(self, outcome: int):
-        """Report that solo ended the command: `outcome` is TIMED_OUT or LEASE_LOST."""
-        self.send(OUTCOMES[outcome])
+    def timed_out(self, run):
+        self.send(OUTCOMES[run.outcome])
 
-    def tell_error(self, error: SoloError):
-        """Report the error: nothing ran."""
+    def refused(self, error: SoloError):
         self.send(type(error).__name__, getattr(error, "name", ""), str(error))
 
     def send(self, kind: str, name: str = "", text: str = ""):

@@ -7,7 +7,7 @@ from solo.text.width import tell
 from solo.commands.lookup import check_names, describe_place, open_line, open_living, report_unknown
 from solo.errors import SoloError
 from solo.contention.evict import Eviction
-from solo.acquire import KILL_AFTER
+from solo.plan import KILL_AFTER
 from solo.identity import read_world
 from solo.kernel import say
 from solo.process.watch import wait_any

@@ -38,19 +38,19 @@ class Once:
     lists (keeper, the Ran that was there before).
     """
 
-    def __init__(self, options: dict, names: list):
-        self.length = options["once_per"]
+    def __init__(self, plan):
+        self.length = plan.once_per
         if not SHORTEST <= self.length < FOREVER:
             raise UsageError("--once-per: that is no period")
-        if len(names) > 1:
+        if len(plan.names) > 1:
             raise UsageError("--once-per: give one name")
-        self.name = names[0]
-        self.may_retry = "once_retry" in options
+        self.name = plan.names[0]
+        self.may_retry = plan.once_retry
         self.ran = None
         self.written = []
         self.claims = []
         self.keepers = []
-        self.add(LocalStore(options.get("dir")))
+        self.add(LocalStore(plan.dir))
 
     def add(self, keeper):
         """Ask one more keeper, an EngineHold or a LocalStore, and add it. Raises RanAlready, SoloError; then it is not added."""
@@ -99,9 +99,9 @@ class Once:
                 pass
         return error
 
-    def fail(self):
-        """Undo the claim of a failed command, with --once-retry."""
-        if self.may_retry:
+    def ended(self, run):
+        """Do not count a failed run with --once-retry. Before the names are released: the next run may be this job again."""
+        if self.may_retry and (run.code or run.outcome):
             self.undo()
 
     def undo(self):

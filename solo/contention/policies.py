@@ -18,13 +18,13 @@ from solo.text.describe import describe_owner
 from solo.tickets import LIVE, MOST_OPEN, SEAT, get_number, is_published
 
 
-def make_policy(options: dict, kill_after: float):
-    """Return the policy of `options`, None if there is none. They exclude each other."""
-    if "max_waiting" in options:
-        return MaxWaiting(options["max_waiting"])
-    if "latest" in options:
+def make_policy(plan):
+    """Return the policy that the plan asks for, or None. The options exclude each other."""
+    if plan.max_waiting is not None:
+        return MaxWaiting(plan.max_waiting)
+    if plan.latest:
         return Latest()
-    return Replace(kill_after) if "replace" in options else None
+    return Replace(plan.kill_after) if plan.replace else None
 
 
 class Policy:

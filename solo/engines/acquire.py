@@ -10,7 +10,6 @@ from solo.engines.queue import Wait, ask_until_answered, check_patience, pause
 from solo.engines.targets import open_engine
 from solo.errors import SoloError, UsageError
 from solo.kernel import encode, list_descriptors, say_promptly
-from solo.queue import NO_WAIT
 from solo.modes import plan_claims
 from solo.text.describe import describe_self
 
@@ -34,24 +33,24 @@ class Interrupted(BaseException):
 class EngineHold:
     """The hold of one run at the engine of --via. Like the run's Tickets it has `complete` and `release`.
 
-    `wanted` is the run's record, `given` the state that the launcher inherited. `entries` are our held entries by
-    name; `lease` renews them. `inherited` are the descriptors opened before the engine. Raises UsageError, SoloError.
+    `wanted` is the run's record, `given` the InheritedState. `entries` are our held entries by name; `lease` renews them.
+    `inherited` are the descriptors opened before the engine. Raises UsageError, SoloError.
     """
 
     descriptors = ()
 
-    def __init__(self, options: dict, wanted, given):
+    def __init__(self, plan, wanted, given):
         self.wanted = wanted
         self.given = given
         self.inherited = list_descriptors()
-        self.most = options.get("max_waiting")
-        self.replaces = "replace" in options
-        self.waits = "wait" in options
-        self.plan = plan_claims(wanted.names, wanted.claim)
-        terms = Terms(options.get("ttl", TTL), options.get("kill_after"))
+        self.most = plan.max_waiting
+        self.replaces = plan.replace
+        self.patience = plan.file_deadline
+        self.claims = plan_claims(wanted.names, wanted.claim)
+        terms = Terms(TTL if plan.ttl is None else plan.ttl, plan.grace)
         terms.check()
-        self.engine = open_engine(options["via"], terms, {claim.mode for _, claim in self.plan})
-        check_options(options)
+        self.engine = open_engine(plan.via, terms, {claim.mode for _, claim in self.claims})
+        check_plan(plan)
         wanted.via = self.engine.where
         self.lease = Lease(self.engine, terms)
         self.entries = {}
@@ -63,7 +62,7 @@ class EngineHold:
         A signal that ends us is delayed until the engine has everything back. `once` is a Once or None; it is asked
         before the queue and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
         """
-        wait = Wait(deadline, watch, deadline if self.waits else NO_WAIT, self.most, self.replaces, describe_self())
+        wait = Wait(deadline, watch, self.patience, self.most, self.replaces, describe_self())
         caught = [number for number in ENDING if getsignal(number) == SIG_DFL]
         try:
             for number in caught:
@@ -106,7 +105,7 @@ class EngineHold:
         """Hold all names, claim the period, then renew: the command starts under a fresh lease. Start over if it is lost."""
         while True:
             try:
-                self.entries = take_all(self.engine, self.plan, make_note(self.wanted), wait)
+                self.entries = take_all(self.engine, self.claims, make_note(self.wanted), wait)
                 if once is not None:
                     ask_until_answered(wait, once.claim)
                 return ask_until_answered(wait, self.lease.start, self.engine.ttl)
@@ -160,18 +159,18 @@ class EngineHold:
             pass  # the engine forgets the lease after its ttl
 
 
-def check_options(options: dict):
+def check_plan(plan):
     """Raises UsageError."""
-    if "name" not in options:
+    if plan.name is None:
         raise UsageError("with an engine a name must be given (-n): one made from the command can differ between hosts")
-    if "latest" in options:
+    if plan.latest:
         raise UsageError("--latest knows only the line of one machine: with an engine there is --replace, or --max-waiting")
 
 
-def take_all(engine, plan: list, note, wait: Wait) -> dict:
-    """Return our entry for each name of the plan. Raises Gone if the lease is lost meanwhile."""
+def take_all(engine, claims: list, note, wait: Wait) -> dict:
+    """Return our entry for each name of `claims`. Raises Gone if the lease is lost meanwhile."""
     entries = {}
-    for name, claim in plan:
+    for name, claim in claims:
         try:
             entries[name] = engine.take(name, note._replace(claim=claim), wait)
         except SoloError as error:

@@ -28,13 +28,13 @@ class Ending:
     the lease, and `loss` the reason why it is lost, None until then.
     """
 
-    def __init__(self, name: str, timeout: float, kill_after: float, is_tree: bool, is_leased: bool = False):
-        if not timeout > 0:
+    def __init__(self, plan):
+        if plan.timeout is not None and not plan.timeout > 0:
             raise UsageError("--timeout 0: that is no time at all")
-        self.name = name
-        self.timeout = timeout
-        self.kill_after = kill_after
-        self.is_tree = is_tree
+        self.name = plan.names[0]
+        self.timeout = FOREVER if plan.timeout is None else plan.timeout
+        self.kill_after = plan.kill_after
+        self.is_tree = plan.tree
         self.lease = self.loss = None
         self.deadline = FOREVER
         self.is_timed_out = self.is_ordered = False
@@ -42,7 +42,7 @@ class Ending:
         self.looks = 0
         self.asked = set()  # the processes of the tree that have got SIGTERM
         self.strangers = set()  # our children from before solo was executed
-        if is_tree or is_leased:
+        if plan.tree or plan.is_remote:
             become_subreaper()
             self.strangers = set(find_children(posix.getpid()))
 

@@ -6,10 +6,26 @@ Uses syslog(3) as cron does: facility cron, tag solo[PID]. Without a reader noth
 import syslog
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, socket
 
+from solo.errors import LEASE_LOST, TIMED_OUT, Busy, SoloError
 from solo.kernel import escape, has_room
 from solo.text.describe import format_duration, name_signal
 
 PATH = "/dev/log"
+
+
+class Syslog:
+    """The listener of --syslog. None of its methods raises."""
+
+    def refused(self, error: SoloError):
+        log(f"{'skipped' if isinstance(error, Busy) else 'not started'}: {error}", error.is_loud)
+
+    def started(self, run):
+        log(f"{' '.join(run.names)}: started {' '.join(run.command)} as pid {run.pid}")
+
+    def ended(self, run):
+        verb = {TIMED_OUT: "timed out and ended", LEASE_LOST: "lost its lease and ended", None: "ended"}[run.outcome]
+        is_bad = run.outcome is not None or run.code != 0
+        log(f"{' '.join(run.names)}: pid {run.pid} {verb} {describe_end(run.code, run.seconds)}", is_bad)
 
 
 def log(text: str, is_bad: bool = False):

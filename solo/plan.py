@@ -1,0 +1,69 @@
+"""What one guarded run shall do: the typed options, each resolved once to what it means. Below main nothing reads the options."""
+
+import posix
+from time import monotonic
+
+from solo.command import find_command, make_name
+from solo.directories import check_new_name
+from solo.errors import UsageError
+from solo.kernel import FOREVER
+from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim
+from solo.options import FILE, KEEPERS, LAUNCHER_OPTIONS, SOCKET
+from solo.queue import NO_WAIT
+
+KILL_AFTER = 10.0  # seconds
+
+
+class Plan:
+    """The options of LAUNCHER_OPTIONS by their keys, a flag as a bool, an option that was not typed as None; and what they mean:
+
+    `names`: all names, once each, made from the command if none was typed; `command`: its words. `claim`: the mode, slots and take.
+    `deadline`: when a waiter gives up, on the monotonic clock, FOREVER or NO_WAIT; `file_deadline`: the same for --flock.
+    `is_remote`, `is_socket`: which backend keeps the lock. `dir`: absolute, or None for the default. `kill_after`: with its default,
+    `grace`: as typed or None, since a lease has another default. `tree_grace`: `kill_after` with --tree, else None.
+    """
+
+    __slots__ = (
+        *[option.key for option in LAUNCHER_OPTIONS], "claim", "command", "deadline", "file_deadline", "grace", "is_remote",
+        "is_socket", "names", "tree_grace",
+    )
+
+    def __init__(self, typed: dict, command=(), environment=None):
+        """Resolve `typed`, as argv.py reads it. Raises UsageError, NotFound, NotExecutable; OSError without a working directory."""
+        for option in LAUNCHER_OPTIONS:
+            setattr(self, option.key, typed.get(option.key, False if option.kind == "flag" else None))
+        self.command = command
+        self.grace = self.kill_after
+        if self.kill_after is None:
+            self.kill_after = KILL_AFTER
+        self.tree_grace = self.kill_after if self.tree else None
+        self.via = self.via or FILE
+        self.is_socket = self.via == SOCKET
+        self.is_remote = self.via not in KEEPERS
+        if self.dir is not None:
+            self.dir = make_absolute(self.dir)  # the launcher changes its working directory
+        self.deadline = monotonic() + self.wait if self.wait is not None else FOREVER if self.replace else NO_WAIT
+        self.file_deadline = self.deadline if self.wait is not None else NO_WAIT  # --replace cannot end the holder of a file
+        self.claim = choose_claim(self)
+        self.names = list(dict.fromkeys(self.name or ()))
+        if command and not self.names:
+            self.names = [make_name(find_command(command[0], environment.get(b"PATH")), command)]
+        for name in self.names:
+            check_new_name(name)  # refuse an invalid name before waiting for another
+
+
+def make_absolute(path: str) -> str:
+    """Return the path as seen from any working directory. Raises OSError."""
+    return path if path[:1] == "/" else f"{posix.getcwd()}/{path}"
+
+
+def choose_claim(plan: Plan) -> Claim:
+    """Return the mode that the names are wanted in. Raises UsageError."""
+    if plan.shared:
+        return Claim(SHARED)
+    if plan.slots is None:
+        return Claim(EXCLUSIVE)
+    take = 1 if plan.take is None else plan.take
+    if not 0 < take <= plan.slots:
+        raise UsageError(f"--slots {plan.slots} --take {take}: at least 1 must be taken, and at most all")
+    return Claim(COUNTED, plan.slots, take)

@@ -1,0 +1,299 @@
+"""Fork and exec: the command starts exactly as the caller would have started it, and is recorded before it may exec.
+
+Every signal is blocked from before the fork on, so none is lost between the launcher and the command.
+"""
+
+import _signal
+import posix
+from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGPIPE, SIGXFSZ
+
+from solo.errors import NotExecutable, NotFound, SoloError
+from solo.identity import read_stat
+from solo.kernel import ENOEXEC, STATUS_SIZE, USUAL_SIZE, close, decode, drop_umask, list_descriptors, read_file, say
+
+ALL_SIGNALS = _signal.valid_signals()
+GO = b"!"  # the last byte of a go message; no variable of a launcher ends in it
+LARGEST_AT_ONCE = 4096  # bytes; PIPE_BUF
+SPINS = 300  # half a millisecond; the launcher needs a third of it
+HIGHEST_FD = 1 << 16  # without close_range(2) the kernel needs a call per descriptor
+# Dispositions that Python changes at its start; only the parent shows what they were.
+CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
+# sd_listen_fds(3), sd_watchdog_enabled(3), systemd.exec(5): addressed to the pid that reads them, which is now the command.
+NAMING_A_PID = (b"LISTEN_PID", b"WATCHDOG_PID", b"SYSTEMD_EXEC_PID")
+STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
+SURVIVED = STOPPING | {_signal.SIGALRM, *CHANGED_BY_PYTHON}  # a waiting launcher goes on, has a time limit, ignores them
+
+
+class InheritedState:
+    """What the launcher was started with and the command must get: signal mask, pending signals, some dispositions, umask.
+
+    Creating it sets the umask of the launcher to 0: it must not narrow the modes of shared files.
+    """
+
+    __slots__ = ("child_disposition", "ignored", "mask", "pending", "umask")
+
+    def __init__(self):
+        self.umask = drop_umask()
+        self.mask = _signal.pthread_sigmask(SIG_BLOCK, ())
+        self.pending = self.mask & _signal.sigpending() if self.mask else ()
+        for signal in self.pending:
+            _signal.sigtimedwait({signal}, 0)  # take it: a fork does not inherit it
+        self.child_disposition = _signal.getsignal(SIGCHLD)
+        self.ignored = read_parents_ignored()
+
+    def take_signals(self):
+        """Block every signal, for sigwaitinfo(2), and undo what Python did to two of them.
+
+        Undo it in the launcher, not in the child: a nested solo reads its parent's dispositions in /proc.
+        """
+        _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
+        for signal in CHANGED_BY_PYTHON:
+            if not self.ignored >> signal - 1 & 1:
+                _signal.signal(signal, SIG_DFL)
+
+    def restore(self):
+        """Restore all of it in the child, before exec. The mask comes last: a pending signal may end the child there."""
+        if self.child_disposition == SIG_IGN:
+            _signal.signal(SIGCHLD, SIG_IGN)
+        posix.umask(self.umask)
+        for signal in self.pending:
+            posix.kill(posix.getpid(), signal)
+        _signal.pthread_sigmask(SIG_SETMASK, self.mask)
+
+
+def read_parents_ignored() -> int:
+    """Return the signals that the parent ignores, as a mask like SigIgn: the best evidence of what this process inherited."""
+    parent = posix.getppid()
+    try:
+        status = read_file(f"/proc/{parent}/status")
+        if len(status) >= USUAL_SIZE:  # many groups
+            status = read_file(f"/proc/{parent}/status", STATUS_SIZE)
+        at = status.index(b"\nSigIgn:") + len(b"\nSigIgn:")  # a newline is escaped in the Name: line
+        ignored = int(status[at:at + 20].split()[0], 16)
+        both = all(ignored >> signal - 1 & 1 for signal in CHANGED_BY_PYTHON)
+        # A Python program ignores both; its subprocess module restores them in its children.
+        if both and posix.readlink(f"/proc/{parent}/exe").rpartition("/")[2].startswith("python"):
+            return 0
+        return ignored
+    except (OSError, ValueError, IndexError):
+        # Hidden by ProtectProc=: IgnoreSIGPIPE=yes is the default of a service manager.
+        return 1 << SIGPIPE - 1 if parent == 1 and b"INVOCATION_ID" in posix.environ else 0
+
+
+class Child:
+    """The command's process. `pid` is safe to signal until it is reaped; `status` is that of waitpid(2), None until then.
+
+    `start` is when it was forked, in clock ticks since boot; `go` the pipe on which it waits for the go message.
+    `ending` enforces the time limit and ends descendants; None without either.
+
+    `stopped_by` is the signal that stopped it, or 0; `got_stop`: has the launcher got such a signal as well? `was_stopped`: has
+    the launcher stopped with it, and not seen SIGCONT yet?
+    """
+
+    __slots__ = ("ending", "go", "pid", "start", "status", "stopped_by", "got_stop", "was_stopped")
+
+    def __init__(self, pid, start, go):
+        self.pid = pid
+        self.start = start
+        self.go = go
+        self.ending = None
+        self.status = None
+        self.stopped_by = 0
+        self.got_stop = False
+        self.was_stopped = False
+
+
+class Starter:
+    """Starts the command from its `path`, `words` (argv), `environment` (a dict of bytes) and `inherited` state. `die_with` makes
+    a process die with the launcher of a pid, or is None.
+
+    The waiter at the head of the queue forks its command in advance; its turn then costs one pipe write.
+    """
+
+    __slots__ = ("child", "die_with", "environment", "inherited", "path", "words")
+
+    def __init__(self, path: str, words: list, environment: dict, inherited: InheritedState, die_with):
+        self.path = path
+        self.words = words
+        self.environment = environment
+        self.inherited = inherited
+        self.die_with = die_with
+        self.child = None
+
+    def prepare(self):
+        """Fork in advance. Ignore a failure: `start` forks again."""
+        if self.child is not None:
+            return
+        mask = _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
+        try:
+            self.child = self.fork(is_early=True)
+        except OSError:
+            pass
+        finally:
+            _signal.pthread_sigmask(SIG_SETMASK, mask)  # until its turn a signal simply ends the launcher
+
+    def start(self, holds: list, variables: list, ending) -> Child:
+        """Record the process in every hold, and only then let it exec the command. Raises OSError if nothing ran.
+
+        `variables` (`NAME=value`, bytes) are added to its environment. If the launcher dies before the go message, it ends.
+        """
+        self.inherited.take_signals()
+        if self.child is None or is_gone(self.child.pid):
+            self.child = self.fork(is_early=False)
+        child = self.child
+        try:
+            for hold in holds:
+                hold.complete((child.pid, child.start))
+            send_go(child.go, b"\0".join([*variables, GO]))
+        except BaseException:
+            self.dismiss()
+            raise
+        if ending is not None:
+            ending.begin(child.pid)
+        child.ending = ending
+        close(child.go)
+        return child
+
+    def dismiss(self):
+        """End and reap a child that was forked in advance."""
+        child, self.child = self.child, None
+        if child is None:
+            return
+        if not is_gone(child.pid):
+            posix.kill(child.pid, _signal.SIGKILL)  # it may be stopped
+            posix.waitpid(child.pid, 0)
+        close(child.go)
+
+    def fork(self, is_early: bool) -> Child:
+        """Fork a child that waits for the go message. Every signal is blocked. Raises OSError."""
+        if self.inherited.child_disposition == SIG_IGN:
+            _signal.signal(SIGCHLD, SIG_DFL)  # else the kernel reaps the child and may reuse its pid
+        launcher = posix.getpid()
+        script = ["/bin/sh", self.path, *self.words[1:]]
+        ready, go = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
+        try:
+            pid = posix.fork()
+        except BaseException:
+            close(go)
+            close(ready)
+            raise
+        if pid == 0:
+            try:
+                posix.close(go)
+                if self.die_with is not None:
+                    self.die_with(launcher)
+                if is_early:
+                    close_private(ready)
+                variables = wait_go(ready, 0 if is_early else SPINS)
+                if variables is not None:
+                    while is_early and _signal.sigtimedwait(SURVIVED, 0):
+                        pass  # they were sent to the launcher, which survived them
+                    self.inherited.take_signals()
+                    self.inherited.restore()
+                    execute(self.path, self.words, script, self.complete_environment(launcher, variables))
+            except BaseException as error:
+                say(f"{self.words[0]}: could not be started: {error.strerror if isinstance(error, OSError) else error}")
+            finally:
+                posix._exit(SoloError.status)
+        close(ready)
+        try:
+            return Child(pid, read_stat(pid).start, go)
+        except BaseException:
+            close(go)
+            posix.waitpid(pid, 0)
+            raise
+
+    def complete_environment(self, launcher: int, variables: list) -> dict:
+        """Return the command's environment, in the child: with `variables` added and pids of the launcher replaced."""
+        environment = self.environment
+        environment.update([variable.split(b"=", 1) for variable in variables])
+        launcher_pid = b"%d" % launcher
+        for variable in NAMING_A_PID:
+            if environment.get(variable) == launcher_pid:
+                environment[variable] = b"%d" % posix.getpid()
+                if variable == b"LISTEN_PID":
+                    environment.pop(b"LISTEN_PIDFDID", None)  # the same by pidfd; sd_listen_fds does without it
+        return environment
+
+
+def is_gone(pid: int) -> bool:
+    """Return whether the child has ended, and reap it then."""
+    try:
+        return posix.waitpid(pid, posix.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True  # reaped before
+
+
+def close_private(kept: int):
+    """Close every close-on-exec descriptor but `kept`, in a child that waits: any copy of a descriptor would keep its lock."""
+    try:
+        descriptors = list_descriptors()
+    except OSError:
+        descriptors = range(HIGHEST_FD)  # listing them takes a free descriptor
+    for fd in descriptors:
+        try:
+            if fd != kept and not posix.get_inheritable(fd):
+                posix.close(fd)
+        except OSError:
+            continue
+
+
+def send_go(go: int, message: bytes):
+    if len(message) > LARGEST_AT_ONCE:
+        posix.set_blocking(go, True)
+    try:
+        while message:
+            message = message[posix.write(go, message):]  # a stop signal interrupts a long write
+    except BrokenPipeError:
+        pass  # killed just now: waitpid(2) shows it
+
+
+def wait_go(ready: int, spins: int):
+    """Return the variables in the go message, in the child; None if the launcher died.
+
+    Spin briefly first: waking another core can take 1 ms.
+    """
+    message = b""
+    while not message.endswith(GO):
+        try:
+            part = posix.read(ready, LARGEST_AT_ONCE)
+        except BlockingIOError:
+            if spins:
+                spins -= 1
+                posix.sched_yield()
+            else:
+                posix.set_blocking(ready, True)
+            continue
+        if not part:
+            return None
+        message += part
+    return message.split(b"\0")[:-1]
+
+
+def execute(path: str, words: list, script: list, environment: dict):
+    """Become the command, in the child, or print why not and exit with the status of a shell."""
+    try:
+        try:
+            posix.execve(path, words, environment)
+        except OSError as error:
+            if error.errno != ENOEXEC:
+                raise
+            posix.execve(script[0], script, environment)  # a script without #!: as execvp(3) does
+    except (FileNotFoundError, NotADirectoryError) as error:
+        say(f"{words[0]}: {find_interpreter(path) or error.strerror}")
+        posix._exit(NotFound.status)
+    except OSError as error:
+        say(f"{words[0]}: {error.strerror}")
+        posix._exit(NotExecutable.status)
+
+
+def find_interpreter(path: str):
+    """Describe what the kernel missed for an existing file, its interpreter or its loader; None if the file is missing."""
+    try:
+        start = read_file(path)
+    except OSError:
+        return None
+    line = start[2:].partition(b"\n")[0].partition(b"\0")[0].replace(b"\t", b" ") if start[:2] == b"#!" else b""
+    interpreter = line.strip(b" ").partition(b" ")[0]
+    missing = f"interpreter {decode(interpreter)}" if interpreter and not posix.access(interpreter, posix.F_OK) else "loader"
+    return f"its {missing} was not found"
