@@ -169,12 +169,14 @@ class Run:
 
     def finish(self):
         """Release, log, and end as the command ended. Does not return."""
-        is_new = self.remote is None and self.plan.name is None and self.taken[self.names[0]].line.is_new
+        plan = self.plan
+        keeps_files = not (plan.is_remote or plan.is_socket)
+        is_new = keeps_files and plan.name is None and self.taken[self.names[0]].line.is_new
         self.notify("ended")
         if self.outcome is not None:
             self.notify("timed_out")
-        if is_new and not self.plan.is_socket:
-            prune(self.plan.dir)
+        if is_new:
+            prune(plan.dir)
         if self.outcome is not None:
             posix._exit(self.outcome)
         supervise.mirror(self.status)
