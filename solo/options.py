@@ -4,13 +4,14 @@
 class Option:
     """One option: how it is typed, what its value is, and the sentence that explains it everywhere.
 
-    `kind` is one of flag, text, path, duration, count, limit (a count or a duration), status (0-255); `many` lets it be
-    repeated. It makes no sense without one of the flags `needs`, nor beside one of the flags `excludes`.
+    `kind` is one of flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255): it decides
+    how a value is read, completed and tested. `many` lets it be repeated; `variable` is its environment variable; `keyword` that of
+    solo.run(), None if it has none. It needs one of the flags `needs` beside it, and goes with none of the flags `excludes`.
     """
 
-    __slots__ = ("excludes", "flag", "help", "kind", "many", "metavar", "needs", "short", "variable")
+    __slots__ = ("excludes", "flag", "help", "keyword", "kind", "many", "metavar", "needs", "short", "variable")
 
-    def __init__(self, flag, short, kind, metavar, help, many=False, variable=None, needs=(), excludes=()):
+    def __init__(self, flag, short, kind, metavar, help, many=False, variable=None, needs=(), excludes=(), keyword=""):
         self.flag = flag
         self.short = short
         self.kind = kind
@@ -20,6 +21,7 @@ class Option:
         self.variable = variable
         self.needs = needs
         self.excludes = excludes
+        self.keyword = self.key if keyword == "" else keyword
 
     @property
     def key(self):
@@ -29,16 +31,16 @@ class Option:
 KEEPERS = FILE, SOCKET = ("file", "socket")  # of the lock, for --via
 
 NAME = Option(
-    "name", "n", "text", "NAME", many=True,
+    "name", "n", "name", "NAME", many=True,
     help="What to guard; repeat it to hold several names. a/b nests: holding a excludes a/b and a/c, which run together."
     " Default: a name made from the command and its arguments.",
 )
 DIR = Option(
-    "dir", None, "path", "DIR", variable="SOLO_DIR",
+    "dir", None, "directory", "DIR", variable="SOLO_DIR", keyword="directory",
     help="Where names live. Default: SOLO_DIR, else /run/solo for root and ~/.local/state/solo for others.",
 )
 VIA = Option(
-    "via", None, "text", "WHERE", variable="SOLO_VIA",
+    "via", None, "backend", "WHERE", variable="SOLO_VIA",
     help="Who keeps the lock: file (default), or socket, which needs no file at all; or beyond this machine an engine, as"
     " etcd://h1,h2,h3/prefix, postgresql://..., zookeeper://h1,h2/chroot, redis://..., or a target of /etc/solo.toml."
     " Default: SOLO_VIA.",
@@ -48,7 +50,7 @@ TTL = Option(
     help="With an engine: how long it keeps the lock for us when it hears nothing of us (15s). The command is dead before that.",
 )
 FLOCK = Option(
-    "flock", None, "path", "PATH", many=True,
+    "flock", None, "file", "PATH", many=True,
     help="Also hold flock(2) on the file or directory PATH, so that flock(1) and solo exclude each other; with --shared or"
     " --slots a shared one. Created empty if it is missing, never written to, never removed. Implies --no-orphan.",
 )
@@ -72,12 +74,12 @@ REPLACE = Option(
     help="End the holder and those in line, then run. They get SIGTERM, and after --kill-after SIGKILL.",
 )
 BUSY_EXIT = Option(
-    "busy-exit", "E", "status", "CODE",
+    "busy-exit", "E", "status", "CODE", keyword=None,
     help="Exit with CODE instead of 75 when busy.",
 )
-QUIET = Option("quiet", "q", "flag", None, help="Say nothing when busy.")
+QUIET = Option("quiet", "q", "flag", None, keyword=None, help="Say nothing when busy.")
 LOUD_AFTER = Option(
-    "loud-after", None, "limit", "N|DURATION",
+    "loud-after", None, "limit", "N|DURATION", keyword=None,
     help="After N skips in a row, or once the holder has run that long (6h), --quiet and --busy-exit stop applying.",
 )
 TIMEOUT = Option(
@@ -101,10 +103,10 @@ TREE = Option(
     help="Hold the name until every descendant of the command has ended, and when it is ended, end them all.",
 )
 NO_ORPHAN = Option("no-orphan", None, "flag", None, help="If solo is killed (SIGKILL), the command is killed too.")
-SYSLOG = Option("syslog", None, "flag", None, help="Tell syslog of starts, skips and ends.")
-VERBOSE = Option("verbose", "v", "flag", None, help="Tell stderr of waits, starts and ends.")
-HELP = Option("help", "h", "flag", None, help="Show this message and exit.")
-VERSION = Option("version", None, "flag", None, help="Show the version and exit.")
+SYSLOG = Option("syslog", None, "flag", None, keyword=None, help="Tell syslog of starts, skips and ends.")
+VERBOSE = Option("verbose", "v", "flag", None, keyword=None, help="Tell stderr of waits, starts and ends.")
+HELP = Option("help", "h", "flag", None, keyword=None, help="Show this message and exit.")
+VERSION = Option("version", None, "flag", None, keyword=None, help="Show the version and exit.")
 JSON = Option("json", None, "flag", None, help="Print a JSON array.")
 NULL = Option(
     "null", "0", "flag", None, excludes=("json",),
@@ -115,7 +117,7 @@ STOP_KILL_AFTER = Option("kill-after", "k", "duration", "DURATION", help="How lo
 ALLOW_UNKNOWN = Option("allow-unknown", None, "flag", None, help="Count a name that was never used as free; else that is an error.")
 WAITING = Option("waiting", None, "flag", None, help="End those who stand in line as well.")
 SINCE = Option("since", None, "duration", "DURATION", help="Only what ended within that time until now (12h, 7d).")
-OUTPUT = Option("output", None, "path", "FILE", help="Put them into FILE, which always is whole for those who read it.")
+OUTPUT = Option("output", None, "file", "FILE", help="Put them into FILE, which always is whole for those who read it.")
 HISTORY = Option("history", None, "duration", "DURATION", help="Forget as well what ran, of names that nobody used for that long.")
 
 LAUNCHER_OPTIONS = (

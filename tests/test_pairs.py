@@ -1,15 +1,17 @@
 """Every pair of options: it either works, or is refused in one line that names both; which are refused is in the table."""
 
+import inspect
 import itertools
 
 import pytest
 
-from solo.options import DIR, HELP, LAUNCHER_OPTIONS, ONCE_PER, VERSION, VIA
+import solo
+from solo.generate.completions import VALUES as COMPLETIONS
+from solo.options import DIR, HELP, LAUNCHER_OPTIONS, ONCE_PER, SUBCOMMANDS, VERSION, VIA
 
+# A value of each kind that works, beside every other; None: a path of the test's own.
 VALUES = {
-    "name": ["job"], "dir": None, "via": ["socket"], "flock": None, "slots": ["3"], "take": ["2"], "wait": ["5s"], "max-waiting": ["1"],
-    "busy-exit": ["3"], "loud-after": ["6h"], "timeout": ["30s"], "kill-after": ["5s"],
-    "ttl": ["20s"], "once-per": ["5m"],
+    "name": "job", "directory": None, "file": None, "backend": "socket", "duration": "30s", "count": "2", "limit": "6h", "status": "3",
 }
 OPTIONS = [option for option in LAUNCHER_OPTIONS if option not in (HELP, VERSION)]
 PAIRS = list(itertools.combinations(OPTIONS, 2))
@@ -30,8 +32,12 @@ def find_refusal(one, other):
 
 
 def type_option(lab, option):
-    values = {"dir": [lab.path / "elsewhere"], "flock": [lab.path / "theirs"]}.get(option.flag) or VALUES.get(option.flag, [])
-    return [f"--{option.flag}", *values]
+    if option.kind == "flag":
+        return [f"--{option.flag}"]
+    if option.kind == "directory":
+        (lab.path / "elsewhere").mkdir(mode=0o700, exist_ok=True)
+    path = {"directory": lab.path / "elsewhere", "file": lab.path / "a_file"}.get(option.kind)
+    return [f"--{option.flag}", VALUES[option.kind] or path]
 
 
 @pytest.mark.parametrize("one, other", PAIRS, ids=[f"{one.flag}-{other.flag}" for one, other in PAIRS])
@@ -45,6 +51,24 @@ def test_a_pair_of_options_works_or_is_refused_in_one_line(lab, one, other):
     else:
         assert (result.returncode, lab.read_log()) == (7, ["ran"]), result.stderr
     assert b"Traceback" not in result.stderr and b"bug" not in result.stderr
+
+
+def test_every_kind_of_value_has_a_test_value_and_a_completion():
+    kinds = {option.kind for options in (LAUNCHER_OPTIONS, *(one.options for one in SUBCOMMANDS)) for option in options}
+
+    assert kinds == set(COMPLETIONS) == {"flag", *VALUES}
+
+
+def test_solo_run_has_a_keyword_for_every_option_and_its_default():
+    """But for those of a command line alone: how it is printed, and with what status it exits."""
+    keywords = inspect.signature(solo.run).parameters
+    others = {"argv", "check", "input", "capture_output", "popen"}
+
+    assert keywords.keys() - others == {option.keyword for option in LAUNCHER_OPTIONS} - {None}
+    for option in LAUNCHER_OPTIONS:
+        assert option.keyword is None or keywords[option.keyword].default is (False if option.kind == "flag" else None), option.flag
+    assert {option.flag for option in LAUNCHER_OPTIONS if option.keyword is None} == {
+        "busy-exit", "quiet", "loud-after", "syslog", "verbose", "help", "version"}
 
 
 def test_help_and_version_ignore_every_other_option(lab):

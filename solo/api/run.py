@@ -14,9 +14,8 @@ from solo.options import LAUNCHER_OPTIONS
 from solo.plan import KILL_AFTER
 from solo.api.status_pipe import OUTCOMES, STARTED, read_last
 
-FLAGS = {option.flag for option in LAUNCHER_OPTIONS if option.kind == "flag"}
-# As `solo` itself starts, without what Python would load for others, but with where the library of an engine may be. The words
-# are: the pipe, `solo` - there to be found on the command line -, and what follows that.
+# Start as `solo` does, but with sys.path of this program, where the library of an engine may be. The words are: the pipe, `solo`
+# (so that ps(1) shows it), and the arguments of solo.
 LAUNCHER = """import sys, _signal
 if _signal.getsignal(2) is _signal.default_int_handler:
     _signal.signal(2, _signal.SIG_DFL)
@@ -41,45 +40,31 @@ def run(
 ) -> "subprocess.CompletedProcess[Any]":
     """Run the command `argv` (a sequence of words) under the lock of `name`, and wait for its end.
 
-    The options are those of solo(1), spans in seconds; `wait=math.inf` waits for ever. Without `name` the command gives it. The
-    others are those of subprocess.run, and its CompletedProcess is what this gives.
+    The options are those of solo(1), durations in seconds; `wait=math.inf` waits without a limit. Without `name` it is made from
+    the command. All other arguments are those of subprocess.run. Return its CompletedProcess.
 
-    Raises Busy if the name is held, with its `holders`, and RanAlready, a kind of it, if it ran in this period (`once_per`);
-    Unreachable if the engine of `via` did not answer, and LeaseLost if what that kept was lost, and the command ended; NotFound,
-    NotExecutable, UsageError or SoloError if the command could not be started; subprocess.TimeoutExpired if `timeout` seconds
-    were not enough, when the command has ended, by SIGTERM or, after `kill_after` (10 s), by SIGKILL;
-    subprocess.CalledProcessError with `check`.
+    Raises Busy, with its `holders`, if the name is held, and its subclass RanAlready if the command ran in this period (`once_per`);
+    Unreachable if the engine of `via` did not answer; LeaseLost if the lease there was lost and the command ended; NotFound,
+    NotExecutable, UsageError or SoloError if the command could not be started; subprocess.TimeoutExpired after `timeout` seconds,
+    once the command has ended by SIGTERM or, `kill_after` seconds later (10), by SIGKILL; with `check`
+    subprocess.CalledProcessError.
 
     >>> run(["echo", "hello"], name="greeting", capture_output=True, text=True).stdout
     'hello\\n'
     """
+    keywords = locals()
     if isinstance(argv, (str, bytes)) or not argv:
         raise errors.UsageError("argv is a sequence of words, with a command in it")
-    names = [check_name(one) for one in ([name] if isinstance(name, (str, bytes, os.PathLike)) else name or ())]
-    files = [] if flock is None else [flock] if isinstance(flock, (str, bytes, os.PathLike)) else list(flock)
-    words: list[Path] = []
-    for flag, value in (
-        *(("name", one) for one in names), *(("flock", one) for one in files), ("shared", shared), ("slots", slots), ("take", take),
-        ("wait", format_span(wait)), ("max-waiting", max_waiting), ("latest", latest), ("replace", replace),
-        ("timeout", format_span(timeout)), ("kill-after", format_span(kill_after)), ("tree", tree), ("no-orphan", no_orphan),
-        ("via", via), ("ttl", format_span(ttl)), ("once-per", format_span(once_per)), ("once-retry", once_retry),
-        ("dir", directory),
-    ):
-        if flag in FLAGS:
-            words += [f"--{flag}"] if value else []
-        elif isinstance(value, bool):
-            raise errors.UsageError(f"{flag}={value}: not a number, a name or a path")
-        elif value is not None:
-            words += [f"--{flag}", os.fspath(value) if isinstance(value, (bytes, os.PathLike)) else str(value)]
+    words = [word for option in LAUNCHER_OPTIONS if option.keyword for word in make_words(option, keywords[option.keyword])]
     if capture_output:
         popen.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if input is not None:
         popen["stdin"] = subprocess.PIPE
     code, report, stdout, stderr = launch([*words, "--", *argv], input, popen)
-    said = read_last(report)
-    if said is None:
+    message = read_last(report)
+    if message is None:
         raise errors.SoloError(f"solo ended with status {code} before the command was started")
-    kind, where, text = said
+    kind, where, text = message
     if kind != STARTED:
         if kind == OUTCOMES[errors.TIMED_OUT]:
             raise subprocess.TimeoutExpired(list(argv), timeout or 0, stdout, stderr)
@@ -92,55 +77,70 @@ def run(
     return done
 
 
-def format_span(seconds: Optional[float]) -> Optional[str]:
-    seconds = check_wait(seconds)
-    return None if seconds is None else "forever" if seconds == FOREVER else f"{seconds:.3f}"
+def make_words(option: Any, value: Any) -> list[Path]:
+    """Return the words of the command line for one option. Raises UsageError."""
+    if option.kind == "flag":
+        return [f"--{option.flag}"] if value else []
+    values = list(value or ()) if option.many and not isinstance(value, (str, bytes, os.PathLike)) else [value]
+    return [word for one in values if one is not None for word in (f"--{option.flag}", format_value(option, one))]
+
+
+def format_value(option: Any, value: Any) -> Path:
+    if option.kind == "name":
+        return check_name(value)
+    if option.kind == "duration":
+        seconds = check_wait(value)
+        return "forever" if seconds == FOREVER else f"{seconds:.3f}"
+    if isinstance(value, bool):
+        raise errors.UsageError(f"{option.flag}={value}: not a number, a name or a path")
+    return os.fspath(value) if isinstance(value, (bytes, os.PathLike)) else str(value)
 
 
 def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, bytes, Any, Any]:
-    """(Status, what the launcher reports, stdout, stderr)."""
-    ours, theirs = map(keep, os.pipe())  # none of 0 to 2, should the program have closed those
+    """Run a launcher. Return its status, its report, stdout and stderr."""
+    own_end, launchers_end = map(keep, os.pipe())  # not 0 to 2, which the program may have closed
     try:
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         code = LAUNCHER.format(root=root, path=list(filter(None, sys.path)))
-        launcher = [sys.executable, "-IS", "-c", code, str(theirs), "solo", *words]
-        with subprocess.Popen(launcher, **{**popen, "pass_fds": (*popen.get("pass_fds", ()), theirs)}) as process:
-            os.close(theirs)
-            theirs = -1
+        launcher = [sys.executable, "-IS", "-c", code, str(launchers_end), "solo", *words]
+        with subprocess.Popen(launcher, **{**popen, "pass_fds": (*popen.get("pass_fds", ()), launchers_end)}) as process:
+            os.close(launchers_end)
+            launchers_end = -1
             try:
                 stdout, stderr = process.communicate(input)
             except BaseException:
-                process.terminate()  # the command, through the launcher: killed, it would leave an orphan
+                process.terminate()  # the launcher forwards it; SIGKILL would leave an orphan
                 try:
                     process.wait(KILL_AFTER)
                 except subprocess.TimeoutExpired:
                     process.kill()
                 raise
-        os.set_blocking(ours, False)
+        os.set_blocking(own_end, False)
         try:
-            report = os.read(ours, 1 << 16)
+            report = os.read(own_end, 1 << 16)
         except BlockingIOError:
             report = b""
         return process.returncode, report, stdout, stderr
     finally:
-        os.close(ours)
-        if theirs >= 0:
-            os.close(theirs)
+        os.close(own_end)
+        if launchers_end >= 0:
+            os.close(launchers_end)
 
 
 def find_directory(directory: Any, popen: dict[str, Any]) -> Any:
-    """Where the launcher looked for names, as seen from here."""
+    """Return the directory of names that the launcher used, as seen from this process."""
     if directory is None:
         directory = (popen.get("env") or {}).get("SOLO_DIR")
     return directory and os.path.join(popen.get("cwd") or "", directory)
 
 
 def make_error(kind: str, where: str, text: str, via: Any, directory: Any) -> errors.SoloError:
+    """Return the error that the launcher reported, a Busy with its holders."""
     error: errors.SoloError = getattr(errors, kind, errors.SoloError)(text)
     if isinstance(error, errors.Busy):
         error.name = where
         try:
             error.holders = tuple(holders(where, via=via, directory=directory)) if where else ()
         except errors.SoloError:
-            pass  # of what is garbage there; that it is busy is what counts
+            pass  # a damaged ticket: report Busy without holders
     return error

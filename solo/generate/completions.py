@@ -6,9 +6,14 @@ as text and quote them for the command line; no shell expands them.
 
 import sys
 
-from solo.options import DIR, KEEPERS, LAUNCHER_OPTIONS, NAME, SUBCOMMANDS, VIA
+from solo.options import KEEPERS, LAUNCHER_OPTIONS, SUBCOMMANDS
 
 LIST_NAMES = "solo list --null 2>/dev/null"
+# What completes the value of an option of each kind; a flag has no value.
+VALUES = {
+    "flag": "", "name": "names", "backend": "keepers", "directory": "directories", "file": "files", "duration": "nothing",
+    "count": "nothing", "limit": "nothing", "status": "nothing",
+}
 
 
 def list_flags(options) -> list:
@@ -16,21 +21,12 @@ def list_flags(options) -> list:
     return [flag for option in options for flag in (f"--{option.flag}", option.short and f"-{option.short}") if flag]
 
 
-def choose_values(option) -> str:
-    """Return what completes the value of an option: names, keepers, directories, files, nothing; "" for a flag."""
-    if option.kind == "flag":
-        return ""
-    if option.kind == "path":
-        return "directories" if option is DIR else "files"
-    return {NAME: "names", VIA: "keepers"}.get(option, "nothing")
-
-
 def make_bash() -> str:
     values = {}
     for options in (LAUNCHER_OPTIONS, *(subcommand.options for subcommand in SUBCOMMANDS)):
         for option in options:
             for flag in list_flags([option]):
-                values.setdefault(choose_values(option), {})[flag] = True
+                values.setdefault(VALUES[option.kind], {})[flag] = True
     del values[""]
     kinds = "\n".join(f"    {'|'.join(flags)}) values={kind} ;;" for kind, flags in values.items())
     cases = "\n".join(
@@ -189,7 +185,7 @@ def join_zsh(options) -> str:
     lines = []
     for option in options:
         flags = list_flags([option])
-        value = "" if option.kind == "flag" else f":{option.metavar}:{ZSH_VALUES[choose_values(option)]}"
+        value = "" if option.kind == "flag" else f":{option.metavar}:{ZSH_VALUES[VALUES[option.kind]]}"
         head = quote_zsh(f"({' '.join(flags)})") if not option.many else "'*'"
         flags = [flag + ("" if not value else "=" if flag[:2] == "--" else "+") for flag in flags]
         tails = "{" + ",".join(flags) + "}" if len(flags) > 1 else flags[0]
@@ -233,7 +229,7 @@ def make_fish() -> str:
 
 def format_fish(condition: str, option) -> str:
     short = f" -s {option.short}" if option.short else ""
-    value = FISH_VALUES[choose_values(option)]
+    value = FISH_VALUES[VALUES[option.kind]]
     return f"complete -c solo -n {condition}{short} -l {option.flag}{value} -d {quote_fish(option.help)}"
 
 
