@@ -14,10 +14,10 @@ from solo.errors import LEASE_LOST, TIMED_OUT, Busy, SoloError
 from solo.identity import read_self, read_world
 from solo.journal import Journal
 from solo.kernel import encode, occupy_standard_descriptors, read_file, say, say_promptly
-from solo.plan import Plan
+from solo.plan import Plan, make_absolute
 from solo.queue import NO_WAIT, wait_unseen
 from solo.record import Record
-from solo.start import InheritedState, Starter
+from solo.start import InheritedState, Starter, open_working_directory
 
 ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) accepts
 CI_VARIABLES = (b"CI", b"JENKINS_URL", b"TEAMCITY_VERSION", b"TF_BUILD")  # set where people read stderr as a log
@@ -80,6 +80,9 @@ class Run:
         """Make all that can fail before a name is wanted. Raises SoloError, UsageError."""
         plan, environment = self.plan, self.environment
         path = find_command(self.command[0], environment.get(b"PATH"))
+        directory = None
+        if plan.chdir is not None:
+            path, directory = make_absolute(path), open_working_directory(plan.chdir)
         if plan.timeout is not None or plan.tree or plan.is_remote:
             from solo.process.limits import Ending
 
@@ -99,7 +102,7 @@ class Run:
             self.once = Once(plan)
             self.own_listeners.insert(0, self.once)  # it forgets a failed run before the names are released
         environment[b"SOLO_NAME"] = encode(" ".join(self.names))
-        self.starter = Starter(path, self.command, environment, self.inherited, die_with)
+        self.starter = Starter(path, self.command, environment, self.inherited, die_with, directory)
 
     def acquire(self):
         """Acquire the names, then the files of --flock, then the engine's lock; claim the period of --once-per last."""

@@ -103,6 +103,10 @@ TREE = Option(
     help="Hold the name until every descendant of the command has ended, and when it is ended, end them all.",
 )
 NO_ORPHAN = Option("no-orphan", None, "flag", None, help="If solo is killed (SIGKILL), the command is killed too.")
+CHDIR = Option(
+    "chdir", None, "directory", "DIR",
+    help="Run the command in DIR. COMMAND and the paths of other options are still looked up from the current directory.",
+)
 SYSLOG = Option("syslog", None, "flag", None, keyword=None, help="Tell syslog of starts, skips and ends.")
 VERBOSE = Option("verbose", "v", "flag", None, keyword=None, help="Tell stderr of waits, starts and ends.")
 HELP = Option("help", "h", "flag", None, keyword=None, help="Show this message and exit.")
@@ -122,7 +126,7 @@ HISTORY = Option("history", None, "duration", "DURATION", help="Forget as well w
 
 LAUNCHER_OPTIONS = (
     NAME, DIR, VIA, FLOCK, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, BUSY_EXIT, QUIET, LOUD_AFTER, TIMEOUT,
-    KILL_AFTER, TREE, NO_ORPHAN, TTL, ONCE_PER, ONCE_RETRY, SYSLOG, VERBOSE, HELP, VERSION,
+    KILL_AFTER, TREE, NO_ORPHAN, CHDIR, TTL, ONCE_PER, ONCE_RETRY, SYSLOG, VERBOSE, HELP, VERSION,
 )
 
 

@@ -105,19 +105,20 @@ class Child:
 
 class Starter:
     """Starts the command from its `path`, `words` (argv), `environment` (a dict of bytes) and `inherited` state. `die_with` makes
-    a process die with the launcher of a pid, or is None.
+    a process die with the launcher of a pid, or is None; `directory` is a descriptor of --chdir, or None.
 
     The waiter at the head of the queue forks its command in advance; its turn then costs one pipe write.
     """
 
-    __slots__ = ("child", "die_with", "environment", "inherited", "path", "words")
+    __slots__ = ("child", "die_with", "directory", "environment", "inherited", "path", "words")
 
-    def __init__(self, path: str, words: list, environment: dict, inherited: InheritedState, die_with):
+    def __init__(self, path: str, words: list, environment: dict, inherited: InheritedState, die_with, directory=None):
         self.path = path
         self.words = words
         self.environment = environment
         self.inherited = inherited
         self.die_with = die_with
+        self.directory = directory
         self.child = None
 
     def prepare(self):
@@ -182,6 +183,8 @@ class Starter:
                 posix.close(go)
                 if self.die_with is not None:
                     self.die_with(launcher)
+                if self.directory is not None:
+                    posix.fchdir(self.directory)
                 if is_early:
                     close_private(ready)
                 variables = wait_go(ready, 0 if is_early else SPINS)
@@ -214,6 +217,14 @@ class Starter:
                 if variable == b"LISTEN_PID":
                     environment.pop(b"LISTEN_PIDFDID", None)  # the same by pidfd; sd_listen_fds does without it
         return environment
+
+
+def open_working_directory(path: str) -> int:
+    """Open the directory of --chdir for fchdir(2), once and early: it stays the same while the launcher waits. Raises SoloError."""
+    try:
+        return posix.open(f"{path}/.", posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)  # "/.": needs the right to enter it
+    except OSError as error:
+        raise SoloError(f"cannot change to directory {path}: {error.strerror}") from None
 
 
 def is_gone(pid: int) -> bool:

@@ -35,7 +35,7 @@ def run(
     replace: bool = False, timeout: Optional[float] = None, kill_after: Optional[float] = None, tree: bool = False,
     no_orphan: bool = False, flock: Union[Path, Sequence[Path], None] = None, via: Optional[str] = None,
     ttl: Optional[float] = None, once_per: Optional[float] = None, once_retry: bool = False,
-    directory: Union[str, "os.PathLike[str]", None] = None, check: bool = False, input: Any = None,
+    chdir: Optional[Path] = None, directory: Union[str, "os.PathLike[str]", None] = None, check: bool = False, input: Any = None,
     capture_output: bool = False, **popen: Any,
 ) -> "subprocess.CompletedProcess[Any]":
     """Run the command `argv` (a sequence of words) under the lock of `name`, and wait for its end.
