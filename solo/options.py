@@ -1,22 +1,29 @@
-"""Every option and subcommand, declared once: parser, --help, completions and manual are made from these tables."""
+"""Every option and subcommand, declared once: parser, --help, completions, manual and Python keywords are made from these tables."""
+
+GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
+    "What to lock", "How to share", "When busy", "The command and its limits", "Several machines", "Output",
+)
 
 
 class Option:
-    """One option: how it is typed, what its value is, and the sentence that explains it everywhere.
+    """One option: how it is typed, what its value is, and how it is explained.
 
     `kind` is one of flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255): it decides
     how a value is read, completed and tested. `many` lets it be repeated; `variable` is its environment variable; `keyword` that of
     solo.run(), None if it has none. It needs one of the flags `needs` beside it, and goes with none of the flags `excludes`.
+    `group` is its heading in --help, `help` its line there, and `text` what the manual says of it, by default the same.
     """
 
-    __slots__ = ("excludes", "flag", "help", "keyword", "kind", "many", "metavar", "needs", "short", "variable")
+    __slots__ = ("excludes", "flag", "group", "help", "keyword", "kind", "many", "metavar", "needs", "short", "text", "variable")
 
-    def __init__(self, flag, short, kind, metavar, help, many=False, variable=None, needs=(), excludes=(), keyword=""):
+    def __init__(self, flag, short, kind, metavar, group, help, text="", many=False, variable=None, needs=(), excludes=(), keyword=""):
         self.flag = flag
         self.short = short
         self.kind = kind
         self.metavar = metavar
+        self.group = group
         self.help = help
+        self.text = text or f"{help}."
         self.many = many
         self.variable = variable
         self.needs = needs
@@ -31,98 +38,107 @@ class Option:
 KEEPERS = FILE, SOCKET = ("file", "socket")  # of the lock, for --via
 
 NAME = Option(
-    "name", "n", "name", "NAME", many=True,
-    help="What to guard; repeat it to hold several names. a/b nests: holding a excludes a/b and a/c, which run together."
+    "name", "n", "name", "NAME", LOCK, "Lock NAME; repeat for several; a/b nests in a", many=True,
+    text="Lock NAME; repeat it to hold several names. a/b nests: holding a excludes a/b and a/c, which can run together."
     " Default: a name made from the command and its arguments.",
 )
 DIR = Option(
-    "dir", None, "directory", "DIR", variable="SOLO_DIR", keyword="directory",
-    help="Where names live. Default: SOLO_DIR, else /run/solo for root and ~/.local/state/solo for others.",
+    "dir", None, "directory", "DIR", LOCK, "Use the names in DIR", variable="SOLO_DIR", keyword="directory",
+    text="Keep the names in DIR. Default: SOLO_DIR, else /run/solo for root and ~/.local/state/solo for other users.",
 )
 VIA = Option(
-    "via", None, "backend", "WHERE", variable="SOLO_VIA",
-    help="Who keeps the lock: file (default), or socket, which needs no file at all; or beyond this machine an engine, as"
-    " etcd://h1,h2,h3/prefix, postgresql://..., zookeeper://h1,h2/chroot, redis://..., or a target of /etc/solo.toml."
+    "via", None, "backend", "WHERE", REMOTE, "Keep the lock in file, socket or an engine", variable="SOLO_VIA",
+    text="Choose the backend that keeps the lock: file (default); socket, which needs no file at all; or, beyond this machine, an"
+    " engine, as etcd://h1,h2,h3/prefix, postgresql://..., zookeeper://h1,h2/chroot, redis://..., or a target of /etc/solo.toml."
     " Default: SOLO_VIA.",
 )
 TTL = Option(
-    "ttl", None, "duration", "DURATION", needs=("via",),
-    help="With an engine: how long it keeps the lock for us when it hears nothing of us (15s). The command is dead before that.",
+    "ttl", None, "duration", "DURATION", REMOTE, "Keep the lock DURATION without renewal (15s)", needs=("via",),
+    text="With an engine: set how long it keeps the lock without a renewal (15s). The command is dead before that.",
 )
 FLOCK = Option(
-    "flock", None, "file", "PATH", many=True,
-    help="Also hold flock(2) on the file or directory PATH, so that flock(1) and solo exclude each other; with --shared or"
-    " --slots a shared one. Created empty if it is missing, never written to, never removed. Implies --no-orphan.",
+    "flock", None, "file", "PATH", LOCK, "Hold flock(2) on PATH too, as flock(1) does", many=True,
+    text="Also hold flock(2) on the file or directory PATH, so that flock(1) and solo exclude each other; with --shared or --slots a"
+    " shared lock. The file is created empty if it is missing, never written to and never removed. Implies --no-orphan.",
 )
-SHARED = Option("shared", "s", "flag", None, excludes=("slots",), help="Run together with others that are shared.")
-SLOTS = Option("slots", None, "count", "N", help="Let at most N run at once.")
-TAKE = Option("take", None, "count", "K", needs=("slots",), help="Count as K of the N slots instead of one.")
+SHARED = Option("shared", "s", "flag", None, SHARE, "Run together with other shared runs", excludes=("slots",))
+SLOTS = Option("slots", None, "count", "N", SHARE, "Let at most N run at once")
+TAKE = Option("take", None, "count", "K", SHARE, "Occupy K of the N slots instead of one", needs=("slots",))
 WAIT = Option(
-    "wait", "w", "duration", "DURATION",
-    help="If busy, stand in line that long (500ms, 30, 30s, 5m, 1h30m, 2d, or forever).",
+    "wait", "w", "duration", "DURATION", BUSY, "Wait up to DURATION (500ms, 30s, 1h30m, forever)",
+    text="Wait in the queue for up to DURATION if the name is busy (500ms, 30, 30s, 5m, 1h30m, 2d, or forever).",
 )
 MAX_WAITING = Option(
-    "max-waiting", None, "count", "N", needs=("wait",), excludes=("latest", "replace"),
-    help="Leave as busy if N stand in line already.",
+    "max-waiting", None, "count", "N", BUSY, "Do not wait if N waiters are in the queue", needs=("wait",),
+    excludes=("latest", "replace"), text="Exit as busy if N waiters are in the queue already.",
 )
 LATEST = Option(
-    "latest", None, "flag", None, needs=("wait",), excludes=("replace",),
-    help="The newest in line wins: those who stand there already leave as busy.",
+    "latest", None, "flag", None, BUSY, "Let only the newest waiter wait", needs=("wait",), excludes=("replace",),
+    text="Let the newest waiter win: all earlier waiters exit as busy.",
 )
 REPLACE = Option(
-    "replace", None, "flag", None,
-    help="End the holder and those in line, then run. They get SIGTERM, and after --kill-after SIGKILL.",
+    "replace", None, "flag", None, BUSY, "End the holder and all waiters, then run",
+    text="End the holder and the waiters in the queue, then run. They get SIGTERM, and after --kill-after SIGKILL.",
 )
-BUSY_EXIT = Option(
-    "busy-exit", "E", "status", "CODE", keyword=None,
-    help="Exit with CODE instead of 75 when busy.",
-)
-QUIET = Option("quiet", "q", "flag", None, keyword=None, help="Say nothing when busy.")
+BUSY_EXIT = Option("busy-exit", "E", "status", "CODE", BUSY, "Exit with CODE instead of 75", keyword=None,
+                   text="Exit with CODE instead of 75 when busy.")
+QUIET = Option("quiet", "q", "flag", None, BUSY, "Print nothing", keyword=None, text="Print nothing when busy.")
 LOUD_AFTER = Option(
-    "loud-after", None, "limit", "N|DURATION", keyword=None,
-    help="After N skips in a row, or once the holder has run that long (6h), --quiet and --busy-exit stop applying.",
+    "loud-after", None, "limit", "N|DURATION", BUSY, "Ignore -q and -E after N skips or a long hold", keyword=None,
+    text="Ignore --quiet and --busy-exit after N skips in a row, or once the holder has run for DURATION (6h).",
 )
 TIMEOUT = Option(
-    "timeout", "t", "duration", "DURATION",
-    help="End the command after that long: SIGTERM, and after --kill-after SIGKILL. The exit status is 124.",
+    "timeout", "t", "duration", "DURATION", LIMITS, "End the command after DURATION, with status 124",
+    text="End the command after DURATION: SIGTERM, and after --kill-after SIGKILL. The exit status is 124.",
 )
 KILL_AFTER = Option(
-    "kill-after", "k", "duration", "DURATION", needs=("timeout", "replace", "tree", "via"),
-    help="How long after SIGTERM comes SIGKILL (10s; where the lease of an engine is lost, a fifth of --ttl).",
+    "kill-after", "k", "duration", "DURATION", LIMITS, "Send SIGKILL DURATION after SIGTERM (10s)",
+    needs=("timeout", "replace", "tree", "via"),
+    text="Send SIGKILL DURATION after SIGTERM (10s; when the lease of an engine is lost, a fifth of --ttl).",
 )
 ONCE_PER = Option(
-    "once-per", None, "duration", "DURATION",
-    help="Run at most once in each period of that length, on all hosts together with an engine. Who comes second exits with 0, or"
-    " --busy-exit.",
+    "once-per", None, "duration", "DURATION", LIMITS, "Run at most once in each period of DURATION",
+    text="Run at most once in each period of DURATION; with an engine, once on all hosts together. A second run in the period exits"
+    " with 0, or --busy-exit.",
 )
 ONCE_RETRY = Option(
-    "once-retry", None, "flag", None, needs=("once-per",), help="If the command fails, it did not run in this period.",
+    "once-retry", None, "flag", None, LIMITS, "Do not count a failed run: retry in the period", needs=("once-per",),
+    text="Do not count a failed run: retry within the period.",
 )
 TREE = Option(
-    "tree", None, "flag", None,
-    help="Hold the name until every descendant of the command has ended, and when it is ended, end them all.",
+    "tree", None, "flag", None, LIMITS, "Wait for all descendants too, and end them all",
+    text="Hold the name until every descendant of the command has ended; when the command is ended, end them all.",
 )
-NO_ORPHAN = Option("no-orphan", None, "flag", None, help="If solo is killed (SIGKILL), the command is killed too.")
+NO_ORPHAN = Option("no-orphan", None, "flag", None, LIMITS, "Kill the command if solo is killed",
+                   text="Kill the command if solo is killed (SIGKILL).")
 CHDIR = Option(
-    "chdir", None, "directory", "DIR",
-    help="Run the command in DIR. COMMAND and the paths of other options are still looked up from the current directory.",
+    "chdir", None, "directory", "DIR", LIMITS, "Run the command in DIR",
+    text="Run the command in DIR. COMMAND and the paths of other options are still looked up from the current directory.",
 )
-SYSLOG = Option("syslog", None, "flag", None, keyword=None, help="Tell syslog of starts, skips and ends.")
-VERBOSE = Option("verbose", "v", "flag", None, keyword=None, help="Tell stderr of waits, starts and ends.")
-HELP = Option("help", "h", "flag", None, keyword=None, help="Show this message and exit.")
-VERSION = Option("version", None, "flag", None, keyword=None, help="Show the version and exit.")
-JSON = Option("json", None, "flag", None, help="Print a JSON array.")
+SYSLOG = Option("syslog", None, "flag", None, OUTPUT, "Log starts, skips and ends to syslog", keyword=None)
+VERBOSE = Option("verbose", "v", "flag", None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
+HELP = Option("help", "h", "flag", None, OUTPUT, "Show this help and exit", keyword=None)
+VERSION = Option("version", None, "flag", None, OUTPUT, "Show the version and exit", keyword=None)
+JSON = Option("json", None, "flag", None, OUTPUT, "Print a JSON array")
 NULL = Option(
-    "null", "0", "flag", None, excludes=("json",),
-    help="Print only the names, each ended by a NUL byte: for xargs -0 and other scripts.",
+    "null", "0", "flag", None, OUTPUT, "Print only the names, each ended by a NUL byte", excludes=("json",),
+    text="Print only the names, each ended by a NUL byte: for xargs -0 and other scripts.",
 )
-PATIENCE = Option("timeout", "t", "duration", "DURATION", help="Give up after that long, with status 75.")
-STOP_KILL_AFTER = Option("kill-after", "k", "duration", "DURATION", help="How long after SIGTERM comes SIGKILL (10s).")
-ALLOW_UNKNOWN = Option("allow-unknown", None, "flag", None, help="Count a name that was never used as free; else that is an error.")
-WAITING = Option("waiting", None, "flag", None, help="End those who stand in line as well.")
-SINCE = Option("since", None, "duration", "DURATION", help="Only what ended within that time until now (12h, 7d).")
-OUTPUT = Option("output", None, "file", "FILE", help="Put them into FILE, which always is whole for those who read it.")
-HISTORY = Option("history", None, "duration", "DURATION", help="Forget as well what ran, of names that nobody used for that long.")
+PATIENCE = Option("timeout", "t", "duration", "DURATION", LIMITS, "Give up after DURATION, with status 75")
+STOP_KILL_AFTER = Option("kill-after", "k", "duration", "DURATION", LIMITS, "Send SIGKILL DURATION after SIGTERM (10s)")
+ALLOW_UNKNOWN = Option(
+    "allow-unknown", None, "flag", None, LOCK, "Count a name that was never used as free",
+    text="Count a name that was never used as free; else it is an error.",
+)
+WAITING = Option("waiting", None, "flag", None, LIMITS, "End the waiters in the queue as well")
+SINCE = Option("since", None, "duration", "DURATION", OUTPUT, "Show only runs that ended in the last DURATION",
+               text="Show only runs that ended in the last DURATION (12h, 7d).")
+OUTPUT_FILE = Option("output", None, "file", "FILE", OUTPUT, "Write to FILE, replacing it atomically",
+                     text="Write the metrics to FILE, replacing it atomically.")
+HISTORY = Option(
+    "history", None, "duration", "DURATION", LIMITS, "Remove also the journals of names idle that long",
+    text="Remove also the journals of names that nobody used for DURATION.",
+)
 
 LAUNCHER_OPTIONS = (
     NAME, DIR, VIA, FLOCK, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, BUSY_EXIT, QUIET, LOUD_AFTER, TIMEOUT,
@@ -131,57 +147,63 @@ LAUNCHER_OPTIONS = (
 
 
 class Subcommand:
-    """One subcommand: its name, its positional arguments as usage shows them, its options and what it does."""
+    """One subcommand: its name, its positional arguments as usage shows them and what they are, its options, its line in --help and
+    what the manual says of it.
+    """
 
-    __slots__ = ("arguments", "help", "name", "options")
+    __slots__ = ("argument_help", "arguments", "help", "name", "options", "text")
 
-    def __init__(self, name, arguments, options, help):
+    def __init__(self, name, arguments, argument_help, options, help, text):
         self.name = name
         self.arguments = arguments
+        self.argument_help = argument_help
         self.options = options
         self.help = help
+        self.text = text
 
     @property
     def needs_name(self):
         return self.arguments[:1] not in ("", "[")
 
 
+ONLY_THESE = "Only these names, and all names nested in them. Default: all names."
+
 SUBCOMMANDS = (
     Subcommand(
-        "list", "[NAME]...", (DIR, VIA, JSON, NULL),
-        "Show who holds or waits for every name, or for the given ones and what nests in them.",
+        "list", "[NAME]...", ONLY_THESE, (DIR, VIA, JSON, NULL), "List the holders and waiters of each name",
+        "List the holders and waiters of each name, or of the NAMEs and the names nested in them.",
     ),
     Subcommand(
-        "show", "NAME...", (DIR, VIA, JSON),
-        "Show all about the names: who holds them, in which processes, who stands in line, where their files are.",
+        "show", "NAME...", "The names to show.", (DIR, VIA, JSON), "Show the holders, processes, queue and files of a name",
+        "Show all about the names: their holders, in which processes, the queue, and where their files are.",
     ),
     Subcommand(
-        "wait", "NAME...", (DIR, VIA, PATIENCE, ALLOW_UNKNOWN),
-        "Wait until nobody holds or wants the names: 0 when they are free, 75 when not in time, 125 if one was never used.",
+        "wait", "NAME...", "The names to wait for.", (DIR, VIA, PATIENCE, ALLOW_UNKNOWN), "Wait until a name is free",
+        "Wait until nobody holds or wants the names: 0 when they are free, 75 after --timeout, 125 if one was never used.",
     ),
     Subcommand(
-        "stop", "NAME...", (DIR, VIA, STOP_KILL_AFTER, WAITING, ALLOW_UNKNOWN),
-        "End those who hold the names, by SIGTERM and then SIGKILL, and say what was done.",
+        "stop", "NAME...", "The names whose holders are to end.", (DIR, VIA, STOP_KILL_AFTER, WAITING, ALLOW_UNKNOWN),
+        "End the holders of a name",
+        "End the holders of the names, by SIGTERM and then SIGKILL, and print what was done.",
     ),
     Subcommand(
-        "history", "[NAME]...", (DIR, SINCE, JSON),
-        "Show every run and every skip: when it started, how long it waited and ran, and how it ended.",
+        "history", "[NAME]...", ONLY_THESE, (DIR, SINCE, JSON), "Show each run and each skip",
+        "Show each run and each skip: when it started, how long it waited and ran, and how it ended.",
     ),
     Subcommand(
-        "metrics", "[NAME]...", (DIR, VIA, OUTPUT),
-        "Print what is held, waits, ran, was skipped and failed, as OpenMetrics text for Prometheus.",
+        "metrics", "[NAME]...", ONLY_THESE, (DIR, VIA, OUTPUT_FILE), "Print metrics for Prometheus",
+        "Print the numbers of holds, waiters, runs, skips and failures, as OpenMetrics text for Prometheus.",
     ),
     Subcommand(
-        "top", "[NAME]...", (DIR, VIA),
-        "Show who holds and waits, live, with what their processes use; a key ends the selected one.",
+        "top", "[NAME]...", ONLY_THESE, (DIR, VIA), "Show holders and waiters live",
+        "Show holders and waiters, live, with what their processes use; a key ends the selected one.",
     ),
     Subcommand(
-        "clean", "[NAME]...", (DIR, HISTORY),
-        "Remove what the dead left behind and what is idle; who comes meanwhile is not disturbed.",
+        "clean", "[NAME]...", ONLY_THESE, (DIR, HISTORY), "Remove files of dead processes and idle names",
+        "Remove files of dead processes and idle names. Contenders that come meanwhile are not disturbed.",
     ),
     Subcommand(
-        "doctor", "", (DIR, VIA, JSON),
-        "Check in plain words whether this machine and user, or the engine of --via, have all that solo needs: 0, or 1 if something"
-        " fails.",
+        "doctor", "", "", (DIR, VIA, JSON), "Check that this machine has all that solo needs",
+        "Check whether this machine and user, or the engine of --via, have all that solo needs: 0, or 1 if something fails.",
     ),
 )

@@ -12,9 +12,9 @@ from datetime import datetime
 import pytest
 from conftest import PATIENCE, ROOT, finish, inject, read_line, until
 
-from solo import __version__
+from solo import __version__, argv
 from solo.generate import completions, manual
-from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
+from solo.options import GROUPS, LAUNCHER_OPTIONS, SUBCOMMANDS
 from solo.text.describe import name_signal
 
 SCHEMA = {
@@ -197,10 +197,30 @@ def test_help_shows_every_option_and_subcommand(lab):
     assert result.returncode == 0
     for option in LAUNCHER_OPTIONS:
         assert f"--{option.flag}" in text
-        assert not option.short or f"-{option.short} " in text
+        assert not option.short or f"  -{option.short}, --{option.flag}" in text
     for subcommand in SUBCOMMANDS:
         assert f" {subcommand.name} " in text
         assert b"--help" in lab.run(subcommand.name, "--help").stdout
+
+
+@pytest.mark.parametrize("words", [[], *([subcommand.name] for subcommand in SUBCOMMANDS)], ids=" ".join)
+def test_help_explains_an_option_in_one_line_of_79_columns(lab, words):
+    lines = lab.run(*words, "--help").stdout.decode().splitlines()
+    [options] = [one.options for one in SUBCOMMANDS if [one.name] == words] or [LAUNCHER_OPTIONS]
+
+    assert max(map(len, lines)) <= 79
+    for option in options:
+        [line] = [line for line in lines if f" --{option.flag} {option.metavar or ''}".rstrip() in line and line.startswith("  ")]
+        assert line.endswith(option.help) and option.text[-1] == "."
+
+
+def test_help_has_groups_usage_and_examples_that_solo_can_read(lab):
+    text = lab.run("--help").stdout.decode()
+
+    assert text.startswith("Usage: solo [OPTION]... [--] COMMAND [ARG]...\n       solo SUBCOMMAND")
+    assert [line for line in text.splitlines() if line[:-1] in GROUPS] == [f"{group}:" for group in GROUPS]
+    examples = [line.split() for line in text.splitlines() if line.startswith("  solo ")]
+    assert len(examples) == 3 and all(argv.parse(words[1:])[1] is None for words in examples) and {words[0] for words in examples} == {"solo"}
 
 
 def test_typer_and_the_launcher_read_the_same_options():

@@ -10,7 +10,7 @@ from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
 
 
 def make_options(options) -> str:
-    return "".join(f".It {make_flags(option)}\n{make_text(option.help)}" for option in options)
+    return "".join(f".It {make_flags(option)}\n{make_text(option.text)}" for option in options)
 
 
 def make_flags(option) -> str:
@@ -18,15 +18,15 @@ def make_flags(option) -> str:
     return f"{short}Fl -{option.flag}" + (f" Ar {option.metavar}" if option.metavar else "")
 
 
-def make_text(help: str) -> str:
+def make_text(text: str) -> str:
     """Return the text with one sentence per line, as mdoc wants it."""
-    return help.replace(". ", ".\n").replace("\\", "\\e") + "\n"
+    return text.replace(". ", ".\n").replace("\\", "\\e") + "\n"
 
 
 def make_subcommands() -> str:
     lines = []
     for subcommand in SUBCOMMANDS:
-        lines.append(f".It Nm Cm {subcommand.name} {make_usage(subcommand)}\n{make_text(subcommand.help)}")
+        lines.append(f".It Nm Cm {subcommand.name} {make_usage(subcommand)}\n{make_text(subcommand.text)}")
     return "".join(lines)
 
 
