@@ -1,7 +1,7 @@
-"""The words of the command line, read into what was typed. Knows of meaning only a value's kind and what goes together.
+"""Parse the command line into a dict of typed options. Check each value's kind, and the options that exclude or need each other.
 
-GNU style: `-n NAME`, `-nNAME`, `-qn NAME`, `--name NAME`, `--name=NAME`. The first word that is not an option ends the
-options: everything from there on belongs to the command.
+GNU style: `-n NAME`, `-nNAME`, `-qn NAME`, `--name NAME`, `--name=NAME`. The first word that is not an option ends the options; it
+and all later words belong to the command.
 """
 
 from solo.errors import UsageError
@@ -15,9 +15,8 @@ LONG = {"--" + option.flag: option for option in LAUNCHER_OPTIONS}
 
 
 def parse(words: list) -> tuple:
-    """Read the words after `solo`: (options by key, subcommand or None, the words from there on). Raises UsageError."""
-    options = {}
-    at = 0
+    """Parse the words after `solo`. Return (options by key, subcommand or None, the words from there on). Raises UsageError."""
+    options, at = {}, 0
     while at < len(words):
         word = words[at]
         if word == "--":
@@ -25,36 +24,45 @@ def parse(words: list) -> tuple:
         if word[:1] != "-" or word == "-":
             subcommand = word if any(word == known.name for known in SUBCOMMANDS) else None
             return options, subcommand, words[at:]
-        at += 1
-        if word[:2] == "--":
-            flag, equals, value = word.partition("=")
-            option = find_option(LONG, flag)
-            if option.kind == "flag":
-                if equals:
-                    raise UsageError(f"{flag} takes no value")
-                value = True
-            elif not equals:
-                value, at = take_word(flag, words, at)
-            store(options, option, flag, value)
-            continue
-        if len(word) > 2 and f"-{word.partition('=')[0]}" in LONG:
-            raise UsageError(f"{word}: a long option starts with two dashes: -{word}")
-        letters = word[1:]
-        while letters:
-            flag, letters = "-" + letters[0], letters[1:]
-            option = find_option(SHORT, flag)
-            if option.kind == "flag":
-                value = True
-            elif letters:
-                value, letters = letters, ""
-            else:
-                value, at = take_word(flag, words, at)
-            store(options, option, flag, value)
+        at = parse_long(options, words, at + 1) if word[:2] == "--" else parse_letters(options, words, at + 1)
     return options, None, []
 
 
+def parse_long(options: dict, words: list, at: int) -> int:
+    """Store the long option before the word number `at`. Return the number of the next word to parse."""
+    flag, equals, value = words[at - 1].partition("=")
+    option = find_option(LONG, flag)
+    if option.kind == "flag":
+        if equals:
+            raise UsageError(f"{flag} takes no value")
+        value = True
+    elif not equals:
+        value, at = take_word(flag, words, at)
+    store(options, option, flag, value)
+    return at
+
+
+def parse_letters(options: dict, words: list, at: int) -> int:
+    """Store the short options in the word before number `at`. Return the number of the next word to parse."""
+    word = words[at - 1]
+    if len(word) > 2 and f"-{word.partition('=')[0]}" in LONG:
+        raise UsageError(f"{word}: a long option starts with two dashes: -{word}")
+    letters = word[1:]
+    while letters:
+        flag, letters = "-" + letters[0], letters[1:]
+        option = find_option(SHORT, flag)
+        if option.kind == "flag":
+            value = True
+        elif letters:
+            value, letters = letters, ""
+        else:
+            value, at = take_word(flag, words, at)
+        store(options, option, flag, value)
+    return at
+
+
 def check_together(options: dict):
-    """Raises UsageError for options that make no sense beside each other."""
+    """Raise UsageError if an option excludes another that was typed, or needs one that was not."""
     check_excludes(options, LAUNCHER_OPTIONS)
     typed = [option for option in LAUNCHER_OPTIONS if option.key in options]
     for option in typed:
@@ -64,6 +72,7 @@ def check_together(options: dict):
 
 
 def check_excludes(options: dict, table: tuple):
+    """Raise UsageError if two of `options` exclude each other."""
     for option in table:
         for flag in option.excludes if option.key in options else ():
             if flag.replace("-", "_") in options:
@@ -71,16 +80,17 @@ def check_excludes(options: dict, table: tuple):
 
 
 def has_meaning(flag: str, options: dict) -> bool:
-    """Was it given, and in case of --via to name an engine?"""
+    """Return whether the option was typed; --via counts only with an engine."""
     return is_engine(options) if flag == VIA.flag else LONG["--" + flag].key in options
 
 
 def is_engine(options: dict) -> bool:
-    """Is the lock kept beyond this machine?"""
+    """Return whether an engine keeps the lock, beyond this machine."""
     return options.get(VIA.key, FILE) not in KEEPERS
 
 
 def find_option(table: dict, flag: str):
+    """Return the Option of `flag`. Raises UsageError, with a hint."""
     if flag in table:
         return table[flag]
     from solo.text.hints import explain_option
@@ -89,12 +99,14 @@ def find_option(table: dict, flag: str):
 
 
 def take_word(flag: str, words: list, at: int) -> tuple:
+    """Return the value of `flag`, the word number `at`, and the number of the next word. Raises UsageError."""
     if at == len(words) or words[at] == "--":
         raise UsageError(f"{flag} needs a value")
     return words[at], at + 1
 
 
 def store(options: dict, option, flag: str, value):
+    """Convert the value by the kind of its option, and store it by key. Raises UsageError."""
     if option.kind == "duration":
         value = read_duration(flag, value)
     elif option.kind == "status":
@@ -112,7 +124,7 @@ def store(options: dict, option, flag: str, value):
 
 
 def read_duration(flag: str, text: str) -> float:
-    """Seconds in `500ms`, `30`, `30s`, `5m`, `1h30m`, `2d`, `forever`."""
+    """Return the seconds in `500ms`, `30`, `30s`, `5m`, `1h30m`, `2d`, `forever`."""
     if text == "forever":
         return FOREVER
     if is_number(text):
@@ -134,7 +146,7 @@ def read_duration(flag: str, text: str) -> float:
 
 
 def read_variables(options: dict, environment):
-    """What was not typed, from the environment, a mapping of bytes. Raises UsageError if it all makes no sense together."""
+    """Add options from the environment, a mapping of bytes, unless they were typed. Raises UsageError for a wrong combination."""
     read_variable(options, VIA, environment)
     if options.get(VIA.key) != SOCKET:
         read_variable(options, DIR, environment)
@@ -149,7 +161,7 @@ def read_variables(options: dict, environment):
 
 
 def read_variable(options: dict, option, environment):
-    """One option, if it was not typed."""
+    """Add one option from the environment, unless it was typed. Raises UsageError."""
     value = environment.get(option.variable.encode())
     if value and option.key not in options:
         if option is DIR and value[:1] != b"/":

@@ -1,4 +1,4 @@
-"""The command's first word -> the program behind it, and the name of a job that was given none."""
+"""Find the program of a command's first word, and make the name of a job without one."""
 
 import posix
 
@@ -6,11 +6,11 @@ from solo.errors import NotExecutable, NotFound
 from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, decode, encode
 
 NAME_LENGTH = 200  # bytes, of 255 that a directory's name may have
-DEFAULT_PATH = "/bin:/usr/bin"  # what execvp(3) takes where PATH is unset
+DEFAULT_PATH = "/bin:/usr/bin"  # of execvp(3) without PATH
 
 
 def find_command(word: str, search) -> str:
-    """The path that execvp(3) would execute for `word`. Raises NotFound, NotExecutable.
+    """Return the path that execvp(3) would execute for `word`. Raises NotFound, NotExecutable.
 
     `search` is the bytes of PATH, or None if it is not set.
     """
@@ -39,9 +39,9 @@ def find_command(word: str, search) -> str:
 
 
 def make_name(path: str, command: list) -> str:
-    """The name of a job that was given none: `backup.sh-1f0c2a9e`, from the program's real path and the arguments.
+    """Return the name of a job without -n, like `backup.sh-1f0c2a9e`. Raises NotExecutable.
 
-    The digits are the CRC-32 of both, so that the same job has the same name from everywhere.
+    The digits are the CRC-32 of the program's real path and the arguments: one job has one name from every directory.
     """
     from binascii import crc32
 

@@ -1,4 +1,4 @@
-"""What one guarded run shall do: the typed options, each resolved once to what it means. Below main nothing reads the options."""
+"""The plan of one guarded run: each typed option, resolved once to its meaning. Below `launcher.run` nothing reads the options."""
 
 import posix
 from time import monotonic

@@ -25,7 +25,7 @@ SURVIVED = STOPPING | {_signal.SIGALRM, *CHANGED_BY_PYTHON}  # a waiting launche
 
 
 class InheritedState:
-    """What the launcher was started with and the command must get: signal mask, pending signals, some dispositions, umask.
+    """Inherited by the launcher, and owed to the command: the signal mask, pending signals, some dispositions, the umask.
 
     Creating it sets the umask of the launcher to 0: it must not narrow the modes of shared files.
     """

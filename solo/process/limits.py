@@ -1,7 +1,7 @@
-"""Ends our own command: after --timeout, when its lease is lost, and with --tree together with all its descendants.
+"""End the command of this launcher: after --timeout, when its lease is lost, and with --tree together with all descendants.
 
-With --tree the launcher is the subreaper of the command: a descendant whose parent ends becomes a child of the launcher, whatever
-its session and group. The pid of the command is valid until the launcher reaps it; all other processes are verified by start time.
+With --tree the launcher is the subreaper of the command: an orphaned descendant becomes its child, whatever its session and group.
+The command's pid is safe to signal until it is reaped; every other process is verified by its start time.
 """
 
 import posix
@@ -17,15 +17,15 @@ from solo.text.describe import format_duration
 
 ORDERS = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)  # signals that ask a program to end
 LONGEST_WAIT = 1e6  # seconds
-LOOKS = 6  # after SIGKILL, each after twice the time of the one before; then only deaths wake us
+LOOKS = 6  # after SIGKILL, each after twice the pause; then only deaths wake the launcher
 FIRST_LOOK = 0.1  # seconds
 
 
 class Ending:
-    """The state of ending a command. `deadline` is when the next step is due, or FOREVER; `stage` is the last step.
+    """The end of one command, step by step. `deadline` is when the next step is due, or FOREVER; `stage` is the last step.
 
-    `is_timed_out`: --timeout ended the command. `is_ordered`: a signal asked the launcher to end. With an engine `lease` is
-    the lease, and `loss` the reason why it is lost, None until then.
+    `is_timed_out`: --timeout has passed. `is_ordered`: the launcher got a signal to end. `lease` is that of an engine, or None;
+    `loss` the reason why it is lost, None until then.
     """
 
     def __init__(self, plan):
@@ -40,20 +40,20 @@ class Ending:
         self.is_timed_out = self.is_ordered = False
         self.stage = None  # then SIGTERM, then SIGKILL
         self.looks = 0
-        self.asked = set()  # the processes of the tree that have got SIGTERM
-        self.strangers = set()  # our children from before solo was executed
+        self.asked = set()  # descendants that got SIGTERM
+        self.strangers = set()  # children from before solo was executed
         if plan.tree or plan.is_remote:
             become_subreaper()
             self.strangers = set(find_children(posix.getpid()))
 
     def begin(self, pid: int):
-        """Start the clock: the command starts now, as `pid`."""
+        """Start the time limit and the lease of the command `pid`."""
         self.deadline = monotonic() + self.timeout
         if self.lease is not None:
             self.lease.begin(pid)
 
     def find_left(self):
-        """Return the seconds until the next step, or None."""
+        """Return the seconds until the next step is due, or None."""
         left = self.deadline - monotonic()
         if self.is_lost():
             left = 0.0
@@ -62,7 +62,7 @@ class Ending:
         return None if left == FOREVER else min(LONGEST_WAIT, max(0.0, left))
 
     def advance(self, child):
-        """Take the next step if it is due: first ask the command to end, then kill it."""
+        """Take the next step if it is due: SIGTERM, then SIGKILL."""
         if self.lease is not None and (self.loss is None or self.is_lost()):
             loss = self.lease.find_loss()
             if loss is not None:
@@ -82,11 +82,11 @@ class Ending:
             self.kill(child)
 
     def is_lost(self) -> bool:
-        """Whether the lease is certainly lost and the command not yet killed. That cuts a grace period short."""
+        """Return whether the lease is certainly gone and the command not yet killed. That ends a grace that has begun."""
         return self.lease is not None and self.lease.lost is not None and self.stage != SIGKILL
 
     def give_up(self, loss: str, child):
-        """End the command and all its descendants before the lease expires, or at once if another contender may have it."""
+        """End the command and all descendants before another contender can get the lease; at once if it is lost already."""
         self.loss, self.is_tree = loss, True
         due = monotonic() + self.lease.find_life()
         if self.lease.lost:
@@ -100,11 +100,11 @@ class Ending:
         say_promptly(f"{self.name}: {self.loss}: ending pid {child.pid}")
 
     def is_asked(self) -> bool:
-        """Whether a contender at the engine has asked for our end, and we have not begun to end the command."""
+        """Return whether a contender at the engine asked the command to end, and no step was taken yet."""
         return self.stage is None and self.lease is not None and self.lease.asked is not None
 
     def ask(self, child):
-        """Send SIGTERM, and SIGCONT to a stopped command. SIGKILL is due after `kill_after`."""
+        """Send SIGTERM, and SIGCONT to a stopped command; SIGKILL is due after the grace."""
         self.stage = SIGTERM
         self.deadline = monotonic() + self.kill_after
         if child.status is None:
@@ -114,7 +114,7 @@ class Ending:
         self.send(SIGTERM, child)
 
     def kill(self, child):
-        """Send SIGKILL, and look again later for processes that were forked meanwhile."""
+        """Send SIGKILL."""
         self.stage = SIGKILL
         if child.status is None:
             try:
@@ -122,12 +122,12 @@ class Ending:
             except OSError as error:
                 say_promptly(f"{self.name}: cannot end pid {child.pid}: {error.strerror}")
         self.send(SIGKILL, child)
-        # Processes forked during the killing become our children when their parent dies: look again then, too.
+        # A process that forks while it is killed leaves children to the launcher: look again, also at each death.
         self.deadline = monotonic() + FIRST_LOOK * 2 ** self.looks if self.is_tree and self.looks < LOOKS else FOREVER
         self.looks += 1
 
     def hear(self, info, was_forwarded: bool, child):
-        """Handle a signal to the launcher: one that asks it to end is for the whole tree, and for what outlives the command."""
+        """Pass a signal that orders the end on to the whole tree, also after the command has ended."""
         if not self.is_tree:
             return
         if info.si_signo == SIGCHLD:
@@ -141,20 +141,20 @@ class Ending:
             self.ask(child)
 
     def is_order(self, info, child) -> bool:
-        """Whether the signal asks to end. SIGHUP from a process mostly means something else; the command decides about a Ctrl-C."""
+        """Return whether the signal orders the end. SIGHUP from a process often means "reload"; Ctrl-C is for the command."""
         signal = info.si_signo
         if signal not in ORDERS or getsignal(signal) == SIG_IGN:
             return False
         if info.si_code > 0:
             return signal == SIGHUP or child.status is not None
-        return signal != SIGHUP and not self.is_ours(info.si_pid)
+        return signal != SIGHUP and not self.is_descendant(info.si_pid)
 
-    def is_ours(self, pid: int) -> bool:
-        """Whether the process descends from the launcher."""
+    def is_descendant(self, pid: int) -> bool:
+        """Return whether `pid` descends from the launcher."""
         return any(process[0] == posix.getpid() for process in walk_parents(pid))
 
     def send(self, signal: int, child):
-        """Send `signal` to the tree except the command. Send SIGTERM only once: to some programs a second one means "at once"."""
+        """Signal all of the tree but the command. Send SIGTERM only once: to some programs a second one means "at once"."""
         if not self.is_tree:
             return
         for process in find_descendants(posix.getpid(), self.strangers):
@@ -165,13 +165,13 @@ class Ending:
             send(process, signal)
 
     def has_descendants(self) -> bool:
-        """Whether a process of the tree is left: all descend from children of the launcher, the subreaper. Raises OSError."""
+        """Return whether a descendant lives. Each one has a child of the launcher, the subreaper, as ancestor. Raises OSError."""
         if not self.is_tree:
             return False
         if self.strangers and not self.strangers.issuperset(find_children(posix.getpid())):
             return True
         try:
-            # WNOWAIT: also see a child that has just ended and may have left children; its SIGCHLD is still to come.
+            # Count a child that has just ended: it may have left children, and SIGCHLD will come.
             ended = posix.waitid(posix.P_ALL, 0, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)
         except ChildProcessError:
             return False
