@@ -19,7 +19,7 @@ def main(report=None):
         if "version" in typed:
             print_version()
         if "syslog" in typed:
-            listeners += load_syslog()
+            listeners += make_syslog_listener()
         if subcommand or HELP.key in typed:
             from solo.commands.cli import run_subcommand
 
@@ -84,7 +84,7 @@ def print_version():
     posix._exit(0)
 
 
-def load_syslog() -> list:
+def make_syslog_listener() -> list:
     """Return the listener of --syslog, or none where this Python has no syslog: the command's status counts."""
     try:
         from solo.text.syslog import Syslog

@@ -1609,7 +1609,7 @@ TARGETS = {
         Target("environ", "launcher.read_environment", make_environ, check_environ, None, (b"LC_CTYPE=", b"\0"), 12),
         Target(
             "words",
-            "argv.parse argv.take_word argv.store argv.read_variables argv.read_variable argv.check_together",
+            "argv.parse argv.parse_long argv.parse_letters argv.take_word argv.store argv.read_variables argv.read_variable argv.check_together",
             make_words,
             check_words,
             None,
