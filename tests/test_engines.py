@@ -203,7 +203,7 @@ def test_shared_holds_coexist_and_exclude_exclusive(fleet):
 
     assert fleet.run("c", "-n", "data", "true").returncode == 75
     writer = fleet.wait_in_line("c", "data", tag="writer")
-    assert fleet.run("d", "-n", "data", "--shared", "true").returncode == 75  # nobody overtakes the writer
+    assert fleet.run("d", "-n", "data", "--shared", "true").returncode == 75  # no contender overtakes the writer
     for reader in readers:
         finish(reader)
     assert finish(writer)[0] == 0 and fleet.run("d", "-n", "data", "--shared", "true").returncode == 0

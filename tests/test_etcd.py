@@ -68,8 +68,8 @@ def test_waiter_with_a_revoked_lease_joins_the_queue_again(lab, server):
     until(lambda: len(set(list_keys(server, "three")) - {f"solo/three/{leases[1]}"}) == 2)
     finish(holder)
 
-    status, said, _ = finish(waiting)
-    assert status == 0 and said.startswith("ran solo/three/") and leases[1] not in said
+    status, output, _ = finish(waiting)
+    assert status == 0 and output.startswith("ran solo/three/") and leases[1] not in output
 
 
 def list_keys(server, name):
@@ -201,5 +201,5 @@ def test_lease_that_expires_between_two_names_releases_both(lab, server):
     until(lambda: set(list_keys(server, "a-first")) - {before})
     finish(blocker)
 
-    status, said, _ = finish(waiting)
-    assert status == 0 and (lab.path / "held").read_text().count('"solo"') == 2, said
+    status, output, _ = finish(waiting)
+    assert status == 0 and (lab.path / "held").read_text().count('"solo"') == 2, output

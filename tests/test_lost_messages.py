@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from conftest import PATIENCE, inject, read_line, until
+from conftest import PATIENCE, finish, inject, read_line, until
 from proxy import ANSWER, HOLE, REQUEST, RESET, Proxy
 from servers import SERVERS
 
@@ -65,6 +65,24 @@ def test_wait_runs_the_command_once_whichever_message_is_lost(lab, server, fault
         results = {number: one.finish() for number, one in struck.items()}
         assert all((status, out) == (0, "ran\n") for status, out, _, _ in results.values()), results
         if not all(has_struck for _, _, _, has_struck in results.values()):
+            break
+
+
+@pytest.mark.parametrize("server", ["postgresql-table"], indirect=True)
+@pytest.mark.parametrize("kind", [REQUEST, ANSWER])
+def test_slot_is_recorded_whichever_message_is_lost(lab, server, kind):
+    """The command gets its slot, and the next contender sees it. Other engines repeat a request by themselves."""
+    for first in itertools.count(1, AT_ONCE):
+        struck = {number: Struck(lab, server) for number in range(first, first + AT_ONCE)}
+        for number, one in struck.items():
+            one.proxy.strike(RESET, kind, number)
+            one.start("--wait", "1m", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT; read line")
+        for number, one in struck.items():
+            assert read_line(one.launcher) == "0", number
+            other = one.start_beside(server.url, "other", "--wait", "30s", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT")
+            assert finish(other)[:2] == (0, "1\n"), number
+
+        if not all([one.finish()[3] for one in struck.values()]):
             break
 
 

@@ -133,12 +133,12 @@ class Contender:
         if self.obstacles:
             self.is_renewed = False
             return BLOCKED
-        if self.note.claim.mode == COUNTED and not self.note.slot:
+        # As the engine has it: the answer to a rewrite may have been lost, or the rewrite itself.
+        if self.note.claim.mode == COUNTED and not self.queue[self.place].record.slot:
             return UNSETTLED if find_unready(self.queue[:self.place]) else SLOTLESS
         return HELD if self.is_renewed else UNCONFIRMED
 
     def join(self):
-        self.note = self.note._replace(slot=[])
         self.key = self.engine.join(self.name, self.note)
         self.is_new, self.is_renewed = True, False
 
@@ -185,8 +185,8 @@ class Contender:
 
     def take_slots(self):
         taken = [pair for other in self.queue[:self.place] for pair in other.record.slot]
-        self.note = self.note._replace(slot=allot_slots(self.note.claim, taken))
-        self.engine.rewrite(self.queue[self.place]._replace(record=self.note))
+        note = self.note._replace(slot=allot_slots(self.note.claim, taken))
+        self.engine.rewrite(self.queue[self.place]._replace(record=note))
 
     def confirm(self):
         self.keeper.renew()
