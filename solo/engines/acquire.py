@@ -13,7 +13,7 @@ from solo.kernel import encode, list_descriptors, say_promptly
 from solo.modes import plan_claims
 from solo.text.describe import describe_self
 
-# ENDING: signals whose default action ends a process, except faults of our own and those that cannot be caught.
+# ENDING: signals whose default action ends a process, except faults and those that cannot be caught.
 FAULTS = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGTRAP, _signal.SIGSYS, _signal.SIGABRT}
 HARMLESS = {
     _signal.SIGKILL, _signal.SIGSTOP, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU, _signal.SIGCONT, _signal.SIGCHLD,
@@ -160,11 +160,11 @@ class EngineHold:
 
 
 def check_plan(plan):
-    """Raises UsageError."""
+    """Raise UsageError for options that need the queue of one machine."""
     if plan.name is None:
-        raise UsageError("with an engine a name must be given (-n): one made from the command can differ between hosts")
+        raise UsageError("--via: cannot derive the name from the command: it could differ between hosts (give one with -n)")
     if plan.latest:
-        raise UsageError("--latest knows only the line of one machine: with an engine there is --replace, or --max-waiting")
+        raise UsageError("--latest: cannot replace waiters at an engine (use --replace or --max-waiting)")
 
 
 def take_all(engine, claims: list, note, wait: Wait) -> dict:

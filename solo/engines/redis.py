@@ -117,8 +117,8 @@ class Redis(OrderedEngine):
         self.is_open = False  # whether its last call was answered
         self.owner = make_owner()
         self.info = {}
-        self.skew = 0.0  # how far its clock is ahead of ours
-        self.joined = []  # names with an entry of ours in their queue
+        self.skew = 0.0  # how far its clock is ahead of this host's
+        self.joined = []  # names with our entry in their queue
         self.entries = {}  # our held entries by name
         self.seen = []  # the queue as it was last read
         self.once = b""  # the last period as it was last read
@@ -134,8 +134,8 @@ class Redis(OrderedEngine):
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def connect(self):
-        lines = self.call("INFO").decode(errors="replace").splitlines()
-        self.info = dict(line.split(":", 1) for line in lines if ":" in line)
+        settings = self.call("INFO").decode(errors="replace").splitlines()
+        self.info = dict(setting.split(":", 1) for setting in settings if ":" in setting)
         kind = self.info.get("redis_mode", "standalone")
         if kind == "standalone" and self.info.get("role") == "slave":
             kind = "replica"

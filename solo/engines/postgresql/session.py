@@ -7,7 +7,7 @@ COUNTING. Then they pass the GATE one by one: the first waits in it until there 
 slot (SLOT + n) and one with its number of slots (LIMIT + n). A shared claim that finds a LIMIT waits until that is
 gone.
 
-Each query of ours has our note in a comment: of all that the server shows of a session (pg_stat_activity) only the
+Each of our queries has our note in a comment: of all that the server shows of a session (pg_stat_activity) only the
 query is long enough.
 """
 

@@ -49,7 +49,7 @@ class PostgresTable(OrderedEngine):
         self.ttl = ttl
         self.link = Link(target, {**settings, "application_name": f"solo {posix.uname().nodename}:{posix.getpid()}"}, ttl, timeout)
         self.owner = f"{posix.uname().nodename}:{posix.getpid()}:{posix.urandom(8).hex()}"
-        self.has_joined = False  # whether the table may have rows of ours
+        self.has_joined = False  # whether the table may have our rows
         self.entries = {}  # our held entries by name
         self.seen = []  # rows of the queue as it was last read
         self.once_text = None  # of the last period as it was last read

@@ -59,7 +59,7 @@ class ZooKeeper(OrderedEngine):
         self.session = Session(target, make_tls(target) if target.scheme == "zookeepers" else None, ttl, timeout)
         self.entries = {}  # our held entries by name
         self.seen = {}  # mzxid by key, in the queue as it was last read
-        self.skew = None  # how far its clock is ahead of ours, or None while unknown
+        self.skew = None  # how far its clock is ahead of this host's, or None while unknown
 
     @property
     def ttl(self) -> float:
