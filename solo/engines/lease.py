@@ -1,11 +1,11 @@
 """Guarantees that the command is dead before anyone else can get its lease.
 
 The rule. A renewal that was sent at s and then acknowledged keeps the lease until s + T at least, by the engine's
-clock. If the rates of that clock and of ours, which counts suspended time, differ by RATE at most, nobody else has
-the lease before D = s + T (1 - RATE) - LATENCY by ours. So the command gets SIGTERM, after a grace G SIGKILL, and is
-dead a MARGIN before D. Three layers enforce that, and none trusts the one before it: a thread that renews and knows
-s; the launcher, which sleeps no longer than until SIGTERM is due; and the kernel, whose timer kills the launcher at
-D, and the command dies with it, even if both are stopped or swapped out.
+clock. If its rate and that of our boot clock, which counts suspended time, differ by RATE at most, nobody else has the
+lease before D = s + T (1 - RATE) - LATENCY by the boot clock. So the command gets SIGTERM, after a grace G SIGKILL, and
+is dead a MARGIN before D. Three layers enforce that, and none trusts the one before it: a thread that renews and knows
+s; the launcher, which sleeps no longer than until SIGTERM is due; and the kernel, whose timer kills the launcher at D,
+and with it the command, even if both are stopped or swapped out.
 
 (After C. Gray, D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency",
 1989.)

@@ -37,8 +37,7 @@ class Canceled(Unreachable):
 
 
 class Link:
-    """A session at the first of a Target's hosts that accepts one and is no standby. Its clock is ahead of ours by
-    `skew`.
+    """A session at the first of a Target's hosts that accepts one and is no standby; its clock is ahead by `skew`.
 
     `timeout` limits one query; `ttl` is how long either end keeps a session while the other end is silent. `pid` is
     the server's process; `is_pooled` tells whether a pooler is in between. `heard` are the notifications received.
