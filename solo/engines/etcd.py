@@ -331,7 +331,7 @@ class TimedSocket(Timed, socket.socket):
 
 
 def connect(host: str, port: int, deadline: float, tls):
-    """Raises OSError."""
+    """Return a TimedSocket, over TLS if there is a context. Raises OSError."""
     plain = network.connect(host, port, deadline)
     return TimedSocket(fileno=plain.detach()) if tls is None else tls.wrap_socket(plain, server_hostname=host)
 

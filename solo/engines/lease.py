@@ -100,7 +100,7 @@ class Lease:
         return self.renewed + self.terms.life
 
     def renew(self):
-        """Raises Unreachable, Gone."""
+        """Renew the lease and move the timer. Raises Unreachable, Gone."""
         with self.lock:
             sent = read_boot_clock()
             asked = self.engine.renew()

@@ -97,7 +97,7 @@ def connect(host: str, port: int, deadline: float) -> socket.socket:
 
 
 def connect_to(address: tuple, timeout: float) -> socket.socket:
-    """Raises OSError."""
+    """Connect to one address. Raises OSError."""
     one = socket.socket(*address[:3])
     try:
         one.settimeout(timeout)

@@ -206,7 +206,7 @@ class Keeper:
         self.due = monotonic() + engine.ttl / RENEWALS
 
     def renew(self):
-        """Raises Superseded, Unreachable, Gone."""
+        """Renew now. Raises Superseded if a contender asks us to end; Unreachable, Gone."""
         asker = self.engine.renew()
         self.due = monotonic() + self.engine.ttl / RENEWALS
         if asker:

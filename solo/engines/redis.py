@@ -59,8 +59,7 @@ for at = 1, #KEYS, 2 do
     redis.call('del', KEYS[at + 1])
 end
 """
-# KEYS: queues. ARGV: one owner, or nothing for all. Returns {queue, owner, value} of each live entry, and removes dead
-# ones.
+# KEYS: queues. ARGV: one owner, or nothing for all. Returns {queue, owner, value} of live entries, removes dead ones.
 READ = """
 local found = {}
 for _, queue in ipairs(KEYS) do
@@ -86,8 +85,7 @@ return 1
 """
 # KEYS: an owner's key. ARGV: the asker. APPEND keeps the key's ttl, which SET would remove.
 ASK = "if redis.call('get', KEYS[1]) == '' then redis.call('append', KEYS[1], ARGV[1]) end"
-# KEYS: the period's. ARGV: the text that was read, the text to write; empty for none. Returns 0 if it was changed
-# meanwhile.
+# KEYS: the period's. ARGV: the text as read, the text to write, "" for none. Returns 0 if it was changed meanwhile.
 ONCE = """
 local now = redis.call('get', KEYS[1]) or ''
 if now ~= ARGV[1] and now ~= ARGV[2] then return 0 end

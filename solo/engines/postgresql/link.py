@@ -20,14 +20,12 @@ LONGEST_POLL = 1e6  # seconds
 LONGEST_IDLE, MOST_PROBES = 32767, 127  # seconds
 LONGEST = (1 << 31) - 1  # milliseconds; an int
 ENDED = POLLRDHUP | POLLHUP | POLLERR
-# libpq has no codes for a failed connection, so match its text. Any other reason may pass: the server starts, or is
-# full.
+# libpq has no codes for a failed connection, so match its text. Other reasons may pass: a server that starts, or is full.
 REFUSED = re.compile(
     "invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|unknown ca|not support"
 )
 QUOTED = re.compile('"[^"]*"')
-# Classes and codes of errors that may pass: connection, deadlock, resources, read-only (now a standby), locks,
-# operator.
+# Codes of errors that may pass: connection, deadlock, resources, read-only (now a standby), locks, operator.
 PASSING = ("08", "40", "53", "25006", "55P03", "57")
 CANCELED = "57014"
 

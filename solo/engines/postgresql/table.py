@@ -101,7 +101,7 @@ class PostgresTable(OrderedEngine):
             self.link.set(synchronous_commit="on", statement_timeout=0)
 
     def ask(self, query: str, *values) -> list:
-        """Raises Unreachable, SoloError."""
+        """Return the rows of an answer, in a new session if need be. Raises Unreachable, SoloError."""
         try:
             if self.link.connection is None:
                 self.open()

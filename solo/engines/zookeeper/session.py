@@ -66,7 +66,7 @@ class Session:
             self.reach(monotonic() + self.timeout if deadline is None else deadline)
         finally:
             if old is not None:
-                old.close()  # only now: a server logs a connection that closes unreplaced
+                old.close()  # after its replacement, as a server would log an early end
 
     def reach(self, deadline: float):
         problem, distrust = "no answer", None
