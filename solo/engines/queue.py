@@ -96,7 +96,7 @@ class Contender:
         self.holds_others = bool(engine.entries)  # they are lost with the lease
         self.key = self.place = None
         self.queue, self.obstacles, self.asked = [], [], set()
-        self.is_new = self.is_renewed = self.has_changed = False
+        self.is_new = self.is_renewed = self.has_changed = self.has_slots = False
 
     def acquire(self) -> Entry:
         """Return our entry once it is held. Raises as Engine.take does, and then leaves the queue."""
@@ -133,14 +133,15 @@ class Contender:
         if self.obstacles:
             self.is_renewed = False
             return BLOCKED
-        # As the engine has it: the answer to a rewrite may have been lost, or the rewrite itself.
-        if self.note.claim.mode == COUNTED and not self.queue[self.place].record.slot:
+        # A rewrite whose answer was lost may have succeeded; later entries then rely on its slots.
+        has_slots = self.has_slots or self.queue[self.place].record.slot
+        if self.note.claim.mode == COUNTED and not has_slots:
             return UNSETTLED if find_unready(self.queue[:self.place]) else SLOTLESS
         return HELD if self.is_renewed else UNCONFIRMED
 
     def join(self):
         self.key = self.engine.join(self.name, self.note)
-        self.is_new, self.is_renewed = True, False
+        self.is_new, self.is_renewed, self.has_slots = True, False, False
 
     def start_over(self):
         if self.holds_others:
@@ -187,6 +188,7 @@ class Contender:
         taken = [pair for other in self.queue[:self.place] for pair in other.record.slot]
         note = self.note._replace(slot=allot_slots(self.note.claim, taken))
         self.engine.rewrite(self.queue[self.place]._replace(record=note))
+        self.has_slots = True
 
     def confirm(self):
         self.keeper.renew()
