@@ -45,7 +45,7 @@ RING_AGAIN = 0.05  # seconds between two alarms after the deadline
 
 OWNER_BITS = 0o700
 is_umask_dropped = False  # only in the launcher: a program's umask is not ours to change
-blocker = None  # in somebody's program api/blocking.py blocks instead of `wait`
+blocker = None  # in a user's program api/blocking.py blocks instead of `wait`
 
 
 def occupy_standard_descriptors():
@@ -95,7 +95,7 @@ def wait_poll(poller, deadline: float) -> bool:
 
 
 def block_by(other):
-    """Let the module `other` block from now on: alarms suit the launcher, but not the threads of somebody's program."""
+    """Let the module `other` block from now on: alarms suit the launcher, but not the threads of a user's program."""
     global blocker
     blocker = other
 

@@ -1,30 +1,30 @@
-"""How a thread of somebody's program waits for a name, without alarms and without losing a signal. Cold.
+"""Blocks a thread of a user's program until a name is free, without alarms and without losing a signal.
 
-THREADS. An acquire in the main thread first tries in that thread (`Hasty`). If it would have to wait, a thread of ours waits for
-it and the main thread waits for that thread, so that signal handlers run meanwhile. An acquire of asyncio does the same, and the
-event loop goes on. Any other thread runs no signal handlers, and waits itself. flock(2) has no time limit and cannot be
-cancelled, so whoever waits does not call it: one more thread (`Watch`) blocks in flock(2), for each ticket or file and mode.
-It tells all its waiters when the ticket is gone, or hands its locked descriptor to one of them (`Take`). It cannot be stopped:
+THREADS. An acquire in the main thread first tries in that thread (`Hasty`). If it would have to wait, a thread of its own waits,
+and the main thread waits for that thread, so that signal handlers run meanwhile. An acquire of asyncio does the same while the
+event loop runs. Any other thread runs no signal handlers, and waits itself. flock(2) has no time limit and cannot be
+cancelled, so a waiting thread does not call it: one more thread (`Watch`) blocks in flock(2), for each ticket or file and mode.
+It wakes all its waiters when the ticket is gone, or hands its locked descriptor to one of them (`Take`). It cannot be stopped:
 after a time limit it stays until the file is unlocked. A ticket of this process needs no such thread (`OwnWatch`): the thread
 that removes it wakes the waiters.
 
 THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket, `watched` or `own_files`, and gives it up only in
 `Waiter.wait`, around poll(2), and while it blocks in flock(2). The gate of a queue is never held across such a wait. fork takes
-`acting` too, so a child finds nothing half done: it closes what it inherited, makes a new `acting` and starts without watches.
+`acting` too, so a child finds no half-done change: it closes what it inherited, makes a new `acting` and starts without watches.
 `acting` is reentrant, because the garbage collector may run a __del__ that releases a Hold in the middle of an acquire.
 
-EXCEPTIONS. Only a signal handler raises where no line of ours does, and only in the main thread. `Deferred` puts a recorder in
-the place of every handler for the moment of acting; at its end the handlers are put back and called, and may raise there.
+EXCEPTIONS. Only a signal handler can raise at any line, and only in the main thread. While a thread acts, `Deferred` replaces every
+handler by a recorder; at its end the handlers are restored and called, and may raise there.
 A handler may still raise before `Deferred` has begun or after it has ended:
 - before an acquire has begun to act: nothing was acquired;
 - after it: the `except` of `Lock._acquire` abandons the attempt, that of `Lock.__enter__` releases the Hold;
-- at the entry of `__exit__`, before any `try` of ours: `LeaveBlock`;
-- between the return of `acquire` and the assignment of its result: nothing helps, the manual says so.
-A thread of ours raises into nobody: it keeps the error, and `Try.find_result` raises it in the thread that asked. An attempt that
-nobody wants any more is cancelled: its `Waiter.wait` raises Cancelled, and the thread gives back what it has.
+- at the entry of `__exit__`, before its first `try`: `LeaveBlock`;
+- between the return of `acquire` and the assignment of its result: nothing helps, as the manual says.
+A thread of its own keeps an error, and `Try.find_result` raises it in the thread that asked. An abandoned attempt is cancelled: its
+`Waiter.wait` raises Cancelled, and its thread releases all that it has acquired.
 
-THE END. While Python ends, a daemon thread may be frozen as it holds `acting`. `can_act` then says no, and the kernel releases
-what is held.
+THE END. While Python ends, a daemon thread may be frozen as it holds `acting`. `can_act` then returns False, and the kernel
+releases all locks.
 """
 
 import _signal
@@ -42,44 +42,44 @@ from solo.kernel import FOREVER, close
 
 LONGEST_POLL = 1e9  # milliseconds; poll(2) takes an int
 SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
-NO_HANDLERS = "main interpreter"  # what Python says to an interpreter within it, where no handler ever runs
+NO_HANDLERS = "main interpreter"  # in Python's message to a subinterpreter, where no handler runs
 GONE, AGAIN = "gone", "again"
 
 acting = threading.RLock()
-mine = threading.local()  # .waiter: the Waiter of what this thread is trying to get
+mine = threading.local()  # .waiter: the Waiter of this thread's attempt
 watched: dict = {}  # (kind, device, inode, mode) -> its Watch
 own_files: dict = {}  # (device, inode) of each ticket of this process -> its descriptor
 
 
 class Cancelled(BaseException):
-    """Whoever wanted it does not want it any more."""
+    """The attempt was abandoned."""
 
 
 class WouldWait(BaseException):
-    """It can not be had at once."""
+    """The lock is not free."""
 
 
 class Hasty:
-    """The waiter of one that must not block: any attempt to ends it."""
+    """The waiter of an attempt that must not block: waiting raises WouldWait."""
 
     def wait(self, poller, deadline: float) -> bool:
         raise WouldWait
 
     def close(self):
-        """It has nothing open."""
+        """Do nothing: nothing is open."""
 
 
 class Waiter:
-    """One that may block, in one thread; any other may give it what it waits for, or cancel it. All but `cancel` while acting."""
+    """An attempt that may block. Any thread may answer or cancel it, with `cancel` at any time, with all else while acting."""
 
     def __init__(self) -> None:
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.is_cancelled = False
-        self.given: list = []
+        self.answers: list = []
 
-    def give(self, what):
-        """GONE, AGAIN, a locked descriptor that becomes its own, or an OSError."""
-        self.given.append(what)
+    def answer(self, result):
+        """End its wait by GONE, AGAIN, a locked descriptor, which it then owns, or an OSError."""
+        self.answers.append(result)
         self.wake()
 
     def wake(self):
@@ -95,13 +95,13 @@ class Waiter:
         fd, self.fd = self.fd, -1
         if fd >= 0:
             close(fd)
-        for given in self.given:  # only in a forked child is there any that was not taken
-            if isinstance(given, int):
-                close(given)
-        self.given = []
+        for answer in self.answers:  # unread answers exist only in a forked child
+            if isinstance(answer, int):
+                close(answer)
+        self.answers = []
 
     def wait(self, poller, deadline: float) -> bool:
-        """Poll until something is there, False once `deadline` (monotonic) has passed. Raises Cancelled."""
+        """Block until `poller` or this waiter is ready. Return False once `deadline` (monotonic) has passed. Raises Cancelled."""
         if self.is_cancelled:
             raise Cancelled
         poller.register(self.fd, select.POLLIN)
@@ -123,11 +123,11 @@ class Waiter:
 
 
 class Watch:
-    """A thread that blocks until the file of `fd` can be locked in `mode`; it has an open file of its own."""
+    """A thread that blocks until the file of `fd` can be locked in `mode`, through an open file of its own."""
 
     def __init__(self, fd: int, mode: int, key: tuple):
         access = fcntl(fd, F_GETFL) & os.O_ACCMODE
-        # A copy of the descriptor would be the same open file: what is locked through one, all have locked.
+        # Open it anew: a copy of the descriptor would share its lock.
         self.fd = keep(os.open(f"/proc/self/fd/{fd}", access | os.O_CLOEXEC))
         self.mode = mode
         self.key = key
@@ -149,20 +149,21 @@ class Watch:
         except OSError as failure:
             error = failure
         with acting:
-            if watched.get(self.key) is self:  # else we are in a forked child, or it was
+            if watched.get(self.key) is self:  # else a fork has replaced `watched`
                 del watched[self.key]
-                self.tell(error)
+                self.finish(error)
 
-    def tell(self, error):
-        """The ticket is gone: all may look again."""
-        self.let_go()
+    def finish(self, error):
+        """Unlock, and let all waiters look again: the ticket is gone."""
+        self.unlock()
         for waiter in self.waiters:
-            waiter.give(error or GONE)
+            waiter.answer(error or GONE)
 
-    def let_go(self):
+    def unlock(self):
+        """Unlock and close the file, unless the program has closed it."""
         try:
             if not os.path.samestat(self.stat, os.fstat(self.fd)):
-                return  # the program has closed all descriptors: it is another file's now
+                return  # the program has closed it: the descriptor is another file now
             flock(self.fd, LOCK_UN)
         except OSError:
             pass
@@ -180,19 +181,19 @@ class OwnWatch(Watch):
     def start(self):
         watched[self.key] = self
 
-    def let_go(self):
-        """It has nothing open."""
+    def unlock(self):
+        """Do nothing: nothing is open."""
 
 
 def remember_own(fd: int) -> tuple:
-    """Note that `fd` is a ticket of this process, until `forget_own` of what this returns."""
+    """Note that `fd` is a ticket of this process. Return the argument for `forget_own`."""
     stat = os.fstat(fd)
     own_files[stat.st_dev, stat.st_ino] = fd
     return stat.st_dev, stat.st_ino
 
 
 def is_own(stat) -> bool:
-    """Is that file a ticket of this process? Not if the program has closed it: then the inode may be another's by now."""
+    """Whether that file is a ticket of this process. Not if the program has closed it: another file may have its inode by now."""
     try:
         return os.path.samestat(stat, os.fstat(own_files.get((stat.st_dev, stat.st_ino), -1)))
     except OSError:
@@ -200,45 +201,46 @@ def is_own(stat) -> bool:
 
 
 def forget_own(file: tuple):
-    """The ticket was removed: all that wait for it look again."""
+    """Wake all that wait for a ticket of this process, which was removed."""
     own_files.pop(file, None)
     key = Watch, *file, LOCK_SH
     if isinstance(watched.get(key), OwnWatch):
-        watched.pop(key).tell(None)
+        watched.pop(key).finish(None)
 
 
 class Take(Watch):
-    """The same for one that wants to have the lock; the others try again."""
+    """A watch that hands its locked file to the first waiter. The others try again."""
 
-    def tell(self, error):
+    def finish(self, error):
         if error is not None or not self.waiters:
-            super().tell(error)
+            super().finish(error)
             return
         first, *others = self.waiters
-        first.give(self.fd)
+        first.answer(self.fd)
         for waiter in others:
-            waiter.give(AGAIN)
+            waiter.answer(AGAIN)
 
 
-# What kernel.py calls instead of setting alarms. All block until `deadline`, and then give False. They raise Cancelled, OSError.
+# kernel.py calls these instead of setting alarms. At `deadline` they return False. They raise Cancelled, OSError.
 
 
 def wait_unlocked(fd: int, deadline: float) -> bool:
-    """Until nobody holds a lock on the file of `fd`."""
+    """Block until no exclusive lock is on the file of `fd`."""
     return wait(Watch, fd, LOCK_SH, deadline)
 
 
 def wait_lock(fd: int, mode: int, deadline: float) -> bool:
-    """Until `fd` is locked; it is then another open file."""
+    """Block until `fd` is locked. It is another open file of the same inode then."""
     return wait(Take, fd, mode, deadline)
 
 
 def wait_poll(poller, deadline: float) -> bool:
-    """poll(2)."""
+    """Block in poll(2)."""
     return mine.waiter.wait(poller, deadline)
 
 
 def wait(kind: type, fd: int, mode: int, deadline: float) -> bool:
+    """Block until a watch of that `kind` answers. Put a locked descriptor in the place of `fd`."""
     waiter, stat = mine.waiter, os.fstat(fd)
     if isinstance(waiter, Hasty):
         raise WouldWait
@@ -247,27 +249,27 @@ def wait(kind: type, fd: int, mode: int, deadline: float) -> bool:
         if key not in watched:
             (OwnWatch if kind is Watch and is_own(stat) else kind)(fd, mode, key).start()
         watch = watched[key]
-        waiter.given = []
+        waiter.answers = []
         watch.waiters.append(waiter)
         try:
-            while not waiter.given and waiter.wait(select.poll(), deadline):
+            while not waiter.answers and waiter.wait(select.poll(), deadline):
                 pass
         finally:
             if waiter in watch.waiters:
                 watch.waiters.remove(waiter)
-            given = waiter.given[0] if waiter.given else None
-            if isinstance(given, int):
-                os.dup2(given, fd, inheritable=False)
-                close(given)
-                waiter.given = []
-        if isinstance(given, OSError):
-            raise given
-        if given != AGAIN:
-            return given is not None
+            answer = waiter.answers[0] if waiter.answers else None
+            if isinstance(answer, int):
+                os.dup2(answer, fd, inheritable=False)
+                close(answer)
+                waiter.answers = []
+        if isinstance(answer, OSError):
+            raise answer
+        if answer != AGAIN:
+            return answer is not None
 
 
 def keep(fd: int) -> int:
-    """A descriptor that is none of 0 to 2, should the program have closed those."""
+    """Return `fd`, or a copy above 2 if the program has closed its standard descriptors."""
     if fd > 2:
         return fd
     try:
@@ -281,9 +283,9 @@ def is_main_thread() -> bool:
 
 
 class Deferred:
-    """Act, and until the end of the block no signal handler of the program runs, as one may raise anything anywhere; then they do.
+    """Acts during the block, and puts off the program's signal handlers until its end: a handler may raise anywhere.
 
-    Those run in the main thread: elsewhere there is nothing to put off. For a moment only.
+    Handlers run in the main thread; in another one there is nothing to put off. The block must be short.
     """
 
     def __init__(self) -> None:
@@ -292,7 +294,7 @@ class Deferred:
         self.received: list = []
 
     def __enter__(self):
-        with acting:  # to take a lock by `with` is one step; by acquire() a handler could raise before it is known to be ours
+        with acting:  # `with` locks in one step; after acquire() a handler could raise before the `try`
             try:
                 for number in SIGNALS if is_main_thread() else ():
                     self.put_off(number)
@@ -302,25 +304,28 @@ class Deferred:
                 else:
                     self.restore()
                     raise
-            acting.acquire()  # for the block; no handler can raise any more
+            acting.acquire()  # for the block: no handler can raise any more
         return self
 
-    # In functions of their own: to Python 3.13 a jump back from an `if` is in no `try`, though a handler may raise there.
+    # Loop bodies are functions: in Python 3.13 a jump back from an `if` is outside the `try`, but a handler may raise there.
 
     def put_off(self, number: int):
+        """Replace the handler of a signal by the recorder."""
         handler = _signal.getsignal(number)
-        # That of asyncio does nothing, and has set a flag that would be lost.
+        # Leave the handler of asyncio: it does nothing, and replacing it would lose its flag.
         if callable(handler) and getattr(handler, "__name__", "") != "_sighandler_noop":
             self.handlers[number] = handler
             self.changed.append((number, handler))
             _signal.signal(number, self.receive)
 
     def put_back(self):
+        """Restore the handlers, the last one first."""
         while self.changed:
             _signal.signal(*self.changed[-1])
             self.changed.pop()
 
     def receive(self, number, frame):
+        """Record a signal; this is the handler meanwhile."""
         self.received.append((self.handlers[number], number, frame))
 
     def __exit__(self, *_):
@@ -339,16 +344,16 @@ class Deferred:
         try:
             self.put_back()
         finally:
-            if self.changed:  # a handler that was back already raised
+            if self.changed:  # a restored handler has raised
                 self.restore()
 
 
 class LeaveBlock:
-    """The `__exit__` of a class: `with` always reaches its `_leave`, though a signal handler raises at any moment.
+    """The `__exit__` of a class: `with` always reaches the `_leave` of its object, even if a signal handler raises.
 
-    A handler may raise at the first bytecode of a Python function, before any `try` of it. But a suspended generator is in its
-    `try` already. `with` looks `__exit__` up before it enters the block, and gets a callable in C that resumes such a generator:
-    max() calls `send` for each argument, and returns the first, `result`.
+    A handler may raise at the first bytecode of a Python function, before any `try` in it. But a suspended generator is already
+    inside its `try`. `with` looks `__exit__` up before it enters the block, and gets a callable in C that resumes such a generator:
+    max() calls `send` for each argument, and returns the first one, `result`.
     """
 
     def __init__(self, result: object = False) -> None:
@@ -366,7 +371,7 @@ class LeaveBlock:
 
 
 def leave_once(owner):
-    """A generator that calls `owner._leave` when it is resumed. `_leave` appends to its list once no handler can raise."""
+    """Call `owner._leave` when resumed: a generator. `_leave` appends to its list once no handler can raise."""
     left: list = []
     try:
         yield
@@ -384,14 +389,14 @@ def leave_once(owner):
 
 
 class Done:
-    """What `async with` awaits when it is over already."""
+    """An awaitable for `async with` that is already done."""
 
     def __await__(self):
         return iter(())
 
 
 def can_act() -> bool:
-    """Not where Python, at its end, has frozen a thread in the middle of acting. Then the kernel lets go of what is held."""
+    """Whether this thread can act. Not if Python, while it ends, has frozen a thread that acts; then the kernel releases all."""
     if sys.is_finalizing():
         if not acting.acquire(blocking=False):
             return False
@@ -400,7 +405,7 @@ def can_act() -> bool:
 
 
 def run_handlers(received: list):
-    """All of them, in their order, though one raises."""
+    """Call all recorded handlers in their order, even if one raises."""
     if received:
         handler, number, frame = received.pop(0)
         try:
@@ -410,7 +415,7 @@ def run_handlers(received: list):
 
 
 def forget():
-    """In a forked child: the threads are not there, and it is the parent that acts."""
+    """Start anew in a forked child: the threads are not there, and it is the parent that acts."""
     global acting
     acting = threading.RLock()
     for watch in watched.values():
@@ -419,13 +424,13 @@ def forget():
     own_files.clear()
 
 
-def take_part():
+def begin_fork():
     acting.acquire()
 
 
-def leave_off():
+def end_fork():
     acting.release()
 
 
 kernel.block_by(sys.modules[__name__])
-os.register_at_fork(before=take_part, after_in_parent=leave_off, after_in_child=forget)
+os.register_at_fork(before=begin_fork, after_in_parent=end_fork, after_in_child=forget)

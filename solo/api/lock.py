@@ -1,8 +1,8 @@
-"""The lock for Python programs: the same names, directory, queue and records as the command line. Cold.
+"""The lock for Python programs: the same names, directory, queue and records as the command line.
 
-A program that holds a name is its holder as a launcher is, with no command of its own: its record says which process it is, and
-when that ends, however it does, the name is free. What may block does so in a thread of its own, see api/blocking.py: no signal is
-needed, and none, nor KeyboardInterrupt, can come between the moment a name is ours and the moment somebody knows it.
+A program holds a name as a launcher does, without a command: its record identifies the program's process, and when that ends the
+name is free. Blocking calls run in a thread of their own, see api/blocking.py. So no signal is needed to interrupt them, and no
+exception of a signal handler, such as KeyboardInterrupt, can lose a name that was just acquired.
 """
 
 import functools
@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union, cast
 
 from solo.api import blocking
 from solo.argv import is_engine, read_variables
@@ -33,34 +33,26 @@ from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, find_conflicts
 from solo.tickets import SEAT, Queue
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Wait = Union[float, None, "Unset"]
 Path = Union[str, "os.PathLike[str]"]
 
 COMMAND_SIZE = 1 << 20  # bytes
-LONGEST_WAIT = 1e9  # seconds; more is for ever
+LONGEST_WAIT = 1e9  # seconds; longer waits have no limit
 MOST_SLOTS = 999_999_999  # as on the command line
-
-
-class Unset:
-    """That an argument was not given."""
-
-
-UNSET = Unset()
+UNSET: Any = ...  # the default of an argument for which None has a meaning
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a name, or stands in line for it: a row of `solo list --json`.
+    """A holder or waiter of a name: a row of `solo list --json`.
 
-    `state` is "held", "orphaned" or "waiting"; `mode` "exclusive", "shared" or "slots". `launcher` is the pid of the solo
-    process, or of the program that holds it, `child` that of the command; `since` is an aware datetime. What can not be
-    known is None. `user` owns the ticket; what its record says beyond what that user can be believed about is in `claims` alone, by
-    the names of these fields: "user", "launcher", "child".
+    `launcher` is the pid of the solo process, or of the program that holds the name; `child` is the pid of the command. `since` is
+    an aware datetime. A value that is not known is None. `user` owns the ticket. Fields of its record about which that user cannot
+    be believed are only in `claims`, under their names: "user", "launcher", "child".
     """
 
     name: str
-    state: str
-    mode: str
+    state: Literal["held", "orphaned", "waiting"]
+    mode: Literal["exclusive", "shared", "slots"]
     slot: Optional[int]
     slots: Optional[int]
     take: Optional[int]
@@ -76,11 +68,11 @@ class Holder:
 
 
 def holders(name: str, *, via: Optional[str] = None, directory: Optional[Path] = None) -> list[Holder]:
-    """Who holds `name`, or a name within it, oldest first. Nobody: an empty list.
+    """Return the holders of `name` and of the names nested in it, oldest first.
 
-    `via` and `directory` are as for `Lock`, and `via` may name an engine; without it holders by files and by sockets are told.
+    `via` and `directory` are as for `Lock`, but `via` may name an engine. Without `via` list the holders by files and by sockets.
 
-    Raises UsageError for what can not be a name, SoloError if something can not be read.
+    Raises UsageError for an invalid name, SoloError if a ticket or an engine cannot be read.
 
     >>> with Lock("reports"):
     ...     [(holder.state, holder.launcher == os.getpid()) for holder in holders("reports")]
@@ -96,16 +88,17 @@ def holders(name: str, *, via: Optional[str] = None, directory: Optional[Path] =
 
 
 def make_holder(row: dict[str, Any]) -> Holder:
+    """Return the Holder of a row of `solo list --json`."""
     since = row["since"] and datetime.fromisoformat(row["since"])
     return Holder(**{**row, "since": since, "command": tuple(row["command"])})
 
 
 class Hold:
-    """A name that is held; what `Lock.acquire` gives. Let it go by `release`, or by leaving its `with` block.
+    """An acquired lock, returned by `Lock.acquire`. Release it by `release`, or by leaving its `with` block.
 
-    `name` is the first of the names, and `token`, `slot` are those for it; `tokens` and `slots` have them for each name. A
-    token grows with each hold of its name, over crashes and reboots: what is written to can refuse an older one. A slot is the
-    lowest of the numbers 0 to N-1 that this hold has of a counted name, else None.
+    `name` is the first of the names, `token` and `slot` are those of it; `tokens` and `slots` have those of each name. A token is
+    greater than all earlier tokens of its name, over crashes and reboots: a resource can refuse a request with an older one. A slot
+    is the lowest of the numbers 0 to N-1 that this hold has of a name with slots, else None.
     """
 
     def __init__(self, names: list[str], taken: dict[str, Any], tickets: list[Any]) -> None:
@@ -113,11 +106,11 @@ class Hold:
         self._files = {fd: identify_file(fd) for ticket in tickets for fd in ticket.descriptors}
         self.tokens: dict[str, int] = {name: taken[name].number for name in names}
         self.slots: dict[str, Optional[int]] = {name: find_slot(taken[name]) for name in names}
-        self.depth = 1  # how often it was acquired, by a Lock that is reentrant
+        self.depth = 1  # the number of times that a reentrant Lock acquired it
         self._tickets = tickets
         self._pid = os.getpid()
-        self._owner: Callable[[], object] = no_owner  # the thread or task that acquired it, if that is still there
-        self._thread: Callable[[], object] = no_owner  # the thread in which it did
+        self._owner: Callable[[], object] = no_owner  # the thread or task that acquired it, if it still exists
+        self._thread: Callable[[], object] = no_owner  # the thread in which it was acquired
         all_holds.add(self)
 
     @property
@@ -127,16 +120,16 @@ class Hold:
 
     @property
     def slot(self) -> Optional[int]:
-        """The slot of the first name, None if it is not counted."""
+        """The slot of the first name, None if it has no slots."""
         return self.slots[self.name]
 
     @property
     def locked(self) -> bool:
-        """Is it held still? Not if it was released, or if the program has closed its descriptors."""
+        """Whether it is still held: not if it was released, or if the program has closed its descriptors."""
         return bool(self._tickets) and all(self._has_kept(ticket.fd) for ticket in self._tickets)
 
     def release(self) -> None:
-        """Release it, or once if it was acquired again. Does nothing if it was released, or in a forked child.
+        """Release it; a reentrant one, once per acquire. Do nothing if it was released before, or in a forked child.
 
         Raises SoloError if the program has closed its descriptors: the lock ended then, and another process may have had it.
         """
@@ -149,20 +142,20 @@ class Hold:
                 raise SoloError(f"{self.name}: cannot release the lock: the program has closed its descriptors, which ended it")
 
     def _release(self) -> bool:
-        """True if it was lost before."""
+        """Release it. Return True if the program had closed its descriptors before."""
         tickets, self._tickets = self._tickets, []
         if self._pid != os.getpid():
             return False
         is_lost = self._forget_closed(tickets)
-        let_go(tickets)
+        release_all(tickets)
         return is_lost
 
     def _has_kept(self, fd: int) -> bool:
-        """Is the descriptor still the one that we opened? The program may have closed it, and opened another file by its number."""
+        """Whether the descriptor is still ours. The program may have closed it and opened another file with its number."""
         return fd in self._files and self._files[fd] == identify_file(fd)
 
     def _forget_closed(self, tickets: list[Any]) -> bool:
-        """Forget each descriptor that the program has closed: its number may be another file's. True if a lock ended by that."""
+        """Forget descriptors that the program has closed: they may be other files now. Return True if that ended a lock."""
         is_lost = False
         for ticket in tickets:
             place = getattr(ticket.line, "place", None)
@@ -173,7 +166,7 @@ class Hold:
         return is_lost
 
     def _abandon(self) -> None:
-        """In a forked child: the lock is the parent's. Close our copies, without a word to the kernel about the lock."""
+        """Close our copies of the descriptors in a forked child, without unlocking: the lock belongs to the parent."""
         tickets, self._tickets = self._tickets, []
         self._forget_closed(tickets)
         for ticket in tickets:
@@ -197,7 +190,7 @@ class Hold:
                 self.release()
 
     def __del__(self) -> None:
-        ending = sys is None or sys.is_finalizing()  # then nothing else runs any more, and the kernel lets go of what we can not
+        ending = sys is None or sys.is_finalizing()  # then the kernel releases what we cannot
         try:
             if getattr(self, "_tickets", None) and self._pid == os.getpid() and blocking.can_act():
                 with blocking.Deferred():
@@ -212,14 +205,15 @@ class Hold:
         return f"<solo.Hold of {', '.join(self.tokens)}{'' if self.locked else ', released'}>"
 
 
-def let_go(tickets: list[Any]) -> None:
+def release_all(tickets: list[Any]) -> None:
+    """Release the tickets, the last one first, and leave their queues."""
     for ticket in reversed(tickets):
         ticket.release()
         ticket.line.leave()
 
 
 def no_owner() -> None:
-    """In place of a weak reference: nobody has acquired it yet."""
+    """Stand in for a weak reference until the Hold has an owner."""
 
 
 def identify_file(fd: int) -> Optional[tuple[int, int]]:
@@ -232,6 +226,7 @@ def identify_file(fd: int) -> Optional[tuple[int, int]]:
 
 
 def find_slot(ticket: Any) -> Optional[int]:
+    """Return the lowest slot of a ticket, or None."""
     return ticket.record.slot[0][0] if ticket.record.slot else None
 
 
@@ -241,24 +236,24 @@ all_locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
 class Lock:
-    """A lock on `name`, the one that `solo -n NAME` takes; or on several names, all or none, in the order that can not deadlock.
+    """The lock of `solo -n NAME`, on one name or on several: all or none, acquired in an order that cannot deadlock.
 
-    with solo.Lock("nightly"):            raises Busy if someone holds it
-    with solo.Lock("nightly", wait=30):   stands in line for so many seconds; math.inf: for ever
-    async with solo.Lock("nightly"):      the same, and the event loop goes on meanwhile
-    @solo.Lock("nightly")                 around each call of a function, a coroutine function or a generator
+    with solo.Lock("nightly"):            raises Busy if the name is held
+    with solo.Lock("nightly", wait=30):   waits in the queue for up to 30 seconds; math.inf: without limit
+    async with solo.Lock("nightly"):      does the same while the event loop runs
+    @solo.Lock("nightly")                 holds it during each call of a function, a coroutine function or a generator
 
-    `shared`: together with others that are shared. `slots`: at most so many at once, of which this one counts as `take`.
-    `wait`: seconds; None (the default) not at all. `max_waiting`: leave as busy if so many stand in line already.
-    `reentrant`: whoever holds it may acquire it again, and must release it as often. `flock`: files or directories on which
-    flock(2) is held too, so that programs that use that and solo exclude each other. `via`: "file" or "socket", by default
-    SOLO_VIA or file; `directory`: where names live, by default SOLO_DIR or the one of the user (see solo(1)).
+    `shared`: together with other shared holders. `slots`: at most so many at once, of which this one counts as `take`.
+    `wait`: seconds to wait in the queue; None (the default): do not wait. `max_waiting`: do not wait if so many already wait.
+    `reentrant`: the owner may acquire it again, and must release it as often. `flock`: files or directories to lock with flock(2)
+    as well, so that solo and programs that use flock(2) exclude each other. `via`: "file" or "socket", by default SOLO_VIA or
+    file. `directory`: where names live, by default SOLO_DIR or the directory of the user (see solo(1)).
 
-    One Lock can be used by many threads and tasks: each thread, and within an event loop each task, has its own hold of it,
-    and they contend as processes do. A forked child holds nothing. A Lock can be pickled; what it holds can not.
+    Many threads and tasks can use one Lock: each thread, and in an event loop each task, has its own hold, and they contend as
+    processes do. A forked child holds nothing. A Lock can be pickled; its holds are not.
 
-    Raises UsageError (a ValueError) for arguments that make no sense. Acquiring raises Busy, whose `holders` say who is in the
-    way, or SoloError if it can not be done, or would wait for itself.
+    Raises UsageError (a ValueError) for invalid arguments. Acquiring raises Busy, with the `holders` in the way, or SoloError if it
+    fails or would wait for itself.
 
     >>> lock = Lock("nightly")
     >>> with lock:
@@ -283,14 +278,15 @@ class Lock:
         self.via = via
         self.directory = None if directory is None else os.fspath(directory)
         self.flock = [os.fspath(path) for path in ([flock] if isinstance(flock, (str, os.PathLike)) else flock)]
-        self.claim = make_claim(shared, slots, take)
+        self._claim = make_claim(shared, slots, take)
         if max_waiting is not None and not (type(max_waiting) is int and max_waiting >= 0):
             raise UsageError(f"max_waiting={max_waiting!r}: not a count")
         if is_engine(read_options(via, self.directory)):
-            raise UsageError("a program can not hold a lock at an engine, which could not end it in time: solo.run can")
+            raise UsageError("a program cannot hold a lock at an engine, which could not end it in time: solo.run can")
         self._start()
 
     def _start(self) -> None:
+        """Begin without holds, as a new, an unpickled or a forked Lock does."""
         self._holds: "weakref.WeakKeyDictionary[object, Hold]" = weakref.WeakKeyDictionary()
         self._asking: set[object] = set()
         self._is_forked = False
@@ -303,34 +299,34 @@ class Lock:
 
     @property
     def hold(self) -> Optional[Hold]:
-        """What this thread or task holds of it, None if nothing."""
+        """The Hold of this thread or task, None if it holds nothing."""
         hold = self._holds.get(find_owner())
         return hold if hold is not None and hold.locked else None
 
     @property
     def locked(self) -> bool:
-        """Does this thread or task hold it?"""
+        """Whether this thread or task holds it."""
         return self.hold is not None
 
     @property
     def token(self) -> Optional[int]:
-        """The fencing token of what this thread or task holds, None if it holds nothing."""
+        """The fencing token of this thread or task, None if it holds nothing."""
         return self.hold.token if self.hold is not None else None
 
     @property
     def slot(self) -> Optional[int]:
-        """The slot of what this thread or task holds; None if it holds nothing, or nothing counted."""
+        """The slot of this thread or task, None if it holds nothing or no slot."""
         return self.hold.slot if self.hold is not None else None
 
-    def acquire(self, timeout: Wait = UNSET) -> Hold:
-        """Take it, for this thread or task. `timeout` is in seconds and stands for `wait`: None not at all, math.inf for ever.
+    def acquire(self, timeout: Optional[float] = UNSET) -> Hold:
+        """Acquire it for this thread or task. `timeout`, in seconds, replaces `wait`: None: do not wait, math.inf: without limit.
 
-        Raises Busy, SoloError. What it gives can be released by anyone, anywhere; else `Lock.release` does it here.
+        Raises Busy, SoloError. Any thread or task can release the Hold; `Lock.release` releases the one of its caller.
         """
         return self._acquire(timeout, [])
 
-    def _acquire(self, timeout: Wait, entered: list[Hold]) -> Hold:
-        """The same; what was acquired is in `entered` even if a signal handler raises before it is returned."""
+    def _acquire(self, timeout: Optional[float], entered: list[Hold]) -> Hold:
+        """Acquire it, and append the Hold to `entered`: a signal handler may raise before it is returned."""
         deadline, owner = self._find_deadline(timeout), find_owner()
         again = self._enter_again(owner, entered)
         if again is not None:
@@ -338,7 +334,7 @@ class Lock:
         attempt = Try(self, deadline, owner)
         try:
             if not blocking.is_main_thread():
-                attempt.run_here()  # no signal handler ever runs here
+                attempt.run_here()  # signal handlers run only in the main thread
             elif not attempt.run_hastily() and attempt.start():
                 attempt.done.wait()
             return self._keep(owner, attempt.find_result(), entered)
@@ -346,13 +342,15 @@ class Lock:
             attempt.abandon()
             raise
 
-    def acquire_async(self, timeout: Wait = UNSET) -> "Coroutine[Any, Any, Hold]":
-        """As `acquire`, while the event loop of asyncio goes on. Cancelled, it leaves the line."""
+    def acquire_async(self, timeout: Optional[float] = UNSET) -> "Coroutine[Any, Any, Hold]":
+        """Acquire it as `acquire` does, while the event loop of asyncio runs. If cancelled, leave the queue."""
         return self._acquire_async(find_owner(), self.hold, timeout)
 
-    async def _acquire_async(self, owner: object, held: Optional[Hold], timeout: Wait) -> Hold:
-        """For the task `owner`, which asked when it `held` that: wait_for, before 3.12, awaits it in another. But a task that was
-        made for it, while its maker goes on to ask for more, is on its own.
+    async def _acquire_async(self, owner: object, held: Optional[Hold], timeout: Optional[float]) -> Hold:
+        """Acquire it for the task `owner`, which called while it `held` that Hold, or None.
+
+        Another task may await it: asyncio.wait_for before 3.12 makes one. But if the owner is acquiring something else or has
+        acquired it since, the task was made to run beside it, and is the owner itself.
         """
         deadline, hold = self._find_deadline(timeout), self._holds.get(owner)
         is_held = hold is not None and hold.locked
@@ -378,17 +376,19 @@ class Lock:
             self._asking.discard(owner)
 
     def release(self) -> None:
-        """Let go of what this thread or task holds; of a reentrant one, once. Raises SoloError if it holds nothing."""
+        """Release the Hold of this thread or task; a reentrant one, once. Raises SoloError if it holds nothing."""
         hold = self._holds.get(find_owner())
         if hold is None or not hold._tickets:
             raise SoloError(f"{self.name}: is not held by this thread or task")
         hold.release()
 
-    def _find_deadline(self, timeout: Wait) -> float:
-        wait = self.wait if isinstance(timeout, Unset) else check_wait(timeout)
+    def _find_deadline(self, timeout: Optional[float]) -> float:
+        """Return the deadline on the monotonic clock."""
+        wait = self.wait if timeout is UNSET else check_wait(timeout)
         return NO_WAIT if wait is None else FOREVER if wait == math.inf else time.monotonic() + wait
 
     def _enter_again(self, owner: object, entered: list[Hold]) -> Optional[Hold]:
+        """Return the Hold that `owner` already has, once deeper; None if it has none. Raises SoloError unless reentrant."""
         hold = self._holds.get(owner)
         if hold is None or not hold.locked:
             return None
@@ -399,6 +399,7 @@ class Lock:
         return hold
 
     def _keep(self, owner: object, hold: Hold, entered: list[Hold]) -> Hold:
+        """Note that `owner` has acquired `hold`, and return it."""
         self._holds[owner] = hold
         hold._owner, hold._thread = weakref.ref(owner), weakref.ref(threading.current_thread())
         entered.append(hold)
@@ -408,7 +409,7 @@ class Lock:
         entered: list[Hold] = []
         try:
             return self._acquire(UNSET, entered)
-        except BaseException:  # a signal handler may raise when the lock is ours already
+        except BaseException:  # a signal handler may raise after the lock was acquired
             for hold in entered:
                 hold.release()
             raise
@@ -429,7 +430,7 @@ class Lock:
             left.append(True)
             hold = self._holds.get(find_owner())
             if hold is None or not hold._tickets:
-                # A block may be left by another than entered it, as a generator that is closed elsewhere. Or by a forked child.
+                # Another thread may leave the block, as when it closes a generator; or a forked child.
                 holds = [hold for hold in list(self._holds.values()) if hold._tickets]
                 if not holds and self._is_forked:
                     return
@@ -442,11 +443,11 @@ class Lock:
         return await self.acquire_async()
 
     def __call__(self, function: Function) -> Function:
-        """Decorate: each call holds it."""
+        """Decorate a function: each call holds the lock."""
         import inspect
 
         if inspect.isasyncgenfunction(function):
-            raise UsageError("an asynchronous generator can not be decorated: use async with inside of it")
+            raise UsageError("an asynchronous generator cannot be decorated: use async with inside of it")
         if inspect.iscoroutinefunction(function):
             @functools.wraps(function)
             async def guarded_coroutine(*args: Any, **kwargs: Any) -> Any:
@@ -457,7 +458,7 @@ class Lock:
         if inspect.isgeneratorfunction(function):
             @functools.wraps(function)
             def guarded_generator(*args: Any, **kwargs: Any) -> Any:
-                with self.acquire():  # what was taken here is let go here, whoever closes it
+                with self.acquire():  # released here, also if another thread closes the generator
                     return (yield from function(*args, **kwargs))
 
             return cast(Function, guarded_generator)
@@ -481,28 +482,28 @@ class Lock:
 
 
 class Try:
-    """One attempt to take what `lock` wants until `deadline`, in a thread or in this one; `tell` is called when it is over.
+    """One attempt to acquire `lock` until `deadline`, in this thread or in one of its own. `notify` is called when it is over.
 
-    Whatever happens to whoever started it, the result belongs to exactly one: to who takes it, or, if it was abandoned, nobody.
+    Its Hold has exactly one owner, whatever exception interrupts its caller: the caller, or if it was abandoned none.
     """
 
-    def __init__(self, lock: Lock, deadline: float, owner: object, tell: Optional[Callable[[], object]] = None) -> None:
+    def __init__(self, lock: Lock, deadline: float, owner: object, notify: Optional[Callable[[], object]] = None) -> None:
         self.lock = lock
         self.deadline = deadline
         self.owner = owner
         self.thread = threading.current_thread()
-        self.tell = tell  # only if the thread goes on meanwhile, in an event loop
+        self.notify = notify  # set only by an event loop, which runs meanwhile
         self.waiter: Optional[blocking.Waiter] = None
         self.done = threading.Event()
         self.hold: Optional[Hold] = None
         self.error: Optional[BaseException] = None
         self.is_abandoned = False
-        self.tickets: list[Any] = []  # all that is ours meanwhile, seats too
-        self.taken: list[Any] = []  # what is held already, files as well
+        self.tickets: list[Any] = []  # all tickets of the attempt, waiting ones too
+        self.taken: list[Any] = []  # the acquired ones and locked files
         self.lines: list[Any] = []
 
     def run_hastily(self) -> bool:
-        """Take it in this thread if that needs no waiting; False if it does."""
+        """Acquire it in this thread. Return False if it would have to wait."""
         if not blocking.can_act():
             self.error = SoloError(f"{self.lock.name}: the program is ending")
             return True
@@ -514,7 +515,7 @@ class Try:
         return True
 
     def run_here(self) -> None:
-        """Take it in this thread, and wait if necessary."""
+        """Acquire it in this thread, and wait if necessary."""
         if not blocking.can_act():
             self.error = SoloError(f"{self.lock.name}: the program is ending")
             return
@@ -522,7 +523,7 @@ class Try:
         self.run()
 
     def run(self) -> None:
-        """Take it in this thread; who started that is told."""
+        """Acquire it in this thread, and notify the caller."""
         try:
             with blocking.acting:
                 self.attempt(self.waiter)
@@ -531,31 +532,31 @@ class Try:
         finally:
             self.done.set()
             try:
-                if self.tell is not None:
-                    self.tell()
+                if self.notify is not None:
+                    self.notify()
             except RuntimeError:
-                self.drop()  # the event loop is closed: nobody will take it
+                self.drop()  # the event loop is closed: no task will take the Hold
 
     def start(self) -> bool:
-        """Run in a thread, so that no exception of this one can come between; False, and run here, if there can be none.
+        """Run in a thread of its own, which no exception of a signal handler can interrupt.
 
-        Raises SoloError if there are too many.
+        Return False after running here, if Python is shutting down. Raises SoloError if there are too many threads.
         """
         self.waiter = blocking.Waiter()
         try:
-            threading.Thread(target=self.run, name=f"solo takes {self.lock.name}", daemon=True).start()
+            threading.Thread(target=self.run, name=f"solo acquires {self.lock.name}", daemon=True).start()
             return True
         except RuntimeError as error:
             if "shutdown" not in str(error):
                 self.waiter.close()
-                raise SoloError(f"{self.lock.name}: can not be waited for: {error}") from None
+                raise SoloError(f"{self.lock.name}: cannot wait: {error}") from None
             self.run()
             return False
 
     def attempt(self, waiter: Any) -> None:
-        """While acting. Raises WouldWait if `waiter` must not wait; whatever else, it is kept as the hold or the error."""
+        """Keep the Hold or the error of the attempt. The caller is acting. Raises WouldWait if `waiter` must not wait."""
         if getattr(blocking.mine, "waiter", None) is not None:
-            self.error = SoloError(f"{self.lock.name}: can not be taken from within another acquire (a __del__, or a callback)")
+            self.error = SoloError(f"{self.lock.name}: cannot acquire the lock inside another acquire (a __del__, or a callback)")
             return
         all_tries.add(self)
         blocking.mine.waiter = waiter
@@ -570,14 +571,15 @@ class Try:
             waiter.close()
             all_tries.discard(self)
             for line in self.lines:
-                line.attempt = None  # else a Hold would keep its owner, which then could never be dropped
+                line.attempt = None  # else a Hold would refer to its owner, which would never be collected
 
     def take(self) -> Hold:
+        """Acquire all names and files. Raises what take_names and take_files raise, with the holders in a Busy."""
         lock = self.lock
         plan = Plan(read_options(lock.via, lock.directory))
         plan.max_waiting, plan.deadline = lock.max_waiting, self.deadline
         launcher, world, command = identify()
-        wanted = Record(launcher, world, os.geteuid(), lock.claim, lock.names, None, command)
+        wanted = Record(launcher, world, os.geteuid(), lock._claim, lock.names, None, command)
         tickets = self.taken = []
 
         def make(base: Any, name: str, world: Any) -> Any:
@@ -593,32 +595,32 @@ class Try:
             take_over(taken.values())
             for ticket in taken.values():
                 if not isinstance(ticket.line, Queue):
-                    ticket.line.leave()  # what it watches is not needed any more
+                    ticket.line.leave()  # its watches are not needed any more
             return Hold(lock.names, taken, tickets)
         except BaseException as error:
-            let_go(tickets)
+            release_all(tickets)
             if isinstance(error, Busy):
                 from solo.commands.list import make_row
 
                 rows = [make_row(error.name, plan.via, ticket, ticket.record) for ticket in error.tickets]
                 error.holders = tuple(map(make_holder, rows))
-                error.tickets = []
+                error.tickets = ()
             raise
 
     def find_own_tickets(self) -> list[Any]:
-        """The tickets that cannot be released while this waits: those of its own thread or task.
+        """Return the tickets that cannot be released while this attempt waits: those of its own thread or task.
 
-        An event loop goes on while one task waits, so the holds of its other tasks are none. If the thread itself waits, they are.
+        An event loop runs while a task waits, so the holds of other tasks are not among them. If the thread itself waits, they are.
         """
         tickets = []
         for hold in list(all_holds):
             threads = {id(self.thread), id(self.owner)}
-            if id(hold._owner()) in threads or self.tell is None and hold._thread() is self.thread:
+            if id(hold._owner()) in threads or self.notify is None and hold._thread() is self.thread:
                 tickets += hold._tickets
         return tickets
 
     def refuse_own_tickets(self, line: Any, wanted: Any) -> None:
-        """Raise SoloError if it would wait in `line` for itself for ever, or for waiters that wait for it. Under the gate."""
+        """Raise SoloError if it would wait in `line` without limit for itself, or for waiters that wait for it. Under the gate."""
         if self.deadline != FOREVER:
             return
         queue = identify_queue(line)
@@ -633,7 +635,7 @@ class Try:
             raise SoloError(self.describe_own(" and ".join(sorted({name for ticket in own for name in ticket.record.names}))))
 
     def refuse_own_files(self) -> None:
-        """The same for files that flock(2) is wanted on."""
+        """Raise SoloError if it would wait without limit for a file that it has locked itself."""
         if not self.lock.flock:
             return
         from solo.contention.flocks import Flock
@@ -643,22 +645,24 @@ class Try:
             for path in filter(os.path.exists, self.lock.flock):
                 stat = os.stat(path)
                 found = own.get((stat.st_dev, stat.st_ino))
-                if found is not None and EXCLUSIVE in (found.mode, self.lock.claim.mode):
+                if found is not None and EXCLUSIVE in (found.mode, self.lock._claim.mode):
                     raise SoloError(f"{self.lock.name}: {self.describe_own(path)}")
 
     def describe_own(self, held: str) -> str:
-        who = "thread" if self.owner is self.thread else "task or its thread"
-        remedy = "if another thread is to release that Hold, give a wait in seconds"
-        return f"cannot wait for the lock: this {who} already holds {held} by another Lock, and would wait for itself ({remedy})"
+        """Return the message of a wait for itself."""
+        owner = "thread" if self.owner is self.thread else "task or its thread"
+        remedy = "if another thread will release that Hold, set a wait in seconds"
+        return f"cannot wait for the lock: this {owner} already holds {held} by another Lock, and would wait for itself ({remedy})"
 
     def find_result(self) -> Hold:
+        """Return the Hold, or raise the error of the attempt."""
         if self.hold is None:
             assert self.error is not None
             raise self.error
         return self.hold
 
     def abandon(self) -> None:
-        """Nobody wants the result any more."""
+        """Cancel the attempt, and release its Hold if it has one."""
         if not blocking.can_act():
             return
         with blocking.Deferred():
@@ -668,22 +672,23 @@ class Try:
             self.drop()
 
     def drop(self) -> None:
+        """Release the Hold, if there is one."""
         if self.hold is not None:
             with blocking.acting:
                 self.hold._release()
 
     def forget(self) -> None:
-        """In a forked child: the thread is not there, and what it got is the parent's."""
+        """Close everything in a forked child: the thread is not there, and its tickets belong to the parent."""
         for ticket in (*self.tickets, *self.taken):
             ticket.close()
         for line in self.lines:
-            line.leave()  # a copy of the gate as well: the parent locks that one
+            line.leave()  # this closes a copy of the gate, too
         if self.waiter is not None:
             self.waiter.close()
 
 
 class Own:
-    """The queue in which `attempt` waits; `attempt.tickets` are those of it."""
+    """A queue that adds the tickets it publishes to those of `attempt`."""
 
     __slots__ = ()
     attempt: Optional["Try"]
@@ -693,7 +698,7 @@ class Own:
         if kind == SEAT:
             self.attempt.refuse_own_tickets(self, record.claim)
             if isinstance(blocking.mine.waiter, blocking.Hasty):
-                raise blocking.WouldWait  # a waiter that gives its place up again lets others past
+                raise blocking.WouldWait  # before it is published: a waiter that leaves lets others overtake
         ticket = super().publish(kind, record, spare)  # type: ignore[misc]
         if ticket is not None:
             self.attempt.tickets.append(ticket)
@@ -701,7 +706,7 @@ class Own:
 
 
 class OwnQueue(Own, Queue):
-    """Of files. `own_files` are ours: what waits for one in this process is told as soon as it is removed."""
+    """A queue of files. `own_files` are the tickets of this process: removing one wakes its waiters in this process."""
 
     __slots__ = ("attempt", "own_files")
 
@@ -718,13 +723,13 @@ class OwnQueue(Own, Queue):
 
 
 def identify_queue(line: Any) -> object:
-    """What two queues of one name have in common: the directory, or for sockets the name. None for a file of the user's."""
+    """Return what identifies the queue of a name: its directory, or for sockets the name. None for a locked file."""
     place = getattr(line, "place", None)
     return getattr(line, "name", None) if place is None else identify_file(place.fd)
 
 
 def make_line(base: Any, name: str, world: Any, attempt: "Try") -> Any:
-    """The queue of `name`: as files in `base`, or where that is None as sockets."""
+    """Return the queue of `name`: files in `base`, or sockets if that is None."""
     if base is not None:
         line: Any = OwnQueue(open_name(base, name), world)
         line.own_files = {}
@@ -740,13 +745,14 @@ def make_line(base: Any, name: str, world: Any, attempt: "Try") -> Any:
 
 
 def set_ready(future: Any) -> None:
+    """Complete the future, unless it was cancelled."""
     if not future.done():
         future.set_result(None)
 
 
 def find_owner() -> object:
-    """Whose hold it is: the running task's, if there is an event loop here, else the thread's."""
-    current_task = getattr(sys.modules.get("asyncio"), "current_task", None)  # it may just be being imported
+    """Return the owner of a hold: the running task if an event loop runs here, else the thread."""
+    current_task = getattr(sys.modules.get("asyncio"), "current_task", None)  # another thread may be importing it
     if current_task is not None:
         try:
             task = current_task()
@@ -758,7 +764,7 @@ def find_owner() -> object:
 
 
 def identify() -> tuple[Any, Any, list[bytes]]:
-    """(pid and start, world, command line) of this process."""
+    """Return ((pid, start), origin, command line) of this process."""
     if identity[0] != os.getpid():
         command = read_file("/proc/self/cmdline", COMMAND_SIZE).split(b"\0")[:-1]
         identity[:] = [os.getpid(), (read_self(), read_world(), command)]
@@ -769,37 +775,40 @@ identity: list[Any] = [0, None]
 
 
 def check_name(name: str) -> str:
+    """Return the name. Raises UsageError if it is invalid."""
     if not isinstance(name, str):
         raise UsageError(f"a name is a str, not {type(name).__name__}")
     try:
         check_new_name(name)
     except UnicodeEncodeError:
-        raise UsageError("a name of letters that can not be a file's") from None
+        raise UsageError("a name with characters that cannot be in a file name") from None
     if "\0" in name:
-        raise UsageError("a name has no NUL in it")
+        raise UsageError("a name may not contain NUL")
     return name
 
 
 def check_wait(wait: Optional[float]) -> Optional[float]:
+    """Return the seconds, math.inf if they are too many. Raises UsageError if it is not a number of seconds."""
     if wait is not None and (isinstance(wait, bool) or not (isinstance(wait, (int, float)) and wait >= 0)):
-        raise UsageError(f"{wait!r} is not a number of seconds (None: not at all, math.inf: for ever)")
+        raise UsageError(f"{wait!r} is not a number of seconds (None: do not wait, math.inf: without limit)")
     return math.inf if wait is not None and wait > LONGEST_WAIT else wait
 
 
 def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
+    """Return the claim of these arguments. Raises UsageError if they are invalid."""
     if slots is None:
         if take != 1:
-            raise UsageError(f"take={take} makes no sense without slots")
+            raise UsageError(f"take={take} needs slots")
         return Claim(SHARED if shared else EXCLUSIVE)
     if shared:
         raise UsageError("shared and slots exclude each other")
     if not (type(slots) is type(take) is int and 0 < take <= slots <= MOST_SLOTS):
-        raise UsageError(f"slots={slots!r}, take={take!r}: at least 1 must be taken, and at most all")
+        raise UsageError(f"slots={slots!r}, take={take!r}: take must be at least 1 and at most slots")
     return Claim(COUNTED, slots, take)
 
 
 def read_options(via: Optional[str], directory: Optional[Path]) -> dict[str, Any]:
-    """What the command line would have read. Raises UsageError."""
+    """Return the options as the command line would have read them. Raises UsageError."""
     options: dict[str, Any] = {}
     if via is not None:
         options["via"] = via
@@ -810,9 +819,9 @@ def read_options(via: Optional[str], directory: Optional[Path]) -> dict[str, Any
 
 
 def forget_all() -> None:
-    """In a forked child: what is held is the parent's."""
+    """Forget all holds in a forked child: they belong to the parent."""
     for hold in list(all_holds):
-        hold._abandon()  # before a Lock drops it, which would release it
+        hold._abandon()  # first: a Lock that drops it would release it
     for attempt in list(all_tries):
         attempt.forget()
     for lock in list(all_locks):

@@ -1,4 +1,4 @@
-"""Tickets kept as abstract UNIX sockets (--via socket): the same queue without any file, for read-only systems.
+"""Tickets as abstract UNIX sockets (--via socket): the same queue without any file, for read-only systems.
 
 A ticket is a listening socket. Its address, `\\0solo/<uid>/<name>/<kind>.<n>.<claim>.<names>.<tree>.<child>`, is its record. It is
 alive while it is bound, and the kernel unbinds it however its owner ends. The gate is one more such address, which only one process
@@ -218,13 +218,14 @@ class SocketQueue:
         return self.files
 
     def find_texts(self) -> dict:
+        """Return {file: the last part of the address} of the tickets that are bound now."""
         texts = {}
         for name, text in list_addresses():
             kind, _, rest = text.partition(".")
             number = rest.partition(".")[0]
             if name == self.name and kind in KINDS and number.isascii() and number.isdigit() and len(number) < DIGITS - 1:
                 file = f"{KINDS[kind]}{int(number):0{DIGITS}d}"
-                if texts.get(file, NO_CHILD).endswith(NO_CHILD):  # for a moment there are two, see complete()
+                if texts.get(file, NO_CHILD).endswith(NO_CHILD):  # `complete` binds a second one before it closes the first
                     texts[file] = text
         return texts
 
@@ -238,7 +239,7 @@ class SocketQueue:
                 again = self.find_texts().get(file)
                 if again in (None, text):
                     break
-                self.texts[file] = again  # its command has started meanwhile
+                self.texts[file] = again  # its command has just started
                 continue
             ticket = SocketTicket(self, file, text, fd, LIVE, owner)
             self.highest = max(self.highest, ticket.number)
@@ -366,10 +367,11 @@ def read_table() -> bytes:
         with open("/proc/net/unix", "rb", 0) as table:
             return table.read()
     except OSError as error:
-        raise SoloError(f"can not read /proc/net/unix: {error.strerror}") from None
+        raise SoloError(f"cannot read /proc/net/unix: {error.strerror}") from None
 
 
 def format_claim(record) -> str:
+    """Return the claim and slots of a record, as in an address."""
     claim = record.claim
     if claim.mode != COUNTED:
         return claim.mode
