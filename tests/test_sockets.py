@@ -107,7 +107,7 @@ def test_a_squatter_is_told_as_such(common):
     squatter.communicate()
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
-    assert f"pid {squatter.pid} of uid {NOBODY} squats on an address that is ours".encode() in result.stderr
+    assert f"pid {squatter.pid} of uid {NOBODY} has bound an address of this user".encode() in result.stderr
     assert common.run("-n", "job", "true").returncode == 0
 
 

@@ -306,7 +306,7 @@ def make_error(reason: str) -> SoloError:
 def make_address(name: str, text: str) -> bytes:
     address = b"%b/%d/%b/%b" % (PREFIX.encode(), posix.geteuid(), quote(encode(name)), text.encode())
     if len(address) > ADDRESS_MAX:
-        raise make_error("the name is too long for the address of a socket (-n tells a shorter one)")
+        raise make_error("the name is too long for the address of a socket (choose a shorter one with -n)")
     return b"\0" + address
 
 
@@ -333,7 +333,7 @@ def connect(name: str, text: str) -> tuple:
         credentials = new.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
         pid, uid = (int.from_bytes(credentials[at:at + 4], "little") for at in (0, 4))
         if uid != posix.geteuid():
-            raise make_error(f"pid {pid} of uid {uid} squats on an address that is ours")
+            raise make_error(f"pid {pid} of uid {uid} has bound an address of this user")
         return new.detach(), pid
     except BlockingIOError:
         return None, 0
