@@ -34,7 +34,7 @@ NAME_MAX = 255  # bytes
 DEEPEST = 64  # parts of a nested name
 
 
-class Place:
+class Directory:
     """An open directory: `fd`, its `path` for messages, the `mode` of directories made in it, `shared` with other users or not.
 
     Files made in it get `mode` without the execute bits.
@@ -68,7 +68,7 @@ def find_base(asked) -> str:
     return home + HOME_PLACE
 
 
-def make_base(asked) -> Place:
+def make_base(asked) -> Directory:
     """Open the directory of all names, made if it is missing. Make its parents too unless it was `asked` for. Raises SoloError."""
     path = find_base(asked)
     try:
@@ -116,7 +116,7 @@ def make_directory(path: str):
         raise SoloError(f"cannot create {path}: {explain(path, error)}") from None
 
 
-def open_base(path: str, asked) -> Place:
+def open_base(path: str, asked) -> Directory:
     """Open a directory of names, shared only if it was `asked` for. Raises SoloError, or FileNotFoundError if it is missing."""
     fd, stat = open_directory(path, path, DIRECTORY, None)
     try:
@@ -126,7 +126,7 @@ def open_base(path: str, asked) -> Place:
         posix.close(fd)
         raise
     mode = choose_mode(stat.st_mode)
-    return Place(fd, path, mode, mode != PRIVATE)
+    return Directory(fd, path, mode, mode != PRIVATE)
 
 
 def choose_mode(mode: int) -> int:
@@ -185,12 +185,12 @@ def explain_owner(uid: int, path: str) -> str:
     return f"it belongs to uid {uid}, who could remove it while others use it (as root: chown -h root {path})"
 
 
-def open_name(base: Place, name: str) -> Place:
+def open_name(base: Directory, name: str) -> Directory:
     """Open a name's directory. Make each part of it that is missing. Raises SoloError, UsageError for an invalid name."""
     return open_parts(base, split_name(name))
 
 
-def open_parts(base: Place, parts: list) -> Place:
+def open_parts(base: Directory, parts: list) -> Directory:
     """Open the nested directory `parts` below `base`. Make each part that is missing. Raises SoloError. `base` stays open."""
     place = base
     try:
@@ -206,7 +206,7 @@ def open_parts(base: Place, parts: list) -> Place:
         raise
 
 
-def open_or_make(place: Place, part: str) -> Place:
+def open_or_make(place: Directory, part: str) -> Directory:
     """Open the directory `part` in `place`, made if it is missing. Raises SoloError; Vanished if it is removed meanwhile."""
     try:
         return open_part(place, part)
@@ -221,7 +221,7 @@ def open_or_make(place: Place, part: str) -> Place:
         raise Vanished(f"{place.path}/{part}: someone removed it") from None
 
 
-def open_below(base: Place, parts: list) -> Place:
+def open_below(base: Directory, parts: list) -> Directory:
     """Open the nested directory `parts` below `base`, and close `base`. Raises SoloError, or FileNotFoundError if it is missing."""
     place = base
     for part in parts:
@@ -233,7 +233,7 @@ def open_below(base: Place, parts: list) -> Place:
     return place
 
 
-def make_part(place: Place, part: str):
+def make_part(place: Directory, part: str):
     """Make the directory `part` in `place`, unless it exists. Raises SoloError."""
     try:
         create(posix.mkdir, part, place.mode, dir_fd=place.fd)
@@ -243,7 +243,7 @@ def make_part(place: Place, part: str):
         raise SoloError(f"cannot create {place.path}/{part}: {explain(place.path, error)}") from None
 
 
-def open_part(place: Place, part: str) -> Place:
+def open_part(place: Directory, part: str) -> Directory:
     """Open the directory `part` in `place`. Raises SoloError, or FileNotFoundError if it is missing."""
     path = f"{place.path}/{part}"
     fd, stat = open_directory(part, path, DIRECTORY | posix.O_NOFOLLOW, place.fd)
@@ -256,10 +256,10 @@ def open_part(place: Place, part: str) -> Place:
     except SoloError:
         posix.close(fd)
         raise
-    return Place(fd, path, place.mode, place.shared)
+    return Directory(fd, path, place.mode, place.shared)
 
 
-def open_file(place: Place, file: str, flags: int) -> int:
+def open_file(place: Directory, file: str, flags: int) -> int:
     """Open a regular file, made if it is missing, shared by all users who may write in `place`. Raises OSError."""
     # Without O_CREAT first: fs.protected_regular forbids it on another user's file, even to root.
     for creating in (0, posix.O_CREAT | posix.O_EXCL, 0):
@@ -288,10 +288,10 @@ def open_file(place: Place, file: str, flags: int) -> int:
     return fd
 
 
-def find_names(place: Place, above: str = ""):
-    """Yield (name, Place) of every name below `place`, in order; (name, SoloError) if it is refused.
+def find_names(place: Directory, above: str = ""):
+    """Yield (name, Directory) of every name below `place`, in order; (name, SoloError) if it is refused.
 
-    Each Place is closed when the next one is asked for.
+    Each Directory is closed when the next one is asked for.
     """
     for part in sorted(list_directory(place.fd)):
         if part[0] == "." or not is_directory(place, part):
@@ -316,7 +316,7 @@ def is_within(name: str, wanted: list) -> bool:
     return not wanted or any(name == one or name.startswith(one + "/") for one in wanted)
 
 
-def is_directory(place: Place, part: str) -> bool:
+def is_directory(place: Directory, part: str) -> bool:
     """Whether `part` is a directory in `place`, and not a link to one."""
     try:
         return posix.stat(part, dir_fd=place.fd, follow_symlinks=False).st_mode & TYPE_MASK == IS_DIRECTORY

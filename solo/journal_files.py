@@ -11,7 +11,7 @@ from solo.directories import (
     PRIVATE,
     ROOT_PLACE,
     STICKY,
-    Place,
+    Directory,
     find_base,
     make_directory,
     open_base,
@@ -75,7 +75,7 @@ def choose_own(base, parts: list) -> tuple:
     """
     if not base.mode & STICKY:
         return base, parts
-    return Place(base.fd, base.path, PRIVATE, False), [f"{FOLDER}.{posix.geteuid()}", *parts[1:]]
+    return Directory(base.fd, base.path, PRIVATE, False), [f"{FOLDER}.{posix.geteuid()}", *parts[1:]]
 
 
 def open_journal(place) -> int:

@@ -924,7 +924,7 @@ class Folder:
         self.path = Path(shelf.name) / "journal"
         shutil.rmtree(self.path, ignore_errors=True)
         self.path.mkdir(0o700)
-        self.place = directories.Place(os.open(self.path, os.O_RDONLY), str(self.path), 0o700, False)
+        self.place = directories.Directory(os.open(self.path, os.O_RDONLY), str(self.path), 0o700, False)
 
     def fill(self, past, now):
         for file, data in ((reader.PAST, past), (journal_files.JOURNAL, now)):
