@@ -100,16 +100,15 @@ def block_by(other):
     blocker = other
 
 
-def wait(block, deadline: float) -> bool:
-    """Call `block`, which may sleep without limit, and return True. Return False once `deadline` has passed.
+# How `wait` interrupts a system call. At the deadline an interval timer sends SIGALRM; at any time a newer contender may send the
+# wake signal. Their handler raises, because Python restarts a system call whose handler returns. SIGALRM repeats, because the first
+# one may arrive just before the system call begins; `over` makes every later one harmless. Both signals are blocked while their
+# handlers are set, and handled only around `block`. At the end the mask and the handlers are restored, and so is an alarm that was
+# set before solo was executed, less the time that has passed.
 
-    Raises Superseded when the wake signal arrives: a newer contender took this place.
-    An interval timer interrupts `block` at the deadline with SIGALRM.
-    The signal handlers raise, because Python restarts a system call whose handler returns.
-    SIGALRM repeats, because the first one may arrive just before `block` blocks; `over` makes every later one harmless.
-    Both signals are blocked while their handlers are being set, and handled only around `block`.
-    At the end the mask, the handlers and an alarm that was set before solo was executed are restored, less the time that passed.
-    """
+
+def wait(block, deadline: float) -> bool:
+    """Call `block`, which may sleep without limit. Return False once `deadline` has passed. Raises Superseded at a wake signal."""
     left = deadline - monotonic()
     timed = deadline != FOREVER
     if timed and 0 < getitimer(ITIMER_REAL)[0] <= left:
