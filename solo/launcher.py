@@ -211,7 +211,7 @@ def read_environment() -> dict:
         try:
             inherited = b"\0" + read_file("/proc/self/environ", ENVIRONMENT_LIMIT)
         except OSError as error:
-            raise SoloError(f"can not read /proc: {error.strerror}") from None
+            raise SoloError(f"cannot read /proc: {error.strerror}") from None
         value = inherited.partition(b"\0LC_CTYPE=")[1:]
         environment[b"LC_CTYPE"] = value[1].partition(b"\0")[0]
         if not value[0]:

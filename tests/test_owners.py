@@ -211,6 +211,7 @@ def test_a_record_of_another_user_makes_no_ancestor_of_ours_a_holder(common, for
 def test_a_record_of_another_user_is_believed_about_that_users_processes(common, look):
     common.directory.mkdir()
     common.directory.chmod(0o1777)
+    common.run("-n", "job", "true")  # root makes the name: no other user could use that of nobody
     holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line", user=NOBODY)
     read_line(holder)
 

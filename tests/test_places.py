@@ -598,12 +598,12 @@ def test_clean_leaves_what_root_made_for_others_in_a_sticky_directory(common):
     make_base_of(common, 0o1777)
     common.run("-n", "job", "true")
     common.run("-n", "own", "true", user=NOBODY)
-    from solo.commands import clean
+    from solo.commands import prune
 
     queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_world())
     base = open_base(str(common.directory), True)
     with queue.gate:
-        assert not clean.remove_name("job", queue, base)
+        assert not prune.remove_name("job", queue, base)
     queue.leave()
     os.close(base.fd)
     assert common.run("-n", "job", "true", user=NOBODY).returncode == 0
