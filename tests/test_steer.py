@@ -567,6 +567,7 @@ def test_doctor_reports_a_bad_directory(lab, spoil, text):
     result = lab.run("doctor")
 
     assert result.returncode == 1 and text in result.stdout and b"fails  " in result.stdout
+    assert result.stdout.splitlines()[-1].startswith(b"not ready; first: ")
     assert b"Traceback" not in result.stderr
 
 

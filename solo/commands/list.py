@@ -33,7 +33,7 @@ def run(options: dict, names: list) -> int:
         print(format_json(rows))
     else:
         columns, cells = add_hosts(COLUMNS, list(map(make_cells, rows)), rows, via)
-        print_rows(columns, cells, "STATE", STYLES, f"no locks held: {describe_places(options)}")
+        print_rows(columns, cells, "STATE", STYLES, f"no locks {'held' if complete else 'readable'}: {describe_places(options)}")
     return 0 if complete else SoloError.status
 
 
