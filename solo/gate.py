@@ -1,9 +1,9 @@
 """The guard mutex of a name, called the gate: the file `.gate`, locked for microseconds, never while anything runs or waits.
 
-- lock the gate to look at tickets, and publish one
-- only its holder removes the tickets of dead contenders
+- a contender locks the gate to look and to publish
+- only the gate's holder removes dead tickets of others
 - the kernel unlocks it, however its holder ends
-- found removed after locking: another one exists, lock that
+- a gate that was removed meanwhile is opened anew
 
 Its text, every number in DIGITS digits:
 
