@@ -1513,13 +1513,9 @@ def check_query(data: bytes):
     from solo.engines.postgresql import link, session, table
 
     query = link.decode(data)
-    for name, (number, is_held, note) in session.parse_comment(query).items():
-        expect(
-            isinstance(name, str)
-            and isinstance(number, int)
-            and isinstance(is_held, bool)
-            and 1 <= note.claim.take <= note.claim.slots
-        )
+    for name, (position, is_held, note) in session.parse_comment(query).items():
+        expect(isinstance(name, str) and isinstance(position, int) and isinstance(is_held, bool))
+        expect(1 <= note.claim.take <= note.claim.slots)
     key = str(link.make_key("job"))
     entry = session.read_entry(None, "5", key, "ExclusiveLock", "t", query, query[:40])
     expect(entry is None or entry.name == "job", entry)
