@@ -364,8 +364,8 @@ def configured(path):
     """Return a prefix that makes /etc/solo.toml a copy of `path` in a new mount namespace. Needs root."""
     folder = path.parent / "etc"
     folder.mkdir(exist_ok=True)
-    script = f'mount -t tmpfs tmpfs {folder} && cp -a /etc/. {folder} && cp -a {path} {folder}/solo.toml && mount --bind {folder} /etc'
-    return ("unshare", "--mount", "sh", "-c", f'{script} && exec "$@"', "sh")
+    copy = f"mount -t tmpfs tmpfs {folder} && cp -a /etc/. {folder} && cp -a {path} {folder}/solo.toml"
+    return ("unshare", "--mount", "sh", "-c", f'{copy} && mount --bind {folder} /etc && exec "$@"', "sh")
 
 
 def count_injected(lab):

@@ -1,8 +1,8 @@
 """`make coverage`: print which lines and branches of the hot path the tests run in real processes, and unexplained misses.
 
-The tests run in a copy of the tree that traces every process which imports solo (coverage_tracer.py). coverage.py decides which lines
-can run at all. ARGS: --record also writes docs/coverage.md and the sentence in docs/evidence.md; other words go to pytest, and
-tests/... replaces TESTS.
+The tests run in a copy of the tree that traces every process which imports solo (coverage_tracer.py). coverage.py decides which
+lines can run at all. ARGS: --record also writes docs/coverage.md and the sentence in docs/evidence.md; other words go to pytest,
+and tests/... replaces TESTS.
 """
 
 import ast

@@ -1,9 +1,9 @@
 """The tracer that `make coverage` adds to solo/__init__.py in its copy of the source: it records the arcs of every process.
 
 An arc is a pair of lines that ran one after the other, in coverage.py's format: a negative line means entry to, or exit from, the
-function that starts there. Each arc is one byte of a file that all processes map, set the moment the arc runs. So _exit(2), execve(2)
-and SIGKILL lose nothing, and a forked child shares the pages. The tracer uses no descriptor, variable or signal that the launcher,
-the command or a test could see. It imports only modules that are built into Python.
+function that starts there. Each arc is one byte of a file that all processes map, set the moment the arc runs. So _exit(2),
+execve(2) and SIGKILL lose nothing, and a forked child shares the pages. The tracer uses no descriptor, variable or signal that the
+launcher, the command or a test could see. It imports only modules that are built into Python.
 """
 
 LINES = 1024  # more than any module has

@@ -35,7 +35,8 @@ def read_life(path):
     if len(data) < 16:
         return None
     data = data[:len(data) // 8 * 8]
-    return Life(struct.unpack_from("d", data, 8)[0], struct.unpack_from("d", data, len(data) - 8)[0], struct.unpack_from("q", data)[0])
+    first, last = (struct.unpack_from("d", data, at)[0] for at in (8, len(data) - 8))
+    return Life(first, last, struct.unpack_from("q", data)[0])
 
 
 def find_overlaps(lives: list) -> list:
@@ -125,7 +126,8 @@ class Soak:
                     host.launcher.stderr.close()
                 self.files.append(self.lab.path / f"{host.name}.{len(self.files)}")
                 # Run longer than the lease: else a lost lease does no harm.
-                host.start(self.job, self.files[-1], self.ttl * self.random.uniform(1.2, 2.5), "--ttl", f"{self.ttl}s", "-k", "300ms")
+                seconds = self.ttl * self.random.uniform(1.2, 2.5)
+                host.start(self.job, self.files[-1], seconds, "--ttl", f"{self.ttl}s", "-k", "300ms")
             if self.due.get(host, now + 1) <= now:
                 host.heal()
                 del self.due[host]

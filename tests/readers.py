@@ -1,8 +1,8 @@
 """All readers of outside data, with generators of their input and checks of their results. TARGETS lists them for fuzz.py.
 
 A target `make`s valid text from a Random. `check` compares the reader, for any bytes, with a second implementation or with
-invariants. `trip` converts a value to text and back, or damages the text. A finding is an exception. UNREAD names functions that look
-like readers but read no outside data; test_fuzz.py compares both tables with the source.
+invariants. `trip` converts a value to text and back, or damages the text. A finding is an exception. UNREAD names functions that
+look like readers but read no outside data; test_fuzz.py compares both tables with the source.
 """
 
 import getopt

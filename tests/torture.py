@@ -1,8 +1,8 @@
 """`make torture`: run all kill and fault loops, walks and soaks for some minutes, from one seed, and summarize them.
 
-First run the exhaustive parts: every system call in every scene. Then run rounds of the random parts, each with its own seed. A part
-is one test of the suite in its own process, and as root in its own namespaces, which end with all their processes when its time is
-over. It records its work by tally.py.
+First run the exhaustive parts: every system call in every scene. Then run rounds of the random parts, each with its own seed. A
+part is one test of the suite in its own process, and as root in its own namespaces, which end with all their processes when its
+time is over. It records its work by tally.py.
 """
 
 import argparse
@@ -196,7 +196,9 @@ def sum_up(parts: list, seed: int, minutes: float, took: float) -> dict:
         "minutes": minutes, "took": round(took / 60, 1), "scenes": len({part.scene for part in loops}),
         "points": sum(tallies[part].of for part in loops), "hit": sum(len(set(tallies[part].points)) for part in loops),
         **{what: total[what] for what in SUMS}, **{kind: dict(amounts.most_common()) for kind, amounts in by_kind.items()},
-        "unfinished": [f"{part.name}: {len(set(tallies[part].points))} of {tallies[part].of}" for part in loops if not part.is_finished],
+        "unfinished": [
+            f"{part.name}: {len(set(tallies[part].points))} of {tallies[part].of}" for part in loops if not part.is_finished
+        ],
         "idle": sorted({part.name for part in parts} - busy),
         "failed": [replay for part in parts for replay in part.failures],
     }

@@ -37,9 +37,9 @@ def parse_words():
     parser.add_argument("--smoke", action="store_true", help="three turns of small sizes, to check that every measure works")
     parser.add_argument("--launcher", help="measure this solo instead of installing one")
     parser.add_argument("--results", type=Path, help="read the results of an earlier run from this file")
-    parser.add_argument("--against", type=Path, default=RECORDED / "bench.json", help="the results to compare with (docs/bench.json)")
+    parser.add_argument("--against", type=Path, default=RECORDED / "bench.json", help="results to compare with (docs/bench.json)")
     parser.add_argument("--into", type=Path, default=ROOT / "build/bench", help="the directory for results and plots (build/bench)")
-    parser.add_argument("--record", action="store_true", help="write docs/bench.json and docs/evidence.md instead; needs all measures")
+    parser.add_argument("--record", action="store_true", help="write docs/bench.json and docs/evidence.md; needs all measures")
     asked = parser.parse_args()
     if unknown := set(asked.measures) - MEASURES.keys():
         parser.error(f"no such measure: {', '.join(unknown)}")

@@ -57,7 +57,8 @@ def list_blocks(results: dict) -> dict:
         ]),
         "engines": make_table(("at an engine on loopback, ms", "a run of `true`", "acquire", "renew", "release"), [
             (row.removeprefix("solo via "), show("engines: launch", row),
-             *(show("engines: steps", f"{row}, {step}") if row.startswith("solo") else "" for step in ("acquire", "renew", "release")))
+             *(show("engines: steps", f"{row}, {step}") if row.startswith("solo") else ""
+               for step in ("acquire", "renew", "release")))
             for row in measures["engines: launch"]["rows"] if row != "floor"
         ]),
         "machine": f"({machine['date']}, Linux {machine['kernel']}, Python {machine['python']}, {machine['cores']} cores of "
@@ -76,5 +77,5 @@ def fill_page(page: str, results: dict) -> str:
     for name, text in list_blocks(results).items():
         block = f"<!-- bench: {name} -->\n{text}\n<!-- end -->"
         page, count = re.subn(rf"<!-- bench: {name} -->.*?<!-- end -->", lambda _, block=block: block, page, flags=re.S)
-        assert count == 1, f"no place for {name}"
+        assert count == 1, f"docs/evidence.md has no marker for {name}"
     return page

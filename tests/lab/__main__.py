@@ -26,8 +26,8 @@ EVIDENCE = re.compile(r"(<!-- lab -->\n).*?(?=<!-- end -->)", re.S)
 def main():
     unknown = set(sys.argv[1:]) - {peer.name for peer in PEERS} - set(SCENES)
     if unknown:
-        sys.exit(f"lab: neither a wrapper nor a scene: {', '.join(unknown)}; the wrappers are {', '.join(peer.name for peer in PEERS)}; "
-                 f"the scenes are {', '.join(SCENES)}")
+        sys.exit(f"lab: neither a wrapper nor a scene: {', '.join(unknown)} "
+                 f"(wrappers: {', '.join(peer.name for peer in PEERS)}; scenes: {', '.join(SCENES)})")
     peers = [peer for peer in PEERS if peer.is_installed() and is_chosen(peer.name, [peer.name for peer in PEERS])]
     scenes = [scene for scene in SCENES if is_chosen(scene, SCENES)]
 

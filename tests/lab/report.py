@@ -44,7 +44,8 @@ class Report:
 
     def conclusion(self) -> str:
         faultless = self.find_faultless()
-        text = f"Only {faultless[0]} fails in no scene" if len(faultless) == 1 else f"{', '.join(faultless) or 'None'} fail in no scene"
+        only = len(faultless) == 1
+        text = f"Only {faultless[0]} fails in no scene" if only else f"{', '.join(faultless) or 'None'} fail in no scene"
         notes = [self.scenes[scene]["title"] for scene in self.scenes if set(self.find(scene, NOTE)).intersection(faultless)]
         return f"{text}; scenes with a note: {', '.join(notes)}." if notes else f"{text}."
 
@@ -85,10 +86,10 @@ class Report:
                 lines.append(f"| {details['title']} | {', '.join(self.find(scene, TWO))} |")
         summary = (
             f"`make lab` runs Debian's wrappers through {len(self.scenes)} scenes with real processes "
-            f"({self.measured}; it takes some minutes). {self.conclusion()} [lab.md](lab.md) describes each cell, the good outcome and "
-            "its reason, the command line of each wrapper, and the versions. A wrapper that replaces itself with the job by exec, like "
-            "chpst, passes every scene that signals or kills the wrapper. But newcomers overtake its waiters, a job that closes its "
-            "descriptors loses the lock, and such a wrapper cannot end a job in time, record it or report it."
+            f"({self.measured}; it takes some minutes). {self.conclusion()} [lab.md](lab.md) describes each cell, the good outcome "
+            "and its reason, the command line of each wrapper, and the versions. A wrapper that replaces itself with the job by "
+            "exec, like chpst, passes every scene that signals or kills the wrapper. But newcomers overtake its waiters, a job that "
+            "closes its descriptors loses the lock, and such a wrapper cannot end a job in time, record it or report it."
         )
         picture = f"![{len(self.scenes)} scenes with {len(self.peers)} wrappers: how the alternatives fail](lab.svg)"
         return "\n".join([*lines, "", picture, "", *textwrap.wrap(summary, 132, break_on_hyphens=False)])

@@ -56,7 +56,7 @@ def busy_status(trial):
     return note(f"{status}, as when the lock cannot be created") if status == unusable else good(f"{status}")
 
 
-@scene("message when busy", "It names the process that holds the lock and its program, for the administrator on call at 3 in the morning.")
+@scene("message when busy", "It names the holder's pid and program, for the administrator on call at 3 in the morning.")
 def busy_message(trial):
     wrapper, job = trial.hold()
 
@@ -158,7 +158,7 @@ def signal_wrapper(trial, number, what="stay"):
     return good("the job gets the signal")
 
 
-@scene("SIGKILL to the wrapper", "No two jobs run at once: the job dies with the wrapper, or the next run is refused until the job ends.")
+@scene("SIGKILL to the wrapper", "No two jobs run at once: the job dies too, or the next run is refused until the job ends.")
 def kill_wrapper(trial):
     wrapper, job = trial.hold()
 
@@ -283,7 +283,8 @@ def order(trial):
     return bad(f"{out_of_turn} of {QUEUE} out of turn") if out_of_turn else good("order of arrival")
 
 
-@scene("waiters behind a stopped waiter", "They acquire the lock while the waiter ahead is stopped, not only after it continues.", waits=True)
+@scene("waiters behind a stopped waiter",
+       "They acquire the lock while the one ahead is stopped, not only after it continues.", waits=True)
 def stopped_waiter(trial):
     wrapper, job = trial.hold()
     first = trial.start_waiter("first")
@@ -299,7 +300,7 @@ def stopped_waiter(trial):
     return good("they acquire the lock") if passes else note("it keeps its place and they wait")
 
 
-@scene("newcomers that overtake a waiter", "When the lock becomes free, a newcomer that does not wait never gets it before a waiter.", waits=True)
+@scene("newcomers that overtake a waiter", "A newcomer that does not wait never acquires a freed lock before a waiter.", waits=True)
 def overtaking(trial):
     deadline = time.monotonic() + ENOUGH
     for number in range(1, ROUNDS + 1):
