@@ -87,9 +87,9 @@ class Report:
         summary = (
             f"`make lab` runs Debian's wrappers through {len(self.scenes)} scenes with real processes "
             f"({self.measured}; it takes some minutes). {self.conclusion()} [lab.md](lab.md) describes each cell, the good outcome "
-            "and its reason, the command line of each wrapper, and the versions. A wrapper that replaces itself with the job by "
-            "exec, like chpst, passes every scene that signals or kills the wrapper. But newcomers overtake its waiters, a job that "
-            "closes its descriptors loses the lock, and such a wrapper cannot end a job in time, record it or report it."
+            "and its reason, the command line of each wrapper, and the versions. A wrapper that replaces itself with the job "
+            "by exec, like chpst, passes every scene that signals or kills the wrapper. But newcomers overtake its waiters, a job "
+            "that closes its descriptors loses the lock, and such a wrapper cannot end a job in time, record it or report it."
         )
         picture = f"![{len(self.scenes)} scenes with {len(self.peers)} wrappers: how the alternatives fail](lab.svg)"
         return "\n".join([*lines, "", picture, "", *textwrap.wrap(summary, 132, break_on_hyphens=False)])
