@@ -5,9 +5,9 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("svg")
-from matplotlib import pyplot  # noqa: E402
-from matplotlib.patches import FancyBboxPatch  # noqa: E402
-from matplotlib.ticker import FuncFormatter  # noqa: E402
+from matplotlib import pyplot
+from matplotlib.patches import FancyBboxPatch
+from matplotlib.ticker import FuncFormatter
 
 SOLO, PEER, GROUND, INK = "#d1495b", "#8d99ae", "#fafafa", "#333333"
 FAR = ("sem",)  # in the title only: its bar would dwarf the others
