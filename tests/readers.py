@@ -22,16 +22,16 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from solo import argv, directories, gate, identity, journal, journal_files, kernel, launcher, record, start, tickets
-from solo.contention import period, sockets
-from solo.history import reader, rotation
-from solo.process import owners, systemd, watch
-from solo.text import describe, width
 from solo.api import status_pipe
 from solo.commands import doctor
+from solo.contention import period, sockets
 from solo.engines import engine, etcd, targets
 from solo.errors import SoloError, UsageError
-from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
+from solo.history import reader, rotation
 from solo.modes import COUNTED, EXCLUSIVE, MODES, Claim
+from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
+from solo.process import owners, systemd, watch
+from solo.text import describe, width
 
 NAMES = [
     b"a",

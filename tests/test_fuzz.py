@@ -19,13 +19,13 @@ from readers import TARGETS, UNREAD, attempt, reading
 
 import solo
 from solo import argv, identity, record, start
+from solo.commands import doctor
 from solo.contention import sockets
+from solo.engines import engine, targets
+from solo.errors import SoloError, UsageError
 from solo.gate import Gate
 from solo.history import reader
 from solo.process import systemd
-from solo.commands import doctor
-from solo.engines import engine, targets
-from solo.errors import SoloError, UsageError
 
 SEED = int(os.environ.get("SOLO_SEED", SystemRandom().randrange(1 << 32)))
 SHARE = 500  # inputs for each share of a target: 8 s of CPU in all
