@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="the tracer n
 
 MODULES = sorted(HOT)
 VERSION, PARSE, BUG = r"posix\.write\(1, encode\(f\"solo {__version__}", r".*parse\(sys\.argv", r".*this is a bug"
-EXEC, WAIT, NO_CORE = r"posix\.execve\(path, words", r".* = .*publish\(SEAT, ", r"forbid_core\(\)"
+EXEC, WAIT, NO_CORE = r"posix\.execve\(path, words", r"[\w.]+ = .*publish\(SEAT, ", r"forbid_core\(\)"
 
 
 @pytest.fixture
