@@ -174,7 +174,7 @@ class Run:
         """Release, log, and end as the command ended. Does not return."""
         plan = self.plan
         keeps_files = not (plan.is_remote or plan.is_socket)
-        is_new = keeps_files and plan.name is None and self.taken[self.names[0]].line.is_new
+        is_new = keeps_files and plan.name is None and self.taken[self.names[0]].queue.is_new
         self.notify("ended")
         if self.outcome is not None:
             self.notify("timed_out")

@@ -62,11 +62,6 @@ class Ticket:
         self.passed = ()
 
     @property
-    def line(self):
-        """The queue, by its former name."""
-        return self.queue
-
-    @property
     def number(self) -> int:
         return get_number(self.file)
 

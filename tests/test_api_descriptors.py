@@ -73,7 +73,7 @@ def test_only_what_the_program_closed_is_lost(lab):
     """The descriptor of the name's directory keeps no lock."""
     program = start(lab, """
 hold = solo.Lock("job").acquire()
-os.close(hold._tickets[0].line.place.fd)
+os.close(hold._tickets[0].queue.place.fd)
 file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 print(hold.locked, flush=True)
 hold.release()

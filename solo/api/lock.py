@@ -158,7 +158,7 @@ class Hold:
         """Forget descriptors that the program has closed: they may be other files now. Return True if that ended a lock."""
         is_lost = False
         for ticket in tickets:
-            place = getattr(ticket.line, "place", None)
+            place = getattr(ticket.queue, "place", None)
             if place is not None and not self._has_kept(place.fd):
                 place.fd = -1
             if not self._has_kept(ticket.fd):
@@ -171,7 +171,7 @@ class Hold:
         self._forget_closed(tickets)
         for ticket in tickets:
             ticket.close()
-            ticket.line.leave()
+            ticket.queue.leave()
 
     def __enter__(self) -> "Hold":
         return self
@@ -209,7 +209,7 @@ def release_all(tickets: list[Any]) -> None:
     """Release the tickets, the last one first, and leave their queues."""
     for ticket in reversed(tickets):
         ticket.release()
-        ticket.line.leave()
+        ticket.queue.leave()
 
 
 def no_owner() -> None:
@@ -594,8 +594,8 @@ class Try:
                 take_files(lock.name, taken, lock.flock, read_umask(), self.deadline, wait_unseen, tickets, True)
             take_over(taken.values())
             for ticket in taken.values():
-                if not isinstance(ticket.line, Queue):
-                    ticket.line.leave()  # its watches are not needed any more
+                if not isinstance(ticket.queue, Queue):
+                    ticket.queue.leave()  # its watches are not needed any more
             return Hold(lock.names, taken, tickets)
         except BaseException as error:
             release_all(tickets)
@@ -624,7 +624,7 @@ class Try:
         if self.deadline != FOREVER:
             return
         queue = identify_queue(line)
-        own = [ticket for ticket in self.find_own_tickets() if identify_queue(ticket.line) == queue]
+        own = [ticket for ticket in self.find_own_tickets() if identify_queue(ticket.queue) == queue]
         if not own:
             return
         claims = [ticket.record.claim for ticket in own]

@@ -110,7 +110,7 @@ def kill_descendants(ticket):
 
     A launcher in another namespace does that itself. Raises SoloError if the owner of the ticket could not have signalled it.
     """
-    record, mine = ticket.record, ticket.line.world
+    record, mine = ticket.record, ticket.queue.world
     if (record.world.pid_namespace, record.world.time_namespace) != (mine.pid_namespace, mine.time_namespace):
         return
     try:

@@ -29,7 +29,7 @@ class Flock:
         self.mode = mode
 
     @property
-    def line(self):
+    def queue(self):
         return self
 
     def leave(self):

@@ -57,11 +57,6 @@ class SocketTicket:
         self.passed = ()
 
     @property
-    def line(self):
-        """The queue, by its former name."""
-        return self.queue
-
-    @property
     def number(self) -> int:
         return get_number(self.file)
 

@@ -79,7 +79,7 @@ def open_engine(where: str, terms, modes=frozenset()):
         raise SoloError(f"--via {target.scheme} needs the Python library {kind.library}: {how}") from None
     engine = getattr(module, kind.name)(target, terms.ttl, terms.timeout)
     for mode in sorted(set(modes) - set(engine.modes)):
-        able = ", ".join(dict.fromkeys(other.module for other in ENGINES.values() if mode in other.modes))
+        able = ", ".join(dict.fromkeys(other.module.partition(".")[0] for other in ENGINES.values() if mode in other.modes))
         raise UsageError(f"--via {target.scheme} does not support {WORDS[mode]}{kind.unless}: {able} do")
     return engine
 
