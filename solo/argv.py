@@ -46,7 +46,7 @@ def parse_letters(options: dict, words: list, at: int) -> int:
     """Store the short options in the word before number `at`. Return the number of the next word to parse."""
     word = words[at - 1]
     if len(word) > 2 and f"-{word.partition('=')[0]}" in LONG:
-        raise UsageError(f"{word}: a long option starts with two dashes: -{word}")
+        raise UsageError(f"{word}: a long option starts with two dashes (use -{word})")
     letters = word[1:]
     while letters:
         flag, letters = "-" + letters[0], letters[1:]
@@ -67,8 +67,8 @@ def check_together(options: dict):
     typed = [option for option in LAUNCHER_OPTIONS if option.key in options]
     for option in typed:
         if option.needs and not any(has_meaning(flag, options) for flag in option.needs):
-            needs = " or --".join(option.needs).replace(VIA.flag, "via and an engine")
-            raise UsageError(f"--{option.flag} makes no sense without --{needs}")
+            *first, last = ["an engine (choose one with --via)" if flag == VIA.flag else f"--{flag}" for flag in option.needs]
+            raise UsageError(f"--{option.flag} needs {', '.join(first)}{' or ' * bool(first)}{last}")
 
 
 def check_excludes(options: dict, table: tuple):
@@ -153,11 +153,11 @@ def read_variables(options: dict, environment):
     check_together(options)
     if options.get(VIA.key) == SOCKET:
         if DIR.key in options:
-            raise UsageError("--dir makes no sense with --via socket: it keeps no file")
+            raise UsageError("--via socket and --dir exclude each other: sockets keep no files")
         if ONCE_PER.key in options:
-            raise UsageError("--once-per makes no sense with --via socket, which keeps no file")
+            raise UsageError("--via socket and --once-per exclude each other: sockets keep no files")
         if isinstance(options.get(LOUD_AFTER.key), int):
-            raise UsageError("--loud-after can not count with --via socket, which keeps no file: give a duration")
+            raise UsageError("--loud-after cannot count skips with --via socket (use a duration)")
 
 
 def read_variable(options: dict, option, environment):
@@ -165,7 +165,7 @@ def read_variable(options: dict, option, environment):
     value = environment.get(option.variable.encode())
     if value and option.key not in options:
         if option is DIR and value[:1] != b"/":
-            raise UsageError(f"{option.variable}={decode(value)}: not an absolute path: that is another place in each directory")
+            raise UsageError(f"{option.variable} must be an absolute path, not {decode(value)} (a relative one differs between working directories)")
         options[option.key] = decode(value)
 
 

@@ -64,6 +64,8 @@ def choose_claim(plan: Plan) -> Claim:
     if plan.slots is None:
         return Claim(EXCLUSIVE)
     take = 1 if plan.take is None else plan.take
+    if plan.slots < 1:
+        raise UsageError("--slots must be at least 1")
     if not 0 < take <= plan.slots:
-        raise UsageError(f"--slots {plan.slots} --take {take}: at least 1 must be taken, and at most all")
+        raise UsageError("--take must be at least 1 and at most --slots")
     return Claim(COUNTED, plan.slots, take)

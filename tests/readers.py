@@ -1747,6 +1747,6 @@ UNREAD = {
     "reads columns of solo's own queries, cast by the server": ""
     "engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles"
     " engines.postgresql.table.PostgresTable.read_rows",
-    "reads no outside data": "main.load_syslog contention.protocols.Ticket.read_record api.blocking.Deferred.receive commands.top.Screen.receive commands.clean.clean_all commands.prune.clean"
+    "reads no outside data": "contention.protocols.Ticket.read_record api.blocking.Deferred.receive commands.top.Screen.receive commands.clean.clean_all commands.prune.clean"
     " process.prctl.load_prctl engines.network.make_tls",
 }

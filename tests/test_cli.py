@@ -348,8 +348,8 @@ def test_the_json_of_list_is_json_for_others_too(lab):
     (["--wait", "5", "minutes", "true"], "minutes: command not found (it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h)"),
     (["-x", "true"], "-x: no such option (of flock(1): a hold is exclusive by default; -s makes it shared)"),
     (["-u", "f"], "-u: no such option (of flock(1): the lock is released when COMMAND ends; solo stop NAME ends it earlier)"),
-    (["-name", "job", "true"], "-name: a long option starts with two dashes: --name"),
-    (["-wait=5", "true"], "-wait=5: a long option starts with two dashes: --wait=5"),
+    (["-name", "job", "true"], "-name: a long option starts with two dashes (use --name)"),
+    (["-wait=5", "true"], "-wait=5: a long option starts with two dashes (use --wait=5)"),
     (["-n", "/tmp/j.lock", "true"], "/tmp/j.lock: a name is not a path (to lock a file use --flock /tmp/j.lock)"),
     (["--flock", "--", "date"], "--flock needs a value"),
     (["-n", "", "true"], "-n needs a value, not an empty word (is a variable unset?)"),
@@ -406,7 +406,7 @@ def test_a_variable_names_one_directory(lab):
 
     for words in (["-n", "job", "true"], ["list"], ["clean"]):
         result = lab.run(*words, cwd=lab.path)
-        expected = b"solo: SOLO_DIR=names: not an absolute path: that is another place in each directory\n"
+        expected = b"solo: SOLO_DIR must be an absolute path, not names (a relative one differs between working directories)\n"
         assert (result.returncode, result.stderr) == (125, expected)
     for words in (["list", "--help"], ["list", "--dir", lab.directory], ["--dir", lab.directory, "list"]):
         assert lab.run(*words, cwd=lab.path).returncode == 0

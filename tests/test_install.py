@@ -301,7 +301,7 @@ def test_a_wheel_without_its_libraries_guards_and_asks_for_them(lab, dist):
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "ran\n", "")
     assert (asked.returncode, asked.stdout) == (125, "")
-    assert re.fullmatch(r"solo: this Python has no typer, rich, psutil, which .* install 'typer>=.*\n", asked.stderr)
+    assert re.fullmatch(r"solo: this subcommand needs typer, rich and psutil \(install: .* install 'typer>=.*\n", asked.stderr)
 
 
 # The oldest of each that pyproject.toml allows, Debian's oldest (with its click), and what pip takes.

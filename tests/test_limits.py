@@ -76,7 +76,7 @@ def test_a_limit_keeps_the_launcher_asleep(lab):
 
 
 @pytest.mark.parametrize("words, text", [
-    (("-t", "0"), "no time at all"), (("-t", "x"), "not a duration"), (("-k", "5s"), "makes no sense without"),
+    (("-t", "0"), "must be more than 0"), (("-t", "x"), "not a duration"), (("-k", "5s"), "needs --timeout"),
 ])
 def test_a_limit_that_makes_no_sense_is_refused(lab, words, text):
     result = lab.run(*words, "-n", "job", "true")

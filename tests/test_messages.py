@@ -83,15 +83,11 @@ def make_plain_file(lab):
 
 
 class Row(NamedTuple):
-    """`words` are those after `solo`, with the lab's path for PATH. `remedy`: does the message end with one?
-
-    `better` is the wording that we want where a message still breaks a rule.
-    """
+    """`words` are those after `solo`, with the lab's path for PATH. `remedy`: does the message end with one?"""
 
     words: str
     remedy: bool = False
     prepare: object = None
-    better: str = ""
 
 
 OPTIONS = (
@@ -99,29 +95,28 @@ OPTIONS = (
     Row("--wiat 3 true", True),
     Row("-x true", True),
     Row("-c date", True),
-    Row("-name job true", True, better="-name: a long option starts with two dashes (use --name)"),
+    Row("-name job true", True),
     Row("--quiet=yes true"),
     Row("--wait"),
     Row("-n '' true", True),
     Row("--wait soon true", True),
     Row("-E 256 true", True),
     Row("--slots many true", True),
-    Row("--slots 0 true", better="--slots must be at least 1"),
-    Row("--slots 2 --take 3 true", better="--take must be at least 1 and at most --slots"),
-    Row("--take 2 true", better="--take needs --slots"),
-    Row("--max-waiting 1 true", better="--max-waiting needs --wait"),
-    Row("--kill-after 1s true", better="--kill-after needs --timeout, --replace, --tree or an engine"),
-    Row("--ttl 30s true", better="--ttl needs an engine (choose one with --via)"),
-    Row("--timeout 0 true", better="--timeout must be more than 0"),
+    Row("--slots 0 true"),
+    Row("--slots 2 --take 3 true"),
+    Row("--take 2 true"),
+    Row("--max-waiting 1 true"),
+    Row("--kill-after 1s true"),
+    Row("--ttl 30s true"),
+    Row("--timeout 0 true"),
     Row("-s --slots 2 true"),
     Row("--wait 1s --latest --replace true"),
-    Row("--via socket --dir PATH true", better="--via socket and --dir exclude each other: sockets keep no files"),
+    Row("--via socket --dir PATH true"),
     Row(
         "--via socket --once-per 1d -n job true",
-        better="--via socket and --once-per exclude each other: sockets keep no files",
     ),
-    Row("--via socket --loud-after 3 -n job true", better="--loud-after cannot count skips with --via socket (use a duration)"),
-    Row("-n job true", True, set_relative_directory, better="SOLO_DIR must be an absolute path, not locks (...)"),
+    Row("--via socket --loud-after 3 -n job true"),
+    Row("-n job true", True, set_relative_directory),
 )
 NAMES = (
     Row("-n /tmp/j.lock true", True),
@@ -148,44 +143,40 @@ LOCKS = (
     Row("-n job --wait 10ms true", False, hold),
     Row("-n job --slots 2 true", False, hold_slots),
     Row("-n job true", False, hold_with_waiter),
-    Row("-n job -s true", False, hold_with_waiter, better="job: busy: pid 4711 (...) has waited for 3s"),
+    Row("-n job -s true", False, hold_with_waiter),
     Row("-n job --wait 1s --max-waiting 0 true", False, hold),
     Row("-n job --flock PATH/file true", False, hold_file),
     Row("-n job sh -c '$SOLO -n job --wait 9s true'"),
-    Row("-n job true", False, damage_record, better="job: busy: held (its record cannot be read)"),
-    Row("-n job --replace true", False, damage_record, better="job: cannot end the holder: its record cannot be read"),
+    Row("-n job true", False, damage_record),
+    Row("-n job --replace true", False, damage_record),
     Row("--flock /dev/null true"),
-    Row("--flock /nonexistent/file true", better="cannot open /nonexistent/file: No such file or directory"),
+    Row("--flock /nonexistent/file true"),
 )
 DIRECTORIES = (
-    Row("-n job true", False, put_file_at_directory, better="cannot open DIR: Not a directory"),
+    Row("-n job true", False, put_file_at_directory),
     Row("-n job true", False, open_directory_to_all),
     Row("-n job true", False, open_name_to_all),
     Row(
         "--dir /proc/nonexistent -n job true", True,
-        better="cannot create DIR: No such file or directory (choose another place with --dir or SOLO_DIR)",
     ),
 )
 ENGINES = (
     Row("--via bogus -n job true"),
     Row("--via nosuch://h -n job true", True),
-    Row("--via etcd://h:port -n job true", True, better="--via: not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)"),
+    Row("--via etcd://h:port -n job true", True),
     Row("--via redis://h/x -n job true", True),
-    Row(f"--via {NOWHERE} -n job true", better="etcd://127.0.0.1:1: cannot connect: Connection refused"),
+    Row(f"--via {NOWHERE} -n job true"),
     Row(
         f"--via {NOWHERE} true", True,
-        better="a name made from the command can differ between hosts (choose one with -n NAME)",
     ),
     Row(
         f"--via {NOWHERE} -n job --wait 1s --latest true", True,
-        better="--latest cannot reach the waiters of other hosts (use --replace or --max-waiting)",
     ),
     Row(f"--via {NOWHERE} -n job --ttl 1s true", True),
     Row(
         "--via etcd://user:secret@h -n job true", True,
-        better="--via etcd://user@h: other users could read the password (put it into /etc/solo.toml or ~/.config/solo.toml)",
     ),
-    Row(f"list --via {NOWHERE}", better="etcd://127.0.0.1:1: cannot connect: Connection refused"),
+    Row(f"list --via {NOWHERE}"),
 )
 SUBCOMMANDS = (
     Row("list --jsn", True),
@@ -195,7 +186,7 @@ SUBCOMMANDS = (
     Row("list --dir PATH", False, lambda lab: lab.path.chmod(0o777)),
     Row("list --via bogus"),
     Row("list", False, open_name_to_all),
-    Row("list", False, put_file_at_directory, better="cannot open DIR: Not a directory"),
+    Row("list", False, put_file_at_directory),
     Row("show", True),
     Row("show ''", True),
     Row("show bakcup", True, use_names),
@@ -203,11 +194,11 @@ SUBCOMMANDS = (
     Row("wait job -t 10ms", False, hold),
     Row("wait -t soon job", True),
     Row("stop bakcup", True, use_names),
-    Row("stop job", False, damage_record, better="job: cannot end the holder: its record cannot be read"),
+    Row("stop job", False, damage_record),
     Row(f"stop --via {NOWHERE} -k 1s job"),
     Row("history --since x", True),
-    Row("history job", False, damage_journal, better="job: cannot read DIR/.journal: not a regular file"),
-    Row("metrics", False, damage_journal, better="job: cannot read DIR/.journal: not a regular file"),
+    Row("history job", False, damage_journal),
+    Row("metrics", False, damage_journal),
     Row("metrics --output /nonexistent/solo.prom"),
     Row("clean", False, open_name_to_all),
     Row("--via file clean"),
@@ -218,13 +209,11 @@ SUBCOMMANDS = (
 ROWS = OPTIONS + NAMES + COMMANDS + LOCKS + DIRECTORIES + ENGINES + SUBCOMMANDS
 
 
-def make_parameter(row):
-    name = f"{row.words[:40]}{' ' if row.prepare else ''}{getattr(row.prepare, '__name__', '')}"
-    marks = [pytest.mark.xfail(strict=True, reason=f"wanted: {row.better}")] if row.better else []
-    return pytest.param(row, id=name, marks=marks)
+def name_row(row):
+    return f"{row.words[:40]}{' ' if row.prepare else ''}{getattr(row.prepare, '__name__', '')}"
 
 
-@pytest.mark.parametrize("row", map(make_parameter, ROWS))
+@pytest.mark.parametrize("row", ROWS, ids=name_row)
 def test_a_message_is_one_plain_line_with_its_remedy_at_the_end(lab, row):
     if row.prepare:
         row.prepare(lab)
@@ -235,7 +224,6 @@ def test_a_message_is_one_plain_line_with_its_remedy_at_the_end(lab, row):
     check(result, row.remedy)
 
 
-@pytest.mark.xfail(strict=True, reason="wanted: this subcommand needs typer, rich and psutil (install them by: COMMAND)")
 def test_a_missing_library_is_one_plain_line_with_its_remedy_at_the_end(common):
     check(common.run("list"), True)
 

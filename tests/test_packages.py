@@ -272,7 +272,7 @@ class TestOneFile:
 
         command = f"{bare} -m ensurepip && {bare} -m pip install " + " ".join(f"'{LIBRARIES[library]}'" for library in LIBRARIES)
         assert (ran.returncode, ran.stdout) == (125, "")
-        assert ran.stderr == f"solo: this Python has no typer, rich, psutil, which only a guarded run does without: {command}\n"
+        assert ran.stderr == f"solo: this subcommand needs typer, rich and psutil (install: {command})\n"
 
 
 @pytest.mark.skipif(not os.access("/usr/bin/apt", os.X_OK), reason="no Debian")
@@ -280,7 +280,7 @@ def test_debians_own_python_is_told_to_apt(lab, pyz):
     ran = run("/usr/bin/python3", "-IS", pyz, "list", env=lab.environment)
 
     assert ran.returncode == 125
-    assert re.fullmatch("solo: this Python has no .*: apt install python3-typer python3-rich python3-psutil\n", ran.stderr)
+    assert re.fullmatch("solo: this subcommand needs .* \\(install: apt install python3-typer python3-rich python3-psutil\\)\n", ran.stderr)
 
 
 def test_the_libraries_asked_for_are_those_of_the_package():

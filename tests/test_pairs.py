@@ -25,10 +25,10 @@ def find_refusal(one, other):
     for option, beside in ((one, other), (other, one)):
         # --via is a socket here, and what needs it needs an engine.
         if option.needs and (beside is VIA or beside.flag not in option.needs):
-            return f"--{option.flag} makes no sense without --{option.needs[0]}"
+            return f"--{option.flag} needs "
     if {one, other} == {ONCE_PER, VIA}:
-        return "--once-per makes no sense with --via socket"
-    return "--dir makes no sense with --via socket" if {one, other} == {DIR, VIA} else None
+        return "--via socket and --once-per exclude each other"
+    return "--via socket and --dir exclude each other" if {one, other} == {DIR, VIA} else None
 
 
 def type_option(lab, option):

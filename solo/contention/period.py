@@ -41,7 +41,7 @@ class Once:
     def __init__(self, plan):
         self.length = plan.once_per
         if not SHORTEST <= self.length < FOREVER:
-            raise UsageError("--once-per: that is no period")
+            raise UsageError("--once-per must be at least 1ms, and not forever")
         if len(plan.names) > 1:
             raise UsageError("--once-per: give one name")
         self.name = plan.names[0]

@@ -30,7 +30,7 @@ class Ending:
 
     def __init__(self, plan):
         if plan.timeout is not None and not plan.timeout > 0:
-            raise UsageError("--timeout 0: that is no time at all")
+            raise UsageError("--timeout must be more than 0")
         self.name = plan.names[0]
         self.timeout = FOREVER if plan.timeout is None else plan.timeout
         self.kill_after = plan.kill_after

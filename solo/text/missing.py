@@ -14,7 +14,8 @@ def describe_missing(name) -> str:
     if not missing:
         return f"module {name} is missing: Python, or solo, is not wholly installed"
     command = describe_install({library: LIBRARIES[library] for library in missing})
-    return f"this Python has no {', '.join(missing)}, which only a guarded run does without: {command}"
+    *first, last = missing
+    return f"this subcommand needs {', '.join(first)}{' and ' * bool(first)}{last} (install: {command})"
 
 
 def describe_install(requirements: dict) -> str:
