@@ -166,16 +166,10 @@ ENGINES = (
     Row("--via etcd://h:port -n job true", True),
     Row("--via redis://h/x -n job true", True),
     Row(f"--via {NOWHERE} -n job true"),
-    Row(
-        f"--via {NOWHERE} true", True,
-    ),
-    Row(
-        f"--via {NOWHERE} -n job --wait 1s --latest true", True,
-    ),
+    Row(f"--via {NOWHERE} true", True),
+    Row(f"--via {NOWHERE} -n job --wait 1s --latest true", True),
     Row(f"--via {NOWHERE} -n job --ttl 1s true", True),
-    Row(
-        "--via etcd://user:secret@h -n job true", True,
-    ),
+    Row("--via etcd://user:secret@h -n job true", True),
     Row(f"list --via {NOWHERE}"),
 )
 SUBCOMMANDS = (

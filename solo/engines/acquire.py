@@ -162,9 +162,9 @@ class EngineHold:
 def check_plan(plan):
     """Raise UsageError for options that need the queue of one machine."""
     if plan.name is None:
-        raise UsageError("--via: cannot derive the name from the command: it could differ between hosts (give one with -n)")
+        raise UsageError("a name made from the command can differ between hosts (choose one with -n NAME)")
     if plan.latest:
-        raise UsageError("--latest: cannot replace waiters at an engine (use --replace or --max-waiting)")
+        raise UsageError("--latest cannot reach the waiters of other hosts (use --replace or --max-waiting)")
 
 
 def take_all(engine, claims: list, note, wait: Wait) -> dict:

@@ -89,8 +89,8 @@ def find_target(where: str) -> Target:
     if "://" in where:
         target = parse_url(where)
         if has_secret(target):
-            raise UsageError(f"--via {target.shown}: other users could read the password (put it into {CONFIGURATION}"
-                             f" or ~/{USERS_CONFIGURATION})")
+            raise UsageError(f"--via {target.shown}: other users could read the password"
+                             f" (put it into {CONFIGURATION} or ~/{USERS_CONFIGURATION})")
         return target
     known, files = {}, find_configurations()
     for path in files:
