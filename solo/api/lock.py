@@ -628,7 +628,7 @@ class Try:
         if not own:
             return
         claims = [ticket.record.claim for ticket in own]
-        seats = [find_living(line, file) for file in line.files if file.startswith(SEAT)]
+        seats = [find_living(line, file) for file in line.list_files() if file.startswith(SEAT)]
         ahead = [read_claim(seat) for seat in seats if seat is not None]
         close_all([seat for seat in seats if seat is not None])
         if any(find_conflicts(claim, claims) for claim in [wanted, *ahead]):
