@@ -18,8 +18,8 @@ __all__ = [
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from solo.api.lock import Hold, Holder, Lock, holders
-    from solo.errors import Busy, LeaseLost, NotExecutable, NotFound, RanAlready, SoloError, Unreachable, UsageError
     from solo.api.run import run
+    from solo.errors import Busy, LeaseLost, NotExecutable, NotFound, RanAlready, SoloError, Unreachable, UsageError
 
 
 def __getattr__(name: str) -> object:

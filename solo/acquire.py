@@ -1,10 +1,10 @@
 """Acquire all that one run holds: its names and their parents, in one global order. Release it in the reverse order."""
 
+from solo.directories import make_base, open_name
 from solo.errors import Busy, RanAlready, SoloError, Vanished
 from solo.kernel import close
-from solo.directories import make_base, open_name
-from solo.queue import take_hold
 from solo.modes import plan_claims
+from solo.queue import take_hold
 from solo.tickets import Queue, finish_handoff
 
 ATTEMPTS = 20

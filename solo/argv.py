@@ -165,7 +165,8 @@ def read_variable(options: dict, option, environment):
     value = environment.get(option.variable.encode())
     if value and option.key not in options:
         if option is DIR and value[:1] != b"/":
-            raise UsageError(f"{option.variable} must be an absolute path, not {decode(value)} (a relative one differs between working directories)")
+            remedy = "(a relative one differs between working directories)"
+            raise UsageError(f"{option.variable} must be an absolute path, not {decode(value)} {remedy}")
         options[option.key] = decode(value)
 
 

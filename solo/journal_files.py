@@ -6,7 +6,6 @@ In a sticky directory each user has a private folder, which no other user can re
 
 import posix
 
-from solo.kernel import close
 from solo.directories import (
     PRIVATE,
     ROOT_PLACE,
@@ -20,6 +19,7 @@ from solo.directories import (
     open_parts,
     split_name,
 )
+from solo.kernel import close
 
 DURABLE_PLACE = "/var/lib/solo"
 FOLDER = ".journals"  # no name starts with a dot

@@ -1,6 +1,6 @@
 """A guarded run, step by step: plan, acquire, start, wait. Listeners log and report it.
 
-A listener is any object with some of the methods `refused(error)`, `started(run)`, `ended(run)` and `timed_out(run)`. The last comes
+A listener is an object with some of the methods `refused(error)`, `started(run)`, `ended(run)` and `timed_out(run)`. The last comes
 after `ended` if --timeout or a lost lease ended the command. Its `descriptors`, if any, are kept open while the command runs.
 """
 

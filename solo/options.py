@@ -1,4 +1,4 @@
-"""Every option and subcommand, declared once: parser, --help, completions, manual and Python keywords are made from these tables."""
+"""Every option and subcommand, declared once: parser, --help, completions, manual and Python keywords come from these tables."""
 
 GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
     "What to lock", "How to share", "When busy", "The command and its limits", "Several machines", "Output",
@@ -8,7 +8,7 @@ GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
 class Option:
     """One option: how it is typed, what its value is, and how it is explained.
 
-    `kind` is one of flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255): it decides
+    `kind` is flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255): it decides
     how a value is read, completed and tested. `many` lets it be repeated; `variable` is its environment variable; `keyword` that of
     solo.run(), None if it has none. It needs one of the flags `needs` beside it, and goes with none of the flags `excludes`.
     `group` is its heading in --help, `help` its line there, and `text` what the manual says of it, by default the same.
@@ -16,7 +16,9 @@ class Option:
 
     __slots__ = ("excludes", "flag", "group", "help", "keyword", "kind", "many", "metavar", "needs", "short", "text", "variable")
 
-    def __init__(self, flag, short, kind, metavar, group, help, text="", many=False, variable=None, needs=(), excludes=(), keyword=""):
+    def __init__(
+        self, flag, short, kind, metavar, group, help, text="", many=False, variable=None, needs=(), excludes=(), keyword=""
+    ):
         self.flag = flag
         self.short = short
         self.kind = kind
@@ -58,8 +60,8 @@ TTL = Option(
 )
 FLOCK = Option(
     "flock", None, "file", "PATH", LOCK, "Hold flock(2) on PATH too, as flock(1) does", many=True,
-    text="Also hold flock(2) on the file or directory PATH, so that flock(1) and solo exclude each other; with --shared or --slots a"
-    " shared lock. The file is created empty if it is missing, never written to and never removed. Implies --no-orphan.",
+    text="Also hold flock(2) on the file or directory PATH, so that flock(1) and solo exclude each other; with --shared or --slots"
+    " a shared lock. The file is created empty if it is missing, never written to and never removed. Implies --no-orphan.",
 )
 SHARED = Option("shared", "s", "flag", None, SHARE, "Run together with other shared runs", excludes=("slots",))
 SLOTS = Option("slots", None, "count", "N", SHARE, "Let at most N run at once")

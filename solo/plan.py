@@ -19,7 +19,7 @@ class Plan:
 
     `names`: all names, once each, made from the command if none was typed; `command`: its words. `claim`: the mode, slots and take.
     `deadline`: when a waiter gives up, on the monotonic clock, FOREVER or NO_WAIT; `file_deadline`: the same for --flock.
-    `is_remote`, `is_socket`: which backend keeps the lock. `dir`: absolute, or None for the default. `kill_after`: with its default,
+    `is_remote`, `is_socket`: the backend of the lock. `dir`: absolute, or None for the default. `kill_after`: with its default;
     `grace`: as typed or None, since a lease has another default. `tree_grace`: `kill_after` with --tree, else None.
     """
 

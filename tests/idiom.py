@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 LEFT = TESTS / "idiom-left.txt"
 CHECKED = ("*.py", "*.md", "*.sh", "man/*", "Makefile", "packaging/*", ".ci/*")
-QUOTED = ("tests/idiom.py", "CHANGELOG.md")  # the list itself; how a message read in an older version
+QUOTED = ("tests/idiom.py", "tests/test_messages.py", "CHANGELOG.md")  # lists of such words; how a message read in an older version
 
 
 def read_words() -> list:

@@ -1139,7 +1139,7 @@ def test_import_solo_loads_nothing():
     assert subprocess.run([*PROGRAM, code], capture_output=True, text=True).stdout == "solo\n"
     assert set(solo.__all__) <= set(dir(solo))
     with pytest.raises(AttributeError):
-        solo.nothing  # noqa: B018
+        solo.nothing
 
 
 USER = '''

@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-import solo
 from conftest import finish, until
+
+import solo
 
 SHOW = ("--", "sh", "-c", "pwd -P")
 

@@ -1,4 +1,4 @@
-"""What people read: list, --help, --version, the manual and the completions, all from one declaration."""
+"""The texts that people read: list, --help, --version, the manual and the completions, all from one declaration."""
 
 import json
 import os

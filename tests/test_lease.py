@@ -4,12 +4,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as some
 
+from solo.contention.period import find_period, parse_ran
 from solo.engines import lease
 from solo.engines.engine import Note, parse_note
 from solo.engines.lease import LATENCY, MARGIN, RATE, Lease, Terms
 from solo.engines.targets import parse_url
 from solo.errors import Unreachable, UsageError
-from solo.contention.period import find_period, parse_ran
 from solo.modes import COUNTED, EXCLUSIVE, Claim
 
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 from conftest import BLOCKING, NOBODY, ROOT, count_injected, finish, inject, kill_both, until
 
+from solo.directories import open_base, open_name
 from solo.errors import SoloError
 from solo.identity import read_world
-from solo.directories import open_base, open_name
 from solo.tickets import MOST_OPEN, Queue
 
 

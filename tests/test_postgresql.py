@@ -13,10 +13,10 @@ from test_engines import Fleet
 
 pytest.importorskip("psycopg")
 
-from solo.engines.engine import Note  # noqa: E402
-from solo.engines.postgresql.table import PostgresTable  # noqa: E402
-from solo.engines.targets import parse_url  # noqa: E402
-from solo.modes import COUNTED, EXCLUSIVE, Claim  # noqa: E402
+from solo.engines.engine import Note
+from solo.engines.postgresql.table import PostgresTable
+from solo.engines.targets import parse_url
+from solo.modes import COUNTED, EXCLUSIVE, Claim
 
 RESTART = ("-t", "10", "-m", "fast", "restart")
 

@@ -11,9 +11,9 @@ import pytest
 from conftest import TESTS, count_injected, count_switches, finish, inject, kill_both, read_line, read_state, set_alarm, until
 
 from solo import kernel
-from solo.process import watch
-from solo.identity import read_world
 from solo.directories import open_base, open_name
+from solo.identity import read_world
+from solo.process import watch
 from solo.record import RESERVED, format_closing
 from solo.tickets import Queue
 

@@ -14,10 +14,10 @@ from conftest import PATIENCE, ROOT, count_injected, count_switches, finish, inj
 
 from solo.commands import doctor
 from solo.contention.evict import Eviction
-from solo.identity import read_world
 from solo.directories import open_base, open_name
-from solo.tickets import MOST_OPEN, Queue
+from solo.identity import read_world
 from solo.text.describe import find_user
+from solo.tickets import MOST_OPEN, Queue
 
 # --- show --------------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ import time
 import pytest
 from conftest import TESTS, count_injected, finish, inject, is_blocked, kill_both, read_state, until
 
-from solo.start import send_go
 from solo.process.tree import find_children
+from solo.start import send_go
 
 PROBE = (sys.executable, "-IS", str(TESTS / "probe.py"), "report")
 

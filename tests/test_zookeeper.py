@@ -17,12 +17,12 @@ from test_engines import Fleet
 
 pytest.importorskip("kazoo")
 
-from solo.engines.engine import Gone, Note  # noqa: E402
-from solo.engines.queue import Wait  # noqa: E402
-from solo.engines.targets import parse_url  # noqa: E402
-from solo.engines.zookeeper.engine import ZooKeeper as Engine  # noqa: E402
-from solo.errors import SoloError, Unreachable  # noqa: E402
-from solo.modes import EXCLUSIVE, Claim  # noqa: E402
+from solo.engines.engine import Gone, Note
+from solo.engines.queue import Wait
+from solo.engines.targets import parse_url
+from solo.engines.zookeeper.engine import ZooKeeper as Engine
+from solo.errors import SoloError, Unreachable
+from solo.modes import EXCLUSIVE, Claim
 
 
 @pytest.fixture(scope="module")

@@ -18,18 +18,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union, cast
 
+from solo.acquire import settle_all, take_files, take_names, take_over
 from solo.api import blocking
 from solo.argv import is_engine, read_variables
+from solo.directories import check_new_name, open_name
 from solo.errors import Busy, SoloError, UsageError
-from solo.acquire import settle_all, take_files, take_names, take_over
 from solo.identity import read_self, read_world
 from solo.kernel import FOREVER, read_file, read_umask
-from solo.plan import Plan
-from solo.directories import check_new_name, open_name
+from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, find_conflicts
 from solo.obstacles import close_all, find_living, read_claim
+from solo.plan import Plan
 from solo.queue import NO_WAIT, wait_unseen
 from solo.record import Record
-from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, find_conflicts
 from solo.tickets import SEAT, Queue
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -287,7 +287,7 @@ class Lock:
 
     def _start(self) -> None:
         """Begin without holds, as a new, an unpickled or a forked Lock does."""
-        self._holds: "weakref.WeakKeyDictionary[object, Hold]" = weakref.WeakKeyDictionary()
+        self._holds: weakref.WeakKeyDictionary[object, Hold] = weakref.WeakKeyDictionary()
         self._asking: set[object] = set()
         self._is_forked = False
         all_locks.add(self)
@@ -362,7 +362,7 @@ class Lock:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        ready: "asyncio.Future[None]" = loop.create_future()
+        ready: asyncio.Future[None] = loop.create_future()
         attempt = Try(self, deadline, owner, lambda: loop.call_soon_threadsafe(set_ready, ready))
         self._asking.add(owner)
         try:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any, Optional, Union
 
 from solo import errors
-from solo.api.lock import check_name, check_wait, holders
 from solo.api.blocking import keep
+from solo.api.lock import check_name, check_wait, holders
+from solo.api.status_pipe import OUTCOMES, STARTED, read_last
 from solo.kernel import FOREVER
 from solo.options import LAUNCHER_OPTIONS
 from solo.plan import KILL_AFTER
-from solo.api.status_pipe import OUTCOMES, STARTED, read_last
 
 # Start as `solo` does, but with sys.path of this program, where the library of an engine may be. The words are: the pipe, `solo`
 # (so that ps(1) shows it), and the arguments of solo.
@@ -43,7 +43,7 @@ def run(
     The options are those of solo(1), durations in seconds; `wait=math.inf` waits without a limit. Without `name` it is made from
     the command. All other arguments are those of subprocess.run. Return its CompletedProcess.
 
-    Raises Busy, with its `holders`, if the name is held, and its subclass RanAlready if the command ran in this period (`once_per`);
+    Raises Busy, with its `holders`, if the name is held; its subclass RanAlready if the command ran in this period (`once_per`);
     Unreachable if the engine of `via` did not answer; LeaseLost if the lease there was lost and the command ended; NotFound,
     NotExecutable, UsageError or SoloError if the command could not be started; subprocess.TimeoutExpired after `timeout` seconds,
     once the command has ended by SIGTERM or, `kill_after` seconds later (10), by SIGKILL; with `check`

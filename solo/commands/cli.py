@@ -15,8 +15,8 @@ import typer.core
 
 from solo.argv import check_excludes, read_variable, store
 from solo.errors import EXIT_STATUSES, UsageError
-from solo.text.hints import explain_option
 from solo.options import DIR, GROUPS, HELP, LAUNCHER_OPTIONS, SUBCOMMANDS, VIA
+from solo.text.hints import explain_option
 
 COLUMN, WIDTH = 31, 79  # where the explanation of an option starts; the longest line
 USAGE = "Usage: solo [OPTION]... [--] COMMAND [ARG]...\n       solo SUBCOMMAND [OPTION]... [NAME]..."
@@ -63,8 +63,8 @@ def format_subcommand_help(subcommand) -> str:
 
 def format_options(options) -> str:
     return "\n".join(
-        format_line(f"  {f'-{option.short},' if option.short else '':<3} --{option.flag} {option.metavar or ''}", option.help, COLUMN)
-        for option in options
+        format_line(f"  {f'-{one.short},' if one.short else '':<3} --{one.flag} {one.metavar or ''}", one.help, COLUMN)
+        for one in options
     )
 
 
@@ -96,7 +96,8 @@ def run_subcommand(words: list, before: dict, name) -> int:
         return make_app(before)(words, prog_name="solo", standalone_mode=False) or 0
     except Exception as error:
         if hasattr(error, "option_name") and hasattr(error, "possibilities"):
-            raise UsageError(f"{error.option_name}: no such option{explain_option(error.option_name, list_flags(error.ctx))}") from None
+            hint = explain_option(error.option_name, list_flags(error.ctx))
+            raise UsageError(f"{error.option_name}: no such option{hint}") from None
         if hasattr(error, "format_message"):  # a usage error of click, which some versions of typer contain
             message = error.format_message().rstrip(".")
             raise UsageError(message[:1].lower() + message[1:]) from None

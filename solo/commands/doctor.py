@@ -12,17 +12,17 @@ import tempfile
 from collections import Counter
 
 from solo.argv import is_engine
-from solo.text.width import tell
 from solo.commands.prune import GENERATED
-from solo.text.tables import format_json
+from solo.contention.period import FILE as ONCE
+from solo.contention.sockets import list_addresses
+from solo.directories import PRIVATE, STICKY, choose_mode, find_base, find_names, make_base
 from solo.errors import SoloError
+from solo.gate import GATE
 from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_self, read_world
 from solo.journal_files import JOURNAL, find_journals, make_place
-from solo.contention.period import FILE as ONCE
-from solo.directories import PRIVATE, STICKY, choose_mode, find_base, find_names, make_base
 from solo.process.prctl import load_prctl
-from solo.contention.sockets import list_addresses
-from solo.gate import GATE
+from solo.text.tables import format_json
+from solo.text.width import tell
 from solo.tickets import HOLD, READABLE, SEAT
 
 SUSPICIOUS = 10  # names made from commands of one program
@@ -219,7 +219,7 @@ def check_file_system(asked):
     if f"{path}/".startswith(CLEANED):
         yield NOTE, f"cleaners of {path} remove old files: journals, and the tickets of long runs (choose another place with --dir)"
     if kind in REMOTE:
-        yield NOTE, f"{point} is {kind}: locks may not reach other machines, and solo hangs without the server (choose a local --dir)"
+        yield NOTE, f"{point} is {kind}: locks may not reach other machines, and solo hangs with its server (choose a local --dir)"
     elif kind == "overlay":
         yield NOTE, f"{point} is overlay: each container has names of its own there"
     else:

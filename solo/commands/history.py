@@ -4,18 +4,18 @@ import sys
 from datetime import datetime
 from time import time
 
-from solo.text.width import clean, measure, pad
 from solo.commands.lookup import check_names, describe_place, open_line, report_unknown
-from solo.text.tables import NAME, describe_claim, format_json, format_time, print_rows, print_table
 from solo.errors import SoloError
+from solo.gate import DIGITS
 from solo.history.reader import find_histories, find_history
 from solo.identity import read_world
 from solo.journal_files import ENDED, STARTED
 from solo.kernel import decode, say
 from solo.options import FILE
-from solo.gate import DIGITS
-from solo.tickets import HOLD, LIVE, ORPHANED
 from solo.text.describe import find_user, format_span, name_signal
+from solo.text.tables import NAME, describe_claim, format_json, format_time, print_rows, print_table
+from solo.text.width import clean, measure, pad
+from solo.tickets import HOLD, LIVE, ORPHANED
 
 COLUMNS = (NAME, "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
 OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING = "ok", "failed", "signaled", "timed out", "lost", "unknown", "running"

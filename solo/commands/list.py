@@ -5,17 +5,17 @@ from datetime import datetime
 from time import time
 
 from solo.commands.lookup import check_via, describe_place
-from solo.text.tables import NAME, describe_claim, format_json, format_time, print_rows
+from solo.contention.sockets import SocketQueue, list_addresses
+from solo.directories import find_base, find_names, is_within, open_base, split_name
 from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import close, decode, encode, say
+from solo.modes import EXCLUSIVE, INTENTIONS, Claim
 from solo.options import FILE, KEEPERS, SOCKET
 from solo.process.owners import is_trusted, vouches
-from solo.directories import find_base, find_names, is_within, open_base, split_name
-from solo.modes import EXCLUSIVE, INTENTIONS, Claim
-from solo.contention.sockets import SocketQueue, list_addresses
-from solo.tickets import HOLD, LIVE, ORPHANED, Queue, is_published
 from solo.text.describe import find_user, format_duration
+from solo.text.tables import NAME, describe_claim, format_json, format_time, print_rows
+from solo.tickets import HOLD, LIVE, ORPHANED, Queue, is_published
 
 COLUMNS = (NAME, "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
 STYLES = {"held": "green", "orphaned": "bold red", "waiting": "yellow"}

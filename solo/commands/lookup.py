@@ -4,16 +4,16 @@ import posix
 from itertools import islice
 
 from solo.argv import is_engine
+from solo.contention.sockets import SocketQueue
+from solo.directories import find_base, find_names, open_base, open_below, split_name
 from solo.errors import SoloError, UsageError
 from solo.journal_files import open_place
 from solo.kernel import close, say
-from solo.options import FILE, KEEPERS, SOCKET
-from solo.directories import find_base, find_names, open_base, open_below, split_name
-from solo.obstacles import read_claim
 from solo.modes import EXCLUSIVE, Claim, find_conflicts, plan_claims
-from solo.contention.sockets import SocketQueue
-from solo.tickets import LIVE, ORPHANED, Queue, is_published
+from solo.obstacles import read_claim
+from solo.options import FILE, KEEPERS, SOCKET
 from solo.text.describe import find_user
+from solo.tickets import LIVE, ORPHANED, Queue, is_published
 
 MOST_NAMES = 5000  # to compare with an unknown one
 

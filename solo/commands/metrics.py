@@ -10,12 +10,12 @@ import tempfile
 from datetime import datetime
 from time import time
 
-from solo.text.width import clean
 from solo.commands.list import collect
 from solo.errors import SoloError
 from solo.history.reader import Totals, find_histories
 from solo.kernel import say
 from solo.options import FILE
+from solo.text.width import clean
 
 MODE = 0o644  # of a new file: its reader is another user
 FAMILIES = (

@@ -9,15 +9,15 @@ from errno import ENOTEMPTY
 from time import time
 
 from solo.commands.lookup import find_in_the_way, open_line
+from solo.directories import STICKY, find_base, open_base, tighten
 from solo.errors import SoloError
 from solo.gate import GATE
 from solo.history.reader import PAST
 from solo.identity import read_world
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, list_directory
-from solo.directories import STICKY, find_base, open_base, tighten
-from solo.obstacles import find_living
 from solo.modes import EXCLUSIVE, Claim
+from solo.obstacles import find_living
 from solo.tickets import NEW, READABLE, Queue
 
 GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # as command.make_name makes them

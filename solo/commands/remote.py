@@ -3,18 +3,18 @@
 from contextlib import contextmanager
 from time import monotonic, sleep
 
-from solo.text.width import tell
 from solo.commands.lookup import plan_exclusive
-from solo.text.tables import describe_claim, format_time
+from solo.directories import is_within
 from solo.engines.engine import NONSENSE, Gone, make_nonsense, read_boot_clock
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
 from solo.engines.queue import describe_entries
 from solo.engines.targets import open_engine
 from solo.errors import Busy, SoloError, UsageError
 from solo.kernel import FOREVER, say
-from solo.directories import is_within
 from solo.modes import INTENTIONS, find_conflicts
 from solo.text.describe import cut_command, describe_self, describe_waited, format_duration
+from solo.text.tables import describe_claim, format_time
+from solo.text.width import tell
 
 LOOK_AGAIN = 0.25  # seconds
 SAMPLES = 5  # calls, for the latency

@@ -3,23 +3,22 @@
 from time import time
 
 from solo.argv import is_engine
-from solo.text.width import tell
 from solo.commands import history
-from solo.commands.lookup import check_names, describe_place, open_line, open_living, report_unknown
-from solo.commands.list import add_hosts
+from solo.commands.list import add_hosts, format_age, format_mode, format_pid, format_user, make_row
 from solo.commands.list import collect as collect_rows
-from solo.commands.list import format_age, format_mode, format_pid, format_user, make_row
-from solo.text.tables import format_json, print_rows
+from solo.commands.lookup import check_names, describe_place, open_line, open_living, report_unknown
+from solo.contention.sockets import SocketQueue
 from solo.errors import SoloError
 from solo.history.reader import find_history
 from solo.identity import read_world
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, say
+from solo.modes import MODES
 from solo.options import FILE
 from solo.process.tree import find_roots
-from solo.modes import MODES
-from solo.contention.sockets import SocketQueue
 from solo.text.describe import describe_skips, format_duration
+from solo.text.tables import format_json, print_rows
+from solo.text.width import tell
 
 KIB = 1024
 LAST_RUNS = 5
@@ -179,7 +178,8 @@ def describe_hold(row: dict) -> list:
     names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
     pid = f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {format_pid(row, 'launcher')}"
     return [
-        f"{row['state']} for {format_age(row)} by {pid} ({format_user(row)} on {row['host']}), {format_mode(row)}, {row['via']}{names}",
+        f"{row['state']} for {format_age(row)} by {pid} ({format_user(row)} on {row['host']}), {format_mode(row)},"
+        f" {row['via']}{names}",
         f"command: {' '.join(row['command'])}",
         f"since:   {row['since']}",
     ]

@@ -3,19 +3,19 @@
 from time import monotonic, sleep
 
 from solo.argv import is_engine
-from solo.text.width import tell
 from solo.commands.lookup import check_names, describe_place, open_line, open_living, report_unknown
-from solo.errors import SoloError
 from solo.contention.evict import Eviction
-from solo.plan import KILL_AFTER
+from solo.contention.policies import identify_launcher
+from solo.errors import SoloError
 from solo.identity import read_world
 from solo.kernel import say
-from solo.process.watch import wait_any
-from solo.obstacles import close_all, read_claim
-from solo.contention.policies import identify_launcher
 from solo.modes import INTENTIONS
-from solo.tickets import HOLD, MOST_OPEN, is_published
+from solo.obstacles import close_all, read_claim
+from solo.plan import KILL_AFTER
+from solo.process.watch import wait_any
 from solo.text.describe import describe_owner, format_duration
+from solo.text.width import tell
+from solo.tickets import HOLD, MOST_OPEN, is_published
 
 LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
 

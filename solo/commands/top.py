@@ -10,16 +10,16 @@ import tty
 from time import monotonic, time
 
 from solo.argv import is_engine
-from solo.text.width import clean, cut, pad, tell
 from solo.commands import stop
-from solo.commands.lookup import check_names, check_via, open_line
 from solo.commands.list import STYLES, collect, format_age, format_pid, format_user
-from solo.text.tables import NAME, find_widths, format_time, print_rows
-from solo.errors import SoloError, UsageError
+from solo.commands.lookup import check_names, check_via, open_line
 from solo.contention.evict import Eviction
+from solo.errors import SoloError, UsageError
+from solo.gate import DIGITS
 from solo.identity import read_world
 from solo.process.tree import find_roots
-from solo.gate import DIGITS
+from solo.text.tables import NAME, find_widths, format_time, print_rows
+from solo.text.width import clean, cut, pad, tell
 from solo.tickets import HOLD, SEAT
 
 INTERVAL = 1.0  # seconds

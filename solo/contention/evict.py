@@ -9,9 +9,9 @@ from time import monotonic
 
 from solo.errors import SoloError
 from solo.kernel import FOREVER, close
-from solo.process.watch import poll
 from solo.process.owners import is_trusted, may_signal, vouches
 from solo.process.tree import end, find_children, find_descendants, open_target, send
+from solo.process.watch import poll
 from solo.tickets import LIVE
 
 LOOK_AGAIN = 0.1  # seconds until some of too many tickets have ended

@@ -11,8 +11,8 @@ from time import monotonic
 from solo.errors import Busy, SoloError
 from solo.identity import read_stat, walk_parents
 from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, close, decode, read_file, try_lock, wait_lock
-from solo.process.watch import find_lock_owner
 from solo.modes import EXCLUSIVE
+from solo.process.watch import find_lock_owner
 from solo.tickets import read_boot_time
 
 FLAGS = posix.O_NONBLOCK | posix.O_CLOEXEC | posix.O_NOCTTY

@@ -12,11 +12,11 @@ from fcntl import LOCK_EX
 from time import localtime, monotonic, strftime, time
 from typing import NamedTuple
 
+from solo.directories import open_file
 from solo.errors import Busy, RanAlready, SoloError, UsageError
 from solo.identity import read_world
 from solo.journal_files import make_place
 from solo.kernel import FOREVER, close, wait_lock, write_whole
-from solo.directories import open_file
 
 FILE = ".once"
 SIZE_LIMIT = 4096

@@ -8,13 +8,13 @@ import posix
 from _signal import SIG_DFL, SIGHUP, SIGINT, SIGQUIT, SIGTERM, getsignal, signal
 from time import monotonic
 
-from solo.text.width import clean, cut
 from solo.errors import SoloError
 from solo.kernel import ENCODING, FOREVER, has_room, say_promptly
-from solo.obstacles import read_claim
 from solo.modes import find_conflicts
-from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, SEAT
+from solo.obstacles import read_claim
 from solo.text.describe import describe_holders, format_duration
+from solo.text.width import clean, cut
+from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, SEAT
 
 TICK = 1.0  # seconds, on a terminal
 MINUTE = 60.0

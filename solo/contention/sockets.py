@@ -17,9 +17,9 @@ from solo.errors import SoloError
 from solo.gate import DIGITS, GATE_PATIENCE
 from solo.identity import read_namespace, read_stat
 from solo.kernel import close, decode, encode, read_file
+from solo.modes import COUNTED, INTENTIONS, MODES, Claim
 from solo.process.watch import open_pidfd, poll, wait_any
 from solo.record import Record, format_tree, parse_tree, quote, unquote
-from solo.modes import COUNTED, INTENTIONS, MODES, Claim
 from solo.tickets import HOLD, LIVE, ORPHANED, SEAT, finish_handoff, get_number
 
 PREFIX = "solo"

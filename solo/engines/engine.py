@@ -9,11 +9,11 @@ import json
 from time import CLOCK_BOOTTIME, clock_gettime, time
 from typing import NamedTuple, Optional, Protocol
 
+from solo.contention.period import Ran
 from solo.errors import Unreachable
 from solo.kernel import decode
-from solo.contention.period import Ran
-from solo.record import parse_range, parse_since
 from solo.modes import COUNTED, EXCLUSIVE, MODES, Claim
+from solo.record import parse_range, parse_since
 from solo.text.describe import find_user
 
 COMMAND_LIMIT = 1 << 10  # characters of JSON

@@ -14,12 +14,12 @@ from base64 import b64decode, b64encode
 from email.utils import parsedate_to_datetime
 from time import monotonic, time
 
+from solo.contention.period import format_ran, parse_ran
 from solo.engines import network
 from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_note
 from solo.engines.queue import OrderedEngine, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
-from solo.contention.period import format_ran, parse_ran
 from solo.modes import MODES
 
 PREFIX = "solo"

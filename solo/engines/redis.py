@@ -15,12 +15,12 @@ from redis.connection import Connection
 from redis.exceptions import AuthenticationError, ConnectionError, RedisError, ResponseError
 from redis.retry import Retry
 
+from solo.contention.period import format_ran, parse_ran
 from solo.engines import network
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
 from solo.engines.queue import OrderedEngine, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
-from solo.contention.period import format_ran, parse_ran
 from solo.modes import MODES
 
 POLL = (0.05, 0.15)  # seconds; random, so that waiters do not all ask at once

@@ -90,7 +90,7 @@ for name, code, later, names in modules:
 # Collect garbage rarely: a start makes many objects, and none of them is garbage.
 THRESHOLD = 100_000
 
-# A line a module: the functions that an ordinary run calls, recorded by tests/ordinary_run.py. The rest is loaded at its first call.
+# A line a module: the functions that an ordinary run calls (tests/ordinary_run.py). The rest is loaded at its first call.
 RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ordinary_run.txt")
 
 def read_recorded() -> dict:
@@ -143,7 +143,7 @@ def make_bundle() -> tuple:
         modules.append((module, now, (start, len(rest)), names))
     path = getattr(fcntl, "__file__", None)
     loader = compile(LOADER.format(size=len(rest), threshold=THRESHOLD, fcntl=path), "loader", "exec", optimize=2)
-    return marshal.dumps((loader, tuple(modules))) + MAGIC_NUMBER, rest  # at the end: removing it from the front would copy the data
+    return marshal.dumps((loader, tuple(modules))) + MAGIC_NUMBER, rest  # last: removing it from the front would copy the data
 
 
 def main():

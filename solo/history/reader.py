@@ -8,12 +8,12 @@ count only once it has become PAST. Torn and invalid lines are skipped.
 import posix
 from dataclasses import dataclass, field
 
+from solo.directories import find_names, is_within
 from solo.errors import SoloError
 from solo.journal_files import ENDED, JOURNAL, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, open_place
 from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close, decode
-from solo.directories import find_names, is_within
-from solo.record import LATEST, unquote
 from solo.modes import MODES
+from solo.record import LATEST, unquote
 
 PAST = ".journal.past"
 TOTALS = b"totals"

@@ -7,10 +7,10 @@ from _signal import SIGCONT, SIGKILL
 from solo.errors import SoloError
 from solo.identity import find_pid, is_alive, is_stopped, read_stat
 from solo.kernel import close
-from solo.process.watch import open_pidfd, poll
 from solo.process.owners import vouches
-from solo.tickets import LIVE
+from solo.process.watch import open_pidfd, poll
 from solo.text.describe import find_user
+from solo.tickets import LIVE
 
 
 def end(ticket, process: tuple, signal: int):

@@ -5,8 +5,8 @@ import posix
 from time import time
 
 from solo.kernel import decode, escape
-from solo.process.owners import is_trusted, vouches
 from solo.modes import COUNTED
+from solo.process.owners import is_trusted, vouches
 from solo.tickets import ORPHANED
 
 COMMAND_WIDTH = 60  # characters

@@ -5,8 +5,8 @@ import re
 import sys
 from datetime import datetime
 
-from solo.text.width import clean, cut, measure, pad
 from solo.modes import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
+from solo.text.width import clean, cut, measure, pad
 
 MODES = {
     EXCLUSIVE: "exclusive", SHARED: "shared", COUNTED: "slots", INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared",

@@ -16,6 +16,8 @@ import posix
 from time import monotonic, sleep
 
 from solo.engines.engine import Entry, Gone, Note, describe_skew, parse_note
+from solo.engines.postgresql.link import Canceled, Link, make_key
+from solo.engines.postgresql.table import PostgresTable
 from solo.engines.queue import (
     PAUSE,
     Keeper,
@@ -27,11 +29,9 @@ from solo.engines.queue import (
     pause,
     refuse,
 )
-from solo.engines.postgresql.link import Canceled, Link, make_key
-from solo.engines.postgresql.table import PostgresTable
 from solo.errors import Busy, SoloError, Superseded, Unreachable, UsageError
-from solo.queue import NO_WAIT
 from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, allot_slots, find_conflicts
+from solo.queue import NO_WAIT
 
 SETTLE = 0.25  # seconds: a holder whose session was ended must still kill its command
 LOOK_AGAIN = 0.1  # seconds

@@ -12,11 +12,11 @@ import re
 from hashlib import sha256
 from time import monotonic
 
-from solo.engines.engine import Entry, Gone, describe_skew, parse_note
-from solo.engines.queue import OrderedEngine, find_place, find_unready, sort_queues
-from solo.engines.postgresql.link import Link, encode, make_key
-from solo.errors import SoloError, Unreachable, UsageError
 from solo.contention.period import format_ran, parse_ran
+from solo.engines.engine import Entry, Gone, describe_skew, parse_note
+from solo.engines.postgresql.link import Link, encode, make_key
+from solo.engines.queue import OrderedEngine, find_place, find_unready, sort_queues
+from solo.errors import SoloError, Unreachable, UsageError
 from solo.modes import COUNTED, MODES
 
 CHANNEL_LIMIT, PREFIX_LIMIT, DIGEST = 60, 40, 16  # characters; a channel has 63 at most

@@ -23,13 +23,13 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
+from solo.contention.period import format_ran, parse_ran
 from solo.engines.engine import Entry, Gone, describe_skew, parse_note
-from solo.engines.queue import OrderedEngine, sort_queues
 from solo.engines.network import make_tls
+from solo.engines.queue import OrderedEngine, sort_queues
 from solo.engines.zookeeper.session import REFUSALS, Session
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
-from solo.contention.period import format_ran, parse_ran
 from solo.modes import MODES
 
 PREFIX = "solo"
