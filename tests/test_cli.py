@@ -210,8 +210,8 @@ def test_help_explains_an_option_in_one_line_of_79_columns(lab, words):
 
     assert max(map(len, lines)) <= 79
     for option in options:
-        [line] = [line for line in lines if f" --{option.flag} {option.metavar or ''}".rstrip() in line and line.startswith("  ")]
-        assert line.endswith(option.help) and option.text[-1] == "."
+        [row] = [row for row in lines if f" --{option.flag} {option.metavar or ''}".rstrip() in row and row.startswith("  ")]
+        assert row.endswith(option.help) and option.text[-1] == "."
 
 
 def test_help_has_groups_usage_and_examples_that_solo_can_read(lab):

@@ -17,7 +17,8 @@ FLOCK_OPTIONS = {
 # Words of other tools for solo's subcommands.
 SUBCOMMAND_WORDS = {
     "status": "show", "info": "show", "inspect": "show", "ls": "list", "ps": "list", "locks": "list", "jobs": "list",
-    "kill": "stop", "unlock": "stop", "end": "stop", "cancel": "stop", "log": "history", "logs": "history", "check": "doctor", "prune": "clean",
+    "kill": "stop", "unlock": "stop", "end": "stop", "cancel": "stop", "log": "history", "logs": "history", "check": "doctor",
+    "prune": "clean",
 }
 OPTION_WORDS = {"help": "--help", "version": "--version", "run": "-- COMMAND", "exec": "-- COMMAND", "lock": "-- COMMAND"}
 SHELL_WORDS = frozenset("cd export source . : eval set unset ulimit umask alias exec trap read shift exit if for while".split())
