@@ -54,7 +54,8 @@ class Run:
 
             warn_of_date(plan.names[0], command)
         words = list(map(encode, command))
-        self.record = Record(read_self(), read_world(), posix.geteuid(), plan.claim, plan.names, plan.tree_grace, words)
+        origin = read_world()  # before read_self: its error says what is wrong with /proc
+        self.record = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, plan.tree_grace, words)
         self.holds = Holds()
         self.own_listeners = [self.holds]  # told of a refusal at once, in this order
         if plan.verbose:

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 from conftest import PATIENCE, ROOT, finish, kill_both, make_full_pipe, read_line, until
@@ -355,7 +356,7 @@ def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_
         "place = journal.make_place(sys.argv[1], 'job');"
         "journal.append(place, b'skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1 code=75 command=x\\n')"
     ) % str(ROOT)
-    words = ["/usr/bin/env", "python3", "-IS", "-c", script, str(lab.directory)]
+    words = [sys.executable, "-IS", "-c", script, str(lab.directory)]
     strace = ["strace", "-qq", "-o", str(tmp_path / "trace"), "-e", "trace=file,desc"]
     subprocess.run(words, check=True)
     counted, killed = 1, 0

@@ -199,7 +199,7 @@ def limit_descriptors():
 
 def test_no_slots_is_no_number(lab):
     for words, text in [
-        (("--slots", "0"), "at least 1"), (("--slots", "2", "--take", "3"), "at most all"),
+        (("--slots", "0"), "at least 1"), (("--slots", "2", "--take", "3"), "at most --slots"),
         (("--slots", "2", "--take", "0"), "at least 1"), (("--slots", "-1"), "not a number"), (("--slots", "x"), "not a number"), (("--slots", "9999999999"), "not a number"),
     ]:
         result = lab.run(*words, "-n", "job", "true")

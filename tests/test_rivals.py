@@ -485,7 +485,7 @@ def test_a_damaged_count_starts_anew(lab, garbage):
 def test_sockets_can_not_count_and_say_so(lab):
     result = lab.run("--via", "socket", "--loud-after", "3", "-n", "job", "true")
 
-    assert result.returncode == 125 and b"give a duration" in result.stderr
+    assert result.returncode == 125 and b"(use a duration)" in result.stderr
 
 
 

@@ -415,7 +415,7 @@ def test_stop_refuses_a_holder_with_a_damaged_record(lab):
 
     result = lab.run("stop", "job")
 
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"can not be read" in result.stderr
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"cannot be read" in result.stderr
 
 
 @pytest.mark.tool("strace")
