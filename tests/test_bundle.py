@@ -72,7 +72,7 @@ def test_an_orphan_is_seen_and_a_death_by_signal_mirrored(bundled):
 
 
 @pytest.mark.parametrize("words, status", [
-    (("--wait", "soon", "true"), 125), (("-n", ".", "true"), 125), (("/nowhere",), 127), (("/etc/passwd",), 126), ((), 125),
+    (("--wait", "soon", "true"), 125), (("-n", ".", "true"), 125), (("/proc/nowhere",), 127), (("/etc/passwd",), 126), ((), 125),
     (("-t", "0.1", "sleep", "9"), 124), (("--slots", "2", "true"), 0), (("-n", "a/b/c", "true"), 0),
 ])
 def test_all_else_is_what_it_is_without_a_bundle(bundled, words, status):

@@ -24,15 +24,15 @@ MANUAL = [path.name for path in (ROOT / "man").iterdir()]
 IGNORED = shutil.ignore_patterns(".git", ".venv*", "dist", "build", "__pycache__", ".*_cache", ".hypothesis")
 DEB_TOOLS = pytest.mark.tool("dh", "pybuild", "pyproject-build", "hatchling")
 # As another user, with other habits, elsewhere and later.
-ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "HOME": "/nowhere", "SOLO_DIR": "/nowhere"}
+ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "HOME": "/proc/nowhere", "SOLO_DIR": "/proc/nowhere"}
 
 
 def build(tree, *targets, prefix=(), umask=0o022, **environment):
     """Make `targets` from a copy of the source at `tree`; what then stands in its dist/, by suffix."""
     shutil.copytree(ROOT, tree, ignore=IGNORED)
     python = sys.executable
-    # `-o`: that one is up to date, and make needs no venv of its own.
-    words = [*prefix, "make", "-C", tree, "-o", python, f"PYTHON={python}", f"VENV_PYTHON={python}", *targets]
+    # `-o` counts the venv as up to date: this Python has what the targets need.
+    words = [*prefix, "make", "-C", tree, "-o", ".venv/made", f"PYTHON={python}", f"VENV_PYTHON={python}", *targets]
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
     result = run(*words, env={**inherited, **environment}, umask=umask)
     assert result.returncode == 0, result.stdout + result.stderr
