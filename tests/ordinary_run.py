@@ -1,4 +1,4 @@
-"""Record which functions an ordinary run calls, into solo/generate/ordinary_run.txt: the bundle of `make install` loads these at once."""
+"""Record which functions an ordinary run calls, into solo/generate/ordinary_run.list: the bundle of `make install` loads these at once."""
 
 import ast
 import os
@@ -62,7 +62,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         called = record({**os.environ, "SOLO_DIR": f"{folder}/names"}, Path(folder))
     lines = [f"{module}: {' '.join(sorted(names))}\n" for module, names in sorted(called.items())]
-    (ROOT / "solo/generate/ordinary_run.txt").write_text("".join(lines))
+    (ROOT / "solo/generate/ordinary_run.list").write_text("".join(lines))
 
 
 if __name__ == "__main__":

@@ -95,13 +95,13 @@ def test_lock_survives_a_restart_of_the_server(lab, server):
 def break_layers(lab, deadline: bool):
     """Use a solo without the kernel's timer and, if `deadline`, without the launcher's own deadline."""
     script = open(lab.script).read()
-    patch = "from solo.engines import lease\nlease.DeadMan.arm = lambda self, at: None\n"
+    patch = ["from solo.engines import lease", "lease.DeadMan.arm = lambda self, at: None"]
     if deadline:
-        patch += "lease.Lease.find_left = lambda self: 0.0 if self.lost else 1e6\n"
-    start = "from solo.main import main"
+        patch.append("lease.Lease.find_left = lambda self: 0.0 if self.lost else 1e6")
+    start = "    from solo.main import main\n"
     assert start in script
     path = lab.path / "broken"
-    path.write_text(script.replace(start, patch + start))
+    path.write_text(script.replace(start, "".join(f"    {line}\n" for line in patch) + start))
     path.chmod(0o755)
     lab.script = str(path)
 

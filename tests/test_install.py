@@ -103,7 +103,7 @@ def install_as_one_file(path, dist):
 
 def type_hint(refused):
     """Type the command that a refusal names, where PATH leads to nothing."""
-    command = re.search(r": (/.*)\n", refused.stderr.decode())[1]
+    command = re.search(r"\(install: (/.*)\)\n", refused.stderr.decode())[1]
     return run("/bin/sh", "-c", command, env={"PATH": "/nowhere"})
 
 

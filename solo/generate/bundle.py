@@ -91,7 +91,7 @@ for name, code, later, names in modules:
 THRESHOLD = 100_000
 
 # A line a module: the functions that an ordinary run calls (tests/ordinary_run.py). The rest is loaded at its first call.
-RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ordinary_run.txt")
+RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ordinary_run.list")
 
 def read_recorded() -> dict:
     """{module: the names of its functions that an ordinary run calls}"""
