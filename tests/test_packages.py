@@ -191,7 +191,7 @@ class TestNewcomer:
     def test_the_hint_for_a_missing_library_works_as_typed(self, newcomer):
         hint = (newcomer / "hint").read_text().splitlines()
 
-        assert hint[0].endswith(": apt install python3-redis") and (hint[1], hint[-1]) == ("125", "69")
+        assert hint[0].endswith(" (install: apt install python3-redis)") and (hint[1], hint[-1]) == ("125", "69")
 
     def test_manual_completions_and_places_are_there_and_nobody_else_may_enter(self, newcomer):
         installed = (newcomer / "ours.installed").read_text().split()

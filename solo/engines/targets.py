@@ -76,7 +76,7 @@ def open_engine(where: str, terms, modes=frozenset()):
         from solo.text.missing import describe_install
 
         how = describe_install({kind.library: kind.requirement})
-        raise SoloError(f"--via {target.scheme} needs the Python library {kind.library}: {how}") from None
+        raise SoloError(f"--via {target.scheme} needs the Python library {kind.library} (install: {how})") from None
     engine = getattr(module, kind.name)(target, terms.ttl, terms.timeout)
     for mode in sorted(set(modes) - set(engine.modes)):
         able = ", ".join(dict.fromkeys(other.module.partition(".")[0] for other in ENGINES.values() if mode in other.modes))
