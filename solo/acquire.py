@@ -45,7 +45,7 @@ def take_names(wanted, plan, watch, holds: list, make_line=None, prepare=None) -
                 taken[name] = take_name(make_line or open_line, base, name, record, plan.deadline, watch, policy, prepare)
                 holds.append(taken[name])
             except OSError as error:
-                raise SoloError(f"{name}: can not be held: {error.strerror}") from None
+                raise SoloError(f"{name}: cannot be held: {error.strerror}") from None
             except BaseException as error:
                 if isinstance(error, SoloError):
                     error.args = (f"{name}: {error}",)

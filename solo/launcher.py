@@ -135,7 +135,7 @@ class Run:
         try:
             self.process = self.starter.start(self.holds, make_variables(self.names, self.named), self.ending)
         except OSError as error:
-            raise SoloError(f"can not start {self.command[0]}: {error.strerror}") from None
+            raise SoloError(f"cannot start {self.command[0]}: {error.strerror}") from None
 
     def refuse(self, error: BaseException) -> BaseException:
         """Undo everything: nothing runs, because of `error`. Return the error to raise."""

@@ -201,7 +201,7 @@ class Queue:
             # Leave out the tickets behind ours first: there may be thousands.
             self.files = list(filter(is_ticket, [file for file in list_directory(self.place.fd) if file < before]))
         except OSError as error:
-            raise SoloError(f"can not list {self.place.path}: {error.strerror}") from None
+            raise SoloError(f"cannot list {self.place.path}: {error.strerror}") from None
         return self.files
 
     def find_newest_seat(self):
@@ -278,7 +278,7 @@ class Queue:
                 self.remove(new)
             if self.gate.is_lost():
                 return None
-            raise SoloError(f"can not write in {self.place.path}: {error.strerror}") from None
+            raise SoloError(f"cannot write in {self.place.path}: {error.strerror}") from None
         if self.gate.is_lost():
             ticket.release()
             return None
@@ -350,7 +350,7 @@ class Queue:
             if claim.mode == COUNTED or (claim.mode, record.claim.mode) not in COMPATIBLE:
                 gone.add(launcher)
                 host = record.world.host
-                say_promptly(f"{self.place.path}: taking over from {host}, whose processes can not be seen from here")
+                say_promptly(f"{self.place.path}: taking over from {host}, whose processes cannot be seen from here")
             if launcher in gone or at >= MOST_OPEN:  # else the holds of former containers would pile up
                 self.remove(file)
 

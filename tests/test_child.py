@@ -205,7 +205,7 @@ def test_a_closed_or_limited_stderr_costs_the_line_but_not_the_status(lab):
     until(lambda: lab.read_log())
 
     assert (lab.read_log(), result.stdout) == (["75"], b"125\n")
-    assert result.stderr.startswith(b"solo: other: can not write in ") and result.stderr.count(b"\n") == 1
+    assert result.stderr.startswith(b"solo: other: cannot write in ") and result.stderr.count(b"\n") == 1
 
 
 def test_an_empty_environment_stays_empty_but_for_ours(lab):
@@ -328,7 +328,7 @@ def test_what_can_not_be_forked_or_recorded_is_never_started(lab, failure):
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, failure))
 
     assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
-    assert result.stderr.startswith(b"solo: can not start echo: ")
+    assert result.stderr.startswith(b"solo: cannot start echo: ")
     assert os.listdir(lab.directory / "job") == [".gate"] and lab.run("-n", "job", "true").returncode == 0
 
 

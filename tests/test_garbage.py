@@ -304,7 +304,7 @@ def test_without_space_or_inodes_nothing_runs(lab, options):
     result = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=lab.environment, capture_output=True, text=True)
 
     assert (result.stdout, lab.read_log()) == ("125\n", [])
-    assert result.stderr.splitlines()[-1].startswith("solo: job: can not write in ")
+    assert result.stderr.splitlines()[-1].startswith("solo: job: cannot write in ")
 
 
 @pytest.mark.root

@@ -119,7 +119,7 @@ def test_a_name_that_can_not_be_listed_is_one_line_and_125(lab):
 
     result = lab.run("-n", "job", "true", prefix=inject(lab, "getdents64:error=EIO", paths=[path]))
 
-    assert (result.returncode, result.stderr.decode()) == (125, f"solo: job: can not list {path}: Input/output error\n")
+    assert (result.returncode, result.stderr.decode()) == (125, f"solo: job: cannot list {path}: Input/output error\n")
 
 
 @pytest.mark.tool("strace")
@@ -371,7 +371,7 @@ def test_an_orphan_of_another_host_can_not_be_seen_and_that_is_said(lab):
     result = lab.run("-n", "job", "true")
 
     assert (result.returncode, result.stderr.count(b"\n"), ticket.exists()) == (0, 1, False)
-    assert b"taking over from elsewhere, whose processes can not be seen from here" in result.stderr
+    assert b"taking over from elsewhere, whose processes cannot be seen from here" in result.stderr
 
 
 def test_who_takes_nothing_does_not_forget_an_orphan_that_it_can_not_see(lab):

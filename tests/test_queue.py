@@ -379,7 +379,7 @@ def test_a_gate_that_can_not_be_unlocked_keeps_nothing_and_nobody(lab):
 
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=fail)
 
-    assert (result.returncode, result.stdout, result.stderr) == (125, b"", b"solo: job: can not be held: Input/output error\n")
+    assert (result.returncode, result.stdout, result.stderr) == (125, b"", b"solo: job: cannot be held: Input/output error\n")
     assert os.listdir(lab.directory / "job") == [".gate"] and lab.run("-n", "job", "true").returncode == 0
 
 

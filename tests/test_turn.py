@@ -357,5 +357,5 @@ def test_if_it_is_killed_and_no_other_can_be_forked_nothing_ran(lab):
     holder.communicate()
 
     status, stdout, stderr = finish(waiter)
-    assert (status, stdout, stderr.count("\n"), "can not start echo" in stderr) == (125, "", 1, True)
+    assert (status, stdout, stderr.count("\n"), "cannot start echo" in stderr) == (125, "", 1, True)
     assert lab.run("-n", "job", "true").returncode == 0
