@@ -458,3 +458,17 @@ def set_alarm(prepare="pass"):
     """Return a prefix that sets an alarm(2) of one second and executes the rest of the words, like perl's time limit idiom."""
     code = f"import posix, _signal, sys; {prepare}; _signal.alarm(1); posix.execv(sys.argv[1], sys.argv[1:])"
     return ("python3", "-IS", "-c", code)
+
+
+@pytest.fixture(params=["file", "socket"])
+def kind(request, lab, monkeypatch):
+    """Use the lab's names in this process too, by files or by sockets."""
+    monkeypatch.setenv("SOLO_DIR", str(lab.directory))
+    for variable in ("SOLO_VIA", "SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT"):
+        monkeypatch.delenv(variable, raising=False)
+    if request.param == "socket":
+        monkeypatch.setenv("SOLO_VIA", "socket")
+        monkeypatch.delenv("SOLO_DIR")
+        lab.environment.pop("SOLO_DIR")
+        lab.use_sockets()
+    return request.param

@@ -30,20 +30,6 @@ PROGRAM = [sys.executable, "-IS", "-c"]
 HEAD = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport solo, os, time, math, signal\n"
 
 
-@pytest.fixture(params=["file", "socket"])
-def kind(request, lab, monkeypatch):
-    """The lab's names, for this process as well, by files or by sockets."""
-    monkeypatch.setenv("SOLO_DIR", str(lab.directory))
-    for variable in ("SOLO_VIA", "SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT"):
-        monkeypatch.delenv(variable, raising=False)
-    if request.param == "socket":
-        monkeypatch.setenv("SOLO_VIA", "socket")
-        monkeypatch.delenv("SOLO_DIR")
-        lab.environment.pop("SOLO_DIR")
-        lab.use_sockets()
-    return request.param
-
-
 @pytest.fixture
 def files(lab, monkeypatch):
     """By files only."""

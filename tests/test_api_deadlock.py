@@ -1,4 +1,4 @@
-"""A thread or task that would wait for itself for ever is refused, whichever Lock object it holds the name by."""
+"""A thread or task that would wait for itself forever is refused, whichever Lock object it holds the name by."""
 
 import asyncio
 import math
@@ -11,19 +11,6 @@ import pytest
 from conftest import PATIENCE, ROOT, finish, until
 
 import solo
-
-
-@pytest.fixture(params=["file", "socket"])
-def kind(request, lab, monkeypatch):
-    monkeypatch.setenv("SOLO_DIR", str(lab.directory))
-    for variable in ("SOLO_VIA", "SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT"):
-        monkeypatch.delenv(variable, raising=False)
-    if request.param == "socket":
-        monkeypatch.setenv("SOLO_VIA", "socket")
-        monkeypatch.delenv("SOLO_DIR")
-        lab.environment.pop("SOLO_DIR")
-        lab.use_sockets()
-    return request.param
 
 
 def lock(name, **options):
