@@ -23,7 +23,7 @@ python3 -c 'import solo; print(solo.Lock("job").acquire())' >lock 2>&1
 # The hint for a missing library, as typed; apt asks, and a person says yes.
 echo 'APT::Get::Assume-Yes "true";' >/etc/apt/apt.conf.d/yes
 solo --via redis://127.0.0.1:1 -n job true 2>hint; echo $? >>hint
-sed -n 's/.*: apt install/apt install/p' hint | sh >>prepared 2>&1
+sed -n 's/.*(install: \(.*\))$/\1/p' hint | sh >>prepared 2>&1
 solo --via redis://127.0.0.1:1 -n job true 2>>hint; echo $? >>hint
 bash -c '. /usr/share/bash-completion/completions/solo && complete -p solo' >bash 2>&1
 find_ours >ours.installed
