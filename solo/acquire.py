@@ -24,11 +24,11 @@ class Holds(list):
     ended = refused
 
 
-def take_names(wanted, plan, watch, holds: list, make_line=None, prepare=None) -> dict:
+def take_names(wanted, plan, watch, holds: list, make_queue=None, prepare=None) -> dict:
     """Acquire what the names of the record `wanted` need, in global order. Append each hold to `holds`; return them by name.
 
     The last hold is still to be settled. Of the `plan` only `deadline`, `dir`, `is_socket` and the policy count; `watch` and
-    `prepare` are as for take_hold. `make_line` makes a queue of (base, name, world), by default that of `open_line`. Raises Busy,
+    `prepare` are as for take_hold. `make_queue` makes a queue of (base, name, origin), by default that of `open_queue`. Raises Busy,
     SoloError.
     """
     policy, taken = None, {}
@@ -42,7 +42,7 @@ def take_names(wanted, plan, watch, holds: list, make_line=None, prepare=None) -
 
                 policy = make_policy(plan)
             try:
-                taken[name] = take_name(make_line or open_line, base, name, record, plan.deadline, watch, policy, prepare)
+                taken[name] = take_name(make_queue or open_queue, base, name, record, plan.deadline, watch, policy, prepare)
                 holds.append(taken[name])
             except OSError as error:
                 raise SoloError(f"{name}: cannot be held: {error.strerror}") from None
@@ -59,20 +59,20 @@ def take_names(wanted, plan, watch, holds: list, make_line=None, prepare=None) -
     return taken
 
 
-def take_name(make_line, base, name: str, record, deadline, watch, policy, prepare):
+def take_name(make_queue, base, name: str, record, deadline, watch, policy, prepare):
     """Acquire one name. If `solo clean` removes its directory meanwhile, make it again."""
     left = ATTEMPTS
     while True:
         left -= 1
-        line = None
+        queue = None
         try:
-            line = make_line(base, name, record.world)
-            hold = take_hold(line, record, deadline, watch, policy, prepare)
-            line.gate.close()
+            queue = make_queue(base, name, record.origin)
+            hold = take_hold(queue, record, deadline, watch, policy, prepare)
+            queue.gate.close()
             return hold
         except BaseException as error:
-            if line is not None:
-                line.leave()
+            if queue is not None:
+                queue.leave()
             if not (left and isinstance(error, Vanished)):
                 raise
 
@@ -104,13 +104,13 @@ def take_more(name: str, named: dict, take):
         raise
 
 
-def open_line(base, name: str, world):
+def open_queue(base, name: str, origin):
     """Return the queue of a name, as files in `base` or, if that is None, as sockets."""
     if base is not None:
-        return Queue(open_name(base, name), world)
+        return Queue(open_name(base, name), origin)
     from solo.contention.sockets import SocketQueue
 
-    return SocketQueue(name, world)
+    return SocketQueue(name, origin)
 
 
 def settle_all(holds):

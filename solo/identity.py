@@ -34,7 +34,7 @@ class Stat:
         return not self.is_dead() and apart <= (theirs.time_namespace != mine.time_namespace)  # rounding loses a tick
 
 
-class World:
+class Origin:
     """The origin of an identity: boot id, pid namespace, time namespace, its `shift` of start times in clock ticks, host."""
 
     __slots__ = ("boot", "host", "pid_namespace", "shift", "time_namespace")
@@ -76,13 +76,13 @@ def read_self() -> tuple:
     return stat.pid, stat.start
 
 
-def read_world() -> World:
+def read_origin() -> Origin:
     """Return the origin of this process. Raises SoloError if /proc cannot be used: identities could not be verified."""
     try:
         boot = decode(read_file("/proc/sys/kernel/random/boot_id")).strip()
         time_namespace = read_namespace("self", "time")
         shift = 0 if time_namespace in (FIRST_TIME_NAMESPACE, "-") else read_shift()
-        return World(boot, read_namespace("self", "pid"), time_namespace, posix.uname().nodename, shift)
+        return Origin(boot, read_namespace("self", "pid"), time_namespace, posix.uname().nodename, shift)
     except OSError as error:
         remedy = " as a whole (in a unit: ProcSubset=all)" if posix.access("/proc/self/stat", posix.F_OK) else ""
         raise SoloError(f"cannot read /proc{remedy}: {error.strerror}") from None
@@ -102,7 +102,7 @@ def read_namespace(pid, kind: str) -> str:
         return "-"
 
 
-def is_alive(pid: int, start: int, theirs: World, mine: World):
+def is_alive(pid: int, start: int, theirs: Origin, mine: Origin):
     """Whether the process lives. None if it cannot be seen: on another host, or in a pid namespace that is not below ours."""
     if theirs.boot != mine.boot:
         return False if theirs.host == mine.host else None
@@ -136,7 +136,7 @@ def walk_parents(pid: int):
         pid = stat.parent
 
 
-def find_pid(process: tuple, theirs: World, mine: World) -> int:
+def find_pid(process: tuple, theirs: Origin, mine: Origin) -> int:
     """Return our pid of (pid, start) in the origin `theirs`; 0 if it cannot be seen from here.
 
     In our own pid namespace that is the pid itself, dead or alive.
@@ -146,7 +146,7 @@ def find_pid(process: tuple, theirs: World, mine: World) -> int:
     return process[0] if theirs.pid_namespace == mine.pid_namespace else find_process(*process, theirs, mine)
 
 
-def find_process(pid: int, start: int, theirs: World, mine: World) -> int:
+def find_process(pid: int, start: int, theirs: Origin, mine: Origin) -> int:
     """Return our pid of the live process that is `pid` in the pid namespace of `theirs`; 0 if none can be seen."""
     for entry in posix.listdir("/proc"):
         if entry.isdigit() and is_process(entry, pid, start, theirs, mine):
@@ -154,7 +154,7 @@ def find_process(pid: int, start: int, theirs: World, mine: World) -> int:
     return 0
 
 
-def is_process(entry: str, pid: int, start: int, theirs: World, mine: World) -> bool:
+def is_process(entry: str, pid: int, start: int, theirs: Origin, mine: Origin) -> bool:
     """Whether /proc/`entry` is that process. False if it cannot be read."""
     try:
         if read_namespace(entry, "pid") != theirs.pid_namespace or read_inner_pid(entry) != pid:

@@ -18,15 +18,15 @@ WORDS_LIMIT = 1 << 10  # bytes, of the command, of the names and of the reason i
 class Journal:
     """Writes the events of a launcher with this `record` to the journals of all its names.
 
-    `directory` is --dir; `tell` is called with each problem. `waiting_since` and `running_since` are on the monotonic clock.
+    `directory` is --dir; `report` is called with each problem. `waiting_since` and `running_since` are on the monotonic clock.
     """
 
-    __slots__ = ("directory", "record", "running_since", "start", "tell", "tokens", "waiting_since")
+    __slots__ = ("directory", "record", "running_since", "start", "report", "tokens", "waiting_since")
 
-    def __init__(self, record, directory, tell):
+    def __init__(self, record, directory, report):
         self.record = record
         self.directory = directory
-        self.tell = tell
+        self.report = report
         self.waiting_since = monotonic()
         self.running_since = 0.0
         self.start = b""
@@ -66,12 +66,12 @@ class Journal:
             self.append_lines(event, describe())
         except Exception as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            self.tell(f"{self.record.names[0]}: the journal is not written: {reason}")
+            self.report(f"{self.record.names[0]}: the journal is not written: {reason}")
 
     def append_lines(self, event: bytes, details: bytes):
         record, claim = self.record, self.record.claim
         common = b"uid=%d host=%b launcher=%d mode=%b slots=%d take=%d%b%b" % (
-            record.uid, quote(encode(record.world.host)), record.launcher[0], encode(claim.mode), claim.slots, claim.take,
+            record.uid, quote(encode(record.origin.host)), record.launcher[0], encode(claim.mode), claim.slots, claim.take,
             format_names(record.names), details,
         )
         command = quote_words(record.command, WORDS_LIMIT)

@@ -37,7 +37,7 @@ IS_DIRECTORY, IS_REGULAR, TYPE_MASK = 0o040000, 0o100000, 0o170000
 # The same on every Linux; importing errno takes 40 µs.
 EPERM, ENOENT, ENOEXEC, EACCES, EINVAL, EFBIG, ENOSPC, EROFS = 1, 2, 8, 13, 22, 27, 28, 30
 
-BELL = SIGURG  # the wake signal; ignored by default, so it harms no process
+WAKE_SIGNAL = SIGURG  # the wake signal; ignored by default, so it harms no process
 USUAL_SIZE = 4096  # bytes of one read
 STATUS_SIZE = 1 << 20  # bytes of a /proc/PID/status: up to 65536 groups come before the lines we want
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above
@@ -118,12 +118,12 @@ def wait(block, deadline: float) -> bool:
 
     def ring(number, _):
         nonlocal over
-        if not over and (number == BELL or monotonic() >= deadline):
+        if not over and (number == WAKE_SIGNAL or monotonic() >= deadline):
             over = True
-            raise Superseded("superseded by a newer one") if number == BELL else TimeoutError
+            raise Superseded("superseded by a newer one") if number == WAKE_SIGNAL else TimeoutError
 
     begin = monotonic()
-    signals = (BELL, SIGALRM) if timed else (BELL,)
+    signals = (WAKE_SIGNAL, SIGALRM) if timed else (WAKE_SIGNAL,)
     mask = pthread_sigmask(SIG_BLOCK, signals)
     dispositions = [signal(number, ring) for number in signals]
     if timed:
@@ -146,19 +146,19 @@ def wait(block, deadline: float) -> bool:
             setitimer(ITIMER_REAL, max(0.001, alarm - (monotonic() - begin)), interval)
 
 
-def listen_for_bell():
-    """Block the wake signal, so that none is lost until `stop_listening`. Return the mask for that."""
-    return pthread_sigmask(SIG_BLOCK, {BELL})
+def block_wake_signal():
+    """Block the wake signal, so that none is lost until `restore_mask`. Return the mask for that."""
+    return pthread_sigmask(SIG_BLOCK, {WAKE_SIGNAL})
 
 
-def has_rung() -> bool:
-    """Whether a wake signal has arrived since `listen_for_bell`."""
-    return BELL in sigpending()
+def is_woken() -> bool:
+    """Whether a wake signal has arrived since `block_wake_signal`."""
+    return WAKE_SIGNAL in sigpending()
 
 
-def stop_listening(mask):
+def restore_mask(mask):
     """Discard a pending wake signal and restore `mask`."""
-    while sigtimedwait({BELL}, 0):
+    while sigtimedwait({WAKE_SIGNAL}, 0):
         pass
     pthread_sigmask(SIG_SETMASK, mask)
 

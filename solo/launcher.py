@@ -11,7 +11,7 @@ from solo import supervise
 from solo.acquire import Holds, settle_all, take_files, take_more, take_names, take_over
 from solo.command import find_command
 from solo.errors import LEASE_LOST, TIMED_OUT, Busy, SoloError
-from solo.identity import read_self, read_world
+from solo.identity import read_origin, read_self
 from solo.journal import Journal
 from solo.kernel import encode, occupy_standard_descriptors, read_file, say, say_promptly
 from solo.plan import Plan, make_absolute
@@ -26,7 +26,7 @@ CI_VARIABLES = (b"CI", b"JENKINS_URL", b"TEAMCITY_VERSION", b"TF_BUILD")  # set 
 def run(typed: dict, command: list, listeners: list):
     """Guard `command` (a list of str) as the options `typed` say, and end as it ends. Raises SoloError if nothing ran.
 
-    The caller tells its `listeners` of a refusal; they hear of everything else from here.
+    The caller notifies its `listeners` of a refusal; all other events reach them from here.
     """
     occupy_standard_descriptors()
     guarded = Run(typed, command, listeners)
@@ -54,7 +54,7 @@ class Run:
 
             warn_of_date(plan.names[0], command)
         words = list(map(encode, command))
-        origin = read_world()  # before read_self: its error says what is wrong with /proc
+        origin = read_origin()  # before read_self: its error says what is wrong with /proc
         self.record = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, plan.tree_grace, words)
         self.holds = Holds()
         self.own_listeners = [self.holds]  # told of a refusal at once, in this order
@@ -64,7 +64,7 @@ class Run:
             self.own_listeners.append(Verbose())
         if not plan.is_socket:
             self.own_listeners.append(Journal(self.record, plan.dir, self.print_verbose))
-        self.pid = self.remote = self.once = self.starter = self.ending = self.outcome = None
+        self.pid = self.remote = self.once = self.starter = self.termination = self.outcome = None
 
     def print_verbose(self, text: str):
         """Print it with --verbose. Once the command runs, a full pipe behind stderr must not block the launcher."""
@@ -85,9 +85,9 @@ class Run:
         if plan.chdir is not None:
             path, directory = make_absolute(path), open_working_directory(plan.chdir)
         if plan.timeout is not None or plan.tree or plan.is_remote:
-            from solo.process.limits import Ending
+            from solo.process.limits import Termination
 
-            self.ending = Ending(plan)
+            self.termination = Termination(plan)
         die_with = None
         if plan.no_orphan or plan.flock or plan.is_socket or plan.is_remote:
             from solo.process.prctl import make_die_with
@@ -98,9 +98,9 @@ class Run:
 
             self.remote = EngineHold(plan, self.record, self.inherited)
         if plan.once_per is not None:
-            from solo.contention.period import Once
+            from solo.contention.period import PeriodGuard
 
-            self.once = Once(plan)
+            self.once = PeriodGuard(plan)
             self.own_listeners.insert(0, self.once)  # it forgets a failed run before the names are released
         environment[b"SOLO_NAME"] = encode(" ".join(self.names))
         self.starter = Starter(path, self.command, environment, self.inherited, die_with, directory)
@@ -124,8 +124,8 @@ class Run:
         remote, watch = self.remote, make_watch(self.plan, self.plan.deadline)
         take_more(self.names[0], self.named, lambda: remote.take(self.plan.deadline, watch, self.once))
         self.holds.append(remote)
-        self.ending.lease = remote.lease
-        remote.tell_command(self.environment)
+        self.termination.lease = remote.lease
+        remote.add_variables(self.environment)
         if remote.engine.caveat:
             self.print_verbose(f"{self.names[0]}: {remote.engine.caveat}")
         self.named = remote.entries
@@ -133,7 +133,7 @@ class Run:
     def start(self):
         """Start the command. Raises SoloError if it did not start."""
         try:
-            self.process = self.starter.start(self.holds, make_variables(self.names, self.named), self.ending)
+            self.process = self.starter.start(self.holds, make_variables(self.names, self.named), self.termination)
         except OSError as error:
             raise SoloError(f"cannot start {self.command[0]}: {error.strerror}") from None
 
@@ -160,7 +160,7 @@ class Run:
         self.notify("started")
         writers = [*self.holds, *self.own_listeners, *self.listeners]
         kept = [fd for writer in writers for fd in getattr(writer, "descriptors", ())]
-        supervise.close_descriptors(kept if self.ending is None else [*kept, 2], self.remote and self.remote.inherited)
+        supervise.close_descriptors(kept if self.termination is None else [*kept, 2], self.remote and self.remote.inherited)
         if self.remote is None:
             supervise.leave_directory()  # an engine may read a certificate by a relative path again
         self.status = supervise.wait(self.process)
@@ -168,8 +168,8 @@ class Run:
             self.remote.lease.dead_man.disarm()  # nothing is left to kill
         self.seconds = monotonic() - begin
         self.code = posix.waitstatus_to_exitcode(self.status)
-        if self.ending is not None:
-            self.outcome = LEASE_LOST if self.ending.loss else TIMED_OUT if self.ending.is_timed_out else None
+        if self.termination is not None:
+            self.outcome = LEASE_LOST if self.termination.loss else TIMED_OUT if self.termination.is_timed_out else None
 
     def finish(self):
         """Release, log, and end as the command ended. Does not return."""

@@ -100,7 +100,7 @@ def find_own_ancestors(queue, holds: list) -> list:
     ancestors = set(walk_parents(posix.getppid()))
     return [
         hold for hold in holds
-        if hold.record and hold.record.world.pid_namespace == queue.world.pid_namespace
+        if hold.record and hold.record.origin.pid_namespace == queue.origin.pid_namespace
         and is_one_of(hold, ancestors & {hold.record.launcher, hold.record.child})
     ]
 

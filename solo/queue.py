@@ -13,7 +13,7 @@
 from time import monotonic
 
 from solo.errors import Busy, SoloError, Superseded, Vanished
-from solo.kernel import has_rung, listen_for_bell, stop_listening
+from solo.kernel import block_wake_signal, is_woken, restore_mask
 from solo.modes import COUNTED, EXCLUSIVE, find_conflicts
 from solo.obstacles import close_all, find_conflicting_holds, find_holds, find_obstacles, find_own_ancestors, list_holds, read_claim
 from solo.tickets import HOLD, SEAT, finish_handoff
@@ -91,7 +91,7 @@ class Attempt:
         if self.waiting is not None:
             self.waiting.release()
         if self.mask is not None:
-            stop_listening(self.mask)
+            restore_mask(self.mask)
 
     def take_step(self):
         """Look under the gate and publish what may be published; then, without the gate, wait until the next look is due."""
@@ -114,7 +114,7 @@ class Attempt:
 
         Returns False if the gate was removed under us. Raises Busy if we may not wait, or no longer.
         """
-        if self.waiting is not None and has_rung():
+        if self.waiting is not None and is_woken():
             raise Superseded("superseded by a newer one")
         self.look()
         if not (self.join_or_wait() if self.obstacles else self.publish_hold()):
@@ -133,7 +133,7 @@ class Attempt:
             return
         self.is_late = monotonic() >= self.deadline
         if self.state is NEW and self.policy is None and not self.is_late:
-            self.newest = self.queue.find_newest_seat()
+            self.newest = self.queue.find_newest_waiting()
         if self.newest is not None:
             self.obstacles, self.record.slot = [self.newest], []
         else:
@@ -164,7 +164,7 @@ class Attempt:
         if self.state is not NEW:
             return True
         if self.mask is None:
-            self.mask = listen_for_bell()
+            self.mask = block_wake_signal()
         self.waiting = self.queue.publish(SEAT, self.record)
         if self.waiting is None:
             return False

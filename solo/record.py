@@ -5,7 +5,7 @@ Once the command's process is known, and before its exec, one write replaces `si
 record without them means that the command never started. A record in neither form is damaged, and read as None.
 """
 
-from solo.identity import World
+from solo.identity import Origin
 from solo.kernel import decode, encode
 from solo.modes import COUNTED, MODES, Claim
 
@@ -24,17 +24,17 @@ names_read = {}  # text -> names, of the last record
 class Record:
     """What a ticket says about its owner.
 
-    `launcher` and `child` are (pid, start), valid in the origin `world`; `child` is None until the command started. `claim` is
+    `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the command started. `claim` is
     the claim on this name, one of those needed for all of `names`; `slot` lists its slots as (first, last). `tree` is None, or
     with --tree the seconds between SIGTERM and SIGKILL for the descendants of the command. `since` is when the ticket was made,
     in seconds since the epoch. `command` is a list of bytes. `via` is the engine that keeps the lock beyond this machine, or "".
     """
 
-    __slots__ = ("child", "claim", "command", "launcher", "names", "since", "slot", "tree", "uid", "via", "world")
+    __slots__ = ("child", "claim", "command", "launcher", "names", "since", "slot", "tree", "uid", "via", "origin")
 
-    def __init__(self, launcher, world, uid, claim, names, tree, command, slot=(), since=0.0, child=None, via=""):
+    def __init__(self, launcher, origin, uid, claim, names, tree, command, slot=(), since=0.0, child=None, via=""):
         self.launcher = launcher
-        self.world = world
+        self.origin = origin
         self.uid = uid
         self.claim = claim
         self.names = names
@@ -47,19 +47,19 @@ class Record:
 
     def claiming(self, claim):
         """Return a new record that differs only in the claim, without slots, time and child."""
-        return Record(self.launcher, self.world, self.uid, claim, self.names, self.tree, self.command, via=self.via)
+        return Record(self.launcher, self.origin, self.uid, claim, self.names, self.tree, self.command, via=self.via)
 
 
 def format_record(record: Record) -> bytes:
     """Return the text of a record whose command has not started."""
-    world = record.world
+    origin = record.origin
     return b"%b\n%b\nnames %b\ncommand %b\n%b%b\n" % (
         MAGIC,
         f"launcher {record.launcher[0]} {record.launcher[1]}\n"
-        f"boot {world.boot}\npid-namespace {world.pid_namespace}\ntime-namespace {world.time_namespace}\nshift {world.shift}\n"
+        f"boot {origin.boot}\npid-namespace {origin.pid_namespace}\ntime-namespace {origin.time_namespace}\nshift {origin.shift}\n"
         f"uid {record.uid}\n{format_claim(record.claim, record.slot)}tree {format_tree(record.tree)}\n".encode()
         + (b"via %b\n" % quote(encode(record.via)) if record.via else b"")
-        + b"host " + quote(encode(world.host)),
+        + b"host " + quote(encode(origin.host)),
         quote_words(map(encode, record.names)),
         quote_words(record.command),
         format_since(record.since),
@@ -108,7 +108,7 @@ def parse_record(data: bytes):
             return None
         return Record(
             parse_process(fields[b"launcher"]),
-            World(
+            Origin(
                 fields[b"boot"].decode(), fields[b"pid-namespace"].decode(), fields[b"time-namespace"].decode(),
                 decode(unquote(fields[b"host"])), int(fields[b"shift"]),
             ),

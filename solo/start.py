@@ -84,19 +84,19 @@ class Child:
     """The command's process. `pid` is safe to signal until it is reaped; `status` is that of waitpid(2), None until then.
 
     `start` is when it was forked, in clock ticks since boot; `go` the pipe on which it waits for the go message.
-    `ending` enforces the time limit and ends descendants; None without either.
+    `termination` enforces the time limit and ends descendants; None without either.
 
     `stopped_by` is the signal that stopped it, or 0; `got_stop`: has the launcher got such a signal as well? `was_stopped`: has
     the launcher stopped with it, and not seen SIGCONT yet?
     """
 
-    __slots__ = ("ending", "go", "pid", "start", "status", "stopped_by", "got_stop", "was_stopped")
+    __slots__ = ("termination", "go", "pid", "start", "status", "stopped_by", "got_stop", "was_stopped")
 
     def __init__(self, pid, start, go):
         self.pid = pid
         self.start = start
         self.go = go
-        self.ending = None
+        self.termination = None
         self.status = None
         self.stopped_by = 0
         self.got_stop = False
@@ -133,7 +133,7 @@ class Starter:
         finally:
             _signal.pthread_sigmask(SIG_SETMASK, mask)  # until its turn a signal simply ends the launcher
 
-    def start(self, holds: list, variables: list, ending) -> Child:
+    def start(self, holds: list, variables: list, termination) -> Child:
         """Record the process in every hold, and only then let it exec the command. Raises OSError if nothing ran.
 
         `variables` (`NAME=value`, bytes) are added to its environment. If the launcher dies before the go message, it ends.
@@ -149,9 +149,9 @@ class Starter:
         except BaseException:
             self.dismiss()
             raise
-        if ending is not None:
-            ending.begin(child.pid)
-        child.ending = ending
+        if termination is not None:
+            termination.begin(child.pid)
+        child.termination = termination
         close(child.go)
         return child
 

@@ -63,7 +63,7 @@ def wait(child: Child) -> int:
     """Forward signals until the command, and with --tree all its descendants, have ended. Return the status of waitpid(2)."""
     while True:
         try:
-            if child.status is not None and not (child.ending and child.ending.has_descendants()):
+            if child.status is not None and not (child.termination and child.termination.has_descendants()):
                 return child.status
             info = take_signal(child)
         except OSError:
@@ -82,24 +82,24 @@ def wait(child: Child) -> int:
 def react(info, child: Child):
     """Act on one signal; None means that a time limit passed."""
     if info is None:
-        return child.ending.advance(child)
+        return child.termination.advance(child)
     if info.si_signo == SIGCHLD:
         reap(child)
-        if child.status is not None and child.ending is None:
+        if child.status is not None and child.termination is None:
             return  # return at once: a waiter may be next
     note_stop(info, child)
     is_forwarded = must_forward(info, child)
     if is_forwarded:
         forward(info.si_signo, child)
-    if child.ending is not None:
-        child.ending.hear(info, is_forwarded, child)
+    if child.termination is not None:
+        child.termination.hear(info, is_forwarded, child)
     if child.stopped_by:
         stop_too(child)
 
 
 def take_signal(child: Child):
     """Return the next signal, or None if a time limit passed first."""
-    left = child.ending.find_left() if child.ending is not None else None
+    left = child.termination.find_left() if child.termination is not None else None
     return _signal.sigwaitinfo(ALL_SIGNALS) if left is None else _signal.sigtimedwait(ALL_SIGNALS, left)
 
 
@@ -179,7 +179,7 @@ def must_forward(info, child: Child) -> bool:
         return False
     try:
         # With --tree an orphaned descendant becomes a child of the launcher.
-        ancestor = posix.getpid() if child.ending is not None and child.ending.is_tree else child.pid
+        ancestor = posix.getpid() if child.termination is not None and child.termination.is_tree else child.pid
         return not descends_from(sender, ancestor) and not has_systemd_signalled_all(signal, sender, child)
     except Exception:
         return True  # twice is better than never
@@ -208,9 +208,9 @@ def has_systemd_signalled_all(signal: int, sender: int, child: Child) -> bool:
     except OSError:
         if sender > 1:
             return False  # else hidden (ProtectProc=) or in another pid namespace (PrivatePIDs=)
-    from solo.process.systemd import tells_all
+    from solo.process.systemd import signals_whole_unit
 
-    return tells_all(signal, sender, child.pid)
+    return signals_whole_unit(signal, sender, child.pid)
 
 
 def mirror(status: int):

@@ -122,9 +122,9 @@ class Ticket:
         if record is None:
             return None
         if self.state is ORPHANED:
-            return open_pidfd(record.child, record.world, self.queue.world)
+            return open_pidfd(record.child, record.origin, self.queue.origin)
         try:
-            return open_pidfd(record.launcher, record.world, self.queue.world)
+            return open_pidfd(record.launcher, record.origin, self.queue.origin)
         except ProcessLookupError:
             return None  # a child of it has the lock, just before its exec
 
@@ -162,17 +162,17 @@ def finish_handoff(hold):
 class Queue:
     """The queue of one name, in the directory `place`.
 
-    `world` is where our own pids are valid; `gate` the guard mutex; `files` the tickets as last listed; `unseen` the records of
+    `origin` is where our own pids are valid; `gate` the guard mutex; `files` the tickets as last listed; `unseen` the records of
     those among them whose command may run where we cannot look, by their files; `newest` the digits of our last number; `is_new`
     whether our ticket was the first that this gate numbered.
     """
 
-    __slots__ = ("files", "gate", "is_new", "newest", "place", "unseen", "world")
+    __slots__ = ("files", "gate", "is_new", "newest", "place", "unseen", "origin")
 
-    def __init__(self, place, world):
+    def __init__(self, place, origin):
         self.place = place
-        self.world = world
-        self.gate = Gate(place, world.boot)
+        self.origin = origin
+        self.gate = Gate(place, origin.boot)
         self.files = []
         self.unseen = {}
         self.newest = "0"
@@ -204,7 +204,7 @@ class Queue:
             raise SoloError(f"cannot list {self.place.path}: {error.strerror}") from None
         return self.files
 
-    def find_newest_seat(self):
+    def find_newest_waiting(self):
         """Return the waiting ticket with the last number if it lives, else None. Gate locked.
 
         A contender that joins behind it need not list the directory: the queue may be thousands long.
@@ -249,7 +249,7 @@ class Queue:
             raise self.fail(ticket.file, "damaged, and its command may still run (remove it if not)")
         if record.child is None:
             return DEAD
-        theirs, mine = record.world, self.world
+        theirs, mine = record.origin, self.origin
         if theirs.boot != mine.boot and theirs.host == mine.host and stat.st_ctime >= read_boot_time():
             theirs.boot = mine.boot  # in systemd-nspawn a unit with a /proc of its own sees another id of the same boot
         return {True: ORPHANED, False: DEAD, None: UNSEEN}[is_alive(*record.child, theirs, mine)]
@@ -346,10 +346,10 @@ class Queue:
         and the other holds of those with them. A ticket's name is never used twice, so this needs no gate.
         """
         for at, (file, record) in enumerate(sorted(self.unseen.items(), reverse=True)):
-            launcher = record.launcher, record.world.pid_namespace, record.world.host
+            launcher = record.launcher, record.origin.pid_namespace, record.origin.host
             if claim.mode == COUNTED or (claim.mode, record.claim.mode) not in COMPATIBLE:
                 gone.add(launcher)
-                host = record.world.host
+                host = record.origin.host
                 say_promptly(f"{self.place.path}: taking over from {host}, whose processes cannot be seen from here")
             if launcher in gone or at >= MOST_OPEN:  # else the holds of former containers would pile up
                 self.remove(file)

@@ -231,7 +231,7 @@ class Lab:
         process.child = int(read_line(process))
         return process
 
-    def wait_in_line(self, name, *words, tag=None):
+    def start_waiter(self, name, *words, tag=None):
         """Start a contender that writes `tag` to the log when it runs; return once it waits in the queue."""
         before = self.count_waiting(name)
         process = self.start("-w", "forever", "-n", name, *words, "--", "sh", "-c", f"echo {tag} >>$LAB/log")

@@ -74,7 +74,7 @@ class Machine(Lab):
         until(lambda: self.count("start") >= number or any(process.poll() for process in running))
         assert self.count("start") == number, [process.stderr.read() for process in running if process.poll()]
 
-    def wait_in_line(self, line, environment=None):
+    def start_waiter(self, line, environment=None):
         seats, starts = self.count_seats(), self.count("start")
         process = self.type(line, environment)
         until(lambda: self.count_seats() > seats or self.count("start") > starts)

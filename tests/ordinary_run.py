@@ -18,20 +18,20 @@ def note(frame, event, _):
     if event == "call" and module.startswith("solo.") and frame.f_code.co_filename.endswith(".py"):
         called.setdefault(module[5:], set()).add(frame.f_code.co_name)
 
-def tell_and_exit(status):
+def write_and_exit(status):
     sys.setprofile(None)
     fd = posix.open({output!r} + ("" if posix.getpid() == launcher else ".child"), posix.O_WRONLY | posix.O_CREAT)
     posix.write(fd, repr(called).encode())
     exit(status)
 
-def tell_and_execute(*words):
+def write_and_execute(*words):
     sys.setprofile(None)
     fd = posix.open({output!r} + ".child", posix.O_WRONLY | posix.O_CREAT)
     posix.write(fd, repr(called).encode())
     execve(*words)
 
 launcher, execve = posix.getpid(), posix.execve
-posix._exit, posix.execve = tell_and_exit, tell_and_execute
+posix._exit, posix.execve = write_and_exit, write_and_execute
 sys.path.insert(0, {root!r})
 sys.setprofile(note)
 import solo.main

@@ -65,7 +65,7 @@ NUMBERS = [
     b"+5",
     b"9" * 400,
 ]
-WORLD = identity.World("b-1", "4026531836", "4026531834", "host")
+ORIGIN = identity.Origin("b-1", "4026531836", "4026531834", "host")
 
 
 class Target(NamedTuple):
@@ -165,10 +165,10 @@ def make_slot(rng, claim) -> list:
 
 def invent_record(rng):
     claim = make_claim(rng)
-    world = identity.World("b-1", str(number(rng)), rng.choice(("-", "4026531834")), text(rng), number(rng) - 5)
+    origin = identity.Origin("b-1", str(number(rng)), rng.choice(("-", "4026531834")), text(rng), number(rng) - 5)
     return record.Record(
         (pid(rng), number(rng, 1 << 64)),
-        world,
+        origin,
         number(rng),
         claim,
         [text(rng) for _ in range(rng.randrange(1, 4))],
@@ -198,7 +198,7 @@ def identify(one) -> tuple:
         one.claim.mode,
         one.claim.slots,
         one.claim.take,
-        *(getattr(one.world, key) for key in identity.World.__slots__),
+        *(getattr(one.origin, key) for key in identity.Origin.__slots__),
     )
 
 
@@ -237,13 +237,13 @@ def check_record(data: bytes):
         one.since, one.tree = float(int(one.since)), None
         if all(
             b"\n" not in part.encode() and b" " not in part.encode()
-            for part in (one.world.boot, one.world.pid_namespace, one.world.time_namespace)
+            for part in (one.origin.boot, one.origin.pid_namespace, one.origin.time_namespace)
             if part.isascii()
         ):
             again = record.parse_record(write_record(one))
             expect(
                 again is None
-                and not (one.world.boot + one.world.pid_namespace + one.world.time_namespace).isascii()
+                and not (one.origin.boot + one.origin.pid_namespace + one.origin.time_namespace).isascii()
                 or list_fields(again) == list_fields(one)
             )
 
@@ -299,7 +299,7 @@ BOOT_LINE = re.compile(rb"([^ ]*) (0[0-9]{19})\n", re.S)
 @cache
 def get_queue():
     """Return a queue whose gate is a memfd."""
-    queue = tickets.Queue(None, WORLD)
+    queue = tickets.Queue(None, ORIGIN)
     queue.gate.fd = os.memfd_create("gate")
     return queue
 
@@ -398,7 +398,7 @@ def trip_stat(rng):
     )
     same((stat.pid, stat.state, stat.parent, stat.threads, stat.start), (me, state, parent, threads, start))
     lives = state not in "ZX" or threads > 1
-    same([stat.is_started(start + by, WORLD, WORLD) for by in (0, 1, -1)], [lives, False, False])
+    same([stat.is_started(start + by, ORIGIN, ORIGIN) for by in (0, 1, -1)], [lives, False, False])
 
 
 def make_status(rng, pids=(4711, 7), mask=0x1000, groups=None) -> bytes:
@@ -903,7 +903,7 @@ def trip_journal(rng):
     run = events[-1]
     same(
         (run.uid, run.host, run.launcher, run.mode, run.command),
-        (one.uid, one.world.host, one.launcher[0], one.claim.mode, one.command),
+        (one.uid, one.origin.host, one.launcher[0], one.claim.mode, one.command),
     )
     same((run.slots, run.take, run.names), (one.claim.slots, one.claim.take, one.names))
     # Torn at the end: only the last line is lost.
@@ -987,7 +987,7 @@ def trip_files(rng):
 
 
 def make_ran(rng) -> bytes:
-    return period.format_ran(period.Ran(text(rng), float(number(rng))))
+    return period.format_ran(period.LastRun(text(rng), float(number(rng))))
 
 
 def check_ran(data: bytes):
@@ -1002,7 +1002,7 @@ def check_ran(data: bytes):
 
 
 def trip_ran(rng):
-    ran = period.Ran(text(rng), number(rng) + rng.random())
+    ran = period.LastRun(text(rng), number(rng) + rng.random())
     data = period.format_ran(ran)
     same(period.parse_ran(data), ran)
     same(period.parse_ran(data[: rng.randrange(len(data))]), None)
@@ -1043,7 +1043,7 @@ def make_address(rng) -> bytes:
 def check_table(data: bytes):
     with swapped(sockets, read_table=lambda: data, READS=1):
         found = sockets.list_addresses()
-        queue = sockets.SocketQueue("job", WORLD)
+        queue = sockets.SocketQueue("job", ORIGIN)
         texts = queue.find_texts()
     expected = set()
     for row in data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
@@ -1077,7 +1077,7 @@ def trip_table(rng):
     one = invent_record(rng)
     if rng.random() < 0.3:
         one.claim = Claim(rng.choice(("IX", "IS")))
-    queue = sockets.SocketQueue(one.names[0], WORLD)
+    queue = sockets.SocketQueue(one.names[0], ORIGIN)
     with swapped(sockets, bind=lambda name, text: 0):
         ticket = queue.publish(rng.choice((tickets.SEAT, tickets.HOLD)), one)
     address = attempt(sockets.make_address, queue.name, ticket.text, may=SoloError)
@@ -1268,7 +1268,7 @@ def trip_toml(rng):
     expect(isinstance(refused, SoloError) and SECRET not in str(refused))
 
 
-ANSWERED = (SoloError, engine.Gone, *engine.NONSENSE)
+ANSWERED = (SoloError, engine.Gone, *engine.INVALID_ANSWER)
 
 
 class Answers:
@@ -1345,7 +1345,7 @@ def check_answer(data: bytes):
         expect(outcome is None or isinstance(outcome, (str, Exception)))
     elif asked == 2:
         ran = attempt(one.read_once, "job", may=ANSWERED)
-        expect(ran is None or isinstance(ran, (period.Ran, Exception)))
+        expect(ran is None or isinstance(ran, (period.LastRun, Exception)))
     elif asked == 3:
         expect(isinstance(attempt(one.wait_change, "job", None, 0.0, may=(*ANSWERED, OSError)), (bool, Exception)))
     else:
@@ -1475,14 +1475,14 @@ def check_hash(data: bytes):
     from solo.engines import redis
 
     found = [row.split(b"\x1f") for row in data.split(b"\x1e")] if data else []
-    entries = attempt(redis.make_entries, found, may=engine.NONSENSE)
+    entries = attempt(redis.make_entries, found, may=engine.INVALID_ANSWER)
     if isinstance(entries, list):
         expect(len(entries) == len(found) and [entry.number for entry in entries] == sorted(entry.number for entry in entries))
     one = open_redis()
     one.call = lambda *words: data
     attempt(one.connect, may=ANSWERED)
     expect(isinstance(attempt(one.renew, may=ANSWERED), (str, type(None), Exception)))
-    expect(isinstance(attempt(one.read_once, "job", may=ANSWERED), (period.Ran, type(None), Exception)))
+    expect(isinstance(attempt(one.read_once, "job", may=ANSWERED), (period.LastRun, type(None), Exception)))
 
 
 def trip_hash(rng):
@@ -1734,10 +1734,10 @@ UNREAD = {
     " contention.period.LocalStore.read_once gate.Gate.read_unlocked"
     " contention.period.LocalStore.write_once engines.acquire.EngineHold.read_once engines.engine.Engine.read_once engines.zookeeper.engine.ZooKeeper.read_once"
     " engines.zookeeper.engine.ZooKeeper.read_once_with_version engines.postgresql.table.PostgresTable.read_once engines.postgresql.table.PostgresTable.read_queue engines.queue.OrderedEngine.read_queue"
-    " engines.postgresql.session.PostgresSession.read_once process.systemd.tells_all",
+    " engines.postgresql.session.PostgresSession.read_once process.systemd.signals_whole_unit",
     "passes bytes on unread": "kernel.read_file contention.sockets.read_table journal.append api.lock.identify",
     "reads one word that only the kernel writes": ""
-    "identity.read_world identity.read_namespace tickets.read_boot_time process.watch.count_runnable"
+    "identity.read_origin identity.read_namespace tickets.read_boot_time process.watch.count_runnable"
     " supervise.has_systemd_signalled_all engines.engine.read_boot_clock command.make_name",
     "only searches for a word": "supervise.find_locked contention.flocks.refuse_own_lock",
     "reads a process name or the first line of a script, which kernel.say cleans": "contention.flocks.describe_locker start.find_interpreter",

@@ -119,7 +119,7 @@ def test_several_names_and_nested_ones(lab, kind):
 
 def test_max_waiting(lab, files):
     holder = lab.hold("job")
-    lab.wait_in_line("job")
+    lab.start_waiter("job")
 
     with pytest.raises(solo.Busy):
         solo.Lock("job", wait=math.inf, max_waiting=1).acquire()

@@ -69,7 +69,7 @@ def test_another_thread_is_not_refused(kind):
 def all_rows(name):
     from solo.commands.list import collect
 
-    return collect(os.environ.get("SOLO_DIR"), os.environ.get("SOLO_VIA"), [name], tell=print)[0]
+    return collect(os.environ.get("SOLO_DIR"), os.environ.get("SOLO_VIA"), [name], report=print)[0]
 
 
 def test_a_thread_behind_a_waiter_that_waits_for_it_is_refused(lab, kind):

@@ -48,7 +48,7 @@ def test_who_is_turned_away_is_told_by_whom(bundled):
 
 def test_those_in_line_get_in_in_order_and_signals_reach_the_command(bundled):
     holder = bundled.hold("job")
-    bundled.wait_in_line("job", tag="first")
+    bundled.start_waiter("job", tag="first")
     catcher = "trap 'echo term; exit 7' TERM; echo up; while :; do sleep 0.01; done"
     second = bundled.start("-n", "job", "-w", "1h", "sh", "-c", catcher)
     until(lambda: bundled.count_waiting("job") == 2)

@@ -414,7 +414,7 @@ def test_a_signal_that_was_ignored_stays_ignored_and_ends_nothing(lab):
 
 def test_a_signal_while_waiting_ends_the_waiter_and_nothing_else(lab):
     holder = lab.hold("job")
-    waiter = lab.wait_in_line("job", tag="waiter")
+    waiter = lab.start_waiter("job", tag="waiter")
 
     waiter.terminate()
 

@@ -30,7 +30,7 @@ def test_list_is_empty_and_fine_where_nothing_was_ever_guarded(lab):
 
 def test_list_has_an_object_per_ticket_as_the_schema_says(lab):
     holder = lab.hold("job")
-    waiter = lab.wait_in_line("job", tag="waiter")
+    waiter = lab.start_waiter("job", tag="waiter")
 
     tickets = lab.list()
 

@@ -58,7 +58,7 @@ def test_a_line_and_a_branch_are_missed_until_a_process_runs_them(traced):
 
 def test_lines_before_sigkill_or_exec_have_run(traced):
     holder = traced.hold("job")
-    waiter = traced.wait_in_line("job", tag="waiter")
+    waiter = traced.start_waiter("job", tag="waiter")
     waiter.kill()
     waiter.wait()
     missed = traced.find_missed()

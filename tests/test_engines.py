@@ -52,7 +52,7 @@ class Fleet:
         holder.child = int(read_line(holder))
         return holder
 
-    def wait_in_line(self, host, name, *words, tag="x"):
+    def start_waiter(self, host, name, *words, tag="x"):
         """Start a contender that writes `tag` to the log when it runs; return once the engine has it in its queue.
 
         Only the first contender of a host joins the engine's queue: the others wait in the local one.
@@ -137,7 +137,7 @@ def test_contender_on_another_host_is_busy_and_sees_the_holder(fleet):
 def test_waiters_acquire_in_order_of_arrival(fleet):
     needs(fleet.server, "is_fair")
     holder = fleet.hold("z", fleet.job)
-    waiters = [fleet.wait_in_line(f"h{number}", fleet.job, tag=number) for number in range(5)]
+    waiters = [fleet.start_waiter(f"h{number}", fleet.job, tag=number) for number in range(5)]
 
     finish(holder)
 
@@ -156,8 +156,8 @@ def test_wait_timeout_is_busy(fleet):
 
 def test_signal_ends_a_waiter_and_leaves_nothing(fleet):
     holder = fleet.hold("a", fleet.job)
-    first = fleet.wait_in_line("b", fleet.job, tag="first")
-    second = fleet.wait_in_line("c", fleet.job, tag="second")
+    first = fleet.start_waiter("b", fleet.job, tag="first")
+    second = fleet.start_waiter("c", fleet.job, tag="second")
 
     first.send_signal(signal.SIGTERM)
     assert first.wait(PATIENCE) == -signal.SIGTERM
@@ -202,7 +202,7 @@ def test_shared_holds_coexist_and_exclude_exclusive(fleet):
     readers = [fleet.hold(host, "data", "--shared") for host in "ab"]
 
     assert fleet.run("c", "-n", "data", "true").returncode == 75
-    writer = fleet.wait_in_line("c", "data", tag="writer")
+    writer = fleet.start_waiter("c", "data", tag="writer")
     assert fleet.run("d", "-n", "data", "--shared", "true").returncode == 75  # no contender overtakes the writer
     for reader in readers:
         finish(reader)
@@ -264,7 +264,7 @@ def test_endless_lease_is_refused(fleet):
 def test_max_waiting_counts_waiters_at_the_engine(fleet):
     needs(fleet.server, "is_fair")
     holder = fleet.hold("a", fleet.job)
-    waiting = fleet.wait_in_line("b", fleet.job)
+    waiting = fleet.start_waiter("b", fleet.job)
 
     assert fleet.run("c", "-n", fleet.job, "-w", "1h", "--max-waiting", "1", "true").returncode == 75
     finish(holder)
@@ -300,7 +300,7 @@ def test_views_ignore_a_wrong_clock_of_the_holders_host(fleet):
 
 def test_views_show_the_host_of_each_entry(fleet):
     holder = fleet.hold("a", fleet.job)
-    waiting = fleet.wait_in_line("b", fleet.job)
+    waiting = fleet.start_waiter("b", fleet.job)
 
     head, *rows = fleet.run("c", "list", fleet.job).stdout.decode().splitlines()
     assert "  HOST  " in head and [row[head.index("HOST"):].split()[0] for row in rows] == [socket.gethostname()] * 2

@@ -324,10 +324,10 @@ def test_on_a_read_only_file_system_nothing_runs(lab, variables, remedy):
 def test_a_counter_that_was_set_back_lets_nobody_overtake_and_the_tokens_grow(lab):
     """As by who restores a directory from yesterday: or each of the two would wait for the other."""
     holder = lab.hold("job")
-    first = lab.wait_in_line("job", tag="first")
+    first = lab.start_waiter("job", tag="first")
     held = lab.list("job")[0]["ticket"]
     (lab.directory / "job/.gate").write_bytes(b"00000000000000000001\n")
-    second = lab.wait_in_line("job", tag="second")
+    second = lab.start_waiter("job", tag="second")
     (lab.directory / "job/.gate").write_bytes(b"00000000000000000001\n")
     third = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN")
     until(lambda: lab.count_waiting("job") == 3)
@@ -345,13 +345,13 @@ def test_a_gate_that_was_removed_lets_nobody_overtake_though_the_clock_was_set_b
     holder = lab.hold("job")
     first = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", "echo first >>$LAB/log; echo $$; read line")
     until(lambda: lab.count_waiting("job") == 1)
-    second = lab.wait_in_line("job", tag="second")
+    second = lab.start_waiter("job", tag="second")
     (lab.directory / "job/.gate").unlink()
 
     holder.communicate()
     read_line(first)
     until(lambda: lab.count_waiting("job") == 1)
-    third = lab.wait_in_line("job", tag="third")
+    third = lab.start_waiter("job", tag="third")
     first.communicate()
 
     assert [finish(second)[0], finish(third)[0]] == [0, 0] and lab.read_log() == ["first", "second", "third"]

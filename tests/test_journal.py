@@ -60,7 +60,7 @@ def test_each_skip_is_told_with_its_reason(lab):
 
 def test_one_that_is_superseded_is_a_skip(lab):
     holder = lab.hold("job")
-    loser = lab.wait_in_line("job")
+    loser = lab.start_waiter("job")
     lab.start("-w", "forever", "--latest", "-n", "job", "true")
     loser.wait(PATIENCE)
     finish(holder)

@@ -104,13 +104,13 @@ sys.path.insert(0, {str(ROOT)!r})
 sys.argv = ['solo', *{words!r}]
 launcher, exit = posix.getpid(), posix._exit
 
-def tell_and_exit(status):
+def write_and_exit(status):
     if posix.getpid() == launcher:
         fd = posix.open({str(output)!r}, posix.O_WRONLY | posix.O_CREAT)
         posix.write(fd, '\\n'.join(set(sys.modules) - start).encode())
     exit(status)
 
-posix._exit = tell_and_exit
+posix._exit = write_and_exit
 import solo.main
 solo.main.main()
 """
@@ -160,7 +160,7 @@ def read_own_memory(pid):
 
 def test_quiet_while_the_command_runs_and_while_three_stand_in_line(lab):
     holder = lab.hold("job")
-    line = [lab.wait_in_line("job", tag=number) for number in range(3)]
+    line = [lab.start_waiter("job", tag=number) for number in range(3)]
     pids = [holder.pid, *(process.pid for process in line)]
     until(lambda: all(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "S" for pid in pids))
     before = [count_switches(pid) for pid in pids]

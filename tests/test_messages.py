@@ -30,7 +30,7 @@ def hold_slots(lab):
 
 def hold_with_waiter(lab):
     lab.hold("job", "-s")
-    lab.wait_in_line("job", tag="waiter")
+    lab.start_waiter("job", tag="waiter")
 
 
 def hold_file(lab):

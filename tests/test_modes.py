@@ -35,8 +35,8 @@ def test_a_shared_parent_goes_with_shared_children_only(lab, via, mine, theirs, 
 
 def test_a_waiting_exclusive_stops_later_shared_ones(lab, via):
     holder = lab.hold("job", "-s")
-    writer = lab.wait_in_line("job", tag="writer")
-    reader = lab.wait_in_line("job", "-s", tag="reader")
+    writer = lab.start_waiter("job", tag="writer")
+    reader = lab.start_waiter("job", "-s", tag="reader")
 
     assert lab.run("-s", "-n", "job", "true").returncode == 75
     finish(holder)
@@ -78,8 +78,8 @@ def test_the_smallest_number_of_slots_is_the_limit_for_all(lab, via):
 
 def test_a_large_take_is_not_starved_by_small_ones(lab, via):
     one, two = hold_slot(lab, "--slots", "2"), hold_slot(lab, "--slots", "2")
-    large = lab.wait_in_line("job", "--slots", "2", "--take", "2", tag="large")
-    small = lab.wait_in_line("job", "--slots", "2", tag="small")
+    large = lab.start_waiter("job", "--slots", "2", "--take", "2", tag="large")
+    small = lab.start_waiter("job", "--slots", "2", tag="small")
 
     finish(one)
     assert lab.run("--slots", "2", "-n", "job", "true").returncode == 75
@@ -91,7 +91,7 @@ def test_a_large_take_is_not_starved_by_small_ones(lab, via):
 
 def test_the_head_gets_the_slot_that_is_free_first_whichever_it_is(lab, via):
     holders = [hold_slot(lab, "--slots", "3") for _ in range(3)]
-    waiter = lab.wait_in_line("job", "--slots", "3", tag="waiter")
+    waiter = lab.start_waiter("job", "--slots", "3", tag="waiter")
 
     finish(holders[1])
 
@@ -101,7 +101,7 @@ def test_the_head_gets_the_slot_that_is_free_first_whichever_it_is(lab, via):
 
 def test_a_slot_is_handed_over_when_its_launcher_and_command_were_killed(lab, via):
     holders = [hold_orphanable(lab) for _ in range(3)]
-    waiter = lab.wait_in_line("job", "--slots", "3", tag="waiter")
+    waiter = lab.start_waiter("job", "--slots", "3", tag="waiter")
 
     kill_both(holders[2]) if via == "file" else holders[2].kill()
 
@@ -117,7 +117,7 @@ def hold_orphanable(lab):
 
 def test_a_slot_of_an_orphan_is_free_when_the_orphan_ends(lab):
     holders = [hold_orphanable(lab) for _ in range(3)]
-    waiter = lab.wait_in_line("job", "--slots", "3", tag="waiter")
+    waiter = lab.start_waiter("job", "--slots", "3", tag="waiter")
     holders[0].kill()
     holders[0].wait()
     until(lambda: [row["state"] for row in lab.list()].count("orphaned") == 1)
@@ -131,7 +131,7 @@ def test_a_slot_of_an_orphan_is_free_when_the_orphan_ends(lab):
 def test_a_head_that_waits_for_slots_wakes_seldom_and_the_others_never(lab, via):
     for _ in range(3):
         hold_slot(lab, "--slots", "3")
-    line = [lab.wait_in_line("job", "--slots", "3", tag=number) for number in range(4)]
+    line = [lab.start_waiter("job", "--slots", "3", tag=number) for number in range(4)]
     until(lambda: all(open(f"/proc/{process.pid}/stat").read().rpartition(")")[2].split()[0] == "S" for process in line))
     subprocess.run(["sleep", "0.5"])
     before = [count_switches(process.pid) for process in line]
@@ -149,7 +149,7 @@ def test_a_slot_is_handed_over_though_the_launcher_that_gave_it_back_has_not_exi
     lab.hold("job", "--slots", "2")
     first = lab.start("--slots", "2", "-n", "job", "--", "sh", "-c", "echo; read line", prefix=slow)
     read_line(first)
-    waiter = lab.wait_in_line("job", "--slots", "2", tag="waiter")
+    waiter = lab.start_waiter("job", "--slots", "2", tag="waiter")
 
     first.stdin.close()
 
@@ -167,7 +167,7 @@ def test_waiting_for_one_whose_launcher_was_killed_just_before_its_exec_is_no_bu
     lab.start("--slots", "2", "-n", "job", tool, prefix=slow)
     until(lambda: len(lab.list()) == 2 and all(row["child"] for row in lab.list()))
     os.kill(lab.list()[1]["launcher"], signal.SIGKILL)
-    waiter = lab.wait_in_line("job", "--slots", "2", tag="waiter")
+    waiter = lab.start_waiter("job", "--slots", "2", tag="waiter")
     subprocess.run(["sleep", "0.5"])
     before = count_switches(waiter.pid), read_ticks(waiter.pid)
     subprocess.run(["sleep", "1"])  # the claim is about a span of time
@@ -235,7 +235,7 @@ def test_a_shared_hold_within_a_shared_hold_is_fine_until_others_stand_between(l
     inner = lab.run("-s", "-n", "job", lab.script, "-s", "-n", "job", "echo", "in")
     assert inner.stdout == b"in\n"
     until(lambda: lab.list())
-    writer = lab.wait_in_line("job", tag="writer")
+    writer = lab.start_waiter("job", tag="writer")
 
     holder.stdin.write(b"\n")
     holder.stdin.flush()

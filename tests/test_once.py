@@ -135,8 +135,8 @@ def test_who_is_held_up_over_the_end_of_a_period_is_judged_by_what_it_will_say(l
     now = [1000.0]
     monkeypatch.setattr(period, "time", lambda: now[0])
     monkeypatch.setattr(kernel, "blocker", None)  # as in a launcher
-    one = period.Once(Plan({"once_per": 20.0, "dir": str(lab.directory), "name": ["job"]}))
-    Late = type("Late", (), {"read_once": lambda self, name: now.__setitem__(0, 1012.0) or period.Ran("elsewhere", 1001.0)})
+    one = period.PeriodGuard(Plan({"once_per": 20.0, "dir": str(lab.directory), "name": ["job"]}))
+    Late = type("Late", (), {"read_once": lambda self, name: now.__setitem__(0, 1012.0) or period.LastRun("elsewhere", 1001.0)})
     one.keepers.append(Late())
 
     with pytest.raises(RanAlready):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.root
 FORGER = """
 import fcntl, json, os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
-from solo.identity import read_self, read_stat, read_world
+from solo.identity import read_self, read_stat, read_origin
 from solo.record import RESERVED, Record, format_closing, format_record
 from solo.modes import Claim
 names, spec = sys.argv[2], json.loads(sys.argv[3])
@@ -38,9 +38,9 @@ os.setresuid(65534, 65534, 65534)
 
 def write(spec):
     launcher, child = (own.get(spec[key], spec[key]) if isinstance(spec[key], str) else spec[key] for key in ("launcher", "child"))
-    world = read_world()
-    world.host = spec.get("host", world.host)
-    record = Record(launcher, world, spec.get("uid", 65534), Claim("X"), ["job"], spec.get("tree"),
+    origin = read_origin()
+    origin.host = spec.get("host", origin.host)
+    record = Record(launcher, origin, spec.get("uid", 65534), Claim("X"), ["job"], spec.get("tree"),
                     [word.encode() for word in spec.get("command", ["job"])], [], time.time(), None, spec.get("via", ""))
     text = format_record(record)
     file.truncate(0)
@@ -245,6 +245,6 @@ def test_a_message_of_top_drives_no_terminal():
     from solo.commands.top import View
 
     view = View({}, [])
-    view.tell("a\x1b[2J: refused")
+    view.show_message("a\x1b[2J: refused")
 
     assert view.message == "a\\x1b[2J: refused"

@@ -10,7 +10,7 @@ from conftest import BLOCKING, NOBODY, ROOT, count_injected, finish, inject, kil
 
 from solo.directories import open_base, open_name
 from solo.errors import SoloError
-from solo.identity import read_world
+from solo.identity import read_origin
 from solo.tickets import MOST_OPEN, Queue
 
 
@@ -377,7 +377,7 @@ def test_an_orphan_of_another_host_can_not_be_seen_and_that_is_said(lab):
 def test_who_takes_nothing_does_not_forget_an_orphan_that_it_can_not_see(lab):
     """Those who can see it wait for it."""
     holder = lab.hold("job")
-    lab.wait_in_line("job")
+    lab.start_waiter("job")
     ticket = orphan_elsewhere(lab, holder)
 
     turned_away = lab.run("-n", "job", "true")
@@ -467,7 +467,7 @@ def test_only_users_who_can_write_in_the_base_get_rights_below_it(lab, base, dir
     make_base_of(lab, base)
     lab.run("-n", "job", "true")  # makes the journal
     lab.hold("job")
-    lab.wait_in_line("job")
+    lab.start_waiter("job")
     seat = next((lab.directory / "job").glob(".seat.*"))
 
     modes = [read_mode(path) for path in (lab.directory / "job", lab.directory / "job/.gate", lab.find_hold("job"), seat)]
@@ -580,7 +580,7 @@ def test_a_second_link_to_a_gate_does_not_hide_that_it_was_removed(common):
     make_base_of(common, 0o1777)
     common.run("-n", "job", "true")
     gate = common.directory / "job/.gate"
-    queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_world())
+    queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_origin())
     with queue.gate:
         pass  # it has the gate open
 
@@ -600,7 +600,7 @@ def test_clean_leaves_what_root_made_for_others_in_a_sticky_directory(common):
     common.run("-n", "own", "true", user=NOBODY)
     from solo.commands import prune
 
-    queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_world())
+    queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_origin())
     base = open_base(str(common.directory), True)
     with queue.gate:
         assert not prune.remove_name("job", queue, base)
@@ -653,7 +653,7 @@ def test_a_counter_that_another_user_set_back_hides_nobody(common):
     """A waiter whose holder has gone takes no short cut past a shared holder that came meanwhile."""
     make_base_of(common, 0o1777)
     common.run("-n", "job", "true")
-    queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_world())
+    queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_origin())
     with queue.gate:
         queue.gate.note_look()
         assert not queue.gate.is_unchanged()

@@ -113,7 +113,7 @@ def test_server_restart_ends_the_command(fleet, server):
 
 def test_waiter_survives_a_server_restart(fleet, server):
     holder = fleet.hold("a", fleet.job)
-    waiting = fleet.wait_in_line("b", fleet.job, tag="in")
+    waiting = fleet.start_waiter("b", fleet.job, tag="in")
 
     restart(server)
 
@@ -141,7 +141,7 @@ def test_lease_may_be_longer_than_tcp_timeouts(fleet, ttl, table):
 
 def test_stop_waiting_ends_a_waiter(fleet):
     holder = fleet.hold("a", fleet.job)
-    waiting = fleet.wait_in_line("b", fleet.job)
+    waiting = fleet.start_waiter("b", fleet.job)
 
     assert fleet.run("c", "stop", "--waiting", fleet.job).returncode == 0
 
@@ -191,7 +191,7 @@ def test_once_per_without_a_table_is_refused(fleet):
 
 def test_table_lock_survives_session_end_and_restart(tabled, server):
     holder = tabled.hold("a", tabled.job, "--ttl", "10s")
-    waiting = tabled.wait_in_line("b", tabled.job, tag="in")
+    waiting = tabled.start_waiter("b", tabled.job, tag="in")
     started = server.ask("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo %'")
     assert started == "t\nt"
 
@@ -286,7 +286,7 @@ def test_pooler_that_shares_sessions_needs_a_table(fleet, server, pooler):
         assert result.returncode == 125 and b"pool_mode=session" in result.stderr and result.stderr.count(b"\n") == 1
         fleet.url, direct = (url + PostgreSQLTable.settings for url in (fleet.url, direct))
     holder = fleet.hold("a", fleet.job)
-    waiting = fleet.wait_in_line("b", fleet.job, tag="in")
+    waiting = fleet.start_waiter("b", fleet.job, tag="in")
 
     fleet.url = direct
     assert fleet.run("c", "-n", fleet.job, "true").returncode == 75

@@ -151,13 +151,13 @@ def test_no_words_crash_the_parser(words):
 
 # --- records -----------------------------------------------------------------------------------------------------
 
-WORLDS = st.builds(
-    identity.World, st.just("b-1"), st.integers(1, 1 << 32).map(str), st.sampled_from(["-", "7"]), st.text("ab %\n", max_size=9),
+ORIGINS = st.builds(
+    identity.Origin, st.just("b-1"), st.integers(1, 1 << 32).map(str), st.sampled_from(["-", "7"]), st.text("ab %\n", max_size=9),
 )
 PROCESSES = st.tuples(st.integers(1, (1 << 31) - 1), st.integers(0, (1 << 64) - 1))
 RANGES = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair)))
 RECORDS = st.builds(
-    record.Record, PROCESSES, WORLDS, st.integers(0, 1 << 32), CLAIMS, st.lists(st.text("ab/ %é", min_size=1), min_size=1),
+    record.Record, PROCESSES, ORIGINS, st.integers(0, 1 << 32), CLAIMS, st.lists(st.text("ab/ %é", min_size=1), min_size=1),
     st.none() | st.integers(0, 99).map(float), st.lists(WORDS, min_size=1, max_size=9), st.lists(RANGES), st.integers(0, 1 << 32).map(float),
     st.none() | PROCESSES,
 )
@@ -172,7 +172,7 @@ def tell(one):
     claim = one.claim
     counted = (claim.slots, claim.take, one.slot) if claim.mode == modes.COUNTED else ()
     return (one.launcher, one.child, one.uid, claim.mode, *counted, one.names, one.tree, one.command, one.since,
-            *(getattr(one.world, key) for key in identity.World.__slots__))
+            *(getattr(one.origin, key) for key in identity.Origin.__slots__))
 
 
 @given(RECORDS)
@@ -198,7 +198,7 @@ def test_the_closing_lines_always_fit_their_place():
 
 
 def test_a_command_too_long_to_keep_ends_in_an_ellipsis():
-    original = record.Record((1, 1), identity.World("b", "1", "1", "h"), 0, modes.Claim("X"), ["a"], None, [b"x" * 1000] * 1000)
+    original = record.Record((1, 1), identity.Origin("b", "1", "1", "h"), 0, modes.Claim("X"), ["a"], None, [b"x" * 1000] * 1000)
 
     words = record.parse_record(record.format_record(original)).command
 
@@ -218,7 +218,7 @@ def test_a_process_may_call_itself_anything(name, parent, start):
 
 
 def test_a_start_time_is_compared_over_time_namespaces():
-    there, here = identity.World("b", "1", "2", "h", 1000), identity.World("b", "1", "3", "h", -50)
+    there, here = identity.Origin("b", "1", "2", "h", 1000), identity.Origin("b", "1", "3", "h", -50)
     stat = identity.Stat(5, "S", 1, 1, 7000 - 50)
 
     assert [stat.is_started(start, there, here) for start in (8000, 8001, 8005, 6950)] == [True, True, False, False]

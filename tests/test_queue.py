@@ -12,7 +12,7 @@ from conftest import TESTS, count_injected, count_switches, finish, inject, kill
 
 from solo import kernel
 from solo.directories import open_base, open_name
-from solo.identity import read_world
+from solo.identity import read_origin
 from solo.process import watch
 from solo.record import RESERVED, format_closing
 from solo.tickets import Queue
@@ -73,7 +73,7 @@ def test_busy_exit_and_quiet_are_the_callers_choice(lab):
 
 def test_one_who_waits_gets_in_when_the_holder_ends(lab):
     holder = lab.hold("job")
-    waiter = lab.wait_in_line("job", tag="waiter")
+    waiter = lab.start_waiter("job", tag="waiter")
     assert lab.read_log() == []
 
     finish(holder)
@@ -104,7 +104,7 @@ def test_waiting_ends_in_time_however_the_caller_left_the_alarm_signal(lab, prep
 
 def test_forty_get_in_in_order_of_arrival_though_some_die_and_some_give_up(lab):
     holder = lab.hold("job")
-    line = [lab.wait_in_line("job", tag=number) for number in range(40)]
+    line = [lab.start_waiter("job", tag=number) for number in range(40)]
     killed, given_up = {3, 4, 17, 39}, {8, 20, 21}
     for number in killed:
         line[number].kill()
@@ -124,7 +124,7 @@ def test_forty_get_in_in_order_of_arrival_though_some_die_and_some_give_up(lab):
 
 def test_a_newcomer_who_does_not_wait_never_overtakes_the_line(lab):
     holder = lab.hold("job")
-    line = [lab.wait_in_line("job", tag="waiter") for _ in range(20)]
+    line = [lab.start_waiter("job", tag="waiter") for _ in range(20)]
     holder.stdin.close()
     statuses = []
     while 0 not in statuses:
@@ -137,8 +137,8 @@ def test_a_newcomer_who_does_not_wait_never_overtakes_the_line(lab):
 
 def test_a_stopped_waiter_keeps_its_place(lab):
     holder = lab.hold("job")
-    first = lab.wait_in_line("job", tag="first")
-    second = lab.wait_in_line("job", tag="second")
+    first = lab.start_waiter("job", tag="first")
+    second = lab.start_waiter("job", tag="second")
     first.send_signal(signal.SIGSTOP)
     until(lambda: read_state(first.pid) == "T")
     finish(holder)
@@ -161,7 +161,7 @@ def test_a_name_within_itself_is_refused_also_behind_others_in_line(lab):
     script = f"echo ready; read line; {lab.script} $0 -n job true; echo $?; read line; exit 0"
     holder = lab.start("-n", "job", "--", "sh", "-c", script, "-wforever")
     read_line(holder)
-    waiter = lab.wait_in_line("job", tag="waiter")
+    waiter = lab.start_waiter("job", tag="waiter")
 
     holder.stdin.write(b"\n")
     holder.stdin.flush()
@@ -185,7 +185,7 @@ def test_a_sibling_name_can_be_used_within_another(lab):
 def test_joiner_behind_waiter_lists_nothing_under_gate(lab):
     """With thousands of tickets the listing would keep the gate from all others; without it the joiner still finds its ancestors."""
     holder = lab.hold("job")
-    lab.wait_in_line("job", tag="first")
+    lab.start_waiter("job", tag="first")
     trace = lab.path / "trace"
     watch = ("strace", "-f", "-y", "-qq", "-o", trace, "-e", "trace=flock,getdents64")
     joiner = lab.start("-w", "forever", "-n", "job", "--", "true", prefix=watch)
@@ -238,7 +238,7 @@ def test_a_gate_that_changes_hands_is_waited_for_though_its_owner_can_not_be_tol
             read_line(crowd[0])
     crowd[0].stdin.close()
 
-    with Queue(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_world()).gate as locked:
+    with Queue(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_origin()).gate as locked:
         assert locked.fd is not None
 
     for process in crowd:
@@ -249,7 +249,7 @@ def test_a_gate_that_changes_hands_is_waited_for_though_its_owner_can_not_be_tol
 
 def test_a_gate_removed_under_those_who_wait_does_not_let_two_in(lab):
     holder = lab.hold("job")
-    waiter = lab.wait_in_line("job", tag="waiter")
+    waiter = lab.start_waiter("job", tag="waiter")
     os.unlink(lab.directory / "job/.gate")
 
     assert lab.run("-n", "job", "true").returncode == 75
@@ -269,7 +269,7 @@ def test_tokens_grow_with_each_hold_also_over_a_new_gate(lab):
 
 def test_a_killed_launcher_leaves_an_orphan_that_is_named_and_waited_for(lab):
     holder = lab.hold("job")
-    waiter = lab.wait_in_line("job", tag="waiter")
+    waiter = lab.start_waiter("job", tag="waiter")
     holder.kill()
     holder.wait()
 
@@ -470,7 +470,7 @@ def test_a_wait_that_is_over_before_it_begins_ends_as_waits_do(lab):
 
 def test_a_strangers_alarm_neither_ends_nor_shortens_the_wait(lab):
     holder = lab.hold("job")
-    waiter = lab.wait_in_line("job", "-w", "1h", tag="waiter")
+    waiter = lab.start_waiter("job", "-w", "1h", tag="waiter")
     waits = count_switches(waiter.pid)
 
     os.kill(waiter.pid, signal.SIGALRM)
@@ -496,7 +496,7 @@ def test_a_blocked_alarm_of_the_callers_does_not_make_the_wait_longer(lab):
 
 def test_a_removed_name_is_called_that(lab):
     holder = lab.hold("job")
-    waiter = lab.wait_in_line("job", tag="waiter")
+    waiter = lab.start_waiter("job", tag="waiter")
     shutil.rmtree(lab.directory / "job")
     finish(holder)
 

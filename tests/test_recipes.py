@@ -77,13 +77,13 @@ def check_skip(machine, line, options, environment):
 
 def check_line(machine, line, options, environment):
     """One more stands in line, as many as may; gives those that do."""
-    waiting = [machine.wait_in_line(line, environment)]
+    waiting = [machine.start_waiter(line, environment)]
     if "latest" in options:
         newest = machine.type(line, environment)
         assert finish(waiting.pop())[0] == 75
         waiting.append(newest)
     if "max_waiting" in options:
-        waiting += [machine.wait_in_line(line, environment) for _ in range(1, options["max_waiting"])]
+        waiting += [machine.start_waiter(line, environment) for _ in range(1, options["max_waiting"])]
         assert finish(machine.type(line, environment))[0] == 75
     return waiting
 
@@ -314,7 +314,7 @@ def test_nobody_deploys_anywhere_while_the_database_is_migrated(new):
     migration = machine.type(find_line("solo -n deploy --wait forever -- ./migrate.sh"))
     machine.wait_for_starts(1)
 
-    deploy = machine.wait_in_line(find_line("solo -n deploy/prod --wait 10m -- ./deploy.sh prod"))
+    deploy = machine.start_waiter(find_line("solo -n deploy/prod --wait 10m -- ./deploy.sh prod"))
 
     machine.release()
     assert [finish(process)[0] for process in (migration, deploy)] == [0, 0]
@@ -327,7 +327,7 @@ def test_a_load_is_alone_and_no_later_report_overtakes_it(new):
     first = machine.type(report)
     machine.wait_for_starts(1)
 
-    others = [machine.wait_in_line(load), machine.wait_in_line(report)]
+    others = [machine.start_waiter(load), machine.start_waiter(report)]
 
     machine.release()
     assert [finish(process)[0] for process in (first, *others)] == [0] * 3

@@ -16,8 +16,8 @@ IGNORE_TERM = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
 
 def test_no_more_than_so_many_stand_in_line(lab, via):
     holder = lab.hold("job")
-    first = lab.wait_in_line("job", "--max-waiting", "2", tag="first")
-    second = lab.wait_in_line("job", "--max-waiting", "2", tag="second")
+    first = lab.start_waiter("job", "--max-waiting", "2", tag="first")
+    second = lab.start_waiter("job", "--max-waiting", "2", tag="second")
 
     third = lab.run("-w", "forever", "--max-waiting", "2", "-n", "job", "true")
 
@@ -39,7 +39,7 @@ def test_the_line_is_never_longer_however_many_come_at_once(lab):
 
 def test_dead_seats_take_no_room(lab):
     lab.hold("job")
-    dead = lab.wait_in_line("job", tag="dead")
+    dead = lab.start_waiter("job", tag="dead")
     dead.kill()
     dead.wait()
 
@@ -72,7 +72,7 @@ def test_those_who_wait_for_another_child_of_the_same_parent_do_not_count(lab):
 
 def test_the_newest_in_line_wins_and_the_others_say_who_superseded_them(lab, via):
     holder = lab.hold("job")
-    old = [lab.wait_in_line("job", *words, tag=f"old{at}") for at, words in enumerate([(), ()])]
+    old = [lab.start_waiter("job", *words, tag=f"old{at}") for at, words in enumerate([(), ()])]
     new = lab.start("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", "echo new >>$LAB/log")
 
     ends = [finish(process) for process in old]
@@ -85,7 +85,7 @@ def test_the_newest_in_line_wins_and_the_others_say_who_superseded_them(lab, via
 
 def test_the_newest_wins_over_a_whole_line(lab, via):
     holder = lab.hold("job")
-    line = [lab.wait_in_line("job", "-w", "1h", tag=number) for number in range(10)]
+    line = [lab.start_waiter("job", "-w", "1h", tag=number) for number in range(10)]
     new = lab.start("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", "echo new >>$LAB/log")
 
     assert [process.wait(PATIENCE) for process in line] == [75] * 10
@@ -95,7 +95,7 @@ def test_the_newest_wins_over_a_whole_line(lab, via):
 
 def test_a_stopped_one_in_line_does_not_hold_up_the_newest(lab, via):
     holder = lab.hold("job")
-    old = lab.wait_in_line("job", tag="old")
+    old = lab.start_waiter("job", tag="old")
     old.send_signal(signal.SIGSTOP)
     until(lambda: read_state(old.pid) == "T")
     new = lab.start("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", "echo new >>$LAB/log")
@@ -112,7 +112,7 @@ def test_a_stopped_one_in_line_does_not_hold_up_the_newest(lab, via):
 def test_the_newest_of_several_wins_though_one_before_them_is_stopped(lab, via):
     """A bell that rings while its hearer is busy with others is heard all the same."""
     holder = lab.hold("job")
-    stopped = lab.wait_in_line("job", tag="stopped")
+    stopped = lab.start_waiter("job", tag="stopped")
     stopped.send_signal(signal.SIGSTOP)
     until(lambda: read_state(stopped.pid) == "T")
     crowd = []
@@ -129,7 +129,7 @@ def test_the_newest_of_several_wins_though_one_before_them_is_stopped(lab, via):
 
 def test_superseded_is_quiet_and_has_the_status_that_was_asked_for(lab):
     lab.hold("job")
-    old = lab.wait_in_line("job", "-q", "-E", "3", tag="old")
+    old = lab.start_waiter("job", "-q", "-E", "3", tag="old")
     lab.start("-w", "forever", "--latest", "-n", "job", "true")
 
     assert finish(old) == (3, "", "")
@@ -190,7 +190,7 @@ def test_replace_where_nothing_is_held_just_runs(lab, via):
 
 def test_replace_ends_those_in_line_too_and_the_last_of_several_wins(lab, via):
     holder = lab.hold("job")
-    line = [lab.wait_in_line("job", tag=number) for number in range(3)]
+    line = [lab.start_waiter("job", tag=number) for number in range(3)]
     first = lab.start("--replace", "-n", "job", "--", "sh", "-c", "echo first; exec sleep 99")
     assert read_line(first) == "first"
     second = lab.start("--replace", "-n", "job", "--", "sh", "-c", "echo second")
@@ -373,11 +373,11 @@ def test_a_forged_record_does_not_make_root_end_someone_else(common):
 FORGERY = """
 import fcntl, os, sys, time
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
-from solo.identity import read_self, read_stat, read_world
+from solo.identity import read_self, read_stat, read_origin
 from solo.record import RESERVED, Record, format_closing, format_record
 from solo.modes import Claim
 victim = int(sys.argv[3])
-record = Record(read_self(), read_world(), 65534, Claim("X"), ["job"], None, [b"job"], [], time.time())
+record = Record(read_self(), read_origin(), 65534, Claim("X"), ["job"], None, [b"job"], [], time.time())
 file = open(f"{sys.argv[2]}/job/.hold.{int(time.time() * 1e6):020d}", "w+b", 0)
 file.write(format_record(record)[:-RESERVED] + format_closing((victim, read_stat(victim).start)))
 fcntl.flock(file, fcntl.LOCK_EX)
@@ -456,7 +456,7 @@ def test_what_came_to_nothing_for_another_name_resets_no_count(lab):
 
 def test_superseded_is_never_loud(lab):
     lab.hold("job")
-    old = lab.wait_in_line("job", "-q", "-E", "0", "--loud-after", "5", tag="old")
+    old = lab.start_waiter("job", "-q", "-E", "0", "--loud-after", "5", tag="old")
     lab.start("-w", "forever", "--latest", "-n", "job", "true")
 
     assert finish(old) == (0, "", "")

@@ -71,7 +71,7 @@ def test_the_list_knows_everything_a_record_would(lab):
 
 def test_those_who_wait_get_in_in_order(lab):
     holder = lab.hold("job")
-    line = [lab.wait_in_line("job", tag=number) for number in range(12)]
+    line = [lab.start_waiter("job", tag=number) for number in range(12)]
     line[3].kill()
     line[3].wait()
 

@@ -15,7 +15,7 @@ from conftest import PATIENCE, ROOT, count_injected, count_switches, finish, inj
 from solo.commands import doctor
 from solo.contention.evict import Eviction
 from solo.directories import open_base, open_name
-from solo.identity import read_world
+from solo.identity import read_origin
 from solo.text.describe import find_user
 from solo.tickets import MOST_OPEN, Queue
 
@@ -25,7 +25,7 @@ from solo.tickets import MOST_OPEN, Queue
 def test_show_prints_the_holder_with_processes_the_waiters_and_the_skips(lab, via):
     holder = lab.start("-n", "job", "--", "sh", "-c", "sleep 99 & echo $!; read line; kill $!; exit 0")
     inner = int(read_line(holder))
-    waiter = lab.wait_in_line("job", "-s", tag="waiter")
+    waiter = lab.start_waiter("job", "-s", tag="waiter")
     lab.run("-n", "job", "true")
 
     [shown] = json.loads(lab.run("show", "--json", "job").stdout)
@@ -303,7 +303,7 @@ sys.stdin.read()
 """
     program = subprocess.Popen([sys.executable, "-IS", "-c", holds, lab.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     read_line(program)
-    waiters = [lab.wait_in_line("job", "--slots", str(MOST_OPEN), tag="in") for _ in range(2)]
+    waiters = [lab.start_waiter("job", "--slots", str(MOST_OPEN), tag="in") for _ in range(2)]
 
     result = lab.run("stop", "--waiting", "job")
 
@@ -313,8 +313,8 @@ sys.stdin.read()
 
 def test_eviction_signals_all_waiters_before_any_holder(lab):
     holder = lab.hold("job")
-    waiters = [lab.wait_in_line("job", tag="in") for _ in range(2)]
-    queue = Queue(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_world())
+    waiters = [lab.start_waiter("job", tag="in") for _ in range(2)]
+    queue = Queue(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_origin())
     [hold, told, closed] = [queue.open_ticket(file) for file in sorted(queue.list_files())]
     closed.read_record()
     closed.close()

@@ -43,7 +43,7 @@ def read_files(pid):
 
 def test_only_the_head_of_the_line_has_its_command_forked(lab, via):
     lab.hold("job")
-    head, second = (lab.wait_in_line("job", tag=tag) for tag in ("head", "second"))
+    head, second = (lab.start_waiter("job", tag=tag) for tag in ("head", "second"))
 
     find_forked(head)
 
@@ -52,7 +52,7 @@ def test_only_the_head_of_the_line_has_its_command_forked(lab, via):
 
 def test_what_is_forked_has_nothing_of_its_launcher_but_the_pipe(lab, via):
     lab.hold("job")
-    head = lab.wait_in_line("job", tag="head")
+    head = lab.start_waiter("job", tag="head")
 
     forked = find_forked(head)
 
@@ -80,7 +80,7 @@ def test_it_becomes_the_command_with_its_token_and_all_that_was_given(lab, via):
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_it_ends_with_its_launcher(lab, via, end):
     lab.hold("job")
-    head = lab.wait_in_line("job", tag="head")
+    head = lab.start_waiter("job", tag="head")
     forked = find_forked(head)
 
     head.send_signal(end)
@@ -144,9 +144,9 @@ def test_a_stop_while_in_line_is_over_once_the_launcher_goes_on(lab, via):
 
 def test_who_is_behind_it_sees_a_killed_launcher_as_gone_though_what_it_forked_is_stopped(lab, via):
     holder = lab.hold("job")
-    head = lab.wait_in_line("job", tag="head")
+    head = lab.start_waiter("job", tag="head")
     forked = find_forked(head)
-    second = lab.wait_in_line("job", tag="second")
+    second = lab.start_waiter("job", tag="second")
     os.kill(forked, signal.SIGSTOP)
     head.kill()
     head.wait()
@@ -161,7 +161,7 @@ def test_who_is_behind_it_sees_a_killed_launcher_as_gone_though_what_it_forked_i
 def test_a_holder_killed_with_its_command_is_no_release_and_looked_at_again(lab, via):
     """The turn of who waits takes a short cut after a release only: an orphan is waited for."""
     holder = lab.hold("job")
-    head = lab.wait_in_line("job", tag="head")
+    head = lab.start_waiter("job", tag="head")
     find_forked(head)
     if via == "file":
         holder.kill()

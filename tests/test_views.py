@@ -125,7 +125,7 @@ def test_json_has_exactly_the_documented_keys(lab, view):
     lab.run("-n", "job", "--", "sh", "-c", "exit 3")
     holder = lab.hold("job", "--slots", "2")
     lab.hold("other")
-    lab.wait_in_line("job", tag="waiter")
+    lab.start_waiter("job", tag="waiter")
     lab.run("-n", "job", "true")
     orphan = lab.hold("orphan")
     orphan.kill()
@@ -161,7 +161,7 @@ def test_metrics_count_holders_waiters_runs_skips_and_failures(lab):
     lab.run("-n", "job", "true")
     lab.run("-n", "job", "false")
     holder = lab.hold("job")
-    lab.wait_in_line("job", tag="waiter")
+    lab.start_waiter("job", tag="waiter")
     lab.run("-n", "job", "true")
 
     samples = parse_metrics(lab.run("metrics").stdout.decode())
@@ -328,7 +328,7 @@ def test_list_and_show_print_which_slot_of_how_many(lab):
     for _ in range(2):
         lab.hold("pool", "--slots", "4")
     taken = lab.hold("pool", "--slots", "4", "--take", "2")
-    waiter = lab.wait_in_line("pool", "--slots", "4", tag="waiter")
+    waiter = lab.start_waiter("pool", "--slots", "4", tag="waiter")
 
     head, *rows = lab.run("list", "--via", "file").stdout.decode().splitlines()
     shown = lab.run("show", "pool").stdout.decode()
@@ -440,7 +440,7 @@ def show(lab, name):
 
 def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
     from solo.contention import sockets
-    from solo.identity import read_world
+    from solo.identity import read_origin
 
     lab.use_sockets()
     name = f"looked{os.getpid()}"
@@ -449,7 +449,7 @@ def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
     monkeypatch.setattr(sockets, "connect", lambda name, text: asked.append(text) or connect(name, text))
 
     for _ in range(5):
-        line = sockets.SocketQueue(name, read_world())
+        line = sockets.SocketQueue(name, read_origin())
         tickets = [line.look(file) for file in line.list_files()]
         assert [ticket.read_record().launcher[0] for ticket in tickets] == [holder.pid]
         line.leave()
@@ -587,7 +587,7 @@ def test_top_reports_a_holder_that_it_cannot_end(lab, screen):
 @pytest.mark.tool("tmux")
 def test_top_stops_a_waiter(lab, screen):
     holder = lab.hold("job")
-    waiter = lab.wait_in_line("job", tag="waiter")
+    waiter = lab.start_waiter("job", tag="waiter")
     top = screen("top", "--via", "file")
     top.wait_for("1 waiting")
 
@@ -692,7 +692,7 @@ def test_top_without_a_terminal_prints_once(lab):
 @pytest.mark.tool("tmux")
 def test_a_waiter_on_a_terminal_shows_the_holder_and_its_place(lab, screen):
     holder = lab.hold("job")
-    first = lab.wait_in_line("job", tag="first")
+    first = lab.start_waiter("job", tag="first")
     waiting = screen("-n", "job", "--wait", "1h", "--", "echo", "here I am", width=120)
 
     waiting.wait_for(f"held for 0s by pid {holder.pid} (")

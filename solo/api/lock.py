@@ -23,7 +23,7 @@ from solo.api import blocking
 from solo.argv import is_engine, read_variables
 from solo.directories import check_new_name, open_name
 from solo.errors import Busy, SoloError, UsageError
-from solo.identity import read_self, read_world
+from solo.identity import read_origin, read_self
 from solo.kernel import FOREVER, read_file, read_umask
 from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, find_conflicts
 from solo.obstacles import close_all, find_living, read_claim
@@ -81,7 +81,7 @@ def holders(name: str, *, via: Optional[str] = None, directory: Optional[Path] =
     from solo.commands.list import collect
 
     problems: list[str] = []
-    rows, complete = collect(read_options(via, directory).get("dir"), via, [check_name(name)], tell=problems.append)
+    rows, complete = collect(read_options(via, directory).get("dir"), via, [check_name(name)], report=problems.append)
     if not complete:
         raise SoloError(problems[0])
     return [make_holder(row) for row in rows if row["state"] != "waiting"]
@@ -500,7 +500,7 @@ class Try:
         self.is_abandoned = False
         self.tickets: list[Any] = []  # all tickets of the attempt, waiting ones too
         self.taken: list[Any] = []  # the acquired ones and locked files
-        self.lines: list[Any] = []
+        self.queues: list[Any] = []
 
     def run_hastily(self) -> bool:
         """Acquire it in this thread. Return False if it would have to wait."""
@@ -570,21 +570,21 @@ class Try:
             blocking.mine.waiter = None
             waiter.close()
             all_tries.discard(self)
-            for line in self.lines:
-                line.attempt = None  # else a Hold would refer to its owner, which would never be collected
+            for queue in self.queues:
+                queue.attempt = None  # else a Hold would refer to its owner, which would never be collected
 
     def take(self) -> Hold:
         """Acquire all names and files. Raises what take_names and take_files raise, with the holders in a Busy."""
         lock = self.lock
         plan = Plan(read_options(lock.via, lock.directory))
         plan.max_waiting, plan.deadline = lock.max_waiting, self.deadline
-        launcher, world, command = identify()
-        wanted = Record(launcher, world, os.geteuid(), lock._claim, lock.names, None, command)
+        launcher, origin, command = identify()
+        wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, None, command)
         tickets = self.taken = []
 
-        def make(base: Any, name: str, world: Any) -> Any:
-            self.lines.append(make_line(base, name, world, self))
-            return self.lines[-1]
+        def make(base: Any, name: str, origin: Any) -> Any:
+            self.queues.append(make_queue(base, name, origin, self))
+            return self.queues[-1]
 
         self.refuse_own_files()
         try:
@@ -619,18 +619,17 @@ class Try:
                 tickets += hold._tickets
         return tickets
 
-    def refuse_own_tickets(self, line: Any, wanted: Any) -> None:
-        """Raise SoloError if it would wait in `line` without limit for itself, or for waiters that wait for it. Under the gate."""
+    def refuse_own_tickets(self, queue: Any, wanted: Any) -> None:
+        """Raise SoloError if it would wait in `queue` without limit for itself, or for waiters that wait for it. Under the gate."""
         if self.deadline != FOREVER:
             return
-        queue = identify_queue(line)
-        own = [ticket for ticket in self.find_own_tickets() if identify_queue(ticket.queue) == queue]
+        own = [ticket for ticket in self.find_own_tickets() if identify_queue(ticket.queue) == identify_queue(queue)]
         if not own:
             return
         claims = [ticket.record.claim for ticket in own]
-        seats = [find_living(line, file) for file in line.list_files() if file.startswith(SEAT)]
-        ahead = [read_claim(seat) for seat in seats if seat is not None]
-        close_all([seat for seat in seats if seat is not None])
+        waiting = [find_living(queue, file) for file in queue.list_files() if file.startswith(SEAT)]
+        ahead = [read_claim(ticket) for ticket in waiting if ticket is not None]
+        close_all([ticket for ticket in waiting if ticket is not None])
         if any(find_conflicts(claim, claims) for claim in [wanted, *ahead]):
             raise SoloError(self.describe_own(" and ".join(sorted({name for ticket in own for name in ticket.record.names}))))
 
@@ -681,8 +680,8 @@ class Try:
         """Close everything in a forked child: the thread is not there, and its tickets belong to the parent."""
         for ticket in (*self.tickets, *self.taken):
             ticket.close()
-        for line in self.lines:
-            line.leave()  # this closes a copy of the gate, too
+        for queue in self.queues:
+            queue.leave()  # this closes a copy of the gate, too
         if self.waiter is not None:
             self.waiter.close()
 
@@ -722,26 +721,26 @@ class OwnQueue(Own, Queue):
             blocking.forget_own(self.own_files.pop(file))
 
 
-def identify_queue(line: Any) -> object:
+def identify_queue(queue: Any) -> object:
     """Return what identifies the queue of a name: its directory, or for sockets the name. None for a locked file."""
-    place = getattr(line, "place", None)
-    return getattr(line, "name", None) if place is None else identify_file(place.fd)
+    place = getattr(queue, "place", None)
+    return getattr(queue, "name", None) if place is None else identify_file(place.fd)
 
 
-def make_line(base: Any, name: str, world: Any, attempt: "Try") -> Any:
+def make_queue(base: Any, name: str, origin: Any, attempt: "Try") -> Any:
     """Return the queue of `name`: files in `base`, or sockets if that is None."""
     if base is not None:
-        line: Any = OwnQueue(open_name(base, name), world)
-        line.own_files = {}
+        queue: Any = OwnQueue(open_name(base, name), origin)
+        queue.own_files = {}
     else:
         from solo.contention.sockets import SocketQueue
 
         class OwnSocketQueue(Own, SocketQueue):
             __slots__ = ("attempt",)
 
-        line = OwnSocketQueue(name, world)
-    line.attempt = attempt
-    return line
+        queue = OwnSocketQueue(name, origin)
+    queue.attempt = attempt
+    return queue
 
 
 def set_ready(future: Any) -> None:
@@ -767,7 +766,7 @@ def identify() -> tuple[Any, Any, list[bytes]]:
     """Return ((pid, start), origin, command line) of this process."""
     if identity[0] != os.getpid():
         command = read_file("/proc/self/cmdline", COMMAND_SIZE).split(b"\0")[:-1]
-        identity[:] = [os.getpid(), (read_self(), read_world(), command)]
+        identity[:] = [os.getpid(), (read_self(), read_origin(), command)]
     return cast("tuple[Any, Any, list[bytes]]", identity[1])
 
 

@@ -13,7 +13,7 @@ from solo.errors import SoloError
 from solo.history.reader import PAST
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import SAFELY, close, say
-from solo.text.width import tell
+from solo.text.width import print_clean
 
 
 def run(options: dict, names: list) -> int:
@@ -61,7 +61,7 @@ def clean_all(open_all, names: list, options: dict, clean_one) -> bool:
                 raise place
             removed = clean_one(name, base, options)
             if removed:
-                tell(f"{name}: {removed}")
+                print_clean(f"{name}: {removed}")
         except SoloError as error:
             say(f"{name}: {error}")
             complete = False

@@ -18,11 +18,11 @@ from solo.contention.sockets import list_addresses
 from solo.directories import PRIVATE, STICKY, choose_mode, find_base, find_names, make_base
 from solo.errors import SoloError
 from solo.gate import GATE
-from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_self, read_world
+from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
 from solo.journal_files import JOURNAL, find_journals, make_place
 from solo.process.prctl import load_prctl
 from solo.text.tables import format_json
-from solo.text.width import tell
+from solo.text.width import print_clean
 from solo.tickets import HOLD, READABLE, SEAT
 
 SUSPICIOUS = 10  # names made from commands of one program
@@ -58,8 +58,8 @@ def run(options: dict, names: list) -> int:
         print(format_json(findings))
     else:
         for finding in findings:
-            tell(f"{finding['state']:<5}  {finding['text']}")
-        tell(summarize([finding["text"] for finding in findings if finding["state"] == BAD]))
+            print_clean(f"{finding['state']:<5}  {finding['text']}")
+        print_clean(summarize([finding["text"] for finding in findings if finding["state"] == BAD]))
     return any(finding["state"] == BAD for finding in findings)
 
 
@@ -248,7 +248,7 @@ def check_processes(asked):
     """Can solo identify processes, by /proc, pidfd and prctl?"""
     try:
         read_self()
-        origin = read_world()
+        origin = read_origin()
     except (SoloError, OSError) as error:
         yield BAD, f"/proc: {getattr(error, 'strerror', None) or error}"
         return

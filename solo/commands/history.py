@@ -4,11 +4,11 @@ import sys
 from datetime import datetime
 from time import time
 
-from solo.commands.lookup import check_names, describe_place, open_line, report_unknown
+from solo.commands.lookup import check_names, describe_place, open_queue, report_unknown
 from solo.errors import SoloError
 from solo.gate import DIGITS
 from solo.history.reader import find_histories, find_history
-from solo.identity import read_world
+from solo.identity import read_origin
 from solo.journal_files import ENDED, STARTED
 from solo.kernel import decode, say
 from solo.options import FILE
@@ -39,7 +39,7 @@ def run(options: dict, names: list) -> int:
 
 def collect(options: dict, names: list, after: float = 0.0) -> tuple:
     """Return ([a row per run or skip that still runs or ended at `after` or later], whether all could be read)."""
-    found, complete, origin = [], True, read_world()
+    found, complete, origin = [], True, read_origin()
     for name in names:
         complete = not report_unknown(name, {**options, "via": FILE}, "show") and complete
     for name, history in find_histories(options.get("dir"), names):
@@ -59,7 +59,7 @@ def list_rows(name: str, history, options: dict, origin, after: float = 0.0) -> 
     for one in history.list_runs():
         state = None
         if one.event == STARTED:
-            queue = queue or open_line(name, {**options, "via": FILE}, origin)
+            queue = queue or open_queue(name, {**options, "via": FILE}, origin)
             state = find_state(queue, one)
             if state is None:  # it may have ended since we read the journal
                 again = again or {run.token: run for run in find_history(options.get("dir"), name).list_runs()}

@@ -8,7 +8,7 @@ from solo.commands.lookup import check_via, describe_place
 from solo.contention.sockets import SocketQueue, list_addresses
 from solo.directories import find_base, find_names, is_within, open_base, split_name
 from solo.errors import SoloError
-from solo.identity import read_world
+from solo.identity import read_origin
 from solo.kernel import close, decode, encode, say
 from solo.modes import EXCLUSIVE, INTENTIONS, Claim
 from solo.options import FILE, KEEPERS, SOCKET
@@ -58,10 +58,10 @@ def print_names(rows: list):
     sys.stdout.buffer.flush()
 
 
-def collect(directory, via, names: list, tell=say, visit=None) -> tuple:
+def collect(directory, via, names: list, report=say, visit=None) -> tuple:
     """Return ([a row per living ticket, by name and order of arrival], whether all could be read).
 
-    `via` None looks for files and sockets. `tell` gets a line for each error, `visit` each row with its open ticket.
+    `via` None looks for files and sockets. `report` gets a line for each error, `visit` each row with its open ticket.
     """
     for name in names:
         split_name(name)  # a bad one is an error, not an empty list
@@ -70,10 +70,10 @@ def collect(directory, via, names: list, tell=say, visit=None) -> tuple:
 
         return remote.collect(via, names), True
     rows, complete = [], True
-    for name, where, queue in find_queues(directory, via, read_world()):
+    for name, where, queue in find_queues(directory, via, read_origin()):
         for ticket in look_at(queue) if is_within(name, names) else ():
             if isinstance(ticket, SoloError):
-                tell(f"{name}: {ticket}")
+                report(f"{name}: {ticket}")
                 complete = False
                 continue
             record = ticket.read_record()
@@ -143,7 +143,7 @@ def make_row(name: str, where: str, ticket, record) -> dict:
             launcher=None if "launcher" in claims else record.launcher[0],
             child=record.child[0] if record.child and "child" not in claims else None,
             since=format_time(record.since),
-            host=record.world.host,
+            host=record.origin.host,
             command=[decode(word) for word in record.command],
             via=record.via or where,
             claims=claims,

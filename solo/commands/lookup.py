@@ -26,7 +26,7 @@ def check_via(where: str):
         find_target(where)
 
 
-def open_line(name: str, options: dict, origin):
+def open_queue(name: str, options: dict, origin):
     """Return the queue of `name`, or None if the name was never used. Raise SoloError if it is refused."""
     via = options.get("via", FILE)
     check_via(via)

@@ -8,12 +8,12 @@ import re
 from errno import ENOTEMPTY
 from time import time
 
-from solo.commands.lookup import find_in_the_way, open_line
+from solo.commands.lookup import find_in_the_way, open_queue
 from solo.directories import STICKY, find_base, open_base, tighten
 from solo.errors import SoloError
 from solo.gate import GATE
 from solo.history.reader import PAST
-from solo.identity import read_world
+from solo.identity import read_origin
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, list_directory
 from solo.modes import EXCLUSIVE, Claim
@@ -58,7 +58,7 @@ def is_idle(base, name: str) -> bool:
 
 def clean(name: str, base, options: dict):
     """Remove the dead tickets of a name, and its directory if it is idle. Return a text that says so, or None."""
-    queue = open_line(name, options, read_world())
+    queue = open_queue(name, options, read_origin())
     if queue is None:
         return None
     with queue.gate:
@@ -122,7 +122,7 @@ def forget(name: str, base, options: dict):
 
 def is_used(name: str, options: dict) -> bool:
     """Does a name have a holder or a waiter?"""
-    queue = open_line(name, options, read_world())
+    queue = open_queue(name, options, read_origin())
     if queue is None:
         return False
     ticket = next(find_in_the_way(queue, Claim(EXCLUSIVE)), None)

@@ -5,7 +5,7 @@ from time import monotonic, sleep
 
 from solo.commands.lookup import plan_exclusive
 from solo.directories import is_within
-from solo.engines.engine import NONSENSE, Gone, make_nonsense, read_boot_clock
+from solo.engines.engine import INVALID_ANSWER, Gone, make_invalid_answer, read_boot_clock
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
 from solo.engines.queue import describe_entries
 from solo.engines.targets import open_engine
@@ -14,7 +14,7 @@ from solo.kernel import FOREVER, say
 from solo.modes import INTENTIONS, find_conflicts
 from solo.text.describe import cut_command, describe_self, describe_waited, format_duration
 from solo.text.tables import describe_claim, format_time
-from solo.text.width import tell
+from solo.text.width import print_clean
 
 LOOK_AGAIN = 0.25  # seconds
 SAMPLES = 5  # calls, for the latency
@@ -29,8 +29,8 @@ def look(via: str):
         yield engine
     except SoloError:
         raise
-    except (Gone, *NONSENSE) as error:
-        raise make_nonsense(engine, error) from None
+    except (Gone, *INVALID_ANSWER) as error:
+        raise make_invalid_answer(engine, error) from None
     finally:
         release(engine)
 
@@ -100,11 +100,11 @@ def stop_name(engine, name: str, with_waiting: bool) -> bool:
     begin = monotonic()
     left, complete = ask_to_end(engine, name, with_waiting)
     if not left and complete:
-        tell(f"{name}: not held (names at {engine.where})")
+        print_clean(f"{name}: not held (names at {engine.where})")
     while left:
         here = {entry.key for entry in engine.list_entries(name)}
         for key in [key for key in left if key not in here]:
-            tell(f"{name}: ended {left.pop(key)} after {format_duration(monotonic() - begin)}")
+            print_clean(f"{name}: ended {left.pop(key)} after {format_duration(monotonic() - begin)}")
         sleep(LOOK_AGAIN if left else 0)
     return complete
 

@@ -6,11 +6,11 @@ from solo.argv import is_engine
 from solo.commands import history
 from solo.commands.list import add_hosts, format_age, format_mode, format_pid, format_user, make_row
 from solo.commands.list import collect as collect_rows
-from solo.commands.lookup import check_names, describe_place, open_line, open_living, report_unknown
+from solo.commands.lookup import check_names, describe_place, open_living, open_queue, report_unknown
 from solo.contention.sockets import SocketQueue
 from solo.errors import SoloError
 from solo.history.reader import find_history
-from solo.identity import read_world
+from solo.identity import read_origin
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, say
 from solo.modes import MODES
@@ -18,7 +18,7 @@ from solo.options import FILE
 from solo.process.tree import find_roots
 from solo.text.describe import describe_skips, format_duration
 from solo.text.tables import format_json, print_rows
-from solo.text.width import tell
+from solo.text.width import print_clean
 
 KIB = 1024
 LAST_RUNS = 5
@@ -43,10 +43,10 @@ def run(options: dict, names: list) -> int:
 
 def collect_all(names: list, options: dict) -> tuple:
     """Return ([an object per name], whether every name is known and could be read). Print an error for each other name."""
-    origin, complete, shown = read_world(), True, []
+    origin, complete, shown = read_origin(), True, []
     for name in names:
         complete = not report_unknown(name, options, "show") and complete
-        queue = open_line(name, options, origin)
+        queue = open_queue(name, options, origin)
         try:
             shown.append(collect(name, queue, options, origin))
         except SoloError as error:
@@ -146,9 +146,9 @@ def print_name(known: dict, place: str):
     """Print one name. `place` says whose names were looked at, for a name without tickets."""
     skips, runs = describe_skips(sum(known["skips"].values())), known["runs"]
     if known["holds"] or known["waiting"]:
-        tell(f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{skips}")
+        print_clean(f"{known['name']}: {len(known['holds'])} held, {len(known['waiting'])} waiting{skips}")
     else:
-        tell(f"{known['name']}: no locks held{skips}: {place}")
+        print_clean(f"{known['name']}: no locks held{skips}: {place}")
     for row in known["holds"]:
         print_section(describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"])))
     if known["waiting"]:
@@ -166,7 +166,7 @@ def print_section(head: list, columns: tuple, rows: list, *styles):
     """Print an empty line, the lines of `head`, and a table of `rows` if there are any."""
     print()
     for text in head:
-        tell(text)  # flushed now, before rich writes
+        print_clean(text)  # flushed now, before rich writes
     if rows:
         print_rows(columns, rows, *styles)
 

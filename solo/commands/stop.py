@@ -3,18 +3,18 @@
 from time import monotonic, sleep
 
 from solo.argv import is_engine
-from solo.commands.lookup import check_names, describe_place, open_line, open_living, report_unknown
+from solo.commands.lookup import check_names, describe_place, open_living, open_queue, report_unknown
 from solo.contention.evict import Eviction
 from solo.contention.policies import identify_launcher
 from solo.errors import SoloError
-from solo.identity import read_world
+from solo.identity import read_origin
 from solo.kernel import say
 from solo.modes import INTENTIONS
 from solo.obstacles import close_all, read_claim
 from solo.plan import KILL_AFTER
 from solo.process.watch import wait_any
 from solo.text.describe import describe_owner, format_duration
-from solo.text.width import tell
+from solo.text.width import print_clean
 from solo.tickets import HOLD, MOST_OPEN, is_published
 
 LOOK_AGAIN = 0.05  # seconds, for a launcher to end after its command
@@ -27,12 +27,12 @@ def run(options: dict, names: list) -> int:
         from solo.commands import remote
 
         return remote.stop(options, names)
-    origin, complete = read_world(), True
+    origin, complete = read_origin(), True
     for name in names:
         if report_unknown(name, options, "stop"):
             complete = False
             continue
-        queue = open_line(name, options, origin)
+        queue = open_queue(name, options, origin)
         try:
             complete = stop_name(name, queue, options) and complete
         except SoloError as error:
@@ -48,7 +48,7 @@ def stop_name(name: str, queue, options: dict) -> bool:
     """End the holders of one name. Return False if one could not be ended, after reporting it."""
     stop = Stop(name, queue, options.get("kill_after", KILL_AFTER), "waiting" in options) if queue is not None else None
     if stop is None or not stop.left:
-        tell(f"{name}: not held ({describe_place(options)})")
+        print_clean(f"{name}: not held ({describe_place(options)})")
         return True
     return stop.run()
 
@@ -116,7 +116,7 @@ class Stop:
 
     def report_ended(self, here: set):
         for file in [file for file in self.left if file not in here]:
-            tell(f"{self.name}: ended {self.left.pop(file)} after {format_duration(monotonic() - self.begin)}")
+            print_clean(f"{self.name}: ended {self.left.pop(file)} after {format_duration(monotonic() - self.begin)}")
 
     def report_refused(self):
         for file in [file for file in self.left if file in self.eviction.refused]:

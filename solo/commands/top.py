@@ -12,14 +12,14 @@ from time import monotonic, time
 from solo.argv import is_engine
 from solo.commands import stop
 from solo.commands.list import STYLES, collect, format_age, format_pid, format_user
-from solo.commands.lookup import check_names, check_via, open_line
+from solo.commands.lookup import check_names, check_via, open_queue
 from solo.contention.evict import Eviction
 from solo.errors import SoloError, UsageError
 from solo.gate import DIGITS
-from solo.identity import read_world
+from solo.identity import read_origin
 from solo.process.tree import find_roots
 from solo.text.tables import NAME, find_widths, format_time, print_rows
-from solo.text.width import clean, cut, pad, tell
+from solo.text.width import clean, cut, pad, print_clean
 from solo.tickets import HOLD, SEAT
 
 INTERVAL = 1.0  # seconds
@@ -51,7 +51,7 @@ def run(options: dict, names: list) -> int:
     if view.evictions:
         view.refresh()
     for row, _ in view.evictions.values():
-        tell(f"{describe(row)}: got SIGTERM, and has not ended yet")
+        print_clean(f"{describe(row)}: got SIGTERM, and has not ended yet")
     return 0
 
 
@@ -91,17 +91,17 @@ class View:
         for row, _ in list(self.evictions.values()):
             self.end(row)
         roots = {}
-        self.rows, _ = collect(self.options.get("dir"), self.options.get("via"), self.names, self.tell,
+        self.rows, _ = collect(self.options.get("dir"), self.options.get("via"), self.names, self.show_message,
                                lambda row, ticket: roots.update({identify(row): find_roots(ticket) if ticket.is_hold else []}))
         self.usage.measure(roots)
         keys = list(map(identify, self.rows))
         if self.selected not in keys:
             self.selected = keys[0] if keys else None
         if self.asked and identify(self.asked) not in keys:
-            self.tell(f"{describe(self.asked)} has ended by itself")
+            self.show_message(f"{describe(self.asked)} has ended by itself")
             self.asked = None
 
-    def tell(self, message: str):
+    def print_clean(self, message: str):
         """Show a message for some seconds."""
         self.message, self.message_time = clean(message), monotonic()
 
@@ -114,7 +114,7 @@ class View:
         if self.asked:
             if key == YES:
                 self.evictions[identify(self.asked)] = self.asked, Eviction(stop.KILL_AFTER)
-                self.tell(f"ending {describe(self.asked)}")
+                self.show_message(f"ending {describe(self.asked)}")
             self.asked = None
         elif key in (UP, DOWN) and keys:
             self.selected = keys[max(0, min(len(keys) - 1, at + (1 if key == DOWN else -1)))]
@@ -125,7 +125,7 @@ class View:
         """Take the next step of ending the owner of a row, or report that it has ended."""
         key = identify(row)
         try:
-            queue = open_line(row["name"], {**self.options, "via": row["via"]}, read_world())
+            queue = open_queue(row["name"], {**self.options, "via": row["via"]}, read_origin())
             try:
                 targets, settling = stop.find_targets(queue, lambda ticket: ticket.file == key[-1], True) if queue else ([], ())
                 if targets or settling:
@@ -134,9 +134,9 @@ class View:
             finally:
                 if queue is not None:
                     queue.leave()
-            self.tell(f"{describe(row)} no longer waits" if row["state"] == "waiting" else f"ended {describe(row)}")
+            self.show_message(f"{describe(row)} no longer waits" if row["state"] == "waiting" else f"ended {describe(row)}")
         except SoloError as error:
-            self.tell(f"{row['name']}: {error}")
+            self.show_message(f"{row['name']}: {error}")
         del self.evictions[key]
 
     def list_cells(self) -> list:

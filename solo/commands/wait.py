@@ -3,9 +3,9 @@
 from time import monotonic
 
 from solo.argv import is_engine
-from solo.commands.lookup import check_known, check_names, find_in_the_way, open_line, plan_exclusive
+from solo.commands.lookup import check_known, check_names, find_in_the_way, open_queue, plan_exclusive
 from solo.errors import Busy
-from solo.identity import read_world
+from solo.identity import read_origin
 from solo.kernel import FOREVER
 from solo.text.describe import describe_holder, describe_waited
 
@@ -20,7 +20,7 @@ def run(options: dict, names: list) -> int:
     for name in names:
         check_known(name, options, "wait for")
     deadline = monotonic() + options.get("timeout", FOREVER)
-    origin = read_world()
+    origin = read_origin()
     for name in names:
         for part, claim in plan_exclusive(name):
             while not wait_next(part, claim, deadline, options, origin):
@@ -30,7 +30,7 @@ def run(options: dict, names: list) -> int:
 
 def wait_next(part: str, claim, deadline: float, options: dict, origin) -> bool:
     """Wait for the end of one ticket of `part` that conflicts with `claim`. Return True if there is none. Raise Busy."""
-    queue = open_line(part, options, origin)
+    queue = open_queue(part, options, origin)
     ticket = next(find_in_the_way(queue, claim), None) if queue else None
     try:
         if ticket is not None and not ticket.wait_end(deadline) and monotonic() >= deadline:

@@ -110,8 +110,8 @@ def kill_descendants(ticket):
 
     A launcher in another namespace does that itself. Raises SoloError if the owner of the ticket could not have signalled it.
     """
-    record, mine = ticket.record, ticket.queue.world
-    if (record.world.pid_namespace, record.world.time_namespace) != (mine.pid_namespace, mine.time_namespace):
+    record, mine = ticket.record, ticket.queue.origin
+    if (record.origin.pid_namespace, record.origin.time_namespace) != (mine.pid_namespace, mine.time_namespace):
         return
     try:
         launcher = open_target(ticket, record.launcher)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from solo.directories import open_file
 from solo.errors import Busy, RanAlready, SoloError, UsageError
-from solo.identity import read_world
+from solo.identity import read_origin
 from solo.journal_files import make_place
 from solo.kernel import FOREVER, close, wait_lock, write_whole
 
@@ -24,18 +24,18 @@ SHORTEST = 0.001  # seconds
 PATIENCE = 5.0  # seconds, for another process that keeps the file locked
 
 
-class Ran(NamedTuple):
+class LastRun(NamedTuple):
     """The last run of a name: its host, and its time in seconds since the epoch, by the clock of that host."""
 
     host: str
     time: float
 
 
-class Once:
+class PeriodGuard:
     """The one run of `names` in a period of `length` seconds.
 
-    `keepers` store the last run. `ran` is the Ran that we write there, and `written` lists all that we have written. `claims`
-    lists (keeper, the Ran that was there before).
+    `keepers` store the last run. `ran` is the LastRun that we write there, and `written` lists all that we have written. `claims`
+    lists (keeper, the LastRun that was there before).
     """
 
     def __init__(self, plan):
@@ -58,7 +58,7 @@ class Once:
         self.keepers.append(keeper)
 
     def ask(self, keeper):
-        """Return the Ran that `keeper` stores if it is our own or of an earlier period. Raises RanAlready."""
+        """Return the LastRun that `keeper` stores if it is our own or of an earlier period. Raises RanAlready."""
         before = keeper.read_once(self.name)
         now = self.ran.time if self.ran else time()  # judge by the time that we will write, however long that takes
         if before is None or before in self.written or find_period(before.time, self.length) < find_period(now, self.length):
@@ -73,7 +73,7 @@ class Once:
 
         May be called again, also after an error: the last call counts.
         """
-        self.ran = Ran(read_world().host, time())
+        self.ran = LastRun(read_origin().host, time())
         self.written.append(self.ran)
         for keeper in self.keepers:
             while True:
@@ -132,12 +132,12 @@ class LocalStore:
         self.directory = directory
 
     def read_once(self, name: str):
-        """Return the last Ran of `name`, or None. Raises SoloError."""
+        """Return the last LastRun of `name`, or None. Raises SoloError."""
         with self.open(name) as fd:
             return parse_ran(posix.pread(fd, SIZE_LIMIT, 0))
 
     def write_once(self, name: str, before, ran) -> bool:
-        """Replace the Ran `before` with `ran`; None is no Ran. Return False if another one is stored by now. Raises SoloError."""
+        """Replace the LastRun `before` with `ran`; None is no LastRun. Return False if another one is stored by now. Raises SoloError."""
         with self.open(name) as fd:
             if parse_ran(posix.pread(fd, SIZE_LIMIT, 0)) != before:
                 return False
@@ -167,15 +167,15 @@ class LocalStore:
 
 
 def format_ran(ran) -> bytes:
-    """Return the text of a Ran; none for None."""
+    """Return the text of a LastRun; none for None."""
     return json.dumps(ran).encode() if ran else b""
 
 
 def parse_ran(data: bytes):
-    """Return the Ran in `data`, or None if it is damaged."""
+    """Return the LastRun in `data`, or None if it is damaged."""
     try:
         host, when = json.loads(data)
         localtime(when)
-        return Ran(host, when) if isinstance(host, str) and isinstance(when, float) else None
+        return LastRun(host, when) if isinstance(host, str) and isinstance(when, float) else None
     except (ValueError, TypeError, OverflowError, OSError, RecursionError):
         return None

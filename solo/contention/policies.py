@@ -10,7 +10,7 @@ import _signal
 
 from solo.contention.evict import Eviction
 from solo.errors import SoloError, Superseded
-from solo.kernel import BELL, close
+from solo.kernel import WAKE_SIGNAL, close
 from solo.modes import INTEND_SHARED, SHARED, find_conflicts
 from solo.obstacles import close_all, find_conflicting_holds, find_holds, find_own_ancestors, read_claim
 from solo.process.tree import open_target
@@ -80,7 +80,7 @@ def wake(ticket):
         if record is not None:
             pidfd = open_target(ticket, record.launcher)
             try:
-                _signal.pidfd_send_signal(pidfd, BELL)
+                _signal.pidfd_send_signal(pidfd, WAKE_SIGNAL)
             finally:
                 close(pidfd)
     except (OSError, SoloError):
@@ -157,7 +157,7 @@ def find_waiters(queue, waiting) -> list:
 
 def identify_launcher(ticket) -> tuple:
     record = ticket.read_record()
-    return record and (record.launcher, record.world.pid_namespace)
+    return record and (record.launcher, record.origin.pid_namespace)
 
 
 def wants_the_same(ticket, record) -> bool:

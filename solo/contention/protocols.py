@@ -12,7 +12,7 @@ Policy: contention.policies.Policy and the classes below it.
 from collections.abc import Collection
 from typing import Optional, Protocol
 
-from solo.identity import World
+from solo.identity import Origin
 from solo.record import Record
 
 
@@ -102,7 +102,7 @@ class Queue(Protocol):
     """The contenders of one name in order of arrival."""
 
     # Where our own pids are valid.
-    world: World
+    origin: Origin
     gate: Gate
     # The names of all tickets, as last listed.
     files: list
@@ -115,7 +115,7 @@ class Queue(Protocol):
     def list_files(self, before: str = "/") -> list: ...
 
     # Return the waiting ticket that was published last, if it lives and can be found without a listing. Gate locked.
-    def find_newest_seat(self) -> Optional[Ticket]: ...
+    def find_newest_waiting(self) -> Optional[Ticket]: ...
 
     # Return a ticket with its state, None if it is gone. May raise SoloError.
     def open_ticket(self, file: str) -> Optional[Ticket]: ...

@@ -181,11 +181,11 @@ class SocketQueue:
     unseen = ()  # all tickets are of this machine
     is_new = False  # nothing is left of a name that could be removed later
 
-    __slots__ = ("files", "gate", "highest", "name", "seen", "texts", "world")
+    __slots__ = ("files", "gate", "highest", "name", "seen", "texts", "origin")
 
-    def __init__(self, name: str, world):
+    def __init__(self, name: str, origin):
         self.name = name
-        self.world = world
+        self.origin = origin
         self.gate = SocketGate(name)
         self.files = []
         self.texts = {}
@@ -260,13 +260,13 @@ class SocketQueue:
         record = ticket.read_record() if ticket.is_hold and ticket.file not in self.seen else None
         if record is not None and record.child is not None:
             try:
-                pidfd = open_pidfd(record.child, self.world, self.world)
+                pidfd = open_pidfd(record.child, self.origin, self.origin)
             except ProcessLookupError:
                 return
             if pidfd is not None:
                 self.seen[ticket.file] = pidfd
 
-    def find_newest_seat(self):
+    def find_newest_waiting(self):
         """Return None: the kernel lists all sockets or none."""
 
     def make_spare(self, record):
@@ -400,13 +400,13 @@ def make_record(ticket):
         if ticket.owner:
             launcher = ticket.owner, read_stat(ticket.owner).start
             command = read_command(ticket.owner)
-            if child and read_namespace(ticket.owner, "pid") == ticket.queue.world.pid_namespace:
+            if child and read_namespace(ticket.owner, "pid") == ticket.queue.origin.pid_namespace:
                 stat = read_stat(child)
                 started = (child, stat.start) if stat.parent == ticket.owner else None
     except OSError:
         pass  # it has just ended
     names = names.split("-") if names else [ticket.queue.shorten(ticket.queue.name)]
-    return Record(launcher, ticket.queue.world, uid, claim, names, tree, command, slot, int(number) / 1e6, started)
+    return Record(launcher, ticket.queue.origin, uid, claim, names, tree, command, slot, int(number) / 1e6, started)
 
 
 def read_command(pid: int) -> list:

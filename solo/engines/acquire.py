@@ -4,7 +4,7 @@ import _signal
 import posix
 from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, getsignal, pthread_sigmask, signal, valid_signals
 
-from solo.engines.engine import NONSENSE, Gone, make_lost, make_nonsense, make_note
+from solo.engines.engine import INVALID_ANSWER, Gone, make_invalid_answer, make_lost, make_note
 from solo.engines.lease import TTL, Lease, Terms
 from solo.engines.queue import Wait, ask_until_answered, check_patience, pause
 from solo.engines.targets import open_engine
@@ -33,15 +33,15 @@ class Interrupted(BaseException):
 class EngineHold:
     """The hold of one run at the engine of --via. Like the run's Tickets it has `complete` and `release`.
 
-    `wanted` is the run's record, `given` the InheritedState. `entries` are our held entries by name; `lease` renews them.
+    `wanted` is the run's record, `inherited` the InheritedState. `entries` are our held entries by name; `lease` renews them.
     `inherited` are the descriptors opened before the engine. Raises UsageError, SoloError.
     """
 
     descriptors = ()
 
-    def __init__(self, plan, wanted, given):
+    def __init__(self, plan, wanted, inherited):
         self.wanted = wanted
-        self.given = given
+        self.inherited = inherited
         self.inherited = list_descriptors()
         self.most = plan.max_waiting
         self.replaces = plan.replace
@@ -57,9 +57,9 @@ class EngineHold:
 
     def take(self, deadline, watch, once):
         """Hold all wanted names and arm the kernel's timer, which kills us when the lease ends. On return all signals
-        are blocked and `given` has the inherited ones.
+        are blocked and `inherited` has the inherited ones.
 
-        A signal that ends us is delayed until the engine has everything back. `once` is a Once or None; it is asked
+        A signal that ends us is delayed until the engine has everything back. `once` is a PeriodGuard or None; it is asked
         before the queue and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
         """
         wait = Wait(deadline, watch, self.patience, self.most, self.replaces, describe_self())
@@ -71,7 +71,7 @@ class EngineHold:
             if once is not None:
                 ask_until_answered(wait, once.add, self)
             self.take_and_renew(wait, once)
-            self.given.take_signals()
+            self.inherited.take_signals()
         except BaseException as failure:
             error = failure
             try:
@@ -90,15 +90,15 @@ class EngineHold:
             error = once.judge(error)
         if isinstance(error, Gone):
             error = make_lost(self.engine, error)
-        elif isinstance(error, NONSENSE) and not isinstance(error, SoloError):
-            error = make_nonsense(self.engine, error)
+        elif isinstance(error, INVALID_ANSWER) and not isinstance(error, SoloError):
+            error = make_invalid_answer(self.engine, error)
         self.give_back()
         for number in caught:
             signal(number, SIG_DFL)
         if isinstance(error, Interrupted):
             posix.kill(posix.getpid(), error.number)
             pthread_sigmask(SIG_UNBLOCK, {error.number})
-        pthread_sigmask(SIG_SETMASK, self.given.mask)  # a signal that came meanwhile ends us now
+        pthread_sigmask(SIG_SETMASK, self.inherited.mask)  # a signal that came meanwhile ends us now
         return error
 
     def take_and_renew(self, wait: Wait, once):
@@ -122,7 +122,7 @@ class EngineHold:
         self.engine.timeout = min(self.engine.timeout, LAST_TIMEOUT)
         raise Interrupted(number)
 
-    def tell_command(self, environment: dict):
+    def add_variables(self, environment: dict):
         """Add to the command's environment what `entries` do not have."""
         environment[b"SOLO_VIA_KEY"] = b" ".join([encode(self.entries[name].key) for name in self.wanted.names])
         environment[b"SOLO_TTL"] = b"%g" % self.engine.ttl

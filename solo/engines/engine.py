@@ -9,7 +9,7 @@ import json
 from time import CLOCK_BOOTTIME, clock_gettime, time
 from typing import NamedTuple, Optional, Protocol
 
-from solo.contention.period import Ran
+from solo.contention.period import LastRun
 from solo.errors import Unreachable
 from solo.kernel import decode
 from solo.modes import COUNTED, EXCLUSIVE, MODES, Claim
@@ -21,7 +21,7 @@ LAST_WORD = 20  # characters kept of the word that exceeds the limit
 SKEWED = 1.5  # seconds; some servers report their time in whole seconds
 VERSION = 1  # of a note: launchers of several versions may share an engine
 # Exceptions that reading an invalid answer raises.
-NONSENSE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+INVALID_ANSWER = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 class Gone(Exception):
@@ -90,7 +90,7 @@ def cut(words) -> tuple:
 def make_note(record) -> Note:
     """Return the note of a local record, for other hosts to read."""
     command = cut(decode(word).encode("utf-8", "replace").decode() for word in record.command)
-    return Note(record.claim, [], record.world.host, find_user(record.uid), record.launcher[0], None, time(), command)
+    return Note(record.claim, [], record.origin.host, find_user(record.uid), record.launcher[0], None, time(), command)
 
 
 class Entry(NamedTuple):
@@ -154,10 +154,10 @@ class Engine(Protocol):
     def ask_to_end(self, entry: Entry, asker: str) -> None:
         """Ask the owner of `entry` to end its command or leave the queue. It reads that at its next renewal."""
 
-    def read_once(self, name: str) -> Optional[Ran]:
+    def read_once(self, name: str) -> Optional[LastRun]:
         """Return the last period in which `name` ran (contention/period.py), or None if the engine has none."""
 
-    def write_once(self, name: str, before: Optional[Ran], ran: Optional[Ran]) -> bool:
+    def write_once(self, name: str, before: Optional[LastRun], ran: Optional[LastRun]) -> bool:
         """Replace `before`, as read, by `ran`; None forgets it. Return False if it was changed meanwhile."""
 
     def examine(self) -> list:
@@ -169,8 +169,8 @@ def make_lost(engine, error) -> Unreachable:
     return Unreachable(f"{engine.where}: the lease was lost before the command could start: {error}")
 
 
-def make_nonsense(engine, error: Exception) -> Unreachable:
-    """Return the exception for an invalid answer, which raised one of NONSENSE."""
+def make_invalid_answer(engine, error: Exception) -> Unreachable:
+    """Return the exception for an invalid answer, which raised one of INVALID_ANSWER."""
     return Unreachable(f"{engine.where}: the answer is invalid ({type(error).__name__}: {error})")
 
 

@@ -21,7 +21,7 @@ LOOKS = 6  # after SIGKILL, each after twice the pause; then only deaths wake th
 FIRST_LOOK = 0.1  # seconds
 
 
-class Ending:
+class Termination:
     """The end of one command, step by step. `deadline` is when the next step is due, or FOREVER; `stage` is the last step.
 
     `is_timed_out`: --timeout has passed. `is_ordered`: the launcher got a signal to end. `lease` is that of an engine, or None;

@@ -19,7 +19,7 @@ def vouches(ticket, process: tuple) -> bool:
     """Whether the owner of the ticket may be believed about (pid, start), which its record names. False if we cannot see it."""
     if is_trusted(ticket):
         return True
-    theirs, mine = ticket.record.world, ticket.queue.world
+    theirs, mine = ticket.record.origin, ticket.queue.origin
     pid = find_pid(process, theirs, mine)
     try:
         return pid > 0 and read_stat(pid).is_started(process[1], theirs, mine) and may_signal(ticket.owner_uid, pid)

@@ -7,7 +7,7 @@ from solo.kernel import STATUS_SIZE, decode, read_file
 ENDING = {_signal.SIGTERM, _signal.SIGINT, _signal.SIGQUIT}  # a second one often means "at once"
 
 
-def tells_all(signal: int, manager: int, pid: int) -> bool:
+def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
     """Whether `manager` has sent `signal` not only to us, the main process of our unit, but also to `pid`, another process of it.
 
     While a unit is being stopped, its KillMode tells. Otherwise `systemctl kill` may have sent it, by default to all processes.

@@ -24,7 +24,7 @@ def end(ticket, process: tuple, signal: int):
         return
     try:
         _signal.pidfd_send_signal(pidfd, signal)
-        if signal != SIGKILL and is_stopped(find_pid(process, ticket.record.world, ticket.queue.world)):
+        if signal != SIGKILL and is_stopped(find_pid(process, ticket.record.origin, ticket.queue.origin)):
             _signal.pidfd_send_signal(pidfd, SIGCONT)
     except ProcessLookupError:
         pass
@@ -39,7 +39,7 @@ def open_target(ticket, process: tuple) -> int:
 
     Raises ProcessLookupError if it is gone, SoloError if we cannot see it or the owner of the ticket could not have signalled it.
     """
-    pidfd = open_pidfd(process, ticket.record.world, ticket.queue.world)
+    pidfd = open_pidfd(process, ticket.record.origin, ticket.queue.origin)
     if pidfd is None:
         raise SoloError(f"cannot end pid {process[0]}: it cannot be seen from here, or there is no pidfd")
     if vouches(ticket, process):
@@ -86,7 +86,7 @@ def find_roots(ticket) -> list:
 
 def find_here(ticket, process: tuple) -> list:
     """Return [our pid of (pid, start)], which the record of `ticket` names; [] if it is gone or the record is not believed."""
-    theirs, mine = ticket.record.world, ticket.queue.world
+    theirs, mine = ticket.record.origin, ticket.queue.origin
     pid = find_pid(process, theirs, mine)
     return [pid] if pid > 0 and vouches(ticket, process) and is_alive(*process, theirs, mine) else []
 

@@ -15,7 +15,7 @@ def clean(text) -> str:
     return "?" if text is None else escape(str(text))
 
 
-def tell(text):
+def print_clean(text):
     """Print a line that cannot control a terminal, and flush it."""
     print(clean(text), flush=True)
 
