@@ -79,6 +79,7 @@ $(VENV)/lint: $(MADE)
 
 lint: $(VENV)/lint ## find mistakes in source and prose, by ruff, codespell and the words of tests/idiom.txt
 	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/ruff format --check --quiet . || { echo 'solo: format with: $(VENV)/bin/ruff format' >&2; exit 1; }
 	@$(VENV)/bin/codespell
 	@$(VENV_PYTHON) tests/idiom.py
 

@@ -1,4 +1,7 @@
-"""Fail unless every user who can reach FOLDER, or what will be above it, can run this Python. For `make install` by root."""
+"""Fail unless every user who can reach FOLDER, or what will be above it, can run this Python.
+
+For `make install` by root.
+"""
 
 import os
 import subprocess
@@ -20,8 +23,10 @@ def main():
         folder = os.path.dirname(folder)
     if can_run("/bin/sh", "-c", 'test -x "$1"', "sh", folder) and not can_run(sys.executable, "-IS", "-c", ""):
         python = os.path.realpath(sys.executable)
-        sys.exit(f"solo: make install: other users cannot run {python} (make install PYTHON=/usr/bin/python3; "
-                 "or make install PREFIX=$HOME/.local, for root alone)")
+        sys.exit(
+            f"solo: make install: other users cannot run {python} (make install PYTHON=/usr/bin/python3; "
+            "or make install PREFIX=$HOME/.local, for root alone)"
+        )
 
 
 main()

@@ -1,6 +1,8 @@
-"""solo in one file: `python packaging/pyz.py OUTPUT`. The same source gives the same bytes, whoever makes it, when and where.
+"""solo in one file: `python packaging/pyz.py OUTPUT`. The same source gives the same bytes, whoever makes it, when and
+where.
 
-What is in it is compiled at each start, as the compiled form is another for each Python; stored, it need not be unpacked too.
+What is in it is compiled at each start, as the compiled form is another for each Python; stored, it need not be
+unpacked too.
 """
 
 import os

@@ -11,8 +11,19 @@ The command line starts in `__main__.py`; `launcher.py` is a guarded run. Progra
 
 __version__ = "0.1.0"
 __all__ = [
-    "Busy", "Hold", "Holder", "LeaseLost", "Lock", "NotExecutable", "NotFound", "RanAlready", "SoloError", "Unreachable",
-    "UsageError", "holders", "run",
+    "Busy",
+    "Hold",
+    "Holder",
+    "LeaseLost",
+    "Lock",
+    "NotExecutable",
+    "NotFound",
+    "RanAlready",
+    "SoloError",
+    "Unreachable",
+    "UsageError",
+    "holders",
+    "run",
 ]
 
 TYPE_CHECKING = False

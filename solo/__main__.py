@@ -15,6 +15,8 @@ except Exception as error:  # memory ran out, as a rule: while Python loads, or 
     import posix
 
     try:
-        posix.write(2, f"solo: cannot go on: {str(error) or 'Cannot allocate memory'}\n".encode("ascii", "backslashreplace"))
+        posix.write(
+            2, f"solo: cannot go on: {str(error) or 'Cannot allocate memory'}\n".encode("ascii", "backslashreplace")
+        )
     finally:
         posix._exit(125)

@@ -11,7 +11,10 @@ ATTEMPTS = 20
 
 
 class Holds(list):
-    """The holds of one run, in the order of acquiring. A listener: it releases them when the run is refused or has ended."""
+    """The holds of one run, in the order of acquiring.
+
+    A listener: it releases them when the run is refused or has ended.
+    """
 
     @property
     def descriptors(self) -> list:
@@ -25,11 +28,12 @@ class Holds(list):
 
 
 def take_names(wanted, plan, watch, holds: list, make_queue=None, prepare=None) -> dict:
-    """Acquire what the names of the record `wanted` need, in global order. Append each hold to `holds`; return them by name.
+    """Acquire what the names of the record `wanted` need, in global order. Append each hold to `holds`; return them by
+    name.
 
-    The last hold is still to be settled. Of the `plan` only `deadline`, `dir`, `is_socket` and the policy count; `watch` and
-    `prepare` are as for take_hold. `make_queue` makes a queue of (base, name, origin), by default that of `open_queue`. Raises Busy,
-    SoloError.
+    The last hold is still to be settled. Of the `plan` only `deadline`, `dir`, `is_socket` and the policy count;
+    `watch` and `prepare` are as for take_hold. `make_queue` makes a queue of (base, name, origin), by default that of
+    `open_queue`. Raises Busy, SoloError.
     """
     policy, taken = None, {}
     base = None if plan.is_socket else make_base(plan.dir)
@@ -42,7 +46,9 @@ def take_names(wanted, plan, watch, holds: list, make_queue=None, prepare=None) 
 
                 policy = make_policy(plan)
             try:
-                taken[name] = take_name(make_queue or open_queue, base, name, record, plan.deadline, watch, policy, prepare)
+                taken[name] = take_name(
+                    make_queue or open_queue, base, name, record, plan.deadline, watch, policy, prepare
+                )
                 holds.append(taken[name])
             except OSError as error:
                 raise SoloError(f"{name}: cannot be held: {error.strerror}") from None
@@ -120,7 +126,10 @@ def settle_all(holds):
 
 
 def take_over(holds):
-    """Remove the unreadable holds beside `holds`, those of a name before those of its parents. Call it once the command runs."""
+    """Remove the unreadable holds beside `holds`, those of a name before those of its parents.
+
+    Call it once the command runs.
+    """
     gone = set()
     for hold in reversed(list(holds)):
         if hold.queue.unseen:

@@ -1,7 +1,8 @@
-"""Parse the command line into a dict of typed options. Check each value's kind, and the options that exclude or need each other.
+"""Parse the command line into a dict of typed options. Check each value's kind, and the options that exclude or need
+each other.
 
-GNU style: `-n NAME`, `-nNAME`, `-qn NAME`, `--name NAME`, `--name=NAME`. The first word that is not an option ends the options; it
-and all later words belong to the command.
+GNU style: `-n NAME`, `-nNAME`, `-qn NAME`, `--name NAME`, `--name=NAME`. The first word that is not an option ends the
+options; it and all later words belong to the command.
 """
 
 from solo.errors import UsageError
@@ -15,12 +16,15 @@ LONG = {"--" + option.flag: option for option in LAUNCHER_OPTIONS}
 
 
 def parse(words: list) -> tuple:
-    """Parse the words after `solo`. Return (options by key, subcommand or None, the words from there on). Raises UsageError."""
+    """Parse the words after `solo`.
+
+    Return (options by key, subcommand or None, the words from there on). Raises UsageError.
+    """
     options, at = {}, 0
     while at < len(words):
         word = words[at]
         if word == "--":
-            return options, None, words[at + 1:]
+            return options, None, words[at + 1 :]
         if word[:1] != "-" or word == "-":
             subcommand = word if any(word == known.name for known in SUBCOMMANDS) else None
             return options, subcommand, words[at:]
@@ -67,7 +71,9 @@ def check_together(options: dict):
     typed = [option for option in LAUNCHER_OPTIONS if option.key in options]
     for option in typed:
         if option.needs and not any(has_meaning(flag, options) for flag in option.needs):
-            *first, last = ["an engine (choose one with --via)" if flag == VIA.flag else f"--{flag}" for flag in option.needs]
+            *first, last = [
+                "an engine (choose one with --via)" if flag == VIA.flag else f"--{flag}" for flag in option.needs
+            ]
             raise UsageError(f"--{option.flag} needs {', '.join(first)}{' or ' * bool(first)}{last}")
 
 
@@ -136,7 +142,7 @@ def read_duration(flag: str, text: str) -> float:
         for unit, factor in UNITS:
             if tail.startswith(unit) and is_number(number):
                 seconds += float(number) * factor
-                rest = tail[len(unit):]
+                rest = tail[len(unit) :]
                 break
         else:
             break
@@ -146,7 +152,10 @@ def read_duration(flag: str, text: str) -> float:
 
 
 def read_variables(options: dict, environment):
-    """Add options from the environment, a mapping of bytes, unless they were typed. Raises UsageError for a wrong combination."""
+    """Add options from the environment, a mapping of bytes, unless they were typed.
+
+    Raises UsageError for a wrong combination.
+    """
     read_variable(options, VIA, environment)
     if options.get(VIA.key) != SOCKET:
         read_variable(options, DIR, environment)

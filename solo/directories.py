@@ -1,6 +1,7 @@
 """Name -> directory: where names live, and which users are trusted to write there.
 
-The uid alone decides, never a variable of the session or what happens to be writable: cron, ssh, systemd and CI must agree.
+The uid alone decides, never a variable of the session or what happens to be writable: cron, ssh, systemd and CI must
+agree.
 """
 
 import posix
@@ -35,7 +36,8 @@ DEEPEST = 64  # parts of a nested name
 
 
 class Directory:
-    """An open directory: `fd`, its `path` for messages, the `mode` of directories made in it, `shared` with other users or not.
+    """An open directory: `fd`, its `path` for messages, the `mode` of directories made in it, `shared` with other users
+    or not.
 
     Files made in it get `mode` without the execute bits.
     """
@@ -50,7 +52,10 @@ class Directory:
 
 
 def find_base(asked) -> str:
-    """Return the path under which all names live: `asked`, else the one of our uid. Creates nothing. Raises SoloError."""
+    """Return the path under which all names live:
+
+    `asked`, else the one of our uid. Creates nothing. Raises SoloError.
+    """
     if asked:
         return asked
     uid = posix.geteuid()
@@ -69,7 +74,10 @@ def find_base(asked) -> str:
 
 
 def make_base(asked) -> Directory:
-    """Open the directory of all names, made if it is missing. Make its parents too unless it was `asked` for. Raises SoloError."""
+    """Open the directory of all names, made if it is missing.
+
+    Make its parents too unless it was `asked` for. Raises SoloError.
+    """
     path = find_base(asked)
     try:
         return open_base(path, asked)
@@ -117,7 +125,10 @@ def make_directory(path: str):
 
 
 def open_base(path: str, asked) -> Directory:
-    """Open a directory of names, shared only if it was `asked` for. Raises SoloError, or FileNotFoundError if it is missing."""
+    """Open a directory of names, shared only if it was `asked` for.
+
+    Raises SoloError, or FileNotFoundError if it is missing.
+    """
     fd, stat = open_directory(path, path, DIRECTORY, None)
     try:
         check_owner(path, stat)
@@ -130,9 +141,11 @@ def open_base(path: str, asked) -> Directory:
 
 
 def choose_mode(mode: int) -> int:
-    """Return the mode of names' directories below a base of `mode`: only users who can write in the base share its names.
+    """Return the mode of names' directories below a base of `mode`: only users who can write in the base share its
+    names.
 
-    A base that others can only read gets private names, because a process that can open a ticket or a gate can also lock it.
+    A base that others can only read gets private names, because a process that can open a ticket or a gate can also
+    lock it.
     """
     if not mode & (GROUP_WRITE | OTHER_WRITE):
         return PRIVATE
@@ -144,7 +157,10 @@ def choose_mode(mode: int) -> int:
 
 
 def open_directory(word: str, path: str, flags: int, within) -> tuple:
-    """Open `word` in the directory `within`, called `path` in messages: (descriptor, stat). Raises SoloError, FileNotFoundError."""
+    """Open `word` in the directory `within`, called `path` in messages: (descriptor, stat).
+
+    Raises SoloError, FileNotFoundError.
+    """
     try:
         fd = posix.open(word, flags, dir_fd=within)
     except FileNotFoundError:
@@ -186,12 +202,18 @@ def explain_owner(uid: int, path: str) -> str:
 
 
 def open_name(base: Directory, name: str) -> Directory:
-    """Open a name's directory. Make each part of it that is missing. Raises SoloError, UsageError for an invalid name."""
+    """Open a name's directory.
+
+    Make each part of it that is missing. Raises SoloError, UsageError for an invalid name.
+    """
     return open_parts(base, split_name(name))
 
 
 def open_parts(base: Directory, parts: list) -> Directory:
-    """Open the nested directory `parts` below `base`. Make each part that is missing. Raises SoloError. `base` stays open."""
+    """Open the nested directory `parts` below `base`.
+
+    Make each part that is missing. Raises SoloError. `base` stays open.
+    """
     place = base
     try:
         for part in parts:
@@ -207,7 +229,10 @@ def open_parts(base: Directory, parts: list) -> Directory:
 
 
 def open_or_make(place: Directory, part: str) -> Directory:
-    """Open the directory `part` in `place`, made if it is missing. Raises SoloError; Vanished if it is removed meanwhile."""
+    """Open the directory `part` in `place`, made if it is missing.
+
+    Raises SoloError; Vanished if it is removed meanwhile.
+    """
     try:
         return open_part(place, part)
     except FileNotFoundError:
@@ -222,7 +247,10 @@ def open_or_make(place: Directory, part: str) -> Directory:
 
 
 def open_below(base: Directory, parts: list) -> Directory:
-    """Open the nested directory `parts` below `base`, and close `base`. Raises SoloError, or FileNotFoundError if it is missing."""
+    """Open the nested directory `parts` below `base`, and close `base`.
+
+    Raises SoloError, or FileNotFoundError if it is missing.
+    """
     place = base
     for part in parts:
         outer = place
@@ -270,7 +298,9 @@ def open_file(place: Directory, file: str, flags: int) -> int:
                 posix.fchmod(fd, place.mode & 0o666)
             break
         except (FileNotFoundError, FileExistsError) as error:
-            reason = error.with_traceback(None)  # the traceback refers to this frame, and keeps its descriptors until the next gc
+            reason = error.with_traceback(
+                None
+            )  # the traceback refers to this frame, and keeps its descriptors until the next gc
     else:
         raise reason
     stat = posix.fstat(fd)

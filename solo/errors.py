@@ -9,7 +9,10 @@ LEASE_LOST, TIMED_OUT = 123, 124
 
 
 class SoloError(Exception):
-    """solo could not do its part, and nothing ran. The text is the message for the user, `status` the exit status of solo."""
+    """solo could not do its part, and nothing ran.
+
+    The text is the message for the user, `status` the exit status of solo.
+    """
 
     status = 125
     is_loud = True  # False: --quiet and --busy-exit apply
@@ -26,9 +29,9 @@ class UsageError(SoloError, ValueError):
 class Busy(SoloError):
     """Other contenders hold the name or wait for it.
 
-    `skips` counts the contenders that were skipped since a command last started, None if that is not known. `since` is when the
-    holder acquired it, in seconds since the epoch. `name` is the busy one of the names. Programs get its `holders`; `tickets` is
-    for solo itself.
+    `skips` counts the contenders that were skipped since a command last started, None if that is not known. `since` is
+    when the holder acquired it, in seconds since the epoch. `name` is the busy one of the names. Programs get its
+    `holders`; `tickets` is for solo itself.
     """
 
     status = 75
@@ -52,7 +55,10 @@ class Unreachable(SoloError):
 
 
 class LeaseLost(SoloError):
-    """The command was ended, because the engine may have given the name to another contender. Only solo.run() raises it."""
+    """The command was ended, because the engine may have given the name to another contender.
+
+    Only solo.run() raises it.
+    """
 
     status = LEASE_LOST
 

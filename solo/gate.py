@@ -1,4 +1,5 @@
-"""The guard mutex of a name, called the gate: the file `.gate`, locked for microseconds, never while anything runs or waits.
+"""The guard mutex of a name, called the gate: the file `.gate`, locked for microseconds, never while anything runs or
+waits.
 
 - a contender locks the gate to look and to publish
 - only the gate's holder removes dead tickets of others
@@ -33,8 +34,9 @@ GATE_PATIENCE = 2.5  # seconds, twice, for a gate that does not change hands
 class Gate:
     """The gate of the name whose directory is `place`; `with gate:` locks it.
 
-    `boot` is the boot id of this machine, `fd` the descriptor of the gate or None. `text` is what the gate said when it was last
-    locked, with what we wrote since; `seen` its counter when we last looked for obstacles; `skips` the skips before our ticket.
+    `boot` is the boot id of this machine, `fd` the descriptor of the gate or None. `text` is what the gate said when it
+    was last locked, with what we wrote since; `seen` its counter when we last looked for obstacles; `skips` the skips
+    before our ticket.
     """
 
     __slots__ = ("boot", "fd", "place", "seen", "skips", "text")
@@ -49,7 +51,10 @@ class Gate:
     # --- the mutex ------------------------------------------------------------------------------------------------
 
     def __enter__(self):
-        """Lock and read the gate. Raises SoloError if one process keeps it for five seconds, Vanished without a directory."""
+        """Lock and read the gate.
+
+        Raises SoloError if one process keeps it for five seconds, Vanished without a directory.
+        """
         while True:
             if self.fd is None:
                 self.fd = self.open()
@@ -129,7 +134,7 @@ class Gate:
 
     def read_skips(self) -> list:
         """Return the skips of each of MODES, 0 for a damaged line."""
-        return [read_line(self.text[at:at + LINE_SIZE]) or 0 for at in range(LINE_SIZE, BOOT_AT, LINE_SIZE)]
+        return [read_line(self.text[at : at + LINE_SIZE]) or 0 for at in range(LINE_SIZE, BOOT_AT, LINE_SIZE)]
 
     def read_boot(self) -> tuple:
         """Return the boot id of the last ticket and the first number of that boot, two Nones if the line is damaged."""
@@ -138,7 +143,10 @@ class Gate:
         return (None, None) if number is None else (boot.decode(errors="replace"), number)
 
     def is_of_this_boot(self, number: int) -> bool:
-        """Return whether a ticket with that number is of this boot. A step of the clock moves all times of files, and no number."""
+        """Return whether a ticket with that number is of this boot.
+
+        A step of the clock moves all times of files, and no number.
+        """
         if self.fd is None:
             self.read_unlocked()
         boot, first = self.read_boot()
@@ -150,7 +158,10 @@ class Gate:
         return digits.decode() if is_number(digits) else ""
 
     def write_number(self, number: int, held_mode=None):
-        """Write the number of a new ticket; a hold in `held_mode` ends the skips of its mode and of weaker ones. Raises OSError."""
+        """Write the number of a new ticket; a hold in `held_mode` ends the skips of its mode and of weaker ones.
+
+        Raises OSError.
+        """
         self.skips = self.read_skips()
         left = []
         if held_mode is not None and any(self.skips):
@@ -167,7 +178,7 @@ class Gate:
 
     def write(self, text: bytes, at: int):
         write_whole(self.fd, text, at)
-        self.text = self.text[:at].ljust(at, b"\0") + text + self.text[at + len(text):]
+        self.text = self.text[:at].ljust(at, b"\0") + text + self.text[at + len(text) :]
 
     # --- looks and skips ------------------------------------------------------------------------------------------
 
@@ -183,7 +194,10 @@ class Gate:
         return not self.place.shared and self.text[:LINE_SIZE] == self.seen and is_number(self.seen[:-1])
 
     def count_skip(self, mode: str):
-        """Count a contender that was skipped. Returns the skips of `mode` before it, None if they cannot be kept. Gate locked."""
+        """Count a contender that was skipped.
+
+        Returns the skips of `mode` before it, None if they cannot be kept. Gate locked.
+        """
         at = MODES.index(mode)
         try:
             skips = self.read_skips()[at]
@@ -208,5 +222,8 @@ def read_line(line: bytes):
 
 
 def is_number(digits: bytes) -> bool:
-    """Return whether that is a number of a ticket. All start with 0: their order is that of their texts, and none is too long."""
+    """Return whether that is a number of a ticket.
+
+    All start with 0: their order is that of their texts, and none is too long.
+    """
     return len(digits) == DIGITS and digits[:1] == b"0" and digits.isdigit()

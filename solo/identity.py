@@ -1,4 +1,5 @@
-"""Whether a pid is still that process. A pid identifies a process only together with its start time, boot and pid namespace.
+"""Whether a pid is still that process. A pid identifies a process only together with its start time, boot and pid
+namespace.
 
 A wrong "dead" lets two commands run at once: a process is "dead" only if this process would see it alive.
 """
@@ -13,7 +14,10 @@ DEAD_STATES = ("Z", "X", "x")
 
 
 class Stat:
-    """The fields of /proc/PID/stat: `pid`, `state` (a letter), `parent` (pid), `threads`, `start` (clock ticks since boot)."""
+    """The fields of /proc/PID/stat:
+
+    `pid`, `state` (a letter), `parent` (pid), `threads`, `start` (clock ticks since boot).
+    """
 
     __slots__ = ("parent", "pid", "start", "state", "threads")
 
@@ -29,13 +33,16 @@ class Stat:
         return self.state in DEAD_STATES and self.threads <= 1
 
     def is_started(self, start: int, theirs, mine) -> bool:
-        """Whether it lives, and started at `start` as seen in the origin `theirs`. Time namespaces shift start times."""
+        """Whether it lives, and started at `start` as seen in the origin `theirs`.
+
+        Time namespaces shift start times.
+        """
         apart = abs((self.start - mine.shift) - (start - theirs.shift))
         return not self.is_dead() and apart <= (theirs.time_namespace != mine.time_namespace)  # rounding loses a tick
 
 
 class Origin:
-    """The origin of an identity: boot id, pid namespace, time namespace, its `shift` of start times in clock ticks, host."""
+    """The origin of an identity: boot, pid and time namespaces, `shift` of start times in clock ticks, host."""
 
     __slots__ = ("boot", "host", "pid_namespace", "shift", "time_namespace")
 
@@ -51,8 +58,8 @@ def parse_stat(data: bytes) -> Stat:
     """Return the Stat in a /proc/PID/stat. Raises ValueError, IndexError if it is torn."""
     # The process's name may contain spaces, newlines and ")": split only after the last ")".
     name_end = data.rindex(b")")
-    fields = data[name_end + 2:].split(None, 20)  # no further: right after fork(2) each new object copies a page
-    return Stat(int(data[:data.index(b" ")]), decode(fields[0]), int(fields[1]), int(fields[17]), int(fields[19]))
+    fields = data[name_end + 2 :].split(None, 20)  # no further: right after fork(2) each new object copies a page
+    return Stat(int(data[: data.index(b" ")]), decode(fields[0]), int(fields[1]), int(fields[17]), int(fields[19]))
 
 
 def read_stat(pid) -> Stat:
@@ -103,7 +110,10 @@ def read_namespace(pid, kind: str) -> str:
 
 
 def is_alive(pid: int, start: int, theirs: Origin, mine: Origin):
-    """Whether the process lives. None if it cannot be seen: on another host, or in a pid namespace that is not below ours."""
+    """Whether the process lives.
+
+    None if it cannot be seen: on another host, or in a pid namespace that is not below ours.
+    """
     if theirs.boot != mine.boot:
         return False if theirs.host == mine.host else None
     if theirs.pid_namespace != mine.pid_namespace:

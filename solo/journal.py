@@ -1,14 +1,24 @@
 """The journal of a name: one line per event, each appended by one write(2).
 
-A journal never makes a job fail: a line that cannot be written is dropped, and only --verbose reports it. history/rotation.py
-rotates a full journal; history/reader.py reads journals.
+A journal never makes a job fail: a line that cannot be written is dropped, and only --verbose reports it.
+history/rotation.py rotates a full journal; history/reader.py reads journals.
 """
 
 import posix
 from time import monotonic, time
 
 from solo.errors import LEASE_LOST, TIMED_OUT, Busy, SoloError
-from solo.journal_files import ENDED, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, make_place, open_journal, open_place
+from solo.journal_files import (
+    ENDED,
+    LARGEST,
+    REFUSED,
+    SIZE_LIMIT,
+    SKIPPED,
+    STARTED,
+    make_place,
+    open_journal,
+    open_place,
+)
 from solo.kernel import EFBIG, ENOSPC, close, encode
 from solo.record import quote, quote_words
 
@@ -18,7 +28,8 @@ WORDS_LIMIT = 1 << 10  # bytes, of the command, of the names and of the reason i
 class Journal:
     """Writes the events of a launcher with this `record` to the journals of all its names.
 
-    `directory` is --dir; `report` is called with each problem. `waiting_since` and `running_since` are on the monotonic clock.
+    `directory` is --dir; `report` is called with each problem. `waiting_since` and `running_since` are on the monotonic
+    clock.
     """
 
     __slots__ = ("directory", "record", "running_since", "start", "report", "tokens", "waiting_since")
@@ -49,8 +60,19 @@ class Journal:
         `run.outcome` is TIMED_OUT, LEASE_LOST, or None if solo did not end it.
         """
         ran = monotonic() - self.running_since
-        self.append_all(ENDED, lambda: b"%b ran=%.3f code=%d timed-out=%d%b" % (
-            self.start, ran, run.code, run.outcome == TIMED_OUT, b" lost=1" if run.outcome == LEASE_LOST else b""))
+        self.append_all(
+            ENDED,
+            lambda: (
+                b"%b ran=%.3f code=%d timed-out=%d%b"
+                % (
+                    self.start,
+                    ran,
+                    run.code,
+                    run.outcome == TIMED_OUT,
+                    b" lost=1" if run.outcome == LEASE_LOST else b"",
+                )
+            ),
+        )
 
     def refused(self, error: BaseException):
         """Write that nothing ran, because of `error`."""
@@ -58,10 +80,15 @@ class Journal:
             return
         waited = monotonic() - self.waiting_since
         event = SKIPPED if isinstance(error, Busy) else REFUSED
-        self.append_all(event, lambda: b" waited=%.3f code=%d why=%b" % (waited, error.status, format_reason(str(error))))
+        self.append_all(
+            event, lambda: b" waited=%.3f code=%d why=%b" % (waited, error.status, format_reason(str(error)))
+        )
 
     def append_all(self, event: bytes, describe):
-        """Append a line to the journal of each name. Report an exception of any kind, and never raise it: the job must go on."""
+        """Append a line to the journal of each name.
+
+        Report an exception of any kind, and never raise it: the job must go on.
+        """
         try:
             self.append_lines(event, describe())
         except Exception as error:
@@ -71,15 +98,25 @@ class Journal:
     def append_lines(self, event: bytes, details: bytes):
         record, claim = self.record, self.record.claim
         common = b"uid=%d host=%b launcher=%d mode=%b slots=%d take=%d%b%b" % (
-            record.uid, quote(encode(record.origin.host)), record.launcher[0], encode(claim.mode), claim.slots, claim.take,
-            format_names(record.names), details,
+            record.uid,
+            quote(encode(record.origin.host)),
+            record.launcher[0],
+            encode(claim.mode),
+            claim.slots,
+            claim.take,
+            format_names(record.names),
+            details,
         )
         command = quote_words(record.command, WORDS_LIMIT)
         failed = None
         for name in record.names:
             line = b"%b %.3f %b%b command=%b\n" % (event, time(), common, self.tokens.get(name, b""), command)
             try:
-                place = make_place(self.directory, name) if event == STARTED or not self.start else open_place(self.directory, name)
+                place = (
+                    make_place(self.directory, name)
+                    if event == STARTED or not self.start
+                    else open_place(self.directory, name)
+                )
                 append(place, line, event != STARTED)
             except (OSError, SoloError) as error:
                 failed = error
@@ -95,7 +132,8 @@ def format_token(hold) -> bytes:
 def format_names(names: list) -> bytes:
     """Return the field of all names of a run that has several.
 
-    The journal of each name has it, so its size is limited: without a limit they would grow with the square of the names.
+    The journal of each name has it, so its size is limited: without a limit they would grow with the square of the
+    names.
     """
     if len(names) == 1:
         return b""

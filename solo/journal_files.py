@@ -1,7 +1,7 @@
 """Where the journals are, and how one is opened. Below journal.py, which writes them, and history/, which reads them.
 
-The journals are in FOLDER beside the locks. Those of root's own directory are in DURABLE_PLACE, because /run is empty after a boot.
-In a sticky directory each user has a private folder, which no other user can read or write.
+The journals are in FOLDER beside the locks. Those of root's own directory are in DURABLE_PLACE, because /run is empty
+after a boot. In a sticky directory each user has a private folder, which no other user can read or write.
 """
 
 import posix
@@ -30,7 +30,8 @@ STARTED, ENDED, SKIPPED, REFUSED = b"started", b"ended", b"skipped", b"refused" 
 
 
 def find_journals(directory, *names) -> tuple:
-    """Return (path, directories below it, whether other users may write there) of the journal of one name, or of all names.
+    """Return (path, directories below it, whether other users may write there) of the journal of one name, or of all
+    names.
 
     `directory` is --dir.
     """

@@ -49,7 +49,10 @@ blocker = None  # in a user's program api/blocking.py blocks instead of `wait`
 
 
 def occupy_standard_descriptors():
-    """Open those of descriptors 0 to 2 that are closed: a ticket must not become stderr. The command does not inherit them."""
+    """Open those of descriptors 0 to 2 that are closed: a ticket must not become stderr.
+
+    The command does not inherit them.
+    """
     while posix.open("/", DIRECTORY) <= 2:
         pass
 
@@ -81,10 +84,17 @@ def wait_lock(fd: int, mode: int, deadline: float) -> bool:
 
 
 def wait_unlocked(fd: int, deadline: float) -> bool:
-    """Block until nothing conflicts with a shared flock(2) on `fd`, which may then be locked. False once `deadline` has passed."""
+    """Block until nothing conflicts with a shared flock(2) on `fd`, which may then be locked.
+
+    False once `deadline` has passed.
+    """
     if deadline <= monotonic():
         return try_lock(fd, fcntl.LOCK_SH)
-    return wait(lambda: fcntl.flock(fd, fcntl.LOCK_SH), deadline) if blocker is None else blocker.wait_unlocked(fd, deadline)
+    return (
+        wait(lambda: fcntl.flock(fd, fcntl.LOCK_SH), deadline)
+        if blocker is None
+        else blocker.wait_unlocked(fd, deadline)
+    )
 
 
 def wait_poll(poller, deadline: float) -> bool:
@@ -100,15 +110,18 @@ def block_by(other):
     blocker = other
 
 
-# How `wait` interrupts a system call. At the deadline an interval timer sends SIGALRM; at any time a newer contender may send the
-# wake signal. Their handler raises, because Python restarts a system call whose handler returns. SIGALRM repeats, because the first
-# one may arrive just before the system call begins; `over` makes every later one harmless. Both signals are blocked while their
-# handlers are set, and handled only around `block`. At the end the mask and the handlers are restored, and so is an alarm that was
-# set before solo was executed, less the time that has passed.
+# How `wait` interrupts a system call. At the deadline an interval timer sends SIGALRM; at any time a newer contender
+# may send the wake signal. Their handler raises, because Python restarts a system call whose handler returns. SIGALRM
+# repeats, because the first one may arrive just before the system call begins; `over` makes every later one harmless.
+# Both signals are blocked while their handlers are set, and handled only around `block`. At the end the mask and the
+# handlers are restored, and so is an alarm that was set before solo was executed, less the time that has passed.
 
 
 def wait(block, deadline: float) -> bool:
-    """Call `block`, which may sleep without limit. Return False once `deadline` has passed. Raises Superseded at a wake signal."""
+    """Call `block`, which may sleep without limit.
+
+    Return False once `deadline` has passed. Raises Superseded at a wake signal.
+    """
     left = deadline - monotonic()
     timed = deadline != FOREVER
     if timed and 0 < getitimer(ITIMER_REAL)[0] <= left:
@@ -235,7 +248,8 @@ def list_descriptors() -> set:
 
 
 def escape(text: str) -> str:
-    """Return the text on one line that cannot control a terminal: unprintable characters become Python escapes, like \\x1b.
+    """Return the text on one line that cannot control a terminal: unprintable characters become Python escapes, like
+    \\x1b.
 
     All that solo prints, logs or puts into an error goes through here.
     """
@@ -251,7 +265,10 @@ def say(text: str):
 
 
 def say_promptly(text: str):
-    """Write one line to stderr unless that would block: signals must be forwarded even if nobody reads. Never raises."""
+    """Write one line to stderr unless that would block: signals must be forwarded even if nobody reads.
+
+    Never raises.
+    """
     try:
         if has_room(2):
             say(text)

@@ -1,7 +1,8 @@
 """A guarded run, step by step: plan, acquire, start, wait. Listeners log and report it.
 
-A listener is an object with some of the methods `refused(error)`, `started(run)`, `ended(run)` and `timed_out(run)`. The last comes
-after `ended` if --timeout or a lost lease ended the command. Its `descriptors`, if any, are kept open while the command runs.
+A listener is an object with some of the methods `refused(error)`, `started(run)`, `ended(run)` and `timed_out(run)`.
+The last comes after `ended` if --timeout or a lost lease ended the command. Its `descriptors`, if any, are kept open
+while the command runs.
 """
 
 import posix
@@ -40,8 +41,9 @@ def run(typed: dict, command: list, listeners: list):
 
 
 class Run:
-    """One guarded run. Once started it has `pid`; once ended `code` (-N: by signal N), `seconds`, and `outcome`: TIMED_OUT,
-    LEASE_LOST, or None if the command ended by itself. `named` is the hold of each name, `taken` the local ones.
+    """One guarded run. Once started it has `pid`; once ended `code` (-N: by signal N), `seconds`, and `outcome`:
+    TIMED_OUT, LEASE_LOST, or None if the command ended by itself. `named` is the hold of each name, `taken` the local
+    ones.
     """
 
     def __init__(self, typed: dict, command: list, listeners: list):
@@ -120,7 +122,10 @@ class Run:
             self.once.claim()
 
     def acquire_remote(self):
-        """Acquire the names at the engine. Last: so the contenders of one host exclude each other whatever the engine does."""
+        """Acquire the names at the engine.
+
+        Last: so the contenders of one host exclude each other whatever the engine does.
+        """
         remote, watch = self.remote, make_watch(self.plan, self.plan.deadline)
         take_more(self.names[0], self.named, lambda: remote.take(self.plan.deadline, watch, self.once))
         self.holds.append(remote)
@@ -160,7 +165,9 @@ class Run:
         self.notify("started")
         writers = [*self.holds, *self.own_listeners, *self.listeners]
         kept = [fd for writer in writers for fd in getattr(writer, "descriptors", ())]
-        supervise.close_descriptors(kept if self.termination is None else [*kept, 2], self.remote and self.remote.inherited)
+        supervise.close_descriptors(
+            kept if self.termination is None else [*kept, 2], self.remote and self.remote.inherited
+        )
         if self.remote is None:
             supervise.leave_directory()  # an engine may read a certificate by a relative path again
         self.status = supervise.wait(self.process)

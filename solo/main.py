@@ -12,7 +12,10 @@ from solo.options import HELP
 
 
 def main(report=None):
-    """Run the `solo` command with sys.argv. Does not return. `report` is the Report to solo.run(), if that started this process."""
+    """Run the `solo` command with sys.argv.
+
+    Does not return. `report` is the Report to solo.run(), if that started this process.
+    """
     typed, listeners = {}, [] if report is None else [report]
     try:
         typed, subcommand, words = parse(sys.argv[1:])
@@ -61,7 +64,7 @@ def refuse(error: SoloError, typed: dict, listeners: list, report) -> int:
 
 
 def is_loud(busy: Busy, limit) -> bool:
-    """Return whether --loud-after ends --quiet: after `limit` skips (int), or once the holder has run for it (float, seconds)."""
+    """Return whether --loud-after ends --quiet: after `limit` skips (int), or `limit` seconds of the holder (float)."""
     if limit is None or isinstance(busy, (Superseded, RanAlready)):
         return False
     if isinstance(limit, int):

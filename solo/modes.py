@@ -2,24 +2,33 @@
 
 The modes are those of multi-granularity locking (J. Gray, R. Lorie, G. Putzolu, I. Traiger, "Granularity of Locks and
 Degrees of Consistency in a Shared Data Base", 1975): exclusive and shared on a name, and on every parent of a nested
-name the intention to acquire one of them further down. A fifth mode is for slots: it is compatible only with itself, as long as
-slots are free.
+name the intention to acquire one of them further down. A fifth mode is for slots: it is compatible only with itself, as
+long as slots are free.
 """
 
 EXCLUSIVE, SHARED, INTEND_EXCLUSIVE, INTEND_SHARED, COUNTED = MODES = ("X", "S", "IX", "IS", "C")
 INTENTIONS = (INTEND_EXCLUSIVE, INTEND_SHARED)
 INTENTION = {EXCLUSIVE: INTEND_EXCLUSIVE, SHARED: INTEND_SHARED, COUNTED: INTEND_EXCLUSIVE}
 
-COMPATIBLE = frozenset((
-    (SHARED, SHARED), (SHARED, INTEND_SHARED), (INTEND_SHARED, SHARED),
-    (INTEND_EXCLUSIVE, INTEND_EXCLUSIVE), (INTEND_EXCLUSIVE, INTEND_SHARED),
-    (INTEND_SHARED, INTEND_EXCLUSIVE), (INTEND_SHARED, INTEND_SHARED),
-    (COUNTED, COUNTED),
-))
+COMPATIBLE = frozenset(
+    (
+        (SHARED, SHARED),
+        (SHARED, INTEND_SHARED),
+        (INTEND_SHARED, SHARED),
+        (INTEND_EXCLUSIVE, INTEND_EXCLUSIVE),
+        (INTEND_EXCLUSIVE, INTEND_SHARED),
+        (INTEND_SHARED, INTEND_EXCLUSIVE),
+        (INTEND_SHARED, INTEND_SHARED),
+        (COUNTED, COUNTED),
+    )
+)
 # Each mode and the weaker ones: a holder that conflicts with a weaker mode conflicts with the mode too.
 NO_STRONGER = {
-    EXCLUSIVE: MODES, SHARED: (SHARED, INTEND_SHARED), INTEND_EXCLUSIVE: (INTEND_EXCLUSIVE, INTEND_SHARED),
-    INTEND_SHARED: (INTEND_SHARED,), COUNTED: (COUNTED,),
+    EXCLUSIVE: MODES,
+    SHARED: (SHARED, INTEND_SHARED),
+    INTEND_EXCLUSIVE: (INTEND_EXCLUSIVE, INTEND_SHARED),
+    INTEND_SHARED: (INTEND_SHARED,),
+    COUNTED: (COUNTED,),
 }
 
 
@@ -37,8 +46,8 @@ class Claim:
 def find_conflicts(wanted: Claim, held: list) -> list:
     """Return the indices of the claims `held` that conflict with `wanted`; none if it can be granted.
 
-    All of them must end first; but if wanted and the first of them are for slots, one may be enough. The limit for all is the
-    smallest number of slots in any claim.
+    All of them must end first; but if wanted and the first of them are for slots, one may be enough. The limit for all
+    is the smallest number of slots in any claim.
     """
     conflicts = [at for at, claim in enumerate(held) if (wanted.mode, claim.mode) not in COMPATIBLE]
     if conflicts or wanted.mode != COUNTED:
@@ -50,7 +59,10 @@ def find_conflicts(wanted: Claim, held: list) -> list:
 
 
 def allot_slots(wanted: Claim, taken: list) -> list:
-    """Return the lowest free slots for a granted claim, as [(first, last)], beside those `taken`. Empty unless it is for slots."""
+    """Return the lowest free slots for a granted claim, as [(first, last)], beside those `taken`.
+
+    Empty unless it is for slots.
+    """
     free, at = [], 0
     left = wanted.take if wanted.mode == COUNTED else 0
     for first, last in [*sorted(taken), (wanted.slots, wanted.slots)]:
@@ -63,7 +75,7 @@ def allot_slots(wanted: Claim, taken: list) -> list:
 
 
 def plan_claims(names: list, claim: Claim) -> list:
-    """Return [(name, Claim)] to acquire for `claim` on each of `names`: parents first, in the one order that all contenders use."""
+    """Return [(name, Claim)] to acquire for `claim` on each of `names`, parents first, in the global order."""
     claims = dict.fromkeys(names, claim)
     intention = Claim(INTENTION[claim.mode])
     for name in names:

@@ -1,7 +1,8 @@
-"""Obstacles: the tickets in a contender's way. The nearest live waiter ahead, else the live holds that conflict with its claim.
+"""Obstacles: the tickets in a contender's way. The nearest live waiter ahead, else the live holds that conflict with
+its claim.
 
-The gate is locked while these functions run, as they remove dead tickets; but for `list_holds`, which removes nothing. They
-return open tickets, which the caller closes.
+The gate is locked while these functions run, as they remove dead tickets; but for `list_holds`, which removes nothing.
+They return open tickets, which the caller closes.
 """
 
 import posix
@@ -12,7 +13,8 @@ from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN
 
 
 def find_obstacles(queue, record, waiting, policy=None) -> tuple:
-    """Return the nearest waiter before our ticket `waiting`, else the conflicting holds; and our slots if there are neither.
+    """Return the nearest waiter before our ticket `waiting`, else the conflicting holds; and our slots if there are
+    neither.
 
     A `policy` may ignore waiters. Removes the dead tickets it finds. Raises SoloError.
     """
@@ -99,8 +101,10 @@ def find_own_ancestors(queue, holds: list) -> list:
     """Return those of `holds` whose launcher or command is an ancestor of this process."""
     ancestors = set(walk_parents(posix.getppid()))
     return [
-        hold for hold in holds
-        if hold.record and hold.record.origin.pid_namespace == queue.origin.pid_namespace
+        hold
+        for hold in holds
+        if hold.record
+        and hold.record.origin.pid_namespace == queue.origin.pid_namespace
         and is_one_of(hold, ancestors & {hold.record.launcher, hold.record.child})
     ]
 

@@ -1,23 +1,54 @@
-"""Every option and subcommand, declared once: parser, --help, completions, manual and Python keywords come from these tables."""
+"""Options and subcommands, declared once: parser, --help, completions, manual and Python keywords use these tables."""
 
 GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
-    "What to lock", "How to share", "When busy", "The command and its limits", "Several machines", "Output",
+    "What to lock",
+    "How to share",
+    "When busy",
+    "The command and its limits",
+    "Several machines",
+    "Output",
 )
 
 
 class Option:
     """One option: how it is typed, what its value is, and how it is explained.
 
-    `kind` is flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255): it decides
-    how a value is read, completed and tested. `many` lets it be repeated; `variable` is its environment variable; `keyword` that of
-    solo.run(), None if it has none. It needs one of the flags `needs` beside it, and goes with none of the flags `excludes`.
-    `group` is its heading in --help, `help` its line there, and `text` what the manual says of it, by default the same.
+    `kind` is flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255): it
+    decides how a value is read, completed and tested. `many` lets it be repeated; `variable` is its environment
+    variable; `keyword` that of solo.run(), None if it has none. It needs one of the flags `needs` beside it, and goes
+    with none of the flags `excludes`. `group` is its heading in --help, `help` its line there, and `text` what the
+    manual says of it, by default the same.
     """
 
-    __slots__ = ("excludes", "flag", "group", "help", "keyword", "kind", "many", "metavar", "needs", "short", "text", "variable")
+    __slots__ = (
+        "excludes",
+        "flag",
+        "group",
+        "help",
+        "keyword",
+        "kind",
+        "many",
+        "metavar",
+        "needs",
+        "short",
+        "text",
+        "variable",
+    )
 
     def __init__(
-        self, flag, short, kind, metavar, group, help, text="", many=False, variable=None, needs=(), excludes=(), keyword=""
+        self,
+        flag,
+        short,
+        kind,
+        metavar,
+        group,
+        help,
+        text="",
+        many=False,
+        variable=None,
+        needs=(),
+        excludes=(),
+        keyword="",
     ):
         self.flag = flag
         self.short = short
@@ -40,26 +71,57 @@ class Option:
 KEEPERS = FILE, SOCKET = ("file", "socket")  # of the lock, for --via
 
 NAME = Option(
-    "name", "n", "name", "NAME", LOCK, "Lock NAME; repeat for several; a/b nests in a", many=True,
+    "name",
+    "n",
+    "name",
+    "NAME",
+    LOCK,
+    "Lock NAME; repeat for several; a/b nests in a",
+    many=True,
     text="Lock NAME; repeat it to hold several names. a/b nests: holding a excludes a/b and a/c, which can run together."
     " Default: a name made from the command and its arguments.",
 )
 DIR = Option(
-    "dir", None, "directory", "DIR", LOCK, "Use the names in DIR", variable="SOLO_DIR", keyword="directory",
+    "dir",
+    None,
+    "directory",
+    "DIR",
+    LOCK,
+    "Use the names in DIR",
+    variable="SOLO_DIR",
+    keyword="directory",
     text="Keep the names in DIR. Default: SOLO_DIR, else /run/solo for root and ~/.local/state/solo for other users.",
 )
 VIA = Option(
-    "via", None, "backend", "WHERE", REMOTE, "Keep the lock in file, socket or an engine", variable="SOLO_VIA",
+    "via",
+    None,
+    "backend",
+    "WHERE",
+    REMOTE,
+    "Keep the lock in file, socket or an engine",
+    variable="SOLO_VIA",
     text="Choose the backend that keeps the lock: file (default); socket, which needs no file at all; or, beyond this machine, an"
     " engine, as etcd://h1,h2,h3/prefix, postgresql://..., zookeeper://h1,h2/chroot, redis://..., or a target of /etc/solo.toml."
     " Default: SOLO_VIA.",
 )
 TTL = Option(
-    "ttl", None, "duration", "DURATION", REMOTE, "Keep the lock DURATION without renewal (15s)", needs=("via",),
+    "ttl",
+    None,
+    "duration",
+    "DURATION",
+    REMOTE,
+    "Keep the lock DURATION without renewal (15s)",
+    needs=("via",),
     text="With an engine: set how long it keeps the lock without a renewal (15s). The command is dead before that.",
 )
 FLOCK = Option(
-    "flock", None, "file", "PATH", LOCK, "Hold flock(2) on PATH too, as flock(1) does", many=True,
+    "flock",
+    None,
+    "file",
+    "PATH",
+    LOCK,
+    "Hold flock(2) on PATH too, as flock(1) does",
+    many=True,
     text="Also hold flock(2) on the file or directory PATH, so that flock(1) and solo exclude each other; with --shared or --slots"
     " a shared lock. The file is created empty if it is missing, never written to and never removed. Implies --no-orphan.",
 )
@@ -67,54 +129,130 @@ SHARED = Option("shared", "s", "flag", None, SHARE, "Run together with other sha
 SLOTS = Option("slots", None, "count", "N", SHARE, "Let at most N run at once")
 TAKE = Option("take", None, "count", "K", SHARE, "Occupy K of the N slots instead of one", needs=("slots",))
 WAIT = Option(
-    "wait", "w", "duration", "DURATION", BUSY, "Wait up to DURATION (500ms, 30s, 1h30m, forever)",
+    "wait",
+    "w",
+    "duration",
+    "DURATION",
+    BUSY,
+    "Wait up to DURATION (500ms, 30s, 1h30m, forever)",
     text="Wait in the queue for up to DURATION if the name is busy (500ms, 30, 30s, 5m, 1h30m, 2d, or forever).",
 )
 MAX_WAITING = Option(
-    "max-waiting", None, "count", "N", BUSY, "Do not wait if N waiters are in the queue", needs=("wait",),
-    excludes=("latest", "replace"), text="Exit as busy if N waiters are in the queue already.",
+    "max-waiting",
+    None,
+    "count",
+    "N",
+    BUSY,
+    "Do not wait if N waiters are in the queue",
+    needs=("wait",),
+    excludes=("latest", "replace"),
+    text="Exit as busy if N waiters are in the queue already.",
 )
 LATEST = Option(
-    "latest", None, "flag", None, BUSY, "Let only the newest waiter wait", needs=("wait",), excludes=("replace",),
+    "latest",
+    None,
+    "flag",
+    None,
+    BUSY,
+    "Let only the newest waiter wait",
+    needs=("wait",),
+    excludes=("replace",),
     text="Let the newest waiter win: all earlier waiters exit as busy.",
 )
 REPLACE = Option(
-    "replace", None, "flag", None, BUSY, "End the holder and all waiters, then run",
+    "replace",
+    None,
+    "flag",
+    None,
+    BUSY,
+    "End the holder and all waiters, then run",
     text="End the holder and the waiters in the queue, then run. They get SIGTERM, and after --kill-after SIGKILL.",
 )
-BUSY_EXIT = Option("busy-exit", "E", "status", "CODE", BUSY, "Exit with CODE instead of 75", keyword=None,
-                   text="Exit with CODE instead of 75 when busy.")
+BUSY_EXIT = Option(
+    "busy-exit",
+    "E",
+    "status",
+    "CODE",
+    BUSY,
+    "Exit with CODE instead of 75",
+    keyword=None,
+    text="Exit with CODE instead of 75 when busy.",
+)
 QUIET = Option("quiet", "q", "flag", None, BUSY, "Print nothing", keyword=None, text="Print nothing when busy.")
 LOUD_AFTER = Option(
-    "loud-after", None, "limit", "N|DURATION", BUSY, "Ignore -q and -E after N skips or a long hold", keyword=None,
+    "loud-after",
+    None,
+    "limit",
+    "N|DURATION",
+    BUSY,
+    "Ignore -q and -E after N skips or a long hold",
+    keyword=None,
     text="Ignore --quiet and --busy-exit after N skips in a row, or once the holder has run for DURATION (6h).",
 )
 TIMEOUT = Option(
-    "timeout", "t", "duration", "DURATION", LIMITS, "End the command after DURATION, with status 124",
+    "timeout",
+    "t",
+    "duration",
+    "DURATION",
+    LIMITS,
+    "End the command after DURATION, with status 124",
     text="End the command after DURATION: SIGTERM, and after --kill-after SIGKILL. The exit status is 124.",
 )
 KILL_AFTER = Option(
-    "kill-after", "k", "duration", "DURATION", LIMITS, "Send SIGKILL DURATION after SIGTERM (10s)",
+    "kill-after",
+    "k",
+    "duration",
+    "DURATION",
+    LIMITS,
+    "Send SIGKILL DURATION after SIGTERM (10s)",
     needs=("timeout", "replace", "tree", "via"),
     text="Send SIGKILL DURATION after SIGTERM (10s; when the lease of an engine is lost, a fifth of --ttl).",
 )
 ONCE_PER = Option(
-    "once-per", None, "duration", "DURATION", LIMITS, "Run at most once in each period of DURATION",
+    "once-per",
+    None,
+    "duration",
+    "DURATION",
+    LIMITS,
+    "Run at most once in each period of DURATION",
     text="Run at most once in each period of DURATION; with an engine, once on all hosts together. A second run in the period exits"
     " with 0, or --busy-exit.",
 )
 ONCE_RETRY = Option(
-    "once-retry", None, "flag", None, LIMITS, "Do not count a failed run: retry in the period", needs=("once-per",),
+    "once-retry",
+    None,
+    "flag",
+    None,
+    LIMITS,
+    "Do not count a failed run: retry in the period",
+    needs=("once-per",),
     text="Do not count a failed run: retry within the period.",
 )
 TREE = Option(
-    "tree", None, "flag", None, LIMITS, "Wait for all descendants too, and end them all",
+    "tree",
+    None,
+    "flag",
+    None,
+    LIMITS,
+    "Wait for all descendants too, and end them all",
     text="Hold the name until every descendant of the command has ended; when the command is ended, end them all.",
 )
-NO_ORPHAN = Option("no-orphan", None, "flag", None, LIMITS, "Kill the command if solo is killed",
-                   text="Kill the command if solo is killed (SIGKILL).")
+NO_ORPHAN = Option(
+    "no-orphan",
+    None,
+    "flag",
+    None,
+    LIMITS,
+    "Kill the command if solo is killed",
+    text="Kill the command if solo is killed (SIGKILL).",
+)
 CHDIR = Option(
-    "chdir", None, "directory", "DIR", LIMITS, "Run the command in DIR",
+    "chdir",
+    None,
+    "directory",
+    "DIR",
+    LIMITS,
+    "Run the command in DIR",
     text="Run the command in DIR. COMMAND and the paths of other options are still looked up from the current directory.",
 )
 SYSLOG = Option("syslog", None, "flag", None, OUTPUT, "Log starts, skips and ends to syslog", keyword=None)
@@ -123,34 +261,88 @@ HELP = Option("help", "h", "flag", None, OUTPUT, "Show this help and exit", keyw
 VERSION = Option("version", None, "flag", None, OUTPUT, "Show the version and exit", keyword=None)
 JSON = Option("json", None, "flag", None, OUTPUT, "Print a JSON array")
 NULL = Option(
-    "null", "0", "flag", None, OUTPUT, "Print only the names, each ended by a NUL byte", excludes=("json",),
+    "null",
+    "0",
+    "flag",
+    None,
+    OUTPUT,
+    "Print only the names, each ended by a NUL byte",
+    excludes=("json",),
     text="Print only the names, each ended by a NUL byte: for xargs -0 and other scripts.",
 )
 PATIENCE = Option("timeout", "t", "duration", "DURATION", LIMITS, "Give up after DURATION, with status 75")
 STOP_KILL_AFTER = Option("kill-after", "k", "duration", "DURATION", LIMITS, "Send SIGKILL DURATION after SIGTERM (10s)")
 ALLOW_UNKNOWN = Option(
-    "allow-unknown", None, "flag", None, LOCK, "Count a name that was never used as free",
+    "allow-unknown",
+    None,
+    "flag",
+    None,
+    LOCK,
+    "Count a name that was never used as free",
     text="Count a name that was never used as free; else it is an error.",
 )
 WAITING = Option("waiting", None, "flag", None, LIMITS, "End the waiters in the queue as well")
-SINCE = Option("since", None, "duration", "DURATION", OUTPUT, "Show only runs that ended in the last DURATION",
-               text="Show only runs that ended in the last DURATION (12h, 7d).")
-OUTPUT_FILE = Option("output", None, "file", "FILE", OUTPUT, "Write to FILE, replacing it atomically",
-                     text="Write the metrics to FILE, replacing it atomically.")
+SINCE = Option(
+    "since",
+    None,
+    "duration",
+    "DURATION",
+    OUTPUT,
+    "Show only runs that ended in the last DURATION",
+    text="Show only runs that ended in the last DURATION (12h, 7d).",
+)
+OUTPUT_FILE = Option(
+    "output",
+    None,
+    "file",
+    "FILE",
+    OUTPUT,
+    "Write to FILE, replacing it atomically",
+    text="Write the metrics to FILE, replacing it atomically.",
+)
 HISTORY = Option(
-    "history", None, "duration", "DURATION", LIMITS, "Remove also the journals of names idle that long",
+    "history",
+    None,
+    "duration",
+    "DURATION",
+    LIMITS,
+    "Remove also the journals of names idle that long",
     text="Remove also the journals of names that nobody used for DURATION.",
 )
 
 LAUNCHER_OPTIONS = (
-    NAME, DIR, VIA, FLOCK, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, BUSY_EXIT, QUIET, LOUD_AFTER, TIMEOUT,
-    KILL_AFTER, TREE, NO_ORPHAN, CHDIR, TTL, ONCE_PER, ONCE_RETRY, SYSLOG, VERBOSE, HELP, VERSION,
+    NAME,
+    DIR,
+    VIA,
+    FLOCK,
+    SHARED,
+    SLOTS,
+    TAKE,
+    WAIT,
+    MAX_WAITING,
+    LATEST,
+    REPLACE,
+    BUSY_EXIT,
+    QUIET,
+    LOUD_AFTER,
+    TIMEOUT,
+    KILL_AFTER,
+    TREE,
+    NO_ORPHAN,
+    CHDIR,
+    TTL,
+    ONCE_PER,
+    ONCE_RETRY,
+    SYSLOG,
+    VERBOSE,
+    HELP,
+    VERSION,
 )
 
 
 class Subcommand:
-    """One subcommand: its name, its positional arguments as usage shows them and what they are, its options, its line in --help and
-    what the manual says of it.
+    """One subcommand: its name, its positional arguments as usage shows them and what they are, its options, its line
+    in --help and what the manual says of it.
     """
 
     __slots__ = ("argument_help", "arguments", "help", "name", "options", "text")
@@ -172,40 +364,75 @@ ONLY_THESE = "Only these names, and all names nested in them. Default: all names
 
 SUBCOMMANDS = (
     Subcommand(
-        "list", "[NAME]...", ONLY_THESE, (DIR, VIA, JSON, NULL), "List the holders and waiters of each name",
+        "list",
+        "[NAME]...",
+        ONLY_THESE,
+        (DIR, VIA, JSON, NULL),
+        "List the holders and waiters of each name",
         "List the holders and waiters of each name, or of the NAMEs and the names nested in them.",
     ),
     Subcommand(
-        "show", "NAME...", "The names to show.", (DIR, VIA, JSON), "Show the holders, processes, queue and files of a name",
+        "show",
+        "NAME...",
+        "The names to show.",
+        (DIR, VIA, JSON),
+        "Show the holders, processes, queue and files of a name",
         "Show all about the names: their holders, in which processes, the queue, and where their files are.",
     ),
     Subcommand(
-        "wait", "NAME...", "The names to wait for.", (DIR, VIA, PATIENCE, ALLOW_UNKNOWN), "Wait until a name is free",
+        "wait",
+        "NAME...",
+        "The names to wait for.",
+        (DIR, VIA, PATIENCE, ALLOW_UNKNOWN),
+        "Wait until a name is free",
         "Wait until nobody holds or wants the names: 0 when they are free, 75 after --timeout, 125 if one was never used.",
     ),
     Subcommand(
-        "stop", "NAME...", "The names whose holders are to end.", (DIR, VIA, STOP_KILL_AFTER, WAITING, ALLOW_UNKNOWN),
+        "stop",
+        "NAME...",
+        "The names whose holders are to end.",
+        (DIR, VIA, STOP_KILL_AFTER, WAITING, ALLOW_UNKNOWN),
         "End the holders of a name",
         "End the holders of the names, by SIGTERM and then SIGKILL, and print what was done.",
     ),
     Subcommand(
-        "history", "[NAME]...", ONLY_THESE, (DIR, SINCE, JSON), "Show each run and each skip",
+        "history",
+        "[NAME]...",
+        ONLY_THESE,
+        (DIR, SINCE, JSON),
+        "Show each run and each skip",
         "Show each run and each skip: when it started, how long it waited and ran, and how it ended.",
     ),
     Subcommand(
-        "metrics", "[NAME]...", ONLY_THESE, (DIR, VIA, OUTPUT_FILE), "Print metrics for Prometheus",
+        "metrics",
+        "[NAME]...",
+        ONLY_THESE,
+        (DIR, VIA, OUTPUT_FILE),
+        "Print metrics for Prometheus",
         "Print the numbers of holds, waiters, runs, skips and failures, as OpenMetrics text for Prometheus.",
     ),
     Subcommand(
-        "top", "[NAME]...", ONLY_THESE, (DIR, VIA), "Show holders and waiters live",
+        "top",
+        "[NAME]...",
+        ONLY_THESE,
+        (DIR, VIA),
+        "Show holders and waiters live",
         "Show holders and waiters, live, with what their processes use; a key ends the selected one.",
     ),
     Subcommand(
-        "clean", "[NAME]...", ONLY_THESE, (DIR, HISTORY), "Remove files of dead processes and idle names",
+        "clean",
+        "[NAME]...",
+        ONLY_THESE,
+        (DIR, HISTORY),
+        "Remove files of dead processes and idle names",
         "Remove files of dead processes and idle names. Contenders that come meanwhile are not disturbed.",
     ),
     Subcommand(
-        "doctor", "", "", (DIR, VIA, JSON), "Check that this machine has all that solo needs",
+        "doctor",
+        "",
+        "",
+        (DIR, VIA, JSON),
+        "Check that this machine has all that solo needs",
         "Check whether this machine and user, or the engine of --via, have all that solo needs: 0, or 1 if something fails.",
     ),
 )

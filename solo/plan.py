@@ -1,4 +1,7 @@
-"""The plan of one guarded run: each typed option, resolved once to its meaning. Below `launcher.run` nothing reads the options."""
+"""The plan of one guarded run: each typed option, resolved once to its meaning.
+
+Below `launcher.run` nothing reads the options.
+"""
 
 import posix
 from time import monotonic
@@ -15,21 +18,34 @@ KILL_AFTER = 10.0  # seconds
 
 
 class Plan:
-    """The options of LAUNCHER_OPTIONS by their keys, a flag as a bool, an option that was not typed as None; and what they mean:
+    """The options of LAUNCHER_OPTIONS by their keys, a flag as a bool, an option that was not typed as None; and what
+    they mean:
 
-    `names`: all names, once each, made from the command if none was typed; `command`: its words. `claim`: the mode, slots and take.
-    `deadline`: when a waiter gives up, on the monotonic clock, FOREVER or NO_WAIT; `file_deadline`: the same for --flock.
-    `is_remote`, `is_socket`: the backend of the lock. `dir`: absolute, or None for the default. `kill_after`: with its default;
-    `grace`: as typed or None, since a lease has another default. `tree_grace`: `kill_after` with --tree, else None.
+    `names`: all names, once each, made from the command if none was typed; `command`: its words. `claim`: the mode,
+    slots and take. `deadline`: when a waiter gives up, on the monotonic clock, FOREVER or NO_WAIT; `file_deadline`: the
+    same for --flock. `is_remote`, `is_socket`: the backend of the lock. `dir`: absolute, or None for the default.
+    `kill_after`: with its default; `grace`: as typed or None, since a lease has another default. `tree_grace`:
+    `kill_after` with --tree, else None.
     """
 
     __slots__ = (
-        *[option.key for option in LAUNCHER_OPTIONS], "claim", "command", "deadline", "file_deadline", "grace", "is_remote",
-        "is_socket", "names", "tree_grace",
+        *[option.key for option in LAUNCHER_OPTIONS],
+        "claim",
+        "command",
+        "deadline",
+        "file_deadline",
+        "grace",
+        "is_remote",
+        "is_socket",
+        "names",
+        "tree_grace",
     )
 
     def __init__(self, typed: dict, command=(), environment=None):
-        """Resolve `typed`, as argv.py reads it. Raises UsageError, NotFound, NotExecutable; OSError without a working directory."""
+        """Resolve `typed`, as argv.py reads it.
+
+        Raises UsageError, NotFound, NotExecutable; OSError without a working directory.
+        """
         for option in LAUNCHER_OPTIONS:
             setattr(self, option.key, typed.get(option.key, False if option.kind == "flag" else None))
         self.command = command
@@ -43,7 +59,9 @@ class Plan:
         if self.dir is not None:
             self.dir = make_absolute(self.dir)  # the launcher changes its working directory
         self.deadline = monotonic() + self.wait if self.wait is not None else FOREVER if self.replace else NO_WAIT
-        self.file_deadline = self.deadline if self.wait is not None else NO_WAIT  # --replace cannot end the holder of a file
+        self.file_deadline = (
+            self.deadline if self.wait is not None else NO_WAIT
+        )  # --replace cannot end the holder of a file
         self.claim = choose_claim(self)
         self.names = list(dict.fromkeys(self.name or ()))
         if command and not self.names:

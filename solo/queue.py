@@ -15,7 +15,15 @@ from time import monotonic
 from solo.errors import Busy, SoloError, Superseded, Vanished
 from solo.kernel import block_wake_signal, is_woken, restore_mask
 from solo.modes import COUNTED, EXCLUSIVE, find_conflicts
-from solo.obstacles import close_all, find_conflicting_holds, find_holds, find_obstacles, find_own_ancestors, list_holds, read_claim
+from solo.obstacles import (
+    close_all,
+    find_conflicting_holds,
+    find_holds,
+    find_obstacles,
+    find_own_ancestors,
+    list_holds,
+    read_claim,
+)
 from solo.tickets import HOLD, SEAT, finish_handoff
 
 NO_WAIT = float("-inf")  # a deadline that has passed
@@ -23,16 +31,18 @@ NO_WAIT = float("-inf")  # a deadline that has passed
 # The states of an Attempt, each with what leads out of it.
 NEW = "new"  # no ticket: publish the hold (HELD), or a waiting ticket (WAITING)
 WAITING = "waiting"  # a waiting ticket: block on the waiter before it, until there is none (HEAD)
-HEAD = "head"  # the first waiter, its command forked in advance: block on the conflicting holds, publish the hold (HELD)
+HEAD = (
+    "head"  # the first waiter, its command forked in advance: block on the conflicting holds, publish the hold (HELD)
+)
 HELD = "held"
 
 
 def take_hold(queue, record, deadline: float, watch, policy=None, prepare=None):
     """Return our hold on the name of `queue`, for a command whose `record` has its claim. Raises Busy, SoloError.
 
-    `deadline` is on the monotonic clock, or NO_WAIT. `watch` blocks for us, and may show it. `policy` deals with other waiters.
-    `prepare` is called once, at the head of the queue. An exclusive hold keeps the waiting ticket before it until finish_handoff:
-    the next waiter looks again when our command has started.
+    `deadline` is on the monotonic clock, or NO_WAIT. `watch` blocks for us, and may show it. `policy` deals with other
+    waiters. `prepare` is called once, at the head of the queue. An exclusive hold keeps the waiting ticket before it
+    until finish_handoff: the next waiter looks again when our command has started.
     """
     return Attempt(queue, record, deadline, watch, policy, prepare).take()
 
@@ -40,14 +50,28 @@ def take_hold(queue, record, deadline: float, watch, policy=None, prepare=None):
 class Attempt:
     """One contender on its way to a hold: `state` is one of NEW, WAITING, HEAD, HELD.
 
-    `waiting` is its waiting ticket, then `hold` its hold. `obstacles` are the tickets in its way, `passed` those of the last look.
-    `newest` is the last waiter, found without listing the directory; `is_late` whether the deadline had passed at the last look.
-    `spare` is a hold without a name, made in advance; `mask` the signal mask from before the wake signal was blocked.
+    `waiting` is its waiting ticket, then `hold` its hold. `obstacles` are the tickets in its way, `passed` those of the
+    last look. `newest` is the last waiter, found without listing the directory; `is_late` whether the deadline had
+    passed at the last look. `spare` is a hold without a name, made in advance; `mask` the signal mask from before the
+    wake signal was blocked.
     """
 
     __slots__ = (
-        "deadline", "hold", "is_late", "mask", "newest", "obstacles", "passed", "policy", "prepare", "queue", "record", "spare",
-        "state", "waiting", "watch",
+        "deadline",
+        "hold",
+        "is_late",
+        "mask",
+        "newest",
+        "obstacles",
+        "passed",
+        "policy",
+        "prepare",
+        "queue",
+        "record",
+        "spare",
+        "state",
+        "waiting",
+        "watch",
     )
 
     def __init__(self, queue, record, deadline, watch, policy, prepare):
@@ -94,7 +118,7 @@ class Attempt:
             restore_mask(self.mask)
 
     def take_step(self):
-        """Look under the gate and publish what may be published; then, without the gate, wait until the next look is due."""
+        """Look and publish under the gate; then, without the gate, wait until the next look is due."""
         with self.queue.gate:
             is_published = self.look_and_publish()
         if not is_published or self.state is HELD:
@@ -141,10 +165,15 @@ class Attempt:
 
     def is_free(self) -> bool:
         """Return whether the only ticket in our way was released, and no contender has joined since."""
-        return self.spare is not None and len(self.passed) == 1 and self.queue.gate.is_unchanged() and self.passed[0].is_released()
+        return (
+            self.spare is not None
+            and len(self.passed) == 1
+            and self.queue.gate.is_unchanged()
+            and self.passed[0].is_released()
+        )
 
     def publish_hold(self) -> bool:
-        """Publish our hold, which keeps the waiting ticket and the tickets that were in the way until the handoff is finished."""
+        """Publish our hold. Until the handoff is finished it keeps the waiting ticket and the tickets that were in the way."""
         self.hold = self.queue.publish(HOLD, self.record, self.spare)
         self.spare = None
         if self.hold is None:
@@ -159,7 +188,12 @@ class Attempt:
         close_all(self.passed)
         if self.state is NEW and self.newest is None:
             self.refuse_own_ancestors(find_holds(self.queue, 0))
-        if self.is_late or self.state is NEW and self.policy is not None and not self.policy.may_wait(self.queue, self.record):
+        if (
+            self.is_late
+            or self.state is NEW
+            and self.policy is not None
+            and not self.policy.may_wait(self.queue, self.record)
+        ):
             raise make_busy(self.queue, self.record, self.obstacles)
         if self.state is not NEW:
             return True
@@ -206,7 +240,8 @@ class Attempt:
 def make_block(record, obstacles: list):
     """Return a function that blocks until an obstacle may have left, True, or until its deadline, False.
 
-    Any one of several that hold slots may make room for us. Otherwise all of them must end: wait for one after the other.
+    Any one of several that hold slots may make room for us. Otherwise all of them must end: wait for one after the
+    other.
     """
     if len(obstacles) > 1 and record.claim.mode == read_claim(obstacles[0]).mode == COUNTED:
         from solo.process.watch import wait_any

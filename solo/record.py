@@ -1,8 +1,9 @@
 """Text <-> record: what a ticket says about its owner. Pure.
 
-A record is lines of `key value`, the last of them `since`, then a line of blanks that reserves the place of the closing lines.
-Once the command's process is known, and before its exec, one write replaces `since` and the blanks with the closing lines. So a
-record without them means that the command never started. A record in neither form is damaged, and read as None.
+A record is lines of `key value`, the last of them `since`, then a line of blanks that reserves the place of the closing
+lines. Once the command's process is known, and before its exec, one write replaces `since` and the blanks with the
+closing lines. So a record without them means that the command never started. A record in neither form is damaged, and
+read as None.
 """
 
 from solo.identity import Origin
@@ -24,10 +25,11 @@ names_read = {}  # text -> names, of the last record
 class Record:
     """What a ticket says about its owner.
 
-    `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the command started. `claim` is
-    the claim on this name, one of those needed for all of `names`; `slot` lists its slots as (first, last). `tree` is None, or
-    with --tree the seconds between SIGTERM and SIGKILL for the descendants of the command. `since` is when the ticket was made,
-    in seconds since the epoch. `command` is a list of bytes. `via` is the engine that keeps the lock beyond this machine, or "".
+    `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the command started.
+    `claim` is the claim on this name, one of those needed for all of `names`; `slot` lists its slots as (first, last).
+    `tree` is None, or with --tree the seconds between SIGTERM and SIGKILL for the descendants of the command. `since`
+    is when the ticket was made, in seconds since the epoch. `command` is a list of bytes. `via` is the engine that
+    keeps the lock beyond this machine, or "".
     """
 
     __slots__ = ("child", "claim", "command", "launcher", "names", "since", "slot", "tree", "uid", "via", "origin")
@@ -59,7 +61,8 @@ def format_record(record: Record) -> bytes:
         f"boot {origin.boot}\npid-namespace {origin.pid_namespace}\ntime-namespace {origin.time_namespace}\nshift {origin.shift}\n"
         f"uid {record.uid}\n{format_claim(record.claim, record.slot)}tree {format_tree(record.tree)}\n".encode()
         + (b"via %b\n" % quote(encode(record.via)) if record.via else b"")
-        + b"host " + quote(encode(origin.host)),
+        + b"host "
+        + quote(encode(origin.host)),
         quote_words(map(encode, record.names)),
         quote_words(record.command),
         format_since(record.since),
@@ -109,8 +112,11 @@ def parse_record(data: bytes):
         return Record(
             parse_process(fields[b"launcher"]),
             Origin(
-                fields[b"boot"].decode(), fields[b"pid-namespace"].decode(), fields[b"time-namespace"].decode(),
-                decode(unquote(fields[b"host"])), int(fields[b"shift"]),
+                fields[b"boot"].decode(),
+                fields[b"pid-namespace"].decode(),
+                fields[b"time-namespace"].decode(),
+                decode(unquote(fields[b"host"])),
+                int(fields[b"shift"]),
             ),
             int(fields[b"uid"]),
             parse_claim(fields),
@@ -162,10 +168,10 @@ def parse_since(text: bytes) -> float:
 def parse_closing(tail: bytes):
     if tail == b" " * (RESERVED - 1) + b"\n":
         return None
-    line, end = tail[:-len(END)], tail[-len(END):]
+    line, end = tail[: -len(END)], tail[-len(END) :]
     if end != END or not line.startswith(b"child "):
         raise ValueError
-    return parse_process(line[len(b"child "):])
+    return parse_process(line[len(b"child ") :])
 
 
 def parse_process(text: bytes) -> tuple:

@@ -18,14 +18,19 @@ SPINS = 300  # half a millisecond; the launcher needs a third of it
 HIGHEST_FD = 1 << 16  # without close_range(2) the kernel needs a call per descriptor
 # Dispositions that Python changes at its start; only the parent shows what they were.
 CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
-# sd_listen_fds(3), sd_watchdog_enabled(3), systemd.exec(5): addressed to the pid that reads them, which is now the command.
+# sd_listen_fds(3), sd_watchdog_enabled(3), systemd.exec(5): addressed to the pid that reads them, which is now the
+# command.
 NAMING_A_PID = (b"LISTEN_PID", b"WATCHDOG_PID", b"SYSTEMD_EXEC_PID")
 STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
-SURVIVED = STOPPING | {_signal.SIGALRM, *CHANGED_BY_PYTHON}  # a waiting launcher goes on, has a time limit, ignores them
+SURVIVED = STOPPING | {
+    _signal.SIGALRM,
+    *CHANGED_BY_PYTHON,
+}  # a waiting launcher goes on, has a time limit, ignores them
 
 
 class InheritedState:
-    """Inherited by the launcher, and owed to the command: the signal mask, pending signals, some dispositions, the umask.
+    """Inherited by the launcher, and owed to the command: the signal mask, pending signals, some dispositions, the
+    umask.
 
     Creating it sets the umask of the launcher to 0: it must not narrow the modes of shared files.
     """
@@ -52,7 +57,10 @@ class InheritedState:
                 _signal.signal(signal, SIG_DFL)
 
     def restore(self):
-        """Restore all of it in the child, before exec. The mask comes last: a pending signal may end the child there."""
+        """Restore all of it in the child, before exec.
+
+        The mask comes last: a pending signal may end the child there.
+        """
         if self.child_disposition == SIG_IGN:
             _signal.signal(SIGCHLD, SIG_IGN)
         posix.umask(self.umask)
@@ -62,14 +70,14 @@ class InheritedState:
 
 
 def read_parents_ignored() -> int:
-    """Return the signals that the parent ignores, as a mask like SigIgn: the best evidence of what this process inherited."""
+    """Return the signals that the parent ignores, a mask like SigIgn: the best evidence of what we inherited."""
     parent = posix.getppid()
     try:
         status = read_file(f"/proc/{parent}/status")
         if len(status) >= USUAL_SIZE:  # many groups
             status = read_file(f"/proc/{parent}/status", STATUS_SIZE)
         at = status.index(b"\nSigIgn:") + len(b"\nSigIgn:")  # a newline is escaped in the Name: line
-        ignored = int(status[at:at + 20].split()[0], 16)
+        ignored = int(status[at : at + 20].split()[0], 16)
         both = all(ignored >> signal - 1 & 1 for signal in CHANGED_BY_PYTHON)
         # A Python program ignores both; its subprocess module restores them in its children.
         if both and posix.readlink(f"/proc/{parent}/exe").rpartition("/")[2].startswith("python"):
@@ -81,13 +89,14 @@ def read_parents_ignored() -> int:
 
 
 class Child:
-    """The command's process. `pid` is safe to signal until it is reaped; `status` is that of waitpid(2), None until then.
+    """The command's process. `pid` is safe to signal until it is reaped; `status` is that of waitpid(2), None until
+    then.
 
     `start` is when it was forked, in clock ticks since boot; `go` the pipe on which it waits for the go message.
     `termination` enforces the time limit and ends descendants; None without either.
 
-    `stopped_by` is the signal that stopped it, or 0; `got_stop`: has the launcher got such a signal as well? `was_stopped`: has
-    the launcher stopped with it, and not seen SIGCONT yet?
+    `stopped_by` is the signal that stopped it, or 0; `got_stop`: has the launcher got such a signal as well?
+    `was_stopped`: has the launcher stopped with it, and not seen SIGCONT yet?
     """
 
     __slots__ = ("termination", "go", "pid", "start", "status", "stopped_by", "got_stop", "was_stopped")
@@ -104,8 +113,9 @@ class Child:
 
 
 class Starter:
-    """Starts the command from its `path`, `words` (argv), `environment` (a dict of bytes) and `inherited` state. `die_with` makes
-    a process die with the launcher of a pid, or is None; `directory` is a descriptor of --chdir, or None.
+    """Starts the command from its `path`, `words` (argv), `environment` (a dict of bytes) and `inherited` state.
+    `die_with` makes a process die with the launcher of a pid, or is None; `directory` is a descriptor of --chdir, or
+    None.
 
     The waiter at the head of the queue forks its command in advance; its turn then costs one pipe write.
     """
@@ -136,7 +146,8 @@ class Starter:
     def start(self, holds: list, variables: list, termination) -> Child:
         """Record the process in every hold, and only then let it exec the command. Raises OSError if nothing ran.
 
-        `variables` (`NAME=value`, bytes) are added to its environment. If the launcher dies before the go message, it ends.
+        `variables` (`NAME=value`, bytes) are added to its environment. If the launcher dies before the go message, it
+        ends.
         """
         self.inherited.take_signals()
         if self.child is None or is_gone(self.child.pid):
@@ -220,9 +231,14 @@ class Starter:
 
 
 def open_working_directory(path: str) -> int:
-    """Open the directory of --chdir for fchdir(2), once and early: it stays the same while the launcher waits. Raises SoloError."""
+    """Open the directory of --chdir for fchdir(2), once and early: it stays the same while the launcher waits.
+
+    Raises SoloError.
+    """
     try:
-        return posix.open(f"{path}/.", posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)  # "/.": needs the right to enter it
+        return posix.open(
+            f"{path}/.", posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC
+        )  # "/.": needs the right to enter it
     except OSError as error:
         raise SoloError(f"cannot change to directory {path}: {error.strerror}") from None
 
@@ -236,7 +252,7 @@ def is_gone(pid: int) -> bool:
 
 
 def close_private(kept: int):
-    """Close every close-on-exec descriptor but `kept`, in a child that waits: any copy of a descriptor would keep its lock."""
+    """Close every close-on-exec descriptor but `kept`, in a child that waits: any copy of it would keep the lock."""
     try:
         descriptors = list_descriptors()
     except OSError:
@@ -254,7 +270,7 @@ def send_go(go: int, message: bytes):
         posix.set_blocking(go, True)
     try:
         while message:
-            message = message[posix.write(go, message):]  # a stop signal interrupts a long write
+            message = message[posix.write(go, message) :]  # a stop signal interrupts a long write
     except BrokenPipeError:
         pass  # killed just now: waitpid(2) shows it
 
@@ -299,12 +315,17 @@ def execute(path: str, words: list, script: list, environment: dict):
 
 
 def find_interpreter(path: str):
-    """Describe what the kernel missed for an existing file, its interpreter or its loader; None if the file is missing."""
+    """Describe what the kernel missed for an existing file, its interpreter or its loader;
+
+    None if the file is missing.
+    """
     try:
         start = read_file(path)
     except OSError:
         return None
     line = start[2:].partition(b"\n")[0].partition(b"\0")[0].replace(b"\t", b" ") if start[:2] == b"#!" else b""
     interpreter = line.strip(b" ").partition(b" ")[0]
-    missing = f"interpreter {decode(interpreter)}" if interpreter and not posix.access(interpreter, posix.F_OK) else "loader"
+    missing = (
+        f"interpreter {decode(interpreter)}" if interpreter and not posix.access(interpreter, posix.F_OK) else "loader"
+    )
     return f"its {missing} was not found"

@@ -1,7 +1,7 @@
 """Wait for the command, forward signals to it, and end as it ends.
 
-The launcher has blocked every signal and takes each one by sigwaitinfo(2), which shows its sender: no handler, no race, and no
-system call while nothing happens.
+The launcher has blocked every signal and takes each one by sigwaitinfo(2), which shows its sender: no handler, no race,
+and no system call while nothing happens.
 """
 
 import _signal
@@ -20,7 +20,7 @@ KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
 
 
 def close_descriptors(kept: list, candidates=None):
-    """Close all descriptors, or only `candidates`, but `kept`: a copy of a pipe would keep the reader at its other end waiting."""
+    """Close all descriptors, or only `candidates`, but `kept`: a copy of a pipe would keep its reader waiting."""
     kept = [*kept, *find_locked(kept)]
     if candidates is not None:
         for fd in candidates.difference(kept):
@@ -34,7 +34,7 @@ def close_descriptors(kept: list, candidates=None):
 
 
 def leave_directory():
-    """Change to /, so that the launcher keeps no file system busy, unless Python finds its library by a relative path."""
+    """Change to /, to keep no file system busy, unless Python finds its library by a relative path."""
     if all([path[:1] == "/" for path in sys.path]):
         try:
             posix.chdir("/")
@@ -43,7 +43,7 @@ def leave_directory():
 
 
 def find_locked(kept: list) -> list:
-    """Return descriptors besides `kept` of files with an fcntl(2) lock of this process: closing one would release it."""
+    """Return descriptors besides `kept` of files with an fcntl(2) lock held here: closing one would release it."""
     locked = []
     try:
         for entry in posix.listdir("/proc/self/fd"):
@@ -60,7 +60,10 @@ def find_locked(kept: list) -> list:
 
 
 def wait(child: Child) -> int:
-    """Forward signals until the command, and with --tree all its descendants, have ended. Return the status of waitpid(2)."""
+    """Forward signals until the command, and with --tree all its descendants, have ended.
+
+    Return the status of waitpid(2).
+    """
     while True:
         try:
             if child.status is not None and not (child.termination and child.termination.has_descendants()):
@@ -134,8 +137,8 @@ def note_stop(info, child: Child):
 def stop_too(child: Child):
     """Stop the launcher as the command was stopped, so that the shell notices.
 
-    Do nothing if only the command got the signal and there is no terminal: a SIGCONT for the command alone would leave the
-    launcher stopped, with the name held.
+    Do nothing if only the command got the signal and there is no terminal: a SIGCONT for the command alone would leave
+    the launcher stopped, with the name held.
     """
     pending = _signal.sigpending()
     if SIGCONT in pending:
@@ -165,8 +168,8 @@ def has_terminal() -> bool:
 def must_forward(info, child: Child) -> bool:
     """Return whether the launcher must forward this signal to the command.
 
-    The command has already got a signal of the terminal, and the shell's SIGCONT after a stop. A signal from the command or its
-    descendants is not for the command.
+    The command has already got a signal of the terminal, and the shell's SIGCONT after a stop. A signal from the
+    command or its descendants is not for the command.
     """
     signal, sender = info.si_signo, info.si_pid
     if info.si_code > 0:

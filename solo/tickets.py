@@ -1,4 +1,5 @@
-"""Tickets kept as files: the queue of a name is a directory of `.gate`, `.seat.<n>` (waiters) and `.hold.<n>` (holders).
+"""Tickets kept as files: the queue of a name is a directory of `.gate`, `.seat.<n>` (waiters) and `.hold.<n>`
+(holders).
 
 - a ticket is alive while its owner has flock(2) on it
 - the kernel unlocks it, however its owner ends
@@ -43,9 +44,9 @@ LIVE, ORPHANED, DEAD, UNSEEN = "live", "orphaned", "dead", "unseen"
 class Ticket:
     """A ticket, ours or another contender's: `file` in the directory of `queue`, open as `fd`, in `state`.
 
-    `record` and `owner_uid`, the user of the file, are None until the record was read. `size` is the size of our file, in bytes.
-    Our hold keeps two things until its handoff is finished: `previous`, the waiting ticket before it, and `passed`, the tickets
-    that were in its way.
+    `record` and `owner_uid`, the user of the file, are None until the record was read. `size` is the size of our file,
+    in bytes. Our hold keeps two things until its handoff is finished: `previous`, the waiting ticket before it, and
+    `passed`, the tickets that were in its way.
     """
 
     __slots__ = ("fd", "file", "owner_uid", "passed", "previous", "queue", "record", "size", "state")
@@ -115,7 +116,10 @@ class Ticket:
         return self.state is LIVE and self.is_open and not posix.fstat(self.fd).st_nlink
 
     def open_watch(self):
-        """Return a new descriptor, readable once the ticket may no longer be in the way, or None. Raises ProcessLookupError."""
+        """Return a new descriptor, readable once the ticket may no longer be in the way, or None.
+
+        Raises ProcessLookupError.
+        """
         from solo.process.watch import open_pidfd
 
         record = self.read_record()
@@ -130,7 +134,10 @@ class Ticket:
 
     @property
     def is_watch_exact(self) -> bool:
-        """Return whether its watch reports every end. A launcher releases just before it exits, a program long before."""
+        """Return whether its watch reports every end.
+
+        A launcher releases just before it exits, a program long before.
+        """
         return self.state is ORPHANED
 
     def close(self):
@@ -150,7 +157,7 @@ class Ticket:
 
 
 def finish_handoff(hold):
-    """Release the waiting ticket before our `hold`, so that the next waiter looks again, and close the tickets it waited for."""
+    """Release the waiting ticket before our `hold`, to wake the next waiter, and close the tickets it waited for."""
     previous, hold.previous = hold.previous, None
     passed, hold.passed = hold.passed, ()
     if previous is not None:
@@ -162,9 +169,9 @@ def finish_handoff(hold):
 class Queue:
     """The queue of one name, in the directory `place`.
 
-    `origin` is where our own pids are valid; `gate` the guard mutex; `files` the tickets as last listed; `unseen` the records of
-    those among them whose command may run where we cannot look, by their files; `newest` the digits of our last number; `is_new`
-    whether our ticket was the first that this gate numbered.
+    `origin` is where our own pids are valid; `gate` the guard mutex; `files` the tickets as last listed; `unseen` the
+    records of those among them whose command may run where we cannot look, by their files; `newest` the digits of our
+    last number; `is_new` whether our ticket was the first that this gate numbered.
     """
 
     __slots__ = ("files", "gate", "is_new", "newest", "place", "unseen", "origin")
@@ -236,7 +243,10 @@ class Queue:
     look = open_ticket  # for callers that only show the ticket
 
     def judge(self, ticket) -> str:
-        """Return the state of a ticket without its owner: dead, unless its record names a command that lives. Raises SoloError."""
+        """Return the state of a ticket without its owner: dead, unless its record names a command that lives.
+
+        Raises SoloError.
+        """
         stat = posix.fstat(ticket.fd)
         if stat.st_mode & TYPE_MASK != IS_REGULAR:
             raise self.fail(ticket.file, "is not a regular file")
@@ -313,7 +323,10 @@ class Queue:
         return Ticket(self, file, fd, LIVE, record, len(text))
 
     def make_spare(self, record):
-        """Return our hold, written and locked but without a name, so that it ends with us; None if there can be none."""
+        """Return our hold, written and locked but without a name, so that it ends with us;
+
+        None if there can be none.
+        """
         if record.claim.mode == COUNTED:
             return None  # its slots are not known before its turn
         fd = -1
@@ -342,8 +355,8 @@ class Queue:
     def take_over(self, claim, gone: set):
         """Remove the holds whose processes we could not look for: our command runs with `claim` now.
 
-        A contender that can look for them then finds our hold, and none that conflicts with it. Their launchers go into `gone`,
-        and the other holds of those with them. A ticket's name is never used twice, so this needs no gate.
+        A contender that can look for them then finds our hold, and none that conflicts with it. Their launchers go into
+        `gone`, and the other holds of those with them. A ticket's name is never used twice, so this needs no gate.
         """
         for at, (file, record) in enumerate(sorted(self.unseen.items(), reverse=True)):
             launcher = record.launcher, record.origin.pid_namespace, record.origin.host
@@ -355,7 +368,10 @@ class Queue:
                 self.remove(file)
 
     def remove(self, file: str):
-        """Remove our own ticket, or with the gate locked a dead one. One that cannot be removed is dead all the same."""
+        """Remove our own ticket, or with the gate locked a dead one.
+
+        One that cannot be removed is dead all the same.
+        """
         try:
             posix.unlink(file, dir_fd=self.place.fd)
         except OSError:

@@ -27,13 +27,12 @@ JOBS = {
     "report.sh": "sleep 0.4; [ $1 != tuesday ]",
     "deploy.sh": "sleep 60",
 }
-VIEWS = {
-    "list": ["list"], "show": ["show", "backup"], "history": ["history", "--since", "1h"], "top": ["top"],
-}
+VIEWS = {"list": ["list"], "show": ["show", "backup"], "history": ["history", "--since", "1h"], "top": ["top"]}
 
 
 def run_jobs(environment):
     """Run jobs for some seconds; return the launchers that still run."""
+
     def start(*words):
         return subprocess.Popen(["solo", *words], env=environment, stderr=subprocess.DEVNULL)
 
@@ -62,7 +61,7 @@ def capture(words, environment) -> str:
             lines = [*(line for line in lines[:-1] if line), "", lines[-1]]
         else:
             lines = screen.wait_for("ended:0")
-            lines = lines[:lines.index("ended:0")]
+            lines = lines[: lines.index("ended:0")]
         return "\n".join(lines)
     finally:
         screen.close()
@@ -91,7 +90,19 @@ def main(paths: list):
 if __name__ == "__main__":
     targets = [Path(word).resolve() for word in sys.argv[1:] or (ROOT / "README.md", ROOT / "docs/views.md")]
     if os.environ.get("SOLO_CAPTURES") != "inside":
-        inside = ["unshare", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", PREPARE, "sh"]
+        inside = [
+            "unshare",
+            "--mount",
+            "--uts",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "--kill-child",
+            "sh",
+            "-c",
+            PREPARE,
+            "sh",
+        ]
         os.environ["SOLO_CAPTURES"] = "inside"
         os.execvp("unshare", [*inside, sys.executable, __file__, *map(str, targets)])
     main(targets)

@@ -38,13 +38,48 @@ sys.dont_write_bytecode = False  # else every worker compiles all tests again: 1
 
 # The initial environment of every test, on every machine. None: unset.
 ENVIRONMENT = {
-    "TERM": "xterm-256color", "LANG": "C.UTF-8", "HISTFILE": "", **dict.fromkeys((
-        "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "COLUMNS", "LINES", "NO_COLOR",
-        "FORCE_COLOR", "CLICOLOR_FORCE", "CI", "JENKINS_URL", "TEAMCITY_VERSION", "TF_BUILD", "GITHUB_ACTIONS", "GITLAB_CI",
-        "NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "WATCHDOG_PID", "INVOCATION_ID", "PYTHONPATH", "PYTHONWARNINGS",
-        "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "BASH_ENV", "ENV", "CDPATH", "SOLO_DIR", "SOLO_NAME",
-        "SOLO_SLOT", "SOLO_TOKEN", "SOLO_VIA",
-    )),
+    "TERM": "xterm-256color",
+    "LANG": "C.UTF-8",
+    "HISTFILE": "",
+    **dict.fromkeys(
+        (
+            "LANGUAGE",
+            "LC_ALL",
+            "LC_CTYPE",
+            "LC_MESSAGES",
+            "LC_NUMERIC",
+            "LC_TIME",
+            "LC_COLLATE",
+            "COLUMNS",
+            "LINES",
+            "NO_COLOR",
+            "FORCE_COLOR",
+            "CLICOLOR_FORCE",
+            "CI",
+            "JENKINS_URL",
+            "TEAMCITY_VERSION",
+            "TF_BUILD",
+            "GITHUB_ACTIONS",
+            "GITLAB_CI",
+            "NOTIFY_SOCKET",
+            "LISTEN_FDS",
+            "LISTEN_PID",
+            "WATCHDOG_PID",
+            "INVOCATION_ID",
+            "PYTHONPATH",
+            "PYTHONWARNINGS",
+            "PYTHONDONTWRITEBYTECODE",
+            "PYTHONUNBUFFERED",
+            "BASH_ENV",
+            "ENV",
+            "CDPATH",
+            "SOLO_DIR",
+            "SOLO_NAME",
+            "SOLO_SLOT",
+            "SOLO_TOKEN",
+            "SOLO_VIA",
+        )
+    ),
 }
 # No deadlines or limits on slowness: a busy machine must not change a result.
 settings.register_profile("solo", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -67,7 +102,9 @@ def pytest_configure(config):
         config.option.basetemp = config.own_basetemp = tempfile.mkdtemp(prefix="pytest-solo-")
     for variable, value in ENVIRONMENT.items():
         os.environ.pop(variable, None) if value is None else os.environ.update({variable: value})
-    os.environ["PARALLEL_HOME"] = f"{config.option.basetemp}/parallel"  # else GNU parallel writes into the home directory
+    os.environ["PARALLEL_HOME"] = (
+        f"{config.option.basetemp}/parallel"  # else GNU parallel writes into the home directory
+    )
     runs_tests = "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", None)
     if runs_tests and os.geteuid() == 0:
         leave_network()
@@ -196,7 +233,11 @@ class Lab:
         if "socket" in words:
             network_lock.acquire(self)
         options = {
-            "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": self.environment, **options,
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "env": self.environment,
+            **options,
         }
         process = subprocess.Popen([*prefix, self.script, *map(os.fspath, words)], **options)
         self.started.append(process)
@@ -211,8 +252,13 @@ class Lab:
 
     def start_shell(self, script):
         """Start a shell with `script`, in which $SOLO is solo; all three streams are pipes."""
-        process = subprocess.Popen(["sh", "-c", script], env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            ["sh", "-c", script],
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         self.started.append(process)
         return process
 
@@ -221,7 +267,11 @@ class Lab:
         if "socket" in words:
             network_lock.acquire(self)
         options = {
-            "stdin": subprocess.DEVNULL, "capture_output": True, "env": self.environment, "timeout": PATIENCE, **options,
+            "stdin": subprocess.DEVNULL,
+            "capture_output": True,
+            "env": self.environment,
+            "timeout": PATIENCE,
+            **options,
         }
         return subprocess.run([*prefix, self.script, *map(os.fspath, words)], **options)
 
@@ -344,7 +394,8 @@ def common(lab, tmp_path_factory):
     shutil.copytree(ROOT / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
     script = place / "run"
     script.write_text(
-        f"#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n" + (ROOT / "solo/__main__.py").read_text()
+        f"#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n"
+        + (ROOT / "solo/__main__.py").read_text()
     )
     script.chmod(0o755)
     lab.script = str(script)
@@ -356,7 +407,9 @@ def common(lab, tmp_path_factory):
 
 def inject(lab, *what, paths=(), follow=False):
     """Return a prefix that injects faults or delays, in the syntax of strace --inject, into all calls or those on `paths`."""
-    words = [word for path in paths for word in ("-P", path)] + [word for one in what for word in ("-e", f"inject={one}")]
+    words = [word for path in paths for word in ("-P", path)] + [
+        word for one in what for word in ("-e", f"inject={one}")
+    ]
     return ("strace", "-qq", "-o", lab.path / "injected", *(["-f"] if follow else []), *words)
 
 
@@ -411,7 +464,17 @@ def read_state(pid):
 
 def make_witness(mode, names, slots, take, tag, delay):
     """Return the words of a command that logs any overlap; see witness.py."""
-    return [sys.executable, "-IS", str(TESTS / "witness.py"), mode, ",".join(names), str(slots), str(take), str(tag), str(delay)]
+    return [
+        sys.executable,
+        "-IS",
+        str(TESTS / "witness.py"),
+        mode,
+        ",".join(names),
+        str(slots),
+        str(take),
+        str(tag),
+        str(delay),
+    ]
 
 
 def count_switches(pid):

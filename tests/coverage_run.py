@@ -49,7 +49,9 @@ def make_copy(place: Path, modules: list) -> tuple:
     arcs.chmod(0o666)
     tracer = (ROOT / "tests/coverage_tracer.py").read_text()
     with open(tree / "solo/__init__.py", "a") as file:
-        file.write(f"\n(lambda scope: (exec({tracer!r}, scope), scope['start_tracing']({str(arcs)!r}, {modules!r})))({{}})\n")
+        file.write(
+            f"\n(lambda scope: (exec({tracer!r}, scope), scope['start_tracing']({str(arcs)!r}, {modules!r})))({{}})\n"
+        )
     script = tree / "solo/__main__.py"  # the tests copy its text into a script
     text = script.read_text()
     script.write_text(f"#!python\nimport solo\nexec(compile({text!r}, {str(script)!r}, 'exec'))\n")
@@ -120,13 +122,19 @@ def compare(missed: list, explained: dict) -> tuple:
 def record(table: str, reports: dict, missed: list):
     """Write docs/coverage.md and the sentence in docs/evidence.md."""
     docs, evidence = ROOT / "docs/coverage.md", ROOT / "docs/evidence.md"
-    why = "".join(f"- `{where}`: `{what}`\n  {reason}\n" for (where, what), reason in EXPLAINED.items()) or "- nothing\n"
+    why = (
+        "".join(f"- `{where}`: `{what}`\n  {reason}\n" for (where, what), reason in EXPLAINED.items()) or "- nothing\n"
+    )
     docs.parent.mkdir(exist_ok=True)
     kernel = platform.release().partition("-")[0]
     versions = f"Python {platform.python_version()}, coverage.py {metadata.version('coverage')}"
     measured = f"{datetime.date.today()}, Linux {kernel}, {versions}"
-    docs.write_text(f"# The hot path, as run by the tests (`make coverage`)\n\n{measured}\n\n{table}\nNot run, and why:\n\n{why}")
-    lines, branches = (sum(report["summary"][key] for report in reports.values()) for key in ("num_statements", "num_branches"))
+    docs.write_text(
+        f"# The hot path, as run by the tests (`make coverage`)\n\n{measured}\n\n{table}\nNot run, and why:\n\n{why}"
+    )
+    lines, branches = (
+        sum(report["summary"][key] for report in reports.values()) for key in ("num_statements", "num_branches")
+    )
     rest = f"all but {len(missed)}" if missed else "all"
     text = f"of {lines:,} lines and {branches} branches {rest} ({measured})"
     evidence.write_text(MARKER.sub(rf"\g<1>{text}\g<2>", evidence.read_text()))
@@ -148,7 +156,9 @@ def main():
         failed = subprocess.run(pytest, cwd=tree, stdin=subprocess.DEVNULL).returncode
         reports = analyse(read_arcs(arcs, modules), ROOT / "solo", place)
     missed = [
-        one for module, report in reports.items() for one in find_missed(module, (ROOT / f"solo/{module}.py").read_text(), report)
+        one
+        for module, report in reports.items()
+        for one in find_missed(module, (ROOT / f"solo/{module}.py").read_text(), report)
     ]
     table = make_table(reports)
     unexplained, outdated = compare(missed, EXPLAINED)

@@ -59,7 +59,7 @@ def start_tracing(path: str, modules: list):
             if event == "line" and words[at] != caught:
                 arcs[base + last * SIZE + frame.f_lineno] = 1
                 last = frame.f_lineno
-            elif event == "return" and entered not in words[at:at + 4:2]:  # else it is a yield
+            elif event == "return" and entered not in words[at : at + 4 : 2]:  # else it is a yield
                 arcs[base + last * SIZE + out] = 1
             return follow
 

@@ -34,7 +34,7 @@ def read_life(path):
     data = path.read_bytes() if path.exists() else b""
     if len(data) < 16:
         return None
-    data = data[:len(data) // 8 * 8]
+    data = data[: len(data) // 8 * 8]
     first, last = (struct.unpack_from("d", data, at)[0] for at in (8, len(data) - 8))
     return Life(first, last, struct.unpack_from("q", data)[0])
 
@@ -58,14 +58,29 @@ class Host:
         self.lab = lab
         self.name = name
         self.proxy = Proxy(server.port)
-        self.environment = {**lab.environment, "SOLO_DIR": str(lab.path / name), "SOLO_VIA": server.make_url(self.proxy.port)}
+        self.environment = {
+            **lab.environment,
+            "SOLO_DIR": str(lab.path / name),
+            "SOLO_VIA": server.make_url(self.proxy.port),
+        }
         self.launcher = None
 
     def start(self, job: str, file, seconds: float, *words):
         """Start a contender for `job`, whose command writes into `file`; return the launcher."""
         command = [sys.executable, "-IS", str(TESTS / "beats.py"), str(file), str(seconds)]
-        self.launcher = self.lab.start("-n", job, "--wait", "1h", *words, "--", *command, env=self.environment,
-                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.launcher = self.lab.start(
+            "-n",
+            job,
+            "--wait",
+            "1h",
+            *words,
+            "--",
+            *command,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
         return self.launcher
 
     def fail(self, fault: str):

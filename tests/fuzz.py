@@ -159,7 +159,14 @@ def run_guided(load, seed: int, count: int, corpus: str, answer: str):
     for number in range(SEEDS):
         Path(corpus, str(number)).write_bytes(target.make(rng))
     # No timeout of libFuzzer: try_input has its own timer.
-    flags = [f"-seed={seed % (1 << 32) or 1}", "-timeout=0", f"-max_len={LARGEST}", "-runs=-1", "-verbosity=0", "-rss_limit_mb=0"]
+    flags = [
+        f"-seed={seed % (1 << 32) or 1}",
+        "-timeout=0",
+        f"-max_len={LARGEST}",
+        "-runs=-1",
+        "-verbosity=0",
+        "-rss_limit_mb=0",
+    ]
     atheris.Setup(["fuzz", *flags, corpus], one_input, custom_mutator=change)
     atheris.Fuzz()
 
@@ -207,13 +214,22 @@ def run_all(shares: dict, engine: str, seed: int) -> list:
                 answer = os.path.join(folder, name)
                 words = [sys.executable, __file__, "--one", name, "--engine", engine, "--seed", str(seed)]
                 words += ["--count", str(shares[name]), "--answer", answer]
-                running[subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=open(answer + ".err", "wb"))] = (name, answer)
+                running[subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=open(answer + ".err", "wb"))] = (
+                    name,
+                    answer,
+                )
             process = wait_for_one(running)
             name, answer = running.pop(process)
             try:
                 known = json.loads(Path(answer).read_text())
             except (OSError, ValueError):
-                known = {"target": name, "inputs": 0, "seconds": 0, "input": "?", "why": Path(answer + ".err").read_text()[-3000:]}
+                known = {
+                    "target": name,
+                    "inputs": 0,
+                    "seconds": 0,
+                    "input": "?",
+                    "why": Path(answer + ".err").read_text()[-3000:],
+                }
             done.append(known)
             outcome = "FOUND" if "why" in known else known.get("outcome", "-")
             print(f"| {name} | {known['inputs']:,} | {known['seconds']:.0f} | {outcome} |", flush=True)
@@ -237,10 +253,18 @@ def describe(results: list, seed: int, engine: str) -> dict:
     """Return the content of docs/fuzz.json for a run without findings."""
     version = f"atheris {importlib.metadata.version('atheris')}" if engine == "atheris" else "no atheris"
     return {
-        "date": date.today().isoformat(), "kernel": platform.release().partition("-")[0], "python": platform.python_version(),
-        "engine": version, "seed": seed, "inputs": sum(known["inputs"] for known in results),
+        "date": date.today().isoformat(),
+        "kernel": platform.release().partition("-")[0],
+        "python": platform.python_version(),
+        "engine": version,
+        "seed": seed,
+        "inputs": sum(known["inputs"] for known in results),
         "targets": {
-            known["target"]: {"inputs": known["inputs"], "seconds": round(known["seconds"]), "found": known.get("outcome", "-")}
+            known["target"]: {
+                "inputs": known["inputs"],
+                "seconds": round(known["seconds"]),
+                "found": known.get("outcome", "-"),
+            }
             for known in sorted(results, key=lambda known: known["target"])
         },
     }
@@ -248,7 +272,9 @@ def describe(results: list, seed: int, engine: str) -> dict:
 
 def make_sentence(run: dict) -> str:
     """Return the sentence for docs/evidence.md."""
-    measured = f"`make fuzz SEED={run['seed']}`, {run['date']}, Linux {run['kernel']}, Python {run['python']}, {run['engine']}"
+    measured = (
+        f"`make fuzz SEED={run['seed']}`, {run['date']}, Linux {run['kernel']}, Python {run['python']}, {run['engine']}"
+    )
     readers = f"{len(run['targets'])} readers ({', '.join(run['targets'])})"
     return f"{run['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({measured})."
 
@@ -274,7 +300,9 @@ def main():
     options.add_argument("--seed", type=int, default=int(time.time()))
     options.add_argument("--count", type=int, default=COUNT)
     options.add_argument("--engine", choices=("atheris", "plain"), default=find_engine())
-    options.add_argument("--record", action="store_true", help="if nothing is found, write docs/fuzz.json and docs/evidence.md")
+    options.add_argument(
+        "--record", action="store_true", help="if nothing is found, write docs/fuzz.json and docs/evidence.md"
+    )
     options.add_argument("--replay", nargs=2, metavar=("TARGET", "INPUT"))
     options.add_argument("--one", help=argparse.SUPPRESS)
     options.add_argument("--answer", help=argparse.SUPPRESS)

@@ -32,8 +32,14 @@ class Inside:
     def run(self, *words, user=None):
         """Run a command inside to its end, optionally as another user."""
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
-        return subprocess.run(self.enter(*become, *words), env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=PATIENCE)
+        return subprocess.run(
+            self.enter(*become, *words),
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
 
     def do(self, *words):
         """Run a command that must succeed; return its stdout."""
@@ -95,10 +101,24 @@ def boot(lab: Path):
     for unit in [*UNITS.iterdir(), *TEMPLATES.iterdir()]:
         shutil.copy(unit, units)
     container = subprocess.Popen(
-        ["systemd-nspawn", "-q", "-D", root, "--register=no", "--keep-unit", "--volatile=overlay", f"--bind={lab}:/lab",
-         f"--bind-ro={units}:/etc/systemd/system", f"--bind-ro={lab}/solo:/usr/local/bin/solo",
-         f"--bind-ro={find_libraries()}:/libraries", "-b", "systemd.unit=multi-user.target"],
-        stdin=subprocess.DEVNULL, stdout=open(lab / "console", "w"), stderr=subprocess.STDOUT,
+        [
+            "systemd-nspawn",
+            "-q",
+            "-D",
+            root,
+            "--register=no",
+            "--keep-unit",
+            "--volatile=overlay",
+            f"--bind={lab}:/lab",
+            f"--bind-ro={units}:/etc/systemd/system",
+            f"--bind-ro={lab}/solo:/usr/local/bin/solo",
+            f"--bind-ro={find_libraries()}:/libraries",
+            "-b",
+            "systemd.unit=multi-user.target",
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=open(lab / "console", "w"),
+        stderr=subprocess.STDOUT,
     )
     guest = Guest(lab, 0)
 
@@ -118,7 +138,9 @@ def write_solo(lab: Path):
     """Copy solo from the tree, for the system's Python."""
     shutil.copytree(ROOT / "solo", lab / "source/solo", ignore=shutil.ignore_patterns("__pycache__"))
     paths = "import sys\nsys.path.insert(0, '/lab/source')\nsys.path.append('/libraries')\n"
-    (lab / "solo").write_text("#!/usr/bin/python3 -IS\n" + paths + (ROOT / "solo/__main__.py").read_text().partition("\n")[2])
+    (lab / "solo").write_text(
+        "#!/usr/bin/python3 -IS\n" + paths + (ROOT / "solo/__main__.py").read_text().partition("\n")[2]
+    )
     (lab / "solo").chmod(0o755)
 
 

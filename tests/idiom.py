@@ -12,7 +12,11 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 LEFT = TESTS / "idiom-left.txt"
 CHECKED = ("*.py", "*.md", "*.sh", "man/*", "Makefile", "packaging/*", ".ci/*")
-QUOTED = ("tests/idiom.py", "tests/test_messages.py", "CHANGELOG.md")  # lists of such words; how a message read in an older version
+QUOTED = (
+    "tests/idiom.py",
+    "tests/test_messages.py",
+    "CHANGELOG.md",
+)  # lists of such words; how a message read in an older version
 
 
 def read_words() -> list:
@@ -32,7 +36,9 @@ def find_idioms(text: str, words: list):
 def find_all() -> dict:
     """{file: its findings} of all tracked text."""
     words = read_words()
-    listed = subprocess.run(["git", "ls-files", *CHECKED], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(
+        ["git", "ls-files", *CHECKED], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
     return {file: list(find_idioms((ROOT / file).read_text(), words)) for file in listed if file not in QUOTED}
 
 
@@ -45,8 +51,12 @@ def main():
     found, left = find_all(), read_left()
     more = {file for file, findings in found.items() if len(findings) > left.get(file, 0)}
     if sys.argv[1:] == ["--record"] and (not more or not left):
-        head = "# How many words of the old idiom each file still has. May only shrink: python tests/idiom.py --record\n"
-        LEFT.write_text(head + "".join(f"{len(findings)} {file}\n" for file, findings in sorted(found.items()) if findings))
+        head = (
+            "# How many words of the old idiom each file still has. May only shrink: python tests/idiom.py --record\n"
+        )
+        LEFT.write_text(
+            head + "".join(f"{len(findings)} {file}\n" for file, findings in sorted(found.items()) if findings)
+        )
         return
     for file in sorted(more):
         for number, words, better in found[file]:

@@ -9,8 +9,21 @@ QUICK = {"test_bundle", "test_layers", "test_lease", "test_once", "test_pure"}
 
 # These need servers, packages, another root directory, a booted systemd, or minutes.
 FULL = {
-    "test_bench", "test_coverage", "test_cron", "test_engines", "test_etcd", "test_faults", "test_hostile_etcd", "test_install",
-    "test_lab", "test_packages", "test_postgresql", "test_redis", "test_systemd", "test_torture", "test_zookeeper",
+    "test_bench",
+    "test_coverage",
+    "test_cron",
+    "test_engines",
+    "test_etcd",
+    "test_faults",
+    "test_hostile_etcd",
+    "test_install",
+    "test_lab",
+    "test_packages",
+    "test_postgresql",
+    "test_redis",
+    "test_systemd",
+    "test_torture",
+    "test_zookeeper",
 }
 
 LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL

@@ -7,8 +7,19 @@ from conftest import PATIENCE, Lab, until
 from servers import Etcd
 
 PROGRAMS = [
-    "backup.sh", "build.sh", "deploy.sh", "dump.sh", "job.sh", "load.sh", "migrate.sh", "reboot", "report.sh", "run.sh", "sync.sh",
-    "upload.sh", "worker.sh",
+    "backup.sh",
+    "build.sh",
+    "deploy.sh",
+    "dump.sh",
+    "job.sh",
+    "load.sh",
+    "migrate.sh",
+    "reboot",
+    "report.sh",
+    "run.sh",
+    "sync.sh",
+    "upload.sh",
+    "worker.sh",
 ]
 ETCD = "etcd://h1,h2,h3"
 JOB = """#!/bin/sh
@@ -33,7 +44,12 @@ class Machine(Lab):
             (self.bin / program).chmod(0o755)
         (self.bin / "Makefile").write_text("all:\n\t@./build.sh\n")
         self.gate = open(path / "gate", "w")
-        self.places = {"/usr/local/bin": self.bin, "/srv": self.bin, "/var/lock": path, "/var/lib/prometheus/node-exporter": path}
+        self.places = {
+            "/usr/local/bin": self.bin,
+            "/srv": self.bin,
+            "/var/lock": path,
+            "/var/lib/prometheus/node-exporter": path,
+        }
         for variable in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
             self.environment.pop(variable, None)
         self.environment.update(PATH=f"{self.bin}:/usr/bin:/bin", HOME=str(path), PARALLEL_HOME=str(path))
@@ -61,8 +77,15 @@ class Machine(Lab):
 
     def type(self, line, environment=None):
         """Start a command line, or the line of a service or crontab, in the directory of the programs."""
-        process = subprocess.Popen(["/bin/sh", "-c", self.replace_places(line)], env=environment or self.environment, cwd=self.bin,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", self.replace_places(line)],
+            env=environment or self.environment,
+            cwd=self.bin,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.started.append(process)
         return process
 

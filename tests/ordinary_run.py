@@ -42,7 +42,9 @@ solo.main.main()
 
 def record(environment: dict, folder: Path) -> dict:
     """{module: the names of its functions that a run of true calls} in its launcher and child. Writes below `folder`."""
-    subprocess.run([sys.executable, "-m", "solo", "-n", "job", "true"], env=environment, cwd=ROOT, check=True)  # makes its directories
+    subprocess.run(
+        [sys.executable, "-m", "solo", "-n", "job", "true"], env=environment, cwd=ROOT, check=True
+    )  # makes its directories
     output = folder / "called"
     code = CALLED.format(output=str(output), root=str(ROOT))
     subprocess.run([sys.executable, "-IS", "-c", code], env=environment, check=True)

@@ -23,19 +23,23 @@ def print_signals():
 
 def report():
     status = dict(row.split(":\t", 1) for row in open("/proc/self/status").read().splitlines() if ":\t" in row)
-    print(json.dumps({
-        # the last one is listdir's own descriptor
-        "descriptors": sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:-1],
-        "blocked": int(status["SigBlk"], 16),
-        "ignored": int(status["SigIgn"], 16),
-        "umask": int(status["Umask"], 8),
-        "cwd": os.getcwd(),
-        "group": os.getpgrp(),
-        "session": os.getsid(0),
-        "parent": os.getppid(),
-        "argv": [os.fsencode(word).hex() for word in sys.argv[2:]],
-        "environment": {os.fsencode(k).hex(): os.fsencode(v).hex() for k, v in os.environ.items()},
-    }))
+    print(
+        json.dumps(
+            {
+                # the last one is listdir's own descriptor
+                "descriptors": sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:-1],
+                "blocked": int(status["SigBlk"], 16),
+                "ignored": int(status["SigIgn"], 16),
+                "umask": int(status["Umask"], 8),
+                "cwd": os.getcwd(),
+                "group": os.getpgrp(),
+                "session": os.getsid(0),
+                "parent": os.getppid(),
+                "argv": [os.fsencode(word).hex() for word in sys.argv[2:]],
+                "environment": {os.fsencode(k).hex(): os.fsencode(v).hex() for k, v in os.environ.items()},
+            }
+        )
+    )
 
 
 {"signals": print_signals, "report": report}[sys.argv[1]]()

@@ -99,7 +99,9 @@ class Proxy:
                 return
             if self.left == 0:
                 self.silent.add(one)  # a stream cannot lose a part and go on
-        is_lost = one in self.silent or self.mode == HOLE or self.mode == (NO_REQUESTS if kind == REQUEST else NO_ANSWERS)
+        is_lost = (
+            one in self.silent or self.mode == HOLE or self.mode == (NO_REQUESTS if kind == REQUEST else NO_ANSWERS)
+        )
         try:
             if not is_lost:
                 self.pairs[one].sendall(data)

@@ -270,7 +270,9 @@ def trip_record(rng):
     expect(other is None or identify(other)[:2] == identify(one)[:2], "another process", hole)
 
 
-STRUCTURE = re.compile(rb"^(?:solo 1|launcher(?= )|boot(?= )|shift(?= )|uid(?= )|mode(?= ))|\n|(?<=\n)(?:child|end)", re.M)
+STRUCTURE = re.compile(
+    rb"^(?:solo 1|launcher(?= )|boot(?= )|shift(?= )|uid(?= )|mode(?= ))|\n|(?<=\n)(?:child|end)", re.M
+)
 
 
 def check_quoted(data: bytes):
@@ -323,7 +325,10 @@ def check_gate(data: bytes):
     counter, skips = filled.read_counter(), filled.read_skips()
     lines = [GATE_LINE.fullmatch(data[at : at + width]) for at in range(0, 6 * width, width)]
     first = int(lines[0][1]) if lines[0] else gate.LARGEST
-    same([counter, *skips], [first if first + 1 < gate.LARGEST else None, *(int(line[1]) if line else 0 for line in lines[1:])])
+    same(
+        [counter, *skips],
+        [first if first + 1 < gate.LARGEST else None, *(int(line[1]) if line else 0 for line in lines[1:])],
+    )
     boot = BOOT_LINE.fullmatch(data[gate.BOOT_AT :][: gate.BOOT_SIZE])
     same(filled.read_boot(), (boot[1].decode(errors="replace"), int(boot[2])) if boot else (None, None))
     file = kernel.decode(data[:32])
@@ -391,7 +396,13 @@ def check_stat(data: bytes):
 
 
 def trip_stat(rng):
-    me, state, parent, threads, start = pid(rng), rng.choice("RSDTZXI"), number(rng), rng.randrange(1, 5), number(rng, 1 << 63)
+    me, state, parent, threads, start = (
+        pid(rng),
+        rng.choice("RSDTZXI"),
+        number(rng),
+        rng.randrange(1, 5),
+        number(rng, 1 << 63),
+    )
     stat = identity.parse_stat(
         b"%d (%b) %b %d 5 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 %d 0 %d 1000 100 1844 1\n"
         % (me, word(rng) + word(rng), state.encode(), parent, threads, start)
@@ -440,7 +451,10 @@ def check_status(data: bytes):
 
 
 def trip_status(rng):
-    pids, mask = [pid(rng) for _ in range(rng.randrange(1, 4))], rng.choice((0, 0x1000, 0x1001000, 1 << 63, rng.getrandbits(64)))
+    pids, mask = (
+        [pid(rng) for _ in range(rng.randrange(1, 4))],
+        rng.choice((0, 0x1000, 0x1001000, 1 << 63, rng.getrandbits(64))),
+    )
     data = make_status(rng, pids, mask)
     environ = SimpleNamespace(getppid=lambda: 1, readlink=lambda path: "/bin/sh", environ={})
     with reading(identity, data):
@@ -456,7 +470,12 @@ def trip_status(rng):
 
 
 def make_offsets(rng) -> bytes:
-    return b"monotonic  %10d %9d\nboottime   %10d %9d\n" % (number(rng), number(rng, 10**9), number(rng) - 5, number(rng, 10**9))
+    return b"monotonic  %10d %9d\nboottime   %10d %9d\n" % (
+        number(rng),
+        number(rng, 10**9),
+        number(rng) - 5,
+        number(rng, 10**9),
+    )
 
 
 def check_offsets(data: bytes):
@@ -488,13 +507,17 @@ UNITS = [
 
 def make_group(rng) -> bytes:
     path = b"/".join(rng.choice((b"", *UNITS)) for _ in range(rng.randrange(1, 5)))
-    return b"".join(rng.sample([b"12:cpu,memory:/x\n", b"1:name=systemd:/%b\n" % path, b"0::/%b\n" % path], rng.randrange(1, 4)))
+    return b"".join(
+        rng.sample([b"12:cpu,memory:/x\n", b"1:name=systemd:/%b\n" % path, b"0::/%b\n" % path], rng.randrange(1, 4))
+    )
 
 
 def check_group(data: bytes):
     unit = systemd.find_unit(kernel.decode(data))
     lines = [line.split(b":", 2) for line in data.split(b"\n") if re.match(rb"0::|.*:name=systemd:", line, re.S)]
-    found = [part for line in lines for part in reversed(line[2].split(b"/")) if re.search(rb"\.(service|scope)\Z", part)]
+    found = [
+        part for line in lines for part in reversed(line[2].split(b"/")) if re.search(rb"\.(service|scope)\Z", part)
+    ]
     same(kernel.encode(unit), found[0] if found else b"")
 
 
@@ -523,7 +546,9 @@ def check_locks(data: bytes):
     lines = re.findall(r"(?m)^\d+: FLOCK +ADVISORY +(?:WRITE|READ) +(-?\d{1,9}) 00:01:2 0 EOF$", table)
     expect(owner >= 0)
     if re.fullmatch(
-        r"(?:\d+: (?:-> )?(?:FLOCK|POSIX|OFDLCK) +ADVISORY +(?:WRITE|READ) -?\d{1,9} \d\d:\d\d:\d+ 0 EOF\n)*", table, re.A
+        r"(?:\d+: (?:-> )?(?:FLOCK|POSIX|OFDLCK) +ADVISORY +(?:WRITE|READ) -?\d{1,9} \d\d:\d\d:\d+ 0 EOF\n)*",
+        table,
+        re.A,
     ):
         same(owner, max(0, int(lines[0])) if lines else 0)
 
@@ -531,7 +556,9 @@ def check_locks(data: bytes):
 def make_mounts(rng) -> bytes:
     lines = []
     for _ in range(rng.randrange(4)):
-        point = b"/" + rng.choice((b"", b"run", b"x y", b"\xc3\xa9", b"\xff", b"a\\b", b"\xc2\xa0", b"tab\t", b"\xe2\x80\xa8"))
+        point = b"/" + rng.choice(
+            (b"", b"run", b"x y", b"\xc3\xa9", b"\xff", b"a\\b", b"\xc2\xa0", b"tab\t", b"\xe2\x80\xa8")
+        )
         lines.append(b"none %b %b rw 0 0\n" % (escape_mount(point), rng.choice((b"tmpfs", b"nfs4"))))
     return b"".join(lines)
 
@@ -552,7 +579,9 @@ def check_mounts(data: bytes):
 
 
 def trip_mounts(rng):
-    point = b"/" + rng.choice((b"srv", b"x y", b"\xc3\xa9", b"\xff\xfe", b"a\\b", b"\xc2\xa0", b"\xc2\x85", b"\xe2\x80\xa8"))
+    point = b"/" + rng.choice(
+        (b"srv", b"x y", b"\xc3\xa9", b"\xff\xfe", b"a\\b", b"\xc2\xa0", b"\xc2\x85", b"\xe2\x80\xa8")
+    )
     data = make_mounts(rng) + b"none / ext4 rw 0 0\nnone %b nfs4 rw 0 0\n" % escape_mount(point)
     same(find_mounted(data, point + b"/inner"), ("nfs4", kernel.decode(point)))
 
@@ -572,7 +601,9 @@ def held_in_file(data: bytes):
 
 def make_environ(rng) -> bytes:
     pairs = [
-        rng.choice((b"LC_CTYPE", b"LC_ALL", b"XLC_CTYPE", b"", b"A")) + b"=" + rng.choice((word(rng), b"LC_CTYPE=x", b""))
+        rng.choice((b"LC_CTYPE", b"LC_ALL", b"XLC_CTYPE", b"", b"A"))
+        + b"="
+        + rng.choice((word(rng), b"LC_CTYPE=x", b""))
         for _ in range(rng.randrange(5))
     ]
     return b"".join(pair + b"\0" for pair in pairs)
@@ -668,7 +699,9 @@ def parse_otherwise(words: list):
             options.setdefault(option.key, []).append(value)
         else:
             options[option.key] = value
-    ended = len(words) > len(rest) and words[len(words) - len(rest) - 1] == "--" and is_end(words[: len(words) - len(rest)])
+    ended = (
+        len(words) > len(rest) and words[len(words) - len(rest) - 1] == "--" and is_end(words[: len(words) - len(rest)])
+    )
     known = {subcommand.name for subcommand in SUBCOMMANDS}
     return options, rest[0] if rest and not ended and rest[0] in known else None, rest
 
@@ -692,7 +725,9 @@ def make_words(rng) -> bytes:
         )
         joined = flag + ("=" if flag[:2] == "--" else "") + value
         typed += [flag] if option.kind == "flag" else rng.choice(([flag, value], [joined]))
-    typed += rng.choice(([], ["--"], ["-"], ["list"], ["--", "list", "-x"], ["true", "-n"], ["-qvs"], ["-qE9"], ["--wiat"], [""]))
+    typed += rng.choice(
+        ([], ["--"], ["-"], ["list"], ["--", "list", "-x"], ["true", "-n"], ["-qvs"], ["-qE9"], ["--wiat"], [""])
+    )
     return "\0".join(typed).encode()
 
 
@@ -704,7 +739,9 @@ def check_words(data: bytes):
         expect(isinstance(read, UsageError), "solo accepts words that getopt refuses", read)
         expect(len(say(str(read))) <= 200 + 12 * len(data))
         return
-    if isinstance(read, UsageError) and ("--" in typed and "needs a value" in str(read) or "starts with two dashes" in str(read)):
+    if isinstance(read, UsageError) and (
+        "--" in typed and "needs a value" in str(read) or "starts with two dashes" in str(read)
+    ):
         return  # stricter than getopt: `--` is no value, and `-name` is not `-n ame`
     expect(not isinstance(read, UsageError), "solo refuses words that getopt accepts", read)
     same((list(read[0]), *read[1:]), (list(other[0]), *other[1:]))
@@ -782,12 +819,15 @@ def check_shown(data: bytes):
     room = len(data) % 17
     short = width.cut(shown, room)
     expect(
-        width.measure(short) <= room and (short == shown or short == "" or short.endswith("…") and shown.startswith(short[:-1]))
+        width.measure(short) <= room
+        and (short == shown or short == "" or short.endswith("…") and shown.startswith(short[:-1]))
     )
     expect(len(width.pad(short, room)) >= len(short) and width.measure(width.pad(short, room)) == room)
     expect(len(describe.cut_command(plain.split(" "))) <= describe.COMMAND_WIDTH)
     kept = engine.cut(plain.split(" "))
-    expect(len(json.dumps(kept)) <= engine.COMMAND_LIMIT + 6 * engine.LAST_WORD + 40 and len(kept) <= data.count(b" ") + 1)
+    expect(
+        len(json.dumps(kept)) <= engine.COMMAND_LIMIT + 6 * engine.LAST_WORD + 40 and len(kept) <= data.count(b" ") + 1
+    )
     same(etcd.unpack(etcd.pack(data)), data)
 
 
@@ -875,7 +915,9 @@ def check_journal(data: bytes):
         runs, skips, failures, success, failure = TOTAL.fullmatch(counts[-1]).groups()
         same(totals, reader.Totals(int(runs), int(skips), int(failures), float(success), float(failure)))
     for run in events:
-        expect(run.event in NEEDED and run.mode in MODES and 0 <= run.time < record.LATEST and run.names and run.command)
+        expect(
+            run.event in NEEDED and run.mode in MODES and 0 <= run.time < record.LATEST and run.names and run.command
+        )
         for key in NEEDED[run.event]:
             expect(getattr(run, key.decode()) is not None, key)
     start = replace(totals or reader.Totals())
@@ -914,7 +956,10 @@ def trip_journal(rng):
     garbage = rng.randbytes(rng.randrange(30)).replace(b"\n", b"") + b"\n"
     same(reader.parse(one.names[0], lines[0] + garbage + whole)[1][-len(events) :], events)
     counts = make_totals(rng)
-    same(reader.parse("", whole + reader.format_totals(counts) + reader.format_totals(counts)[: rng.randrange(20)])[0], counts)
+    same(
+        reader.parse("", whole + reader.format_totals(counts) + reader.format_totals(counts)[: rng.randrange(20)])[0],
+        counts,
+    )
 
 
 class Folder:
@@ -998,7 +1043,9 @@ def check_ran(data: bytes):
     expect(isinstance(ran.host, str) and isinstance(ran.time, float) and math.isfinite(ran.time))
     same(period.parse_ran(period.format_ran(ran)), ran)
     for length in (0.001, 60.0, 1e9):
-        expect(abs(period.find_period(ran.time, length) * length - ran.time) <= length * 0.5000001 + abs(ran.time) * 1e-9)
+        expect(
+            abs(period.find_period(ran.time, length) * length - ran.time) <= length * 0.5000001 + abs(ran.time) * 1e-9
+        )
 
 
 def trip_ran(rng):
@@ -1096,7 +1143,9 @@ def trip_table(rng):
 
 
 def make_cmdline(rng) -> bytes:
-    head = rng.choice(([b"/usr/bin/solo"], [b"python3", b"-IS", b"/usr/local/bin/solo"], [b"python3", b"-m", b"solo"], [b"x"]))
+    head = rng.choice(
+        ([b"/usr/bin/solo"], [b"python3", b"-IS", b"/usr/local/bin/solo"], [b"python3", b"-m", b"solo"], [b"x"])
+    )
     return b"".join(one + b"\0" for one in [*head, *make_words(rng).split(b"\0"), b"--", word(rng)])
 
 
@@ -1110,7 +1159,9 @@ def check_cmdline(data: bytes):
 
 def trip_cmdline(rng):
     typed, command = rng.choice(([], [b"-q"], [b"-n", b"solo"], [b"--name=x", b"-w", b"5"])), [word(rng), b"-x", b"--"]
-    with reading(sockets, b"".join(one + b"\0" for one in [b"python3", b"-IS", b"/usr/bin/solo", *typed, b"--", *command])):
+    with reading(
+        sockets, b"".join(one + b"\0" for one in [b"python3", b"-IS", b"/usr/bin/solo", *typed, b"--", *command])
+    ):
         same(sockets.read_command(5), command)
 
 
@@ -1152,7 +1203,9 @@ def make_note(rng) -> bytes:
 
 def invent_note(rng, claim):
     slot = [list(pair) for pair in make_slot(rng, claim)]
-    return engine.Note(claim, slot, text(rng), "root", number(rng), rng.choice((None, 5)), float(number(rng)), (text(rng), "-x"))
+    return engine.Note(
+        claim, slot, text(rng), "root", number(rng), rng.choice((None, 5)), float(number(rng)), (text(rng), "-x")
+    )
 
 
 def list_note_fields(note) -> tuple:
@@ -1212,12 +1265,19 @@ def check_url(data: bytes):
         plain = PLAIN_URL.fullmatch(url)
         expect(not plain or re.search(r":0+(?:,|\Z)", plain[3]), "a plain URL is refused", target)
         return
-    expect(target.scheme in targets.ENGINES and target.hosts and all(host and 0 < port < 1 << 16 for host, port in target.hosts))
+    expect(
+        target.scheme in targets.ENGINES
+        and target.hosts
+        and all(host and 0 < port < 1 << 16 for host, port in target.hosts)
+    )
     expect(target.path == target.path.strip("/") and target.shown.isprintable())
     secrets = [target.password or "", *(value for key, value in target.settings.items() if "password" in key)]
     if url.count(SECRET) == 1 and any(SECRET in secret for secret in secrets):
         expect(SECRET not in target.shown, "a secret is shown", target.shown)
-    expect(target.password is not None or not re.match(rf"[a-z]+://[a-z]*:{SECRET}@[a-z]", url), "a password is not recognized")
+    expect(
+        target.password is not None or not re.match(rf"[a-z]+://[a-z]*:{SECRET}@[a-z]", url),
+        "a password is not recognized",
+    )
     if target.password is not None or any("password" in key for key in target.settings):
         refused = attempt(targets.find_target, url, may=UsageError)
         expect(isinstance(refused, UsageError) or "://" not in url)
@@ -1225,7 +1285,9 @@ def check_url(data: bytes):
     if plain:
         port = targets.ENGINES[plain[1]].port
         hosts = [
-            (host, int(digits) if colon else port) for one in plain[3].split(",") for host, colon, digits in [one.partition(":")]
+            (host, int(digits) if colon else port)
+            for one in plain[3].split(",")
+            for host, colon, digits in [one.partition(":")]
         ]
         same(
             (target.hosts, target.path, target.user, target.password, target.settings),
@@ -1236,7 +1298,14 @@ def check_url(data: bytes):
 def make_toml(rng) -> bytes:
     tables = []
     for name in rng.sample(("prod", "test", "a b"), rng.randrange(3)):
-        keys = [f'url = "{make_url(rng).decode()}"', f'password = "{SECRET}"', 'user = "u"', 'cafile = "/x"', "port = 5", 'x = "y"']
+        keys = [
+            f'url = "{make_url(rng).decode()}"',
+            f'password = "{SECRET}"',
+            'user = "u"',
+            'cafile = "/x"',
+            "port = 5",
+            'x = "y"',
+        ]
         tables.append(f'[via."{name}"]\n' + "\n".join([keys[0], *rng.sample(keys[1:], rng.choice((0, 0, 1, 2)))]))
     return "\n".join([*rng.choice(([], ["x = 1"], ["via = 5"], ["a = [[1], {}]"])), *tables]).encode() + b"\n"
 
@@ -1315,7 +1384,10 @@ def make_kv(name: bytes, lease: int, revision: int, value: bytes) -> dict:
 
 
 def make_answer(rng) -> bytes:
-    kvs = [make_kv(rng.choice((b"job", b"job/x")), number(rng), number(rng), make_note(rng)) for _ in range(rng.randrange(3))]
+    kvs = [
+        make_kv(rng.choice((b"job", b"job/x")), number(rng), number(rng), make_note(rng))
+        for _ in range(rng.randrange(3))
+    ]
     known = rng.choice(
         (
             {"header": {"revision": "7"}, "kvs": kvs},
@@ -1408,7 +1480,11 @@ def make_stat_of_znode(created: int, owner: int) -> bytes:
 def make_frames(rng) -> bytes:
     children = [b"%x" % number(rng) for _ in range(rng.randrange(3))]
     frames = [
-        frame(1, rng.choice((0, 0, 0, -101, -4, -112)), struct.pack("!i", len(children)) + b"".join(map(pack_text, children)))
+        frame(
+            1,
+            rng.choice((0, 0, 0, -101, -4, -112)),
+            struct.pack("!i", len(children)) + b"".join(map(pack_text, children)),
+        )
     ]
     frames += [
         frame(2 + at, rng.choice((0, 0, -101)), pack_text(make_note(rng)) + make_stat_of_znode(number(rng), 5))
@@ -1454,7 +1530,9 @@ def trip_frames(rng):
     [entry] = one.read_queue("job")
     same((entry.key, entry.number, list_note_fields(entry.record)), ("/solo/job/ff", created, list_note_fields(note)))
     one = open_zookeeper(data[: rng.randrange(len(data))])
-    expect(isinstance(attempt(one.read_queue, "job", may=(SoloError, engine.Gone)), Exception), "a torn answer is accepted")
+    expect(
+        isinstance(attempt(one.read_queue, "job", may=(SoloError, engine.Gone)), Exception), "a torn answer is accepted"
+    )
 
 
 def make_hash(rng) -> bytes:
@@ -1477,7 +1555,10 @@ def check_hash(data: bytes):
     found = [row.split(b"\x1f") for row in data.split(b"\x1e")] if data else []
     entries = attempt(redis.make_entries, found, may=engine.INVALID_ANSWER)
     if isinstance(entries, list):
-        expect(len(entries) == len(found) and [entry.number for entry in entries] == sorted(entry.number for entry in entries))
+        expect(
+            len(entries) == len(found)
+            and [entry.number for entry in entries] == sorted(entry.number for entry in entries)
+        )
     one = open_redis()
     one.call = lambda *words: data
     attempt(one.connect, may=ANSWERED)
@@ -1490,7 +1571,9 @@ def trip_hash(rng):
 
     name, note, count = word(rng), invent_note(rng, make_claim(rng)), number(rng)
     [entry] = redis.make_entries([[redis.make_key(kernel.decode(name)), b"0a", b"%d %b" % (count, note.format())]])
-    same((entry.name, entry.number, list_note_fields(entry.record)), (kernel.decode(name), count, list_note_fields(note)))
+    same(
+        (entry.name, entry.number, list_note_fields(entry.record)), (kernel.decode(name), count, list_note_fields(note))
+    )
 
 
 def open_postgresql(rng, name: str):
@@ -1521,7 +1604,9 @@ def check_query(data: bytes):
     expect(entry is None or entry.name == "job", entry)
     entry = session.read_entry("job", "5", key, "ShareLock", "f", query, None)
     expect(entry is not None and entry.name == "job" and not entry.is_held, "a lock of this name is not seen")
-    [row] = table.PostgresTable.make_entries(SimpleNamespace(name="t", link=SimpleNamespace(skew=0.0)), [["5", "job", "me", query, "1"]])
+    [row] = table.PostgresTable.make_entries(
+        SimpleNamespace(name="t", link=SimpleNamespace(skew=0.0)), [["5", "job", "me", query, "1"]]
+    )
     same((row.number, row.key), (5, "t/job/me"))
 
 
@@ -1537,7 +1622,9 @@ def trip_query(rng):
         (entry.name, entry.number, entry.is_held, list_note_fields(entry.record)[:-1]),
         (name, mine.number, True, list_note_fields(mine.record)[:-1]),
     )
-    cut = session.read_entry(name, "5", str(link.make_key(name)), "ExclusiveLock", "t", query[: rng.randrange(60)], "solo h:5")
+    cut = session.read_entry(
+        name, "5", str(link.make_key(name)), "ExclusiveLock", "t", query[: rng.randrange(60)], "solo h:5"
+    )
     same((cut.name, cut.record.claim.mode), (name, EXCLUSIVE))
 
 
@@ -1551,7 +1638,17 @@ TARGETS = {
             lambda rng: write_record(invent_record(rng)),
             check_record,
             trip_record,
-            (b"launcher ", b"child ", b"end\n", b"mode C\n", b"solo 1\n", b" " * 47 + b"\n", b"slot ", b"%20", *NUMBERS),
+            (
+                b"launcher ",
+                b"child ",
+                b"end\n",
+                b"mode C\n",
+                b"solo 1\n",
+                b" " * 47 + b"\n",
+                b"slot ",
+                b"%20",
+                *NUMBERS,
+            ),
             5,
         ),
         Target(
@@ -1572,7 +1669,15 @@ TARGETS = {
             (b"0" * 20, b"09999999999999999999\n", b"9" * 20, b".seat.", b".hold.", b".new."),
             6,
         ),
-        Target("stat", "identity.parse_stat", make_stat, check_stat, trip_stat, (b") Z 1", b" (", b")", b"\n", *NUMBERS), 16),
+        Target(
+            "stat",
+            "identity.parse_stat",
+            make_stat,
+            check_stat,
+            trip_stat,
+            (b") Z 1", b" (", b")", b"\n", *NUMBERS),
+            16,
+        ),
         Target(
             "status",
             "identity.read_inner_pid process.owners.may_signal start.read_parents_ignored process.systemd.notices kernel.read_umask",
@@ -1582,7 +1687,15 @@ TARGETS = {
             (b"NSpid:", b"SigIgn:", b"Groups:", b"\x0b", b"\r", b"\n"),
             3,
         ),
-        Target("offsets", "identity.read_shift", make_offsets, check_offsets, trip_offsets, (b"boottime ", b"\n", *NUMBERS), 8),
+        Target(
+            "offsets",
+            "identity.read_shift",
+            make_offsets,
+            check_offsets,
+            trip_offsets,
+            (b"boottime ", b"\n", *NUMBERS),
+            8,
+        ),
         Target(
             "cgroup",
             "process.systemd.find_unit",
@@ -1592,7 +1705,15 @@ TARGETS = {
             (b"0::", b":name=systemd:", b".service", b".scope", b"/"),
             10,
         ),
-        Target("locks", "process.watch.find_lock_owner", make_locks, check_locks, None, (b"FLOCK", b"-> ", b"00:01:2", *NUMBERS), 3),
+        Target(
+            "locks",
+            "process.watch.find_lock_owner",
+            make_locks,
+            check_locks,
+            None,
+            (b"FLOCK", b"-> ", b"00:01:2", *NUMBERS),
+            3,
+        ),
         Target(
             "mounts",
             "commands.doctor.find_file_system commands.doctor.read_lines",
@@ -1648,18 +1769,51 @@ TARGETS = {
             (b"===\n", b"totals 0 runs=1", b"\n"),
             0.2,
         ),
-        Target("ran", "contention.period.parse_ran", make_ran, check_ran, trip_ran, (b"[", b'"', b"NaN", b"Infinity", b"null", *NUMBERS), 10),
+        Target(
+            "ran",
+            "contention.period.parse_ran",
+            make_ran,
+            check_ran,
+            trip_ran,
+            (b"[", b'"', b"NaN", b"Infinity", b"null", *NUMBERS),
+            10,
+        ),
         Target(
             "sockets",
             "contention.sockets.list_addresses contention.sockets.SocketQueue.find_texts contention.sockets.parse_claim contention.sockets.make_record",
             make_table,
             check_table,
             trip_table,
-            (b"@solo/%d/job/hold." % os.geteuid(), b"00010000", b"C-5-2-0-1", b"C-0-0", b"C-2-5", b".X..-.0", b"hold.5.", *NUMBERS),
+            (
+                b"@solo/%d/job/hold." % os.geteuid(),
+                b"00010000",
+                b"C-5-2-0-1",
+                b"C-0-0",
+                b"C-2-5",
+                b".X..-.0",
+                b"hold.5.",
+                *NUMBERS,
+            ),
             3,
         ),
-        Target("cmdline", "contention.sockets.read_command", make_cmdline, check_cmdline, trip_cmdline, (b"solo\0", b"\0--\0", b"-n\0"), 3),
-        Target("report", "api.status_pipe.read_last", make_report, check_report, trip_report, (b"0 0 0\n", b"\n", b" ", *NUMBERS), 10),
+        Target(
+            "cmdline",
+            "contention.sockets.read_command",
+            make_cmdline,
+            check_cmdline,
+            trip_cmdline,
+            (b"solo\0", b"\0--\0", b"-n\0"),
+            3,
+        ),
+        Target(
+            "report",
+            "api.status_pipe.read_last",
+            make_report,
+            check_report,
+            trip_report,
+            (b"0 0 0\n", b"\n", b" ", *NUMBERS),
+            10,
+        ),
         Target(
             "note",
             "engines.engine.parse_note engines.engine.read_optional",

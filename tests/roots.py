@@ -28,8 +28,12 @@ def get_root(suite: str, packages: str) -> Path:
 def make_root(root: Path, suite: str, packages: str):
     if not (root / "ready").exists():
         shutil.rmtree(root, ignore_errors=True)
-        made = subprocess.run(["debootstrap", "--variant=minbase", f"--include={packages}", suite, root, *find_mirror()],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        made = subprocess.run(
+            ["debootstrap", "--variant=minbase", f"--include={packages}", suite, root, *find_mirror()],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
         if made.returncode:
             pytest.skip(f"debootstrap failed: {made.stdout[-200:]}")
         (root / "ready").touch()

@@ -56,7 +56,9 @@ class Server:
 
     def launch(self):
         with open(self.path / "log", "ab") as log:
-            self.process = subprocess.Popen(self.make_words(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.path)
+            self.process = subprocess.Popen(
+                self.make_words(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.path
+            )
 
     def send(self, number: int):
         self.process.send_signal(number)
@@ -91,8 +93,21 @@ class Etcd(Server):
     def make_words(self):
         here, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
         return [
-            "etcd", "--name", self.name, "--data-dir", self.path / "data", "--listen-client-urls", here, "--advertise-client-urls", here,
-            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", self.cluster,
+            "etcd",
+            "--name",
+            self.name,
+            "--data-dir",
+            self.path / "data",
+            "--listen-client-urls",
+            here,
+            "--advertise-client-urls",
+            here,
+            "--listen-peer-urls",
+            peer,
+            "--initial-advertise-peer-urls",
+            peer,
+            "--initial-cluster",
+            self.cluster,
         ]
 
     def is_ready(self):
@@ -105,8 +120,14 @@ class Etcd(Server):
     def ask(self, *words) -> str:
         """Return the output of etcdctl."""
         environment = {**os.environ, "ETCDCTL_API": "3"}
-        return subprocess.run(["etcdctl", "--endpoints", f"127.0.0.1:{self.port}", *words], env=environment, capture_output=True,
-                              text=True, check=True, stdin=subprocess.DEVNULL).stdout
+        return subprocess.run(
+            ["etcdctl", "--endpoints", f"127.0.0.1:{self.port}", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        ).stdout
 
     def forget(self, name):
         assert "1" in self.ask("del", "--prefix", f"solo/{name}/")
@@ -117,7 +138,9 @@ class EtcdCluster:
 
     def __init__(self, path: Path):
         self.members = [Etcd(path / str(number)) for number in range(3)]
-        cluster = ",".join(f"{number}=http://127.0.0.1:{member.peer_port}" for number, member in enumerate(self.members))
+        cluster = ",".join(
+            f"{number}=http://127.0.0.1:{member.peer_port}" for number, member in enumerate(self.members)
+        )
         for number, member in enumerate(self.members):
             member.name, member.cluster = str(number), cluster
 
@@ -193,8 +216,22 @@ class PostgreSQL(Server):
 
     def start(self):
         with open(self.path / "log", "ab") as log:
-            words = ["postgres", "-D", self.home / "data", "-p", str(self.port), "-h", "127.0.0.1", "-k", self.home, "-c", "fsync=off"]
-            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.home, **self.user)
+            words = [
+                "postgres",
+                "-D",
+                self.home / "data",
+                "-p",
+                str(self.port),
+                "-h",
+                "127.0.0.1",
+                "-k",
+                self.home,
+                "-c",
+                "fsync=off",
+            ]
+            self.process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.home, **self.user
+            )
         until(self.is_ready)
         return self
 
@@ -212,8 +249,25 @@ class PostgreSQL(Server):
 
     def ask(self, query: str) -> str:
         """Return the output of psql."""
-        words = ["psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", query]
-        return subprocess.run(words, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout.strip()
+        words = [
+            "psql",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-U",
+            "postgres",
+            "-X",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            query,
+        ]
+        return subprocess.run(
+            words, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
+        ).stdout.strip()
 
     def forget(self, name):
         ended = f"select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo %:% {name}'"
@@ -244,8 +298,16 @@ class ZooKeeper(Server):
             f"tickTime=500\nminSessionTimeout=1000\nmaxSessionTimeout=60000\ndataDir={self.path}/data\nadmin.enableServer=false\n"
             f"clientPort={self.port}\nclientPortAddress=127.0.0.1\n4lw.commands.whitelist=ruok,srvr\n{self.settings}"
         )
-        return ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", self.jars,
-                "org.apache.zookeeper.server.quorum.QuorumPeerMain", self.path / "zoo.cfg"]
+        return [
+            "java",
+            "-Xmx128m",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-cp",
+            self.jars,
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            self.path / "zoo.cfg",
+        ]
 
     def ask(self, word: bytes) -> bytes:
         """Return the answer to a four-letter word, b"" if there is none."""
@@ -292,7 +354,9 @@ class ZooKeeperCluster:
             for link, port in zip(links, ports[other]):
                 link.target = port
         for one, member in enumerate(self.members):
-            ways = [ports[one] if one == other else [link.port for link in self.links[one, other]] for other in range(3)]
+            ways = [
+                ports[one] if one == other else [link.port for link in self.links[one, other]] for other in range(3)
+            ]
             member.settings = f"initLimit=4\nsyncLimit={60 if one == late else 4}\n" + "".join(
                 f"server.{other}=127.0.0.1:{quorum}:{election}\n" for other, (quorum, election) in enumerate(ways)
             )
@@ -328,4 +392,10 @@ class ZooKeeperCluster:
 
 # Debian installs its programs outside of PATH.
 os.environ["PATH"] += "".join(f":{path}" for path in sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1:])
-SERVERS = {"etcd": Etcd, "zookeeper": ZooKeeper, "redis": Redis, "postgresql": PostgreSQL, "postgresql-table": PostgreSQLTable}
+SERVERS = {
+    "etcd": Etcd,
+    "zookeeper": ZooKeeper,
+    "redis": Redis,
+    "postgresql": PostgreSQL,
+    "postgresql-table": PostgreSQLTable,
+}

@@ -41,8 +41,13 @@ def files(lab, monkeypatch):
 
 def start_program(lab, text):
     """A Python program of its own."""
-    process = subprocess.Popen([*PROGRAM, HEAD + text], env=lab.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*PROGRAM, HEAD + text],
+        env=lab.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     lab.started.append(process)
     return process
 
@@ -68,8 +73,16 @@ def test_busy_says_who_as_objects(lab, kind):
         solo.Lock("job").acquire()
 
     [who] = caught.value.holders
-    assert (who.name, who.state, who.launcher, who.child, who.mode) == ("job", "held", holder.pid, holder.child, "exclusive")
-    assert re.match(rf"job: busy: held for \d+s by pid {holder.pid} \(", str(caught.value)) and caught.value.status == 75
+    assert (who.name, who.state, who.launcher, who.child, who.mode) == (
+        "job",
+        "held",
+        holder.pid,
+        holder.child,
+        "exclusive",
+    )
+    assert (
+        re.match(rf"job: busy: held for \d+s by pid {holder.pid} \(", str(caught.value)) and caught.value.status == 75
+    )
     assert solo.holders("job") == [who]
     finish(holder)
     assert solo.holders("job") == []
@@ -126,11 +139,28 @@ def test_max_waiting(lab, files):
     finish(holder)
 
 
-@pytest.mark.parametrize("arguments", [
-    {"name": ""}, {"name": "a//b"}, {"name": ".x"}, {"name": []}, {"name": 3}, {"name": [None]}, {"wait": -1}, {"wait": "1"},
-    {"wait": math.nan}, {"slots": 0}, {"slots": 2, "take": 3}, {"take": 2}, {"slots": 1, "shared": True}, {"via": "etcd"},
-    {"via": "socket", "directory": "/x"}, {"max_waiting": -1}, {"slots": "2"},
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"name": ""},
+        {"name": "a//b"},
+        {"name": ".x"},
+        {"name": []},
+        {"name": 3},
+        {"name": [None]},
+        {"wait": -1},
+        {"wait": "1"},
+        {"wait": math.nan},
+        {"slots": 0},
+        {"slots": 2, "take": 3},
+        {"take": 2},
+        {"slots": 1, "shared": True},
+        {"via": "etcd"},
+        {"via": "socket", "directory": "/x"},
+        {"max_waiting": -1},
+        {"slots": "2"},
+    ],
+)
 def test_arguments_that_make_no_sense_are_value_errors_of_one_line(files, arguments):
     with pytest.raises((ValueError, TypeError)) as caught:
         solo.Lock(**{"name": "job", **arguments})
@@ -190,7 +220,9 @@ def test_it_excludes_and_is_excluded_by_flock(lab, files):
             assert subprocess.run(["flock", "-n", "-s", files.path / "second", "true"]).returncode == 0
     assert subprocess.run(["flock", "-n", file, "true"]).returncode == 0
 
-    locker = subprocess.Popen(["flock", file, "sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    locker = subprocess.Popen(
+        ["flock", file, "sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     locker.stdout.readline()
     for wait in (None, 0.05, 0.05, 0.05):
         with pytest.raises(solo.Busy, match="locked by pid"):
@@ -351,7 +383,9 @@ def test_a_dropped_lock_lets_go_where_warnings_are_errors(lab, kind):
 
 
 def test_a_lock_in_a_del_is_refused_and_harms_nobody(lab, kind):
-    program = start_program(lab, """
+    program = start_program(
+        lab,
+        """
 import gc
 class Evil:
     def __del__(self):
@@ -365,7 +399,8 @@ for number in range(200):
     evil = Evil(); evil.itself = evil; evil = None
     with solo.Lock("job"): pass
 print("fine")
-""")
+""",
+    )
     assert finish(program) == (0, "fine\n", "")
 
 
@@ -608,8 +643,12 @@ print("failed", failed) if failed else print("fine")
 def test_eight_programs_of_eight_threads_and_tasks_never_overlap(lab, kind):
     marks = lab.path / "marks"
     marks.mkdir()
-    programs = [subprocess.Popen([*PROGRAM, HEAD + CROWD, str(marks)], env=lab.environment, stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE) for _ in range(8)]
+    programs = [
+        subprocess.Popen(
+            [*PROGRAM, HEAD + CROWD, str(marks)], env=lab.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for _ in range(8)
+    ]
     results = [program.communicate(timeout=PATIENCE * 3) for program in programs]
 
     assert {result for result in results} == {(b"fine\n", b"")}
@@ -653,7 +692,9 @@ def test_a_fork_in_a_block_that_nobody_named_leaves_the_lock_with_the_parent(lab
 
 
 def test_a_forked_child_that_lives_on_does_not_keep_it(lab, kind):
-    program = start_program(lab, """
+    program = start_program(
+        lab,
+        """
 hold = solo.Lock("job").acquire()
 pid = os.fork()
 if pid == 0:
@@ -661,7 +702,8 @@ if pid == 0:
     time.sleep(999)
 print(pid, flush=True)
 sys.stdin.read()
-""")
+""",
+    )
     child = int(read_line(program))
     program.kill()
     program.wait()
@@ -671,14 +713,17 @@ sys.stdin.read()
 
 
 def test_a_child_that_leaves_its_parents_block_releases_nothing(lab, kind):
-    program = start_program(lab, """
+    program = start_program(
+        lab,
+        """
 with solo.Lock("job"):
     pid = os.fork()
 if pid == 0:
     os._exit(7)
 status = os.waitpid(pid, 0)[1]
 print(os.waitstatus_to_exitcode(status), flush=True)
-""")
+""",
+    )
     assert finish(program)[:2] == (0, "7\n")
 
 
@@ -710,12 +755,15 @@ def test_what_is_executed_does_not_keep_it(lab, kind):
 
 
 def test_a_child_process_of_a_program_does_not_keep_it(lab, kind):
-    program = start_program(lab, """
+    program = start_program(
+        lab,
+        """
 import subprocess
 lock = solo.Lock("job"); lock.acquire()
 child = subprocess.Popen(["sleep", "999"], close_fds=False)
 print(child.pid, flush=True); sys.stdin.readline()
-""")
+""",
+    )
     child = int(read_line(program))
     program.kill()
     program.wait()
@@ -725,19 +773,27 @@ print(child.pid, flush=True); sys.stdin.readline()
 
 
 def test_the_end_of_the_interpreter_lets_go_and_leaves_nothing(lab, files):
-    for text in ("lock = solo.Lock('job'); lock.acquire()", "lock = solo.Lock('job'); hold = lock.acquire(); sys.exit(3)",
-                 "lock = solo.Lock('job'); lock.acquire(); raise KeyError"):
+    for text in (
+        "lock = solo.Lock('job'); lock.acquire()",
+        "lock = solo.Lock('job'); hold = lock.acquire(); sys.exit(3)",
+        "lock = solo.Lock('job'); lock.acquire(); raise KeyError",
+    ):
         finish(start_program(lab, text))
         assert os.listdir(lab.directory / "job") == [".gate"]
 
 
 def test_it_can_be_taken_while_the_interpreter_ends(lab, kind):
-    status, out, err = finish(start_program(lab, """
+    status, out, err = finish(
+        start_program(
+            lab,
+            """
 import atexit
 @atexit.register
 def last():
     with solo.Lock("job", wait=5): print("held", flush=True)
-"""))
+""",
+        )
+    )
     assert (status, out) == (0, "held\n"), err
 
 
@@ -806,8 +862,13 @@ print("fine" if hits > 10 and rounds > 10 else "idle", hits)
 
 @pytest.mark.parametrize("which", ["global", "own"])
 def test_ctrl_c_at_any_moment_lets_go(lab, kind, which):
-    program = subprocess.Popen([*PROGRAM, HEAD + CTRL_C, "4", which], env=lab.environment, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+    program = subprocess.Popen(
+        [*PROGRAM, HEAD + CTRL_C, "4", which],
+        env=lab.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
     out, err = program.communicate(timeout=PATIENCE)
 
@@ -926,7 +987,9 @@ def test_forks_in_the_middle_of_other_threads_acquires_break_nothing(lab, kind):
 
 
 def test_children_that_live_on_keep_no_gate(lab, kind):
-    program = start_program(lab, """
+    program = start_program(
+        lab,
+        """
 import threading
 lock = solo.Lock("job", wait=5)
 def work():
@@ -942,7 +1005,8 @@ for _ in range(30):
     children.append(pid)
 print(*children, flush=True)
 sys.stdin.read()
-""")
+""",
+    )
     children = list(map(int, read_line(program).split()))
     program.kill()
     program.wait()
@@ -953,7 +1017,9 @@ sys.stdin.read()
 
 
 def test_a_signal_is_handled_once_and_none_is_lost(lab, kind):
-    program = start_program(lab, """
+    program = start_program(
+        lab,
+        """
 import asyncio, threading
 seen = []
 async def main():
@@ -971,7 +1037,8 @@ async def main():
         await asyncio.sleep(0)
 asyncio.run(main())
 print(len(seen))
-""")
+""",
+    )
     assert finish(program) == (0, "50\n", "")
 
 
@@ -997,8 +1064,11 @@ def test_handlers_that_raise_do_not_lose_each_other():
 
 def test_an_error_of_flock_is_told_and_gives_nothing(lab, files, monkeypatch):
     lab.run("-n", "job", "true")
-    gate = subprocess.Popen(["flock", files.directory / "job/.gate", "sh", "-c", "echo; read line"], stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE)
+    gate = subprocess.Popen(
+        ["flock", files.directory / "job/.gate", "sh", "-c", "echo; read line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     gate.stdout.readline()
 
     def fail(*_):
@@ -1014,7 +1084,9 @@ def test_an_error_of_flock_is_told_and_gives_nothing(lab, files, monkeypatch):
 
 
 def test_run_gives_what_subprocess_run_would(files):
-    done = solo.run(["sh", "-c", "cat; echo err >&2; exit 75"], name="job", input="text", capture_output=True, text=True)
+    done = solo.run(
+        ["sh", "-c", "cat; echo err >&2; exit 75"], name="job", input="text", capture_output=True, text=True
+    )
 
     assert (done.args[0], done.returncode, done.stdout, done.stderr) == ("sh", 75, "text", "err\n")
     with pytest.raises(subprocess.CalledProcessError):
@@ -1051,9 +1123,14 @@ def test_run_raises_what_nobody_thought_of_in_its_launcher_too(lab):
     (lab.directory / "job/.hold.00000000000000000001").write_bytes(b"\0" * 200)
     hide = ["unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /proc/uptime && exec "$@"', "sh"]
 
-    program = subprocess.run([*hide, *PROGRAM, HEAD + "solo.run(['true'], name='job')"], env=lab.environment, capture_output=True)
+    program = subprocess.run(
+        [*hide, *PROGRAM, HEAD + "solo.run(['true'], name='job')"], env=lab.environment, capture_output=True
+    )
 
-    assert program.stderr.splitlines()[-1] == b"solo.errors.SoloError: this is a bug in solo: IndexError: list index out of range"
+    assert (
+        program.stderr.splitlines()[-1]
+        == b"solo.errors.SoloError: this is a bug in solo: IndexError: list index out of range"
+    )
 
 
 def test_run_tells_long_reasons_signals_before_the_start_and_flags_apart(lab, files):
@@ -1066,10 +1143,13 @@ def test_run_tells_long_reasons_signals_before_the_start_and_flags_apart(lab, fi
         solo.run(["true"], name=b"job")
 
     holder = lab.hold("job")
-    program = start_program(lab, """
+    program = start_program(
+        lab,
+        """
 try: solo.run(["true"], name="job", wait=math.inf)
 except solo.SoloError as error: print(error)
-""")
+""",
+    )
     until(lambda: lab.count_waiting("job"))
     [waiting] = [row["launcher"] for row in lab.list("job") if row["state"] == "waiting"]
     os.kill(waiting, signal.SIGTERM)
@@ -1090,9 +1170,20 @@ def test_run_gives_the_command_nothing_of_its_own(files):
 
 def test_run_by_all_its_options(files, monkeypatch):
     monkeypatch.chdir(files.path)
-    done = solo.run(["sh", "-c", "echo $SOLO_NAME $SOLO_SLOT"], name=["a", "b/c"], slots=2, take=1, wait=math.inf, timeout=60,
-                    kill_after=1.5, tree=True, no_orphan=True, flock=["x.lock", files.path / "y.lock"],
-                    directory=files.directory, capture_output=True)
+    done = solo.run(
+        ["sh", "-c", "echo $SOLO_NAME $SOLO_SLOT"],
+        name=["a", "b/c"],
+        slots=2,
+        take=1,
+        wait=math.inf,
+        timeout=60,
+        kill_after=1.5,
+        tree=True,
+        no_orphan=True,
+        flock=["x.lock", files.path / "y.lock"],
+        directory=files.directory,
+        capture_output=True,
+    )
 
     assert done.stdout == b"a b/c 0 0\n" and {"x.lock", "y.lock"} <= set(os.listdir(files.path))
 
@@ -1128,7 +1219,7 @@ def test_import_solo_loads_nothing():
         solo.nothing
 
 
-USER = '''
+USER = """
 import asyncio
 import math
 import solo
@@ -1160,9 +1251,11 @@ def use() -> None:
 async def use_later() -> None:
     async with lock as hold:
         print(hold.tokens, (await later(3)).upper())
-'''
-WRONG = ("import solo\nsolo.Lock(3)\nsolo.Lock('x', wiat=3)\nsolo.holders('x')[0].pid\n"
-         "solo.Busy('x').holders[0].pid\nsolo.Lock('x').acquire(timeout='3')\n")
+"""
+WRONG = (
+    "import solo\nsolo.Lock(3)\nsolo.Lock('x', wiat=3)\nsolo.holders('x')[0].pid\n"
+    "solo.Busy('x').holders[0].pid\nsolo.Lock('x').acquire(timeout='3')\n"
+)
 
 
 @pytest.mark.full  # pyright downloads what it runs on
@@ -1189,8 +1282,13 @@ def test_a_program_that_waits_takes_one_place_in_line(lab):
     """One that is given up for a later one would let others past."""
     holder, trace = lab.hold("job"), lab.path / "trace"
     words = ["strace", "-f", "-qq", "-o", trace, "-e", "trace=rename,renameat,renameat2", *PROGRAM]
-    program = subprocess.Popen([*words, HEAD + "with solo.Lock('job', wait=60): print('in', flush=True)"], env=lab.environment,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    program = subprocess.Popen(
+        [*words, HEAD + "with solo.Lock('job', wait=60): print('in', flush=True)"],
+        env=lab.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     lab.started.append(program)
     until(lambda: lab.count_waiting("job") == 1)
 
@@ -1205,8 +1303,11 @@ def test_a_program_that_waits_takes_one_place_in_line(lab):
 
 def test_a_lock_is_held_while_the_program_ends(lab, kind):
     """Handlers of its end run before that is over, and what they write may be what the lock is for."""
-    program = start_program(lab, "import atexit\n@atexit.register\ndef finish():\n    print(hold.locked, flush=True)\n"
-                                 "    sys.stdin.readline()\nhold = solo.Lock('job').acquire()\n")
+    program = start_program(
+        lab,
+        "import atexit\n@atexit.register\ndef finish():\n    print(hold.locked, flush=True)\n"
+        "    sys.stdin.readline()\nhold = solo.Lock('job').acquire()\n",
+    )
 
     assert read_line(program) == "True" and lab.run("-n", "job", "true").returncode == 75
     assert finish(program)[::2] == (0, "")
@@ -1344,6 +1445,7 @@ def test_a_descriptor_that_came_too_late_is_closed():
 
 def test_a_lock_taken_by_wait_for_is_the_callers(lab, files):
     """Before Python 3.12 wait_for() awaits in a task of its own, which then is over."""
+
     async def main():
         lock = solo.Lock("job", wait=5)
         await asyncio.wait_for(lock.acquire_async(), 5)
@@ -1379,7 +1481,11 @@ def test_what_is_gathered_contends_as_tasks_do(files):
                 with pytest.raises(solo.SoloError, match="wait for itself"):
                     await asyncio.wait_for(lock.acquire_async(), 5)
 
-    for most, lock in ((1, solo.Lock("job", wait=5)), (1, solo.Lock("job", wait=5, reentrant=True)), (3, solo.Lock("p", slots=3, wait=5))):
+    for most, lock in (
+        (1, solo.Lock("job", wait=5)),
+        (1, solo.Lock("job", wait=5, reentrant=True)),
+        (3, solo.Lock("p", slots=3, wait=5)),
+    ):
         asyncio.run(main())
 
 
@@ -1393,8 +1499,11 @@ def test_that_asyncio_is_just_being_imported_does_no_harm(lab, files, monkeypatc
 
 @pytest.mark.parametrize("closed", [(0, 1), (1, 2), (0, 1, 2)])
 def test_run_tells_what_ran_though_the_program_has_closed_its_streams(lab, closed):
-    text = "told = os.dup(1)\n" + "".join(f"os.close({stream})\n" for stream in closed) + \
-           "done = solo.run(['sh', '-c', 'echo ran; exit 7'], name='job', capture_output=True)\n" \
-           "os.write(told, b'%d %b' % (done.returncode, done.stdout))\n"
+    text = (
+        "told = os.dup(1)\n"
+        + "".join(f"os.close({stream})\n" for stream in closed)
+        + "done = solo.run(['sh', '-c', 'echo ran; exit 7'], name='job', capture_output=True)\n"
+        "os.write(told, b'%d %b' % (done.returncode, done.stdout))\n"
+    )
 
     assert finish(start_program(lab, text))[1] == "7 ran\n"

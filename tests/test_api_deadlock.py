@@ -17,24 +17,38 @@ def lock(name, **options):
     return solo.Lock(name, wait=math.inf, **options)
 
 
-@pytest.mark.parametrize("held, wanted", [
-    (("job", {}), ("job", {})),
-    (("job", {"reentrant": True}), ("job", {"reentrant": True})),
-    (("par/child", {}), ("par", {})),
-    (("par", {}), ("par/child", {})),
-    (("job", {"shared": True}), ("job", {})),
-    (("pool", {"slots": 3, "take": 2}), ("pool", {"slots": 3, "take": 2})),
-    (("b", {}), (["a", "b", "c"], {})),
-], ids=str)
+@pytest.mark.parametrize(
+    "held, wanted",
+    [
+        (("job", {}), ("job", {})),
+        (("job", {"reentrant": True}), ("job", {"reentrant": True})),
+        (("par/child", {}), ("par", {})),
+        (("par", {}), ("par/child", {})),
+        (("job", {"shared": True}), ("job", {})),
+        (("pool", {"slots": 3, "take": 2}), ("pool", {"slots": 3, "take": 2})),
+        (("b", {}), (["a", "b", "c"], {})),
+    ],
+    ids=str,
+)
 def test_a_second_lock_of_one_thread_is_refused(kind, held, wanted):
-    with lock(held[0], **held[1]) as hold, pytest.raises(solo.SoloError, match="would wait for itself.*another thread") as error:
+    with (
+        lock(held[0], **held[1]) as hold,
+        pytest.raises(solo.SoloError, match="would wait for itself.*another thread") as error,
+    ):
         lock(wanted[0], **wanted[1]).acquire()
 
     assert not isinstance(error.value, solo.Busy) and not hold.locked and solo.holders("a") == []
 
 
 def test_a_lock_that_needs_no_wait_is_not_refused(kind):
-    with lock("data", shared=True), lock("data", shared=True), lock("pool", slots=2), lock("pool", slots=2), lock("par/a"), lock("par/b"):
+    with (
+        lock("data", shared=True),
+        lock("data", shared=True),
+        lock("pool", slots=2),
+        lock("pool", slots=2),
+        lock("par/a"),
+        lock("par/b"),
+    ):
         pass
 
 
@@ -75,7 +89,13 @@ def all_rows(name):
 def test_a_thread_behind_a_waiter_that_waits_for_it_is_refused(lab, kind):
     with lock("data", shared=True):
         waiter = lab.start("-n", "data", "-w", "forever", "--", "true")
-        until(lambda: lab.count_waiting("data") if kind == "file" else any(row["state"] == "waiting" for row in all_rows("data")))
+        until(
+            lambda: (
+                lab.count_waiting("data")
+                if kind == "file"
+                else any(row["state"] == "waiting" for row in all_rows("data"))
+            )
+        )
 
         with pytest.raises(solo.SoloError, match="would wait for itself"):
             lock("data", shared=True).acquire()
@@ -114,6 +134,7 @@ def test_a_task_is_refused_and_another_task_is_not(kind):
 
 def test_a_task_that_would_stop_the_loop_of_the_holder_is_refused(kind):
     """An acquire that is not awaited blocks the thread, and with it the task that holds the name."""
+
     async def hold(ready):
         async with lock("job"):
             ready.set()
@@ -151,9 +172,13 @@ def test_two_names_with_one_file_are_refused(lab, kind):
 
 
 def test_a_program_that_would_wait_for_itself_ends(lab):
-    text = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport solo, math\n" \
-           "with solo.Lock('job'), solo.Lock('job', wait=math.inf): pass"
+    text = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport solo, math\n"
+        "with solo.Lock('job'), solo.Lock('job', wait=math.inf): pass"
+    )
 
-    program = subprocess.run([sys.executable, "-IS", "-c", text], env=lab.environment, capture_output=True, text=True, timeout=PATIENCE)
+    program = subprocess.run(
+        [sys.executable, "-IS", "-c", text], env=lab.environment, capture_output=True, text=True, timeout=PATIENCE
+    )
 
     assert program.returncode == 1 and "would wait for itself" in program.stderr.splitlines()[-1]

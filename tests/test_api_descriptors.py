@@ -20,14 +20,18 @@ def count():
 
 def start(lab, text):
     words = [sys.executable, "-IS", "-c", HEAD + text, lab.path / "file"]
-    process = subprocess.Popen(words, env=lab.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        words, env=lab.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     lab.started.append(process)
     return process
 
 
 @pytest.mark.parametrize("release", ["hold.release()", "lock.release()", "lock.__exit__(None, None, None)"])
 def test_closed_descriptors_end_the_lock_and_release_says_so(lab, via, release):
-    program = start(lab, f"""
+    program = start(
+        lab,
+        f"""
 lock = solo.Lock(["job", "other/inner"], flock=sys.argv[1] + ".lock")
 hold = lock.acquire()
 {CLOSE_ALL}
@@ -40,7 +44,8 @@ except solo.SoloError as error:
 with lock:
     print(lock.locked, flush=True)
 hold.release()
-""")
+""",
+    )
 
     assert read_line(program) == "False False"
     assert lab.run("-n", "job", "true").returncode == 0
@@ -54,15 +59,21 @@ def test_a_hold_that_was_lost_closes_nothing_when_it_is_dropped(lab, via):
 
 
 def test_a_forked_child_closes_nothing_of_a_hold_that_was_lost(lab, via):
-    program = start(lab, f"hold = solo.Lock('job').acquire()\n{CLOSE_ALL}\n"
-                         "if os.fork() == 0: print(count(), flush=True); os._exit(0)\nos.wait()")
+    program = start(
+        lab,
+        f"hold = solo.Lock('job').acquire()\n{CLOSE_ALL}\n"
+        "if os.fork() == 0: print(count(), flush=True); os._exit(0)\nos.wait()",
+    )
 
     assert finish(program)[1] == "40\n"
 
 
 def test_a_lost_hold_can_be_acquired_again_by_a_reentrant_lock(lab, via):
-    program = start(lab, f"lock = solo.Lock('job', reentrant=True)\nlock.acquire()\n{CLOSE_ALL}\n"
-                         "hold = lock.acquire()\nprint(hold.locked, hold.depth, count(), flush=True)\nsys.stdin.readline()")
+    program = start(
+        lab,
+        f"lock = solo.Lock('job', reentrant=True)\nlock.acquire()\n{CLOSE_ALL}\n"
+        "hold = lock.acquire()\nprint(hold.locked, hold.depth, count(), flush=True)\nsys.stdin.readline()",
+    )
 
     assert read_line(program) == "True 1 40"
     assert lab.run("-n", "job", "true").returncode == 75
@@ -71,7 +82,9 @@ def test_a_lost_hold_can_be_acquired_again_by_a_reentrant_lock(lab, via):
 
 def test_only_what_the_program_closed_is_lost(lab):
     """The descriptor of the name's directory keeps no lock."""
-    program = start(lab, """
+    program = start(
+        lab,
+        """
 hold = solo.Lock("job").acquire()
 os.close(hold._tickets[0].queue.place.fd)
 file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -79,7 +92,8 @@ print(hold.locked, flush=True)
 hold.release()
 print(os.path.samestat(os.stat(sys.argv[1]), os.fstat(file)), flush=True)
 sys.stdin.readline()
-""")
+""",
+    )
 
     assert (read_line(program), read_line(program)) == ("True", "True")
     assert lab.run("-n", "job", "true").returncode == 0

@@ -64,7 +64,9 @@ print("fine" if caught > 20 and not stuck else (caught, stuck))
 
 def run_program(lab, text, *words):
     words = [sys.executable, "-IS", "-c", HEAD + HANDLER + text, *words]
-    process = subprocess.Popen(words, env=lab.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        words, env=lab.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     lab.started.append(process)
     return finish(process)
 

@@ -13,9 +13,22 @@ from bench.tables import fill_page
 from conftest import ROOT, TESTS, until
 
 TITLES = {
-    "launch", "busy", "handoff in a queue of 40", "latency", "queue: handoff", "queue: handoff, CPU",
-    "queue: handoff, wake-ups", "queue: waiting, CPU", "queue: joining", "queue: joining, CPU",
-    "list", "memory: RSS", "memory: PSS", "memory: USS", "python", "views",
+    "launch",
+    "busy",
+    "handoff in a queue of 40",
+    "latency",
+    "queue: handoff",
+    "queue: handoff, CPU",
+    "queue: handoff, wake-ups",
+    "queue: waiting, CPU",
+    "queue: joining",
+    "queue: joining, CPU",
+    "list",
+    "memory: RSS",
+    "memory: PSS",
+    "memory: USS",
+    "python",
+    "views",
 }
 PLOTS = ["bench-launch.svg", "bench-queue.svg", "bench-list.svg"]
 
@@ -62,7 +75,15 @@ def test_plots_are_reproducible(results, tmp_path):
     (tmp_path / "results").write_text(json.dumps(results))
     once, again = tmp_path / "once", tmp_path / "again"
     for seed, folder in enumerate((once, again)):
-        run_bench("--results", tmp_path / "results", "--against", tmp_path / "nothing", "--into", folder, PYTHONHASHSEED=str(seed))
+        run_bench(
+            "--results",
+            tmp_path / "results",
+            "--against",
+            tmp_path / "nothing",
+            "--into",
+            folder,
+            PYTHONHASHSEED=str(seed),
+        )
 
     for plot in PLOTS:
         assert (once / plot).read_bytes() == (again / plot).read_bytes()
@@ -81,10 +102,17 @@ def test_a_regression_is_named_and_fails_the_run(smoke, results, tmp_path):
     assert "worse than recorded: memory: RSS: solo:" in done.stdout
 
 
-@pytest.mark.parametrize("now, worse", [
-    ([2.0, 2.2, 2.4], True), ([1.0, 1.2, 1.4], False), ([1.3, 1.39, 1.5], False), ([1.35, 1.41, 1.5], True), ([0.1, 1.5, 2], False),
-    ([0.5, 0.6, 0.7], False),
-])
+@pytest.mark.parametrize(
+    "now, worse",
+    [
+        ([2.0, 2.2, 2.4], True),
+        ([1.0, 1.2, 1.4], False),
+        ([1.3, 1.39, 1.5], False),
+        ([1.35, 1.41, 1.5], True),
+        ([0.1, 1.5, 2], False),
+        ([0.5, 0.6, 0.7], False),
+    ],
+)
 def test_a_regression_exceeds_both_spreads(now, worse):
     assert bool(find_worse(make_ratio("solo", now), make_ratio("solo", [0.8, 1.0, 1.2]))) is worse
 

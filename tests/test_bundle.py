@@ -20,8 +20,13 @@ def test_recorded_functions_are_what_an_ordinary_run_calls(lab):
 @pytest.fixture
 def bundled(lab):
     staged = lab.path / "launcher"
-    made = subprocess.run([sys.executable, "-m", "solo.generate.bundle", sys.executable, str(ROOT), str(staged), str(staged)], cwd=ROOT,
-                          check=True, capture_output=True, text=True)
+    made = subprocess.run(
+        [sys.executable, "-m", "solo.generate.bundle", sys.executable, str(ROOT), str(staged), str(staged)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     script = lab.path / "solo"
     script.write_text(made.stdout)
     script.chmod(0o755)
@@ -32,7 +37,9 @@ def bundled(lab):
 def test_nothing_is_read_but_the_one_file(bundled):
     trace = bundled.path / "trace"
 
-    result = bundled.run("-n", "job", "-w", "1", "echo", "ran", prefix=("strace", "-qq", "-f", "-e", "trace=openat", "-o", trace))
+    result = bundled.run(
+        "-n", "job", "-w", "1", "echo", "ran", prefix=("strace", "-qq", "-f", "-e", "trace=openat", "-o", trace)
+    )
 
     assert result.stdout == b"ran\n" and trace.read_text().count(str(bundled.path / "launcher")) == 1
     assert str(ROOT / "solo") not in trace.read_text()
@@ -71,10 +78,19 @@ def test_an_orphan_is_seen_and_a_death_by_signal_mirrored(bundled):
     assert bundled.run("-n", "job", "-w", "10", "sh", "-c", "kill -USR1 $$").returncode == -signal.SIGUSR1
 
 
-@pytest.mark.parametrize("words, status", [
-    (("--wait", "soon", "true"), 125), (("-n", ".", "true"), 125), (("/proc/nowhere",), 127), (("/etc/passwd",), 126), ((), 125),
-    (("-t", "0.1", "sleep", "9"), 124), (("--slots", "2", "true"), 0), (("-n", "a/b/c", "true"), 0),
-])
+@pytest.mark.parametrize(
+    "words, status",
+    [
+        (("--wait", "soon", "true"), 125),
+        (("-n", ".", "true"), 125),
+        (("/proc/nowhere",), 127),
+        (("/etc/passwd",), 126),
+        ((), 125),
+        (("-t", "0.1", "sleep", "9"), 124),
+        (("--slots", "2", "true"), 0),
+        (("-n", "a/b/c", "true"), 0),
+    ],
+)
 def test_all_else_is_what_it_is_without_a_bundle(bundled, words, status):
     results = [bundled.run(*words) for bundled.script in (bundled.plain, bundled.script)]
 

@@ -37,7 +37,10 @@ def test_directory_that_the_user_may_not_enter_is_refused(common):
 
     result = common.run("--chdir", closed, "--", "true", user=65534, group=65534, extra_groups=[])
 
-    assert (result.returncode, result.stderr.decode()) == (125, f"solo: cannot change to directory {closed}: Permission denied\n")
+    assert (result.returncode, result.stderr.decode()) == (
+        125,
+        f"solo: cannot change to directory {closed}: Permission denied\n",
+    )
 
 
 def test_relative_command_and_directory_of_names_count_from_the_launcher(lab, elsewhere):
@@ -46,7 +49,9 @@ def test_relative_command_and_directory_of_names_count_from_the_launcher(lab, el
         script.write_text(text)
         script.chmod(0o755)
 
-        assert lab.run("--dir", "here", "--chdir", elsewhere, "./job.sh", cwd=lab.path).stdout.decode() == f"{elsewhere}\n"
+        assert (
+            lab.run("--dir", "here", "--chdir", elsewhere, "./job.sh", cwd=lab.path).stdout.decode() == f"{elsewhere}\n"
+        )
 
     assert (lab.path / "here").is_dir() and os.listdir(elsewhere) == []
     assert lab.run("--chdir", lab.path, "./job.sh", cwd=elsewhere).returncode == 127

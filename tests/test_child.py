@@ -43,13 +43,22 @@ def test_exit_status_is_the_commands(lab, status):
     assert (result.returncode, result.stdout, result.stderr) == (status, b"", b"")
 
 
-@pytest.mark.parametrize("number", [n for n in CATCHABLE if n not in {
-    signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, *TERMINAL_STOPS}] + [signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [n for n in CATCHABLE if n not in {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, *TERMINAL_STOPS}]
+    + [signal.SIGKILL],
+)
 def test_a_death_by_signal_is_mirrored(lab, number):
     result = lab.run(
-        "-n", "job", "--", "python3", "-IS", "-c",
+        "-n",
+        "job",
+        "--",
+        "python3",
+        "-IS",
+        "-c",
         f"import os, _signal\nif {number} != 9: _signal.signal({number}, _signal.SIG_DFL)\nos.kill(os.getpid(), {number})",
-        cwd=lab.path, preexec_fn=allow_cores,
+        cwd=lab.path,
+        preexec_fn=allow_cores,
     )
 
     assert result.returncode == -number
@@ -62,7 +71,9 @@ def allow_cores():
 
 
 def test_a_second_core_is_never_dumped(lab):
-    process = lab.start("-n", "job", "--", "sh", "-c", "ulimit -c 0; kill -SEGV $$", cwd=lab.path, preexec_fn=allow_cores)
+    process = lab.start(
+        "-n", "job", "--", "sh", "-c", "ulimit -c 0; kill -SEGV $$", cwd=lab.path, preexec_fn=allow_cores
+    )
 
     status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
@@ -108,7 +119,9 @@ def test_a_script_without_interpreter_line_is_run_by_sh(lab):
 
 
 @pytest.mark.tool("strace")
-@pytest.mark.parametrize("error, status", [("E2BIG", 126), ("ETXTBSY", 126), ("ENOMEM", 126), ("EACCES", 126), ("ENOENT", 127)])
+@pytest.mark.parametrize(
+    "error, status", [("E2BIG", 126), ("ETXTBSY", 126), ("ENOMEM", 126), ("EACCES", 126), ("ENOENT", 127)]
+)
 def test_a_failing_exec_is_told_in_one_line(lab, error, status):
     fail = ("strace", "-f", "-qq", "-o", "/dev/null", "-P", "/usr/bin/true", "-e", f"inject=execve:error={error}")
 
@@ -135,7 +148,12 @@ def test_what_fails_between_fork_and_exec_is_told_in_one_line(lab):
 
 def test_the_command_gets_just_what_it_would_have_got(lab):
     read_end, write_end = os.pipe()
-    options = {"pass_fds": (read_end, write_end), "cwd": lab.path, "env": {**lab.environment, "ODD": "a\nb"}, "umask": 0o27}
+    options = {
+        "pass_fds": (read_end, write_end),
+        "cwd": lab.path,
+        "env": {**lab.environment, "ODD": "a\nb"},
+        "umask": 0o27,
+    }
 
     bare = report(run_bare, *PROBE, "report", "word", **options)
     guarded = report(lab.run, "-n", "job", *PROBE, "report", "word", **options)
@@ -159,11 +177,15 @@ def test_pids_of_ours_in_the_environment_become_the_commands(lab):
     output = lab.run("-n", "job", "--", "sh", "-c", tell, prefix=rename).stdout.split()
 
     assert len(output) == 4 and len(set(output)) == 1
-    stranger = lab.run("-n", "job", "--", "sh", "-c", "echo $LISTEN_PID", env={**lab.environment, "LISTEN_PID": "1"}).stdout
+    stranger = lab.run(
+        "-n", "job", "--", "sh", "-c", "echo $LISTEN_PID", env={**lab.environment, "LISTEN_PID": "1"}
+    ).stdout
     assert stranger == b"1\n"
 
 
-@pytest.mark.parametrize("sender", ["posix.getpid()", "posix.fork() or (posix.kill(posix.getppid(), s), posix._exit(0))"])
+@pytest.mark.parametrize(
+    "sender", ["posix.getpid()", "posix.fork() or (posix.kill(posix.getppid(), s), posix._exit(0))"]
+)
 def test_blocked_signal_that_waits_reaches_command(lab, sender):
     """It is still blocked and pending after the exec, as it would be without solo."""
     code = f"""
@@ -199,9 +221,13 @@ def test_launcher_leaves_working_directory_to_its_command(lab, words):
 def test_a_closed_or_limited_stderr_costs_the_line_but_not_the_status(lab):
     lab.hold("job")
     reset = "import signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)"
-    closed = f"({lab.script} -n job true; echo $? >$LAB/log) 2>&1 | true; ulimit -f 0; {lab.script} -n other true; echo $?"
+    closed = (
+        f"({lab.script} -n job true; echo $? >$LAB/log) 2>&1 | true; ulimit -f 0; {lab.script} -n other true; echo $?"
+    )
 
-    result = subprocess.run(["sh", "-c", closed], env=lab.environment, capture_output=True, preexec_fn=lambda: exec(reset))
+    result = subprocess.run(
+        ["sh", "-c", closed], env=lab.environment, capture_output=True, preexec_fn=lambda: exec(reset)
+    )
     until(lambda: lab.read_log())
 
     assert (lab.read_log(), result.stdout) == (["75"], b"125\n")
@@ -211,7 +237,10 @@ def test_a_closed_or_limited_stderr_costs_the_line_but_not_the_status(lab):
 def test_an_empty_environment_stays_empty_but_for_ours(lab):
     guarded = lab.run("--dir", lab.directory, "-n", "job", "/usr/bin/env", env={})
 
-    assert sorted(line.partition("=")[0] for line in guarded.stdout.decode().splitlines()) == ["SOLO_NAME", "SOLO_TOKEN"]
+    assert sorted(line.partition("=")[0] for line in guarded.stdout.decode().splitlines()) == [
+        "SOLO_NAME",
+        "SOLO_TOKEN",
+    ]
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
@@ -222,8 +251,17 @@ def test_closed_standard_descriptors_stay_closed_and_never_become_a_ticket(lab, 
 
     seen = lab.path / "seen"
     process = lab.start(
-        "-v", "-n", "job", "--", "sh", "-c", f"ls /proc/$$/fd >{seen}; exec 2>/dev/null; cat {lab.directory}/job/.hold.* >{lab.log}",
-        stdin=None, stdout=None, stderr=None, preexec_fn=close,
+        "-v",
+        "-n",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        f"ls /proc/$$/fd >{seen}; exec 2>/dev/null; cat {lab.directory}/job/.hold.* >{lab.log}",
+        stdin=None,
+        stdout=None,
+        stderr=None,
+        preexec_fn=close,
     )
 
     assert process.wait(60) == 0
@@ -271,7 +309,9 @@ def test_a_caller_in_python_ignores_sigpipe_only_for_itself(lab):
 def test_a_solo_under_a_solo_sees_the_truth(lab):
     script = f"trap '' PIPE; {lab.script} -n a -- {lab.script} -n b -- grep SigIgn /proc/self/status; true"
 
-    assert read_signals(subprocess.run(["sh", "-c", script], env=lab.environment, capture_output=True).stdout) == {signal.SIGPIPE}
+    assert read_signals(subprocess.run(["sh", "-c", script], env=lab.environment, capture_output=True).stdout) == {
+        signal.SIGPIPE
+    }
 
 
 def test_the_c_locale_adds_nothing_to_the_environment(lab):
@@ -285,7 +325,8 @@ def test_names_and_arguments_need_not_be_utf8(lab):
 
     result = subprocess.run(
         [lab.script, "-n", name, "--", "sh", "-c", 'printf "%s|%s" "$SOLO_NAME" "$1"', "sh", word],
-        env={**lab.environment, "LC_ALL": "C"}, capture_output=True,
+        env={**lab.environment, "LC_ALL": "C"},
+        capture_output=True,
     )
 
     assert result.stdout == name + b"|" + word
@@ -320,7 +361,9 @@ def test_pipes_of_the_caller_close_when_the_command_closes_them(lab):
 
 
 @pytest.mark.tool("strace")
-@pytest.mark.parametrize("failure", ["pwrite64:error=ENOSPC:when=3+", "clone,clone3,fork:error=EAGAIN"], ids=["record", "fork"])
+@pytest.mark.parametrize(
+    "failure", ["pwrite64:error=ENOSPC:when=3+", "clone,clone3,fork:error=EAGAIN"], ids=["record", "fork"]
+)
 def test_what_can_not_be_forked_or_recorded_is_never_started(lab, failure):
     """Of what is written the third is the command's process, over what was reserved for it."""
     lab.run("-n", "job", "true")
@@ -333,8 +376,11 @@ def test_what_can_not_be_forked_or_recorded_is_never_started(lab, failure):
 
 
 @pytest.mark.tool("strace")
-@pytest.mark.parametrize("failure, paths", [("openat:error=EMFILE", ["/proc/self/fd"]), ("flock:error=EIO:when=4+", [])],
-                         ids=["its descriptors", "the unlocking"])
+@pytest.mark.parametrize(
+    "failure, paths",
+    [("openat:error=EMFILE", ["/proc/self/fd"]), ("flock:error=EIO:when=4+", [])],
+    ids=["its descriptors", "the unlocking"],
+)
 def test_what_fails_around_the_command_changes_no_status(lab, failure, paths):
     lab.run("-n", "job", "true")
 
@@ -347,7 +393,9 @@ def test_what_fails_around_the_command_changes_no_status(lab, failure, paths):
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize("words", [(), ("--timeout", "1h")])
 def test_without_signals_it_still_waits_for_the_end(lab, words):
-    result = lab.run(*words, "-n", "job", "--", "sh", "-c", "exit 4", prefix=inject(lab, "rt_sigtimedwait:error=EINVAL"))
+    result = lab.run(
+        *words, "-n", "job", "--", "sh", "-c", "exit 4", prefix=inject(lab, "rt_sigtimedwait:error=EINVAL")
+    )
 
     assert (result.returncode, result.stderr, count_injected(lab)) == (4, b"", 1)
 
@@ -368,7 +416,9 @@ def test_a_signal_that_can_not_be_dealt_with_does_not_cost_the_next_ones(lab):
 @pytest.mark.tool("strace")
 def test_a_signal_that_may_not_be_forwarded_ends_nothing(lab):
     """As to a command that runs as someone else, by sudo."""
-    process = lab.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 4", prefix=inject(lab, "kill:error=EPERM"))
+    process = lab.start(
+        "-n", "job", "--", "sh", "-c", "echo; read line; exit 4", prefix=inject(lab, "kill:error=EPERM")
+    )
     read_line(process)
 
     os.kill(find_tracee(process.pid), signal.SIGTERM)
@@ -436,8 +486,10 @@ def test_a_signal_from_the_command_or_its_children_does_not_come_back_to_it(lab)
 
 
 def test_a_sibling_in_the_same_process_group_is_heard(lab):
-    script = f"{lab.script} -n job -- sh -c 'trap \"echo caught; exit 3\" USR1; echo ready; while :; do sleep 0.05; done' & " \
-             "solo=$!; read line; kill -USR1 $solo; wait $solo; echo $?"
+    script = (
+        f"{lab.script} -n job -- sh -c 'trap \"echo caught; exit 3\" USR1; echo ready; while :; do sleep 0.05; done' & "
+        "solo=$!; read line; kill -USR1 $solo; wait $solo; echo $?"
+    )
     process = subprocess.Popen(["sh", "-c", script], env=lab.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     lab.started.append(process)
     process.stderr = None
@@ -468,7 +520,9 @@ def test_a_sender_that_only_is_called_systemd_is_heard(lab):
     process = lab.start("-n", "job", "--", "sh", "-c", TELL)
     read_line(process)
 
-    sender = subprocess.Popen([lab.path / "systemd", "-c", f"kill -USR1 {process.pid}; read line"], stdin=subprocess.PIPE)
+    sender = subprocess.Popen(
+        [lab.path / "systemd", "-c", f"kill -USR1 {process.pid}; read line"], stdin=subprocess.PIPE
+    )
 
     assert read_line(process) == "caught"
     sender.communicate()
@@ -494,10 +548,17 @@ def test_a_signal_whose_sender_can_not_be_judged_is_heard(lab):
 def test_a_continue_that_its_own_stop_would_discard_is_not_lost(lab):
     """It comes after the command's stop was seen, and before the launcher stops like that."""
     prefix = inject(lab, "kill:delay_enter=500000:when=2")  # the first is the one that is forwarded
-    process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", prefix=prefix, preexec_fn=os.setpgrp)
+    process = lab.start(
+        "-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", prefix=prefix, preexec_fn=os.setpgrp
+    )
     child, launcher = int(read_line(process)), find_tracee(process.pid)
     os.kill(launcher, signal.SIGTSTP)
-    until(lambda: read_state(child) == "T" and f" {launcher:#x} {signal.SIGTSTP:#x} " in open(f"/proc/{launcher}/syscall").read())
+    until(
+        lambda: (
+            read_state(child) == "T"
+            and f" {launcher:#x} {signal.SIGTSTP:#x} " in open(f"/proc/{launcher}/syscall").read()
+        )
+    )
 
     os.kill(child, signal.SIGCONT)
     os.kill(launcher, signal.SIGCONT)
@@ -526,8 +587,16 @@ def test_a_stop_of_the_command_is_mirrored_to_a_shell_though_it_came_to_the_comm
 
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execve("/bin/bash", ["bash", "--norc", "-ic", f"{lab.script} -n job -- sh -c 'kill -STOP $$; exit 6'; echo stopped $?; fg; echo end $?"],
-                  {**lab.environment, "TERM": "dumb"})
+        os.execve(
+            "/bin/bash",
+            [
+                "bash",
+                "--norc",
+                "-ic",
+                f"{lab.script} -n job -- sh -c 'kill -STOP $$; exit 6'; echo stopped $?; fg; echo end $?",
+            ],
+            {**lab.environment, "TERM": "dumb"},
+        )
     screen = b""
     while b"end " not in screen.replace(b"echo end", b""):
         screen += os.read(terminal, 1000)
@@ -599,7 +668,9 @@ def test_under_pid_1_of_a_fresh_namespace_signals_arrive_and_statuses_return(lab
     script = f"{lab.script} -n job -- sh -c 'trap \"exit 6\" TERM; echo ready; while :; do sleep 0.05; done' & wait $!; echo $?"
     process = subprocess.Popen(
         ["unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script],
-        env=lab.environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+        env=lab.environment,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
     )
     lab.started.append(process)
     assert read_line(process) == "ready"
@@ -620,6 +691,7 @@ def test_as_pid_1_it_reaps_strangers_and_still_tells_a_death_by_signal(lab):
 
 def find_launcher(ancestor):
     """The pid, out here, of the launcher below `ancestor`."""
+
     def children(pid):
         return [int(child) for child in open(f"/proc/{pid}/task/{pid}/children").read().split()]
 
@@ -633,6 +705,8 @@ def test_what_can_not_be_told_any_more_does_not_end_a_launcher(lab, library, opt
     """Its command runs: the status is still to be given, and the name to be kept."""
     path = getattr(__import__(library), "__file__", None) or pytest.skip(f"{library} is built in")
 
-    result = lab.run(option, "-n", "job", "--", "sh", "-c", "exit 3", prefix=inject(lab, "openat:error=EMFILE", paths=(path,)))
+    result = lab.run(
+        option, "-n", "job", "--", "sh", "-c", "exit 3", prefix=inject(lab, "openat:error=EMFILE", paths=(path,))
+    )
 
     assert (result.returncode, result.stderr.count(b"bug")) == (3, 0) and count_injected(lab)

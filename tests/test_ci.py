@@ -35,8 +35,16 @@ class Pipeline:
     def __init__(self, machine, words, cancel, variables=None, **options):
         self.cancel = lambda: cancel(self.process)
         environment = {**machine.environment, "CI": "true", **(variables or {})}
-        self.process = subprocess.Popen(words, env=environment, cwd=machine.bin, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, **options)
+        self.process = subprocess.Popen(
+            words,
+            env=environment,
+            cwd=machine.bin,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
         machine.started.append(self.process)
 
 
@@ -48,7 +56,9 @@ def run_github(machine, text, shell=None, variables=None):
     assert "${{" not in text, "put into the script as it is: whoever names a branch runs commands"
     script = machine.path / f"step-{len(machine.started)}.sh"
     script.write_text(text)
-    words = {None: ["bash", "-e", script], "bash": ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", script]}[shell]
+    words = {None: ["bash", "-e", script], "bash": ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", script]}[
+        shell
+    ]
     return Pipeline(machine, words, cancel_github, {"GITHUB_ACTIONS": "true", **(variables or {})})
 
 
@@ -75,7 +85,9 @@ def run_workflow(machine, text):
     """Its last step; those before are the checkout."""
     [job] = yaml.safe_load(text)["jobs"].values()
     *before, step = job["steps"]
-    assert [other["uses"].partition("@")[0] for other in before] == ["actions/checkout"] and "self-hosted" in job["runs-on"]
+    assert [other["uses"].partition("@")[0] for other in before] == ["actions/checkout"] and "self-hosted" in job[
+        "runs-on"
+    ]
     if "uses" in step:
         assert step["uses"] == "./.github/actions/solo"
         return run_action(machine, step["with"])
@@ -104,8 +116,10 @@ def run_gitlab(machine, text):
     (machine.path / ".bash_profile").write_text(f"PATH={machine.environment['PATH']}\n")
     script = machine.path / f"script-{len(machine.started)}.sh"
     lines = "\n".join(job["script"]).replace("'", "'\\''")
-    script.write_text("if set -o | grep pipefail > /dev/null; then set -o pipefail; fi; set -o errexit\n"
-                      f"set +o noclobber\n: | eval '{lines}'\nexit 0\n")
+    script.write_text(
+        "if set -o | grep pipefail > /dev/null; then set -o pipefail; fi; set -o errexit\n"
+        f"set +o noclobber\n: | eval '{lines}'\nexit 0\n"
+    )
     return Pipeline(machine, ["bash", "--login", script], cancel_gitlab, {"GITLAB_CI": "true"}, preexec_fn=os.setpgrp)
 
 
@@ -129,7 +143,12 @@ def run_jenkins(machine, text):
     script = machine.path / f"script-{len(machine.started)}.sh.copy"
     script.write_text(command)
     cookie = f"durable-{len(machine.started)}-{machine.path}"
-    variables = {"JENKINS_SERVER_COOKIE": cookie, "JENKINS_URL": "http://localhost/", "BUILD_ID": "7", "JENKINS_NODE_COOKIE": "n"}
+    variables = {
+        "JENKINS_SERVER_COOKIE": cookie,
+        "JENKINS_URL": "http://localhost/",
+        "BUILD_ID": "7",
+        "JENKINS_NODE_COOKIE": "n",
+    }
     words = ["nohup", "sh", "-xe", script]
     return Pipeline(machine, words, lambda process: cancel_jenkins(cookie), variables, start_new_session=True)
 
@@ -253,7 +272,10 @@ def test_the_action_can_cancel_what_is_in_progress(new):
 
 
 CANCELLED = {  # what the job is told
-    "github": ["signal:2", "signal:15"], "gitlab": ["signal:15"], "jenkins": ["signal:15"], "makefile": ["signal:15"],
+    "github": ["signal:2", "signal:15"],
+    "gitlab": ["signal:15"],
+    "jenkins": ["signal:15"],
+    "makefile": ["signal:15"],
 }
 
 
@@ -330,7 +352,9 @@ def test_without_exec_a_job_is_never_told_and_still_the_next_one_waits_for_it(ne
 def test_a_job_that_takes_no_notice_is_waited_for_after_its_runner_killed_the_step(new, block):
     machine = new()
     put_probe(machine, signal.SIGTERM)
-    text = block.text.replace("            ./migrate.sh\n", "").replace("            ./deploy.sh", "            exec ./deploy.sh")
+    text = block.text.replace("            ./migrate.sh\n", "").replace(
+        "            ./deploy.sh", "            exec ./deploy.sh"
+    )
     pipeline = run_workflow(machine, text)
     job = find_job(machine)
 
@@ -466,4 +490,3 @@ def test_the_action_says_what_is_missing(new):
     machine.environment["PATH"] = str(machine.bin)
     status, _, err = finish(run_action(machine, {"name": "job", "run": "true"}).process)
     assert status == 125 and err.startswith("solo: action: cannot find solo in PATH ")
-

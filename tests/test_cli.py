@@ -18,8 +18,17 @@ from solo.options import GROUPS, LAUNCHER_OPTIONS, SUBCOMMANDS
 from solo.text.describe import name_signal
 
 SCHEMA = {
-    "name": str, "state": str, "mode": str, "slot": (int, type(None)), "launcher": (int, type(None)), "child": (int, type(None)),
-    "since": (str, type(None)), "user": (str, type(None)), "host": (str, type(None)), "command": list, "via": str,
+    "name": str,
+    "state": str,
+    "mode": str,
+    "slot": (int, type(None)),
+    "launcher": (int, type(None)),
+    "child": (int, type(None)),
+    "since": (str, type(None)),
+    "user": (str, type(None)),
+    "host": (str, type(None)),
+    "command": list,
+    "via": str,
 }
 
 
@@ -39,7 +48,13 @@ def test_list_has_an_object_per_ticket_as_the_schema_says(lab):
         assert all(isinstance(ticket[key], kind) for key, kind in SCHEMA.items())
         assert datetime.fromisoformat(ticket["since"]).tzinfo
     held, waiting = tickets
-    assert (held["name"], held["state"], held["mode"], held["slot"], held["via"]) == ("job", "held", "exclusive", None, "file")
+    assert (held["name"], held["state"], held["mode"], held["slot"], held["via"]) == (
+        "job",
+        "held",
+        "exclusive",
+        None,
+        "file",
+    )
     assert (held["launcher"], held["child"], held["host"]) == (holder.pid, holder.child, os.uname().nodename)
     assert held["command"] == ["sh", "-c", "echo $$; read line; exit 0"]
     assert (waiting["state"], waiting["launcher"], waiting["child"]) == ("waiting", waiter.pid, None)
@@ -59,7 +74,9 @@ def test_who_waits_at_a_parent_is_listed_there(lab):
     until(lambda: len(lab.list()) == 2)
 
     assert [(ticket["name"], ticket["state"], ticket["mode"]) for ticket in lab.list()] == [
-        ("deploy", "held", "exclusive"), ("deploy", "waiting", "exclusive")]
+        ("deploy", "held", "exclusive"),
+        ("deploy", "waiting", "exclusive"),
+    ]
 
 
 def test_a_tree_deeper_than_any_name_is_no_trouble(lab):
@@ -93,8 +110,13 @@ def test_list_on_a_terminal_is_a_table(lab):
 
 def run_on_terminal(lab, *words):
     master, slave = pty.openpty()
-    process = subprocess.Popen([lab.script, *words], stdin=slave, stdout=slave, stderr=slave,
-                               env={**lab.environment, "COLUMNS": "120", "TERM": "xterm"})
+    process = subprocess.Popen(
+        [lab.script, *words],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={**lab.environment, "COLUMNS": "120", "TERM": "xterm"},
+    )
     os.close(slave)
     screen = b""
     while True:
@@ -122,9 +144,20 @@ def test_list_never_breaks_its_reader_or_the_terminal(lab):
     finish(process)
 
 
-@pytest.mark.parametrize("words", [
-    ["list", "--jsn"], ["list", "--dir"], ["--dir"], ["-x"], [], ["--"], [""], ["--quiet=yes", "true"], ["-E", "256", "true"],
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list", "--jsn"],
+        ["list", "--dir"],
+        ["--dir"],
+        ["-x"],
+        [],
+        ["--"],
+        [""],
+        ["--quiet=yes", "true"],
+        ["-E", "256", "true"],
+    ],
+)
 def test_wrong_usage_is_one_line_and_125(lab, words):
     result = lab.run(*words)
 
@@ -135,7 +168,10 @@ def test_wrong_usage_is_one_line_and_125(lab, words):
 def test_a_value_may_follow_its_option_in_each_of_the_gnu_ways(lab):
     tell = ("--", "sh", "-c", "echo $SOLO_NAME")
 
-    said = [lab.run(*words, *tell).stdout for words in (["--name=a=b"], ["--name", "a=b"], ["-na=b"], ["-n", "a=b"], ["-qna=b"])]
+    said = [
+        lab.run(*words, *tell).stdout
+        for words in (["--name=a=b"], ["--name", "a=b"], ["-na=b"], ["-n", "a=b"], ["-qna=b"])
+    ]
 
     assert said == [b"a=b\n"] * 5
 
@@ -175,7 +211,9 @@ def test_a_subcommands_name_is_a_command_after_two_dashes(lab):
 def test_options_before_a_subcommand_count(lab):
     lab.hold("job", "--dir", lab.path / "new")
 
-    assert [ticket["name"] for ticket in json.loads(lab.run("--dir", lab.path / "new", "list", "--json").stdout)] == ["job"]
+    assert [ticket["name"] for ticket in json.loads(lab.run("--dir", lab.path / "new", "list", "--json").stdout)] == [
+        "job"
+    ]
     assert lab.list() == []
 
 
@@ -210,7 +248,9 @@ def test_help_explains_an_option_in_one_line_of_79_columns(lab, words):
 
     assert max(map(len, lines)) <= 79
     for option in options:
-        [row] = [row for row in lines if f" --{option.flag} {option.metavar or ''}".rstrip() in row and row.startswith("  ")]
+        [row] = [
+            row for row in lines if f" --{option.flag} {option.metavar or ''}".rstrip() in row and row.startswith("  ")
+        ]
         assert row.endswith(option.help) and option.text[-1] == "."
 
 
@@ -220,7 +260,11 @@ def test_help_has_groups_usage_and_examples_that_solo_can_read(lab):
     assert text.startswith("Usage: solo [OPTION]... [--] COMMAND [ARG]...\n       solo SUBCOMMAND")
     assert [line for line in text.splitlines() if line[:-1] in GROUPS] == [f"{group}:" for group in GROUPS]
     examples = [line.split() for line in text.splitlines() if line.startswith("  solo ")]
-    assert len(examples) == 3 and all(argv.parse(words[1:])[1] is None for words in examples) and {words[0] for words in examples} == {"solo"}
+    assert (
+        len(examples) == 3
+        and all(argv.parse(words[1:])[1] is None for words in examples)
+        and {words[0] for words in examples} == {"solo"}
+    )
 
 
 def test_typer_and_the_launcher_read_the_same_options():
@@ -230,14 +274,18 @@ def test_typer_and_the_launcher_read_the_same_options():
 
     app = typer.main.get_command(make_app({}))
     declared = {
-        (parameter.name, frozenset(parameter.opts), parameter.is_flag, parameter.multiple)
-        for parameter in app.params
+        (parameter.name, frozenset(parameter.opts), parameter.is_flag, parameter.multiple) for parameter in app.params
     }
 
     assert declared == {
-        (option.key, frozenset([f"--{option.flag}", *([f"-{option.short}"] if option.short else [])]),
-         option.kind == "flag", option.many)
-        for option in LAUNCHER_OPTIONS if option.flag != "help"
+        (
+            option.key,
+            frozenset([f"--{option.flag}", *([f"-{option.short}"] if option.short else [])]),
+            option.kind == "flag",
+            option.many,
+        )
+        for option in LAUNCHER_OPTIONS
+        if option.flag != "help"
     }
 
 
@@ -250,7 +298,9 @@ def test_the_manual_agrees_with_the_tables():
 
 @pytest.mark.tool("mandoc")
 def test_the_manual_is_clean_mdoc():
-    result = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", ROOT / "man/solo.1"], capture_output=True, text=True)
+    result = subprocess.run(
+        ["mandoc", "-T", "lint", "-W", "warning", ROOT / "man/solo.1"], capture_output=True, text=True
+    )
 
     assert result.stdout == ""
 
@@ -289,7 +339,10 @@ def test_fish_completes(typed, expected, tmp_path):
     environment = {**os.environ, "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
 
     result = subprocess.run(
-        ["fish", "--no-config", "-c", f"source {script}; complete -C '{typed}'"], capture_output=True, text=True, env=environment,
+        ["fish", "--no-config", "-c", f"source {script}; complete -C '{typed}'"],
+        capture_output=True,
+        text=True,
+        env=environment,
     )
 
     assert expected in [line.split("\t")[0] for line in result.stdout.splitlines()], result.stderr
@@ -315,7 +368,10 @@ def test_fish_completes_names(lab, names, typed):
     environment = {**lab.environment, "HOME": str(lab.path)}
 
     result = subprocess.run(
-        ["fish", "--no-config", "-c", f"source {script}; complete -C '{typed}'"], capture_output=True, text=True, env=environment,
+        ["fish", "--no-config", "-c", f"source {script}; complete -C '{typed}'"],
+        capture_output=True,
+        text=True,
+        env=environment,
     )
 
     offered = [line.split("\t")[0] for line in result.stdout.splitlines()]
@@ -326,46 +382,59 @@ def test_the_json_of_list_is_json_for_others_too(lab):
     lab.hold("job")
 
     parsed = subprocess.run(
-        [sys.executable, "-c", "import json, sys; print(len(json.load(sys.stdin)))"], input=lab.run("list", "--json", "--via", "file").stdout,
+        [sys.executable, "-c", "import json, sys; print(len(json.load(sys.stdin)))"],
+        input=lab.run("list", "--json", "--via", "file").stdout,
         capture_output=True,
     )
     assert parsed.stdout == b"1\n"
 
 
-@pytest.mark.parametrize("words, message", [
-    (["lsit"], "lsit: command not found (did you mean solo list?)"),
-    (["hisotry", "job"], "hisotry: command not found (did you mean solo history?)"),
-    (["cd", "/"], "cd: command not found (it is a word of the shell: use sh -c)"),
-    (["echo a; echo b"], "echo a; echo b: command not found (it is a line for the shell: use sh -c)"),
-    (["A=1", "env"], "A=1: command not found (to set a variable use env)"),
-    (["xyzzy"], "xyzzy: command not found"),
-    (["status", "job"], "status: command not found (it was taken as COMMAND; did you mean solo show?)"),
-    (["unlock"], "unlock: command not found (it was taken as COMMAND; did you mean solo stop?)"),
-    (["help"], "help: command not found (it was taken as COMMAND; did you mean solo --help?)"),
-    (["version"], "version: command not found (it was taken as COMMAND; did you mean solo --version?)"),
-    (["run", "true"], "run: command not found (it was taken as COMMAND; did you mean solo -- COMMAND?)"),
-    (["\u2013n", "job", "true"], "\u2013n: command not found (it starts with a typographic dash, which was taken as COMMAND: type -)"),
-    (["--wait", "5", "minutes", "true"], "minutes: command not found (it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h)"),
-    (["-x", "true"], "-x: no such option (of flock(1): a hold is exclusive by default; -s makes it shared)"),
-    (["-u", "f"], "-u: no such option (of flock(1): the lock is released when COMMAND ends; solo stop NAME ends it earlier)"),
-    (["-name", "job", "true"], "-name: a long option starts with two dashes (use --name)"),
-    (["-wait=5", "true"], "-wait=5: a long option starts with two dashes (use --wait=5)"),
-    (["-n", "/tmp/j.lock", "true"], "/tmp/j.lock: a name is not a path (to lock a file use --flock /tmp/j.lock)"),
-    (["--flock", "--", "date"], "--flock needs a value"),
-    (["-n", "", "true"], "-n needs a value, not an empty word (is a variable unset?)"),
-    (["list", "--null", "--json"], "--null and --json exclude each other"),
-    (["list", "--all"], "--all: no such option"),
-    (["list", "a//b"], "a//b: a part of a name may not be empty or start with a dot"),
-    (["-n", "--", "true"], "-n needs a value"),
-    (["-n=job", "true"], "=job: a name may not start with ="),
-    (["--via", "file", "clean"], "before clean only --dir has a meaning"),
-    (["-n", "job", "top"], "before top only --dir and --via have a meaning"),
-    (["--wiat", "3", "true"], "--wiat: no such option (did you mean --wait?)"),
-    (["--ver"], "--ver: no such option (did you mean --verbose?)"),
-    (["list", "--jsn"], "--jsn: no such option (did you mean --json?)"),
-    (["stop", "--kil", "3", "x"], "--kil: no such option (did you mean --kill-after?)"),
-    (["history", "--since", "x"], "--since x: not a duration (like 500ms, 30s, 5m, 1h30m, 2d or forever)"),
-])
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["lsit"], "lsit: command not found (did you mean solo list?)"),
+        (["hisotry", "job"], "hisotry: command not found (did you mean solo history?)"),
+        (["cd", "/"], "cd: command not found (it is a word of the shell: use sh -c)"),
+        (["echo a; echo b"], "echo a; echo b: command not found (it is a line for the shell: use sh -c)"),
+        (["A=1", "env"], "A=1: command not found (to set a variable use env)"),
+        (["xyzzy"], "xyzzy: command not found"),
+        (["status", "job"], "status: command not found (it was taken as COMMAND; did you mean solo show?)"),
+        (["unlock"], "unlock: command not found (it was taken as COMMAND; did you mean solo stop?)"),
+        (["help"], "help: command not found (it was taken as COMMAND; did you mean solo --help?)"),
+        (["version"], "version: command not found (it was taken as COMMAND; did you mean solo --version?)"),
+        (["run", "true"], "run: command not found (it was taken as COMMAND; did you mean solo -- COMMAND?)"),
+        (
+            ["\u2013n", "job", "true"],
+            "\u2013n: command not found (it starts with a typographic dash, which was taken as COMMAND: type -)",
+        ),
+        (
+            ["--wait", "5", "minutes", "true"],
+            "minutes: command not found (it was taken as COMMAND; a duration is one word, like 30s, 5m, 2h)",
+        ),
+        (["-x", "true"], "-x: no such option (of flock(1): a hold is exclusive by default; -s makes it shared)"),
+        (
+            ["-u", "f"],
+            "-u: no such option (of flock(1): the lock is released when COMMAND ends; solo stop NAME ends it earlier)",
+        ),
+        (["-name", "job", "true"], "-name: a long option starts with two dashes (use --name)"),
+        (["-wait=5", "true"], "-wait=5: a long option starts with two dashes (use --wait=5)"),
+        (["-n", "/tmp/j.lock", "true"], "/tmp/j.lock: a name is not a path (to lock a file use --flock /tmp/j.lock)"),
+        (["--flock", "--", "date"], "--flock needs a value"),
+        (["-n", "", "true"], "-n needs a value, not an empty word (is a variable unset?)"),
+        (["list", "--null", "--json"], "--null and --json exclude each other"),
+        (["list", "--all"], "--all: no such option"),
+        (["list", "a//b"], "a//b: a part of a name may not be empty or start with a dot"),
+        (["-n", "--", "true"], "-n needs a value"),
+        (["-n=job", "true"], "=job: a name may not start with ="),
+        (["--via", "file", "clean"], "before clean only --dir has a meaning"),
+        (["-n", "job", "top"], "before top only --dir and --via have a meaning"),
+        (["--wiat", "3", "true"], "--wiat: no such option (did you mean --wait?)"),
+        (["--ver"], "--ver: no such option (did you mean --verbose?)"),
+        (["list", "--jsn"], "--jsn: no such option (did you mean --json?)"),
+        (["stop", "--kil", "3", "x"], "--kil: no such option (did you mean --kill-after?)"),
+        (["history", "--since", "x"], "--since x: not a duration (like 500ms, 30s, 5m, 1h30m, 2d or forever)"),
+    ],
+)
 def test_what_is_nearly_right_is_told(lab, words, message):
     assert lab.run(*words).stderr.decode() == f"solo: {message}\n"
 
@@ -398,7 +467,10 @@ def test_doctor_notes_many_names_of_one_program(lab):
     for number in range(10):
         lab.run("echo", str(number))
 
-    assert "echo ran under 10 names made from its words; runs of one job need one name: -n NAME" in lab.run("doctor").stdout.decode()
+    assert (
+        "echo ran under 10 names made from its words; runs of one job need one name: -n NAME"
+        in lab.run("doctor").stdout.decode()
+    )
 
 
 def test_a_variable_names_one_directory(lab):
@@ -406,7 +478,9 @@ def test_a_variable_names_one_directory(lab):
 
     for words in (["-n", "job", "true"], ["list"], ["clean"]):
         result = lab.run(*words, cwd=lab.path)
-        expected = b"solo: SOLO_DIR must be an absolute path, not names (a relative one differs between working directories)\n"
+        expected = (
+            b"solo: SOLO_DIR must be an absolute path, not names (a relative one differs between working directories)\n"
+        )
         assert (result.returncode, result.stderr) == (125, expected)
     for words in (["list", "--help"], ["list", "--dir", lab.directory], ["--dir", lab.directory, "list"]):
         assert lab.run(*words, cwd=lab.path).returncode == 0
@@ -422,10 +496,15 @@ def test_views_that_know_only_files_take_no_notice_of_who_else_keeps_locks(lab):
     assert lab.run("clean", "--history", "0s").stdout == b"job: removed\njob: history removed\n"
 
 
-@pytest.mark.parametrize("line, said", [
-    ("#!{0}/other", "its loader was not found"), ("#!/no/such\0x", "its interpreter /no/such was not found"),
-    ("#!/no/such\r", "its interpreter /no/such\\r was not found"), ("#! /no/such -x", "its interpreter /no/such was not found"),
-])
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("#!{0}/other", "its loader was not found"),
+        ("#!/no/such\0x", "its interpreter /no/such was not found"),
+        ("#!/no/such\r", "its interpreter /no/such\\r was not found"),
+        ("#! /no/such -x", "its interpreter /no/such was not found"),
+    ],
+)
 def test_it_is_said_that_the_interpreter_is_missing(lab, line, said):
     script = lab.path / "script"
     script.write_text(f"{line.format(lab.path)}\ntrue\n", newline="")
@@ -456,7 +535,12 @@ def test_what_is_not_printable_in_a_name_reaches_no_terminal(lab):
 
     said = lab.run("stop", name).stdout + lab.run("stop", name).stdout + lab.run("clean", "--history", "0s").stdout
 
-    assert [line.partition(b": y: ")[2].split()[0] for line in said.splitlines()] == [b"ended", b"not", b"removed", b"history"]
+    assert [line.partition(b": y: ")[2].split()[0] for line in said.splitlines()] == [
+        b"ended",
+        b"not",
+        b"removed",
+        b"history",
+    ]
     assert said.isascii() and said.replace(b"\n", b"").decode().isprintable()
     holder.wait(PATIENCE)
 
@@ -466,7 +550,9 @@ def test_help_respects_no_color_and_the_width(lab, words):
     from test_terminal import Terminal
 
     def show(**environment):
-        terminal = Terminal(["sh", "-c", 'stty cols 60; exec "$@"', "sh", lab.script, *words], {**lab.environment, **environment})
+        terminal = Terminal(
+            ["sh", "-c", 'stty cols 60; exec "$@"', "sh", lab.script, *words], {**lab.environment, **environment}
+        )
         try:
             terminal.wait_for("no such text")
         except AssertionError:

@@ -30,10 +30,15 @@ def shell(terminal, lab):  # noqa: F811
         file = lab.path / ("_solo" if name == "zsh" else f"solo.{name}")
         file.write_text(completions.SHELLS[name]())
         words, start = {
-            "bash": (["bash", "--norc", "--noprofile", "-i"],
-                     f"bind 'set enable-bracketed-paste off'; bind 'set show-all-if-ambiguous on'; source {file}; "),
-            "zsh": (["zsh", "-f"], f"fpath=({lab.path} $fpath); autoload -Uz compinit; compinit -u -d {lab.path}/dump; "
-                                   "unsetopt zle_bracketed_paste; "),
+            "bash": (
+                ["bash", "--norc", "--noprofile", "-i"],
+                f"bind 'set enable-bracketed-paste off'; bind 'set show-all-if-ambiguous on'; source {file}; ",
+            ),
+            "zsh": (
+                ["zsh", "-f"],
+                f"fpath=({lab.path} $fpath); autoload -Uz compinit; compinit -u -d {lab.path}/dump; "
+                "unsetopt zle_bracketed_paste; ",
+            ),
             "fish": (["fish", "--no-config"], f"source {file}; "),
         }[name]
         screen = terminal(*words)
@@ -44,7 +49,19 @@ def shell(terminal, lab):  # noqa: F811
     return open_shell
 
 
-NAMES = ["two words", "tab\there", "new\nline", "quote'\"d", "a:b=c", "dollar$HOME", "paren(s)", "back\\slash", "star*", "semi;ls", "bang!x"]
+NAMES = [
+    "two words",
+    "tab\there",
+    "new\nline",
+    "quote'\"d",
+    "a:b=c",
+    "dollar$HOME",
+    "paren(s)",
+    "back\\slash",
+    "star*",
+    "semi;ls",
+    "bang!x",
+]
 
 
 @pytest.mark.tool("zsh")
@@ -68,8 +85,15 @@ def test_fish_offers_a_name_with_shell_text_without_running_it(lab, shell, trap)
     shell("fish")
 
     result = subprocess.run(
-        ["fish", "--no-config", "-c", f"source {lab.path}/solo.fish; for line in 'show bui' '-n bui'; complete -C \"solo $line\"; end"],
-        capture_output=True, text=True, env=lab.environment,
+        [
+            "fish",
+            "--no-config",
+            "-c",
+            f"source {lab.path}/solo.fish; for line in 'show bui' '-n bui'; complete -C \"solo $line\"; end",
+        ],
+        capture_output=True,
+        text=True,
+        env=lab.environment,
     )
 
     assert [line.split("\t")[0] for line in result.stdout.splitlines()] == [trap[0]] * 2, result.stderr
@@ -97,9 +121,13 @@ def test_bash_completes_without_bash_completion(lab, shell):
     screen = shell("bash")
 
     for typed, expected in (
-        ("solo wait nigh\t", "solo wait nightly"), ("solo -q --name nigh\t", "solo -q --name nightly"), ("solo docto\t", "solo doctor"),
-        ("solo --max-w\t", "solo --max-waiting"), ("solo --via so\t", "solo --via socket"),
-        ("solo stop --waiti\t", "solo stop --waiting"), ("solo --name=nigh\t", "solo --name=nightly"),
+        ("solo wait nigh\t", "solo wait nightly"),
+        ("solo -q --name nigh\t", "solo -q --name nightly"),
+        ("solo docto\t", "solo doctor"),
+        ("solo --max-w\t", "solo --max-waiting"),
+        ("solo --via so\t", "solo --via socket"),
+        ("solo stop --waiti\t", "solo stop --waiting"),
+        ("solo --name=nigh\t", "solo --name=nightly"),
     ):
         screen.type(typed)
         screen.wait_for(expected)

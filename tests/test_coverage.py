@@ -27,7 +27,11 @@ def traced(lab, tmp_path):
 
     def find():
         reports = analyse(read_arcs(arcs, MODULES), ROOT / "solo", tmp_path)
-        return [one for module in MODULES for one in find_missed(module, (ROOT / f"solo/{module}.py").read_text(), reports[module])]
+        return [
+            one
+            for module in MODULES
+            for one in find_missed(module, (ROOT / f"solo/{module}.py").read_text(), reports[module])
+        ]
 
     lab.find_missed = find
     return lab
@@ -84,4 +88,6 @@ def test_unexplained_and_outdated_lines_are_reported(traced):
 def test_every_named_test_exists():
     for test in [*TESTS, *(f"tests/{test}" for test in LEFT_OUT)]:
         file, _, name = test.partition("::")
-        assert re.search(rf"^def {name.partition('[')[0]}\(" if name else "", (ROOT / file).read_text(), re.MULTILINE), test
+        assert re.search(
+            rf"^def {name.partition('[')[0]}\(" if name else "", (ROOT / file).read_text(), re.MULTILINE
+        ), test

@@ -110,8 +110,11 @@ def minute(tmp_path_factory):
     (lab / "ran").chmod(0o666)
     write_solo(lab)
     outside = subprocess.Popen(
-        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", MACHINE], env={**os.environ, "LAB": str(lab)},
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", MACHINE],
+        env={**os.environ, "LAB": str(lab)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     cron = None
     try:
@@ -120,8 +123,13 @@ def minute(tmp_path_factory):
             pytest.skip(f"no layer over this root: {outside.stderr.read().decode()[-200:]}")
         minute = Minute(find_leader(outside.pid, "sleep"), lab)
         furnish(minute)
-        cron = subprocess.Popen(minute.enter("cron", "-f"), env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.DEVNULL)
+        cron = subprocess.Popen(
+            minute.enter("cron", "-f"),
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         until(lambda: len(minute.read_ran()) >= HOLDERS and len(minute.read_mails()) >= MAILS, patience=2 * PATIENCE)
         cron.terminate()  # before its next minute; what it has started goes on
         yield minute
@@ -212,15 +220,23 @@ AuthorizedKeysFile /lab/key.pub
 UsePAM no
 """
 SSH_OPTIONS = [
-    "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR",
+    "StrictHostKeyChecking=no",
+    "UserKnownHostsFile=/dev/null",
+    "LogLevel=ERROR",
     "ProxyCommand=/usr/sbin/sshd -i -f /lab/sshd_config",
 ]
 WAYS = {
     "su": ["su", "-", "alice", "-c", "solo -- hold.sh shared"],
     "su-elsewhere": ["su", "alice", "-c", f"{ELSEWHERE} solo -- /usr/local/bin/../bin/hold.sh shared"],
     "sudo": ["sudo", "-u", "alice", "solo", "--", "hold.sh", "shared"],
-    "ssh": ["ssh", "-i", "/lab/key", *(word for option in SSH_OPTIONS for word in ("-o", option)), "alice@here",
-            "PATH=/usr/local/bin:$PATH solo -- hold.sh shared"],
+    "ssh": [
+        "ssh",
+        "-i",
+        "/lab/key",
+        *(word for option in SSH_OPTIONS for word in ("-o", option)),
+        "alice@here",
+        "PATH=/usr/local/bin:$PATH solo -- hold.sh shared",
+    ],
 }
 
 
@@ -238,7 +254,10 @@ def test_who_comes_in_by_other_ways_meets_what_cron_started(minute, way):
     result = minute.run(*WAYS[way])
 
     assert result.returncode == 75 and result.stderr.count("\n") == 1, result.stderr
-    assert result.stderr.startswith(f"solo: {name}: busy: held for ") and f"by pid {find_parent(minute, pid)} (" in result.stderr
+    assert (
+        result.stderr.startswith(f"solo: {name}: busy: held for ")
+        and f"by pid {find_parent(minute, pid)} (" in result.stderr
+    )
 
 
 def find_parent(machine, pid):

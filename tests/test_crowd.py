@@ -31,10 +31,13 @@ def test_a_crowd_runs_once_each_and_in_order(lab):
     holder = lab.hold("job")
     started, crowd = resource.getrusage(resource.RUSAGE_CHILDREN), []
     for number in range(CROWD):
-        crowd.append(subprocess.Popen(
-            [lab.script, "-w", "forever", "-n", "job", "--", "sh", "-c", f"echo {number} >>$LAB/log"], env=lab.environment,
-            stdin=subprocess.DEVNULL,
-        ))
+        crowd.append(
+            subprocess.Popen(
+                [lab.script, "-w", "forever", "-n", "job", "--", "sh", "-c", f"echo {number} >>$LAB/log"],
+                env=lab.environment,
+                stdin=subprocess.DEVNULL,
+            )
+        )
         if number % 10 == 9:  # ten at a time arrive in any order; who arrived when is in the tickets
             until(lambda: lab.count_waiting("job") == number + 1)
     arrived = [record["launcher"] for record in lab.list() if record["state"] == "waiting"]
@@ -71,8 +74,10 @@ TURNS = 36  # of 0.2 s each: longer than the patience with a gate that stands st
 def start_watched(lab, count=8):
     """Contenders of `job` whose opens of /proc/locks are counted; all of them wait for its gate."""
     watch = ("strace", "-f", "-qq", "-e", "trace=openat", "-P", "/proc/locks", "-o")
-    crowd = [lab.start("-w", "forever", "-n", "job", "--", "true", prefix=(*watch, lab.path / f"{number}.locks"))
-             for number in range(count)]
+    crowd = [
+        lab.start("-w", "forever", "-n", "job", "--", "true", prefix=(*watch, lab.path / f"{number}.locks"))
+        for number in range(count)
+    ]
     for process in crowd:
         until(lambda: (tracee := find_tracee(process.pid)) is not None and is_blocked(tracee))
     return crowd
@@ -128,8 +133,11 @@ def test_one_of_crowd_at_stopped_gate_opens_proc_locks_once(lab):
 def test_a_crowd_that_does_not_wait_lets_exactly_one_in(lab):
     lab.run("-n", "job", "true")
     crowd = [
-        subprocess.Popen([lab.script, "-q", "-n", "job", "--", "sh", "-c", "echo in >>$LAB/log; read line"], env=lab.environment,
-                         stdin=subprocess.PIPE)
+        subprocess.Popen(
+            [lab.script, "-q", "-n", "job", "--", "sh", "-c", "echo in >>$LAB/log; read line"],
+            env=lab.environment,
+            stdin=subprocess.PIPE,
+        )
         for _ in range(40)
     ]
     until(lambda: sum(process.poll() is not None for process in crowd) == 39)
@@ -147,7 +155,11 @@ def test_churn_with_kills_never_overlaps_and_leaves_nothing(lab):
     chance = tally.make_random("churn")
     running, killed = [], set()
     for number in tally.rounds(120, 1200):
-        running.append(subprocess.Popen([lab.script, "-w", "forever", "-n", "job", witness, str(number), "0.01"], env=lab.environment))
+        running.append(
+            subprocess.Popen(
+                [lab.script, "-w", "forever", "-n", "job", witness, str(number), "0.01"], env=lab.environment
+            )
+        )
         if chance.random() < 0.3:
             victim = chance.choice(running)
             victim.kill()
@@ -168,8 +180,10 @@ def test_churn_with_kills_never_overlaps_and_leaves_nothing(lab):
 
 
 def tell(log, launchers, kills, **others):
-    count = {what: sum(line.startswith(start) for line in log)
-             for what, start in (("commands", "start:"), ("overlaps", "overlap"), ("unrecorded", "unrecorded"))}
+    count = {
+        what: sum(line.startswith(start) for line in log)
+        for what, start in (("commands", "start:"), ("overlaps", "overlap"), ("unrecorded", "unrecorded"))
+    }
     tally.add(launchers=launchers, kills=kills, **count, **others)
 
 

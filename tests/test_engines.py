@@ -107,8 +107,16 @@ def test_command_inherits_no_descriptor_of_the_launcher(fleet):
 
 def test_launcher_closes_the_callers_pipes(fleet):
     read, write = os.pipe()
-    holder = fleet.start("a", "-n", fleet.job, "--", "python3", "-c",
-                         f"import os; os.close({write}); print('ready', flush=True); input()", pass_fds=[write])
+    holder = fleet.start(
+        "a",
+        "-n",
+        fleet.job,
+        "--",
+        "python3",
+        "-c",
+        f"import os; os.close({write}); print('ready', flush=True); input()",
+        pass_fds=[write],
+    )
     os.close(write)
     assert read_line(holder) == "ready"
 
@@ -183,7 +191,20 @@ def test_several_names_are_held_together(fleet):
 
 
 def test_name_may_have_any_character(fleet):
-    names = [b"a}:b", b"a", b"a}", b"{", b"*", b"two words", b"tab\there", "ü".encode(), b"\xff", b"a}:fence", b"%2F", b"100%"]
+    names = [
+        b"a}:b",
+        b"a",
+        b"a}",
+        b"{",
+        b"*",
+        b"two words",
+        b"tab\there",
+        "ü".encode(),
+        b"\xff",
+        b"a}:fence",
+        b"%2F",
+        b"100%",
+    ]
     if not fleet.server.has_bytes:  # what is not UTF-8 is refused
         names.remove(b"\xff")
         result = fleet.run("a", "-n", b"\xff", "true")
@@ -210,7 +231,9 @@ def test_shared_holds_coexist_and_exclude_exclusive(fleet):
 
 
 def test_slots_are_limited_and_numbered_over_all_hosts(fleet):
-    holders = [fleet.start(host, "-n", "db", "--slots", "3", "--", "sh", "-c", "echo $SOLO_SLOT; read line") for host in "abc"]
+    holders = [
+        fleet.start(host, "-n", "db", "--slots", "3", "--", "sh", "-c", "echo $SOLO_SLOT; read line") for host in "abc"
+    ]
     slots = [read_line(holder) for holder in holders]
     assert sorted(slots) == ["0", "1", "2"]
 
@@ -227,7 +250,9 @@ def test_slots_are_limited_and_numbered_over_all_hosts(fleet):
 def test_simultaneous_contenders_fill_all_slots(fleet):
     """The others take their slots a moment after joining; meanwhile a contender is not busy."""
     script = "echo $SOLO_SLOT; read line; exit 0"
-    crowd = [fleet.start(f"h{number}", "-n", fleet.job, "--slots", "5", "--", "sh", "-c", script) for number in range(5)]
+    crowd = [
+        fleet.start(f"h{number}", "-n", fleet.job, "--slots", "5", "--", "sh", "-c", script) for number in range(5)
+    ]
 
     assert sorted(map(read_line, crowd)) == list("01234")
     assert [finish(one)[0] for one in crowd] == [0] * 5
@@ -241,7 +266,11 @@ def test_parent_excludes_nested_names(fleet):
         return
     holder = fleet.hold("a", "deploy/prod")
 
-    assert [fleet.run("b", "-n", name, "true").returncode for name in ("deploy", "deploy/test", "deploy/prod")] == [75, 0, 75]
+    assert [fleet.run("b", "-n", name, "true").returncode for name in ("deploy", "deploy/test", "deploy/prod")] == [
+        75,
+        0,
+        75,
+    ]
     finish(holder)
     assert fleet.run("b", "-n", "deploy", "true").returncode == 0
 
@@ -272,7 +301,17 @@ def test_max_waiting_counts_waiters_at_the_engine(fleet):
 
 
 def test_replace_has_the_holders_launcher_end_its_command(fleet):
-    holder = fleet.start("a", "-n", fleet.job, "--ttl", "4s", "--", "sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done")
+    holder = fleet.start(
+        "a",
+        "-n",
+        fleet.job,
+        "--ttl",
+        "4s",
+        "--",
+        "sh",
+        "-c",
+        "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done",
+    )
     assert read_line(holder) == "ready"
 
     result = fleet.run("b", "-n", fleet.job, "--ttl", "4s", "--replace", "echo", "mine")
@@ -303,10 +342,10 @@ def test_views_show_the_host_of_each_entry(fleet):
     waiting = fleet.start_waiter("b", fleet.job)
 
     head, *rows = fleet.run("c", "list", fleet.job).stdout.decode().splitlines()
-    assert "  HOST  " in head and [row[head.index("HOST"):].split()[0] for row in rows] == [socket.gethostname()] * 2
+    assert "  HOST  " in head and [row[head.index("HOST") :].split()[0] for row in rows] == [socket.gethostname()] * 2
     shown = fleet.run("c", "show", fleet.job).stdout.decode().splitlines()
     [head] = [line for line in shown if line.startswith("PLACE")]
-    assert shown[shown.index(head) + 1][head.index("HOST"):].split()[0] == socket.gethostname()
+    assert shown[shown.index(head) + 1][head.index("HOST") :].split()[0] == socket.gethostname()
     assert b"HOST" not in fleet.run("c", "list", env=plain(fleet, "c")).stdout
     finish(holder)
     finish(waiting)
@@ -389,7 +428,9 @@ def test_command_dies_with_its_killed_launcher(fleet):
 
 
 def test_kernel_kills_a_stopped_launcher_and_its_command(fleet):
-    holder = fleet.start("a", "-n", fleet.job, "--ttl", "3s", "--", "sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done")
+    holder = fleet.start(
+        "a", "-n", fleet.job, "--ttl", "3s", "--", "sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done"
+    )
     child = int(read_line(holder))
 
     holder.send_signal(signal.SIGSTOP)
@@ -477,7 +518,11 @@ def test_once_retry_runs_again_after_a_failure(fleet):
     needs(fleet.server, "has_once")
     words = ["-n", "retried", "--once-per", "1d", "--once-retry", "--", "sh", "-c", "echo ran >>$LAB/log; exit $0"]
 
-    assert [fleet.run(host, *words, status).returncode for host, status in (("a", "1"), ("b", "0"), ("a", "0"))] == [1, 0, 0]
+    assert [fleet.run(host, *words, status).returncode for host, status in (("a", "1"), ("b", "0"), ("a", "0"))] == [
+        1,
+        0,
+        0,
+    ]
     assert fleet.lab.read_log() == ["ran", "ran"]
 
 
@@ -500,7 +545,9 @@ def test_python_run_raises_busy_unreachable_and_lease_lost(fleet):
         solo.run(["true"], name=fleet.job, via=fleet.server.make_url(find_port()), directory=fleet.lab.path / "a")
     with pytest.raises(solo.UsageError):
         solo.Lock(fleet.job, via=fleet.url)
-    lost = threading.Thread(target=lambda: (until(lambda: fleet.count(fleet.job, "held")), fleet.server.forget(fleet.job)))
+    lost = threading.Thread(
+        target=lambda: (until(lambda: fleet.count(fleet.job, "held")), fleet.server.forget(fleet.job))
+    )
     lost.start()
     with pytest.raises(solo.LeaseLost):
         run("a", "sleep", "1000", ttl=3)

@@ -25,8 +25,9 @@ def lab(lab, server):
 
 
 def start_etcdctl(lab, *words):
-    process = subprocess.Popen(["etcdctl", *words], env=lab.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        ["etcdctl", *words], env=lab.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     lab.started.append(process)
     return process
 
@@ -83,7 +84,12 @@ def count_keys(server, name):
 def test_each_prefix_has_its_own_names(lab):
     holder = lab.hold("four")
 
-    assert lab.run("-n", "four", "--via", lab.environment["SOLO_VIA"] + "/team/locks", "--dir", lab.path / "b", "true").returncode == 0
+    assert (
+        lab.run(
+            "-n", "four", "--via", lab.environment["SOLO_VIA"] + "/team/locks", "--dir", lab.path / "b", "true"
+        ).returncode
+        == 0
+    )
     finish(holder)
 
 
@@ -91,16 +97,33 @@ def test_each_prefix_has_its_own_names(lab):
 def test_configured_password_is_used_and_never_shown(lab, tmp_path):
     """The user has a role that may write below its prefix only."""
     server = Etcd(tmp_path / "auth").start()
-    for words in ("user add root:rootpw", "user grant-role root root", "role add cron", "user add ci:s3cret", "user grant-role ci cron",
-                  "role grant-permission cron readwrite --prefix=true solo/", "auth enable"):
+    for words in (
+        "user add root:rootpw",
+        "user grant-role root root",
+        "role add cron",
+        "user add ci:s3cret",
+        "user grant-role ci cron",
+        "role grant-permission cron readwrite --prefix=true solo/",
+        "auth enable",
+    ):
         if words == "user grant-role root root":
             server.ask("role", "add", "root")
         server.ask(*words.split())
     try:
         etc = write_configuration(tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "ci"\npassword = "s3cret"\n')
         prefix = configured(etc)
-        result = lab.run("-v", "-n", "job", "--via", "prod", "--", "sh", "-c", "env; cat /proc/$PPID/cmdline; cat $SOLO_DIR/job/.hold.*",
-                         prefix=prefix)
+        result = lab.run(
+            "-v",
+            "-n",
+            "job",
+            "--via",
+            "prod",
+            "--",
+            "sh",
+            "-c",
+            "env; cat /proc/$PPID/cmdline; cat $SOLO_DIR/job/.hold.*",
+            prefix=prefix,
+        )
         assert result.returncode == 0, result.stderr
         assert b"SOLO_TOKEN" in result.stdout and b"s3cret" not in result.stdout + result.stderr
         wrong = lab.run("-n", "job", "--via", server.url, "true")
@@ -126,7 +149,9 @@ def test_token_older_than_a_role_change_is_replaced(lab, tmp_path):
     try:
         etc = write_configuration(tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "root"\npassword = "rootpw"\n')
         prefix = configured(etc)
-        run = lab.start("-n", "job", "--via", "prod", "--ttl", "8s", "--", "sh", "-c", "echo; sleep 6; exit 3", prefix=prefix)
+        run = lab.start(
+            "-n", "job", "--via", "prod", "--ttl", "8s", "--", "sh", "-c", "echo; sleep 6; exit 3", prefix=prefix
+        )
         read_line(run)
 
         server.ask("--user", "root:rootpw", "role", "add", "other")
@@ -145,16 +170,19 @@ def write_configuration(tmp_path, text, mode=0o600):
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("text, mode, message", [
-    ("[via.prod]\n", 0o600, "not a table of strings with a url"),
-    ("[via.prod]\nurl = 'ftp://h'\n", 0o600, "no such engine"),
-    ("[via.prod]\nurl = 'etcd://h'\nsecret = 'x'\n", 0o600, "secret: no such key"),
-    ("[via.prod\n", 0o600, "/etc/solo.toml: "),
-    ("[via.prod]\nurl = 'etcd://h'\npassword = 'x'\n", 0o644, "everybody can read the password in it"),
-    ("[via.prod]\nurl = 'etcd://h'\n", 0o666, "others can write to it"),
-    ("[via.test]\nurl = 'etcd://h'\n", 0o644, "--via prod: neither file nor socket"),
-    ("[via]\nprod = 3\n", 0o644, "not a table"),
-])
+@pytest.mark.parametrize(
+    "text, mode, message",
+    [
+        ("[via.prod]\n", 0o600, "not a table of strings with a url"),
+        ("[via.prod]\nurl = 'ftp://h'\n", 0o600, "no such engine"),
+        ("[via.prod]\nurl = 'etcd://h'\nsecret = 'x'\n", 0o600, "secret: no such key"),
+        ("[via.prod\n", 0o600, "/etc/solo.toml: "),
+        ("[via.prod]\nurl = 'etcd://h'\npassword = 'x'\n", 0o644, "everybody can read the password in it"),
+        ("[via.prod]\nurl = 'etcd://h'\n", 0o666, "others can write to it"),
+        ("[via.test]\nurl = 'etcd://h'\n", 0o644, "--via prod: neither file nor socket"),
+        ("[via]\nprod = 3\n", 0o644, "not a table"),
+    ],
+)
 def test_invalid_configuration_is_refused_in_one_line(lab, tmp_path, text, mode, message):
     etc = write_configuration(tmp_path, text, mode)
     result = lab.run("-n", "job", "--via", "prod", "true", prefix=configured(etc))
@@ -165,14 +193,37 @@ def test_invalid_configuration_is_refused_in_one_line(lab, tmp_path, text, mode,
 @pytest.mark.tool("openssl")
 def test_tls_refuses_an_unknown_certificate(lab, tmp_path):
     key, certificate = tmp_path / "key", tmp_path / "certificate"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj",
-                    "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+        ],
+        check=True,
+        capture_output=True,
+    )
 
     class Secure(Etcd):
         scheme = "etcds"
 
         def make_words(self):
-            words = [str(word).replace(f"http://127.0.0.1:{self.port}", f"https://127.0.0.1:{self.port}") for word in super().make_words()]
+            words = [
+                str(word).replace(f"http://127.0.0.1:{self.port}", f"https://127.0.0.1:{self.port}")
+                for word in super().make_words()
+            ]
             return [*words, "--cert-file", certificate, "--key-file", key]
 
         def is_ready(self):

@@ -161,8 +161,13 @@ def test_soaks_of_all_engines_find_no_two_at_once(lab, tmp_path_factory):
         lives = soak.finish()
         where = f"{type(server).__name__}, SOLO_SEED={tally.SEED}"
         print(f"{where}: {len(lives)} commands, {soak.injected} faults")
-        tally.add(overlaps=len(find_overlaps(lives)), disordered=int(not is_growing(lives)), launchers=len(soak.files),
-                  commands=len(lives), engines={type(server).__name__: len(lives)})
+        tally.add(
+            overlaps=len(find_overlaps(lives)),
+            disordered=int(not is_growing(lives)),
+            launchers=len(soak.files),
+            commands=len(lives),
+            engines={type(server).__name__: len(lives)},
+        )
         assert not find_overlaps(lives), where
         assert is_growing(lives), where
         # Only one command a minute: after some faults a session lives on for a while.

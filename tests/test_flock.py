@@ -13,7 +13,10 @@ pytestmark = pytest.mark.tool("flock")
 
 def hold_by_flock(lab, path, *words):
     process = subprocess.Popen(
-        ["flock", *words, path, "sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=lab.environment,
+        ["flock", *words, path, "sh", "-c", "echo; read line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=lab.environment,
     )
     lab.started.append(process)
     read_line(process)
@@ -109,7 +112,9 @@ def test_what_is_there_is_never_changed(lab):
 
     after = path.stat()
     assert path.read_text() == "precious"
-    assert [getattr(before, key) == getattr(after, key) for key in ("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode")] == [True] * 4
+    assert [
+        getattr(before, key) == getattr(after, key) for key in ("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode")
+    ] == [True] * 4
 
 
 @pytest.mark.root
@@ -123,11 +128,14 @@ def test_a_file_that_may_only_be_read_is_enough(common):
     assert common.run("--flock", path, "-n", "job", "true", user=65534).returncode == 0
 
 
-@pytest.mark.parametrize("make, text", [
-    (lambda path: os.mkfifo(path), "neither a file nor a directory"),
-    (lambda path: path.symlink_to("/nonexistent/file"), "points to nothing"),
-    (lambda path: None, "No such file or directory"),
-])
+@pytest.mark.parametrize(
+    "make, text",
+    [
+        (lambda path: os.mkfifo(path), "neither a file nor a directory"),
+        (lambda path: path.symlink_to("/nonexistent/file"), "points to nothing"),
+        (lambda path: None, "No such file or directory"),
+    ],
+)
 def test_what_can_not_be_locked_is_refused_in_one_line(lab, make, text):
     path = lab.path / "odd"
     make(path)
@@ -152,7 +160,8 @@ def test_several_are_taken_in_one_order(lab):
     one, two = lab.path / "one", lab.path / "two"
     both = [
         lab.start("-w", "forever", "--flock", first, "--flock", second, "-n", f"{name}", "--", "sleep", "0.01")
-        for name in range(20) for first, second in ([(one, two), (two, one)][name % 2],)
+        for name in range(20)
+        for first, second in ([(one, two), (two, one)][name % 2],)
     ]
 
     assert [process.wait(PATIENCE) for process in both] == [0] * 20
@@ -163,8 +172,15 @@ def test_a_file_replaced_while_waiting_is_not_the_one_that_is_held(lab):
     path.touch()
     outsider = hold_by_flock(lab, path)
     waiter = lab.start("-v", "-w", "forever", "--flock", path, "-n", "job", "--", "sh", "-c", "echo; read line")
-    until(lambda: os.readlink(f"/proc/{waiter.pid}/exe") and lab.list() and "flock" in open(f"/proc/{waiter.pid}/wchan").read()
-          or read_state(waiter.pid) == "S" and lab.list())
+    until(
+        lambda: (
+            os.readlink(f"/proc/{waiter.pid}/exe")
+            and lab.list()
+            and "flock" in open(f"/proc/{waiter.pid}/wchan").read()
+            or read_state(waiter.pid) == "S"
+            and lab.list()
+        )
+    )
     path.unlink()
     path.touch()
 
@@ -193,7 +209,9 @@ def test_the_command_never_has_the_descriptor_of_the_file(lab, path):
 def test_locking_under_ones_own_lock_is_refused(lab, path):
     need_tools("setsid")
     result = subprocess.run(
-        ["flock", path, lab.script, "-w", "forever", "--flock", path, "-n", "job", "true"], env=lab.environment, capture_output=True,
+        ["flock", path, lab.script, "-w", "forever", "--flock", path, "-n", "job", "true"],
+        env=lab.environment,
+        capture_output=True,
         timeout=PATIENCE,
     )
 
@@ -244,11 +262,16 @@ def test_a_posix_lock_from_before_is_kept_while_the_command_runs(lab, words):
     """To close any descriptor of the file would give it up."""
     path = lab.path / "theirs"
     path.touch()
-    code = "import fcntl, os, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); os.set_inheritable(f.fileno(), True); " \
-           "os.execv(sys.argv[2], sys.argv[2:])"
+    code = (
+        "import fcntl, os, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); os.set_inheritable(f.fileno(), True); "
+        "os.execv(sys.argv[2], sys.argv[2:])"
+    )
     process = subprocess.Popen(
         [sys.executable, "-IS", "-c", code, path, lab.script, *words, "-n", "job", "--", "sh", "-c", "echo; read line"],
-        env=lab.environment, cwd=lab.path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env=lab.environment,
+        cwd=lab.path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     lab.started.append(process)
     read_line(process)

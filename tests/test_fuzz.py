@@ -62,7 +62,9 @@ def list_readers(node, within: str):
             yield from list_readers(inner, f"{within}{inner.name}.")
         elif isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
             called = {
-                getattr(call.func, "attr", getattr(call.func, "id", "")) for call in ast.walk(inner) if isinstance(call, ast.Call)
+                getattr(call.func, "attr", getattr(call.func, "id", ""))
+                for call in ast.walk(inner)
+                if isinstance(call, ast.Call)
             }
             if READER.match(inner.name) or called & SIGNS:
                 yield within + inner.name
@@ -80,7 +82,9 @@ def test_every_reader_has_a_target_or_a_reason():
 def test_every_reader_in_the_table_exists():
     for name in (name for target in TARGETS.values() for name in target.reads.split()):
         words = name.split(".")
-        parts = next(at for at in range(len(words), 0, -1) if (ROOT / "solo" / "/".join(words[:at])).with_suffix(".py").exists())
+        parts = next(
+            at for at in range(len(words), 0, -1) if (ROOT / "solo" / "/".join(words[:at])).with_suffix(".py").exists()
+        )
         found = __import__(".".join(["solo", *words[:parts]]), fromlist=["x"])
         for attribute in words[parts:]:
             found = getattr(found, attribute)
@@ -103,7 +107,18 @@ def test_an_old_finding_stays_fixed(line):
 
 
 def test_a_finding_is_printed_with_its_replay_and_fails_the_run(tmp_path):
-    words = [sys.executable, str(ROOT / "tests/fuzz.py"), "--engine", "plain", "--seed", "1", "--count", "400", "stat", "report"]
+    words = [
+        sys.executable,
+        str(ROOT / "tests/fuzz.py"),
+        "--engine",
+        "plain",
+        "--seed",
+        "1",
+        "--count",
+        "400",
+        "stat",
+        "report",
+    ]
     broken = {**os.environ, "PYTHONPATH": str(tmp_path)}
     (tmp_path / "sitecustomize.py").write_text(
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom solo import identity\n"
@@ -140,7 +155,9 @@ def test_record_writes_the_json_and_the_page(tmp_path, monkeypatch):
 
 def cut_at_the_first_bracket(data):
     fields = data[data.index(b")") + 2 :].split()
-    return identity.Stat(int(data[: data.index(b" ")]), fields[0].decode(), int(fields[1]), int(fields[17]), int(fields[19]))
+    return identity.Stat(
+        int(data[: data.index(b" ")]), fields[0].decode(), int(fields[1]), int(fields[17]), int(fields[19])
+    )
 
 
 def ignore_the_end(tail):
@@ -207,10 +224,16 @@ GROWING = {
     "record": (lambda size: b"solo 1\n" + b"a b\n" * (size // 4), record.parse_record, record.SIZE_LIMIT),
     "command": (lambda size: readers.write_record(make_long_record(size)), record.parse_record, record.WORDS_LIMIT),
     "quoted": (lambda size: b"%20" * (size // 3), record.unquote, record.WORDS_LIMIT),
-    "journal": (lambda size: b"skipped 1 a=b command=c\n" * (size // 24), lambda data: reader.parse("", data), reader.READ_LIMIT),
+    "journal": (
+        lambda size: b"skipped 1 a=b command=c\n" * (size // 24),
+        lambda data: reader.parse("", data),
+        reader.READ_LIMIT,
+    ),
     "names": (
         lambda size: (
-            b"skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1" + b" name=a" * (size // 7) + b" code=1 command=c\n"
+            b"skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1"
+            + b" name=a" * (size // 7)
+            + b" code=1 command=c\n"
         ),
         lambda data: reader.parse("", data),
         reader.READ_LIMIT,

@@ -10,7 +10,16 @@ from conftest import count_injected, finish, inject, read_line, until, wait_dead
 
 from solo.gate import BOOT_AT
 
-GARBAGE = [b"", b"\0", b"garbage", b"\xff" * 5000, b"solo 1\n", b"99999999999999999999\n" * 3, b"x" * 3_000_000, b"\n" * 100]
+GARBAGE = [
+    b"",
+    b"\0",
+    b"garbage",
+    b"\xff" * 5000,
+    b"solo 1\n",
+    b"99999999999999999999\n" * 3,
+    b"x" * 3_000_000,
+    b"\n" * 100,
+]
 
 
 def fails_in_one_line_or_runs(result):
@@ -88,7 +97,10 @@ def test_a_damaged_record_of_an_orphan_is_refused_and_not_overrun(lab, data):
     assert run_beside(lab).returncode == 0
 
 
-@pytest.mark.parametrize("old, new", [(b"since 1", b"since inf"), (b"since 1", b"since nan"), (b"since 1", b"since -1"), (b"mode X", b"mode Q")])
+@pytest.mark.parametrize(
+    "old, new",
+    [(b"since 1", b"since inf"), (b"since 1", b"since nan"), (b"since 1", b"since -1"), (b"mode X", b"mode Q")],
+)
 def test_a_record_with_an_impossible_value_is_a_damaged_one(lab, old, new):
     lab.hold("job")
     ticket = lab.find_hold("job")
@@ -103,10 +115,18 @@ def test_a_record_with_an_impossible_value_is_a_damaged_one(lab, old, new):
     assert lab.list()[0]["state"] == "held"
 
 
-@pytest.mark.parametrize("old, new", [
-    (b"take 1", b"take 0"), (b"take 1", b"take 3"), (b"slot 0-0", b"slot 3-1"), (b"child", b"chill"), (b"\nend", b"\nEnd"),
-    (b"launcher ", b"launcher -"), (b"launcher ", b"launcher 9999999999"),
-])
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        (b"take 1", b"take 0"),
+        (b"take 1", b"take 3"),
+        (b"slot 0-0", b"slot 3-1"),
+        (b"child", b"chill"),
+        (b"\nend", b"\nEnd"),
+        (b"launcher ", b"launcher -"),
+        (b"launcher ", b"launcher 9999999999"),
+    ],
+)
 def test_a_record_with_an_impossible_count_or_process_is_a_damaged_one(lab, old, new):
     lab.hold("job", "--slots", "2")
     ticket = lab.find_hold("job")
@@ -249,7 +269,9 @@ def make_socket(path):
 
 
 @pytest.mark.parametrize("make", [make_directory, make_symlink, make_dangling, make_fifo, make_socket])
-@pytest.mark.parametrize("file", [".gate", ".new.00000000000000000001", ".hold.00000000000000000001", ".seat.00000000000000000001"])
+@pytest.mark.parametrize(
+    "file", [".gate", ".new.00000000000000000001", ".hold.00000000000000000001", ".seat.00000000000000000001"]
+)
 def test_something_else_in_a_files_place_is_one_line_or_no_matter(lab, file, make):
     lab.run("-n", "job", "true")
     path = lab.directory / "job" / file
@@ -301,7 +323,9 @@ def test_without_space_or_inodes_nothing_runs(lab, options):
         i=0; while echo >$SOLO_DIR/fill$i && head -c 4096 /dev/zero >$SOLO_DIR/fill$i; do i=$((i+1)); done 2>/dev/null
         {lab.script} -n job -- sh -c 'echo ran >>$LAB/log'; echo $?
     """
-    result = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=lab.environment, capture_output=True, text=True)
+    result = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], env=lab.environment, capture_output=True, text=True
+    )
 
     assert (result.stdout, lab.read_log()) == ("125\n", [])
     assert result.stderr.splitlines()[-1].startswith("solo: job: cannot write in ")
@@ -309,13 +333,17 @@ def test_without_space_or_inodes_nothing_runs(lab, options):
 
 @pytest.mark.root
 @pytest.mark.tool("mount", "unshare")
-@pytest.mark.parametrize("variables, remedy", [({}, "--dir or SOLO_DIR"), ({"INVOCATION_ID": "1"}, "in a unit: ReadWritePaths=")])
+@pytest.mark.parametrize(
+    "variables, remedy", [({}, "--dir or SOLO_DIR"), ({"INVOCATION_ID": "1"}, "in a unit: ReadWritePaths=")]
+)
 def test_on_a_read_only_file_system_nothing_runs(lab, variables, remedy):
     lab.environment.update(variables)
     lab.run("-n", "job", "true")
     script = f"mount --bind -o ro $SOLO_DIR $SOLO_DIR && mount -o remount,bind,ro $SOLO_DIR; {lab.script} -n job -- echo ran; echo $?"
 
-    result = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=lab.environment, capture_output=True, text=True)
+    result = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], env=lab.environment, capture_output=True, text=True
+    )
 
     assert (result.stdout, result.stderr.count("\n")) == ("125\n", 1)
     assert "Read-only" in result.stderr and remedy in result.stderr

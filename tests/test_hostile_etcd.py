@@ -97,7 +97,9 @@ def test_wait_works_through_a_proxy_that_closes_after_each_answer(lab, between, 
     assert finish(waiting)[:2] == (0, "mine\n")
 
 
-@pytest.mark.parametrize("answer", [b"[]", b"null", b"7", b"<html>no</html>", b"[" * 100_000, b"\xff", b'{"result": []}', b"{}"])
+@pytest.mark.parametrize(
+    "answer", [b"[]", b"null", b"7", b"<html>no</html>", b"[" * 100_000, b"\xff", b'{"result": []}', b"{}"]
+)
 @pytest.mark.parametrize("path", ["/v3/maintenance/status", "/v3/lease/grant", "/v3/kv/range", "/v3/kv/txn"])
 def test_invalid_answer_is_unreachable(lab, between, path, answer):
     between.answers[path] = answer
@@ -134,7 +136,9 @@ def test_one_invalid_answer_to_a_renewal_is_harmless(lab, between):
 def test_failed_release_keeps_the_commands_status(lab, between, answer):
     between.answers["/v3/lease/revoke"] = answer
 
-    assert lab.run("-n", f"released{answer!r:.3}", "--ttl", "5s", "--", "sh", "-c", "exit 3", timeout=30).returncode == 3
+    assert (
+        lab.run("-n", f"released{answer!r:.3}", "--ttl", "5s", "--", "sh", "-c", "exit 3", timeout=30).returncode == 3
+    )
 
 
 def test_trickling_answer_times_out(lab, between):
@@ -162,14 +166,29 @@ def test_loss_during_the_grace_kills_the_command_at_once(lab, between, server):
 def test_waiter_with_progress_keeps_its_place(lab, between, server):
     holder = lab.hold("shown")
     ours, theirs = pty.openpty()
-    waiting = lab.start("-n", "shown", "--ttl", "3s", "-w", "1m", "--dir", lab.path / "b", "sh", "-c", "echo $SOLO_VIA_KEY", stderr=theirs)
+    waiting = lab.start(
+        "-n",
+        "shown",
+        "--ttl",
+        "3s",
+        "-w",
+        "1m",
+        "--dir",
+        lab.path / "b",
+        "sh",
+        "-c",
+        "echo $SOLO_VIA_KEY",
+        stderr=theirs,
+    )
     os.close(theirs)
     threading.Thread(target=drain, args=(ours,), daemon=True).start()
     list_keys = ("get", "--prefix", "solo/shown/", "--keys-only", "--sort-by=CREATE")
     until(lambda: len(server.ask(*list_keys).split()) == 2)
     keys = server.ask(*list_keys).split()
     seen = len(between.asked)
-    until(lambda: between.asked[seen:].count("/v3/lease/keepalive") >= 14)  # its own and the holder's, for more than a ttl
+    until(
+        lambda: between.asked[seen:].count("/v3/lease/keepalive") >= 14
+    )  # its own and the holder's, for more than a ttl
 
     finish(holder)
     assert waiting.communicate(timeout=PATIENCE)[0].decode().split() == [keys[1]]
@@ -218,19 +237,49 @@ def test_signal_during_a_grant_leaves_no_lease(lab, between, server):
 
 def test_invalid_foreign_entry_is_shown_safely(lab, server):
     lab.environment["SOLO_VIA"] = server.url
-    good = {"solo": 1, "mode": "X", "slots": 1, "take": 1, "slot": [], "host": "h\x1b[31m", "user": "u", "launcher": 7, "child": None,
-            "since": 1.0, "command": ["a\x1b]0;b\x07"]}
-    for changed in ({}, {"since": "NaN"}, {"since": -1e300}, {"since": 1e300}, {"launcher": 10 ** 400}, {"slot": [[0, 10 ** 400]]},
-                    {"mode": "C", "slots": 10 ** 30, "slot": []}, {"command": "x"}, {"host": None}):
+    good = {
+        "solo": 1,
+        "mode": "X",
+        "slots": 1,
+        "take": 1,
+        "slot": [],
+        "host": "h\x1b[31m",
+        "user": "u",
+        "launcher": 7,
+        "child": None,
+        "since": 1.0,
+        "command": ["a\x1b]0;b\x07"],
+    }
+    for changed in (
+        {},
+        {"since": "NaN"},
+        {"since": -1e300},
+        {"since": 1e300},
+        {"launcher": 10**400},
+        {"slot": [[0, 10**400]]},
+        {"mode": "C", "slots": 10**30, "slot": []},
+        {"command": "x"},
+        {"host": None},
+    ):
         note = json.dumps({**good, **changed}).replace('"NaN"', "NaN").encode()
         body = {"key": base64.b64encode(b"solo/neighbour/1").decode(), "value": base64.b64encode(note).decode()}
         there = http.client.HTTPConnection("127.0.0.1", server.port)
         there.request("POST", "/v3/kv/put", json.dumps(body))
         there.getresponse().read()
-        for words in (("-n", "neighbour", "true"), ("-n", "neighbour", "--slots", "3", "true"), ("list",), ("list", "--json"),
-                      ("show", "neighbour"), ("metrics",)):
+        for words in (
+            ("-n", "neighbour", "true"),
+            ("-n", "neighbour", "--slots", "3", "true"),
+            ("list",),
+            ("list", "--json"),
+            ("show", "neighbour"),
+            ("metrics",),
+        ):
             result = lab.run(*words, timeout=30)
-            assert result.returncode in (0, 75) and b"bug" not in result.stderr and b"\x1b" not in result.stdout + result.stderr, words
+            assert (
+                result.returncode in (0, 75)
+                and b"bug" not in result.stderr
+                and b"\x1b" not in result.stdout + result.stderr
+            ), words
     server.ask("del", "--prefix", "solo/neighbour/")
 
 

@@ -17,13 +17,17 @@ pytestmark = pytest.mark.network
 
 
 def list_tree(path):
-    return sorted(os.path.relpath(os.path.join(folder, name), path) for folder, folders, files in os.walk(path)
-                  for name in folders + files)
+    return sorted(
+        os.path.relpath(os.path.join(folder, name), path)
+        for folder, folders, files in os.walk(path)
+        for name in folders + files
+    )
 
 
 def run(*words, **options):
-    return subprocess.run(list(map(str, words)), capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                          timeout=4 * PATIENCE, **options)
+    return subprocess.run(
+        list(map(str, words)), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=4 * PATIENCE, **options
+    )
 
 
 def make(*words, start=run, **variables):
@@ -33,14 +37,23 @@ def make(*words, start=run, **variables):
 
 def start(*words, **options):
     """Start it in a session of its own."""
-    return subprocess.Popen(list(map(str, words)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                            text=True, start_new_session=True, **options)
+    return subprocess.Popen(
+        list(map(str, words)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
 
 
 @pytest.fixture(scope="module")
 def index():
     """Skips where pip can get nothing."""
-    result = run(sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--force-reinstall", "--no-deps", "hatchling")
+    result = run(
+        sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--force-reinstall", "--no-deps", "hatchling"
+    )
     if result.returncode:
         pytest.skip(f"pip gets no packages: {result.stderr[-200:]}")
 
@@ -60,11 +73,18 @@ def test_make_install_works_at_once_and_uninstall_removes_exactly_that(lab, inde
     assert lab.list() == []
     assert lab.run("--help").returncode == 0
     assert open(lab.script).readline().endswith("/lib/solo/bin/python -IS\n")
-    assert run("strace", "-f", "-e", "trace=open,openat", lab.script, "--version").stderr.count("site-packages/solo/") == 0
+    assert (
+        run("strace", "-f", "-e", "trace=open,openat", lab.script, "--version").stderr.count("site-packages/solo/") == 0
+    )
     (prefix / "lib/solo/launcher").write_bytes(b"of another Python")
     assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
-    for file in ("share/man/man1/solo.1", "share/man/man3/solo.3", "share/bash-completion/completions/solo",
-                 "share/zsh/site-functions/_solo", "share/fish/vendor_completions.d/solo.fish"):
+    for file in (
+        "share/man/man1/solo.1",
+        "share/man/man3/solo.3",
+        "share/bash-completion/completions/solo",
+        "share/zsh/site-functions/_solo",
+        "share/fish/vendor_completions.d/solo.fish",
+    ):
         assert (prefix / file).stat().st_size > 200
     page = (prefix / "share/man/man7/solo.7").read_text()
     assert page.count("ExecStart=") == page.count(f"ExecStart={prefix}/bin/solo ") > 0
@@ -87,7 +107,9 @@ def install_by_pip(path, dist):
 def install_by_uv(path, dist):
     """uv puts no pip into what it makes."""
     environment = {**os.environ, "UV_TOOL_DIR": f"{path}/tools", "UV_TOOL_BIN_DIR": f"{path}/bin"}
-    result = run(sys.executable, "-m", "uv", "tool", "install", "--python", sys.executable, find(dist, "*.whl"), env=environment)
+    result = run(
+        sys.executable, "-m", "uv", "tool", "install", "--python", sys.executable, find(dist, "*.whl"), env=environment
+    )
     assert result.returncode == 0, result.stderr
     return path / "bin/solo"
 
@@ -96,7 +118,7 @@ def install_as_one_file(path, dist):
     """solo.pyz, run by a Python that has nothing."""
     assert run(sys.executable, "-m", "venv", "--without-pip", path / "bare").returncode == 0
     assert run(sys.executable, ROOT / "packaging/pyz.py", path / "solo.pyz").returncode == 0
-    (path / "solo").write_text(f"#!/bin/sh\nexec {path}/bare/bin/python {path}/solo.pyz \"$@\"\n")
+    (path / "solo").write_text(f'#!/bin/sh\nexec {path}/bare/bin/python {path}/solo.pyz "$@"\n')
     (path / "solo").chmod(0o755)
     return path / "solo"
 
@@ -256,7 +278,10 @@ def test_pip_install_of_the_sdist_works_in_a_clean_environment(lab, index, dist)
     assert lab.run("-n", "job", "--", "sh", "-c", "exit 5").returncode == 5
     assert lab.list() == []
     assert (venv / "share/man/man1/solo.1").exists()
-    assert run(venv / "bin/python", "-m", "solo", "--dir", lab.directory, "-n", "job", "--", "echo", "ran").stdout == "ran\n"
+    assert (
+        run(venv / "bin/python", "-m", "solo", "--dir", lab.directory, "-n", "job", "--", "echo", "ran").stdout
+        == "ran\n"
+    )
 
 
 @pytest.mark.tool("git")
@@ -268,20 +293,33 @@ def test_the_sdist_holds_all_that_make_install_pyz_and_deb_need(lab, index, dist
     kept = {path for path in run("git", "-C", ROOT, "ls-files").stdout.split() if not path.startswith(".ci/")}
 
     assert {path for path in kept if not (source / path).exists()} == set()
-    assert run("make", "-C", source, f"PYTHON={sys.executable}", f"PREFIX={lab.path}/usr", "install", "pyz").returncode == 0
+    assert (
+        run("make", "-C", source, f"PYTHON={sys.executable}", f"PREFIX={lab.path}/usr", "install", "pyz").returncode
+        == 0
+    )
     lab.script = str(lab.path / "usr/bin/solo")
     assert lab.list() == []
     assert (source / "dist/solo.pyz").exists()
 
 
-@pytest.mark.parametrize("installer, manual", [
-    (["pipx", "install", "--python"], "manual/man1/solo.1"),
-    (["uv", "tool", "install", "--python"], "tools/solo-run/share/man/man1/solo.1"),
-], ids=["pipx", "uv"])
+@pytest.mark.parametrize(
+    "installer, manual",
+    [
+        (["pipx", "install", "--python"], "manual/man1/solo.1"),
+        (["uv", "tool", "install", "--python"], "tools/solo-run/share/man/man1/solo.1"),
+    ],
+    ids=["pipx", "uv"],
+)
 def test_a_tool_installer_gets_command_views_and_manual_from_the_wheel(lab, index, dist, installer, manual):
     home, tools = lab.path, lab.path / "tools"
-    environment = {**os.environ, "PIPX_HOME": f"{home}/pipx", "PIPX_BIN_DIR": f"{home}/bin", "PIPX_MAN_DIR": f"{home}/manual",
-                   "UV_TOOL_DIR": str(tools), "UV_TOOL_BIN_DIR": f"{home}/bin"}
+    environment = {
+        **os.environ,
+        "PIPX_HOME": f"{home}/pipx",
+        "PIPX_BIN_DIR": f"{home}/bin",
+        "PIPX_MAN_DIR": f"{home}/manual",
+        "UV_TOOL_DIR": str(tools),
+        "UV_TOOL_BIN_DIR": f"{home}/bin",
+    }
 
     result = run(sys.executable, "-m", *installer, sys.executable, find(dist, "*.whl"), env=environment)
 
@@ -294,14 +332,21 @@ def test_a_tool_installer_gets_command_views_and_manual_from_the_wheel(lab, inde
 
 def test_a_wheel_without_its_libraries_guards_and_asks_for_them(lab, dist):
     target = lab.path / "target"
-    assert run(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", target, find(dist, "*.whl")).returncode == 0
+    assert (
+        run(
+            sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", target, find(dist, "*.whl")
+        ).returncode
+        == 0
+    )
     words = [sys.executable, "-S", "-m", "solo", "--dir", lab.directory]
 
     ran, asked = (run(*words, *rest, cwd=target) for rest in (["-n", "job", "--", "echo", "ran"], ["list"]))
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "ran\n", "")
     assert (asked.returncode, asked.stdout) == (125, "")
-    assert re.fullmatch(r"solo: this subcommand needs typer, rich and psutil \(install: .* install 'typer>=.*\n", asked.stderr)
+    assert re.fullmatch(
+        r"solo: this subcommand needs typer, rich and psutil \(install: .* install 'typer>=.*\n", asked.stderr
+    )
 
 
 # The oldest of each that pyproject.toml allows, Debian's oldest (with its click), and what pip takes.
@@ -315,7 +360,9 @@ LIBRARIES = {
 def test_the_oldest_libraries_are_those_of_the_package():
     declared = re.search("(?m)^dependencies = (.*)$", (ROOT / "pyproject.toml").read_text()).group(1)
 
-    assert re.findall(r"(\w+)>=([\d.]+)", declared.partition("'tomli")[0]) == [tuple(library.split("==")) for library in LIBRARIES["oldest"]]
+    assert re.findall(r"(\w+)>=([\d.]+)", declared.partition("'tomli")[0]) == [
+        tuple(library.split("==")) for library in LIBRARIES["oldest"]
+    ]
 
 
 @pytest.fixture(scope="module", params=LIBRARIES)
@@ -336,12 +383,26 @@ def test_the_views_and_usage_errors_are_the_same_with_any_of_the_libraries(lab, 
     holder = lab.hold("job")
 
     said = {}
-    for words in ("--help", "list --help", "history --jsn", "history --since", "lst", "show", "list", "list --json", "show job",
-                  "history --since 1d", "doctor"):
+    for words in (
+        "--help",
+        "list --help",
+        "history --jsn",
+        "history --since",
+        "lst",
+        "show",
+        "list",
+        "list --json",
+        "show job",
+        "history --since 1d",
+        "doctor",
+    ):
         ran = lab.run(*words.split())
         said[words] = ran.returncode, ran.stdout.decode(), ran.stderr.decode()
 
-    for words, shown in (("--help", {"--loud-after", "--name", "metrics", "history"}), ("list --help", {"--json", "NAME"})):
+    for words, shown in (
+        ("--help", {"--loud-after", "--name", "metrics", "history"}),
+        ("list --help", {"--json", "NAME"}),
+    ):
         assert said[words][0] == 0 and shown <= set(re.findall(r"[\w-]+", said[words][1]))
     assert said["history --jsn"] == (125, "", "solo: --jsn: no such option (did you mean --json?)\n")
     assert re.fullmatch("solo: .*--since.* requires an argument\n", said["history --since"][2])
@@ -359,6 +420,13 @@ def test_the_views_and_usage_errors_are_the_same_with_any_of_the_libraries(lab, 
 def test_the_default_prefix_follows_the_user():
     assert "/usr/local/bin/solo" in make("-n", "install").stdout
     with open(ROOT / "Makefile") as makefile:  # which others may not be able to reach
-        user = subprocess.run(["make", "-f", "-", "-n", "install", "HOME=/somewhere"], stdin=makefile, capture_output=True, text=True,
-                              cwd="/", user=65534, env={"PATH": os.environ["PATH"]})
+        user = subprocess.run(
+            ["make", "-f", "-", "-n", "install", "HOME=/somewhere"],
+            stdin=makefile,
+            capture_output=True,
+            text=True,
+            cwd="/",
+            user=65534,
+            env={"PATH": os.environ["PATH"]},
+        )
     assert "/somewhere/.local/bin/solo" in user.stdout

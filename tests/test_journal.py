@@ -35,7 +35,10 @@ def test_each_run_is_told_with_how_it_ended(lab):
     *rows, missing = lab.history()
 
     assert tell(rows, "name", "outcome", "code", "signal") == [
-        ("job", "ok", 0, None), ("job", "failed", 3, None), ("job", "signaled", None, 15), ("job", "timed out", None, 15),
+        ("job", "ok", 0, None),
+        ("job", "failed", 3, None),
+        ("job", "signaled", None, 15),
+        ("job", "timed out", None, 15),
     ]
     assert (missing["outcome"], missing["reason"]) == ("refused", "/dev/null/missing: command not found")
     assert read_totals(lab).failures == 4
@@ -51,7 +54,11 @@ def test_each_skip_is_told_with_its_reason(lab):
 
     running, skipped, waited = lab.history("job")
 
-    assert tell([running, skipped, waited], "outcome", "ran") == [("running", running["ran"]), ("skipped", None), ("skipped", None)]
+    assert tell([running, skipped, waited], "outcome", "ran") == [
+        ("running", running["ran"]),
+        ("skipped", None),
+        ("skipped", None),
+    ]
     assert running["child"] == holder.child and running["end"] is None
     assert re.match(rf"job: busy: held for \d+s by pid {holder.pid} \(", skipped["reason"]) and waited["waited"] >= 0.1
     finish(holder)
@@ -170,7 +177,9 @@ def test_roots_journal_outlives_a_boot(lab):
         {lab.script} history && stat -c '%a %n' /var/lib/solo /var/lib/solo/a/b/.journal
         {lab.script} clean && {lab.script} clean --history 0 && ls /var/lib/solo
     """
-    result = subprocess.run(["unshare", "--mount", "sh", "-ec", script], env=lab.environment, capture_output=True, text=True)
+    result = subprocess.run(
+        ["unshare", "--mount", "sh", "-ec", script], env=lab.environment, capture_output=True, text=True
+    )
 
     lines = result.stdout.splitlines()
     assert (result.stderr, lines[1].split()[0], lines[1].split()[3], lines[1].split()[-1]) == ("", "a/b", "ok", "true")
@@ -207,7 +216,9 @@ def spoil_the_folder(file):
     file.parent.parent.write_text("mine")
 
 
-@pytest.mark.parametrize("spoil", [spoil_with_directory, spoil_with_fifo, spoil_with_symlink, spoil_with_device, spoil_the_folder])
+@pytest.mark.parametrize(
+    "spoil", [spoil_with_directory, spoil_with_fifo, spoil_with_symlink, spoil_with_device, spoil_the_folder]
+)
 def test_what_is_in_the_journals_place_fails_no_job_and_is_left_alone(lab, spoil):
     lab.run("-n", "job", "true")
     try:
@@ -241,7 +252,9 @@ def test_torn_and_strange_lines_are_skipped_and_swallow_nothing(lab):
     lab.run("-n", "job", "true")
     whole = lab.find_journal("job").read_bytes()
     with lab.find_journal("job").open("ab") as file:
-        file.write(b"\n\nended\nended x y\nnews 1 a=b command=x\n" + b"\0" * 4096 + b"\n\xff\xfe\n" + whole[:len(whole) // 3])
+        file.write(
+            b"\n\nended\nended x y\nnews 1 a=b command=x\n" + b"\0" * 4096 + b"\n\xff\xfe\n" + whole[: len(whole) // 3]
+        )
 
     lab.run("-n", "job", "false")
 
@@ -291,7 +304,10 @@ def test_a_full_journal_makes_room_and_counts_on(lab):
     assert sizes.keys() == {".journal", ".journal.past"} and sizes[".journal"] < 4096
     assert sizes[".journal.past"] < 1.01 * journal.SIZE_LIMIT
     totals = read_totals(lab)
-    assert (totals.runs, totals.failures) == (first + second + 3, 2)  # the end of the first false is under the second filling
+    assert (totals.runs, totals.failures) == (
+        first + second + 3,
+        2,
+    )  # the end of the first false is under the second filling
     assert totals.last_success < totals.last_failure
 
 
@@ -308,8 +324,11 @@ def test_where_it_can_not_be_renamed_it_grows_no_further_than_twice_its_size(lab
 
 def test_one_who_sits_on_the_lock_of_a_full_journal_holds_up_nobody(lab):
     fill(lab)
-    sitting = subprocess.Popen(["flock", str(lab.find_journal("job")), "sh", "-c", "echo; read line"], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE)
+    sitting = subprocess.Popen(
+        ["flock", str(lab.find_journal("job")), "sh", "-c", "echo; read line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     sitting.stdout.readline()
     before = read_totals(lab).runs
 
@@ -325,7 +344,11 @@ def write_many(directory, number, count):
     journal.SIZE_LIMIT = SMALL
     journal.LARGEST = reader.READ_LIMIT = SMALL * 1000  # seven others may write while one makes room
     for at in range(count):
-        line = b"skipped %d.000 uid=0 host=h launcher=%d mode=X slots=1 take=1 waited=0.0 code=75 command=%d" % (at, number, at)
+        line = b"skipped %d.000 uid=0 host=h launcher=%d mode=X slots=1 take=1 waited=0.0 code=75 command=%d" % (
+            at,
+            number,
+            at,
+        )
         journal.append(journal.make_place(directory, "job"), line + b"\n")
 
 
@@ -376,11 +399,15 @@ def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_
     for at in range(start, len(calls)):
         for name in os.listdir(lab.find_journal("job").parent):
             (lab.find_journal("job").parent / name).unlink()
-        lab.find_journal("job").write_bytes(b"".join(line for line in grow.splitlines(keepends=True) if b"totals" not in line))
+        lab.find_journal("job").write_bytes(
+            b"".join(line for line in grow.splitlines(keepends=True) if b"totals" not in line)
+        )
         lab.find_journal("job").with_name(".journal.past").write_bytes(grow)
         before = read_totals(lab).skips
-        nth = calls[:at + 1].count(calls[at])
-        kill = subprocess.run([*strace[:-1], f"trace={calls[at]}", "-e", f"inject={calls[at]}:signal=KILL:when={nth}", *words])
+        nth = calls[: at + 1].count(calls[at])
+        kill = subprocess.run(
+            [*strace[:-1], f"trace={calls[at]}", "-e", f"inject={calls[at]}:signal=KILL:when={nth}", *words]
+        )
         killed += kill.returncode != 0
         after = read_totals(lab).skips
         assert after in (before, before + 1), (calls[at], nth)
@@ -399,7 +426,9 @@ def test_what_totals_say_is_what_was_written(lab):
 EVENT = b"started %.3f uid=0 host=h launcher=1 mode=X slots=1 take=1 start=%.3f waited=0 child=1 token=%d command=x\n"
 HOSTILE_PASTS = [
     EVENT % (1, 1, 1) + b"totals 1.0 runs=" + b"9" * 4300 + b" skips=0 failures=0 last-success=0 last-failure=0\n",
-    b"totals 1.0 runs=-1 skips=0 failures=0 last-success=nan last-failure=1e400\n", b"\n" * (3 << 20), b"\0" * (3 << 20),
+    b"totals 1.0 runs=-1 skips=0 failures=0 last-success=nan last-failure=1e400\n",
+    b"\n" * (3 << 20),
+    b"\0" * (3 << 20),
     (EVENT % (1, 1, 1)).replace(b"token=1", b"token=" + b"9" * 300),
 ]
 
@@ -530,7 +559,9 @@ def test_clean_keeps_the_history_unless_it_is_told(lab):
 
     assert lab.run("clean", "--history", "1h").stdout == b""
     assert lab.run("clean", "--history", "0").stdout.splitlines() == [b"old: history removed", b"a/b: history removed"]
-    assert [row["name"] for row in kept] == ["old", "a/b", "used"] and [row["name"] for row in lab.history()] == ["used"]
+    assert [row["name"] for row in kept] == ["old", "a/b", "used"] and [row["name"] for row in lab.history()] == [
+        "used"
+    ]
     finish(holder)
     assert lab.history()[0]["outcome"] == "ok"
 
@@ -569,7 +600,9 @@ def test_the_journals_of_roots_own_place_are_there_whatever_it_is_called(tmp_pat
     (tmp_path / "var").symlink_to(tmp_path / "run")
     monkeypatch.setattr(journal_files, "ROOT_PLACE", str(tmp_path / "run"))
 
-    found = {journal_files.find_journals(str(path))[0] for path in (tmp_path / "run", tmp_path / "var", f"{tmp_path}//run/")}
+    found = {
+        journal_files.find_journals(str(path))[0] for path in (tmp_path / "run", tmp_path / "var", f"{tmp_path}//run/")
+    }
 
     assert found == {journal_files.DURABLE_PLACE}
     assert journal_files.find_journals(str(tmp_path))[0] == str(tmp_path)

@@ -72,7 +72,9 @@ def test_each_scene_tells_a_broken_wrapper_from_solo(scene, solo):
     verdict, script = BROKEN[scene]
 
     assert measure(make_broken(script), scene).verdict is verdict
-    assert measure(next(peer for peer in PEERS if peer.name == "flock") if scene == KEPT else solo, scene).verdict is GOOD
+    assert (
+        measure(next(peer for peer in PEERS if peer.name == "flock") if scene == KEPT else solo, scene).verdict is GOOD
+    )
 
 
 def test_a_stopped_waiter_of_solo_keeps_its_place(solo):
@@ -94,7 +96,9 @@ def test_a_failure_of_the_lab_itself_is_unknown(monkeypatch, tmp_path):
 FAST = ["busy_status", "term", "kill_wrapper", "daemon", "closed_descriptors", "reused_pid", "full_disk"]
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.name in ("flock", "chpst")], ids=lambda peer: peer.name)
+@pytest.mark.parametrize(
+    "peer", [peer for peer in PEERS if peer.name in ("flock", "chpst")], ids=lambda peer: peer.name
+)
 @pytest.mark.parametrize("scene", FAST)
 def test_a_recorded_outcome_is_measured_again(scene, peer, report):
     if not peer.is_installed():

@@ -37,7 +37,8 @@ def read_imports(path):
 
 IMPORTS = {
     name: [(own.removeprefix("solo."), at_top) for own, at_top in read_imports(path) if own.startswith("solo.")]
-    for name, path in list_modules() if name
+    for name, path in list_modules()
+    if name
 }
 HOT = {name for name in IMPORTS if (ROOT / "solo" / f"{name}.py").exists()}
 
@@ -48,7 +49,7 @@ def find_cycle(imports):
 
     def visit(name, above):
         if name in above:
-            return above[above.index(name):]
+            return above[above.index(name) :]
         if name in done or name not in imports:
             return []
         for other in imports[name]:
@@ -76,7 +77,13 @@ def test_a_cycle_is_found():
 
 
 def test_no_folder_imports_the_launcher():
-    users = {name for name, imports in IMPORTS.items() if name not in HOT for own, _ in imports if own in ("launcher", "main", "start", "supervise")}
+    users = {
+        name
+        for name, imports in IMPORTS.items()
+        if name not in HOT
+        for own, _ in imports
+        if own in ("launcher", "main", "start", "supervise")
+    }
 
     assert users <= {"api.run"}
 
@@ -127,14 +134,16 @@ def test_a_guarded_run_loads_the_hot_floors_and_nothing_else(lab):
 
 
 def test_the_list_of_loaded_modules_can_tell(lab):
-    spy = "import builtins\nreal = builtins.__import__\n" \
-          "builtins.__import__ = lambda name, *rest: (name == 'solo.record' and real('json'), real(name, *rest))[1]"
+    spy = (
+        "import builtins\nreal = builtins.__import__\n"
+        "builtins.__import__ = lambda name, *rest: (name == 'solo.record' and real('json'), real(name, *rest))[1]"
+    )
 
     assert "json" in list_loaded(lab, "-n", "other", "--", "true", before=spy)
 
 
 FLOOR = f"""
-import {', '.join(sorted(ALLOWED))}
+import {", ".join(sorted(ALLOWED))}
 if not posix.fork():
     posix.execve("/bin/sh", ["sh", "-c", "echo; read line"], {{}})
 posix.wait()

@@ -72,24 +72,78 @@ def test_command_is_dead_before_the_lease_expires_in_every_schedule(script):
     assert ours.deadline + LATENCY <= engine.received + terms.ttl * (1 - RATE) + 1e-9
 
 
-@pytest.mark.parametrize("url, hosts, path, user, password, shown", [
-    ("etcd://h", [("h", 2379)], "", None, None, "etcd://h"),
-    ("etcd://h1:1,h2,[::1]:3/a/b/", [("h1", 1), ("h2", 2379), ("::1", 3)], "a/b", None, None, "etcd://h1:1,h2,[::1]:3/a/b/"),
-    ("etcd://127.0.0.1:1,[::1]:3/a", [("127.0.0.1", 1), ("::1", 3)], "a", None, None, "etcd://127.0.0.1:1,[::1]:3/a"),
-    ("etcd://[fe80::1%25eth0],[::2]", [("fe80::1%eth0", 2379), ("::2", 2379)], "", None, None, "etcd://[fe80::1%25eth0],[::2]"),
-    ("redis://u:p%40ss@h/0", [("h", 6379)], "0", "u", "p@ss", "redis://u@h/0"),
-    ("redis://:pass@h", [("h", 6379)], "", "", "pass", "redis://h"),
-    ("postgresql://h/db?password=x&table=t", [("h", 5432)], "db", None, None, "postgresql://h/db?password=...&table=t"),
-])
+@pytest.mark.parametrize(
+    "url, hosts, path, user, password, shown",
+    [
+        ("etcd://h", [("h", 2379)], "", None, None, "etcd://h"),
+        (
+            "etcd://h1:1,h2,[::1]:3/a/b/",
+            [("h1", 1), ("h2", 2379), ("::1", 3)],
+            "a/b",
+            None,
+            None,
+            "etcd://h1:1,h2,[::1]:3/a/b/",
+        ),
+        (
+            "etcd://127.0.0.1:1,[::1]:3/a",
+            [("127.0.0.1", 1), ("::1", 3)],
+            "a",
+            None,
+            None,
+            "etcd://127.0.0.1:1,[::1]:3/a",
+        ),
+        (
+            "etcd://[fe80::1%25eth0],[::2]",
+            [("fe80::1%eth0", 2379), ("::2", 2379)],
+            "",
+            None,
+            None,
+            "etcd://[fe80::1%25eth0],[::2]",
+        ),
+        ("redis://u:p%40ss@h/0", [("h", 6379)], "0", "u", "p@ss", "redis://u@h/0"),
+        ("redis://:pass@h", [("h", 6379)], "", "", "pass", "redis://h"),
+        (
+            "postgresql://h/db?password=x&table=t",
+            [("h", 5432)],
+            "db",
+            None,
+            None,
+            "postgresql://h/db?password=...&table=t",
+        ),
+    ],
+)
 def test_url_is_parsed_and_shown_without_secrets(url, hosts, path, user, password, shown):
     target = parse_url(url)
 
-    assert (target.hosts, target.path, target.user, target.password, target.shown) == (hosts, path, user, password, shown)
+    assert (target.hosts, target.path, target.user, target.password, target.shown) == (
+        hosts,
+        path,
+        user,
+        password,
+        shown,
+    )
 
 
-@pytest.mark.parametrize("hosts", [
-    "", "h:", "h:0", "h:65536", "h:x", "h:1:2", "[::1", "::1]", "[::1]3", "[::1]:", "[h]:3", "[]", "h]:1", "h,,i", "h#",
-])
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        "",
+        "h:",
+        "h:0",
+        "h:65536",
+        "h:x",
+        "h:1:2",
+        "[::1",
+        "::1]",
+        "[::1]3",
+        "[::1]:",
+        "[h]:3",
+        "[]",
+        "h]:1",
+        "h,,i",
+        "h#",
+    ],
+)
 def test_invalid_host_list_is_refused(hosts):
     with pytest.raises(UsageError, match="not the URL of an engine"):
         parse_url(f"etcd://{hosts}/a")
@@ -104,7 +158,12 @@ def test_any_text_is_a_url_or_refused_in_one_line(text):
             assert "\n" not in str(error)
 
 
-@given(some.one_of(some.binary(), some.recursive(some.one_of(some.none(), some.integers(), some.text()), some.lists).map(repr).map(str.encode)))
+@given(
+    some.one_of(
+        some.binary(),
+        some.recursive(some.one_of(some.none(), some.integers(), some.text()), some.lists).map(repr).map(str.encode),
+    )
+)
 def test_invalid_note_is_an_exclusive_claim(data):
     assert parse_note(data).claim.mode == EXCLUSIVE and parse_ran(data) is None
 
@@ -117,10 +176,10 @@ def test_note_round_trip(slots, take, command, host):
     again = parse_note(note.format())
 
     assert (again.claim.mode, again.claim.slots, again.claim.take) == (COUNTED, slots, take)
-    assert again[1:7] == note[1:7] and "".join(again.command) == "".join(command)[:len("".join(again.command))]
+    assert again[1:7] == note[1:7] and "".join(again.command) == "".join(command)[: len("".join(again.command))]
 
 
-@given(some.floats(1, 1e6), some.integers(0, 10 ** 4), some.floats(-0.49, 0.49), some.floats(-0.49, 0.49))
+@given(some.floats(1, 1e6), some.integers(0, 10**4), some.floats(-0.49, 0.49), some.floats(-0.49, 0.49))
 def test_clocks_within_half_a_period_agree_on_the_period(length, number, one, other):
     fires = number * length
 

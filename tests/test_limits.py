@@ -11,8 +11,10 @@ import pytest
 from conftest import PATIENCE, count_injected, finish, inject, make_full_pipe, read_line, read_state, until, wait_dead
 
 STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
-DAEMON = "import os, sys, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); " \
-         "print(os.getpid(), flush=True); os.close(1); os.close(2); sys.stdin.readline()"
+DAEMON = (
+    "import os, sys, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); "
+    "print(os.getpid(), flush=True); os.close(1); os.close(2); sys.stdin.readline()"
+)
 
 
 # --- --timeout ---------------------------------------------------------------------------------------------------
@@ -23,7 +25,9 @@ def test_a_command_within_its_time_is_left_alone(lab, via):
 
 
 def test_a_command_over_its_time_gets_sigterm_and_the_status_is_124(lab, via):
-    result = lab.run("-t", "300ms", "-n", "job", "--", "sh", "-c", "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done")
+    result = lab.run(
+        "-t", "300ms", "-n", "job", "--", "sh", "-c", "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done"
+    )
 
     assert (result.returncode, result.stdout) == (124, b"bye\n")
     assert re.fullmatch(rb"solo: job: timed out after 300ms: ending pid \d+\n", result.stderr)
@@ -45,7 +49,9 @@ def test_a_stopped_command_hears_of_the_end_of_its_time(lab):
 
 
 def test_signals_are_forwarded_while_a_limit_runs(lab):
-    process = lab.start("-t", "1h", "-n", "job", "--", "sh", "-c", "trap 'exit 9' USR1; echo; while :; do sleep 0.05; done")
+    process = lab.start(
+        "-t", "1h", "-n", "job", "--", "sh", "-c", "trap 'exit 9' USR1; echo; while :; do sleep 0.05; done"
+    )
     read_line(process)
     process.send_signal(signal.SIGUSR1)
 
@@ -75,9 +81,10 @@ def test_a_limit_keeps_the_launcher_asleep(lab):
     assert count_switches(process.pid) == before
 
 
-@pytest.mark.parametrize("words, text", [
-    (("-t", "0"), "must be more than 0"), (("-t", "x"), "not a duration"), (("-k", "5s"), "needs --timeout"),
-])
+@pytest.mark.parametrize(
+    "words, text",
+    [(("-t", "0"), "must be more than 0"), (("-t", "x"), "not a duration"), (("-k", "5s"), "needs --timeout")],
+)
 def test_a_limit_that_makes_no_sense_is_refused(lab, words, text):
     result = lab.run(*words, "-n", "job", "true")
 
@@ -147,7 +154,9 @@ def test_a_tree_that_is_told_to_end_after_its_command_did_ends_too(lab):
 
 
 def test_what_does_not_heed_it_in_a_tree_is_killed(lab):
-    process = lab.start("--tree", "-k", "300ms", "-n", "job", "--", "sh", "-c", f"setsid sh -c \"{STUBBORN}\" & exec sleep 99")
+    process = lab.start(
+        "--tree", "-k", "300ms", "-n", "job", "--", "sh", "-c", f'setsid sh -c "{STUBBORN}" & exec sleep 99'
+    )
     inner = int(read_line(process))
     process.send_signal(signal.SIGTERM)
 
@@ -156,7 +165,9 @@ def test_what_does_not_heed_it_in_a_tree_is_killed(lab):
 
 
 def test_a_tree_over_its_time_ends_whole(lab, via):
-    process = lab.start("--tree", "-t", "400ms", "-k", "300ms", "-n", "job", "--", "sh", "-c", f"setsid sh -c \"{STUBBORN}\" & exit 0")
+    process = lab.start(
+        "--tree", "-t", "400ms", "-k", "300ms", "-n", "job", "--", "sh", "-c", f'setsid sh -c "{STUBBORN}" & exit 0'
+    )
     inner = int(read_line(process))
 
     assert process.wait(PATIENCE) == 124
@@ -164,8 +175,10 @@ def test_a_tree_over_its_time_ends_whole(lab, via):
 
 
 def test_a_tree_that_forks_all_the_time_ends_whole(lab):
-    forker = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(flush=True)\nwhile True:\n" \
-             " if os.fork():\n  os._exit(0)\n os.setsid()\n time.sleep(0.001)\n"
+    forker = (
+        "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(flush=True)\nwhile True:\n"
+        " if os.fork():\n  os._exit(0)\n os.setsid()\n time.sleep(0.001)\n"
+    )
     process = lab.start("--tree", "-t", "300ms", "-k", "100ms", "-n", "job", "--", sys.executable, "-IS", "-c", forker)
 
     assert process.wait(PATIENCE) == 124
@@ -173,7 +186,9 @@ def test_a_tree_that_forks_all_the_time_ends_whole(lab):
 
 
 def test_only_the_command_hears_of_other_signals(lab):
-    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", "trap 'kill $!; exit 4' USR1; sleep 99 & echo $!; wait")
+    process = lab.start(
+        "--tree", "-n", "job", "--", "sh", "-c", "trap 'kill $!; exit 4' USR1; sleep 99 & echo $!; wait"
+    )
     inner = int(read_line(process))
     process.send_signal(signal.SIGUSR1)
 
@@ -195,9 +210,13 @@ def test_children_from_before_are_not_part_of_the_tree(lab):
 
 def test_a_tree_with_a_stranger_holds_over_a_chain_of_forks(lab):
     """Each link lives for a moment: no look at /proc sees them all."""
-    hopper = "import os, signal, sys, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nend = time.time() + 1.5\n" \
-             "while time.time() < end:\n if os.fork(): os._exit(0)\nopen(sys.argv[1], 'a').write('hopped')\n"
-    shell = lab.start_shell(f'sleep 99 & echo $!; exec $SOLO --tree -n job -- {sys.executable} -IS -c "{hopper}" $LAB/log')
+    hopper = (
+        "import os, signal, sys, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nend = time.time() + 1.5\n"
+        "while time.time() < end:\n if os.fork(): os._exit(0)\nopen(sys.argv[1], 'a').write('hopped')\n"
+    )
+    shell = lab.start_shell(
+        f'sleep 99 & echo $!; exec $SOLO --tree -n job -- {sys.executable} -IS -c "{hopper}" $LAB/log'
+    )
     stranger = int(read_line(shell))
 
     assert shell.wait(PATIENCE) == 0
@@ -221,15 +240,19 @@ def test_a_tree_is_not_given_up_where_processes_can_not_be_listed(lab):
 def test_a_tree_is_not_given_up_where_signals_can_not_be_taken(lab):
     tree = "setsid sh -c 'sleep 1; echo over >>$LAB/log' & exit 3"
 
-    result = lab.run("--tree", "-n", "job", "--", "sh", "-c", tree, prefix=inject(lab, "rt_sigtimedwait:error=EINVAL:when=2..4"))
+    result = lab.run(
+        "--tree", "-n", "job", "--", "sh", "-c", tree, prefix=inject(lab, "rt_sigtimedwait:error=EINVAL:when=2..4")
+    )
 
     assert (result.returncode, lab.read_log(), count_injected(lab)) == (3, ["over"], 3)
 
 
 def test_nobody_in_a_tree_gets_sigterm_twice(lab):
     # Who has got the first waits a second for another.
-    helper = "import signal, sys, time\ngot = []\nsignal.signal(signal.SIGTERM, lambda *_: got.append(1))\nprint(flush=True)\n" \
-             "while not got: time.sleep(0.05)\nend = time.time() + 1\nwhile time.time() < end: time.sleep(0.05)\nprint(*got)\n"
+    helper = (
+        "import signal, sys, time\ngot = []\nsignal.signal(signal.SIGTERM, lambda *_: got.append(1))\nprint(flush=True)\n"
+        "while not got: time.sleep(0.05)\nend = time.time() + 1\nwhile time.time() < end: time.sleep(0.05)\nprint(*got)\n"
+    )
     process = lab.start("--tree", "-n", "job", "--", "sh", "-c", f'{sys.executable} -IS -c "{helper}" & exec sleep 99')
     read_line(process)
     process.terminate()
@@ -256,7 +279,13 @@ def test_what_a_descendant_sends_to_its_group_is_no_order_to_end(lab):
 
 def test_an_order_that_was_ignored_from_the_start_is_none(lab):
     process = lab.start(
-        "--tree", "-n", "job", "--", "sh", "-c", "sh -c 'sleep 0.4; echo stayed >>$LAB/log' & echo $$; exit 0",
+        "--tree",
+        "-n",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        "sh -c 'sleep 0.4; echo stayed >>$LAB/log' & echo $$; exit 0",
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN) and None,
     )
     child = int(read_line(process))
@@ -279,7 +308,9 @@ def test_an_orphan_lives_on(lab):
     assert lab.list()[0]["state"] == "orphaned"
 
 
-@pytest.mark.parametrize("words", [("--no-orphan",), ("--via", "socket"), ("--flock", "file"), ("--no-orphan", "--tree")])
+@pytest.mark.parametrize(
+    "words", [("--no-orphan",), ("--via", "socket"), ("--flock", "file"), ("--no-orphan", "--tree")]
+)
 def test_no_orphan_dies_with_its_launcher(lab, words):
     words = [str(lab.path / word) if word == "file" else word for word in words]
     holder = lab.start(*words, "-n", "job", "--", "sh", "-c", "echo $$; read line")
@@ -336,7 +367,9 @@ def test_launcher_without_memory_says_so_in_one_line(lab):
     lab.run("-n", "job", "true")
     statuses = set()
     for limit in range(3_000_000, 5_400_000, 50_000):
-        result = lab.run("-n", "job", "true", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+        result = lab.run(
+            "-n", "job", "true", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        )
         statuses.add(result.returncode)
         if result.returncode in (0, 125):
             assert result.stderr.count(b"\n") == (result.returncode == 125), (limit, result.stderr)

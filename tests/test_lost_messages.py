@@ -81,7 +81,9 @@ def test_slot_is_recorded_whichever_message_is_lost(lab, server, kind):
             one.start("--wait", "1m", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT; read line")
         for number, one in struck.items():
             assert read_line(one.launcher) == "0", number
-            other = one.start_beside(server.url, "other", "--wait", "30s", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT")
+            other = one.start_beside(
+                server.url, "other", "--wait", "30s", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT"
+            )
             assert finish(other)[:2] == (0, "1\n"), number
 
         if not all([one.finish()[3] for one in struck.values()]):
@@ -116,7 +118,9 @@ def start_queue(struck):
     read_line(holder)
     struck.start("-v", "--wait", "1m", "--", "sh", "-c", f"echo first >>{log}")
     read_waiting(struck.launcher)
-    second = struck.start_beside(struck.server.url, "second", "-v", "--wait", "1m", "--", "sh", "-c", f"echo second >>{log}")
+    second = struck.start_beside(
+        struck.server.url, "second", "-v", "--wait", "1m", "--", "sh", "-c", f"echo second >>{log}"
+    )
     read_waiting(second)
     return holder, second
 

@@ -112,9 +112,7 @@ OPTIONS = (
     Row("-s --slots 2 true"),
     Row("--wait 1s --latest --replace true"),
     Row("--via socket --dir PATH true"),
-    Row(
-        "--via socket --once-per 1d -n job true",
-    ),
+    Row("--via socket --once-per 1d -n job true"),
     Row("--via socket --loud-after 3 -n job true"),
     Row("-n job true", True, set_relative_directory),
 )
@@ -156,9 +154,7 @@ DIRECTORIES = (
     Row("-n job true", False, put_file_at_directory),
     Row("-n job true", False, open_directory_to_all),
     Row("-n job true", False, open_name_to_all),
-    Row(
-        "--dir /proc/nonexistent -n job true", True,
-    ),
+    Row("--dir /proc/nonexistent -n job true", True),
 )
 ENGINES = (
     Row("--via bogus -n job true"),
@@ -213,7 +209,9 @@ def test_a_message_is_one_plain_line_with_its_remedy_at_the_end(lab, row):
         row.prepare(lab)
 
     words = row.words.replace("PATH", str(lab.path))
-    result = subprocess.run(["sh", "-c", f"exec $SOLO {words}"], env=lab.environment, capture_output=True, timeout=PATIENCE)
+    result = subprocess.run(
+        ["sh", "-c", f"exec $SOLO {words}"], env=lab.environment, capture_output=True, timeout=PATIENCE
+    )
 
     check(result, row.remedy)
 
@@ -239,4 +237,6 @@ def test_the_table_has_at_least_forty_different_messages():
 def test_the_rules_see_a_retired_idiom_and_a_missing_remedy():
     assert IDIOMS.search("solo: job: can not be held") and IDIOMS.search("solo: others stand in line")
     assert not IDIOMS.search("solo: job: cannot start it: Permission denied")
-    assert REMEDY.search("solo: lsit: command not found (did you mean solo list?)") and not REMEDY.search("solo: use (this) now")
+    assert REMEDY.search("solo: lsit: command not found (did you mean solo list?)") and not REMEDY.search(
+        "solo: use (this) now"
+    )

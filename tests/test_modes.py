@@ -17,9 +17,10 @@ def test_shared_run_together_and_exclude_the_others(lab, via):
     assert [lab.run("-n", "job", *words, "true").returncode for words in (("-s",), (), ("--slots", "9"))] == [0, 75, 75]
 
 
-@pytest.mark.parametrize("held, wanted, status", [
-    ("a", "a/b", 75), ("a/b", "a", 75), ("a/b", "a/c", 0), ("a/b/c", "a", 75), ("a/b/c", "a/d", 0),
-])
+@pytest.mark.parametrize(
+    "held, wanted, status",
+    [("a", "a/b", 75), ("a/b", "a", 75), ("a/b", "a/c", 0), ("a/b/c", "a", 75), ("a/b/c", "a/d", 0)],
+)
 def test_names_nest(lab, via, held, wanted, status):
     lab.hold(held)
 
@@ -66,7 +67,10 @@ def test_take_counts_as_several(lab, via):
 
     assert lab.run("--slots", "5", "--take", "3", "-n", "job", "true").returncode == 75
     assert hold_slot(lab, "--slots", "5", "--take", "2").slot == "3"
-    assert [(row["mode"], row["slot"], row["slots"], row["take"]) for row in lab.list()] == [("slots", 0, 5, 3), ("slots", 3, 5, 2)]
+    assert [(row["mode"], row["slot"], row["slots"], row["take"]) for row in lab.list()] == [
+        ("slots", 0, 5, 3),
+        ("slots", 3, 5, 2),
+    ]
 
 
 def test_the_smallest_number_of_slots_is_the_limit_for_all(lab, via):
@@ -132,7 +136,9 @@ def test_a_head_that_waits_for_slots_wakes_seldom_and_the_others_never(lab, via)
     for _ in range(3):
         hold_slot(lab, "--slots", "3")
     line = [lab.start_waiter("job", "--slots", "3", tag=number) for number in range(4)]
-    until(lambda: all(open(f"/proc/{process.pid}/stat").read().rpartition(")")[2].split()[0] == "S" for process in line))
+    until(
+        lambda: all(open(f"/proc/{process.pid}/stat").read().rpartition(")")[2].split()[0] == "S" for process in line)
+    )
     subprocess.run(["sleep", "0.5"])
     before = [count_switches(process.pid) for process in line]
     begin = time.monotonic()
@@ -145,7 +151,16 @@ def test_a_head_that_waits_for_slots_wakes_seldom_and_the_others_never(lab, via)
 @pytest.mark.tool("strace")
 def test_a_slot_is_handed_over_though_the_launcher_that_gave_it_back_has_not_exited(lab, via):
     """It may be stopped just then, or be a program that lives on."""
-    slow = ("strace", "-qq", "-o", "/dev/null", "-e", "trace=exit_group", "-e", "inject=exit_group:delay_enter=20000000")
+    slow = (
+        "strace",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=exit_group",
+        "-e",
+        "inject=exit_group:delay_enter=20000000",
+    )
     lab.hold("job", "--slots", "2")
     first = lab.start("--slots", "2", "-n", "job", "--", "sh", "-c", "echo; read line", prefix=slow)
     read_line(first)
@@ -163,7 +178,19 @@ def test_waiting_for_one_whose_launcher_was_killed_just_before_its_exec_is_no_bu
     tool = lab.path / "tool"
     tool.write_text("#!/bin/sh\nexit 0\n")
     tool.chmod(0o755)
-    slow = ("strace", "-f", "-qq", "-o", "/dev/null", "-P", tool, "-e", "trace=execve", "-e", "inject=execve:delay_enter=4000000")
+    slow = (
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-P",
+        tool,
+        "-e",
+        "trace=execve",
+        "-e",
+        "inject=execve:delay_enter=4000000",
+    )
     lab.start("--slots", "2", "-n", "job", tool, prefix=slow)
     until(lambda: len(lab.list()) == 2 and all(row["child"] for row in lab.list()))
     os.kill(lab.list()[1]["launcher"], signal.SIGKILL)
@@ -199,18 +226,26 @@ def limit_descriptors():
 
 def test_no_slots_is_no_number(lab):
     for words, text in [
-        (("--slots", "0"), "at least 1"), (("--slots", "2", "--take", "3"), "at most --slots"),
-        (("--slots", "2", "--take", "0"), "at least 1"), (("--slots", "-1"), "not a number"), (("--slots", "x"), "not a number"), (("--slots", "9999999999"), "not a number"),
+        (("--slots", "0"), "at least 1"),
+        (("--slots", "2", "--take", "3"), "at most --slots"),
+        (("--slots", "2", "--take", "0"), "at least 1"),
+        (("--slots", "-1"), "not a number"),
+        (("--slots", "x"), "not a number"),
+        (("--slots", "9999999999"), "not a number"),
     ]:
         result = lab.run(*words, "-n", "job", "true")
         assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
 
 
 def test_each_name_has_its_own_token_and_slot_in_the_order_they_were_typed(lab, via):
-    process = lab.start("-n", "b", "-n", "a", "--slots", "2", "--", "sh", "-c", "echo $SOLO_NAME,$SOLO_TOKEN,$SOLO_SLOT; read line")
+    process = lab.start(
+        "-n", "b", "-n", "a", "--slots", "2", "--", "sh", "-c", "echo $SOLO_NAME,$SOLO_TOKEN,$SOLO_SLOT; read line"
+    )
     names, tokens, slots = read_line(process).split(",")
     first = tokens.split()
-    again = lab.start("-n", "a", "-n", "b", "--slots", "2", "--", "sh", "-c", "echo $SOLO_NAME,$SOLO_TOKEN,$SOLO_SLOT; read line")
+    again = lab.start(
+        "-n", "a", "-n", "b", "--slots", "2", "--", "sh", "-c", "echo $SOLO_NAME,$SOLO_TOKEN,$SOLO_SLOT; read line"
+    )
     _, tokens, more = read_line(again).split(",")
 
     assert (names, slots, more) == ("b a", "0 0", "1 1")
@@ -231,7 +266,9 @@ def test_the_token_grows_with_each_hold_over_crashes(lab, via):
 
 
 def test_a_shared_hold_within_a_shared_hold_is_fine_until_others_stand_between(lab):
-    holder = lab.start("-s", "-n", "job", "--", "sh", "-c", "read line; $SOLO -s -w forever -n job true; echo $?; read line")
+    holder = lab.start(
+        "-s", "-n", "job", "--", "sh", "-c", "read line; $SOLO -s -w forever -n job true; echo $?; read line"
+    )
     inner = lab.run("-s", "-n", "job", lab.script, "-s", "-n", "job", "echo", "in")
     assert inner.stdout == b"in\n"
     until(lambda: lab.list())
@@ -273,13 +310,20 @@ def test_two_hundred_random_sets_of_names_never_lock_each_other_out(lab, via):
 
 def test_the_witness_can_tell_an_overlap(lab):
     """The meter: each is started beside the first without solo."""
-    for at, (first, second, conflict) in enumerate([
-        (("X", ["a"]), ("X", ["a"]), True), (("S", ["a"]), ("X", ["b", "a/b"]), True), (("S", ["a"]), ("S", ["a/b"]), False),
-        (("C", ["a"]), ("C", ["a"]), True), (("X", ["a/b"]), ("C", ["a"]), True), (("X", ["a/b"]), ("X", ["a/c"]), False),
-    ]):
+    for at, (first, second, conflict) in enumerate(
+        [
+            (("X", ["a"]), ("X", ["a"]), True),
+            (("S", ["a"]), ("X", ["b", "a/b"]), True),
+            (("S", ["a"]), ("S", ["a/b"]), False),
+            (("C", ["a"]), ("C", ["a"]), True),
+            (("X", ["a/b"]), ("C", ["a"]), True),
+            (("X", ["a/b"]), ("X", ["a/c"]), False),
+        ]
+    ):
         environment = {**lab.environment, "SOLO_SLOT": "0"}
-        holder = subprocess.Popen(make_witness(*first, 2, 1, "one", "line"), env=environment, stdin=subprocess.PIPE,
-                                  stdout=subprocess.PIPE)
+        holder = subprocess.Popen(
+            make_witness(*first, 2, 1, "one", "line"), env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         read_line(holder)
         subprocess.run(make_witness(*second, 2, 1, at, 0), env=environment, check=True)
         holder.communicate()

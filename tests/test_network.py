@@ -16,8 +16,11 @@ from solo.errors import SoloError, Unreachable
 
 NAME = "engine.example"
 URLS = {
-    "etcd": f"etcd://{NAME}:1", "redis": f"redis://{NAME}:1", "zookeeper": f"zookeeper://{NAME}:1",
-    "postgresql": f"postgresql://{NAME}:1/x", "postgresql-table": f"postgresql://{NAME}:1/x?table=t",
+    "etcd": f"etcd://{NAME}:1",
+    "redis": f"redis://{NAME}:1",
+    "zookeeper": f"zookeeper://{NAME}:1",
+    "postgresql": f"postgresql://{NAME}:1/x",
+    "postgresql-table": f"postgresql://{NAME}:1/x?table=t",
 }
 
 
@@ -93,8 +96,21 @@ def test_lease_is_renewed_without_a_name_server(lab, names, tmp_path):
     try:
         names.hosts.write_text(f"127.0.0.1 {NAME}\n")
         via = f"zookeeper://{NAME}:{server.port}"
-        holder = lab.start("-n", "job", "--via", via, "--ttl", "3s", "-k", "300ms", "--", "sh", "-c", "read line; exit 3",
-                           prefix=names.prefix)
+        holder = lab.start(
+            "-n",
+            "job",
+            "--via",
+            via,
+            "--ttl",
+            "3s",
+            "-k",
+            "300ms",
+            "--",
+            "sh",
+            "-c",
+            "read line; exit 3",
+            prefix=names.prefix,
+        )
         until(lambda: b"Zxid: 0x" in server.ask(b"srvr") and Fleet(lab, server).count("job", "held") == 1)
 
         names.hosts.write_text("")
@@ -111,7 +127,9 @@ def test_host_that_moved_is_found_at_its_new_address(lab, names, tmp_path):
     server = Redis(tmp_path / "redis").start()
     try:
         names.hosts.write_text(f"127.0.0.9 {NAME}\n")
-        waiting = lab.start("-v", "-n", "job", "--via", f"redis://{NAME}:{server.port}", "-w", "1h", "echo", "ran", prefix=names.prefix)
+        waiting = lab.start(
+            "-v", "-n", "job", "--via", f"redis://{NAME}:{server.port}", "-w", "1h", "echo", "ran", prefix=names.prefix
+        )
         assert b"waiting" in waiting.stderr.readline()
 
         names.hosts.write_text(f"127.0.0.1 {NAME}\n")
@@ -129,12 +147,26 @@ def certificates(tmp_path_factory):
     """A directory with certificates: `server` and `client` signed by `ca`, and `stranger` signed by `other`."""
     path = tmp_path_factory.mktemp("certificates")
     for name, signer in (("ca", None), ("other", None), ("server", "ca"), ("client", "ca"), ("stranger", "other")):
-        words = ["-addext", "keyUsage=keyCertSign,digitalSignature", "-addext", "subjectAltName=IP:127.0.0.1",
-                 "-keyout", path / f"{name}.key", "-out", path / f"{name}.crt"]
-        words += ["-CA", path / f"{signer}.crt", "-CAkey", path / f"{signer}.key", "-addext", "authorityKeyIdentifier=keyid"] \
-            if signer else []
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-days", "2", *words],
-                       check=True, capture_output=True)
+        words = [
+            "-addext",
+            "keyUsage=keyCertSign,digitalSignature",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            path / f"{name}.key",
+            "-out",
+            path / f"{name}.crt",
+        ]
+        words += (
+            ["-CA", path / f"{signer}.crt", "-CAkey", path / f"{signer}.key", "-addext", "authorityKeyIdentifier=keyid"]
+            if signer
+            else []
+        )
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-days", "2", *words],
+            check=True,
+            capture_output=True,
+        )
         (path / f"{name}.key").chmod(0o600)
     (path / "server.pem").write_text((path / "server.key").read_text() + (path / "server.crt").read_text())
     return path
@@ -144,9 +176,20 @@ class SecureEtcd(Etcd):
     scheme = "etcds"
 
     def make_words(self):
-        words = [str(word).replace(f"http://127.0.0.1:{self.port}", f"https://127.0.0.1:{self.port}") for word in super().make_words()]
-        return [*words, "--cert-file", self.files / "server.crt", "--key-file", self.files / "server.key",
-                "--trusted-ca-file", self.files / "ca.crt", "--client-cert-auth"]
+        words = [
+            str(word).replace(f"http://127.0.0.1:{self.port}", f"https://127.0.0.1:{self.port}")
+            for word in super().make_words()
+        ]
+        return [
+            *words,
+            "--cert-file",
+            self.files / "server.crt",
+            "--key-file",
+            self.files / "server.key",
+            "--trusted-ca-file",
+            self.files / "ca.crt",
+            "--client-cert-auth",
+        ]
 
     def is_ready(self):
         return "ready to serve client requests" in (self.path / "log").read_text()
@@ -158,8 +201,17 @@ class SecureRedis(Redis):
     def make_words(self):
         words = list(map(str, super().make_words()))
         words[words.index("--port")] = "--tls-port"
-        return [*words, "--port", "0", "--tls-cert-file", self.files / "server.crt", "--tls-key-file", self.files / "server.key",
-                "--tls-ca-cert-file", self.files / "ca.crt"]
+        return [
+            *words,
+            "--port",
+            "0",
+            "--tls-cert-file",
+            self.files / "server.crt",
+            "--tls-key-file",
+            self.files / "server.key",
+            "--tls-ca-cert-file",
+            self.files / "ca.crt",
+        ]
 
     def is_ready(self):
         return "eady to accept connections" in (self.path / "log").read_text()
@@ -194,7 +246,9 @@ class SecurePostgreSQL(PostgreSQL):
         return super().start()
 
 
-@pytest.fixture(scope="module", params=[SecureEtcd, SecureRedis, SecureZooKeeper, SecurePostgreSQL], ids=lambda kind: kind.scheme)
+@pytest.fixture(
+    scope="module", params=[SecureEtcd, SecureRedis, SecureZooKeeper, SecurePostgreSQL], ids=lambda kind: kind.scheme
+)
 def secure(request, certificates, tmp_path_factory):
     server = request.param(tmp_path_factory.mktemp(request.param.scheme))
     server.files = certificates
@@ -217,15 +271,20 @@ def connect(server, authority, client):
 
 
 @pytest.mark.tool("openssl")
-@pytest.mark.parametrize("authority, client, message", [
-    ("other", "client", "the server's certificate is not signed by .*/other.crt"),
-    ("ca", None, "the server requires a client certificate"),
-    ("ca", "stranger", "the server does not accept the certificate .*/stranger.crt"),
-])
+@pytest.mark.parametrize(
+    "authority, client, message",
+    [
+        ("other", "client", "the server's certificate is not signed by .*/other.crt"),
+        ("ca", None, "the server requires a client certificate"),
+        ("ca", "stranger", "the server does not accept the certificate .*/stranger.crt"),
+    ],
+)
 def test_certificate_without_trust_is_an_error_and_no_outage(secure, authority, client, message):
     connect(secure, "ca", "client")
 
-    with pytest.raises(SoloError, match="certificate|unknown ca" if secure.scheme == "postgresql" else message) as error:
+    with pytest.raises(
+        SoloError, match="certificate|unknown ca" if secure.scheme == "postgresql" else message
+    ) as error:
         connect(secure, authority, client)
 
     assert not isinstance(error.value, Unreachable) and "\n" not in str(error.value)

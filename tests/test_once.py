@@ -36,7 +36,9 @@ def test_the_next_period_is_another_one(lab):
 
 
 def test_another_length_asks_when_it_ran_all_the_same(lab):
-    assert [lab.run("-n", "job", "--once-per", span, "--", *APPEND).returncode for span in ("1d", "2d", "1d", "300d")] == [0] * 4
+    assert [
+        lab.run("-n", "job", "--once-per", span, "--", *APPEND).returncode for span in ("1d", "2d", "1d", "300d")
+    ] == [0] * 4
     assert lab.read_log() == ["ran"]
 
 
@@ -116,8 +118,15 @@ def test_garbage_in_the_marker_is_no_period(lab):
     lab.run(*DAY, "--", *APPEND)
     marker = lab.find_journal("job").with_name(".once")
     before = json.loads(marker.read_text())
-    for garbage in (b"\xff", b"[1, 2, 3]", b"null", b"[" * 5000, b'["h", NaN]', b'["h", 1e300]',
-                    json.dumps([before[0], before[1] + 1e6]).encode()):
+    for garbage in (
+        b"\xff",
+        b"[1, 2, 3]",
+        b"null",
+        b"[" * 5000,
+        b'["h", NaN]',
+        b'["h", 1e300]',
+        json.dumps([before[0], before[1] + 1e6]).encode(),
+    ):
         marker.write_bytes(garbage)
         assert lab.run(*DAY, "--", *APPEND).returncode == 0
         assert json.loads(marker.read_text())[1] > before[1]
@@ -125,7 +134,12 @@ def test_garbage_in_the_marker_is_no_period(lab):
 
 
 def test_two_names_and_no_period_are_refused(lab):
-    for words in (("-n", "a", "-n", "b", "--once-per", "1h"), ("-n", "a", "--once-per", "0"), ("-n", "a", "--once-per", "0." + "0" * 50 + "1"), ("-n", "a", "--once-per", "forever")):
+    for words in (
+        ("-n", "a", "-n", "b", "--once-per", "1h"),
+        ("-n", "a", "--once-per", "0"),
+        ("-n", "a", "--once-per", "0." + "0" * 50 + "1"),
+        ("-n", "a", "--once-per", "forever"),
+    ):
         result = lab.run(*words, "true")
         assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
 
@@ -136,7 +150,9 @@ def test_who_is_held_up_over_the_end_of_a_period_is_judged_by_what_it_will_say(l
     monkeypatch.setattr(period, "time", lambda: now[0])
     monkeypatch.setattr(kernel, "blocker", None)  # as in a launcher
     one = period.PeriodGuard(Plan({"once_per": 20.0, "dir": str(lab.directory), "name": ["job"]}))
-    Late = type("Late", (), {"read_once": lambda self, name: now.__setitem__(0, 1012.0) or period.LastRun("elsewhere", 1001.0)})
+    Late = type(
+        "Late", (), {"read_once": lambda self, name: now.__setitem__(0, 1012.0) or period.LastRun("elsewhere", 1001.0)}
+    )
     one.keepers.append(Late())
 
     with pytest.raises(RanAlready):

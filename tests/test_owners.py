@@ -64,8 +64,17 @@ class Forged:
         (common.directory / "job").mkdir()
         (common.directory / "job").chmod(0o1777)
         self.process = subprocess.Popen(
-            ["/usr/bin/python3", "-IS", "-c", FORGER, os.path.dirname(common.script), str(common.directory), json.dumps(spec)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [
+                "/usr/bin/python3",
+                "-IS",
+                "-c",
+                FORGER,
+                os.path.dirname(common.script),
+                str(common.directory),
+                json.dumps(spec),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         common.started.append(self.process)
         self.pids = {who: pid for who, (pid, _) in json.loads(read_line(self.process)).items()}
@@ -91,7 +100,9 @@ def forge(common):
 @pytest.fixture
 def victim():
     """A process of root's that starts a child, `victim.child`, when it is told to by `victim.grow()`."""
-    process = subprocess.Popen(["sh", "-c", "read line; sleep 99 & echo $!; wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        ["sh", "-c", "read line; sleep 99 & echo $!; wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
 
     def grow():
         process.stdin.write(b"\n")
@@ -127,7 +138,9 @@ def test_a_tree_of_another_user_loses_no_process_that_user_could_not_signal(comm
 def test_nothing_descends_from_a_launcher_that_another_user_only_names(common, forge, victim, start):
     """The record changes once its launcher was verified and has got SIGTERM; the child is younger than the ticket's command."""
     pid, right = identify(victim.pid)
-    pids = forge(launcher="self", child="mine", tree=0.1, then={"launcher": [pid, start or right], "child": "mine", "tree": 0.1})
+    pids = forge(
+        launcher="self", child="mine", tree=0.1, then={"launcher": [pid, start or right], "child": "mine", "tree": 0.1}
+    )
     victim.grow()
 
     result = common.run("--replace", "-w", "3s", "-k", "100ms", "-n", "job", "true")
@@ -149,7 +162,9 @@ def test_a_command_with_another_user_than_its_ticket_gets_no_signal(common, forg
 
 
 def test_latest_rings_no_process_that_the_waiter_could_not_signal(common, forge):
-    program = "import signal; signal.signal(signal.SIGURG, lambda *_: print('rung', flush=True)); print(flush=True); input()"
+    program = (
+        "import signal; signal.signal(signal.SIGURG, lambda *_: print('rung', flush=True)); print(flush=True); input()"
+    )
     victim = subprocess.Popen(["/usr/bin/python3", "-IS", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     read_line(victim)
     forge(kind=".seat.", launcher=identify(victim.pid), child=None)
@@ -176,7 +191,15 @@ def look(common, solo_script):
 
 
 def forge_roots(forge):
-    return forge(launcher=identify(1), child=identify(1), uid=0, via=EVIL, tree=0.1, host="h\x1b[2J\n", command=["a\x1b]0;b\x07\n"])
+    return forge(
+        launcher=identify(1),
+        child=identify(1),
+        uid=0,
+        via=EVIL,
+        tree=0.1,
+        host="h\x1b[2J\n",
+        command=["a\x1b]0;b\x07\n"],
+    )
 
 
 def test_views_show_the_owner_of_a_ticket_and_mark_what_only_its_record_claims(forge, look):
@@ -184,7 +207,9 @@ def test_views_show_the_owner_of_a_ticket_and_mark_what_only_its_record_claims(f
 
     [row] = json.loads(look("list", "--via", "file", "--json").stdout)
     [shown] = json.loads(look("show", "--json", "job").stdout)
-    table, text, top = (look(*words).stdout.decode() for words in (("list", "--via", "file"), ("show", "job"), ("top", "--via", "file")))
+    table, text, top = (
+        look(*words).stdout.decode() for words in (("list", "--via", "file"), ("show", "job"), ("top", "--via", "file"))
+    )
 
     assert (row["user"], row["launcher"], row["child"]) == ("nobody", None, None)
     assert row["claims"] == {"user": "root", "launcher": 1, "child": 1} and shown["holds"][0]["processes"] == []
@@ -197,9 +222,9 @@ def test_the_busy_line_says_whose_ticket_it_is_and_what_its_record_claims(common
 
     said = common.run("-n", "job", "true").stderr.decode()
 
-    assert re.fullmatch(r"solo: job: busy: held for \d+s by nobody, whose record claims pid 1 of root \((.*)\)\n", said)[1] == (
-        r"a\x1b]0;b\x07\n"
-    )
+    assert re.fullmatch(
+        r"solo: job: busy: held for \d+s by nobody, whose record claims pid 1 of root \((.*)\)\n", said
+    )[1] == (r"a\x1b]0;b\x07\n")
 
 
 def test_a_record_of_another_user_makes_no_ancestor_of_ours_a_holder(common, forge):
@@ -226,7 +251,10 @@ def test_a_record_of_another_user_is_believed_about_that_users_processes(common,
 def test_no_field_of_a_record_adds_a_line_or_drives_a_terminal(forge, look):
     forge_roots(forge)
 
-    views = {words: look(*words).stdout for words in (("list", "--via", "file"), ("show", "job"), ("top", "--via", "file"), ("metrics",))}
+    views = {
+        words: look(*words).stdout
+        for words in (("list", "--via", "file"), ("show", "job"), ("top", "--via", "file"), ("metrics",))
+    }
 
     assert not [words for words, out in views.items() if b"\x1b" in out or b"\x07" in out]
     assert [views[words].count(b"\n") for words in (("list", "--via", "file"), ("top", "--via", "file"))] == [2, 2]

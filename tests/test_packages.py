@@ -61,8 +61,13 @@ def test_two_builds_are_the_same_bytes_and_source_date_epoch_counts(tmp_path, ta
     here = build(tmp_path / "here", *targets)
     for path in (tmp_path / "here").rglob("*"):
         os.utime(path, (1e9, 1e9))
-    there = build(tmp_path / "some/where/else", *targets, prefix=["unshare", "--map-user=1000", "--map-group=1000"], umask=0o077,
-                  **ELSEWHERE)
+    there = build(
+        tmp_path / "some/where/else",
+        *targets,
+        prefix=["unshare", "--map-user=1000", "--map-group=1000"],
+        umask=0o077,
+        **ELSEWHERE,
+    )
     dated = build(tmp_path / "dated", *targets, SOURCE_DATE_EPOCH="1700000000")
 
     assert here.keys() == there.keys() == dated.keys()
@@ -88,7 +93,9 @@ def test_the_debian_version_is_the_version():
 def test_the_debian_package_has_the_license_of_the_source():
     words = (ROOT / "LICENSE").read_text().partition("Permission")[2].split()
 
-    assert (ROOT / "packaging/debian/copyright").read_text().replace("\n .\n", "\n").partition("Permission")[2].split() == words
+    assert (ROOT / "packaging/debian/copyright").read_text().replace("\n .\n", "\n").partition("Permission")[
+        2
+    ].split() == words
 
 
 def test_make_deb_names_the_tools_that_are_missing(tmp_path):
@@ -147,10 +154,29 @@ def newcomers(place, deb):
         shutil.copy(TESTS / "newcomer.sh", lab)
         shutil.copy(deb, lab)
         assert run("dpkg-deb", "-b", later, lab / "later.deb").returncode == 0
-        started[suite] = lab, subprocess.Popen(
-            ["systemd-nspawn", "-q", "-D", root, "--register=no", "--keep-unit", "--volatile=overlay", f"--machine=solo-{suite}",
-             f"--bind={lab}:/lab", "sh", "/lab/newcomer.sh", deb.name, "later.deb"],
-            stdin=subprocess.DEVNULL, stdout=open(lab / "console", "w"), stderr=subprocess.STDOUT)
+        started[suite] = (
+            lab,
+            subprocess.Popen(
+                [
+                    "systemd-nspawn",
+                    "-q",
+                    "-D",
+                    root,
+                    "--register=no",
+                    "--keep-unit",
+                    "--volatile=overlay",
+                    f"--machine=solo-{suite}",
+                    f"--bind={lab}:/lab",
+                    "sh",
+                    "/lab/newcomer.sh",
+                    deb.name,
+                    "later.deb",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=open(lab / "console", "w"),
+                stderr=subprocess.STDOUT,
+            ),
+        )
     try:
         for _, container in started.values():
             container.wait(600)
@@ -174,7 +200,12 @@ def newcomer(request, newcomers):
 class TestNewcomer:
     """All of it in a clean root of both Debians."""
 
-    pytestmark = [pytest.mark.root, DEB_TOOLS, pytest.mark.tool("debootstrap", "systemd-nspawn"), pytest.mark.timeout(900)]
+    pytestmark = [
+        pytest.mark.root,
+        DEB_TOOLS,
+        pytest.mark.tool("debootstrap", "systemd-nspawn"),
+        pytest.mark.timeout(900),
+    ]
 
     def test_two_commands_are_enough_for_a_guarded_crontab_line(self, newcomer):
         run, *_ = json.loads((newcomer / "history").read_text())
@@ -198,7 +229,9 @@ class TestNewcomer:
 
         assert (newcomer / "places").read_text() == "/run/solo root 700\n/var/lib/solo root 700\n"
         assert (newcomer / "bash").read_text() == "complete -F _solo solo\n"
-        assert {"/usr/share/zsh/vendor-completions/_solo", "/usr/share/fish/vendor_completions.d/solo.fish"} <= set(installed)
+        assert {"/usr/share/zsh/vendor-completions/_solo", "/usr/share/fish/vendor_completions.d/solo.fish"} <= set(
+            installed
+        )
         for page in MANUAL:
             assert f"/usr/share/man/man{page[-1]}/{page}.gz" in installed
 
@@ -224,14 +257,37 @@ def test_the_readmes_commands_work_in_order_from_a_fresh_clone(tmp_path):
     """In a clean root, with the package's texts in place; the crontab line is test_recipes.py's."""
     [block] = [block for block in read_blocks() if block.kind == "debian"]
     shutil.copytree(ROOT, tmp_path / "clone", ignore=IGNORED)
-    script = ["set -ex", "export DEBIAN_FRONTEND=noninteractive", "echo 'APT::Get::Assume-Yes \"true\";' >/etc/apt/apt.conf.d/yes",
-              "apt-get -qq update", "touch /lab/ready", "cd /lab/clone", *block.lines[:-1], "solo -- date +now >/lab/date"]
+    script = [
+        "set -ex",
+        "export DEBIAN_FRONTEND=noninteractive",
+        "echo 'APT::Get::Assume-Yes \"true\";' >/etc/apt/apt.conf.d/yes",
+        "apt-get -qq update",
+        "touch /lab/ready",
+        "cd /lab/clone",
+        *block.lines[:-1],
+        "solo -- date +now >/lab/date",
+    ]
     (tmp_path / "typed.sh").write_text("\n".join(script) + "\n")
 
     typed = subprocess.run(
-        ["systemd-nspawn", "-q", "-D", get_root("trixie", PACKAGES), "--register=no", "--keep-unit", "--volatile=overlay",
-         "--machine=solo-clone", f"--bind={tmp_path}:/lab", "sh", "/lab/typed.sh"],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=800)
+        [
+            "systemd-nspawn",
+            "-q",
+            "-D",
+            get_root("trixie", PACKAGES),
+            "--register=no",
+            "--keep-unit",
+            "--volatile=overlay",
+            "--machine=solo-clone",
+            f"--bind={tmp_path}:/lab",
+            "sh",
+            "/lab/typed.sh",
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=800,
+    )
 
     if not (tmp_path / "ready").exists():
         pytest.skip(f"apt gets nothing there: {typed.stderr[-300:]}")
@@ -254,8 +310,10 @@ class TestOneFile:
             assert (ran.returncode, ran.stdout, ran.stderr) == (5, "job\n", "")
 
     def test_a_program_takes_its_lock_and_launcher_from_it(self, lab, bare, pyz):
-        code = "import sys; sys.path.insert(0, sys.argv[1]); import solo\n" \
-               "with solo.Lock('job'): print(solo.holders('job')[0].name, solo.run(['echo'], name='other').returncode, flush=True)"
+        code = (
+            "import sys; sys.path.insert(0, sys.argv[1]); import solo\n"
+            "with solo.Lock('job'): print(solo.holders('job')[0].name, solo.run(['echo'], name='other').returncode, flush=True)"
+        )
 
         ran = run(bare, "-c", code, pyz, env=lab.environment)
 
@@ -266,11 +324,15 @@ class TestOneFile:
 
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")
 
-    @pytest.mark.parametrize("words", [["list"], ["--help"], ["top", "-h"], ["show", "job"], ["doctor", "--json"]], ids=" ".join)
+    @pytest.mark.parametrize(
+        "words", [["list"], ["--help"], ["top", "-h"], ["show", "job"], ["doctor", "--json"]], ids=" ".join
+    )
     def test_a_view_asks_for_its_libraries_in_one_line(self, lab, bare, pyz, words):
         ran = run(bare, pyz, *words, env=lab.environment)
 
-        command = f"{bare} -m ensurepip && {bare} -m pip install " + " ".join(f"'{LIBRARIES[library]}'" for library in LIBRARIES)
+        command = f"{bare} -m ensurepip && {bare} -m pip install " + " ".join(
+            f"'{LIBRARIES[library]}'" for library in LIBRARIES
+        )
         assert (ran.returncode, ran.stdout) == (125, "")
         assert ran.stderr == f"solo: this subcommand needs typer, rich and psutil (install: {command})\n"
 
@@ -280,7 +342,10 @@ def test_debians_own_python_is_told_to_apt(lab, pyz):
     ran = run("/usr/bin/python3", "-IS", pyz, "list", env=lab.environment)
 
     assert ran.returncode == 125
-    assert re.fullmatch("solo: this subcommand needs .* \\(install: apt install python3-typer python3-rich python3-psutil\\)\n", ran.stderr)
+    assert re.fullmatch(
+        "solo: this subcommand needs .* \\(install: apt install python3-typer python3-rich python3-psutil\\)\n",
+        ran.stderr,
+    )
 
 
 def test_the_libraries_asked_for_are_those_of_the_package():

@@ -11,7 +11,14 @@ from solo.options import DIR, HELP, LAUNCHER_OPTIONS, ONCE_PER, SUBCOMMANDS, VER
 
 # A value of each kind that works, beside every other; None: a path of the test's own.
 VALUES = {
-    "name": "job", "directory": None, "file": None, "backend": "socket", "duration": "30s", "count": "2", "limit": "6h", "status": "3",
+    "name": "job",
+    "directory": None,
+    "file": None,
+    "backend": "socket",
+    "duration": "30s",
+    "count": "2",
+    "limit": "6h",
+    "status": "3",
 }
 OPTIONS = [option for option in LAUNCHER_OPTIONS if option not in (HELP, VERSION)]
 PAIRS = list(itertools.combinations(OPTIONS, 2))
@@ -66,9 +73,18 @@ def test_solo_run_has_a_keyword_for_every_option_and_its_default():
 
     assert keywords.keys() - others == {option.keyword for option in LAUNCHER_OPTIONS} - {None}
     for option in LAUNCHER_OPTIONS:
-        assert option.keyword is None or keywords[option.keyword].default is (False if option.kind == "flag" else None), option.flag
+        assert option.keyword is None or keywords[option.keyword].default is (
+            False if option.kind == "flag" else None
+        ), option.flag
     assert {option.flag for option in LAUNCHER_OPTIONS if option.keyword is None} == {
-        "busy-exit", "quiet", "loud-after", "syslog", "verbose", "help", "version"}
+        "busy-exit",
+        "quiet",
+        "loud-after",
+        "syslog",
+        "verbose",
+        "help",
+        "version",
+    }
 
 
 def test_help_and_version_ignore_every_other_option(lab):

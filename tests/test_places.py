@@ -22,8 +22,10 @@ def test_the_same_job_has_the_same_name_from_everywhere(lab):
     path = {**lab.environment, "PATH": f"{lab.path}:{os.environ['PATH']}"}
 
     names = [
-        lab.run(tool, "--full").stdout, lab.run(lab.path / "link", "--full").stdout,
-        lab.run("./backup.sh", "--full", cwd=lab.path).stdout, lab.run("backup.sh", "--full", env=path).stdout,
+        lab.run(tool, "--full").stdout,
+        lab.run(lab.path / "link", "--full").stdout,
+        lab.run("./backup.sh", "--full", cwd=lab.path).stdout,
+        lab.run("backup.sh", "--full", env=path).stdout,
         lab.run("--", "backup.sh", "--full", env=path, cwd="/").stdout,
     ]
     other = lab.run(tool, "--half").stdout
@@ -56,8 +58,9 @@ def test_a_name_that_others_can_write_to_is_refused_in_a_directory_that_is_ours(
 def test_without_proc_nothing_runs_and_that_is_said(lab, environment):
     script = f"umount -l /proc; {lab.script} --dir {lab.directory} -n job -- echo ran"
 
-    result = subprocess.run(["unshare", "--mount", "sh", "-c", script], env={"PATH": os.environ["PATH"], **environment},
-                            capture_output=True)
+    result = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], env={"PATH": os.environ["PATH"], **environment}, capture_output=True
+    )
 
     assert (result.returncode, result.stdout) == (125, b"")
     assert result.stderr == b"solo: cannot read /proc: No such file or directory\n"
@@ -81,7 +84,9 @@ def test_a_program_that_is_gone_before_it_was_named_is_no_name(lab):
 
 
 @pytest.mark.tool("strace")
-@pytest.mark.parametrize("missing, status", [("2", 0), ("2..3", 0), ("2+", 125)], ids=["made", "removed", "removed always"])
+@pytest.mark.parametrize(
+    "missing, status", [("2", 0), ("2..3", 0), ("2+", 125)], ids=["made", "removed", "removed always"]
+)
 def test_a_name_that_comes_and_goes_is_made_again_until_it_can_be_used(lab, missing, status):
     """`when` counts what is opened in the directory of all names, after that itself."""
     lab.run("-n", "job", "true")
@@ -99,7 +104,11 @@ def test_a_directory_of_names_that_is_removed_at_once_is_one_line_and_125(lab):
 
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, "openat:error=ENOENT", paths=[lab.directory]))
 
-    assert (result.returncode, result.stdout, result.stderr.decode()) == (125, b"", f"solo: {lab.directory}: someone removed it\n")
+    assert (result.returncode, result.stdout, result.stderr.decode()) == (
+        125,
+        b"",
+        f"solo: {lab.directory}: someone removed it\n",
+    )
 
 
 @pytest.mark.tool("strace")
@@ -108,7 +117,10 @@ def test_a_directory_that_can_be_opened_and_not_looked_at_is_one_line_and_125(la
 
     result = lab.run("-n", "job", "true", prefix=inject(lab, "fstat,newfstatat:error=EIO", paths=[lab.directory]))
 
-    assert (result.returncode, result.stderr.decode()) == (125, f"solo: cannot open {lab.directory}: Input/output error\n")
+    assert (result.returncode, result.stderr.decode()) == (
+        125,
+        f"solo: cannot open {lab.directory}: Input/output error\n",
+    )
 
 
 @pytest.mark.tool("strace")
@@ -154,7 +166,9 @@ def test_the_option_wins_over_the_variable(lab):
     assert (lab.path / "new/job").is_dir() and not lab.directory.exists()
 
 
-@pytest.mark.parametrize("mode, accepted", [(0o700, True), (0o755, True), (0o1777, True), (0o770, True), (0o777, False), (0o707, False)])
+@pytest.mark.parametrize(
+    "mode, accepted", [(0o700, True), (0o755, True), (0o1777, True), (0o770, True), (0o777, False), (0o707, False)]
+)
 def test_a_directory_that_anyone_can_empty_is_refused(lab, mode, accepted):
     lab.directory.mkdir()
     lab.directory.chmod(mode)
@@ -259,8 +273,11 @@ def test_the_default_place_of_a_user_is_made_with_its_parents(tmp_path):
 def test_an_orphan_in_a_pid_namespace_below_ours_is_seen(lab, groups):
     script = f"{lab.script} -n job -- sleep 60 & echo $!; wait; sleep 60"
     inner = subprocess.Popen(
-        ["unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script], env=lab.environment, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, preexec_fn=lambda: os.setgroups(range(10000, 10000 + groups)),
+        ["unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script],
+        env=lab.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: os.setgroups(range(10000, 10000 + groups)),
     )
     lab.started.append(inner)
     inner.stderr = None
@@ -301,7 +318,9 @@ def test_an_orphan_is_seen_from_another_time_namespace(lab, inside):
     shifted = ("unshare", "--time", "--boottime", "86400", "--fork")
     if subprocess.run([*shifted, "true"], capture_output=True).returncode:
         pytest.skip("no time namespaces")
-    holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=shifted if inside == "holder" else ())
+    holder = lab.start(
+        "-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=shifted if inside == "holder" else ()
+    )
     child = int(holder.stdout.readline())
     os.kill(lab.list()[0]["launcher"], 9)
     until(lambda: lab.list()[0]["state"] == "orphaned")
@@ -357,7 +376,9 @@ def orphan_elsewhere(lab, holder, name="job"):
     holder.kill()
     holder.wait()
     for waiter in lab.started[1:]:
-        until(lambda: open(f"/proc/{waiter.pid}/syscall").read().split()[0] == BLOCKING[1])  # until the command has ended
+        until(
+            lambda: open(f"/proc/{waiter.pid}/syscall").read().split()[0] == BLOCKING[1]
+        )  # until the command has ended
     ticket = lab.find_hold(name)
     boot = open("/proc/sys/kernel/random/boot_id", "rb").read().strip()
     record = ticket.read_bytes().replace(b"boot " + boot, b"boot x")
@@ -383,7 +404,10 @@ def test_who_takes_nothing_does_not_forget_an_orphan_that_it_can_not_see(lab):
     turned_away = lab.run("-n", "job", "true")
     cleaned = lab.run("clean")
 
-    assert (turned_away.returncode, turned_away.stderr.count(b"\n")) == (75, 1) and b"has waited for" in turned_away.stderr
+    assert (turned_away.returncode, turned_away.stderr.count(b"\n")) == (
+        75,
+        1,
+    ) and b"has waited for" in turned_away.stderr
     assert (cleaned.returncode, cleaned.stdout, cleaned.stderr, ticket.exists()) == (0, b"", b"", True)
 
 
@@ -396,8 +420,13 @@ def test_who_gets_one_name_of_two_does_not_forget_an_orphan_of_it_that_it_can_no
     assert (result.returncode, result.stderr.count(b"\n"), ticket.exists()) == (75, 1, True)
     lock = f"solo.Lock(['a', 'b'], directory={str(lab.directory)!r})"
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import solo\ntry: {lock}.acquire()\nexcept solo.Busy: print('busy')"
-    assert subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True).stdout == b"busy\n" and ticket.exists()
-    assert subprocess.run([sys.executable, "-IS", "-c", program.replace(", 'b'", "")], capture_output=True).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True).stdout == b"busy\n"
+        and ticket.exists()
+    )
+    assert (
+        subprocess.run([sys.executable, "-IS", "-c", program.replace(", 'b'", "")], capture_output=True).returncode == 0
+    )
     assert not ticket.exists()
 
 
@@ -450,7 +479,9 @@ BASES = [(0o755, 0o700, 0o600, 0o600), (0o2775, 0o2770, 0o660, 0o640), (0o1777, 
 
 
 def act_as_nobody(*words, **options):
-    return subprocess.run([*map(str, words)], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, **options)
+    return subprocess.run(
+        [*map(str, words)], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, **options
+    )
 
 
 def make_base_of(lab, mode):
@@ -470,7 +501,9 @@ def test_only_users_who_can_write_in_the_base_get_rights_below_it(lab, base, dir
     lab.start_waiter("job")
     seat = next((lab.directory / "job").glob(".seat.*"))
 
-    modes = [read_mode(path) for path in (lab.directory / "job", lab.directory / "job/.gate", lab.find_hold("job"), seat)]
+    modes = [
+        read_mode(path) for path in (lab.directory / "job", lab.directory / "job/.gate", lab.find_hold("job"), seat)
+    ]
 
     assert modes == [directory, gate, ticket, ticket]
     journals = lab.directory / (".journals.%d" % os.geteuid() if base & 0o1000 else ".journals")
@@ -513,7 +546,11 @@ def test_a_directory_that_solo_did_not_make_keeps_its_mode(lab):
     (lab.directory / "www").mkdir()
     (lab.directory / "www").chmod(0o755)
 
-    assert [lab.run(*words).returncode for words in (("-n", "www", "true"), ("-n", "www", "true"), ("list",))] == [0, 0, 0]
+    assert [lab.run(*words).returncode for words in (("-n", "www", "true"), ("-n", "www", "true"), ("list",))] == [
+        0,
+        0,
+        0,
+    ]
 
     assert read_mode(lab.directory / "www") == 0o755 and read_mode(lab.directory / "www/.gate") == 0o600
 
@@ -539,7 +576,12 @@ def test_another_user_cannot_change_a_ticket_in_a_sticky_directory(common):
     holder = common.hold("job")
     ticket = common.find_hold("job")
 
-    for attack in (f": >>{ticket}", f"rm -f {ticket}", f"mv {ticket} {ticket}1", f"mv {ticket.parent} {ticket.parent}1"):
+    for attack in (
+        f": >>{ticket}",
+        f"rm -f {ticket}",
+        f"mv {ticket} {ticket}1",
+        f"mv {ticket.parent} {ticket.parent}1",
+    ):
         assert act_as_nobody("sh", "-c", attack).returncode != 0, attack
     assert act_as_nobody("cat", ticket).returncode == 0  # it may read it, as contenders do
     assert common.run("-n", "job", "true", user=NOBODY).returncode == 75 and finish(holder)[0] == 0
@@ -571,7 +613,10 @@ def test_a_gate_that_another_user_made_in_a_sticky_directory_is_refused(common):
     result = common.run("-n", "job", "true")
     os.chown(common.directory / "job/.gate", 0, 0)  # as the message says
 
-    assert result.returncode == 125 and f"{common.directory}/job/.gate: it belongs to uid {NOBODY}".encode() in result.stderr
+    assert (
+        result.returncode == 125
+        and f"{common.directory}/job/.gate: it belongs to uid {NOBODY}".encode() in result.stderr
+    )
     assert [common.run("-n", "job", "true", user=user).returncode for user in (0, NOBODY)] == [0, 0]
 
 
@@ -627,11 +672,15 @@ def test_in_a_sticky_directory_each_user_counts_its_own_runs_for_once_per(common
 @pytest.mark.root
 def test_a_journal_directory_that_another_user_planted_is_not_used(common):
     make_base_of(common, 0o1777)
-    act_as_nobody("mkdir", "-m", "777", common.directory / ".journals.0", common.directory / ".journals.0/job", check=True)
+    act_as_nobody(
+        "mkdir", "-m", "777", common.directory / ".journals.0", common.directory / ".journals.0/job", check=True
+    )
 
     assert common.run("-n", "job", "--once-per", "1d", "--", "echo", "ran").returncode == 125
     told = common.run("-v", "-n", "job", "--", "echo", "ran")
-    assert told.stdout == b"ran\n" and b"journal is not written" in told.stderr and b"belongs to uid 65534" in told.stderr
+    assert (
+        told.stdout == b"ran\n" and b"journal is not written" in told.stderr and b"belongs to uid 65534" in told.stderr
+    )
     assert os.listdir(common.directory / ".journals.0/job") == []
 
 
@@ -675,12 +724,19 @@ def test_a_ticket_name_that_another_user_planted_uses_up_no_numbers(common, numb
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("base, state, text", [
-    (0o700, "ok", "no other user can read, block or change the locks in"),
-    (0o755, "note", "other users can see which names there are in"),
-    (0o2770, "note", "is shared: the members of group root can read, block and remove each lock in it"),
-    (0o1777, "note", "is shared: all users can read and block each name in it, and use each name that root made first"),
-])
+@pytest.mark.parametrize(
+    "base, state, text",
+    [
+        (0o700, "ok", "no other user can read, block or change the locks in"),
+        (0o755, "note", "other users can see which names there are in"),
+        (0o2770, "note", "is shared: the members of group root can read, block and remove each lock in it"),
+        (
+            0o1777,
+            "note",
+            "is shared: all users can read and block each name in it, and use each name that root made first",
+        ),
+    ],
+)
 def test_doctor_says_what_other_users_can_do_in_each_kind_of_directory(lab, base, state, text):
     make_base_of(lab, base)
     lab.run("-n", "job", "true")
@@ -712,7 +768,9 @@ def test_doctor_finds_what_other_users_can_lock_and_what_only_they_can_use(lab):
     os.chown(lab.directory / "own", 0, 0)
     os.chown(lab.directory / "own/.gate", NOBODY, NOBODY)
     broken = lab.run("doctor")
-    assert broken.returncode == 1 and f"fails  {lab.directory}/own/.gate belongs to uid {NOBODY}".encode() in broken.stdout
+    assert (
+        broken.returncode == 1 and f"fails  {lab.directory}/own/.gate belongs to uid {NOBODY}".encode() in broken.stdout
+    )
 
 
 @pytest.mark.root
@@ -720,7 +778,10 @@ def test_doctor_names_who_can_move_the_directory_away(lab):
     make_base_of(lab, 0o700)
     os.chown(lab.path, NOBODY, NOBODY)
 
-    assert f"note   {lab.path} belongs to uid {NOBODY}, who can put another directory in the place of".encode() in lab.run("doctor").stdout
+    assert (
+        f"note   {lab.path} belongs to uid {NOBODY}, who can put another directory in the place of".encode()
+        in lab.run("doctor").stdout
+    )
 
 
 @pytest.mark.root
@@ -749,8 +810,11 @@ PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); import solo; lock = solo
 def test_a_program_acquires_after_the_holder_of_another_user(common):
     make_base_of(common, 0o1777)
     holder = common.hold("job")
-    program = subprocess.Popen(["/usr/bin/python3", "-IS", "-c", PROGRAM, os.path.dirname(common.script), common.directory],
-                               user=NOBODY, stdout=subprocess.PIPE)
+    program = subprocess.Popen(
+        ["/usr/bin/python3", "-IS", "-c", PROGRAM, os.path.dirname(common.script), common.directory],
+        user=NOBODY,
+        stdout=subprocess.PIPE,
+    )
     until(lambda: common.count_waiting("job"))
 
     assert finish(holder)[0] == 0

@@ -41,7 +41,12 @@ def tabled(fleet):
 
 
 def end_session(server, name):
-    assert server.ask(f"select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo % {name}'") == "t"
+    assert (
+        server.ask(
+            f"select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo % {name}'"
+        )
+        == "t"
+    )
 
 
 def restart(server):
@@ -76,8 +81,10 @@ def test_terminated_session_ends_the_command_before_the_next_starts(fleet, serve
     waiting = start_beats(fleet, "b", "0", "-w", "forever")
     until(lambda: fleet.count(fleet.job, "waiting") == 1)
 
-    server.ask(f"select pg_terminate_backend(l.pid) from pg_locks l join pg_stat_activity using (pid)"
-               f" where application_name like 'solo % {fleet.job}' and l.granted and l.locktype = 'advisory'")
+    server.ask(
+        f"select pg_terminate_backend(l.pid) from pg_locks l join pg_stat_activity using (pid)"
+        f" where application_name like 'solo % {fleet.job}' and l.granted and l.locktype = 'advisory'"
+    )
 
     assert finish(holder)[0] == 123 and finish(waiting)[0] == 0
     before, after = read_beats(fleet, "a"), read_beats(fleet, "b")
@@ -153,8 +160,12 @@ def test_stop_waiting_ends_a_waiter(fleet):
 def test_lock_of_another_program_is_respected(fleet, server):
     from solo.engines.postgresql.link import make_key
 
-    psql = subprocess.Popen(["psql", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-XAt"], text=True,
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    psql = subprocess.Popen(
+        ["psql", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-XAt"],
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     print(f"select pg_advisory_lock({make_key(fleet.job)}), 'mine';", file=psql.stdin, flush=True)
     assert psql.stdout.readline() == "|mine\n"
 
@@ -167,7 +178,9 @@ def test_lock_of_another_program_is_respected(fleet, server):
 
 def test_shared_excludes_slots_and_the_smallest_limit_counts(fleet):
     holders = [fleet.hold(host, fleet.job, "--slots", "3") for host in "ab"]
-    assert [fleet.run("c", "-n", fleet.job, *words, "true").returncode for words in (["--shared"], [], ["--slots", "2"])] == [75] * 3
+    assert [
+        fleet.run("c", "-n", fleet.job, *words, "true").returncode for words in (["--shared"], [], ["--slots", "2"])
+    ] == [75] * 3
     assert fleet.run("c", "-n", fleet.job, "--slots", "5", "--take", "2", "true").returncode == 75
     reader = fleet.start("c", "-w", "forever", "-n", fleet.job, "--shared", "--", "sh", "-c", "echo in; read line")
     until(lambda: fleet.count(fleet.job, "waiting") == 1)
@@ -232,7 +245,7 @@ def test_error_without_create_privilege_has_the_create_statement(fleet, server):
 
     message = result.stderr.decode()
     assert result.returncode == 125 and message.count("\n") == 1
-    server.ask(message[message.index("create table"):].replace("...", "guest"))
+    server.ask(message[message.index("create table") :].replace("...", "guest"))
     assert fleet.run("a", "-n", fleet.job, "true").returncode == 0
 
 
@@ -260,13 +273,18 @@ class PgBouncer(Server):
     def prepare(self):
         (self.target.home / "users").write_text('"postgres" ""\n')
         self.file = self.target.home / f"{self.mode}.ini"
-        self.file.write_text(f"[databases]\n* = host=127.0.0.1 port={self.target.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-                             f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {self.target.home}/users\n"
-                             f"pool_mode = {self.mode}\n")
+        self.file.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={self.target.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {self.target.home}/users\n"
+            f"pool_mode = {self.mode}\n"
+        )
 
     def make_words(self):
-        return ["setpriv", "--reuid=postgres", "--clear-groups", "pgbouncer", self.file] if os.geteuid() == 0 else \
-            ["pgbouncer", self.file]
+        return (
+            ["setpriv", "--reuid=postgres", "--clear-groups", "pgbouncer", self.file]
+            if os.geteuid() == 0
+            else ["pgbouncer", self.file]
+        )
 
     def is_ready(self):
         return subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]).returncode == 0
@@ -296,8 +314,26 @@ def test_pooler_that_shares_sessions_needs_a_table(fleet, server, pooler):
 def test_host_that_is_no_standby_is_used(fleet, server, tmp_path):
     standby = PostgreSQL(tmp_path / "standby")
     subprocess.run(["rm", "-rf", standby.home / "data"], check=True)
-    subprocess.run(["pg_basebackup", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-D", standby.home / "data", "-R",
-                    "-c", "fast", "--no-sync"], check=True, cwd=standby.home, **standby.user)
+    subprocess.run(
+        [
+            "pg_basebackup",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(server.port),
+            "-U",
+            "postgres",
+            "-D",
+            standby.home / "data",
+            "-R",
+            "-c",
+            "fast",
+            "--no-sync",
+        ],
+        check=True,
+        cwd=standby.home,
+        **standby.user,
+    )
     standby.start()
     try:
         fleet.url = standby.url
@@ -337,6 +373,7 @@ def test_password_from_libpqs_file_is_never_shown(fleet, server, tmp_path):
 
 def test_table_created_by_another_contender_meanwhile_is_used(server):
     """Two first contenders race: the other one creates the table between our probe and our check."""
+
     class Late(PostgresTable):
         def ask(self, query, *values):
             if "to_regclass" in query:
@@ -426,7 +463,9 @@ def test_waiter_hears_a_holder_of_an_earlier_version(peers, server):
     (holder, held), (waiter, _) = (peers.join("a", Claim(EXCLUSIVE)) for _ in range(2))
     peers.wait(waiter, "a", held.key)
 
-    server.ask(f"with gone as (delete from {holder.name} where number = {held.number} returning 1)"
-               f" select pg_notify('solo {holder.name}', '') from gone")
+    server.ask(
+        f"with gone as (delete from {holder.name} where number = {held.number} returning 1)"
+        f" select pg_notify('solo {holder.name}', '') from gone"
+    )
 
     assert peers.count_woken([waiter]) == [1]

@@ -8,16 +8,28 @@ from solo import gate, tickets
 from solo.contention import policies, protocols, sockets
 
 IMPLEMENTATIONS = [
-    (protocols.Ticket, tickets.Ticket), (protocols.Ticket, sockets.SocketTicket),
-    (protocols.Gate, gate.Gate), (protocols.Gate, sockets.SocketGate),
-    (protocols.Queue, tickets.Queue), (protocols.Queue, sockets.SocketQueue),
-    *((protocols.Policy, policy) for policy in (policies.Policy, policies.MaxWaiting, policies.Latest, policies.Replace)),
+    (protocols.Ticket, tickets.Ticket),
+    (protocols.Ticket, sockets.SocketTicket),
+    (protocols.Gate, gate.Gate),
+    (protocols.Gate, sockets.SocketGate),
+    (protocols.Queue, tickets.Queue),
+    (protocols.Queue, sockets.SocketQueue),
+    *(
+        (protocols.Policy, policy)
+        for policy in (policies.Policy, policies.MaxWaiting, policies.Latest, policies.Replace)
+    ),
 ]
 
 
 def list_methods(protocol):
-    return {name: method for name, method in vars(protocol).items() if inspect.isfunction(method) and name != "__init__"
-            and not name.startswith("_abc") and name not in ("_no_init_or_replace_init", "__subclasshook__")}
+    return {
+        name: method
+        for name, method in vars(protocol).items()
+        if inspect.isfunction(method)
+        and name != "__init__"
+        and not name.startswith("_abc")
+        and name not in ("_no_init_or_replace_init", "__subclasshook__")
+    }
 
 
 @pytest.mark.parametrize("protocol, implementation", IMPLEMENTATIONS, ids=lambda kind: kind.__qualname__)
@@ -25,7 +37,10 @@ def test_implementation_has_the_methods_and_attributes_of_its_protocol(protocol,
     for name, method in list_methods(protocol).items():
         names = list(inspect.signature(getattr(implementation, name)).parameters)
         assert names == list(inspect.signature(method).parameters), name
-    for name in {*protocol.__annotations__, *(name for name, value in vars(protocol).items() if isinstance(value, property))}:
+    for name in {
+        *protocol.__annotations__,
+        *(name for name, value in vars(protocol).items() if isinstance(value, property)),
+    }:
         assert hasattr(implementation, name), name
 
 
@@ -33,4 +48,6 @@ def test_a_missing_parameter_is_found():
     methods = list_methods(protocols.Queue)
 
     assert {"publish", "list_files", "leave"} <= set(methods)
-    assert list(inspect.signature(methods["publish"]).parameters) != list(inspect.signature(tickets.Queue.remove).parameters)
+    assert list(inspect.signature(methods["publish"]).parameters) != list(
+        inspect.signature(tickets.Queue.remove).parameters
+    )

@@ -20,7 +20,8 @@ def age(place):
 def names(lab):
     def list_names():
         return {path.name for path in lab.directory.iterdir() if path.name[0] != "."}, {
-            path.name for path in (lab.directory / ".journals").iterdir()}
+            path.name for path in (lab.directory / ".journals").iterdir()
+        }
 
     return list_names
 

@@ -14,7 +14,9 @@ WORDS = st.binary(max_size=40).filter(lambda word: b"\0" not in word)
 
 GRAY = {"IS": {"IS", "IX", "S"}, "IX": {"IS", "IX"}, "S": {"IS", "S"}, "X": set(), "C": {"C"}}
 PLAIN = [mode for mode in modes.MODES if mode != modes.COUNTED]
-COUNTS = st.integers(1, 6).flatmap(lambda slots: st.builds(modes.Claim, st.just("C"), st.just(slots), st.integers(1, slots)))
+COUNTS = st.integers(1, 6).flatmap(
+    lambda slots: st.builds(modes.Claim, st.just("C"), st.just(slots), st.integers(1, slots))
+)
 CLAIMS = st.builds(modes.Claim, st.sampled_from(PLAIN)) | COUNTS
 
 
@@ -49,7 +51,9 @@ def test_whoever_was_let_in_one_by_one_may_be_there_together(contenders):
 def test_what_is_in_the_way_names_all_that_matter_and_without_it_one_goes_in(wanted, held):
     conflicts = modes.find_conflicts(wanted, held)
 
-    assert goes_in(wanted, [claim for at, claim in enumerate(held) if at not in conflicts]) or wanted.mode == modes.COUNTED
+    assert (
+        goes_in(wanted, [claim for at, claim in enumerate(held) if at not in conflicts]) or wanted.mode == modes.COUNTED
+    )
     assert conflicts == sorted(set(conflicts))
     if not conflicts:
         assert all(goes_in(wanted, [claim]) for claim in held)
@@ -70,7 +74,7 @@ def test_slots_are_the_lowest_free_ones_and_never_given_twice(contenders, data):
             taken = {number for _, numbers in inside for number in numbers}
             pairs = modes.allot_slots(claim, [(number, number) for number in taken])
             numbers = [number for first, last in pairs for number in range(first, last + 1)]
-            assert numbers == [number for number in range(claim.slots) if number not in taken][:claim.take]
+            assert numbers == [number for number in range(claim.slots) if number not in taken][: claim.take]
             assert len(numbers) == claim.take
             inside.append((claim, numbers))
 
@@ -100,15 +104,18 @@ def test_claims_come_in_one_order_with_parents_first(names, claim):
 # --- the words ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words, options, rest", [
-    (["true"], {}, ["true"]),
-    (["--", "list"], {}, ["list"]),
-    (["-n", "a", "-nb", "--name", "c", "--name=d", "x", "-n"], {"name": ["a", "b", "c", "d"]}, ["x", "-n"]),
-    (["-qvE0", "x"], {"quiet": True, "verbose": True, "busy_exit": 0}, ["x"]),
-    (["-qw", "1h30m", "--", "-x"], {"quiet": True, "wait": 5400.0}, ["-x"]),
-    (["--wait=forever", "-"], {"wait": float("inf")}, ["-"]),
-    ([], {}, []),
-])
+@pytest.mark.parametrize(
+    "words, options, rest",
+    [
+        (["true"], {}, ["true"]),
+        (["--", "list"], {}, ["list"]),
+        (["-n", "a", "-nb", "--name", "c", "--name=d", "x", "-n"], {"name": ["a", "b", "c", "d"]}, ["x", "-n"]),
+        (["-qvE0", "x"], {"quiet": True, "verbose": True, "busy_exit": 0}, ["x"]),
+        (["-qw", "1h30m", "--", "-x"], {"quiet": True, "wait": 5400.0}, ["-x"]),
+        (["--wait=forever", "-"], {"wait": float("inf")}, ["-"]),
+        ([], {}, []),
+    ],
+)
 def test_words_are_read_as_gnu_programs_read_them(words, options, rest):
     assert argv.parse(words) == (options, None, rest)
 
@@ -119,26 +126,51 @@ def test_the_first_word_decides_whether_it_is_a_subcommand():
     assert argv.parse(["./list"])[1] is None
 
 
-@pytest.mark.parametrize("words, text", [
-    (["--wiat", "5"], "--wiat: no such option (did you mean --wait?)"), (["-z"], "-z: no such option"),
-    (["-n"], "-n needs a value"), (["--quiet=1"], "--quiet takes no value"), (["-n", ""], "-n needs a value"),
-    (["-w", "5x"], "-w 5x: not a duration"), (["-w", ""], "not a duration"), (["-w", "-5"], "not a duration"),
-    (["-E", "000000000999"], "not an exit status"), (["-E", "0" * 5000], "not an exit status"), (["-E", "256"], "-E 256: not an exit status"), (["-E", "x"], "not an exit status"), (["-E", "²"], "not an exit status"),
-])
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        (["--wiat", "5"], "--wiat: no such option (did you mean --wait?)"),
+        (["-z"], "-z: no such option"),
+        (["-n"], "-n needs a value"),
+        (["--quiet=1"], "--quiet takes no value"),
+        (["-n", ""], "-n needs a value"),
+        (["-w", "5x"], "-w 5x: not a duration"),
+        (["-w", ""], "not a duration"),
+        (["-w", "-5"], "not a duration"),
+        (["-E", "000000000999"], "not an exit status"),
+        (["-E", "0" * 5000], "not an exit status"),
+        (["-E", "256"], "-E 256: not an exit status"),
+        (["-E", "x"], "not an exit status"),
+        (["-E", "²"], "not an exit status"),
+    ],
+)
 def test_what_makes_no_sense_is_said_in_one_line(words, text):
     with pytest.raises(UsageError) as caught:
         argv.parse(words)
     assert text in str(caught.value)
 
 
-@pytest.mark.parametrize("text, seconds", [
-    ("500ms", 0.5), ("30", 30), ("30s", 30), ("5m", 300), ("1h30m", 5400), ("2d", 172800), ("1.5h", 5400), ("0", 0), (".5", 0.5),
-])
+@pytest.mark.parametrize(
+    "text, seconds",
+    [
+        ("500ms", 0.5),
+        ("30", 30),
+        ("30s", 30),
+        ("5m", 300),
+        ("1h30m", 5400),
+        ("2d", 172800),
+        ("1.5h", 5400),
+        ("0", 0),
+        (".5", 0.5),
+    ],
+)
 def test_durations(text, seconds):
     assert argv.read_duration("-w", text) == seconds
 
 
-FRAGMENTS = st.sampled_from(["-", "--", "=", "n", "w", "E", "q", "name", "wait", "busy-exit", "dir", "0", "9", "99", "h", "ms", ".", "²"])
+FRAGMENTS = st.sampled_from(
+    ["-", "--", "=", "n", "w", "E", "q", "name", "wait", "busy-exit", "dir", "0", "9", "99", "h", "ms", ".", "²"]
+)
 
 
 @given(st.lists(st.lists(FRAGMENTS, max_size=6).map("".join), max_size=6))
@@ -152,27 +184,49 @@ def test_no_words_crash_the_parser(words):
 # --- records -----------------------------------------------------------------------------------------------------
 
 ORIGINS = st.builds(
-    identity.Origin, st.just("b-1"), st.integers(1, 1 << 32).map(str), st.sampled_from(["-", "7"]), st.text("ab %\n", max_size=9),
+    identity.Origin,
+    st.just("b-1"),
+    st.integers(1, 1 << 32).map(str),
+    st.sampled_from(["-", "7"]),
+    st.text("ab %\n", max_size=9),
 )
 PROCESSES = st.tuples(st.integers(1, (1 << 31) - 1), st.integers(0, (1 << 64) - 1))
 RANGES = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair)))
 RECORDS = st.builds(
-    record.Record, PROCESSES, ORIGINS, st.integers(0, 1 << 32), CLAIMS, st.lists(st.text("ab/ %é", min_size=1), min_size=1),
-    st.none() | st.integers(0, 99).map(float), st.lists(WORDS, min_size=1, max_size=9), st.lists(RANGES), st.integers(0, 1 << 32).map(float),
+    record.Record,
+    PROCESSES,
+    ORIGINS,
+    st.integers(0, 1 << 32),
+    CLAIMS,
+    st.lists(st.text("ab/ %é", min_size=1), min_size=1),
+    st.none() | st.integers(0, 99).map(float),
+    st.lists(WORDS, min_size=1, max_size=9),
+    st.lists(RANGES),
+    st.integers(0, 1 << 32).map(float),
     st.none() | PROCESSES,
 )
 
 
 def write(original):
     data = record.format_record(original)
-    return data if original.child is None else data[:-record.RESERVED] + record.format_closing(original.child)
+    return data if original.child is None else data[: -record.RESERVED] + record.format_closing(original.child)
 
 
 def tell(one):
     claim = one.claim
     counted = (claim.slots, claim.take, one.slot) if claim.mode == modes.COUNTED else ()
-    return (one.launcher, one.child, one.uid, claim.mode, *counted, one.names, one.tree, one.command, one.since,
-            *(getattr(one.origin, key) for key in identity.Origin.__slots__))
+    return (
+        one.launcher,
+        one.child,
+        one.uid,
+        claim.mode,
+        *counted,
+        one.names,
+        one.tree,
+        one.command,
+        one.since,
+        *(getattr(one.origin, key) for key in identity.Origin.__slots__),
+    )
 
 
 @given(RECORDS)
@@ -198,7 +252,9 @@ def test_the_closing_lines_always_fit_their_place():
 
 
 def test_a_command_too_long_to_keep_ends_in_an_ellipsis():
-    original = record.Record((1, 1), identity.Origin("b", "1", "1", "h"), 0, modes.Claim("X"), ["a"], None, [b"x" * 1000] * 1000)
+    original = record.Record(
+        (1, 1), identity.Origin("b", "1", "1", "h"), 0, modes.Claim("X"), ["a"], None, [b"x" * 1000] * 1000
+    )
 
     words = record.parse_record(record.format_record(original)).command
 

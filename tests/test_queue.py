@@ -8,7 +8,18 @@ import subprocess
 import sys
 
 import pytest
-from conftest import TESTS, count_injected, count_switches, finish, inject, kill_both, read_line, read_state, set_alarm, until
+from conftest import (
+    TESTS,
+    count_injected,
+    count_switches,
+    finish,
+    inject,
+    kill_both,
+    read_line,
+    read_state,
+    set_alarm,
+    until,
+)
 
 from solo import kernel
 from solo.directories import open_base, open_name
@@ -40,9 +51,17 @@ def test_other_names_do_not_exclude_each_other(lab):
     assert lab.run("-n", "other", "true").returncode == 0
 
 
-@pytest.mark.parametrize("held, wanted, status", [
-    ("a", "a/b", 75), ("a/b", "a", 75), ("a/b", "a/b", 75), ("a/b", "a/c", 0), ("a/b/c", "a", 75), ("a/b/c", "a/d", 0),
-])
+@pytest.mark.parametrize(
+    "held, wanted, status",
+    [
+        ("a", "a/b", 75),
+        ("a/b", "a", 75),
+        ("a/b", "a/b", 75),
+        ("a/b", "a/c", 0),
+        ("a/b/c", "a", 75),
+        ("a/b/c", "a/d", 0),
+    ],
+)
 def test_a_nested_name_and_its_parents_exclude_each_other_but_not_its_siblings(lab, held, wanted, status):
     lab.hold(held)
 
@@ -92,10 +111,13 @@ def test_waiting_ends_with_75_when_the_time_is_over(lab):
     assert len(lab.list()) == 1
 
 
-@pytest.mark.parametrize("prepare", [
-    lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}),
-    lambda: signal.signal(signal.SIGALRM, signal.SIG_IGN),
-])
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}),
+        lambda: signal.signal(signal.SIGALRM, signal.SIG_IGN),
+    ],
+)
 def test_waiting_ends_in_time_however_the_caller_left_the_alarm_signal(lab, prepare):
     lab.hold("job")
 
@@ -191,9 +213,11 @@ def test_joiner_behind_waiter_lists_nothing_under_gate(lab):
     joiner = lab.start("-w", "forever", "-n", "job", "--", "true", prefix=watch)
     until(lambda: lab.count_waiting("job") == 2 and "LOCK_SH" in trace.read_text().rpartition("LOCK_UN")[2])
 
-    calls = re.findall(r"(LOCK_EX|LOCK_UN|getdents64)", "".join(re.findall(r".*(?:/\.gate|getdents64).*\n", trace.read_text())))
+    calls = re.findall(
+        r"(LOCK_EX|LOCK_UN|getdents64)", "".join(re.findall(r".*(?:/\.gate|getdents64).*\n", trace.read_text()))
+    )
 
-    calls = calls[calls.index("LOCK_EX"):]  # before it, Python lists the places of its library
+    calls = calls[calls.index("LOCK_EX") :]  # before it, Python lists the places of its library
     assert calls[:2] == ["LOCK_EX", "LOCK_UN"] and "getdents64" in calls
     finish(holder)
     assert finish(joiner)[0] == 0
@@ -379,7 +403,11 @@ def test_a_gate_that_can_not_be_unlocked_keeps_nothing_and_nobody(lab):
 
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=fail)
 
-    assert (result.returncode, result.stdout, result.stderr) == (125, b"", b"solo: job: cannot be held: Input/output error\n")
+    assert (result.returncode, result.stdout, result.stderr) == (
+        125,
+        b"",
+        b"solo: job: cannot be held: Input/output error\n",
+    )
     assert os.listdir(lab.directory / "job") == [".gate"] and lab.run("-n", "job", "true").returncode == 0
 
 
@@ -408,8 +436,12 @@ print(flush=True); sys.stdin.read()
 @pytest.mark.tool("strace")
 def test_a_holder_beyond_those_that_are_watched_may_end_just_then(lab):
     """It is the one in the way; looked at once more, it is gone, and looked at again it is there."""
-    others = subprocess.Popen([sys.executable, "-IS", "-c", HOLDS.format(root=str(TESTS.parent))], env=lab.environment,
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    others = subprocess.Popen(
+        [sys.executable, "-IS", "-c", HOLDS.format(root=str(TESTS.parent))],
+        env=lab.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     others.stdout.readline()
     lab.hold("job", "--shared")
     newest = max((lab.directory / "job").glob(".hold.*")).name

@@ -25,8 +25,17 @@ BLOCKS = read_blocks()
 CI = ("github", "gitlab", "jenkins", "makefile")
 # .ci/run and test_install.py; the way to here; what takes long, of which the tests run a small part.
 ELSEWHERE = [
-    "make install && solo -- date", "make quick", "make test", "make test-full", "make test-deps", "make test-all", "make torture",
-    "make fuzz", "make coverage", "make lab", "make bench",
+    "make install && solo -- date",
+    "make quick",
+    "make test",
+    "make test-full",
+    "make test-deps",
+    "make test-all",
+    "make torture",
+    "make fuzz",
+    "make coverage",
+    "make lab",
+    "make bench",
 ]
 
 
@@ -136,7 +145,9 @@ def check_crontab(machine, line):
         pytest.skip("needs root")
     line = machine.replace_places(line)
     script = f"mount -t tmpfs tmpfs /var/spool/cron/crontabs && {line} && {line} && crontab -l"
-    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=machine.environment, capture_output=True, text=True)
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], env=machine.environment, capture_output=True, text=True
+    )
     variables, commands = read_crontab("".join(row for row in done.stdout.splitlines(True) if row[:1] != "#"))
     assert len(commands) == 2 and not variables, done.stderr
     check_guard(machine, commands[1], make_cron_environment(machine, "/usr/bin:/bin"))
@@ -163,7 +174,9 @@ def read_crontab(text):
             continue
         *fields, command = line.split(None, 5)
         for field, last in zip(fields, (59, 23, 31, 12, 7)):
-            assert re.fullmatch(r"\*(/\d+)?|\d+", field) and all(int(number) <= last for number in re.findall(r"\d+", field)), field
+            assert re.fullmatch(r"\*(/\d+)?|\d+", field) and all(
+                int(number) <= last for number in re.findall(r"\d+", field)
+            ), field
         assert not re.search(r"(?<!\\)%", command), "cron would cut it here"
         commands.append(command.replace("\\%", "%"))
     return variables, commands
@@ -183,7 +196,9 @@ def make_cron_environment(machine, path):
 
 
 def test_cron_finds_solo_only_where_the_crontab_tells_it_to_look(new):
-    variables, _ = read_crontab(next(block.text for block in BLOCKS if block.kind == "crontab" and "PATH=" in block.text))
+    variables, _ = read_crontab(
+        next(block.text for block in BLOCKS if block.kind == "crontab" and "PATH=" in block.text)
+    )
 
     assert variables["PATH"].split(":") == ["/usr/local/bin", "/usr/bin", "/bin"]
     if not shutil.which("solo", path="/usr/bin:/bin"):
@@ -251,7 +266,9 @@ def run_python(new, block):
     guard = [machine.script, "-n", "fenced", "--"] if "SOLO_TOKEN" in text else []
 
     def run(*prefix, **variables):
-        return subprocess.run([*prefix, *words], env={**environment, **variables}, capture_output=True, text=True, cwd=machine.bin)
+        return subprocess.run(
+            [*prefix, *words], env={**environment, **variables}, capture_output=True, text=True, cwd=machine.bin
+        )
 
     done = run(*guard)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -276,7 +293,9 @@ def run_sql(new, block):
     database.execute("CREATE TABLE report (id, body, token)")
     database.execute("INSERT INTO report VALUES (7, NULL, 0)")
 
-    changed = [database.execute(string.Template(block.text).substitute(SOLO_TOKEN=token)).rowcount for token in (3, 2, 3)]
+    changed = [
+        database.execute(string.Template(block.text).substitute(SOLO_TOKEN=token)).rowcount for token in (3, 2, 3)
+    ]
 
     assert changed == [1, 0, 1]
 
@@ -292,8 +311,14 @@ def run_toml(new, block):
 
 
 RUN = {
-    "shell": run_shell, "crontab": run_crontab, "unit": run_unit, "table": run_table, "python": run_python, "sql": run_sql,
-    "debian": run_debian,    "toml": run_toml,
+    "shell": run_shell,
+    "crontab": run_crontab,
+    "unit": run_unit,
+    "table": run_table,
+    "python": run_python,
+    "sql": run_sql,
+    "debian": run_debian,
+    "toml": run_toml,
 }
 
 
@@ -323,7 +348,10 @@ def test_nobody_deploys_anywhere_while_the_database_is_migrated(new):
 
 def test_a_load_is_alone_and_no_later_report_overtakes_it(new):
     machine = new()
-    report, load = find_line("solo -n data --shared --wait 1h -- report.sh"), find_line("solo -n data --wait 1h -- load.sh")
+    report, load = (
+        find_line("solo -n data --shared --wait 1h -- report.sh"),
+        find_line("solo -n data --wait 1h -- load.sh"),
+    )
     first = machine.type(report)
     machine.wait_for_starts(1)
 
@@ -331,7 +359,9 @@ def test_a_load_is_alone_and_no_later_report_overtakes_it(new):
 
     machine.release()
     assert [finish(process)[0] for process in (first, *others)] == [0] * 3
-    assert [line.split(":")[1] for line in machine.read_log()] == ["report.sh"] * 2 + ["load.sh"] * 2 + ["report.sh"] * 2
+    assert [line.split(":")[1] for line in machine.read_log()] == ["report.sh"] * 2 + ["load.sh"] * 2 + [
+        "report.sh"
+    ] * 2
 
 
 def test_a_text_that_nobody_can_run_is_seen():
@@ -339,10 +369,15 @@ def test_a_text_that_nobody_can_run_is_seen():
     assert {block.kind for block in BLOCKS} == {*RUN, *CI}
 
 
-@pytest.mark.parametrize("line", [
-    "solo -- job.sh", "solo --wait forever -- job.sh", "solo -n x --slots 2 --wait 1m -- job.sh",
-    "solo -q -E 0 --loud-after 2 -- job.sh",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "solo -- job.sh",
+        "solo --wait forever -- job.sh",
+        "solo -n x --slots 2 --wait 1m -- job.sh",
+        "solo -q -E 0 --loud-after 2 -- job.sh",
+    ],
+)
 def test_a_guard_that_guards_nothing_is_seen(new, line):
     machine = new()
     (machine.bin / "solo").unlink()
@@ -367,6 +402,8 @@ def test_what_is_copied_from_the_rendered_page_is_what_is_run():
 @pytest.mark.tool("mandoc")
 @pytest.mark.parametrize("page", ["solo.3", "solo.7", "solo-engines.7"])  # solo.1: test_cli.py
 def test_mandoc_finds_nothing_wrong_with_the_manuals(page):
-    result = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", ROOT / "man" / page], capture_output=True, text=True)
+    result = subprocess.run(
+        ["mandoc", "-T", "lint", "-W", "warning", ROOT / "man" / page], capture_output=True, text=True
+    )
 
     assert result.stdout == "", result.stdout

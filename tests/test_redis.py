@@ -143,7 +143,17 @@ class Trial:
         self.fault = fault
         self.proxy = Proxy(fleet.server.port)
         self.files = [fleet.lab.path / f"{which}{number}" for which in ("holder", "waiting")]
-        words = ["-n", f"{fleet.job}-{number}", "--ttl", "3s", "-w", "forever", "--", sys.executable, TESTS / "beats.py"]
+        words = [
+            "-n",
+            f"{fleet.job}-{number}",
+            "--ttl",
+            "3s",
+            "-w",
+            "forever",
+            "--",
+            sys.executable,
+            TESTS / "beats.py",
+        ]
         through = ("--via", fleet.server.make_url(self.proxy.port))
         self.holder = fleet.start(f"a{number}", *through, *words, self.files[0], "1000")
         until(lambda: self.files[0].exists() and self.files[0].stat().st_size > 8)
@@ -197,8 +207,11 @@ def test_password_is_in_no_message_process_list_or_environment(fleet):
 
     output = b""
     for via, words, status in (
-        ("good", ["-v", "-n", "job", "--", "sh", "-c", script], 0), ("good", ["list"], 0), ("good", ["doctor"], 0),
-        ("bad", ["-v", "-n", "job", "true"], 125), (fleet.url, ["-v", "-n", "job", "true"], 125),
+        ("good", ["-v", "-n", "job", "--", "sh", "-c", script], 0),
+        ("good", ["list"], 0),
+        ("good", ["doctor"], 0),
+        ("bad", ["-v", "-n", "job", "true"], 125),
+        (fleet.url, ["-v", "-n", "job", "true"], 125),
     ):
         fleet.url = via
         result = fleet.run("a", *words, prefix=prefix)
@@ -217,9 +230,20 @@ def test_tls_refuses_an_unknown_certificate(lab, start_redis):
 
     certificate, key = lab.path / "certificate", lab.path / "key"
     words = ["-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(["openssl", "req", "-x509", *words, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    subprocess.run(
+        ["openssl", "req", "-x509", *words, "-keyout", key, "-out", certificate], check=True, capture_output=True
+    )
     port = find_port()
-    start_redis("--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate)
+    start_redis(
+        "--tls-port",
+        str(port),
+        "--tls-cert-file",
+        certificate,
+        "--tls-key-file",
+        key,
+        "--tls-ca-cert-file",
+        certificate,
+    )
     target = find_target(f"rediss://127.0.0.1:{port}")._replace(certfile=str(certificate), keyfile=str(key))
 
     with pytest.raises(SoloError, match="server's certificate is not"):
@@ -231,10 +255,14 @@ def test_tls_refuses_an_unknown_certificate(lab, start_redis):
     assert engine.renew() is None
 
 
-@pytest.mark.parametrize("settings, kind", [
-    (("--replicaof", "127.0.0.1", "1"), b"replica"), (("--sentinel",), b"sentinel"),
-    (("--cluster-enabled", "yes", "--cluster-port", str(find_port())), b"cluster"),
-])
+@pytest.mark.parametrize(
+    "settings, kind",
+    [
+        (("--replicaof", "127.0.0.1", "1"), b"replica"),
+        (("--sentinel",), b"sentinel"),
+        (("--cluster-enabled", "yes", "--cluster-port", str(find_port())), b"cluster"),
+    ],
+)
 def test_replica_sentinel_and_cluster_are_refused(lab, start_redis, settings, kind):
     fleet = Fleet(lab, start_redis(*settings))
 
@@ -243,9 +271,10 @@ def test_replica_sentinel_and_cluster_are_refused(lab, start_redis, settings, ki
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and kind in result.stderr
 
 
-@pytest.mark.parametrize("url, message", [
-    ("redis://h1,h2", "is one host"), ("redis://h1/x", "by number"), ("redis://h1/0?timeout=1", "no such setting"),
-])
+@pytest.mark.parametrize(
+    "url, message",
+    [("redis://h1,h2", "is one host"), ("redis://h1/x", "by number"), ("redis://h1/0?timeout=1", "no such setting")],
+)
 def test_url_of_no_single_database_is_refused(lab, url, message):
     result = lab.run("--via", url, "-n", "job", "true")
 
@@ -267,9 +296,9 @@ def test_doctor_reports_settings_that_forget_locks(lab, start_redis):
 
     reports = [fleet.run("a", "doctor").stdout.decode() for fleet in (careless, lax, careful)]
 
-    assert [[word in text for word in ("appendonly", "appendfsync", "allkeys-lru", "best effort")] for text in reports] == [
-        [True, False, True, True], [False, True, False, True], [False, False, False, True],
-    ]
+    assert [
+        [word in text for word in ("appendonly", "appendfsync", "allkeys-lru", "best effort")] for text in reports
+    ] == [[True, False, True, True], [False, True, False, True], [False, False, False, True]]
 
 
 def test_only_the_fence_remains_after_a_kill(fleet):

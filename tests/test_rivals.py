@@ -211,7 +211,9 @@ def test_a_command_that_does_not_heed_sigterm_is_killed_and_the_launcher_tells_s
 
 
 def test_a_command_may_end_in_its_own_way_and_time(lab):
-    holder = lab.start("-n", "job", "--", "sh", "-c", "trap 'echo bye; exit 7' TERM; echo $$; while :; do sleep 0.05; done")
+    holder = lab.start(
+        "-n", "job", "--", "sh", "-c", "trap 'echo bye; exit 7' TERM; echo $$; while :; do sleep 0.05; done"
+    )
     read_line(holder)
 
     assert lab.run("--replace", "-n", "job", "true").returncode == 0
@@ -276,7 +278,7 @@ def test_replace_spares_those_in_line_who_would_run_beside_it(lab):
 
 
 def test_replace_ends_a_whole_tree(lab):
-    holder = lab.start("--tree", "-n", "job", "--", "sh", "-c", f"setsid sh -c \"{IGNORE_TERM}\" & exec sleep 99")
+    holder = lab.start("--tree", "-n", "job", "--", "sh", "-c", f'setsid sh -c "{IGNORE_TERM}" & exec sleep 99')
     inner = int(read_line(holder))
 
     assert lab.run("--replace", "-k", "300ms", "-n", "job", "true").returncode == 0
@@ -323,7 +325,9 @@ def test_an_ancestor_counts_once(lab):
 
 
 def test_replace_spares_what_its_launcher_had_before_the_command(lab):
-    shell = lab.start_shell(f"sleep 99 & echo $!; sleep 0.1; exec $SOLO --tree -n job -- sh -c \"{IGNORE_TERM.replace('$', chr(92) + '$')}\"")
+    shell = lab.start_shell(
+        f'sleep 99 & echo $!; sleep 0.1; exec $SOLO --tree -n job -- sh -c "{IGNORE_TERM.replace("$", chr(92) + "$")}"'
+    )
     stranger, child = int(read_line(shell)), int(read_line(shell))
 
     assert lab.run("--replace", "-k", "100ms", "-n", "job", "true").returncode == 0
@@ -345,8 +349,12 @@ def test_replace_never_takes_a_pid_of_another_namespace_for_its_own(lab):
             kill -0 $witness && echo spared
         }
     """
-    result = subprocess.run(["unshare", "-p", "-f", "--kill-child", "--mount-proc", "sh", "-c", script], env=lab.environment,
-                            capture_output=True, timeout=PATIENCE)
+    result = subprocess.run(
+        ["unshare", "-p", "-f", "--kill-child", "--mount-proc", "sh", "-c", script],
+        env=lab.environment,
+        capture_output=True,
+        timeout=PATIENCE,
+    )
 
     assert result.stdout == b"replaced\nspared\n", result.stderr
 
@@ -357,8 +365,12 @@ def test_a_forged_record_does_not_make_root_end_someone_else(common):
     common.directory.chmod(0o1777)
     common.run("-n", "job", "true")  # makes the name's directory root's
     victim = subprocess.Popen(["sleep", "99"])
-    forger = subprocess.Popen(["/usr/bin/python3", "-IS", "-c", FORGERY, str(common.script), str(common.directory), str(victim.pid)],
-                              user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    forger = subprocess.Popen(
+        ["/usr/bin/python3", "-IS", "-c", FORGERY, str(common.script), str(common.directory), str(victim.pid)],
+        user=NOBODY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     forger.stdout.readline()
 
     result = common.run("--replace", "-n", "job", "true")
@@ -367,7 +379,11 @@ def test_a_forged_record_does_not_make_root_end_someone_else(common):
     victim.wait()
     forger.communicate()
 
-    assert alive and result.returncode == 125 and b"written by nobody, a user that could not have signalled it" in result.stderr
+    assert (
+        alive
+        and result.returncode == 125
+        and b"written by nobody, a user that could not have signalled it" in result.stderr
+    )
 
 
 FORGERY = """
@@ -406,7 +422,10 @@ def test_the_busy_line_tells_the_skips_since_the_last_run(lab):
     texts.append(lab.run("-n", "job", "true").stderr.decode())
 
     assert [re.search(r"\), (.*)\n", text) and re.search(r"\), (.*)\n", text)[1] for text in texts] == [
-        None, "1 skip since", "2 skips since", None,
+        None,
+        "1 skip since",
+        "2 skips since",
+        None,
     ]
 
 
@@ -436,7 +455,9 @@ def test_one_who_is_kept_out_by_others_that_come_and_go_becomes_loud(lab):
     lab.hold("up/a")
     ends = []
     for _ in range(4):
-        ends.append([lab.run("-q", "-E", "0", "--loud-after", "2", "-n", name, "true").returncode for name in ("job", "up")])
+        ends.append(
+            [lab.run("-q", "-E", "0", "--loud-after", "2", "-n", name, "true").returncode for name in ("job", "up")]
+        )
         assert lab.run("-s", "-n", "job", "true").returncode == lab.run("-n", "up/b", "true").returncode == 0
 
     assert ends == [[0, 0], [0, 0], [75, 75], [75, 75]]
@@ -488,10 +509,12 @@ def test_sockets_can_not_count_and_say_so(lab):
     assert result.returncode == 125 and b"(use a duration)" in result.stderr
 
 
-
 @pytest.mark.tool("strace")
-@pytest.mark.parametrize("words", [("--replace", "-k", "3", "-n", "job", "true"), ("stop", "--waiting", "-k", "3", "job")],
-                         ids=["replace", "stop"])
+@pytest.mark.parametrize(
+    "words",
+    [("--replace", "-k", "3", "-n", "job", "true"), ("stop", "--waiting", "-k", "3", "job")],
+    ids=["replace", "stop"],
+)
 def test_who_has_just_got_in_is_asked_to_end_once(lab, words):
     """Its seat is there a moment longer than its command: to some programs a second SIGTERM means at once."""
     holder = lab.hold("job")
@@ -507,12 +530,16 @@ def test_who_has_just_got_in_is_asked_to_end_once(lab, words):
     assert (ended.returncode, finish(waiter)[1], ended.stdout.count(b"ended") == 1) == (0, "term\n", words[0] == "stop")
 
 
-@pytest.mark.parametrize("words, status", [(("--max-waiting", "99", "-w", "0.1"), 75), (("--latest", "-w", "0.1"), 75),
-                                           (("--replace", "-k", "1"), 0)])
+@pytest.mark.parametrize(
+    "words, status",
+    [(("--max-waiting", "99", "-w", "0.1"), 75), (("--latest", "-w", "0.1"), 75), (("--replace", "-k", "1"), 0)],
+)
 def test_a_line_that_is_longer_than_descriptors_are_many(lab, words, status):
     lab.hold("job")
-    many = [lab.start("-w", "forever", "-n", "job", "--", "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            for _ in range(100)]
+    many = [
+        lab.start("-w", "forever", "-n", "job", "--", "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(100)
+    ]
     until(lambda: lab.count_waiting("job") == len(many))
 
     result = lab.run(*words, "-n", "job", "--", "true", prefix=("sh", "-c", 'ulimit -n 90; exec "$@"', "sh"))

@@ -44,9 +44,13 @@ def test_no_file_is_opened_for_writing_nor_made(lab):
     trace = lab.path / "trace"
     lab.run("-n", "job", "true", prefix=("strace", "-o", trace, "-e", "trace=%file"))
 
-    changing = [line for line in trace.read_text().splitlines() if any(
-        word in line for word in ("O_WRONLY", "O_RDWR", "O_CREAT", "mkdir", "rename", "unlink", "link(")
-    ) and "readlink" not in line and "/dev/" not in line]
+    changing = [
+        line
+        for line in trace.read_text().splitlines()
+        if any(word in line for word in ("O_WRONLY", "O_RDWR", "O_CREAT", "mkdir", "rename", "unlink", "link("))
+        and "readlink" not in line
+        and "/dev/" not in line
+    ]
     assert changing == []
 
 
@@ -65,7 +69,13 @@ def test_the_list_knows_everything_a_record_would(lab):
     holder = lab.hold("a/b", "--slots", "3", "--take", "2")
     [row] = lab.list()
 
-    assert (row["name"], row["launcher"], row["child"], row["mode"], row["slot"]) == ("a/b", holder.pid, holder.child, "slots", 0)
+    assert (row["name"], row["launcher"], row["child"], row["mode"], row["slot"]) == (
+        "a/b",
+        holder.pid,
+        holder.child,
+        "slots",
+        0,
+    )
     assert row["command"] == ["sh", "-c", "echo $$; read line; exit 0"] and row["via"] == "socket"
 
 
@@ -98,8 +108,14 @@ def test_a_squatter_is_told_as_such(common):
     common.use_sockets()
     address = "\\0solo/0/job/hold.1.X..0.0"
     squatter = subprocess.Popen(
-        ["/usr/bin/python3", "-c", f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{address}'); s.listen(); print(); input()"],
-        user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('{address}'); s.listen(); print(); input()",
+        ],
+        user=NOBODY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     squatter.stdout.readline()
 
@@ -125,7 +141,9 @@ sys.stdin.read()
 def test_lines_that_others_put_into_the_kernels_table_break_nothing(common):
     """An abstract address may hold a newline, and so look like any line at all."""
     common.use_sockets()
-    liar = subprocess.Popen(["/usr/bin/python3", "-c", INJECTION], user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    liar = subprocess.Popen(
+        ["/usr/bin/python3", "-c", INJECTION], user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     liar.stdout.readline()
 
     holder = common.hold("job")
@@ -152,12 +170,16 @@ def test_who_sits_on_the_gate_is_told(lab):
     result = lab.run("-n", "job", "true")
     gate.close()
 
-    assert result.returncode == 125 and f"pid {os.getpid()} has been sitting on its gate for 5 seconds" in result.stderr.decode()
+    assert (
+        result.returncode == 125
+        and f"pid {os.getpid()} has been sitting on its gate for 5 seconds" in result.stderr.decode()
+    )
 
 
-@pytest.mark.parametrize("text", [
-    "hold.", "hold.x.X..0.0", "hold.1.Z..0.0", "hold.1.X", "seat.", "hold.1.C-1..0.0", "hold.1.X..0.x", "hold.\xff",
-])
+@pytest.mark.parametrize(
+    "text",
+    ["hold.", "hold.x.X..0.0", "hold.1.Z..0.0", "hold.1.X", "seat.", "hold.1.C-1..0.0", "hold.1.X..0.x", "hold.\xff"],
+)
 def test_garbage_in_an_address_never_lets_two_in_nor_shows_a_traceback(lab, text):
     odd = socket.socket(socket.AF_UNIX)
     odd.bind(f"\0solo/{os.geteuid()}/job/{text}")
@@ -190,7 +212,9 @@ def test_a_queue_full_of_those_who_asked_is_still_held(lab):
     """Nobody accepts: who asked and left stays in the owner's queue, until the kernel takes no more."""
     holder = lab.hold("job")
     [address] = [
-        line.rsplit(" ", 1)[1] for line in open("/proc/net/unix").read().splitlines() if "/job/hold." in line and " 00010000 " in line
+        line.rsplit(" ", 1)[1]
+        for line in open("/proc/net/unix").read().splitlines()
+        if "/job/hold." in line and " 00010000 " in line
     ]
     asked = 0
     while True:
@@ -208,7 +232,10 @@ def test_a_queue_full_of_those_who_asked_is_still_held(lab):
     assert lab.run("-n", "job", "true").returncode == 75
     for words in (["stop", "job"], ["--replace", "-n", "job", "true"]):
         result = lab.run(*words)
-        assert (result.returncode, result.stderr) == (125, b"solo: job: cannot end the holder: it cannot be seen from here\n")
+        assert (result.returncode, result.stderr) == (
+            125,
+            b"solo: job: cannot end the holder: it cannot be seen from here\n",
+        )
     waiter = lab.start("-w", "forever", "-n", "job", "true")
     until(lambda: lab.count_waiting("job") == 1)
     finish(holder)

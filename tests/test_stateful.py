@@ -40,7 +40,9 @@ class Contender:
         return self.child is not None and read_state(self.child) not in ("gone", "Z", "X")
 
     def conflicts(self, other):
-        related = self.name == other.name or self.name.startswith(other.name + "/") or other.name.startswith(self.name + "/")
+        related = (
+            self.name == other.name or self.name.startswith(other.name + "/") or other.name.startswith(self.name + "/")
+        )
         return related and (self.mode, other.mode) != ("S", "S")
 
 
@@ -70,7 +72,9 @@ class Walk(RuleBasedStateMachine):
         os.set_blocking(process.stdout.fileno(), False)
         contender = Contender(number, name, mode, process, {0, *fates})
         if "/" in name and any(it.is_latest and it.name == name and it.child is None for it in self.all):
-            contender.fates.add(75)  # both may wait for the parent, and then come to the line of the name at the same time
+            contender.fates.add(
+                75
+            )  # both may wait for the parent, and then come to the line of the name at the same time
         self.all.append(contender)
         self.settle(contender)
         return contender
@@ -227,8 +231,15 @@ class Walk(RuleBasedStateMachine):
         expected = set()
         for contender in self.all:
             alive = contender.process.poll() is None
-            state = "orphaned" if not alive and contender.command_lives else "held" if alive and contender.child else \
-                "waiting" if alive else None
+            state = (
+                "orphaned"
+                if not alive and contender.command_lives
+                else "held"
+                if alive and contender.child
+                else "waiting"
+                if alive
+                else None
+            )
             if state is None:
                 continue
             expected.add(contender.process.pid)
@@ -252,7 +263,11 @@ class Walk(RuleBasedStateMachine):
             counted = contender.mode == "C" and all(it.mode == "C" and it.name == contender.name for it in beside)
             if counted and len(beside) < 2:
                 beside = []
-            before = [it for it in waiting if it.number != contender.number and it.name.split("/")[0] == contender.name.split("/")[0]]
+            before = [
+                it
+                for it in waiting
+                if it.number != contender.number and it.name.split("/")[0] == contender.name.split("/")[0]
+            ]
             if not beside and not before:
                 return f"{contender} waits for nothing"
         return None
@@ -272,8 +287,12 @@ class Walk(RuleBasedStateMachine):
 
     def teardown(self):
         log = self.lab.read_log()
-        tally.add(walks=1, launchers=len(self.all), commands=sum(line.startswith("start:") for line in log),
-                  overlaps=sum(line.startswith("overlap") for line in log))
+        tally.add(
+            walks=1,
+            launchers=len(self.all),
+            commands=sum(line.startswith("start:") for line in log),
+            overlaps=sum(line.startswith("overlap") for line in log),
+        )
         for contender in self.all:
             self.signal_command(contender, signal.SIGKILL)
         self.lab.close()
@@ -289,11 +308,21 @@ def test_a_random_walk_agrees_with_the_model(solo_script, tmp_path, via):
     """Walks of twelve, each twelve by a chance of their own."""
     for number in tally.rounds(1, 12):
         tally.note(number)
-        walk = seed(f"{tally.SEED} {number}")(type("Walk", (Walk,), {"via": via, "script": solo_script, "directory": tmp_path}))
-        run_state_machine_as_test(walk, settings=settings(
-            max_examples=12, stateful_step_count=40 if tally.WHOLE else 25, deadline=None, database=None, print_blob=True,
-            suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink] if tally.POINT else [Phase.generate],
-        ))
+        walk = seed(f"{tally.SEED} {number}")(
+            type("Walk", (Walk,), {"via": via, "script": solo_script, "directory": tmp_path})
+        )
+        run_state_machine_as_test(
+            walk,
+            settings=settings(
+                max_examples=12,
+                stateful_step_count=40 if tally.WHOLE else 25,
+                deadline=None,
+                database=None,
+                print_blob=True,
+                suppress_health_check=list(HealthCheck),
+                phases=[Phase.generate, Phase.shrink] if tally.POINT else [Phase.generate],
+            ),
+        )
 
 
 def test_the_list_of_the_walk_is_what_the_command_prints(lab):

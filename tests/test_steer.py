@@ -10,7 +10,18 @@ import sys
 from time import monotonic
 
 import pytest
-from conftest import PATIENCE, ROOT, count_injected, count_switches, finish, inject, read_line, read_state, until, wait_dead
+from conftest import (
+    PATIENCE,
+    ROOT,
+    count_injected,
+    count_switches,
+    finish,
+    inject,
+    read_line,
+    read_state,
+    until,
+    wait_dead,
+)
 
 from solo.commands import doctor
 from solo.contention.evict import Eviction
@@ -32,7 +43,12 @@ def test_show_prints_the_holder_with_processes_the_waiters_and_the_skips(lab, vi
     text = lab.run("show", "job").stdout.decode()
 
     [hold], [waiting] = shown["holds"], shown["waiting"]
-    assert (hold["launcher"], hold["state"], waiting["launcher"], waiting["mode"]) == (holder.pid, "held", waiter.pid, "shared")
+    assert (hold["launcher"], hold["state"], waiting["launcher"], waiting["mode"]) == (
+        holder.pid,
+        "held",
+        waiter.pid,
+        "shared",
+    )
     assert [(process["pid"], process["depth"]) for process in hold["processes"]] == [(hold["child"], 0), (inner, 1)]
     assert hold["processes"][1]["command"] == ["sleep", "99"] and hold["processes"][1]["resident_bytes"] > 100000
     assert shown["skips"] == ({"X": 1} if via == "file" else {})
@@ -57,7 +73,10 @@ def test_show_of_an_orphan_an_idle_and_an_unknown_name(lab):
     assert [[hold["state"] for hold in one["holds"]] for one in shown] == [["orphaned"], [], []]
     assert b"by orphan pid %d (" % holder.child in lab.run("show", "job").stdout
     never = lab.run("show", "never")
-    assert (never.returncode, never.stdout) == (125, b"never: no locks held: names in %b\n" % os.fsencode(lab.directory))
+    assert (never.returncode, never.stdout) == (
+        125,
+        b"never: no locks held: names in %b\n" % os.fsencode(lab.directory),
+    )
     assert not (lab.directory / "never").exists()
 
 
@@ -85,7 +104,9 @@ def test_wait_returns_at_once_for_a_free_name(lab, via):
     assert lab.run("wait", "job").returncode == 0
 
 
-@pytest.mark.parametrize("words, verb", [(("wait",), "wait for"), (("stop",), "stop"), (("show",), "show"), (("history",), "show")])
+@pytest.mark.parametrize(
+    "words, verb", [(("wait",), "wait for"), (("stop",), "stop"), (("show",), "show"), (("history",), "show")]
+)
 def test_an_unknown_name_is_an_error_that_suggests_a_known_one(lab, words, verb):
     """Else a script that waits for a mistyped name before it reboots would reboot too early."""
     lab.run("-n", "backup", "true")
@@ -127,14 +148,19 @@ def test_every_name_is_known_with_sockets(lab):
     lab.use_sockets()
 
     assert lab.run("wait", "never").returncode == lab.run("show", "never").returncode == 0
-    assert lab.run("stop", "never").stdout == f"never: not held (names of {find_user(os.geteuid())}, by sockets)\n".encode()
+    assert (
+        lab.run("stop", "never").stdout
+        == f"never: not held (names of {find_user(os.geteuid())}, by sockets)\n".encode()
+    )
 
 
 def test_the_error_for_an_unknown_name_says_whose_names_were_searched(common):
     """Run as a user whose home directory has no names."""
     user = pwd.getpwuid(1)
-    code = f"import sys; sys.path.insert(0, {os.path.dirname(common.script)!r}); from solo.commands import lookup;" \
-           " lookup.check_known('job', {}, 'wait for')"
+    code = (
+        f"import sys; sys.path.insert(0, {os.path.dirname(common.script)!r}); from solo.commands import lookup;"
+        " lookup.check_known('job', {}, 'wait for')"
+    )
     said = subprocess.run(["/usr/bin/python3", "-IS", "-c", code], user=1, capture_output=True, text=True).stderr
 
     place = f"not among the names of {user.pw_name}, in {user.pw_dir}/.local/state/solo (another user has other names)"
@@ -160,7 +186,9 @@ def test_wait_times_out_and_names_the_holder(lab, via):
     result = lab.run("wait", "-t", "100ms", "job")
 
     assert result.returncode == 75
-    assert re.fullmatch(rf"solo: job: busy: held for \d+s by pid {holder.pid} \(.*\); waited 100ms\n", result.stderr.decode())
+    assert re.fullmatch(
+        rf"solo: job: busy: held for \d+s by pid {holder.pid} \(.*\); waited 100ms\n", result.stderr.decode()
+    )
 
 
 def test_wait_waits_for_waiters_and_orphans(lab):
@@ -255,7 +283,9 @@ def test_stop_ends_waiters_only_with_waiting(lab, via):
 def test_stop_follows_a_waiter_that_acquires(lab):
     """The waiter ignores SIGTERM, so it acquires and must then be killed."""
     holder = lab.hold("job")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "sleep", "99", prefix=("sh", "-c", "trap '' TERM; exec \"$@\"", "sh"))
+    waiter = lab.start(
+        "-w", "forever", "-n", "job", "--", "sleep", "99", prefix=("sh", "-c", "trap '' TERM; exec \"$@\"", "sh")
+    )
     until(lambda: lab.count_waiting("job"))
 
     result = lab.run("stop", "--waiting", "-k", "500ms", "job")
@@ -266,7 +296,12 @@ def test_stop_follows_a_waiter_that_acquires(lab):
 
 @pytest.mark.parametrize("words, signals", [([], 1), (["--waiting"], 2)])
 def test_stop_signals_a_program_once_per_ticket_that_was_there(lab, words, signals):
-    program = subprocess.Popen([sys.executable, "-IS", "-c", f"""
+    program = subprocess.Popen(
+        [
+            sys.executable,
+            "-IS",
+            "-c",
+            f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})
 import signal, solo, threading, time
 lock = solo.Lock("job", directory=sys.argv[1], wait=99)
@@ -282,7 +317,11 @@ with lock:
     while not told:
         time.sleep(0.01)
 time.sleep(99)
-""", lab.directory], stdout=subprocess.PIPE)
+""",
+            lab.directory,
+        ],
+        stdout=subprocess.PIPE,
+    )
     until(lambda: lab.list("job") and len(lab.list("job")) == 2)
 
     result = lab.run("stop", "-k", "1h", *words, "job")
@@ -301,7 +340,9 @@ holds = [solo.Lock("job", slots={MOST_OPEN}, directory=sys.argv[1]).acquire() fo
 print(flush=True)
 sys.stdin.read()
 """
-    program = subprocess.Popen([sys.executable, "-IS", "-c", holds, lab.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    program = subprocess.Popen(
+        [sys.executable, "-IS", "-c", holds, lab.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     read_line(program)
     waiters = [lab.start_waiter("job", "--slots", str(MOST_OPEN), tag="in") for _ in range(2)]
 
@@ -335,7 +376,11 @@ def test_stop_finds_a_waiter_that_acquires_between_two_looks(lab):
     until(lambda: lab.count_waiting("job"))
     name = lab.find_hold("job").name
 
-    stopped = subprocess.run([sys.executable, "-c", f"""
+    stopped = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"""
 import os, sys, time; sys.path.insert(0, {str(ROOT)!r})
 from solo.commands import stop
 from solo.tickets import Queue
@@ -353,7 +398,11 @@ def read_early(line, *words):
     return files
 Queue.list_files = read_early
 sys.exit(stop.run(dict(dir={str(lab.directory)!r}, kill_after=3600.0, waiting=True), ["job"]))
-"""], stdout=subprocess.PIPE, timeout=PATIENCE)
+""",
+        ],
+        stdout=subprocess.PIPE,
+        timeout=PATIENCE,
+    )
 
     assert (stopped.returncode, stopped.stdout.count(b"job: ended pid"), lab.list()) == (0, 2, [])
     assert waiter.wait(PATIENCE) == -signal.SIGTERM
@@ -362,7 +411,11 @@ sys.exit(stop.run(dict(dir={str(lab.directory)!r}, kill_after=3600.0, waiting=Tr
 def test_stop_ends_a_command_whose_launcher_is_killed_meanwhile(lab):
     holder = lab.hold("job")
 
-    stopped = subprocess.run([sys.executable, "-c", f"""
+    stopped = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"""
 import os, sys, time; sys.path.insert(0, {str(ROOT)!r})
 from solo.commands import stop
 from solo.contention.evict import Eviction
@@ -375,7 +428,11 @@ def kill_first(eviction, tickets):
     return act(eviction, tickets)
 Eviction.act = kill_first
 sys.exit(stop.run(dict(dir={str(lab.directory)!r}, kill_after=3600.0), ["job"]))
-"""], stdout=subprocess.PIPE, timeout=PATIENCE)
+""",
+        ],
+        stdout=subprocess.PIPE,
+        timeout=PATIENCE,
+    )
 
     assert (stopped.returncode, stopped.stdout.count(b"job: ended pid")) == (0, 1)
     wait_dead(holder.child)
@@ -421,7 +478,9 @@ def test_stop_refuses_a_holder_with_a_damaged_record(lab):
 @pytest.mark.tool("strace")
 def test_stop_sees_the_end_of_a_holder_whose_record_is_damaged_meanwhile(lab):
     """After SIGTERM was sent, the record no longer names the process to watch."""
-    holder = lab.start("-n", "job", "--", "sh", "-c", "trap 'sleep 0.5; exit 3' TERM; echo; while :; do sleep 0.05; done")
+    holder = lab.start(
+        "-n", "job", "--", "sh", "-c", "trap 'sleep 0.5; exit 3' TERM; echo; while :; do sleep 0.05; done"
+    )
     read_line(holder)
 
     result = lab.run("stop", "job", prefix=inject(lab, "pread64:retval=0:when=3..4", paths=[lab.find_hold("job")]))
@@ -434,10 +493,15 @@ def test_stop_sees_the_end_of_a_holder_whose_record_is_damaged_meanwhile(lab):
 def test_a_name_must_be_given(lab, subcommand):
     result = lab.run(subcommand)
 
-    assert (result.returncode, result.stderr) == (125, f"solo: {subcommand}: no name given (solo list shows them)\n".encode())
+    assert (result.returncode, result.stderr) == (
+        125,
+        f"solo: {subcommand}: no name given (solo list shows them)\n".encode(),
+    )
 
 
-@pytest.mark.parametrize("words", [("wait", "-t", "soon", "job"), ("stop", "-k", "x", "job"), ("wait", "../x"), ("clean", ".x")])
+@pytest.mark.parametrize(
+    "words", [("wait", "-t", "soon", "job"), ("stop", "-k", "x", "job"), ("wait", "../x"), ("clean", ".x")]
+)
 def test_invalid_usage_of_a_subcommand_is_one_line(lab, words):
     result = lab.run(*words)
 
@@ -454,7 +518,13 @@ def test_clean_removes_idle_names_and_leaves_used_ones(lab):
 
     result = lab.run("clean")
 
-    assert result.stdout.decode().split("\n")[:-1] == ["idle: removed", "a/d: removed", "a/b/c: removed", "a/b: removed", "a: removed"]
+    assert result.stdout.decode().split("\n")[:-1] == [
+        "idle: removed",
+        "a/d: removed",
+        "a/b/c: removed",
+        "a/b: removed",
+        "a: removed",
+    ]
     assert set(os.listdir(lab.directory)) == {".journals", "used"} and lab.run("-n", "used/x", "true").returncode == 75
 
 
@@ -520,8 +590,10 @@ def test_stop_and_clean_in_a_crowd_end_only_their_targets_and_let_no_two_run(lab
     witness = str(TESTS / "witness.sh")
     bystanders, innocent = [lab.hold("other"), lab.hold("job-beside")], lab.start_shell("echo; read line; exit 0")
     cleaner = lab.start_shell("while [ ! -e $LAB/done ]; do $SOLO clean >/dev/null || echo failed; done")
-    contenders = [lab.start("-w", "forever", "-n", "job", witness, f"tag{number}", "0.3", stdin=subprocess.DEVNULL)
-                  for number in range(60)]
+    contenders = [
+        lab.start("-w", "forever", "-n", "job", witness, f"tag{number}", "0.3", stdin=subprocess.DEVNULL)
+        for number in range(60)
+    ]
 
     stops = []
     for _ in range(12):
@@ -549,7 +621,11 @@ def test_doctor_is_ready_on_a_good_machine(lab):
 
     assert (result.returncode, result.stderr) == (0, b"")
     assert {finding["check"] for finding in findings if finding["state"] == "ok"} >= {
-        "directory", "journal", "locks", "processes", "sockets",
+        "directory",
+        "journal",
+        "locks",
+        "processes",
+        "sockets",
     }
     assert "file_system" in {finding["check"] for finding in findings}  # a note in a container, and below /tmp
     assert not any(finding["state"] == "fails" for finding in findings)
@@ -557,10 +633,13 @@ def test_doctor_is_ready_on_a_good_machine(lab):
     assert lab.run("doctor").stdout.endswith(b"\nready\n")
 
 
-@pytest.mark.parametrize("spoil, text", [
-    (lambda path: path.write_text("a file"), b"Not a directory"),
-    (lambda path: (path.mkdir(), path.chmod(0o777)), b"no sticky bit"),
-])
+@pytest.mark.parametrize(
+    "spoil, text",
+    [
+        (lambda path: path.write_text("a file"), b"Not a directory"),
+        (lambda path: (path.mkdir(), path.chmod(0o777)), b"no sticky bit"),
+    ],
+)
 def test_doctor_reports_a_bad_directory(lab, spoil, text):
     spoil(lab.directory)
 
@@ -584,10 +663,16 @@ def test_doctor_sees_broken_locks(lab):
 @pytest.mark.tool("unshare", "mount")
 def test_doctor_sees_a_read_only_file_system_and_a_container(lab):
     lab.directory.mkdir()
-    script = "mount --bind $SOLO_DIR $SOLO_DIR && mount -o remount,ro,bind $SOLO_DIR && $SOLO doctor; echo status $?; " \
-             "$SOLO --via socket -n readonly echo all the same"
-    result = subprocess.run(["unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script], env=lab.environment, capture_output=True,
-                            timeout=PATIENCE)
+    script = (
+        "mount --bind $SOLO_DIR $SOLO_DIR && mount -o remount,ro,bind $SOLO_DIR && $SOLO doctor; echo status $?; "
+        "$SOLO --via socket -n readonly echo all the same"
+    )
+    result = subprocess.run(
+        ["unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script],
+        env=lab.environment,
+        capture_output=True,
+        timeout=PATIENCE,
+    )
 
     assert b"Read-only file system (use --via socket, which needs no file)" in result.stdout, result.stderr
     assert b"in a pid namespace" in result.stdout and result.stdout.endswith(b"status 1\nall the same\n")
@@ -601,15 +686,20 @@ def test_stop_ends_the_others_if_one_cannot_be_ended(lab):
 
     stopped = lab.run("stop", "job")
 
-    assert (stopped.returncode, stopped.stderr.count(b"\n")) == (125, 1) and f"pid {other.pid} ".encode() in stopped.stdout
+    assert (stopped.returncode, stopped.stderr.count(b"\n")) == (
+        125,
+        1,
+    ) and f"pid {other.pid} ".encode() in stopped.stdout
     assert other.wait(PATIENCE) == -signal.SIGTERM and odd.poll() is None
     first.write_bytes(record)
 
 
 def test_stop_ends_more_waiters_than_it_has_descriptors(lab):
     lab.hold("job")
-    many = [lab.start("-w", "forever", "-n", "job", "--", "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            for _ in range(100)]
+    many = [
+        lab.start("-w", "forever", "-n", "job", "--", "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(100)
+    ]
     until(lambda: lab.count_waiting("job") == len(many))
 
     stopped = lab.run("stop", "--waiting", "job", prefix=("sh", "-c", 'ulimit -n 90; exec "$@"', "sh"))

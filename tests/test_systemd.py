@@ -100,9 +100,10 @@ def test_systemctl_restart_never_has_two_run(guest, unit, mode):
     assert read_events(guest, unit) == ["start", "SIGTERM", "end", "start"]
 
 
-@pytest.mark.parametrize("settings, signals", [
-    (["--property=KillSignal=SIGINT"], ["SIGINT"]), (["--property=SendSIGHUP=yes"], ["SIGTERM", "SIGHUP"]),
-])
+@pytest.mark.parametrize(
+    "settings, signals",
+    [(["--property=KillSignal=SIGINT"], ["SIGINT"]), (["--property=SendSIGHUP=yes"], ["SIGTERM", "SIGHUP"])],
+)
 def test_the_signals_of_a_unit_reach_the_command_once_each(guest, unit, settings, signals):
     serve(guest, unit, *settings)
 
@@ -121,7 +122,9 @@ def test_a_signal_to_the_main_process_alone_reaches_the_command(guest, unit):
 
 def test_a_sigterm_to_the_main_process_alone_ends_a_command_that_does_not_catch_it(guest, unit):
     script = f"echo start >>/lab/{unit}; exec sleep 600"
-    guest.start(unit, "--remain-after-exit", "--property=SuccessExitStatus=SIGTERM", "solo", "-n", unit, "sh", "-c", script)
+    guest.start(
+        unit, "--remain-after-exit", "--property=SuccessExitStatus=SIGTERM", "solo", "-n", unit, "sh", "-c", script
+    )
     guest.wait_line(unit, "start")
 
     guest.do("systemctl", "kill", "--kill-whom=main", unit)
@@ -173,8 +176,12 @@ def test_where_proc_shows_a_user_no_others_the_signal_comes_once_too(guest, unit
 
 
 def test_a_scope_is_stopped_as_a_service_is(guest, unit):
-    guest.do("sh", "-c", f"setsid systemd-run --quiet --scope --unit={unit} solo -n {unit} -- {shlex.join(SERVICE)} {unit} "
-                         "</dev/null >/dev/null 2>&1 &")
+    guest.do(
+        "sh",
+        "-c",
+        f"setsid systemd-run --quiet --scope --unit={unit} solo -n {unit} -- {shlex.join(SERVICE)} {unit} "
+        "</dev/null >/dev/null 2>&1 &",
+    )
     guest.wait_line(unit, "start")
 
     guest.do("systemctl", "stop", f"{unit}.scope")
@@ -218,8 +225,14 @@ def test_a_unit_that_restarts_after_sigkill_of_its_main_process_never_has_two_ru
 
 
 def test_a_command_that_killmode_process_left_behind_is_waited_for_by_the_next(guest, unit):
-    serve(guest, unit, "--property=Restart=always", "--property=RestartSec=0", "--property=KillMode=process",
-          options=["--wait", "forever"])
+    serve(
+        guest,
+        unit,
+        "--property=Restart=always",
+        "--property=RestartSec=0",
+        "--property=KillMode=process",
+        options=["--wait", "forever"],
+    )
     [start] = guest.read(unit)
 
     guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
@@ -233,7 +246,13 @@ def test_a_command_that_killmode_process_left_behind_is_waited_for_by_the_next(g
 
 
 def test_without_wait_the_next_reports_what_killmode_process_left_behind(guest, unit):
-    serve(guest, unit, "--property=KillMode=process", "--property=Restart=always", "--property=RestartPreventExitStatus=75")
+    serve(
+        guest,
+        unit,
+        "--property=KillMode=process",
+        "--property=Restart=always",
+        "--property=RestartPreventExitStatus=75",
+    )
     orphan = guest.read(unit)[0].split()[1]
 
     guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
@@ -256,7 +275,9 @@ def test_a_status_is_the_units_whatever_its_type(guest, unit, kind):
 
 def test_the_command_ignores_sigpipe_as_services_do_also_where_proc_is_hidden(guest, unit):
     for number, settings in enumerate([[], ["--property=User=alice", "--property=ProtectProc=invisible"]]):
-        status, [line] = guest.run_unit(f"{unit}-{number}", *settings, "solo", "-n", unit, "grep", "SigIgn", "/proc/self/status")
+        status, [line] = guest.run_unit(
+            f"{unit}-{number}", *settings, "solo", "-n", unit, "grep", "SigIgn", "/proc/self/status"
+        )
         assert status == 0 and int(line.split()[1], 16) & (1 << 31) - 1 == 1 << 12
 
 
@@ -285,7 +306,9 @@ def test_a_command_that_says_it_is_ready_makes_its_unit_active_and_feeds_its_wat
 
 
 def test_without_notifyaccess_all_a_command_that_is_ready_is_not_heard(guest, unit):
-    result = guest.start(unit, "--property=Type=notify", "--property=TimeoutStartSec=1s", "solo", "-n", unit, "--", *SERVICE, unit)
+    result = guest.start(
+        unit, "--property=Type=notify", "--property=TimeoutStartSec=1s", "solo", "-n", unit, "--", *SERVICE, unit
+    )
 
     assert result.returncode == 1 and guest.show(unit, "Result") == "timeout"
     assert is_free(guest, unit)
@@ -334,12 +357,28 @@ def test_a_unit_with_a_condition_is_skipped_while_a_name_is_held(guest):
 RECIPES = {
     "private-tmp": ["User=alice", "PrivateTmp=yes"],
     "private-users": ["User=alice", "PrivateUsers=yes"],
-    "no-privileges": ["NoNewPrivileges=yes", "SystemCallFilter=@system-service", "MemoryDenyWriteExecute=yes",
-                      "RestrictAddressFamilies=AF_UNIX", "LockPersonality=yes", "RestrictNamespaces=yes", "PrivateDevices=yes",
-                      "PrivateNetwork=yes", "ProtectKernelTunables=yes", "ProtectControlGroups=yes"],
+    "no-privileges": [
+        "NoNewPrivileges=yes",
+        "SystemCallFilter=@system-service",
+        "MemoryDenyWriteExecute=yes",
+        "RestrictAddressFamilies=AF_UNIX",
+        "LockPersonality=yes",
+        "RestrictNamespaces=yes",
+        "PrivateDevices=yes",
+        "PrivateNetwork=yes",
+        "ProtectKernelTunables=yes",
+        "ProtectControlGroups=yes",
+    ],
     "delegate": ["Delegate=yes"],
-    "strict": ["ProtectSystem=strict", "ReadWritePaths=/lab", "RuntimeDirectory=solo", "RuntimeDirectoryMode=0700",
-               "RuntimeDirectoryPreserve=yes", "StateDirectory=solo", "StateDirectoryMode=0700"],
+    "strict": [
+        "ProtectSystem=strict",
+        "ReadWritePaths=/lab",
+        "RuntimeDirectory=solo",
+        "RuntimeDirectoryMode=0700",
+        "RuntimeDirectoryPreserve=yes",
+        "StateDirectory=solo",
+        "StateDirectoryMode=0700",
+    ],
     "home-read-only": ["User=alice", "ProtectHome=read-only", "ReadWritePaths=/home/alice/.local/state/solo"],
     "home-hidden": ["User=alice", "ProtectHome=tmpfs", "BindPaths=/home/alice/.local/state/solo"],
 }
@@ -370,13 +409,22 @@ def test_a_unit_with_pids_of_its_own_contends_for_the_same_name(guest, unit):
 
 
 REFUSALS = {
-    "strict": (["ProtectSystem=strict"], "(in a unit: RuntimeDirectory=solo RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes "
-               "StateDirectory=solo StateDirectoryMode=0700)"),
+    "strict": (
+        ["ProtectSystem=strict"],
+        "(in a unit: RuntimeDirectory=solo RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes "
+        "StateDirectory=solo StateDirectoryMode=0700)",
+    ),
     "home": (["User=alice", "ProtectHome=yes"], "Permission denied (choose another place with --dir or SOLO_DIR)"),
     "home-read-only": (["User=alice", "ProtectHome=read-only"], "Read-only file system (in a unit: ReadWritePaths=)"),
-    "home-tmpfs": (["User=alice", "ProtectHome=tmpfs"], "No such file or directory (choose another place with --dir or SOLO_DIR)"),
-    "dynamic": (["DynamicUser=yes"], "use --dir or SOLO_DIR (in a unit: RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "
-                "RuntimeDirectoryPreserve=yes Environment=SOLO_DIR=/run/NAME)"),
+    "home-tmpfs": (
+        ["User=alice", "ProtectHome=tmpfs"],
+        "No such file or directory (choose another place with --dir or SOLO_DIR)",
+    ),
+    "dynamic": (
+        ["DynamicUser=yes"],
+        "use --dir or SOLO_DIR (in a unit: RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "
+        "RuntimeDirectoryPreserve=yes Environment=SOLO_DIR=/run/NAME)",
+    ),
     "proc": (["ProcSubset=pid"], "cannot read /proc as a whole (in a unit: ProcSubset=all)"),
 }
 
@@ -387,7 +435,9 @@ def test_a_unit_where_names_can_not_be_kept_is_told_what_to_do_in_one_line(guest
     guest.do("solo", "-n", unit, "true")
     guest.run("solo", "-n", unit, "true", user=ALICE)
 
-    status, lines = guest.run_unit(unit, *(f"--property={setting}" for setting in settings), "solo", "-n", unit, "echo", "ran")
+    status, lines = guest.run_unit(
+        unit, *(f"--property={setting}" for setting in settings), "solo", "-n", unit, "echo", "ran"
+    )
 
     assert status == 125 and len(lines) == 1 and reason in lines[0], lines
 
@@ -446,7 +496,9 @@ def test_a_directory_of_a_recipe_is_private_and_outlives_its_unit(guest, unit, t
     [name] = [setting.partition("=")[2] for setting in settings if setting.startswith("RuntimeDirectory=")]
 
     for left_out, mode in (("", "700"), ("RuntimeDirectoryMode=0700", "755"), ("", "700")):
-        status, _ = guest.run_unit(unit, *(f"--property={setting}" for setting in settings if setting != left_out), "true")
+        status, _ = guest.run_unit(
+            unit, *(f"--property={setting}" for setting in settings if setting != left_out), "true"
+        )
         assert (status, guest.do("stat", "-L", "-c", "%a", f"/run/{name}")) == (0, mode)
     if "StateDirectory=solo" in settings:
         assert guest.do("stat", "-c", "%U %a", "/var/lib/solo") == "root 700"
@@ -462,12 +514,17 @@ def test_a_user_whose_home_is_the_root_directory_has_none(guest, unit):
 
 
 def test_a_dynamic_user_without_a_directory_keeps_names_in_sockets(guest, unit):
-    assert guest.run_unit(unit, "--property=DynamicUser=yes", "solo", "--via", "socket", "-n", unit, "echo", "ran") == (0, ["ran"])
+    assert guest.run_unit(unit, "--property=DynamicUser=yes", "solo", "--via", "socket", "-n", unit, "echo", "ran") == (
+        0,
+        ["ran"],
+    )
 
 
 def test_an_orphan_of_somebody_whose_processes_are_hidden_holds_its_name(guest, unit):
     shared = "--setenv=SOLO_DIR=/lab/shared"
-    guest.run_unit(f"{unit}-first", shared, "solo", "-n", unit, "true")  # root makes the name: users do not trust each other's
+    guest.run_unit(
+        f"{unit}-first", shared, "solo", "-n", unit, "true"
+    )  # root makes the name: users do not trust each other's
     serve(guest, unit, shared, "--property=User=bob", "--property=KillMode=process", "--remain-after-exit")
     orphan = guest.read(unit)[0].split()[1]
     guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
@@ -485,20 +542,26 @@ def test_an_orphan_of_somebody_whose_processes_are_hidden_holds_its_name(guest, 
 
 
 def test_syslog_is_read_back_from_journald(guest):
-    script = "solo --syslog -n logged -- sh -c 'exit 3'; " \
-             "solo -n logged -- solo --syslog -q -n logged true; " \
-             "solo --syslog -n logged -t 100ms sleep 9"
+    script = (
+        "solo --syslog -n logged -- sh -c 'exit 3'; "
+        "solo -n logged -- solo --syslog -q -n logged true; "
+        "solo --syslog -n logged -t 100ms sleep 9"
+    )
     guest.run("sh", "-c", script)
     guest.do("journalctl", "--sync")
 
-    entries = [json.loads(line) for line in guest.do("journalctl", "--no-pager", "-t", "solo", "-o", "json").splitlines()]
+    entries = [
+        json.loads(line) for line in guest.do("journalctl", "--no-pager", "-t", "solo", "-o", "json").splitlines()
+    ]
     entries = [entry for entry in entries if entry.get("SYSLOG_FACILITY") == "9"]
 
     texts = [re.sub(r"\d+", "N", entry["MESSAGE"]) for entry in entries]
     assert texts == [
-        "logged: started sh -c exit N as pid N", "logged: pid N ended with exit status N after Ns",
+        "logged: started sh -c exit N as pid N",
+        "logged: pid N ended with exit status N after Ns",
         "not started: logged: held by pid N, an ancestor of this process: it would wait for itself",
-        "logged: started sleep N as pid N", "logged: pid N timed out and ended by SIGTERM after Ns",
+        "logged: started sleep N as pid N",
+        "logged: pid N timed out and ended by SIGTERM after Ns",
     ]
     assert [entry["PRIORITY"] for entry in entries] == ["6", "4", "4", "6", "4"]
     assert {(entry["SYSLOG_IDENTIFIER"], entry["SYSLOG_FACILITY"]) for entry in entries} == {("solo", "9")}
@@ -508,7 +571,9 @@ def test_syslog_is_read_back_from_journald(guest):
 def test_systemd_finds_nothing_to_say_about_our_units(guest):
     units = [unit.name.replace("@.", f"@{INSTANCE}.") for folder in (TEMPLATES, UNITS) for unit in folder.iterdir()]
 
-    result = guest.run("systemd-analyze", "verify", "--recursive-errors=yes", *(f"/etc/systemd/system/{unit}" for unit in units))
+    result = guest.run(
+        "systemd-analyze", "verify", "--recursive-errors=yes", *(f"/etc/systemd/system/{unit}" for unit in units)
+    )
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     typo = "printf '[Service]\nExecStart=solo true\nNotifyAcces=all\n' >/run/typo.service; systemd-analyze verify /run/typo.service"
@@ -529,8 +594,13 @@ def test_the_template_of_a_job_runs_it_and_skips_it(guest, template):
     job = f"{template}@{name}"
     place = {
         "solo": [],
-        "solo-dynamic": ["--property=DynamicUser=yes", f"--property=User=solo-{name}", f"--property=RuntimeDirectory=solo-{name}",
-                         "--property=RuntimeDirectoryPreserve=yes", f"--setenv=SOLO_DIR=/run/solo-{name}"],
+        "solo-dynamic": [
+            "--property=DynamicUser=yes",
+            f"--property=User=solo-{name}",
+            f"--property=RuntimeDirectory=solo-{name}",
+            "--property=RuntimeDirectoryPreserve=yes",
+            f"--setenv=SOLO_DIR=/run/solo-{name}",
+        ],
     }
     install(guest, name, f"echo ran $SOLO_NAME; until [ -e /lab/{name}.go ]; do sleep 0.1; done")
     guest.do("systemctl", "start", "--no-block", job)
@@ -547,7 +617,11 @@ def test_the_template_of_a_job_runs_it_and_skips_it(guest, template):
 def test_the_template_of_a_timer_starts_the_job(guest):
     install(guest, "timed", "echo ran >>/lab/timed")
     guest.do("mkdir", "-p", "/run/systemd/system/solo@timed.timer.d")
-    guest.do("sh", "-c", "printf '[Timer]\nRandomizedDelaySec=0\nOnActiveSec=0\n' >/run/systemd/system/solo@timed.timer.d/now.conf")
+    guest.do(
+        "sh",
+        "-c",
+        "printf '[Timer]\nRandomizedDelaySec=0\nOnActiveSec=0\n' >/run/systemd/system/solo@timed.timer.d/now.conf",
+    )
     guest.do("systemctl", "daemon-reload")
 
     guest.do("systemctl", "start", "solo@timed.timer")

@@ -93,7 +93,11 @@ def is_called(pid, name):
 def test_a_shell_loop_ends_by_control_c_because_the_death_is_mirrored(shell):
     shell.type("for i in 1 2 3; do echo round $i; $SOLO -n job -- sleep 30; done; echo left=$?\n")
     shell.wait_for("\nround 1")
-    until(lambda: any(is_called(command, "sleep") for launcher in find_children(shell.pid) for command in find_children(launcher)))
+    until(
+        lambda: any(
+            is_called(command, "sleep") for launcher in find_children(shell.pid) for command in find_children(launcher)
+        )
+    )
 
     shell.type("\x03")
     shell.wait_for("$ ", after=shell.screen.index(b"round 1\r"))
@@ -176,7 +180,11 @@ def test_control_c_leaves_no_traceback(terminal, lab, moment):
     if moment == "waiting":
         lab.hold("job")
     screen = terminal(lab.script, "-n", "job", "-w", "forever", "sleep", "60")
-    until(lambda: any(ticket["launcher"] == screen.pid and (ticket["child"] or moment == "waiting") for ticket in lab.list()))
+    until(
+        lambda: any(
+            ticket["launcher"] == screen.pid and (ticket["child"] or moment == "waiting") for ticket in lab.list()
+        )
+    )
 
     screen.type("\x03")
 
@@ -204,7 +212,9 @@ def test_control_z_stops_a_launcher_that_has_only_the_rest_of_a_tree(shell, lab)
 def test_control_c_is_the_commands_to_understand_also_for_a_tree(terminal, lab):
     """A helper that was put into a session of its own, as Ctrl-C must not end it, lives on."""
     helper = "setsid sh -c 'trap \"echo helper >>$LAB/log\" INT; echo ready; sleep 1; echo stayed >>$LAB/log'"
-    screen = terminal(lab.script, "--tree", "-n", "job", "--", "sh", "-c", f"trap 'echo heard' INT; {helper} & wait; wait; exit 4")
+    screen = terminal(
+        lab.script, "--tree", "-n", "job", "--", "sh", "-c", f"trap 'echo heard' INT; {helper} & wait; wait; exit 4"
+    )
     screen.wait_for("ready")
 
     screen.type("\x03")
@@ -215,10 +225,17 @@ def test_control_c_is_the_commands_to_understand_also_for_a_tree(terminal, lab):
 
 
 @pytest.mark.tool("zsh")
-@pytest.mark.parametrize("typed, expected", [
-    ("solo wait nigh\t", "solo wait nightly"), ("solo -q --name nigh\t", "solo -q --name nightly"), ("solo docto\t", "solo doctor"),
-    ("solo --max-w\t", "solo --max-waiting"), ("solo --via so\t", "solo --via socket"), ("solo stop --waiti\t", "solo stop --waiting"),
-])
+@pytest.mark.parametrize(
+    "typed, expected",
+    [
+        ("solo wait nigh\t", "solo wait nightly"),
+        ("solo -q --name nigh\t", "solo -q --name nightly"),
+        ("solo docto\t", "solo doctor"),
+        ("solo --max-w\t", "solo --max-waiting"),
+        ("solo --via so\t", "solo --via socket"),
+        ("solo stop --waiti\t", "solo stop --waiting"),
+    ],
+)
 def test_zsh_completes(terminal, lab, typed, expected):
     from solo.generate import completions
 
@@ -227,8 +244,10 @@ def test_zsh_completes(terminal, lab, typed, expected):
     (lab.path / "bin/solo").symlink_to(lab.script)
     (lab.path / "_solo").write_text(completions.make_zsh())
     screen = terminal("zsh", "-f")
-    screen.type(f"PS1='ok> '; PATH={lab.path}/bin:$PATH; fpath=({lab.path} $fpath); autoload -Uz compinit; "
-                f"compinit -u -d {lab.path}/dump; unsetopt zle_bracketed_paste; echo rea''dy\n")
+    screen.type(
+        f"PS1='ok> '; PATH={lab.path}/bin:$PATH; fpath=({lab.path} $fpath); autoload -Uz compinit; "
+        f"compinit -u -d {lab.path}/dump; unsetopt zle_bracketed_paste; echo rea''dy\n"
+    )
     screen.wait_for("\nready")
 
     screen.type(typed)

@@ -31,20 +31,59 @@ WITNESS = str(TESTS / "witness.sh")
 
 # What each call can really say, beside EIO. A call that is not here takes no part in the failing.
 FAILURES = {
-    "openat": ("ENOSPC", "EACCES", "EMFILE", "ENOMEM", "EINTR"), "newfstatat": ("EACCES", "ENOMEM"), "read": ("EINTR",),
-    "pread64": ("EINTR",), "pwrite64": ("ENOSPC", "EINTR"), "write": ("EINTR",), "flock": ("EINTR", "ENOMEM", "ENOLCK"),
-    "rename": ("ENOSPC", "EACCES"), "renameat": ("ENOSPC", "EACCES"), "linkat": ("EACCES", "EOPNOTSUPP"),
+    "openat": ("ENOSPC", "EACCES", "EMFILE", "ENOMEM", "EINTR"),
+    "newfstatat": ("EACCES", "ENOMEM"),
+    "read": ("EINTR",),
+    "pread64": ("EINTR",),
+    "pwrite64": ("ENOSPC", "EINTR"),
+    "write": ("EINTR",),
+    "flock": ("EINTR", "ENOMEM", "ENOLCK"),
+    "rename": ("ENOSPC", "EACCES"),
+    "renameat": ("ENOSPC", "EACCES"),
+    "linkat": ("EACCES", "EOPNOTSUPP"),
     "mkdirat": ("ENOSPC", "EACCES"),
-    "mkdir": ("ENOSPC", "EACCES"), "unlinkat": ("EACCES",), "unlink": ("EACCES",), "pipe2": ("EMFILE",),
-    "clone": ("EAGAIN", "ENOMEM"), "clone3": ("EAGAIN", "ENOMEM"), "vfork": ("EAGAIN", "ENOMEM"),
-    "getdents64": ("ENOMEM",), "fcntl": ("EMFILE",), "readlink": ("EACCES", "ENOMEM"),
-    "close": ("EINTR",), "close_range": ("EMFILE",), "wait4": ("EINTR",), "rt_sigtimedwait": ("EINTR",), "lseek": ("EINVAL",),
-    "setitimer": ("EINVAL",), "pidfd_open": ("EMFILE", "ENOSYS"), "pidfd_send_signal": ("ESRCH",), "poll": ("EINTR",),
-    "socket": ("EMFILE", "ENOMEM"), "bind": ("ENOMEM",), "listen": ("ENOMEM",), "connect": ("EAGAIN", "ENOMEM"),
+    "mkdir": ("ENOSPC", "EACCES"),
+    "unlinkat": ("EACCES",),
+    "unlink": ("EACCES",),
+    "pipe2": ("EMFILE",),
+    "clone": ("EAGAIN", "ENOMEM"),
+    "clone3": ("EAGAIN", "ENOMEM"),
+    "vfork": ("EAGAIN", "ENOMEM"),
+    "getdents64": ("ENOMEM",),
+    "fcntl": ("EMFILE",),
+    "readlink": ("EACCES", "ENOMEM"),
+    "close": ("EINTR",),
+    "close_range": ("EMFILE",),
+    "wait4": ("EINTR",),
+    "rt_sigtimedwait": ("EINTR",),
+    "lseek": ("EINVAL",),
+    "setitimer": ("EINVAL",),
+    "pidfd_open": ("EMFILE", "ENOSYS"),
+    "pidfd_send_signal": ("ESRCH",),
+    "poll": ("EINTR",),
+    "socket": ("EMFILE", "ENOMEM"),
+    "bind": ("ENOMEM",),
+    "listen": ("ENOMEM",),
+    "connect": ("EAGAIN", "ENOMEM"),
 }
 NO_EIO = {
-    "clone", "clone3", "vfork", "pipe2", "flock", "wait4", "rt_sigtimedwait", "fcntl", "lseek", "setitimer", "pidfd_open",
-    "pidfd_send_signal", "poll", "socket", "bind", "listen", "connect",
+    "clone",
+    "clone3",
+    "vfork",
+    "pipe2",
+    "flock",
+    "wait4",
+    "rt_sigtimedwait",
+    "fcntl",
+    "lseek",
+    "setitimer",
+    "pidfd_open",
+    "pidfd_send_signal",
+    "poll",
+    "socket",
+    "bind",
+    "listen",
+    "connect",
 }
 
 pytestmark = pytest.mark.tool("strace", "flock")
@@ -57,7 +96,9 @@ def launch(lab, tag, *words, delay="0.05", prefix=()):
 def launch_traced(lab, scene, *strace):
     """The one that is tortured, in the scene; returns once the scene is over for it."""
     with scene as words:
-        return launch(lab, "traced", *words, prefix=(*scene.inside, "strace", "-qq", "-o", str(lab.path / "trace"), *strace))
+        return launch(
+            lab, "traced", *words, prefix=(*scene.inside, "strace", "-qq", "-o", str(lab.path / "trace"), *strace)
+        )
 
 
 def list_all(lab):
@@ -140,9 +181,16 @@ class Tree(Alone):
 class FullDisk(Alone):
     """Nothing more can be told in the journal; the rest goes on."""
 
-    inside = ("unshare", "--mount", "sh", "-c", """
+    inside = (
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        """
         mount -t tmpfs -o size=4k tmpfs "$SOLO_DIR/.journals" && cat /dev/zero >"$SOLO_DIR/.journals/full" 2>/dev/null; exec "$@"
-    """, "sh")
+    """,
+        "sh",
+    )
 
     def __init__(self, lab):
         super().__init__(lab)
@@ -222,7 +270,7 @@ class AheadOfOthers(InLine):
         assert [process.wait(PATIENCE) for process in self.behind] == [0, 0]
         started = [line.partition(":")[2] for line in self.lab.read_log() if line.startswith("start:")]
         traced = ["traced"] if "traced" in started else []
-        assert started[:3 + len(traced)] == ["holder", *traced, "second", "third"], started
+        assert started[: 3 + len(traced)] == ["holder", *traced, "second", "third"], started
 
 
 class HolderKilled(InLine):
@@ -259,7 +307,9 @@ class SlotsInLine(Alone):
 
     def __enter__(self):
         self.lab.common = ("--slots", "2")
-        self.others = [self.lab.start("-n", "job", "--slots", "2", "--", "sh", "-c", "echo; read -r _") for _ in range(2)]
+        self.others = [
+            self.lab.start("-n", "job", "--slots", "2", "--", "sh", "-c", "echo; read -r _") for _ in range(2)
+        ]
         for other in self.others:
             other.stdout.readline()
         return ("--wait", "forever", "--slots", "2")
@@ -284,7 +334,11 @@ class Replacing(InLine):
     words = ("--replace", "--kill-after", "5s")
 
     def __exit__(self, *_):
-        until(lambda: any(p.poll() is not None for p in (self.traced, self.holder)) or "start:traced" in self.lab.read_log())
+        until(
+            lambda: (
+                any(p.poll() is not None for p in (self.traced, self.holder)) or "start:traced" in self.lab.read_log()
+            )
+        )
         self.holder.stdin.close()
 
 
@@ -320,8 +374,23 @@ class SocketsReplacing(BySockets, Replacing):
 
 
 SCENES = [
-    First, Alone, FullJournal, FullDisk, Tree, InLine, AheadOfOthers, HolderKilled, BehindAnOrphan, SharedInLine, SlotsInLine,
-    SeveralInLine, Replacing, SocketsInLine, SocketsAheadOfOthers, SocketSlotsInLine, SocketsReplacing,
+    First,
+    Alone,
+    FullJournal,
+    FullDisk,
+    Tree,
+    InLine,
+    AheadOfOthers,
+    HolderKilled,
+    BehindAnOrphan,
+    SharedInLine,
+    SlotsInLine,
+    SeveralInLine,
+    Replacing,
+    SocketsInLine,
+    SocketsAheadOfOthers,
+    SocketSlotsInLine,
+    SocketsReplacing,
 ]
 
 
@@ -341,7 +410,9 @@ def check_promises(lab, scene, process, hit):
     message = f"{hit} (SOLO_SEED={tally.SEED})"
     status, succeeded = ends(process), ends(successor)
     tally.add(stuck=(status, succeeded).count(None))
-    assert succeeded == 0 and status is not None, message + ("" if succeeded is None else successor.stderr.read().decode())
+    assert succeeded == 0 and status is not None, message + (
+        "" if succeeded is None else successor.stderr.read().decode()
+    )
     stderr = process.stderr.read().decode()
     until(scene.is_over)
     log = lab.read_log()
@@ -354,7 +425,9 @@ def check_promises(lab, scene, process, hit):
         assert "end:traced" in log, f"{message}: 0 though nothing ran"
     assert stderr.count("\n") <= 1 and "Traceback" not in stderr, message + stderr
     scene.end()
-    left = [other.args for other in lab.started if ends(other) is None]  # who ended has told the journal all of its line
+    left = [
+        other.args for other in lab.started if ends(other) is None
+    ]  # who ended has told the journal all of its line
     tally.add(stuck=len(left))
     assert not left, f"{message}: {left}"
     if "SOLO_VIA" not in lab.environment:
@@ -381,7 +454,9 @@ def check_journal(lab, message, status):
     """Every line is whole, the successor's run is there, and the tortured one's end if nothing kept it from being told."""
     # One that is killed between the renaming of a full one and the next leaves PAST alone.
     text = b"".join(file.read_bytes() for file in lab.directory.rglob(".journal*") if file.is_file())
-    lines = list(dict.fromkeys(line for line in text.splitlines(True) if line.strip() and not line.startswith(b"totals ")))
+    lines = list(
+        dict.fromkeys(line for line in text.splitlines(True) if line.strip() and not line.startswith(b"totals "))
+    )
     assert len(lines) == len(parse("job", b"".join(lines))[1]), message
     history = dict(find_histories(str(lab.directory), ["job"]))["job"]
     runs = {run.command[1]: run for run in history.list_runs()}
@@ -433,7 +508,8 @@ def test_sigkill_at_every_system_call_breaks_no_promise(lab, scene):
 def test_a_failure_of_any_system_call_breaks_no_promise(lab, scene):
     injections = {
         f"{error} at {call} {nth}": f"{call}:error={error}:when={nth}"
-        for call, nth in count_calls(lab, scene) if call not in scene.spared
+        for call, nth in count_calls(lab, scene)
+        if call not in scene.spared
         for error in FAILURES.get(call, ()) + (() if call in NO_EIO or call not in FAILURES else ("EIO",))
     }
     runs = refused = injected = 0
@@ -472,9 +548,13 @@ class ChildInLine(InLine):
             self.holder.stdin.close()
             pytest.skip("its command's process is forked when its turn has come")
         [child] = find_children(self.traced.pid)
-        tracer = subprocess.Popen(["strace", "-qq", "-o", str(self.lab.path / "trace"), "-p", str(child), *self.strace],
-                                  stderr=subprocess.DEVNULL)
-        until(lambda: read_state(child) in ("gone", "Z") or "TracerPid:\t0\n" not in open(f"/proc/{child}/status").read())
+        tracer = subprocess.Popen(
+            ["strace", "-qq", "-o", str(self.lab.path / "trace"), "-p", str(child), *self.strace],
+            stderr=subprocess.DEVNULL,
+        )
+        until(
+            lambda: read_state(child) in ("gone", "Z") or "TracerPid:\t0\n" not in open(f"/proc/{child}/status").read()
+        )
         self.holder.stdin.close()
         tracer.wait(PATIENCE)
 
@@ -485,8 +565,11 @@ def test_sigkill_at_every_system_call_of_a_child_forked_before_its_turn_breaks_n
     clear(lab)
     assert ChildInLine(lab).run().wait(PATIENCE) == 0
     calls = re.findall(r"^(\w+)\(", (lab.path / "trace").read_text().partition("execve(")[0] + "execve(", flags=re.M)
-    injections = {f"SIGKILL at {call} {nth}": f"{call}:signal=KILL:when={nth}"
-                  for at, call in enumerate(calls) if (nth := calls[:at + 1].count(call))}
+    injections = {
+        f"SIGKILL at {call} {nth}": f"{call}:signal=KILL:when={nth}"
+        for at, call in enumerate(calls)
+        if (nth := calls[: at + 1].count(call))
+    }
     for hit in tally.choose(list(injections), SAMPLE):
         clear(lab)
         scene = ChildInLine(lab, ("-e", f"inject={injections[hit]}"))
@@ -502,7 +585,10 @@ class HandOver(InLine):
     def __init__(self, lab, chance):
         super().__init__(lab)
         self.who, self.what = chance.choice(("launcher", "child")), chance.choice((signal.SIGKILL, signal.SIGSTOP))
-        self.is_early, self.how = chance.random() < 0.5, chance.choice(("ends", "is killed", "is killed with its command"))
+        self.is_early, self.how = (
+            chance.random() < 0.5,
+            chance.choice(("ends", "is killed", "is killed with its command")),
+        )
         self.after, self.stopped = chance.uniform(0, 0.008), chance.uniform(0, 0.03)
         self.killed_too = self.what == signal.SIGSTOP and chance.random() < 0.3
         self.hit, self.children = [], []
@@ -547,7 +633,9 @@ class HandOver(InLine):
         where = "in line" if self.is_early else "at its turn"
         for pid in self.hit:
             send(pid, self.what)
-            tally.add(kills=int(self.what == signal.SIGKILL), handovers={f"{self.what.name} to the {self.who} {where}": 1})
+            tally.add(
+                kills=int(self.what == signal.SIGKILL), handovers={f"{self.what.name} to the {self.who} {where}": 1}
+            )
 
     def is_over(self):
         return self.who == "child" or super().is_over()  # its end may not have come
@@ -620,7 +708,18 @@ def test_the_torture_fails_where_solo_is_broken_and_says_how_to_see_it_again(tmp
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     with open(tmp_path / "solo/modes.py", "a") as rule:
         rule.write("\n\ndef find_conflicts(*_):\n    return []\n")
-    words = [sys.executable, "tests/torture.py", "--minutes", "1", "--seed", "1", "--only", "sigkill", "--only", "[InLine]"]
+    words = [
+        sys.executable,
+        "tests/torture.py",
+        "--minutes",
+        "1",
+        "--seed",
+        "1",
+        "--only",
+        "sigkill",
+        "--only",
+        "[InLine]",
+    ]
 
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
 
@@ -629,8 +728,13 @@ def test_the_torture_fails_where_solo_is_broken_and_says_how_to_see_it_again(tmp
     *variables, make, test, arguments = shlex.split(replay.removeprefix("replay: "))
     [node] = shlex.split(arguments.removeprefix("ARGS="))
     assert (make, test) == ("make", "test") and variables[2].startswith("SOLO_POINT=SIGKILL at ")
-    again = subprocess.run([sys.executable, "-m", "pytest", "-q", node], cwd=tmp_path, capture_output=True, text=True,
-                           env={**os.environ, **dict(variable.split("=", 1) for variable in variables)})
+    again = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", node],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **dict(variable.split("=", 1) for variable in variables)},
+    )
     assert again.returncode == 1 and f"{variables[2].partition('=')[2]} (" in again.stdout, again.stdout
 
 

@@ -70,7 +70,9 @@ def test_it_becomes_the_command_with_its_token_and_all_that_was_given(lab, via):
     holder.communicate()
     told = json.loads(finish(waiter)[1])
 
-    environment = {bytes.fromhex(name).decode(): bytes.fromhex(value).decode() for name, value in told["environment"].items()}
+    environment = {
+        bytes.fromhex(name).decode(): bytes.fromhex(value).decode() for name, value in told["environment"].items()
+    }
     assert environment["SOLO_NAME"] == "job" and int(environment["SOLO_TOKEN"]) > held
     assert told["parent"] == waiter.pid and read_state(forked) == "gone"
     for told_of in ("descriptors", "blocked", "ignored", "umask", "cwd", "session"):
@@ -175,15 +177,21 @@ def test_a_holder_killed_with_its_command_is_no_release_and_looked_at_again(lab,
 
 
 @pytest.mark.tool("strace")
-@pytest.mark.parametrize("what, paths", [
-    ("clone:error=EAGAIN:when=1", ()),  # it can not be forked early
-    ("openat:error=EMFILE", ["/proc/self/fd"]),  # it can not tell what to close
-    ("linkat:error=EOPNOTSUPP", ()),  # what has no name can not be given one
-    ("pwrite64:error=ENOSPC:when=3", ()),  # the hold can not be written ahead
-], ids=["clone", "openat", "linkat", "pwrite64"])
+@pytest.mark.parametrize(
+    "what, paths",
+    [
+        ("clone:error=EAGAIN:when=1", ()),  # it can not be forked early
+        ("openat:error=EMFILE", ["/proc/self/fd"]),  # it can not tell what to close
+        ("linkat:error=EOPNOTSUPP", ()),  # what has no name can not be given one
+        ("pwrite64:error=ENOSPC:when=3", ()),  # the hold can not be written ahead
+    ],
+    ids=["clone", "openat", "linkat", "pwrite64"],
+)
 def test_what_can_not_be_done_ahead_is_done_at_its_turn(lab, what, paths):
     holder = lab.hold("job")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=inject(lab, what, paths=paths, follow=True))
+    waiter = lab.start(
+        "-w", "forever", "-n", "job", "--", "echo", "ran", prefix=inject(lab, what, paths=paths, follow=True)
+    )
     until_blocked(waiter)
 
     holder.communicate()
@@ -219,6 +227,7 @@ def test_a_wait_whose_time_is_over_before_it_begins_ends_at_once(lab):
 
 def until_blocked(tracer):
     """It stands in line, and has done what it can before its turn."""
+
     def look():
         return any(is_blocked(child) for child, _ in find_children(tracer.pid))
 
@@ -345,8 +354,16 @@ def test_giving_up_in_line_is_no_error_where_sigchld_is_ignored(lab):
 @pytest.mark.tool("strace")
 def test_if_it_is_killed_and_no_other_can_be_forked_nothing_ran(lab):
     holder = lab.hold("job")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran",
-                       prefix=inject(lab, "clone,clone3,fork,vfork:error=EAGAIN:when=2+"))
+    waiter = lab.start(
+        "-w",
+        "forever",
+        "-n",
+        "job",
+        "--",
+        "echo",
+        "ran",
+        prefix=inject(lab, "clone,clone3,fork,vfork:error=EAGAIN:when=2+"),
+    )
     until(lambda: lab.count_waiting("job") == 1)
     [(launcher, _)] = find_children(waiter.pid)
     until(lambda: any(is_reading(child) for child, _ in find_children(launcher)))

@@ -37,11 +37,15 @@ def test_umask_keeps_no_user_out_of_a_name(common):
     common.directory.mkdir(mode=0o700)
     os.chown(common.directory, 65534, 65534)
     place = os.path.dirname(common.script)
-    text = f"import sys; sys.path.insert(0, {place!r})\nimport os, solo\nos.umask(0o777)\n" \
-           "for _ in range(2):\n    with solo.Lock('a/b'): pass\nprint('held')"
+    text = (
+        f"import sys; sys.path.insert(0, {place!r})\nimport os, solo\nos.umask(0o777)\n"
+        "for _ in range(2):\n    with solo.Lock('a/b'): pass\nprint('held')"
+    )
     drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
-    done = subprocess.run([*drop, "/usr/bin/python3", "-ISc", text], env=common.environment, cwd="/", capture_output=True, text=True)
+    done = subprocess.run(
+        [*drop, "/usr/bin/python3", "-ISc", text], env=common.environment, cwd="/", capture_output=True, text=True
+    )
 
     assert (done.stdout, done.stderr) == ("held\n", "")
 

@@ -28,7 +28,9 @@ def screen(lab):
     opened = []
 
     def open_screen(*words, width=100, height=24, **environment):
-        opened.append(Tmux([lab.script, *words], {**lab.environment, "LC_ALL": "C.UTF-8", **environment}, width, height))
+        opened.append(
+            Tmux([lab.script, *words], {**lab.environment, "LC_ALL": "C.UTF-8", **environment}, width, height)
+        )
         return opened[-1]
 
     yield open_screen
@@ -51,16 +53,28 @@ def hold_many(lab):
 @pytest.mark.tool("tmux", "unshare", "gzip")
 def test_make_captures_takes_every_view(tmp_path):
     page = tmp_path / "views.md"
-    page.write_text(re.sub(r"(<!-- captured: \w+ -->\n).*?(<!-- end -->)", r"\1\2", (ROOT / "docs/views.md").read_text(), flags=re.S))
+    page.write_text(
+        re.sub(
+            r"(<!-- captured: \w+ -->\n).*?(<!-- end -->)", r"\1\2", (ROOT / "docs/views.md").read_text(), flags=re.S
+        )
+    )
 
     subprocess.run([sys.executable, str(TESTS / "captures.py"), str(page)], check=True, stdin=subprocess.DEVNULL)
 
     ours, theirs = page.read_text(), (ROOT / "docs/views.md").read_text()
-    for view, words in {"list": "deploy/prod   waiting", "show": "last runs:", "history": "━", "top": "s: stop it"}.items():
+    for view, words in {
+        "list": "deploy/prod   waiting",
+        "show": "last runs:",
+        "history": "━",
+        "top": "s: stop it",
+    }.items():
         assert f"<!-- captured: {view} -->\n```\n$ solo {view}" in ours
         assert words in ours and words in theirs
     # The same columns in both: the recorded captures are up to date.
-    heads = [[line.split() for line in page.splitlines() if line.startswith(("NAME ", "TIME ", "PID "))] for page in (ours, theirs)]
+    heads = [
+        [line.split() for line in page.splitlines() if line.startswith(("NAME ", "TIME ", "PID "))]
+        for page in (ours, theirs)
+    ]
     assert heads[0] == heads[1], ours
 
 
@@ -93,27 +107,65 @@ TIME = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-
 MAYBE_TIME = {"anyOf": [TIME, {"type": "null"}]}
 MODE, VIA = one_of("exclusive", "shared", "slots"), one_of("file", "socket")
 TICKET = {
-    "name": TEXT, "state": one_of("held", "orphaned", "waiting"), "mode": MODE, "slot": MAYBE_COUNT, "slots": MAYBE_COUNT,
-    "take": MAYBE_COUNT, "launcher": MAYBE_COUNT, "child": MAYBE_COUNT, "since": MAYBE_TIME, "user": MAYBE_TEXT,
-    "host": MAYBE_TEXT, "command": array(TEXT), "via": VIA, "ticket": COUNT,
-    "claims": {"type": "object", "properties": {"user": TEXT, "launcher": COUNT, "child": COUNT}, "additionalProperties": False},
+    "name": TEXT,
+    "state": one_of("held", "orphaned", "waiting"),
+    "mode": MODE,
+    "slot": MAYBE_COUNT,
+    "slots": MAYBE_COUNT,
+    "take": MAYBE_COUNT,
+    "launcher": MAYBE_COUNT,
+    "child": MAYBE_COUNT,
+    "since": MAYBE_TIME,
+    "user": MAYBE_TEXT,
+    "host": MAYBE_TEXT,
+    "command": array(TEXT),
+    "via": VIA,
+    "ticket": COUNT,
+    "claims": {
+        "type": "object",
+        "properties": {"user": TEXT, "launcher": COUNT, "child": COUNT},
+        "additionalProperties": False,
+    },
 }
 PROCESS = describe(
     pid=COUNT, depth=COUNT, state=TEXT, cpu_seconds=NUMBER, resident_bytes=COUNT, seconds=NUMBER, command=array(TEXT)
 )
 RUN = describe(
-    name=TEXT, outcome=one_of("ok", "failed", "signaled", "timed out", "skipped", "refused", "running", "orphaned", "unknown"),
-    time=TIME, end=MAYBE_TIME, waited=MAYBE_NUMBER, ran=MAYBE_NUMBER, code=MAYBE_COUNT, signal=MAYBE_COUNT, reason=MAYBE_TEXT,
-    names=array(TEXT), mode=MODE, slot=MAYBE_COUNT, slots=MAYBE_COUNT, take=MAYBE_COUNT, token=MAYBE_COUNT, launcher=COUNT,
-    child=MAYBE_COUNT, user=TEXT, host=TEXT, command=array(TEXT),
+    name=TEXT,
+    outcome=one_of("ok", "failed", "signaled", "timed out", "skipped", "refused", "running", "orphaned", "unknown"),
+    time=TIME,
+    end=MAYBE_TIME,
+    waited=MAYBE_NUMBER,
+    ran=MAYBE_NUMBER,
+    code=MAYBE_COUNT,
+    signal=MAYBE_COUNT,
+    reason=MAYBE_TEXT,
+    names=array(TEXT),
+    mode=MODE,
+    slot=MAYBE_COUNT,
+    slots=MAYBE_COUNT,
+    take=MAYBE_COUNT,
+    token=MAYBE_COUNT,
+    launcher=COUNT,
+    child=MAYBE_COUNT,
+    user=TEXT,
+    host=TEXT,
+    command=array(TEXT),
 )
 SCHEMAS = {
     "list": array(describe(**TICKET)),
-    "show": array(describe(
-        name=TEXT, via=VIA, path=MAYBE_TEXT, journal=MAYBE_TEXT, skips={"type": "object", "additionalProperties": COUNT},
-        holds=array(describe(**TICKET, names=array(TEXT), processes=array(PROCESS))), waiting=array(describe(**TICKET)),
-        runs=array(RUN),
-    )),
+    "show": array(
+        describe(
+            name=TEXT,
+            via=VIA,
+            path=MAYBE_TEXT,
+            journal=MAYBE_TEXT,
+            skips={"type": "object", "additionalProperties": COUNT},
+            holds=array(describe(**TICKET, names=array(TEXT), processes=array(PROCESS))),
+            waiting=array(describe(**TICKET)),
+            runs=array(RUN),
+        )
+    ),
     "history": array(RUN),
     "doctor": array(describe(check=TEXT, state=one_of("ok", "note", "fails"), text=TEXT)),
 }
@@ -153,7 +205,9 @@ def parse_metrics(text):
     assert list(parser.text_string_to_metric_families(text))
     families = openmetrics.parser.text_string_to_metric_families(text)
     return {
-        (sample.name, sample.labels["name"], sample.labels["via"]): sample.value for family in families for sample in family.samples
+        (sample.name, sample.labels["name"], sample.labels["via"]): sample.value
+        for family in families
+        for sample in family.samples
     }
 
 
@@ -170,7 +224,11 @@ def test_metrics_count_holders_waiters_runs_skips_and_failures(lab):
     assert mine.pop("solo_held_seconds") < PATIENCE
     assert mine.pop("solo_last_failure_timestamp_seconds") >= mine.pop("solo_last_success_timestamp_seconds") > 1.7e9
     assert mine == {
-        "solo_held": 1, "solo_waiting": 1, "solo_runs_total": 3, "solo_skips_total": 1, "solo_failures_total": 1,
+        "solo_held": 1,
+        "solo_waiting": 1,
+        "solo_runs_total": 3,
+        "solo_skips_total": 1,
+        "solo_failures_total": 1,
     }
     finish(holder)
 
@@ -205,7 +263,11 @@ def test_no_two_names_have_the_same_label(lab):
     for name in names:
         subprocess.run([lab.script, "-n", name, "true"], env=lab.environment, check=True)
 
-    labels = [name for sample, name, _ in parse_metrics(lab.run("metrics", "--via", "file").stdout.decode()) if "runs" in sample]
+    labels = [
+        name
+        for sample, name, _ in parse_metrics(lab.run("metrics", "--via", "file").stdout.decode())
+        if "runs" in sample
+    ]
 
     assert len(set(labels)) == len(labels) == len(names) and "a\\y" in labels
 
@@ -277,7 +339,9 @@ def test_every_view_in_a_pipe_is_plain_text(lab, words, count):
     result = lab.run(*words, env={**lab.environment, "LC_ALL": "C"})
 
     is_unknown = words[0] == "show" and not count
-    assert (result.returncode, bool(result.stderr)) == ((125, True) if is_unknown else (0, False)) and b"\x1b" not in result.stdout
+    assert (result.returncode, bool(result.stderr)) == (
+        (125, True) if is_unknown else (0, False)
+    ) and b"\x1b" not in result.stdout
     if words[0] in ("list", "history", "top"):
         assert result.stdout.count(b"\n") == (count and count + 1)
 
@@ -289,7 +353,9 @@ def test_every_view_on_a_terminal_fits_its_width(lab, screen, words, count):
     hold_so_many(lab, count)
 
     for width in (40, 80, 160):
-        lines = screen(*words, width=width, height=700).wait_for("ended:125" if words[0] == "show" and not count else "ended:0")
+        lines = screen(*words, width=width, height=700).wait_for(
+            "ended:125" if words[0] == "show" and not count else "ended:0"
+        )
         shown = [line for line in lines if "name007" in line]
         assert max(map(len, lines)) <= width
         assert bool(shown) == (count > 0 or words[0] == "show")
@@ -333,7 +399,7 @@ def test_list_and_show_print_which_slot_of_how_many(lab):
     head, *rows = lab.run("list", "--via", "file").stdout.decode().splitlines()
     shown = lab.run("show", "pool").stdout.decode()
 
-    modes = [row[head.index("MODE"):head.index("LAUNCHER")].strip() for row in rows]
+    modes = [row[head.index("MODE") : head.index("LAUNCHER")].strip() for row in rows]
     assert modes == ["slot 0 of 4", "slot 1 of 4", "2 of 4 slots", "1 of 4 slots"]
     assert ", slot 1 of 4, file\n" in shown and ", 2 of 4 slots, file\n" in shown
     assert re.search(rf"\nwaiting:\nPLACE .*\n1 +{waiter.pid} +\S+ +1 of 4 slots ", shown)
@@ -404,7 +470,7 @@ def test_wide_and_combining_letters_keep_the_columns(lab, screen):
     piped = lab.run("list").stdout.decode().splitlines()
     shown = screen("list").wait_for("ended:0")
 
-    assert len({measure(line[:line.index("held")]) for line in piped[1:]}) == 1
+    assert len({measure(line[: line.index("held")]) for line in piped[1:]}) == 1
     assert any(line.startswith("日本語 ") for line in shown)
 
 
@@ -425,7 +491,9 @@ def test_show_prints_the_rest_of_a_tree_and_nothing_of_another_namespace(lab):
     lab.start("-n", "tree", "--tree", "--", "sh", "-c", "sleep 999 & exit 0")
     until(lambda: any(process["command"] == ["sleep", "999"] for process in show(lab, "tree")))
     if os.geteuid() == 0 and shutil.which("unshare"):
-        inner = lab.start("-n", "inner", "sleep", "999", prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"))
+        inner = lab.start(
+            "-n", "inner", "sleep", "999", prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+        )
         until(lambda: [process["command"] for process in show(lab, "inner")] == [["sleep", "999"]])
         inner.kill()
 
@@ -435,7 +503,11 @@ def test_show_prints_the_rest_of_a_tree_and_nothing_of_another_namespace(lab):
 
 
 def show(lab, name):
-    return [process for hold in json.loads(lab.run("show", "--json", name).stdout)[0]["holds"] for process in hold["processes"]]
+    return [
+        process
+        for hold in json.loads(lab.run("show", "--json", name).stdout)[0]["holds"]
+        for process in hold["processes"]
+    ]
 
 
 def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
@@ -707,7 +779,9 @@ def test_a_waiter_on_a_terminal_shows_the_holder_and_its_place(lab, screen):
 
 def test_progress_is_erased_before_the_first_byte_of_the_command(lab):
     holder = lab.hold("job")
-    waiting = Terminal([lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"})
+    waiting = Terminal(
+        [lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"}
+    )
     waiting.wait_for("place 1 in the queue")
     finish(holder)
 
@@ -721,7 +795,9 @@ def test_progress_is_erased_before_the_first_byte_of_the_command(lab):
 
 def test_progress_is_erased_when_the_wait_times_out(lab):
     holder = lab.hold("job")
-    waiting = Terminal([lab.script, "-n", "job", "--wait", "1500ms", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"})
+    waiting = Terminal(
+        [lab.script, "-n", "job", "--wait", "1500ms", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"}
+    )
     waiting.wait_for("busy: held for")
 
     assert b"\r\x1b[2Ksolo: job: busy: held for" in waiting.screen and waiting.wait() == 75
@@ -732,7 +808,9 @@ def test_progress_is_erased_when_the_wait_times_out(lab):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_erases_progress_and_ends_the_waiter(lab, number):
     holder = lab.hold("job")
-    waiting = Terminal([lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"})
+    waiting = Terminal(
+        [lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"}
+    )
     waiting.wait_for("place 1 in the queue")
 
     os.kill(waiting.pid, number)
@@ -761,13 +839,16 @@ def test_progress_leaves_the_signal_dispositions_of_the_command_alone(lab):
         each.close()
 
 
-@pytest.mark.parametrize("words, environment, shown", [
-    ((), {}, b""),
-    ((), {"CI": "true"}, b"solo: job: waiting for 0s, place 1 in the queue, 1h left: held for "),
-    ((), {"JENKINS_URL": "http://ci"}, b"solo: job: waiting for 0s, place 1 in the queue, 1h left: held for "),
-    (("-q",), {"CI": "true"}, b""),
-    (("-v",), {}, b"solo: job: waiting: held for "),
-])
+@pytest.mark.parametrize(
+    "words, environment, shown",
+    [
+        ((), {}, b""),
+        ((), {"CI": "true"}, b"solo: job: waiting for 0s, place 1 in the queue, 1h left: held for "),
+        ((), {"JENKINS_URL": "http://ci"}, b"solo: job: waiting for 0s, place 1 in the queue, 1h left: held for "),
+        (("-q",), {"CI": "true"}, b""),
+        (("-v",), {}, b"solo: job: waiting: held for "),
+    ],
+)
 def test_without_a_terminal_progress_goes_only_to_a_ci_log(lab, words, environment, shown):
     for variable in ("CI", "JENKINS_URL", "TF_BUILD", "TEAMCITY_VERSION"):
         lab.environment.pop(variable, None)
@@ -794,7 +875,9 @@ def test_progress_names_the_holder_of_slots_and_of_a_file(lab):
     finish(holders[1])
 
     file = lab.path / "file"
-    locker = subprocess.Popen(["flock", file, "sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    locker = subprocess.Popen(
+        ["flock", file, "sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     locker.stdout.readline()
     waiting = lab.start("-n", "job", "--flock", file, "--wait", "20s", "true")
     line = waiting.stderr.readline().decode()

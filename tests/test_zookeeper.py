@@ -58,15 +58,31 @@ def start_beats(fleet, url, host, *words):
     """Start a command that ignores SIGTERM and writes when it lived. Return (its launcher, that file)."""
     fleet.url = url
     file = fleet.lab.path / f"beats-{host}"
-    launcher = fleet.start(host, "-n", fleet.job, "--ttl", "3s", "-k", "300ms", *words, "--",
-                           sys.executable, "-IS", TESTS / "beats.py", file, "1000")
+    launcher = fleet.start(
+        host,
+        "-n",
+        fleet.job,
+        "--ttl",
+        "3s",
+        "-k",
+        "300ms",
+        *words,
+        "--",
+        sys.executable,
+        "-IS",
+        TESTS / "beats.py",
+        file,
+        "1000",
+    )
     return launcher, file
 
 
 def read_beats(file: Path) -> tuple:
     """Return (token, first beat, last beat)."""
     data = file.read_bytes()
-    return struct.unpack("q", data[:8])[0], *(struct.unpack("d", data[at:at + 8])[0] for at in (8, len(data) // 8 * 8 - 8))
+    return struct.unpack("q", data[:8])[0], *(
+        struct.unpack("d", data[at : at + 8])[0] for at in (8, len(data) // 8 * 8 - 8)
+    )
 
 
 def has_begun(file: Path) -> bool:
@@ -271,7 +287,9 @@ def test_other_protocol_is_unreachable_in_time(server):
         thread.join()
 
 
-@pytest.mark.parametrize("name", ["a b", "zookeeper", "x%2Fy", "new\nline", "ü/ß/語", os.fsdecode(b"\xff\x80"), "~" + "n" * 254])
+@pytest.mark.parametrize(
+    "name", ["a b", "zookeeper", "x%2Fy", "new\nline", "ü/ß/語", os.fsdecode(b"\xff\x80"), "~" + "n" * 254]
+)
 def test_each_name_has_its_own_queue(fleet, engine, name):
     holder = fleet.hold("a", name)
 
@@ -319,11 +337,32 @@ def test_password_protects_entries_and_is_never_shown(server):
 def test_tls_verifies_both_sides(lone, tmp_path):
     signer = []
     for name in ("ca", "server", "client"):
-        known = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "keyUsage=keyCertSign,digitalSignature",
-                 "-addext", "authorityKeyIdentifier=keyid"]
+        known = [
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-addext",
+            "keyUsage=keyCertSign,digitalSignature",
+            "-addext",
+            "authorityKeyIdentifier=keyid",
+        ]
         files = ["-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.crt"]
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", *known, *files, *signer],
-                       check=True, capture_output=True)
+        subprocess.run(
+            [
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-subj",
+                f"/CN={name}",
+                *known,
+                *files,
+                *signer,
+            ],
+            check=True,
+            capture_output=True,
+        )
         signer = ["-CA", tmp_path / "ca.crt", "-CAkey", tmp_path / "ca.key"]
     (tmp_path / "server.pem").write_text((tmp_path / "server.key").read_text() + (tmp_path / "server.crt").read_text())
     port = find_port()
@@ -334,11 +373,17 @@ def test_tls_verifies_both_sides(lone, tmp_path):
     )
     lone.start()
     target = parse_url(f"zookeepers://127.0.0.1:{port}")
-    known = {"cafile": str(tmp_path / "ca.crt"), "certfile": str(tmp_path / "client.crt"), "keyfile": str(tmp_path / "client.key")}
+    known = {
+        "cafile": str(tmp_path / "ca.crt"),
+        "certfile": str(tmp_path / "client.crt"),
+        "keyfile": str(tmp_path / "client.key"),
+    }
 
     engine = Engine(target._replace(**known), 10.0, PATIENCE)
     entry = engine.take("job", NOTE, NOT_LONG)
-    assert [found.key for found in engine.list_entries()] == [entry.key] and engine.examine()[0][1].startswith("ZooKeeper 3")
+    assert [found.key for found in engine.list_entries()] == [entry.key] and engine.examine()[0][1].startswith(
+        "ZooKeeper 3"
+    )
     engine.release()
     for stranger in (target, target._replace(cafile=known["cafile"])):
         with pytest.raises(SoloError, match="certificate"):

@@ -16,22 +16,55 @@ import sys
 from pathlib import Path
 
 PACKAGES = {
-    "strace": "strace", "cron": "cron", "mandoc": "mandoc", "flock": "util-linux", "unshare": "util-linux",
-    "nsenter": "util-linux", "setpriv": "util-linux", "sudo": "sudo", "sshd": "openssh-server", "ssh": "openssh-client",
-    "zsh": "zsh", "fish": "fish", "bash": "bash", "ps": "procps", "make": "make", "gcc": "gcc", "git": "git",
+    "strace": "strace",
+    "cron": "cron",
+    "mandoc": "mandoc",
+    "flock": "util-linux",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "sudo": "sudo",
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
+    "zsh": "zsh",
+    "fish": "fish",
+    "bash": "bash",
+    "ps": "procps",
+    "make": "make",
+    "gcc": "gcc",
+    "git": "git",
     "/usr/share/i18n/charmaps/ISO-8859-1.gz": "locales",
-    "tmux": "tmux", "debootstrap": "debootstrap", "systemd-nspawn": "systemd-container",
-    "dh": "debhelper", "pybuild": "dh-python", "pyproject-build": "pybuild-plugin-pyproject", "hatchling": "python3-hatchling",
+    "tmux": "tmux",
+    "debootstrap": "debootstrap",
+    "systemd-nspawn": "systemd-container",
+    "dh": "debhelper",
+    "pybuild": "dh-python",
+    "pyproject-build": "pybuild-plugin-pyproject",
+    "hatchling": "python3-hatchling",
     "lintian": "lintian",
-    "lckdo": "moreutils", "runlock": "cronutils", "setlock": "daemontools", "chpst": "runit", "s6-setlock": "s6",
-    "with-lock-ex": "chiark-utils-bin", "sem": "parallel", "dotlockfile": "liblockfile-bin", "lockfile": "procmail",
-    "etcd": "etcd-server", "etcdctl": "etcd-client", "openssl": "openssl", "ip": "iproute2",
-    "redis-server": "redis-server", "redis-cli": "redis-tools",
-    "pg_ctlcluster": "postgresql", "pgbouncer": "pgbouncer",
+    "lckdo": "moreutils",
+    "runlock": "cronutils",
+    "setlock": "daemontools",
+    "chpst": "runit",
+    "s6-setlock": "s6",
+    "with-lock-ex": "chiark-utils-bin",
+    "sem": "parallel",
+    "dotlockfile": "liblockfile-bin",
+    "lockfile": "procmail",
+    "etcd": "etcd-server",
+    "etcdctl": "etcd-client",
+    "openssl": "openssl",
+    "ip": "iproute2",
+    "redis-server": "redis-server",
+    "redis-cli": "redis-tools",
+    "pg_ctlcluster": "postgresql",
+    "pgbouncer": "pgbouncer",
     "/usr/share/zookeeper/bin/zkServer.sh": "zookeeper",
 }
 POLICY = Path("/usr/sbin/policy-rc.d")  # asked before a package's script starts a service: 101 denies it
-PRESETS = [Path(f"/run/systemd/{whose}-preset/00-solo-tests.preset") for whose in ("system", "user")]  # the first match decides
+PRESETS = [
+    Path(f"/run/systemd/{whose}-preset/00-solo-tests.preset") for whose in ("system", "user")
+]  # the first match decides
 
 
 def find_tool(tool: str):
@@ -112,7 +145,9 @@ def main():
         if os.geteuid() != 0 or not shutil.which("apt-get"):
             sys.exit("solo: make test-deps needs root and apt-get (sudo make test-deps)")
         wanted = sorted(set(missing.values()))
-        shown = subprocess.run(["apt-cache", "show", "--no-all-versions", *wanted], capture_output=True, text=True).stdout
+        shown = subprocess.run(
+            ["apt-cache", "show", "--no-all-versions", *wanted], capture_output=True, text=True
+        ).stdout
         known = sorted(set(wanted) & set(re.findall(r"(?m)^Package: (.*)$", shown)))
         if not known:
             sys.exit("solo: apt-get knows none of the packages (apt-get update)")

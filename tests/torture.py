@@ -54,13 +54,37 @@ ROUND = 600  # seconds
 ENDING = 20  # seconds that a part may need after its last round
 GRACE = 150  # seconds until a part counts as stuck
 FAILURES = 2  # after so many failures a part is not repeated
-SUMS = ("launchers", "commands", "kills", "missed", "walks", "interrupts", "overlaps", "unrecorded", "stuck", "disordered")
+SUMS = (
+    "launchers",
+    "commands",
+    "kills",
+    "missed",
+    "walks",
+    "interrupts",
+    "overlaps",
+    "unrecorded",
+    "stuck",
+    "disordered",
+)
 KINDS = ("faults", "handovers", "engines")
 
 WORKERS = 2 if os.geteuid() == 0 else 1  # socket names are shared by a network namespace, which only root can make
 ISOLATED = (
-    "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", 'ip link set lo up && "$@"; exit $?', "sh",
-) if os.geteuid() == 0 else ()
+    (
+        "unshare",
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "sh",
+        "-c",
+        'ip link set lo up && "$@"; exit $?',
+        "sh",
+    )
+    if os.geteuid() == 0
+    else ()
+)
 
 
 class Part:
@@ -74,11 +98,18 @@ class Part:
         self.process = None
 
     def run(self, until: float):
-        environment = {**os.environ, "SOLO_TORTURE": "whole", "SOLO_SEED": str(self.seed), "SOLO_TALLY": str(self.file),
-                       "SOLO_UNTIL": str(until)}
+        environment = {
+            **os.environ,
+            "SOLO_TORTURE": "whole",
+            "SOLO_SEED": str(self.seed),
+            "SOLO_TALLY": str(self.file),
+            "SOLO_UNTIL": str(until),
+        }
         words = [*ISOLATED, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "0", self.node]
         with open(self.file.with_suffix(".log"), "wb") as log:
-            self.process = subprocess.Popen(words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
             try:
                 status = self.process.wait(until - time.monotonic() + GRACE)
             except subprocess.TimeoutExpired:
@@ -92,7 +123,11 @@ class Part:
         self.failures.append(self.replay)
         reason = "did not end" if status is None else f"status {status}"
         log = self.file.with_suffix(".log").read_text(errors="replace").splitlines()
-        print("\n".join([f"FAILED: {self.name}: {reason}", *log[-40:], f"replay: {self.replay}"]), file=sys.stderr, flush=True)
+        print(
+            "\n".join([f"FAILED: {self.name}: {reason}", *log[-40:], f"replay: {self.replay}"]),
+            file=sys.stderr,
+            flush=True,
+        )
 
     @property
     def replay(self) -> str:
@@ -166,7 +201,9 @@ def run_all(seed: int, minutes: float, only: list) -> list:
     end = begin + 60 * minutes - ENDING
 
     def make(weights, number=0):
-        return [Part(node, weight, seed, number) for node, weight in weights.items() if all(word in node for word in only)]
+        return [
+            Part(node, weight, seed, number) for node, weight in weights.items() if all(word in node for word in only)
+        ]
 
     parts = make(EXHAUSTIVE)
     random.Random(seed).shuffle(parts)
@@ -191,13 +228,21 @@ def sum_up(parts: list, seed: int, minutes: float, took: float) -> dict:
     loops = [part for part in parts if tallies[part].of and part.node in EXHAUSTIVE]
     busy = {part.name for part in parts if tallies[part].of or tallies[part].counts}
     return {
-        "date": str(datetime.date.today()), "kernel": platform.release().partition("-")[0],
-        "python": platform.python_version(), "seed": seed,
-        "minutes": minutes, "took": round(took / 60, 1), "scenes": len({part.scene for part in loops}),
-        "points": sum(tallies[part].of for part in loops), "hit": sum(len(set(tallies[part].points)) for part in loops),
-        **{what: total[what] for what in SUMS}, **{kind: dict(amounts.most_common()) for kind, amounts in by_kind.items()},
+        "date": str(datetime.date.today()),
+        "kernel": platform.release().partition("-")[0],
+        "python": platform.python_version(),
+        "seed": seed,
+        "minutes": minutes,
+        "took": round(took / 60, 1),
+        "scenes": len({part.scene for part in loops}),
+        "points": sum(tallies[part].of for part in loops),
+        "hit": sum(len(set(tallies[part].points)) for part in loops),
+        **{what: total[what] for what in SUMS},
+        **{kind: dict(amounts.most_common()) for kind, amounts in by_kind.items()},
         "unfinished": [
-            f"{part.name}: {len(set(tallies[part].points))} of {tallies[part].of}" for part in loops if not part.is_finished
+            f"{part.name}: {len(set(tallies[part].points))} of {tallies[part].of}"
+            for part in loops
+            if not part.is_finished
         ],
         "idle": sorted({part.name for part in parts} - busy),
         "failed": [replay for part in parts for replay in part.failures],
@@ -206,12 +251,12 @@ def sum_up(parts: list, seed: int, minutes: float, took: float) -> dict:
 
 def render(result: dict) -> str:
     """Return the summary as a Markdown table."""
+
     def list_amounts(amounts):
         return ", ".join(f"{what} {count:,}" for what, count in amounts.items()) or 0
 
     rows = {
-        f"kills and errors at system calls in {result['scenes']} scenes: tried, of all":
-            f"{result['hit']:,} of {result['points']:,}",
+        f"kills and errors at system calls in {result['scenes']} scenes: tried, of all": f"{result['hit']:,} of {result['points']:,}",
         "of these, system calls that did not occur again": f"{result['missed']:,}",
         "launchers started, commands run": f"{result['launchers']:,}, {result['commands']:,}",
         "kills survived": f"{result['kills']:,}",
@@ -220,13 +265,18 @@ def render(result: dict) -> str:
         "random walks compared with a model": f"{result['walks']:,}",
         "Ctrl-C between two steps of the Python API": f"{result['interrupts']:,}",
         "commands at engines behind networks that fail": list_amounts(result["engines"]),
-        "overlaps": result["overlaps"], "unrecorded runs": result["unrecorded"], "stuck names": result["stuck"],
-        "tokens out of order": result["disordered"], "failed": len(result["failed"]),
+        "overlaps": result["overlaps"],
+        "unrecorded runs": result["unrecorded"],
+        "stuck names": result["stuck"],
+        "tokens out of order": result["disordered"],
+        "failed": len(result["failed"]),
         "loops over all calls of a scene without time to finish": len(result["unfinished"]),
         "parts that recorded no work": ", ".join(result["idle"]) or "none",
     }
-    head = f"`make torture MINUTES={result['minutes']:g} SEED={result['seed']}` ({result['date']}, Linux {result['kernel']}, " \
-           f"Python {result['python']})"
+    head = (
+        f"`make torture MINUTES={result['minutes']:g} SEED={result['seed']}` ({result['date']}, Linux {result['kernel']}, "
+        f"Python {result['python']})"
+    )
     return "\n".join([f"| {head} | |", "|---|---|", *(f"| {what} | {amount} |" for what, amount in rows.items())])
 
 
@@ -235,8 +285,12 @@ def write_record(result: dict):
     RECORD.parent.mkdir(exist_ok=True)
     RECORD.write_text(json.dumps(result, indent=1) + "\n")
     page = ROOT / "docs/evidence.md"
-    text, count = re.subn(r"(<!-- torture -->\n).*?(\n<!-- end -->)", lambda found: found[1] + render(result) + found[2],
-                          page.read_text(), flags=re.S)
+    text, count = re.subn(
+        r"(<!-- torture -->\n).*?(\n<!-- end -->)",
+        lambda found: found[1] + render(result) + found[2],
+        page.read_text(),
+        flags=re.S,
+    )
     assert count == 1, "docs/evidence.md has no marker for it"
     page.write_text(text)
 
@@ -245,9 +299,16 @@ def main():
     parser = argparse.ArgumentParser(description="Run all parts of the torture. The same seed makes the same choices.")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=tally.SEED)
-    parser.add_argument("--only", action="append", default=[], metavar="WORD",
-                         help="only parts with WORD in their names; repeatable, all must match")
-    parser.add_argument("--record", action="store_true", help="write docs/torture.json, and its table in docs/evidence.md")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="only parts with WORD in their names; repeatable, all must match",
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="write docs/torture.json, and its table in docs/evidence.md"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"make torture MINUTES={options.minutes:g} SEED={options.seed}", flush=True)

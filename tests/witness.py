@@ -44,7 +44,14 @@ def find_conflict(mine, others):
 
 def read(line):
     mode, names, slots, take, slot, tag = line.split(";")
-    return {"mode": mode, "names": names.split(","), "slots": int(slots), "take": int(take), "slot": slot.split(), "tag": tag}
+    return {
+        "mode": mode,
+        "names": names.split(","),
+        "slots": int(slots),
+        "take": int(take),
+        "slot": slot.split(),
+        "tag": tag,
+    }
 
 
 def main():

@@ -1,30 +1,31 @@
 """Blocks a thread of a user's program until a name is free, without alarms and without losing a signal.
 
-THREADS. An acquire in the main thread first tries in that thread (`Hasty`). If it would have to wait, a thread of its own waits,
-and the main thread waits for that thread, so that signal handlers run meanwhile. An acquire of asyncio does the same while the
-event loop runs. Any other thread runs no signal handlers, and waits itself. flock(2) has no time limit and cannot be
-cancelled, so a waiting thread does not call it: one more thread (`Watch`) blocks in flock(2), for each ticket or file and mode.
-It wakes all its waiters when the ticket is gone, or hands its locked descriptor to one of them (`Take`). It cannot be stopped:
-after a time limit it stays until the file is unlocked. A ticket of this process needs no such thread (`OwnWatch`): the thread
-that removes it wakes the waiters.
+THREADS. An acquire in the main thread first tries in that thread (`Hasty`). If it would have to wait, a thread of its
+own waits, and the main thread waits for that thread, so that signal handlers run meanwhile. An acquire of asyncio does
+the same while the event loop runs. Any other thread runs no signal handlers, and waits itself. flock(2) has no time
+limit and cannot be cancelled, so a waiting thread does not call it: one more thread (`Watch`) blocks in flock(2), for
+each ticket or file and mode. It wakes all its waiters when the ticket is gone, or hands its locked descriptor to one of
+them (`Take`). It cannot be stopped: after a time limit it stays until the file is unlocked. A ticket of this process
+needs no such thread (`OwnWatch`): the thread that removes it wakes the waiters.
 
-THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket, `watched` or `own_files`, and gives it up only in
-`Waiter.wait`, around poll(2), and while it blocks in flock(2). The gate of a queue is never held across such a wait. fork takes
-`acting` too, so a child finds no half-done change: it closes what it inherited, makes a new `acting` and starts without watches.
-`acting` is reentrant, because the garbage collector may run a __del__ that releases a Hold in the middle of an acquire.
+THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket, `watched` or `own_files`, and gives it up
+only in `Waiter.wait`, around poll(2), and while it blocks in flock(2). The gate of a queue is never held across such a
+wait. fork takes `acting` too, so a child finds no half-done change: it closes what it inherited, makes a new `acting`
+and starts without watches. `acting` is reentrant, because the garbage collector may run a __del__ that releases a Hold
+in the middle of an acquire.
 
-EXCEPTIONS. Only a signal handler can raise at any line, and only in the main thread. While a thread acts, `Deferred` replaces every
-handler by a recorder; at its end the handlers are restored and called, and may raise there.
-A handler may still raise before `Deferred` has begun or after it has ended:
+EXCEPTIONS. Only a signal handler can raise at any line, and only in the main thread. While a thread acts, `Deferred`
+replaces every handler by a recorder; at its end the handlers are restored and called, and may raise there. A handler
+may still raise before `Deferred` has begun or after it has ended:
 - before an acquire has begun to act: nothing was acquired;
 - after it: the `except` of `Lock._acquire` abandons the attempt, that of `Lock.__enter__` releases the Hold;
 - at the entry of `__exit__`, before its first `try`: `LeaveBlock`;
-- between the return of `acquire` and the assignment of its result: nothing helps, as the manual says.
-A thread of its own keeps an error, and `Try.find_result` raises it in the thread that asked. An abandoned attempt is cancelled: its
-`Waiter.wait` raises Cancelled, and its thread releases all that it has acquired.
+- between the return of `acquire` and the assignment of its result: nothing helps, as the manual says. A thread of its
+  own keeps an error, and `Try.find_result` raises it in the thread that asked. An abandoned attempt is cancelled: its
+  `Waiter.wait` raises Cancelled, and its thread releases all that it has acquired.
 
-THE END. While Python ends, a daemon thread may be frozen as it holds `acting`. `can_act` then returns False, and the kernel
-releases all locks.
+THE END. While Python ends, a daemon thread may be frozen as it holds `acting`. `can_act` then returns False, and the
+kernel releases all locks.
 """
 
 import _signal
@@ -70,7 +71,10 @@ class Hasty:
 
 
 class Waiter:
-    """An attempt that may block. Any thread may answer or cancel it, with `cancel` at any time, with all else while acting."""
+    """An attempt that may block.
+
+    Any thread may answer or cancel it, with `cancel` at any time, with all else while acting.
+    """
 
     def __init__(self) -> None:
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -101,7 +105,10 @@ class Waiter:
         self.answers = []
 
     def wait(self, poller, deadline: float) -> bool:
-        """Block until `poller` or this waiter is ready. Return False once `deadline` (monotonic) has passed. Raises Cancelled."""
+        """Block until `poller` or this waiter is ready.
+
+        Return False once `deadline` (monotonic) has passed. Raises Cancelled.
+        """
         if self.is_cancelled:
             raise Cancelled
         poller.register(self.fd, select.POLLIN)
@@ -193,7 +200,10 @@ def remember_own(fd: int) -> tuple:
 
 
 def is_own(stat) -> bool:
-    """Whether that file is a ticket of this process. Not if the program has closed it: another file may have its inode by now."""
+    """Whether that file is a ticket of this process.
+
+    Not if the program has closed it: another file may have its inode by now.
+    """
     try:
         return os.path.samestat(stat, os.fstat(own_files.get((stat.st_dev, stat.st_ino), -1)))
     except OSError:
@@ -307,7 +317,8 @@ class Deferred:
             acting.acquire()  # for the block: no handler can raise any more
         return self
 
-    # Loop bodies are functions: in Python 3.13 a jump back from an `if` is outside the `try`, but a handler may raise there.
+    # Loop bodies are functions: in Python 3.13 a jump back from an `if` is outside the `try`, but a handler may raise
+    # there.
 
     def put_off(self, number: int):
         """Replace the handler of a signal by the recorder."""
@@ -351,9 +362,9 @@ class Deferred:
 class LeaveBlock:
     """The `__exit__` of a class: `with` always reaches the `_leave` of its object, even if a signal handler raises.
 
-    A handler may raise at the first bytecode of a Python function, before any `try` in it. But a suspended generator is already
-    inside its `try`. `with` looks `__exit__` up before it enters the block, and gets a callable in C that resumes such a generator:
-    max() calls `send` for each argument, and returns the first one, `result`.
+    A handler may raise at the first bytecode of a Python function, before any `try` in it. But a suspended generator is
+    already inside its `try`. `with` looks `__exit__` up before it enters the block, and gets a callable in C that
+    resumes such a generator: max() calls `send` for each argument, and returns the first one, `result`.
     """
 
     def __init__(self, result: object = False) -> None:
@@ -396,7 +407,10 @@ class Done:
 
 
 def can_act() -> bool:
-    """Whether this thread can act. Not if Python, while it ends, has frozen a thread that acts; then the kernel releases all."""
+    """Whether this thread can act.
+
+    Not if Python, while it ends, has frozen a thread that acts; then the kernel releases all.
+    """
     if sys.is_finalizing():
         if not acting.acquire(blocking=False):
             return False

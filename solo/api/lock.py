@@ -1,8 +1,8 @@
 """The lock for Python programs: the same names, directory, queue and records as the command line.
 
-A program holds a name as a launcher does, without a command: its record identifies the program's process, and when that ends the
-name is free. Blocking calls run in a thread of their own, see api/blocking.py. So no signal is needed to interrupt them, and no
-exception of a signal handler, such as KeyboardInterrupt, can lose a name that was just acquired.
+A program holds a name as a launcher does, without a command: its record identifies the program's process, and when that
+ends the name is free. Blocking calls run in a thread of their own, see api/blocking.py. So no signal is needed to
+interrupt them, and no exception of a signal handler, such as KeyboardInterrupt, can lose a name that was just acquired.
 """
 
 import functools
@@ -45,9 +45,9 @@ UNSET: Any = ...  # the default of an argument for which None has a meaning
 class Holder:
     """A holder or waiter of a name: a row of `solo list --json`.
 
-    `launcher` is the pid of the solo process, or of the program that holds the name; `child` is the pid of the command. `since` is
-    an aware datetime. A value that is not known is None. `user` owns the ticket. Fields of its record about which that user cannot
-    be believed are only in `claims`, under their names: "user", "launcher", "child".
+    `launcher` is the pid of the solo process, or of the program that holds the name; `child` is the pid of the command.
+    `since` is an aware datetime. A value that is not known is None. `user` owns the ticket. Fields of its record about
+    which that user cannot be believed are only in `claims`, under their names: "user", "launcher", "child".
     """
 
     name: str
@@ -70,7 +70,8 @@ class Holder:
 def holders(name: str, *, via: Optional[str] = None, directory: Optional[Path] = None) -> list[Holder]:
     """Return the holders of `name` and of the names nested in it, oldest first.
 
-    `via` and `directory` are as for `Lock`, but `via` may name an engine. Without `via` list the holders by files and by sockets.
+    `via` and `directory` are as for `Lock`, but `via` may name an engine. Without `via` list the holders by files and
+    by sockets.
 
     Raises UsageError for an invalid name, SoloError if a ticket or an engine cannot be read.
 
@@ -96,9 +97,9 @@ def make_holder(row: dict[str, Any]) -> Holder:
 class Hold:
     """An acquired lock, returned by `Lock.acquire`. Release it by `release`, or by leaving its `with` block.
 
-    `name` is the first of the names, `token` and `slot` are those of it; `tokens` and `slots` have those of each name. A token is
-    greater than all earlier tokens of its name, over crashes and reboots: a resource can refuse a request with an older one. A slot
-    is the lowest of the numbers 0 to N-1 that this hold has of a name with slots, else None.
+    `name` is the first of the names, `token` and `slot` are those of it; `tokens` and `slots` have those of each name.
+    A token is greater than all earlier tokens of its name, over crashes and reboots: a resource can refuse a request
+    with an older one. A slot is the lowest of the numbers 0 to N-1 that this hold has of a name with slots, else None.
     """
 
     def __init__(self, names: list[str], taken: dict[str, Any], tickets: list[Any]) -> None:
@@ -131,7 +132,8 @@ class Hold:
     def release(self) -> None:
         """Release it; a reentrant one, once per acquire. Do nothing if it was released before, or in a forked child.
 
-        Raises SoloError if the program has closed its descriptors: the lock ended then, and another process may have had it.
+        Raises SoloError if the program has closed its descriptors: the lock ended then, and another process may have
+        had it.
         """
         if not blocking.can_act():
             return
@@ -139,7 +141,9 @@ class Hold:
             if self.depth > 1:
                 self.depth -= 1
             elif self._release():
-                raise SoloError(f"{self.name}: cannot release the lock: the program has closed its descriptors, which ended it")
+                raise SoloError(
+                    f"{self.name}: cannot release the lock: the program has closed its descriptors, which ended it"
+                )
 
     def _release(self) -> bool:
         """Release it. Return True if the program had closed its descriptors before."""
@@ -151,11 +155,17 @@ class Hold:
         return is_lost
 
     def _has_kept(self, fd: int) -> bool:
-        """Whether the descriptor is still ours. The program may have closed it and opened another file with its number."""
+        """Whether the descriptor is still ours.
+
+        The program may have closed it and opened another file with its number.
+        """
         return fd in self._files and self._files[fd] == identify_file(fd)
 
     def _forget_closed(self, tickets: list[Any]) -> bool:
-        """Forget descriptors that the program has closed: they may be other files now. Return True if that ended a lock."""
+        """Forget descriptors that the program has closed: they may be other files now.
+
+        Return True if that ended a lock.
+        """
         is_lost = False
         for ticket in tickets:
             place = getattr(ticket.queue, "place", None)
@@ -177,6 +187,7 @@ class Hold:
         return self
 
     if TYPE_CHECKING:
+
         def __exit__(self, *_: object) -> None: ...
     else:
         __exit__ = blocking.LeaveBlock()
@@ -196,7 +207,9 @@ class Hold:
                 with blocking.Deferred():
                     is_lost = self._release()
                 if not (ending or is_lost):
-                    warnings.warn(f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self)
+                    warnings.warn(
+                        f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self
+                    )
         except Exception:
             if not ending:
                 raise
@@ -244,16 +257,17 @@ class Lock:
     @solo.Lock("nightly")                 holds it during each call of a function, a coroutine function or a generator
 
     `shared`: together with other shared holders. `slots`: at most so many at once, of which this one counts as `take`.
-    `wait`: seconds to wait in the queue; None (the default): do not wait. `max_waiting`: do not wait if so many already wait.
-    `reentrant`: the owner may acquire it again, and must release it as often. `flock`: files or directories to lock with flock(2)
-    as well, so that solo and programs that use flock(2) exclude each other. `via`: "file" or "socket", by default SOLO_VIA or
-    file. `directory`: where names live, by default SOLO_DIR or the directory of the user (see solo(1)).
+    `wait`: seconds to wait in the queue; None (the default): do not wait. `max_waiting`: do not wait if so many already
+    wait. `reentrant`: the owner may acquire it again, and must release it as often. `flock`: files or directories to
+    lock with flock(2) as well, so that solo and programs that use flock(2) exclude each other. `via`: "file" or
+    "socket", by default SOLO_VIA or file. `directory`: where names live, by default SOLO_DIR or the directory of the
+    user (see solo(1)).
 
-    Many threads and tasks can use one Lock: each thread, and in an event loop each task, has its own hold, and they contend as
-    processes do. A forked child holds nothing. A Lock can be pickled; its holds are not.
+    Many threads and tasks can use one Lock: each thread, and in an event loop each task, has its own hold, and they
+    contend as processes do. A forked child holds nothing. A Lock can be pickled; its holds are not.
 
-    Raises UsageError (a ValueError) for invalid arguments. Acquiring raises Busy, with the `holders` in the way, or SoloError if it
-    fails or would wait for itself.
+    Raises UsageError (a ValueError) for invalid arguments. Acquiring raises Busy, with the `holders` in the way, or
+    SoloError if it fails or would wait for itself.
 
     >>> lock = Lock("nightly")
     >>> with lock:
@@ -264,9 +278,18 @@ class Lock:
     """
 
     def __init__(
-        self, name: Union[str, Iterable[str]], *, shared: bool = False, slots: Optional[int] = None, take: int = 1,
-        wait: Optional[float] = None, max_waiting: Optional[int] = None, reentrant: bool = False,
-        flock: Union[Path, Iterable[Path]] = (), via: Optional[str] = None, directory: Optional[Path] = None,
+        self,
+        name: Union[str, Iterable[str]],
+        *,
+        shared: bool = False,
+        slots: Optional[int] = None,
+        take: int = 1,
+        wait: Optional[float] = None,
+        max_waiting: Optional[int] = None,
+        reentrant: bool = False,
+        flock: Union[Path, Iterable[Path]] = (),
+        via: Optional[str] = None,
+        directory: Optional[Path] = None,
     ) -> None:
         names = [name] if isinstance(name, str) else list(name)
         if not names:
@@ -319,7 +342,8 @@ class Lock:
         return self.hold.slot if self.hold is not None else None
 
     def acquire(self, timeout: Optional[float] = UNSET) -> Hold:
-        """Acquire it for this thread or task. `timeout`, in seconds, replaces `wait`: None: do not wait, math.inf: without limit.
+        """Acquire it for this thread or task. `timeout`, in seconds, replaces `wait`: None: do not wait, math.inf:
+        without limit.
 
         Raises Busy, SoloError. Any thread or task can release the Hold; `Lock.release` releases the one of its caller.
         """
@@ -349,8 +373,8 @@ class Lock:
     async def _acquire_async(self, owner: object, held: Optional[Hold], timeout: Optional[float]) -> Hold:
         """Acquire it for the task `owner`, which called while it `held` that Hold, or None.
 
-        Another task may await it: asyncio.wait_for before 3.12 makes one. But if the owner is acquiring something else or has
-        acquired it since, the task was made to run beside it, and is the owner itself.
+        Another task may await it: asyncio.wait_for before 3.12 makes one. But if the owner is acquiring something else
+        or has acquired it since, the task was made to run beside it, and is the owner itself.
         """
         deadline, hold = self._find_deadline(timeout), self._holds.get(owner)
         is_held = hold is not None and hold.locked
@@ -388,12 +412,17 @@ class Lock:
         return NO_WAIT if wait is None else FOREVER if wait == math.inf else time.monotonic() + wait
 
     def _enter_again(self, owner: object, entered: list[Hold]) -> Optional[Hold]:
-        """Return the Hold that `owner` already has, once deeper; None if it has none. Raises SoloError unless reentrant."""
+        """Return the Hold that `owner` already has, once deeper;
+
+        None if it has none. Raises SoloError unless reentrant.
+        """
         hold = self._holds.get(owner)
         if hold is None or not hold.locked:
             return None
         if not self.reentrant:
-            raise SoloError(f"{self.name}: held by this thread or task already: it would wait for itself (reentrant=True counts)")
+            raise SoloError(
+                f"{self.name}: held by this thread or task already: it would wait for itself (reentrant=True counts)"
+            )
         hold.depth += 1
         entered.append(hold)
         return hold
@@ -415,6 +444,7 @@ class Lock:
             raise
 
     if TYPE_CHECKING:
+
         def __exit__(self, *_: object) -> None: ...
         async def __aexit__(self, *_: object) -> None: ...
     else:
@@ -435,7 +465,9 @@ class Lock:
                 if not holds and self._is_forked:
                     return
                 if len(holds) != 1:
-                    raise SoloError(f"{self.name}: another thread or task entered this block (with lock.acquire(): is for that)")
+                    raise SoloError(
+                        f"{self.name}: another thread or task entered this block (with lock.acquire(): is for that)"
+                    )
                 hold = holds[0]
             hold.release()
 
@@ -449,6 +481,7 @@ class Lock:
         if inspect.isasyncgenfunction(function):
             raise UsageError("an asynchronous generator cannot be decorated: use async with inside of it")
         if inspect.iscoroutinefunction(function):
+
             @functools.wraps(function)
             async def guarded_coroutine(*args: Any, **kwargs: Any) -> Any:
                 with await self.acquire_async():
@@ -456,6 +489,7 @@ class Lock:
 
             return cast(Function, guarded_coroutine)
         if inspect.isgeneratorfunction(function):
+
             @functools.wraps(function)
             def guarded_generator(*args: Any, **kwargs: Any) -> Any:
                 with self.acquire():  # released here, also if another thread closes the generator
@@ -482,12 +516,15 @@ class Lock:
 
 
 class Try:
-    """One attempt to acquire `lock` until `deadline`, in this thread or in one of its own. `notify` is called when it is over.
+    """One attempt to acquire `lock` until `deadline`, in this thread or in one of its own. `notify` is called when it
+    is over.
 
     Its Hold has exactly one owner, whatever exception interrupts its caller: the caller, or if it was abandoned none.
     """
 
-    def __init__(self, lock: Lock, deadline: float, owner: object, notify: Optional[Callable[[], object]] = None) -> None:
+    def __init__(
+        self, lock: Lock, deadline: float, owner: object, notify: Optional[Callable[[], object]] = None
+    ) -> None:
         self.lock = lock
         self.deadline = deadline
         self.owner = owner
@@ -554,9 +591,14 @@ class Try:
             return False
 
     def attempt(self, waiter: Any) -> None:
-        """Keep the Hold or the error of the attempt. The caller is acting. Raises WouldWait if `waiter` must not wait."""
+        """Keep the Hold or the error of the attempt.
+
+        The caller is acting. Raises WouldWait if `waiter` must not wait.
+        """
         if getattr(blocking.mine, "waiter", None) is not None:
-            self.error = SoloError(f"{self.lock.name}: cannot acquire the lock inside another acquire (a __del__, or a callback)")
+            self.error = SoloError(
+                f"{self.lock.name}: cannot acquire the lock inside another acquire (a __del__, or a callback)"
+            )
             return
         all_tries.add(self)
         blocking.mine.waiter = waiter
@@ -610,7 +652,8 @@ class Try:
     def find_own_tickets(self) -> list[Any]:
         """Return the tickets that cannot be released while this attempt waits: those of its own thread or task.
 
-        An event loop runs while a task waits, so the holds of other tasks are not among them. If the thread itself waits, they are.
+        An event loop runs while a task waits, so the holds of other tasks are not among them. If the thread itself
+        waits, they are.
         """
         tickets = []
         for hold in list(all_holds):
@@ -620,7 +663,10 @@ class Try:
         return tickets
 
     def refuse_own_tickets(self, queue: Any, wanted: Any) -> None:
-        """Raise SoloError if it would wait in `queue` without limit for itself, or for waiters that wait for it. Under the gate."""
+        """Raise SoloError if it would wait in `queue` without limit for itself, or for waiters that wait for it.
+
+        Under the gate.
+        """
         if self.deadline != FOREVER:
             return
         own = [ticket for ticket in self.find_own_tickets() if identify_queue(ticket.queue) == identify_queue(queue)]
@@ -631,7 +677,9 @@ class Try:
         ahead = [read_claim(ticket) for ticket in waiting if ticket is not None]
         close_all([ticket for ticket in waiting if ticket is not None])
         if any(find_conflicts(claim, claims) for claim in [wanted, *ahead]):
-            raise SoloError(self.describe_own(" and ".join(sorted({name for ticket in own for name in ticket.record.names}))))
+            raise SoloError(
+                self.describe_own(" and ".join(sorted({name for ticket in own for name in ticket.record.names})))
+            )
 
     def refuse_own_files(self) -> None:
         """Raise SoloError if it would wait without limit for a file that it has locked itself."""

@@ -14,8 +14,8 @@ from solo.kernel import FOREVER
 from solo.options import LAUNCHER_OPTIONS
 from solo.plan import KILL_AFTER
 
-# Start as `solo` does, but with sys.path of this program, where the library of an engine may be. The words are: the pipe, `solo`
-# (so that ps(1) shows it), and the arguments of solo.
+# Start as `solo` does, but with sys.path of this program, where the library of an engine may be. The words are: the
+# pipe, `solo` (so that ps(1) shows it), and the arguments of solo.
 LAUNCHER = """import sys, _signal
 if _signal.getsignal(2) is _signal.default_int_handler:
     _signal.signal(2, _signal.SIG_DFL)
@@ -30,24 +30,42 @@ Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 
 def run(
-    argv: Sequence[Path], *, name: Union[str, Sequence[str], None] = None, shared: bool = False, slots: Optional[int] = None,
-    take: Optional[int] = None, wait: Optional[float] = None, max_waiting: Optional[int] = None, latest: bool = False,
-    replace: bool = False, timeout: Optional[float] = None, kill_after: Optional[float] = None, tree: bool = False,
-    no_orphan: bool = False, flock: Union[Path, Sequence[Path], None] = None, via: Optional[str] = None,
-    ttl: Optional[float] = None, once_per: Optional[float] = None, once_retry: bool = False,
-    chdir: Optional[Path] = None, directory: Union[str, "os.PathLike[str]", None] = None, check: bool = False, input: Any = None,
-    capture_output: bool = False, **popen: Any,
+    argv: Sequence[Path],
+    *,
+    name: Union[str, Sequence[str], None] = None,
+    shared: bool = False,
+    slots: Optional[int] = None,
+    take: Optional[int] = None,
+    wait: Optional[float] = None,
+    max_waiting: Optional[int] = None,
+    latest: bool = False,
+    replace: bool = False,
+    timeout: Optional[float] = None,
+    kill_after: Optional[float] = None,
+    tree: bool = False,
+    no_orphan: bool = False,
+    flock: Union[Path, Sequence[Path], None] = None,
+    via: Optional[str] = None,
+    ttl: Optional[float] = None,
+    once_per: Optional[float] = None,
+    once_retry: bool = False,
+    chdir: Optional[Path] = None,
+    directory: Union[str, "os.PathLike[str]", None] = None,
+    check: bool = False,
+    input: Any = None,
+    capture_output: bool = False,
+    **popen: Any,
 ) -> "subprocess.CompletedProcess[Any]":
     """Run the command `argv` (a sequence of words) under the lock of `name`, and wait for its end.
 
-    The options are those of solo(1), durations in seconds; `wait=math.inf` waits without a limit. Without `name` it is made from
-    the command. All other arguments are those of subprocess.run. Return its CompletedProcess.
+    The options are those of solo(1), durations in seconds; `wait=math.inf` waits without a limit. Without `name` it is
+    made from the command. All other arguments are those of subprocess.run. Return its CompletedProcess.
 
-    Raises Busy, with its `holders`, if the name is held; its subclass RanAlready if the command ran in this period (`once_per`);
-    Unreachable if the engine of `via` did not answer; LeaseLost if the lease there was lost and the command ended; NotFound,
-    NotExecutable, UsageError or SoloError if the command could not be started; subprocess.TimeoutExpired after `timeout` seconds,
-    once the command has ended by SIGTERM or, `kill_after` seconds later (10), by SIGKILL; with `check`
-    subprocess.CalledProcessError.
+    Raises Busy, with its `holders`, if the name is held; its subclass RanAlready if the command ran in this period
+    (`once_per`); Unreachable if the engine of `via` did not answer; LeaseLost if the lease there was lost and the
+    command ended; NotFound, NotExecutable, UsageError or SoloError if the command could not be started;
+    subprocess.TimeoutExpired after `timeout` seconds, once the command has ended by SIGTERM or, `kill_after` seconds
+    later (10), by SIGKILL; with `check` subprocess.CalledProcessError.
 
     >>> run(["echo", "hello"], name="greeting", capture_output=True, text=True).stdout
     'hello\\n'
@@ -55,7 +73,9 @@ def run(
     keywords = locals()
     if isinstance(argv, (str, bytes)) or not argv:
         raise errors.UsageError("argv is a sequence of words, with a command in it")
-    words = [word for option in LAUNCHER_OPTIONS if option.keyword for word in make_words(option, keywords[option.keyword])]
+    words = [
+        word for option in LAUNCHER_OPTIONS if option.keyword for word in make_words(option, keywords[option.keyword])
+    ]
     if capture_output:
         popen.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if input is not None:
@@ -103,7 +123,9 @@ def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, b
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         code = LAUNCHER.format(root=root, path=list(filter(None, sys.path)))
         launcher = [sys.executable, "-IS", "-c", code, str(launchers_end), "solo", *words]
-        with subprocess.Popen(launcher, **{**popen, "pass_fds": (*popen.get("pass_fds", ()), launchers_end)}) as process:
+        with subprocess.Popen(
+            launcher, **{**popen, "pass_fds": (*popen.get("pass_fds", ()), launchers_end)}
+        ) as process:
             os.close(launchers_end)
             launchers_end = -1
             try:

@@ -1,4 +1,5 @@
-"""Reports from a launcher to the program that started it by solo.run(). The exit status alone could also be the command's.
+"""Reports from a launcher to the program that started it by solo.run(). The exit status alone could also be the
+command's.
 
 A message is a line with the lengths of three texts, then the texts. They may contain any byte, as a name may.
 """
@@ -45,6 +46,6 @@ def read_last(report: bytes):
             kind, name, text = map(int, head.split(b" "))
         except ValueError:
             break
-        last = rest[:kind], rest[kind:kind + name], rest[kind + name:kind + name + text]
-        report = rest[kind + name + text:]
+        last = rest[:kind], rest[kind : kind + name], rest[kind + name : kind + name + text]
+        report = rest[kind + name + text :]
     return last and tuple(part.decode("utf-8", "surrogateescape") for part in last)

@@ -17,7 +17,10 @@ from solo.text.width import print_clean
 
 
 def run(options: dict, names: list) -> int:
-    """Print a line per name that changed. Return 125 if a name could not be read; the others are cleaned all the same."""
+    """Print a line per name that changed.
+
+    Return 125 if a name could not be read; the others are cleaned all the same.
+    """
     check_names(names)
     directory = options.get("dir")
     complete = clean_all(lambda: open_base(find_base(directory), directory), names, options, clean)
@@ -46,7 +49,10 @@ def tighten_journals(directory):
 
 
 def clean_all(open_all, names: list, options: dict, clean_one) -> bool:
-    """Call `clean_one` for each of `names`, or for all, in the directory that `open_all` opens. Return False if one fails."""
+    """Call `clean_one` for each of `names`, or for all, in the directory that `open_all` opens.
+
+    Return False if one fails.
+    """
     try:
         base = open_all()
     except FileNotFoundError:

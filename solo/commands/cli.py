@@ -46,17 +46,24 @@ class SubcommandHelpText(typer.core.TyperCommand):
 
 def format_help() -> str:
     """Return the text of `solo --help`, from the tables."""
-    groups = [f"{group}:\n" + format_options(option for option in LAUNCHER_OPTIONS if option.group == group) for group in GROUPS]
+    groups = [
+        f"{group}:\n" + format_options(option for option in LAUNCHER_OPTIONS if option.group == group)
+        for group in GROUPS
+    ]
     subcommands = "\n".join(format_line(f"  {one.name}", one.help, 12) for one in SUBCOMMANDS)
     statuses = "\n".join(format_line(f"  {status}", meaning, 18) for status, meaning in EXIT_STATUSES)
     tables = [f"Subcommands:\n{subcommands}", EXAMPLES, f"Exit status:\n{statuses}"]
-    return "\n\n".join([USAGE, *[format_line("", part) for part in SUMMARY.split("\n\n")], *groups, *tables, "Manual: solo(1)"])
+    return "\n\n".join(
+        [USAGE, *[format_line("", part) for part in SUMMARY.split("\n\n")], *groups, *tables, "Manual: solo(1)"]
+    )
 
 
 def format_subcommand_help(subcommand) -> str:
     """Return the text of `solo SUBCOMMAND --help`."""
     usage = f"Usage: solo {subcommand.name} [OPTION]... {subcommand.arguments}".rstrip()
-    arguments = [f"Arguments:\n{format_line('  NAME', subcommand.argument_help, COLUMN)}"] if subcommand.arguments else []
+    arguments = (
+        [f"Arguments:\n{format_line('  NAME', subcommand.argument_help, COLUMN)}"] if subcommand.arguments else []
+    )
     options = "Options:\n" + format_options([*subcommand.options, HELP])
     return "\n\n".join([usage, format_line("", subcommand.text), *arguments, options])
 
@@ -82,7 +89,8 @@ def paint(text: str) -> str:
 
 
 def run_subcommand(words: list, before: dict, name) -> int:
-    """Run the `words` of a command line with the subcommand `name`, or with --help. Return the exit status. Raises SoloError.
+    """Run the `words` of a command line with the subcommand `name`, or with --help. Return the exit status. Raises
+    SoloError.
 
     `before` are the options before the subcommand.
     """
@@ -128,7 +136,9 @@ def make_app(before: dict) -> typer.Typer:
     def accept_launcher_options(**_):
         pass  # argv.py has read them
 
-    set_signature(accept_launcher_options, [make_parameter(option) for option in LAUNCHER_OPTIONS if option is not HELP])
+    set_signature(
+        accept_launcher_options, [make_parameter(option) for option in LAUNCHER_OPTIONS if option is not HELP]
+    )
     app.callback()(accept_launcher_options)
     for subcommand in SUBCOMMANDS:
         app.command(subcommand.name, cls=SubcommandHelpText)(make_command(subcommand, before))
@@ -174,7 +184,9 @@ def make_parameter(option) -> inspect.Parameter:
     flags = [f"--{option.flag}"] + ([f"-{option.short}"] if option.short else [])
     kind = bool if option.kind == "flag" else Optional[list[str]] if option.many else Optional[str]
     default = False if option.kind == "flag" else None
-    return declare(option.key, kind, typer.Option(default, *flags, help=option.help, metavar=option.metavar, show_default=False))
+    return declare(
+        option.key, kind, typer.Option(default, *flags, help=option.help, metavar=option.metavar, show_default=False)
+    )
 
 
 def declare(name: str, kind, declared) -> inspect.Parameter:

@@ -1,4 +1,7 @@
-"""`solo doctor`: check that this machine and user have all that solo needs. Prints findings, then the first thing to do."""
+"""`solo doctor`: check that this machine and user have all that solo needs.
+
+Prints findings, then the first thing to do.
+"""
 
 import fcntl
 import grp
@@ -45,15 +48,21 @@ REMEDY = re.compile(r"\(([^()]*)\)$")
 
 
 def run(options: dict, names: list) -> int:
-    """Print the findings as text, or with --json as an array of {check, state, text}. Return 0 if no check fails, else 1."""
+    """Print the findings as text, or with --json as an array of {check, state, text}.
+
+    Return 0 if no check fails, else 1.
+    """
     findings = [
         {"check": check.__name__.removeprefix("check_"), "state": state, "text": text}
-        for check in CHECKS for state, text in check(options.get("dir"))
+        for check in CHECKS
+        for state, text in check(options.get("dir"))
     ]
     if is_engine(options):
         from solo.commands import remote
 
-        findings += [{"check": "engine", "state": state, "text": text} for state, text in remote.examine(options["via"])]
+        findings += [
+            {"check": "engine", "state": state, "text": text} for state, text in remote.examine(options["via"])
+        ]
     if options.get("json"):
         print(format_json(findings))
     else:
@@ -64,7 +73,10 @@ def run(options: dict, names: list) -> int:
 
 
 def summarize(failures: list) -> str:
-    """Return the last line: `ready`, or the remedy of the first failure, which its text has in parentheses at the end."""
+    """Return the last line:
+
+    `ready`, or the remedy of the first failure, which its text has in parentheses at the end.
+    """
     if not failures:
         return "ready"
     remedy = REMEDY.search(failures[0])
@@ -100,21 +112,35 @@ def check_trust(asked):
     yield from describe_sharing(path, mode, status)
     wide, foreign = find_all_untrusted(asked, path, mode)
     if wide:
-        yield BAD, f"{wide[0]}: other users can open it, and so lock it, and {len(wide) - 1} more files (run: solo clean)"
+        yield (
+            BAD,
+            f"{wide[0]}: other users can open it, and so lock it, and {len(wide) - 1} more files (run: solo clean)",
+        )
     for one, uid in foreign:
-        is_name = os.path.basename(one) != GATE  # users may have names of their own; a gate in a name of root's is for all
-        yield NOTE if is_name else BAD, f"{one} belongs to uid {uid}, so others cannot use the name (as root: chown -h root {one})"
+        is_name = (
+            os.path.basename(one) != GATE
+        )  # users may have names of their own; a gate in a name of root's is for all
+        yield (
+            NOTE if is_name else BAD,
+            f"{one} belongs to uid {uid}, so others cannot use the name (as root: chown -h root {one})",
+        )
     if mode == PRIVATE and not wide:
         yield GOOD, f"no other user can read, block or change the locks in {path}"
     yield from check_above(path)
 
 
 def describe_sharing(path: str, mode: int, status):
-    """Yield a note if other users can see or use the names in `path`. `mode` is the access that new files there grant."""
+    """Yield a note if other users can see or use the names in `path`.
+
+    `mode` is the access that new files there grant.
+    """
     group = f"the members of group {find_group(status.st_gid)}"
     users = "all users" if mode & stat.S_IWOTH else group
     if mode & STICKY:
-        yield NOTE, f"{path} is shared: {users} can read and block each name in it, and use each name that root made first"
+        yield (
+            NOTE,
+            f"{path} is shared: {users} can read and block each name in it, and use each name that root made first",
+        )
     elif mode != PRIVATE:
         yield NOTE, f"{path} is shared: {group} can read, block and remove each lock in it"
     elif status.st_mode & OTHER_USERS:
@@ -217,9 +243,15 @@ def check_file_system(asked):
     except (SoloError, OSError):
         return
     if f"{path}/".startswith(CLEANED):
-        yield NOTE, f"cleaners of {path} remove old files: journals, and the tickets of long runs (choose another place with --dir)"
+        yield (
+            NOTE,
+            f"cleaners of {path} remove old files: journals, and the tickets of long runs (choose another place with --dir)",
+        )
     if kind in REMOTE:
-        yield NOTE, f"{point} is {kind}: locks may not reach other machines, and solo hangs with its server (choose a local --dir)"
+        yield (
+            NOTE,
+            f"{point} is {kind}: locks may not reach other machines, and solo hangs with its server (choose a local --dir)",
+        )
     elif kind == "overlay":
         yield NOTE, f"{point} is overlay: each container has names of its own there"
     else:
@@ -232,9 +264,13 @@ def check_locks(asked):
         path = find_base(asked)
         with tempfile.NamedTemporaryFile(prefix=".doctor.", dir=path) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            held = subprocess.run([sys.executable, "-IS", "-c", LOCK_CHECK, file.name], stdin=subprocess.DEVNULL).returncode
+            held = subprocess.run(
+                [sys.executable, "-IS", "-c", LOCK_CHECK, file.name], stdin=subprocess.DEVNULL
+            ).returncode
             fcntl.flock(file, fcntl.LOCK_UN)
-            free = subprocess.run([sys.executable, "-IS", "-c", LOCK_CHECK, file.name], stdin=subprocess.DEVNULL).returncode
+            free = subprocess.run(
+                [sys.executable, "-IS", "-c", LOCK_CHECK, file.name], stdin=subprocess.DEVNULL
+            ).returncode
     except (SoloError, OSError) as error:
         yield BAD, f"cannot try flock(2): {getattr(error, 'strerror', None) or error}"
         return
@@ -274,7 +310,9 @@ def check_processes(asked):
 
 def is_proc_hidden() -> bool:
     """Is /proc mounted with an effective hidepid?"""
-    mount = next((line for line in read_lines("/proc/self/mounts") if line.split()[1] == "/proc" and "hidepid=" in line), None)
+    mount = next(
+        (line for line in read_lines("/proc/self/mounts") if line.split()[1] == "/proc" and "hidepid=" in line), None
+    )
     return mount is not None and not any(f"hidepid={off}" in mount for off in ("0", "off"))
 
 
@@ -282,7 +320,10 @@ def check_sockets(asked):
     """Can --via socket read /proc/net/unix?"""
     try:
         list_addresses()
-        yield GOOD, f"--via socket works, between all processes in this network namespace ({read_namespace('self', 'net')})"
+        yield (
+            GOOD,
+            f"--via socket works, between all processes in this network namespace ({read_namespace('self', 'net')})",
+        )
     except (SoloError, OSError) as error:
         yield NOTE, f"--via socket does not work: {error}"
 
@@ -291,9 +332,15 @@ def check_kernel_settings(asked):
     """Which kernel settings concern shared directories?"""
     value = "".join(read_lines("/proc/sys/fs/protected_regular")).strip()
     if value and value != "0":
-        yield GOOD, f"fs.protected_regular is {value}: files of others in sticky directories are opened without creating them"
+        yield (
+            GOOD,
+            f"fs.protected_regular is {value}: files of others in sticky directories are opened without creating them",
+        )
     if "".join(read_lines("/proc/sys/fs/protected_hardlinks")).strip() == "0":
-        yield NOTE, "fs.protected_hardlinks is 0: another user can put a link to your file in the place of a shared gate"
+        yield (
+            NOTE,
+            "fs.protected_hardlinks is 0: another user can put a link to your file in the place of a shared gate",
+        )
 
 
 def check_environment(asked):
@@ -306,10 +353,16 @@ def check_environment(asked):
     if not by_home:
         yield NOTE, f"HOME is {home}, unlike in the password database: names live in the home directory of the database"
     if asked and not os.path.isabs(asked):
-        yield NOTE, f"--dir {asked} is relative: contenders in another working directory have other names (use an absolute path)"
+        yield (
+            NOTE,
+            f"--dir {asked} is relative: contenders in another working directory have other names (use an absolute path)",
+        )
     for variable in ("SOLO_DIR", "SOLO_VIA"):
         if os.environ.get(variable):
-            yield NOTE, f"{variable} is set to {os.environ[variable]}: unless cron and systemd have the same, there are two locks"
+            yield (
+                NOTE,
+                f"{variable} is set to {os.environ[variable]}: unless cron and systemd have the same, there are two locks",
+            )
 
 
 def check_generated_names(asked):
@@ -324,8 +377,16 @@ def check_generated_names(asked):
 
 
 CHECKS = (
-    check_directory, check_trust, check_file_system, check_locks, check_processes, check_sockets, check_journal,
-    check_kernel_settings, check_environment, check_generated_names,
+    check_directory,
+    check_trust,
+    check_file_system,
+    check_locks,
+    check_processes,
+    check_sockets,
+    check_journal,
+    check_kernel_settings,
+    check_environment,
+    check_generated_names,
 )
 
 

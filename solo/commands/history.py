@@ -18,13 +18,24 @@ from solo.text.width import clean, measure, pad
 from solo.tickets import HOLD, LIVE, ORPHANED
 
 COLUMNS = (NAME, "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
-OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING = "ok", "failed", "signaled", "timed out", "lost", "unknown", "running"
+OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING = (
+    "ok",
+    "failed",
+    "signaled",
+    "timed out",
+    "lost",
+    "unknown",
+    "running",
+)
 SHORTEST_PICTURE = 20  # characters
 LEAST_ROWS = 10
 
 
 def run(options: dict, names: list) -> int:
-    """Print the runs and skips of `names` and of the names nested in them, or all, oldest first. Return 125 on a read error."""
+    """Print the runs and skips of `names` and of the names nested in them, or all, oldest first.
+
+    Return 125 on a read error.
+    """
     check_names(names)
     after = time() - options["since"] if "since" in options else 0.0
     rows, complete = collect(options, names, after)
@@ -94,17 +105,31 @@ def name_outcome(one, state) -> str:
 
 
 def make_row(name: str, one, state) -> dict:
-    """Return a row as --json prints it: times in RFC 3339, spans in seconds. `state` is the state of a hold that still runs."""
+    """Return a row as --json prints it: times in RFC 3339, spans in seconds.
+
+    `state` is the state of a hold that still runs.
+    """
     outcome, ran = name_outcome(one, state), one.ran
     if state is not None:
         ran = round(max(0.0, time() - one.start), 3)
     is_end = one.event == ENDED
     return {
-        "name": name, "outcome": outcome, "time": format_time(one.start or one.time),
-        "end": format_time(one.time) if is_end else None, "waited": one.waited, "ran": ran,
-        "code": one.code if is_end and one.code >= 0 else None, "signal": -one.code if is_end and one.code < 0 else None,
-        "reason": one.why, "names": one.names, **describe_claim(one, one.slot),
-        "token": one.token, "launcher": one.launcher, "child": one.child, "user": find_user(one.uid), "host": one.host,
+        "name": name,
+        "outcome": outcome,
+        "time": format_time(one.start or one.time),
+        "end": format_time(one.time) if is_end else None,
+        "waited": one.waited,
+        "ran": ran,
+        "code": one.code if is_end and one.code >= 0 else None,
+        "signal": -one.code if is_end and one.code < 0 else None,
+        "reason": one.why,
+        "names": one.names,
+        **describe_claim(one, one.slot),
+        "token": one.token,
+        "launcher": one.launcher,
+        "child": one.child,
+        "user": find_user(one.uid),
+        "host": one.host,
         "command": [decode(word) for word in one.command],
     }
 
@@ -116,11 +141,17 @@ def make_cells(row: dict) -> tuple:
         outcome = f"exit {row['code']}"
     elif outcome == SIGNALED:
         outcome = name_signal(row["signal"])
-    when = datetime.fromisoformat(row["time"]).isoformat(" ", "seconds")[:len("2026-01-31 23:59:59")]
+    when = datetime.fromisoformat(row["time"]).isoformat(" ", "seconds")[: len("2026-01-31 23:59:59")]
     text = format_reason(row) if row["reason"] else " ".join(row["command"])
     return (
-        row["name"], when, outcome, format_span(row["waited"]), format_span(row["ran"]), row["child"] or row["launcher"],
-        row["user"], text,
+        row["name"],
+        when,
+        outcome,
+        format_span(row["waited"]),
+        format_span(row["ran"]),
+        row["child"] or row["launcher"],
+        row["user"],
+        text,
     )
 
 
@@ -141,7 +172,9 @@ def print_picture_and_table(rows: list, after: float):
     room = max(LEAST_ROWS, console.height - len({row["name"] for row in rows}) - 8)
     console.print(picture, no_wrap=True, overflow="crop")
     console.print()
-    print_table(console, COLUMNS, [list(map(clean, make_cells(row))) for row in rows[-room:]], "OUTCOME", find_styles(rows))
+    print_table(
+        console, COLUMNS, [list(map(clean, make_cells(row))) for row in rows[-room:]], "OUTCOME", find_styles(rows)
+    )
     if len(rows) > room:
         console.print(f"the last {room} of {len(rows)}: all are in `solo history | less`, or fewer with --since")
 
@@ -152,9 +185,16 @@ def find_styles(rows: list) -> dict:
 
 
 STYLES = {
-    OK: "green", RUNNING: "bold green", ORPHANED: "bold red", FAILED: "red", SIGNALED: "red", TIMED_OUT: "red", LOST: "red",
+    OK: "green",
+    RUNNING: "bold green",
+    ORPHANED: "bold red",
+    FAILED: "red",
+    SIGNALED: "red",
+    TIMED_OUT: "red",
+    LOST: "red",
     UNKNOWN: "red",
-    "skipped": "yellow", "refused": "red",
+    "skipped": "yellow",
+    "refused": "red",
 }
 BAD = (FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, "refused")
 MARKS = {"run": "━", "bad": "✗", "skipped": "○", "none": " "}
@@ -200,7 +240,10 @@ def read_time(text: str) -> float:
 
 
 def draw(rows: list, begin: float, now: float, cells: int) -> list:
-    """Return the kind of each of `cells` equal spans between `begin` and `now`. A failure hides a skip, and a skip a run."""
+    """Return the kind of each of `cells` equal spans between `begin` and `now`.
+
+    A failure hides a skip, and a skip a run.
+    """
     kinds = ["none"] * cells
     scale = cells / max(now - begin, 0.001)
 
@@ -223,15 +266,19 @@ def draw(rows: list, begin: float, now: float, cells: int) -> list:
 
 
 def make_stats(rows: list) -> list:
-    """Return the cells beside the picture of one name: how many ran, failed and were skipped, and percentiles of the durations."""
+    """Return the cells beside the picture of one name: runs, failures, skips, and percentiles of the durations."""
     spans = sorted(row["ran"] for row in rows if row["end"])
     counts = [
-        sum(row["outcome"] not in ("skipped", "refused") for row in rows), sum(row["outcome"] in BAD for row in rows),
+        sum(row["outcome"] not in ("skipped", "refused") for row in rows),
+        sum(row["outcome"] in BAD for row in rows),
         sum(row["outcome"] == "skipped" for row in rows),
     ]
     return [*map(str, counts), *(format_span(find_percentile(spans, percent)) for percent in (50, 95, 100))]
 
 
 def find_percentile(ordered: list, percent: int):
-    """Return the nearest-rank percentile: the smallest value that `percent` of all do not exceed. None if there are none."""
+    """Return the nearest-rank percentile: the smallest value that `percent` of all do not exceed.
+
+    None if there are none.
+    """
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else None

@@ -22,7 +22,10 @@ STYLES = {"held": "green", "orphaned": "bold red", "waiting": "yellow"}
 
 
 def run(options: dict, names: list) -> int:
-    """Print the tickets of `names` and of the names nested in them, or all tickets. Return 125 if one cannot be read."""
+    """Print the tickets of `names` and of the names nested in them, or all tickets.
+
+    Return 125 if one cannot be read.
+    """
     via = options.get("via")
     if via is not None:
         check_via(via)
@@ -33,7 +36,13 @@ def run(options: dict, names: list) -> int:
         print(format_json(rows))
     else:
         columns, cells = add_hosts(COLUMNS, list(map(make_cells, rows)), rows, via)
-        print_rows(columns, cells, "STATE", STYLES, f"no locks {'held' if complete else 'readable'}: {describe_places(options)}")
+        print_rows(
+            columns,
+            cells,
+            "STATE",
+            STYLES,
+            f"no locks {'held' if complete else 'readable'}: {describe_places(options)}",
+        )
     return 0 if complete else SoloError.status
 
 
@@ -86,7 +95,10 @@ def collect(directory, via, names: list, report=say, visit=None) -> tuple:
 
 
 def look_at(queue):
-    """Yield each published ticket of a queue, holds first, or the SoloError why it cannot be read. The caller closes it."""
+    """Yield each published ticket of a queue, holds first, or the SoloError why it cannot be read.
+
+    The caller closes it.
+    """
     if isinstance(queue, SoloError):
         yield queue
         return
@@ -132,9 +144,18 @@ def make_row(name: str, where: str, ticket, record) -> dict:
     is_waiting = not ticket.is_hold or record is not None and record.via and record.child is None
     state = "waiting" if is_waiting else "orphaned" if ticket.state is ORPHANED else "held"
     row = {
-        "name": name, "state": state, **describe_claim(Claim(EXCLUSIVE), None),
-        "launcher": None, "child": None, "since": None, "user": find_user(ticket.owner_uid), "host": None, "command": [],
-        "via": where, "ticket": ticket.number, "claims": {},
+        "name": name,
+        "state": state,
+        **describe_claim(Claim(EXCLUSIVE), None),
+        "launcher": None,
+        "child": None,
+        "since": None,
+        "user": find_user(ticket.owner_uid),
+        "host": None,
+        "command": [],
+        "via": where,
+        "ticket": ticket.number,
+        "claims": {},
     }
     if record is not None:
         claims = find_claims(ticket, record)
@@ -164,7 +185,10 @@ def find_claims(ticket, record) -> dict:
 
 
 def format_pid(row: dict, key: str):
-    """Return the pid of the `launcher` or `child`, with a question mark if only the record claims it; None if unknown."""
+    """Return the pid of the `launcher` or `child`, with a question mark if only the record claims it;
+
+    None if unknown.
+    """
     return f"{row['claims'][key]}?" if key in row["claims"] else row[key]
 
 
@@ -188,5 +212,13 @@ def format_age(row: dict) -> str:
 
 def make_cells(row: dict) -> list:
     """Return the cells of one row, in the order of COLUMNS."""
-    return [row["name"], row["state"], format_mode(row), format_pid(row, "launcher"), format_pid(row, "child") or "-",
-            format_age(row), format_user(row), " ".join(row["command"])]
+    return [
+        row["name"],
+        row["state"],
+        format_mode(row),
+        format_pid(row, "launcher"),
+        format_pid(row, "child") or "-",
+        format_age(row),
+        format_user(row),
+        " ".join(row["command"]),
+    ]

@@ -73,6 +73,7 @@ def report_unknown(name: str, options: dict, verb: str) -> bool:
 
 def has_traces(name: str, directory) -> bool:
     """Does a name have a directory or a journal?"""
+
     def open_lock():
         return open_below(open_base(find_base(directory), directory), split_name(name))
 
@@ -114,7 +115,10 @@ def describe_place(options: dict) -> str:
 
 
 def open_living(queue, wanted=is_published, key=None):
-    """Yield the living tickets whose files are `wanted`, holds first, or in the order of `key`. The caller closes them."""
+    """Yield the living tickets whose files are `wanted`, holds first, or in the order of `key`.
+
+    The caller closes them.
+    """
     for file in sorted(filter(wanted, queue.list_files()), key=key):
         ticket = queue.open_ticket(file)
         if ticket is not None and ticket.state in (LIVE, ORPHANED):

@@ -31,7 +31,10 @@ FAMILIES = (
 
 
 def run(options: dict, names: list) -> int:
-    """Print the metrics, or replace the file of --output with them. Return 125 if a name cannot be read; the others are there."""
+    """Print the metrics, or replace the file of --output with them.
+
+    Return 125 if a name cannot be read; the others are there.
+    """
     samples, complete = collect_samples(options, names)
     text = format_metrics(samples)
     if "output" in options:
@@ -54,8 +57,13 @@ def collect_samples(options: dict, names: list) -> tuple:
         totals = history.totals
         if totals == Totals():
             continue
-        samples[name, FILE] = {"solo_held": 0, "solo_waiting": 0, "solo_runs": totals.runs, "solo_skips": totals.skips,
-                               "solo_failures": totals.failures}
+        samples[name, FILE] = {
+            "solo_held": 0,
+            "solo_waiting": 0,
+            "solo_runs": totals.runs,
+            "solo_skips": totals.skips,
+            "solo_failures": totals.failures,
+        }
         if totals.last_success:
             samples[name, FILE]["solo_last_success_timestamp_seconds"] = totals.last_success
         if totals.last_failure:
@@ -95,7 +103,10 @@ def format_labels(**labels) -> str:
 
 
 def quote_label(text: str) -> str:
-    """Return the text as the value of a label, which must be UTF-8. Other bytes become \\xNN. No two texts have one label."""
+    """Return the text as the value of a label, which must be UTF-8.
+
+    Other bytes become \\xNN. No two texts have one label.
+    """
     data = text.encode(errors="surrogateescape")
     if "\\x" in text or data != text.encode(errors="replace"):
         data = data.replace(b"\\", b"\\\\")

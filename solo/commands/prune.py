@@ -28,10 +28,14 @@ MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go
 def prune_generated_names(directory):
     """Remove lock directories and journals of names that solo made from commands and that were idle for IDLE seconds.
 
-    Look at MOST_LOOKED_AT names, in a window that moves with the clock, and remove at most MOST_REMOVED. Raise SoloError, OSError.
+    Look at MOST_LOOKED_AT names, in a window that moves with the clock, and remove at most MOST_REMOVED. Raise
+    SoloError, OSError.
     """
     options = {"dir": directory, "history": IDLE}
-    for open_all, remove in ((lambda: open_base(find_base(directory), directory), clean), (lambda: open_place(directory), forget)):
+    for open_all, remove in (
+        (lambda: open_base(find_base(directory), directory), clean),
+        (lambda: open_place(directory), forget),
+    ):
         try:
             base = open_all()
         except FileNotFoundError:
@@ -49,8 +53,11 @@ def prune_generated_names(directory):
 def is_idle(base, name: str) -> bool:
     """Has no ticket come or gone, and was no journal written, for IDLE seconds?"""
     try:
-        times = [posix.stat(f"{name}/{file}", dir_fd=base.fd, follow_symlinks=False).st_mtime for file in (".", GATE, JOURNAL)
-                 if file == "." or posix.access(f"{name}/{file}", posix.F_OK, dir_fd=base.fd)]
+        times = [
+            posix.stat(f"{name}/{file}", dir_fd=base.fd, follow_symlinks=False).st_mtime
+            for file in (".", GATE, JOURNAL)
+            if file == "." or posix.access(f"{name}/{file}", posix.F_OK, dir_fd=base.fd)
+        ]
     except OSError:
         return False
     return time() - max(times) >= IDLE
@@ -80,7 +87,8 @@ def clean(name: str, base, options: dict):
 
 
 def remove_name(name: str, queue: Queue, base) -> bool:
-    """Remove the gate and directory of a name. Return False if a contender made a new gate first, or the name must stay.
+    """Remove the gate and directory of a name. Return False if a contender made a new gate first, or the name must
+    stay.
 
     A name that root made in a sticky directory stays: if another user created it again, all others would be refused.
     """
@@ -95,7 +103,10 @@ def remove_name(name: str, queue: Queue, base) -> bool:
 
 
 def forget(name: str, base, options: dict):
-    """Remove the journal of an idle name if it was not written to for options["history"] seconds. Return as `clean` does."""
+    """Remove the journal of an idle name if it was not written to for options["history"] seconds.
+
+    Return as `clean` does.
+    """
     if is_used(name, options):
         return None
     place = None

@@ -48,7 +48,8 @@ def collect(via: str, names: list) -> list:
         entries = engine.list_entries()
     # The hold of a parent for a nested name is listed there. A waiter at the parent has no other entry.
     return [
-        make_row(entry, engine.where) for entry in entries
+        make_row(entry, engine.where)
+        for entry in entries
         if is_within(entry.name, names) and not (entry.is_held and entry.record.claim.mode in INTENTIONS)
     ]
 
@@ -56,11 +57,18 @@ def collect(via: str, names: list) -> list:
 def make_row(entry, where: str) -> dict:
     record = entry.record
     return {
-        "name": entry.name, "state": "held" if entry.is_held else "waiting",
+        "name": entry.name,
+        "state": "held" if entry.is_held else "waiting",
         **describe_claim(record.claim, record.slot[0][0] if record.slot else None),
-        "launcher": record.launcher, "child": record.child,
-        "since": format_time(record.since) if record.since else None, "user": record.user or None, "host": record.host or None,
-        "command": list(record.command), "via": where, "ticket": entry.number, "claims": {},
+        "launcher": record.launcher,
+        "child": record.child,
+        "since": format_time(record.since) if record.since else None,
+        "user": record.user or None,
+        "host": record.host or None,
+        "command": list(record.command),
+        "via": where,
+        "ticket": entry.number,
+        "claims": {},
     }
 
 
@@ -140,14 +148,20 @@ def examine(via: str):
         return
     yield "ok", f"{engine.where} is reached in {reached * 1000:.0f} ms, and renews a lease in {latency * 1000:.1f} ms"
     terms = Terms(engine.ttl)
-    yield "ok", (
-        f"a lease lives {terms.ttl:g}s; it is renewed every {terms.period:.3g}s, and each call may take {terms.timeout:.3g}s;"
-        f" commands survive an outage of {terms.outage:.3g}s"
+    yield (
+        "ok",
+        (
+            f"a lease lives {terms.ttl:g}s; it is renewed every {terms.period:.3g}s, and each call may take {terms.timeout:.3g}s;"
+            f" commands survive an outage of {terms.outage:.3g}s"
+        ),
     )
-    yield "ok", (
-        f"without an answer the command gets SIGTERM {terms.calm:.4g}s after the last renewal, SIGKILL"
-        f" {terms.life - MARGIN:.4g}s after it,"
-        f" and the kernel's {MARGIN:g}s later; that leaves {terms.ttl - terms.life:.3g}s for clocks that differ by {RATE:.0%}"
-        f" and {LATENCY:g}s to die"
+    yield (
+        "ok",
+        (
+            f"without an answer the command gets SIGTERM {terms.calm:.4g}s after the last renewal, SIGKILL"
+            f" {terms.life - MARGIN:.4g}s after it,"
+            f" and the kernel's {MARGIN:g}s later; that leaves {terms.ttl - terms.life:.3g}s for clocks that differ by {RATE:.0%}"
+            f" and {LATENCY:g}s to die"
+        ),
     )
     yield from findings

@@ -25,7 +25,10 @@ LAST_RUNS = 5
 
 
 def run(options: dict, names: list) -> int:
-    """Print each name as text, or with --json an array of objects. Return 125 if one cannot be read or was never used."""
+    """Print each name as text, or with --json an array of objects.
+
+    Return 125 if one cannot be read or was never used.
+    """
     check_names(names)
     if is_engine(options):
         rows, complete = collect_rows(options.get("dir"), options["via"], names)
@@ -42,7 +45,10 @@ def run(options: dict, names: list) -> int:
 
 
 def collect_all(names: list, options: dict) -> tuple:
-    """Return ([an object per name], whether every name is known and could be read). Print an error for each other name."""
+    """Return ([an object per name], whether every name is known and could be read).
+
+    Print an error for each other name.
+    """
     origin, complete, shown = read_origin(), True, []
     for name in names:
         complete = not report_unknown(name, options, "show") and complete
@@ -71,10 +77,20 @@ def find_journal(directory, name: str):
 def collect(name: str, queue, options: dict, origin) -> dict:
     """Return the object of one name, as --json prints it.
 
-    `holds` and `waiting` are rows of `solo list`; holds also have `processes`. `runs` are the last rows of `solo history`.
+    `holds` and `waiting` are rows of `solo list`; holds also have `processes`. `runs` are the last rows of `solo
+    history`.
     """
     via = options.get("via", FILE)
-    known = {"name": name, "via": via, "path": None, "journal": None, "skips": {}, "holds": [], "waiting": [], "runs": []}
+    known = {
+        "name": name,
+        "via": via,
+        "path": None,
+        "journal": None,
+        "skips": {},
+        "holds": [],
+        "waiting": [],
+        "runs": [],
+    }
     if via == FILE:
         rows = history.list_rows(name, find_history(options.get("dir"), name), options, origin)
         if rows:
@@ -101,8 +117,14 @@ def collect_remote(name: str, via: str, rows: list) -> dict:
     """Return the same object for a name at an engine. It has no processes: they can be seen on their own host only."""
     mine = [{**row, "names": [name], "processes": []} for row in rows if row["name"] == name]
     return {
-        "name": name, "via": via, "path": None, "journal": None, "skips": {}, "runs": [],
-        "holds": [row for row in mine if row["state"] == "held"], "waiting": [row for row in mine if row["state"] == "waiting"],
+        "name": name,
+        "via": via,
+        "path": None,
+        "journal": None,
+        "skips": {},
+        "runs": [],
+        "holds": [row for row in mine if row["state"] == "held"],
+        "waiting": [row for row in mine if row["state"] == "waiting"],
     }
 
 
@@ -125,9 +147,13 @@ def list_processes(roots: list) -> list:
             with process.oneshot():
                 times = process.cpu_times()
                 yield {
-                    "pid": process.pid, "depth": depth, "state": process.status(),
-                    "cpu_seconds": round(times.user + times.system, 2), "resident_bytes": process.memory_info().rss,
-                    "seconds": round(time() - process.create_time(), 1), "command": process.cmdline() or [process.name()],
+                    "pid": process.pid,
+                    "depth": depth,
+                    "state": process.status(),
+                    "cpu_seconds": round(times.user + times.system, 2),
+                    "resident_bytes": process.memory_info().rss,
+                    "seconds": round(time() - process.create_time(), 1),
+                    "command": process.cmdline() or [process.name()],
                 }
             children = process.children()
         except psutil.Error:
@@ -176,7 +202,9 @@ def describe_hold(row: dict) -> list:
     if format_pid(row, "launcher") is None:
         return [f"{row['state']}, {row['via']}: holder unknown"]
     names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
-    pid = f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {format_pid(row, 'launcher')}"
+    pid = (
+        f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {format_pid(row, 'launcher')}"
+    )
     return [
         f"{row['state']} for {format_age(row)} by {pid} ({format_user(row)} on {row['host']}), {format_mode(row)},"
         f" {row['via']}{names}",
@@ -192,4 +220,11 @@ def make_process_cells(process: dict) -> tuple:
 
 
 def make_waiting_cells(place: int, row: dict) -> tuple:
-    return place, format_pid(row, "launcher"), format_user(row), format_mode(row), format_age(row), " ".join(row["command"])
+    return (
+        place,
+        format_pid(row, "launcher"),
+        format_user(row),
+        format_mode(row),
+        format_age(row),
+        " ".join(row["command"]),
+    )

@@ -1,4 +1,7 @@
-"""`solo stop`: end the holders of the names, and with --waiting their waiters. Contenders that arrive later are left alone."""
+"""`solo stop`: end the holders of the names, and with --waiting their waiters.
+
+Contenders that arrive later are left alone.
+"""
 
 from time import monotonic, sleep
 
@@ -98,7 +101,10 @@ class Stop:
         return ticket.file in self.left
 
     def decide(self, hold):
-        """Let a new hold take the place of the waiter that it was. A launcher that still waits may be seen too early."""
+        """Let a new hold take the place of the waiter that it was.
+
+        A launcher that still waits may be seen too early.
+        """
         launcher = identify_launcher(hold)
         waited = [file for file in self.left if launcher and self.launchers.get(file) == launcher]
         gone = [file for file in waited if file not in self.waiting]
@@ -139,7 +145,9 @@ def find_targets(queue, is_wanted, with_waiting: bool) -> tuple:
     A waiting ticket whose launcher already runs its command is about to vanish: it needs none.
     """
     targets = open_targets(queue, is_wanted, with_waiting)
-    running = {identify_launcher(ticket) for ticket in targets if ticket.is_hold and ticket.record and ticket.record.child}
+    running = {
+        identify_launcher(ticket) for ticket in targets if ticket.is_hold and ticket.record and ticket.record.child
+    }
     settling = [ticket for ticket in targets if not ticket.is_hold and identify_launcher(ticket) in running]
     close_all(settling)
     return [ticket for ticket in targets if ticket not in settling], {ticket.file for ticket in settling}
@@ -147,6 +155,7 @@ def find_targets(queue, is_wanted, with_waiting: bool) -> tuple:
 
 def open_targets(queue, is_wanted, with_waiting: bool) -> list:
     """Return the living tickets that `is_wanted`, without holds of a parent for a nested name. MOST_OPEN stay open."""
+
     def is_ticket(file):
         return is_published(file) and (with_waiting or file.startswith(HOLD))
 

@@ -1,4 +1,7 @@
-"""`solo top`: holders and waiters, live, with the CPU time and memory of their processes. A key ends the selected one."""
+"""`solo top`: holders and waiters, live, with the CPU time and memory of their processes.
+
+A key ends the selected one.
+"""
 
 import os
 import re
@@ -39,7 +42,9 @@ def run(options: dict, names: list) -> int:
     if "via" in options:
         check_via(options["via"])
     if is_engine(options):
-        raise UsageError("top cannot show processes of other machines (solo list shows the holders and waiters at an engine)")
+        raise UsageError(
+            "top cannot show processes of other machines (solo list shows the holders and waiters at an engine)"
+        )
     view = View(options, names)
     is_terminal = sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()
     if not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
@@ -72,7 +77,10 @@ def show(view, screen):
 
 
 class View:
-    """The contents of the screen: `rows` of `solo list`, the `selected` one, the one we `asked` about, and a `message`."""
+    """The contents of the screen:
+
+    `rows` of `solo list`, the `selected` one, the one we `asked` about, and a `message`.
+    """
 
     def __init__(self, options: dict, names: list):
         self.options = options
@@ -91,8 +99,13 @@ class View:
         for row, _ in list(self.evictions.values()):
             self.end(row)
         roots = {}
-        self.rows, _ = collect(self.options.get("dir"), self.options.get("via"), self.names, self.show_message,
-                               lambda row, ticket: roots.update({identify(row): find_roots(ticket) if ticket.is_hold else []}))
+        self.rows, _ = collect(
+            self.options.get("dir"),
+            self.options.get("via"),
+            self.names,
+            self.show_message,
+            lambda row, ticket: roots.update({identify(row): find_roots(ticket) if ticket.is_hold else []}),
+        )
         self.usage.measure(roots)
         keys = list(map(identify, self.rows))
         if self.selected not in keys:
@@ -127,14 +140,18 @@ class View:
         try:
             queue = open_queue(row["name"], {**self.options, "via": row["via"]}, read_origin())
             try:
-                targets, settling = stop.find_targets(queue, lambda ticket: ticket.file == key[-1], True) if queue else ([], ())
+                targets, settling = (
+                    stop.find_targets(queue, lambda ticket: ticket.file == key[-1], True) if queue else ([], ())
+                )
                 if targets or settling:
                     self.evictions[key][1].act_on_all(targets)
                     return
             finally:
                 if queue is not None:
                     queue.leave()
-            self.show_message(f"{describe(row)} no longer waits" if row["state"] == "waiting" else f"ended {describe(row)}")
+            self.show_message(
+                f"{describe(row)} no longer waits" if row["state"] == "waiting" else f"ended {describe(row)}"
+            )
         except SoloError as error:
             self.show_message(f"{row['name']}: {error}")
         del self.evictions[key]
@@ -144,7 +161,16 @@ class View:
 
     def make_cells(self, row: dict) -> list:
         cpu, memory = self.usage.find(identify(row))
-        cells = (row["name"], row["state"], find_pid(row), format_age(row), cpu, memory, format_user(row), " ".join(row["command"]))
+        cells = (
+            row["name"],
+            row["state"],
+            find_pid(row),
+            format_age(row),
+            cpu,
+            memory,
+            format_user(row),
+            " ".join(row["command"]),
+        )
         return list(map(clean, cells))
 
     def render(self, width: int, height: int):
@@ -170,7 +196,9 @@ class View:
 
         held = sum(row["state"] != "waiting" for row in self.rows)
         title = f"solo: {held} held, {len(self.rows) - held} waiting"
-        return Text(title + format_time(time())[len("2026-01-31T"):][:8].rjust(max(1, width - len(title))), style="bold")
+        return Text(
+            title + format_time(time())[len("2026-01-31T") :][:8].rjust(max(1, width - len(title))), style="bold"
+        )
 
     def render_rows(self, lines: list, widths: list, room: int) -> list:
         """Return the `room` rows around the selected one."""
@@ -219,7 +247,9 @@ class Usage:
         import psutil
 
         now, children, used = monotonic(), {}, {}
-        for process in psutil.process_iter(["ppid", "cpu_times", "memory_info", "create_time"]) if any(roots.values()) else ():
+        for process in (
+            psutil.process_iter(["ppid", "cpu_times", "memory_info", "create_time"]) if any(roots.values()) else ()
+        ):
             children.setdefault(process.info["ppid"], []).append(process.pid)
             used[process.pid] = process.info
         found, seconds = {}, {}
@@ -264,7 +294,9 @@ class Screen:
         for variable in ("COLUMNS", "LINES"):
             os.environ.pop(variable, None)  # an exported size may be outdated
         self.console = Console()
-        self.live = Live(console=self.console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self.live = Live(
+            console=self.console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
         self.settings = termios.tcgetattr(0)
         self.received, self.typed = [], b""
         self.woken, self.wakes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

@@ -1,4 +1,7 @@
-"""`solo wait`: block until the names have neither holders nor waiters. Waits for one ticket after the other, without polling."""
+"""`solo wait`: block until the names have neither holders nor waiters.
+
+Waits for one ticket after the other, without polling.
+"""
 
 from time import monotonic
 
@@ -11,7 +14,10 @@ from solo.text.describe import describe_holder, describe_waited
 
 
 def run(options: dict, names: list) -> int:
-    """Return 0 once each name was free in its turn. Raise Busy after the timeout, SoloError for a name that was never used."""
+    """Return 0 once each name was free in its turn.
+
+    Raise Busy after the timeout, SoloError for a name that was never used.
+    """
     check_names(names)
     if is_engine(options):
         from solo.commands import remote
@@ -29,7 +35,10 @@ def run(options: dict, names: list) -> int:
 
 
 def wait_next(part: str, claim, deadline: float, options: dict, origin) -> bool:
-    """Wait for the end of one ticket of `part` that conflicts with `claim`. Return True if there is none. Raise Busy."""
+    """Wait for the end of one ticket of `part` that conflicts with `claim`.
+
+    Return True if there is none. Raise Busy.
+    """
     queue = open_queue(part, options, origin)
     ticket = next(find_in_the_way(queue, claim), None) if queue else None
     try:

@@ -1,7 +1,8 @@
 """Ends holders and waiters, for --replace and `solo stop`.
 
-First SIGTERM, then SIGKILL; first to the command and then to its launcher, so that the launcher exits with the command's status.
-Every process is identified through a pidfd, and signalled only if the owner of the ticket's file could have signalled it.
+First SIGTERM, then SIGKILL; first to the command and then to its launcher, so that the launcher exits with the
+command's status. Every process is identified through a pidfd, and signalled only if the owner of the ticket's file
+could have signalled it.
 """
 
 from _signal import SIGKILL, SIGTERM
@@ -19,7 +20,8 @@ GRACE = 2.0  # seconds from the end of the command to that of its launcher, and 
 
 
 class Eviction:
-    """The state of an eviction. `steps` maps (file, state) of a ticket to the number of STEPS taken and when the next one is due.
+    """The state of an eviction. `steps` maps (file, state) of a ticket to the number of STEPS taken and when the next
+    one is due.
 
     `refused` maps the file of a ticket that cannot be ended to its error.
     """
@@ -32,14 +34,16 @@ class Eviction:
     def act(self, tickets: list) -> float:
         """Take the step that is due for each of `tickets`, close them, and return when to call again.
 
-        Leave tickets that could not be kept open, because there are too many, for the next call. Leave all holders too while a
-        waiter is among those: it would acquire when the holders end.
+        Leave tickets that could not be kept open, because there are too many, for the next call. Leave all holders too
+        while a waiter is among those: it would acquire when the holders end.
         """
         now = monotonic()
         try:
             left = [ticket for ticket in tickets if not ticket.is_open and is_known(ticket)]
             waiters = [ticket for ticket in tickets if not ticket.is_hold]
-            holders = [] if any(ticket in left for ticket in waiters) else [ticket for ticket in tickets if ticket.is_hold]
+            holders = (
+                [] if any(ticket in left for ticket in waiters) else [ticket for ticket in tickets if ticket.is_hold]
+            )
             due = [self.take_step(ticket, now) for ticket in waiters + holders if ticket not in left]
             return min(due + [now + LOOK_AGAIN] * bool(left), default=FOREVER)
         finally:
@@ -71,7 +75,10 @@ class Eviction:
                 self.steps[hold, state] = step
 
     def act_on_all(self, tickets: list) -> float:
-        """Do the same if all of them must end. Raises SoloError for one that cannot be ended, after asking all others."""
+        """Do the same if all of them must end.
+
+        Raises SoloError for one that cannot be ended, after asking all others.
+        """
         next_due = self.act(tickets)
         for error in self.refused.values():
             raise error
@@ -87,16 +94,21 @@ def is_known(ticket) -> bool:
 def ask_to_end(ticket):
     """Send SIGTERM to the command.
 
-    Send it to the launcher, which forwards it, if no command runs yet, with --tree, or if the owner of the ticket could not signal
-    the command, as after sudo(8).
+    Send it to the launcher, which forwards it, if no command runs yet, with --tree, or if the owner of the ticket could
+    not signal the command, as after sudo(8).
     """
     record = read_record(ticket)
-    is_forwarded = ticket.state is LIVE and (record.tree is not None or record.child is None or not vouches(ticket, record.child))
+    is_forwarded = ticket.state is LIVE and (
+        record.tree is not None or record.child is None or not vouches(ticket, record.child)
+    )
     end_one(ticket, record.launcher if is_forwarded else record.child, SIGTERM)
 
 
 def kill_command(ticket):
-    """Send SIGKILL to the command, with --tree also to the launcher's other descendants. Return the time until the next step."""
+    """Send SIGKILL to the command, with --tree also to the launcher's other descendants.
+
+    Return the time until the next step.
+    """
     record = read_record(ticket)
     end_one(ticket, record.child or record.launcher, SIGKILL)
     if record.tree is None or ticket.state is not LIVE or record.child is None:
@@ -108,7 +120,8 @@ def kill_command(ticket):
 def kill_descendants(ticket):
     """Send SIGKILL to the descendants of the launcher, except its children from before the command.
 
-    A launcher in another namespace does that itself. Raises SoloError if the owner of the ticket could not have signalled it.
+    A launcher in another namespace does that itself. Raises SoloError if the owner of the ticket could not have
+    signalled it.
     """
     record, mine = ticket.record, ticket.queue.origin
     if (record.origin.pid_namespace, record.origin.time_namespace) != (mine.pid_namespace, mine.time_namespace):

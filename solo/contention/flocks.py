@@ -1,6 +1,7 @@
 """Locks the user's files with flock(2) beside the name (--flock), so that flock(1) and solo exclude each other.
 
-The files are never written, truncated, renamed or removed. They cannot record an orphan, so the command dies with its launcher.
+The files are never written, truncated, renamed or removed. They cannot record an orphan, so the command dies with its
+launcher.
 """
 
 import posix
@@ -58,9 +59,9 @@ class Flock:
 def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list, is_program: bool = False):
     """Lock all `paths` with flock(2), exclusively if `mode` is exclusive, else shared. Append a Flock each to `holds`.
 
-    Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. `deadline` is on the
-    monotonic clock; `watch` is as for take_hold. `is_program`: do not refuse locks of our own process, which may be those of
-    other threads. Raises Busy, SoloError.
+    Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. `deadline` is
+    on the monotonic clock; `watch` is as for take_hold. `is_program`: do not refuse locks of our own process, which may
+    be those of other threads. Raises Busy, SoloError.
     """
     lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH
     files = {}
@@ -84,7 +85,10 @@ def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list
 
 
 def lock_file(fd: int, path: str, lock: int, deadline, watch, is_program: bool) -> int:
-    """Lock `fd` and return it. Reopen it for writing on NFS, as an exclusive lock there needs. Raises OSError, Busy, SoloError."""
+    """Lock `fd` and return it.
+
+    Reopen it for writing on NFS, as an exclusive lock there needs. Raises OSError, Busy, SoloError.
+    """
     try:
         if try_lock(fd, lock):
             return fd
@@ -111,7 +115,7 @@ def describe_lock(path: str, fd: int) -> tuple:
 
 
 def refuse_own_lock(fd: int, path: str, owner: int):
-    """Raise SoloError if an ancestor or an inherited descriptor holds the lock: it would stay until our command has ended."""
+    """Raise SoloError if an ancestor or an inherited descriptor holds the lock: it would outlive our command."""
     if owner and any(pid == owner for pid, _ in walk_parents(posix.getppid())):
         raise SoloError(f"{path}: locked by pid {owner}, an ancestor of this process: it would wait for itself")
     for entry in posix.listdir("/proc/self/fd"):
@@ -134,7 +138,10 @@ def make_busy(path: str, owner: int) -> Busy:
 
 
 def open_file(path: str, umask: int) -> int:
-    """Open the file for reading, as flock(1) does, so that a script can be executed. Create it if missing. Raises SoloError."""
+    """Open the file for reading, as flock(1) does, so that a script can be executed.
+
+    Create it if missing. Raises SoloError.
+    """
     try:
         for _ in range(2):
             try:
@@ -158,7 +165,8 @@ def open_file(path: str, umask: int) -> int:
 def find_identity(path: str, umask: int) -> tuple:
     """Return (device, inode) of the file, created if it is missing.
 
-    Use stat(2) if it exists: closing the file would release an fcntl(2) lock that this process has had since before exec.
+    Use stat(2) if it exists: closing the file would release an fcntl(2) lock that this process has had since before
+    exec.
     """
     try:
         return identify(posix.stat(path))

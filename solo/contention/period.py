@@ -1,8 +1,8 @@
 """--once-per: at most one run per period, even if a short run ended before cron fired on the other host.
 
-The period of a moment is the nearest multiple of its length. So clocks that differ by less than half a period agree, even at the
-moment when cron fires. The last run is stored beside the journal and, with an engine, there too. The contender that replaces it
-runs.
+The period of a moment is the nearest multiple of its length. So clocks that differ by less than half a period agree,
+even at the moment when cron fires. The last run is stored beside the journal and, with an engine, there too. The
+contender that replaces it runs.
 """
 
 import json
@@ -34,8 +34,8 @@ class LastRun(NamedTuple):
 class PeriodGuard:
     """The one run of `names` in a period of `length` seconds.
 
-    `keepers` store the last run. `ran` is the LastRun that we write there, and `written` lists all that we have written. `claims`
-    lists (keeper, the LastRun that was there before).
+    `keepers` store the last run. `ran` is the LastRun that we write there, and `written` lists all that we have
+    written. `claims` lists (keeper, the LastRun that was there before).
     """
 
     def __init__(self, plan):
@@ -53,7 +53,10 @@ class PeriodGuard:
         self.add(LocalStore(plan.dir))
 
     def add(self, keeper):
-        """Ask one more keeper, an EngineHold or a LocalStore, and add it. Raises RanAlready, SoloError; then it is not added."""
+        """Ask one more keeper, an EngineHold or a LocalStore, and add it.
+
+        Raises RanAlready, SoloError; then it is not added.
+        """
         self.ask(keeper)
         self.keepers.append(keeper)
 
@@ -61,7 +64,11 @@ class PeriodGuard:
         """Return the LastRun that `keeper` stores if it is our own or of an earlier period. Raises RanAlready."""
         before = keeper.read_once(self.name)
         now = self.ran.time if self.ran else time()  # judge by the time that we will write, however long that takes
-        if before is None or before in self.written or find_period(before.time, self.length) < find_period(now, self.length):
+        if (
+            before is None
+            or before in self.written
+            or find_period(before.time, self.length) < find_period(now, self.length)
+        ):
             return before
         if before.time > now + self.length:
             return before  # a broken clock wrote it
@@ -87,7 +94,10 @@ class PeriodGuard:
                     break
 
     def judge(self, error: BaseException) -> BaseException:
-        """Undo the claim: nothing runs, because of `error`. Return what to raise: RanAlready if the holder runs in this period."""
+        """Undo the claim: nothing runs, because of `error`.
+
+        Return what to raise: RanAlready if the holder runs in this period.
+        """
         self.undo()
         if isinstance(error, Busy) and not isinstance(error, RanAlready):
             try:
@@ -100,7 +110,10 @@ class PeriodGuard:
         return error
 
     def ended(self, run):
-        """Do not count a failed run with --once-retry. Before the names are released: the next run may be this job again."""
+        """Do not count a failed run with --once-retry.
+
+        Before the names are released: the next run may be this job again.
+        """
         if self.may_retry and (run.code or run.outcome):
             self.undo()
 
@@ -137,7 +150,10 @@ class LocalStore:
             return parse_ran(posix.pread(fd, SIZE_LIMIT, 0))
 
     def write_once(self, name: str, before, ran) -> bool:
-        """Replace the LastRun `before` with `ran`; None is no LastRun. Return False if another one is stored by now. Raises SoloError."""
+        """Replace the LastRun `before` with `ran`;
+
+        None is no LastRun. Return False if another one is stored by now. Raises SoloError.
+        """
         with self.open(name) as fd:
             if parse_ran(posix.pread(fd, SIZE_LIMIT, 0)) != before:
                 return False

@@ -1,7 +1,7 @@
 """Policies for other contenders of the same name: --max-waiting, --latest, --replace.
 
-Kubernetes calls --replace the concurrency policy Replace (Forbid is our default); GitHub's cancel-in-progress is --replace
-where something runs, and its pending queue of one is --latest.
+Kubernetes calls --replace the concurrency policy Replace (Forbid is our default); GitHub's cancel-in-progress is
+--replace where something runs, and its pending queue of one is --latest.
 
 The queue calls a policy at four points: `may_wait`, `ignores` and `meet` with the gate locked, `act` without.
 """
@@ -57,7 +57,10 @@ class MaxWaiting(Policy):
 
 
 class Latest(Policy):
-    """Supersede the waiters ahead of us: send each the wake signal. With the gate locked, so that none acquires first."""
+    """Supersede the waiters ahead of us: send each the wake signal.
+
+    With the gate locked, so that none acquires first.
+    """
 
     def __init__(self):
         self.met = set()
@@ -88,7 +91,10 @@ def wake(ticket):
 
 
 def name_superseder(error: Superseded, queue, record, waiting) -> Superseded:
-    """Return `error` with the contender that superseded us, if it is still there. The text is only shown: needs no gate."""
+    """Return `error` with the contender that superseded us, if it is still there.
+
+    The text is only shown: needs no gate.
+    """
     newest = None
     try:
         for file in sorted(filter(is_published, queue.list_files()), key=get_number):
@@ -115,7 +121,9 @@ class Replace(Policy):
         holds, _ = find_conflicting_holds(queue, record.claim)
         spared = find_own_ancestors(queue, holds)
         others = [hold for hold in holds if hold not in spared]
-        enough = next((size for size in range(len(others)) if not conflicts(record, spared + others[size:])), len(others))
+        enough = next(
+            (size for size in range(len(others)) if not conflicts(record, spared + others[size:])), len(others)
+        )
         self.targets = others[:enough]
         close_all([hold for hold in holds if hold not in self.targets])
         for ticket in find_waiters(queue, waiting):
@@ -138,11 +146,15 @@ def both_shared(ticket, record) -> bool:
 
 
 def find_waiters(queue, waiting) -> list:
-    """Return all live waiting tickets, or those before ours, with their records; the last of them are open. Gate locked.
+    """Return all live waiting tickets, or those before ours, with their records; the last of them are open. Gate
+    locked.
 
     Uses the files as last listed. Leaves out a launcher whose command runs already: it is just finishing its handoff.
     """
-    waiters, running = [], {identify_launcher(hold) for hold in find_holds(queue, 0) if hold.record and hold.record.child}
+    waiters, running = (
+        [],
+        {identify_launcher(hold) for hold in find_holds(queue, 0) if hold.record and hold.record.child},
+    )
     for file in sorted(queue.files, reverse=True):
         ticket = queue.open_ticket(file) if file.startswith(SEAT) and (waiting is None or file < waiting.file) else None
         if ticket is None:

@@ -1,7 +1,7 @@
 """Shows a waiter's progress: one live line on a terminal, a plain line every minute in a CI log, nothing elsewhere.
 
-The live line is erased before the command writes its first byte. It is drawn without rich, which takes longer to load than a
-handoff takes, and doubles the memory of a waiter.
+The live line is erased before the command writes its first byte. It is drawn without rich, which takes longer to load
+than a handoff takes, and doubles the memory of a waiter.
 """
 
 import posix
@@ -26,7 +26,8 @@ SOME_WIDTH = 80  # cells, if the terminal does not say
 class Watch:
     """Blocks for a contender of `names` and shows that on stderr, which may be a terminal or a CI log.
 
-    `deadline` is when the contender gives up, on the monotonic clock. `is_verbose`: also print the holder whenever it changes.
+    `deadline` is when the contender gives up, on the monotonic clock. `is_verbose`: also print the holder whenever it
+    changes.
     """
 
     def __init__(self, names: list, deadline: float, is_verbose: bool, is_terminal: bool, is_log: bool):
@@ -39,20 +40,26 @@ class Watch:
         self.last_shown = -MINUTE
 
     def __call__(self, block, look_again: float, describe, in_one_go: bool = False) -> bool:
-        """Call `block(until)`, which blocks no longer than `until`, until it returns True. Return False at `look_again`.
+        """Call `block(until)`, which blocks no longer than `until`, until it returns True. Return False at
+        `look_again`.
 
-        `describe` returns our place in the queue, or None, and a description of the holder. `in_one_go`: call `block` only once,
-        and show the state once, without times.
+        `describe` returns our place in the queue, or None, and a description of the holder. `in_one_go`: call `block`
+        only once, and show the state once, without times.
         """
         if self.is_verbose:
             say_promptly(f"{self.name}: waiting: {describe()[1]}")
             self.last_shown = monotonic()
         if self.is_terminal:
             return self.show_line(block, look_again, describe, in_one_go)
-        return self.block_and_show(block, look_again, describe, in_one_go, self.log) if self.is_log else block(look_again)
+        return (
+            self.block_and_show(block, look_again, describe, in_one_go, self.log) if self.is_log else block(look_again)
+        )
 
     def block_and_show(self, block, look_again: float, describe, in_one_go: bool, show) -> bool:
-        """Block and call `show`, with a function that describes our state, whenever it is due. It returns when it is due again."""
+        """Block and call `show`, with a function that describes our state, whenever it is due.
+
+        It returns when it is due again.
+        """
         while True:
             due = show(lambda: f"{self.name}: {self.describe_state(describe, in_one_go)}")
             if block(look_again if in_one_go else min(look_again, due)):
@@ -106,7 +113,10 @@ class Watch:
         return monotonic() + TICK
 
     def write(self, data: bytes):
-        """Write to the terminal, in one write: a signal may come any time. Do nothing in the background, or if it is stopped."""
+        """Write to the terminal, in one write: a signal may come any time.
+
+        Do nothing in the background, or if it is stopped.
+        """
         try:
             # A background job must not write over the foreground job.
             if posix.tcgetpgrp(2) == posix.getpgrp() and has_room(2):
@@ -116,7 +126,10 @@ class Watch:
 
 
 def describe_wait(line, record, seat) -> tuple:
-    """Return (our place in the queue, `held for 3h12m by pid 4711 (deploy.sh)`). Without the gate: the result is only shown."""
+    """Return (our place in the queue, `held for 3h12m by pid 4711 (deploy.sh)`).
+
+    Without the gate: the result is only shown.
+    """
     try:
         files = sorted(line.list_files())
         before = [file for file in files if file.startswith(SEAT) and (seat is None or file < seat.file)]

@@ -91,7 +91,8 @@ class Gate(Protocol):
     # Return whether no contender has joined since. False where that cannot be known.
     def is_unchanged(self) -> bool: ...
 
-    # Count a contender that was skipped. Return the skips of that mode before it, None if they are not counted. Gate locked.
+    # Count a contender that was skipped. Return the skips of that mode before it, None if they are not counted. Gate
+    # locked.
     def count_skip(self, mode: str) -> Optional[int]: ...
 
     # Write back the skips from before our hold, under which nothing ran.
@@ -106,7 +107,8 @@ class Queue(Protocol):
     gate: Gate
     # The names of all tickets, as last listed.
     files: list
-    # The records of holds whose processes we cannot look for, by file. If there are any, the queue has take_over(claim, gone).
+    # The records of holds whose processes we cannot look for, by file. If there are any, the queue has take_over(claim,
+    # gone).
     unseen: Collection
     # Whether our ticket was the first of this name.
     is_new: bool
@@ -148,7 +150,8 @@ class Policy(Protocol):
     # Return whether we need not wait for this waiter ahead of us. Gate locked.
     def ignores(self, ticket: Ticket, record: Record) -> bool: ...
 
-    # Find the contenders to act on. Gate locked. `waiting` is our waiting ticket or None; without obstacles we have the hold.
+    # Find the contenders to act on. Gate locked. `waiting` is our waiting ticket or None; without obstacles we have the
+    # hold.
     def meet(self, queue: Queue, record: Record, waiting: Optional[Ticket], obstacles: list) -> None: ...
 
     # Act on them, without the gate. Return when to look again, `deadline` at the latest. May raise SoloError.

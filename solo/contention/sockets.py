@@ -1,9 +1,10 @@
 """Tickets as abstract UNIX sockets (--via socket): the same queue without any file, for read-only systems.
 
-A ticket is a listening socket. Its address, `\\0solo/<uid>/<name>/<kind>.<n>.<claim>.<names>.<tree>.<child>`, is its record. It is
-alive while it is bound, and the kernel unbinds it however its owner ends. The gate is one more such address, which only one process
-can bind. The kernel says which process owns a socket (SO_PEERCRED). A waiter connects to the ticket ahead, until that hangs up.
-An orphan would have no ticket, so the command dies with its launcher; a contender that saw both alive waits for the end of both.
+A ticket is a listening socket. Its address, `\\0solo/<uid>/<name>/<kind>.<n>.<claim>.<names>.<tree>.<child>`, is its
+record. It is alive while it is bound, and the kernel unbinds it however its owner ends. The gate is one more such
+address, which only one process can bind. The kernel says which process owns a socket (SO_PEERCRED). A waiter connects
+to the ticket ahead, until that hangs up. An orphan would have no ticket, so the command dies with its launcher; a
+contender that saw both alive waits for the end of both.
 """
 
 import posix
@@ -37,7 +38,8 @@ owners = {}  # {(name, the rest of the address): pid} of tickets that were shown
 
 
 class SocketTicket:
-    """A ticket, ours or another contender's: as tickets.Ticket, with the `fd` of our socket, or of our connection to theirs.
+    """A ticket, ours or another contender's: as tickets.Ticket, with the `fd` of our socket, or of our connection to
+    theirs.
 
     `fd` is None if the owner's backlog is full; `watch` a pidfd of the command, or None.
     """
@@ -115,7 +117,10 @@ class SocketTicket:
 
 
 class SocketGate:
-    """The guard mutex of a name as an address, which only one process can bind. As Gate; there is no file to count in."""
+    """The guard mutex of a name as an address, which only one process can bind.
+
+    As Gate; there is no file to count in.
+    """
 
     __slots__ = ("fd", "name")
 
@@ -218,9 +223,17 @@ class SocketQueue:
         for name, text in list_addresses():
             kind, _, rest = text.partition(".")
             number = rest.partition(".")[0]
-            if name == self.name and kind in KINDS and number.isascii() and number.isdigit() and len(number) < DIGITS - 1:
+            if (
+                name == self.name
+                and kind in KINDS
+                and number.isascii()
+                and number.isdigit()
+                and len(number) < DIGITS - 1
+            ):
                 file = f"{KINDS[kind]}{int(number):0{DIGITS}d}"
-                if texts.get(file, NO_CHILD).endswith(NO_CHILD):  # `complete` binds a second one before it closes the first
+                if texts.get(file, NO_CHILD).endswith(
+                    NO_CHILD
+                ):  # `complete` binds a second one before it closes the first
                     texts[file] = text
         return texts
 
@@ -290,7 +303,10 @@ class SocketQueue:
         """Do nothing: the kernel removes a ticket with its owner."""
 
     def shorten(self, name: str) -> str:
-        """Return a name as the addresses of this queue have it. On a parent they say for which nested names the ticket is."""
+        """Return a name as the addresses of this queue have it.
+
+        On a parent they say for which nested names the ticket is.
+        """
         return f"{crc32(encode(name)):08x}"
 
 
@@ -321,12 +337,15 @@ def bind(name: str, text: str) -> int:
 
 
 def connect(name: str, text: str) -> tuple:
-    """Return (descriptor, pid of the owner); (None, 0) if its backlog is full. Raises SoloError for another user's socket."""
+    """Return (descriptor, pid of the owner); (None, 0) if its backlog is full.
+
+    Raises SoloError for another user's socket.
+    """
     new = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
     try:
         new.connect(make_address(name, text))
         credentials = new.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
-        pid, uid = (int.from_bytes(credentials[at:at + 4], "little") for at in (0, 4))
+        pid, uid = (int.from_bytes(credentials[at : at + 4], "little") for at in (0, 4))
         if uid != posix.geteuid():
             raise make_error(f"pid {pid} of uid {uid} has bound an address of this user")
         return new.detach(), pid
@@ -339,8 +358,8 @@ def connect(name: str, text: str) -> tuple:
 def list_addresses() -> set:
     """Return {(name, the rest of the address)} of every listening socket of our user. Raises SoloError.
 
-    The kernel gives its table page by page, and skips an entry if one before it, in the same hash bucket, goes just between two
-    pages. So it is read several times. A ticket that was seen once is checked by connecting.
+    The kernel gives its table page by page, and skips an entry if one before it, in the same hash bucket, goes just
+    between two pages. So it is read several times. A ticket that was seen once is checked by connecting.
     """
     start = f"@{PREFIX}/{posix.geteuid()}/".encode()
     found = set()
@@ -349,7 +368,7 @@ def list_addresses() -> set:
             # ffff8881: 00000002 00000000 00010000 0001 01 12345 @solo/0/nightly/hold.1795204596767902.X..0.4711
             fields = line.split(None, 7)
             if len(fields) == 8 and fields[3] == LISTENING and fields[7].startswith(start):
-                name, _, text = fields[7][len(start):].rpartition(b"/")
+                name, _, text = fields[7][len(start) :].rpartition(b"/")
                 try:
                     found.add((decode(unquote(name)), decode(text)))
                 except ValueError:
@@ -370,7 +389,9 @@ def format_claim(record) -> str:
     claim = record.claim
     if claim.mode != COUNTED:
         return claim.mode
-    return "-".join(map(str, (claim.mode, claim.slots, claim.take, *[number for pair in record.slot for number in pair])))
+    return "-".join(
+        map(str, (claim.mode, claim.slots, claim.take, *[number for pair in record.slot for number in pair]))
+    )
 
 
 def parse_claim(text: str) -> tuple:
@@ -415,7 +436,7 @@ def read_command(pid: int) -> list:
     for at, word in enumerate(words):
         if word.rpartition(b"/")[2] in (b"solo", b"__main__.py", b"solo.pyz"):
             try:
-                command = parse([decode(word) for word in words[at + 1:]])[2]
+                command = parse([decode(word) for word in words[at + 1 :]])[2]
                 return [encode(word) for word in command] or words
             except SoloError:
                 continue

@@ -14,10 +14,25 @@ from solo.modes import plan_claims
 from solo.text.describe import describe_self
 
 # ENDING: signals whose default action ends a process, except faults and those that cannot be caught.
-FAULTS = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGTRAP, _signal.SIGSYS, _signal.SIGABRT}
+FAULTS = {
+    _signal.SIGSEGV,
+    _signal.SIGBUS,
+    _signal.SIGFPE,
+    _signal.SIGILL,
+    _signal.SIGTRAP,
+    _signal.SIGSYS,
+    _signal.SIGABRT,
+}
 HARMLESS = {
-    _signal.SIGKILL, _signal.SIGSTOP, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU, _signal.SIGCONT, _signal.SIGCHLD,
-    _signal.SIGURG, _signal.SIGWINCH,
+    _signal.SIGKILL,
+    _signal.SIGSTOP,
+    _signal.SIGTSTP,
+    _signal.SIGTTIN,
+    _signal.SIGTTOU,
+    _signal.SIGCONT,
+    _signal.SIGCHLD,
+    _signal.SIGURG,
+    _signal.SIGWINCH,
 }
 ENDING = valid_signals() - FAULTS - HARMLESS
 LAST_TIMEOUT = 0.5  # seconds: an interrupted launcher ends soon, even if the engine is silent
@@ -33,8 +48,8 @@ class Interrupted(BaseException):
 class EngineHold:
     """The hold of one run at the engine of --via. Like the run's Tickets it has `complete` and `release`.
 
-    `wanted` is the run's record, `inherited` the InheritedState. `entries` are our held entries by name; `lease` renews them.
-    `inherited` are the descriptors opened before the engine. Raises UsageError, SoloError.
+    `wanted` is the run's record, `inherited` the InheritedState. `entries` are our held entries by name; `lease` renews
+    them. `inherited` are the descriptors opened before the engine. Raises UsageError, SoloError.
     """
 
     descriptors = ()
@@ -59,8 +74,8 @@ class EngineHold:
         """Hold all wanted names and arm the kernel's timer, which kills us when the lease ends. On return all signals
         are blocked and `inherited` has the inherited ones.
 
-        A signal that ends us is delayed until the engine has everything back. `once` is a PeriodGuard or None; it is asked
-        before the queue and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
+        A signal that ends us is delayed until the engine has everything back. `once` is a PeriodGuard or None; it is
+        asked before the queue and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
         """
         wait = Wait(deadline, watch, self.patience, self.most, self.replaces, describe_self())
         caught = [number for number in ENDING if getsignal(number) == SIG_DFL]
@@ -102,7 +117,10 @@ class EngineHold:
         return error
 
     def take_and_renew(self, wait: Wait, once):
-        """Hold all names, claim the period, then renew: the command starts under a fresh lease. Start over if it is lost."""
+        """Hold all names, claim the period, then renew: the command starts under a fresh lease.
+
+        Start over if it is lost.
+        """
         while True:
             try:
                 self.entries = take_all(self.engine, self.claims, make_note(self.wanted), wait)

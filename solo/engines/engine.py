@@ -48,10 +48,21 @@ class Note(NamedTuple):
     def format(self, skew: float = 0.0) -> bytes:
         claim = self.claim
         since = None if self.since is None else self.since + skew
-        return json.dumps({
-            "solo": VERSION, "mode": claim.mode, "slots": claim.slots, "take": claim.take, "slot": self.slot, "host": self.host,
-            "user": self.user, "launcher": self.launcher, "child": self.child, "since": since, "command": self.command,
-        }).encode()
+        return json.dumps(
+            {
+                "solo": VERSION,
+                "mode": claim.mode,
+                "slots": claim.slots,
+                "take": claim.take,
+                "slot": self.slot,
+                "host": self.host,
+                "user": self.user,
+                "launcher": self.launcher,
+                "child": self.child,
+                "since": since,
+                "command": self.command,
+            }
+        ).encode()
 
 
 def parse_note(data: bytes, skew: float = 0.0) -> Note:
@@ -64,8 +75,11 @@ def parse_note(data: bytes, skew: float = 0.0) -> Note:
         return Note(
             Claim(mode, slots, take) if mode == COUNTED else Claim(mode),
             [parse_range(b"%d-%d" % tuple(pair)) for pair in known["slot"]],
-            str(known["host"]), str(known["user"]), *map(read_optional, (known["launcher"], known["child"])),
-            parse_since(known["since"]) - skew, tuple(map(str, known["command"])),
+            str(known["host"]),
+            str(known["user"]),
+            *map(read_optional, (known["launcher"], known["child"])),
+            parse_since(known["since"]) - skew,
+            tuple(map(str, known["command"])),
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return Note(Claim(EXCLUSIVE))

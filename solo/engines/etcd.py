@@ -160,10 +160,15 @@ class Etcd(OrderedEngine):
         if int(answer.get("TTL", 0)) <= 0:
             self.lease = None
             raise Gone("the lease has expired")
-        answer = self.call("/v3/kv/txn", {
-            "compare": [compare(entry.key, "CREATE", "create_revision", entry.number) for entry in self.entries.values()],
-            "success": [{"request_range": {"key": pack(self.make_end_key(f"{int(self.lease):x}"))}}],
-        })
+        answer = self.call(
+            "/v3/kv/txn",
+            {
+                "compare": [
+                    compare(entry.key, "CREATE", "create_revision", entry.number) for entry in self.entries.values()
+                ],
+                "success": [{"request_range": {"key": pack(self.make_end_key(f"{int(self.lease):x}"))}}],
+            },
+        )
         if not answer.get("succeeded"):
             raise Gone("its key was removed")
         asked = answer["responses"][0]["response_range"].get("kvs", [])
@@ -192,10 +197,16 @@ class Etcd(OrderedEngine):
             self.grant()
         key = self.make_key(name)
         try:
-            self.call("/v3/kv/txn", {
-                "compare": [compare(key, "CREATE", "create_revision", 0)],
-                "success": [{"request_put": {"key": pack(key), "value": pack(note.format(self.skew)), "lease": self.lease}}],
-            }, is_leased=True)
+            self.call(
+                "/v3/kv/txn",
+                {
+                    "compare": [compare(key, "CREATE", "create_revision", 0)],
+                    "success": [
+                        {"request_put": {"key": pack(key), "value": pack(note.format(self.skew)), "lease": self.lease}}
+                    ],
+                },
+                is_leased=True,
+            )
         except Gone:
             self.release()
             raise
@@ -206,12 +217,22 @@ class Etcd(OrderedEngine):
             self.call("/v3/kv/deleterange", {"key": pack(self.make_key(name))})
 
     def rewrite(self, entry):
-        answer = self.call("/v3/kv/txn", {
-            "compare": [compare(entry.key, "CREATE", "create_revision", entry.number)],
-            "success": [{"request_put": {
-                "key": pack(entry.key), "value": pack(entry.record.format(self.skew)), "lease": self.lease,
-            }}],
-        }, is_leased=True)
+        answer = self.call(
+            "/v3/kv/txn",
+            {
+                "compare": [compare(entry.key, "CREATE", "create_revision", entry.number)],
+                "success": [
+                    {
+                        "request_put": {
+                            "key": pack(entry.key),
+                            "value": pack(entry.record.format(self.skew)),
+                            "lease": self.lease,
+                        }
+                    }
+                ],
+            },
+            is_leased=True,
+        )
         if not answer.get("succeeded"):
             raise Gone("its key was removed")
 
@@ -219,14 +240,20 @@ class Etcd(OrderedEngine):
         return self.read_entries(self.prefix + name + "/", name)
 
     def read_entries(self, prefix: str, name=None) -> list:
-        answer = self.call("/v3/kv/range", {
-            "key": pack(prefix), "range_end": pack(prefix[:-1] + "0"), "sort_order": "ASCEND", "sort_target": "CREATE",
-        })
+        answer = self.call(
+            "/v3/kv/range",
+            {
+                "key": pack(prefix),
+                "range_end": pack(prefix[:-1] + "0"),
+                "sort_order": "ASCEND",
+                "sort_target": "CREATE",
+            },
+        )
         self.revision = int(answer["header"]["revision"])
         entries = []
         for kv in answer.get("kvs", []):
             key = decode(unpack(kv["key"]))
-            of, _, lease = key[len(self.prefix):].rpartition("/")
+            of, _, lease = key[len(self.prefix) :].rpartition("/")
             if lease and of[:1] != "." and name in (None, of):  # a nested name has its own queue
                 note = parse_note(unpack(kv.get("value", "")), self.skew)
                 entries.append(Entry(of, key, int(kv["create_revision"]), note, False))
@@ -234,7 +261,11 @@ class Etcd(OrderedEngine):
 
     def wait_change(self, name: str, key, deadline: float) -> bool:
         prefix = self.prefix + name + "/"
-        keys = {"key": pack(key), "filters": ["NOPUT"]} if key else {"key": pack(prefix), "range_end": pack(prefix[:-1] + "0")}
+        keys = (
+            {"key": pack(key), "filters": ["NOPUT"]}
+            if key
+            else {"key": pack(prefix), "range_end": pack(prefix[:-1] + "0")}
+        )
         request = {"create_request": {**keys, "start_revision": self.revision + 1}}
         connection = None
         try:
@@ -277,9 +308,11 @@ class Etcd(OrderedEngine):
     def ask_to_end(self, entry, asker: str):
         lease = entry.key.rpartition("/")[2]
         try:
-            self.call("/v3/kv/put", {
-                "key": pack(self.make_end_key(lease)), "value": pack(asker.encode()), "lease": str(int(lease, 16)),
-            }, is_leased=True)
+            self.call(
+                "/v3/kv/put",
+                {"key": pack(self.make_end_key(lease)), "value": pack(asker.encode()), "lease": str(int(lease, 16))},
+                is_leased=True,
+            )
         except (Gone, ValueError):
             pass  # the lease has ended
 
@@ -292,10 +325,15 @@ class Etcd(OrderedEngine):
         if self.read_once(name) != before:
             return False
         key = self.make_once_key(name)
-        return bool(self.call("/v3/kv/txn", {
-            "compare": [compare(key, "MOD", "mod_revision", self.once_revision)],
-            "success": [{"request_put": {"key": pack(key), "value": pack(format_ran(ran))}}],
-        }).get("succeeded"))
+        return bool(
+            self.call(
+                "/v3/kv/txn",
+                {
+                    "compare": [compare(key, "MOD", "mod_revision", self.once_revision)],
+                    "success": [{"request_put": {"key": pack(key), "value": pack(format_ran(ran))}}],
+                },
+            ).get("succeeded")
+        )
 
     def examine(self) -> list:
         version = self.version or self.call("/v3/maintenance/status", {}).get("version", "?")
@@ -353,7 +391,12 @@ def read_error(answer: dict) -> tuple:
 
 
 def compare(key: str, target: str, field: str, value) -> dict:
-    return {"key": pack(key), "target": target, "result": "EQUAL", field: value if isinstance(value, str) else str(value)}
+    return {
+        "key": pack(key),
+        "target": target,
+        "result": "EQUAL",
+        field: value if isinstance(value, str) else str(value),
+    }
 
 
 def pack(data) -> str:

@@ -126,7 +126,9 @@ class Lease:
 
     def check_start(self):
         if not self.is_fresh():
-            raise Unreachable(f"{self.engine.where}: too slow: too little is left of the lease of {self.terms.ttl:.3g}s")
+            raise Unreachable(
+                f"{self.engine.where}: too slow: too little is left of the lease of {self.terms.ttl:.3g}s"
+            )
 
     def begin(self, child: int):
         """Renew from now on, in a thread that inherits our blocked signals. The command runs, as pid `child`."""
@@ -189,7 +191,9 @@ class Lease:
         if self.find_left():
             return None
         since = format_duration(read_boot_clock() - self.renewed)
-        return f"the lease at {self.engine.where} was not renewed for {since}" + (f": {self.problem}" if self.problem else "")
+        return f"the lease at {self.engine.where} was not renewed for {since}" + (
+            f": {self.problem}" if self.problem else ""
+        )
 
     def end(self):
         """Give the lease back: the command has ended. An engine that cannot be reached forgets it after the ttl.
@@ -222,16 +226,26 @@ class Stop(threading.Event):
 
 
 class DeadMan:
-    """A timer of the kernel that kills the launcher, and with it the command. It works while the launcher is stopped."""
+    """A timer of the kernel that kills the launcher, and with it the command.
+
+    It works while the launcher is stopped.
+    """
 
     def __init__(self):
         import ctypes
 
         class Event(ctypes.Structure):
-            _fields_ = [("value", ctypes.c_void_p), ("signal", ctypes.c_int), ("notify", ctypes.c_int), ("pad", ctypes.c_char * 48)]
+            _fields_ = [
+                ("value", ctypes.c_void_p),
+                ("signal", ctypes.c_int),
+                ("notify", ctypes.c_int),
+                ("pad", ctypes.c_char * 48),
+            ]
 
         class Times(ctypes.Structure):
-            _fields_ = [(name, ctypes.c_long) for name in ("every_seconds", "every_nanoseconds", "seconds", "nanoseconds")]
+            _fields_ = [
+                (name, ctypes.c_long) for name in ("every_seconds", "every_nanoseconds", "seconds", "nanoseconds")
+            ]
 
         self.is_armed = self.is_over = False
         self.lock = threading.Lock()

@@ -109,14 +109,22 @@ def connect_to(address: tuple, timeout: float) -> socket.socket:
         raise
 
 
-# --- TLS ----------------------------------------------------------------------------------------------------------------------
+# --- TLS
+# ----------------------------------------------------------------------------------------------------------------------
 
 # OpenSSL's X509_V_ERR_*.
 UNSIGNED, OTHER_HOST = (2, 18, 19, 20, 21), (62, 64)
 # Parts of OpenSSL's names of the alerts by which a server refuses our certificate, or asks for one.
 ALERTS = (
-    "CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNKNOWN_CA", "UNSUPPORTED_CERTIFICATE",
-    "CERTIFICATE_EXPIRED", "CERTIFICATE_REVOKED", "HANDSHAKE_FAILURE", "ACCESS_DENIED",
+    "CERTIFICATE_REQUIRED",
+    "BAD_CERTIFICATE",
+    "CERTIFICATE_UNKNOWN",
+    "UNKNOWN_CA",
+    "UNSUPPORTED_CERTIFICATE",
+    "CERTIFICATE_EXPIRED",
+    "CERTIFICATE_REVOKED",
+    "HANDSHAKE_FAILURE",
+    "ACCESS_DENIED",
 )
 
 
@@ -152,9 +160,13 @@ def find_distrust(target, error):
             return SoloError(f"{target.shown}: the server's certificate {describe_verification(target, error)}")
         if isinstance(error, ssl.SSLError) and any(f"ALERT_{alert}" in (error.reason or "") for alert in ALERTS):
             if target.certfile:
-                return SoloError(f"{target.shown}: the server does not accept the certificate {target.certfile}: {error.reason}")
-            return SoloError(f"{target.shown}: the server requires a client certificate (certfile and keyfile of a [via.NAME]):"
-                             f" {error.reason}")
+                return SoloError(
+                    f"{target.shown}: the server does not accept the certificate {target.certfile}: {error.reason}"
+                )
+            return SoloError(
+                f"{target.shown}: the server requires a client certificate (certfile and keyfile of a [via.NAME]):"
+                f" {error.reason}"
+            )
         error = error.__cause__ or error.__context__
     return None
 

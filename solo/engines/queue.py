@@ -58,7 +58,10 @@ class OrderedEngine:
         raise NotImplementedError
 
     def wait_change(self, name: str, key: Optional[str], deadline: float) -> bool:
-        """Block until the entry `key`, None for any, may have changed since read_queue. Return False at the deadline."""
+        """Block until the entry `key`, None for any, may have changed since read_queue.
+
+        Return False at the deadline.
+        """
         raise NotImplementedError
 
     def take(self, name: str, note, wait: Wait) -> Entry:
@@ -136,7 +139,7 @@ class Contender:
         # A rewrite whose answer was lost may have succeeded; later entries then rely on its slots.
         has_slots = self.has_slots or self.queue[self.place].record.slot
         if self.note.claim.mode == COUNTED and not has_slots:
-            return UNSETTLED if find_unready(self.queue[:self.place]) else SLOTLESS
+            return UNSETTLED if find_unready(self.queue[: self.place]) else SLOTLESS
         return HELD if self.is_renewed else UNCONFIRMED
 
     def join(self):
@@ -180,12 +183,12 @@ class Contender:
     def wait_for_slots(self):
         """Wait for earlier entries to take their slots. Raises Busy if they are stuck."""
         if monotonic() >= max(self.settled, self.wait.deadline):
-            raise make_busy(find_unready(self.queue[:self.place]))
+            raise make_busy(find_unready(self.queue[: self.place]))
         self.keeper.renew_in_time()
         self.engine.wait_change(self.name, None, monotonic() + PAUSE)
 
     def take_slots(self):
-        taken = [pair for other in self.queue[:self.place] for pair in other.record.slot]
+        taken = [pair for other in self.queue[: self.place] for pair in other.record.slot]
         note = self.note._replace(slot=allot_slots(self.note.claim, taken))
         self.engine.rewrite(self.queue[self.place]._replace(record=note))
         self.has_slots = True
@@ -195,8 +198,12 @@ class Contender:
         self.is_renewed = True
 
     STEPS = {
-        NEW: join, LOST: start_over, BLOCKED: wait_for_obstacles,
-        UNSETTLED: wait_for_slots, SLOTLESS: take_slots, UNCONFIRMED: confirm,
+        NEW: join,
+        LOST: start_over,
+        BLOCKED: wait_for_obstacles,
+        UNSETTLED: wait_for_slots,
+        SLOTLESS: take_slots,
+        UNCONFIRMED: confirm,
     }
 
 
@@ -227,6 +234,7 @@ def check_patience(wait: Wait, error: SoloError):
 
 def pause(wait: Wait, error):
     """Wait before the engine is asked again, with `error` as the progress."""
+
     def block(deadline: float) -> bool:
         sleep(max(0.0, min(PAUSE, deadline - monotonic())))
         return True
@@ -257,7 +265,9 @@ def find_place(queue: list, key: str) -> Optional[int]:
 
 def find_obstacles(queue: list, place: int) -> list:
     """Return the earlier entries that keep the entry at `place` from running."""
-    return [queue[at] for at in find_conflicts(queue[place].record.claim, [other.record.claim for other in queue[:place]])]
+    return [
+        queue[at] for at in find_conflicts(queue[place].record.claim, [other.record.claim for other in queue[:place]])
+    ]
 
 
 def find_unready(earlier: list) -> list:
@@ -297,7 +307,8 @@ def sort_queues(entries: list) -> list:
         queues.setdefault(entry.name, []).append(entry)
     return [
         entry._replace(is_held=is_held)
-        for _, queue in sorted(queues.items()) for entry, is_held in zip(queue, mark_held(queue))
+        for _, queue in sorted(queues.items())
+        for entry, is_held in zip(queue, mark_held(queue))
     ]
 
 

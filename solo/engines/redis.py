@@ -202,7 +202,13 @@ class Redis(OrderedEngine):
     def join(self, name: str, note) -> str:
         if name not in self.joined:
             self.joined.append(name)
-        self.run(JOIN, [*self.make_pairs([name]), make_key(name, b"fence")], self.owner, self.milliseconds, note.format(self.skew))
+        self.run(
+            JOIN,
+            [*self.make_pairs([name]), make_key(name, b"fence")],
+            self.owner,
+            self.milliseconds,
+            note.format(self.skew),
+        )
         return decode(make_key(name, self.owner))
 
     def leave(self, name: str):
@@ -250,7 +256,10 @@ class Redis(OrderedEngine):
         return parse_ran(self.once)
 
     def write_once(self, name: str, before, ran) -> bool:
-        return self.read_once(name) == before and self.run(ONCE, [make_key(name, b"once")], self.once, format_ran(ran)) == 1
+        return (
+            self.read_once(name) == before
+            and self.run(ONCE, [make_key(name, b"once")], self.once, format_ran(ran)) == 1
+        )
 
     def examine(self) -> list:
         return [
@@ -297,8 +306,14 @@ def open_connection(target, timeout: float):
     """Return a Connection, which connects with its first call."""
     [(host, port)] = target.hosts
     options = {
-        "host": host, "port": port, "db": int(target.path or 0), "username": target.user or None, "password": target.password,
-        "socket_timeout": timeout, "socket_connect_timeout": timeout, "retry": Retry(NoBackoff(), 0),
+        "host": host,
+        "port": port,
+        "db": int(target.path or 0),
+        "username": target.user or None,
+        "password": target.password,
+        "socket_timeout": timeout,
+        "socket_connect_timeout": timeout,
+        "retry": Retry(NoBackoff(), 0),
     }
     connection = Reachable(**options)
     connection.tls = network.make_tls(target) if target.scheme == "rediss" else None
@@ -319,7 +334,7 @@ def make_entries(found: list, skew: float = 0.0) -> list:
     entries = []
     for queue, owner, value in found:
         number, _, note = value.partition(b" ")
-        name = decode(queue[len("solo:{"):-len("}")])
+        name = decode(queue[len("solo:{") : -len("}")])
         number = int(number) if number.isdigit() else 0
         entries.append(Entry(name, decode(queue + b":" + owner), number, parse_note(note, skew), False))
     return sorted(entries, key=lambda entry: entry.number)

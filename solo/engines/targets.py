@@ -20,6 +20,7 @@ USERS_CONFIGURATION = ".config/solo.toml"  # below the home directory of the pas
 LARGEST = 1 << 20  # bytes
 KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
 
+
 class Kind(NamedTuple):
     """One of the engines. `module`, named as its scheme without TLS, has the class `name`; `library` is the Python
     library that it needs. `unless` ends the message about an unsupported mode.
@@ -35,15 +36,32 @@ class Kind(NamedTuple):
 
 
 ETCD = Kind("etcd", "Etcd", "", "", 2379)
-POSTGRESQL = Kind("postgresql.session", "PostgreSQL", "psycopg", "psycopg[binary]>=3.1.7", 5432, (EXCLUSIVE, SHARED, COUNTED),
-                  " without ?table=")
+POSTGRESQL = Kind(
+    "postgresql.session",
+    "PostgreSQL",
+    "psycopg",
+    "psycopg[binary]>=3.1.7",
+    5432,
+    (EXCLUSIVE, SHARED, COUNTED),
+    " without ?table=",
+)
 ZOOKEEPER = Kind("zookeeper.engine", "ZooKeeper", "kazoo", "kazoo>=2.8", 2181)
 REDIS = Kind("redis", "Redis", "redis", "redis>=4.3", 6379)
 ENGINES = {
-    "etcd": ETCD, "etcds": ETCD, "postgresql": POSTGRESQL, "zookeeper": ZOOKEEPER, "zookeepers": ZOOKEEPER, "redis": REDIS,
+    "etcd": ETCD,
+    "etcds": ETCD,
+    "postgresql": POSTGRESQL,
+    "zookeeper": ZOOKEEPER,
+    "zookeepers": ZOOKEEPER,
+    "redis": REDIS,
     "rediss": REDIS,
 }
-WORDS = {SHARED: "--shared", COUNTED: "--slots", INTEND_EXCLUSIVE: "a name within a name", INTEND_SHARED: "a name within a name"}
+WORDS = {
+    SHARED: "--shared",
+    COUNTED: "--slots",
+    INTEND_EXCLUSIVE: "a name within a name",
+    INTEND_SHARED: "a name within a name",
+}
 
 
 class Target(NamedTuple):
@@ -79,7 +97,9 @@ def open_engine(where: str, terms, modes=frozenset()):
         raise SoloError(f"--via {target.scheme} needs the Python library {kind.library} (install: {how})") from None
     engine = getattr(module, kind.name)(target, terms.ttl, terms.timeout)
     for mode in sorted(set(modes) - set(engine.modes)):
-        able = ", ".join(dict.fromkeys(other.module.partition(".")[0] for other in ENGINES.values() if mode in other.modes))
+        able = ", ".join(
+            dict.fromkeys(other.module.partition(".")[0] for other in ENGINES.values() if mode in other.modes)
+        )
         raise UsageError(f"--via {target.scheme} does not support {WORDS[mode]}{kind.unless}: {able} do")
     return engine
 
@@ -89,14 +109,18 @@ def find_target(where: str) -> Target:
     if "://" in where:
         target = parse_url(where)
         if has_secret(target):
-            raise UsageError(f"--via {target.shown}: other users could read the password"
-                             f" (put it into {CONFIGURATION} or ~/{USERS_CONFIGURATION})")
+            raise UsageError(
+                f"--via {target.shown}: other users could read the password"
+                f" (put it into {CONFIGURATION} or ~/{USERS_CONFIGURATION})"
+            )
         return target
     known, files = {}, find_configurations()
     for path in files:
         known.update(read_configuration(path))
     if where not in known:
-        hidden = [f" ({path} is not readable)" for path in files if os.path.exists(path) and not os.access(path, os.R_OK)]
+        hidden = [
+            f" ({path} is not readable)" for path in files if os.path.exists(path) and not os.access(path, os.R_OK)
+        ]
         where_to = " or ".join(files) + "".join(hidden)
         raise UsageError(f"--via {where}: neither file nor socket, an engine's URL, nor a target of {where_to}")
     return known[where]
@@ -127,7 +151,9 @@ def parse_url(url: str) -> Target:
         raise UsageError("--via: not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)") from None
     shown = f"{scheme}://{user}{'@' * bool(user)}{hosts}{path}{'?' * bool(query)}{hide_secrets(query)}"
     path = unquote(path).strip("/")
-    return Target(scheme, addresses, path, settings, shown, unquote(user) if at else None, unquote(password) if colon else None)
+    return Target(
+        scheme, addresses, path, settings, shown, unquote(user) if at else None, unquote(password) if colon else None
+    )
 
 
 def hide_secrets(query: str) -> str:

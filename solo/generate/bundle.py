@@ -1,8 +1,8 @@
 """Makes the launcher in one file, for `make install`: importing its modules one by one takes twice the time.
 
-`python -m solo.generate.bundle PYTHON SITE BUNDLE STAGED` writes the bundle to STAGED and prints the script that loads it from
-BUNDLE. The script imports the modules one by one if the bundle has the magic number of another Python, or is not the bundle that
-the script was made for, as in the middle of an installation.
+`python -m solo.generate.bundle PYTHON SITE BUNDLE STAGED` writes the bundle to STAGED and prints the script that loads
+it from BUNDLE. The script imports the modules one by one if the bundle has the magic number of another Python, or is
+not the bundle that the script was made for, as in the middle of an installation.
 """
 
 import ast
@@ -90,8 +90,10 @@ for name, code, later, names in modules:
 # Collect garbage rarely: a start makes many objects, and none of them is garbage.
 THRESHOLD = 100_000
 
-# A line a module: the functions that an ordinary run calls (tests/ordinary_run.py). The rest is loaded at its first call.
+# A line a module: the functions that an ordinary run calls (tests/ordinary_run.py). The rest is loaded at its first
+# call.
 RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ordinary_run.list")
+
 
 def read_recorded() -> dict:
     """{module: the names of its functions that an ordinary run calls}"""
@@ -105,7 +107,7 @@ def find_path(module: str) -> str:
 
 
 def order_modules(module: str, ordered: list) -> list:
-    """Append to `ordered` the modules of solo that `module` imports at its top, in order of need, then `module` itself."""
+    """Append to `ordered` the modules of solo that `module` imports at its top, then `module` itself."""
     with open(find_path(module)) as file:
         tree = ast.parse(file.read())
     for node in tree.body:
@@ -143,7 +145,9 @@ def make_bundle() -> tuple:
         modules.append((module, now, (start, len(rest)), names))
     path = getattr(fcntl, "__file__", None)
     loader = compile(LOADER.format(size=len(rest), threshold=THRESHOLD, fcntl=path), "loader", "exec", optimize=2)
-    return marshal.dumps((loader, tuple(modules))) + MAGIC_NUMBER, rest  # last: removing it from the front would copy the data
+    return marshal.dumps(
+        (loader, tuple(modules))
+    ) + MAGIC_NUMBER, rest  # last: removing it from the front would copy the data
 
 
 def main():

@@ -1,7 +1,7 @@
 """Shell completions, generated from the tables of options.py: `python -m solo.generate.completions bash|zsh|fish`.
 
-A name may contain any byte except NUL, also text that a shell would run. So the completions read names NUL-terminated, compare them
-as text and quote them for the command line; no shell expands them.
+A name may contain any byte except NUL, also text that a shell would run. So the completions read names NUL-terminated,
+compare them as text and quote them for the command line; no shell expands them.
 """
 
 import sys
@@ -11,8 +11,15 @@ from solo.options import KEEPERS, LAUNCHER_OPTIONS, SUBCOMMANDS
 LIST_NAMES = "solo list --null 2>/dev/null"
 # What completes the value of an option of each kind; a flag has no value.
 VALUES = {
-    "flag": "", "name": "names", "backend": "keepers", "directory": "directories", "file": "files", "duration": "nothing",
-    "count": "nothing", "limit": "nothing", "status": "nothing",
+    "flag": "",
+    "name": "names",
+    "backend": "keepers",
+    "directory": "directories",
+    "file": "files",
+    "duration": "nothing",
+    "count": "nothing",
+    "limit": "nothing",
+    "status": "nothing",
 }
 
 
@@ -34,8 +41,14 @@ def make_bash() -> str:
         for subcommand in SUBCOMMANDS
     )
     names = " ".join(subcommand.name for subcommand in SUBCOMMANDS)
-    return BASH % {"values": kinds, "cases": cases, "flags": " ".join(list_flags(LAUNCHER_OPTIONS)), "subcommands": names,
-                   "keepers": " ".join(KEEPERS), "list": LIST_NAMES}
+    return BASH % {
+        "values": kinds,
+        "cases": cases,
+        "flags": " ".join(list_flags(LAUNCHER_OPTIONS)),
+        "subcommands": names,
+        "keepers": " ".join(KEEPERS),
+        "list": LIST_NAMES,
+    }
 
 
 BASH = r"""# bash completion for solo
@@ -97,7 +110,8 @@ _solo_offer_command() {
 _solo() {
     local word previous= values= names= flags='%(flags)s' subcommand= at line=$COMP_LINE piece
     COMPREPLY=() word=
-    # bash also splits words at : and =: join pieces without blanks between them. `at` is the number of the command's first word.
+    # bash also splits words at : and =: join pieces without blanks between them. `at` is the number of the command's
+    # first word.
     for ((at = 0; at <= COMP_CWORD; at++)); do
         piece=${COMP_WORDS[at]}
         if ((at > 0)) && [[ $line == [[:space:]]* ]]; then
@@ -176,7 +190,11 @@ _arguments -s -S {join_zsh(LAUNCHER_OPTIONS)} \\
 
 
 ZSH_VALUES = {
-    "directories": "_files -/", "files": "_files", "keepers": f"({' '.join(KEEPERS)})", "names": "_solo_names", "nothing": " ",
+    "directories": "_files -/",
+    "files": "_files",
+    "keepers": f"({' '.join(KEEPERS)})",
+    "names": "_solo_names",
+    "nothing": " ",
 }
 
 
@@ -202,8 +220,12 @@ def escape_zsh(text: str) -> str:
 
 
 FISH_VALUES = {
-    "": "", "directories": " -x -a '(__fish_complete_directories)'", "files": " -r -F", "keepers": f" -x -a '{' '.join(KEEPERS)}'",
-    "names": " -x -a '(__solo_names)'", "nothing": " -x",
+    "": "",
+    "directories": " -x -a '(__fish_complete_directories)'",
+    "files": " -r -F",
+    "keepers": f" -x -a '{' '.join(KEEPERS)}'",
+    "names": " -x -a '(__solo_names)'",
+    "nothing": " -x",
 }
 # fish reads a candidate up to a tab, and a line each: it cannot offer names with a tab or a newline.
 FISH_HEAD = f"""# fish completion for solo

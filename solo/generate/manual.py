@@ -1,4 +1,5 @@
-"""Makes the manual's lists of options, subcommands and statuses from their tables: `python -m solo.generate.manual man/solo.1`.
+"""Makes the manual's lists of options, subcommands and statuses from their tables: `python -m solo.generate.manual
+man/solo.1`.
 
 Rewrites the lines between `.\\" made from TABLE` and `.\\" end`, and leaves the rest of the page alone.
 """
@@ -42,11 +43,7 @@ def make_statuses() -> str:
     return "".join(f".It {status}\n{meaning}\n" for status, meaning in EXIT_STATUSES)
 
 
-TABLES = {
-    "options": lambda: make_options(LAUNCHER_OPTIONS),
-    "subcommands": make_subcommands,
-    "statuses": make_statuses,
-}
+TABLES = {"options": lambda: make_options(LAUNCHER_OPTIONS), "subcommands": make_subcommands, "statuses": make_statuses}
 
 
 def rewrite(page: str) -> str:
@@ -54,7 +51,7 @@ def rewrite(page: str) -> str:
     for table, make in TABLES.items():
         start, end = f'.\\" made from {table}\n', '.\\" end\n'
         before, mark, rest = page.partition(start)
-        page = before + mark + make() + rest[rest.index(end):]
+        page = before + mark + make() + rest[rest.index(end) :]
     return page
 
 

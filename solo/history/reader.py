@@ -1,8 +1,8 @@
 """Read journals: events -> runs and totals.
 
-A journal is two files: PAST, then JOURNAL. The last line of `totals` in a file counts the events before that file, which neither
-file still has. So the totals of a name are the totals in PAST, the events of PAST and the events of JOURNAL. The totals in JOURNAL
-count only once it has become PAST. Torn and invalid lines are skipped.
+A journal is two files: PAST, then JOURNAL. The last line of `totals` in a file counts the events before that file,
+which neither file still has. So the totals of a name are the totals in PAST, the events of PAST and the events of
+JOURNAL. The totals in JOURNAL count only once it has become PAST. Torn and invalid lines are skipped.
 """
 
 import posix
@@ -26,8 +26,8 @@ ATTEMPTS = 10  # to read both files with no rotation in between
 class Run:
     """One run, or one contender that was skipped or refused. Times are seconds since the epoch, spans are seconds.
 
-    `code` is the exit status of the command, or -signal; if nothing ran, the exit status of solo. `event` is its last event:
-    STARTED while it runs, and after its launcher was killed.
+    `code` is the exit status of the command, or -signal; if nothing ran, the exit status of solo. `event` is its last
+    event: STARTED while it runs, and after its launcher was killed.
     """
 
     event: bytes
@@ -63,7 +63,10 @@ class Run:
 
 @dataclass
 class Totals:
-    """Counts since the journal was begun. `last_success` and `last_failure` are seconds since the epoch, 0 for never."""
+    """Counts since the journal was begun.
+
+    `last_success` and `last_failure` are seconds since the epoch, 0 for never.
+    """
 
     runs: int = 0
     skips: int = 0
@@ -84,7 +87,10 @@ class Totals:
 
 @dataclass
 class History:
-    """The history of one name: `events` in the order in which they were written, and the totals over all events ever written."""
+    """The history of one name:
+
+    `events` in the order in which they were written, and the totals over all events ever written.
+    """
 
     events: list[Run] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
@@ -101,7 +107,8 @@ class History:
 
 
 def find_histories(directory, wanted: list):
-    """Yield (name, its History or a SoloError) for the `wanted` names and the names nested in them; for all if none is wanted.
+    """Yield (name, its History or a SoloError) for the `wanted` names and the names nested in them; for all if none is
+    wanted.
 
     Raises SoloError if the directory of the journals is refused.
     """
@@ -133,7 +140,10 @@ def find_history(directory, name: str) -> History:
 
 
 def read_history(name: str, place) -> History:
-    """Return the History in the directory `place`, empty if it has no journal. Raises SoloError if the journal cannot be read."""
+    """Return the History in the directory `place`, empty if it has no journal.
+
+    Raises SoloError if the journal cannot be read.
+    """
     try:
         past, now = read_both(place)
     except OSError as error:
@@ -154,7 +164,10 @@ def read_both(place) -> tuple:
 
 
 def read_journal(place, file: str) -> tuple:
-    """Return (the last READ_LIMIT bytes of a file, its inode number), or (b"", None) if it is missing. Raises OSError."""
+    """Return (the last READ_LIMIT bytes of a file, its inode number), or (b"", None) if it is missing.
+
+    Raises OSError.
+    """
     try:
         fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=place.fd)
     except FileNotFoundError:
@@ -200,16 +213,26 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
     fields = {key: value for key, value in pairs}
     names = [decode(unquote(value)) for key, value in pairs if key == b"name"]
     run = Run(
-        event=event, time=parse_time(when), start=parse_optional(fields, b"start", parse_time),
-        waited=parse_optional(fields, b"waited", parse_time), ran=parse_optional(fields, b"ran", parse_time),
-        code=parse_optional(fields, b"code", parse_int), is_timed_out=fields.get(b"timed-out") == b"1",
+        event=event,
+        time=parse_time(when),
+        start=parse_optional(fields, b"start", parse_time),
+        waited=parse_optional(fields, b"waited", parse_time),
+        ran=parse_optional(fields, b"ran", parse_time),
+        code=parse_optional(fields, b"code", parse_int),
+        is_timed_out=fields.get(b"timed-out") == b"1",
         is_lost=fields.get(b"lost") == b"1",
         why=parse_optional(fields, b"why", lambda text: decode(unquote(text))),
-        uid=parse_int(fields[b"uid"]), host=decode(unquote(fields[b"host"])), launcher=parse_int(fields[b"launcher"]),
-        child=parse_optional(fields, b"child", parse_int), mode=fields[b"mode"].decode(),
-        slots=parse_int(fields[b"slots"]), take=parse_int(fields[b"take"]),
-        slot=parse_optional(fields, b"slot", parse_int), token=parse_optional(fields, b"token", parse_int),
-        names=names or [name], command=[unquote(word) for word in command.split(b" ")],
+        uid=parse_int(fields[b"uid"]),
+        host=decode(unquote(fields[b"host"])),
+        launcher=parse_int(fields[b"launcher"]),
+        child=parse_optional(fields, b"child", parse_int),
+        mode=fields[b"mode"].decode(),
+        slots=parse_int(fields[b"slots"]),
+        take=parse_int(fields[b"take"]),
+        slot=parse_optional(fields, b"slot", parse_int),
+        token=parse_optional(fields, b"token", parse_int),
+        names=names or [name],
+        command=[unquote(word) for word in command.split(b" ")],
     )
     if run.mode not in MODES or run.event in (STARTED, ENDED) and None in (run.start, run.child, run.token):
         raise ValueError

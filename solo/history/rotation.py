@@ -1,4 +1,7 @@
-"""How a full journal makes room: JOURNAL becomes PAST, and a line of totals keeps the counts of the PAST that it replaces."""
+"""How a full journal makes room:
+
+JOURNAL becomes PAST, and a line of totals keeps the counts of the PAST that it replaces.
+"""
 
 import posix
 from fcntl import LOCK_EX
@@ -14,8 +17,8 @@ TAIL = 1 << 10  # bytes; a line of totals is shorter
 def rotate(place, journal: int) -> bool:
     """Rename the full JOURNAL, open as `journal`, to PAST. Return False if it must stay for now. Raises OSError.
 
-    Write the counts of PAST into JOURNAL first, so that SIGKILL at any moment loses none. Rotate under flock(2): a second rotation
-    would rename the journal that the first one has just begun.
+    Write the counts of PAST into JOURNAL first, so that SIGKILL at any moment loses none. Rotate under flock(2): a
+    second rotation would rename the journal that the first one has just begun.
     """
     if not may_rename(place, journal) or not try_lock(journal, LOCK_EX):
         return False

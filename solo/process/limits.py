@@ -1,7 +1,8 @@
-"""End the command of this launcher: after --timeout, when its lease is lost, and with --tree together with all descendants.
+"""End the command of this launcher: after --timeout, when its lease is lost, and with --tree together with all
+descendants.
 
-With --tree the launcher is the subreaper of the command: an orphaned descendant becomes its child, whatever its session and group.
-The command's pid is safe to signal until it is reaped; every other process is verified by its start time.
+With --tree the launcher is the subreaper of the command: an orphaned descendant becomes its child, whatever its session
+and group. The command's pid is safe to signal until it is reaped; every other process is verified by its start time.
 """
 
 import posix
@@ -22,10 +23,11 @@ FIRST_LOOK = 0.1  # seconds
 
 
 class Termination:
-    """The end of one command, step by step. `deadline` is when the next step is due, or FOREVER; `stage` is the last step.
+    """The end of one command, step by step. `deadline` is when the next step is due, or FOREVER; `stage` is the last
+    step.
 
-    `is_timed_out`: --timeout has passed. `is_ordered`: the launcher got a signal to end. `lease` is that of an engine, or None;
-    `loss` the reason why it is lost, None until then.
+    `is_timed_out`: --timeout has passed. `is_ordered`: the launcher got a signal to end. `lease` is that of an engine,
+    or None; `loss` the reason why it is lost, None until then.
     """
 
     def __init__(self, plan):
@@ -82,11 +84,14 @@ class Termination:
             self.kill(child)
 
     def is_lost(self) -> bool:
-        """Return whether the lease is certainly gone and the command not yet killed. That ends a grace that has begun."""
+        """Return whether the lease is certainly gone and the command not yet killed.
+
+        That ends a grace that has begun.
+        """
         return self.lease is not None and self.lease.lost is not None and self.stage != SIGKILL
 
     def give_up(self, loss: str, child):
-        """End the command and all descendants before another contender can get the lease; at once if it is lost already."""
+        """End the command and all descendants before another contender can get the lease; at once if it is lost."""
         self.loss, self.is_tree = loss, True
         due = monotonic() + self.lease.find_life()
         if self.lease.lost:
@@ -123,7 +128,7 @@ class Termination:
                 say_promptly(f"{self.name}: cannot end pid {child.pid}: {error.strerror}")
         self.send(SIGKILL, child)
         # A process that forks while it is killed leaves children to the launcher: look again, also at each death.
-        self.deadline = monotonic() + FIRST_LOOK * 2 ** self.looks if self.is_tree and self.looks < LOOKS else FOREVER
+        self.deadline = monotonic() + FIRST_LOOK * 2**self.looks if self.is_tree and self.looks < LOOKS else FOREVER
         self.looks += 1
 
     def hear(self, info, was_forwarded: bool, child):
@@ -141,7 +146,10 @@ class Termination:
             self.ask(child)
 
     def is_order(self, info, child) -> bool:
-        """Return whether the signal orders the end. SIGHUP from a process often means "reload"; Ctrl-C is for the command."""
+        """Return whether the signal orders the end.
+
+        SIGHUP from a process often means "reload"; Ctrl-C is for the command.
+        """
         signal = info.si_signo
         if signal not in ORDERS or getsignal(signal) == SIG_IGN:
             return False
@@ -154,7 +162,10 @@ class Termination:
         return any(process[0] == posix.getpid() for process in walk_parents(pid))
 
     def send(self, signal: int, child):
-        """Signal all of the tree but the command. Send SIGTERM only once: to some programs a second one means "at once"."""
+        """Signal all of the tree but the command.
+
+        Send SIGTERM only once: to some programs a second one means "at once".
+        """
         if not self.is_tree:
             return
         for process in find_descendants(posix.getpid(), self.strangers):
@@ -165,7 +176,10 @@ class Termination:
             send(process, signal)
 
     def has_descendants(self) -> bool:
-        """Return whether a descendant lives. Each one has a child of the launcher, the subreaper, as ancestor. Raises OSError."""
+        """Return whether a descendant lives.
+
+        Each one has a child of the launcher, the subreaper, as ancestor. Raises OSError.
+        """
         if not self.is_tree:
             return False
         if self.strangers and not self.strangers.issuperset(find_children(posix.getpid())):

@@ -1,7 +1,8 @@
 """Whether the owner of a ticket may be believed about a process.
 
-Any user who can write in a shared directory can publish a ticket that names any process. A record is believed about a process only
-if the owner of its file could have signalled that process, by the rules of kill(2). Root and our own user are always believed.
+Any user who can write in a shared directory can publish a ticket that names any process. A record is believed about a
+process only if the owner of its file could have signalled that process, by the rules of kill(2). Root and our own user
+are always believed.
 """
 
 import posix
@@ -16,7 +17,10 @@ def is_trusted(ticket) -> bool:
 
 
 def vouches(ticket, process: tuple) -> bool:
-    """Whether the owner of the ticket may be believed about (pid, start), which its record names. False if we cannot see it."""
+    """Whether the owner of the ticket may be believed about (pid, start), which its record names.
+
+    False if we cannot see it.
+    """
     if is_trusted(ticket):
         return True
     theirs, mine = ticket.record.origin, ticket.queue.origin

@@ -28,7 +28,8 @@ def load_prctl():
 
 
 def make_die_with():
-    """Return a function for a forked child, called with the launcher's pid: the child gets SIGKILL when the launcher dies.
+    """Return a function for a forked child, called with the launcher's pid: the child gets SIGKILL when the launcher
+    dies.
 
     Raises SoloError if prctl(2) fails here: the child could then only end without running its command.
     """

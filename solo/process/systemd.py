@@ -1,4 +1,7 @@
-"""Finds out to which processes of a unit systemd sends a signal. Loaded only when a service manager signalled the launcher."""
+"""Finds out to which processes of a unit systemd sends a signal.
+
+Loaded only when a service manager signalled the launcher.
+"""
 
 import _signal
 
@@ -8,10 +11,12 @@ ENDING = {_signal.SIGTERM, _signal.SIGINT, _signal.SIGQUIT}  # a second one ofte
 
 
 def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
-    """Whether `manager` has sent `signal` not only to us, the main process of our unit, but also to `pid`, another process of it.
+    """Whether `manager` has sent `signal` not only to us, the main process of our unit, but also to `pid`, another
+    process of it.
 
-    While a unit is being stopped, its KillMode tells. Otherwise `systemctl kill` may have sent it, by default to all processes.
-    Then assume so if `pid` notices a second signal to end, which may mean "at once". Other signals do no harm twice.
+    While a unit is being stopped, its KillMode tells. Otherwise `systemctl kill` may have sent it, by default to all
+    processes. Then assume so if `pid` notices a second signal to end, which may mean "at once". Other signals do no
+    harm twice.
     """
     try:
         group = read_file("/proc/self/cgroup", 65536)
@@ -35,7 +40,7 @@ def notices(pid: int, signal: int) -> bool:
 
 
 def find_unit(group: str) -> str:
-    """Return the unit in a /proc/PID/cgroup, the last part of the path in systemd's own hierarchy; "" if there is none."""
+    """Return the unit in a /proc/PID/cgroup: the last part of its path in systemd's hierarchy, or ""."""
     for line in group.split("\n"):
         if line.startswith("0::") or ":name=systemd:" in line:
             for part in reversed(line.split(":", 2)[2].split("/")):
@@ -51,7 +56,10 @@ def ask(scope: str, unit: str) -> list:
     try:
         answer = subprocess.run(
             ["systemctl", scope, "show", "--property=KillMode,ActiveState", "--", unit],
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=2, text=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=2,
+            text=True,
         )
         return answer.stdout.split()
     except (OSError, subprocess.SubprocessError):

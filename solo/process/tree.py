@@ -14,7 +14,8 @@ from solo.tickets import LIVE
 
 
 def end(ticket, process: tuple, signal: int):
-    """Send `signal` to (pid, start), which the record of `ticket` names, and SIGCONT if it is stopped. Do nothing if it is gone.
+    """Send `signal` to (pid, start), which the record of `ticket` names, and SIGCONT if it is stopped. Do nothing if it
+    is gone.
 
     Raises SoloError if it cannot be signalled, or the owner of the ticket could not have signalled it.
     """
@@ -35,9 +36,11 @@ def end(ticket, process: tuple, signal: int):
 
 
 def open_target(ticket, process: tuple) -> int:
-    """Return a pidfd of (pid, start), which the record of `ticket` names. Every signal to a process of a record goes through here.
+    """Return a pidfd of (pid, start), which the record of `ticket` names. Every signal to a process of a record goes
+    through here.
 
-    Raises ProcessLookupError if it is gone, SoloError if we cannot see it or the owner of the ticket could not have signalled it.
+    Raises ProcessLookupError if it is gone, SoloError if we cannot see it or the owner of the ticket could not have
+    signalled it.
     """
     pidfd = open_pidfd(process, ticket.record.origin, ticket.queue.origin)
     if pidfd is None:
@@ -49,11 +52,16 @@ def open_target(ticket, process: tuple) -> int:
     if is_gone:
         raise ProcessLookupError
     writer = find_user(ticket.owner_uid)
-    raise SoloError(f"cannot end pid {process[0]}: its record was written by {writer}, a user that could not have signalled it")
+    raise SoloError(
+        f"cannot end pid {process[0]}: its record was written by {writer}, a user that could not have signalled it"
+    )
 
 
 def send(process: tuple, signal: int):
-    """Send `signal` to our descendant (pid, start), and SIGCONT if it is stopped. Never signal one that cannot be identified."""
+    """Send `signal` to our descendant (pid, start), and SIGCONT if it is stopped.
+
+    Never signal one that cannot be identified.
+    """
     try:
         pidfd = posix.pidfd_open(process[0])
     except ProcessLookupError:
@@ -73,7 +81,7 @@ def send(process: tuple, signal: int):
 
 
 def find_roots(ticket) -> list:
-    """Return our pids of the processes under a hold: the command, the rest of its tree, or the program that holds it."""
+    """Return our pids of the processes under a hold: the command and its tree, or the program that holds it."""
     record = ticket.read_record()
     if record is None:
         return []
@@ -85,7 +93,7 @@ def find_roots(ticket) -> list:
 
 
 def find_here(ticket, process: tuple) -> list:
-    """Return [our pid of (pid, start)], which the record of `ticket` names; [] if it is gone or the record is not believed."""
+    """Return [our pid of (pid, start)] in the record of `ticket`; [] if it is gone or the record is not believed."""
     theirs, mine = ticket.record.origin, ticket.queue.origin
     pid = find_pid(process, theirs, mine)
     return [pid] if pid > 0 and vouches(ticket, process) and is_alive(*process, theirs, mine) else []
@@ -97,7 +105,7 @@ def find_children(pid: int) -> list:
 
 
 def find_descendants(pid: int, besides=()) -> list:
-    """Return [(pid, start)] of the living descendants of `pid`, except the processes `besides` and their descendants."""
+    """Return [(pid, start)] of the living descendants of `pid`, without `besides` and their descendants."""
     children = {}
     for stat in read_all():
         if (stat.pid, stat.start) not in besides:

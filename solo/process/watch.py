@@ -77,10 +77,11 @@ def poll(watches: list, deadline: float) -> bool:
 
 
 def wait_crowded_gate(gate: int, seen: int, patience: float) -> tuple:
-    """Block until flock(2) on the `gate` is ours, and return (0, 0). If the gate is stuck: (its owner's pid or 0, seconds).
+    """Block until flock(2) on the `gate` is ours, and return (0, 0). If the gate is stuck: (its owner's pid or 0,
+    seconds).
 
-    The gate is stuck if its mtime does not change: it is still as last `seen`, `patience` seconds ago. Only one waiter at a time
-    looks for the owner, because opening /proc/locks stops every flock(2) of the machine.
+    The gate is stuck if its mtime does not change: it is still as last `seen`, `patience` seconds ago. Only one waiter
+    at a time looks for the owner, because opening /proc/locks stops every flock(2) of the machine.
     """
     still = pause = patience
     asks = is_first(gate)
@@ -99,7 +100,10 @@ def wait_crowded_gate(gate: int, seen: int, patience: float) -> tuple:
 
 
 def is_first(gate: int) -> bool:
-    """Take an fcntl(2) lock on the gate, which does not conflict with flock(2). Return False if another waiter has it."""
+    """Take an fcntl(2) lock on the gate, which does not conflict with flock(2).
+
+    Return False if another waiter has it.
+    """
     try:
         lockf(gate, LOCK_EX | LOCK_NB)
         return True
@@ -118,7 +122,7 @@ def count_runnable() -> int:
 def find_lock_owner(fd: int) -> int:
     """Return the pid that holds flock(2) on this file, from /proc/locks; 0 if it is not known."""
     stat = posix.fstat(fd)
-    file = f"{stat.st_dev >> 8 & 0xfff:02x}:{stat.st_dev & 0xff | stat.st_dev >> 12 & 0xfff00:02x}:{stat.st_ino}"
+    file = f"{stat.st_dev >> 8 & 0xFFF:02x}:{stat.st_dev & 0xFF | stat.st_dev >> 12 & 0xFFF00:02x}:{stat.st_ino}"
     try:
         with open("/proc/locks") as locks:
             for line in locks:

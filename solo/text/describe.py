@@ -16,7 +16,8 @@ users = {}  # uid -> name
 
 
 def describe_holders(tickets: list, wanted) -> str:
-    """Describe the tickets in the way, oldest first, for the busy line: `held for 3h12m by pid 4711 (backup.sh --full)`.
+    """Describe the tickets in the way, oldest first, for the busy line: `held for 3h12m by pid 4711 (backup.sh
+    --full)`.
 
     `wanted` is our own claim.
     """
@@ -34,7 +35,7 @@ def describe_skips(skips) -> str:
 
 
 def describe_holder(ticket) -> str:
-    """Return `held for 3h12m by pid 4711 (backup.sh --full)`, or the like for an orphan, a waiter or an unreadable record."""
+    """Return `held for 3h12m by pid 4711 (backup.sh --full)`, or the like for other tickets."""
     record = ticket.read_record()
     if record is None:
         return "held (its record cannot be read)" if ticket.is_hold else "others are waiting"
@@ -47,7 +48,10 @@ def describe_holder(ticket) -> str:
 
 
 def describe_owner(ticket) -> str:
-    """Return `pid 4711 (backup.sh --full)`; of an orphan the command. Name another user, and mark a claim of its record as such."""
+    """Return `pid 4711 (backup.sh --full)`; of an orphan the command.
+
+    Name another user, and mark a claim of its record as such.
+    """
     record, is_orphan = ticket.record, ticket.state is ORPHANED
     process = record.child if is_orphan else record.launcher
     if not process[0]:
@@ -68,8 +72,8 @@ def format_command(command: list) -> str:
 
 def cut_command(words) -> str:
     """Return the words on one line, cut to COMMAND_WIDTH, with an ellipsis."""
-    text = escape(" ".join(words)[:COMMAND_WIDTH + 1])
-    return text if len(text) <= COMMAND_WIDTH else text[:COMMAND_WIDTH - 1] + "…"
+    text = escape(" ".join(words)[: COMMAND_WIDTH + 1])
+    return text if len(text) <= COMMAND_WIDTH else text[: COMMAND_WIDTH - 1] + "…"
 
 
 def describe_self() -> str:

@@ -1,4 +1,7 @@
-"""Hints for users of flock(1) and other tools: what to type instead of their options and words. Loaded for errors only."""
+"""Hints for users of flock(1) and other tools: what to type instead of their options and words.
+
+Loaded for errors only.
+"""
 
 from posix import isatty
 
@@ -16,12 +19,32 @@ FLOCK_OPTIONS = {
 }
 # Words of other tools for solo's subcommands.
 SUBCOMMAND_WORDS = {
-    "status": "show", "info": "show", "inspect": "show", "ls": "list", "ps": "list", "locks": "list", "jobs": "list",
-    "kill": "stop", "unlock": "stop", "end": "stop", "cancel": "stop", "log": "history", "logs": "history", "check": "doctor",
+    "status": "show",
+    "info": "show",
+    "inspect": "show",
+    "ls": "list",
+    "ps": "list",
+    "locks": "list",
+    "jobs": "list",
+    "kill": "stop",
+    "unlock": "stop",
+    "end": "stop",
+    "cancel": "stop",
+    "log": "history",
+    "logs": "history",
+    "check": "doctor",
     "prune": "clean",
 }
-OPTION_WORDS = {"help": "--help", "version": "--version", "run": "-- COMMAND", "exec": "-- COMMAND", "lock": "-- COMMAND"}
-SHELL_WORDS = frozenset("cd export source . : eval set unset ulimit umask alias exec trap read shift exit if for while".split())
+OPTION_WORDS = {
+    "help": "--help",
+    "version": "--version",
+    "run": "-- COMMAND",
+    "exec": "-- COMMAND",
+    "lock": "-- COMMAND",
+}
+SHELL_WORDS = frozenset(
+    "cd export source . : eval set unset ulimit umask alias exec trap read shift exit if for while".split()
+)
 SHELL_SIGNS = frozenset(" ;|&<>$`*")
 UNITS_OF_TIME = frozenset("s sec secs second seconds m min mins minute minutes h hour hours d day days".split())
 DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
@@ -75,10 +98,12 @@ def suggest(word: str, words, prefix: str = "") -> str:
 
 
 def warn_of_date(name: str, command: list):
-    """Warn if a name was made from a command with a date: it changes from run to run, and such runs do not exclude each other."""
+    """Warn if a name was made from a command with a date: runs of different days do not exclude each other."""
     word = next(filter(holds_date, command), None)
     if word is not None:
-        say(f"{name}: this name was made from the command, and {word} looks like a date: runs exclude each other only with -n NAME")
+        say(
+            f"{name}: this name was made from the command, and {word} looks like a date: runs exclude each other only with -n NAME"
+        )
 
 
 def holds_date(word: str) -> bool:

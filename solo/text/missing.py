@@ -19,7 +19,10 @@ def describe_missing(name) -> str:
 
 
 def describe_install(requirements: dict) -> str:
-    """Return a command that installs the libraries: the keys with apt, or the values with pip. It can be typed as it is."""
+    """Return a command that installs the libraries: the keys with apt, or the values with pip.
+
+    It can be typed as it is.
+    """
     if (sys.executable or "").startswith("/usr/bin/") and os.path.exists("/usr/bin/apt"):
         return "apt install " + " ".join(f"python3-{library}" for library in requirements)
     python = shlex.quote(sys.executable or "python3")

@@ -51,6 +51,6 @@ def has_reader() -> bool:
 
 
 def describe_end(exit_code: int, seconds: float) -> str:
-    """Return `with exit status 3 after 3h12m`, or `by SIGKILL after 3h12m`: a negative code is a signal, as in Popen."""
+    """Return `with exit status 3 after 3h12m`, or `by SIGKILL after 3h12m` for a negative code, as in Popen."""
     how = f"by {name_signal(-exit_code)}" if exit_code < 0 else f"with exit status {exit_code}"
     return f"{how} after {format_duration(seconds)}"

@@ -9,7 +9,11 @@ from solo.modes import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHAR
 from solo.text.width import clean, cut, measure, pad
 
 MODES = {
-    EXCLUSIVE: "exclusive", SHARED: "shared", COUNTED: "slots", INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared",
+    EXCLUSIVE: "exclusive",
+    SHARED: "shared",
+    COUNTED: "slots",
+    INTEND_EXCLUSIVE: "exclusive",
+    INTEND_SHARED: "shared",
 }
 
 NAME = "NAME"  # the column that is cut first
@@ -18,7 +22,10 @@ NOT_TEXT = re.compile("[\ud800-\udfff]")  # Python's form of a byte that is not 
 
 
 def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty: str = ""):
-    """Print `rows` of cells under `columns`; without rows `empty`. `styles` maps values of the column `styled` to their style."""
+    """Print `rows` of cells under `columns`; without rows `empty`.
+
+    `styles` maps values of the column `styled` to their style.
+    """
     rows = [[clean(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich.console import Console
@@ -48,12 +55,17 @@ def print_table(console, columns: tuple, rows: list, styled: str, styles: dict):
     table.add_column(last, no_wrap=True, overflow="ellipsis", min_width=len(last), ratio=1)
     for row in rows:
         row = [cut(row[0], widths[0]), *row[1:]]
-        table.add_row(*(Text(cell, styles.get(cell, "") if column == styled else "") for column, cell in zip(columns, row)))
+        table.add_row(
+            *(Text(cell, styles.get(cell, "") if column == styled else "") for column, cell in zip(columns, row))
+        )
     console.print(table, width=max(console.width, sum(widths) + 3 * len(widths) + len(last)), crop=True)
 
 
 def find_widths(lines: list, room: int, last: int, gap: int) -> list:
-    """Return the width of each column except the last, which needs `last` cells. If `room` is too small, cut names only."""
+    """Return the width of each column except the last, which needs `last` cells.
+
+    If `room` is too small, cut names only.
+    """
     widths = [max(map(measure, column)) for column in list(zip(*lines))[:-1]]
     if lines[0][0] == NAME:
         lacking = sum(widths) + gap * len(widths) + last - room
@@ -65,7 +77,9 @@ def describe_claim(claim, slot) -> dict:
     """Return the fields of a row that describe a claim. `slot` is its first slot, or None."""
     is_counted = claim.mode == COUNTED
     return {
-        "mode": MODES[claim.mode], "slot": slot, "slots": claim.slots if is_counted else None,
+        "mode": MODES[claim.mode],
+        "slot": slot,
+        "slots": claim.slots if is_counted else None,
         "take": claim.take if is_counted else None,
     }
 
@@ -76,6 +90,9 @@ def format_time(seconds: float) -> str:
 
 
 def format_json(value) -> str:
-    """Return valid JSON in ASCII. A byte of a name or a command that is not UTF-8 becomes four characters, like \\xff."""
-    text = NOT_TEXT.sub(lambda found: f"\\\\x{ord(found[0]) & 0xff:02x}", json.dumps(value, ensure_ascii=False))
+    """Return valid JSON in ASCII.
+
+    A byte of a name or a command that is not UTF-8 becomes four characters, like \\xff.
+    """
+    text = NOT_TEXT.sub(lambda found: f"\\\\x{ord(found[0]) & 0xFF:02x}", json.dumps(value, ensure_ascii=False))
     return json.dumps(json.loads(text), indent=2)

@@ -23,23 +23,41 @@ from bench.views import measure_list, measure_views
 
 RECORDED = ROOT / "docs"
 MEASURES = {  # the function and its share of --rounds
-    "launch": (measure_launch, 1), "busy": (measure_busy, 0.5), "handoff": (measure_handoff, 0.15),
-    "latency": (measure_latency, 0.2), "queue": (measure_queue, 0.03), "list": (measure_list, 0.05),
-    "memory": (measure_memory, 0.05), "python": (measure_python, 1), "engines": (measure_engines, 0.3),
+    "launch": (measure_launch, 1),
+    "busy": (measure_busy, 0.5),
+    "handoff": (measure_handoff, 0.15),
+    "latency": (measure_latency, 0.2),
+    "queue": (measure_queue, 0.03),
+    "list": (measure_list, 0.05),
+    "memory": (measure_memory, 0.05),
+    "python": (measure_python, 1),
+    "engines": (measure_engines, 0.3),
     "views": (measure_views, 0.07),
 }
 
 
 def parse_words():
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"one of {', '.join(MEASURES)} (default: all)")
-    parser.add_argument("--rounds", type=int, default=100, help="turns of the quick measures; slower ones take a share of it (100)")
-    parser.add_argument("--smoke", action="store_true", help="three turns of small sizes, to check that every measure works")
+    parser.add_argument(
+        "--rounds", type=int, default=100, help="turns of the quick measures; slower ones take a share of it (100)"
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="three turns of small sizes, to check that every measure works"
+    )
     parser.add_argument("--launcher", help="measure this solo instead of installing one")
     parser.add_argument("--results", type=Path, help="read the results of an earlier run from this file")
-    parser.add_argument("--against", type=Path, default=RECORDED / "bench.json", help="results to compare with (docs/bench.json)")
-    parser.add_argument("--into", type=Path, default=ROOT / "build/bench", help="the directory for results and plots (build/bench)")
-    parser.add_argument("--record", action="store_true", help="write docs/bench.json and docs/evidence.md; needs all measures")
+    parser.add_argument(
+        "--against", type=Path, default=RECORDED / "bench.json", help="results to compare with (docs/bench.json)"
+    )
+    parser.add_argument(
+        "--into", type=Path, default=ROOT / "build/bench", help="the directory for results and plots (build/bench)"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="write docs/bench.json and docs/evidence.md; needs all measures"
+    )
     asked = parser.parse_args()
     if unknown := set(asked.measures) - MEASURES.keys():
         parser.error(f"no such measure: {', '.join(unknown)}")

@@ -48,7 +48,9 @@ class Bench:
     def install(self):
         """Install solo by `make install`, and by pip into a clean environment. Return the paths of solo and its Python."""
         prefix, venv = self.folder / "usr", self.folder / "venv"
-        subprocess.run(["make", "-s", "-C", ROOT, "install", f"PREFIX={prefix}", f"PYTHON={sys.executable}"], check=True, **QUIET)
+        subprocess.run(
+            ["make", "-s", "-C", ROOT, "install", f"PREFIX={prefix}", f"PYTHON={sys.executable}"], check=True, **QUIET
+        )
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
         subprocess.run([venv / "bin/pip", "install", "-q", "--disable-pip-version-check", ROOT], check=True, **QUIET)
         self.pip_solo = str(venv / "bin/solo")
@@ -57,8 +59,12 @@ class Bench:
     def list_peers(self) -> dict:
         lock = str(self.folder / "lock")
         peers = {
-            "flock(1)": ["flock", "-n", lock], "flock -o": ["flock", "-n", "-o", lock], "lckdo": ["lckdo", "-w", lock],
-            "setlock": ["setlock", "-n", lock], "chpst -L": ["chpst", "-L", lock], "s6-setlock": ["s6-setlock", "-n", lock],
+            "flock(1)": ["flock", "-n", lock],
+            "flock -o": ["flock", "-n", "-o", lock],
+            "lckdo": ["lckdo", "-w", lock],
+            "setlock": ["setlock", "-n", lock],
+            "chpst -L": ["chpst", "-L", lock],
+            "s6-setlock": ["s6-setlock", "-n", lock],
             "sem": ["sem", "--fg", "--id", "bench"],
         }
         return {name: [*words, TRUE] for name, words in peers.items() if shutil.which(words[0])}
@@ -82,7 +88,9 @@ class Holder:
     """`words` in front of a `cat`, which runs once the constructor returns and ends on release()."""
 
     def __init__(self, words):
-        self.process = subprocess.Popen([*words, shutil.which("cat")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.process = subprocess.Popen(
+            [*words, shutil.which("cat")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
         self.process.stdin.write(b"\n")
         assert self.process.stdout.read(1) == b"\n", f"{words} did not run"
         self.pid = self.process.pid

@@ -17,7 +17,9 @@ def measure_launch(bench: Bench, rounds: int) -> dict:
         solos["solo, pip"] = [bench.pip_solo, "-n", "job", "--", TRUE]
     references = {"true alone": [TRUE], "python -IS": [bench.python, "-IS", "-c", "pass"], "floor": bench.floor}
     contestants = references | solos | bench.list_peers()
-    return {"launch": run_in_turn({name: (words, 0) for name, words in contestants.items()}, rounds, lambda row: ["floor"])}
+    return {
+        "launch": run_in_turn({name: (words, 0) for name, words in contestants.items()}, rounds, lambda row: ["floor"])
+    }
 
 
 def measure_busy(bench: Bench, rounds: int) -> dict:

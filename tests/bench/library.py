@@ -84,11 +84,16 @@ def measure_engines(bench: Bench, rounds: int) -> dict:
         contestants = {f"solo via {name}": ([solo, "--via", url, "-n", "cold", TRUE], 0) for name, url in urls.items()}
         if "etcd" in urls:
             os.environ["ETCDCTL_API"] = "3"
-            contestants["etcdctl lock"] = ["etcdctl", "--endpoints", urls["etcd"].partition("//")[2], "lock", "cold", TRUE], 0
+            contestants["etcdctl lock"] = (
+                ["etcdctl", "--endpoints", urls["etcd"].partition("//")[2], "lock", "cold", TRUE],
+                0,
+            )
         launches = run_in_turn({"floor": (bench.floor, 0), **contestants}, rounds, lambda row: ["floor"])
         steps = Series("ms")
         for turns in zip(*(run_program(ENGINE, url, rounds) for url in urls.values())):
-            steps.add({f"solo via {name}, {step}": time for name, turn in zip(urls, turns) for step, time in turn.items()})
+            steps.add(
+                {f"solo via {name}, {step}": time for name, turn in zip(urls, turns) for step, time in turn.items()}
+            )
     return {"engines: launch": launches, "engines: steps": steps} if urls else {}
 
 

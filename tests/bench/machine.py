@@ -8,17 +8,32 @@ import subprocess
 import time
 from pathlib import Path
 
-PACKAGES = ("util-linux", "moreutils", "daemontools", "runit", "s6", "parallel", "etcd-server", "zookeeper", "redis-server",
-            "postgresql")
+PACKAGES = (
+    "util-linux",
+    "moreutils",
+    "daemontools",
+    "runit",
+    "s6",
+    "parallel",
+    "etcd-server",
+    "zookeeper",
+    "redis-server",
+    "postgresql",
+)
 LIBRARIES = ("filelock", "fasteners", "redis", "kazoo", "psycopg")
 
 
 def describe_machine() -> dict:
     model = re.search(r"^(?:model name|CPU part)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     return {
-        "date": time.strftime("%F"), "kernel": platform.release().partition("-")[0], "architecture": platform.machine(),
-        "python": platform.python_version(), "cpu": model[1] if model else "", "cores": os.cpu_count(),
-        "load": [round(load, 1) for load in os.getloadavg()], "versions": find_versions(),
+        "date": time.strftime("%F"),
+        "kernel": platform.release().partition("-")[0],
+        "architecture": platform.machine(),
+        "python": platform.python_version(),
+        "cpu": model[1] if model else "",
+        "cores": os.cpu_count(),
+        "load": [round(load, 1) for load in os.getloadavg()],
+        "versions": find_versions(),
     }
 
 

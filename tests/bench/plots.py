@@ -12,10 +12,22 @@ from matplotlib.ticker import FuncFormatter
 SOLO, PEER, GROUND, INK = "#d1495b", "#8d99ae", "#fafafa", "#333333"
 FAR = ("sem",)  # in the title only: its bar would dwarf the others
 STYLE = {
-    "svg.hashsalt": "solo", "svg.fonttype": "none", "font.size": 10, "text.color": INK, "axes.labelcolor": INK,
+    "svg.hashsalt": "solo",
+    "svg.fonttype": "none",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
     "axes.edgecolor": "#bbbbbb",
-    "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "axes.facecolor": "none", "axes.grid": True, "grid.color": "#e4e4e4", "legend.frameon": False, "axes.titlesize": 11,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "legend.frameon": False,
+    "axes.titlesize": 11,
 }
 
 
@@ -30,10 +42,19 @@ def draw(measures: dict, folder: Path):
 def save(figure, path: Path):
     width, height = figure.get_size_inches()
     figure.patch.set_visible(False)
-    figure.add_artist(FancyBboxPatch(
-        (0.005, 0.005), 0.99, 0.99, boxstyle="round,pad=0,rounding_size=0.015", mutation_aspect=width / height,
-        transform=figure.transFigure, facecolor=GROUND, edgecolor="#d5d5d5", zorder=-1,
-    ))
+    figure.add_artist(
+        FancyBboxPatch(
+            (0.005, 0.005),
+            0.99,
+            0.99,
+            boxstyle="round,pad=0,rounding_size=0.015",
+            mutation_aspect=width / height,
+            transform=figure.transFigure,
+            facecolor=GROUND,
+            edgecolor="#d5d5d5",
+            zorder=-1,
+        )
+    )
     figure.get_layout_engine().set(w_pad=0.15, h_pad=0.12, wspace=0.04)
     figure.savefig(path, metadata={"Date": None, "Creator": None})
     pyplot.close(figure)

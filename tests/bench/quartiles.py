@@ -36,5 +36,7 @@ class Series:
 def cut(values: list) -> list:
     """Return [first quartile, median, third quartile]. Fewer than five values have no quarters: take the extremes."""
     median = statistics.median(values)
-    first, last = (min(values), max(values)) if len(values) < 5 else statistics.quantiles(values, n=4, method="inclusive")[::2]
+    first, last = (
+        (min(values), max(values)) if len(values) < 5 else statistics.quantiles(values, n=4, method="inclusive")[::2]
+    )
     return [float(f"{value:.4g}") for value in (first, median, last)]

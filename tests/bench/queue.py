@@ -49,8 +49,11 @@ def drain(hold, wait, count: int) -> dict:
     cpu = [sum(nanoseconds for _, nanoseconds, _ in costs) / 1e6 for costs in (joined, waited, ended)]
     sleeps = [sum(sleeps for _, _, sleeps in costs) for costs in (waited, ended)]
     return {
-        "joining": 1000 * joining / count, "joining, CPU": cpu[0] / count, "waiting, CPU": cpu[1] - cpu[0],
-        "handoff": 1000 * seconds / count, "handoff, CPU": (cpu[2] - cpu[1]) / count,
+        "joining": 1000 * joining / count,
+        "joining, CPU": cpu[0] / count,
+        "waiting, CPU": cpu[1] - cpu[0],
+        "handoff": 1000 * seconds / count,
+        "handoff, CPU": (cpu[2] - cpu[1]) / count,
         "handoff, wake-ups": (sleeps[1] - sleeps[0]) / count,
     }
 
@@ -103,17 +106,23 @@ def measure_latency(bench: Bench, rounds: int) -> dict:
         with Holder([bench.solo, "-n", "orphan", "--"]) as holder:
             holder.process.kill()
             holder.process.wait()
-            turn["solo, after an orphan"] = time_first_word([bench.solo, "-n", "orphan", "-w", "forever"], holder.release)
+            turn["solo, after an orphan"] = time_first_word(
+                [bench.solo, "-n", "orphan", "-w", "forever"], holder.release
+            )
         with ExitStack() as stack:
             three = [stack.enter_context(Holder([bench.solo, *slots, "--"])) for _ in range(3)]
-            turn["solo, after SIGKILL in a slot"] = time_first_word([bench.solo, *slots, "-w", "forever"], three[1].process.kill)
+            turn["solo, after SIGKILL in a slot"] = time_first_word(
+                [bench.solo, *slots, "-w", "forever"], three[1].process.kill
+            )
         series.add(turn)
     return {"latency": series}
 
 
 def time_first_word(wait, end) -> float:
     """Start a waiter, call `end`; return the milliseconds until the first byte of the waiter's command."""
-    waiter = subprocess.Popen([*wait, shutil.which("echo")], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0)
+    waiter = subprocess.Popen(
+        [*wait, shutil.which("echo")], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
+    )
     wait_asleep([waiter.pid])
     begin = time.perf_counter()
     end()

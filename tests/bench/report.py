@@ -12,19 +12,24 @@ def read_median(measures: dict, title: str, row: str):
 
 def print_rows(results: dict):
     machine = results["machine"]
-    print(f"Linux {machine['kernel']}, {machine['cpu']}, {machine['cores']} cores, load {machine['load'][0]}, "
-          f"Python {machine['python']}, {machine['date']}")
+    print(
+        f"Linux {machine['kernel']}, {machine['cpu']}, {machine['cores']} cores, load {machine['load'][0]}, "
+        f"Python {machine['python']}, {machine['date']}"
+    )
     for title, measure in results["measures"].items():
         heading = f"{title}, {measure['unit']}".removesuffix(", ")
         print(f"\n{heading:<46}{'median':>9}  {'quartiles':<20}({measure['turns']} turns)")
         for row, found in measure["rows"].items():
             first, median, last = found["quartiles"]
-            ratios = "; ".join(f"{of:.2f} ({low:.2f} - {high:.2f}) x {other}" for other, (low, of, high) in found["ratios"].items())
+            ratios = "; ".join(
+                f"{of:.2f} ({low:.2f} - {high:.2f}) x {other}" for other, (low, of, high) in found["ratios"].items()
+            )
             print(f"{row:<46}{median:>9.4g}  {f'{first:.4g} - {last:.4g}':<20}{ratios}".rstrip())
 
 
 def list_targets(measures: dict) -> list:
     """Return [(what, measured, the most it may be)] of the targets that were measured."""
+
     def take_ratio(title, row, other):
         found = measures.get(title, {}).get("rows", {}).get(row)
         return found and found["ratios"].get(other, (None, None))[1]
@@ -35,7 +40,11 @@ def list_targets(measures: dict) -> list:
         ("handoff, / flock(1)", take_ratio("handoff in a queue of 40", "solo", "flock(1)"), 1.2),
         ("CPU of a handoff, 1,000 waiters / 10", take_ratio("queue: handoff, CPU", "solo, 1000", "solo, 10"), 1.0),
         ("CPU of 1,000 waiters, ms", read_median(measures, "queue: waiting, CPU", "solo, 1000"), 0),
-        ("list of 1,000 names, ms; 2 x empty + 100", read_median(measures, "list", "solo list, 1000 held"), 2 * (empty or 0) + 100),
+        (
+            "list of 1,000 names, ms; 2 x empty + 100",
+            read_median(measures, "list", "solo list, 1000 held"),
+            2 * (empty or 0) + 100,
+        ),
         ("resident, MB", read_median(measures, "memory: RSS", "solo"), 9),
     ]
     return [target for target in targets if target[1] is not None]

@@ -19,51 +19,116 @@ def list_blocks(results: dict) -> dict:
         return [(label, show(title, row), show_ratio(title, row, other)) for row, label in labels.items()]
 
     return {
-        "launch": make_table(("a run of `true`", "ms", "/ floor"), compare("launch", "floor", {
-            "flock(1)": "flock(1)", "floor": "the floor", "solo, make install": "solo from `make install`",
-            "solo, default name": "the same, with a generated name", "solo, pip": "solo from pip, in a clean environment",
-        })),
-        "busy": make_table(("skipped", "ms", "/ `python -IS -c pass`"), compare("busy", "python -IS", {
-            "flock(1)": "flock -n", "solo": "solo, with its message", "solo -q": "solo -q",
-        })),
-        "handoff": make_table(("a handoff", "ms", "/ flock(1)"), [
-            *compare("handoff in a queue of 40", "flock(1)", {
-                "flock(1)": "flock(1), in a queue of 40", "floor": "the floor, in a queue of 40", "solo": "solo, in a queue of 40",
-            }),
-            *compare("latency", "flock(1)", {
-                "flock(1)": "flock(1), to the first word of `echo`", "floor": "the floor, to the first word of `echo`",
-                "solo": "solo, to the first word of `echo`", "solo, after an orphan": "solo, after an orphan",
-                "solo, after SIGKILL in a slot": "solo, after SIGKILL in one of three slots",
-            }),
-        ]),
+        "launch": make_table(
+            ("a run of `true`", "ms", "/ floor"),
+            compare(
+                "launch",
+                "floor",
+                {
+                    "flock(1)": "flock(1)",
+                    "floor": "the floor",
+                    "solo, make install": "solo from `make install`",
+                    "solo, default name": "the same, with a generated name",
+                    "solo, pip": "solo from pip, in a clean environment",
+                },
+            ),
+        ),
+        "busy": make_table(
+            ("skipped", "ms", "/ `python -IS -c pass`"),
+            compare(
+                "busy", "python -IS", {"flock(1)": "flock -n", "solo": "solo, with its message", "solo -q": "solo -q"}
+            ),
+        ),
+        "handoff": make_table(
+            ("a handoff", "ms", "/ flock(1)"),
+            [
+                *compare(
+                    "handoff in a queue of 40",
+                    "flock(1)",
+                    {
+                        "flock(1)": "flock(1), in a queue of 40",
+                        "floor": "the floor, in a queue of 40",
+                        "solo": "solo, in a queue of 40",
+                    },
+                ),
+                *compare(
+                    "latency",
+                    "flock(1)",
+                    {
+                        "flock(1)": "flock(1), to the first word of `echo`",
+                        "floor": "the floor, to the first word of `echo`",
+                        "solo": "solo, to the first word of `echo`",
+                        "solo, after an orphan": "solo, after an orphan",
+                        "solo, after SIGKILL in a slot": "solo, after SIGKILL in one of three slots",
+                    },
+                ),
+            ],
+        ),
         "waiting": f"A thousand waiters used {show('queue: waiting, CPU', 'solo, 1000')} ms of CPU in one second.",
-        "queue": make_table(("waiters", "a handoff, ms", "flock(1)", "CPU, ms", "flock(1)", "wake-ups", "flock(1)"), [
-            (f"{count:,}", *(show(f"queue: handoff{what}", f"{name}, {count}") for what in ("", ", CPU", ", wake-ups")
-                             for name in ("solo", "flock(1)")))
-            for count in (1, 10, 100, 1000)
-        ]),
-        "list": make_table(("names", "`solo list`, ms", "`--json`, ms"), [
-            (f"{int(count):,} {kind}", *(show("list", f"{view}, {count} {kind}") for view in ("solo list", "solo list --json")))
-            for count, kind in (row.rpartition(", ")[2].split() for row in measures["list"]["rows"] if "--json" in row)
-        ]),
-        "memory": make_table(("MB", "resident", "proportional (PSS)", "private (USS)"), [
-            (label, *(show(f"memory: {what}", row) for what in ("RSS", "PSS", "USS"))) for row, label in {
-                "solo": "a launcher whose command runs", "solo, waiting": "a waiter", "solo, one of 50": "one of 50 waiters",
-                "python -IS": "`python -IS`, nothing loaded", "flock(1)": "flock(1)",
-            }.items()
-        ]),
-        "python": make_table(("acquire and release from Python", "µs"), [
-            (f"{row}, bare" if row == "fcntl.flock" else row, show("python", row)) for row in measures["python"]["rows"]
-        ]),
-        "engines": make_table(("at an engine on loopback, ms", "a run of `true`", "acquire", "renew", "release"), [
-            (row.removeprefix("solo via "), show("engines: launch", row),
-             *(show("engines: steps", f"{row}, {step}") if row.startswith("solo") else ""
-               for step in ("acquire", "renew", "release")))
-            for row in measures["engines: launch"]["rows"] if row != "floor"
-        ]),
+        "queue": make_table(
+            ("waiters", "a handoff, ms", "flock(1)", "CPU, ms", "flock(1)", "wake-ups", "flock(1)"),
+            [
+                (
+                    f"{count:,}",
+                    *(
+                        show(f"queue: handoff{what}", f"{name}, {count}")
+                        for what in ("", ", CPU", ", wake-ups")
+                        for name in ("solo", "flock(1)")
+                    ),
+                )
+                for count in (1, 10, 100, 1000)
+            ],
+        ),
+        "list": make_table(
+            ("names", "`solo list`, ms", "`--json`, ms"),
+            [
+                (
+                    f"{int(count):,} {kind}",
+                    *(show("list", f"{view}, {count} {kind}") for view in ("solo list", "solo list --json")),
+                )
+                for count, kind in (
+                    row.rpartition(", ")[2].split() for row in measures["list"]["rows"] if "--json" in row
+                )
+            ],
+        ),
+        "memory": make_table(
+            ("MB", "resident", "proportional (PSS)", "private (USS)"),
+            [
+                (label, *(show(f"memory: {what}", row) for what in ("RSS", "PSS", "USS")))
+                for row, label in {
+                    "solo": "a launcher whose command runs",
+                    "solo, waiting": "a waiter",
+                    "solo, one of 50": "one of 50 waiters",
+                    "python -IS": "`python -IS`, nothing loaded",
+                    "flock(1)": "flock(1)",
+                }.items()
+            ],
+        ),
+        "python": make_table(
+            ("acquire and release from Python", "µs"),
+            [
+                (f"{row}, bare" if row == "fcntl.flock" else row, show("python", row))
+                for row in measures["python"]["rows"]
+            ],
+        ),
+        "engines": make_table(
+            ("at an engine on loopback, ms", "a run of `true`", "acquire", "renew", "release"),
+            [
+                (
+                    row.removeprefix("solo via "),
+                    show("engines: launch", row),
+                    *(
+                        show("engines: steps", f"{row}, {step}") if row.startswith("solo") else ""
+                        for step in ("acquire", "renew", "release")
+                    ),
+                )
+                for row in measures["engines: launch"]["rows"]
+                if row != "floor"
+            ],
+        ),
         "machine": f"({machine['date']}, Linux {machine['kernel']}, Python {machine['python']}, {machine['cores']} cores of "
-                   f"{machine['cpu']}, load {machine['load'][0]} at the start; turns and versions: "
-                   "[bench.json](bench.json).)",
+        f"{machine['cpu']}, load {machine['load'][0]} at the start; turns and versions: "
+        "[bench.json](bench.json).)",
     }
 
 

@@ -10,8 +10,11 @@ EACH = 500  # names per launcher, which keeps a descriptor open for each
 
 
 def measure_list(bench: Bench, rounds: int) -> dict:
-    stocks = ("0 held", "1 held", "10 held", "5 idle") if bench.small else (
-        "0 held", "1 held", "10 held", "100 held", "1000 held", "10000 held", "1000 idle")
+    stocks = (
+        ("0 held", "1 held", "10 held", "5 idle")
+        if bench.small
+        else ("0 held", "1 held", "10 held", "100 held", "1000 held", "10000 held", "1000 idle")
+    )
     return {"list": time_views(bench, rounds, (["list"], ["list", "--json"]), stocks)}
 
 
@@ -37,5 +40,5 @@ def time_views(bench: Bench, rounds: int, views, stocks) -> Series:
 
 def hold_names(bench: Bench, place: list, count: int) -> list:
     names = [f"name{number:05d}" for number in range(count)]
-    parts = [names[at:at + EACH] for at in range(0, count, EACH)]
+    parts = [names[at : at + EACH] for at in range(0, count, EACH)]
     return [Holder([bench.solo, *place, *(word for name in part for word in ("-n", name)), "--"]) for part in parts]

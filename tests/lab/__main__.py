@@ -26,12 +26,17 @@ EVIDENCE = re.compile(r"(<!-- lab -->\n).*?(?=<!-- end -->)", re.S)
 def main():
     unknown = set(sys.argv[1:]) - {peer.name for peer in PEERS} - set(SCENES)
     if unknown:
-        sys.exit(f"lab: neither a wrapper nor a scene: {', '.join(unknown)} "
-                 f"(wrappers: {', '.join(peer.name for peer in PEERS)}; scenes: {', '.join(SCENES)})")
+        sys.exit(
+            f"lab: neither a wrapper nor a scene: {', '.join(unknown)} "
+            f"(wrappers: {', '.join(peer.name for peer in PEERS)}; scenes: {', '.join(SCENES)})"
+        )
     peers = [peer for peer in PEERS if peer.is_installed() and is_chosen(peer.name, [peer.name for peer in PEERS])]
     scenes = [scene for scene in SCENES if is_chosen(scene, SCENES)]
 
-    print(f"lab: not installed: {', '.join(peer.name for peer in PEERS if not peer.is_installed()) or 'none'}", file=sys.stderr)
+    print(
+        f"lab: not installed: {', '.join(peer.name for peer in PEERS if not peer.is_installed()) or 'none'}",
+        file=sys.stderr,
+    )
     report = Report(measure_all(peers, scenes))
 
     if sys.argv[1:]:
@@ -72,7 +77,10 @@ def measure_all(peers, scenes) -> dict:
         "peers": {peer.name: {"version": peer.find_version(), "skip": peer.skip, "wait": peer.wait} for peer in peers},
         "scenes": {scene: {"title": SCENES[scene].title, "good": SCENES[scene].good} for scene in scenes},
         "outcomes": {
-            scene: {name: {"verdict": outcome.verdict.name, "words": outcome.words} for name, outcome in outcomes[scene].items()}
+            scene: {
+                name: {"verdict": outcome.verdict.name, "words": outcome.words}
+                for name, outcome in outcomes[scene].items()
+            }
             for scene in scenes
         },
     }

@@ -25,8 +25,14 @@ def measure(peer, scene) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="lab.") as place:
         words = [*isolated, sys.executable, "-m", "lab.cell", peer.to_json(), scene, place]
         try:
-            done = subprocess.run(words, cwd=Path(__file__).resolve().parent.parent, stdin=subprocess.DEVNULL, capture_output=True,
-                                  text=True, timeout=LIMIT)
+            done = subprocess.run(
+                words,
+                cwd=Path(__file__).resolve().parent.parent,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT,
+            )
         except subprocess.TimeoutExpired:
             return Outcome(UNKNOWN, f"no outcome within {LIMIT} s")
     if done.returncode:
@@ -46,7 +52,11 @@ def play(peer, scene, place) -> Outcome:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # a shell starts background jobs with some of them ignored
+    for number in (
+        signal.SIGINT,
+        signal.SIGQUIT,
+        signal.SIGHUP,
+    ):  # a shell starts background jobs with some of them ignored
         signal.signal(number, signal.SIG_DFL)
     outcome = play(Peer(*json.loads(sys.argv[1])), sys.argv[2], Path(sys.argv[3]))
     print(json.dumps([outcome.verdict.name, outcome.words]))

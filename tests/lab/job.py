@@ -69,7 +69,9 @@ seen = [number for number in map(int, os.listdir("/proc/self/fd")) if number > 2
 log = os.open(f"{PLACE}/log", os.O_WRONLY | os.O_APPEND)
 alone = os.open(f"{PLACE}/alone", os.O_RDWR)
 try:
-    fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an independent witness: the kernel unlocks it when this job ends
+    fcntl.flock(
+        alone, fcntl.LOCK_EX | fcntl.LOCK_NB
+    )  # an independent witness: the kernel unlocks it when this job ends
 except BlockingIOError:
     write("overlap", os.getpid())
 for number in seen:

@@ -45,8 +45,12 @@ class Report:
     def conclusion(self) -> str:
         faultless = self.find_faultless()
         only = len(faultless) == 1
-        text = f"Only {faultless[0]} fails in no scene" if only else f"{', '.join(faultless) or 'None'} fail in no scene"
-        notes = [self.scenes[scene]["title"] for scene in self.scenes if set(self.find(scene, NOTE)).intersection(faultless)]
+        text = (
+            f"Only {faultless[0]} fails in no scene" if only else f"{', '.join(faultless) or 'None'} fail in no scene"
+        )
+        notes = [
+            self.scenes[scene]["title"] for scene in self.scenes if set(self.find(scene, NOTE)).intersection(faultless)
+        ]
         return f"{text}; scenes with a note: {', '.join(notes)}." if notes else f"{text}."
 
     # --- Markdown ---------------------------------------------------------------------------------------------------
@@ -55,25 +59,46 @@ class Report:
         lines = [f"| | {' | '.join(self.peers)} |", "|---|" + ":-:|" * len(self.peers)]
         for scene, details in self.scenes.items():
             signs = [self.get(scene, peer)[0].sign for peer in self.peers]
-            lines.append(f"| {details['title']} | {' | '.join(f'**{sign}**' if sign == TWO.sign else sign for sign in signs)} |")
+            lines.append(
+                f"| {details['title']} | {' | '.join(f'**{sign}**' if sign == TWO.sign else sign for sign in signs)} |"
+            )
         return "\n".join(lines)
 
     def to_markdown(self) -> str:
-        return "\n".join([
-            "# How the alternatives fail", "",
-            f"`make lab` measured this table and measures it again: {self.measured}, Python {self.data['python']}.", "",
-            self.matrix(), "", f"{self.legend()}. {self.conclusion()}", "",
-            "## Each scene", *(line for scene in self.scenes for line in self.describe(scene)), "",
-            "## Command lines", "", "| | version | skip | wait |", "|---|---|---|---|",
-            *(f"| {name} | {peer['version']} | {quote(peer['skip'])} | {quote(peer['wait'])} |"
-              for name, peer in self.data["peers"].items()),
-        ]) + "\n"
+        return (
+            "\n".join(
+                [
+                    "# How the alternatives fail",
+                    "",
+                    f"`make lab` measured this table and measures it again: {self.measured}, Python {self.data['python']}.",
+                    "",
+                    self.matrix(),
+                    "",
+                    f"{self.legend()}. {self.conclusion()}",
+                    "",
+                    "## Each scene",
+                    *(line for scene in self.scenes for line in self.describe(scene)),
+                    "",
+                    "## Command lines",
+                    "",
+                    "| | version | skip | wait |",
+                    "|---|---|---|---|",
+                    *(
+                        f"| {name} | {peer['version']} | {quote(peer['skip'])} | {quote(peer['wait'])} |"
+                        for name, peer in self.data["peers"].items()
+                    ),
+                ]
+            )
+            + "\n"
+        )
 
     def describe(self, scene):
         """Yield lines: the good outcome and its reason, then every outcome with its peers."""
         details = self.scenes[scene]
         order = list(VERDICTS.values())
-        outcomes = sorted((order.index(self.get(scene, peer)[0]), self.get(scene, peer)[1], peer) for peer in self.peers)
+        outcomes = sorted(
+            (order.index(self.get(scene, peer)[0]), self.get(scene, peer)[1], peer) for peer in self.peers
+        )
         yield from ("", f"### {details['title']}", "", f"Good: {details['good']}", "")
         for (place, words), cells in groupby(outcomes, lambda cell: cell[:2]):
             yield f"- {order[place].sign} {words}: {', '.join(peer for _, _, peer in cells)}"
@@ -107,7 +132,9 @@ class Report:
         ]
         for column, peer in enumerate(self.peers):
             x = LABEL + CELL[0] * (column + 0.5) + SIZE / 3
-            parts.append(f'<text transform="translate({x:.0f} {HEAD - 8}) rotate(-55)"{bold(peer == "solo")}>{escape(peer)}</text>')
+            parts.append(
+                f'<text transform="translate({x:.0f} {HEAD - 8}) rotate(-55)"{bold(peer == "solo")}>{escape(peer)}</text>'
+            )
         for row, (scene, details) in enumerate(self.scenes.items()):
             y = HEAD + CELL[1] * row
             parts.append(f'<text x="{LABEL - 8}" y="{y + 17}" text-anchor="end">{escape(details["title"])}</text>')
@@ -141,5 +168,7 @@ def draw(x, y, verdict, tooltip):
     ink = "#ffffff" if verdict is TWO else INK
     yield f'<rect x="{x + 1:.0f}" y="{y + 1}" width="{wide - 2}" height="{high - 2}" rx="3" fill="{verdict.colour}">'
     yield f"<title>{escape(tooltip)}</title></rect>"
-    yield (f'<text x="{x + wide / 2:.0f}" y="{y + 17}" text-anchor="middle" fill="{ink}"{bold(verdict in (BAD, TWO))} '
-           f'pointer-events="none">{verdict.sign}</text>')
+    yield (
+        f'<text x="{x + wide / 2:.0f}" y="{y + 17}" text-anchor="middle" fill="{ink}"{bold(verdict in (BAD, TWO))} '
+        f'pointer-events="none">{verdict.sign}</text>'
+    )

@@ -43,7 +43,10 @@ def scene(title, good, waits=False):
 # --- Exit status and messages --------------------------------------------------------------------------------------------------
 
 
-@scene("exit status when busy", "Distinct: not 0, not 1 like a failed job, and not the status for a lock that cannot be created.")
+@scene(
+    "exit status when busy",
+    "Distinct: not 0, not 1 like a failed job, and not the status for a lock that cannot be created.",
+)
 def busy_status(trial):
     trial.hold()
 
@@ -70,7 +73,10 @@ def busy_message(trial):
     return note("reports busy, but not the holder")
 
 
-@scene("a hung job behind silent skips", "The fifth skip in a row is reported; without a message nobody would notice for days.")
+@scene(
+    "a hung job behind silent skips",
+    "The fifth skip in a row is reported; without a message nobody would notice for days.",
+)
 def silent_hang(trial):
     trial.hold()
 
@@ -84,7 +90,9 @@ def missing_command(trial):
     return run_impossible(trial, trial.place / "missing", 127)
 
 
-@scene("a command that is not executable", "Exit status 126, as from every shell, with a message; the lock is free again.")
+@scene(
+    "a command that is not executable", "Exit status 126, as from every shell, with a message; the lock is free again."
+)
 def command_not_executable(trial):
     return run_impossible(trial, trial.place / "file", 126)
 
@@ -106,7 +114,10 @@ def exit_status(trial):
     return good("3") if status == 3 else bad("0, success") if status == 0 else note(f"{status}")
 
 
-@scene("a job that dies of SIGTERM", "The wrapper dies of SIGTERM too: a shell loop ends on Ctrl-C only if it sees such a death.")
+@scene(
+    "a job that dies of SIGTERM",
+    "The wrapper dies of SIGTERM too: a shell loop ends on Ctrl-C only if it sees such a death.",
+)
 def signal_status(trial):
     status = trial.start("die").wait()
 
@@ -118,7 +129,10 @@ def signal_status(trial):
 # --- Signals -------------------------------------------------------------------------------------------------------
 
 
-@scene("SIGTERM to the wrapper", "The job gets the signal, so that it can clean up; the lock holds until the job has ended.")
+@scene(
+    "SIGTERM to the wrapper",
+    "The job gets the signal, so that it can clean up; the lock holds until the job has ended.",
+)
 def term(trial):
     return signal_wrapper(trial, signal.SIGTERM)
 
@@ -133,7 +147,9 @@ def hang_up(trial):
     return signal_wrapper(trial, signal.SIGHUP)
 
 
-@scene("SIGTERM with the job in its own session", "As with SIGTERM: the wrapper finds the job in the other session too.")
+@scene(
+    "SIGTERM with the job in its own session", "As with SIGTERM: the wrapper finds the job in the other session too."
+)
 def own_session(trial):
     return signal_wrapper(trial, signal.SIGTERM, "session")
 
@@ -159,7 +175,10 @@ def signal_wrapper(trial, number, what="stay"):
     return good("the job gets the signal")
 
 
-@scene("SIGKILL to the wrapper", "No two jobs run at once: the job dies too, or the next run is refused until the job ends.")
+@scene(
+    "SIGKILL to the wrapper",
+    "No two jobs run at once: the job dies too, or the next run is refused until the job ends.",
+)
 def kill_wrapper(trial):
     wrapper, job = trial.hold()
 
@@ -208,7 +227,10 @@ def kill_tree(trial, wrapper, job):
     return pids
 
 
-@scene("SIGSTOP to the wrapper, for a while", "No two jobs run meanwhile; afterwards, killed or continued, nothing is stuck.")
+@scene(
+    "SIGSTOP to the wrapper, for a while",
+    "No two jobs run meanwhile; afterwards, killed or continued, nothing is stuck.",
+)
 def stopped(trial):
     wrapper, job = trial.hold()
     stop(trial, wrapper)
@@ -248,7 +270,9 @@ def daemon(trial):
     return good("the next run starts") if trial.admits_next() else bad("keeps the lock")
 
 
-@scene("a descriptor of the lock in the job", "None: the job has the descriptors that it would have without the wrapper.")
+@scene(
+    "a descriptor of the lock in the job", "None: the job has the descriptors that it would have without the wrapper."
+)
 def visible_descriptor(trial):
     trial.hold()
 
@@ -257,7 +281,10 @@ def visible_descriptor(trial):
     return note(f"descriptor {', '.join(map(str, seen))}") if seen else good("none")
 
 
-@scene("a job that closes inherited descriptors", "The lock holds: sudo, ssh and many daemons close inherited descriptors first.")
+@scene(
+    "a job that closes inherited descriptors",
+    "The lock holds: sudo, ssh and many daemons close inherited descriptors first.",
+)
 def closed_descriptors(trial):
     wrapper, job = trial.hold("close")
     send(job, MARK)
@@ -284,8 +311,11 @@ def order(trial):
     return bad(f"{out_of_turn} of {QUEUE} out of turn") if out_of_turn else good("order of arrival")
 
 
-@scene("waiters behind a stopped waiter",
-       "They acquire the lock while the one ahead is stopped, not only after it continues.", waits=True)
+@scene(
+    "waiters behind a stopped waiter",
+    "They acquire the lock while the one ahead is stopped, not only after it continues.",
+    waits=True,
+)
 def stopped_waiter(trial):
     wrapper, job = trial.hold()
     first = trial.start_waiter("first")
@@ -301,7 +331,11 @@ def stopped_waiter(trial):
     return good("they acquire the lock") if passes else note("it keeps its place and they wait")
 
 
-@scene("newcomers that overtake a waiter", "A newcomer that does not wait never acquires a freed lock before a waiter.", waits=True)
+@scene(
+    "newcomers that overtake a waiter",
+    "A newcomer that does not wait never acquires a freed lock before a waiter.",
+    waits=True,
+)
 def overtaking(trial):
     deadline = time.monotonic() + ENOUGH
     for number in range(1, ROUNDS + 1):
@@ -382,7 +416,10 @@ def reused_pid(trial):
     return good("the next run starts") if trial.admits_next() else bad("stays locked")
 
 
-@scene("a full disk", "It refuses with a message, or runs and still excludes others; with space again, the next run starts.")
+@scene(
+    "a full disk",
+    "It refuses with a message, or runs and still excludes others; with space again, the next run starts.",
+)
 def full_disk(trial):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", trial.locks], check=True)
     filler = trial.locks / "filler"
@@ -404,4 +441,8 @@ def full_disk(trial):
         return bad("stays locked, with space again")
     if ran:
         return good("runs and excludes others")
-    return good(f"refuses with {status}") if status and output else bad(f"does not run: {status}, {output or 'without a message'}")
+    return (
+        good(f"refuses with {status}")
+        if status and output
+        else bad(f"does not run: {status}, {output or 'without a message'}")
+    )

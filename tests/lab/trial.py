@@ -36,7 +36,10 @@ class Trial:
         words = [word.replace("{lock}", f"{locks}/job").replace("{name}", "job") for word in getattr(self.peer, form)]
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SOLO_", "XDG_"))},
-            "HOME": str(locks), "SOLO_DIR": str(locks), "LAB_WHAT": what, "LAB_TAG": str(tag),
+            "HOME": str(locks),
+            "SOLO_DIR": str(locks),
+            "LAB_WHAT": what,
+            "LAB_TAG": str(tag),
         }
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         return subprocess.Popen([*prefix, *words, *job, self.place], env=environment, **streams)

@@ -20,7 +20,8 @@ LONGEST_POLL = 1e6  # seconds
 LONGEST_IDLE, MOST_PROBES = 32767, 127  # seconds
 LONGEST = (1 << 31) - 1  # milliseconds; an int
 ENDED = POLLRDHUP | POLLHUP | POLLERR
-# libpq has no codes for a failed connection, so match its text. Other reasons may pass: a server that starts, or is full.
+# libpq has no codes for a failed connection, so match its text. Other reasons may pass: a server that starts, or is
+# full.
 REFUSED = re.compile(
     "invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|unknown ca|not support"
 )
@@ -55,9 +56,16 @@ class Link:
             files["sslmode"] = "verify-full"
         self.has_address, self.skew = "hostaddr" in settings, 0.0
         known = {
-            **files, "user": target.user, "password": target.password, "dbname": target.path or None, **settings,
-            "keepalives_idle": self.idle, "keepalives_interval": 1, "keepalives_count": self.probes,
-            "tcp_user_timeout": self.silence, "client_encoding": "UTF8",
+            **files,
+            "user": target.user,
+            "password": target.password,
+            "dbname": target.path or None,
+            **settings,
+            "keepalives_idle": self.idle,
+            "keepalives_interval": 1,
+            "keepalives_count": self.probes,
+            "tcp_user_timeout": self.silence,
+            "client_encoding": "UTF8",
         }
         try:
             self.settings = make_conninfo(**{key: value for key, value in known.items() if value is not None})
@@ -104,7 +112,8 @@ class Link:
         [[pid, is_standby, self.version, clock]] = self.ask(
             "select pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'),"
             " extract(epoch from clock_timestamp())",
-            deadline=deadline)
+            deadline=deadline,
+        )
         self.skew = float(clock) - time()
         if is_standby == "t":
             raise Unreachable(f"{self.where}: {host}:{port} is a standby")
@@ -121,14 +130,22 @@ class Link:
     def set(self, **values):
         """Set parameters of the session, except those that the server does not have."""
         known = ", ".join(f"('{name}', '{value}')" for name, value in values.items())
-        self.ask(f"select set_config(name, value, false) from pg_settings join (values {known}) as ours(name, value) using (name)")
+        self.ask(
+            f"select set_config(name, value, false) from pg_settings join (values {known}) as ours(name, value) using (name)"
+        )
 
     def live_for_ttl(self):
         """Have the server end the session after a silence of the ttl, and not before, whatever its configuration."""
         self.set(
-            tcp_keepalives_idle=self.idle, tcp_keepalives_interval=1, tcp_keepalives_count=self.probes,
-            tcp_user_timeout=self.silence, client_connection_check_interval=self.silence // 3,
-            idle_session_timeout=0, statement_timeout=0, transaction_timeout=0, lock_timeout=0,
+            tcp_keepalives_idle=self.idle,
+            tcp_keepalives_interval=1,
+            tcp_keepalives_count=self.probes,
+            tcp_user_timeout=self.silence,
+            client_connection_check_interval=self.silence // 3,
+            idle_session_timeout=0,
+            statement_timeout=0,
+            transaction_timeout=0,
+            lock_timeout=0,
         )
 
     def close(self):
@@ -179,8 +196,10 @@ class Link:
                 if result is None:
                     break
                 if result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
-                    rows = [[decode(result.get_value(row, column)) for column in range(result.nfields)]
-                            for row in range(result.ntuples)]
+                    rows = [
+                        [decode(result.get_value(row, column)) for column in range(result.nfields)]
+                        for row in range(result.ntuples)
+                    ]
                 else:
                     problem = result
             self.hear()
@@ -225,7 +244,11 @@ class Link:
             raise Gone("the server has ended the session")
 
     def describe_problem(self, result) -> SoloError:
-        text = decode(result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)) or decode(result.error_message) or "no reason given"
+        text = (
+            decode(result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY))
+            or decode(result.error_message)
+            or "no reason given"
+        )
         code = decode(result.error_field(pq.DiagnosticField.SQLSTATE)) or "08"
         if self.connection.status == pq.ConnStatus.BAD:
             return self.lose(text)

@@ -37,12 +37,11 @@ SETTLE = 0.25  # seconds: a holder whose session was ended must still kill its c
 LOOK_AGAIN = 0.1  # seconds
 PASSAGE = 0.5  # seconds: a claim with room passes the gate sooner
 PASSING = "busy: other contenders are acquiring it"
-COUNTING, GATE, LIMIT, SLOT, LAST, MOST = 1, 2, 0x4000, 0x8000, 0xffff, 0x3fff
+COUNTING, GATE, LIMIT, SLOT, LAST, MOST = 1, 2, 0x4000, 0x8000, 0xFFFF, 0x3FFF
 COMMENT, COMMENT_LIMIT = "/*solo ", 800  # bytes: the server keeps the first 1024 of a query
 KEY = "(l.classid::bigint << 32 | l.objid::bigint)"
-ADVISORY = (
-    "l.locktype = 'advisory' and l.objsubid = 1 and l.database = (select oid from pg_database where datname = current_database())"
-)
+DATABASE = "(select oid from pg_database where datname = current_database())"
+ADVISORY = f"l.locktype = 'advisory' and l.objsubid = 1 and l.database = {DATABASE}"
 OURS = f"pg_locks l where {ADVISORY} and l.pid = pg_backend_pid() and l.granted"
 
 
@@ -102,8 +101,10 @@ class PostgresSession:
     def refuse_pooler(self, is_shared: bool):
         if is_shared:
             self.link.close()  # unlock nothing: the locks may be of other clients
-            raise SoloError(f"{self.where}: a pooler gives one session to several clients: set its pool_mode=session,"
-                            " or add table=NAME to the URL")
+            raise SoloError(
+                f"{self.where}: a pooler gives one session to several clients: set its pool_mode=session,"
+                " or add table=NAME to the URL"
+            )
 
     def ask(self, query: str, *values) -> list:
         now = monotonic()
@@ -127,7 +128,8 @@ class PostgresSession:
         keys = "{%s}" % ",".join(str(make_key(name)) for name in self.entries)
         try:
             [[pid, count]] = self.ask(
-                f"select pg_backend_pid(), (select count(*) from {OURS} and {KEY} = any($1::bigint[]))", keys)
+                f"select pg_backend_pid(), (select count(*) from {OURS} and {KEY} = any($1::bigint[]))", keys
+            )
         except Unreachable:
             if self.link.connection is None:
                 raise Gone("its session has ended") from None
@@ -201,14 +203,18 @@ class PostgresSession:
         known = f"{self.me} {' '.join([*self.entries, name])}"
         [[_, pid, number, count]] = self.ask(
             f"select set_config('application_name', $1, false), pg_backend_pid(), txid_current(),"
-            f" (select count(*) from {OURS} and {KEY} between $2 and $2 + {LAST})", known, make_key(name))
+            f" (select count(*) from {OURS} and {KEY} between $2 and $2 + {LAST})",
+            known,
+            make_key(name),
+        )
         self.refuse_pooler(int(pid) != self.link.pid or count != "0")
         self.wanted, self.is_new = Entry(name, f"{name}/{pid}", int(number), note, False), True
 
     def confirm(self, name: str):
         """Verify that we have the lock, number it, and renew. Raises Gone."""
         [[pid, number, count]] = self.ask(
-            f"select pg_backend_pid(), txid_current(), (select count(*) from {OURS} and {KEY} = $1)", make_key(name))
+            f"select pg_backend_pid(), txid_current(), (select count(*) from {OURS} and {KEY} = $1)", make_key(name)
+        )
         self.refuse_pooler(int(pid) != self.link.pid)
         if count != "1":
             raise Gone("its lock was taken away")
@@ -230,7 +236,10 @@ class PostgresSession:
         """Release our locks from key `first` to `last`."""
         self.ask(
             f"select case l.mode when 'ExclusiveLock' then pg_advisory_unlock({KEY}) else pg_advisory_unlock_shared({KEY}) end"
-            f" from {OURS} and {KEY} between $1 and $2", first, last)
+            f" from {OURS} and {KEY} between $1 and $2",
+            first,
+            last,
+        )
 
     def acquire(self, key: int, claim, wait, asked: set) -> bool:
         """Acquire the locks of the claim. Return whether that took waiting. Raises Busy."""
@@ -241,7 +250,8 @@ class PostgresSession:
             return self.wait_until(lambda: not self.read_lanes(key, LIMIT, SLOT - 1), wait, asked) or has_waited
         self.ask("select pg_advisory_lock_shared($1)", key + COUNTING)
         waits = [
-            self.lock(key, "_shared", wait, asked), self.lock(key + GATE, "", wait, asked),
+            self.lock(key, "_shared", wait, asked),
+            self.lock(key + GATE, "", wait, asked),
             self.wait_until(lambda: self.try_slots(key, claim), wait, asked),
         ]
         self.unlock(key + GATE, key + GATE)
@@ -266,7 +276,9 @@ class PostgresSession:
                     raise
                 check_patience(wait, error)  # only the second session failed
                 look_again = monotonic() + PAUSE
-            if wait.watch(lambda until: self.link.fetch(until) is not None, min(wait.deadline, look_again), self.describe):
+            if wait.watch(
+                lambda until: self.link.fetch(until) is not None, min(wait.deadline, look_again), self.describe
+            ):
                 return True
 
     def is_granted(self) -> bool:
@@ -317,7 +329,9 @@ class PostgresSession:
         keys = "{%s}" % ",".join(str(key + SLOT + number) for first, last in slot for number in range(first, last + 1))
         [[_, got]] = self.ask(
             "select pg_advisory_lock_shared($1), (select bool_and(pg_try_advisory_lock(slot)) from unnest($2::bigint[]) slot)",
-            key + LIMIT + claim.slots, keys)
+            key + LIMIT + claim.slots,
+            keys,
+        )
         # Look again: a shared claim that came meanwhile did not see our LIMIT.
         if got != "t" or self.has_sharers(self.read_lanes(key, 0, LAST)):
             self.unlock(key + LIMIT, key + LAST)
@@ -331,9 +345,14 @@ class PostgresSession:
     def read_lanes(self, key: int, first: int, last: int) -> list:
         """Return [(pid, lane)] of other sessions' locks of a name."""
         return [
-            (pid, int(lane)) for pid, lane in self.ask(
+            (pid, int(lane))
+            for pid, lane in self.ask(
                 f"select l.pid, {KEY} - $1 from pg_locks l where {ADVISORY} and l.granted and l.pid <> pg_backend_pid()"
-                f" and {KEY} between $1 + $2::bigint and $1 + $3::bigint", key, first, last)
+                f" and {KEY} between $1 + $2::bigint and $1 + $3::bigint",
+                key,
+                first,
+                last,
+            )
         ]
 
     def check_obstacles(self, wait, asked: set):
@@ -365,7 +384,10 @@ class PostgresSession:
     # --- for views and other contenders -----------------------------------------------------------------------------
 
     def make_comment(self) -> str:
-        """Return a comment with our entries for list_entries of other hosts. Comments nest, so no star may be inside."""
+        """Return a comment with our entries for list_entries of other hosts.
+
+        Comments nest, so no star may be inside.
+        """
         entries = [*self.entries.values(), *([self.wanted] if self.wanted else [])]
         if not entries:
             return ""
@@ -380,7 +402,7 @@ class PostgresSession:
             if len(text) <= COMMENT_LIMIT or not any(note.command):
                 return f"{COMMENT}{text}*/ "
             *words, last = note.command
-            note = note._replace(command=(*words, last[:len(last) // 2]) if len(last) > 1 else tuple(words))
+            note = note._replace(command=(*words, last[: len(last) // 2]) if len(last) > 1 else tuple(words))
 
     def record_child(self, pid: int):
         for name, entry in self.entries.items():
@@ -392,7 +414,8 @@ class PostgresSession:
             f"select l.pid, {KEY}, l.mode, l.granted, a.query, a.application_name"
             f" from pg_locks l left join pg_stat_activity a on a.pid = l.pid"
             f" where {ADVISORY} and {KEY} & {LAST} = 0 and ($1::bigint is null or {KEY} = $1::bigint)",
-            None if name is None else make_key(name))
+            None if name is None else make_key(name),
+        )
         entries = [entry for row in rows for entry in [read_entry(name, *row, self.link.skew)] if entry is not None]
         return sorted(entries, key=lambda entry: (entry.name, not entry.is_held, entry.number))
 
@@ -417,8 +440,11 @@ class PostgresSession:
             ("ok", f"PostgreSQL {self.link.version}, advisory locks of a session"),
             describe_skew(float(clock)),
             ("ok", "first come, first served over all hosts; when a launcher dies, the next waiter acquires at once"),
-            ("note", "a restart or failover of the server ends every lock and its command;"
-                     " with table=NAME in the URL locks survive"),
+            (
+                "note",
+                "a restart or failover of the server ends every lock and its command;"
+                " with table=NAME in the URL locks survive",
+            ),
             *(pooled if self.link.is_pooled else []),
         ]
 
@@ -443,7 +469,7 @@ def parse_comment(query: str, skew: float = 0.0) -> dict:
     if not query.startswith(COMMENT):
         return {}
     try:
-        known = json.loads(query[len(COMMENT):].partition("*/")[0])
+        known = json.loads(query[len(COMMENT) :].partition("*/")[0])
         return {
             name: (int(number), bool(is_held), parse_note(json.dumps({**known, **own}).encode(), skew))
             for name, (number, is_held, own) in known["names"].items()

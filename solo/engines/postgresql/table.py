@@ -47,7 +47,9 @@ class PostgresTable(OrderedEngine):
         self.prefix = f"solo {self.name}"[:PREFIX_LIMIT] + " "
         self.channels = set()  # the session listens to them
         self.ttl = ttl
-        self.link = Link(target, {**settings, "application_name": f"solo {posix.uname().nodename}:{posix.getpid()}"}, ttl, timeout)
+        self.link = Link(
+            target, {**settings, "application_name": f"solo {posix.uname().nodename}:{posix.getpid()}"}, ttl, timeout
+        )
         self.owner = f"{posix.uname().nodename}:{posix.getpid()}:{posix.urandom(8).hex()}"
         self.has_joined = False  # whether the table may have our rows
         self.entries = {}  # our held entries by name
@@ -91,8 +93,10 @@ class PostgresTable(OrderedEngine):
         except SoloError:
             if self.ask("select to_regclass($1)", self.table) != [[None]]:
                 return  # another contender created it
-            raise SoloError(f"{error}; an administrator must run: create table {self.table} ({COLUMNS});"
-                            f" grant select, insert, update, delete on {self.table} to ...") from None
+            raise SoloError(
+                f"{error}; an administrator must run: create table {self.table} ({COLUMNS});"
+                f" grant select, insert, update, delete on {self.table} to ..."
+            ) from None
 
     def open(self):
         self.channels = set()
@@ -117,7 +121,10 @@ class PostgresTable(OrderedEngine):
         self.link.heard.clear()
         rows = self.ask(
             "update TABLE set expires = clock_timestamp() + make_interval(secs => $2::float8)"
-            " where owner = $1 and expires > clock_timestamp() returning number, asked", self.owner, self.ttl)
+            " where owner = $1 and expires > clock_timestamp() returning number, asked",
+            self.owner,
+            self.ttl,
+        )
         if {entry.number for entry in self.entries.values()} - {int(number) for number, _ in rows}:
             raise Gone("its row has expired or was removed")
         return next((asked or "someone" for _, asked in rows if asked is not None), None)
@@ -140,7 +147,12 @@ class PostgresTable(OrderedEngine):
             "with locked as (select pg_advisory_xact_lock($1::bigint)) insert into TABLE (name, owner, expires, note)"
             " select $2, $3, clock_timestamp() + make_interval(secs => $4::float8), $5 from locked"
             " on conflict (name, owner) do nothing",
-            make_key(f"{self.name} {name}"), name, self.owner, self.ttl, note.format(self.link.skew).decode())
+            make_key(f"{self.name} {name}"),
+            name,
+            self.owner,
+            self.ttl,
+            note.format(self.link.skew).decode(),
+        )
         return self.make_entry_key(name)
 
     def leave(self, name: str):
@@ -154,8 +166,12 @@ class PostgresTable(OrderedEngine):
         # Waiters need to know its slots, but not its child.
         gets_slots = entry.record.claim.mode == COUNTED and entry.record.child is None
         change = self.notify if gets_slots else lambda query, *values: self.ask(f"{query} returning 1", *values)
-        if not change("update TABLE set note = $1 where number = $2 and owner = $3 and expires > clock_timestamp()",
-                      entry.record.format(self.link.skew).decode(), entry.number, self.owner):
+        if not change(
+            "update TABLE set note = $1 where number = $2 and owner = $3 and expires > clock_timestamp()",
+            entry.record.format(self.link.skew).decode(),
+            entry.number,
+            self.owner,
+        ):
             raise Gone("its row has expired or was removed")
 
     def notify(self, change: str, *values) -> list:
@@ -163,7 +179,9 @@ class PostgresTable(OrderedEngine):
         return self.ask(
             f"with changed as ({change} returning number, name)"
             f" select pg_notify('{self.prefix}' || number, ''), pg_notify('{self.prefix}'"
-            f" || left(encode(sha256(convert_to(name, 'UTF8')), 'hex'), {DIGEST}), '') from changed", *values)
+            f" || left(encode(sha256(convert_to(name, 'UTF8')), 'hex'), {DIGEST}), '') from changed",
+            *values,
+        )
 
     def listen(self, *channels):
         """Listen to these channels and no others."""
@@ -181,8 +199,11 @@ class PostgresTable(OrderedEngine):
 
     def read_rows(self, condition: str, *values) -> list:
         """Return [[number, name, owner, note, seconds until it expires]], in order."""
-        return self.ask("select number, name, owner, note, extract(epoch from expires - clock_timestamp()) from TABLE"
-                        f" where expires > clock_timestamp() {condition} order by number", *values)
+        return self.ask(
+            "select number, name, owner, note, extract(epoch from expires - clock_timestamp()) from TABLE"
+            f" where expires > clock_timestamp() {condition} order by number",
+            *values,
+        )
 
     def make_entries(self, rows: list) -> list:
         return [
@@ -213,7 +234,7 @@ class PostgresTable(OrderedEngine):
         """
         queue = self.make_entries(self.seen)
         if key is None:
-            earlier = find_unready(queue[:find_place(queue, self.make_entry_key(name))])
+            earlier = find_unready(queue[: find_place(queue, self.make_entry_key(name))])
             key = earlier[-1].key if earlier else None
         return next((str(entry.number) for entry in queue if entry.key == key), None)
 
@@ -223,7 +244,9 @@ class PostgresTable(OrderedEngine):
     # --- for views and other contenders -----------------------------------------------------------------------------
 
     def list_entries(self, name=None) -> list:
-        return sort_queues(self.make_entries(self.read_rows("and name = $1", name) if name is not None else self.read_rows("")))
+        return sort_queues(
+            self.make_entries(self.read_rows("and name = $1", name) if name is not None else self.read_rows(""))
+        )
 
     def ask_to_end(self, entry, asker: str):
         self.ask("update TABLE set asked = $1 where number = $2", asker, entry.number)
@@ -238,17 +261,36 @@ class PostgresTable(OrderedEngine):
             return False
         text = format_ran(ran).decode()
         if self.once_text is None:
-            return bool(self.ask("insert into TABLE (name, owner, note) values ($1, $2, $3) on conflict do nothing returning 1",
-                                 name, ONCE, text))
-        return bool(self.ask("update TABLE set note = $3 where name = $1 and owner = $2 and note = $4 returning 1",
-                             name, ONCE, text, self.once_text))
+            return bool(
+                self.ask(
+                    "insert into TABLE (name, owner, note) values ($1, $2, $3) on conflict do nothing returning 1",
+                    name,
+                    ONCE,
+                    text,
+                )
+            )
+        return bool(
+            self.ask(
+                "update TABLE set note = $3 where name = $1 and owner = $2 and note = $4 returning 1",
+                name,
+                ONCE,
+                text,
+                self.once_text,
+            )
+        )
 
     def examine(self) -> list:
         [[clock]] = self.ask("select extract(epoch from clock_timestamp())")
         return [
             ("ok", f"PostgreSQL {self.link.version}, locks in the table {self.name}"),
             describe_skew(float(clock)),
-            ("ok", "first come, first served over all hosts; a lock survives a restart of the server and the end of a session"),
-            ("note", "a step forward of the server's clock ends leases early; a failover that loses the last commits"
-                     " forgets locks"),
+            (
+                "ok",
+                "first come, first served over all hosts; a lock survives a restart of the server and the end of a session",
+            ),
+            (
+                "note",
+                "a step forward of the server's clock ends leases early; a failover that loses the last commits"
+                " forgets locks",
+            ),
         ]

@@ -88,7 +88,11 @@ class ZooKeeper(OrderedEngine):
         )
         if any(isinstance(result, Exception) for results in agreed for result in results):
             raise Gone("its znode was removed")
-        mine = [] if isinstance(ends, NoNodeError) else [end for end in ends if end.startswith(self.format_session() + "-")]
+        mine = (
+            []
+            if isinstance(ends, NoNodeError)
+            else [end for end in ends if end.startswith(self.format_session() + "-")]
+        )
         if not mine:
             return None
         [asked] = self.session.ask(GetData(f"{self.prefix}/{ENDS}/{mine[0]}", None), deadline=deadline)
@@ -124,20 +128,28 @@ class ZooKeeper(OrderedEngine):
         path = self.make_path(name)
         [children] = self.session.ask(GetChildren(path, None))
         keys = [] if isinstance(children, NoNodeError) else [f"{path}/{child}" for child in children]
-        known = [(key, *answer) for key, answer in zip(keys, self.session.ask(*(GetData(key, None) for key in keys)))
-                 if not isinstance(answer, NoNodeError)]
+        known = [
+            (key, *answer)
+            for key, answer in zip(keys, self.session.ask(*(GetData(key, None) for key in keys)))
+            if not isinstance(answer, NoNodeError)
+        ]
         self.seen = {key: stat.mzxid for key, _, stat in known}
         # A znode that does not end with a session is not an entry.
         entries = [
             Entry(name, key, stat.czxid, self.read_note(data, stat), False)
-            for key, data, stat in known if stat.ephemeralOwner
+            for key, data, stat in known
+            if stat.ephemeralOwner
         ]
         return sorted(entries, key=lambda entry: entry.number)
 
     def read_note(self, data, stat):
         note = parse_note(data or b"")
         # Prefer the ensemble's own date of the znode.
-        return note._replace(since=stat.ctime / 1000 - self.skew) if note.since is not None and self.skew is not None else note
+        return (
+            note._replace(since=stat.ctime / 1000 - self.skew)
+            if note.since is not None and self.skew is not None
+            else note
+        )
 
     def create_mark(self, key: str, data: bytes):
         """Create an ephemeral znode. The first one shows the ensemble's clock."""
@@ -189,7 +201,9 @@ class ZooKeeper(OrderedEngine):
 
     def ask_to_end(self, entry, asker: str):
         """As Engine.ask_to_end. The request ends with our session."""
-        self.create(f"{self.prefix}/{ENDS}/{entry.key.rpartition('/')[2]}-{self.format_session()}", asker.encode(), EPHEMERAL)
+        self.create(
+            f"{self.prefix}/{ENDS}/{entry.key.rpartition('/')[2]}-{self.format_session()}", asker.encode(), EPHEMERAL
+        )
 
     def read_once(self, name: str):
         return self.read_once_with_version(name)[0]
@@ -217,7 +231,10 @@ class ZooKeeper(OrderedEngine):
         return [
             ("ok", self.read_version()),
             describe_skew(stat.ctime / 1000),
-            ("ok", "first come, first served over all hosts; a lock survives a restart, the leader, and the loss of a minority"),
+            (
+                "ok",
+                "first come, first served over all hosts; a lock survives a restart, the leader, and the loss of a minority",
+            ),
             ("note", "restoring a backup forgets locks, and SOLO_TOKEN may repeat"),
         ]
 

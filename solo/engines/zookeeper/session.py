@@ -130,7 +130,7 @@ class Session:
             if size > MESSAGE_LIMIT:
                 raise ValueError("not ZooKeeper")
             if len(self.received) >= 4 + size > 4:
-                message, self.received = self.received[4:4 + size], self.received[4 + size:]
+                message, self.received = self.received[4 : 4 + size], self.received[4 + size :]
                 return message
             self.socket.settimeout(max(SHORTEST_WAIT, deadline - monotonic()))
             data = self.socket.recv(1 << 16)
