@@ -2,7 +2,7 @@
 # Run `make test` of the last commit in minimal Debians, as root and as an ordinary user: tests/debian.sh [SUITE]...
 #
 # A root is made by debootstrap once, in build/debian (ROOTS), and never written to: all writing goes to a layer that is thrown away.
-# Inside are make, python3 and python3-venv, TERM=dumb and LANG=C. SHARE names directories of this machine to be seen inside, as a
+# Inside are make, python3 and python3-venv, TERM=dumb and LANG=C. BIND names directories of this machine to be seen inside, as a
 # local package index. Whatever the tests leave behind outside their clone is a failure.
 set -eu
 cd "$(dirname "$0")/.."
@@ -22,7 +22,7 @@ if [ "${1:-}" = --inside ]; then # of namespaces of our own: the root, the layer
     mount -t tmpfs -o mode=1777 tmpfs dev/shm
     ln -s pts/ptmx dev/ptmx
     ln -s /proc/self/fd dev/fd
-    for folder in ${SHARE:-}; do mkdir -p "./$folder"; mount --rbind "$folder" "./$folder"; done
+    for folder in ${BIND:-}; do mkdir -p "./$folder"; mount --rbind "$folder" "./$folder"; done
     cp /etc/hosts /etc/resolv.conf etc/
     cat /etc/pip.conf "${HOME:-/root}/.config/pip/pip.conf" >etc/pip.conf.all 2>/dev/null || true
     awk '/^\[/ { if (seen[$0]++) next } { print }' etc/pip.conf.all >etc/pip.conf
