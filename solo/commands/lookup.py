@@ -72,16 +72,13 @@ def report_unknown(name: str, options: dict, verb: str) -> bool:
         return True
 
 
-def visit_queues(names: list, options: dict, verb: str, visit) -> bool:
-    """Call `visit(name, queue)` for each known name; `queue` is None where it is idle and was never used in this place.
+def visit_queues(names: list, options: dict, visit) -> bool:
+    """Call `visit(name, queue)` for each name; the queue is None if the name was never used.
 
-    Print an error for a name that is unknown or refused. Return whether every visit returned True.
+    Print an error for a name that is refused. Return whether every visit returned True.
     """
     origin, complete = read_origin(), True
     for name in names:
-        if report_unknown(name, options, verb):
-            complete = False
-            continue
         queue = open_queue(name, options, origin)
         try:
             complete = visit(name, queue) and complete

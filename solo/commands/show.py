@@ -6,7 +6,7 @@ from solo.argv import is_engine
 from solo.commands import history
 from solo.commands.list import add_hosts, format_age, format_mode, format_pid, format_user, make_row
 from solo.commands.list import collect as collect_rows
-from solo.commands.lookup import check_names, describe_place, open_living, visit_queues
+from solo.commands.lookup import check_names, describe_place, open_living, report_unknown, visit_queues
 from solo.contention.sockets import SocketQueue
 from solo.errors import SoloError
 from solo.history.reader import find_history
@@ -52,8 +52,8 @@ def collect_all(names: list, options: dict) -> tuple:
         shown.append(collect(name, queue, options, origin))
         return True
 
-    complete = visit_queues(names, options, "show", show)
-    return shown, complete
+    unknown = [name for name in names if report_unknown(name, options, "show")]
+    return shown, visit_queues(names, options, show) and not unknown
 
 
 def find_journal(directory, name: str):

@@ -6,7 +6,7 @@ Contenders that arrive later are left alone.
 from time import monotonic, sleep
 
 from solo.argv import is_engine
-from solo.commands.lookup import check_names, describe_place, open_living, visit_queues
+from solo.commands.lookup import check_names, describe_place, open_living, report_unknown, visit_queues
 from solo.contention.evict import Eviction
 from solo.contention.policies import identify_launcher
 from solo.errors import SoloError
@@ -29,8 +29,9 @@ def run(options: dict, names: list) -> int:
         from solo.commands import remote
 
         return remote.stop(options, names)
-    complete = visit_queues(names, options, "stop", lambda name, queue: stop_name(name, queue, options))
-    return 0 if complete else SoloError.status
+    known = [name for name in names if not report_unknown(name, options, "stop")]
+    complete = visit_queues(known, options, lambda name, queue: stop_name(name, queue, options))
+    return 0 if complete and known == names else SoloError.status
 
 
 def stop_name(name: str, queue, options: dict) -> bool:
