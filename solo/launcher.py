@@ -166,7 +166,7 @@ class Run:
         writers = [*self.holds, *self.own_listeners, *self.listeners]
         kept = [fd for writer in writers for fd in getattr(writer, "descriptors", ())]
         supervise.close_descriptors(
-            kept if self.termination is None else [*kept, 2], self.remote and self.remote.inherited
+            kept if self.termination is None else [*kept, 2], self.remote and self.remote.inherited_descriptors
         )
         if self.remote is None:
             supervise.leave_directory()  # an engine may read a certificate by a relative path again
