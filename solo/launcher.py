@@ -111,8 +111,8 @@ class Run:
         """Acquire the names, then the files of --flock, then the engine's lock; claim the period of --once-per last."""
         self.prepare()
         plan, holds = self.plan, self.holds
-        prepare = self.starter.prepare if self.remote is None else None
-        self.taken = self.named = take_names(self.record, plan, make_watch(plan, plan.deadline), holds, prepare=prepare)
+        starter = self.starter if self.remote is None else None
+        self.taken = self.named = take_names(self.record, plan, make_watch(plan, plan.deadline), holds, starter=starter)
         if plan.flock:
             watch = make_watch(plan, plan.file_deadline)
             take_files(self.names[0], self.named, plan.flock, self.inherited.umask, plan.file_deadline, watch, holds)
