@@ -11,7 +11,7 @@ TESTS = [
     "tests/test_modes.py",
     "tests/test_limits.py",
     "tests/test_places.py",
-    "tests/test_garbage.py",
+    "tests/test_damage.py",
     "tests/test_flock.py",
     "tests/test_rivals.py",
     "tests/test_steer.py",
