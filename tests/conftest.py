@@ -15,7 +15,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -252,13 +254,20 @@ class Lab:
 
     def start_shell(self, script):
         """Start a shell with `script`, in which $SOLO is solo; all three streams are pipes."""
-        process = subprocess.Popen(
-            ["sh", "-c", script],
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        return self.start_words("sh", "-c", script)
+
+    def start_code(self, code, *words, flags=("-IS",), prefix=()):
+        """Start a Python program that has imported solo and what such programs use; all three streams are pipes."""
+        head = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport math, os, signal, threading, time, solo\n"
+        return self.start_words(*prefix, sys.executable, *flags, "-c", head + code, *map(str, words))
+
+    def run_code(self, code, *words, **options):
+        """Run such a program to its end; return (status, stdout, stderr)."""
+        return finish(self.start_code(code, *words, **options))
+
+    def start_words(self, *words):
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        process = subprocess.Popen(words, env=self.environment, **pipes)
         self.started.append(process)
         return process
 
@@ -523,12 +532,38 @@ def set_alarm(prepare="pass"):
     return ("python3", "-IS", "-c", code)
 
 
-@pytest.fixture(params=["file", "socket"])
-def kind(request, lab, monkeypatch):
-    """Use the lab's names in this process too, by files or by sockets."""
+def do_when(condition, act):
+    """Call `act` in a thread once `condition()` is true."""
+    threading.Thread(target=lambda: (until(condition), act())).start()
+
+
+def run_threads(work, arguments):
+    """Call `work` with each argument, each in a thread of its own; return the results."""
+    arguments = list(arguments)
+    ready = threading.Barrier(len(arguments))
+    with ThreadPoolExecutor(len(arguments)) as pool:
+        return list(pool.map(lambda argument: (ready.wait(PATIENCE), work(argument))[1], arguments, timeout=PATIENCE))
+
+
+def in_thread(act):
+    """Call `act` in a thread; return its result."""
+    return run_threads(lambda _: act(), [None])[0]
+
+
+def is_locked(path, *words):
+    """Whether flock(1) is refused a lock on that file."""
+    return subprocess.run(["flock", "-n", *words, path, "true"]).returncode != 0
+
+
+@pytest.fixture
+def files(lab, monkeypatch):
+    """Use the lab's names in this process too, by files."""
     monkeypatch.setenv("SOLO_DIR", str(lab.directory))
-    for variable in ("SOLO_VIA", "SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT"):
-        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(params=["file", "socket"])
+def kind(request, lab, files, monkeypatch):
+    """Use the lab's names in this process too, by files or by sockets."""
     if request.param == "socket":
         monkeypatch.setenv("SOLO_VIA", "socket")
         monkeypatch.delenv("SOLO_DIR")

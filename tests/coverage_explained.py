@@ -20,7 +20,13 @@ TESTS = [
     "tests/test_sockets.py",
     "tests/test_once.py",
     "tests/test_syslog.py",
+    "tests/test_api_async.py",
+    "tests/test_api_exit.py",
+    "tests/test_api_fork.py",
     "tests/test_api_lock.py",
+    "tests/test_api_module.py",
+    "tests/test_api_run.py",
+    "tests/test_api_threads.py",
     "tests/test_etcd.py",
     "tests/test_redis.py",
     "tests/test_pairs.py",
@@ -31,7 +37,7 @@ TESTS = [
 
 # {test: why it cannot pass in a traced process}
 LEFT_OUT = {
-    "test_api_lock.py::test_import_solo_loads_nothing": "the tracer loads mmap and opcode",
+    "test_api_module.py::test_import_solo_loads_nothing": "the tracer loads mmap and opcode",
     "test_sockets.py::test_no_file_is_opened_for_writing_nor_made": "the file of the arcs is opened for writing",
 }
 
