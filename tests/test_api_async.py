@@ -34,22 +34,6 @@ def test_event_loop_runs_while_tasks_wait_in_order(lab, kind):
     assert len(ticks) >= 20 and order == sorted(order) and {number for _, number in order} == {0, 1, 2}
 
 
-def test_each_task_has_its_own_hold_of_a_lock(kind):
-    lock, inside = solo.Lock("pool", slots=2), []
-
-    async def work():
-        async with lock as hold:
-            inside.append(hold)
-            while len(inside) < 2:
-                await asyncio.sleep(0)
-            return hold.slot, lock.slot
-
-    async def main():
-        return await asyncio.gather(work(), work())
-
-    assert sorted(asyncio.run(main())) == [(0, 0), (1, 1)]
-
-
 @pytest.mark.parametrize("end", ["cancel", "wait_for"])
 def test_cancelled_task_leaves_the_queue(lab, kind, end):
     holder = lab.hold("job")
@@ -126,26 +110,37 @@ def test_wait_for_acquires_for_its_caller(files, reentrant):
 
 
 @pytest.mark.parametrize("most, options", [(1, {}), (1, {"reentrant": True}), (3, {"slots": 3})], ids=str)
-def test_gathered_acquires_contend_as_tasks(files, most, options):
-    """Their coroutines may all come from one task, or from a callback. None waits for itself."""
-    lock, inside = solo.Lock("job", wait=PATIENCE, **options), []
+def test_tasks_have_holds_of_their_own(kind, most, options):
+    """The coroutines of their acquires may all come from one task, or from a callback. None waits for itself."""
+    lock, inside, slots = solo.Lock("job", wait=PATIENCE, **options), [], []
+
+    async def stay(hold):
+        inside.append(hold)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        slots.append([hold.slot for hold in inside])
+        inside.remove(hold)
+
+    async def enter():
+        async with lock as hold:
+            await stay(hold)
+            assert lock.hold is hold and lock.slot == hold.slot
 
     async def use(acquire):
         hold = await acquire
-        inside.append(hold)
-        assert len(inside) <= most
-        for _ in range(10):
-            await asyncio.sleep(0)
-        inside.remove(hold)
+        await stay(hold)
         hold.release()
 
     async def main():
+        await asyncio.gather(enter(), enter(), enter())
         await asyncio.gather(*(use(lock.acquire_async()) for _ in range(3)))
         made = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(lambda: made.set_result([use(lock.acquire_async()) for _ in range(3)]))
         await asyncio.gather(*await made)
 
     asyncio.run(main())
+
+    assert max(map(len, slots)) == most and all(len(set(each)) == len(each) for each in slots)
 
 
 def test_lock_works_while_asyncio_is_being_imported(files, monkeypatch):

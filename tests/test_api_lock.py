@@ -4,7 +4,6 @@ import asyncio
 import gc
 import math
 import os
-import pickle
 import subprocess
 import time
 
@@ -267,13 +266,6 @@ print(*sorted(outcomes), sep="\\n")
     refusal = "evil: cannot acquire the lock inside another acquire"
 
     assert lab.run_code(code) == (0, f"acquired\n{refusal}\n", "")
-
-
-def test_lock_is_pickled_without_its_hold(kind):
-    lock = solo.Lock("job", wait=3)
-    with lock:
-        copy = pickle.loads(pickle.dumps(lock))
-        assert lock.locked and not copy.locked and (copy.names, copy.wait) == (["job"], 3)
 
 
 def test_decorated_function_generator_and_coroutine_hold_the_lock(kind):
