@@ -43,11 +43,11 @@ RANDOM = {  # each test's share of a round; the longest first
     "tests/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[socket]": 1,
     "tests/test_stateful.py::test_a_random_walk_agrees_with_the_model[file]": 3,
     "tests/test_stateful.py::test_a_random_walk_agrees_with_the_model[socket]": 2,
-    "tests/test_crowd.py::test_churn_with_kills_never_overlaps_and_leaves_nothing": 1,
+    "tests/test_soak.py::test_churn_with_kills_never_overlaps_and_leaves_nothing": 1,
     "tests/test_torture.py::test_a_crowd_that_arrives_at_once_joins_in_time_and_runs_once_each": 1,
-    "tests/test_crowd.py::test_a_crowd_runs_once_each_and_in_order": 1,
-    "tests/test_crowd.py::test_a_soak_of_sixty_over_three_slots_never_has_four_and_loses_nobody[file]": 2,
-    "tests/test_crowd.py::test_a_soak_of_sixty_over_three_slots_never_has_four_and_loses_nobody[socket]": 2,
+    "tests/test_soak.py::test_a_crowd_runs_once_each_and_in_order": 1,
+    "tests/test_soak.py::test_a_soak_of_sixty_over_three_slots_never_has_four_and_loses_nobody[file]": 2,
+    "tests/test_soak.py::test_a_soak_of_sixty_over_three_slots_never_has_four_and_loses_nobody[socket]": 2,
 }
 FOR_EXHAUSTIVE = 0.6  # at most this share of the time
 ROUND = 600  # seconds
