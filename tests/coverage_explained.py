@@ -8,6 +8,7 @@ TESTS = [
     "tests/test_child.py",
     "tests/test_handoff.py",
     "tests/test_queue.py",
+    "tests/test_gate.py",
     "tests/test_modes.py",
     "tests/test_limits.py",
     "tests/test_directories.py",

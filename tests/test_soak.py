@@ -3,15 +3,11 @@
 import os
 import resource
 import subprocess
-import sys
-import time
 from collections import Counter
 
 import pytest
 import tally
-from conftest import PATIENCE, TESTS, finish, is_blocked, make_witness, read_line, until
-
-from solo.gate import GATE_PATIENCE
+from conftest import PATIENCE, TESTS, finish, make_witness, until
 
 LAUNCHER = 6000  # kB of memory that one in line has for itself, and then some
 
@@ -58,76 +54,6 @@ def test_a_crowd_runs_once_each_and_in_order(lab):
 
 def read_kilobytes(pid, key):
     return next((int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith(key)), 0)
-
-
-TURN = """
-import fcntl, os, sys, time
-gate = os.open(sys.argv[1], os.O_RDWR)
-print(flush=True)
-fcntl.flock(gate, fcntl.LOCK_EX)
-os.utime(gate)
-time.sleep(0.2)
-"""
-TURNS = 36  # of 0.2 s each: longer than the patience with a gate that stands still
-
-
-def start_watched(lab, count=8):
-    """Contenders of `job` whose opens of /proc/locks are counted; all of them wait for its gate."""
-    watch = ("strace", "-f", "-qq", "-e", "trace=openat", "-P", "/proc/locks", "-o")
-    crowd = [
-        lab.start("-w", "forever", "-n", "job", "--", "true", prefix=(*watch, lab.path / f"{number}.locks"))
-        for number in range(count)
-    ]
-    for process in crowd:
-        until(lambda: (tracee := find_tracee(process.pid)) is not None and is_blocked(tracee))
-    return crowd
-
-
-def find_tracee(pid):
-    children = open(f"/proc/{pid}/task/{pid}/children").read().split()
-    return int(children[0]) if children else None
-
-
-def count_reads(lab):
-    return sum(path.read_text().count("openat(") for path in lab.path.glob("*.locks"))
-
-
-@pytest.mark.tool("strace")
-def test_crowd_at_moving_gate_never_opens_proc_locks(lab):
-    """The owners of the gate change for seven seconds, while eight launchers wait for it."""
-    lab.run("-n", "job", "true")
-    turns = []
-    for _ in range(TURNS):
-        words = [sys.executable, "-IS", "-c", TURN, lab.directory / "job/.gate"]
-        turns.append(subprocess.Popen(words, stdout=subprocess.PIPE))
-        assert turns[-1].stdout.readline()
-        until(lambda: turns[-1].poll() is not None or is_blocked(turns[-1].pid) or len(turns) < 3)
-
-    crowd = start_watched(lab)
-
-    for process in crowd:
-        assert finish(process) == (0, "", "")
-    assert count_reads(lab) == 0
-    for process in turns:
-        process.communicate()
-
-
-@pytest.mark.tool("strace", "flock")
-def test_one_of_crowd_at_stopped_gate_opens_proc_locks_once(lab):
-    lab.run("-n", "job", "true")
-    sitter = lab.start("-n", "sit", "--", "flock", lab.directory / "job/.gate", "sh", "-c", "echo sits; read line")
-    read_line(sitter)
-    begin = time.monotonic()
-    crowd = start_watched(lab)
-    spread = time.monotonic() - begin
-
-    results = [finish(process) for process in crowd]
-
-    assert [status for status, _, _ in results] == [125] * 8
-    assert all(error.count("\n") == 1 and "sitting on it for" in error for _, _, error in results)
-    named = sum("pid " in error for _, _, error in results)
-    assert 1 <= named == count_reads(lab) <= 1 + spread // GATE_PATIENCE
-    finish(sitter)
 
 
 def test_a_crowd_that_does_not_wait_lets_exactly_one_in(lab):
