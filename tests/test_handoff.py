@@ -279,7 +279,7 @@ def test_first_of_two_names_is_held_since_its_turn(lab):
     one, two = lab.hold("one"), lab.hold("two")
     both = lab.start("-w", "forever", "-n", "one", "-n", "two", "true")
     find_forked(both)
-    until(lambda: open(f"/proc/{both.pid}/syscall").read().startswith("73 "))  # flock(2): all is prepared
+    until(lambda: is_blocked(both.pid))  # it has prepared its turn
     turn = time.time()
     until(lambda: time.time() > turn + 0.002)  # `since` is cut to milliseconds
 
