@@ -1,11 +1,11 @@
 #!/bin/sh
-# The command of the torture: finds out from within whether it runs alone, and recorded. $1 is its tag,
-# $2 how long it runs: seconds, or until stdin gives a line or ends.
+# The command of the torture: logs if it runs beside another one, or if no ticket records it. $1 is its tag,
+# $2 its duration: seconds, or `line` to run until stdin has a line or ends.
 lives() {
     grep -qs "^State:.[^ZX]" "/proc/$1/status" 9>&-
 }
 exec 9>>"$LAB/alone"
-# What a killed one had started may have its lock for a moment longer: that is no command.
+# A child of a killed witness may keep the lock for a moment: then wait, as no other witness lives.
 if flock -n 9 || { ! lives "$(cat "$LAB/alone" 9>&-)" && flock 9; }; then
     echo $$ >"$LAB/alone"
     echo "${SOLO_TOKEN%% *}" >>"$LAB/tokens"
