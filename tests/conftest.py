@@ -1,4 +1,4 @@
-"""Fixtures and tools of all tests: each test gets its own directory and runs the real `solo` in real processes.
+"""Fixtures and tools of all tests. Each test gets its own directory and runs the real `solo` in real processes.
 
 A test waits for a line, a state in /proc or the end of a process, never for a length of time.
 """
@@ -190,7 +190,7 @@ def solo_script(tmp_path_factory):
 
 
 class NetworkLock:
-    """Lets one test at a time use sockets in a network namespace: tests use the same names. Held while a lab uses sockets."""
+    """Lets one test at a time use sockets in a network namespace, as tests use the same names. A lab that uses sockets holds it."""
 
     def __init__(self):
         self.labs = set()
@@ -368,7 +368,7 @@ def lab(solo_script, tmp_path):
 
 @pytest.fixture
 def new(solo_script, tmp_path):
-    """A function that returns a fresh machine with the programs of the recipes."""
+    """Return a function that makes a new machine with the programs of the recipes."""
     from machine import Machine
 
     machines = []
@@ -394,7 +394,7 @@ def via(request, lab):
 
 @pytest.fixture
 def common(lab, tmp_path_factory):
-    """A lab that other users can use: its script runs on Debian's Python, from a copy of the source."""
+    """Return a lab that other users can use: its script runs on Debian's Python, from a copy of the source."""
     if os.geteuid() != 0 or not os.access("/usr/bin/python3", os.X_OK):
         pytest.skip("needs root and /usr/bin/python3")
     place = tmp_path_factory.mktemp("common")
@@ -504,7 +504,7 @@ def make_full_pipe():
 
 
 def is_blocked(pid):
-    """Whether it sleeps in flock(2) or poll(2), as a waiter does."""
+    """Return whether a process sleeps in flock(2) or poll(2), as a waiter does."""
     try:
         return open(f"/proc/{pid}/syscall").read().split()[0] in BLOCKING
     except (OSError, IndexError):
@@ -522,7 +522,7 @@ def kill_both(holder):
     try:
         os.kill(holder.child, signal.SIGKILL)
     except ProcessLookupError:
-        pass  # with sockets it ends with its launcher
+        pass  # with sockets the command ends with its launcher
     wait_dead(holder.child)
 
 

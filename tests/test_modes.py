@@ -111,7 +111,7 @@ def test_head_acquires_first_released_slot(lab, via):
 
 
 def test_slot_is_free_after_launcher_and_command_are_killed(lab, via):
-    holders = [hold_orphanable(lab) for _ in range(3)]
+    holders = [lab.hold("job", "--slots", "3") for _ in range(3)]
     waiter = lab.start_waiter("job", "--slots", "3", tag="waiter")
 
     kill_both(holders[2]) if via == "file" else holders[2].kill()
@@ -120,14 +120,8 @@ def test_slot_is_free_after_launcher_and_command_are_killed(lab, via):
     assert lab.read_log() == ["waiter"]
 
 
-def hold_orphanable(lab):
-    process = lab.start("--slots", "3", "-n", "job", "--", "sh", "-c", "echo $$; read line")
-    process.child = int(read_line(process))
-    return process
-
-
 def test_slot_of_orphan_is_free_after_orphan(lab):
-    holders = [hold_orphanable(lab) for _ in range(3)]
+    holders = [lab.hold("job", "--slots", "3") for _ in range(3)]
     waiter = lab.start_waiter("job", "--slots", "3", tag="waiter")
     holders[0].kill()
     holders[0].wait()

@@ -407,6 +407,27 @@ def test_wait_limits_replace(lab):
     assert result.returncode == 75
 
 
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize(
+    "words",
+    [("--replace", "-k", "3", "-n", "job", "true"), ("stop", "--waiting", "-k", "3", "job")],
+    ids=["replace", "stop"],
+)
+def test_new_holder_gets_one_sigterm(lab, words):
+    """Its waiter's ticket outlives the start of its command. To some programs a second SIGTERM means at once."""
+    holder = lab.hold("job")
+    count = "trap 'echo term' TERM; echo up; while :; do sleep 0.05; done"
+    slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=unlink,unlinkat:delay_enter=2s:when=1")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", count, prefix=slow)
+    until(lambda: lab.count_waiting("job") == 1)
+    holder.communicate()
+    assert read_line(waiter) == "up" and lab.count_waiting("job") == 1
+
+    ended = lab.run(*words)
+
+    assert (ended.returncode, finish(waiter)[1], ended.stdout.count(b"ended") == 1) == (0, "term\n", words[0] == "stop")
+
+
 # --- skips -------------------------------------------------------------------------------------------------------
 
 
@@ -498,25 +519,7 @@ def test_sockets_refuse_loud_after_count(lab):
     assert result.returncode == 125 and b"(use a duration)" in result.stderr
 
 
-@pytest.mark.tool("strace")
-@pytest.mark.parametrize(
-    "words",
-    [("--replace", "-k", "3", "-n", "job", "true"), ("stop", "--waiting", "-k", "3", "job")],
-    ids=["replace", "stop"],
-)
-def test_new_holder_gets_one_sigterm(lab, words):
-    """Its waiter's ticket outlives the start of its command. To some programs a second SIGTERM means at once."""
-    holder = lab.hold("job")
-    count = "trap 'echo term' TERM; echo up; while :; do sleep 0.05; done"
-    slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=unlink,unlinkat:delay_enter=2s:when=1")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", count, prefix=slow)
-    until(lambda: lab.count_waiting("job") == 1)
-    holder.communicate()
-    assert read_line(waiter) == "up" and lab.count_waiting("job") == 1
-
-    ended = lab.run(*words)
-
-    assert (ended.returncode, finish(waiter)[1], ended.stdout.count(b"ended") == 1) == (0, "term\n", words[0] == "stop")
+# --- all policies -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

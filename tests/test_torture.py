@@ -114,13 +114,13 @@ def count_calls(lab, scene):
     assert launch_traced(lab, stage, "-s", "200").wait(PATIENCE) == 0
     stage.end()
     counts, points, has_accessed = {}, [], False
-    for line in (lab.path / "trace").read_text().splitlines():
-        match = re.match(r"(\w+)\(", line)
+    for row in (lab.path / "trace").read_text().splitlines():
+        match = re.match(r"(\w+)\(", row)
         if match is None:
             continue
         call = match[1]
         counts[call] = counts.get(call, 0) + 1
-        has_accessed = has_accessed or stage.get_first_access(lab) in line
+        has_accessed = has_accessed or stage.get_first_access(lab) in row
         if has_accessed:
             points.append((call, counts[call]))
     return points

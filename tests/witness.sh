@@ -17,5 +17,5 @@ socket) grep -q "/job/hold\..*\.$$\$" /proc/net/unix 9>&- ;;
 *) grep -q "^child $$ " "$SOLO_DIR"/job/.hold.* 9>&- ;;
 esac || echo "unrecorded:$1" >>"$LAB/log"
 echo "start:$1" >>"$LAB/log"
-case $2 in line) read -r _ ;; *) sleep "$2" 9>&- ;; esac
+case $2 in "line") read -r _ ;; *) sleep "$2" 9>&- ;; esac
 echo "end:$1" >>"$LAB/log"
