@@ -19,6 +19,7 @@ FULL = {
     "test_hostile_etcd",
     "test_install",
     "test_lab",
+    "test_lost_messages",
     "test_packages",
     "test_postgresql",
     "test_redis",

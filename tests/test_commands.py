@@ -603,6 +603,7 @@ def test_clean_beside_contenders_keeps_exclusion(lab):
     assert not [line for line in lab.read_log() if line.startswith(("overlap", "unrecorded"))]
 
 
+@pytest.mark.full  # test_clean_beside_contenders_keeps_exclusion is the same without stop
 def test_stop_and_clean_in_crowd_end_only_their_targets(lab):
     """Meanwhile no two contenders run at once."""
     witness = str(TESTS / "witness.sh")

@@ -10,9 +10,8 @@ import time
 import pytest
 from conftest import TESTS, count_injected, finish, inject, is_blocked, read_line, until
 
-from solo.gate import GATE_PATIENCE
-
-OWNERS = 36  # each owner keeps the gate for 0.2 s: together longer than the patience with an idle gate
+GATE_PATIENCE = 0.8  # seconds, instead of 2.5
+OWNERS = 24  # each owner keeps the gate for 0.1 s: together longer than twice the patience with an idle gate
 
 
 @pytest.mark.tool("strace")
@@ -41,7 +40,7 @@ gate = os.open(sys.argv[1], os.O_RDWR)
 print(flush=True)
 fcntl.flock(gate, fcntl.LOCK_EX)
 os.utime(gate)
-time.sleep(0.2)
+time.sleep(0.1)
 """
 
 
@@ -68,8 +67,9 @@ def count_opens(lab):
 
 @pytest.mark.tool("strace")
 def test_crowd_at_moving_gate_never_opens_proc_locks(lab):
-    """Its owners change for seven seconds while eight launchers wait: they wait on, and none looks for an owner."""
+    """Its owners change for more than two seconds while eight launchers wait: they wait on, and none looks for an owner."""
     lab.run("-n", "job", "true")
+    lab.hasten("solo.gate.GATE_PATIENCE", GATE_PATIENCE)
     owners = []
     for _ in range(OWNERS):
         words = [sys.executable, "-IS", "-c", KEEP_GATE, lab.directory / "job/.gate"]
@@ -88,10 +88,11 @@ def test_crowd_at_moving_gate_never_opens_proc_locks(lab):
 
 @pytest.mark.tool("strace", "flock")
 def test_crowd_at_stuck_gate_fails_and_one_names_owner(lab):
-    """After five seconds each exits with 125 and one line. Only the one that opened /proc/locks names the owner."""
+    """After its patience each exits with 125 and one line. Only the one that opened /proc/locks names the owner."""
     lab.run("-n", "job", "true")
     owner = lab.start("-n", "other", "--", "flock", lab.directory / "job/.gate", "sh", "-c", "echo; read line")
     read_line(owner)
+    lab.hasten("solo.gate.GATE_PATIENCE", GATE_PATIENCE)
     begin = time.monotonic()
     crowd = start_counted(lab)
     spread = time.monotonic() - begin

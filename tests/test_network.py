@@ -89,6 +89,7 @@ def test_sigterm_ends_a_contender_that_looks_up_a_name(lab, names, engine):
     assert not names.is_asked_again()
 
 
+@pytest.mark.full  # needs a server
 @pytest.mark.tool("unshare")
 def test_lease_is_renewed_without_a_name_server(lab, names, tmp_path):
     """Each renewal at ZooKeeper is a new connection."""
@@ -122,6 +123,7 @@ def test_lease_is_renewed_without_a_name_server(lab, names, tmp_path):
         server.stop()
 
 
+@pytest.mark.full  # needs a server
 @pytest.mark.tool("unshare")
 def test_host_that_moved_is_found_at_its_new_address(lab, names, tmp_path):
     server = Redis(tmp_path / "redis").start()
@@ -270,6 +272,7 @@ def connect(server, authority, client):
     engine.release()
 
 
+@pytest.mark.full  # needs servers
 @pytest.mark.tool("openssl")
 @pytest.mark.parametrize(
     "authority, client, message",

@@ -274,7 +274,8 @@ def test_replace_spares_compatible_waiters(lab):
 
 
 def test_replace_ends_tree(lab):
-    holder = lab.start("--tree", "-n", "job", "--", "sh", "-c", f'setsid sh -c "{IGNORE_TERM}" & exec sleep 99')
+    words = ("--tree", "-k", "300ms", "-n", "job")
+    holder = lab.start(*words, "--", "sh", "-c", f'setsid sh -c "{IGNORE_TERM}" & exec sleep 99')
     inner = int(read_line(holder))
 
     assert lab.run("--replace", "-k", "300ms", "-n", "job", "true").returncode == 0

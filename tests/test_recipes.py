@@ -13,7 +13,7 @@ import sys
 
 import pytest
 from conftest import PATIENCE, ROOT, need_tools, until
-from machine import count_most_at_once, finish
+from machine import ETCD, count_most_at_once, finish
 from pages import Block, read_blocks
 
 from solo.argv import parse
@@ -322,7 +322,11 @@ RUN = {
 }
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.id)
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(block, marks=[pytest.mark.full] * (ETCD in block.text)) for block in BLOCKS],
+    ids=lambda block: block.id,
+)
 def test_a_text_to_copy_does_what_its_page_says(new, block):
     assert block.kind in RUN or block.kind in CI, f"nobody knows how to run {block.text!r}"
     if block.kind in RUN:

@@ -114,7 +114,7 @@ def add_to_tally(log, launchers, kills, **others):
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("via", ["file", "socket"])
+@pytest.mark.parametrize("via", ["file", pytest.param("socket", marks=pytest.mark.full)])
 def test_soak_over_slots_keeps_limit_and_loses_no_command(lab, via):
     """Sixty launchers at a time over three slots, some killed at random with their commands. The commands count each other."""
     if via == "socket":
