@@ -34,15 +34,15 @@ EXHAUSTIVE = {f"tests/test_torture.py::{loop}[{scene.__name__}]": 1 for scene in
     f"tests/test_torture.py::{CHILD}[{via}]": 1 for via in ("file", "socket")
 }
 RANDOM = {  # each test's share of a round; the longest first
-    "tests/test_faults.py::test_soaks_of_all_engines_find_no_two_at_once": 8,
+    "tests/test_faults.py::test_soak_of_all_engines_finds_no_overlap": 8,
     "tests/test_torture.py::test_kill_or_stop_at_handoff_breaks_no_promise[file]": 4,
     "tests/test_torture.py::test_kill_or_stop_at_handoff_breaks_no_promise[socket]": 2,
-    "tests/test_api.py::test_an_interrupt_at_each_step_of_the_interpreter_lets_go": 1,
-    "tests/test_api.py::test_ctrl_c_at_any_moment_lets_go": 1,
-    "tests/test_api.py::test_a_program_killed_at_random_points_leaves_nothing_in_the_way[file]": 1,
-    "tests/test_api.py::test_a_program_killed_at_random_points_leaves_nothing_in_the_way[socket]": 1,
-    "tests/test_stateful.py::test_a_random_walk_agrees_with_the_model[file]": 3,
-    "tests/test_stateful.py::test_a_random_walk_agrees_with_the_model[socket]": 2,
+    "tests/test_api_signals.py::test_interrupt_at_each_bytecode_releases": 1,
+    "tests/test_api_signals.py::test_interrupt_at_any_moment_releases": 1,
+    "tests/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[file]": 1,
+    "tests/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[socket]": 1,
+    "tests/test_stateful.py::test_random_walk_agrees_with_the_model[file]": 3,
+    "tests/test_stateful.py::test_random_walk_agrees_with_the_model[socket]": 2,
     "tests/test_soak.py::test_killed_launchers_never_overlap_and_leave_nothing": 1,
     "tests/test_torture.py::test_crowd_arriving_at_once_joins_in_time_and_runs_once_each": 1,
     "tests/test_soak.py::test_crowd_runs_once_each_in_order": 1,
