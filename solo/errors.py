@@ -82,10 +82,10 @@ class NotFound(SoloError):
 EXIT_STATUSES = (
     ("the command's", "it ran"),
     (Unreachable.status, "the engine cannot be reached; nothing ran (EX_UNAVAILABLE)"),
-    (Busy.status, "busy, or waited long enough (EX_TEMPFAIL)"),
+    (Busy.status, "busy, or --wait ran out (EX_TEMPFAIL)"),
     (LEASE_LOST, "the lease was lost, and the command was ended"),
     (TIMED_OUT, "--timeout ended it"),
-    (SoloError.status, "solo could not do its part; nothing ran"),
+    (SoloError.status, "solo failed before it started the command; nothing ran"),
     (NotExecutable.status, "COMMAND is not executable"),
     (NotFound.status, "COMMAND was not found"),
 )

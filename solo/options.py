@@ -1,4 +1,5 @@
-"""Options and subcommands, declared once: parser, --help, completions, manual and Python keywords use these tables."""
+"""Options and subcommands, declared once: parser, --help, completions, manual and Python"
+" keywords use these tables."""
 
 GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
     "What to lock",
@@ -76,9 +77,10 @@ NAME = Option(
     "name",
     "NAME",
     LOCK,
-    "Lock NAME; repeat for several; a/b nests in a",
+    "Lock NAME (may be repeated); a/b is nested in a",
     many=True,
-    text="Lock NAME; repeat it to hold several names. a/b nests: holding a excludes a/b and a/c, which can run together."
+    text="Lock NAME; repeat it to hold several names. a/b nests: holding a excludes a/b and a/c,"
+    " which can run together."
     " Default: a name made from the command and its arguments.",
 )
 DIR = Option(
@@ -98,11 +100,13 @@ VIA = Option(
     "backend",
     "WHERE",
     REMOTE,
-    "Keep the lock in file, socket or an engine",
+    "Choose file, socket or the URL of an engine",
     variable="SOLO_VIA",
-    text="Choose the backend that keeps the lock: file (default); socket, which needs no file at all; or, beyond this machine, an"
-    " engine, as etcd://h1,h2,h3/prefix, postgresql://..., zookeeper://h1,h2/chroot, redis://..., or a target of /etc/solo.toml."
-    " Default: SOLO_VIA.",
+    text="Choose the backend that keeps the lock: file; socket, which needs no file at all; or,"
+    " beyond this machine, an"
+    " engine, as etcd://h1,h2,h3/prefix, postgresql://..., zookeeper://h1,h2/chroot,"
+    " redis://..., or a target of /etc/solo.toml."
+    " Default: SOLO_VIA, else file.",
 )
 TTL = Option(
     "ttl",
@@ -110,9 +114,10 @@ TTL = Option(
     "duration",
     "DURATION",
     REMOTE,
-    "Keep the lock DURATION without renewal (15s)",
+    "Time until an engine drops the lock (15s)",
     needs=("via",),
-    text="With an engine: set how long it keeps the lock without a renewal (15s). The command is dead before that.",
+    text="With an engine: set how long it keeps the lock without a renewal. The command is killed"
+    " before this time is over. Default: 15s.",
 )
 FLOCK = Option(
     "flock",
@@ -122,8 +127,10 @@ FLOCK = Option(
     LOCK,
     "Hold flock(2) on PATH too, as flock(1) does",
     many=True,
-    text="Also hold flock(2) on the file or directory PATH, so that flock(1) and solo exclude each other; with --shared or --slots"
-    " a shared lock. The file is created empty if it is missing, never written to and never removed. Implies --no-orphan.",
+    text="Also hold flock(2) on the file or directory PATH, so that flock(1) and solo exclude each"
+    " other; with --shared or --slots"
+    " the flock(2) lock is shared. The file is created empty if it is missing, never written"
+    " to and never removed. Implies --no-orphan.",
 )
 SHARED = Option("shared", "s", "flag", None, SHARE, "Run together with other shared runs", excludes=("slots",))
 SLOTS = Option("slots", None, "count", "N", SHARE, "Let at most N run at once")
@@ -146,7 +153,7 @@ MAX_WAITING = Option(
     "Do not wait if N waiters are in the queue",
     needs=("wait",),
     excludes=("latest", "replace"),
-    text="Exit as busy if N waiters are in the queue already.",
+    text="Exit with the busy status if N waiters are in the queue already.",
 )
 LATEST = Option(
     "latest",
@@ -154,10 +161,10 @@ LATEST = Option(
     "flag",
     None,
     BUSY,
-    "Let only the newest waiter wait",
+    "Make all earlier waiters exit as busy",
     needs=("wait",),
     excludes=("replace",),
-    text="Let the newest waiter win: all earlier waiters exit as busy.",
+    text="Let only the newest waiter stay in the queue. Earlier waiters exit with the busy status.",
 )
 REPLACE = Option(
     "replace",
@@ -185,9 +192,10 @@ LOUD_AFTER = Option(
     "limit",
     "N|DURATION",
     BUSY,
-    "Ignore -q and -E after N skips or a long hold",
+    "Ignore -q and -E after N skips or DURATION",
     keyword=None,
-    text="Ignore --quiet and --busy-exit after N skips in a row, or once the holder has run for DURATION (6h).",
+    text="Ignore --quiet and --busy-exit after N skips in a row, or once the holder has run for"
+    " DURATION. Every later skip is reported too.",
 )
 TIMEOUT = Option(
     "timeout",
@@ -204,9 +212,10 @@ KILL_AFTER = Option(
     "duration",
     "DURATION",
     LIMITS,
-    "Send SIGKILL DURATION after SIGTERM (10s)",
+    "Time from SIGTERM to SIGKILL (10s)",
     needs=("timeout", "replace", "tree", "via"),
-    text="Send SIGKILL DURATION after SIGTERM (10s; when the lease of an engine is lost, a fifth of --ttl).",
+    text="Wait DURATION between SIGTERM and SIGKILL. Default: 10s, or a fifth of --ttl when the"
+    " lease of an engine is lost.",
 )
 ONCE_PER = Option(
     "once-per",
@@ -215,7 +224,8 @@ ONCE_PER = Option(
     "DURATION",
     LIMITS,
     "Run at most once in each period of DURATION",
-    text="Run at most once in each period of DURATION; with an engine, once on all hosts together. A second run in the period exits"
+    text="Run at most once in each period of DURATION; with an engine, once on all hosts together."
+    " A second run in the period exits"
     " with 0, or --busy-exit.",
 )
 ONCE_RETRY = Option(
@@ -224,9 +234,9 @@ ONCE_RETRY = Option(
     "flag",
     None,
     LIMITS,
-    "Do not count a failed run: retry in the period",
+    "Let the next start run if this one fails",
     needs=("once-per",),
-    text="Do not count a failed run: retry within the period.",
+    text="Do not count a failed run: the next start within the period runs. solo itself does not repeat the command.",
 )
 TREE = Option(
     "tree",
@@ -235,7 +245,8 @@ TREE = Option(
     None,
     LIMITS,
     "Wait for all descendants too, and end them all",
-    text="Hold the name until every descendant of the command has ended; when the command is ended, end them all.",
+    text="Hold the name until every descendant of the command has ended; when solo ends the"
+    " command, it ends all of them.",
 )
 NO_ORPHAN = Option(
     "no-orphan",
@@ -253,7 +264,8 @@ CHDIR = Option(
     "DIR",
     LIMITS,
     "Run the command in DIR",
-    text="Run the command in DIR. COMMAND and the paths of other options are still looked up from the current directory.",
+    text="Run the command in DIR. COMMAND and the paths of other options are still looked up from"
+    " the current directory.",
 )
 SYSLOG = Option("syslog", None, "flag", None, OUTPUT, "Log starts, skips and ends to syslog", keyword=None)
 VERBOSE = Option("verbose", "v", "flag", None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
@@ -271,15 +283,15 @@ NULL = Option(
     text="Print only the names, each ended by a NUL byte: for xargs -0 and other scripts.",
 )
 PATIENCE = Option("timeout", "t", "duration", "DURATION", LIMITS, "Give up after DURATION, with status 75")
-STOP_KILL_AFTER = Option("kill-after", "k", "duration", "DURATION", LIMITS, "Send SIGKILL DURATION after SIGTERM (10s)")
+STOP_KILL_AFTER = Option("kill-after", "k", "duration", "DURATION", LIMITS, "Time from SIGTERM to SIGKILL (10s)")
 ALLOW_UNKNOWN = Option(
     "allow-unknown",
     None,
     "flag",
     None,
     LOCK,
-    "Count a name that was never used as free",
-    text="Count a name that was never used as free; else it is an error.",
+    "Accept a name that was never used",
+    text="Accept a name that was never used; else it is an error.",
 )
 WAITING = Option("waiting", None, "flag", None, LIMITS, "End the waiters in the queue as well")
 SINCE = Option(
@@ -288,8 +300,8 @@ SINCE = Option(
     "duration",
     "DURATION",
     OUTPUT,
-    "Show only runs that ended in the last DURATION",
-    text="Show only runs that ended in the last DURATION (12h, 7d).",
+    "Show only runs and skips of the last DURATION",
+    text="Show only runs and skips of the last DURATION (12h, 7d), and what still runs.",
 )
 OUTPUT_FILE = Option(
     "output",
@@ -306,8 +318,8 @@ HISTORY = Option(
     "duration",
     "DURATION",
     LIMITS,
-    "Remove also the journals of names idle that long",
-    text="Remove also the journals of names that nobody used for DURATION.",
+    "Also remove journals of names idle for DURATION",
+    text="Also remove the journals of names that have been idle for DURATION.",
 )
 
 LAUNCHER_OPTIONS = (
@@ -377,7 +389,7 @@ SUBCOMMANDS = (
         "The names to show.",
         (DIR, VIA, JSON),
         "Show the holders, processes, queue and files of a name",
-        "Show all about the names: their holders, in which processes, the queue, and where their files are.",
+        "Show the holders of each NAME and their processes, the queue, the last runs, and the paths of its files.",
     ),
     Subcommand(
         "wait",
@@ -385,7 +397,8 @@ SUBCOMMANDS = (
         "The names to wait for.",
         (DIR, VIA, PATIENCE, ALLOW_UNKNOWN),
         "Wait until a name is free",
-        "Wait until nobody holds or wants the names: 0 when they are free, 75 after --timeout, 125 if one was never used.",
+        "Wait until nobody holds or waits for the names. The exit status is 0 when they are free,"
+        " 75 after --timeout, 125 if one was never used.",
     ),
     Subcommand(
         "stop",
@@ -417,15 +430,15 @@ SUBCOMMANDS = (
         ONLY_THESE,
         (DIR, VIA),
         "Show holders and waiters live",
-        "Show holders and waiters, live, with what their processes use; a key ends the selected one.",
+        "Show holders and waiters, live, with what their processes use; the key s stops the selected one.",
     ),
     Subcommand(
         "clean",
         "[NAME]...",
         ONLY_THESE,
         (DIR, HISTORY),
-        "Remove files of dead processes and idle names",
-        "Remove files of dead processes and idle names. Contenders that come meanwhile are not disturbed.",
+        "Remove idle names and files of dead processes",
+        "Remove idle names, and files left by dead processes. Jobs that start meanwhile are not disturbed.",
     ),
     Subcommand(
         "doctor",
@@ -433,6 +446,7 @@ SUBCOMMANDS = (
         "",
         (DIR, VIA, JSON),
         "Check that this machine has all that solo needs",
-        "Check whether this machine and user, or the engine of --via, have all that solo needs: 0, or 1 if something fails.",
+        "Check whether this machine and user, or the engine of --via, have everything that solo"
+        " needs. The exit status is 0, or 1 if a check fails.",
     ),
 )
