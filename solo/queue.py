@@ -218,7 +218,7 @@ class Attempt:
         if find_conflicts(self.record.claim, [theirs.claim for theirs in held]):
             raise SoloError(f"held by {ancestor}: it would wait for itself")
         if not self.obstacles[0].is_hold and self.deadline is not NO_WAIT:
-            raise SoloError(f"held by {ancestor}, and others stand in line: they would wait for it, and it for them")
+            raise SoloError(f"held by {ancestor}, and waiters ahead wait for it: a deadlock")
 
     def prepare_handoff(self):
         """Fork the command and make the hold in advance, so that our turn costs one link(2) and one write to a pipe."""

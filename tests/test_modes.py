@@ -279,7 +279,7 @@ def test_a_shared_hold_within_a_shared_hold_is_fine_until_others_stand_between(l
 
     assert read_line(holder) == "125"
     _, _, stderr = finish(holder)
-    assert "an ancestor of this process, and others stand in line" in stderr
+    assert "an ancestor of this process, and waiters ahead wait for it" in stderr
     assert finish(writer)[0] == 0
 
 
