@@ -1,5 +1,5 @@
-# `make install`, which sets PYTHON, PREFIX, DESTDIR and FOLDERS (every folder that gets a file). Makes all in lib/solo.new, then
-# puts it in its place. After a failure or a signal, removes what it made and puts back what was there.
+# `make install`, which sets PYTHON, PREFIX, DESTDIR and FOLDERS (every folder that gets a file). Build everything in lib/solo.new,
+# then move it to lib/solo. After a failure or a signal, remove all new files and restore the older installation.
 set -eu
 umask 022 # for every user, whatever the umask of root
 IFS='
@@ -22,7 +22,7 @@ fail() {
 undo() {
     trap '' HUP INT TERM
     [ -z "$is_done" ] || return 0
-    set +e # one that cannot be removed keeps none of the others
+    set +e # a file that cannot be removed must not keep the others
     rm -rf "$new"
     if [ -e "$old" ]; then
         rm -rf "$stage"

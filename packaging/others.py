@@ -1,4 +1,4 @@
-"""Fail unless every user who can reach FOLDER, or what will be above it, can run this Python.
+"""Fail unless all users who can enter FOLDER, or its nearest existing parent, can run this Python.
 
 For `make install` by root.
 """

@@ -1,8 +1,7 @@
-"""solo in one file: `python packaging/pyz.py OUTPUT`. The same source gives the same bytes, whoever makes it, when and
-where.
+"""Make solo in one file: `python packaging/pyz.py OUTPUT`. The same source always gives the same bytes.
 
-What is in it is compiled at each start, as the compiled form is another for each Python; stored, it need not be
-unpacked too.
+The file has sources, compiled at each start, since bytecode depends on the version of Python. They are stored, so that no
+start has to unpack them.
 """
 
 import os
@@ -11,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the first that a zip file knows
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
 CHECK = 'import sys\nsys.version_info >= (3, 10) or sys.exit("solo: needs Python 3.10 or newer")\n'
 
 

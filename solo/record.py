@@ -23,7 +23,7 @@ names_read = {}  # text -> names, of the last record
 
 
 class Record:
-    """What a ticket says about its owner.
+    """The text of a ticket, which describes its owner.
 
     `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the command started.
     `claim` is the claim on this name, one of those needed for all of `names`; `slot` lists its slots as (first, last).

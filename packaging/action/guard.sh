@@ -1,4 +1,4 @@
-# The step of action.yml: its inputs, from the environment, become words of solo, which takes the place of this shell.
+# The step of action.yml: turn its inputs, in the environment, into words of solo and replace this shell by it.
 fail() {
     echo "solo: action: $1" >&2
     exit 125
@@ -8,7 +8,7 @@ command -v solo >/dev/null || fail "cannot find solo in PATH $PATH (on this runn
 [ -n "$SOLO_INPUT_NAME" ] || fail "name is empty"
 [ -n "$SOLO_INPUT_RUN" ] || fail "run is empty"
 
-# The runner kills solo 10 s after a cancel: by then what ignores SIGTERM must be dead, or it lives on unguarded.
+# The runner kills solo 10 s after a cancel: a process that ignores SIGTERM must be dead before, or it runs on without the lock.
 words=("--name=$SOLO_INPUT_NAME" --tree --kill-after=5s)
 [ -z "$SOLO_INPUT_WAIT" ] || words+=("--wait=$SOLO_INPUT_WAIT")
 [ -z "$SOLO_INPUT_TIMEOUT" ] || words+=("--timeout=$SOLO_INPUT_TIMEOUT")

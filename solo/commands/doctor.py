@@ -310,10 +310,8 @@ def check_processes(asked):
 
 def is_proc_hidden() -> bool:
     """Is /proc mounted with an effective hidepid?"""
-    mount = next(
-        (line for line in read_lines("/proc/self/mounts") if line.split()[1] == "/proc" and "hidepid=" in line), None
-    )
-    return mount is not None and not any(f"hidepid={off}" in mount for off in ("0", "off"))
+    mounts = [mount for mount in read_lines("/proc/self/mounts") if mount.split()[1] == "/proc" and "hidepid=" in mount]
+    return bool(mounts) and not any(f"hidepid={off}" in mounts[0] for off in ("0", "off"))
 
 
 def check_sockets(asked):

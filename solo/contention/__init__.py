@@ -1,1 +1,1 @@
-"""What only some contenders ask for: policies, sockets, further files, periods, a progress line."""
+"""Options of few contenders: policies, sockets, further files, periods, a progress line."""

@@ -60,7 +60,7 @@ def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list
     """Lock all `paths` with flock(2), exclusively if `mode` is exclusive, else shared. Append a Flock each to `holds`.
 
     Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. `deadline` is
-    on the monotonic clock; `watch` is as for take_hold. `is_program`: do not refuse locks of our own process, which may
+    on the monotonic clock; `watch` is as for take_hold. `is_program`: do not refuse locks of this process, which may
     be those of other threads. Raises Busy, SoloError.
     """
     lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH

@@ -135,7 +135,7 @@ def split(source: str, at_hand: set) -> tuple:
 
 
 def make_bundle() -> tuple:
-    """What is read first, and the rest: bytes."""
+    """Return two bytes objects: the part that is read first, and the rest."""
     modules, rest, recorded = [], b"", read_recorded()
     for module in ["solo", *order_modules(FIRST, [])]:
         with open(find_path(module)) as file:

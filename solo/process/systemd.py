@@ -41,9 +41,9 @@ def notices(pid: int, signal: int) -> bool:
 
 def find_unit(group: str) -> str:
     """Return the unit in a /proc/PID/cgroup: the last part of its path in systemd's hierarchy, or ""."""
-    for line in group.split("\n"):
-        if line.startswith("0::") or ":name=systemd:" in line:
-            for part in reversed(line.split(":", 2)[2].split("/")):
+    for membership in group.split("\n"):
+        if membership.startswith("0::") or ":name=systemd:" in membership:
+            for part in reversed(membership.split(":", 2)[2].split("/")):
                 if part.endswith((".service", ".scope")):
                     return part
     return ""
