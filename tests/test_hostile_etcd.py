@@ -155,7 +155,7 @@ def test_loss_during_the_grace_kills_the_command_at_once(lab, between, server):
     until(lambda: read_life(file) is not None)
     between.answers["/v3/lease/keepalive"] = b"[]"
     assert b"ending pid" in holder.stderr.readline()
-    server.forget("graced")
+    server.remove_lock("graced")
     del between.answers["/v3/lease/keepalive"]
     gone = time.clock_gettime(time.CLOCK_BOOTTIME)
 
