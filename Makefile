@@ -15,11 +15,12 @@ VENV_PYTHON = $(VENV)/bin/python
 MADE = $(VENV)/made
 PIP = $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check
 DEB = build/deb/solo-run
+SITE = build/site
 WORKERS ?= 2
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile
 DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab man captures clean
+.PHONY: help install uninstall dist pyz deb venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab man docs captures clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -64,7 +65,7 @@ quick: $(MADE) ## run the fast tests, in at most 15 seconds
 test: $(MADE) ## test every promise of one machine in at most 4 minutes; installs nothing outside this directory
 	@$(PYTEST) --loop=test $(ARGS)
 
-test-full: $(VENV)/bench ## run all tests except the long torture: with servers, packages, systemd and cron
+test-full: $(VENV)/bench $(VENV)/docs ## run all tests except the long torture: with servers, packages, systemd and cron
 	@$(PYTEST) --loop=full $(ARGS)
 
 test-deps: ## install the programs that the tests need, by one apt-get call; starts and enables no service
@@ -121,6 +122,15 @@ man: ## renew the tables of the manual, check and show it
 	@$(PYTHON) -m solo.generate.manual man/solo.1
 	@mandoc -T lint -W warning man/*.[0-9]
 	@mandoc man/*.[0-9] | $${PAGER:-cat}
+
+$(VENV)/docs: $(MADE)
+	@$(PIP) --group docs
+	@touch $@
+
+docs: $(VENV)/docs ## build a static site of the manual, README and docs/, build/site/; any browser shows it
+	@rm -rf $(SITE)
+	@$(VENV_PYTHON) packaging/site/build.py $(SITE)
+	@echo "built $(SITE)/index.html"
 
 captures: $(MADE) ## renew the captures of the views in README.md and docs/views.md (root, tmux)
 	@$(VENV_PYTHON) tests/captures.py

@@ -27,12 +27,12 @@ class Holds(list):
     ended = refused
 
 
-def take_names(wanted, plan, watch, holds: list, make_queue=None, prepare=None) -> dict:
+def take_names(wanted, plan, watch, holds: list, make_queue=None, starter=None) -> dict:
     """Acquire what the names of the record `wanted` need, in global order. Append each hold to `holds`; return them by
     name.
 
     The last hold is still to be settled. Of the `plan` only `deadline`, `dir`, `is_socket` and the policy count;
-    `watch` and `prepare` are as for take_hold. `make_queue` makes a queue of (base, name, origin), by default that of
+    `watch` and `starter` are as for take_hold. `make_queue` makes a queue of (base, name, origin), by default that of
     `open_queue`. Raises Busy, SoloError.
     """
     policy, taken = None, {}
@@ -47,7 +47,7 @@ def take_names(wanted, plan, watch, holds: list, make_queue=None, prepare=None) 
                 policy = make_policy(plan)
             try:
                 taken[name] = take_name(
-                    make_queue or open_queue, base, name, record, plan.deadline, watch, policy, prepare
+                    make_queue or open_queue, base, name, record, plan.deadline, watch, policy, starter
                 )
                 holds.append(taken[name])
             except OSError as error:
@@ -65,7 +65,7 @@ def take_names(wanted, plan, watch, holds: list, make_queue=None, prepare=None) 
     return taken
 
 
-def take_name(make_queue, base, name: str, record, deadline, watch, policy, prepare):
+def take_name(make_queue, base, name: str, record, deadline, watch, policy, starter):
     """Acquire one name. If `solo clean` removes its directory meanwhile, make it again."""
     left = ATTEMPTS
     while True:
@@ -73,7 +73,7 @@ def take_name(make_queue, base, name: str, record, deadline, watch, policy, prep
         queue = None
         try:
             queue = make_queue(base, name, record.origin)
-            hold = take_hold(queue, record, deadline, watch, policy, prepare)
+            hold = take_hold(queue, record, deadline, watch, policy, starter)
             queue.gate.close()
             return hold
         except BaseException as error:
@@ -122,7 +122,7 @@ def open_queue(base, name: str, origin):
 def settle_all(holds):
     """Release the waiting tickets kept with `holds`; the next waiter then looks again."""
     for hold in holds:
-        finish_handoff(hold)
+        finish_handoff(hold.queue)
 
 
 def take_over(holds):

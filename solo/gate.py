@@ -35,17 +35,16 @@ class Gate:
     """The gate of the name whose directory is `place`; `with gate:` locks it.
 
     `boot` is the boot id of this machine, `fd` the descriptor of the gate or None. `text` is what the gate said when it
-    was last locked, with what we wrote since; `seen` its counter when we last looked for obstacles; `skips` the skips
-    before our ticket.
+    was last locked, with what we wrote since; `skips` the skips before our ticket.
     """
 
-    __slots__ = ("boot", "fd", "place", "seen", "skips", "text")
+    __slots__ = ("boot", "fd", "place", "skips", "text")
 
     def __init__(self, place, boot: str):
         self.place = place
         self.boot = boot
         self.fd = None
-        self.text = self.seen = b""
+        self.text = b""
         self.skips = [0] * len(MODES)
 
     # --- the mutex ------------------------------------------------------------------------------------------------
@@ -180,18 +179,7 @@ class Gate:
         write_whole(self.fd, text, at)
         self.text = self.text[:at].ljust(at, b"\0") + text + self.text[at + len(text) :]
 
-    # --- looks and skips ------------------------------------------------------------------------------------------
-
-    def note_look(self):
-        """Remember the counter: we look for obstacles now."""
-        self.seen = self.text[:LINE_SIZE]
-
-    def is_unchanged(self) -> bool:
-        """Return whether no contender has joined since our last look. Each takes a number before it publishes a ticket.
-
-        False where other users can write the gate: its counter proves nothing there.
-        """
-        return not self.place.shared and self.text[:LINE_SIZE] == self.seen and is_number(self.seen[:-1])
+    # --- skips ----------------------------------------------------------------------------------------------------
 
     def count_skip(self, mode: str):
         """Count a contender that was skipped.

@@ -111,8 +111,8 @@ class Run:
         """Acquire the names, then the files of --flock, then the engine's lock; claim the period of --once-per last."""
         self.prepare()
         plan, holds = self.plan, self.holds
-        prepare = self.starter.prepare if self.remote is None else None
-        self.taken = self.named = take_names(self.record, plan, make_watch(plan, plan.deadline), holds, prepare=prepare)
+        starter = self.starter if self.remote is None else None
+        self.taken = self.named = take_names(self.record, plan, make_watch(plan, plan.deadline), holds, starter=starter)
         if plan.flock:
             watch = make_watch(plan, plan.file_deadline)
             take_files(self.names[0], self.named, plan.flock, self.inherited.umask, plan.file_deadline, watch, holds)
@@ -166,7 +166,7 @@ class Run:
         writers = [*self.holds, *self.own_listeners, *self.listeners]
         kept = [fd for writer in writers for fd in getattr(writer, "descriptors", ())]
         supervise.close_descriptors(
-            kept if self.termination is None else [*kept, 2], self.remote and self.remote.inherited
+            kept if self.termination is None else [*kept, 2], self.remote and self.remote.inherited_descriptors
         )
         if self.remote is None:
             supervise.leave_directory()  # an engine may read a certificate by a relative path again

@@ -19,7 +19,6 @@ def find_obstacles(queue, record, waiting, policy=None) -> tuple:
     A `policy` may ignore waiters. Removes the dead tickets it finds. Raises SoloError.
     """
     files = queue.list_files() if waiting is None else queue.list_files(waiting.file)
-    queue.gate.note_look()
     for file in files:
         if file.startswith(NEW):
             queue.remove(file)  # its maker was killed: nobody else publishes while we hold the gate

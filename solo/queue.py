@@ -24,7 +24,7 @@ from solo.obstacles import (
     list_holds,
     read_claim,
 )
-from solo.tickets import HOLD, SEAT, finish_handoff
+from solo.tickets import HOLD, SEAT
 
 NO_WAIT = float("-inf")  # a deadline that has passed
 
@@ -37,14 +37,14 @@ HEAD = (
 HELD = "held"
 
 
-def take_hold(queue, record, deadline: float, watch, policy=None, prepare=None):
+def take_hold(queue, record, deadline: float, watch, policy=None, starter=None):
     """Return our hold on the name of `queue`, for a command whose `record` has its claim. Raises Busy, SoloError.
 
     `deadline` is on the monotonic clock, or NO_WAIT. `watch` blocks for us, and may show it. `policy` deals with other
-    waiters. `prepare` is called once, at the head of the queue. An exclusive hold keeps the waiting ticket before it
-    until finish_handoff: the next waiter looks again when our command has started.
+    waiters. `starter` starts our command: at the head of the queue the handoff to it is prepared. An exclusive hold then
+    keeps the waiting ticket before it until finish_handoff: the next waiter looks again when our command has started.
     """
-    return Attempt(queue, record, deadline, watch, policy, prepare).take()
+    return Attempt(queue, record, deadline, watch, policy, starter).take()
 
 
 class Attempt:
@@ -52,8 +52,7 @@ class Attempt:
 
     `waiting` is its waiting ticket, then `hold` its hold. `obstacles` are the tickets in its way, `passed` those of the
     last look. `newest` is the last waiter, found without listing the directory; `is_late` whether the deadline had
-    passed at the last look. `spare` is a hold without a name, made in advance; `mask` the signal mask from before the
-    wake signal was blocked.
+    passed at the last look. `mask` is the signal mask from before the wake signal was blocked.
     """
 
     __slots__ = (
@@ -65,24 +64,23 @@ class Attempt:
         "obstacles",
         "passed",
         "policy",
-        "prepare",
         "queue",
         "record",
-        "spare",
+        "starter",
         "state",
         "waiting",
         "watch",
     )
 
-    def __init__(self, queue, record, deadline, watch, policy, prepare):
+    def __init__(self, queue, record, deadline, watch, policy, starter):
         self.queue = queue
         self.record = record
         self.deadline = deadline
         self.watch = watch
         self.policy = policy
-        self.prepare = prepare
+        self.starter = starter
         self.state = NEW
-        self.hold = self.waiting = self.spare = self.newest = self.mask = None
+        self.hold = self.waiting = self.newest = self.mask = None
         self.obstacles, self.passed = [], []
         self.is_late = False
 
@@ -110,10 +108,7 @@ class Attempt:
         """Close and release everything but the hold."""
         close_all(self.obstacles)
         close_all(self.passed)
-        if self.spare is not None:
-            self.spare.close()
-        if self.waiting is not None:
-            self.waiting.release()
+        self.release_waiting()
         if self.mask is not None:
             restore_mask(self.mask)
 
@@ -126,10 +121,11 @@ class Attempt:
         if self.newest is not None:  # the directory was not listed: do it now, while nobody waits for us
             self.newest = None
             self.refuse_own_ancestors(list_holds(self.queue))
+        self.load_handoff()
         if self.state is WAITING and self.obstacles[0].is_hold:
             self.state = HEAD
-            if self.prepare is not None:
-                self.prepare_handoff()
+            if self.queue.handoff is not None:
+                self.queue.handoff.prepare(self.record, self.policy)
                 return  # look again now: memory that a fork shares is copied at its first use, and not in our turn
         self.wait()
 
@@ -144,16 +140,16 @@ class Attempt:
         if not (self.join_or_wait() if self.obstacles else self.publish_hold()):
             return False
         if self.policy is not None:
-            self.policy.meet(self.queue, self.record, self.hold.previous if self.hold else self.waiting, self.obstacles)
-        if self.hold is not None and self.record.claim.mode != EXCLUSIVE:
-            finish_handoff(self.hold)  # others may run beside us: our waiting ticket would make them busy
+            self.policy.meet(self.queue, self.record, self.waiting, self.obstacles)
+        if self.state is HELD:
+            self.leave_queue()
         return True
 
     def look(self):
         """Find the tickets in our way, and the slots for us if there are none. Gate locked."""
         close_all(self.passed)
         self.passed, self.obstacles, self.newest = self.obstacles, [], None
-        if self.is_free():
+        if self.queue.handoff is not None and self.queue.handoff.is_free(self.passed):
             return
         self.is_late = monotonic() >= self.deadline
         if self.state is NEW and self.policy is None and not self.is_late:
@@ -163,25 +159,25 @@ class Attempt:
         else:
             self.obstacles, self.record.slot = find_obstacles(self.queue, self.record, self.waiting, self.policy)
 
-    def is_free(self) -> bool:
-        """Return whether the only ticket in our way was released, and no contender has joined since."""
-        return (
-            self.spare is not None
-            and len(self.passed) == 1
-            and self.queue.gate.is_unchanged()
-            and self.passed[0].is_released()
-        )
-
     def publish_hold(self) -> bool:
-        """Publish our hold. Until the handoff is finished it keeps the waiting ticket and the tickets that were in the way."""
-        self.hold = self.queue.publish(HOLD, self.record, self.spare)
-        self.spare = None
+        self.hold = self.queue.publish(HOLD, self.record)
         if self.hold is None:
             return False
-        self.hold.previous, self.waiting = self.waiting, None
-        self.hold.passed, self.passed = self.passed, []
         self.state = HELD
         return True
+
+    def leave_queue(self):
+        """Give up our waiting ticket now that we have the hold; with a handoff, once our command has started."""
+        if self.record.claim.mode != EXCLUSIVE:
+            self.release_waiting()  # others may run beside us: our waiting ticket would make them busy
+        elif self.queue.handoff is not None:
+            self.queue.handoff.keep(self.waiting, self.passed)
+            self.waiting, self.passed = None, []
+
+    def release_waiting(self):
+        waiting, self.waiting = self.waiting, None
+        if waiting is not None:
+            waiting.release()
 
     def join_or_wait(self) -> bool:
         """Publish our waiting ticket, unless there is one. Raises Busy if we may not wait."""
@@ -220,11 +216,16 @@ class Attempt:
         if not self.obstacles[0].is_hold and self.deadline is not NO_WAIT:
             raise SoloError(f"held by {ancestor}, and waiters ahead wait for it: a deadlock")
 
-    def prepare_handoff(self):
-        """Fork the command and make the hold in advance, so that our turn costs one link(2) and one write to a pipe."""
-        self.prepare()
-        if self.policy is None:
-            self.spare = self.queue.make_spare(self.record)
+    def load_handoff(self):
+        """Load what prepares the handoff to our command, once and before we wait. Ignore a failure: it only saves time."""
+        starter, self.starter = self.starter, None
+        if starter is not None:
+            try:
+                from solo.contention.handoff import Handoff
+
+                self.queue.handoff = Handoff(self.queue, starter)
+            except (OSError, ImportError):
+                pass
 
     def wait(self):
         """Block until the tickets in our way may have changed, or the deadline, or the policy has something to do."""

@@ -9,7 +9,7 @@ from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGPIPE, 
 
 from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import read_stat
-from solo.kernel import ENOEXEC, STATUS_SIZE, USUAL_SIZE, close, decode, drop_umask, list_descriptors, read_file, say
+from solo.kernel import ENOEXEC, STATUS_SIZE, USUAL_SIZE, close, decode, drop_umask, read_file, say
 
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of a go message; no variable of a launcher ends in it
@@ -22,10 +22,6 @@ CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
 # command.
 NAMING_A_PID = (b"LISTEN_PID", b"WATCHDOG_PID", b"SYSTEMD_EXEC_PID")
 STOPPING = {_signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
-SURVIVED = STOPPING | {
-    _signal.SIGALRM,
-    *CHANGED_BY_PYTHON,
-}  # a waiting launcher goes on, has a time limit, ignores them
 
 
 class InheritedState:
@@ -117,7 +113,7 @@ class Starter:
     `die_with` makes a process die with the launcher of a pid, or is None; `directory` is a descriptor of --chdir, or
     None.
 
-    The waiter at the head of the queue forks its command in advance; its turn then costs one pipe write.
+    `child` is the forked command, or None; contention/handoff.py forks it in advance.
     """
 
     __slots__ = ("child", "die_with", "directory", "environment", "inherited", "path", "words")
@@ -131,18 +127,6 @@ class Starter:
         self.directory = directory
         self.child = None
 
-    def prepare(self):
-        """Fork in advance. Ignore a failure: `start` forks again."""
-        if self.child is not None:
-            return
-        mask = _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
-        try:
-            self.child = self.fork(is_early=True)
-        except OSError:
-            pass
-        finally:
-            _signal.pthread_sigmask(SIG_SETMASK, mask)  # until its turn a signal simply ends the launcher
-
     def start(self, holds: list, variables: list, termination) -> Child:
         """Record the process in every hold, and only then let it exec the command. Raises OSError if nothing ran.
 
@@ -151,7 +135,7 @@ class Starter:
         """
         self.inherited.take_signals()
         if self.child is None or is_gone(self.child.pid):
-            self.child = self.fork(is_early=False)
+            self.child = self.fork(wait_go)
         child = self.child
         try:
             for hold in holds:
@@ -176,8 +160,8 @@ class Starter:
             posix.waitpid(child.pid, 0)
         close(child.go)
 
-    def fork(self, is_early: bool) -> Child:
-        """Fork a child that waits for the go message. Every signal is blocked. Raises OSError."""
+    def fork(self, wait) -> Child:
+        """Fork a child that waits for the go message by `wait`, as wait_go. Every signal is blocked. Raises OSError."""
         if self.inherited.child_disposition == SIG_IGN:
             _signal.signal(SIGCHLD, SIG_DFL)  # else the kernel reaps the child and may reuse its pid
         launcher = posix.getpid()
@@ -196,12 +180,8 @@ class Starter:
                     self.die_with(launcher)
                 if self.directory is not None:
                     posix.fchdir(self.directory)
-                if is_early:
-                    close_private(ready)
-                variables = wait_go(ready, 0 if is_early else SPINS)
+                variables = wait(ready)
                 if variables is not None:
-                    while is_early and _signal.sigtimedwait(SURVIVED, 0):
-                        pass  # they were sent to the launcher, which survived them
                     self.inherited.take_signals()
                     self.inherited.restore()
                     execute(self.path, self.words, script, self.complete_environment(launcher, variables))
@@ -251,20 +231,6 @@ def is_gone(pid: int) -> bool:
         return True  # reaped before
 
 
-def close_private(kept: int):
-    """Close every close-on-exec descriptor but `kept`, in a child that waits: any copy of it would keep the lock."""
-    try:
-        descriptors = list_descriptors()
-    except OSError:
-        descriptors = range(HIGHEST_FD)  # listing them takes a free descriptor
-    for fd in descriptors:
-        try:
-            if fd != kept and not posix.get_inheritable(fd):
-                posix.close(fd)
-        except OSError:
-            continue
-
-
 def send_go(go: int, message: bytes):
     if len(message) > LARGEST_AT_ONCE:
         posix.set_blocking(go, True)
@@ -275,7 +241,7 @@ def send_go(go: int, message: bytes):
         pass  # killed just now: waitpid(2) shows it
 
 
-def wait_go(ready: int, spins: int):
+def wait_go(ready: int, spins: int = SPINS):
     """Return the variables in the go message, in the child; None if the launcher died.
 
     Spin briefly first: waking another core can take 1 ms.

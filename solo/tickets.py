@@ -31,7 +31,7 @@ from solo.kernel import (
     write_whole,
 )
 from solo.modes import COMPATIBLE, COUNTED
-from solo.record import RESERVED, SIZE_LIMIT, format_record, format_since, format_start, parse_record
+from solo.record import SIZE_LIMIT, format_record, format_start, parse_record
 
 NEW, SEAT, HOLD = ".new.", ".seat.", ".hold."
 READABLE = 0o644  # mode of a ticket where it is shared: contenders open it for reading, and lock it shared
@@ -45,11 +45,10 @@ class Ticket:
     """A ticket, ours or another contender's: `file` in the directory of `queue`, open as `fd`, in `state`.
 
     `record` and `owner_uid`, the user of the file, are None until the record was read. `size` is the size of our file,
-    in bytes. Our hold keeps two things until its handoff is finished: `previous`, the waiting ticket before it, and
-    `passed`, the tickets that were in its way.
+    in bytes.
     """
 
-    __slots__ = ("fd", "file", "owner_uid", "passed", "previous", "queue", "record", "size", "state")
+    __slots__ = ("fd", "file", "owner_uid", "queue", "record", "size", "state")
 
     def __init__(self, queue, file, fd, state, record=None, size=0):
         self.queue = queue
@@ -59,8 +58,6 @@ class Ticket:
         self.record = record
         self.size = size
         self.owner_uid = None
-        self.previous = None
-        self.passed = ()
 
     @property
     def number(self) -> int:
@@ -111,10 +108,6 @@ class Ticket:
         """Return whether the ticket is no longer in the way. Its owner removes the file a moment before the lock."""
         return not posix.fstat(self.fd).st_nlink or try_lock(self.fd, LOCK_SH)
 
-    def is_released(self) -> bool:
-        """Return whether its owner released it. Then its command has ended."""
-        return self.state is LIVE and self.is_open and not posix.fstat(self.fd).st_nlink
-
     def open_watch(self):
         """Return a new descriptor, readable once the ticket may no longer be in the way, or None.
 
@@ -147,7 +140,7 @@ class Ticket:
 
     def release(self):
         """Give up our own ticket. Never fails: a file that cannot be removed is dead once it is unlocked."""
-        finish_handoff(self)
+        finish_handoff(self.queue)
         self.queue.remove(self.file)
         try:
             flock(self.fd, LOCK_UN)  # not left to close(): a forked copy of the descriptor must not keep the lock
@@ -156,14 +149,11 @@ class Ticket:
         self.close()
 
 
-def finish_handoff(hold):
-    """Release the waiting ticket before our `hold`, to wake the next waiter, and close the tickets it waited for."""
-    previous, hold.previous = hold.previous, None
-    passed, hold.passed = hold.passed, ()
-    if previous is not None:
-        previous.release()
-    for ticket in passed:
-        ticket.close()
+def finish_handoff(queue):
+    """Do what our hold in `queue` left until its command has started: contention/handoff.py."""
+    handoff, queue.handoff = queue.handoff, None
+    if handoff is not None:
+        handoff.finish()
 
 
 class Queue:
@@ -171,15 +161,17 @@ class Queue:
 
     `origin` is where our own pids are valid; `gate` the guard mutex; `files` the tickets as last listed; `unseen` the
     records of those among them whose command may run where we cannot look, by their files; `newest` the digits of our
-    last number; `is_new` whether our ticket was the first that this gate numbered.
+    last number; `is_new` whether our ticket was the first that this gate numbered; `handoff` what our waiter prepares,
+    or None.
     """
 
-    __slots__ = ("files", "gate", "is_new", "newest", "place", "unseen", "origin")
+    __slots__ = ("files", "gate", "handoff", "is_new", "newest", "origin", "place", "unseen")
 
     def __init__(self, place, origin):
         self.place = place
         self.origin = origin
         self.gate = Gate(place, origin.boot)
+        self.handoff = None
         self.files = []
         self.unseen = {}
         self.newest = "0"
@@ -266,8 +258,8 @@ class Queue:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def publish(self, kind: str, record, spare=None):
-        """Make our ticket, or give a `spare` its name. Gate locked. Raises SoloError.
+    def publish(self, kind: str, record):
+        """Make our ticket, or name the hold of our handoff. Gate locked. Raises SoloError.
 
         Returns None, and leaves nothing behind, if the gate was removed meanwhile.
         """
@@ -276,7 +268,7 @@ class Queue:
         try:
             number = self.take_number(kind, record.claim.mode)
             new, file = NEW + number, kind + number
-            ticket = self.name_spare(spare, file) if spare is not None else None
+            ticket = self.handoff.name_hold(file) if self.handoff is not None else None
             if ticket is None:
                 flags = posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY
                 fd = create(posix.open, new, flags, self.place.mode & READABLE, dir_fd=directory)
@@ -321,36 +313,6 @@ class Queue:
         write_whole(fd, text, 0)
         flock(fd, LOCK_EX | LOCK_NB)
         return Ticket(self, file, fd, LIVE, record, len(text))
-
-    def make_spare(self, record):
-        """Return our hold, written and locked but without a name, so that it ends with us;
-
-        None if there can be none.
-        """
-        if record.claim.mode == COUNTED:
-            return None  # its slots are not known before its turn
-        fd = -1
-        try:
-            flags = posix.O_RDWR | posix.O_TMPFILE | SAFELY
-            fd = create(posix.open, ".", flags, self.place.mode & READABLE, dir_fd=self.place.fd)
-            return self.write_ticket("", fd, record)
-        except OSError:  # not every file system can
-            if fd >= 0:
-                close(fd)
-            return None
-
-    def name_spare(self, spare, file: str):
-        """Publish the spare and return it; close it and return None if it cannot be named."""
-        try:
-            spare.record.since = time()  # it may be long until its command starts: another name comes first
-            text = format_since(spare.record.since)
-            write_whole(spare.fd, text, spare.size - RESERVED - len(text))
-            posix.link(f"/proc/self/fd/{spare.fd}", file, dst_dir_fd=self.place.fd, follow_symlinks=True)
-            spare.file = file
-            return spare
-        except OSError:
-            spare.close()
-            return None
 
     def take_over(self, claim, gone: set):
         """Remove the holds whose processes we could not look for: our command runs with `claim` now.

@@ -2,7 +2,7 @@
 # Run `make test` of the last commit in minimal Debians, as root and as an ordinary user: tests/debian.sh [SUITE]...
 #
 # debootstrap makes each root once, in build/debian (ROOTS). The tests write only to a temporary layer over it.
-# The root has make, python3 and python3-venv; TERM=dumb, LANG=C. SHARE lists directories of this machine to mount inside, such as a
+# The root has make, python3 and python3-venv; TERM=dumb, LANG=C. BIND lists directories of this machine to mount inside, such as a
 # local package index. It is a failure if the tests leave a file outside their clone.
 set -eu
 cd "$(dirname "$0")/.."
@@ -22,7 +22,7 @@ if [ "${1:-}" = --inside ]; then # in new namespaces; arguments: the root, the l
     mount -t tmpfs -o mode=1777 tmpfs dev/shm
     ln -s pts/ptmx dev/ptmx
     ln -s /proc/self/fd dev/fd
-    for folder in ${SHARE:-}; do mkdir -p "./$folder"; mount --rbind "$folder" "./$folder"; done
+    for folder in ${BIND:-}; do mkdir -p "./$folder"; mount --rbind "$folder" "./$folder"; done
     cp /etc/hosts /etc/resolv.conf etc/
     cat /etc/pip.conf "${HOME:-/root}/.config/pip/pip.conf" >etc/pip.conf.all 2>/dev/null || true
     awk '/^\[/ { if (seen[$0]++) next } { print }' etc/pip.conf.all >etc/pip.conf

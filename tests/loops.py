@@ -12,6 +12,7 @@ FULL = {
     "test_bench",
     "test_coverage",
     "test_cron",
+    "test_docs",
     "test_engines",
     "test_etcd",
     "test_faults",

@@ -8,7 +8,18 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, count_injected, finish, inject, make_full_pipe, read_line, read_state, until, wait_dead
+from conftest import (
+    PATIENCE,
+    ROOT,
+    count_injected,
+    finish,
+    inject,
+    make_full_pipe,
+    read_line,
+    read_state,
+    until,
+    wait_dead,
+)
 
 STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
 DAEMON = (
@@ -373,7 +384,7 @@ def test_launcher_without_memory_says_so_in_one_line(lab):
         statuses.add(result.returncode)
         if result.returncode in (0, 125):
             assert result.stderr.count(b"\n") == (result.returncode == 125), (limit, result.stderr)
-        assert b"solo/" not in result.stderr and b"bug" not in result.stderr, (limit, result.stderr)
+        assert os.fsencode(ROOT / "solo") not in result.stderr and b"bug" not in result.stderr, (limit, result.stderr)
 
     assert {0, 125} <= statuses
 

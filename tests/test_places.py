@@ -8,10 +8,13 @@ import sys
 import pytest
 from conftest import BLOCKING, NOBODY, ROOT, count_injected, finish, inject, kill_both, until
 
+from solo.contention.handoff import Handoff, make_hold
 from solo.directories import open_base, open_name
 from solo.errors import SoloError
-from solo.identity import read_origin
-from solo.tickets import MOST_OPEN, Queue
+from solo.identity import read_origin, read_self
+from solo.modes import EXCLUSIVE, Claim
+from solo.record import Record
+from solo.tickets import HOLD, MOST_OPEN, Queue
 
 
 def test_the_same_job_has_the_same_name_from_everywhere(lab):
@@ -702,11 +705,22 @@ def test_a_counter_that_another_user_set_back_hides_nobody(common):
     """A waiter whose holder has gone takes no short cut past a shared holder that came meanwhile."""
     make_base_of(common, 0o1777)
     common.run("-n", "job", "true")
-    queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_origin())
-    with queue.gate:
-        queue.gate.note_look()
-        assert not queue.gate.is_unchanged()
-    queue.leave()
+    for is_shared in (True, False):
+        queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_origin())
+        queue.place.shared = is_shared
+        handoff = Handoff(queue, None)
+        record = Record(read_self(), queue.origin, 0, Claim(EXCLUSIVE), ["job"], None, [b"true"])
+        with queue.gate:
+            holder = queue.publish(HOLD, record)
+            obstacle = queue.open_ticket(holder.file)
+            handoff.hold = make_hold(queue, record)
+            assert not handoff.is_free([obstacle])
+            holder.release()
+
+            assert handoff.is_free([obstacle]) is not is_shared
+        handoff.finish()
+        obstacle.close()
+        queue.leave()
 
 
 @pytest.mark.root

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from conftest import TESTS, count_injected, finish, inject, is_blocked, kill_both, read_state, until
+from conftest import ROOT, TESTS, count_injected, finish, inject, is_blocked, kill_both, read_state, until
 
 from solo.process.tree import find_children
 from solo.start import send_go
@@ -232,6 +232,22 @@ def until_blocked(tracer):
         return any(is_blocked(child) for child, _ in find_children(tracer.pid))
 
     until(look)
+
+
+@pytest.mark.tool("strace")
+def test_turn_loads_no_module(lab):
+    holder = lab.hold("job")
+    waiter = lab.start("-w", "1h", "-n", "job", "true", prefix=inject(lab, "openat:delay_exit=1"))
+    until_blocked(waiter)
+    trace = lab.path / "injected"
+    before = len(trace.read_text().splitlines())
+
+    holder.communicate()
+
+    assert finish(waiter)[0] == 0
+    calls = trace.read_text().splitlines()
+    assert len(calls) > before and not [call for call in calls[before:] if str(ROOT) in call]
+    assert [call for call in calls[:before] if "contention" in call and "handoff" in call]
 
 
 def test_readers_beside_each_other_still_get_in_one_behind_the_other(lab, via):

@@ -19,6 +19,7 @@ PACKAGES = {
     "strace": "strace",
     "cron": "cron",
     "mandoc": "mandoc",
+    "node": "nodejs",
     "flock": "util-linux",
     "unshare": "util-linux",
     "nsenter": "util-linux",

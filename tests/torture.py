@@ -270,8 +270,8 @@ def render(result: dict) -> str:
         "stuck names": result["stuck"],
         "tokens out of order": result["disordered"],
         "failed": len(result["failed"]),
-        "loops over all calls of a scene without time to finish": len(result["unfinished"]),
-        "parts that recorded no work": ", ".join(result["idle"]) or "none",
+        "loops over all calls of a scene that the time limit cut short": len(result["unfinished"]),
+        "parts of the torture that did not run": ", ".join(result["idle"]) or "none",
     }
     head = (
         f"`make torture MINUTES={result['minutes']:g} SEED={result['seed']}` ({result['date']}, Linux {result['kernel']}, "

@@ -740,13 +740,13 @@ class Own:
     __slots__ = ()
     attempt: Optional["Try"]
 
-    def publish(self, kind: str, record: Record, spare: Any = None) -> Any:
+    def publish(self, kind: str, record: Record) -> Any:
         assert self.attempt is not None
         if kind == SEAT:
             self.attempt.refuse_own_tickets(self, record.claim)
             if isinstance(blocking.mine.waiter, blocking.Hasty):
                 raise blocking.WouldWait  # before it is published: a waiter that leaves lets others overtake
-        ticket = super().publish(kind, record, spare)  # type: ignore[misc]
+        ticket = super().publish(kind, record)  # type: ignore[misc]
         if ticket is not None:
             self.attempt.tickets.append(ticket)
         return ticket
@@ -757,8 +757,8 @@ class OwnQueue(Own, Queue):
 
     __slots__ = ("attempt", "own_files")
 
-    def publish(self, kind: str, record: Record, spare: Any = None) -> Any:
-        ticket = super().publish(kind, record, spare)
+    def publish(self, kind: str, record: Record) -> Any:
+        ticket = super().publish(kind, record)
         if ticket is not None:
             self.own_files[ticket.file] = blocking.remember_own(ticket.fd)
         return ticket

@@ -7,6 +7,7 @@ from solo.argv import is_engine
 from solo.contention.sockets import SocketQueue
 from solo.directories import find_base, find_names, open_base, open_below, split_name
 from solo.errors import SoloError, UsageError
+from solo.identity import read_origin
 from solo.journal_files import open_place
 from solo.kernel import close, say
 from solo.modes import EXCLUSIVE, Claim, find_conflicts, plan_claims
@@ -69,6 +70,25 @@ def report_unknown(name: str, options: dict, verb: str) -> bool:
     except SoloError as error:
         say(str(error))
         return True
+
+
+def visit_queues(names: list, options: dict, visit) -> bool:
+    """Call `visit(name, queue)` for each name; the queue is None if the name was never used.
+
+    Print an error for a name that is refused. Return whether every visit returned True.
+    """
+    origin, complete = read_origin(), True
+    for name in names:
+        queue = open_queue(name, options, origin)
+        try:
+            complete = visit(name, queue) and complete
+        except SoloError as error:
+            say(f"{name}: {error}")
+            complete = False
+        finally:
+            if queue is not None:
+                queue.leave()
+    return complete
 
 
 def has_traces(name: str, directory) -> bool:

@@ -6,13 +6,13 @@ from solo.argv import is_engine
 from solo.commands import history
 from solo.commands.list import add_hosts, format_age, format_mode, format_pid, format_user, make_row
 from solo.commands.list import collect as collect_rows
-from solo.commands.lookup import check_names, describe_place, open_living, open_queue, report_unknown
+from solo.commands.lookup import check_names, describe_place, open_living, report_unknown, visit_queues
 from solo.contention.sockets import SocketQueue
 from solo.errors import SoloError
 from solo.history.reader import find_history
 from solo.identity import read_origin
 from solo.journal_files import JOURNAL, open_place
-from solo.kernel import close, say
+from solo.kernel import close
 from solo.modes import MODES
 from solo.options import FILE
 from solo.process.tree import find_roots
@@ -45,23 +45,15 @@ def run(options: dict, names: list) -> int:
 
 
 def collect_all(names: list, options: dict) -> tuple:
-    """Return ([an object per name], whether every name is known and could be read).
+    """Return ([an object per name], whether every name is known and could be read)."""
+    origin, shown = read_origin(), []
 
-    Print an error for each other name.
-    """
-    origin, complete, shown = read_origin(), True, []
-    for name in names:
-        complete = not report_unknown(name, options, "show") and complete
-        queue = open_queue(name, options, origin)
-        try:
-            shown.append(collect(name, queue, options, origin))
-        except SoloError as error:
-            say(f"{name}: {error}")
-            complete = False
-        finally:
-            if queue is not None:
-                queue.leave()
-    return shown, complete
+    def show(name, queue) -> bool:
+        shown.append(collect(name, queue, options, origin))
+        return True
+
+    unknown = [name for name in names if report_unknown(name, options, "show")]
+    return shown, visit_queues(names, options, show) and not unknown
 
 
 def find_journal(directory, name: str):

@@ -6,11 +6,10 @@ Contenders that arrive later are left alone.
 from time import monotonic, sleep
 
 from solo.argv import is_engine
-from solo.commands.lookup import check_names, describe_place, open_living, open_queue, report_unknown
+from solo.commands.lookup import check_names, describe_place, open_living, report_unknown, visit_queues
 from solo.contention.evict import Eviction
 from solo.contention.policies import identify_launcher
 from solo.errors import SoloError
-from solo.identity import read_origin
 from solo.kernel import say
 from solo.modes import INTENTIONS
 from solo.obstacles import close_all, read_claim
@@ -30,21 +29,9 @@ def run(options: dict, names: list) -> int:
         from solo.commands import remote
 
         return remote.stop(options, names)
-    origin, complete = read_origin(), True
-    for name in names:
-        if report_unknown(name, options, "stop"):
-            complete = False
-            continue
-        queue = open_queue(name, options, origin)
-        try:
-            complete = stop_name(name, queue, options) and complete
-        except SoloError as error:
-            say(f"{name}: {error}")
-            complete = False
-        finally:
-            if queue is not None:
-                queue.leave()
-    return 0 if complete else SoloError.status
+    known = [name for name in names if not report_unknown(name, options, "stop")]
+    complete = visit_queues(known, options, lambda name, queue: stop_name(name, queue, options))
+    return 0 if complete and known == names else SoloError.status
 
 
 def stop_name(name: str, queue, options: dict) -> bool:

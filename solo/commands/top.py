@@ -114,7 +114,7 @@ class View:
             self.show_message(f"{describe(self.asked)} has ended by itself")
             self.asked = None
 
-    def print_clean(self, message: str):
+    def show_message(self, message: str):
         """Show a message for some seconds."""
         self.message, self.message_time = clean(message), monotonic()
 

@@ -12,6 +12,7 @@ Policy: contention.policies.Policy and the classes below it.
 from collections.abc import Collection
 from typing import Optional, Protocol
 
+from solo.contention.handoff import Handoff
 from solo.identity import Origin
 from solo.record import Record
 
@@ -26,9 +27,6 @@ class Ticket(Protocol):
     state: str
     # None until read_record.
     record: Optional[Record]
-    # Of our hold, until finish_handoff: the waiting ticket before it, and the tickets that were in its way.
-    previous: "Optional[Ticket]"
-    passed: "Collection[Ticket]"
 
     # The n of its name.
     @property
@@ -85,12 +83,6 @@ class Gate(Protocol):
     # Close the descriptor, which also unlocks. The next `with` opens it again.
     def close(self) -> None: ...
 
-    # Remember this look: is_unchanged compares with it.
-    def note_look(self) -> None: ...
-
-    # Return whether no contender has joined since. False where that cannot be known.
-    def is_unchanged(self) -> bool: ...
-
     # Count a contender that was skipped. Return the skips of that mode before it, None if they are not counted. Gate
     # locked.
     def count_skip(self, mode: str) -> Optional[int]: ...
@@ -105,6 +97,8 @@ class Queue(Protocol):
     # Where our own pids are valid.
     origin: Origin
     gate: Gate
+    # What our waiter prepares, and leaves until tickets.finish_handoff; or None.
+    handoff: "Optional[Handoff]"
     # The names of all tickets, as last listed.
     files: list
     # The records of holds whose processes we cannot look for, by file. If there are any, the queue has take_over(claim,
@@ -126,10 +120,7 @@ class Queue(Protocol):
     def look(self, file: str) -> Optional[Ticket]: ...
 
     # Publish a ticket of `kind` (tickets.SEAT or HOLD). Gate locked. Return None if the gate was removed meanwhile.
-    def publish(self, kind: str, record: Record, spare: Optional[Ticket] = None) -> Optional[Ticket]: ...
-
-    # Return a hold that lacks only its name, None if there can be none.
-    def make_spare(self, record: Record) -> Optional[Ticket]: ...
+    def publish(self, kind: str, record: Record) -> Optional[Ticket]: ...
 
     # Remove a dead ticket (gate locked) or our own. Never fails.
     def remove(self, file: str) -> None: ...

@@ -44,7 +44,7 @@ class SocketTicket:
     `fd` is None if the owner's backlog is full; `watch` a pidfd of the command, or None.
     """
 
-    __slots__ = ("fd", "file", "owner", "passed", "previous", "queue", "record", "state", "text", "watch")
+    __slots__ = ("fd", "file", "owner", "queue", "record", "state", "text", "watch")
 
     def __init__(self, queue, file, text, fd, state=LIVE, owner=None, watch=None, record=None):
         self.queue = queue
@@ -55,8 +55,6 @@ class SocketTicket:
         self.owner = owner
         self.watch = watch
         self.record = record
-        self.previous = None
-        self.passed = ()
 
     @property
     def number(self) -> int:
@@ -112,7 +110,7 @@ class SocketTicket:
 
     def release(self):
         """Give up our own ticket."""
-        finish_handoff(self)
+        finish_handoff(self.queue)
         self.close()
 
 
@@ -167,12 +165,6 @@ class SocketGate:
         finally:
             close(fd)
 
-    def note_look(self):
-        """Do nothing: no counter distinguishes one look from the next."""
-
-    def is_unchanged(self) -> bool:
-        return False
-
     def count_skip(self, mode: str):
         """Return None: skips are not counted."""
 
@@ -186,12 +178,13 @@ class SocketQueue:
     unseen = ()  # all tickets are of this machine
     is_new = False  # nothing is left of a name that could be removed later
 
-    __slots__ = ("files", "gate", "highest", "name", "seen", "texts", "origin")
+    __slots__ = ("files", "gate", "handoff", "highest", "name", "origin", "seen", "texts")
 
     def __init__(self, name: str, origin):
         self.name = name
         self.origin = origin
         self.gate = SocketGate(name)
+        self.handoff = None
         self.files = []
         self.texts = {}
         self.seen = {}  # by file: a pidfd of its command, which may outlive the launcher for a moment
@@ -282,10 +275,7 @@ class SocketQueue:
     def find_newest_waiting(self):
         """Return None: the kernel lists all sockets or none."""
 
-    def make_spare(self, record):
-        """Return None: a socket without an address cannot be given one later unseen."""
-
-    def publish(self, kind: str, record, spare=None):
+    def publish(self, kind: str, record):
         """Make our ticket. Gate locked. Raises SoloError."""
         record.since = time()
         number = max(int(record.since * 1e6), self.highest + 1)

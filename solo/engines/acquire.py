@@ -49,7 +49,7 @@ class EngineHold:
     """The hold of one run at the engine of --via. Like the run's Tickets it has `complete` and `release`.
 
     `wanted` is the run's record, `inherited` the InheritedState. `entries` are our held entries by name; `lease` renews
-    them. `inherited` are the descriptors opened before the engine. Raises UsageError, SoloError.
+    them. `inherited_descriptors` were open before the engine. Raises UsageError, SoloError.
     """
 
     descriptors = ()
@@ -57,7 +57,7 @@ class EngineHold:
     def __init__(self, plan, wanted, inherited):
         self.wanted = wanted
         self.inherited = inherited
-        self.inherited = list_descriptors()
+        self.inherited_descriptors = list_descriptors()
         self.most = plan.max_waiting
         self.replaces = plan.replace
         self.patience = plan.file_deadline
@@ -72,7 +72,7 @@ class EngineHold:
 
     def take(self, deadline, watch, once):
         """Hold all wanted names and arm the kernel's timer, which kills us when the lease ends. On return all signals
-        are blocked and `inherited` has the inherited ones.
+        are blocked and `inherited` has the mask and the pending signals.
 
         A signal that ends us is delayed until the engine has everything back. `once` is a PeriodGuard or None; it is
         asked before the queue and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
