@@ -17,7 +17,8 @@ PIP = $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check
 DEB = build/deb/solo-run
 SITE = build/site
 WORKERS ?= 2
-PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile
+# In test-full the tests of a file run in one worker: they share servers and services of the machine.
+PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal
 DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
 .PHONY: help install uninstall dist pyz deb venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab man docs captures clean
@@ -66,7 +67,7 @@ test: $(MADE) ## test every promise of one machine in at most 4 minutes; install
 	@$(PYTEST) --loop=test $(ARGS)
 
 test-full: $(VENV)/bench $(VENV)/docs ## run all tests except the long torture: with servers, packages, systemd and cron
-	@$(PYTEST) --loop=full $(ARGS)
+	@$(PYTEST) --dist loadfile --loop=full $(ARGS)
 
 test-deps: ## install the programs that the tests need, by one apt-get call; starts and enables no service
 	@$(PYTHON) tests/tools.py --install

@@ -1,7 +1,8 @@
-"""Start many programs at a steady rate: `arrivals.py COUNT RATE LOG WORD...`, RATE per second, with `{}` as each one's number.
+"""Start many programs at a steady rate: `arrivals.py COUNT RATE LOG WORD...`, RATE per second. A `{}` in a WORD becomes
+the number of the program.
 
-Print a line once all have started, wait for all, and print their exit statuses in order. SIGTERM kills them all. This is a separate
-small program because it forks fast and need not wait for each exec.
+Print the seconds that all starts took, wait for all, and print their exit statuses in order. SIGTERM kills them all. This is a
+separate small program because it forks fast and need not wait for each exec.
 """
 
 import os
@@ -14,13 +15,13 @@ errors = os.open(sys.argv[3], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOE
 started = []
 
 
-def end(*_):
+def kill_all(*_):
     for pid in started:
         os.kill(pid, signal.SIGKILL)
     os._exit(1)
 
 
-signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGTERM, kill_all)
 begin = time.monotonic()
 for number in range(count):
     time.sleep(max(0, begin + number / rate - time.monotonic()))

@@ -1,10 +1,11 @@
-"""Fixtures and tools of all tests: each test gets its own directory and runs the real `solo` in real processes.
+"""Fixtures and tools of all tests. Each test gets its own directory and runs the real `solo` in real processes.
 
 A test waits for a line, a state in /proc or the end of a process, never for a length of time.
 """
 
 import ctypes
 import fcntl
+import importlib
 import json
 import os
 import select
@@ -15,7 +16,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -188,7 +191,7 @@ def solo_script(tmp_path_factory):
 
 
 class NetworkLock:
-    """Lets one test at a time use sockets in a network namespace: tests use the same names. Held while a lab uses sockets."""
+    """Lets one test at a time use sockets in a network namespace, as tests use the same names. A lab that uses sockets holds it."""
 
     def __init__(self):
         self.labs = set()
@@ -228,6 +231,15 @@ class Lab:
         self.environment["SOLO_VIA"] = "socket"
         network_lock.acquire(self)
 
+    def hasten(self, constant, seconds):
+        """Change a constant, such as `solo.gate.GATE_PATIENCE`, in every launcher from now on, where a test waits for it."""
+        module, _, name = constant.rpartition(".")
+        head, _, source = Path(self.script).read_text().partition("site-packages')\n")
+        assert hasattr(importlib.import_module(module), name) and source
+        self.script = str(self.path / "hastened")
+        Path(self.script).write_text(f"{head}site-packages')\nimport {module}\n{constant} = {seconds}\n{source}")
+        os.chmod(self.script, 0o755)
+
     def start(self, *words, prefix=(), **options):
         """Start `solo WORDS`; all three streams are pipes unless `options` (of Popen) say otherwise."""
         if "socket" in words:
@@ -252,13 +264,20 @@ class Lab:
 
     def start_shell(self, script):
         """Start a shell with `script`, in which $SOLO is solo; all three streams are pipes."""
-        process = subprocess.Popen(
-            ["sh", "-c", script],
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        return self.start_words("sh", "-c", script)
+
+    def start_code(self, code, *words, flags=("-IS",), prefix=()):
+        """Start a Python program that has imported solo and what such programs use; all three streams are pipes."""
+        head = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport math, os, signal, threading, time, solo\n"
+        return self.start_words(*prefix, sys.executable, *flags, "-c", head + code, *map(str, words))
+
+    def run_code(self, code, *words, **options):
+        """Run such a program to its end; return (status, stdout, stderr)."""
+        return finish(self.start_code(code, *words, **options))
+
+    def start_words(self, *words):
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        process = subprocess.Popen(words, env=self.environment, **pipes)
         self.started.append(process)
         return process
 
@@ -297,7 +316,7 @@ class Lab:
     def count_waiting(self, name):
         """Count the waiting tickets, including dead ones."""
         if "SOLO_VIA" in self.environment:
-            return sum(row["state"] == "waiting" for row in self.list(name))
+            return sum(row["state"] == "waiting" for row in self.collect(name))
         path = self.directory / name
         return sum(file.startswith(".seat.") for file in os.listdir(path)) if path.exists() else 0
 
@@ -307,6 +326,14 @@ class Lab:
         result = self.run("list", "--json", *words)
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
+
+    def collect(self, *names):
+        """Return the rows of `solo list` from this process, for polling: a start of the view takes 100 ms of CPU."""
+        from solo.commands.list import collect
+
+        rows, complete = collect(self.environment.get("SOLO_DIR"), self.environment.get("SOLO_VIA", "file"), names)
+        assert complete
+        return rows
 
     def history(self, *words):
         result = self.run("history", "--json", *words)
@@ -359,7 +386,7 @@ def lab(solo_script, tmp_path):
 
 @pytest.fixture
 def new(solo_script, tmp_path):
-    """A function that returns a fresh machine with the programs of the recipes."""
+    """Return a function that makes a new machine with the programs of the recipes."""
     from machine import Machine
 
     machines = []
@@ -385,7 +412,7 @@ def via(request, lab):
 
 @pytest.fixture
 def common(lab, tmp_path_factory):
-    """A lab that other users can use: its script runs on Debian's Python, from a copy of the source."""
+    """Return a lab that other users can use: its script runs on Debian's Python, from a copy of the source."""
     if os.geteuid() != 0 or not os.access("/usr/bin/python3", os.X_OK):
         pytest.skip("needs root and /usr/bin/python3")
     place = tmp_path_factory.mktemp("common")
@@ -495,7 +522,7 @@ def make_full_pipe():
 
 
 def is_blocked(pid):
-    """Whether it sleeps in flock(2) or poll(2), as a waiter does."""
+    """Return whether a process sleeps in flock(2) or poll(2), as a waiter does."""
     try:
         return open(f"/proc/{pid}/syscall").read().split()[0] in BLOCKING
     except (OSError, IndexError):
@@ -513,7 +540,7 @@ def kill_both(holder):
     try:
         os.kill(holder.child, signal.SIGKILL)
     except ProcessLookupError:
-        pass  # with sockets it ends with its launcher
+        pass  # with sockets the command ends with its launcher
     wait_dead(holder.child)
 
 
@@ -523,12 +550,38 @@ def set_alarm(prepare="pass"):
     return ("python3", "-IS", "-c", code)
 
 
-@pytest.fixture(params=["file", "socket"])
-def kind(request, lab, monkeypatch):
-    """Use the lab's names in this process too, by files or by sockets."""
+def do_when(condition, act):
+    """Call `act` in a thread once `condition()` is true."""
+    threading.Thread(target=lambda: (until(condition), act())).start()
+
+
+def run_threads(work, arguments):
+    """Call `work` with each argument, each in a thread of its own; return the results."""
+    arguments = list(arguments)
+    ready = threading.Barrier(len(arguments))
+    with ThreadPoolExecutor(len(arguments)) as pool:
+        return list(pool.map(lambda argument: (ready.wait(PATIENCE), work(argument))[1], arguments, timeout=PATIENCE))
+
+
+def in_thread(act):
+    """Call `act` in a thread; return its result."""
+    return run_threads(lambda _: act(), [None])[0]
+
+
+def is_locked(path, *words):
+    """Whether flock(1) is refused a lock on that file."""
+    return subprocess.run(["flock", "-n", *words, path, "true"]).returncode != 0
+
+
+@pytest.fixture
+def files(lab, monkeypatch):
+    """Use the lab's names in this process too, by files."""
     monkeypatch.setenv("SOLO_DIR", str(lab.directory))
-    for variable in ("SOLO_VIA", "SOLO_NAME", "SOLO_TOKEN", "SOLO_SLOT"):
-        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(params=["file", "socket"])
+def kind(request, lab, files, monkeypatch):
+    """Use the lab's names in this process too, by files or by sockets."""
     if request.param == "socket":
         monkeypatch.setenv("SOLO_VIA", "socket")
         monkeypatch.delenv("SOLO_DIR")

@@ -161,10 +161,11 @@ class Soak:
         """Heal and end all hosts; return the lives of all commands."""
         for host in self.hosts:
             host.heal()
-        for host in self.hosts:
-            host.launcher.kill()
-            host.launcher.wait()
-        until(lambda: not any(find_children(host.launcher.pid) for host in self.hosts))
+        launchers = [host.launcher for host in self.hosts if host.launcher]  # none, if there was no time for a step
+        for launcher in launchers:
+            launcher.kill()
+            launcher.wait()
+        until(lambda: not any(find_children(launcher.pid) for launcher in launchers))
         time.sleep(0.3)  # a command that was just killed may still write
         for host in self.hosts:
             host.close()

@@ -1,4 +1,4 @@
-"""`make fuzz`: feed millions of inputs to every reader of readers.py, two targets at a time, each in its own process.
+"""`make fuzz`: feed millions of inputs to the targets of readers/, two at a time, each in its own process.
 
 With atheris installed (make fuzz installs it if it can), the first tenth is guided by coverage. The rest mutates the corpus of that
 part and valid texts. An input is bytes: `check` reads it, and for one in four it is also the seed of a `trip`. Findings are printed
@@ -48,6 +48,7 @@ def raise_hang(*_):
 
 def try_input(target, data: bytes):
     """Run one input. Raises AssertionError for a wrong answer, Hang, or any exception of the reader."""
+    signal.signal(signal.SIGPROF, raise_hang)
     signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
         target.check(data)
@@ -159,21 +160,13 @@ def run_guided(load, seed: int, count: int, corpus: str, answer: str):
     for number in range(SEEDS):
         Path(corpus, str(number)).write_bytes(target.make(rng))
     # No timeout of libFuzzer: try_input has its own timer.
-    flags = [
-        f"-seed={seed % (1 << 32) or 1}",
-        "-timeout=0",
-        f"-max_len={LARGEST}",
-        "-runs=-1",
-        "-verbosity=0",
-        "-rss_limit_mb=0",
-    ]
+    flags = f"-seed={seed % (1 << 32) or 1} -max_len={LARGEST} -timeout=0 -runs=-1 -verbosity=0 -rss_limit_mb=0".split()
     atheris.Setup(["fuzz", *flags, corpus], one_input, custom_mutator=change)
     atheris.Fuzz()
 
 
 def run_one(name: str, engine: str, seed: int, count: int, answer: str):
     """Fuzz one target in this process: a guided tenth, then the rest, unguided and several times as fast."""
-    signal.signal(signal.SIGPROF, raise_hang)
 
     def load():
         from readers import TARGETS
@@ -214,22 +207,15 @@ def run_all(shares: dict, engine: str, seed: int) -> list:
                 answer = os.path.join(folder, name)
                 words = [sys.executable, __file__, "--one", name, "--engine", engine, "--seed", str(seed)]
                 words += ["--count", str(shares[name]), "--answer", answer]
-                running[subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=open(answer + ".err", "wb"))] = (
-                    name,
-                    answer,
-                )
+                process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=open(answer + ".err", "wb"))
+                running[process] = name, answer
             process = wait_for_one(running)
             name, answer = running.pop(process)
             try:
                 known = json.loads(Path(answer).read_text())
             except (OSError, ValueError):
-                known = {
-                    "target": name,
-                    "inputs": 0,
-                    "seconds": 0,
-                    "input": "?",
-                    "why": Path(answer + ".err").read_text()[-3000:],
-                }
+                why = Path(answer + ".err").read_text()[-3000:]
+                known = {"target": name, "inputs": 0, "seconds": 0, "input": "?", "why": why}
             done.append(known)
             outcome = "FOUND" if "why" in known else known.get("outcome", "-")
             print(f"| {name} | {known['inputs']:,} | {known['seconds']:.0f} | {outcome} |", flush=True)
@@ -272,9 +258,8 @@ def describe(results: list, seed: int, engine: str) -> dict:
 
 def make_sentence(run: dict) -> str:
     """Return the sentence for docs/evidence.md."""
-    measured = (
-        f"`make fuzz SEED={run['seed']}`, {run['date']}, Linux {run['kernel']}, Python {run['python']}, {run['engine']}"
-    )
+    command = f"`make fuzz SEED={run['seed']}`"
+    measured = f"{command}, {run['date']}, Linux {run['kernel']}, Python {run['python']}, {run['engine']}"
     readers = f"{len(run['targets'])} readers ({', '.join(run['targets'])})"
     return f"{run['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({measured})."
 
@@ -300,9 +285,8 @@ def main():
     options.add_argument("--seed", type=int, default=int(time.time()))
     options.add_argument("--count", type=int, default=COUNT)
     options.add_argument("--engine", choices=("atheris", "plain"), default=find_engine())
-    options.add_argument(
-        "--record", action="store_true", help="if nothing is found, write docs/fuzz.json and docs/evidence.md"
-    )
+    recording = "if nothing is found, write docs/fuzz.json and docs/evidence.md"
+    options.add_argument("--record", action="store_true", help=recording)
     options.add_argument("--replay", nargs=2, metavar=("TARGET", "INPUT"))
     options.add_argument("--one", help=argparse.SUPPRESS)
     options.add_argument("--answer", help=argparse.SUPPRESS)
@@ -314,7 +298,6 @@ def main():
     from readers import TARGETS
 
     if asked.replay:
-        signal.signal(signal.SIGPROF, raise_hang)
         return try_input(TARGETS[asked.replay[0]], literal_eval(asked.replay[1]))
     shares = share_out([TARGETS[name] for name in asked.targets or TARGETS], asked.count)
     print(

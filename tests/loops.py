@@ -5,7 +5,7 @@ completely in every loop.
 """
 
 # At most 15 seconds on two cores: pure functions, imports, the bundle, some real launches.
-QUICK = {"test_bundle", "test_layers", "test_lease", "test_once", "test_pure"}
+QUICK = {"test_argv", "test_bundle", "test_compatibility", "test_layers", "test_lease", "test_once", "test_record"}
 
 # These need servers, packages, another root directory, a booted systemd, or minutes.
 FULL = {
@@ -19,6 +19,7 @@ FULL = {
     "test_hostile_etcd",
     "test_install",
     "test_lab",
+    "test_lost_messages",
     "test_packages",
     "test_postgresql",
     "test_redis",

@@ -105,7 +105,7 @@ class Machine(Lab):
         return process
 
     def count_waiters(self):
-        return sum(row["state"] == "waiting" for row in self.list())
+        return sum(row["state"] == "waiting" for row in self.collect())
 
 
 def finish(process):

@@ -1,8 +1,8 @@
-"""The counts of the torture, and the seed of all its choices.
+"""Counts of the torture, and the seed of all its choices.
 
 SOLO_SEED sets the seed. SOLO_TORTURE=whole runs all points instead of a sample, SOLO_POINT runs one point or round. torture.py sets
 two more: SOLO_TALLY, the file of JSON lines in which a part records its work, and SOLO_UNTIL, its deadline in seconds of the
-monotonic clock. A part records a point before it hits it: after a failure, the last recorded point is the culprit.
+monotonic clock. A part records each point before its attempt, so the last recorded point is the one that failed.
 """
 
 import itertools
@@ -20,9 +20,9 @@ UNTIL = float(os.environ["SOLO_UNTIL"]) if "SOLO_UNTIL" in os.environ else None
 FILE = os.environ.get("SOLO_TALLY")
 
 
-def make_random(*what) -> random.Random:
+def make_random(*purpose) -> random.Random:
     """Return a Random for one purpose, independent of all earlier draws."""
-    return random.Random(f"{SEED} {what}")
+    return random.Random(f"{SEED} {purpose}")
 
 
 def add(**counts):
@@ -35,7 +35,7 @@ def note(point):
 
 
 def find_disordered(tokens: list) -> list:
-    """Return the tokens that are not greater than the one before."""
+    """Return the tokens that are not greater than their predecessor."""
     return [after for before, after in zip(tokens, tokens[1:]) if after <= before]
 
 
@@ -50,7 +50,7 @@ def is_time_left() -> bool:
 
 
 def rounds(sample: int, whole: int):
-    """Yield the numbers of the rounds to run: with a deadline as many as there is time for, but at least one."""
+    """Yield the numbers of the rounds to run. With a deadline, run at least one, and more while there is time."""
     if POINT:
         yield int(POINT)
         return
@@ -61,7 +61,7 @@ def rounds(sample: int, whole: int):
 
 
 def choose(points: list, sample: int):
-    """Yield a sample of the points or, for the whole, all that are not recorded yet, in random order while there is time."""
+    """Yield points in random order while there is time: a sample, or with SOLO_TORTURE=whole all that are not recorded yet."""
     write({"of": len(points)})
     if POINT:
         points = [POINT]
@@ -75,12 +75,12 @@ def choose(points: list, sample: int):
 
 
 class Tally:
-    """The work of one part: `counts`, and the `points` that it reached, `of` how many."""
+    """The work of one part: its `counts`, and the `points` that it tried of the `of` that there are."""
 
     def __init__(self):
         self.counts, self.points, self.of = Counter(), [], 0
 
-    def take(self, record: dict):
+    def add_record(self, record: dict):
         self.of = record.get("of", self.of)
         self.points += [record["point"]] if "point" in record else []
         for what, amount in record.get("add", {}).items():
@@ -93,5 +93,5 @@ class Tally:
 def read(file) -> Tally:
     tally = Tally()
     for line in Path(file).read_text().splitlines() if os.path.exists(file) else ():
-        tally.take(json.loads(line))
+        tally.add_record(json.loads(line))
     return tally

@@ -1,14 +1,11 @@
-"""A thread or task that would wait for itself forever is refused, whichever Lock object it holds the name by."""
+"""A thread or task that would wait for itself forever gets an error, whichever Lock object holds the name."""
 
 import asyncio
+import contextlib
 import math
-import os
-import subprocess
-import sys
-import threading
 
 import pytest
-from conftest import PATIENCE, ROOT, finish, until
+from conftest import PATIENCE, do_when, finish, in_thread
 
 import solo
 
@@ -17,106 +14,83 @@ def lock(name, **options):
     return solo.Lock(name, wait=math.inf, **options)
 
 
+REFUSED = pytest.raises(solo.SoloError, match="would wait for itself.*another thread")
+
+
 @pytest.mark.parametrize(
     "held, wanted",
     [
-        (("job", {}), ("job", {})),
-        (("job", {"reentrant": True}), ("job", {"reentrant": True})),
-        (("par/child", {}), ("par", {})),
-        (("par", {}), ("par/child", {})),
-        (("job", {"shared": True}), ("job", {})),
-        (("pool", {"slots": 3, "take": 2}), ("pool", {"slots": 3, "take": 2})),
-        (("b", {}), (["a", "b", "c"], {})),
+        (lock("job"), lock("job")),
+        (lock("job", reentrant=True), lock("job", reentrant=True)),
+        (lock("par/child"), lock("par")),
+        (lock("par"), lock("par/child")),
+        (lock("job", shared=True), lock("job")),
+        (lock("pool", slots=3, take=2), lock("pool", slots=3, take=2)),
+        (lock("b"), lock(["a", "b", "c"])),
+        (lock("one", flock="file"), lock("two", flock="alias")),
     ],
-    ids=str,
+    ids=lambda lock: ",".join([*lock.names, *lock.flock]),
 )
-def test_a_second_lock_of_one_thread_is_refused(kind, held, wanted):
-    with (
-        lock(held[0], **held[1]) as hold,
-        pytest.raises(solo.SoloError, match="would wait for itself.*another thread") as error,
-    ):
-        lock(wanted[0], **wanted[1]).acquire()
+def test_second_lock_of_a_thread_is_refused(lab, kind, monkeypatch, held, wanted):
+    monkeypatch.chdir(lab.path)
+    (lab.path / "alias").symlink_to("file")
+    with held as hold, REFUSED as error:
+        wanted.acquire()
 
-    assert not isinstance(error.value, solo.Busy) and not hold.locked and solo.holders("a") == []
-
-
-def test_a_lock_that_needs_no_wait_is_not_refused(kind):
-    with (
-        lock("data", shared=True),
-        lock("data", shared=True),
-        lock("pool", slots=2),
-        lock("pool", slots=2),
-        lock("par/a"),
-        lock("par/b"),
-    ):
-        pass
+    assert (
+        f" holds {(wanted.flock or held.names)[0]} by another" in str(error.value)
+        and type(error.value) is solo.SoloError
+    )
+    assert not hold.locked and solo.holders("a") == solo.holders("two") == []
 
 
-def test_a_wait_with_an_end_is_not_refused(kind):
+def test_lock_without_a_wait_is_not_refused(lab, kind):
+    file = lab.path / "file"
+    file.touch()
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(lock("data", shared=True))
+            stack.enter_context(lock("pool", slots=2))
+        for name in ("a", "b"):
+            stack.enter_context(lock(f"par/{name}"))
+            stack.enter_context(lock(name, shared=True, flock=file))
+
+
+def test_wait_with_a_limit_or_in_another_thread_is_not_refused(lab, kind):
     """Another thread may release the Hold meanwhile."""
     hold = solo.Lock("job").acquire()
     with pytest.raises(solo.Busy):
         solo.Lock("job", wait=0.05).acquire()
-    threading.Timer(0.05, hold.release).start()
 
-    with solo.Lock("job", wait=PATIENCE):
-        pass
-
-
-def test_another_thread_is_not_refused(kind):
-    entered = []
-
-    def work():
-        with lock("job"):
-            entered.append(1)
-
-    thread = threading.Thread(target=work)
-    with lock("job"):
-        thread.start()
-        while not entered and not any(holder for holder in all_rows("job") if holder["state"] == "waiting"):
-            pass
-    thread.join(PATIENCE)
-
-    assert entered == [1]
+    for acquire in (solo.Lock("job", wait=PATIENCE).acquire, lambda: in_thread(lock("job").acquire)):
+        do_when(lambda: lab.count_waiting("job"), hold.release)
+        hold = acquire()
+    hold.release()
 
 
-def all_rows(name):
-    from solo.commands.list import collect
-
-    return collect(os.environ.get("SOLO_DIR"), os.environ.get("SOLO_VIA"), [name], report=print)[0]
-
-
-def test_a_thread_behind_a_waiter_that_waits_for_it_is_refused(lab, kind):
+def test_thread_behind_a_waiter_for_itself_is_refused(lab, kind):
     with lock("data", shared=True):
-        waiter = lab.start("-n", "data", "-w", "forever", "--", "true")
-        until(
-            lambda: (
-                lab.count_waiting("data")
-                if kind == "file"
-                else any(row["state"] == "waiting" for row in all_rows("data"))
-            )
-        )
-
-        with pytest.raises(solo.SoloError, match="would wait for itself"):
+        waiter = lab.start_waiter("data")
+        with REFUSED:
             lock("data", shared=True).acquire()
 
     assert finish(waiter)[0] == 0
 
 
-def test_a_decorated_function_within_another_is_refused(kind):
-    @lock("job")
-    def inner():
-        raise AssertionError
+def test_program_that_would_wait_for_itself_ends(lab):
+    code = """
+@solo.Lock("job", wait=math.inf)
+def inner(): print("called")
+@solo.Lock("job", wait=math.inf)
+def outer(): inner()
+outer()
+"""
+    status, out, err = lab.run_code(code)
 
-    @lock("job")
-    def outer():
-        inner()
-
-    with pytest.raises(solo.SoloError, match="would wait for itself"):
-        outer()
+    assert (status, out) == (1, "") and "would wait for itself" in err.splitlines()[-1]
 
 
-def test_a_task_is_refused_and_another_task_is_not(kind):
+def test_task_is_refused_but_not_another_task(kind):
     async def work():
         async with lock("job"):
             with pytest.raises(solo.SoloError, match="this task"):
@@ -124,7 +98,7 @@ def test_a_task_is_refused_and_another_task_is_not(kind):
                     pass
             with pytest.raises(solo.SoloError, match="this task"):
                 lock("job").acquire()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)  # the other task waits now
 
     async def main():
         await asyncio.gather(work(), work())
@@ -132,53 +106,25 @@ def test_a_task_is_refused_and_another_task_is_not(kind):
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
-def test_a_task_that_would_stop_the_loop_of_the_holder_is_refused(kind):
+def test_acquire_that_stops_the_event_loop_of_the_holder_is_refused(kind):
     """An acquire that is not awaited blocks the thread, and with it the task that holds the name."""
 
-    async def hold(ready):
-        async with lock("job"):
-            ready.set()
-            await asyncio.sleep(PATIENCE)
-
     async def main():
-        ready = asyncio.Event()
-        task = asyncio.create_task(hold(ready))
-        await ready.wait()
-        with pytest.raises(solo.SoloError, match="would wait for itself"):
+        hold = await asyncio.create_task(acquire())
+        with REFUSED:
             lock("job").acquire()
-        task.cancel()
+        hold.release()
+
+    async def acquire():
+        return await lock("job").acquire_async()
 
     asyncio.run(main())
 
 
-def test_a_task_under_a_hold_of_its_thread_is_refused(kind):
+def test_task_is_refused_a_hold_of_its_thread(kind):
     async def main():
         async with lock("job"):
             pass
 
-    with lock("job"), pytest.raises(solo.SoloError, match="would wait for itself"):
+    with lock("job"), REFUSED:
         asyncio.run(main())
-
-
-def test_two_names_with_one_file_are_refused(lab, kind):
-    file, alias = lab.path / "file", lab.path / "alias"
-    alias.symlink_to(file)
-    with lock("one", flock=file), pytest.raises(solo.SoloError, match="two: cannot wait.*alias.*would wait for itself"):
-        lock("two", flock=alias).acquire()
-
-    with lock("one", flock=file, shared=True), lock("two", flock=alias, shared=True):
-        pass
-    assert solo.holders("two") == []
-
-
-def test_a_program_that_would_wait_for_itself_ends(lab):
-    text = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport solo, math\n"
-        "with solo.Lock('job'), solo.Lock('job', wait=math.inf): pass"
-    )
-
-    program = subprocess.run(
-        [sys.executable, "-IS", "-c", text], env=lab.environment, capture_output=True, text=True, timeout=PATIENCE
-    )
-
-    assert program.returncode == 1 and "would wait for itself" in program.stderr.splitlines()[-1]

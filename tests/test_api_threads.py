@@ -1,46 +1,108 @@
-"""Threads of one program that contend for a name: what they cost each other."""
+"""Threads that contend for a name: they never overlap, and cost no further threads or descriptors."""
 
 import math
 import os
+import subprocess
 import threading
 
-from conftest import PATIENCE
+import pytest
+from conftest import PATIENCE, do_when, finish, read_line, run_threads, until
 
 import solo
 from solo.api import blocking
 
 
-def test_threads_that_wait_for_each_other_start_no_more_threads(lab, monkeypatch):
-    """A thread for each wait made a handoff within a program several times as slow as between two."""
-    monkeypatch.setenv("SOLO_DIR", str(lab.directory))
-    monkeypatch.delenv("SOLO_VIA", raising=False)
-    lock, counts, waiting = solo.Lock("job", wait=math.inf), [], threading.Barrier(9)
+@pytest.mark.parametrize("locked", ["name", "file", "shared"])
+def test_threads_overlap_only_if_shared(lab, kind, locked):
+    """The names of their own lock one file."""
+    inside, most, everyone = [], [], threading.Barrier(8)
 
-    def work():
-        waiting.wait(PATIENCE)
+    def work(number):
+        lock = locks[number]
+        for _ in range(5):
+            with lock:
+                inside.append(1)
+                everyone.wait(PATIENCE) if locked == "shared" else os.sched_yield()
+                most.append(len(inside))
+                inside.pop()
+
+    options = {"shared": locked == "shared", "flock": lab.path / "file" if locked == "file" else ()}
+    names = [f"job{number}" for number in range(8)] if locked == "file" else ["job"]
+    locks = [solo.Lock(name, wait=math.inf, **options) for name in names] * (8 // len(names))
+    run_threads(work, range(8))
+
+    assert len(most) == 40 and max(most) == (8 if locked == "shared" else 1)
+
+
+CROWD = """
+import asyncio
+exclusive = os.path.join(sys.argv[1], "exclusive")
+def mark(path):
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL))  # fails if another holder has made it
+    for _ in range(500): os.stat(path)  # makes an overlap more likely
+    os.unlink(path)
+def mark_slot(hold):
+    mark(os.path.join(sys.argv[1], f"slot{hold.slot}"))
+def work(number):
+    for turn in range(3):
+        with solo.Lock("pool", slots=3, wait=math.inf) as hold: mark_slot(hold)
+        if (number + turn) % 4:
+            with solo.Lock("data", shared=True, wait=math.inf): assert not os.path.exists(exclusive)
+        else:
+            with solo.Lock("data", wait=math.inf): mark(exclusive)
+async def use_slot():
+    async with solo.Lock("pool", slots=3, wait=math.inf) as hold: mark_slot(hold)
+async def run_tasks():
+    await asyncio.gather(*(use_slot() for _ in range(4)))
+failed = []
+threading.excepthook = lambda error: failed.append(error.exc_value)
+threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+threads.append(threading.Thread(target=lambda: asyncio.run(run_tasks())))
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(failed)
+"""
+
+
+def test_programs_of_threads_and_tasks_never_overlap(lab, kind):
+    marks = lab.path / "marks"
+    marks.mkdir()
+    programs = [lab.start_code(CROWD, marks) for _ in range(8)]
+
+    assert {finish(program) for program in programs} == {(0, "[]\n", "")}
+    assert list(marks.iterdir()) == solo.holders("pool") == solo.holders("data") == []
+
+
+def test_handoffs_between_threads_start_no_thread(files):
+    """A thread for each wait made a handoff within a program several times as slow as between two."""
+    lock, counts, before = solo.Lock("job", wait=math.inf), [], threading.active_count()
+
+    def work(_):
         for _ in range(5):
             with lock:
                 counts.append(threading.active_count())
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    before = threading.active_count()
-    with solo.Lock("job"):
-        for thread in threads:
-            thread.start()
-        waiting.wait(PATIENCE)
-        while sum(watch.waiters != [] for watch in list(blocking.watched.values())) < 8:
-            pass
-    for thread in threads:
-        thread.join(PATIENCE)
+    hold = lock.acquire()
+    do_when(lambda: sum(watch.waiters != [] for watch in list(blocking.watched.values())) == 8, hold.release)
+    run_threads(work, range(8))
 
-    assert len(counts) == 40 and max(counts) <= before + 8
+    assert len(counts) == 40 and max(counts) <= before + 8 + 1  # and the thread that released
     assert blocking.watched == {} and blocking.own_files == {}
 
 
-def test_a_ticket_that_the_program_closed_is_not_its_own(lab, monkeypatch):
+def test_attempts_on_one_holder_share_a_thread(lab, files):
+    holder = lab.hold("job")
+    for _ in range(30):
+        with pytest.raises(solo.Busy):
+            solo.Lock("job", wait=0.01).acquire()
+
+    assert len(blocking.watched) == 1 and sum("watches a file" in thread.name for thread in threading.enumerate()) == 1
+    finish(holder)
+    until(lambda: not blocking.watched)
+
+
+def test_closed_ticket_is_not_own(files):
     """Its inode may be the ticket of another process by now."""
-    monkeypatch.setenv("SOLO_DIR", str(lab.directory))
-    monkeypatch.delenv("SOLO_VIA", raising=False)
     hold = solo.Lock("job").acquire()
     fd = hold._tickets[0].fd
     stat = os.fstat(fd)
@@ -53,3 +115,31 @@ def test_a_ticket_that_the_program_closed_is_not_its_own(lab, monkeypatch):
     os.close(copy)
     hold.release()
     assert not blocking.is_own(stat)
+
+
+def test_error_of_flock_is_raised_and_acquires_nothing(lab, files, monkeypatch):
+    def fail(*_):
+        raise OSError(37, "No locks available")
+
+    lab.run("-n", "job", "true")
+    words = ["flock", lab.directory / "job/.gate", "sh", "-c", "echo; cat"]
+    gate = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    read_line(gate)
+    monkeypatch.setattr(blocking, "flock", fail)
+
+    with pytest.raises(solo.SoloError, match="No locks available"):
+        solo.Lock("job", wait=5).acquire()
+    gate.communicate()
+    assert lab.list("job") == []
+
+
+def test_descriptor_that_arrives_after_the_wait_is_closed():
+    own, other = os.pipe()
+    waiter = blocking.Waiter()
+    waiter.answer(own)
+
+    waiter.close()
+
+    with pytest.raises(OSError):
+        os.fstat(own)
+    os.close(other)

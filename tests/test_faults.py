@@ -143,7 +143,7 @@ def test_etcd_cluster_survives_its_leader_but_not_the_quorum(lab, tmp_path):
         cluster.stop()
 
 
-def test_soaks_of_all_engines_find_no_two_at_once(lab, tmp_path_factory):
+def test_soak_of_all_engines_finds_no_overlap(lab, tmp_path_factory):
     servers = []
     for name, kind in SERVERS.items():
         try:
@@ -170,7 +170,7 @@ def test_soaks_of_all_engines_find_no_two_at_once(lab, tmp_path_factory):
         )
         assert not find_overlaps(lives), where
         assert is_growing(lives), where
-        # Only one command a minute: after some faults a session lives on for a while.
+        # Only one command a minute: after some faults a session outlives its host for a while.
         assert len(lives) > (end - begin) / 60 and soak.injected > (end - begin) / 20, where
     for server in servers:
         server.stop()

@@ -9,16 +9,17 @@ import subprocess
 import sys
 import time
 from random import Random, SystemRandom
-from types import SimpleNamespace
 
 import fuzz
 import pytest
-import readers
 from conftest import ROOT
-from readers import TARGETS, UNREAD, attempt, reading
+from readers import READ, TARGETS, UNREAD, engines, journals, proc, records, urls
+from readers.sockets import check_sockets
+from readers.target import attempt, put_into_file, read_from
 
 import solo
-from solo import argv, identity, record, start
+from solo import argv, identity, record
+from solo.api import status_pipe
 from solo.commands import doctor
 from solo.contention import sockets
 from solo.engines import engine, targets
@@ -33,20 +34,12 @@ READER = re.compile(r"_*(parse|read|unquote|unpack|decode|load|split|clean|cut|r
 SIGNS = {"read_file", "pread", "recv", "loads", "splitlines", "parse_qsl", "fromisoformat", "readlink", "readline"}
 
 
-@pytest.fixture(autouse=True)
-def hanging():
-    """Raise Hang in a test whose input takes too long."""
-    before = signal.signal(signal.SIGPROF, fuzz.raise_hang)
-    yield
-    signal.signal(signal.SIGPROF, before)
-
-
 def sample(name: str, seed: int) -> dict:
     target = TARGETS[name]
     return fuzz.run_plain(target, seed, max(150, int(SHARE * target.share)))
 
 
-# --- the table ---------------------------------------------------------------------------------------------------
+# --- the tables --------------------------------------------------------------------------------------------------
 
 
 def find_readers():
@@ -71,16 +64,17 @@ def list_readers(node, within: str):
 
 
 def test_every_reader_has_a_target_or_a_reason():
-    fuzzed = {reader for target in TARGETS.values() for reader in target.reads.split()}
+    fuzzed = {reader for readers in READ.values() for reader in readers.split()}
     excused = {reader for readers in UNREAD.values() for reader in readers.split()}
     found = set(find_readers())
 
+    assert READ.keys() == TARGETS.keys()
     assert found - fuzzed - excused == set()
     assert (excused - found, fuzzed & excused) == (set(), set())
 
 
 def test_every_reader_in_the_table_exists():
-    for name in (name for target in TARGETS.values() for name in target.reads.split()):
+    for name in " ".join(READ.values()).split():
         words = name.split(".")
         parts = next(
             at for at in range(len(words), 0, -1) if (ROOT / "solo" / "/".join(words[:at])).with_suffix(".py").exists()
@@ -107,18 +101,8 @@ def test_an_old_finding_stays_fixed(line):
 
 
 def test_a_finding_is_printed_with_its_replay_and_fails_the_run(tmp_path):
-    words = [
-        sys.executable,
-        str(ROOT / "tests/fuzz.py"),
-        "--engine",
-        "plain",
-        "--seed",
-        "1",
-        "--count",
-        "400",
-        "stat",
-        "report",
-    ]
+    options = "--engine plain --seed 1 --count 400 stat report".split()
+    words = [sys.executable, str(ROOT / "tests/fuzz.py"), *options]
     broken = {**os.environ, "PYTHONPATH": str(tmp_path)}
     (tmp_path / "sitecustomize.py").write_text(
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom solo import identity\n"
@@ -126,10 +110,8 @@ def test_a_finding_is_printed_with_its_replay_and_fails_the_run(tmp_path):
         "identity.parse_stat = lambda data: whole(data.replace(b')', b'(', data.count(b')') - 1)[:-9])\n"
     )
 
-    clean, found = (
-        subprocess.run(words, capture_output=True, text=True),
-        subprocess.run(words, capture_output=True, text=True, env=broken),
-    )
+    clean = subprocess.run(words, capture_output=True, text=True)
+    found = subprocess.run(words, capture_output=True, text=True, env=broken)
 
     assert (clean.returncode, found.returncode) == (0, 1), clean.stdout + clean.stderr + found.stderr
     assert "no crash, no hang, no wrong answer" in clean.stdout and "SEED=1" in clean.stdout
@@ -164,8 +146,8 @@ def ignore_the_end(tail):
     return None if not tail.strip() else record.parse_process(tail.split(b"\n")[0].removeprefix(b"child "))
 
 
-def forget_the_rest(flag, text):
-    """Read 1m30 as a minute, as before the first fuzzing."""
+def ignore_the_rest(flag, text):
+    """Read 1m30 as a minute."""
     match = re.match(r"(\d+)m", text, re.A)
     return float(match[1]) * 60 if match and text.isascii() else WHOLE["read_duration"](flag, text)
 
@@ -200,12 +182,12 @@ WHOLE = {"read_duration": argv.read_duration, "unquote": record.unquote, "parse"
     [
         ("stat", identity, {"parse_stat": cut_at_the_first_bracket}),
         ("record", record, {"parse_closing": ignore_the_end}),
-        ("value", argv, {"read_duration": forget_the_rest}),
-        ("words", argv, {"read_duration": forget_the_rest}),
+        ("value", argv, {"read_duration": ignore_the_rest}),
+        ("words", argv, {"read_duration": ignore_the_rest}),
         ("quoted", record, {"unquote": drop_a_byte}),
         ("journal", reader, {"parse": count_torn_lines}),
         ("gate", Gate, {"read_counter": take_any_counter}),
-        ("report", readers.status_pipe, {"read_last": spin}),
+        ("report", status_pipe, {"read_last": spin}),
         ("url", targets, {"hide_secrets": lambda query: query}),
         ("cgroup", systemd, {"find_unit": give_up}),
     ],
@@ -222,7 +204,7 @@ def test_a_broken_reader_is_found_within_the_sample(name, module, broken, monkey
 
 GROWING = {
     "record": (lambda size: b"solo 1\n" + b"a b\n" * (size // 4), record.parse_record, record.SIZE_LIMIT),
-    "command": (lambda size: readers.write_record(make_long_record(size)), record.parse_record, record.WORDS_LIMIT),
+    "command": (lambda size: records.write_record(make_long_record(size)), record.parse_record, record.WORDS_LIMIT),
     "quoted": (lambda size: b"%20" * (size // 3), record.unquote, record.WORDS_LIMIT),
     "journal": (
         lambda size: b"skipped 1 a=b command=c\n" * (size // 24),
@@ -243,17 +225,17 @@ GROWING = {
         engine.parse_note,
         1 << 20,
     ),
-    "report": (lambda size: b"1 0 0\nx" * (size // 7), readers.status_pipe.read_last, 1 << 16),
+    "report": (lambda size: b"1 0 0\nx" * (size // 7), status_pipe.read_last, 1 << 16),
     "sockets": (
         lambda size: b"a 1 0 00010000 1 1 5 @solo/%d/a/hold.1.X...0\n" % os.geteuid() * (size // 40),
-        readers.check_table,
+        check_sockets,
         1 << 19,
     ),
 }
 
 
 def make_long_record(size: int):
-    one = readers.invent_record(Random(1))
+    one = records.invent_record(Random(1))
     one.command = [b"a b"] * (size // 6)
     return one
 
@@ -297,11 +279,11 @@ def test_a_duration_needs_a_unit_after_each_number(text):
 
 @pytest.mark.parametrize("name", [b"\x0bNSpid: 7", b"\x0cNSpid:7", b"\rUmask: 777", b"a\xc2\x85b"])
 def test_a_process_name_is_no_line_of_its_status(name):
-    data = readers.make_status(Random(1), (4711, 12), 0x1000, 0).replace(b"Name:\t", b"Name:\t" + name)
+    data = proc.make_status(Random(1), (4711, 12), 0x1000, 0).replace(b"Name:\t", b"Name:\t" + name)
 
-    with reading(identity, data), reading(systemd, data):
-        assert identity.read_inner_pid("5") == 12
-        assert systemd.notices(5, signal.SIGPIPE) and not systemd.notices(5, signal.SIGTERM)
+    assert read_from(data, identity.read_inner_pid, "5") == 12
+    noticed = [read_from(data, systemd.notices, 5, number) for number in (signal.SIGPIPE, signal.SIGTERM)]
+    assert noticed == [True, False]
 
 
 @pytest.mark.root
@@ -316,14 +298,10 @@ def test_a_process_with_many_groups_is_found_in_its_namespace():
 
 
 def test_ignored_signals_are_read_from_a_parent_with_many_groups_and_any_name():
-    environ = SimpleNamespace(getppid=lambda: 1, readlink=lambda path: "/bin/sh", environ={})
-    texts = [
-        readers.make_status(Random(1), (5,), 0x1000, 900),
-        readers.make_status(Random(1), (5,), 0x1000, 0).replace(b"\t", b"\tSigIgn:1", 1),
-    ]
-    for data in texts:
-        with reading(start, data, posix=environ):
-            assert start.read_parents_ignored() == 0x1000
+    many_groups = proc.make_status(Random(1), (5,), 0x1000, 900)
+    any_name = proc.make_status(Random(1), (5,), 0x1000, 0).replace(b"\t", b"\tSigIgn:1", 1)
+
+    assert [proc.read_ignored(data) for data in (many_groups, any_name)] == [0x1000, 0x1000]
 
 
 @pytest.mark.parametrize("torn", [b"a%2", b"%+5", b"% 5"])
@@ -334,25 +312,25 @@ def test_a_torn_escape_is_invalid(torn):
 
 def test_totals_torn_by_a_full_disk_are_written_again():
     for seed in range(20):
-        readers.trip_files(Random(seed))
+        journals.trip_journals(Random(seed))
 
 
 @pytest.mark.parametrize("key", ["password", "pass%77ord", "sslp%61ssword"])
 def test_a_secret_is_hidden_for_every_spelling_of_its_key(key):
-    target = targets.parse_url(f"postgresql://h/?{key}={readers.SECRET}")
+    target = targets.parse_url(f"postgresql://h/?{key}={urls.SECRET}")
 
-    assert targets.has_secret(target) and readers.SECRET not in target.shown
+    assert targets.has_secret(target) and urls.SECRET not in target.shown
 
 
 def test_a_deeply_nested_configuration_is_refused_in_one_line():
-    with readers.held_in_file(b"a = " + b"[" * 4000) as path, pytest.raises(SoloError, match="text"):
-        targets.read_configuration(path)
+    with pytest.raises(SoloError, match="text"):
+        targets.read_configuration(put_into_file(b"a = " + b"[" * 4000))
 
 
 def test_an_infinite_number_in_an_answer_is_invalid():
     answer = b'200 \n{"header": {"revision": 1e999}}'
 
-    assert isinstance(attempt(readers.open_etcd(answer).read_queue, "job", may=engine.INVALID_ANSWER), OverflowError)
+    assert isinstance(attempt(engines.open_etcd(answer).read_queue, "job", may=engine.INVALID_ANSWER), OverflowError)
 
 
 @pytest.mark.parametrize("claim", ["C-0-0", "C-2-5", "C-5-2-1", "C-5-2-3-1", "C-5"])
@@ -363,9 +341,9 @@ def test_an_impossible_claim_in_an_address_is_invalid(claim):
 
 @pytest.mark.parametrize("point", ["é", "a b", "\u2028", "\xa0", "\udcff", "back\\slash"])
 def test_a_mount_with_any_name_is_found(point):
-    data = b"none / ext4 rw 0 0\nnone %b nfs4 rw 0 0\n" % readers.escape_mount(os.fsencode("/" + point))
+    data = proc.write_mount(b"", b"ext4") + proc.write_mount(os.fsencode(point), b"nfs4")
 
-    assert readers.find_mounted(data, os.fsencode(f"/{point}/x")) == ("nfs4", "/" + point)
+    assert proc.find_mounted(data, os.fsencode(f"/{point}/x")) == ("nfs4", "/" + point)
     assert doctor.find_file_system("/proc")[0] == "proc"
 
 

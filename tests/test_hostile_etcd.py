@@ -28,7 +28,7 @@ def server(tmp_path_factory):
     server.stop()
 
 
-class Between(ThreadingHTTPServer):
+class HostileProxy(ThreadingHTTPServer):
     """Forwards all requests except those for paths in `answers`, which get these bytes and the status `status`."""
 
     daemon_threads = True
@@ -80,18 +80,18 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def between(server, lab):
-    between = Between(server.port)
-    lab.environment["SOLO_VIA"] = f"etcd://127.0.0.1:{between.server_address[1]}"
-    yield between
-    between.shutdown()
-    between.server_close()
+def proxy(server, lab):
+    proxy = HostileProxy(server.port)
+    lab.environment["SOLO_VIA"] = f"etcd://127.0.0.1:{proxy.server_address[1]}"
+    yield proxy
+    proxy.shutdown()
+    proxy.server_close()
 
 
-def test_wait_works_through_a_proxy_that_closes_after_each_answer(lab, between, server):
+def test_wait_works_through_a_proxy_that_closes_after_each_answer(lab, proxy, server):
     holder = lab.hold("proxied")
     waiting = lab.start("-n", "proxied", "-w", "1m", "--dir", lab.path / "b", "echo", "mine")
-    until(lambda: "/v3/watch" in between.asked)
+    until(lambda: "/v3/watch" in proxy.asked)
     finish(holder)
 
     assert finish(waiting)[:2] == (0, "mine\n")
@@ -101,8 +101,8 @@ def test_wait_works_through_a_proxy_that_closes_after_each_answer(lab, between, 
     "answer", [b"[]", b"null", b"7", b"<html>no</html>", b"[" * 100_000, b"\xff", b'{"result": []}', b"{}"]
 )
 @pytest.mark.parametrize("path", ["/v3/maintenance/status", "/v3/lease/grant", "/v3/kv/range", "/v3/kv/txn"])
-def test_invalid_answer_is_unreachable(lab, between, path, answer):
-    between.answers[path] = answer
+def test_invalid_answer_fails_in_one_line_without_a_run(lab, proxy, path, answer):
+    proxy.answers[path] = answer
 
     result = lab.run("-n", "job", "--ttl", "3s", "--", "sh", "-c", "echo ran >>$LAB/log", timeout=30)
 
@@ -111,8 +111,8 @@ def test_invalid_answer_is_unreachable(lab, between, path, answer):
 
 
 @pytest.mark.parametrize("path", ["/v3/kv/txn", "/v3/lease/keepalive"])
-def test_not_found_for_every_request_ends(lab, between, server, path):
-    between.answers[path], between.status = b'{"error": "Not Found", "code": 5, "message": "Not Found"}', 404
+def test_not_found_for_every_request_leaves_no_lease(lab, proxy, server, path):
+    proxy.answers[path], proxy.status = b'{"error": "Not Found", "code": 5, "message": "Not Found"}', 404
 
     result = lab.run("-n", "missing", "true", timeout=30)
 
@@ -120,75 +120,62 @@ def test_not_found_for_every_request_ends(lab, between, server, path):
     until(lambda: "found 0 leases" in server.ask("lease", "list"), patience=30)
 
 
-def test_one_invalid_answer_to_a_renewal_is_harmless(lab, between):
+def test_one_invalid_answer_to_a_renewal_is_harmless(lab, proxy):
     holder = lab.hold("strange", "--ttl", "3s")
-    between.answers["/v3/lease/keepalive"] = b"[]"
-    seen = len(between.asked)
-    until(lambda: between.asked[seen:].count("/v3/lease/keepalive") >= 2)
-    del between.answers["/v3/lease/keepalive"]
-    seen = len(between.asked)
-    until(lambda: between.asked[seen:].count("/v3/lease/keepalive") >= 6)
+    proxy.answers["/v3/lease/keepalive"] = b"[]"
+    seen = len(proxy.asked)
+    until(lambda: proxy.asked[seen:].count("/v3/lease/keepalive") >= 2)
+    del proxy.answers["/v3/lease/keepalive"]
+    seen = len(proxy.asked)
+    until(lambda: proxy.asked[seen:].count("/v3/lease/keepalive") >= 6)
 
     assert finish(holder)[0] == 0
 
 
-@pytest.mark.parametrize("answer", [b"[]", TRICKLE], ids=["nonsense", "trickle"])
-def test_failed_release_keeps_the_commands_status(lab, between, answer):
-    between.answers["/v3/lease/revoke"] = answer
+@pytest.mark.parametrize("answer", [b"[]", TRICKLE], ids=["invalid", "trickle"])
+def test_failed_release_keeps_the_commands_status(lab, proxy, answer):
+    proxy.answers["/v3/lease/revoke"] = answer
 
-    assert (
-        lab.run("-n", f"released{answer!r:.3}", "--ttl", "5s", "--", "sh", "-c", "exit 3", timeout=30).returncode == 3
-    )
+    result = lab.run("-n", f"released{answer!r:.3}", "--ttl", "5s", "--", "sh", "-c", "exit 3", timeout=30)
+
+    assert result.returncode == 3
 
 
-def test_trickling_answer_times_out(lab, between):
-    between.answers["/v3/maintenance/status"] = TRICKLE
+def test_trickling_answer_times_out(lab, proxy):
+    proxy.answers["/v3/maintenance/status"] = TRICKLE
 
     result = lab.run("-n", "job", "--ttl", "5s", "true", timeout=30)
     assert (result.returncode, result.stderr.count(b"\n")) == (69, 1)
 
 
-def test_loss_during_the_grace_kills_the_command_at_once(lab, between, server):
+def test_loss_during_the_grace_kills_the_command_at_once(lab, proxy, server):
     """SIGTERM was due to an outage; then the engine reports that the name is lost."""
     file = lab.path / "beats"
     holder = lab.start("-n", "graced", "--ttl", "25s", "-k", "10s", "--", *BEATS, file, "100")
     until(lambda: read_life(file) is not None)
-    between.answers["/v3/lease/keepalive"] = b"[]"
+    proxy.answers["/v3/lease/keepalive"] = b"[]"
     assert b"ending pid" in holder.stderr.readline()
     server.remove_lock("graced")
-    del between.answers["/v3/lease/keepalive"]
+    del proxy.answers["/v3/lease/keepalive"]
     gone = time.clock_gettime(time.CLOCK_BOOTTIME)
 
     assert holder.wait(PATIENCE) == 123
     assert read_life(file).last < gone + 5  # the grace was 10 s
 
 
-def test_waiter_with_progress_keeps_its_place(lab, between, server):
+def test_waiter_with_progress_keeps_its_place(lab, proxy, server):
     holder = lab.hold("shown")
-    ours, theirs = pty.openpty()
-    waiting = lab.start(
-        "-n",
-        "shown",
-        "--ttl",
-        "3s",
-        "-w",
-        "1m",
-        "--dir",
-        lab.path / "b",
-        "sh",
-        "-c",
-        "echo $SOLO_VIA_KEY",
-        stderr=theirs,
-    )
-    os.close(theirs)
-    threading.Thread(target=drain, args=(ours,), daemon=True).start()
+    screen, terminal = pty.openpty()
+    options = ("-n", "shown", "--ttl", "3s", "-w", "1m", "--dir", lab.path / "b")
+    waiting = lab.start(*options, "sh", "-c", "echo $SOLO_VIA_KEY", stderr=terminal)
+    os.close(terminal)
+    threading.Thread(target=drain, args=(screen,), daemon=True).start()
     list_keys = ("get", "--prefix", "solo/shown/", "--keys-only", "--sort-by=CREATE")
     until(lambda: len(server.ask(*list_keys).split()) == 2)
     keys = server.ask(*list_keys).split()
-    seen = len(between.asked)
-    until(
-        lambda: between.asked[seen:].count("/v3/lease/keepalive") >= 14
-    )  # its own and the holder's, for more than a ttl
+    seen = len(proxy.asked)
+    # Its own renewals and the holder's, for more than a ttl.
+    until(lambda: proxy.asked[seen:].count("/v3/lease/keepalive") >= 14)
 
     finish(holder)
     assert waiting.communicate(timeout=PATIENCE)[0].decode().split() == [keys[1]]
@@ -203,53 +190,42 @@ def drain(fd):
 
 
 @pytest.mark.parametrize("path", ["/v3/lease/grant", "/v3/kv/txn", "/v3/kv/range", "/v3/lease/keepalive"])
-def test_lost_answer_is_asked_for_again(lab, between, path):
-    between.answers[path] = LOST
+def test_request_without_an_answer_is_repeated(lab, proxy, path):
+    proxy.answers[path] = LOST
 
     assert lab.run("-n", f"lost{path.count('k')}", "-w", "1m", "--ttl", "5s", "--", "echo", "ran").stdout == b"ran\n"
-    assert path not in between.answers
+    assert path not in proxy.answers
 
 
-def test_signal_ends_a_contender_that_gives_back_its_entry(lab, between, server):
+def test_signal_ends_a_contender_that_releases_its_entry(lab, proxy, server):
     holder = lab.hold("given")
-    between.answers["/v3/lease/revoke"] = TRICKLE
+    proxy.answers["/v3/lease/revoke"] = TRICKLE
     contender = lab.start("-n", "given", "--dir", lab.path / "b", "true")
-    until(lambda: "/v3/lease/revoke" in between.asked)
+    until(lambda: "/v3/lease/revoke" in proxy.asked)
 
     contender.send_signal(signal.SIGTERM)
 
     assert contender.wait(PATIENCE) == -signal.SIGTERM
     assert b"Traceback" not in contender.stderr.read()
-    del between.answers["/v3/lease/revoke"]
+    del proxy.answers["/v3/lease/revoke"]
     finish(holder)
 
 
-def test_signal_during_a_grant_leaves_no_lease(lab, between, server):
-    between.answers["/v3/lease/grant"] = TRICKLE
+def test_signal_during_a_grant_leaves_no_lease(lab, proxy, server):
+    proxy.answers["/v3/lease/grant"] = TRICKLE
     waiting = lab.start("-n", "interrupted", "--ttl", "300s", "-w", "1m", "true")
-    until(lambda: "/v3/lease/grant" in between.asked)
+    until(lambda: "/v3/lease/grant" in proxy.asked)
 
     waiting.send_signal(signal.SIGUSR1)
 
     assert waiting.wait(PATIENCE) == -signal.SIGUSR1
-    assert "/v3/lease/revoke" in between.asked
+    assert "/v3/lease/revoke" in proxy.asked
 
 
 def test_invalid_foreign_entry_is_shown_safely(lab, server):
     lab.environment["SOLO_VIA"] = server.url
-    good = {
-        "solo": 1,
-        "mode": "X",
-        "slots": 1,
-        "take": 1,
-        "slot": [],
-        "host": "h\x1b[31m",
-        "user": "u",
-        "launcher": 7,
-        "child": None,
-        "since": 1.0,
-        "command": ["a\x1b]0;b\x07"],
-    }
+    good = {"solo": 1, "mode": "X", "slots": 1, "take": 1, "slot": [], "user": "u", "launcher": 7, "child": None}
+    good |= {"host": "h\x1b[31m", "since": 1.0, "command": ["a\x1b]0;b\x07"]}
     for changed in (
         {},
         {"since": "NaN"},
@@ -266,20 +242,11 @@ def test_invalid_foreign_entry_is_shown_safely(lab, server):
         there = http.client.HTTPConnection("127.0.0.1", server.port)
         there.request("POST", "/v3/kv/put", json.dumps(body))
         there.getresponse().read()
-        for words in (
-            ("-n", "neighbour", "true"),
-            ("-n", "neighbour", "--slots", "3", "true"),
-            ("list",),
-            ("list", "--json"),
-            ("show", "neighbour"),
-            ("metrics",),
-        ):
-            result = lab.run(*words, timeout=30)
-            assert (
-                result.returncode in (0, 75)
-                and b"bug" not in result.stderr
-                and b"\x1b" not in result.stdout + result.stderr
-            ), words
+        runs = "-n neighbour true", "-n neighbour --slots 3 true", "list", "list --json", "show neighbour", "metrics"
+        for words in runs:
+            result = lab.run(*words.split(), timeout=30)
+            assert result.returncode in (0, 75) and b"bug" not in result.stderr, words
+            assert b"\x1b" not in result.stdout + result.stderr, words
     server.ask("del", "--prefix", "solo/neighbour/")
 
 
@@ -298,9 +265,8 @@ def test_silent_host_leaves_time_for_the_other(lab, server):
         assert lab.run("-n", "job", "true").returncode == 0
 
 
+@pytest.mark.root
 def test_fifo_as_configuration_is_an_error(lab):
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
     os.mkfifo(lab.path / "fifo", 0o600)
     result = lab.run("-n", "job", "--via", "prod", "true", prefix=configured(lab.path / "fifo"), timeout=30)
 

@@ -375,8 +375,8 @@ def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_
     """In a process of its own that does just that; between two kills it is read, and nothing was counted twice or lost."""
     lab.directory.mkdir(mode=0o700)
     script = (
-        "import sys; sys.path.insert(0, %r); from solo import journal; journal.SIZE_LIMIT = 2048;"
-        "place = journal.make_place(sys.argv[1], 'job');"
+        "import sys; sys.path.insert(0, %r); from solo import journal; from solo.history import rotation;"
+        "journal.SIZE_LIMIT = 2048; place = journal.make_place(sys.argv[1], 'job');"
         "journal.append(place, b'skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1 code=75 command=x\\n')"
     ) % str(ROOT)
     words = [sys.executable, "-IS", "-c", script, str(lab.directory)]

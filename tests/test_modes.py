@@ -1,4 +1,4 @@
-"""Shared and counted use, several and nested names: who runs beside whom, in real processes."""
+"""Modes: which holders of shared names, slots, several and nested names run at once. In real processes."""
 
 import os
 import random
@@ -8,10 +8,10 @@ import subprocess
 import time
 
 import pytest
-from conftest import PATIENCE, count_switches, finish, kill_both, make_witness, read_line, until
+from conftest import PATIENCE, count_switches, finish, kill_both, make_witness, read_line, read_state, until
 
 
-def test_shared_run_together_and_exclude_the_others(lab, via):
+def test_shared_holder_admits_only_shared(lab, via):
     lab.hold("job", "-s")
 
     assert [lab.run("-n", "job", *words, "true").returncode for words in (("-s",), (), ("--slots", "9"))] == [0, 75, 75]
@@ -19,22 +19,29 @@ def test_shared_run_together_and_exclude_the_others(lab, via):
 
 @pytest.mark.parametrize(
     "held, wanted, status",
-    [("a", "a/b", 75), ("a/b", "a", 75), ("a/b", "a/c", 0), ("a/b/c", "a", 75), ("a/b/c", "a/d", 0)],
+    [
+        ("a", "a/b", 75),
+        ("a/b", "a", 75),
+        ("a/b", "a/b", 75),
+        ("a/b", "a/c", 0),
+        ("a/b/c", "a", 75),
+        ("a/b/c", "a/d", 0),
+    ],
 )
-def test_names_nest(lab, via, held, wanted, status):
+def test_nested_name_and_its_parents_conflict(lab, via, held, wanted, status):
     lab.hold(held)
 
     assert lab.run("-n", wanted, "true").returncode == status
 
 
 @pytest.mark.parametrize("mine, theirs, status", [((), ("-s",), 75), (("-s",), (), 75), (("-s",), ("-s",), 0)])
-def test_a_shared_parent_goes_with_shared_children_only(lab, via, mine, theirs, status):
+def test_parent_and_child_are_compatible_if_both_shared(lab, via, mine, theirs, status):
     lab.hold("a/b", *theirs)
 
     assert lab.run("-n", "a", *mine, "true").returncode == status
 
 
-def test_a_waiting_exclusive_stops_later_shared_ones(lab, via):
+def test_exclusive_waiter_is_not_overtaken_by_shared(lab, via):
     holder = lab.hold("job", "-s")
     writer = lab.start_waiter("job", tag="writer")
     reader = lab.start_waiter("job", "-s", tag="reader")
@@ -46,7 +53,7 @@ def test_a_waiting_exclusive_stops_later_shared_ones(lab, via):
     assert lab.read_log() == ["writer", "reader"]
 
 
-def test_slots_are_numbered_from_the_lowest_free_one(lab, via):
+def test_lowest_free_slot_is_acquired(lab, via):
     first, second, third = (hold_slot(lab, "--slots", "3") for _ in range(3))
     assert (first.slot, second.slot, third.slot) == ("0", "1", "2")
     assert lab.run("--slots", "3", "-n", "job", "true").returncode == 75
@@ -62,7 +69,7 @@ def hold_slot(lab, *words):
     return process
 
 
-def test_take_counts_as_several(lab, via):
+def test_take_acquires_several_slots(lab, via):
     hold_slot(lab, "--slots", "5", "--take", "3")
 
     assert lab.run("--slots", "5", "--take", "3", "-n", "job", "true").returncode == 75
@@ -73,14 +80,14 @@ def test_take_counts_as_several(lab, via):
     ]
 
 
-def test_the_smallest_number_of_slots_is_the_limit_for_all(lab, via):
+def test_smallest_slots_limits_all(lab, via):
     hold_slot(lab, "--slots", "2")
     hold_slot(lab, "--slots", "9")
 
     assert [lab.run("--slots", number, "-n", "job", "true").returncode for number in ("2", "9", "100")] == [75, 75, 75]
 
 
-def test_a_large_take_is_not_starved_by_small_ones(lab, via):
+def test_large_take_is_not_starved(lab, via):
     one, two = hold_slot(lab, "--slots", "2"), hold_slot(lab, "--slots", "2")
     large = lab.start_waiter("job", "--slots", "2", "--take", "2", tag="large")
     small = lab.start_waiter("job", "--slots", "2", tag="small")
@@ -93,7 +100,7 @@ def test_a_large_take_is_not_starved_by_small_ones(lab, via):
     assert lab.read_log() == ["large", "small"]
 
 
-def test_the_head_gets_the_slot_that_is_free_first_whichever_it_is(lab, via):
+def test_head_acquires_first_released_slot(lab, via):
     holders = [hold_slot(lab, "--slots", "3") for _ in range(3)]
     waiter = lab.start_waiter("job", "--slots", "3", tag="waiter")
 
@@ -103,8 +110,8 @@ def test_the_head_gets_the_slot_that_is_free_first_whichever_it_is(lab, via):
     assert [holder.poll() is None for holder in holders] == [True, False, True]
 
 
-def test_a_slot_is_handed_over_when_its_launcher_and_command_were_killed(lab, via):
-    holders = [hold_orphanable(lab) for _ in range(3)]
+def test_slot_is_free_after_launcher_and_command_are_killed(lab, via):
+    holders = [lab.hold("job", "--slots", "3") for _ in range(3)]
     waiter = lab.start_waiter("job", "--slots", "3", tag="waiter")
 
     kill_both(holders[2]) if via == "file" else holders[2].kill()
@@ -113,14 +120,8 @@ def test_a_slot_is_handed_over_when_its_launcher_and_command_were_killed(lab, vi
     assert lab.read_log() == ["waiter"]
 
 
-def hold_orphanable(lab):
-    process = lab.start("--slots", "3", "-n", "job", "--", "sh", "-c", "echo $$; read line")
-    process.child = int(read_line(process))
-    return process
-
-
-def test_a_slot_of_an_orphan_is_free_when_the_orphan_ends(lab):
-    holders = [hold_orphanable(lab) for _ in range(3)]
+def test_slot_of_orphan_is_free_after_orphan(lab):
+    holders = [lab.hold("job", "--slots", "3") for _ in range(3)]
     waiter = lab.start_waiter("job", "--slots", "3", tag="waiter")
     holders[0].kill()
     holders[0].wait()
@@ -132,25 +133,23 @@ def test_a_slot_of_an_orphan_is_free_when_the_orphan_ends(lab):
     assert waiter.wait(PATIENCE) == 0
 
 
-def test_a_head_that_waits_for_slots_wakes_seldom_and_the_others_never(lab, via):
+def test_only_head_waiting_for_slots_wakes_and_seldom(lab, via):
     for _ in range(3):
         hold_slot(lab, "--slots", "3")
-    line = [lab.start_waiter("job", "--slots", "3", tag=number) for number in range(4)]
-    until(
-        lambda: all(open(f"/proc/{process.pid}/stat").read().rpartition(")")[2].split()[0] == "S" for process in line)
-    )
+    waiters = [lab.start_waiter("job", "--slots", "3", tag=number) for number in range(4)]
+    until(lambda: all(read_state(process.pid) == "S" for process in waiters))
     subprocess.run(["sleep", "0.5"])
-    before = [count_switches(process.pid) for process in line]
+    before = [count_switches(process.pid) for process in waiters]
     begin = time.monotonic()
-    subprocess.run(["sleep", "3"])  # the claim is about a span of time
+    subprocess.run(["sleep", "1.5"])  # the claim is about a span of time
 
-    woken = [count_switches(process.pid) - start for process, start in zip(line, before)]
+    woken = [count_switches(process.pid) - start for process, start in zip(waiters, before)]
     assert woken[0] <= 6 * (time.monotonic() - begin) + 2 and woken[1:] == [0, 0, 0]
 
 
 @pytest.mark.tool("strace")
-def test_a_slot_is_handed_over_though_the_launcher_that_gave_it_back_has_not_exited(lab, via):
-    """It may be stopped just then, or be a program that lives on."""
+def test_slot_is_free_before_its_launcher_exits(lab, via):
+    """The launcher may be stopped after its release; a program may live on."""
     slow = (
         "strace",
         "-qq",
@@ -172,8 +171,8 @@ def test_a_slot_is_handed_over_though_the_launcher_that_gave_it_back_has_not_exi
 
 
 @pytest.mark.tool("strace")
-def test_waiting_for_one_whose_launcher_was_killed_just_before_its_exec_is_no_busy_loop(lab):
-    """Until the exec its child has the descriptor, and with it the lock."""
+def test_waiter_sleeps_while_unexecuted_child_keeps_slot(lab):
+    """A launcher was killed just before its child's exec: until then the child has the descriptor, and with it the lock."""
     lab.hold("job", "--slots", "2")
     tool = lab.path / "tool"
     tool.write_text("#!/bin/sh\nexit 0\n")
@@ -204,12 +203,12 @@ def test_waiting_for_one_whose_launcher_was_killed_just_before_its_exec_is_no_bu
 
 
 def read_ticks(pid):
-    """Its CPU time, in hundredths of a second."""
+    """Return the CPU time of a process in hundredths of a second."""
     return sum(map(int, open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[11:13]))
 
 
-def test_a_hundred_holders_need_no_more_descriptors_than_a_few(lab):
-    """One who waits looks at all of them, and keeps open what it waits for."""
+def test_hundred_holders_need_few_descriptors(lab):
+    """A contender looks at all holders, and keeps open only the tickets that it waits for."""
     holders = [lab.hold("job", "-s") for _ in range(100)]
 
     shared = lab.run("-s", "-n", "job", "true", preexec_fn=limit_descriptors)
@@ -224,7 +223,7 @@ def limit_descriptors():
     resource.setrlimit(resource.RLIMIT_NOFILE, (90, 90))
 
 
-def test_no_slots_is_no_number(lab):
+def test_invalid_slots_are_refused(lab):
     for words, text in [
         (("--slots", "0"), "at least 1"),
         (("--slots", "2", "--take", "3"), "at most --slots"),
@@ -237,7 +236,7 @@ def test_no_slots_is_no_number(lab):
         assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
 
 
-def test_each_name_has_its_own_token_and_slot_in_the_order_they_were_typed(lab, via):
+def test_tokens_and_slots_are_in_order_of_names(lab, via):
     process = lab.start(
         "-n", "b", "-n", "a", "--slots", "2", "--", "sh", "-c", "echo $SOLO_NAME,$SOLO_TOKEN,$SOLO_SLOT; read line"
     )
@@ -252,7 +251,7 @@ def test_each_name_has_its_own_token_and_slot_in_the_order_they_were_typed(lab, 
     assert int(tokens.split()[0]) > int(first[1]) and int(tokens.split()[1]) > int(first[0])
 
 
-def test_the_token_grows_with_each_hold_over_crashes(lab, via):
+def test_token_grows_over_crashes(lab, via):
     tokens = []
     for _ in range(3):
         tokens.append(int(lab.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout))
@@ -265,7 +264,7 @@ def test_the_token_grows_with_each_hold_over_crashes(lab, via):
     assert tokens == sorted(set(tokens))
 
 
-def test_a_shared_hold_within_a_shared_hold_is_fine_until_others_stand_between(lab):
+def test_nested_shared_use_runs_unless_others_wait(lab):
     holder = lab.start(
         "-s", "-n", "job", "--", "sh", "-c", "read line; $SOLO -s -w forever -n job true; echo $?; read line"
     )
@@ -288,8 +287,9 @@ def name_words(mode, names, slots):
     return [*words, *{"X": [], "S": ["-s"], "C": ["--slots", str(slots)]}[mode], "--"]
 
 
-def test_two_hundred_random_sets_of_names_never_lock_each_other_out(lab, via):
-    """Nested and several names, in random order and modes, all waiting for ever: all end, and none overlaps."""
+@pytest.mark.parametrize("via", ["file", pytest.param("socket", marks=pytest.mark.full)], indirect=True)
+def test_random_sets_of_names_never_deadlock(lab, via):
+    """Two hundred contenders of nested and several names, in random order and modes: all end, and none overlaps."""
     chance = random.Random(7)
     names = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "g"]
     running, started = [], 0
@@ -308,8 +308,8 @@ def test_two_hundred_random_sets_of_names_never_lock_each_other_out(lab, via):
     assert sum(line.startswith("end:") for line in log) == 200 and lab.list() == []
 
 
-def test_the_witness_can_tell_an_overlap(lab):
-    """The meter: each is started beside the first without solo."""
+def test_witness_finds_overlaps(lab):
+    """Without solo, the second witness of each pair starts beside the first and must log whether they conflict."""
     for at, (first, second, conflict) in enumerate(
         [
             (("X", ["a"]), ("X", ["a"]), True),

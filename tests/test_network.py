@@ -92,6 +92,7 @@ def test_sigterm_ends_a_contender_that_looks_up_a_name(lab, names, engine):
     assert not names.has_repeated_question()
 
 
+@pytest.mark.full  # needs a server
 @pytest.mark.tool("unshare")
 def test_lease_is_renewed_without_a_name_server(lab, names, tmp_path):
     """Each renewal at ZooKeeper is a new connection."""
@@ -125,6 +126,7 @@ def test_lease_is_renewed_without_a_name_server(lab, names, tmp_path):
         server.stop()
 
 
+@pytest.mark.full  # needs a server
 @pytest.mark.tool("unshare")
 def test_host_that_moved_is_found_at_its_new_address(lab, names, tmp_path):
     server = Redis(tmp_path / "redis").start()
@@ -285,6 +287,7 @@ def test_trusted_certificates_of_both_sides_protect_a_lock(secure):
     engine.release()
 
 
+@pytest.mark.full  # needs servers
 @pytest.mark.tool("openssl")
 @pytest.mark.parametrize(
     "authority, client, host, message",

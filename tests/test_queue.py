@@ -1,4 +1,4 @@
-"""Exclusion and order: who gets in, who is turned away, who waits."""
+"""Exclusion and order: join, wait, acquire and release one name; orphans; time limits of waiting."""
 
 import os
 import re
@@ -21,15 +21,10 @@ from conftest import (
     until,
 )
 
-from solo import kernel
-from solo.directories import open_base, open_name
-from solo.identity import read_origin
-from solo.process import watch
 from solo.record import RESERVED, format_closing
-from solo.tickets import Queue
 
 
-def test_a_contender_is_turned_away_while_the_holder_lives(lab):
+def test_contender_is_skipped_while_held(lab):
     holder = lab.hold("job")
 
     result = lab.run("-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log")
@@ -39,42 +34,25 @@ def test_a_contender_is_turned_away_while_the_holder_lives(lab):
     assert re.fullmatch(line, result.stderr.decode())
 
 
-def test_the_name_is_free_once_the_command_has_ended(lab):
+def test_name_is_free_after_command(lab):
     finish(lab.hold("job"))
 
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-def test_other_names_do_not_exclude_each_other(lab):
+def test_other_name_is_free_while_held(lab):
     lab.hold("job")
 
     assert lab.run("-n", "other", "true").returncode == 0
 
 
-@pytest.mark.parametrize(
-    "held, wanted, status",
-    [
-        ("a", "a/b", 75),
-        ("a/b", "a", 75),
-        ("a/b", "a/b", 75),
-        ("a/b", "a/c", 0),
-        ("a/b/c", "a", 75),
-        ("a/b/c", "a/d", 0),
-    ],
-)
-def test_a_nested_name_and_its_parents_exclude_each_other_but_not_its_siblings(lab, held, wanted, status):
-    lab.hold(held)
-
-    assert lab.run("-n", wanted, "true").returncode == status
-
-
-def test_several_names_are_all_held(lab):
+def test_all_names_are_held(lab):
     lab.hold("a", "-n", "b")
 
     assert [lab.run("-n", name, "true").returncode for name in ("a", "b", "c")] == [75, 75, 0]
 
 
-def test_nothing_is_held_after_a_contender_got_only_some_of_its_names(lab):
+def test_busy_name_releases_the_others(lab):
     holder = lab.hold("b")
 
     assert lab.run("-n", "a", "-n", "b", "true").returncode == 75
@@ -82,7 +60,7 @@ def test_nothing_is_held_after_a_contender_got_only_some_of_its_names(lab):
     finish(holder)
 
 
-def test_busy_exit_and_quiet_are_the_callers_choice(lab):
+def test_busy_exit_sets_status_and_quiet_hides_line(lab):
     lab.hold("job")
 
     result = lab.run("-q", "-E", "0", "-n", "job", "false")
@@ -90,7 +68,7 @@ def test_busy_exit_and_quiet_are_the_callers_choice(lab):
     assert (result.returncode, result.stderr) == (0, b"")
 
 
-def test_one_who_waits_gets_in_when_the_holder_ends(lab):
+def test_waiter_acquires_after_holder(lab):
     holder = lab.hold("job")
     waiter = lab.start_waiter("job", tag="waiter")
     assert lab.read_log() == []
@@ -101,7 +79,7 @@ def test_one_who_waits_gets_in_when_the_holder_ends(lab):
     assert lab.read_log() == ["waiter"]
 
 
-def test_waiting_ends_with_75_when_the_time_is_over(lab):
+def test_wait_ends_busy_after_duration(lab):
     lab.hold("job")
 
     result = lab.run("-w", "100ms", "-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log")
@@ -117,47 +95,49 @@ def test_waiting_ends_with_75_when_the_time_is_over(lab):
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}),
         lambda: signal.signal(signal.SIGALRM, signal.SIG_IGN),
     ],
+    ids=["blocked", "ignored"],
 )
-def test_waiting_ends_in_time_however_the_caller_left_the_alarm_signal(lab, prepare):
+def test_wait_ends_in_time_with_inherited_sigalrm(lab, prepare):
     lab.hold("job")
 
     assert lab.run("-w", "100ms", "-n", "job", "true", preexec_fn=prepare).returncode == 75
 
 
-def test_forty_get_in_in_order_of_arrival_though_some_die_and_some_give_up(lab):
+def test_waiters_acquire_in_order_of_arrival(lab):
+    """Killed and terminated waiters do not disturb the order of the others."""
     holder = lab.hold("job")
-    line = [lab.start_waiter("job", tag=number) for number in range(40)]
-    killed, given_up = {3, 4, 17, 39}, {8, 20, 21}
+    waiters = [lab.start_waiter("job", tag=number) for number in range(40)]
+    killed, ended = {3, 4, 17, 39}, {8, 20, 21}
     for number in killed:
-        line[number].kill()
-    for number in given_up:
-        line[number].terminate()
-    for number in killed | given_up:
-        line[number].wait()
+        waiters[number].kill()
+    for number in ended:
+        waiters[number].terminate()
+    for number in killed | ended:
+        waiters[number].wait()
 
     finish(holder)
-    statuses = [finish(process)[0] for process in line]
+    statuses = [finish(process)[0] for process in waiters]
 
-    expected = [number for number in range(40) if number not in killed | given_up]
+    expected = [number for number in range(40) if number not in killed | ended]
     assert lab.read_log() == list(map(str, expected))
     assert [number for number in range(40) if statuses[number] == 0] == expected
     assert lab.list() == []
 
 
-def test_a_newcomer_who_does_not_wait_never_overtakes_the_line(lab):
+def test_contender_without_wait_never_overtakes(lab):
     holder = lab.hold("job")
-    line = [lab.start_waiter("job", tag="waiter") for _ in range(20)]
+    waiters = [lab.start_waiter("job", tag="waiter") for _ in range(20)]
     holder.stdin.close()
     statuses = []
     while 0 not in statuses:
         newcomer = lab.run("-n", "job", "--", "sh", "-c", "wc -l <$LAB/log")
         statuses.append(newcomer.returncode)
 
-    assert 75 in statuses  # it was early enough to be turned away
-    assert int(newcomer.stdout) == len(line)  # and got in once all who stood in line had run
+    assert 75 in statuses  # the first came early enough to be skipped
+    assert int(newcomer.stdout) == len(waiters)  # the last acquired after every waiter had run
 
 
-def test_a_stopped_waiter_keeps_its_place(lab):
+def test_stopped_waiter_keeps_its_place(lab):
     holder = lab.hold("job")
     first = lab.start_waiter("job", tag="first")
     second = lab.start_waiter("job", tag="second")
@@ -172,14 +152,14 @@ def test_a_stopped_waiter_keeps_its_place(lab):
     assert lab.read_log() == ["first", "second"]
 
 
-def test_a_name_within_itself_is_refused_rather_than_waited_for(lab):
+def test_nested_use_of_own_name_is_refused(lab):
     result = lab.run("-n", "job", "--", lab.script, "-w", "forever", "-n", "job", "true")
 
     assert result.returncode == 125
     assert b"ancestor" in result.stderr and result.stderr.count(b"\n") == 1
 
 
-def test_a_name_within_itself_is_refused_also_behind_others_in_line(lab):
+def test_nested_use_of_own_name_is_refused_behind_waiter(lab):
     script = f"echo ready; read line; {lab.script} $0 -n job true; echo $?; read line; exit 0"
     holder = lab.start("-n", "job", "--", "sh", "-c", script, "-wforever")
     read_line(holder)
@@ -193,105 +173,17 @@ def test_a_name_within_itself_is_refused_also_behind_others_in_line(lab):
     assert finish(waiter)[0] == 0
 
 
-def test_bad_names_are_told_before_any_is_waited_for(lab):
+def test_invalid_name_is_refused_before_any_wait(lab):
     lab.hold("job")
 
     assert lab.run("-w", "forever", "-n", "job", "-n", "z/.bad", "true").returncode == 125
 
 
-def test_a_sibling_name_can_be_used_within_another(lab):
+def test_nested_use_of_other_name_runs(lab):
     assert lab.run("-n", "job", "--", lab.script, "-n", "other", "--", "sh", "-c", "exit 7").returncode == 7
 
 
-@pytest.mark.tool("strace")
-def test_joiner_behind_waiter_lists_nothing_under_gate(lab):
-    """With thousands of tickets the listing would keep the gate from all others; without it the joiner still finds its ancestors."""
-    holder = lab.hold("job")
-    lab.start_waiter("job", tag="first")
-    trace = lab.path / "trace"
-    watch = ("strace", "-f", "-y", "-qq", "-o", trace, "-e", "trace=flock,getdents64")
-    joiner = lab.start("-w", "forever", "-n", "job", "--", "true", prefix=watch)
-    until(lambda: lab.count_waiting("job") == 2 and "LOCK_SH" in trace.read_text().rpartition("LOCK_UN")[2])
-
-    calls = re.findall(
-        r"(LOCK_EX|LOCK_UN|getdents64)", "".join(re.findall(r".*(?:/\.gate|getdents64).*\n", trace.read_text()))
-    )
-
-    calls = calls[calls.index("LOCK_EX") :]  # before it, Python lists the places of its library
-    assert calls[:2] == ["LOCK_EX", "LOCK_UN"] and "getdents64" in calls
-    finish(holder)
-    assert finish(joiner)[0] == 0
-
-
-def test_a_process_that_sits_on_the_gate_is_named(lab):
-    lab.run("-n", "job", "true")
-    sitter = lab.start("-n", "sit", "--", "flock", lab.directory / "job/.gate", "sh", "-c", "echo sits; read line")
-    read_line(sitter)
-
-    result = lab.run("-n", "job", "true")
-
-    assert result.returncode == 125
-    assert b"sitting on it" in result.stderr and result.stderr.count(b"\n") == 1
-    finish(sitter)
-    assert lab.run("-n", "job", "true").returncode == 0
-
-
-PASS = """
-import fcntl, os, sys, time
-gate = os.open(sys.argv[1], os.O_RDWR)
-print(flush=True)
-fcntl.flock(gate, fcntl.LOCK_EX)
-os.pwrite(gate, os.pread(gate, 4096, 0), 0)
-print(flush=True)
-sys.stdin.read() if sys.argv[2] == "0" else time.sleep(0.1)
-"""
-
-
-def test_a_gate_that_changes_hands_is_waited_for_though_its_owner_can_not_be_told(lab, monkeypatch):
-    """As where a thousand start at once."""
-    lab.run("-n", "job", "true")
-    monkeypatch.setattr(kernel, "blocker", None)  # this process is no launcher, and other tests took locks in it
-    monkeypatch.setattr(watch, "find_lock_owner", lambda fd: 0)
-    monkeypatch.setattr("solo.gate.GATE_PATIENCE", 0.4)
-    gate, crowd = lab.directory / "job/.gate", []
-    for number in range(10):
-        words = [sys.executable, "-c", PASS, gate, str(number)]
-        crowd.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-        read_line(crowd[-1])
-        if number == 0:
-            read_line(crowd[0])
-    crowd[0].stdin.close()
-
-    with Queue(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_origin()).gate as locked:
-        assert locked.fd is not None
-
-    for process in crowd:
-        process.wait()
-        process.stdout.close()
-        process.stdin.close()
-
-
-def test_a_gate_removed_under_those_who_wait_does_not_let_two_in(lab):
-    holder = lab.hold("job")
-    waiter = lab.start_waiter("job", tag="waiter")
-    os.unlink(lab.directory / "job/.gate")
-
-    assert lab.run("-n", "job", "true").returncode == 75
-    finish(holder)
-    assert finish(waiter)[0] == 0
-
-
-def test_tokens_grow_with_each_hold_also_over_a_new_gate(lab):
-    tokens = []
-    for _ in range(3):
-        tokens.append(int(lab.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout))
-    os.unlink(lab.directory / "job/.gate")
-    tokens.append(int(lab.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout))
-
-    assert tokens == sorted(set(tokens))
-
-
-def test_a_killed_launcher_leaves_an_orphan_that_is_named_and_waited_for(lab):
+def test_orphan_is_named_and_waited_for(lab):
     holder = lab.hold("job")
     waiter = lab.start_waiter("job", tag="waiter")
     holder.kill()
@@ -307,15 +199,15 @@ def test_a_killed_launcher_leaves_an_orphan_that_is_named_and_waited_for(lab):
     assert lab.list() == []
 
 
-def test_nobody_waits_once_launcher_and_command_are_both_killed(lab):
+def test_name_is_free_after_launcher_and_command_are_killed(lab):
     holder = lab.hold("job")
     kill_both(holder)
 
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-def test_an_orphan_that_is_a_zombie_holds_nothing(lab):
-    # Its parent, the test's own reaper, never waits for it: a zombie keeps its pid and start time.
+def test_zombie_orphan_holds_nothing(lab):
+    """A zombie keeps its pid and start time; REAPER never waits for it."""
     holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=("python3", "-c", REAPER))
     child = int(read_line(holder))
     launcher = lab.list()[0]["launcher"]
@@ -334,14 +226,14 @@ signal.pause()
 """
 
 
-def test_a_daemon_left_behind_does_not_keep_the_name(lab):
+def test_daemon_of_command_does_not_hold(lab):
     result = lab.run("-n", "job", "--", "sh", "-c", "setsid sleep 30 >/dev/null 2>&1 & echo $!")
 
     assert lab.run("-n", "job", "true").returncode == 0
     os.kill(int(result.stdout), signal.SIGKILL)
 
 
-def test_an_orphan_whose_main_thread_has_ended_still_counts(lab):
+def test_orphan_holds_after_its_main_thread_ended(lab):
     code = "import ctypes, threading, sys; threading.Thread(target=sys.stdin.read).start(); print(flush=True); ctypes.CDLL(None).pthread_exit(None)"
     holder = lab.start("-n", "job", "--", sys.executable, "-c", code)
     read_line(holder)
@@ -357,71 +249,10 @@ def test_an_orphan_whose_main_thread_has_ended_still_counts(lab):
 
 @pytest.mark.root
 @pytest.mark.tool("unshare")
-def test_a_proc_of_another_pid_namespace_is_refused(lab):
+def test_proc_of_other_pid_namespace_is_refused(lab):
     result = lab.run("-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log", prefix=("unshare", "--fork", "--pid"))
 
     assert (result.returncode, result.stderr.count(b"\n"), lab.read_log()) == (125, 1, [])
-
-
-@pytest.mark.tool("strace")
-@pytest.mark.parametrize("call", ["pwrite64", "openat", "rename,renameat"])
-def test_a_gate_removed_while_someone_is_behind_it_does_not_let_two_in(lab, call):
-    """The first is held up for long behind its gate, just before a step of publishing its hold."""
-    lab.run("-n", "job", "true")
-    nth = count_before(lab, call)
-    witness = [str(TESTS / "witness.sh"), "tag", "0.3"]
-    slow = ("strace", "-qq", "-o", "/dev/null", "-e", f"inject={call}:delay_enter=700000:when={nth}")
-    first = lab.start("-w", "forever", "-n", "job", *witness, prefix=slow)
-    until(lambda: is_locked(lab.directory / "job/.gate"))
-    os.unlink(lab.directory / "job/.gate")
-
-    second = lab.start("-w", "forever", "-n", "job", *witness)
-
-    assert (finish(first)[0], finish(second)[0]) == (0, 0)
-    assert sorted(lab.read_log()) == ["end:tag", "end:tag", "start:tag", "start:tag"]
-
-
-@pytest.mark.tool("strace")
-def test_a_gate_removed_while_someone_takes_a_seat_behind_it_costs_no_place(lab):
-    holder = lab.hold("job")
-    slow = inject(lab, "rename,renameat:delay_enter=700000:when=1")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=slow)
-    until(lambda: lab.count_waiting("job") == 0 and list((lab.directory / "job").glob(".new.*")))
-
-    os.unlink(lab.directory / "job/.gate")
-
-    until(lambda: lab.count_waiting("job") == 1 and (lab.directory / "job/.gate").exists())
-    assert lab.run("-n", "job", "true").returncode == 75
-    finish(holder)
-    assert finish(waiter)[:2] == (0, "ran\n")
-
-
-@pytest.mark.tool("strace")
-def test_a_gate_that_can_not_be_unlocked_keeps_nothing_and_nobody(lab):
-    lab.run("-n", "job", "true")
-    fail = inject(lab, "flock:error=EIO:when=2", paths=[lab.directory / "job/.gate"])
-
-    result = lab.run("-n", "job", "--", "echo", "ran", prefix=fail)
-
-    assert (result.returncode, result.stdout, result.stderr) == (
-        125,
-        b"",
-        b"solo: job: cannot be held: Input/output error\n",
-    )
-    assert os.listdir(lab.directory / "job") == [".gate"] and lab.run("-n", "job", "true").returncode == 0
-
-
-@pytest.mark.tool("strace")
-def test_skips_that_can_not_be_restored_change_no_status(lab):
-    """Those of a name that was given back, as another one is busy."""
-    lab.run("-n", "a", "true")
-    lab.hold("b")
-    fail = inject(lab, "flock:error=EIO:when=3", paths=[lab.directory / "a/.gate"])
-
-    result = lab.run("-n", "a", "-n", "b", "true", prefix=fail)
-
-    assert result.returncode == 75 and result.stderr.startswith(b"solo: b: busy: ") and count_injected(lab) == 1
-    assert lab.run("-n", "a", "true").returncode == 0
 
 
 HOLDS = """
@@ -434,8 +265,8 @@ print(flush=True); sys.stdin.read()
 
 
 @pytest.mark.tool("strace")
-def test_a_holder_beyond_those_that_are_watched_may_end_just_then(lab):
-    """It is the one in the way; looked at once more, it is gone, and looked at again it is there."""
+def test_holder_may_end_between_two_looks(lab):
+    """Of more holders than a contender keeps open, the one in the way vanishes at the second look and is back at the third."""
     others = subprocess.Popen(
         [sys.executable, "-IS", "-c", HOLDS.format(root=str(TESTS.parent))],
         env=lab.environment,
@@ -452,28 +283,8 @@ def test_a_holder_beyond_those_that_are_watched_may_end_just_then(lab):
     others.communicate()
 
 
-def count_before(lab, call):
-    """The how-manieth of its calls is the one by which a launcher publishes its hold."""
-    trace = lab.path / "trace"
-    lab.run("-n", "job", "true", prefix=("strace", "-qq", "-o", str(trace), "-e", f"trace={call}"))
-    lines = trace.read_text().splitlines()
-    return 1 + next(at for at, line in enumerate(lines) if ".new." in line or line.startswith("pwrite64"))
-
-
-def is_locked(path):
-    import fcntl
-
-    with open(path) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return False
-        except BlockingIOError:
-            return True
-
-
 @pytest.mark.tool("strace")
-def test_what_a_killed_launcher_was_writing_is_in_nobodys_way(lab):
-    """Nor is it where it can not be removed: another user's file in a sticky directory."""
+def test_half_written_ticket_of_killed_launcher_is_removed(lab):
     lab.run("-n", "job", "true")
     kill = ("strace", "-qq", "-o", "/dev/null", "-e", "inject=rename,renameat:signal=KILL")
     lab.run("-n", "job", "true", prefix=kill)
@@ -483,24 +294,24 @@ def test_what_a_killed_launcher_was_writing_is_in_nobodys_way(lab):
     assert os.listdir(lab.directory / "job") == [".gate"]
 
 
-@pytest.mark.parametrize("milliseconds", ["0.001ms", "0.01ms", "0.1ms", "1ms", "2ms"])
-def test_the_shortest_waits_end_as_waits_do(lab, milliseconds):
+@pytest.mark.parametrize("duration", ["0.001ms", "0.01ms", "0.1ms", "1ms", "2ms"])
+def test_shortest_wait_ends_busy(lab, duration):
     lab.hold("job")
 
-    assert {lab.run("-w", milliseconds, "-n", "job", "true").returncode for _ in range(20)} == {75}
+    assert {lab.run("-w", duration, "-n", "job", "true").returncode for _ in range(20)} == {75}
 
 
 @pytest.mark.tool("strace")
-def test_a_wait_that_is_over_before_it_begins_ends_as_waits_do(lab):
+def test_wait_that_ends_during_join_is_busy(lab):
     lab.hold("job")
-    slow = inject(lab, "rename,renameat:delay_enter=300000")  # publishing the seat
+    slow = inject(lab, "rename,renameat:delay_enter=300000")  # publishing its ticket
 
     result = lab.run("-w", "200ms", "-n", "job", "true", prefix=slow)
 
     assert (result.returncode, lab.count_waiting("job")) == (75, 0)
 
 
-def test_a_strangers_alarm_neither_ends_nor_shortens_the_wait(lab):
+def test_sigalrm_of_other_process_does_not_end_wait(lab):
     holder = lab.hold("job")
     waiter = lab.start_waiter("job", "-w", "1h", tag="waiter")
     waits = count_switches(waiter.pid)
@@ -513,20 +324,20 @@ def test_a_strangers_alarm_neither_ends_nor_shortens_the_wait(lab):
     assert finish(waiter)[0] == 0
 
 
-def test_an_alarm_of_the_callers_ends_the_wait_that_it_is_to_end(lab):
+def test_inherited_alarm_ends_wait(lab):
     lab.hold("job")
 
     assert lab.run("-w", "60s", "-n", "job", "true", prefix=set_alarm()).returncode == -signal.SIGALRM
 
 
-def test_a_blocked_alarm_of_the_callers_does_not_make_the_wait_longer(lab):
+def test_inherited_blocked_alarm_does_not_extend_wait(lab):
     lab.hold("job")
     alarm = set_alarm("_signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGALRM})")
 
     assert lab.run("-w", "1200ms", "-n", "job", "true", prefix=alarm).returncode == 75
 
 
-def test_a_removed_name_is_called_that(lab):
+def test_removed_name_ends_wait_with_error(lab):
     holder = lab.hold("job")
     waiter = lab.start_waiter("job", tag="waiter")
     shutil.rmtree(lab.directory / "job")
@@ -538,16 +349,17 @@ def test_a_removed_name_is_called_that(lab):
     assert stderr == f"solo: job: {lab.directory}/job: someone removed it\n"
 
 
-def test_a_recycled_pid_is_not_taken_for_the_orphan(lab):
+def test_recycled_pid_is_no_orphan(lab):
     holder = lab.hold("job")
     kill_both(holder)
     ticket = lab.find_hold("job")
-    ticket.write_bytes(ticket.read_bytes()[:-RESERVED] + format_closing((os.getpid(), 1)))  # our pid, another start
+    recycled = (os.getpid(), 1)  # this process, another start time
+    ticket.write_bytes(ticket.read_bytes()[:-RESERVED] + format_closing(recycled))
 
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-def test_an_orphan_is_waited_for_at_most_as_long_as_wanted(lab):
+def test_wait_for_orphan_ends_in_time(lab):
     holder = lab.hold("job")
     holder.kill()
     holder.wait()

@@ -14,7 +14,7 @@ import sys
 
 import pytest
 from conftest import PATIENCE, ROOT, need_tools, until
-from machine import count_most_at_once, finish
+from machine import ETCD, count_most_at_once, finish
 from pages import Block, read_blocks
 
 from solo.argv import parse
@@ -323,7 +323,11 @@ RUN = {
 }
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.id)
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(block, marks=[pytest.mark.full] * (ETCD in block.text)) for block in BLOCKS],
+    ids=lambda block: block.id,
+)
 def test_code_block_does_what_its_page_says(new, block):
     assert block.kind in RUN or block.kind in CI, f"no function runs {block.text!r}"
     if block.kind in RUN:

@@ -166,6 +166,7 @@ def test_who_sits_on_the_gate_is_told(lab):
     gate = socket.socket(socket.AF_UNIX)
     gate.bind(f"\0solo/{os.geteuid()}/job/gate")
     gate.listen()
+    lab.hasten("solo.contention.sockets.GATE_PATIENCE", 0.3)
 
     result = lab.run("-n", "job", "true")
     gate.close()

@@ -1,12 +1,11 @@
-"""A walk at random over real processes: contenders start, end, are killed, stopped, replaced and lied to, over several names and modes.
+"""A random walk over real processes: contenders of several names and modes start, end, are killed, stopped and replaced.
 
-After each step three views must agree: what a model knows of its processes, what `list` says, and what the commands found
-from within (witness.py). And whoever stands in line must have a reason: someone before it, or someone beside whom it may not run.
+Their files are damaged too. After each step three views must agree: the model's, the output of `list`, and the log of the
+commands (witness.py). A waiter must have a reason to wait: a waiter before it, or a holder that conflicts with it.
 """
 
 import os
 import signal
-import subprocess
 import time
 
 import pytest
@@ -25,7 +24,7 @@ INDEX = st.integers(0, 60)
 
 
 class Contender:
-    """One launcher, as the model knows it. `child` once its command runs; `fates` are the statuses it may end with."""
+    """One launcher in the model. `child` is its command's pid, once that runs; `fates` are its allowed exit statuses."""
 
     def __init__(self, number, name, mode, process, fates):
         self.number, self.name, self.mode, self.process, self.fates = number, name, mode, process, fates
@@ -63,7 +62,7 @@ class Walk(RuleBasedStateMachine):
         self.prefix = f"walk{os.getpid()}-{Walk.walks}-" if self.via == SOCKET else ""
         self.all = []
 
-    # --- what can happen ------------------------------------------------------------------------------------------
+    # --- steps ----------------------------------------------------------------------------------------------------
 
     def start(self, name, mode, words, fates):
         number = len(self.all)
@@ -72,49 +71,47 @@ class Walk(RuleBasedStateMachine):
         os.set_blocking(process.stdout.fileno(), False)
         contender = Contender(number, name, mode, process, {0, *fates})
         if "/" in name and any(it.is_latest and it.name == name and it.child is None for it in self.all):
-            contender.fates.add(
-                75
-            )  # both may wait for the parent, and then come to the line of the name at the same time
+            contender.fates.add(75)  # both may wait for the parent, and then join the queue of the name together
         self.all.append(contender)
         self.settle(contender)
         return contender
 
     @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XXSC"))
-    def come_without_waiting(self, name, mode):
+    def try_once(self, name, mode):
         self.start(name, mode, (), {75})
 
     @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XXSC"))
-    def come_and_wait(self, name, mode):
+    def wait_forever(self, name, mode):
         self.start(name, mode, ("-w", "forever"), ())
 
     @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
-    def come_and_give_up(self, name, mode):
+    def wait_30_ms(self, name, mode):
         self.start(name, mode, ("-w", "30ms"), {75})
 
     @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"), limit=st.integers(0, 2))
-    def come_if_the_line_is_short(self, name, mode, limit):
+    def wait_in_a_short_queue(self, name, mode, limit):
         self.start(name, mode, ("-w", "forever", "--max-waiting", str(limit)), {75})
 
     @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
-    def come_for_a_while(self, name, mode):
+    def run_for_100_ms(self, name, mode):
         self.start(name, mode, ("-w", "forever", "-t", "100ms"), {124})
 
     @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
-    def come_as_the_latest(self, name, mode):
+    def wait_as_the_latest(self, name, mode):
         for other in self.all:
             if other.name == name:
                 other.fates.add(75)
         self.start(name, mode, ("-w", "forever", "--latest"), ()).is_latest = True
 
     @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
-    def come_and_replace(self, name, mode):
+    def replace_holders(self, name, mode):
         for other in self.all:
             other.fates |= {-signal.SIGTERM, -signal.SIGKILL}
-        # Whom it can not end keeps it waiting: one that can not be read.
+        # A holder with an unreadable record cannot be ended, so it is refused.
         self.start(name, mode, ("--replace", "-k", "100ms"), {125})
 
     def choose(self, index, condition):
-        """One of those that fit, or None. What hypothesis draws must not depend on what the processes do."""
+        """Return a contender that fits, or None. The draws of hypothesis must not depend on the state of processes."""
         fitting = [contender for contender in self.all if condition(contender)]
         return fitting[index % len(fitting)] if fitting else None
 
@@ -123,7 +120,7 @@ class Walk(RuleBasedStateMachine):
             try:
                 os.kill(contender.child, number)
             except ProcessLookupError:
-                pass  # its time was over just now
+                pass  # its time limit has just ended it
 
     def is_running(self, contender):
         return contender.process.poll() is None and contender.command_lives
@@ -190,7 +187,7 @@ class Walk(RuleBasedStateMachine):
 
     @rule(index=INDEX)
     def corrupt_a_record(self, index):
-        """While its owner lives, that only makes it stricter: nobody runs beside what can not be read."""
+        """While its owner lives, no other contender may run beside an unreadable record."""
         if self.via == SOCKET:
             return
         contender = self.choose(index, lambda it: self.is_running(it) and not it.unreadable)
@@ -198,7 +195,7 @@ class Walk(RuleBasedStateMachine):
             return
         for hold in (self.lab.directory / contender.name).glob(".hold.*"):
             try:
-                with open(hold, "r+b") as file:  # never made anew: its owner may end just now
+                with open(hold, "r+b") as file:  # never create it: its owner may have just ended
                     if f"launcher {contender.process.pid} ".encode() in file.read():
                         file.truncate(0)
                         file.seek(0)
@@ -208,10 +205,10 @@ class Walk(RuleBasedStateMachine):
             except FileNotFoundError:
                 continue
 
-    # --- what must hold -------------------------------------------------------------------------------------------
+    # --- invariants -----------------------------------------------------------------------------------------------
 
     def settle(self, newcomer=None):
-        """Wait until everybody is where the rule says, and fail with what is wrong if that never comes."""
+        """Wait until all contenders are in the states that the rule demands. Fails with a contender that is not."""
         deadline = time.monotonic() + PATIENCE
         while True:
             wrong = self.find_wrong(newcomer)
@@ -231,16 +228,11 @@ class Walk(RuleBasedStateMachine):
         expected = set()
         for contender in self.all:
             alive = contender.process.poll() is None
-            state = (
-                "orphaned"
-                if not alive and contender.command_lives
-                else "held"
-                if alive and contender.child
-                else "waiting"
-                if alive
-                else None
-            )
-            if state is None:
+            if alive:
+                state = "held" if contender.child else "waiting"
+            elif contender.command_lives:
+                state = "orphaned"
+            else:
                 continue
             expected.add(contender.process.pid)
             if contender.unreadable:
@@ -248,27 +240,24 @@ class Walk(RuleBasedStateMachine):
             listed = [(row["state"], row["child"]) for row in rows.get(contender.process.pid, [])]
             if listed != [(state, contender.child)]:
                 return f"{contender} is {state} and listed as {listed}"
-        strangers = rows.keys() - expected - {None}
-        if strangers:
-            return f"listed and not there: {strangers}"
+        others = rows.keys() - expected - {None}
+        if others:
+            return f"listed but not alive: {others}"
         if len(rows.get(None, [])) != sum(it.unreadable and it.process.poll() is None for it in self.all):
             return f"listed without a record: {rows.get(None)}"
-        return self.find_unjust_wait()
+        return self.find_idle_waiter()
 
-    def find_unjust_wait(self):
-        inside = [it for it in self.all if it.child and (it.process.poll() is None or it.command_lives)]
+    def find_idle_waiter(self):
+        holders = [it for it in self.all if it.child and (it.process.poll() is None or it.command_lives)]
         waiting = [it for it in self.all if it.child is None and it.process.poll() is None]
         for contender in waiting:
-            beside = [it for it in inside if it.conflicts(contender)]
-            counted = contender.mode == "C" and all(it.mode == "C" and it.name == contender.name for it in beside)
-            if counted and len(beside) < 2:
-                beside = []
-            before = [
-                it
-                for it in waiting
-                if it.number != contender.number and it.name.split("/")[0] == contender.name.split("/")[0]
-            ]
-            if not beside and not before:
+            conflicts = [it for it in holders if it.conflicts(contender)]
+            has_slots = contender.mode == "C" and all(it.mode == "C" and it.name == contender.name for it in conflicts)
+            if has_slots and len(conflicts) < 2:
+                conflicts = []
+            parent = contender.name.split("/")[0]
+            waiters = [it for it in waiting if it is not contender and it.name.split("/")[0] == parent]
+            if not conflicts and not waiters:
                 return f"{contender} waits for nothing"
         return None
 
@@ -277,7 +266,7 @@ class Walk(RuleBasedStateMachine):
         return [row for row in rows if row["name"].startswith(self.prefix)]
 
     @invariant()
-    def no_overlap_and_true_statuses(self):
+    def no_overlap_and_allowed_statuses(self):
         log = self.lab.read_log()
         assert not [line for line in log if line.startswith("overlap")]
         assert len(os.listdir("/proc/self/fd")) < 500
@@ -304,30 +293,23 @@ class Walk(RuleBasedStateMachine):
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("via", [FILE, SOCKET])
-def test_a_random_walk_agrees_with_the_model(solo_script, tmp_path, via):
-    """Walks of twelve, each twelve by a chance of their own."""
+def test_random_walk_agrees_with_the_model(solo_script, tmp_path, via):
+    """Twelve walks a round, each round with its own seed."""
     for number in tally.rounds(1, 12):
         tally.note(number)
-        walk = seed(f"{tally.SEED} {number}")(
-            type("Walk", (Walk,), {"via": via, "script": solo_script, "directory": tmp_path})
+        walk = type("Walk", (Walk,), {"via": via, "script": solo_script, "directory": tmp_path})
+        how = settings(
+            max_examples=12,
+            stateful_step_count=40 if tally.WHOLE else 25,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate, Phase.shrink] if tally.POINT else [Phase.generate],
         )
-        run_state_machine_as_test(
-            walk,
-            settings=settings(
-                max_examples=12,
-                stateful_step_count=40 if tally.WHOLE else 25,
-                deadline=None,
-                database=None,
-                print_blob=True,
-                suppress_health_check=list(HealthCheck),
-                phases=[Phase.generate, Phase.shrink] if tally.POINT else [Phase.generate],
-            ),
-        )
+        run_state_machine_as_test(seed(f"{tally.SEED} {number}")(walk), settings=how)
 
 
-def test_the_list_of_the_walk_is_what_the_command_prints(lab):
+def test_collect_returns_the_rows_that_list_prints(lab):
     lab.hold("a/b", "-s")
     rows, complete = collect(str(lab.directory), FILE, [])
 
     assert complete and lab.list("--via", "file") == rows
-    assert subprocess.run(["true"]).returncode == 0

@@ -1,8 +1,8 @@
-"""`make torture`: run all kill and fault loops, walks and soaks for some minutes, from one seed, and summarize them.
+"""`make torture`: run all loops of kills and faults, walks and soaks for some minutes, from one seed, and summarize them.
 
 First run the exhaustive parts: every system call in every scene. Then run rounds of the random parts, each with its own seed. A
-part is one test of the suite in its own process, and as root in its own namespaces, which end with all their processes when its
-time is over. It records its work by tally.py.
+part is one test of the suite in its own process; as root also in its own namespaces, so that all its processes end with it. It
+records its work by tally.py.
 """
 
 import argparse
@@ -28,26 +28,26 @@ from test_torture import SCENES
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/torture"
 RECORD = ROOT / "docs/torture.json"
-LOOPS = ("test_sigkill_at_every_system_call_breaks_no_promise", "test_a_failure_of_any_system_call_breaks_no_promise")
-CHILD = "test_sigkill_at_every_system_call_of_a_child_forked_before_its_turn_breaks_no_promise"
+LOOPS = ("test_sigkill_at_every_system_call_breaks_no_promise", "test_failure_of_any_system_call_breaks_no_promise")
+CHILD = "test_sigkill_at_every_system_call_of_forked_child_breaks_no_promise"
 EXHAUSTIVE = {f"tests/test_torture.py::{loop}[{scene.__name__}]": 1 for scene in SCENES for loop in LOOPS} | {
     f"tests/test_torture.py::{CHILD}[{via}]": 1 for via in ("file", "socket")
 }
 RANDOM = {  # each test's share of a round; the longest first
-    "tests/test_faults.py::test_soaks_of_all_engines_find_no_two_at_once": 8,
-    "tests/test_torture.py::test_whatever_is_done_at_a_hand_over_breaks_no_promise[file]": 4,
-    "tests/test_torture.py::test_whatever_is_done_at_a_hand_over_breaks_no_promise[socket]": 2,
-    "tests/test_api.py::test_an_interrupt_at_each_step_of_the_interpreter_lets_go": 1,
-    "tests/test_api.py::test_ctrl_c_at_any_moment_lets_go": 1,
-    "tests/test_api.py::test_a_program_killed_at_random_points_leaves_nothing_in_the_way[file]": 1,
-    "tests/test_api.py::test_a_program_killed_at_random_points_leaves_nothing_in_the_way[socket]": 1,
-    "tests/test_stateful.py::test_a_random_walk_agrees_with_the_model[file]": 3,
-    "tests/test_stateful.py::test_a_random_walk_agrees_with_the_model[socket]": 2,
-    "tests/test_crowd.py::test_churn_with_kills_never_overlaps_and_leaves_nothing": 1,
-    "tests/test_torture.py::test_a_crowd_that_arrives_at_once_joins_in_time_and_runs_once_each": 1,
-    "tests/test_crowd.py::test_a_crowd_runs_once_each_and_in_order": 1,
-    "tests/test_crowd.py::test_a_soak_of_sixty_over_three_slots_never_has_four_and_loses_nobody[file]": 2,
-    "tests/test_crowd.py::test_a_soak_of_sixty_over_three_slots_never_has_four_and_loses_nobody[socket]": 2,
+    "tests/test_faults.py::test_soak_of_all_engines_finds_no_overlap": 8,
+    "tests/test_torture.py::test_kill_or_stop_at_handoff_breaks_no_promise[file]": 4,
+    "tests/test_torture.py::test_kill_or_stop_at_handoff_breaks_no_promise[socket]": 2,
+    "tests/test_api_signals.py::test_interrupt_at_each_bytecode_releases": 1,
+    "tests/test_api_signals.py::test_interrupt_at_any_moment_releases": 1,
+    "tests/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[file]": 1,
+    "tests/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[socket]": 1,
+    "tests/test_stateful.py::test_random_walk_agrees_with_the_model[file]": 3,
+    "tests/test_stateful.py::test_random_walk_agrees_with_the_model[socket]": 2,
+    "tests/test_soak.py::test_killed_launchers_never_overlap_and_leave_nothing": 1,
+    "tests/test_torture.py::test_crowd_arriving_at_once_joins_in_time_and_runs_once_each": 1,
+    "tests/test_soak.py::test_crowd_runs_once_each_in_order": 1,
+    "tests/test_soak.py::test_soak_over_slots_keeps_limit_and_loses_no_command[file]": 2,
+    "tests/test_soak.py::test_soak_over_slots_keeps_limit_and_loses_no_command[socket]": 2,
 }
 FOR_EXHAUSTIVE = 0.6  # at most this share of the time
 ROUND = 600  # seconds
@@ -66,7 +66,7 @@ SUMS = (
     "stuck",
     "disordered",
 )
-KINDS = ("faults", "handovers", "engines")
+KINDS = ("faults", "handoffs", "engines")
 
 WORKERS = 2 if os.geteuid() == 0 else 1  # socket names are shared by a network namespace, which only root can make
 ISOLATED = (
@@ -173,11 +173,12 @@ class Shift:
                     part.process.kill()
 
     def work(self):
-        while part := self.take():
+        while part := self.next_part():
             part.run(self.busy[part])
-            self.give_back(part)
+            self.end_part(part)
 
-    def take(self):
+    def next_part(self):
+        """Return the next part, with its deadline in `busy`; None if there is none or no time."""
         now = time.monotonic()
         with self.lock:
             if not self.queue or now >= self.end:
@@ -188,7 +189,8 @@ class Shift:
             self.busy[part] = min(self.end, now + share)
             return part
 
-    def give_back(self, part):
+    def end_part(self, part):
+        """Remove a part from `busy`; queue it again if it shall be repeated."""
         with self.lock:
             del self.busy[part]
             if self.again and not part.is_finished and len(part.failures) < FAILURES:
@@ -261,7 +263,7 @@ def render(result: dict) -> str:
         "launchers started, commands run": f"{result['launchers']:,}, {result['commands']:,}",
         "kills survived": f"{result['kills']:,}",
         "faults injected": f"{sum(result['faults'].values()):,}: {list_amounts(result['faults'])}",
-        "kills and stops at handoffs": list_amounts(result["handovers"]),
+        "kills and stops at handoffs": list_amounts(result["handoffs"]),
         "random walks compared with a model": f"{result['walks']:,}",
         "Ctrl-C between two steps of the Python API": f"{result['interrupts']:,}",
         "commands at engines behind networks that fail": list_amounts(result["engines"]),

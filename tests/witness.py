@@ -1,7 +1,7 @@
-"""The command of tests with several modes: check that it may run beside the witnesses that run now.
+"""The command of tests with several modes: log if it may not run beside the witnesses that run now.
 
 `witness.py MODE NAMES SLOTS TAKE TAG DELAY`: MODE is X, S or C; NAMES are separated by commas; DELAY is seconds, or `line` to run
-until stdin has a line or ends. It uses nothing of solo but the variables that solo sets. Each witness has a file with its claim;
+until stdin has a line or ends. It uses only the variables that solo sets. Each witness has a file with its claim;
 its flock(2) on that file shows that it still runs.
 """
 

@@ -1,4 +1,5 @@
-"""Where names live, whom solo trusts with them, and what an unnamed job is called."""
+"""Directories: where names are, which other users are trusted with them, the names of commands without --name, and which
+orphans can be seen."""
 
 import json
 import os
@@ -17,7 +18,7 @@ from solo.record import Record
 from solo.tickets import HOLD, MOST_OPEN, Queue
 
 
-def test_the_same_job_has_the_same_name_from_everywhere(lab):
+def test_same_command_has_same_name_from_everywhere(lab):
     tool = lab.path / "backup.sh"
     tool.write_text('#!/bin/sh\necho "$SOLO_NAME"\n')
     tool.chmod(0o755)
@@ -37,7 +38,7 @@ def test_the_same_job_has_the_same_name_from_everywhere(lab):
     assert other.startswith(b"backup.sh-") and other != names[0]
 
 
-def test_a_long_name_is_cut_to_what_a_directory_can_have(lab):
+def test_long_name_is_cut_to_file_name_limit(lab):
     tool = lab.path / ("漢" * 84)
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
@@ -46,7 +47,7 @@ def test_a_long_name_is_cut_to_what_a_directory_can_have(lab):
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770])
-def test_a_name_that_others_can_write_to_is_refused_in_a_directory_that_is_ours(lab, mode):
+def test_name_writable_by_others_is_refused_in_private_base(lab, mode):
     lab.run("-n", "job", "true")
     (lab.directory / "job").chmod(mode)
 
@@ -58,7 +59,7 @@ def test_a_name_that_others_can_write_to_is_refused_in_a_directory_that_is_ours(
 @pytest.mark.root
 @pytest.mark.tool("unshare", "umount")
 @pytest.mark.parametrize("environment", [{}, {"LC_ALL": "C.UTF-8"}])
-def test_without_proc_nothing_runs_and_that_is_said(lab, environment):
+def test_missing_proc_is_refused(lab, environment):
     script = f"umount -l /proc; {lab.script} --dir {lab.directory} -n job -- echo ran"
 
     result = subprocess.run(
@@ -69,7 +70,7 @@ def test_without_proc_nothing_runs_and_that_is_said(lab, environment):
     assert result.stderr == b"solo: cannot read /proc: No such file or directory\n"
 
 
-def test_arguments_that_only_join_alike_make_other_names(lab):
+def test_argument_boundaries_change_name(lab):
     first = lab.run("--", "sh", "-c", "echo $SOLO_NAME", "a b", "c").stdout
     second = lab.run("--", "sh", "-c", "echo $SOLO_NAME", "a", "b c").stdout
 
@@ -77,21 +78,21 @@ def test_arguments_that_only_join_alike_make_other_names(lab):
 
 
 @pytest.mark.tool("strace")
-def test_a_program_that_is_gone_before_it_was_named_is_no_name(lab):
+def test_program_removed_before_naming_is_126(lab):
     result = lab.run("/usr/bin/true", prefix=inject(lab, "openat:error=ENOENT", paths=["/usr/bin/true"]))
 
     assert (result.returncode, result.stderr) == (126, b"solo: /usr/bin/true: No such file or directory\n")
 
 
-# --- what others remove or make meanwhile --------------------------------------------------------------------------
+# --- removed, created or failing meanwhile ---------------------------------------------------------------------------
 
 
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize(
     "missing, status", [("2", 0), ("2..3", 0), ("2+", 125)], ids=["made", "removed", "removed always"]
 )
-def test_a_name_that_comes_and_goes_is_made_again_until_it_can_be_used(lab, missing, status):
-    """`when` counts what is opened in the directory of all names, after that itself."""
+def test_removed_name_is_created_again(lab, missing, status):
+    """`when` counts the calls of openat(2) on and in the base; the first one opens the base."""
     lab.run("-n", "job", "true")
     gone = inject(lab, f"openat:error=ENOENT:when={missing}", paths=[lab.directory])
 
@@ -102,44 +103,27 @@ def test_a_name_that_comes_and_goes_is_made_again_until_it_can_be_used(lab, miss
 
 
 @pytest.mark.tool("strace")
-def test_a_directory_of_names_that_is_removed_at_once_is_one_line_and_125(lab):
-    lab.directory.mkdir(mode=0o700)
-
-    result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, "openat:error=ENOENT", paths=[lab.directory]))
-
-    assert (result.returncode, result.stdout, result.stderr.decode()) == (
-        125,
-        b"",
-        f"solo: {lab.directory}: someone removed it\n",
-    )
-
-
-@pytest.mark.tool("strace")
-def test_a_directory_that_can_be_opened_and_not_looked_at_is_one_line_and_125(lab):
+@pytest.mark.parametrize(
+    "fault, name, message",
+    [
+        ("openat:error=ENOENT", "", "{base}: someone removed it"),
+        ("fstat,newfstatat:error=EIO", "", "cannot open {base}: Input/output error"),
+        ("getdents64:error=EIO", "job", "job: cannot list {base}/job: Input/output error"),
+    ],
+    ids=["base removed", "base not examined", "name not listed"],
+)
+def test_directory_failure_is_refused_in_one_line(lab, fault, name, message):
     lab.run("-n", "job", "true")
 
-    result = lab.run("-n", "job", "true", prefix=inject(lab, "fstat,newfstatat:error=EIO", paths=[lab.directory]))
+    result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, fault, paths=[lab.directory / name]))
 
-    assert (result.returncode, result.stderr.decode()) == (
-        125,
-        f"solo: cannot open {lab.directory}: Input/output error\n",
-    )
-
-
-@pytest.mark.tool("strace")
-def test_a_name_that_can_not_be_listed_is_one_line_and_125(lab):
-    lab.run("-n", "job", "true")
-
-    path = lab.directory / "job"
-
-    result = lab.run("-n", "job", "true", prefix=inject(lab, "getdents64:error=EIO", paths=[path]))
-
-    assert (result.returncode, result.stderr.decode()) == (125, f"solo: job: cannot list {path}: Input/output error\n")
+    expected = f"solo: {message.format(base=lab.directory)}\n"
+    assert (result.returncode, result.stdout, result.stderr.decode()) == (125, b"", expected)
 
 
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize("call", ["openat", "newfstatat"])
-def test_a_name_that_goes_while_names_are_listed_is_not_listed(lab, call):
+def test_list_omits_name_removed_meanwhile(lab, call):
     lab.run("-n", "job", "true")
     lab.hold("other")
     gone = inject(lab, f"{call}:error=ENOENT:when={count_calls(lab, call, 'job')}", paths=[lab.directory])
@@ -150,20 +134,20 @@ def test_a_name_that_goes_while_names_are_listed_is_not_listed(lab, call):
 
 
 def count_calls(lab, call, word):
-    """The how-manieth `call` on the directory of all names that `solo list` makes is about `word`."""
+    """Return how many times `solo list` makes `call` in the base until it is about `word`."""
     trace = lab.path / "trace"
     lab.run("list", prefix=("strace", "-qq", "-o", trace, "-P", lab.directory, "-e", f"trace={call}"))
-    return 1 + next(at for at, line in enumerate(trace.read_text().splitlines()) if f'"{word}"' in line)
+    return 1 + next(at for at, made in enumerate(trace.read_text().splitlines()) if f'"{word}"' in made)
 
 
-def test_a_directory_that_was_asked_for_is_made_but_its_parents_are_not(lab):
+def test_dir_is_created_without_its_parents(lab):
     assert lab.run("--dir", lab.path / "new", "-n", "job", "true").returncode == 0
     assert (lab.path / "new").stat().st_mode & 0o777 == 0o700
     result = lab.run("--dir", lab.path / "typo/new", "-n", "job", "true")
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
 
 
-def test_the_option_wins_over_the_variable(lab):
+def test_dir_option_wins_over_variable(lab):
     lab.run("--dir", lab.path / "new", "-n", "job", "true")
 
     assert (lab.path / "new/job").is_dir() and not lab.directory.exists()
@@ -172,9 +156,8 @@ def test_the_option_wins_over_the_variable(lab):
 @pytest.mark.parametrize(
     "mode, accepted", [(0o700, True), (0o755, True), (0o1777, True), (0o770, True), (0o777, False), (0o707, False)]
 )
-def test_a_directory_that_anyone_can_empty_is_refused(lab, mode, accepted):
-    lab.directory.mkdir()
-    lab.directory.chmod(mode)
+def test_base_that_anyone_can_empty_is_refused(lab, mode, accepted):
+    make_base(lab, mode)
 
     result = lab.run("-n", "job", "true")
 
@@ -182,14 +165,14 @@ def test_a_directory_that_anyone_can_empty_is_refused(lab, mode, accepted):
 
 
 @pytest.mark.parametrize("umask", [0o777, 0o077, 0])
-def test_the_callers_umask_changes_no_mode_of_ours(lab, umask):
+def test_umask_does_not_change_modes(lab, umask):
     assert lab.run("-n", "job", "true", umask=umask).returncode == 0
     assert (lab.directory / "job").stat().st_mode & 0o777 == 0o700
     assert (lab.directory / "job/.gate").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.root
-def test_list_says_which_name_it_could_not_look_into(lab):
+def test_list_names_unreadable_name(lab):
     lab.run("-n", "job", "true")
     os.chown(lab.directory / "job", NOBODY, NOBODY)
     (lab.directory / "README").write_text("no name")
@@ -200,7 +183,7 @@ def test_list_says_which_name_it_could_not_look_into(lab):
 
 
 @pytest.mark.root
-def test_a_directory_of_another_user_is_refused(lab):
+def test_base_or_name_of_other_user_is_refused(lab):
     lab.directory.mkdir()
     os.chown(lab.directory, NOBODY, NOBODY)
     assert lab.run("-n", "job", "true").returncode == 125
@@ -214,14 +197,13 @@ def test_a_directory_of_another_user_is_refused(lab):
 
 
 @pytest.mark.parametrize("first, second", [(0, NOBODY), (NOBODY, 0)])
-def test_two_users_share_a_name_that_root_made_in_a_sticky_directory(common, first, second):
-    common.directory.mkdir()
-    common.directory.chmod(0o1777)
+def test_users_share_name_of_root_in_sticky_base(common, first, second):
+    make_base(common, 0o1777)
     assert common.run("-n", "job", "true").returncode == 0
     holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", user=first)
     holder.stdout.readline()
 
-    (common.directory / "job/.new.00000000000000000001").touch()  # of root: what a killed launcher was writing
+    (common.directory / "job/.new.00000000000000000001").touch()  # of root: a killed launcher was writing it
     result = common.run("-n", "job", "true", user=second)
 
     assert (result.returncode, result.stderr.count(b"\n")) == (75, 1)
@@ -229,7 +211,7 @@ def test_two_users_share_a_name_that_root_made_in_a_sticky_directory(common, fir
     assert common.run("-n", "job", "true", user=second).returncode == 0
 
 
-def test_another_users_directory_can_not_be_entered(common):
+def test_private_base_of_other_user_is_refused(common):
     common.run("-n", "job", "true")
 
     result = common.run("-n", "job", "true", user=NOBODY)
@@ -237,7 +219,7 @@ def test_another_users_directory_can_not_be_entered(common):
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
 
 
-def test_a_user_without_a_home_is_told_what_to_do(common):
+def test_user_without_home_is_advised_to_set_dir(common):
     environment = {key: value for key, value in common.environment.items() if key not in ("SOLO_DIR", "HOME")}
     for user in (NOBODY, 54321):
         result = common.run("-n", "job", "true", user=user, env=environment)
@@ -245,7 +227,7 @@ def test_a_user_without_a_home_is_told_what_to_do(common):
         assert b"SOLO_DIR" in result.stderr
 
 
-def test_root_uses_run_and_others_the_home_of_the_password_database(monkeypatch):
+def test_default_base_is_run_or_home_of_password_database(monkeypatch):
     from solo import directories
 
     monkeypatch.setenv("HOME", "/elsewhere")
@@ -258,12 +240,12 @@ def test_root_uses_run_and_others_the_home_of_the_password_database(monkeypatch)
     assert directories.find_base(None) == pwd.getpwuid(1).pw_dir + "/.local/state/solo"
 
 
-def test_the_default_place_of_a_user_is_made_with_its_parents(tmp_path):
+def test_default_base_is_created_with_parents_below_home(tmp_path):
     from solo import directories
 
     path = f"{tmp_path}/home{directories.HOME_PLACE}"
     with pytest.raises(SoloError):
-        directories.make_home_directories(path)  # not the home itself
+        directories.make_home_directories(path)  # the home itself is not created
     (tmp_path / "home").mkdir()
     directories.make_home_directories(path)
 
@@ -272,8 +254,8 @@ def test_the_default_place_of_a_user_is_made_with_its_parents(tmp_path):
 
 @pytest.mark.root
 @pytest.mark.tool("unshare")
-@pytest.mark.parametrize("groups", [0, 900])  # /proc/PID/status lists them before what we look for
-def test_an_orphan_in_a_pid_namespace_below_ours_is_seen(lab, groups):
+@pytest.mark.parametrize("groups", [0, 900])  # /proc/PID/status lists them before NSpid
+def test_orphan_in_nested_pid_namespace_holds(lab, groups):
     script = f"{lab.script} -n job -- sleep 60 & echo $!; wait; sleep 60"
     inner = subprocess.Popen(
         ["unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script],
@@ -286,20 +268,20 @@ def test_an_orphan_in_a_pid_namespace_below_ours_is_seen(lab, groups):
     inner.stderr = None
     launcher_inside = int(inner.stdout.readline())
     until(lambda: lab.list() and lab.list()[0]["child"])
-    assert lab.list()[0]["launcher"] == launcher_inside  # as it is called in there
+    assert lab.list()[0]["launcher"] == launcher_inside  # its pid inside
     child = lab.list()[0]["child"]
-    os.kill(find_inner(inner, launcher_inside), 9)
+    os.kill(find_outer_pid(inner, launcher_inside), 9)
 
     until(lambda: lab.list()[0]["state"] == "orphaned")
     assert lab.run("-n", "job", "true").returncode == 75
-    os.kill(find_inner(inner, child), 9)
+    os.kill(find_outer_pid(inner, child), 9)
     assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
 
 
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount")
-def test_an_orphan_of_this_boot_is_seen_where_proc_gives_another_boot_id(lab):
-    """As systemd-nspawn does, for all but those of its units that have a /proc of their own."""
+def test_orphan_holds_where_proc_has_other_boot_id(lab):
+    """systemd-nspawn does so, except for its units that have their own /proc."""
     holder = lab.hold("job")
     holder.kill()
     holder.wait()
@@ -316,8 +298,8 @@ def test_an_orphan_of_this_boot_is_seen_where_proc_gives_another_boot_id(lab):
 @pytest.mark.root
 @pytest.mark.tool("unshare")
 @pytest.mark.parametrize("inside", ["holder", "contender"])
-def test_an_orphan_is_seen_from_another_time_namespace(lab, inside):
-    """Where start times are shifted by a day."""
+def test_orphan_holds_across_time_namespaces(lab, inside):
+    """Start times there are shifted by a day."""
     shifted = ("unshare", "--time", "--boottime", "86400", "--fork")
     if subprocess.run([*shifted, "true"], capture_output=True).returncode:
         pytest.skip("no time namespaces")
@@ -335,7 +317,7 @@ def test_an_orphan_is_seen_from_another_time_namespace(lab, inside):
 
 
 @pytest.mark.tool("strace")
-def test_on_a_kernel_without_time_namespaces_orphans_are_seen(lab):
+def test_orphan_holds_without_time_namespaces(lab):
     old = inject(lab, "readlink,readlinkat:error=ENOENT", paths=["/proc/self/ns/time"])
     holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 0", prefix=old)
     holder.child = int(holder.stdout.readline())
@@ -348,7 +330,7 @@ def test_on_a_kernel_without_time_namespaces_orphans_are_seen(lab):
 
 
 @pytest.mark.tool("strace")
-def test_an_orphan_that_proc_does_not_show_counts_as_long_as_a_signal_would_reach_it(lab):
+def test_orphan_missing_in_proc_holds_while_signals_reach_it(lab):
     holder = lab.hold("job")
     holder.kill()
     holder.wait()
@@ -360,9 +342,8 @@ def test_an_orphan_that_proc_does_not_show_counts_as_long_as_a_signal_would_reac
 
 
 @pytest.mark.tool("unshare", "mount", "setpriv")
-def test_another_users_orphan_counts_where_proc_is_mounted_to_hide_it(common):
-    common.directory.mkdir()
-    common.directory.chmod(0o1777)
+def test_orphan_hidden_by_hidepid_holds(common):
+    make_base(common, 0o1777)
     holder = common.hold("job")
     holder.kill()
     holder.wait()
@@ -375,13 +356,14 @@ def test_another_users_orphan_counts_where_proc_is_mounted_to_hide_it(common):
 
 
 def orphan_elsewhere(lab, holder, name="job"):
-    """The hold of `holder`, which was killed on another host that shares the directory; its command lives."""
+    """Kill the launcher, and change its ticket to one of another host that shares the base; return the ticket.
+
+    The command lives, but cannot be seen from here.
+    """
     holder.kill()
     holder.wait()
     for waiter in lab.started[1:]:
-        until(
-            lambda: open(f"/proc/{waiter.pid}/syscall").read().split()[0] == BLOCKING[1]
-        )  # until the command has ended
+        until(lambda: is_polling(waiter.pid))  # for the end of the command
     ticket = lab.find_hold(name)
     boot = open("/proc/sys/kernel/random/boot_id", "rb").read().strip()
     record = ticket.read_bytes().replace(b"boot " + boot, b"boot x")
@@ -389,7 +371,11 @@ def orphan_elsewhere(lab, holder, name="job"):
     return ticket
 
 
-def test_an_orphan_of_another_host_can_not_be_seen_and_that_is_said(lab):
+def is_polling(pid):
+    return open(f"/proc/{pid}/syscall").read().split()[0] == BLOCKING[1]
+
+
+def test_unseen_orphan_is_removed_with_warning(lab):
     ticket = orphan_elsewhere(lab, lab.hold("job"))
 
     result = lab.run("-n", "job", "true")
@@ -398,23 +384,20 @@ def test_an_orphan_of_another_host_can_not_be_seen_and_that_is_said(lab):
     assert b"taking over from elsewhere, whose processes cannot be seen from here" in result.stderr
 
 
-def test_who_takes_nothing_does_not_forget_an_orphan_that_it_can_not_see(lab):
-    """Those who can see it wait for it."""
+def test_skipped_contender_and_clean_keep_unseen_orphan(lab):
+    """Contenders that can see it still wait for it."""
     holder = lab.hold("job")
     lab.start_waiter("job")
     ticket = orphan_elsewhere(lab, holder)
 
-    turned_away = lab.run("-n", "job", "true")
+    skipped = lab.run("-n", "job", "true")
     cleaned = lab.run("clean")
 
-    assert (turned_away.returncode, turned_away.stderr.count(b"\n")) == (
-        75,
-        1,
-    ) and b"has waited for" in turned_away.stderr
+    assert (skipped.returncode, skipped.stderr.count(b"\n")) == (75, 1) and b"has waited for" in skipped.stderr
     assert (cleaned.returncode, cleaned.stdout, cleaned.stderr, ticket.exists()) == (0, b"", b"", True)
 
 
-def test_who_gets_one_name_of_two_does_not_forget_an_orphan_of_it_that_it_can_not_see(lab):
+def test_contender_of_busy_second_name_keeps_unseen_orphan(lab):
     ticket = orphan_elsewhere(lab, lab.hold("a"), "a")
     lab.hold("b")
 
@@ -433,14 +416,14 @@ def test_who_gets_one_name_of_two_does_not_forget_an_orphan_of_it_that_it_can_no
     assert not ticket.exists()
 
 
-def test_what_goes_beside_an_orphan_that_it_can_not_see_does_not_forget_it(lab):
+def test_compatible_holder_keeps_unseen_orphan(lab):
     ticket = orphan_elsewhere(lab, lab.hold("job", "-s"))
 
     assert lab.run("-n", "job", "-s", "true").stderr == b"" and ticket.exists()
     assert b"taking over" in lab.run("-n", "job", "true").stderr and not ticket.exists()
 
 
-def test_with_the_orphan_of_a_nested_name_goes_what_it_had_of_the_parents(lab):
+def test_removed_unseen_orphan_loses_tickets_of_parents(lab):
     holder = lab.hold("up/job")
     tickets = [lab.find_hold("up"), orphan_elsewhere(lab, holder, "up/job")]
     tickets[0].write_bytes(tickets[0].read_bytes().replace(b"boot ", b"boot x").replace(b"host ", b"host elsewhere-"))
@@ -450,7 +433,7 @@ def test_with_the_orphan_of_a_nested_name_goes_what_it_had_of_the_parents(lab):
     assert not any(ticket.exists() for ticket in tickets)
 
 
-def test_of_orphans_that_can_not_be_seen_and_are_in_nobodys_way_only_some_are_kept(lab):
+def test_number_of_compatible_unseen_orphans_is_limited(lab):
     ticket = orphan_elsewhere(lab, lab.hold("job", "-s"))
     for number in range(MOST_OPEN + 3):
         (ticket.parent / f".hold.{number + 1:020d}").write_bytes(ticket.read_bytes())
@@ -460,23 +443,23 @@ def test_of_orphans_that_can_not_be_seen_and_are_in_nobodys_way_only_some_are_ke
     assert len(list(ticket.parent.glob(".hold.*"))) == MOST_OPEN
 
 
-def find_inner(outer, inside):
-    """Our pid of the one that is called `inside` in the namespace that `outer` made; others have pids like that in theirs."""
+def find_outer_pid(outer, inside):
+    """Return the outer pid of the process that has the pid `inside` in the pid namespace of the children of `outer`."""
     namespace = os.readlink(f"/proc/{outer.pid}/ns/pid_for_children")
-    return next(int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_called(pid, namespace, inside))
+    return next(int(pid) for pid in os.listdir("/proc") if pid.isdigit() and has_inner_pid(pid, namespace, inside))
 
 
-def is_called(pid, namespace, inside):
+def has_inner_pid(pid, namespace, inside):
     try:
         lines = open(f"/proc/{pid}/status").read().splitlines()
-        [names] = [line.split()[1:] for line in lines if line.startswith("NSpid:")]
-        return os.readlink(f"/proc/{pid}/ns/pid") == namespace and names[-1] == str(inside)
+        [pids] = [line.split()[1:] for line in lines if line.startswith("NSpid:")]
+        return os.readlink(f"/proc/{pid}/ns/pid") == namespace and pids[-1] == str(inside)
     except OSError:
         return False
 
 
 # --- other users ---------------------------------------------------------------------------------------------------
-# Each attack is tried as a real user, in a directory of each kind.
+# Real users attack a base of each kind.
 
 BASES = [(0o755, 0o700, 0o600, 0o600), (0o2775, 0o2770, 0o660, 0o640), (0o1777, 0o1777, 0o666, 0o644)]
 
@@ -487,7 +470,7 @@ def act_as_nobody(*words, **options):
     )
 
 
-def make_base_of(lab, mode):
+def make_base(lab, mode):
     lab.directory.mkdir()
     lab.directory.chmod(mode)
 
@@ -497,9 +480,9 @@ def read_mode(path):
 
 
 @pytest.mark.parametrize("base, directory, gate, ticket", BASES)
-def test_only_users_who_can_write_in_the_base_get_rights_below_it(lab, base, directory, gate, ticket):
-    make_base_of(lab, base)
-    lab.run("-n", "job", "true")  # makes the journal
+def test_only_users_who_can_write_base_get_rights_below_it(lab, base, directory, gate, ticket):
+    make_base(lab, base)
+    lab.run("-n", "job", "true")  # creates the journal
     lab.hold("job")
     lab.start_waiter("job")
     seat = next((lab.directory / "job").glob(".seat.*"))
@@ -515,21 +498,21 @@ def test_only_users_who_can_write_in_the_base_get_rights_below_it(lab, base, dir
 
 @pytest.mark.root
 @pytest.mark.tool("flock")
-def test_another_user_cannot_lock_a_gate_or_a_ticket_where_it_can_only_read_the_base(common):
-    make_base_of(common, 0o755)
+def test_other_user_who_can_read_base_cannot_lock_gate_or_ticket(common):
+    make_base(common, 0o755)
     holder = common.hold("job")
 
     for file in (common.directory / "job/.gate", common.find_hold("job")):
         attack = act_as_nobody("flock", "--nonblock", file, "true")
         assert attack.returncode != 0 and b"Permission denied" in attack.stderr
-    assert act_as_nobody("flock", "--nonblock", common.directory, "true").returncode == 0  # the base itself it can lock
+    assert act_as_nobody("flock", "--nonblock", common.directory, "true").returncode == 0  # it can lock the base itself
     assert common.run("-n", "job", "true").returncode == 75 and finish(holder)[0] == 0
 
 
 @pytest.mark.root
 @pytest.mark.tool("flock")
-def test_the_tree_of_an_earlier_version_is_tightened_at_its_first_use(common):
-    make_base_of(common, 0o755)
+def test_first_use_tightens_modes_of_earlier_version(common):
+    make_base(common, 0o755)
     common.run("-n", "job", "true")
     gate, journal = common.directory / "job/.gate", common.find_journal("job")
     for path in (gate.parent, journal.parent, journal.parent.parent):
@@ -544,8 +527,8 @@ def test_the_tree_of_an_earlier_version_is_tightened_at_its_first_use(common):
     assert [read_mode(path) for path in (gate.parent, gate, journal.parent, journal)] == [0o700, 0o600, 0o700, 0o600]
 
 
-def test_a_directory_that_solo_did_not_make_keeps_its_mode(lab):
-    make_base_of(lab, 0o755)
+def test_directory_of_user_keeps_its_mode(lab):
+    make_base(lab, 0o755)
     (lab.directory / "www").mkdir()
     (lab.directory / "www").chmod(0o755)
 
@@ -559,8 +542,8 @@ def test_a_directory_that_solo_did_not_make_keeps_its_mode(lab):
 
 
 @pytest.mark.root
-def test_clean_tightens_the_tickets_and_the_journals_of_an_earlier_version(lab):
-    make_base_of(lab, 0o1777)
+def test_clean_tightens_tickets_and_journals_of_earlier_version(lab):
+    make_base(lab, 0o1777)
     lab.hold("job")
     ticket = lab.find_hold("job")
     ticket.chmod(0o666)
@@ -574,8 +557,8 @@ def test_clean_tightens_the_tickets_and_the_journals_of_an_earlier_version(lab):
 
 
 @pytest.mark.root
-def test_another_user_cannot_change_a_ticket_in_a_sticky_directory(common):
-    make_base_of(common, 0o1777)
+def test_other_user_cannot_change_ticket_in_sticky_base(common):
+    make_base(common, 0o1777)
     holder = common.hold("job")
     ticket = common.find_hold("job")
 
@@ -591,8 +574,8 @@ def test_another_user_cannot_change_a_ticket_in_a_sticky_directory(common):
 
 
 @pytest.mark.root
-def test_a_name_that_another_user_made_in_a_sticky_directory_is_refused(common):
-    make_base_of(common, 0o1777)
+def test_name_of_other_user_in_sticky_base_is_refused(common):
+    make_base(common, 0o1777)
     assert common.run("-n", "up/job", "true", user=NOBODY).returncode == 0
 
     for name in ("up", "up/job", "up/other"):
@@ -606,9 +589,9 @@ def test_a_name_that_another_user_made_in_a_sticky_directory_is_refused(common):
 
 
 @pytest.mark.root
-def test_a_gate_that_another_user_made_in_a_sticky_directory_is_refused(common):
-    """Its owner could swap it for another one between two contenders."""
-    make_base_of(common, 0o1777)
+def test_gate_of_other_user_in_sticky_base_is_refused(common):
+    """Its owner could replace it between two contenders."""
+    make_base(common, 0o1777)
     (common.directory / "job").mkdir()
     (common.directory / "job").chmod(0o1777)
     assert common.run("-n", "job", "true", user=NOBODY).returncode == 0
@@ -624,13 +607,13 @@ def test_a_gate_that_another_user_made_in_a_sticky_directory_is_refused(common):
 
 
 @pytest.mark.root
-def test_a_second_link_to_a_gate_does_not_hide_that_it_was_removed(common):
-    make_base_of(common, 0o1777)
+def test_second_link_does_not_hide_removal_of_gate(common):
+    make_base(common, 0o1777)
     common.run("-n", "job", "true")
     gate = common.directory / "job/.gate"
     queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_origin())
     with queue.gate:
-        pass  # it has the gate open
+        pass  # keeps the gate open
 
     os.link(gate, common.directory / "link")
     gate.unlink()
@@ -642,8 +625,8 @@ def test_a_second_link_to_a_gate_does_not_hide_that_it_was_removed(common):
 
 
 @pytest.mark.root
-def test_clean_leaves_what_root_made_for_others_in_a_sticky_directory(common):
-    make_base_of(common, 0o1777)
+def test_clean_keeps_names_of_root_in_sticky_base(common):
+    make_base(common, 0o1777)
     common.run("-n", "job", "true")
     common.run("-n", "own", "true", user=NOBODY)
     from solo.commands import prune
@@ -658,39 +641,38 @@ def test_clean_leaves_what_root_made_for_others_in_a_sticky_directory(common):
 
 
 @pytest.mark.root
-def test_in_a_sticky_directory_each_user_counts_its_own_runs_for_once_per(common):
-    """Else a user who is first could keep root's job from ever running."""
-    make_base_of(common, 0o1777)
+def test_once_per_counts_runs_per_user_in_sticky_base(common):
+    """A user who runs it first must not keep root's job from running."""
+    make_base(common, 0o1777)
     (common.directory / "job").mkdir()
     (common.directory / "job").chmod(0o1777)
     common.run("-n", "job", "true")  # the gate is root's
     day = ("-n", "job", "--once-per", "1d", "--", "echo", "ran")
 
-    told = [common.run(*day, user=user).stdout for user in (NOBODY, NOBODY, 0, 0)]
+    printed = [common.run(*day, user=user).stdout for user in (NOBODY, NOBODY, 0, 0)]
 
-    assert told == [b"ran\n", b"", b"ran\n", b""]
+    assert printed == [b"ran\n", b"", b"ran\n", b""]
     assert read_mode(common.directory / f".journals.{NOBODY}") == 0o700
 
 
 @pytest.mark.root
-def test_a_journal_directory_that_another_user_planted_is_not_used(common):
-    make_base_of(common, 0o1777)
+def test_journal_directory_of_other_user_is_not_used(common):
+    make_base(common, 0o1777)
     act_as_nobody(
         "mkdir", "-m", "777", common.directory / ".journals.0", common.directory / ".journals.0/job", check=True
     )
 
     assert common.run("-n", "job", "--once-per", "1d", "--", "echo", "ran").returncode == 125
-    told = common.run("-v", "-n", "job", "--", "echo", "ran")
-    assert (
-        told.stdout == b"ran\n" and b"journal is not written" in told.stderr and b"belongs to uid 65534" in told.stderr
-    )
+    result = common.run("-v", "-n", "job", "--", "echo", "ran")
+    assert result.stdout == b"ran\n"
+    assert b"journal is not written" in result.stderr and b"belongs to uid 65534" in result.stderr
     assert os.listdir(common.directory / ".journals.0/job") == []
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("text", [b"0" + b"9" * 19 + b"\n", b"00" + b"9" * 18 + b"\n", b"9" * 2000, b""])
-def test_nothing_that_another_user_writes_into_a_gate_lasts(common, text):
-    make_base_of(common, 0o1777)
+def test_garbage_of_other_user_in_gate_does_not_last(common, text):
+    make_base(common, 0o1777)
     common.run("-n", "job", "true")
     gate = common.directory / "job/.gate"
     act_as_nobody("sh", "-c", f"cat >{gate}", input=text, check=True)
@@ -701,9 +683,9 @@ def test_nothing_that_another_user_writes_into_a_gate_lasts(common, text):
 
 
 @pytest.mark.root
-def test_a_counter_that_another_user_set_back_hides_nobody(common):
-    """A waiter whose holder has gone takes no short cut past a shared holder that came meanwhile."""
-    make_base_of(common, 0o1777)
+def test_counter_is_not_trusted_in_shared_base(common):
+    """Another user could set it back: a waiter would then overlook a shared holder that came meanwhile."""
+    make_base(common, 0o1777)
     common.run("-n", "job", "true")
     for is_shared in (True, False):
         queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_origin())
@@ -725,8 +707,8 @@ def test_a_counter_that_another_user_set_back_hides_nobody(common):
 
 @pytest.mark.root
 @pytest.mark.parametrize("number", ["0" + "9" * 19, "00" + "9" * 18, "001" + "0" * 17])
-def test_a_ticket_name_that_another_user_planted_uses_up_no_numbers(common, number):
-    make_base_of(common, 0o1777)
+def test_ticket_of_other_user_does_not_use_up_numbers(common, number):
+    make_base(common, 0o1777)
     common.run("-n", "job", "true")
     act_as_nobody("touch", common.directory / f"job/.seat.{number}", check=True)
 
@@ -751,8 +733,8 @@ def test_a_ticket_name_that_another_user_planted_uses_up_no_numbers(common, numb
         ),
     ],
 )
-def test_doctor_says_what_other_users_can_do_in_each_kind_of_directory(lab, base, state, text):
-    make_base_of(lab, base)
+def test_doctor_says_what_other_users_can_do(lab, base, state, text):
+    make_base(lab, base)
     lab.run("-n", "job", "true")
 
     result = lab.run("doctor", "--json")
@@ -762,8 +744,8 @@ def test_doctor_says_what_other_users_can_do_in_each_kind_of_directory(lab, base
 
 
 @pytest.mark.root
-def test_doctor_finds_what_other_users_can_lock_and_what_only_they_can_use(lab):
-    make_base_of(lab, 0o755)
+def test_doctor_finds_files_open_to_or_owned_by_other_users(lab):
+    make_base(lab, 0o755)
     lab.run("-n", "job", "true")
     (lab.directory / "job").chmod(0o755)
     (lab.directory / "job/.gate").chmod(0o644)
@@ -788,8 +770,8 @@ def test_doctor_finds_what_other_users_can_lock_and_what_only_they_can_use(lab):
 
 
 @pytest.mark.root
-def test_doctor_names_who_can_move_the_directory_away(lab):
-    make_base_of(lab, 0o700)
+def test_doctor_names_user_who_can_move_base_away(lab):
+    make_base(lab, 0o700)
     os.chown(lab.path, NOBODY, NOBODY)
 
     assert (
@@ -801,9 +783,9 @@ def test_doctor_names_who_can_move_the_directory_away(lab):
 @pytest.mark.root
 @pytest.mark.parametrize("base, group", [(0o1777, 0), (0o2770, NOBODY)])
 @pytest.mark.parametrize("first, second", [(0, NOBODY), (NOBODY, 0)])
-def test_a_waiter_acquires_after_the_holder_of_another_user(common, base, group, first, second):
+def test_waiter_acquires_after_holder_of_other_user(common, base, group, first, second):
     """It can open the ticket for reading only."""
-    make_base_of(common, base)
+    make_base(common, base)
     os.chown(common.directory, 0, group)
     common.directory.chmod(base)
     common.run("-n", "job", "true")
@@ -821,8 +803,8 @@ PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); import solo; lock = solo
 
 
 @pytest.mark.root
-def test_a_program_acquires_after_the_holder_of_another_user(common):
-    make_base_of(common, 0o1777)
+def test_program_acquires_after_holder_of_other_user(common):
+    make_base(common, 0o1777)
     holder = common.hold("job")
     program = subprocess.Popen(
         ["/usr/bin/python3", "-IS", "-c", PROGRAM, os.path.dirname(common.script), common.directory],

@@ -1,9 +1,12 @@
-"""The command of who stands at the head of a line is forked before its turn: it waits for a word, has nothing of its launcher's,
-and is never in anyone's way."""
+"""Handoff in advance: the waiter at the head of the queue forks its command before its turn.
+
+The forked child waits for a write to its pipe, keeps no descriptor of its launcher, and never delays another contender.
+"""
 
 import datetime
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -18,11 +21,10 @@ PROBE = (sys.executable, "-IS", str(TESTS / "probe.py"), "report")
 
 
 def find_forked(waiter):
-    """The pid of the process that waits beside one who stands at the head of a line."""
+    """Wait until the waiter has forked a child and the child has closed its descriptors; return the child's pid."""
     found = []
 
     def look():
-        # Asleep in read(2): it has closed what is not its own.
         found[:] = [child for child, _ in find_children(waiter.pid) if is_reading(child)]
         return found
 
@@ -31,6 +33,7 @@ def find_forked(waiter):
 
 
 def is_reading(pid):
+    """Return whether a process sleeps in read(2), as the forked child does once it has closed its descriptors."""
     try:
         return open(f"/proc/{pid}/syscall").read().startswith("0 ") and read_state(pid) == "S"
     except OSError:
@@ -41,7 +44,7 @@ def read_files(pid):
     return {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
 
 
-def test_only_the_head_of_the_line_has_its_command_forked(lab, via):
+def test_only_head_of_queue_forks_its_command(lab, via):
     lab.hold("job")
     head, second = (lab.start_waiter("job", tag=tag) for tag in ("head", "second"))
 
@@ -50,17 +53,17 @@ def test_only_the_head_of_the_line_has_its_command_forked(lab, via):
     assert find_children(second.pid) == []
 
 
-def test_what_is_forked_has_nothing_of_its_launcher_but_the_pipe(lab, via):
+def test_forked_child_keeps_no_descriptor_of_launcher(lab, via):
     lab.hold("job")
     head = lab.start_waiter("job", tag="head")
 
     forked = find_forked(head)
 
-    ours = {file for file in read_files(head.pid) if str(lab.directory) in file or "socket:" in file}
-    assert ours and not ours & read_files(forked)
+    own = {file for file in read_files(head.pid) if str(lab.directory) in file or "socket:" in file}
+    assert own and not own & read_files(forked)
 
 
-def test_it_becomes_the_command_with_its_token_and_all_that_was_given(lab, via):
+def test_forked_child_becomes_command_with_token_and_inherited_state(lab, via):
     holder = lab.hold("job")
     held = lab.list("job")[0]["ticket"]
     waiter = lab.start("-w", "forever", "-n", "job", "--", *PROBE)
@@ -68,19 +71,19 @@ def test_it_becomes_the_command_with_its_token_and_all_that_was_given(lab, via):
     alone = json.loads(lab.run("-n", "other", "--", *PROBE, stdin=waiter.stdin).stdout)
 
     holder.communicate()
-    told = json.loads(finish(waiter)[1])
+    report = json.loads(finish(waiter)[1])
 
     environment = {
-        bytes.fromhex(name).decode(): bytes.fromhex(value).decode() for name, value in told["environment"].items()
+        bytes.fromhex(name).decode(): bytes.fromhex(value).decode() for name, value in report["environment"].items()
     }
     assert environment["SOLO_NAME"] == "job" and int(environment["SOLO_TOKEN"]) > held
-    assert told["parent"] == waiter.pid and read_state(forked) == "gone"
-    for told_of in ("descriptors", "blocked", "ignored", "umask", "cwd", "session"):
-        assert told[told_of] == alone[told_of]
+    assert report["parent"] == waiter.pid and read_state(forked) == "gone"
+    for state in ("descriptors", "blocked", "ignored", "umask", "cwd", "session"):
+        assert report[state] == alone[state]
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
-def test_it_ends_with_its_launcher(lab, via, end):
+def test_forked_child_ends_with_launcher(lab, via, end):
     lab.hold("job")
     head = lab.start_waiter("job", tag="head")
     forked = find_forked(head)
@@ -92,7 +95,7 @@ def test_it_ends_with_its_launcher(lab, via, end):
 
 
 @pytest.mark.parametrize("prepare", [(), ("env", "--ignore-signal=CHLD")], ids=["", "SIGCHLD ignored"])
-def test_it_ends_with_a_wait_that_was_too_short_also_if_it_is_stopped(lab, prepare):
+def test_stopped_forked_child_ends_when_wait_times_out(lab, prepare):
     lab.hold("job")
     waiter = lab.start("-w", "1", "-n", "job", "--", "true", prefix=prepare)
     forked = find_forked(waiter)
@@ -104,7 +107,7 @@ def test_it_ends_with_a_wait_that_was_too_short_also_if_it_is_stopped(lab, prepa
 
 
 @pytest.mark.parametrize("prepare", [(), ("env", "--ignore-signal=CHLD")], ids=["", "SIGCHLD ignored"])
-def test_if_it_is_killed_the_command_runs_all_the_same(lab, via, prepare):
+def test_command_runs_after_forked_child_was_killed(lab, via, prepare):
     holder = lab.hold("job")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=prepare)
     forked = find_forked(waiter)
@@ -116,7 +119,7 @@ def test_if_it_is_killed_the_command_runs_all_the_same(lab, via, prepare):
     assert finish(waiter) == (0, "ran\n", "")
 
 
-def test_a_stopped_one_keeps_the_name_until_it_may_go_on(lab):
+def test_stopped_forked_child_holds_until_continued(lab):
     holder = lab.hold("job")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran")
     forked = find_forked(waiter)
@@ -130,8 +133,8 @@ def test_a_stopped_one_keeps_the_name_until_it_may_go_on(lab):
     assert finish(waiter) == (0, "ran\n", "")
 
 
-def test_a_stop_while_in_line_is_over_once_the_launcher_goes_on(lab, via):
-    """Ctrl-Z stops the launcher; what it has forked has the signal pending, and only the launcher may be told to go on."""
+def test_continuing_launcher_continues_forked_child(lab, via):
+    """Ctrl-Z stops the launcher and stays pending in its child. Only the launcher gets SIGCONT."""
     holder = lab.hold("job")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", preexec_fn=os.setpgrp)
     find_forked(waiter)
@@ -144,7 +147,7 @@ def test_a_stop_while_in_line_is_over_once_the_launcher_goes_on(lab, via):
     assert finish(waiter) == (0, "ran\n", "")
 
 
-def test_who_is_behind_it_sees_a_killed_launcher_as_gone_though_what_it_forked_is_stopped(lab, via):
+def test_next_waiter_passes_killed_head_with_stopped_child(lab, via):
     holder = lab.hold("job")
     head = lab.start_waiter("job", tag="head")
     forked = find_forked(head)
@@ -160,8 +163,8 @@ def test_who_is_behind_it_sees_a_killed_launcher_as_gone_though_what_it_forked_i
         os.kill(forked, signal.SIGKILL)
 
 
-def test_a_holder_killed_with_its_command_is_no_release_and_looked_at_again(lab, via):
-    """The turn of who waits takes a short cut after a release only: an orphan is waited for."""
+def test_head_acquires_after_holder_and_command_were_killed(lab, via):
+    """The turn skips listing the directory only after a release. A killed holder released nothing: its orphan is waited for."""
     holder = lab.hold("job")
     head = lab.start_waiter("job", tag="head")
     find_forked(head)
@@ -180,14 +183,14 @@ def test_a_holder_killed_with_its_command_is_no_release_and_looked_at_again(lab,
 @pytest.mark.parametrize(
     "what, paths",
     [
-        ("clone:error=EAGAIN:when=1", ()),  # it can not be forked early
-        ("openat:error=EMFILE", ["/proc/self/fd"]),  # it can not tell what to close
-        ("linkat:error=EOPNOTSUPP", ()),  # what has no name can not be given one
-        ("pwrite64:error=ENOSPC:when=3", ()),  # the hold can not be written ahead
+        ("clone:error=EAGAIN:when=1", ()),  # the child cannot be forked in advance
+        ("openat:error=EMFILE", ["/proc/self/fd"]),  # its descriptors cannot be listed
+        ("linkat:error=EOPNOTSUPP", ()),  # the hold without a name cannot get one
+        ("pwrite64:error=ENOSPC:when=3", ()),  # the hold cannot be written in advance
     ],
     ids=["clone", "openat", "linkat", "pwrite64"],
 )
-def test_what_can_not_be_done_ahead_is_done_at_its_turn(lab, what, paths):
+def test_failed_preparation_is_repeated_at_turn(lab, what, paths):
     holder = lab.hold("job")
     waiter = lab.start(
         "-w", "forever", "-n", "job", "--", "echo", "ran", prefix=inject(lab, what, paths=paths, follow=True)
@@ -201,12 +204,12 @@ def test_what_can_not_be_done_ahead_is_done_at_its_turn(lab, what, paths):
 
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize("word", ["O_TMPFILE", "/stat"])
-def test_so_is_what_has_no_name_where_there_is_no_such_file_and_what_can_not_be_identified_yet(lab, word):
-    """Which call it is, is counted in a run that ends for want of time."""
+def test_failed_preparation_of_hold_or_identity_is_repeated_at_turn(lab, word):
+    """Its file without a name, or the child's /proc/PID/stat, cannot be opened. A first run that times out counts the call."""
     holder = lab.hold("job")
     assert lab.run("-w", "1", "-n", "job", "--", "true", prefix=inject(lab, "openat:delay_exit=1")).returncode == 75
-    lines = [line for line in (lab.path / "injected").read_text().splitlines() if line.startswith("openat(")]
-    nth = 1 + max(at for at, line in enumerate(lines) if word in line)
+    opens = re.findall(r"^openat\(.*", (lab.path / "injected").read_text(), flags=re.M)
+    nth = 1 + max(at for at, call in enumerate(opens) if word in call)
     failing = inject(lab, f"openat:error=EOPNOTSUPP:when={nth}")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=failing)
     until_blocked(waiter)
@@ -217,8 +220,8 @@ def test_so_is_what_has_no_name_where_there_is_no_such_file_and_what_can_not_be_
 
 
 @pytest.mark.tool("strace")
-def test_a_wait_whose_time_is_over_before_it_begins_ends_at_once(lab):
-    """The gate is let go of for the second time at the end of the second look."""
+def test_wait_that_ends_before_blocking_is_busy(lab):
+    """The second unlock of the gate ends the second look: delay that one."""
     lab.hold("job")
     slow = inject(lab, "flock:delay_exit=900000:when=4", paths=[lab.directory / "job/.gate"])
 
@@ -226,12 +229,8 @@ def test_a_wait_whose_time_is_over_before_it_begins_ends_at_once(lab):
 
 
 def until_blocked(tracer):
-    """It stands in line, and has done what it can before its turn."""
-
-    def look():
-        return any(is_blocked(child) for child, _ in find_children(tracer.pid))
-
-    until(look)
+    """Wait until the traced launcher waits in the queue and has prepared its turn."""
+    until(lambda: any(is_blocked(child) for child, _ in find_children(tracer.pid)))
 
 
 @pytest.mark.tool("strace")
@@ -250,21 +249,21 @@ def test_turn_loads_no_module(lab):
     assert [call for call in calls[:before] if "contention" in call and "handoff" in call]
 
 
-def test_readers_beside_each_other_still_get_in_one_behind_the_other(lab, via):
-    """Whoever is behind a reader is told that it got in, not only that it ended."""
+def test_shared_waiters_acquire_together(lab, via):
+    """A waiter behind a shared one wakes when that acquires, not only when it ends."""
     holder = lab.hold("job")
-    readers = [lab.start("-s", "-w", "forever", "-n", "job", "--", "sh", "-c", "echo $$; read line") for _ in range(3)]
+    sharing = [lab.start("-s", "-w", "forever", "-n", "job", "--", "sh", "-c", "echo $$; read line") for _ in range(3)]
     until(lambda: lab.count_waiting("job") == 3)
 
     holder.communicate()
 
     until(lambda: [row["state"] for row in lab.list("job")] == ["held"] * 3)
-    assert [finish(reader)[0] for reader in readers] == [1, 1, 1]
+    assert [finish(holder)[0] for holder in sharing] == [1, 1, 1]
 
 
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize("options, first", [(("-s",), ()), (("--slots", "2"), ("--slots", "2", "--take", "2"))])
-def test_who_got_in_beside_others_is_in_line_no_more_though_its_command_has_not_started(lab, options, first):
+def test_compatible_holder_leaves_queue_before_command_starts(lab, options, first):
     holder = lab.hold("job", *first)
     slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=write:delay_enter=60s:when=1")
     waiter = lab.start(*options, "-w", "forever", "-n", "job", "true", prefix=slow)
@@ -276,13 +275,13 @@ def test_who_got_in_beside_others_is_in_line_no_more_though_its_command_has_not_
     assert lab.run(*options, "-n", "job", "true").returncode == 0
 
 
-def test_a_name_that_waits_for_the_next_one_is_held_since_its_turn(lab):
+def test_first_of_two_names_is_held_since_its_turn(lab):
     one, two = lab.hold("one"), lab.hold("two")
     both = lab.start("-w", "forever", "-n", "one", "-n", "two", "true")
     find_forked(both)
-    until(lambda: open(f"/proc/{both.pid}/syscall").read().startswith("73 "))  # flock(2): all is prepared
+    until(lambda: is_blocked(both.pid))  # it has prepared its turn
     turn = time.time()
-    until(lambda: time.time() > turn + 0.002)  # list tells milliseconds, cut off
+    until(lambda: time.time() > turn + 0.002)  # `since` is cut to milliseconds
 
     one.communicate()
     until(lambda: [row["launcher"] for row in lab.list("one") if row["state"] == "held"] == [both.pid])
@@ -292,8 +291,8 @@ def test_a_name_that_waits_for_the_next_one_is_held_since_its_turn(lab):
     assert finish(both)[0] == 0
 
 
-def test_a_long_word_arrives_whole_though_the_launcher_is_stopped_in_the_middle_of_it():
-    """That of some thousand names is longer than a pipe."""
+def test_long_go_arrives_whole_from_stopped_launcher():
+    """The message with thousands of names is longer than a pipe; the launcher is stopped in the middle of its write."""
     ready, go = os.pipe()
     launcher = os.fork()
     if launcher == 0:
@@ -316,12 +315,12 @@ def is_writing(pid):
 
 
 @pytest.mark.parametrize("name", ["SIGALRM", "SIGPIPE", "SIGXFSZ"])
-def test_what_a_launcher_survived_in_line_does_not_end_the_command_at_its_turn(lab, name):
-    """As in line, so at its turn: for one at the head, whose command is forked, as for those behind."""
+def test_signal_survived_in_queue_does_not_end_command(lab, name):
+    """The signal goes to the launcher at the head and to its forked child. Both survive it, as waiters behind them do."""
     holder = lab.hold("job")
     waiter = lab.start("-w", "1h", "-n", "job", "--", "echo", "ran", start_new_session=True)
     find_forked(waiter)
-    until(lambda: is_blocked(waiter.pid))  # not looking again
+    until(lambda: is_blocked(waiter.pid))  # it has prepared its turn
 
     os.killpg(waiter.pid, getattr(signal, name))
     holder.communicate()
@@ -330,7 +329,7 @@ def test_what_a_launcher_survived_in_line_does_not_end_the_command_at_its_turn(l
 
 
 @pytest.mark.tool("strace")
-def test_it_has_nothing_of_its_launcher_also_where_descriptors_can_not_be_listed(lab):
+def test_forked_child_closes_descriptors_without_listing_them(lab):
     lab.hold("job")
     blind = inject(lab, "openat:error=ENFILE", paths=("/proc/self/fd",), follow=True)
     lab.start("-w", "forever", "-n", "job", "--", "true", prefix=blind)
@@ -340,12 +339,12 @@ def test_it_has_nothing_of_its_launcher_also_where_descriptors_can_not_be_listed
 
     [(forked, _)] = find_children(launcher)
 
-    ours = {file for file in read_files(launcher) if str(lab.directory) in file}
-    assert ours and not ours & read_files(forked) and count_injected(lab)
+    own = {file for file in read_files(launcher) if str(lab.directory) in file}
+    assert own and not own & read_files(forked) and count_injected(lab)
 
 
 @pytest.mark.tool("strace")
-def test_that_the_go_comes_before_it_could_list_its_descriptors_does_no_harm(lab):
+def test_go_may_come_before_descriptors_are_listed(lab):
     holder = lab.hold("job")
     slow = inject(lab, "openat:error=ENFILE:delay_exit=1s:when=1", paths=("/proc/self/fd",), follow=True)
     waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=slow)
@@ -357,8 +356,8 @@ def test_that_the_go_comes_before_it_could_list_its_descriptors_does_no_harm(lab
 
 
 @pytest.mark.tool("strace")
-def test_giving_up_in_line_is_no_error_where_sigchld_is_ignored(lab):
-    """Nobody reaps what was forked but its launcher, who kills it before it may end by itself."""
+def test_timeout_in_queue_is_busy_with_sigchld_ignored(lab):
+    """Only the launcher reaps its child, which it kills before the child may end by itself."""
     lab.hold("job")
     slow = inject(lab, "exit_group:delay_enter=30ms:when=1", "wait4:delay_exit=80ms", follow=True)
 
@@ -368,7 +367,7 @@ def test_giving_up_in_line_is_no_error_where_sigchld_is_ignored(lab):
 
 
 @pytest.mark.tool("strace")
-def test_if_it_is_killed_and_no_other_can_be_forked_nothing_ran(lab):
+def test_nothing_runs_if_second_fork_fails(lab):
     holder = lab.hold("job")
     waiter = lab.start(
         "-w",

@@ -1,4 +1,4 @@
-"""What a contender does about others: --max-waiting, --latest, --replace, --loud-after and the count of skips."""
+"""Policies about other contenders: --max-waiting, --latest, --replace, --loud-after and the count of skips."""
 
 import os
 import re
@@ -14,7 +14,7 @@ IGNORE_TERM = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
 # --- --max-waiting -----------------------------------------------------------------------------------------------
 
 
-def test_no_more_than_so_many_stand_in_line(lab, via):
+def test_max_waiting_skips_contender_of_full_queue(lab, via):
     holder = lab.hold("job")
     first = lab.start_waiter("job", "--max-waiting", "2", tag="first")
     second = lab.start_waiter("job", "--max-waiting", "2", tag="second")
@@ -26,18 +26,18 @@ def test_no_more_than_so_many_stand_in_line(lab, via):
     assert (finish(first)[0], finish(second)[0]) == (0, 0)
 
 
-def test_the_line_is_never_longer_however_many_come_at_once(lab):
+def test_max_waiting_limits_crowd(lab):
     holder = lab.hold("job")
-    crowd = [lab.start("-w", "forever", "--max-waiting", "3", "-n", "job", "true") for _ in range(20)]
-    until(lambda: sum(process.poll() is not None for process in crowd) == 17)
+    contenders = [lab.start("-w", "forever", "--max-waiting", "3", "-n", "job", "true") for _ in range(20)]
+    until(lambda: sum(process.poll() is not None for process in contenders) == 17)
     assert lab.count_waiting("job") == 3
 
     finish(holder)
 
-    assert sorted(process.wait(PATIENCE) for process in crowd) == [0] * 3 + [75] * 17
+    assert sorted(process.wait(PATIENCE) for process in contenders) == [0] * 3 + [75] * 17
 
 
-def test_dead_seats_take_no_room(lab):
+def test_dead_waiters_do_not_count(lab):
     lab.hold("job")
     dead = lab.start_waiter("job", tag="dead")
     dead.kill()
@@ -48,14 +48,14 @@ def test_dead_seats_take_no_room(lab):
     until(lambda: [row["state"] for row in lab.list()] == ["held", "waiting"])
 
 
-def test_none_may_wait_is_the_same_as_not_waiting(lab, via):
+def test_max_waiting_0_does_not_wait(lab, via):
     assert lab.run("-w", "1h", "--max-waiting", "0", "-n", "job", "true").returncode == 0
     lab.hold("job")
 
     assert lab.run("-w", "1h", "--max-waiting", "0", "-n", "job", "true").returncode == 75
 
 
-def test_those_who_wait_for_another_child_of_the_same_parent_do_not_count(lab):
+def test_waiters_of_sibling_name_do_not_count(lab):
     lab.hold("a")
     lab.start("-w", "forever", "-n", "a/b", "true")
     until(lambda: lab.count_waiting("a") == 1)
@@ -70,30 +70,21 @@ def test_those_who_wait_for_another_child_of_the_same_parent_do_not_count(lab):
 # --- --latest ----------------------------------------------------------------------------------------------------
 
 
-def test_the_newest_in_line_wins_and_the_others_say_who_superseded_them(lab, via):
+def test_latest_supersedes_all_waiters(lab, via):
+    """Each says in one line which process superseded it."""
     holder = lab.hold("job")
-    old = [lab.start_waiter("job", *words, tag=f"old{at}") for at, words in enumerate([(), ()])]
+    old = [lab.start_waiter("job", tag=number) for number in range(10)]
     new = lab.start("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", "echo new >>$LAB/log")
 
     ends = [finish(process) for process in old]
     finish(holder)
 
     assert finish(new)[0] == 0 and lab.read_log() == ["new"]
-    assert [status for status, _, _ in ends] == [75, 75]
-    assert re.fullmatch(rf"solo: job: superseded by pid {new.pid} \(sh -c .*\)\n", ends[1][2])
+    assert [status for status, _, _ in ends] == [75] * 10
+    assert re.fullmatch(rf"solo: job: superseded by pid {new.pid} \(sh -c .*\)\n", ends[-1][2])
 
 
-def test_the_newest_wins_over_a_whole_line(lab, via):
-    holder = lab.hold("job")
-    line = [lab.start_waiter("job", "-w", "1h", tag=number) for number in range(10)]
-    new = lab.start("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", "echo new >>$LAB/log")
-
-    assert [process.wait(PATIENCE) for process in line] == [75] * 10
-    finish(holder)
-    assert finish(new)[0] == 0 and lab.read_log() == ["new"]
-
-
-def test_a_stopped_one_in_line_does_not_hold_up_the_newest(lab, via):
+def test_latest_passes_stopped_waiter(lab, via):
     holder = lab.hold("job")
     old = lab.start_waiter("job", tag="old")
     old.send_signal(signal.SIGSTOP)
@@ -109,27 +100,32 @@ def test_a_stopped_one_in_line_does_not_hold_up_the_newest(lab, via):
     assert lab.read_log() == ["new"]
 
 
-def test_the_newest_of_several_wins_though_one_before_them_is_stopped(lab, via):
-    """A bell that rings while its hearer is busy with others is heard all the same."""
+def test_last_of_several_latest_acquires_past_stopped_waiter(lab, via):
+    """A SIGURG that comes while its receiver notifies others is not lost."""
     holder = lab.hold("job")
     stopped = lab.start_waiter("job", tag="stopped")
     stopped.send_signal(signal.SIGSTOP)
     until(lambda: read_state(stopped.pid) == "T")
-    crowd = []
+    contenders = []
     for number in range(4):
-        crowd.append(lab.start("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", f"echo {number} >>$LAB/log"))
-        until(lambda: any(row["launcher"] == crowd[-1].pid for row in lab.list()))
+        contenders.append(
+            lab.start("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", f"echo {number} >>$LAB/log")
+        )
+        until(lambda: any(row["launcher"] == contenders[-1].pid for row in lab.list()))
 
-    assert [process.wait(PATIENCE) for process in crowd[:-1]] == [75] * 3
+    assert [process.wait(PATIENCE) for process in contenders[:-1]] == [75] * 3
     finish(holder)
-    assert crowd[-1].wait(PATIENCE) == 0
+    assert contenders[-1].wait(PATIENCE) == 0
     stopped.send_signal(signal.SIGCONT)
     assert stopped.wait(PATIENCE) == 75 and lab.read_log() == ["3"]
 
 
-def test_superseded_is_quiet_and_has_the_status_that_was_asked_for(lab):
+@pytest.mark.parametrize("loud", [(), ("--loud-after", "1"), ("--loud-after", "0s")], ids=" ".join)
+def test_superseded_obeys_quiet_and_busy_exit(lab, loud):
+    """Superseded is no skip: --loud-after does not change it."""
     lab.hold("job")
-    old = lab.start_waiter("job", "-q", "-E", "3", tag="old")
+    lab.run("-n", "job", "true")
+    old = lab.start_waiter("job", "-q", "-E", "3", *loud, tag="old")
     lab.start("-w", "forever", "--latest", "-n", "job", "true")
 
     assert finish(old) == (3, "", "")
@@ -140,8 +136,8 @@ def count_flocks(lab):
 
 
 @pytest.mark.tool("strace")
-def test_a_bell_that_rings_while_one_looks_elsewhere_is_heard(lab):
-    """The holder has ended, and the one in line is about to look who comes next: it has joined, looked again, and wants the gate."""
+def test_waiter_is_superseded_while_it_looks(lab):
+    """The holder has ended. The waiter has joined, looked again, and waits for the gate: SIGURG must not be lost."""
     holder = lab.hold("job")
     slow = inject(lab, "flock:delay_enter=1000000:when=5", paths=[lab.directory / "job/.gate"])
     waiter = lab.start("-w", "forever", "-n", "job", "true", prefix=slow)
@@ -151,11 +147,11 @@ def test_a_bell_that_rings_while_one_looks_elsewhere_is_heard(lab):
 
     newest = lab.run("-w", "forever", "--latest", "-n", "job", "true")
 
-    status, _, said = finish(waiter)
-    assert (newest.returncode, status) == (0, 75) and "superseded by" in said
+    status, _, stderr = finish(waiter)
+    assert (newest.returncode, status) == (0, 75) and "superseded by" in stderr
 
 
-def test_a_superseded_one_gives_back_the_names_it_had(lab):
+def test_superseded_waiter_releases_its_other_names(lab):
     lab.hold("b")
     old = lab.start("-w", "forever", "-n", "a", "-n", "b", "true")
     until(lambda: lab.count_waiting("b") == 1)
@@ -165,7 +161,7 @@ def test_a_superseded_one_gives_back_the_names_it_had(lab):
     assert lab.run("-n", "a", "true").returncode == 0
 
 
-def test_a_stray_bell_does_no_harm_to_a_holder(lab):
+def test_stray_sigurg_does_not_end_holder(lab):
     holder = lab.hold("job")
     holder.send_signal(signal.SIGURG)
 
@@ -175,7 +171,7 @@ def test_a_stray_bell_does_no_harm_to_a_holder(lab):
 # --- --replace ---------------------------------------------------------------------------------------------------
 
 
-def test_replace_ends_the_holder_whose_status_stays_true(lab, via):
+def test_replace_ends_holder_by_sigterm(lab, via):
     holder = lab.hold("job")
 
     assert lab.run("--replace", "-n", "job", "true").returncode == 0
@@ -184,24 +180,24 @@ def test_replace_ends_the_holder_whose_status_stays_true(lab, via):
     wait_dead(holder.child)
 
 
-def test_replace_where_nothing_is_held_just_runs(lab, via):
+def test_replace_runs_on_free_name(lab, via):
     assert lab.run("--replace", "-n", "job", "true").returncode == 0
 
 
-def test_replace_ends_those_in_line_too_and_the_last_of_several_wins(lab, via):
+def test_replace_ends_waiters_and_earlier_replacer(lab, via):
     holder = lab.hold("job")
-    line = [lab.start_waiter("job", tag=number) for number in range(3)]
+    waiters = [lab.start_waiter("job", tag=number) for number in range(3)]
     first = lab.start("--replace", "-n", "job", "--", "sh", "-c", "echo first; exec sleep 99")
     assert read_line(first) == "first"
     second = lab.start("--replace", "-n", "job", "--", "sh", "-c", "echo second")
 
     assert read_line(second) == "second"
 
-    statuses = [process.wait(PATIENCE) for process in (holder, *line, first)]
+    statuses = [process.wait(PATIENCE) for process in (holder, *waiters, first)]
     assert statuses == [-signal.SIGTERM] * 5 and lab.read_log() == []
 
 
-def test_a_command_that_does_not_heed_sigterm_is_killed_and_the_launcher_tells_so(lab, via):
+def test_replace_kills_after_grace(lab, via):
     holder = lab.start("-n", "job", "--", "sh", "-c", IGNORE_TERM)
     read_line(holder)
 
@@ -210,7 +206,7 @@ def test_a_command_that_does_not_heed_sigterm_is_killed_and_the_launcher_tells_s
     assert holder.wait(PATIENCE) == -signal.SIGKILL
 
 
-def test_a_command_may_end_in_its_own_way_and_time(lab):
+def test_replaced_command_ends_with_its_own_status(lab):
     holder = lab.start(
         "-n", "job", "--", "sh", "-c", "trap 'echo bye; exit 7' TERM; echo $$; while :; do sleep 0.05; done"
     )
@@ -233,7 +229,7 @@ def test_replace_ends_an_orphan(lab):
 
 
 @pytest.mark.parametrize("which", ["launcher", "command", "both"])
-def test_replace_ends_what_is_stopped(lab, via, which):
+def test_replace_ends_stopped_process(lab, via, which):
     holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; exec sleep 99")
     child = int(read_line(holder))
     for pid in {"launcher": [holder.pid], "command": [child], "both": [holder.pid, child]}[which]:
@@ -246,7 +242,7 @@ def test_replace_ends_what_is_stopped(lab, via, which):
     assert holder.wait(PATIENCE) in (-signal.SIGTERM, -signal.SIGKILL)
 
 
-def test_replace_ends_a_launcher_that_waits_for_its_second_name(lab, via):
+def test_replace_ends_launcher_waiting_for_second_name(lab, via):
     lab.hold("b")
     first = lab.start("-w", "forever", "-n", "a", "-n", "b", "true")
     until(lambda: lab.count_waiting("b") == 1)
@@ -255,7 +251,7 @@ def test_replace_ends_a_launcher_that_waits_for_its_second_name(lab, via):
     assert first.wait(PATIENCE) == -signal.SIGTERM
 
 
-def test_replace_ends_only_as_many_as_it_needs(lab, via):
+def test_replace_ends_one_slot_only(lab, via):
     holders = [lab.hold("job", "--slots", "3") for _ in range(3)]
 
     assert lab.run("--replace", "--slots", "3", "-n", "job", "true").returncode == 0
@@ -264,7 +260,7 @@ def test_replace_ends_only_as_many_as_it_needs(lab, via):
     assert [holder.poll() for holder in holders[1:]] == [None, None]
 
 
-def test_replace_spares_those_in_line_who_would_run_beside_it(lab):
+def test_replace_spares_compatible_waiters(lab):
     holder = lab.hold("a")
     for child in ("a/b", "a/c"):
         lab.start("-w", "forever", "-n", child, "--", "sh", "-c", f"echo {child} >>$LAB/log")
@@ -277,8 +273,9 @@ def test_replace_spares_those_in_line_who_would_run_beside_it(lab):
     assert sorted(lab.read_log()) == ["a/b", "new"]
 
 
-def test_replace_ends_a_whole_tree(lab):
-    holder = lab.start("--tree", "-n", "job", "--", "sh", "-c", f'setsid sh -c "{IGNORE_TERM}" & exec sleep 99')
+def test_replace_ends_tree(lab):
+    words = ("--tree", "-k", "300ms", "-n", "job")
+    holder = lab.start(*words, "--", "sh", "-c", f'setsid sh -c "{IGNORE_TERM}" & exec sleep 99')
     inner = int(read_line(holder))
 
     assert lab.run("--replace", "-k", "300ms", "-n", "job", "true").returncode == 0
@@ -287,13 +284,13 @@ def test_replace_ends_a_whole_tree(lab):
     assert holder.wait(PATIENCE) == -signal.SIGTERM
 
 
-def test_replace_refuses_its_own_ancestor(lab):
+def test_replace_refuses_ancestor(lab):
     result = lab.run("-n", "job", lab.script, "--replace", "-n", "job", "true")
 
     assert result.returncode == 125 and b"an ancestor of this process" in result.stderr
 
 
-def test_what_may_not_be_ended_is_said_in_one_line(common):
+def test_replace_fails_on_holder_of_other_user(common):
     common.directory.mkdir()
     common.directory.chmod(0o1777)
     common.hold("job")
@@ -304,8 +301,8 @@ def test_what_may_not_be_ended_is_said_in_one_line(common):
     assert b"cannot end pid" in result.stderr and b"Operation not permitted" in result.stderr
 
 
-def test_replace_refuses_its_own_ancestor_among_slots_and_ends_another(lab):
-    script = "$SOLO --replace --slots 2 -n job echo in; echo $?; read line"
+def test_replace_ends_other_slot_than_ancestor(lab):
+    script = "$SOLO --replace --slots 2 -n job echo ran; echo $?; read line"
     outer = lab.start("--slots", "2", "-n", "job", "--", "sh", "-c", f"read line; {script}")
     until(lambda: lab.list())
     other = lab.hold("job", "--slots", "2")
@@ -313,34 +310,34 @@ def test_replace_refuses_its_own_ancestor_among_slots_and_ends_another(lab):
     outer.stdin.write(b"\n")
     outer.stdin.flush()
 
-    assert (read_line(outer), read_line(outer)) == ("in", "0")
+    assert (read_line(outer), read_line(outer)) == ("ran", "0")
     assert other.wait(PATIENCE) == -signal.SIGTERM and outer.poll() is None
 
 
-def test_an_ancestor_counts_once(lab):
-    """One slot is its own ancestor's, the other may become free: that is busy, not hopeless."""
+def test_ancestor_counts_as_one_slot(lab):
+    """Its ancestor has one slot; the other may become free. So the name is busy: no refusal."""
     lab.hold("job", "--slots", "2")
 
     assert lab.run("--slots", "2", "-n", "job", lab.script, "--slots", "2", "-n", "job", "true").returncode == 75
 
 
-def test_replace_spares_what_its_launcher_had_before_the_command(lab):
+def test_replace_with_tree_spares_earlier_children(lab):
     shell = lab.start_shell(
         f'sleep 99 & echo $!; sleep 0.1; exec $SOLO --tree -n job -- sh -c "{IGNORE_TERM.replace("$", chr(92) + "$")}"'
     )
-    stranger, child = int(read_line(shell)), int(read_line(shell))
+    earlier, child = int(read_line(shell)), int(read_line(shell))
 
     assert lab.run("--replace", "-k", "100ms", "-n", "job", "true").returncode == 0
 
     wait_dead(child)
-    assert read_state(stranger) == "S"
-    os.kill(stranger, signal.SIGKILL)
+    assert read_state(earlier) == "S"
+    os.kill(earlier, signal.SIGKILL)
 
 
 @pytest.mark.root
 @pytest.mark.tool("unshare")
-def test_replace_never_takes_a_pid_of_another_namespace_for_its_own(lab):
-    """In there the launcher is pid 1; out here that is an ancestor of everyone. An outer namespace keeps the test safe."""
+def test_replace_ignores_equal_pid_of_other_namespace(lab):
+    """Inside, the launcher is pid 1; outside, pid 1 is an ancestor of every process. An outer namespace keeps the test safe."""
     script = """
         sleep 99 & witness=$!
         unshare -p -f --mount-proc $SOLO --tree -k 200ms -n job -- sh -c 'trap "" TERM; echo; while :; do sleep 0.05; done' | {
@@ -359,8 +356,8 @@ def test_replace_never_takes_a_pid_of_another_namespace_for_its_own(lab):
     assert result.stdout == b"replaced\nspared\n", result.stderr
 
 
-def test_a_forged_record_does_not_make_root_end_someone_else(common):
-    """In a sticky directory anyone can write that any process is his."""
+def test_forged_record_does_not_make_root_end_its_victim(common):
+    """In a sticky directory any user can write a ticket that names any process."""
     common.directory.mkdir()
     common.directory.chmod(0o1777)
     common.run("-n", "job", "true")  # makes the name's directory root's
@@ -402,7 +399,7 @@ sys.stdin.read()
 """
 
 
-def test_waiting_bounds_a_replace(lab):
+def test_wait_limits_replace(lab):
     lab.start("-n", "job", "--", "sh", "-c", IGNORE_TERM)
     until(lambda: lab.list())
 
@@ -411,10 +408,31 @@ def test_waiting_bounds_a_replace(lab):
     assert result.returncode == 75
 
 
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize(
+    "words",
+    [("--replace", "-k", "3", "-n", "job", "true"), ("stop", "--waiting", "-k", "3", "job")],
+    ids=["replace", "stop"],
+)
+def test_new_holder_gets_one_sigterm(lab, words):
+    """Its waiter's ticket outlives the start of its command. To some programs a second SIGTERM means at once."""
+    holder = lab.hold("job")
+    count = "trap 'echo term' TERM; echo up; while :; do sleep 0.05; done"
+    slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=unlink,unlinkat:delay_enter=2s:when=1")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", count, prefix=slow)
+    until(lambda: lab.count_waiting("job") == 1)
+    holder.communicate()
+    assert read_line(waiter) == "up" and lab.count_waiting("job") == 1
+
+    ended = lab.run(*words)
+
+    assert (ended.returncode, finish(waiter)[1], ended.stdout.count(b"ended") == 1) == (0, "term\n", words[0] == "stop")
+
+
 # --- skips -------------------------------------------------------------------------------------------------------
 
 
-def test_the_busy_line_tells_the_skips_since_the_last_run(lab):
+def test_busy_line_has_skips_since_last_run(lab):
     holder = lab.hold("job")
     texts = [lab.run("-n", "job", "true").stderr.decode() for _ in range(3)]
     finish(holder)
@@ -429,7 +447,7 @@ def test_the_busy_line_tells_the_skips_since_the_last_run(lab):
     ]
 
 
-def test_quiet_skips_are_loud_after_so_many_in_a_row(lab):
+def test_loud_after_count_reports_skips(lab):
     holder = lab.hold("job")
     words = ("-q", "-E", "0", "--loud-after", "2", "-n", "job", "true")
     ends = [lab.run(*words) for _ in range(4)]
@@ -441,7 +459,7 @@ def test_quiet_skips_are_loud_after_so_many_in_a_row(lab):
     assert (lab.run(*words).returncode, lab.run(*words).stderr) == (0, b"")
 
 
-def test_quiet_skips_are_loud_once_the_holder_has_run_so_long(lab, via):
+def test_loud_after_duration_reports_long_holder(lab, via):
     holder = lab.hold("job")
     assert lab.run("-q", "-E", "0", "--loud-after", "1h", "-n", "job", "true").returncode == 0
 
@@ -449,8 +467,8 @@ def test_quiet_skips_are_loud_once_the_holder_has_run_so_long(lab, via):
     assert finish(holder)[0] == 0
 
 
-def test_one_who_is_kept_out_by_others_that_come_and_go_becomes_loud(lab):
-    """What starts beside the holder says nothing about who could not start."""
+def test_weaker_holds_do_not_reset_skips(lab):
+    """A contender skipped again and again becomes loud, whatever runs beside the holder meanwhile."""
     lab.hold("job", "-s")
     lab.hold("up/a")
     ends = []
@@ -463,7 +481,8 @@ def test_one_who_is_kept_out_by_others_that_come_and_go_becomes_loud(lab):
     assert ends == [[0, 0], [0, 0], [75, 75], [75, 75]]
 
 
-def test_what_came_to_nothing_for_another_name_resets_no_count(lab):
+def test_hold_without_run_does_not_reset_skips(lab):
+    """The name was acquired, but another one was busy."""
     lab.hold("b")
     words = ("-q", "-E", "0", "--loud-after", "1", "-n", "a", "true")
     holder = lab.hold("a")
@@ -475,15 +494,7 @@ def test_what_came_to_nothing_for_another_name_resets_no_count(lab):
     assert int(gate[1]) == 1
 
 
-def test_superseded_is_never_loud(lab):
-    lab.hold("job")
-    old = lab.start_waiter("job", "-q", "-E", "0", "--loud-after", "5", tag="old")
-    lab.start("-w", "forever", "--latest", "-n", "job", "true")
-
-    assert finish(old) == (0, "", "")
-
-
-def test_giving_up_in_line_and_a_full_line_are_skips_too(lab):
+def test_timeout_and_full_queue_count_as_skips(lab):
     lab.hold("job")
     lab.run("-w", "50ms", "-n", "job", "true")
     lab.run("-w", "1h", "--max-waiting", "0", "-n", "job", "true")
@@ -492,7 +503,7 @@ def test_giving_up_in_line_and_a_full_line_are_skips_too(lab):
 
 
 @pytest.mark.parametrize("garbage", [b"", b"x" * 100, b"\n\n\n", b"0" * 21 + b"\xff" * 50])
-def test_a_damaged_count_starts_anew(lab, garbage):
+def test_damaged_skips_start_at_0(lab, garbage):
     lab.hold("job")
     lab.run("-n", "job", "true")
     (lab.directory / "job/.gate").write_bytes(garbage)
@@ -503,38 +514,20 @@ def test_a_damaged_count_starts_anew(lab, garbage):
     assert b"skip" not in ends[0].stderr and b", 1 skip since" in ends[1].stderr
 
 
-def test_sockets_can_not_count_and_say_so(lab):
+def test_sockets_refuse_loud_after_count(lab):
     result = lab.run("--via", "socket", "--loud-after", "3", "-n", "job", "true")
 
     assert result.returncode == 125 and b"(use a duration)" in result.stderr
 
 
-@pytest.mark.tool("strace")
-@pytest.mark.parametrize(
-    "words",
-    [("--replace", "-k", "3", "-n", "job", "true"), ("stop", "--waiting", "-k", "3", "job")],
-    ids=["replace", "stop"],
-)
-def test_who_has_just_got_in_is_asked_to_end_once(lab, words):
-    """Its seat is there a moment longer than its command: to some programs a second SIGTERM means at once."""
-    holder = lab.hold("job")
-    count = "trap 'echo term' TERM; echo up; while :; do sleep 0.05; done"
-    slow = ("strace", "-qq", "-o", lab.path / "trace", "-e", "inject=unlink,unlinkat:delay_enter=2s:when=1")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", count, prefix=slow)
-    until(lambda: lab.count_waiting("job") == 1)
-    holder.communicate()
-    assert read_line(waiter) == "up" and lab.count_waiting("job") == 1
-
-    ended = lab.run(*words)
-
-    assert (ended.returncode, finish(waiter)[1], ended.stdout.count(b"ended") == 1) == (0, "term\n", words[0] == "stop")
+# --- all policies -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "words, status",
     [(("--max-waiting", "99", "-w", "0.1"), 75), (("--latest", "-w", "0.1"), 75), (("--replace", "-k", "1"), 0)],
 )
-def test_a_line_that_is_longer_than_descriptors_are_many(lab, words, status):
+def test_policies_see_more_waiters_than_descriptors(lab, words, status):
     lab.hold("job")
     many = [
         lab.start("-w", "forever", "-n", "job", "--", "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,0 +1,92 @@
+"""All readers of outside data, with generators of their input and checks of their results. TARGETS lists them for fuzz.py.
+
+A target `make`s valid text from a Random. `check` compares the reader, for any bytes, with a second implementation or with
+invariants. `trip` converts a value to text and back, or damages the text. A finding is an exception. UNREAD names functions that
+look like readers but read no outside data, by the reason; test_fuzz.py compares both tables with the source.
+"""
+
+from readers import engines, journals, proc, records, sockets, urls, words  # noqa: F401
+from readers.target import TARGETS  # noqa: F401
+
+READ = {
+    "record": """
+        record.parse_record record.parse_names record.parse_tree record.parse_claim record.parse_range
+        record.parse_since record.parse_closing record.parse_process""",
+    "quoted": "record.unquote",
+    "gate": """
+        gate.Gate.load gate.Gate.read_counter gate.Gate.read_skips gate.Gate.read_boot gate.read_line gate.is_number
+        tickets.is_ticket tickets.get_number""",
+    "stat": "identity.parse_stat",
+    "status": """
+        identity.read_inner_pid process.owners.may_signal start.read_parents_ignored process.systemd.notices
+        kernel.read_umask""",
+    "offsets": "identity.read_shift",
+    "cgroup": "process.systemd.find_unit",
+    "locks": "process.watch.find_lock_owner",
+    "mounts": "commands.doctor.find_file_system commands.doctor.read_lines",
+    "environ": "launcher.read_environment",
+    "value": "argv.read_duration argv.read_count argv.read_status directories.split_name",
+    "words": """
+        argv.parse argv.parse_long argv.parse_letters argv.take_word argv.store argv.read_variables
+        argv.read_variable argv.check_together""",
+    "shown": """
+        text.width.clean text.width.cut kernel.decode kernel.say text.describe.cut_command engines.engine.cut
+        engines.etcd.unpack""",
+    "journal": """
+        history.reader.parse history.reader.parse_event history.reader.parse_optional history.reader.parse_int
+        history.reader.parse_time history.reader.parse_totals""",
+    "journals": """
+        history.reader.read_history history.reader.read_both history.reader.read_journal history.rotation.rotate""",
+    "ran": "contention.period.parse_ran",
+    "sockets": """
+        contention.sockets.list_addresses contention.sockets.SocketQueue.find_texts contention.sockets.parse_claim
+        contention.sockets.make_record""",
+    "cmdline": "contention.sockets.read_command",
+    "report": "api.status_pipe.read_last",
+    "url": """
+        engines.targets.parse_url engines.targets.split_host engines.targets.hide_secrets engines.targets.has_secret""",
+    "toml": "engines.targets.read_configuration engines.targets.load_toml engines.targets.make_target",
+    "note": "engines.engine.parse_note engines.engine.read_optional",
+    "etcd": """
+        engines.etcd.Etcd.ask engines.etcd.read_error engines.etcd.Etcd.read_queue engines.etcd.Etcd.read_entries
+        engines.etcd.Etcd.read_once engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change""",
+    "zookeeper": """
+        engines.zookeeper.session.Session.receive engines.zookeeper.session.Session.read_answer
+        engines.zookeeper.session.Session.read engines.zookeeper.engine.ZooKeeper.read_queue
+        engines.zookeeper.engine.ZooKeeper.read_note engines.zookeeper.engine.ZooKeeper.read_version""",
+    "redis": """
+        engines.redis.make_entries engines.redis.Redis.connect engines.redis.Redis.read_clock
+        engines.redis.Redis.read_queue engines.redis.Redis.read_once""",
+    "postgresql": """
+        engines.postgresql.session.parse_comment engines.postgresql.session.read_entry
+        engines.postgresql.link.decode engines.postgresql.table.PostgresTable.make_entries""",
+}
+
+UNREAD = {
+    "only selects a reader": """
+        api.lock.read_options commands.cli.read_typed commands.show.read_skips contention.evict.read_record
+        contention.period.LocalStore.read_once contention.period.LocalStore.write_once
+        contention.sockets.SocketTicket.read_record engines.acquire.EngineHold.read_once engines.engine.Engine.read_once
+        engines.postgresql.session.PostgresSession.read_once engines.postgresql.table.PostgresTable.read_once
+        engines.postgresql.table.PostgresTable.read_queue engines.queue.OrderedEngine.read_queue
+        engines.zookeeper.engine.ZooKeeper.read_once engines.zookeeper.engine.ZooKeeper.read_once_with_version
+        gate.Gate.read_unlocked identity.read_self identity.read_stat obstacles.read_claim process.systemd.signals_whole_unit
+        process.tree.read_all tickets.Ticket.read_record""",
+    "passes bytes on unread": "api.lock.identify contention.sockets.read_table journal.append kernel.read_file",
+    "reads one word that only the kernel writes": """
+        command.make_name engines.engine.read_boot_clock identity.read_namespace identity.read_origin
+        process.watch.count_runnable supervise.has_systemd_signalled_all tickets.read_boot_time""",
+    "only searches for a word": "contention.flocks.refuse_own_lock supervise.find_locked",
+    "reads a process name or the first line of a script, which kernel.say cleans": """
+        contention.flocks.describe_locker start.find_interpreter""",
+    "reads text that this process has just written": """
+        api.lock.make_holder commands.history.make_cells commands.history.read_time commands.list.format_age
+        commands.metrics.collect_samples commands.metrics.run engines.postgresql.session.PostgresSession.make_comment
+        generate.bundle.read_recorded generate.bundle.split text.tables.format_json""",
+    "reads columns of solo's own queries, cast by the server": """
+        engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles
+        engines.postgresql.table.PostgresTable.read_rows""",
+    "reads no outside data": """
+        api.blocking.Deferred.receive commands.clean.clean_all commands.prune.clean commands.top.Screen.receive
+        contention.protocols.Ticket.read_record engines.network.make_tls process.prctl.load_prctl""",
+}

@@ -1,0 +1,317 @@
+"""Notes of contenders at an engine, and the answers of etcd, ZooKeeper, Redis and PostgreSQL."""
+
+import json
+import math
+import struct
+from functools import cache
+from io import SEEK_END, BytesIO
+from types import SimpleNamespace
+
+from readers import some
+from readers.target import NUMBERS, agree, attempt, expect, expect_claim, fuzzed, same
+from solo import record
+from solo.contention import period
+from solo.engines import engine, etcd, redis, targets
+from solo.engines.postgresql import link, session, table
+from solo.engines.zookeeper.engine import ZooKeeper
+from solo.errors import SoloError
+from solo.modes import EXCLUSIVE, Claim
+
+ANSWERED = (SoloError, engine.Gone, *engine.INVALID_ANSWER)
+NOTHING = type(None)
+
+
+def expect_answer(kinds, method, *values):
+    """Expect one of these types, or an exception for an invalid answer. Return the result."""
+    answer = attempt(method, *values, may=ANSWERED)
+    expect(isinstance(answer, (Exception, *kinds)), answer)
+    return answer
+
+
+def expect_entries(read_queue):
+    """Expect the entries of a queue, or an exception for an invalid answer."""
+    entries = expect_answer((list,), read_queue, "job")
+    if isinstance(entries, list):
+        expect(all(entry.name == "job" and isinstance(entry.number, int) for entry in entries), entries)
+
+
+def invent_note(rng, claim=None):
+    claim = claim or some.claim(rng)
+    slot = [list(pair) for pair in some.slot(rng, claim)]
+    launcher, child, since = some.number(rng), rng.choice((None, 5)), float(some.number(rng))
+    return engine.Note(claim, slot, some.text(rng), "root", launcher, child, since, (some.text(rng), "-x"))
+
+
+def make_note(rng) -> bytes:
+    return invent_note(rng).format()
+
+
+def list_fields(note) -> tuple:
+    return note.claim.mode, note.claim.slots, note.claim.take, [tuple(pair) for pair in note.slot], *note[2:]
+
+
+@fuzzed(8, b'"slot": [[0, 1]]|"mode": "C"|null|Infinity|NaN|[[[[|' + NUMBERS)
+def check_note(data: bytes):
+    note = engine.parse_note(data)
+    expect_claim(note.claim, note.slot)
+    if note.launcher is None and not note.command:
+        expect(note.claim.mode == EXCLUSIVE or b"null" in data)
+    if note.since is not None:
+        expect(0 <= note.since < record.LATEST)
+        same(list_fields(engine.parse_note(note.format())), list_fields(note))
+
+
+def trip_note(rng):
+    note = invent_note(rng)
+    data = note.format()
+    same(list_fields(engine.parse_note(data)), list_fields(note))
+    cut = engine.parse_note(data[: rng.randrange(len(data))])
+    same(cut, engine.Note(cut.claim))
+    same(cut.claim.mode, EXCLUSIVE)
+
+
+# --- etcd --------------------------------------------------------------------------------------------------------
+
+
+class Answers(BytesIO):
+    """Replaces the connection to etcd: every request gets the same answer."""
+
+    def __init__(self, data: bytes):
+        head, _, body = data.partition(b"\n")
+        super().__init__(body)
+        status, _, date = head.decode("latin-1").partition(" ")
+        self.status = int(status) if status in ("400", "404", "503") else 200
+        self.headers = {"Date": date}
+        self.sock = SimpleNamespace(deadline=0)
+
+    def request(self, *_):
+        self.seek(0)
+
+    def getresponse(self):
+        return self
+
+    def close(self):
+        pass
+
+
+def open_etcd(data: bytes):
+    one = etcd.Etcd(targets.parse_url("etcd://h"), 15, 1)
+    one.open = lambda at, deadline: Answers(data)
+    one.lease = "255"
+    return one
+
+
+def make_kv(name: bytes, lease: int, revision: int, value: bytes) -> dict:
+    key = etcd.pack(b"solo/%b/%x" % (name, lease))
+    return {"key": key, "create_revision": str(revision), "mod_revision": str(revision), "value": etcd.pack(value)}
+
+
+def write_answer(answer, date: str = "") -> bytes:
+    return f"200 {date}\n".encode() + json.dumps(answer).replace("1e+308", "1e999").encode()
+
+
+def make_etcd(rng) -> bytes:
+    def make_any_kv():
+        return make_kv(rng.choice((b"job", b"job/x")), some.number(rng), some.number(rng), make_note(rng))
+
+    kvs = [make_any_kv() for _ in range(rng.randrange(3))]
+    known = (
+        {"header": {"revision": "7"}, "kvs": kvs},
+        {"result": {"TTL": rng.choice(("15", "0"))}},
+        {"error": "no", "code": rng.choice((5, 14, 16, 2)), "message": "m"},
+        {"error": {"grpc_code": 5, "message": "x"}},
+        {"succeeded": True, "TTL": "9", "responses": [{"response_range": {"kvs": kvs}}]},
+        [],
+        {},
+        {"result": {"events": [{}]}},
+        {"header": {"revision": 1e308}, "kvs": kvs},
+    )
+    dates = "", "Sun, 22 Nov 2026 02:56:42 GMT", "Mon, 01 Jan 0001 00:00:00 +2359", "x"
+    return write_answer(rng.choice(known), rng.choice(dates))
+
+
+@fuzzed(1, b'"error"|"kvs"|"result"|1e999|null|[]|Infinity|' + NUMBERS)
+def check_etcd(data: bytes):
+    one = open_etcd(data)
+    asked = len(data) % 5
+    if asked == 0:
+        expect_entries(one.read_queue)
+    elif asked == 1:
+        expect_answer((str, NOTHING), one.renew)
+    elif asked == 2:
+        expect_answer((period.LastRun, NOTHING), one.read_once, "job")
+    elif asked == 3:
+        changed = attempt(one.wait_change, "job", None, 0.0, may=(*ANSWERED, OSError))
+        expect(isinstance(changed, (bool, Exception)))
+    else:
+        expect_answer((list,), one.list_entries)
+
+
+def trip_etcd(rng):
+    note = invent_note(rng)
+    numbers = sorted(rng.sample(range(1, 1000), 3))
+    rows = (b"job", 255, note.format()), (b"job/inner", 9, b""), (b"job", 17, b"\xff")
+    kvs = [make_kv(name, lease, revision, value) for (name, lease, value), revision in zip(rows, numbers)]
+    entries = open_etcd(write_answer({"header": {"revision": "9"}, "kvs": kvs})).read_queue("job")
+    same([(entry.key, entry.number) for entry in entries], [("solo/job/ff", numbers[0]), ("solo/job/11", numbers[2])])
+    same(list_fields(entries[0].record), list_fields(note))
+    same(entries[1].record, engine.Note(entries[1].record.claim))
+
+
+# --- ZooKeeper ---------------------------------------------------------------------------------------------------
+
+
+class Wire(BytesIO):
+    """Replaces a connection: returns the bytes in pieces, then ends."""
+
+    size = 7
+
+    def recv(self, size):
+        return self.read(self.size)
+
+    def settimeout(self, _):
+        pass
+
+    sendall = settimeout
+
+    def close(self):
+        self.seek(0, SEEK_END)
+
+
+def pack_text(data: bytes) -> bytes:
+    return struct.pack("!i", len(data)) + data
+
+
+def pack_frame(xid: int, error: int, body: bytes) -> bytes:
+    return pack_text(struct.pack("!iqi", xid, 5, error) + body)
+
+
+def pack_children(*children: bytes) -> bytes:
+    return struct.pack("!i", len(children)) + b"".join(map(pack_text, children))
+
+
+def pack_znode(note: bytes, created: int, owner: int) -> bytes:
+    return pack_text(note) + struct.pack("!qqqqiiiqiiq", created, created, 0, 0, 0, 0, 0, owner, 0, 0, created)
+
+
+def make_zookeeper(rng) -> bytes:
+    children = [b"%x" % some.number(rng) for _ in range(rng.randrange(3))]
+    frames = [pack_frame(1, rng.choice((0, 0, 0, -101, -4, -112)), pack_children(*children))]
+    for xid in range(2, 2 + len(children)):
+        frames.append(pack_frame(xid, rng.choice((0, 0, -101)), pack_znode(make_note(rng), some.number(rng), 5)))
+    if rng.random() < 0.3:
+        frames.insert(0, pack_frame(-1, 0, struct.pack("!ii", 1, 3) + pack_text(b"/solo/job")))
+    return b"".join(frames)
+
+
+def open_zookeeper(data: bytes):
+    one = ZooKeeper(targets.parse_url("zookeeper://h"), 15, 1)
+    one.session.open = lambda deadline: Wire(data)
+    one.session.socket, one.session.number = Wire(data), 1
+    return one
+
+
+@fuzzed(1, b"\0\0\0\1|\xff\xff\xff\xff|\x7f\xff\xff\xff|version: ")
+def check_zookeeper(data: bytes):
+    one = open_zookeeper(data)
+    asked = len(data) % 4
+    if asked == 0:
+        expect_entries(one.read_queue)
+    elif asked == 1:
+        attempt(one.session.connect, may=ANSWERED)
+        expect(one.session.ttl > 0)
+    elif asked == 2:
+        attempt(one.session.wait_event, math.inf, may=ANSWERED)
+    else:
+        expect(one.read_version().startswith("ZooKeeper "))
+
+
+def trip_zookeeper(rng):
+    note, created = invent_note(rng), some.number(rng, 1 << 62)
+    data = pack_frame(1, 0, pack_children(b"ff")) + pack_frame(2, 0, pack_znode(note.format(), created, 255))
+    one = open_zookeeper(data)
+    one.session.socket.size = rng.choice((1, 7, 1000))
+    [entry] = one.read_queue("job")
+    same((entry.key, entry.number, list_fields(entry.record)), ("/solo/job/ff", created, list_fields(note)))
+    torn = open_zookeeper(data[: rng.randrange(len(data))])
+    found = attempt(torn.read_queue, "job", may=(SoloError, engine.Gone))
+    expect(isinstance(found, Exception), "a torn answer is accepted")
+
+
+# --- Redis -------------------------------------------------------------------------------------------------------
+
+
+def make_row(rng) -> bytes:
+    return b"solo:{%b}\x1f%x\x1f%d %b" % (some.word(rng), some.number(rng), some.number(rng), make_note(rng))
+
+
+def make_redis(rng) -> bytes:
+    return b"\x1e".join(make_row(rng) for _ in range(rng.randrange(3)))
+
+
+@cache
+def open_redis():
+    return redis.Redis(targets.parse_url("redis://h"), 15, 1)
+
+
+@fuzzed(1, b"redis_mode:cluster\n|role:slave|solo:{|" + NUMBERS)
+def check_redis(data: bytes):
+    found = [row.split(b"\x1f") for row in data.split(b"\x1e")] if data else []
+    entries = attempt(redis.make_entries, found, may=engine.INVALID_ANSWER)
+    if isinstance(entries, list):
+        numbers = [entry.number for entry in entries]
+        expect(len(entries) == len(found) and numbers == sorted(numbers))
+    one = open_redis()
+    one.call = lambda *words: data
+    attempt(one.connect, may=ANSWERED)
+    expect_answer((str, NOTHING), one.renew)
+    expect_answer((period.LastRun, NOTHING), one.read_once, "job")
+
+
+def trip_redis(rng):
+    name, note, count = some.text(rng), invent_note(rng), some.number(rng)
+    [entry] = redis.make_entries([[redis.make_key(name), b"0a", b"%d %b" % (count, note.format())]])
+    same((entry.name, entry.number, list_fields(entry.record)), (name, count, list_fields(note)))
+
+
+# --- PostgreSQL --------------------------------------------------------------------------------------------------
+
+
+def open_postgresql(rng, name: str):
+    one = session.PostgresSession.__new__(session.PostgresSession)
+    note = invent_note(rng, rng.choice((Claim("X"), Claim("S"), Claim("C", 5, 2))))
+    one.entries = {name: engine.Entry(name, f"{name}/5", some.number(rng), note, True)}
+    one.wanted = None
+    one.link = SimpleNamespace(skew=0.0)
+    return one
+
+
+def make_postgresql(rng) -> bytes:
+    return (open_postgresql(rng, "job").make_comment() + "select 1").encode()
+
+
+@fuzzed(1, b'/*solo |"names"|*/|null|1e999|[[[[|' + NUMBERS)
+def check_postgresql(data: bytes):
+    query = link.decode(data)
+    for name, (position, is_held, note) in session.parse_comment(query).items():
+        expect(isinstance(name, str) and isinstance(position, int) and isinstance(is_held, bool))
+        expect_claim(note.claim, note.slot)
+    key = str(link.make_key("job"))
+    entry = session.read_entry(None, "5", key, "ExclusiveLock", "t", query, query[:40])
+    expect(entry is None or entry.name == "job", entry)
+    entry = session.read_entry("job", "5", key, "ShareLock", "f", query, None)
+    expect(entry is not None and entry.name == "job" and not entry.is_held, "a lock of this name is not seen")
+    here = SimpleNamespace(name="t", link=SimpleNamespace(skew=0.0))
+    [row] = table.PostgresTable.make_entries(here, [["5", "job", "me", query, "1"]])
+    same((row.number, row.key), (5, "t/job/me"))
+
+
+def trip_postgresql(rng):
+    name = rng.choice(("job", "é", "a*/b", "x'\"\\", "{}"))
+    one, key = open_postgresql(rng, name), str(link.make_key(name))
+    query, own = one.make_comment() + "select 1", one.entries[name]
+    entry = session.read_entry(None, "5", key, "ShareLock", "t", query, "solo h:5")
+    agree(entry, own, "name number is_held")
+    same(list_fields(entry.record)[:-1], list_fields(own.record)[:-1])
+    cut = session.read_entry(name, "5", key, "ExclusiveLock", "t", query[: rng.randrange(60)], "solo h:5")
+    same((cut.name, cut.record.claim.mode), (name, EXCLUSIVE))

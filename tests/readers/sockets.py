@@ -1,0 +1,136 @@
+"""Addresses of sockets, command lines of launchers, and reports of a launcher to solo.run."""
+
+import os
+import re
+from types import SimpleNamespace
+
+from readers import some
+from readers.records import CLAIM, ESCAPES, invent_record
+from readers.target import NUMBERS, ORIGIN, agree, attempt, expect, expect_claim, fuzzed, read_from, same, swapped
+from readers.words import make_words
+from solo import kernel, record, tickets
+from solo.api import status_pipe
+from solo.contention import sockets
+from solo.errors import SoloError
+from solo.modes import COUNTED, Claim
+
+HEAD = b"Num       RefCount Protocol Flags    Type St Inode Path\n"
+OURS = b"@solo/%d/" % os.geteuid()
+LISTED = re.compile(rb"\S+\s+\S+\s+\S+\s+00010000\s+\S+\s+\S+\s+\S+\s+%b(.*)/([^/]*)" % OURS, re.S)
+ADDRESS = re.compile(
+    r"(?:hold|seat)\.\d{1,18}\.((?:X|S|IX|IS)|C-(\d{1,9})-(\d{1,9})(?:-\d{1,9}-\d{1,9})*)\.[0-9a-f-]*\.(?:-|\d{1,9})\.\d{1,9}",
+    re.A,
+)
+
+
+def write_row(address: bytes, flags=b"00010000") -> bytes:
+    return b"ffff8881: 00000002 00000000 %b 0001 01 12345 %b\n" % (flags, address)
+
+
+def make_address(rng) -> bytes:
+    claim = some.claim(rng)
+    one = SimpleNamespace(claim=claim, slot=some.slot(rng, claim))
+    kind, tree = rng.choice(("hold", "seat", "gate")), rng.choice(("-", "500"))
+    return f"{kind}.{some.number(rng, 10**17)}.{sockets.format_claim(one)}..{tree}.{some.number(rng)}".encode()
+
+
+def make_row(rng) -> bytes:
+    own = b"%b%b/%b" % (OURS, record.quote(some.word(rng)), make_address(rng))
+    flags = rng.choice((b"00010000", b"00010000", b"00000000"))
+    return write_row(rng.choice((own, b"@/tmp/x y", b"/run/x", b"@solo/9/x/y")), flags)
+
+
+def make_sockets(rng) -> bytes:
+    return HEAD + b"".join(make_row(rng) for _ in range(rng.randrange(4)))
+
+
+@fuzzed(3, OURS + b"job/hold.|00010000|C-5-2-0-1|C-0-0|C-2-5|.X..-.0|hold.5.|" + NUMBERS)
+def check_sockets(data: bytes):
+    with swapped(sockets, read_table=lambda: data, READS=1):
+        found = sockets.list_addresses()
+        queue = sockets.SocketQueue("job", ORIGIN)
+        texts = queue.find_texts()
+    expected = set()
+    for row in data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
+        match = LISTED.fullmatch(row.lstrip(b" \t\x0b\x0c"))
+        if match and ESCAPES.fullmatch(match[1]):
+            expected.add((kernel.decode(record.unquote(match[1])), kernel.decode(match[2])))
+    expect(expected <= found, "a ticket is not seen", expected - found)
+    for file, address in texts.items():
+        expect(tickets.is_ticket(file) and ("job", address) in found, file)
+        check_address(queue, file, address)
+
+
+def check_address(queue, file: str, address: str):
+    one = sockets.SocketTicket(queue, file, address, None).read_record()
+    if one is not None:
+        expect_claim(one.claim, one.slot)
+        same((one.child, one.launcher), (None, (0, 0)))
+    else:
+        whole = ADDRESS.fullmatch(address)
+        sane = whole and (not whole[2] or 1 <= int(whole[3]) <= int(whole[2])) and whole[1].count("-") <= 2
+        expect(not sane, "a valid address is not read", address)
+
+
+def trip_sockets(rng):
+    one = invent_record(rng)
+    if rng.random() < 0.3:
+        one.claim = Claim(rng.choice(("IX", "IS")))
+    queue = sockets.SocketQueue(one.names[0], ORIGIN)
+    with swapped(sockets, bind=lambda name, text: 0):
+        ticket = queue.publish(rng.choice((tickets.SEAT, tickets.HOLD)), one)
+    address = attempt(sockets.make_address, queue.name, ticket.text, may=SoloError)
+    if isinstance(address, SoloError):
+        return
+    row = write_row(b"@" + address[1:].replace(b"\0", b"@"))
+    with swapped(sockets, read_table=lambda: HEAD + row, READS=1):
+        same(queue.find_texts(), {ticket.file: ticket.text})
+    read = sockets.SocketTicket(queue, ticket.file, ticket.text, None).read_record()
+    agree(read, one, f"{CLAIM} tree")
+    same(read.slot, one.slot if one.claim.mode == COUNTED else [])
+    expect(abs(read.since - one.since) < 1e-3)
+
+
+def make_cmdline(rng) -> bytes:
+    head = rng.choice((b"/usr/bin/solo", b"python3\0-IS\0/usr/local/bin/solo", b"python3\0-m\0solo", b"x"))
+    return b"%b\0%b\0--\0%b\0" % (head, make_words(rng), some.word(rng))
+
+
+@fuzzed(3, b"solo\0|\0--\0|-n\0")
+def check_cmdline(data: bytes):
+    command = read_from(data, sockets.read_command, 5)
+    words = data.split(b"\0")[:-1]
+    same(command, words[len(words) - len(command) :])
+    expect(command or not words)
+
+
+def trip_cmdline(rng):
+    typed = rng.choice((b"", b"-q\0", b"-n\0solo\0", b"--name=x\0-w\x005\0"))
+    command = [some.word(rng), b"-x", b"--"]
+    line = b"python3\0-IS\0/usr/bin/solo\0%b--\0%b\0" % (typed, b"\0".join(command))
+    same(read_from(line, sockets.read_command, 5), command)
+
+
+def make_report(rng) -> bytes:
+    return b"4 3 5\nBusyjobheld!" + b"7 0 0\nStarted" * rng.randrange(2)
+
+
+@fuzzed(10, b"0 0 0\n|\n| |" + NUMBERS)
+def check_report(data: bytes):
+    read = status_pipe.read_last(data)
+    expect(read is None or len(read) == 3 and all(isinstance(part, str) for part in read))
+
+
+def trip_report(rng):
+    """Send reports with any name and message: the reader gets the last one unchanged."""
+    pieces = []
+    report = status_pipe.Report.__new__(status_pipe.Report)
+    report.pipe = 5
+    sent = [(some.text(rng), some.text(rng), some.text(rng) * rng.choice((1, 200))) for _ in range(rng.randrange(1, 3))]
+    with swapped(status_pipe, posix=SimpleNamespace(write=lambda fd, data: pieces.append(data))):
+        for message in sent:
+            report.send(*message)
+    expect(all(len(piece) <= 4096 for piece in pieces), "a write to the pipe may not be atomic")
+    *head, message = status_pipe.read_last(b"".join(pieces))
+    same(tuple(head), sent[-1][:2])
+    expect(kernel.encode(sent[-1][2]).startswith(kernel.encode(message)) and bool(message) == bool(sent[-1][2]))

@@ -1,0 +1,81 @@
+"""The end of a program: a hold lasts until Python has ended, and nothing of it remains, even after SIGKILL."""
+
+import os
+import time
+
+import pytest
+import tally
+from conftest import finish, read_line, until
+
+import solo
+
+
+def test_hold_lasts_through_exit_handlers(lab, via):
+    """They may write the file that the lock protects."""
+    holder = lab.hold("other")
+    code = """
+import atexit
+@atexit.register
+def finish():
+    print(hold.locked, flush=True)
+    with solo.Lock("other", wait=60): print("acquired")
+hold = solo.Lock("job").acquire()
+"""
+    program = lab.start_code(code)
+    assert read_line(program) == "True" and lab.run("-n", "job", "true").returncode == 75
+
+    until(lambda: lab.count_waiting("other"))
+    finish(holder)
+
+    assert finish(program) == (0, "acquired\n", "")
+    assert lab.run("-n", "job", "true").returncode == 0 and lab.list("job") == []
+
+
+ENDS = {
+    "lock = solo.Lock('job'); lock.acquire()": (0, ""),
+    "hold = solo.Lock('job').acquire(); sys.exit(3)": (3, ""),
+    "lock = solo.Lock('job'); lock.acquire(); raise KeyError": (1, ""),
+    "import atexit; atexit.register(lambda: print(solo.Lock('job').acquire().locked))": (0, "True\n"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_end_of_python_leaves_no_ticket(lab, via, end):
+    assert lab.run_code(end)[:2] == ENDS[end]
+    assert lab.list("job") == [] and (via == "socket" or os.listdir(lab.directory / "job") == [".gate"])
+
+
+@pytest.mark.parametrize("held", ["hold = solo.Lock('held').acquire()", "block = hold(); next(block)"])
+def test_python_ends_though_a_thread_is_frozen_inside_an_acquire(lab, held):
+    code = f"""
+begun = threading.Event()
+def work():
+    while True:
+        with solo.Lock('job'): begun.set()
+def hold():
+    with solo.Lock('held'): yield
+{held}
+threading.Thread(target=work, daemon=True).start()
+begun.wait()
+"""
+    for _ in range(5):
+        assert lab.run_code(code)[0] == 0
+    assert lab.list() == []
+
+
+def test_program_killed_at_any_moment_leaves_the_name_free(lab, kind):
+    chance = tally.make_random("kills")
+    code = "print(flush=True)\nwhile True:\n  with solo.Lock('job', wait=math.inf): pass\n  with solo.Lock('job', slots=2): pass"
+    for _ in tally.rounds(60, 500):
+        program = lab.start_code(code)
+        read_line(program)
+        time.sleep(chance.random() * 0.02)  # the moment
+        program.kill()
+        tally.add(kills=1)
+        finish(program)
+
+        with solo.Lock("job"):
+            pass
+    assert solo.holders("job") == []
+    if kind == "file":
+        assert os.listdir(lab.directory / "job") == [".gate"]

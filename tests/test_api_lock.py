@@ -1,0 +1,321 @@
+"""solo.Lock and solo.Hold: acquire, wait, release, modes, reentrance, decorators, files of flock(2)."""
+
+import asyncio
+import gc
+import math
+import os
+import subprocess
+import time
+
+import pytest
+from conftest import do_when, finish, in_thread, is_locked, read_line, until
+
+import solo
+from solo.api import blocking
+
+
+def test_holder_is_listed_and_others_are_busy(lab, kind):
+    with solo.Lock("job") as hold:
+        with pytest.raises(solo.Busy) as busy:
+            solo.Lock("job").acquire()
+        skipped = lab.run("-n", "job", "true")
+        [row] = lab.list("job")
+        assert (row["state"], row["launcher"], row["child"], row["ticket"]) == ("held", os.getpid(), None, hold.token)
+        assert hold.locked and busy.value.holders[0].launcher == os.getpid()
+
+    assert skipped.returncode == 75 and f"s by pid {os.getpid()} (".encode() in skipped.stderr
+    assert lab.list("job") == [] and lab.run("-n", "job", "true").returncode == 0
+
+
+def test_busy_has_the_holders(lab, kind):
+    holder = lab.hold("job")
+
+    with pytest.raises(solo.Busy, match=rf"^job: busy: held for \d+s by pid {holder.pid} \(") as busy:
+        solo.Lock("job").acquire()
+
+    [row] = busy.value.holders
+    assert (row.name, row.state, row.mode) == ("job", "held", "exclusive")
+    assert (row.launcher, row.child, busy.value.status) == (holder.pid, holder.child, 75)
+    assert solo.holders("job") == [row]
+    finish(holder)
+    assert solo.holders("job") == []
+
+
+@pytest.mark.parametrize(
+    "options, timeout, least",
+    [
+        ({"wait": 0}, (), 0),
+        ({"wait": 0.2}, (), 0.2),
+        ({"wait": math.inf}, (0.1,), 0.1),
+        ({"wait": math.inf, "max_waiting": 1}, (), 0),
+    ],
+    ids=str,
+)
+def test_wait_ends_with_busy(lab, kind, options, timeout, least):
+    lab.hold("job")
+    lab.start_waiter("job")
+    begin = time.monotonic()
+
+    with pytest.raises(solo.Busy):
+        solo.Lock("job", **options).acquire(*timeout)
+
+    assert time.monotonic() - begin >= least and len(lab.list("job")) == 2
+
+
+def test_wait_of_any_length_ends_with_the_holder(lab, kind):
+    for wait in (60, 30 * 86400, 1e300, 10**400, math.inf):
+        holder = lab.hold("job")
+        do_when(lambda: lab.count_waiting("job"), holder.stdin.close)
+        with solo.Lock("job", wait=wait) as hold:
+            assert hold.locked
+
+
+@pytest.mark.tool("strace")
+def test_waiter_publishes_one_ticket(lab):
+    """A waiter that gave its ticket up for a later one would let others overtake."""
+    holder, trace = lab.hold("job"), lab.path / "trace"
+    strace = ("strace", "-f", "-qq", "-o", trace, "-e", "trace=rename,renameat,renameat2")
+    program = lab.start_code("with solo.Lock('job', wait=60): print('acquired')", prefix=strace)
+    until(lambda: lab.count_waiting("job") == 1)
+
+    finish(holder)
+
+    assert finish(program)[:2] == (0, "acquired\n")
+    assert trace.read_text().count('".seat.') == 1
+
+
+def test_programs_and_launchers_acquire_in_order_of_arrival(lab, kind):
+    holder, waiters = lab.hold("job"), []
+    for number in range(6):
+        if number % 2:
+            waiters.append(lab.start_waiter("job", tag=number))
+        else:
+            write = f"open({str(lab.log)!r}, 'a').write('{number}\\n')"
+            waiters.append(lab.start_code(f"with solo.Lock('job', wait=math.inf): {write}"))
+            until(lambda: lab.count_waiting("job") > number)
+
+    finish(holder)
+
+    assert [finish(waiter)[0] for waiter in waiters] == [0] * 6
+    assert lab.read_log() == [str(number) for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    "options, statuses",
+    [
+        ({"name": "data", "shared": True}, {"data --shared": 0, "data": 75}),
+        ({"name": "pool", "slots": 2}, {"pool --slots 2": 0, "pool --slots 2 --take 2": 75, "pool": 75}),
+        ({"name": ["b", "a/x"]}, {"a": 75, "a/x": 75, "a/y": 0, "b": 75}),
+    ],
+    ids=("shared", "slots", "names"),
+)
+def test_modes_are_those_of_the_command_line(lab, kind, options, statuses):
+    lock = solo.Lock(**options)
+    with lock as hold:
+        assert {words: lab.run("-n", *words.split(), "true").returncode for words in statuses} == statuses
+        assert list(hold.tokens) == lock.names and hold.token == hold.tokens[lock.names[0]]
+
+    assert [row for name in lock.names for row in lab.list(name)] == []
+
+
+def test_token_grows_and_slot_is_the_lowest_free(kind):
+    lock, other = solo.Lock("pool", slots=3, take=2), solo.Lock("pool", slots=3)
+    with lock, other:
+        assert (lock.slot, other.slot) == (0, 2)
+        first = lock.token
+
+    with lock:
+        assert lock.token > first
+    assert (lock.token, lock.slot, lock.locked) == (None, None, False)
+
+
+INVALID = (
+    "name='' | name='a//b' | name='.x' | name=[] | name=3 | name=[None] | wait=-1 | wait='1' | wait=math.nan | slots=0 | "
+    "slots=2, take=3 | take=2 | slots=1, shared=True | via='etcd' | via='socket', directory='/x' | max_waiting=-1 | slots='2'"
+)
+
+
+@pytest.mark.parametrize("options", INVALID.split(" | "))
+def test_invalid_options_raise_one_line(files, options):
+    with pytest.raises((ValueError, TypeError)) as error:
+        solo.Lock(**{"name": "job", **eval(f"dict({options})")})
+
+    assert str(error.value) and "\n" not in str(error.value)
+
+
+def test_no_failure_leaks_a_descriptor(lab, kind):
+    def count():
+        return len(os.listdir("/proc/self/fd"))
+
+    lock, holder = solo.Lock("free"), lab.hold("job")
+    lock.acquire().release()
+    before = count()
+    for _ in range(20):
+        with lock:
+            pass
+        for name, wait in (("job", None), ("job", 0.01), ("job/nested/name", None), (["free", "job"], 0.01)):
+            with pytest.raises(solo.Busy):
+                solo.Lock(name, wait=wait).acquire()
+    with pytest.raises(solo.SoloError, match="cannot create") as error:
+        solo.Lock("job", directory="/proc/nowhere", via="file").acquire()
+    assert error.value.status == 125
+    del error
+    gc.collect()
+
+    assert before <= count() <= before + 2  # the watch keeps its file until the holder ends
+    finish(holder)
+    until(lambda: count() == before - 3)  # the pipes to the holder
+
+
+def test_flock_excludes_both_ways(lab, files):
+    file, second = lab.path / "file", lab.path / "second"
+    lock = solo.Lock("job", flock=file)
+    with lock, solo.Lock("other", shared=True, flock=[str(second)]):
+        assert (is_locked(file), is_locked(second), is_locked(second, "-s")) == (True, True, False)
+    assert not is_locked(file)
+
+    locker = subprocess.Popen(["flock", file, "sh", "-c", "echo; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    read_line(locker)
+    for wait in (None, 0.05, 0.05, 0.05):
+        with pytest.raises(solo.Busy, match="locked by pid"):
+            lock.acquire(wait)
+    assert len(blocking.watched) == 1 and lab.list("job") == []
+    do_when(lambda: any(watch.waiters for watch in list(blocking.watched.values())), locker.communicate)
+    with solo.Lock("job", flock=file, wait=math.inf):
+        assert is_locked(file)
+    until(lambda: not blocking.watched)
+    assert not is_locked(file)
+
+
+def test_shared_directory_gets_modes_for_others(lab, files):
+    lab.directory.mkdir()
+    lab.directory.chmod(0o1777)
+    umask = os.umask(0o022)
+    try:
+        with solo.Lock("a/b", directory=lab.directory):
+            modes = {path.name.split("0")[0]: path.stat().st_mode & 0o7777 for path in lab.directory.rglob("*")}
+    finally:
+        os.umask(umask)
+
+    assert modes == {"a": 0o1777, "b": 0o1777, ".gate": 0o666, ".hold.": 0o644}
+
+
+def test_lock_is_reentrant_only_if_asked(lab, kind):
+    lock = solo.Lock("job", wait=math.inf)
+    with lock, pytest.raises(solo.SoloError, match="wait for itself"):
+        lock.acquire()
+
+    lock = solo.Lock("job", reentrant=True)
+    with lock as outer:
+        with lock as inner, lock.acquire():
+            assert inner is outer and inner.depth == 3
+        assert lock.locked and lab.run("-n", "job", "true").returncode == 75
+    assert not lock.locked and lab.run("-n", "job", "true").returncode == 0
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_hold_is_released_once_by_any_thread(kind, reentrant):
+    lock = solo.Lock("job", reentrant=reentrant)
+    for release in (solo.Hold.release, lambda hold: in_thread(hold.release)):
+        with pytest.raises(solo.SoloError, match="is not held"):
+            lock.release()
+        hold = lock.acquire()
+        release(hold)
+        release(hold)  # does nothing
+        assert not lock.locked and solo.holders("job") == []
+    assert lock.acquire().locked
+    lock.release()
+
+
+DROPS = {
+    "hold": "gc.disable(); solo.Lock('job').acquire()",  # no cycle keeps it
+    "thread": "lock = solo.Lock('job'); thread = threading.Thread(target=lock.acquire)\n"
+    "thread.start(); thread.join(); del thread; gc.collect()",
+}
+
+
+@pytest.mark.parametrize("action", ["always", "error"])
+@pytest.mark.parametrize("drop", DROPS)
+def test_dropped_hold_is_released_with_a_warning(lab, via, drop, action):
+    code = f"import gc\n{DROPS[drop]}\nprint(solo.holders('job'))"
+
+    status, out, err = lab.run_code(code, flags=("-IS", "-W", action))
+
+    assert (status, out) == (0, "[]\n") and "ResourceWarning: solo: job was still held" in err
+
+
+def test_lock_in_a_del_is_refused_inside_another_acquire(lab, via):
+    """The garbage collector runs __del__ at any allocation, also in the middle of an acquire."""
+    code = """
+import gc
+class Evil:
+    def __del__(self):
+        try:
+            with solo.Lock("evil"): outcomes.add("acquired")
+        except solo.SoloError as error:
+            outcomes.add(str(error).split(" (")[0])
+outcomes = set()
+solo.Lock, solo.SoloError  # imported before a __del__ may be inside the import
+for number in range(200):
+    evil = Evil(); evil.itself = evil; evil = None
+    gc.set_threshold(20 + number)
+    with solo.Lock("job"): pass
+gc.collect()
+print(*sorted(outcomes), sep="\\n")
+"""
+    refusal = "evil: cannot acquire the lock inside another acquire"
+
+    assert lab.run_code(code) == (0, f"acquired\n{refusal}\n", "")
+
+
+def test_decorated_function_generator_and_coroutine_hold_the_lock(kind):
+    lock = solo.Lock("job")
+
+    @lock
+    def plain(value):
+        """Doc."""
+        return value, lock.locked
+
+    @lock
+    def generate():
+        yield lock.locked
+        return 7
+
+    @lock
+    async def later(value):
+        await asyncio.sleep(0)
+        return value, lock.locked
+
+    async def generate_later():
+        yield lock.locked
+
+    assert plain(3) == (3, True) and (plain.__name__, plain.__doc__) == ("plain", "Doc.")
+    assert list(generate()) == [True] and asyncio.run(later(4)) == (4, True)
+    assert not lock.locked
+    with pytest.raises(solo.UsageError):
+        lock(generate_later)
+
+
+def test_exception_in_a_block_passes_and_releases(lab, kind):
+    with pytest.raises(KeyError), solo.Lock("job"):
+        raise KeyError
+
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_generator_closed_by_another_thread_releases_only_its_own_hold(kind):
+    lock = solo.Lock("pool", slots=2)
+
+    @lock
+    def generate():
+        yield 1
+
+    running = generate()
+    next(running)
+
+    def close():
+        with lock as hold:
+            running.close()
+            return hold.locked, len(solo.holders("pool"))
+
+    assert in_thread(close) == (True, 1) and solo.holders("pool") == []

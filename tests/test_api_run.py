@@ -1,0 +1,116 @@
+"""solo.run: subprocess.run under a lock. Its results, errors and options, and signals to the launcher."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import PATIENCE, finish, read_line, until, wait_dead
+
+import solo
+
+
+def test_result_is_that_of_subprocess_run(files):
+    done = solo.run(
+        ["sh", "-c", "cat; echo err >&2; exit 75"], name="job", input="text", capture_output=True, text=True
+    )
+
+    assert (done.args[0], done.returncode, done.stdout, done.stderr) == ("sh", 75, "text", "err\n")
+    with pytest.raises(subprocess.CalledProcessError):
+        solo.run(["false"], name="job", check=True)
+
+
+@pytest.mark.parametrize(
+    "error, argv, options",
+    [
+        (solo.NotFound, ["/no/such"], {}),
+        (solo.NotExecutable, ["/etc/passwd"], {}),
+        (solo.NotExecutable, ["x" * 100_000], {}),  # a message longer than the launcher may report
+        (solo.UsageError, ["true"], {"shared": True, "slots": 3}),
+        (solo.UsageError, ["true"], {"wait": True}),
+        (solo.UsageError, ["true"], {"name": b"job"}),
+        (subprocess.TimeoutExpired, ["sleep", "99"], {"timeout": 0.2}),
+    ],
+)
+def test_error_of_the_launcher_is_raised(files, error, argv, options):
+    with pytest.raises(error):
+        solo.run(argv, **{"name": "job", **options})
+
+
+def test_busy_has_the_holders_in_any_directory(lab, files):
+    holder = lab.hold("job")
+    for options in ({"wait": 0.1}, {"directory": lab.directory.name, "cwd": lab.path}):
+        with pytest.raises(solo.Busy) as busy:
+            solo.run(["true"], name="job", **options)
+        assert (busy.value.name, [row.launcher for row in busy.value.holders]) == ("job", [holder.pid])
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_bug_of_the_launcher_is_one_line(lab):
+    lab.run("-n", "job", "true")
+    (lab.directory / "job/.hold.00000000000000000001").write_bytes(b"\0" * 200)
+    hide = ("unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /proc/uptime && exec "$@"', "sh")
+
+    *_, last = lab.run_code("solo.run(['true'], name='job')", prefix=hide)[2].splitlines()
+
+    assert last == "solo.errors.SoloError: this is a bug in solo: IndexError: list index out of range"
+
+
+def test_signal_before_the_start_is_reported(lab, files):
+    lab.hold("job")
+    program = lab.start_code(
+        "try: solo.run(['true'], name='job', wait=math.inf)\nexcept solo.SoloError as error: print(error)"
+    )
+    until(lambda: lab.count_waiting("job"))
+    [launcher] = [row["launcher"] for row in lab.list("job") if row["state"] == "waiting"]
+
+    os.kill(launcher, signal.SIGTERM)
+
+    assert finish(program)[1] == "solo ended with status -15 before the command was started\n"
+
+
+def test_interrupt_ends_the_command(lab):
+    program = lab.start_code("solo.run(['sh', '-c', 'echo $$; exec sleep 999'], name='job')")
+    child = int(read_line(program))
+
+    program.send_signal(signal.SIGINT)
+
+    assert program.wait(PATIENCE) in (-signal.SIGINT, 1)
+    wait_dead(child)
+
+
+def test_command_gets_only_the_environment_of_its_hold(files):
+    code = "import os; print(sorted(os.environ), sorted(os.listdir('/proc/self/fd')))"
+    words = [sys.executable, "-IS", "-c", code]
+
+    guarded = solo.run(words, name="job", capture_output=True, text=True).stdout
+    plain = subprocess.run(words, capture_output=True, text=True).stdout
+
+    assert guarded.replace("'SOLO_NAME', ", "").replace("'SOLO_TOKEN', ", "").replace(", 'SOLO_TOKEN'", "") == plain
+
+
+def test_options_reach_the_launcher(lab, files, monkeypatch):
+    monkeypatch.chdir(lab.path)
+    options = {"slots": 2, "take": 1, "wait": math.inf, "timeout": 60, "kill_after": 1.5, "no_orphan": True}
+    flags = {"tree": 1, "shared": 0, "latest": None}  # true and false of any type
+    paths = {"flock": ["x.lock", lab.path / "y.lock"], "directory": lab.directory}
+
+    done = solo.run(
+        ["sh", "-c", "echo $SOLO_NAME $SOLO_SLOT"], name=["a", "b/c"], capture_output=True, **options, **flags, **paths
+    )
+
+    assert done.stdout == b"a b/c 0 0\n" and {"x.lock", "y.lock"} <= set(os.listdir(lab.path))
+
+
+@pytest.mark.parametrize("closed", [(0, 1), (1, 2), (0, 1, 2)])
+def test_result_arrives_with_closed_standard_streams(lab, closed):
+    code = f"""
+output = os.dup(1)
+for stream in {closed}: os.close(stream)
+done = solo.run(['sh', '-c', 'echo ran; exit 7'], name='job', capture_output=True)
+os.write(output, b'%d %b' % (done.returncode, done.stdout))
+"""
+    assert lab.run_code(code)[1] == "7 ran\n"

@@ -1,0 +1,62 @@
+"""solo/argv.py: the words of the command line, and the values of options."""
+
+import pytest
+
+from solo import argv
+from solo.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    "words, options, rest",
+    [
+        (["true"], {}, ["true"]),
+        (["--", "list"], {}, ["list"]),
+        (["-n", "a", "-nb", "--name", "c", "--name=d", "x", "-n"], {"name": ["a", "b", "c", "d"]}, ["x", "-n"]),
+        (["-qvE0", "x"], {"quiet": True, "verbose": True, "busy_exit": 0}, ["x"]),
+        (["-qw", "1h30m", "--", "-x"], {"quiet": True, "wait": 5400.0}, ["-x"]),
+        (["--wait=forever", "-"], {"wait": float("inf")}, ["-"]),
+        ([], {}, []),
+    ],
+)
+def test_words_are_parsed_like_gnu_programs_do(words, options, rest):
+    assert argv.parse(words) == (options, None, rest)
+
+
+def test_subcommand_is_a_bare_word_after_the_options():
+    assert argv.parse(["--dir", "d", "list", "x"]) == ({"dir": "d"}, "list", ["list", "x"])
+    assert argv.parse(["--", "list"])[1] is None
+    assert argv.parse(["./list"])[1] is None
+
+
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        (["--wiat", "5"], "--wiat: no such option (did you mean --wait?)"),
+        (["-z"], "-z: no such option"),
+        (["-n"], "-n needs a value"),
+        (["--quiet=1"], "--quiet takes no value"),
+        (["-n", ""], "-n needs a value"),
+        (["-w", "5x"], "-w 5x: not a duration"),
+        (["-w", ""], "not a duration"),
+        (["-w", "-5"], "not a duration"),
+        (["-E", "000000000999"], "not an exit status"),
+        (["-E", "0" * 5000], "not an exit status"),
+        (["-E", "256"], "-E 256: not an exit status"),
+        (["-E", "x"], "not an exit status"),
+        (["-E", "²"], "not an exit status"),
+    ],
+)
+def test_invalid_words_are_a_usage_error(words, text):
+    with pytest.raises(UsageError) as caught:
+        argv.parse(words)
+
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text, seconds",
+    [("500ms", 0.5), ("30", 30), ("30s", 30), ("5m", 300), ("1h30m", 5400), ("2d", 172800), ("1.5h", 5400), (".5", 0.5)]
+    + [("0", 0)],
+)
+def test_duration_is_read_in_seconds(text, seconds):
+    assert argv.read_duration("-w", text) == seconds

@@ -1,0 +1,204 @@
+"""The gate, the short mutex of a name: waiting for it, removing it, failures of its lock."""
+
+import fcntl
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import TESTS, count_injected, finish, inject, is_blocked, read_line, until
+
+GATE_PATIENCE = 0.8  # seconds, instead of 2.5
+OWNERS = 24  # each owner keeps the gate for 0.1 s: together longer than twice the patience with an idle gate
+
+
+@pytest.mark.tool("strace")
+def test_joiner_behind_waiter_lists_nothing_under_gate(lab):
+    """With thousands of tickets a listing would keep the gate from all others. The joiner lists later: it must find its ancestors."""
+    holder = lab.hold("job")
+    lab.start_waiter("job", tag="first")
+    trace = lab.path / "trace"
+    traced = ("strace", "-f", "-y", "-qq", "-o", trace, "-e", "trace=flock,getdents64")
+    joiner = lab.start("-w", "forever", "-n", "job", "--", "true", prefix=traced)
+    until(lambda: lab.count_waiting("job") == 2 and "LOCK_SH" in trace.read_text().rpartition("LOCK_UN")[2])
+
+    calls = re.findall(
+        r"(LOCK_EX|LOCK_UN|getdents64)", "".join(re.findall(r".*(?:/\.gate|getdents64).*\n", trace.read_text()))
+    )
+
+    calls = calls[calls.index("LOCK_EX") :]  # before that, Python lists the directories of its library
+    assert calls[:2] == ["LOCK_EX", "LOCK_UN"] and "getdents64" in calls
+    finish(holder)
+    assert finish(joiner)[0] == 0
+
+
+KEEP_GATE = """
+import fcntl, os, sys, time
+gate = os.open(sys.argv[1], os.O_RDWR)
+print(flush=True)
+fcntl.flock(gate, fcntl.LOCK_EX)
+os.utime(gate)
+time.sleep(0.1)
+"""
+
+
+def start_counted(lab, count=8):
+    """Start contenders of `job` under strace, which logs when they open /proc/locks; return once all wait for the gate."""
+    trace = ("strace", "-f", "-qq", "-e", "trace=openat", "-P", "/proc/locks", "-o")
+    crowd = [
+        lab.start("-w", "forever", "-n", "job", "--", "true", prefix=(*trace, lab.path / f"{number}.locks"))
+        for number in range(count)
+    ]
+    for process in crowd:
+        until(lambda: (tracee := find_tracee(process.pid)) is not None and is_blocked(tracee))
+    return crowd
+
+
+def find_tracee(pid):
+    children = open(f"/proc/{pid}/task/{pid}/children").read().split()
+    return int(children[0]) if children else None
+
+
+def count_opens(lab):
+    return sum(path.read_text().count("openat(") for path in lab.path.glob("*.locks"))
+
+
+@pytest.mark.tool("strace")
+def test_crowd_at_moving_gate_never_opens_proc_locks(lab):
+    """Its owners change for more than two seconds while eight launchers wait: they wait on, and none looks for an owner."""
+    lab.run("-n", "job", "true")
+    lab.hasten("solo.gate.GATE_PATIENCE", GATE_PATIENCE)
+    owners = []
+    for _ in range(OWNERS):
+        words = [sys.executable, "-IS", "-c", KEEP_GATE, lab.directory / "job/.gate"]
+        owners.append(subprocess.Popen(words, stdout=subprocess.PIPE))
+        assert owners[-1].stdout.readline()
+        until(lambda: owners[-1].poll() is not None or is_blocked(owners[-1].pid) or len(owners) < 3)
+
+    crowd = start_counted(lab)
+
+    for process in crowd:
+        assert finish(process) == (0, "", "")
+    assert count_opens(lab) == 0
+    for process in owners:
+        process.communicate()
+
+
+@pytest.mark.tool("strace", "flock")
+def test_crowd_at_stuck_gate_fails_and_one_names_owner(lab):
+    """After its patience each exits with 125 and one line. Only the one that opened /proc/locks names the owner."""
+    lab.run("-n", "job", "true")
+    owner = lab.start("-n", "other", "--", "flock", lab.directory / "job/.gate", "sh", "-c", "echo; read line")
+    read_line(owner)
+    lab.hasten("solo.gate.GATE_PATIENCE", GATE_PATIENCE)
+    begin = time.monotonic()
+    crowd = start_counted(lab)
+    spread = time.monotonic() - begin
+
+    results = [finish(process) for process in crowd]
+
+    assert [status for status, _, _ in results] == [125] * 8
+    assert all(error.count("\n") == 1 and "sitting on it for" in error for _, _, error in results)
+    named = sum("pid " in error for _, _, error in results)
+    assert 1 <= named == count_opens(lab) <= 1 + spread // GATE_PATIENCE
+    finish(owner)
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_gate_removed_beside_holder_and_waiter_admits_no_other(lab):
+    holder = lab.hold("job")
+    waiter = lab.start_waiter("job", tag="waiter")
+    os.unlink(lab.directory / "job/.gate")
+
+    assert lab.run("-n", "job", "true").returncode == 75
+    finish(holder)
+    assert finish(waiter)[0] == 0
+
+
+def test_token_grows_over_new_gate(lab):
+    tokens = []
+    for _ in range(2):
+        tokens += [int(lab.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout) for _ in range(3)]
+        os.unlink(lab.directory / "job/.gate")
+
+    assert tokens == sorted(set(tokens))
+
+
+def count_before(lab, call):
+    """Return how many such calls a launcher has made with the one that publishes its hold, counting from 1."""
+    trace = lab.path / "trace"
+    lab.run("-n", "job", "true", prefix=("strace", "-qq", "-o", str(trace), "-e", f"trace={call}"))
+    calls = trace.read_text().splitlines()
+    return 1 + next(at for at, made in enumerate(calls) if ".new." in made or made.startswith("pwrite64"))
+
+
+def is_locked(path):
+    with open(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("call", ["pwrite64", "openat", "rename,renameat"])
+def test_gate_removed_while_locked_admits_only_one(lab, call):
+    """The first contender is delayed while it has the gate locked, just before a step of publishing its hold."""
+    lab.run("-n", "job", "true")
+    nth = count_before(lab, call)
+    witness = [str(TESTS / "witness.sh"), "tag", "0.3"]
+    slow = ("strace", "-qq", "-o", "/dev/null", "-e", f"inject={call}:delay_enter=700000:when={nth}")
+    first = lab.start("-w", "forever", "-n", "job", *witness, prefix=slow)
+    until(lambda: is_locked(lab.directory / "job/.gate"))
+    os.unlink(lab.directory / "job/.gate")
+
+    second = lab.start("-w", "forever", "-n", "job", *witness)
+
+    assert (finish(first)[0], finish(second)[0]) == (0, 0)
+    assert sorted(lab.read_log()) == ["end:tag", "end:tag", "start:tag", "start:tag"]
+
+
+@pytest.mark.tool("strace")
+def test_gate_removed_during_join_keeps_waiter_in_queue(lab):
+    holder = lab.hold("job")
+    slow = inject(lab, "rename,renameat:delay_enter=700000:when=1")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "echo", "ran", prefix=slow)
+    until(lambda: lab.count_waiting("job") == 0 and list((lab.directory / "job").glob(".new.*")))
+
+    os.unlink(lab.directory / "job/.gate")
+
+    until(lambda: lab.count_waiting("job") == 1 and (lab.directory / "job/.gate").exists())
+    assert lab.run("-n", "job", "true").returncode == 75
+    finish(holder)
+    assert finish(waiter)[:2] == (0, "ran\n")
+
+
+@pytest.mark.tool("strace")
+def test_gate_that_cannot_be_unlocked_leaves_name_free(lab):
+    lab.run("-n", "job", "true")
+    fail = inject(lab, "flock:error=EIO:when=2", paths=[lab.directory / "job/.gate"])
+
+    result = lab.run("-n", "job", "--", "echo", "ran", prefix=fail)
+
+    assert (result.returncode, result.stdout, result.stderr) == (
+        125,
+        b"",
+        b"solo: job: cannot be held: Input/output error\n",
+    )
+    assert os.listdir(lab.directory / "job") == [".gate"] and lab.run("-n", "job", "true").returncode == 0
+
+
+@pytest.mark.tool("strace")
+def test_status_is_busy_if_skips_cannot_be_restored(lab):
+    """Skips are written back to a name that was released because another name is busy."""
+    lab.run("-n", "a", "true")
+    lab.hold("b")
+    fail = inject(lab, "flock:error=EIO:when=3", paths=[lab.directory / "a/.gate"])
+
+    result = lab.run("-n", "a", "-n", "b", "true", prefix=fail)
+
+    assert result.returncode == 75 and result.stderr.startswith(b"solo: b: busy: ") and count_injected(lab) == 1
+    assert lab.run("-n", "a", "true").returncode == 0
