@@ -300,6 +300,8 @@ def test_trusted_certificates_of_both_sides_protect_a_lock(secure):
     ],
 )
 def test_untrusted_certificate_is_an_error_and_no_outage(secure, authority, client, host, message):
+    if secure.scheme == "postgresql" and authority is None:
+        pytest.skip("libpq verifies a server only if cafile is set")
     connect(secure, "ca", "client").release()
 
     with pytest.raises(
