@@ -1,6 +1,6 @@
 """Renew the captures in README.md and docs/views.md: `make captures`, or `python tests/captures.py FILE...`. Needs root and tmux.
 
-Run real jobs for some seconds in new namespaces, with names in their usual directories, and read each view off a real terminal.
+Run real jobs for some seconds in new namespaces, with names in their usual directories, and read each view from a real terminal.
 Replace the text between `<!-- captured: VIEW -->` and `<!-- end -->`.
 """
 

@@ -1,15 +1,15 @@
 #!/bin/sh
 # Run `make test` of the last commit in minimal Debians, as root and as an ordinary user: tests/debian.sh [SUITE]...
 #
-# A root is made by debootstrap once, in build/debian (ROOTS), and never written to: all writing goes to a layer that is thrown away.
-# Inside are make, python3 and python3-venv, TERM=dumb and LANG=C. BIND names directories of this machine to be seen inside, as a
-# local package index. Whatever the tests leave behind outside their clone is a failure.
+# debootstrap makes each root once, in build/debian (ROOTS). The tests write only to a temporary layer over it.
+# The root has make, python3 and python3-venv; TERM=dumb, LANG=C. BIND lists directories of this machine to mount inside, such as a
+# local package index. It is a failure if the tests leave a file outside their clone.
 set -eu
 cd "$(dirname "$0")/.."
 suites=${*:-bookworm trixie}
 roots=${ROOTS:-$PWD/build/debian}
 
-if [ "${1:-}" = --inside ]; then # of namespaces of our own: the root, the layer
+if [ "${1:-}" = --inside ]; then # in new namespaces; arguments: the root, the layer
     root=$2 layer=$3
     mount -t overlay overlay -o "lowerdir=$root,upperdir=$layer/upper,workdir=$layer/work" "$layer/root"
     cd "$layer/root"
@@ -37,7 +37,7 @@ if [ "${1:-}" = --inside ]; then # of namespaces of our own: the root, the layer
         list "$home" >"$layer/before"
         chroot . setpriv --reuid="$user" --regid="$user" --init-groups env -i HOME="$home" PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb \
             LANG=C $(env | grep ^PIP_ || true) make -C "$home/solo" "${TARGET:-test}" ARGS="${ARGS:-}" || echo "$user" >>"$layer/failed"
-        list "$home" | diff "$layer/before" - || { echo "left behind by $user"; echo "$user" >>"$layer/failed"; }
+        list "$home" | diff "$layer/before" - || { echo "files left by $user"; echo "$user" >>"$layer/failed"; }
     done
     [ ! -e "$layer/failed" ]
     exit

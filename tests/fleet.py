@@ -1,6 +1,6 @@
-"""Hosts that share one engine, each behind its own proxy that can fail; and a check that no two commands ran at once.
+"""Hosts that share one engine, each behind its own proxy with faults; and a check that no two commands overlapped.
 
-Every command is beats.py, which ignores SIGTERM and writes the time of a clock shared by all.
+Every command is beats.py, which ignores SIGTERM and writes times of the same clock.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A container with a real systemd as pid 1: Debian, built once by debootstrap, booted by nspawn, controlled by nsenter.
+"""A container with a real systemd as pid 1: Debian, built once by debootstrap, booted by nspawn, entered by nsenter.
 
 Changes to its root are discarded; /lab is a directory of the test. /usr/local/bin/solo runs on Debian's Python.
 """

@@ -1,4 +1,4 @@
-"""A machine for the recipes: `solo` and the programs that they name are on its PATH and log their runs."""
+"""A machine for the recipes: its PATH has `solo` and the programs that they name, which log their runs."""
 
 import fcntl
 import subprocess
@@ -31,7 +31,7 @@ echo "end:${{0##*/}}:$DB" >>{lab}/log
 
 
 class Machine(Lab):
-    """A lab with the programs of the recipes. They log their start, and their end once release() lets them end."""
+    """A lab with the programs of the recipes. They log their start, and after release() their end."""
 
     def __init__(self, script, path):
         super().__init__(script, path)
@@ -76,7 +76,7 @@ class Machine(Lab):
         return text
 
     def type(self, line, environment=None):
-        """Start a command line, or the line of a service or crontab, in the directory of the programs."""
+        """Start a command line, or the command of a unit or crontab, in the directory of the programs."""
         process = subprocess.Popen(
             ["/bin/sh", "-c", self.replace_places(line)],
             env=environment or self.environment,
@@ -98,13 +98,13 @@ class Machine(Lab):
         assert self.count("start") == number, [process.stderr.read() for process in running if process.poll()]
 
     def start_waiter(self, line, environment=None):
-        seats, starts = self.count_seats(), self.count("start")
+        waiters, starts = self.count_waiters(), self.count("start")
         process = self.type(line, environment)
-        until(lambda: self.count_seats() > seats or self.count("start") > starts)
+        until(lambda: self.count_waiters() > waiters or self.count("start") > starts)
         assert self.count("start") == starts
         return process
 
-    def count_seats(self):
+    def count_waiters(self):
         return sum(row["state"] == "waiting" for row in self.collect())
 
 

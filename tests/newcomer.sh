@@ -1,14 +1,15 @@
-# What somebody does who gets solo from nothing, in a clean Debian root; leaves a file per case in /lab. $1 and $2: the package and a later one.
+# Install, use, upgrade and purge the package in a clean Debian root, with a file of results per case in /lab. $1: the package,
+# $2: a later version of it.
 cd /lab
 export DEBIAN_FRONTEND=noninteractive
 
-find_ours() { find / -xdev \( -path /proc -o -path /sys -o -path /lab \) -prune -o -name '*solo*' -print | sort; }
+find_installed() { find / -xdev \( -path /proc -o -path /sys -o -path /lab \) -prune -o -name '*solo*' -print | sort; }
 
 { apt-get -qq update && apt-get -qq install --no-install-recommends cron; } >prepared 2>&1 || exit
 touch ready
-find_ours >ours.before
+find_installed >files.before
 
-# The two commands.
+# The two commands of README.
 apt-get -qq install --no-install-recommends "./$1" >installed 2>&1
 echo '* * * * * root solo -n by-cron -- touch /lab/ran-by-cron' >/etc/cron.d/job
 cron -f &
@@ -20,13 +21,13 @@ head -n 1 /usr/bin/solo >start
 solo --help >help 2>&1; echo $? >>help
 solo list --jsn >mistyped 2>&1; echo $? >>mistyped
 python3 -c 'import solo; print(solo.Lock("job").acquire())' >lock 2>&1
-# The hint for a missing library, as typed; apt asks, and a person says yes.
+# Run the hint for a missing library as typed; answer yes to apt.
 echo 'APT::Get::Assume-Yes "true";' >/etc/apt/apt.conf.d/yes
 solo --via redis://127.0.0.1:1 -n job true 2>hint; echo $? >>hint
 sed -n 's/.*(install: \(.*\))$/\1/p' hint | sh >>prepared 2>&1
 solo --via redis://127.0.0.1:1 -n job true 2>>hint; echo $? >>hint
 bash -c '. /usr/share/bash-completion/completions/solo && complete -p solo' >bash 2>&1
-find_ours >ours.installed
+find_installed >files.installed
 apt-get -qq -s install solo1-cli >other 2>&1
 
 mkfifo go
@@ -47,5 +48,5 @@ sh /var/lib/dpkg/info/solo-run.postrm purge; ls -A /run/solo/held >purged.held
 echo >go
 wait
 apt-get -qq purge solo-run >purged 2>&1
-find_ours >ours.after
+find_installed >files.after
 touch done

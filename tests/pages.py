@@ -1,4 +1,4 @@
-"""The code blocks of README and manuals, each with its kind, which decides how a test runs it."""
+"""The code blocks of README and manuals. The kind of a block decides how a test runs it."""
 
 import re
 from pathlib import Path

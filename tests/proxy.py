@@ -10,8 +10,10 @@ REQUEST, ANSWER = "request", "answer"
 
 
 class Proxy:
-    """Listens at `port`, 0 for any, and connects clients to the server at `target`. `mode` is the fault of all traffic; RESET
-    also ends open connections. `strike` makes one message fail, and with it only its connection.
+    """Connect clients at `port` (0: any free one) to the server at `target`.
+
+    `mode` is the fault of all traffic; RESET also ends open connections. strike() makes one message fail, and so only
+    its connection.
     """
 
     def __init__(self, target: int, port: int = 0):
@@ -19,9 +21,9 @@ class Proxy:
         self.mode = OK
         self.pairs = {}  # {socket: the socket of the other side}
         self.clients = set()
-        self.ended = set()  # closed by one side, which the other side was not told
-        self.silent = set()  # nothing from these is forwarded any more
-        self.fault, self.kind, self.left = OK, None, 0  # of the message to strike, and the messages left up to it
+        self.ended = set()  # closed by one side; the other side does not know yet
+        self.silent = set()  # sockets whose data is no longer forwarded
+        self.fault, self.kind, self.left = OK, None, 0  # of the message to lose; how many messages remain up to it
         self.selector = selectors.DefaultSelector()
         self.listener = socket.create_server(("127.0.0.1", port), backlog=100)
         self.port = self.listener.getsockname()[1]

@@ -24,11 +24,11 @@ def find_port() -> int:
 
 
 class Server:
-    """A server of one process. `url` is its value of --via; `is_fair` and so on are what its engine supports."""
+    """A server of one process. `url` is its value of --via. `has_nested` and so on say what its engine supports."""
 
     scheme = ""
     tools = ()
-    is_fair = has_shared = has_nested = has_once = has_bytes = outlives_restart = True
+    has_nested = has_once = has_bytes = outlives_restart = True
 
     def __init__(self, path: Path):
         need_tools(*self.tools)
@@ -76,7 +76,7 @@ class Server:
     def is_ready(self) -> bool:
         raise NotImplementedError
 
-    def forget(self, name: str):
+    def remove_lock(self, name: str):
         """Remove the lock of `name`, as an administrator would."""
         raise NotImplementedError
 
@@ -129,7 +129,7 @@ class Etcd(Server):
             stdin=subprocess.DEVNULL,
         ).stdout
 
-    def forget(self, name):
+    def remove_lock(self, name):
         assert "1" in self.ask("del", "--prefix", f"solo/{name}/")
 
 
@@ -188,7 +188,7 @@ class Redis(Server):
         words = ["redis-cli", "-p", str(self.port), *words]
         return subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
 
-    def forget(self, name):
+    def remove_lock(self, name):
         assert self.ask("del", f"solo:{{{name}}}") == "1\n"
 
 
@@ -269,7 +269,7 @@ class PostgreSQL(Server):
             words, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
         ).stdout.strip()
 
-    def forget(self, name):
+    def remove_lock(self, name):
         ended = f"select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo %:% {name}'"
         assert self.ask(ended) == "t"
 
@@ -280,7 +280,7 @@ class PostgreSQLTable(PostgreSQL):
     settings = "?table=solo_lock"
     has_nested = has_once = outlives_restart = True
 
-    def forget(self, name):
+    def remove_lock(self, name):
         assert self.ask(f"delete from solo_lock where name = '{name}'") == "DELETE 1"
 
 
@@ -325,7 +325,7 @@ class ZooKeeper(Server):
         return b"Mode: leader" in self.ask(b"srvr")
 
     def read_zxid(self) -> int:
-        """Return the number of its changes; each renewal of a lock is one."""
+        """Return the number of the last change; each renewal of a lock is one."""
         return int(self.ask(b"srvr").partition(b"Zxid: ")[2].split()[0], 16)
 
     def open(self):
@@ -335,7 +335,7 @@ class ZooKeeper(Server):
         client.start()
         return client
 
-    def forget(self, name):
+    def remove_lock(self, name):
         client = self.open()
         [entry] = client.get_children(f"/solo/{name}")
         client.delete(f"/solo/{name}/{entry}")
@@ -343,10 +343,10 @@ class ZooKeeper(Server):
 
 
 class ZooKeeperCluster:
-    """Three members, led by the last one. A member notices after two seconds that it is cut off, the one at `late` after thirty."""
+    """Three members, led by the last. One that is cut off detects it after two seconds, the one at `late` after thirty."""
 
     def __init__(self, path: Path, late=None):
-        # Per pair one link for the quorum and one for elections, opened before other ports are looked for.
+        # Two links per pair: quorum and elections. Open them before find_port(), which must not return their ports.
         self.links = {pair: (Proxy(0), Proxy(0)) for pair in itertools.permutations(range(3), 2)}
         self.members = [ZooKeeper(path / str(number)) for number in range(3)]
         ports = [(find_port(), find_port()) for _ in self.members]
@@ -379,7 +379,7 @@ class ZooKeeperCluster:
         for pair, links in self.links.items():
             for link in links if alone in pair else ():
                 link.set(HOLE)
-        for member in self.members[:2] if alone == 2 else ():  # else each follows it as long as the other does
+        for member in self.members[:2] if alone == 2 else ():  # else each keeps following it as long as the other does
             member.stop()
             member.launch()
 

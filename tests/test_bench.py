@@ -1,4 +1,4 @@
-"""The bench works, whatever its numbers: its meters react to change, and it names every regression."""
+"""The bench works, whatever its numbers: its meters react to changes and every regression is reported."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def results(smoke):
 
 
 @pytest.mark.tool("flock")
-def test_a_smoke_run_has_every_measure_with_quartiles_in_order(results):
+def test_smoke_run_has_every_measure_with_ordered_quartiles(results):
     assert {"date", "kernel", "python", "cpu", "cores", "load", "versions"} <= results["machine"].keys()
     assert results["measures"].keys() - {"engines: launch", "engines: steps"} == TITLES
     for measure in results["measures"].values():
@@ -69,7 +69,7 @@ def test_a_smoke_run_has_every_measure_with_quartiles_in_order(results):
 
 @pytest.mark.tool("flock")
 def test_plots_are_reproducible(results, tmp_path):
-    """Also with equal rows, whatever the hash seed of Python."""
+    """Even with equal rows and different hash seeds of Python."""
     for row in results["measures"]["launch"]["rows"].values():
         row["ratios"]["floor"] = [1, 1, 1]
     (tmp_path / "results").write_text(json.dumps(results))
@@ -91,7 +91,7 @@ def test_plots_are_reproducible(results, tmp_path):
 
 
 @pytest.mark.tool("flock")
-def test_a_regression_is_named_and_fails_the_run(smoke, results, tmp_path):
+def test_regression_is_reported_and_fails_the_run(smoke, results, tmp_path):
     cuts = results["measures"]["memory: RSS"]["rows"]["solo"]["ratios"]["python -IS"]
     cuts[:] = [number / 2 for number in cuts]
     (tmp_path / "recorded").write_text(json.dumps(results))
@@ -113,7 +113,7 @@ def test_a_regression_is_named_and_fails_the_run(smoke, results, tmp_path):
         ([0.5, 0.6, 0.7], False),
     ],
 )
-def test_a_regression_exceeds_both_spreads(now, worse):
+def test_regression_exceeds_both_spreads(now, worse):
     assert bool(find_worse(make_ratio("solo", now), make_ratio("solo", [0.8, 1.0, 1.2]))) is worse
 
 
@@ -128,7 +128,7 @@ def make_ratio(row, cuts, turns=3):
     return {"launch": {"turns": turns, "rows": {row: {"quartiles": cuts, "ratios": {"floor": cuts}}}}}
 
 
-def test_a_slow_turn_does_not_change_a_ratio():
+def test_slow_turn_does_not_change_a_ratio():
     series = Series("ms", lambda row: ["floor"])
     for slower in (1, 1, 5, 1, 9, 2, 2):
         series.add({"floor": 10 * slower, "solo": 12 * slower})
@@ -137,7 +137,7 @@ def test_a_slow_turn_does_not_change_a_ratio():
     assert cut([3, 1]) == [1, 2, 3]
 
 
-def test_a_sleeping_process_costs_nothing_and_a_wake_up_is_counted():
+def test_sleeping_process_costs_nothing_and_a_wake_up_counts():
     process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     try:
         [before] = wait_asleep([process.pid])

@@ -1,6 +1,6 @@
-"""The recipes for CI runners, run as those do, and cancelled as those do: no terminal, no input, real concurrent pipelines.
+"""The recipes for CI runners, started and cancelled like those runners do it: no terminal, no input, concurrent pipelines.
 
-What the runners do is from their sources. The graces between their signals are shortened, but where a test depends on them.
+The sources of the runners are the reference. Their graces between signals are shortened, except where a test depends on them.
 """
 
 import os
@@ -25,13 +25,13 @@ BLOCKS = {}  # by kind
 for block in read_blocks():
     BLOCKS.setdefault(block.kind, []).append(block)
 ACTION = ROOT / "packaging/action"
-GRACE = 0.5, 0.5  # seconds, instead of
-GITHUBS_GRACE = 7.5, 2.0  # of 2.5: not within the last half second
-GITLABS_GRACE = 9.5  # of 10
+SHORT_GRACE = 0.5, 0.5  # seconds, instead of GITHUB_GRACE
+GITHUB_GRACE = 7.5, 2.0  # really 7.5 and 2.5: the job must end half a second earlier
+GITLAB_GRACE = 9.5  # really 10
 
 
 class Pipeline:
-    """The top process of a step on a runner, and how that runner cancels it."""
+    """The top process of a step on a runner. `cancel` does what that runner does to cancel it."""
 
     def __init__(self, machine, words, cancel, variables=None, **options):
         self.cancel = lambda: cancel(self.process)
@@ -53,8 +53,8 @@ class Pipeline:
 
 
 def run_github(machine, text, shell=None, variables=None):
-    """`bash -e FILE`, or with shell: bash what ScriptHandlerHelpers says."""
-    assert "${{" not in text, "put into the script as it is: whoever names a branch runs commands"
+    """Run `bash -e FILE`, or for `shell: bash` the words of ScriptHandlerHelpers."""
+    assert "${{" not in text, "the runner pastes it into the script: the name of a branch could run commands"
     script = machine.path / f"step-{len(machine.started)}.sh"
     script.write_text(text)
     words = {None: ["bash", "-e", script], "bash": ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", script]}[
@@ -63,11 +63,11 @@ def run_github(machine, text, shell=None, variables=None):
     return Pipeline(machine, words, cancel_github, {"GITHUB_ACTIONS": "true", **(variables or {})})
 
 
-def cancel_github(process, graces=GRACE):
-    """SIGINT, SIGTERM, then NixKillProcessTree, which kills the top process alone."""
+def cancel_github(process, graces=SHORT_GRACE):
+    """Send SIGINT, then SIGTERM, then SIGKILL like NixKillProcessTree: to the top process alone."""
     for number, grace in zip((signal.SIGINT, signal.SIGTERM), graces):
         process.send_signal(number)
-        until(lambda: process.poll() is not None or has_taken_all(process.pid))
+        until(lambda: process.poll() is not None or has_no_pending_signal(process.pid))
         try:
             return process.wait(grace)
         except subprocess.TimeoutExpired:
@@ -76,14 +76,14 @@ def cancel_github(process, graces=GRACE):
     return process.wait(PATIENCE)
 
 
-def has_taken_all(pid):
-    """Whether it took what it was sent, and sleeps again."""
+def has_no_pending_signal(pid):
+    """Whether the process has received all its signals and sleeps again."""
     pending = re.search(r"ShdPnd:\s*(\w+)", read_file(f"/proc/{pid}/status"))
     return pending is not None and int(pending[1], 16) == 0 and read_state(pid) == "S"
 
 
 def run_workflow(machine, text):
-    """Its last step; those before are the checkout."""
+    """Run the last step. The steps before are the checkout."""
     [job] = yaml.safe_load(text)["jobs"].values()
     *before, step = job["steps"]
     assert [other["uses"].partition("@")[0] for other in before] == ["actions/checkout"] and "self-hosted" in job[
@@ -95,11 +95,11 @@ def run_workflow(machine, text):
     return run_github(machine, step["run"], step.get("shell"))
 
 
-def run_action(machine, given):
-    """A composite action: its inputs with their defaults go where its `env` puts them."""
+def run_action(machine, values):
+    """Run the composite action: map `values` and the defaults of other inputs to variables, as its `env` says."""
     action = yaml.safe_load((ACTION / "action.yml").read_text())
-    assert set(given) <= set(action["inputs"]) and action["runs"]["using"] == "composite"
-    inputs = {name: given.get(name, about.get("default", "")) for name, about in action["inputs"].items()}
+    assert set(values) <= set(action["inputs"]) and action["runs"]["using"] == "composite"
+    inputs = {name: values.get(name, about.get("default", "")) for name, about in action["inputs"].items()}
     inputs = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in inputs.items()}
     [step] = action["runs"]["steps"]
     variables = {"GITHUB_ACTION_PATH": str(ACTION)}
@@ -112,7 +112,7 @@ def run_action(machine, given):
 
 
 def run_gitlab(machine, text):
-    """A login shell in a group of its own, the script evaluated in a pipeline."""
+    """Run a login shell in a new process group; it evaluates the script in a pipeline."""
     [job] = yaml.safe_load(text).values()
     (machine.path / ".bash_profile").write_text(f"PATH={machine.environment['PATH']}\n")
     script = machine.path / f"script-{len(machine.started)}.sh"
@@ -125,7 +125,7 @@ def run_gitlab(machine, text):
 
 
 def cancel_gitlab(process, grace=None):
-    """SIGTERM to the group; with a grace SIGKILL to it, unless before that the last writer of the job's output has ended."""
+    """Send SIGTERM to the group; after `grace` SIGKILL, unless the last writer of the job's output has ended before."""
     os.killpg(process.pid, signal.SIGTERM)
     process.wait(PATIENCE)
     try:
@@ -139,7 +139,7 @@ def cancel_gitlab(process, grace=None):
 
 
 def run_jenkins(machine, text):
-    """nohup sh -xe, in a session of its own, known by a variable."""
+    """Run `nohup sh -xe` in a new session. A variable identifies its processes."""
     [command] = re.findall(r"^ +sh '(.*)'$", text, re.M)
     script = machine.path / f"script-{len(machine.started)}.sh.copy"
     script.write_text(command)
@@ -155,7 +155,7 @@ def run_jenkins(machine, text):
 
 
 def cancel_jenkins(cookie):
-    """SIGTERM to each that has the variable, children first; waits for each."""
+    """Send SIGTERM to every process with the variable, children first, and wait for each."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         if f"JENKINS_SERVER_COOKIE={cookie}\0" in read_file(f"/proc/{pid}/environ"):
             kill_recursively(int(pid))
@@ -190,13 +190,13 @@ STEP = next(block for block in BLOCKS["github"] if "exec solo" in block.text)
 
 
 def run(machine, block, old="", new=""):
-    """A pipeline of this recipe, or of it with `new` in place of `old`."""
+    """Start a pipeline of this recipe, with `new` in place of `old`."""
     assert old in block.text
     return RUN[block.kind](machine, block.text.replace(old, new))
 
 
 def put_probe(machine, *ignored):
-    """From now on ./deploy.sh tells the log of each signal; it ends on SIGTERM, unless that is ignored."""
+    """Make ./deploy.sh a program that logs each signal. It ends on SIGTERM, unless that is in `ignored`."""
     code = f"""
     import os, signal
     every = signal.valid_signals() - {{signal.SIGKILL, signal.SIGSTOP}}
@@ -217,36 +217,37 @@ def put_plain(machine):
 
 
 def find_job(machine):
-    """The pid of the one that was put there."""
+    """Wait until ./deploy.sh has logged its start; return its pid."""
     until(lambda: re.search(r"start:\d+$", machine.log.read_text(), re.M))
     return int(re.search(r"start:(\d+)$", machine.log.read_text(), re.M)[1])
 
 
-def read_told(machine):
-    """What it was told so far."""
-    return [line for line in machine.read_log() if line.startswith(("signal", "end")) and "migrate" not in line]
+def read_signals(machine):
+    """Return the signals and the end that the job has logged so far."""
+    events = [event for event in machine.read_log() if event.startswith(("signal", "end"))]
+    return [event for event in events if "migrate" not in event]
 
 
-# --- pipelines beside each other -------------------------------------------------------------------------------------
+# --- concurrent pipelines ---------------------------------------------------------------------------------------------
 
 
 def count_jobs(machine):
-    """Started ones; the action's recipe has two commands, of which the first tells of it."""
+    """Return how many jobs have started. The recipe with the action has two commands; the first one counts."""
     return max(machine.count("start:deploy"), machine.count("start:migrate"))
 
 
 @pytest.mark.parametrize("block", RECIPES, ids=lambda block: block.id)
-def test_pipelines_run_one_at_a_time_and_the_newest_wins_where_it_says_so(new, block):
+def test_pipelines_run_one_at_a_time_and_latest_skips_older_waiters(new, block):
     machine = new()
     first = run(machine, block)
     until(lambda: count_jobs(machine) == 1 or first.process.poll() is not None)
     second = run(machine, block)
-    until(lambda: machine.count_seats() == 1)
+    until(lambda: machine.count_waiters() == 1)
     third = run(machine, block)
     newest = "latest" in block.text
     if newest:
         assert finish(second.process)[0] == 75
-    until(lambda: machine.count_seats() == (1 if newest else 2))
+    until(lambda: machine.count_waiters() == (1 if newest else 2))
     assert count_jobs(machine) == 1
 
     machine.release()
@@ -256,7 +257,7 @@ def test_pipelines_run_one_at_a_time_and_the_newest_wins_where_it_says_so(new, b
     assert count_jobs(machine) == len(ended) and count_most_at_once(machine.read_log()) == 1
 
 
-def test_the_action_can_cancel_what_is_in_progress(new):
+def test_replace_of_the_action_ends_the_pipeline_in_progress(new):
     machine = new()
     first = run_action(machine, {"name": "preview", "run": "./build.sh", "replace": True})
     machine.wait_for_starts(1)
@@ -272,7 +273,7 @@ def test_the_action_can_cancel_what_is_in_progress(new):
 # --- cancelled -------------------------------------------------------------------------------------------------------
 
 
-CANCELLED = {  # what the job is told
+CANCELLED = {  # {kind: the signals that the job gets}
     "github": ["signal:2", "signal:15"],
     "gitlab": ["signal:15"],
     "jenkins": ["signal:15"],
@@ -281,7 +282,7 @@ CANCELLED = {  # what the job is told
 
 
 @pytest.mark.parametrize("block", RECIPES, ids=lambda block: block.id)
-def test_a_cancelled_pipeline_tells_its_job_and_the_next_one_runs(new, block):
+def test_cancel_signals_the_job_and_the_next_pipeline_runs(new, block):
     machine = new()
     put_probe(machine)
     machine.release()
@@ -291,13 +292,16 @@ def test_a_cancelled_pipeline_tells_its_job_and_the_next_one_runs(new, block):
     pipeline.cancel()
 
     until(lambda: "end" in machine.read_log())
-    assert read_told(machine) == [*CANCELLED[block.kind], "end"]
+    assert read_signals(machine) == [*CANCELLED[block.kind], "end"]
     put_plain(machine)
     assert finish(run(machine, block).process)[0] == 0
 
 
-def test_gitlab_may_tell_the_job_twice_as_the_manual_says(new):
-    """A group's signal is one to each of its processes; to be seen twice, the second must not come before the first was taken."""
+def test_cancel_by_gitlab_can_signal_the_job_twice(new):
+    """Each process of the group gets one SIGTERM, and the launcher forwards its own.
+
+    Two that are pending at once are one, so send the second after the first was received.
+    """
     machine = new()
     put_probe(machine, signal.SIGTERM)
     pipeline = run(machine, BLOCKS["gitlab"][0])
@@ -313,7 +317,7 @@ def test_gitlab_may_tell_the_job_twice_as_the_manual_says(new):
     pipeline.process.wait(PATIENCE)
 
 
-def test_a_job_that_gitlab_kills_is_gone_and_the_next_one_runs(new):
+def test_sigkill_by_gitlab_ends_the_job_and_the_next_pipeline_runs(new):
     machine = new()
     put_probe(machine, signal.SIGTERM)
     pipeline = run(machine, BLOCKS["gitlab"][0])
@@ -329,7 +333,7 @@ def test_a_job_that_gitlab_kills_is_gone_and_the_next_one_runs(new):
     assert finish(run(machine, BLOCKS["gitlab"][0]).process)[0] == 0
 
 
-def test_without_exec_a_job_is_never_told_and_still_the_next_one_waits_for_it(new):
+def test_without_exec_the_job_gets_no_signal_and_the_next_pipeline_waits(new):
     machine = new()
     put_probe(machine)
     pipeline = run(machine, STEP, "exec ", "")
@@ -337,12 +341,12 @@ def test_without_exec_a_job_is_never_told_and_still_the_next_one_waits_for_it(ne
 
     pipeline.cancel()
 
-    os.kill(job, signal.SIGUSR1)  # a witness that it could have heard
+    os.kill(job, signal.SIGUSR1)  # a witness: the job can receive a signal
     until(lambda: machine.count("signal") == 1)
-    assert read_told(machine) == [f"signal:{int(signal.SIGUSR1)}"]
+    assert read_signals(machine) == [f"signal:{int(signal.SIGUSR1)}"]
     put_plain(machine)
     following = run(machine, STEP)
-    until(lambda: machine.count_seats() == 1)
+    until(lambda: machine.count_waiters() == 1)
     assert [row["child"] for row in machine.list() if row["state"] == "held"] == [job]
     os.kill(job, signal.SIGTERM)
     machine.release()
@@ -350,7 +354,7 @@ def test_without_exec_a_job_is_never_told_and_still_the_next_one_waits_for_it(ne
 
 
 @pytest.mark.parametrize("block", BLOCKS["github"], ids=lambda block: block.id)
-def test_a_job_that_takes_no_notice_is_waited_for_after_its_runner_killed_the_step(new, block):
+def test_next_pipeline_waits_for_a_job_that_outlives_its_killed_step(new, block):
     machine = new()
     put_probe(machine, signal.SIGTERM)
     text = block.text.replace("            ./migrate.sh\n", "").replace(
@@ -362,18 +366,18 @@ def test_a_job_that_takes_no_notice_is_waited_for_after_its_runner_killed_the_st
     pipeline.cancel()
 
     assert pipeline.process.returncode == -signal.SIGKILL
-    until(lambda: len(read_told(machine)) == 2)
-    assert read_told(machine) == ["signal:2", "signal:15"] and read_state(job) not in ("gone", "Z")
+    until(lambda: len(read_signals(machine)) == 2)
+    assert read_signals(machine) == ["signal:2", "signal:15"] and read_state(job) not in ("gone", "Z")
     put_plain(machine)
     following = run_workflow(machine, text)
-    until(lambda: machine.count_seats() == 1)
+    until(lambda: machine.count_waiters() == 1)
     assert [(row["state"], row["child"]) for row in machine.list() if row["state"] != "waiting"] == [("orphaned", job)]
     os.kill(job, signal.SIGKILL)
     machine.release()
     assert finish(following.process)[0] == 0
 
 
-def test_with_no_orphan_a_job_that_takes_no_notice_dies_with_the_step(new):
+def test_no_orphan_kills_a_job_that_ignores_sigterm_with_its_step(new):
     machine = new()
     put_probe(machine, signal.SIGTERM)
     pipeline = run(machine, STEP, "--tree --kill-after 5s", "--no-orphan")
@@ -388,7 +392,7 @@ def test_with_no_orphan_a_job_that_takes_no_notice_dies_with_the_step(new):
 
 
 def put_stubborn(machine):
-    """From now on ./deploy.sh ends on any signal, and has a descendant, in a session of its own, that ends on SIGKILL alone."""
+    """Make ./deploy.sh end on any signal, with a descendant in another session that only SIGKILL ends."""
     put_probe(machine, signal.SIGTERM)
     (machine.bin / "deploy.sh").rename(machine.bin / "stubborn.sh")
     (machine.bin / "deploy.sh").write_text("#!/bin/sh\nsetsid ./stubborn.sh &\nexec sleep 600\n")
@@ -396,8 +400,8 @@ def put_stubborn(machine):
 
 
 @pytest.mark.tool("setsid")
-def test_a_descendant_that_ignores_sigterm_is_dead_before_the_runner_kills_solo(new):
-    """All recipes at once, because each of them takes its grace."""
+def test_stubborn_descendant_is_dead_before_the_runner_kills_solo(new):
+    """Run all recipes at once, because each of them needs its whole grace."""
     runs = []
     for block in [*BLOCKS["github"], *BLOCKS["gitlab"]]:
         machine = new()
@@ -408,9 +412,9 @@ def test_a_descendant_that_ignores_sigterm_is_dead_before_the_runner_kills_solo(
     def cancel(one):
         block, _, pipeline, _ = one
         if block.kind == "github":
-            cancel_github(pipeline.process, GITHUBS_GRACE)
+            cancel_github(pipeline.process, GITHUB_GRACE)
         else:
-            cancel_gitlab(pipeline.process, GITLABS_GRACE)
+            cancel_gitlab(pipeline.process, GITLAB_GRACE)
 
     with ThreadPoolExecutor(len(runs)) as threads:
         list(threads.map(cancel, runs))
@@ -424,8 +428,8 @@ def test_a_descendant_that_ignores_sigterm_is_dead_before_the_runner_kills_solo(
 
 
 @pytest.mark.parametrize("tree", [True, False])
-def test_tree_reaches_what_a_shell_script_has_started(new, tree):
-    """bash, told to end by SIGINT, waits for its child, which only --tree tells."""
+def test_tree_signals_the_children_of_a_shell_script(new, tree):
+    """On SIGINT bash waits for its child, which gets a signal only with --tree."""
     machine = new()
     put_probe(machine)
     (machine.bin / "deploy.sh").rename(machine.bin / "probe.sh")
@@ -437,28 +441,28 @@ def test_tree_reaches_what_a_shell_script_has_started(new, tree):
 
     pipeline.process.send_signal(signal.SIGINT)
 
-    until(lambda: has_taken_all(pipeline.process.pid))
+    until(lambda: has_no_pending_signal(pipeline.process.pid))
     until(lambda: not tree or machine.count("signal"))
     os.kill(job, signal.SIGTERM)
     pipeline.process.wait(PATIENCE)
-    assert read_told(machine) == ["signal:2"] * tree + ["signal:15", "end"]
+    assert read_signals(machine) == ["signal:2"] * tree + ["signal:15", "end"]
 
 
-def test_make_passes_sigterm_on_but_not_sigint(new):
+def test_make_forwards_sigterm_but_not_sigint(new):
     machine = new()
     put_probe(machine)
     pipeline = run(machine, BLOCKS["makefile"][0])
     job = find_job(machine)
 
     pipeline.process.send_signal(signal.SIGINT)
-    until(lambda: has_taken_all(pipeline.process.pid))
+    until(lambda: has_no_pending_signal(pipeline.process.pid))
     os.kill(job, signal.SIGUSR1)
     until(lambda: machine.count("signal") == 1)
-    assert read_told(machine) == [f"signal:{int(signal.SIGUSR1)}"]
+    assert read_signals(machine) == [f"signal:{int(signal.SIGUSR1)}"]
 
     pipeline.cancel()
     pipeline.process.wait(PATIENCE)
-    assert read_told(machine)[1:] == ["signal:15", "end"]
+    assert read_signals(machine)[1:] == ["signal:15", "end"]
 
 
 # --- the action ------------------------------------------------------------------------------------------------------
@@ -466,7 +470,7 @@ def test_make_passes_sigterm_on_but_not_sigint(new):
 HOSTILE = """a b' "c" $(touch pwned) `touch pwned` $HOME ; touch pwned #"""
 
 
-def test_the_inputs_of_the_action_are_never_run(new):
+def test_inputs_of_the_action_are_never_evaluated(new):
     machine = new()
     text = "printf '%s|' one \"two  three\" '$four'\nenv | grep -c ^SOLO_INPUT_ || true\n"
 
@@ -479,7 +483,7 @@ def test_the_inputs_of_the_action_are_never_run(new):
     assert not {"pwned", "ran"} & set(os.listdir(machine.bin))
 
 
-def test_a_failing_line_fails_the_action_and_busy_is_75(new):
+def test_failed_line_fails_the_action_and_busy_is_75(new):
     machine = new()
     assert finish(run_action(machine, {"name": "job", "run": "false | cat\necho not reached"}).process)[:2] == (1, "")
     run_action(machine, {"name": "job", "run": "./build.sh"})
@@ -490,10 +494,10 @@ def test_a_failing_line_fails_the_action_and_busy_is_75(new):
     assert (status, err.count("\n")) == (75, 1) and "job: busy" in err
 
 
-def test_the_action_says_what_is_missing(new):
+def test_action_reports_empty_inputs_and_a_missing_solo(new):
     machine = new()
-    for given in ({"name": "", "run": "true"}, {"name": "job", "run": ""}):
-        status, _, err = finish(run_action(machine, given).process)
+    for values in ({"name": "", "run": "true"}, {"name": "job", "run": ""}):
+        status, _, err = finish(run_action(machine, values).process)
         assert status == 125 and err.startswith("solo: action: ") and err.endswith(" is empty\n")
     (machine.bin / "solo").unlink()
     (machine.bin / "bash").symlink_to(shutil.which("bash"))

@@ -1,7 +1,7 @@
-"""Crontab lines under the real cron, on a machine of our own: this one's root with a layer over it that is thrown away.
+"""Crontab lines under the real cron, in a separate machine: this root below a temporary layer, in new namespaces.
 
-cron looks at its tables once a minute, so all lines run in one minute, their jobs hold until the tests have looked, and each
-mail of cron's is a file. Who comes in by ssh, su or sudo meets them.
+cron reads its tables once a minute, so all lines run in one minute. Their jobs hold until the tests end, and each mail of cron is
+a file. Contenders started by ssh, su and sudo find the names held.
 """
 
 import email
@@ -64,12 +64,12 @@ BARE = """
 * * * * * root solo -n bare -- true
 """
 
-HOLDERS = 5  # plain, quiet, loud, alice's shared, root's shared
-MAILS = 7  # plain, loud, shared, percent, environment, two of the bare ones
+HOLDERS = 5  # plain, quiet, loud, shared of alice, shared of root
+MAILS = 7  # plain, loud, shared, percent, environment, two of BARE
 
 
 class Minute(Inside):
-    """The machine after its minute: `lab` is its /lab."""
+    """The machine after cron ran each line once. `lab` is its /lab."""
 
     def __init__(self, leader, lab):
         super().__init__(leader)
@@ -82,7 +82,7 @@ class Minute(Inside):
         file.chmod(mode)
 
     def read_mails(self):
-        """[(the command that its subject names, its lines)]"""
+        """Return [(the command in the subject, the lines of the body)]."""
         mails = [email.message_from_string(path.read_text()) for path in (self.lab / "mails").glob("[!.]*")]
         return [(mail["Subject"].partition("> ")[2], mail.get_payload().splitlines()) for mail in mails]
 
@@ -90,12 +90,12 @@ class Minute(Inside):
         return [lines for command, lines in self.read_mails() if word in command]
 
     def read_ran(self):
-        """[(job, user, pid, name)] of what runs."""
+        """Return [(job, user, pid, name)] of the commands that run."""
         return [line.split(":") for line in (self.lab / "ran").read_text().splitlines()]
 
     def find_holder(self, job, user):
-        """(pid of the command, name) of the one that runs."""
-        [(pid, name)] = [(pid, name) for ran, who, pid, name in self.read_ran() if (ran, who) == (job, user)]
+        """Return (pid of the command, name) of the only one that runs."""
+        [(pid, name)] = [(pid, name) for *ran, pid, name in self.read_ran() if ran == [job, user]]
         return pid, name
 
 
@@ -120,9 +120,9 @@ def minute(tmp_path_factory):
     try:
         until(lambda: find_leader(outside.pid, "sleep") or outside.poll() is not None)
         if outside.poll() is not None:
-            pytest.skip(f"no layer over this root: {outside.stderr.read().decode()[-200:]}")
+            pytest.skip(f"cannot mount a layer over this root: {outside.stderr.read().decode()[-200:]}")
         minute = Minute(find_leader(outside.pid, "sleep"), lab)
-        furnish(minute)
+        set_up(minute)
         cron = subprocess.Popen(
             minute.enter("cron", "-f"),
             env=ENVIRONMENT,
@@ -131,7 +131,7 @@ def minute(tmp_path_factory):
             stderr=subprocess.DEVNULL,
         )
         until(lambda: len(minute.read_ran()) >= HOLDERS and len(minute.read_mails()) >= MAILS, patience=2 * PATIENCE)
-        cron.terminate()  # before its next minute; what it has started goes on
+        cron.terminate()  # before its next minute; the jobs that it started keep running
         yield minute
     finally:
         outside.kill()
@@ -141,8 +141,8 @@ def minute(tmp_path_factory):
             cron.wait()
 
 
-def furnish(machine):
-    """Users, programs and tables."""
+def set_up(machine):
+    """Create users, programs and tables."""
     root = f"/proc/{machine.leader}/root"
     machine.do("useradd", "--create-home", "--shell=/bin/sh", "--password=*", "alice")
     for folder in ("/etc/cron.d", "/var/spool/cron/crontabs"):
@@ -159,7 +159,7 @@ def furnish(machine):
         machine.do("crontab", "-u", user, f"/lab/{user}.tab")
 
 
-def test_of_two_lines_of_one_minute_one_runs_and_the_other_is_a_mail_of_one_line(minute):
+def test_one_of_two_equal_lines_runs_and_the_other_mails_one_line(minute):
     pid, name = minute.find_holder("plain", "root")
 
     [[line]] = minute.find_mails("plain")
@@ -168,13 +168,13 @@ def test_of_two_lines_of_one_minute_one_runs_and_the_other_is_a_mail_of_one_line
     assert name.startswith("hold.sh-") and (minute.lab / "plain").read_text() == "75\n"
 
 
-def test_a_quiet_skip_is_no_mail_and_no_failure(minute):
+def test_quiet_skip_mails_nothing_and_succeeds(minute):
     minute.find_holder("quiet", "root")
 
     assert minute.find_mails("quiet") == [] and (minute.lab / "quiet").read_text() == "0\n"
 
 
-def test_a_skip_after_too_many_is_a_mail_and_a_failure(minute):
+def test_loud_after_mails_and_fails_the_next_skip(minute):
     minute.find_holder("loud", "root")
 
     [[line]] = minute.find_mails("loud")
@@ -182,13 +182,13 @@ def test_a_skip_after_too_many_is_a_mail_and_a_failure(minute):
     assert line.endswith(", 2 skips since") and sorted((minute.lab / "loud").read_text().split()) == ["0", "0", "75"]
 
 
-def test_what_follows_a_percent_sign_is_the_commands_stdin_and_an_escaped_one_reaches_it(minute):
+def test_text_after_a_percent_sign_is_stdin_and_an_escaped_one_reaches_the_command(minute):
     [lines] = minute.find_mails("percent")
 
     assert lines[:2] == ["first line", "second line"] and lines[2].startswith("year:2")
 
 
-def test_the_command_has_the_environment_that_cron_gives(minute):
+def test_command_has_the_environment_of_cron(minute):
     [lines] = minute.find_mails("environment")
     environment = dict(line.split("=", 1) for line in lines)
 
@@ -197,20 +197,20 @@ def test_the_command_has_the_environment_that_cron_gives(minute):
     assert (environment["SHELL"], environment["HOME"], environment["LOGNAME"]) == ("/bin/sh", "/root", "root")
 
 
-def test_crons_own_path_has_no_usr_local_bin(minute):
-    mails = dict((command.partition(" ")[0], lines) for command, lines in minute.read_mails() if "bare" in command)
+def test_default_path_of_cron_lacks_usr_local_bin(minute):
+    mails = {command.partition(" ")[0]: output for command, output in minute.read_mails() if "bare" in command}
 
     assert mails["/usr/local/bin/solo"] == ["/usr/bin:/bin"] and "not found" in mails["solo"][0]
 
 
-def test_a_users_crontab_and_the_systems_share_the_lock_of_a_uid(minute):
+def test_crontabs_of_user_and_system_share_the_names_of_a_uid(minute):
     pid, name = minute.find_holder("shared", "alice")
     roots = minute.find_holder("shared", "root")
 
-    [[line]] = minute.find_mails("shared")
+    [[mail]] = minute.find_mails("shared")
 
     assert roots == (roots[0], name) and roots[0] != pid
-    assert line.startswith(f"solo: {name}: busy: held for ") and f"by pid {find_parent(minute, pid)} (" in line
+    assert mail.startswith(f"solo: {name}: busy: held for ") and f"by pid {find_parent(minute, pid)} (" in mail
 
 
 ELSEWHERE = "env HOME=/tmp XDG_RUNTIME_DIR=/tmp/run XDG_STATE_HOME=/tmp/state TMPDIR=/var/tmp"
@@ -241,14 +241,14 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_who_comes_in_by_other_ways_meets_what_cron_started(minute, way):
+def test_su_sudo_and_ssh_find_the_name_held_by_cron(minute, way):
     tool = WAYS[way][0]
     if minute.run("which", tool).returncode:
         pytest.skip(f"needs {tool}: make test-deps")
     if way == "ssh":
         minute.write("lab/sshd_config", SSHD, 0o600)
         minute.do("ssh-keygen", "-q", "-N", "", "-f", "/lab/key")
-        minute.do("chmod", "755", "/lab")  # sshd trusts no file where others can write
+        minute.do("chmod", "755", "/lab")  # sshd trusts no file in a directory that others can write
     pid, name = minute.find_holder("shared", "alice")
 
     result = minute.run(*WAYS[way])

@@ -76,15 +76,16 @@ def fleet(lab, server):
     return Fleet(lab, server)
 
 
-def needs(server, what):
-    if not getattr(server, what):
-        pytest.skip(f"{server.scheme} {what.replace('_', ' ')}: no")
+def need(server, feature):
+    """Skip the test if the engine lacks a feature, such as has_once."""
+    if not getattr(server, feature):
+        pytest.skip(f"{server.scheme} {feature.replace('_', ' ')}: no")
 
 
 # --- one run ------------------------------------------------------------------------------------------------------------------
 
 
-def test_command_gets_its_token_and_its_status_comes_back(fleet):
+def test_command_gets_name_token_and_ttl_and_its_status_is_mirrored(fleet):
     script = 'echo "$SOLO_NAME $SOLO_TOKEN $SOLO_TTL [$SOLO_VIA_KEY]"; exit 7'
     result = fleet.run("a", "-n", fleet.job, "--ttl", "10s", "--", "sh", "-c", script)
 
@@ -128,7 +129,7 @@ def test_launcher_closes_the_callers_pipes(fleet):
 # --- several contenders -------------------------------------------------------------------------------------------------------
 
 
-def test_contender_on_another_host_is_busy_and_sees_the_holder(fleet):
+def test_busy_message_names_the_holder_on_its_host(fleet):
     holder = fleet.hold("a", fleet.job)
 
     result = fleet.run("b", "-n", fleet.job, "--", "sh", "-c", "echo ran >>$LAB/log")
@@ -143,7 +144,6 @@ def test_contender_on_another_host_is_busy_and_sees_the_holder(fleet):
 
 
 def test_waiters_acquire_in_order_of_arrival(fleet):
-    needs(fleet.server, "is_fair")
     holder = fleet.hold("z", fleet.job)
     waiters = [fleet.start_waiter(f"h{number}", fleet.job, tag=number) for number in range(5)]
 
@@ -205,7 +205,7 @@ def test_name_may_have_any_character(fleet):
         b"%2F",
         b"100%",
     ]
-    if not fleet.server.has_bytes:  # what is not UTF-8 is refused
+    if not fleet.server.has_bytes:  # only UTF-8
         names.remove(b"\xff")
         result = fleet.run("a", "-n", b"\xff", "true")
         assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"bug" not in result.stderr
@@ -219,7 +219,6 @@ def test_name_may_have_any_character(fleet):
 
 
 def test_shared_holds_coexist_and_exclude_exclusive(fleet):
-    needs(fleet.server, "has_shared")
     readers = [fleet.hold(host, "data", "--shared") for host in "ab"]
 
     assert fleet.run("c", "-n", "data", "true").returncode == 75
@@ -239,7 +238,7 @@ def test_slots_are_limited_and_numbered_over_all_hosts(fleet):
 
     assert fleet.run("d", "-n", "db", "--slots", "3", "true").returncode == 75
     waiting = fleet.start("d", "-w", "forever", "-n", "db", "--slots", "3", "--", "sh", "-c", "echo $SOLO_SLOT")
-    until(lambda: fleet.count("db", "waiting") == 1) if fleet.server.is_fair else None
+    until(lambda: fleet.count("db", "waiting") == 1)
     finish(holders[1])
 
     assert finish(waiting)[:2] == (0, f"{slots[1]}\n")
@@ -248,7 +247,7 @@ def test_slots_are_limited_and_numbered_over_all_hosts(fleet):
 
 
 def test_simultaneous_contenders_fill_all_slots(fleet):
-    """The others take their slots a moment after joining; meanwhile a contender is not busy."""
+    """A contender is not busy while others have joined and not yet taken their slots."""
     script = "echo $SOLO_SLOT; read line; exit 0"
     crowd = [
         fleet.start(f"h{number}", "-n", fleet.job, "--slots", "5", "--", "sh", "-c", script) for number in range(5)
@@ -275,14 +274,6 @@ def test_parent_excludes_nested_names(fleet):
     assert fleet.run("b", "-n", "deploy", "true").returncode == 0
 
 
-def test_unsupported_mode_is_refused_in_one_line(fleet):
-    for words, what in ((["--shared"], "has_shared"),):
-        result = fleet.run("a", "-n", fleet.job, *words, "true")
-        assert (result.returncode == 0) is getattr(fleet.server, what)
-        if result.returncode:
-            assert result.returncode == 125 and result.stderr.count(b"\n") == 1 and b"etcd" in result.stderr
-
-
 def test_endless_lease_is_refused(fleet):
     for ttl in ("forever", "10000000d"):
         result = fleet.run("a", "-n", fleet.job, "--ttl", ttl, "true")
@@ -291,7 +282,6 @@ def test_endless_lease_is_refused(fleet):
 
 
 def test_max_waiting_counts_waiters_at_the_engine(fleet):
-    needs(fleet.server, "is_fair")
     holder = fleet.hold("a", fleet.job)
     waiting = fleet.start_waiter("b", fleet.job)
 
@@ -300,7 +290,7 @@ def test_max_waiting_counts_waiters_at_the_engine(fleet):
     assert finish(waiting)[0] == 0
 
 
-def test_replace_has_the_holders_launcher_end_its_command(fleet):
+def test_replace_asks_the_launcher_on_the_other_host_to_end_its_command(fleet):
     holder = fleet.start(
         "a",
         "-n",
@@ -354,35 +344,18 @@ def test_views_show_the_host_of_each_entry(fleet):
 # --- unreachable --------------------------------------------------------------------------------------------------------------
 
 
-def test_closed_port_is_69_and_nothing_runs(fleet):
-    fleet.url = fleet.server.make_url(find_port())
-
-    result = fleet.run("a", "-n", fleet.job, "--", "sh", "-c", "echo ran >>$LAB/log")
-
-    assert (result.returncode, result.stderr.count(b"\n"), fleet.lab.read_log()) == (69, 1, [])
-
-
-def test_silent_engine_is_69(fleet):
+@pytest.mark.parametrize("options", [(), ("--replace",)], ids=" ".join)
+@pytest.mark.parametrize("port", ["closed", "silent"])
+def test_unreachable_engine_is_69_and_nothing_runs(fleet, port, options):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        fleet.url = fleet.server.make_url(silent.getsockname()[1])
+        fleet.url = fleet.server.make_url(find_port() if port == "closed" else silent.getsockname()[1])
 
-        result = fleet.run("a", "-n", fleet.job, "--ttl", "5s", "true")
+        result = fleet.run("a", "-n", fleet.job, "--ttl", "5s", *options, "--", "sh", "-c", "echo ran >>$LAB/log")
 
-        assert (result.returncode, result.stderr.count(b"\n")) == (69, 1)
-
-
-def test_replace_without_wait_at_an_unreachable_engine_is_69(fleet):
-    """The port is closed, or silent."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        for port in (find_port(), silent.getsockname()[1]):
-            fleet.url = fleet.server.make_url(port)
-
-            result = fleet.run("a", "-n", fleet.job, "--ttl", "5s", "--replace", "true")
-
-            assert (result.returncode, result.stderr.count(b"\n")) == (69, 1)
+        assert (result.returncode, result.stderr.count(b"\n"), fleet.lab.read_log()) == (69, 1, [])
 
 
-def test_wait_asks_an_engine_until_it_answers(fleet):
+def test_wait_retries_until_the_engine_answers(fleet):
     port = find_port()
     fleet.url = fleet.server.make_url(port)
     waiting = fleet.start("a", "-n", fleet.job, "-w", "1h", "-v", "echo", "ran")
@@ -402,7 +375,7 @@ def test_removed_lock_ends_the_command_and_its_descendants(fleet):
     holder = fleet.start("a", "-n", fleet.job, "--ttl", "3s", "--", "sh", "-c", script)
     pids = list(map(int, read_line(holder).split()))
 
-    fleet.server.forget(fleet.job)
+    fleet.server.remove_lock(fleet.job)
 
     status, _, message = finish(holder)
     assert status == 123 and "lease" in message
@@ -494,7 +467,7 @@ def test_doctor_reports_the_engine_and_fails_without_it(fleet):
 
 
 def test_once_per_runs_once_in_a_period_over_all_hosts(fleet):
-    needs(fleet.server, "has_once")
+    need(fleet.server, "has_once")
     words = ["-n", "nightly", "--once-per", "1d", "--", "sh", "-c", "echo ran >>$LAB/log"]
 
     results = [fleet.run(host, *words) for host in "abab"]
@@ -505,7 +478,7 @@ def test_once_per_runs_once_in_a_period_over_all_hosts(fleet):
 
 
 def test_once_per_skips_while_the_first_still_runs(fleet):
-    needs(fleet.server, "has_once")
+    need(fleet.server, "has_once")
     holder = fleet.start("a", "-n", "slow", "--once-per", "1d", "--", "sh", "-c", "echo; read line")
     read_line(holder)
 
@@ -515,7 +488,7 @@ def test_once_per_skips_while_the_first_still_runs(fleet):
 
 
 def test_once_retry_runs_again_after_a_failure(fleet):
-    needs(fleet.server, "has_once")
+    need(fleet.server, "has_once")
     words = ["-n", "retried", "--once-per", "1d", "--once-retry", "--", "sh", "-c", "echo ran >>$LAB/log; exit $0"]
 
     assert [fleet.run(host, *words, status).returncode for host, status in (("a", "1"), ("b", "0"), ("a", "0"))] == [
@@ -546,7 +519,7 @@ def test_python_run_raises_busy_unreachable_and_lease_lost(fleet):
     with pytest.raises(solo.UsageError):
         solo.Lock(fleet.job, via=fleet.url)
     lost = threading.Thread(
-        target=lambda: (until(lambda: fleet.count(fleet.job, "held")), fleet.server.forget(fleet.job))
+        target=lambda: (until(lambda: fleet.count(fleet.job, "held")), fleet.server.remove_lock(fleet.job))
     )
     lost.start()
     with pytest.raises(solo.LeaseLost):

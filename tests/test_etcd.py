@@ -33,32 +33,32 @@ def start_etcdctl(lab, *words):
 
 
 def test_etcdctl_lock_excludes_solo(lab):
-    theirs = start_etcdctl(lab, "lock", "solo/one")  # prints its key, and holds until a signal
-    key = read_line(theirs)
+    other = start_etcdctl(lab, "lock", "solo/one")  # prints its key, and holds until a signal
+    key = read_line(other)
 
     result = lab.run("-n", "one", "true")
     assert result.returncode == 75 and f"held by another program ({key})" in result.stderr.decode()
     assert lab.run("stop", "one").returncode == 125
     [row] = lab.list("--via", lab.environment["SOLO_VIA"])
     assert (row["state"], row["launcher"], row["mode"]) == ("held", None, "exclusive")
-    theirs.send_signal(signal.SIGINT)
-    theirs.wait(60)
+    other.send_signal(signal.SIGINT)
+    other.wait(60)
     assert lab.run("-n", "one", "true").returncode == 0
 
 
-def test_etcdctl_lock_acquires_after_solo(lab, server):
+def test_etcdctl_lock_waits_for_solo(lab, server):
     holder = lab.hold("two")
-    theirs = start_etcdctl(lab, "lock", "solo/two", "--", "sh", "-c", "echo theirs >>$LAB/log")
+    other = start_etcdctl(lab, "lock", "solo/two", "--", "sh", "-c", "echo other >>$LAB/log")
     until(lambda: server.ask("get", "--prefix", "solo/two/", "--keys-only").count("solo/two/") == 2)
 
     assert lab.read_log() == []
     finish(holder)
 
-    assert theirs.wait(60) == 0 and lab.read_log() == ["theirs"]
+    assert other.wait(60) == 0 and lab.read_log() == ["other"]
 
 
 def test_waiter_with_a_revoked_lease_joins_the_queue_again(lab, server):
-    """The lock of etcd 3.4 itself would grant it without a key (etcd issue 11456)."""
+    """The lock service of etcd 3.4 would grant the lock without a key (etcd issue 11456)."""
     holder = lab.hold("three")
     lab.environment["SOLO_DIR"] = str(lab.path / "elsewhere")
     waiting = lab.start("-n", "three", "--wait", "1h", "--ttl", "3s", "--", "sh", "-c", "echo ran $SOLO_VIA_KEY")
@@ -95,7 +95,7 @@ def test_each_prefix_has_its_own_names(lab):
 
 @pytest.mark.root
 def test_configured_password_is_used_and_never_shown(lab, tmp_path):
-    """The user has a role that may write below its prefix only."""
+    """The role of the user allows only keys below the prefix."""
     server = Etcd(tmp_path / "auth").start()
     for words in (
         "user add root:rootpw",
@@ -133,7 +133,7 @@ def test_configured_password_is_used_and_never_shown(lab, tmp_path):
 
 
 class Tokened(Etcd):
-    """Its JWTs become invalid with any change of users or roles."""
+    """etcd with JWTs, which become invalid with any change of users or roles."""
 
     def make_words(self):
         key = self.path / "key"

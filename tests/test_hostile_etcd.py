@@ -155,7 +155,7 @@ def test_loss_during_the_grace_kills_the_command_at_once(lab, proxy, server):
     until(lambda: read_life(file) is not None)
     proxy.answers["/v3/lease/keepalive"] = b"[]"
     assert b"ending pid" in holder.stderr.readline()
-    server.forget("graced")
+    server.remove_lock("graced")
     del proxy.answers["/v3/lease/keepalive"]
     gone = time.clock_gettime(time.CLOCK_BOOTTIME)
 

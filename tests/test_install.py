@@ -1,4 +1,4 @@
-"""Getting it: `make install` and `uninstall`, the wheel and the sdist. Needs a package index, or skips by name."""
+"""Installation: `make install` and `uninstall`, wheel and sdist. Tests that need a package index skip without one."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def make(*words, start=run, **variables):
 
 
 def start(*words, **options):
-    """Start it in a session of its own."""
+    """Start a program in a new session."""
     return subprocess.Popen(
         list(map(str, words)),
         stdin=subprocess.DEVNULL,
@@ -50,7 +50,7 @@ def start(*words, **options):
 
 @pytest.fixture(scope="module")
 def index():
-    """Skips where pip can get nothing."""
+    """Skip the test if pip cannot get packages."""
     result = run(
         sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--force-reinstall", "--no-deps", "hatchling"
     )
@@ -59,7 +59,7 @@ def index():
 
 
 @pytest.mark.tool("strace")
-def test_make_install_works_at_once_and_uninstall_removes_exactly_that(lab, index):
+def test_make_install_works_and_uninstall_removes_exactly_its_files(lab, index):
     prefix = lab.path / "usr"
     (prefix / "share/man/man1").mkdir(parents=True)
     (prefix / "share/man/man1/other.1").write_text("other")
@@ -76,7 +76,7 @@ def test_make_install_works_at_once_and_uninstall_removes_exactly_that(lab, inde
     assert (
         run("strace", "-f", "-e", "trace=open,openat", lab.script, "--version").stderr.count("site-packages/solo/") == 0
     )
-    (prefix / "lib/solo/launcher").write_bytes(b"of another Python")
+    (prefix / "lib/solo/launcher").write_bytes(b"for another Python")
     assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
     for file in (
         "share/man/man1/solo.1",
@@ -88,7 +88,7 @@ def test_make_install_works_at_once_and_uninstall_removes_exactly_that(lab, inde
         assert (prefix / file).stat().st_size > 200
     page = (prefix / "share/man/man7/solo.7").read_text()
     assert page.count("ExecStart=") == page.count(f"ExecStart={prefix}/bin/solo ") > 0
-    assert make("install", f"PREFIX={prefix}").returncode == 0  # again, over itself
+    assert make("install", f"PREFIX={prefix}").returncode == 0  # a second time, over the first
     assert make("uninstall", f"PREFIX={prefix}").returncode == 0
     assert list_tree(lab.path / "usr") == before
 
@@ -105,7 +105,7 @@ def install_by_pip(path, dist):
 
 
 def install_by_uv(path, dist):
-    """uv puts no pip into what it makes."""
+    """Install by uv, whose environments have no pip."""
     environment = {**os.environ, "UV_TOOL_DIR": f"{path}/tools", "UV_TOOL_BIN_DIR": f"{path}/bin"}
     result = run(
         sys.executable, "-m", "uv", "tool", "install", "--python", sys.executable, find(dist, "*.whl"), env=environment
@@ -115,7 +115,7 @@ def install_by_uv(path, dist):
 
 
 def install_as_one_file(path, dist):
-    """solo.pyz, run by a Python that has nothing."""
+    """Make solo.pyz, and a script that runs it by a Python without libraries."""
     assert run(sys.executable, "-m", "venv", "--without-pip", path / "bare").returncode == 0
     assert run(sys.executable, ROOT / "packaging/pyz.py", path / "solo.pyz").returncode == 0
     (path / "solo").write_text(f'#!/bin/sh\nexec {path}/bare/bin/python {path}/solo.pyz "$@"\n')
@@ -124,14 +124,14 @@ def install_as_one_file(path, dist):
 
 
 def type_hint(refused):
-    """Type the command that a refusal names, where PATH leads to nothing."""
+    """Run the command in the hint of a refusal, with a PATH that has no programs."""
     command = re.search(r"\(install: (/.*)\)\n", refused.stderr.decode())[1]
     return run("/bin/sh", "-c", command, env={"PATH": "/nowhere"})
 
 
 @pytest.mark.parametrize("install", [install_by_make, install_by_pip, install_by_uv, install_as_one_file])
-def test_the_hint_for_a_missing_library_works_as_typed(lab, index, dist, install):
-    """The package for Debian has its own in test_packages.py."""
+def test_hint_for_a_missing_library_works_as_typed(lab, index, dist, install):
+    """test_packages.py has the same test for the Debian package."""
     lab.script = str(install(lab.path, dist))
     words = ("--via", "redis://127.0.0.1:1", "-n", "job", "true")
 
@@ -147,7 +147,7 @@ def test_the_hint_for_a_missing_library_works_as_typed(lab, index, dist, install
 
 
 def interrupt(prefix, number):
-    """Start make install, signal all of it once its venv is being made, and wait for its end."""
+    """Start `make install`, signal its process group once it makes its venv, and wait until its session is empty."""
     installation = make("install", f"PREFIX={prefix}", start=start)
     until(lambda: (prefix / "lib/solo.new/pyvenv.cfg").exists() or installation.poll() is not None)
     os.killpg(installation.pid, number)
@@ -158,14 +158,14 @@ def interrupt(prefix, number):
 
 @pytest.mark.tool("pgrep")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_make_install_leaves_nothing(lab, number):
+def test_interrupted_make_install_leaves_nothing(lab, number):
     interrupt(lab.path / "usr", number)
 
     assert not (lab.path / "usr").exists()
 
 
 @pytest.mark.tool("pgrep")
-def test_uninstall_removes_what_a_killed_make_install_left(lab):
+def test_uninstall_removes_the_rest_of_a_killed_make_install(lab):
     interrupt(lab.path / "usr", signal.SIGKILL)
     assert (lab.path / "usr/lib/solo.new").exists()
 
@@ -174,7 +174,7 @@ def test_uninstall_removes_what_a_killed_make_install_left(lab):
     assert not (lab.path / "usr").exists()
 
 
-def test_a_failed_make_install_leaves_nothing(lab, index):
+def test_failed_make_install_leaves_nothing(lab, index):
     prefix = lab.path / "usr"
     (prefix / "share/man/man1/solo.1").mkdir(parents=True)  # makes one of the last steps fail
     before = list_tree(prefix)
@@ -188,7 +188,7 @@ def test_a_failed_make_install_leaves_nothing(lab, index):
     assert left_early == list_tree(prefix) == before
 
 
-def test_a_failed_make_install_leaves_an_older_one_working(lab, index):
+def test_failed_make_install_keeps_the_older_one_working(lab, index):
     prefix = lab.path / "usr"
     page = prefix / "share/man/man1/solo.1"
     assert make("install", f"PREFIX={prefix}").returncode == 0
@@ -206,14 +206,14 @@ def test_a_failed_make_install_leaves_an_older_one_working(lab, index):
 
 @pytest.fixture
 def public():
-    """A folder that every user can reach."""
+    """A directory that every user can enter."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
 
 
 @pytest.mark.root
-def test_make_install_of_root_refuses_a_python_that_others_cannot_run(public):
+def test_make_install_by_root_refuses_a_python_that_others_cannot_run(public):
     (public / "home").mkdir(mode=0o700)
     python = public / "home/bin/python"
     assert run(sys.executable, "-m", "venv", "--without-pip", python.parent.parent).returncode == 0
@@ -228,7 +228,7 @@ def test_make_install_of_root_refuses_a_python_that_others_cannot_run(public):
 
 @pytest.mark.root
 @pytest.mark.skipif(not os.access("/usr/bin/python3", os.X_OK), reason="no Python of the system")
-def test_others_can_run_what_root_installs_whatever_its_umask(public, index):
+def test_other_users_can_run_a_root_installation_with_any_umask(public, index):
     if run("/usr/bin/python3", "-c", "import ensurepip, sys; sys.exit(sys.version_info < (3, 10))").returncode:
         pytest.skip("the system's Python cannot make a venv")
     words = "make", "-C", ROOT, "install", "PYTHON=/usr/bin/python3", f"PREFIX={public}/usr"
@@ -239,7 +239,7 @@ def test_others_can_run_what_root_installs_whatever_its_umask(public, index):
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_destdir_stages_what_then_runs_from_prefix(lab, index):
+def test_destdir_stages_files_that_run_from_prefix(lab, index):
     stage, prefix = lab.path / "stage", lab.path / "final"
 
     assert make("install", f"DESTDIR={stage}", f"PREFIX={prefix}").returncode == 0
@@ -286,13 +286,13 @@ def test_pip_install_of_the_sdist_works_in_a_clean_environment(lab, index, dist)
 
 @pytest.mark.tool("git")
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a clone by git")
-def test_the_sdist_holds_all_that_make_install_pyz_and_deb_need(lab, index, dist):
+def test_sdist_has_every_file_for_make_install_pyz_and_deb(lab, index, dist):
     with tarfile.open(find(dist, "*.tar.gz")) as archive:
         archive.extractall(lab.path)
     source = find(lab.path, "solo_run-*")
-    kept = {path for path in run("git", "-C", ROOT, "ls-files").stdout.split() if not path.startswith(".ci/")}
+    tracked = {path for path in run("git", "-C", ROOT, "ls-files").stdout.split() if not path.startswith(".ci/")}
 
-    assert {path for path in kept if not (source / path).exists()} == set()
+    assert {path for path in tracked if not (source / path).exists()} == set()
     assert (
         run("make", "-C", source, f"PYTHON={sys.executable}", f"PREFIX={lab.path}/usr", "install", "pyz").returncode
         == 0
@@ -310,7 +310,7 @@ def test_the_sdist_holds_all_that_make_install_pyz_and_deb_need(lab, index, dist
     ],
     ids=["pipx", "uv"],
 )
-def test_a_tool_installer_gets_command_views_and_manual_from_the_wheel(lab, index, dist, installer, manual):
+def test_tool_installers_get_command_views_and_manual_from_the_wheel(lab, index, dist, installer, manual):
     home, tools = lab.path, lab.path / "tools"
     environment = {
         **os.environ,
@@ -330,7 +330,7 @@ def test_a_tool_installer_gets_command_views_and_manual_from_the_wheel(lab, inde
     assert (home / manual).stat().st_size > 1000
 
 
-def test_a_wheel_without_its_libraries_guards_and_asks_for_them(lab, dist):
+def test_wheel_without_libraries_runs_commands_and_views_name_them(lab, dist):
     target = lab.path / "target"
     assert (
         run(
@@ -340,16 +340,16 @@ def test_a_wheel_without_its_libraries_guards_and_asks_for_them(lab, dist):
     )
     words = [sys.executable, "-S", "-m", "solo", "--dir", lab.directory]
 
-    ran, asked = (run(*words, *rest, cwd=target) for rest in (["-n", "job", "--", "echo", "ran"], ["list"]))
+    ran, refused = (run(*words, *rest, cwd=target) for rest in (["-n", "job", "--", "echo", "ran"], ["list"]))
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "ran\n", "")
-    assert (asked.returncode, asked.stdout) == (125, "")
+    assert (refused.returncode, refused.stdout) == (125, "")
     assert re.fullmatch(
-        r"solo: this subcommand needs typer, rich and psutil \(install: .* install 'typer>=.*\n", asked.stderr
+        r"solo: this subcommand needs typer, rich and psutil \(install: .* install 'typer>=.*\n", refused.stderr
     )
 
 
-# The oldest of each that pyproject.toml allows, Debian's oldest (with its click), and what pip takes.
+# The oldest that pyproject.toml allows, those of Debian bookworm with its click, and those that pip chooses.
 LIBRARIES = {
     "oldest": ["typer==0.15.4", "rich==13.3.1", "psutil==5.9.4"],
     "bookworm": ["typer==0.7.0", "click==8.1.3", "rich==13.3.1", "psutil==5.9.4"],
@@ -357,7 +357,7 @@ LIBRARIES = {
 }
 
 
-def test_the_oldest_libraries_are_those_of_the_package():
+def test_oldest_libraries_match_pyproject():
     declared = re.search("(?m)^dependencies = (.*)$", (ROOT / "pyproject.toml").read_text()).group(1)
 
     assert re.findall(r"(\w+)>=([\d.]+)", declared.partition("'tomli")[0]) == [
@@ -367,7 +367,7 @@ def test_the_oldest_libraries_are_those_of_the_package():
 
 @pytest.fixture(scope="module", params=LIBRARIES)
 def libraries(request, index, tmp_path_factory):
-    """A folder with the libraries of one end of the range."""
+    """A directory with one set of LIBRARIES."""
     folder = tmp_path_factory.mktemp("libraries")
     result = run(sys.executable, "-m", "pip", "install", "-q", "--target", folder, *LIBRARIES[request.param])
     if result.returncode:
@@ -375,14 +375,14 @@ def libraries(request, index, tmp_path_factory):
     return folder
 
 
-def test_the_views_and_usage_errors_are_the_same_with_any_of_the_libraries(lab, libraries):
+def test_views_and_usage_errors_are_the_same_with_all_libraries(lab, libraries):
     lab.script = str(lab.path / "solo")
     source = f"#!{sys.executable} -IS\nimport sys; sys.path[:0] = [{str(ROOT)!r}, {str(libraries)!r}]\n"
     (lab.path / "solo").write_text(source + (ROOT / "solo/__main__.py").read_text())
     (lab.path / "solo").chmod(0o755)
     holder = lab.hold("job")
 
-    said = {}
+    results = {}
     for words in (
         "--help",
         "list --help",
@@ -397,29 +397,29 @@ def test_the_views_and_usage_errors_are_the_same_with_any_of_the_libraries(lab, 
         "doctor",
     ):
         ran = lab.run(*words.split())
-        said[words] = ran.returncode, ran.stdout.decode(), ran.stderr.decode()
+        results[words] = ran.returncode, ran.stdout.decode(), ran.stderr.decode()
 
     for words, shown in (
         ("--help", {"--loud-after", "--name", "metrics", "history"}),
         ("list --help", {"--json", "NAME"}),
     ):
-        assert said[words][0] == 0 and shown <= set(re.findall(r"[\w-]+", said[words][1]))
-    assert said["history --jsn"] == (125, "", "solo: --jsn: no such option (did you mean --json?)\n")
-    assert re.fullmatch("solo: .*--since.* requires an argument\n", said["history --since"][2])
-    assert said["lst"] == (127, "", "solo: lst: command not found (did you mean solo list?)\n")
-    assert said["show"] == (125, "", "solo: show: no name given (solo list shows them)\n")
-    assert said["list"][1].splitlines()[1].split()[:4] == ["job", "held", "exclusive", str(holder.pid)]
-    assert [row["launcher"] for row in json.loads(said["list --json"][1])] == [holder.pid]
-    assert "job: 1 held, 0 waiting" in said["show job"][1] and str(holder.child) in said["show job"][1]
-    assert "running" in said["history --since 1d"][1]
-    assert "names live in" in said["doctor"][1]
-    assert all(err == "" for status, out, err in said.values() if status == 0)
+        assert results[words][0] == 0 and shown <= set(re.findall(r"[\w-]+", results[words][1]))
+    assert results["history --jsn"] == (125, "", "solo: --jsn: no such option (did you mean --json?)\n")
+    assert re.fullmatch("solo: .*--since.* requires an argument\n", results["history --since"][2])
+    assert results["lst"] == (127, "", "solo: lst: command not found (did you mean solo list?)\n")
+    assert results["show"] == (125, "", "solo: show: no name given (solo list shows them)\n")
+    assert results["list"][1].splitlines()[1].split()[:4] == ["job", "held", "exclusive", str(holder.pid)]
+    assert [row["launcher"] for row in json.loads(results["list --json"][1])] == [holder.pid]
+    assert "job: 1 held, 0 waiting" in results["show job"][1] and str(holder.child) in results["show job"][1]
+    assert "running" in results["history --since 1d"][1]
+    assert "names live in" in results["doctor"][1]
+    assert all(err == "" for status, out, err in results.values() if status == 0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the default prefix of root")
-def test_the_default_prefix_follows_the_user():
+def test_default_prefix_depends_on_the_user():
     assert "/usr/local/bin/solo" in make("-n", "install").stdout
-    with open(ROOT / "Makefile") as makefile:  # which others may not be able to reach
+    with open(ROOT / "Makefile") as makefile:  # opened here, as the other user may not reach it
         user = subprocess.run(
             ["make", "-f", "-", "-n", "install", "HOME=/somewhere"],
             stdin=makefile,

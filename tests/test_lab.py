@@ -1,4 +1,4 @@
-"""The lab distinguishes good from bad in every scene, and docs/ show its recorded results."""
+"""Every scene of the lab can fail, and docs/ has its recorded results."""
 
 import json
 import os
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.root, pytest.mark.tool("flock", "unshare", "strace")]
 IN_FILE = '[ -e "$0" ] && kill -0 $(cat "$0") && exit 1; echo $$ >"$0"; "$@"; rm "$0"'
 QUEUES_TWICE = 'case $LAB_TAG in *[13579]) flock "$0" true ;; esac; exec flock "$0" "$@"'  # every other waiter
 POLLS = 'until mkdir "$0" 2>/dev/null; do sleep 0.1; done; "$@"; rmdir "$0"'
-BROKEN = {  # for each scene: the expected verdict and a wrapper that fails it; $0 is the lock, the job follows
+BROKEN = {  # {scene: (verdict, a wrapper that gets it)}; $0 is the lock, then the words of the job
     "busy_status": (BAD, 'exec flock -n -E 0 "$0" "$@"'),
     "busy_message": (BAD, 'exec flock -n "$0" "$@"'),
     "silent_hang": (BAD, 'exec flock -n "$0" "$@"'),
@@ -47,12 +47,12 @@ BROKEN = {  # for each scene: the expected verdict and a wrapper that fails it; 
     "full_disk": (TWO, '[ -s "$0" ] && exit 1; echo $$ >"$0"; "$@"; rm "$0"'),
 }
 
-KEPT = "stopped_waiter"  # solo keeps its place: the price of a queue without overtaking
+KEPT = "stopped_waiter"  # solo gets a note: without overtaking, a stopped waiter keeps its place
 
 
 @pytest.fixture
 def solo(solo_script, monkeypatch):
-    """solo as the lab calls it, with the script of the tests."""
+    """solo as the lab calls it, by the script of the tests."""
     monkeypatch.setenv("PATH", f"{solo_script.parent}:{os.environ['PATH']}")
     return next(peer for peer in PEERS if peer.name == "solo")
 
@@ -68,7 +68,7 @@ def make_broken(script):
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_each_scene_tells_a_broken_wrapper_from_solo(scene, solo):
+def test_scene_fails_a_broken_wrapper_and_not_solo(scene, solo):
     verdict, script = BROKEN[scene]
 
     assert measure(make_broken(script), scene).verdict is verdict
@@ -77,15 +77,15 @@ def test_each_scene_tells_a_broken_wrapper_from_solo(scene, solo):
     )
 
 
-def test_a_stopped_waiter_of_solo_keeps_its_place(solo):
+def test_stopped_waiter_of_solo_keeps_its_place(solo):
     assert measure(solo, KEPT).verdict is NOTE
 
 
-def test_a_wrapper_that_cannot_wait_has_no_queue_verdict():
+def test_wrapper_that_cannot_wait_has_no_queue_verdict():
     assert measure(make_peer("flock", "flock -n {lock}"), "order").verdict is NONE
 
 
-def test_a_failure_of_the_lab_itself_is_unknown(monkeypatch, tmp_path):
+def test_failure_of_the_lab_itself_is_unknown(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     for tool in ("unshare", "sh", "flock"):
         (tmp_path / tool).symlink_to(f"/usr/bin/{tool}")
@@ -100,7 +100,7 @@ FAST = ["busy_status", "term", "kill_wrapper", "daemon", "closed_descriptors", "
     "peer", [peer for peer in PEERS if peer.name in ("flock", "chpst")], ids=lambda peer: peer.name
 )
 @pytest.mark.parametrize("scene", FAST)
-def test_a_recorded_outcome_is_measured_again(scene, peer, report):
+def test_recorded_outcome_is_reproduced(scene, peer, report):
     if not peer.is_installed():
         pytest.skip(f"needs {peer.name}: make test-deps")
 
@@ -125,7 +125,7 @@ def test_docs_match_the_recorded_results(report):
     assert (ROOT / "docs/lab.svg").read_text() == report.to_svg()
 
 
-def test_red_in_the_picture_means_two_at_once(report):
+def test_red_cells_are_overlaps(report):
     cells = [element for element in ElementTree.fromstring(report.to_svg()).iter() if element.get("fill") == TWO.colour]
     outcomes = [cell[0].text for cell in cells if ": " in cell[0].text]
 
@@ -133,13 +133,13 @@ def test_red_in_the_picture_means_two_at_once(report):
     assert len(cells) == len(outcomes) + 1  # the legend has one
 
 
-def test_the_lab_imports_nothing_of_solo():
+def test_lab_imports_nothing_of_solo():
     imports = re.compile(r"^\s*(?:from|import) solo\b", re.M)
 
     assert not [file.name for file in (ROOT / "tests/lab").glob("*.py") if imports.search(file.read_text())]
 
 
-def test_an_unknown_name_is_refused():
+def test_unknown_wrapper_or_scene_is_refused():
     done = subprocess.run(["python3", "-m", "lab", "nobody"], cwd=ROOT / "tests", capture_output=True, text=True)
 
     assert done.returncode == 1

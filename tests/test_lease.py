@@ -1,4 +1,4 @@
-"""Leases, URLs, notes and periods, tested without servers on an artificial clock."""
+"""Leases, URLs, notes and periods, without servers, on an artificial clock."""
 
 import pytest
 from hypothesis import assume, given
@@ -30,7 +30,7 @@ def test_accepted_terms_allow_one_failed_renewal(ttl, grace):
 
 
 class Scripted:
-    """An engine whose answers take the scripted times, which alone move the clock."""
+    """An engine whose answers take the scripted times. Nothing else moves the clock."""
 
     where = "script://"
 
@@ -57,19 +57,19 @@ def test_command_is_dead_before_the_lease_expires_in_every_schedule(script):
     terms = Terms(15.0)
     real, lease.read_boot_clock = lease.read_boot_clock, lambda: clock[0]
     try:
-        ours = Lease(engine, terms)
-        ours.renew()
-        while engine.script and ours.find_loss() is None:
-            clock[0] += min(terms.period, ours.find_left())
-            assume(ours.find_left() or ours.find_loss())
+        held = Lease(engine, terms)
+        held.renew()
+        while engine.script and held.find_loss() is None:
+            clock[0] += min(terms.period, held.find_left())
+            assume(held.find_left() or held.find_loss())
             try:
-                ours.renew()
+                held.renew()
             except Unreachable:
                 clock[0] += lease.RETRY
     finally:
         lease.read_boot_clock = real
 
-    assert ours.deadline + LATENCY <= engine.received + terms.ttl * (1 - RATE) + 1e-9
+    assert held.deadline + LATENCY <= engine.received + terms.ttl * (1 - RATE) + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""With --wait a launcher retries: whichever of its messages is lost, the command runs exactly once."""
+"""A launcher with --wait retries: the command runs exactly once, whichever message is lost."""
 
 import itertools
 import select
@@ -55,7 +55,7 @@ class Struck:
 @pytest.mark.parametrize("kind", [REQUEST, ANSWER])
 @pytest.mark.parametrize("fault", [HOLE, RESET])
 def test_wait_runs_the_command_once_whichever_message_is_lost(lab, server, fault, kind):
-    """Except for a PostgreSQL session whose connection is reset after the start: it is the lock, so the command ends with 123."""
+    """Exception: a PostgreSQL session is the lock, so a reset after the start ends the command with 123."""
     once = ["--once-per", "300d"] if server.has_once else []
     allowed = (0, 123) if server.scheme == "postgresql" and not server.has_once and fault == RESET else (0,)
     for first in itertools.count(1, AT_ONCE):
@@ -73,7 +73,7 @@ def test_wait_runs_the_command_once_whichever_message_is_lost(lab, server, fault
 @pytest.mark.parametrize("server", ["postgresql-table"], indirect=True)
 @pytest.mark.parametrize("kind", [REQUEST, ANSWER])
 def test_slot_is_recorded_whichever_message_is_lost(lab, server, kind):
-    """The command gets its slot, and the next contender sees it. Other engines repeat a request by themselves."""
+    """The command gets its slot, and the next contender another one. Other engines repeat requests themselves."""
     for first in itertools.count(1, AT_ONCE):
         struck = {number: Struck(lab, server) for number in range(first, first + AT_ONCE)}
         for number, one in struck.items():
@@ -92,7 +92,7 @@ def test_slot_is_recorded_whichever_message_is_lost(lab, server, kind):
 
 @pytest.mark.parametrize("kind", [REQUEST, ANSWER])
 def test_waiter_keeps_its_place_whichever_message_is_lost_at_its_turn(lab, server, kind):
-    """Except for a PostgreSQL session, which ends with its connection."""
+    """Exception: a PostgreSQL session ends with its connection."""
     if server.scheme == "postgresql" and not server.has_once:
         pytest.skip("its place in the queue is its session")
     for first in itertools.count(1, 4):
@@ -132,7 +132,7 @@ def read_waiting(launcher):
 
 @pytest.mark.parametrize("kind", [REQUEST, ANSWER])
 def test_session_with_a_lost_grant_is_replaced(lab, tmp_path, kind):
-    """Otherwise it would wait for a lock that its session already has."""
+    """Otherwise the waiter would wait for a lock that its own session has."""
     server = SERVERS["postgresql"](tmp_path / "server").start()
     one = Struck(lab, server)
     holder = one.start_beside(server.url, "holder", "--", "sh", "-c", "echo; read line; exit 0")
@@ -149,7 +149,7 @@ def test_session_with_a_lost_grant_is_replaced(lab, tmp_path, kind):
 
 @pytest.mark.parametrize("fault", [HOLE, RESET])
 def test_sigterm_ends_a_launcher_that_retries(lab, server, fault):
-    """At any of its steps, while a call may take 2 s and the engine never answers."""
+    """The engine never answers, at any step; a call may take 2 s."""
     for number in itertools.count(1, 3):
         one = Struck(lab, server)
         one.proxy.strike(fault, ANSWER, number)
@@ -168,7 +168,7 @@ def test_sigterm_ends_a_launcher_that_retries(lab, server, fault):
 
 @pytest.mark.tool("strace")
 def test_lease_is_renewed_again_after_a_slow_fork(lab, server):
-    """The fork takes so long that too little of the lease is left to start a command."""
+    """After the fork too little of the lease is left to start a command."""
     one = Struck(lab, server)
     environment = {**lab.environment, "SOLO_VIA": one.url}
 

@@ -1,4 +1,4 @@
-"""Connections to an engine's hosts: silent name servers, moved hosts, certificates without trust."""
+"""Connections to the hosts of an engine: silent name servers, moved hosts, TLS."""
 
 import importlib
 import os
@@ -11,8 +11,11 @@ from conftest import PATIENCE, finish, until
 from servers import Etcd, PostgreSQL, Redis, ZooKeeper, find_port
 from test_engines import Fleet
 
+from solo.engines.engine import Note
+from solo.engines.queue import Wait
 from solo.engines.targets import ENGINES, parse_url
 from solo.errors import SoloError, Unreachable
+from solo.modes import EXCLUSIVE, Claim
 
 NAME = "engine.example"
 URLS = {
@@ -28,7 +31,7 @@ URLS = {
 
 
 class Names:
-    """With `prefix` a command resolves names by the file `hosts`, and then by a name server that never answers."""
+    """Name resolution of a command behind `prefix`: the file `hosts`, then a name server that never answers."""
 
     def __init__(self, path):
         self.hosts, resolver, switch = path / "hosts", path / "resolv.conf", path / "nsswitch.conf"
@@ -42,11 +45,11 @@ class Names:
         self.prefix = ("unshare", "--mount", "sh", "-c", f'{binds}exec "$@"', "sh")
 
     def wait_question(self):
-        """Wait until the name server is asked."""
+        """Wait until the name server gets a question."""
         self.socket.recv(1000)
 
-    def is_asked_again(self) -> bool:
-        """Return whether the resolver repeated a question, which it does after five seconds. It has one per address family."""
+    def has_repeated_question(self) -> bool:
+        """Whether the resolver repeated its question, which it does after five seconds. It has one per address family."""
         self.socket.setblocking(False)
         asked = []
         try:
@@ -74,7 +77,7 @@ def test_silent_name_server_is_unreachable_in_time(lab, names, engine):
     assert f"{NAME}: no name server answers".encode() in result.stderr
     assert (result.returncode, result.stderr.count(b"\n"), lab.read_log()) == (69, 1, [])
     names.wait_question()
-    assert not names.is_asked_again()
+    assert not names.has_repeated_question()
 
 
 @pytest.mark.tool("unshare")
@@ -86,7 +89,7 @@ def test_sigterm_ends_a_contender_that_looks_up_a_name(lab, names, engine):
     waiting.send_signal(signal.SIGTERM)
 
     assert finish(waiting)[0] == -signal.SIGTERM
-    assert not names.is_asked_again()
+    assert not names.has_repeated_question()
 
 
 @pytest.mark.full  # needs a server
@@ -141,7 +144,7 @@ def test_host_that_moved_is_found_at_its_new_address(lab, names, tmp_path):
         server.stop()
 
 
-# --- certificates -------------------------------------------------------------------------------------------------------------
+# --- TLS ----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -259,35 +262,51 @@ def secure(request, certificates, tmp_path_factory):
     server.stop()
 
 
-def connect(server, authority, client):
-    """Connect as a run does, with the certificates of these names."""
-    files = {"cafile": f"{authority}.crt"}
+def connect(server, authority, client, host="127.0.0.1"):
+    """Return an engine that is connected with the certificates of these names. No authority: trust those of the system."""
+    files = {"cafile": f"{authority}.crt"} if authority else {}
     if client is not None:
         files.update(certfile=f"{client}.crt", keyfile=f"{client}.key")
-    target = parse_url(server.url)._replace(**{key: str(server.files / file) for key, file in files.items()})
+    target = parse_url(server.url.replace("127.0.0.1", host))
+    target = target._replace(**{key: str(server.files / file) for key, file in files.items()})
     kind = ENGINES[target.scheme]
     pytest.importorskip(kind.library or "json")
     engine = getattr(importlib.import_module(f"solo.engines.{kind.module}"), kind.name)(target, 15.0, PATIENCE)
     engine.connect()
+    return engine
+
+
+@pytest.mark.tool("openssl")
+def test_trusted_certificates_of_both_sides_protect_a_lock(secure):
+    engine = connect(secure, "ca", "client")
+    engine.take("job", Note(Claim(EXCLUSIVE), launcher=1, since=1.0), Wait(None, None))
+
+    assert engine.renew() is None
+    [entry] = connect(secure, "ca", "client").list_entries()
+    assert entry.name == "job" and engine.examine()
     engine.release()
 
 
 @pytest.mark.full  # needs servers
 @pytest.mark.tool("openssl")
 @pytest.mark.parametrize(
-    "authority, client, message",
+    "authority, client, host, message",
     [
-        ("other", "client", "the server's certificate is not signed by .*/other.crt"),
-        ("ca", None, "the server requires a client certificate"),
-        ("ca", "stranger", "the server does not accept the certificate .*/stranger.crt"),
+        ("other", "client", "127.0.0.1", "the server's certificate is not signed by .*/other.crt"),
+        (None, "client", "127.0.0.1", "the server's certificate is not signed by"),
+        ("ca", "client", "localhost", "the server's certificate is not"),
+        ("ca", None, "127.0.0.1", "the server requires a client certificate"),
+        ("ca", "stranger", "127.0.0.1", "the server does not accept the certificate .*/stranger.crt"),
     ],
 )
-def test_certificate_without_trust_is_an_error_and_no_outage(secure, authority, client, message):
-    connect(secure, "ca", "client")
+def test_untrusted_certificate_is_an_error_and_no_outage(secure, authority, client, host, message):
+    if secure.scheme == "postgresql" and authority is None:
+        pytest.skip("libpq verifies a server only if cafile is set")
+    connect(secure, "ca", "client").release()
 
     with pytest.raises(
         SoloError, match="certificate|unknown ca" if secure.scheme == "postgresql" else message
     ) as error:
-        connect(secure, authority, client)
+        connect(secure, authority, client, host)
 
     assert not isinstance(error.value, Unreachable) and "\n" not in str(error.value)

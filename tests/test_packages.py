@@ -1,4 +1,4 @@
-"""The packages: the same bytes from anywhere, a Debian package for those who have nothing, one file for any Python."""
+"""The packages: reproducible builds, the Debian package in clean roots, and one file for any Python."""
 
 import gzip
 import json
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.network
 MANUAL = [path.name for path in (ROOT / "man").iterdir()]
 IGNORED = shutil.ignore_patterns(".git", ".venv*", "dist", "build", "__pycache__", ".*_cache", ".hypothesis")
 DEB_TOOLS = pytest.mark.tool("dh", "pybuild", "pyproject-build", "hatchling")
-# As another user, with other habits, elsewhere and later.
+# A different environment must not change the bytes.
 ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "HOME": "/proc/nowhere", "SOLO_DIR": "/proc/nowhere"}
 
 
 def build(tree, *targets, prefix=(), umask=0o022, **environment):
-    """Make `targets` from a copy of the source at `tree`; what then stands in its dist/, by suffix."""
+    """Make `targets` from a copy of the source at `tree`; return {suffix: file} of its dist/."""
     shutil.copytree(ROOT, tree, ignore=IGNORED)
     python = sys.executable
     # `-o` counts the venv as up to date: this Python has what the targets need.
@@ -57,7 +57,7 @@ def pyz(place):
 @pytest.mark.root
 @pytest.mark.tool("unshare")
 @pytest.mark.parametrize("targets", [["dist", "pyz"], pytest.param(["deb"], marks=DEB_TOOLS)], ids=" ".join)
-def test_two_builds_are_the_same_bytes_and_source_date_epoch_counts(tmp_path, targets):
+def test_builds_are_reproducible_and_use_source_date_epoch(tmp_path, targets):
     here = build(tmp_path / "here", *targets)
     for path in (tmp_path / "here").rglob("*"):
         os.utime(path, (1e9, 1e9))
@@ -73,7 +73,7 @@ def test_two_builds_are_the_same_bytes_and_source_date_epoch_counts(tmp_path, ta
     assert here.keys() == there.keys() == dated.keys()
     for suffix in here:
         assert here[suffix].read_bytes() == there[suffix].read_bytes(), suffix
-        assert (here[suffix].read_bytes() == dated[suffix].read_bytes()) == (suffix == ".pyz")  # which has no date
+        assert (here[suffix].read_bytes() == dated[suffix].read_bytes()) == (suffix == ".pyz")  # it has no dates
 
 
 @DEB_TOOLS
@@ -84,13 +84,13 @@ def test_lintian_finds_nothing(deb):
     assert (found.returncode, found.stdout) == (0, "")
 
 
-def test_the_debian_version_is_the_version():
+def test_debian_version_is_that_of_solo():
     from solo import __version__
 
     assert (ROOT / "packaging/debian/changelog").read_text().startswith(f"solo-run ({__version__}) ")
 
 
-def test_the_debian_package_has_the_license_of_the_source():
+def test_debian_copyright_has_the_text_of_license():
     words = (ROOT / "LICENSE").read_text().partition("Permission")[2].split()
 
     assert (ROOT / "packaging/debian/copyright").read_text().replace("\n .\n", "\n").partition("Permission")[
@@ -98,7 +98,7 @@ def test_the_debian_package_has_the_license_of_the_source():
     ].split() == words
 
 
-def test_make_deb_names_the_tools_that_are_missing(tmp_path):
+def test_make_deb_names_missing_tools(tmp_path):
     (tmp_path / "dpkg-query").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "dpkg-query").chmod(0o755)
 
@@ -110,7 +110,7 @@ def test_make_deb_names_the_tools_that_are_missing(tmp_path):
 
 @pytest.fixture(scope="module")
 def unpacked(place, deb):
-    """The files of the package."""
+    """A directory with the files of the package."""
     assert run("dpkg-deb", "-x", deb, place / "unpacked").returncode == 0
     return place / "unpacked"
 
@@ -120,7 +120,7 @@ def read_manual(unpacked):
 
 
 @DEB_TOOLS
-def test_the_texts_of_the_debian_package_name_its_solo(unpacked):
+def test_texts_of_the_debian_package_name_its_solo(unpacked):
     units = [path.read_text() for path in (unpacked / "usr/share/doc/solo-run/examples/systemd").glob("*.service")]
     texts = "\n".join([*units, read_manual(unpacked), (unpacked / "usr/share/doc/solo-run/README.md").read_text()])
 
@@ -130,7 +130,7 @@ def test_the_texts_of_the_debian_package_name_its_solo(unpacked):
 
 
 @DEB_TOOLS
-def test_the_debian_package_has_what_its_readme_shows(unpacked):
+def test_debian_package_has_the_files_that_its_readme_names(unpacked):
     folder = unpacked / "usr/share/doc/solo-run"
     readme = (folder / "README.md").read_text()
     named = re.findall(r"/usr/share/doc/solo-run[\w/]*", readme + read_manual(unpacked))
@@ -141,7 +141,7 @@ def test_the_debian_package_has_what_its_readme_shows(unpacked):
 
 @pytest.fixture(scope="module")
 def newcomers(place, deb):
-    """{suite: what newcomer.sh left behind in a clean root of it}, both at the same time."""
+    """Run newcomer.sh in a clean root of each suite, both at once. Return {suite: directory with its results}."""
     later = place / "later"
     assert run("dpkg-deb", "-R", deb, later).returncode == 0
     control = (later / "DEBIAN/control").read_text()
@@ -192,13 +192,13 @@ def newcomers(place, deb):
 def newcomer(request, newcomers):
     lab = newcomers[request.param]
     if not (lab / "ready").exists():
-        told = [file.read_text() for file in (lab / "console", lab / "prepared") if file.exists()]
-        pytest.skip(f"apt gets nothing there: {''.join(told)[-300:]}")
+        logs = [file.read_text() for file in (lab / "console", lab / "prepared") if file.exists()]
+        pytest.skip(f"apt gets no packages there: {''.join(logs)[-300:]}")
     return lab
 
 
 class TestNewcomer:
-    """All of it in a clean root of both Debians."""
+    """The results of newcomer.sh in a clean root of both suites."""
 
     pytestmark = [
         pytest.mark.root,
@@ -207,25 +207,25 @@ class TestNewcomer:
         pytest.mark.timeout(900),
     ]
 
-    def test_two_commands_are_enough_for_a_guarded_crontab_line(self, newcomer):
+    def test_two_commands_guard_a_crontab_line(self, newcomer):
         run, *_ = json.loads((newcomer / "history").read_text())
 
         assert (run["command"], run["outcome"]) == (["touch", "/lab/ran-by-cron"], "ok")
 
-    def test_the_launcher_the_views_and_the_module_work_with_debians_own_libraries(self, newcomer):
+    def test_launcher_views_and_module_work_with_libraries_of_debian(self, newcomer):
         assert (newcomer / "date").read_text() == "now\n"
         assert (newcomer / "start").read_text() == "#!/usr/bin/python3 -IS\n"
         assert (newcomer / "lock").read_text() == "<solo.Hold of job>\n"
         assert "--loud-after" in (newcomer / "help").read_text() and (newcomer / "help").read_text().endswith("\n0\n")
         assert (newcomer / "mistyped").read_text() == "solo: --jsn: no such option (did you mean --json?)\n125\n"
 
-    def test_the_hint_for_a_missing_library_works_as_typed(self, newcomer):
+    def test_hint_for_a_missing_library_works_as_typed(self, newcomer):
         hint = (newcomer / "hint").read_text().splitlines()
 
         assert hint[0].endswith(" (install: apt install python3-redis)") and (hint[1], hint[-1]) == ("125", "69")
 
-    def test_manual_completions_and_places_are_there_and_nobody_else_may_enter(self, newcomer):
-        installed = (newcomer / "ours.installed").read_text().split()
+    def test_manual_completions_and_private_directories_are_installed(self, newcomer):
+        installed = (newcomer / "files.installed").read_text().split()
 
         assert (newcomer / "places").read_text() == "/run/solo root 700\n/var/lib/solo root 700\n"
         assert (newcomer / "bash").read_text() == "complete -F _solo solo\n"
@@ -235,26 +235,26 @@ class TestNewcomer:
         for page in MANUAL:
             assert f"/usr/share/man/man{page[-1]}/{page}.gz" in installed
 
-    def test_apt_knows_of_the_other_package_with_a_solo_in_it(self, newcomer):
+    def test_package_conflicts_with_the_other_package_that_has_a_solo(self, newcomer):
         assert "\nRemv solo-run " in "\n" + (newcomer / "other").read_text()
 
-    def test_an_upgrade_leaves_a_running_command_its_name(self, newcomer):
+    def test_upgrade_keeps_the_name_of_a_running_command(self, newcomer):
         assert "solo-run\t0.1.0+later" in (newcomer / "upgraded").read_text()
         assert re.fullmatch(r"solo: held: busy: held for \d+s by pid \d+ .*\n75\n", (newcomer / "busy").read_text())
         assert "held   exclusive" in (newcomer / "list").read_text()
 
-    def test_purge_leaves_nothing_but_what_a_running_command_holds(self, newcomer):
+    def test_purge_keeps_only_held_names(self, newcomer):
         assert ".hold." in (newcomer / "purged.held").read_text()
-        assert "/var/lib/solo\n" in (newcomer / "ours.installed").read_text()
-        assert (newcomer / "ours.after").read_text() == (newcomer / "ours.before").read_text() == ""
+        assert "/var/lib/solo\n" in (newcomer / "files.installed").read_text()
+        assert (newcomer / "files.after").read_text() == (newcomer / "files.before").read_text() == ""
         assert (newcomer / "done").exists()
 
 
 @pytest.mark.root
 @pytest.mark.timeout(900)  # some sixty packages
 @pytest.mark.tool("debootstrap", "systemd-nspawn")
-def test_the_readmes_commands_work_in_order_from_a_fresh_clone(tmp_path):
-    """In a clean root, with the package's texts in place; the crontab line is test_recipes.py's."""
+def test_commands_of_the_readme_work_in_order_from_a_fresh_clone(tmp_path):
+    """In a clean root. test_recipes.py runs the crontab line."""
     [block] = [block for block in read_blocks() if block.kind == "debian"]
     shutil.copytree(ROOT, tmp_path / "clone", ignore=IGNORED)
     script = [
@@ -290,7 +290,7 @@ def test_the_readmes_commands_work_in_order_from_a_fresh_clone(tmp_path):
     )
 
     if not (tmp_path / "ready").exists():
-        pytest.skip(f"apt gets nothing there: {typed.stderr[-300:]}")
+        pytest.skip(f"apt gets no packages there: {typed.stderr[-300:]}")
     assert typed.returncode == 0, typed.stdout[-500:] + typed.stderr[-500:]
     assert (tmp_path / "date").read_text() == "now\n"
 
@@ -303,13 +303,13 @@ def bare(place):
 
 
 class TestOneFile:
-    def test_it_guards_with_python_alone(self, lab, bare, pyz):
+    def test_one_file_runs_commands_without_libraries(self, lab, bare, pyz):
         for words in ([bare, pyz], ["env", f"PATH={bare.parent}:{os.environ['PATH']}", pyz]):
             ran = run(*words, "-n", "job", "--", "sh", "-c", "echo $SOLO_NAME; exit 5", env=lab.environment)
 
             assert (ran.returncode, ran.stdout, ran.stderr) == (5, "job\n", "")
 
-    def test_a_program_takes_its_lock_and_launcher_from_it(self, lab, bare, pyz):
+    def test_program_imports_lock_and_run_from_one_file(self, lab, bare, pyz):
         code = (
             "import sys; sys.path.insert(0, sys.argv[1]); import solo\n"
             "with solo.Lock('job'): print(solo.holders('job')[0].name, solo.run(['echo'], name='other').returncode, flush=True)"
@@ -319,7 +319,7 @@ class TestOneFile:
 
         assert (ran.stdout, ran.stderr) == ("\njob 0\n", "")
 
-    def test_the_views_work_where_the_libraries_are(self, lab, pyz):
+    def test_views_of_one_file_use_installed_libraries(self, lab, pyz):
         ran = run(sys.executable, pyz, "list", "--json", env=lab.environment)
 
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")
@@ -327,7 +327,7 @@ class TestOneFile:
     @pytest.mark.parametrize(
         "words", [["list"], ["--help"], ["top", "-h"], ["show", "job"], ["doctor", "--json"]], ids=" ".join
     )
-    def test_a_view_asks_for_its_libraries_in_one_line(self, lab, bare, pyz, words):
+    def test_view_names_missing_libraries_in_one_line(self, lab, bare, pyz, words):
         ran = run(bare, pyz, *words, env=lab.environment)
 
         command = f"{bare} -m ensurepip && {bare} -m pip install " + " ".join(
@@ -337,8 +337,8 @@ class TestOneFile:
         assert ran.stderr == f"solo: this subcommand needs typer, rich and psutil (install: {command})\n"
 
 
-@pytest.mark.skipif(not os.access("/usr/bin/apt", os.X_OK), reason="no Debian")
-def test_debians_own_python_is_told_to_apt(lab, pyz):
+@pytest.mark.skipif(not os.access("/usr/bin/apt", os.X_OK), reason="needs apt")
+def test_hint_for_the_python_of_debian_is_apt(lab, pyz):
     ran = run("/usr/bin/python3", "-IS", pyz, "list", env=lab.environment)
 
     assert ran.returncode == 125
@@ -348,7 +348,7 @@ def test_debians_own_python_is_told_to_apt(lab, pyz):
     )
 
 
-def test_the_libraries_asked_for_are_those_of_the_package():
+def test_named_libraries_match_pyproject():
     project = (ROOT / "pyproject.toml").read_text()
 
     assert f"dependencies = {json.dumps(list(LIBRARIES.values()))[:-1]}, 'tomli" in project
@@ -356,7 +356,7 @@ def test_the_libraries_asked_for_are_those_of_the_package():
         assert not kind.library or f'{kind.module.partition(".")[0]} = ["{kind.requirement}"]' in project
 
 
-def test_every_page_of_the_manual_is_in_the_wheel():
+def test_wheel_has_every_page_of_the_manual():
     project = (ROOT / "pyproject.toml").read_text()
 
     for page in MANUAL:

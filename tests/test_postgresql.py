@@ -40,22 +40,13 @@ def tabled(fleet):
     return fleet
 
 
-def end_session(server, name):
-    assert (
-        server.ask(
-            f"select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo % {name}'"
-        )
-        == "t"
-    )
-
-
 def restart(server):
     server.stop(signal.SIGINT)
     server.start()
 
 
 def start_beats(fleet, host, seconds, *words):
-    """Start a contender whose command writes when it lived to a file named after its host."""
+    """Start a contender whose command writes the times of its life into a file named after its host."""
     command = [sys.executable, "-IS", TESTS / "beats.py", fleet.lab.path / f"beats.{host}", seconds]
     return fleet.start(host, "-n", fleet.job, "--ttl", "3s", *words, "--", *map(str, command))
 
@@ -75,50 +66,41 @@ def read_beats(fleet, host):
 # --- sessions -----------------------------------------------------------------------------------------------------------------
 
 
-def test_terminated_session_ends_the_command_before_the_next_starts(fleet, server):
-    holder = start_beats(fleet, "a", "1000")
-    until(lambda: has_beats(fleet, "a"))
-    waiting = start_beats(fleet, "b", "0", "-w", "forever")
-    until(lambda: fleet.count(fleet.job, "waiting") == 1)
-
-    server.ask(
-        f"select pg_terminate_backend(l.pid) from pg_locks l join pg_stat_activity using (pid)"
-        f" where application_name like 'solo % {fleet.job}' and l.granted and l.locktype = 'advisory'"
-    )
-
-    assert finish(holder)[0] == 123 and finish(waiting)[0] == 0
-    before, after = read_beats(fleet, "a"), read_beats(fleet, "b")
-    assert before[0] < after[0] and before[2] < after[1]
+TERMINATED = "session terminated"
 
 
-def test_connection_reset_ends_the_command_before_the_next_starts(fleet, server):
+@pytest.mark.parametrize(
+    "settings, fault",
+    [("", TERMINATED), ("", RESET), (PostgreSQLTable.settings, HOLE)],
+    ids=["terminated", "reset", "hole"],
+)
+def test_lost_lease_ends_the_command_before_the_next_starts(fleet, server, settings, fault):
     proxy = Proxy(server.port)
     try:
         through = Fleet(fleet.lab, server)
-        through.job, through.url = fleet.job, server.make_url(proxy.port)
-        holder = start_beats(through, "a", "1000")
+        through.job, through.url = fleet.job, server.make_url(proxy.port) + settings
+        fleet.url += settings
+        holder = start_beats(through, "a", "1000", "--kill-after", "500ms")
         until(lambda: has_beats(fleet, "a"))
         waiting = start_beats(fleet, "b", "0", "-w", "forever")
         until(lambda: fleet.count(fleet.job, "waiting") == 1)
 
-        proxy.set(RESET)
+        if fault == TERMINATED:
+            server.ask(
+                f"select pg_terminate_backend(l.pid) from pg_locks l join pg_stat_activity using (pid)"
+                f" where application_name like 'solo % {fleet.job}' and l.granted and l.locktype = 'advisory'"
+            )
+        else:
+            proxy.set(fault)
 
         assert finish(holder)[0] == 123 and finish(waiting)[0] == 0
-        assert read_beats(fleet, "a")[2] < read_beats(fleet, "b")[1]
+        before, after = read_beats(fleet, "a"), read_beats(fleet, "b")
+        assert before[0] < after[0] and before[2] < after[1]
     finally:
         proxy.close()
 
 
-def test_server_restart_ends_the_command(fleet, server):
-    holder = fleet.hold("a", fleet.job)
-
-    restart(server)
-
-    assert finish(holder)[0] == 123
-    assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
-
-
-def test_waiter_survives_a_server_restart(fleet, server):
+def test_server_restart_ends_the_command_and_keeps_waiters(fleet, server):
     holder = fleet.hold("a", fleet.job)
     waiting = fleet.start_waiter("b", fleet.job, tag="in")
 
@@ -218,25 +200,6 @@ def test_table_lock_survives_session_end_and_restart(tabled, server):
     assert finish(holder)[0] == 0 and finish(waiting)[0] == 0
 
 
-def test_table_lock_behind_a_network_hole_ends_before_the_next_starts(tabled, server):
-    proxy = Proxy(server.port)
-    try:
-        through = Fleet(tabled.lab, server)
-        through.job, through.url = tabled.job, server.make_url(proxy.port) + PostgreSQLTable.settings
-        holder = start_beats(through, "a", "1000", "--kill-after", "500ms")
-        until(lambda: has_beats(tabled, "a"))
-        waiting = start_beats(tabled, "b", "0", "-w", "forever")
-        until(lambda: tabled.count(tabled.job, "waiting") == 1)
-
-        proxy.set(HOLE)
-
-        assert finish(holder)[0] == 123 and finish(waiting)[0] == 0
-        before, after = read_beats(tabled, "a"), read_beats(tabled, "b")
-        assert before[0] < after[0] and before[2] < after[1]
-    finally:
-        proxy.close()
-
-
 def test_error_without_create_privilege_has_the_create_statement(fleet, server):
     server.ask("drop role if exists guest; create role guest login")
     fleet.url = server.url.replace("postgres@", "guest@") + "?table=guests"
@@ -311,7 +274,7 @@ def test_pooler_that_shares_sessions_needs_a_table(fleet, server, pooler):
     assert finish(holder)[0] == 0 and finish(waiting)[0] == 0 and fleet.lab.read_log() == ["in"]
 
 
-def test_host_that_is_no_standby_is_used(fleet, server, tmp_path):
+def test_standby_is_refused_or_passed_over(fleet, server, tmp_path):
     standby = PostgreSQL(tmp_path / "standby")
     subprocess.run(["rm", "-rf", standby.home / "data"], check=True)
     subprocess.run(
@@ -372,7 +335,7 @@ def test_password_from_libpqs_file_is_never_shown(fleet, server, tmp_path):
 
 
 def test_table_created_by_another_contender_meanwhile_is_used(server):
-    """Two first contenders race: the other one creates the table between our probe and our check."""
+    """Two first contenders race: the other creates the table between the probe and the check of this one."""
 
     class Late(PostgresTable):
         def ask(self, query, *values):
@@ -390,7 +353,7 @@ def test_table_created_by_another_contender_meanwhile_is_used(server):
 
 
 class Peers:
-    """Sessions at one table, each with an entry in a queue, like contenders on several hosts."""
+    """Sessions at one table, each with an entry in a queue, as of contenders on several hosts."""
 
     def __init__(self, server, table):
         self.target = parse_url(f"{server.url}?table={table}")
@@ -458,7 +421,7 @@ def test_released_slot_wakes_the_first_waiter_and_its_slot_the_second(peers):
     assert [bool(count) for count in peers.count_woken(waiters[1:])] == [True, False]
 
 
-def test_waiter_hears_a_holder_of_an_earlier_version(peers, server):
+def test_release_by_an_earlier_version_wakes_a_waiter(peers, server):
     """Earlier versions notify only the channel of the table."""
     (holder, held), (waiter, _) = (peers.join("a", Claim(EXCLUSIVE)) for _ in range(2))
     peers.wait(waiter, "a", held.key)

@@ -1,5 +1,6 @@
-"""Every text to copy in README and manuals, run for real: its programs are small scripts that tell what they did, and what must
-happen is read from its options. A text of no known kind fails. Those for CI runners are run by test_ci.py.
+"""Every code block of README and manuals is run: its programs are small scripts that log, its options say what must happen.
+
+A block of an unknown kind fails. test_ci.py runs the blocks for CI runners.
 """
 
 import os
@@ -23,8 +24,8 @@ pytestmark = pytest.mark.tool("flock")
 
 BLOCKS = read_blocks()
 CI = ("github", "gitlab", "jenkins", "makefile")
-# .ci/run and test_install.py; the way to here; what takes long, of which the tests run a small part.
-ELSEWHERE = [
+# Not run here: .ci/run and test_install.py install; the tests run small parts of the long ones.
+RUN_ELSEWHERE = [
     "make install && solo -- date",
     "make quick",
     "make test",
@@ -39,11 +40,11 @@ ELSEWHERE = [
 ]
 
 
-# --- what somebody types ---------------------------------------------------------------------------------------------
+# --- command lines ---------------------------------------------------------------------------------------------------
 
 
 def check_guard(machine, line, environment=None):
-    """What is typed runs its job as often at once as its options say, and does with one more what they say."""
+    """Verify that the line runs as many jobs at once as its options allow, and treats one more as they say."""
     options, subcommand, _ = parse(shlex.split(line)[1:])
     if subcommand:
         return check_subcommand(machine, line, environment)
@@ -61,31 +62,31 @@ def check_guard(machine, line, environment=None):
         assert finish(running.pop(0))[0] in (-15, 128 + 15)
         assert [row["state"] for row in machine.list()] == ["held"]
     elif "shared" not in options:
-        running += (check_line if "wait" in options else check_skip)(machine, line, options, environment)
+        running += (check_queue if "wait" in options else check_skip)(machine, line, options, environment)
     machine.release()
 
     assert [finish(process)[0] for process in running] == [0] * len(running)
     assert "replace" in options or count_most_at_once(machine.read_log()) == together
-    if "DB=" in line:
-        assert {line.split(":")[2] for line in machine.read_log()} == {f"test{slot}" for slot in range(together)}
+    if re.search(r"\bDB=", line):
+        assert {event.split(":")[2] for event in machine.read_log()} == {f"test{slot}" for slot in range(together)}
 
 
 def check_skip(machine, line, options, environment):
-    """The newcomers leave as they are told to; gives those that stay: none."""
+    """Verify the status and message of further contenders, which are skipped. Return the waiters: none."""
     status = options.get("busy_exit", 0 if "once_per" in options else 75)
-    quiet = 0 if "quiet" in options or "once_per" in options else 1
+    messages = 0 if "quiet" in options or "once_per" in options else 1
     limit = options.get("loud_after")
     for _ in range(limit or 1):
         found = finish(machine.type(line, environment))
-        assert (found[0], found[2].count("\n")) == (status, quiet), found
+        assert (found[0], found[2].count("\n")) == (status, messages), found
     if limit:
         found = finish(machine.type(line, environment))
         assert (found[0], found[2].count("\n")) == (75, 1), found
     return []
 
 
-def check_line(machine, line, options, environment):
-    """One more stands in line, as many as may; gives those that do."""
+def check_queue(machine, line, options, environment):
+    """Verify that further contenders wait, up to --max-waiting. Return the waiters."""
     waiting = [machine.start_waiter(line, environment)]
     if "latest" in options:
         newest = machine.type(line, environment)
@@ -98,17 +99,17 @@ def check_line(machine, line, options, environment):
 
 
 def check_subcommand(machine, line, environment=None):
-    """What the views and tools do while a backup runs."""
+    """Verify what a subcommand does while a backup runs."""
     holder = machine.type("solo -n backup -- backup.sh")
     machine.wait_for_starts(1)
-    asked = machine.type(line, environment)
-    if " wait " in line:
-        until(lambda: open(f"/proc/{asked.pid}/task/{asked.pid}/children").read())
+    word = shlex.split(line)[1]
+    process = machine.type(line, environment)
+    if word == "wait":
+        until(lambda: open(f"/proc/{process.pid}/task/{process.pid}/children").read())
         assert machine.count("start:reboot") == 0
         machine.release()
-    status, out, err = finish(asked)
+    status, out, err = finish(process)
 
-    word = shlex.split(line)[1]
     assert status == 0 or word == "doctor", err
     if word == "wait":
         assert machine.read_log()[1:3] == ["end:backup.sh:", "start:reboot:"]
@@ -123,7 +124,7 @@ def check_subcommand(machine, line, environment=None):
 
 
 def check_beside_flock(machine, line):
-    """A line of flock(1), beside the recipe of solo before it."""
+    """Verify that a line of flock(1) and the recipe with --flock before it exclude each other."""
     holder = machine.type("solo --flock /var/lock/backup -- backup.sh")
     machine.wait_for_starts(1)
     assert finish(machine.type(line))[0] == 1
@@ -139,7 +140,7 @@ def check_beside_flock(machine, line):
 
 
 def check_crontab(machine, line):
-    """A line that puts one more into the user's crontab, which cron then finds all of."""
+    """Verify that the line adds a line to the user's crontab and keeps the others."""
     need_tools("unshare", "crontab")
     if os.geteuid() != 0:
         pytest.skip("needs root")
@@ -158,7 +159,7 @@ CHECKS = {"flock": check_beside_flock, "(crontab": check_crontab}
 
 def run_shell(new, block):
     for line in block.lines:
-        if line not in ELSEWHERE:
+        if line not in RUN_ELSEWHERE:
             CHECKS.get(line.split()[0], check_guard)(new(), line)
 
 
@@ -166,7 +167,7 @@ def run_shell(new, block):
 
 
 def read_crontab(text):
-    """(variables, commands) as crontab(5) has them: five fields, the first % that is not escaped ends the command."""
+    """Return (variables, commands). As in crontab(5), a line has five fields, and the first unescaped % ends its command."""
     variables, commands = {}, []
     for line in text.splitlines():
         if found := re.fullmatch(r"(\w+)=(.*)", line):
@@ -195,7 +196,7 @@ def make_cron_environment(machine, path):
     return {"SHELL": "/bin/sh", "HOME": "/root", "LOGNAME": "root", "PATH": path, "SOLO_DIR": str(machine.directory)}
 
 
-def test_cron_finds_solo_only_where_the_crontab_tells_it_to_look(new):
+def test_crontab_of_the_manual_sets_a_path_that_finds_solo(new):
     variables, _ = read_crontab(
         next(block.text for block in BLOCKS if block.kind == "crontab" and "PATH=" in block.text)
     )
@@ -227,16 +228,16 @@ def run_unit(new, block):
 
 
 def run_table(new, block):
-    """What is typed instead does the same: skip or wait, alone or together, with a status that tells it or not."""
+    """Verify that the line of solo does the same as that of the other tool: skip or wait, shared or not, and the status."""
     for line in block.lines:
-        old, instead = re.split(r" {3,}", line)
-        if shutil.which(old.split()[0]):
-            check_old(new(), old, parse(shlex.split(instead)[1:])[0])
-        check_guard(new(), instead)
+        other, own = re.split(r" {3,}", line)
+        if shutil.which(other.split()[0]):
+            check_other_tool(new(), other, parse(shlex.split(own)[1:])[0])
+        check_guard(new(), own)
 
 
-def check_old(machine, line, options):
-    """A line of another tool does what these options say."""
+def check_other_tool(machine, line, options):
+    """Verify that a line of another tool does what these options of solo say."""
     together = "shared" in options or "slots" in options
     first = machine.type(line)
     machine.wait_for_starts(1)
@@ -279,7 +280,7 @@ def run_python(new, block):
 
 
 def run_debian(new, block):
-    """What test_packages.py does in a clean root, with a line of its own that need not be waited for so long."""
+    """Run the crontab line. test_packages.py runs the other lines in a clean root, with a crontab line of its own."""
     *lines, write = block.lines
     assert lines[1:] == ["make deb", "apt install ./dist/solo-run_*.deb"]
     *fields, user, command = re.fullmatch(r"echo '(.*)' >/etc/cron.d/\w+", write)[1].split(None, 6)
@@ -288,7 +289,7 @@ def run_debian(new, block):
 
 
 def run_sql(new, block):
-    """Of three who write, in the order in which they come, the one with the older token is not heard."""
+    """Verify that a write with an older token changes nothing."""
     database = sqlite3.connect(":memory:")
     database.execute("CREATE TABLE report (id, body, token)")
     database.execute("INSERT INTO report VALUES (7, NULL, 0)")
@@ -327,18 +328,18 @@ RUN = {
     [pytest.param(block, marks=[pytest.mark.full] * (ETCD in block.text)) for block in BLOCKS],
     ids=lambda block: block.id,
 )
-def test_a_text_to_copy_does_what_its_page_says(new, block):
-    assert block.kind in RUN or block.kind in CI, f"nobody knows how to run {block.text!r}"
+def test_code_block_does_what_its_page_says(new, block):
+    assert block.kind in RUN or block.kind in CI, f"no function runs {block.text!r}"
     if block.kind in RUN:
         RUN[block.kind](new, block)
 
 
 def find_line(words):
-    """A line of the manual's, so that it is still there."""
+    """Return the words; fails if they are no line of the manual."""
     return next(line for block in BLOCKS if block.page == "man/solo.7" for line in block.lines if line == words)
 
 
-def test_nobody_deploys_anywhere_while_the_database_is_migrated(new):
+def test_no_deploy_runs_during_the_migration(new):
     machine = new()
     migration = machine.type(find_line("solo -n deploy --wait forever -- ./migrate.sh"))
     machine.wait_for_starts(1)
@@ -350,7 +351,7 @@ def test_nobody_deploys_anywhere_while_the_database_is_migrated(new):
     assert machine.read_log() == ["start:migrate.sh:", "end:migrate.sh:", "start:deploy.sh:", "end:deploy.sh:"]
 
 
-def test_a_load_is_alone_and_no_later_report_overtakes_it(new):
+def test_load_runs_alone_and_no_later_report_overtakes_it(new):
     machine = new()
     report, load = (
         find_line("solo -n data --shared --wait 1h -- report.sh"),
@@ -368,7 +369,7 @@ def test_a_load_is_alone_and_no_later_report_overtakes_it(new):
     ] * 2
 
 
-def test_a_text_that_nobody_can_run_is_seen():
+def test_block_of_an_unknown_kind_is_detected():
     assert {Block("page", 1, text).kind for text in ("frobnicate --now\n", "$ solo list\n", "")} == {"unknown"}
     assert {block.kind for block in BLOCKS} == {*RUN, *CI}
 
@@ -382,7 +383,7 @@ def test_a_text_that_nobody_can_run_is_seen():
         "solo -q -E 0 --loud-after 2 -- job.sh",
     ],
 )
-def test_a_guard_that_guards_nothing_is_seen(new, line):
+def test_launcher_without_locks_fails_the_check(new, line):
     machine = new()
     (machine.bin / "solo").unlink()
     (machine.bin / "solo").write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
@@ -394,7 +395,7 @@ def test_a_guard_that_guards_nothing_is_seen(new, line):
 
 
 @pytest.mark.tool("mandoc")
-def test_what_is_copied_from_the_rendered_page_is_what_is_run():
+def test_rendered_page_shows_the_lines_that_are_run():
     page = subprocess.run(["mandoc", "-T", "utf8", ROOT / "man/solo.7"], capture_output=True, text=True).stdout
     shown = {line.strip() for line in re.sub(r".\x08", "", page).splitlines()}
 
@@ -405,7 +406,7 @@ def test_what_is_copied_from_the_rendered_page_is_what_is_run():
 
 @pytest.mark.tool("mandoc")
 @pytest.mark.parametrize("page", ["solo.3", "solo.7", "solo-engines.7"])  # solo.1: test_cli.py
-def test_mandoc_finds_nothing_wrong_with_the_manuals(page):
+def test_mandoc_finds_no_fault_in_the_manuals(page):
     result = subprocess.run(
         ["mandoc", "-T", "lint", "-W", "warning", ROOT / "man" / page], capture_output=True, text=True
     )

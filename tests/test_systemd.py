@@ -1,6 +1,6 @@
-"""Under a real systemd, pid 1 of a machine of our own (guest.py): units as people write them, stopped, killed, timed and locked in.
+"""Units under a real systemd, pid 1 of a container (guest.py): stopped, killed, started by timers, and sandboxed.
 
-tests/units has those that are files, packaging/systemd the templates that people copy; the others are transient.
+tests/units has units that are files, packaging/systemd the templates to copy; other units are transient.
 """
 
 import json
@@ -40,14 +40,14 @@ def guest(tmp_path_factory):
 
 @pytest.fixture
 def unit(guest, request):
-    """A name for what a test does, in one word."""
+    """A name made from that of the test, in one word."""
     name = re.sub(r"\W+", "-", request.node.name.removeprefix("test_")).strip("-")
     yield name
     guest.run("systemctl", "kill", "--signal=KILL", f"{name}.service")
 
 
 def serve(guest, unit, *properties, options=(), arguments=()):
-    """Start service.py under solo as a unit, name and log of that name; returns once it says that it is ready for signals."""
+    """Start service.py under solo. Unit, name and log are called `unit`. Return once it is ready for signals."""
     guest.make_log(unit)
     result = guest.start(unit, *properties, "solo", "-n", unit, *options, "--", *SERVICE, unit, *arguments)
     assert result.returncode == 0, result.stderr
@@ -55,8 +55,8 @@ def serve(guest, unit, *properties, options=(), arguments=()):
 
 
 def read_events(guest, log):
-    """What a service.py told, without pids."""
-    return [line.split()[0] for line in guest.read(log)]
+    """Return the first words of the lines that a service.py logged."""
+    return [event.split()[0] for event in guest.read(log)]
 
 
 def is_free(guest, name, *words):
@@ -70,28 +70,19 @@ MODES = pytest.mark.parametrize("mode", ["control-group", "mixed", "process"])
 
 
 @MODES
-def test_systemctl_stop_reaches_the_command_exactly_once(guest, unit, mode):
-    serve(guest, unit, f"--property=KillMode={mode}")
+@pytest.mark.parametrize("verb", ["stop", "kill"])
+def test_sigterm_of_systemctl_reaches_the_command_once(guest, unit, mode, verb):
+    serve(guest, unit, f"--property=KillMode={mode}", *["--remain-after-exit"] * (verb == "kill"))
 
-    guest.do("systemctl", "stop", unit)
-
-    assert read_events(guest, unit) == ["start", "SIGTERM", "end"]
-    assert guest.show(unit, "Result") == "success" and is_free(guest, unit)
-
-
-@MODES
-def test_systemctl_kill_reaches_the_command_exactly_once(guest, unit, mode):
-    serve(guest, unit, f"--property=KillMode={mode}", "--remain-after-exit")
-
-    guest.do("systemctl", "kill", unit)
-    until(lambda: guest.show(unit, "SubState") == "exited")
+    guest.do("systemctl", verb, unit)
+    until(lambda: verb == "stop" or guest.show(unit, "SubState") == "exited")
 
     assert read_events(guest, unit) == ["start", "SIGTERM", "end"]
     assert guest.show(unit, "Result") == "success" and is_free(guest, unit)
 
 
 @MODES
-def test_systemctl_restart_never_has_two_run(guest, unit, mode):
+def test_systemctl_restart_never_overlaps(guest, unit, mode):
     serve(guest, unit, f"--property=KillMode={mode}")
 
     guest.do("systemctl", "restart", unit)
@@ -104,7 +95,7 @@ def test_systemctl_restart_never_has_two_run(guest, unit, mode):
     "settings, signals",
     [(["--property=KillSignal=SIGINT"], ["SIGINT"]), (["--property=SendSIGHUP=yes"], ["SIGTERM", "SIGHUP"])],
 )
-def test_the_signals_of_a_unit_reach_the_command_once_each(guest, unit, settings, signals):
+def test_configured_signals_reach_the_command_once_each(guest, unit, settings, signals):
     serve(guest, unit, *settings)
 
     guest.do("systemctl", "stop", unit)
@@ -112,7 +103,7 @@ def test_the_signals_of_a_unit_reach_the_command_once_each(guest, unit, settings
     assert sorted(read_events(guest, unit)) == sorted(["start", *signals, "end"])
 
 
-def test_a_signal_to_the_main_process_alone_reaches_the_command(guest, unit):
+def test_sighup_to_the_main_process_alone_reaches_the_command(guest, unit):
     serve(guest, unit)
 
     guest.do("systemctl", "kill", "--kill-whom=main", "--signal=HUP", unit)
@@ -120,7 +111,7 @@ def test_a_signal_to_the_main_process_alone_reaches_the_command(guest, unit):
     guest.wait_line(unit, "SIGHUP")
 
 
-def test_a_sigterm_to_the_main_process_alone_ends_a_command_that_does_not_catch_it(guest, unit):
+def test_sigterm_to_the_main_process_alone_ends_a_command_without_handler(guest, unit):
     script = f"echo start >>/lab/{unit}; exec sleep 600"
     guest.start(
         unit, "--remain-after-exit", "--property=SuccessExitStatus=SIGTERM", "solo", "-n", unit, "sh", "-c", script
@@ -133,24 +124,24 @@ def test_a_sigterm_to_the_main_process_alone_ends_a_command_that_does_not_catch_
 
 
 @pytest.mark.parametrize("name", ["TERM", "INT"])
-def test_an_order_to_end_for_the_main_process_alone_does_not_reach_a_command_that_catches_it(guest, unit, name):
-    """man 1, CAVEATS: it cannot be told from one for all processes, which would then come twice."""
+def test_sigterm_to_the_main_process_alone_does_not_reach_a_handler(guest, unit, name):
+    """Nor does SIGINT (solo(1), CAVEATS). It looks like one for all processes, which the command would then get twice."""
     serve(guest, unit, arguments=["stubborn"])
     launcher = guest.show(unit, "MainPID")
 
     guest.do("systemctl", "kill", "--kill-whom=main", f"--signal={name}", unit)
     until(lambda: not int(guest.do("grep", "ShdPnd", f"/proc/{launcher}/status").split()[1], 16))
     guest.do("systemctl", "kill", "--kill-whom=main", "--signal=HUP", unit)
-    guest.wait_line(unit, "SIGHUP")  # forwarded after the launcher was done with the first
-    told = read_events(guest, unit)
+    guest.wait_line(unit, "SIGHUP")  # the launcher handled the first signal before it forwarded this one
+    events = read_events(guest, unit)
     guest.do("systemctl", "kill", f"--signal={name}", unit)
     guest.wait_line(unit, f"SIG{name}")
 
-    assert told == ["start", "SIGHUP"]
+    assert events == ["start", "SIGHUP"]
 
 
 @pytest.mark.parametrize("name", ["HUP", "USR1"])
-def test_another_signal_of_systemctl_kill_reaches_the_command_twice(guest, unit, name):
+def test_other_signals_of_systemctl_kill_reach_the_command_twice(guest, unit, name):
     serve(guest, unit)
 
     guest.do("systemctl", "kill", f"--signal={name}", unit)
@@ -158,7 +149,7 @@ def test_another_signal_of_systemctl_kill_reaches_the_command_twice(guest, unit,
     guest.wait_line(unit, f"SIG{name}", 2)
 
 
-def test_a_command_that_does_not_end_is_killed_in_time_and_leaves_the_name_free(guest, unit):
+def test_sigkill_after_the_stop_timeout_frees_the_name(guest, unit):
     serve(guest, unit, "--property=TimeoutStopSec=500ms", "--property=KillMode=mixed", arguments=["stubborn"])
 
     guest.do("systemctl", "stop", unit)
@@ -166,8 +157,8 @@ def test_a_command_that_does_not_end_is_killed_in_time_and_leaves_the_name_free(
     assert read_events(guest, unit) == ["start", "SIGTERM"] and is_free(guest, unit)
 
 
-def test_where_proc_shows_a_user_no_others_the_signal_comes_once_too(guest, unit):
-    """A real-time signal: two of it at once stay two."""
+def test_hidden_proc_still_delivers_the_stop_signal_once(guest, unit):
+    """Send a real-time signal, as two of them are not merged."""
     serve(guest, unit, "--property=User=alice", "--property=ProtectProc=invisible", "--property=KillSignal=SIGRTMAX")
 
     guest.do("systemctl", "stop", unit)
@@ -175,7 +166,7 @@ def test_where_proc_shows_a_user_no_others_the_signal_comes_once_too(guest, unit
     assert read_events(guest, unit) == ["start", "SIGRTMAX", "end"]
 
 
-def test_a_scope_is_stopped_as_a_service_is(guest, unit):
+def test_stop_of_a_scope_reaches_the_command_once(guest, unit):
     guest.do(
         "sh",
         "-c",
@@ -190,7 +181,7 @@ def test_a_scope_is_stopped_as_a_service_is(guest, unit):
     assert read_events(guest, unit) == ["start", "SIGTERM", "end"]
 
 
-def test_a_users_own_manager_stops_as_the_systems_does(guest, unit):
+def test_stop_by_a_user_manager_reaches_the_command_once(guest, unit):
     guest.do("systemctl", "start", f"user@{ALICE}.service")
     guest.make_log(unit)
     manager = "env", f"XDG_RUNTIME_DIR=/run/user/{ALICE}"
@@ -207,7 +198,7 @@ def test_a_users_own_manager_stops_as_the_systems_does(guest, unit):
 # --- SIGKILL of the main process
 
 
-def test_a_killed_main_process_leaves_nothing_that_holds_the_name(guest, unit):
+def test_sigkill_of_the_main_process_frees_the_name(guest, unit):
     serve(guest, unit)
 
     guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
@@ -215,7 +206,7 @@ def test_a_killed_main_process_leaves_nothing_that_holds_the_name(guest, unit):
     assert is_free(guest, unit, "--wait", "30s")
 
 
-def test_a_unit_that_restarts_after_sigkill_of_its_main_process_never_has_two_run(guest, unit):
+def test_restart_after_sigkill_of_the_main_process_never_overlaps(guest, unit):
     serve(guest, unit, "--property=Restart=always", "--property=RestartSec=0")
 
     guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
@@ -224,7 +215,7 @@ def test_a_unit_that_restarts_after_sigkill_of_its_main_process_never_has_two_ru
     assert "overlap" not in read_events(guest, unit)
 
 
-def test_a_command_that_killmode_process_left_behind_is_waited_for_by_the_next(guest, unit):
+def test_next_run_waits_for_an_orphan_of_killmode_process(guest, unit):
     serve(
         guest,
         unit,
@@ -245,7 +236,7 @@ def test_a_command_that_killmode_process_left_behind_is_waited_for_by_the_next(g
     assert read_events(guest, unit) == ["start", "SIGTERM", "end", "start"]
 
 
-def test_without_wait_the_next_reports_what_killmode_process_left_behind(guest, unit):
+def test_next_run_without_wait_reports_an_orphan_of_killmode_process(guest, unit):
     serve(
         guest,
         unit,
@@ -259,21 +250,21 @@ def test_without_wait_the_next_reports_what_killmode_process_left_behind(guest, 
     guest.wait_state(unit, "failed")
 
     assert guest.show(unit, "ExecMainStatus") == "75" and read_events(guest, unit) == ["start"]
-    assert any(f"by orphan pid {orphan}" in line for line in guest.read_messages(unit))
+    assert f"by orphan pid {orphan}" in "\n".join(guest.read_messages(unit))
 
 
-# --- what systemd tells a service, and it systemd
+# --- what a service inherits from systemd, and reports to it
 
 
 @pytest.mark.parametrize("kind", ["simple", "exec", "oneshot"])
-def test_a_status_is_the_units_whatever_its_type(guest, unit, kind):
+def test_exit_status_is_that_of_the_unit_for_every_type(guest, unit, kind):
     guest.start(unit, f"--property=Type={kind}", "solo", "-n", unit, "sh", "-c", "exit 7")
     guest.wait_state(unit, "failed")
 
     assert (guest.show(unit, "ExecMainStatus"), guest.read_messages(unit)) == ("7", [])
 
 
-def test_the_command_ignores_sigpipe_as_services_do_also_where_proc_is_hidden(guest, unit):
+def test_command_ignores_sigpipe_like_a_service_even_with_hidden_proc(guest, unit):
     for number, settings in enumerate([[], ["--property=User=alice", "--property=ProtectProc=invisible"]]):
         status, [line] = guest.run_unit(
             f"{unit}-{number}", *settings, "solo", "-n", unit, "grep", "SigIgn", "/proc/self/status"
@@ -281,7 +272,7 @@ def test_the_command_ignores_sigpipe_as_services_do_also_where_proc_is_hidden(gu
         assert status == 0 and int(line.split()[1], 16) & (1 << 31) - 1 == 1 << 12
 
 
-def test_a_socket_is_handed_to_the_command_which_takes_it_for_its_own(guest):
+def test_socket_activation_passes_the_socket_to_the_command(guest):
     guest.do("systemctl", "start", "echo.socket")
 
     with socket.socket(socket.AF_UNIX) as client:
@@ -292,7 +283,7 @@ def test_a_socket_is_handed_to_the_command_which_takes_it_for_its_own(guest):
     assert guest.read("echo")[0] == f"start {pid}" and names == "front"
 
 
-def test_a_command_that_says_it_is_ready_makes_its_unit_active_and_feeds_its_watchdog(guest):
+def test_notify_service_becomes_active_and_feeds_its_watchdog(guest):
     guest.do("systemctl", "start", "ready")
     fed = guest.show("ready", "WatchdogTimestampMonotonic")
     until(lambda: guest.show("ready", "WatchdogTimestampMonotonic") != fed)
@@ -305,7 +296,7 @@ def test_a_command_that_says_it_is_ready_makes_its_unit_active_and_feeds_its_wat
     assert guest.show("ready", "Result") == "watchdog" and is_free(guest, "ready")
 
 
-def test_without_notifyaccess_all_a_command_that_is_ready_is_not_heard(guest, unit):
+def test_ready_is_ignored_without_notifyaccess_all(guest, unit):
     result = guest.start(
         unit, "--property=Type=notify", "--property=TimeoutStartSec=1s", "solo", "-n", unit, "--", *SERVICE, unit
     )
@@ -314,7 +305,7 @@ def test_without_notifyaccess_all_a_command_that_is_ready_is_not_heard(guest, un
     assert is_free(guest, unit)
 
 
-def test_a_command_that_calls_itself_the_main_process_is_stopped_by_one_sigterm(guest, unit):
+def test_command_that_is_the_main_pid_is_stopped_by_one_sigterm(guest, unit):
     script = f"systemd-notify --ready MAINPID=$$$$; exec {shlex.join(SERVICE)} {unit}"
     guest.start(unit, "--property=Type=notify", "--property=NotifyAccess=all", "solo", "-n", unit, "sh", "-c", script)
     guest.wait_line(unit, "start")
@@ -329,7 +320,7 @@ def test_a_command_that_calls_itself_the_main_process_is_stopped_by_one_sigterm(
 # --- skipped
 
 
-def test_of_two_timers_with_one_job_one_runs_and_the_other_is_a_success(guest):
+def test_second_timer_of_a_job_skips_with_success(guest):
     guest.do("systemctl", "start", "sync@a.timer", "sync@b.timer")
     until(lambda: "75" in [guest.show(f"sync@{letter}", "ExecMainStatus") for letter in "ab"])
     states = [(guest.show(f"sync@{letter}", "ActiveState"), guest.show(f"sync@{letter}", "Result")) for letter in "ab"]
@@ -339,7 +330,7 @@ def test_of_two_timers_with_one_job_one_runs_and_the_other_is_a_success(guest):
     assert len(guest.read("sync")) == 1
 
 
-def test_a_unit_with_a_condition_is_skipped_while_a_name_is_held(guest):
+def test_exec_condition_skips_the_unit_while_a_name_is_held(guest):
     serve(guest, "nightly")
     guest.do("systemctl", "start", "gated")
     skipped = not (guest.lab / "gated").exists()
@@ -348,10 +339,10 @@ def test_a_unit_with_a_condition_is_skipped_while_a_name_is_held(guest):
     guest.do("systemctl", "start", "gated")
 
     assert skipped and (guest.lab / "gated").exists()
-    assert any("nightly: busy: held for" in line for line in guest.read_messages("gated"))
+    assert "nightly: busy: held for" in "\n".join(guest.read_messages("gated"))
 
 
-# --- locked in
+# --- sandboxed
 
 
 RECIPES = {
@@ -385,7 +376,7 @@ RECIPES = {
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_unit_that_is_locked_in_contends_for_the_same_name(guest, unit, recipe):
+def test_sandboxed_unit_contends_for_the_same_name(guest, unit, recipe):
     properties = [f"--property={setting}" for setting in RECIPES[recipe]]
     user = ALICE if "User=alice" in RECIPES[recipe] else None
     assert guest.run("solo", "-n", unit, "true", user=user).returncode == 0
@@ -398,7 +389,7 @@ def test_a_unit_that_is_locked_in_contends_for_the_same_name(guest, unit, recipe
     assert guest.run("solo", "-n", unit, "true", user=user).returncode == 0
 
 
-def test_a_unit_with_pids_of_its_own_contends_for_the_same_name(guest, unit):
+def test_unit_in_a_pid_namespace_contends_for_the_same_name(guest, unit):
     if guest.run_unit(f"{unit}-probe", "--property=PrivatePIDs=yes", "true")[0]:
         pytest.skip("this systemd has no PrivatePIDs=")
     serve(guest, unit, "--property=PrivatePIDs=yes")
@@ -429,9 +420,9 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSALS)
-def test_a_unit_where_names_can_not_be_kept_is_told_what_to_do_in_one_line(guest, unit, what):
-    settings, reason = REFUSALS[what]
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusal_for_lack_of_a_directory_has_the_remedy_in_one_line(guest, unit, case):
+    settings, reason = REFUSALS[case]
     guest.do("solo", "-n", unit, "true")
     guest.run("solo", "-n", unit, "true", user=ALICE)
 
@@ -442,28 +433,28 @@ def test_a_unit_where_names_can_not_be_kept_is_told_what_to_do_in_one_line(guest
     assert status == 125 and len(lines) == 1 and reason in lines[0], lines
 
 
-def ask_settings(guest, unit, *given):
-    """The settings that a refusal in a unit with the `given` ones names, with the `given` ones, as words of systemd-run."""
-    status, [line] = guest.run_unit(f"{unit}-refused", *given, "solo", "-n", unit, "true")
+def ask_settings(guest, unit, *properties):
+    """Return `properties` plus those that the refusal in a unit with them recommends, as words of systemd-run."""
+    status, [message] = guest.run_unit(f"{unit}-refused", *properties, "solo", "-n", unit, "true")
     assert status == 125
-    named = re.search(r"\(in a unit: (.*)\)", line)[1].replace("NAME", "shared").split()
-    return [*given, *(f"--property={setting}" for setting in named)]
+    recommended = re.search(r"\(in a unit: (.*)\)", message)[1].replace("NAME", "shared").split()
+    return [*properties, *(f"--property={setting}" for setting in recommended)]
 
 
-@pytest.mark.parametrize("given", [["ProtectSystem=strict"], ["DynamicUser=yes", "User=shared"]], ids=" ".join)
-def test_the_settings_that_a_refusal_names_are_enough(guest, unit, given):
-    settings = ask_settings(guest, unit, *(f"--property={setting}" for setting in given))
+@pytest.mark.parametrize("settings", [["ProtectSystem=strict"], ["DynamicUser=yes", "User=shared"]], ids=" ".join)
+def test_settings_recommended_by_a_refusal_are_enough(guest, unit, settings):
+    settings = ask_settings(guest, unit, *(f"--property={setting}" for setting in settings))
 
     status, lines = guest.run_unit(unit, *settings, "solo", "-v", "-n", unit, "solo", "history")
 
-    assert status == 0 and any(unit in line and "running" in line for line in lines), lines
+    assert status == 0 and any(unit in row and "running" in row for row in lines), lines
 
 
 @pytest.mark.parametrize("preserve", ["yes", "no"])
 def test_two_units_of_one_runtime_directory_overlap_only_without_preserve(guest, unit, preserve):
     """systemd removes the directory, and the first unit's ticket in it, when the second unit stops."""
-    given = "--property=DynamicUser=yes", "--property=User=shared", "--property=ReadWritePaths=/lab"
-    settings = ask_settings(guest, unit, *given)
+    sandbox = "--property=DynamicUser=yes", "--property=User=shared", "--property=ReadWritePaths=/lab"
+    settings = ask_settings(guest, unit, *sandbox)
     assert "--property=RuntimeDirectoryPreserve=yes" in settings
     settings.append(f"--property=RuntimeDirectoryPreserve={preserve}")
     serve(guest, unit, *settings)
@@ -479,10 +470,10 @@ def test_two_units_of_one_runtime_directory_overlap_only_without_preserve(guest,
 
 
 def read_settings(text):
-    """The settings of a unit's [Service] section, but for what it executes."""
-    lines = [line for line in text.partition("[Service]\n")[2].partition("\n[")[0].splitlines() if line[:1].isalpha()]
-    lines = [line for line in lines if not line.startswith(("Exec", "Type", "Restart"))]
-    return [line.replace("%i", INSTANCE).replace("%t", "/run") for line in lines]
+    """Return the settings of the [Service] section without Exec*=, Type= and Restart*=."""
+    section = text.partition("[Service]\n")[2].partition("\n[")[0].replace("%i", INSTANCE).replace("%t", "/run")
+    settings = [setting for setting in section.splitlines() if setting[:1].isalpha()]
+    return [setting for setting in settings if not setting.startswith(("Exec", "Type", "Restart"))]
 
 
 UNIT_TEXTS = {path.name: path.read_text() for path in sorted(TEMPLATES.glob("*.service"))}
@@ -491,7 +482,7 @@ UNIT_TEXTS = {name: text for name, text in UNIT_TEXTS.items() if "RuntimeDirecto
 
 
 @pytest.mark.parametrize("text", UNIT_TEXTS.values(), ids=UNIT_TEXTS)
-def test_a_directory_of_a_recipe_is_private_and_outlives_its_unit(guest, unit, text):
+def test_directory_of_a_recipe_is_private_and_outlives_its_unit(guest, unit, text):
     settings = read_settings(text)
     [name] = [setting.partition("=")[2] for setting in settings if setting.startswith("RuntimeDirectory=")]
 
@@ -504,7 +495,7 @@ def test_a_directory_of_a_recipe_is_private_and_outlives_its_unit(guest, unit, t
         assert guest.do("stat", "-c", "%U %a", "/var/lib/solo") == "root 700"
 
 
-def test_a_user_whose_home_is_the_root_directory_has_none(guest, unit):
+def test_root_directory_is_refused_as_a_home(guest, unit):
     guest.do("useradd", "--home-dir=/", "--uid=1002", "rootless")
 
     result = guest.run("solo", "-n", unit, "true", user=1002)
@@ -513,35 +504,34 @@ def test_a_user_whose_home_is_the_root_directory_has_none(guest, unit):
     assert result.stderr == "solo: uid 1002 has no home directory to keep names in: use --dir or SOLO_DIR\n"
 
 
-def test_a_dynamic_user_without_a_directory_keeps_names_in_sockets(guest, unit):
+def test_dynamic_user_without_a_directory_can_use_sockets(guest, unit):
     assert guest.run_unit(unit, "--property=DynamicUser=yes", "solo", "--via", "socket", "-n", unit, "echo", "ran") == (
         0,
         ["ran"],
     )
 
 
-def test_an_orphan_of_somebody_whose_processes_are_hidden_holds_its_name(guest, unit):
+def test_orphan_in_a_hidden_process_holds_its_name(guest, unit):
     shared = "--setenv=SOLO_DIR=/lab/shared"
-    guest.run_unit(
-        f"{unit}-first", shared, "solo", "-n", unit, "true"
-    )  # root makes the name: users do not trust each other's
+    # root makes the name: users do not trust the directories of each other.
+    guest.run_unit(f"{unit}-first", shared, "solo", "-n", unit, "true")
     serve(guest, unit, shared, "--property=User=bob", "--property=KillMode=process", "--remain-after-exit")
     orphan = guest.read(unit)[0].split()[1]
     guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
     guest.wait_state(unit, "failed")
 
     hidden = [shared, "--property=User=alice", "--property=ProtectProc=invisible"]
-    status, [line] = guest.run_unit(f"{unit}-next", *hidden, "solo", "-n", unit, "true")
+    status, [message] = guest.run_unit(f"{unit}-next", *hidden, "solo", "-n", unit, "true")
     guest.do("kill", "-KILL", orphan)
     until(lambda: guest.run_unit(f"{unit}-last", *hidden, "solo", "-n", unit, "true")[0] == 0)
 
-    assert status == 75 and f"orphan pid {orphan}" in line
+    assert status == 75 and f"orphan pid {orphan}" in message
 
 
 # --- syslog, templates
 
 
-def test_syslog_is_read_back_from_journald(guest):
+def test_journald_gets_text_priority_and_pid_of_syslog(guest):
     script = (
         "solo --syslog -n logged -- sh -c 'exit 3'; "
         "solo -n logged -- solo --syslog -q -n logged true; "
@@ -550,10 +540,8 @@ def test_syslog_is_read_back_from_journald(guest):
     guest.run("sh", "-c", script)
     guest.do("journalctl", "--sync")
 
-    entries = [
-        json.loads(line) for line in guest.do("journalctl", "--no-pager", "-t", "solo", "-o", "json").splitlines()
-    ]
-    entries = [entry for entry in entries if entry.get("SYSLOG_FACILITY") == "9"]
+    journal = guest.do("journalctl", "--no-pager", "-t", "solo", "-o", "json").splitlines()
+    entries = [entry for entry in map(json.loads, journal) if entry.get("SYSLOG_FACILITY") == "9"]
 
     texts = [re.sub(r"\d+", "N", entry["MESSAGE"]) for entry in entries]
     assert texts == [
@@ -568,7 +556,7 @@ def test_syslog_is_read_back_from_journald(guest):
     assert all(entry["SYSLOG_PID"] == entry["_PID"] for entry in entries)
 
 
-def test_systemd_finds_nothing_to_say_about_our_units(guest):
+def test_systemd_analyze_finds_no_fault_in_the_units(guest):
     units = [unit.name.replace("@.", f"@{INSTANCE}.") for folder in (TEMPLATES, UNITS) for unit in folder.iterdir()]
 
     result = guest.run(
@@ -581,7 +569,7 @@ def test_systemd_finds_nothing_to_say_about_our_units(guest):
 
 
 def install(guest, name, script):
-    """A job for the templates to run."""
+    """Create a job for the templates to run."""
     path = guest.lab / f"{name}.job"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -589,7 +577,7 @@ def install(guest, name, script):
 
 
 @pytest.mark.parametrize("template", ["solo", "solo-dynamic"])
-def test_the_template_of_a_job_runs_it_and_skips_it(guest, template):
+def test_job_template_runs_the_job_or_skips(guest, template):
     name = f"{template}-job"
     job = f"{template}@{name}"
     place = {
@@ -614,7 +602,7 @@ def test_the_template_of_a_job_runs_it_and_skips_it(guest, template):
     assert skip == 75 and again.returncode == 0 and guest.read_messages(job) == [f"ran {name}"] * 2
 
 
-def test_the_template_of_a_timer_starts_the_job(guest):
+def test_timer_template_starts_the_job(guest):
     install(guest, "timed", "echo ran >>/lab/timed")
     guest.do("mkdir", "-p", "/run/systemd/system/solo@timed.timer.d")
     guest.do(
@@ -629,7 +617,7 @@ def test_the_template_of_a_timer_starts_the_job(guest):
     guest.wait_line("timed", "ran")
 
 
-def test_the_template_of_a_daemon_is_active_once_it_says_so(guest):
+def test_daemon_template_is_active_once_the_daemon_is_ready(guest):
     install(guest, "worker", f"exec {shlex.join(SERVICE)} worker")
     guest.do("systemctl", "start", "solo-daemon@worker")
     events = read_events(guest, "worker")

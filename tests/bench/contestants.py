@@ -1,7 +1,7 @@
 """The contestants: the floor, an installed solo and the peers; and functions that run and time one of them.
 
 The floor is the least that a launcher in Python can do: `python -IS` that forks, execs and waits with posix alone, then calls
-_exit. In a queue it also holds flock(2) meanwhile.
+_exit. In a queue it holds flock(2) too.
 """
 
 import os

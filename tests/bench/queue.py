@@ -41,7 +41,7 @@ def drain(hold, wait, count: int) -> dict:
         waited = [read_cost(pid) for pid in waiters]
         begin = time.perf_counter()
         holder.release()
-        for pid in reversed(waiters):  # the last one first: this process then sleeps meanwhile
+        for pid in reversed(waiters):  # last first: this process then sleeps until all have ended
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         seconds = time.perf_counter() - begin
         ended = [read_cost(pid) for pid in waiters]

@@ -28,7 +28,7 @@ def print_rows(results: dict):
 
 
 def list_targets(measures: dict) -> list:
-    """Return [(what, measured, the most it may be)] of the targets that were measured."""
+    """Return [(title, measured, limit)] of the targets that were measured."""
 
     def take_ratio(title, row, other):
         found = measures.get(title, {}).get("rows", {}).get(row)
@@ -54,9 +54,9 @@ def print_targets(measures: dict):
     targets = list_targets(measures)
     if targets:
         print(f"\n{'TARGETS':<46}{'measured':>9}{'most':>9}")
-    for what, value, most in targets:
+    for title, value, most in targets:
         missed = f"missed by {value - most:.3g}" + (f" ({100 * (value / most - 1):.0f} %)" if most else "")
-        print(f"{what:<46}{value:>9.3g}{most:>9.3g}  {'met' if value <= most else missed}")
+        print(f"{title:<46}{value:>9.3g}{most:>9.3g}  {'met' if value <= most else missed}")
     print()
 
 

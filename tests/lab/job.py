@@ -1,6 +1,6 @@
 """The job of every trial: log its start, any overlap, the signals it gets, and its end.
 
-Called as `job.py PLACE`. LAB_WHAT says what it does, LAB_TAG identifies it. Its words never change, like those of a repeated job.
+Called as `job.py PLACE`. LAB_ACTION selects its action, LAB_TAG identifies it. Its words never change, as for a repeated job.
 """
 
 import fcntl
@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-PLACE, WHAT, TAG = sys.argv[1], os.environ["LAB_WHAT"], os.environ["LAB_TAG"]
+PLACE, ACTION, TAG = sys.argv[1], os.environ["LAB_ACTION"], os.environ["LAB_TAG"]
 EVERY = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
 
 
@@ -77,6 +77,8 @@ except BlockingIOError:
 for number in seen:
     write("sees", number)
 write("started", os.getpid())
-{"stay": stay, "daemon": leave_daemon, "session": leave_session, "close": close_inherited, "die": die}.get(WHAT, bool)()
+{"stay": stay, "daemon": leave_daemon, "session": leave_session, "close": close_inherited, "die": die}.get(
+    ACTION, bool
+)()
 write("ended", os.getpid())
-os._exit(3 if WHAT == "fail" else 0)
+os._exit(3 if ACTION == "fail" else 0)

@@ -1,4 +1,4 @@
-"""The wrappers: how its manual says to call each one to skip, to wait, and to skip in silence."""
+"""The wrappers, each with its words to skip, to wait, and to skip in silence, as its manual shows them."""
 
 import json
 import shutil

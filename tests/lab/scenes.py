@@ -154,8 +154,8 @@ def own_session(trial):
     return signal_wrapper(trial, signal.SIGTERM, "session")
 
 
-def signal_wrapper(trial, number, what="stay"):
-    wrapper, job = trial.hold(what)
+def signal_wrapper(trial, number, action="stay"):
+    wrapper, job = trial.hold(action)
 
     wrapper.send_signal(number)
     trial.comes_true(lambda: wrapper.poll() is not None or number in trial.read("signal"), GRACE)
@@ -391,7 +391,7 @@ def reboot(trial):
     return good("the next run starts") if "second" in trial.read_tags() else bad("stays locked")
 
 
-def boot(trial, boot_id, what, pid):
+def boot(trial, boot_id, action, pid):
     """Start the peer with `pid` in a new pid namespace that has its own boot_id."""
     (trial.place / boot_id).write_text(f"{boot_id}\n")
     script = f"""
@@ -400,7 +400,7 @@ def boot(trial, boot_id, what, pid):
         "$@" & wait
     """
     isolated = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh")
-    return trial.start(what, tag=boot_id, prefix=isolated)
+    return trial.start(action, tag=boot_id, prefix=isolated)
 
 
 @scene("pids reused after SIGKILL", "The next run starts: a pid alone does not identify a process.")

@@ -17,7 +17,7 @@ JOB = Path(__file__).resolve().parent / "job.py"
 
 
 class Stuck(Exception):
-    """The wrapper did not do in time what the message names."""
+    """The wrapper did not react in time. The message names the missing reaction."""
 
 
 class Trial:
@@ -30,24 +30,24 @@ class Trial:
         for file in (self.log, place / "alone", place / "file"):
             file.touch()
 
-    def start(self, what, form="skip", tag="-", prefix=(), locks=None, job=(sys.executable, "-IS", JOB)):
-        """Start the peer before a job. `form` is skip, wait or quiet; `what` is an action of job.py."""
+    def start(self, action, form="skip", tag="-", prefix=(), locks=None, job=(sys.executable, "-IS", JOB)):
+        """Start the peer before a job. `form` is skip, wait or quiet; `action` is an action of job.py."""
         locks = locks or self.locks
         words = [word.replace("{lock}", f"{locks}/job").replace("{name}", "job") for word in getattr(self.peer, form)]
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SOLO_", "XDG_"))},
             "HOME": str(locks),
             "SOLO_DIR": str(locks),
-            "LAB_WHAT": what,
+            "LAB_ACTION": action,
             "LAB_TAG": str(tag),
         }
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         return subprocess.Popen([*prefix, *words, *job, self.place], env=environment, **streams)
 
-    def hold(self, what="stay"):
+    def hold(self, action="stay"):
         """Start a wrapper; return (wrapper, pid of its job) once the job runs. Raises if it does not start."""
         before = len(self.read("started"))
-        wrapper = self.start(what)
+        wrapper = self.start(action)
         if not self.comes_true(lambda: len(self.read("started")) > before or wrapper.poll() is not None):
             raise TimeoutError("no job was started")
         if len(self.read("started")) == before:
