@@ -322,8 +322,8 @@ def work():
     while True:
         with lock:
             time.sleep(0.2)
-threading.Thread(target=work, daemon=True).start()
 with lock:
+    threading.Thread(target=work, daemon=True).start()
     while not received:
         time.sleep(0.01)
 time.sleep(99)

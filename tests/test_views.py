@@ -20,7 +20,7 @@ from tmux import Tmux
 from solo.commands.history import find_percentile, make_picture
 from solo.text.width import measure
 
-MANY = 300
+MANY = 100
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def screen(lab):
 
 
 def hold_many(lab):
-    """Start one launcher that holds 300 names."""
+    """Start one launcher that holds many names."""
     words = [word for number in range(MANY) for word in ("-n", f"name{number:03d}")]
     process = lab.start(*words, "--", "sh", "-c", "echo; read line; exit 0")
     read_line(process)
@@ -555,7 +555,7 @@ def test_top_follows_the_selection_to_the_last_of_many(lab, screen):
 
     top.type(*["Down"] * (MANY - 1))
 
-    top.wait_for(f"name{MANY - 1}")
+    top.wait_for(f"name{MANY - 1:03d}")
     top.type("q")
     top.wait_for("ended:0")
 
