@@ -46,12 +46,12 @@ class Report:
         faultless = self.find_faultless()
         only = len(faultless) == 1
         text = (
-            f"Only {faultless[0]} fails in no scene" if only else f"{', '.join(faultless) or 'None'} fail in no scene"
+            f"{faultless[0]} is the only one that fails in no scene" if only else f"{', '.join(faultless) or 'None'} fail in no scene"
         )
         notes = [
             self.scenes[scene]["title"] for scene in self.scenes if set(self.find(scene, NOTE)).intersection(faultless)
         ]
-        return f"{text}; scenes with a note: {', '.join(notes)}." if notes else f"{text}."
+        return f"{text}. It has a note (~) in: {', '.join(notes)}." if notes else f"{text}."
 
     # --- Markdown ---------------------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class Report:
                 [
                     "# How the alternatives fail",
                     "",
-                    f"`make lab` measured this table and measures it again: {self.measured}, Python {self.data['python']}.",
+                    f"`make lab` makes this table ({self.measured}, Python {self.data['python']}).",
                     "",
                     self.matrix(),
                     "",
@@ -80,6 +80,8 @@ class Report:
                     *(line for scene in self.scenes for line in self.describe(scene)),
                     "",
                     "## Command lines",
+                    "",
+                    "`{lock}` is the path of the lock file, `{name}` a name; the job follows.",
                     "",
                     "| | version | skip | wait |",
                     "|---|---|---|---|",
@@ -105,7 +107,7 @@ class Report:
 
     def to_evidence(self) -> str:
         """Return the scenes in which two jobs ran at once, the picture, and a summary."""
-        lines = ["| two jobs run at once in the scene | with |", "|---|---|"]
+        lines = ["| scene in which two jobs ran at once | command lines |", "|---|---|"]
         for scene, details in self.scenes.items():
             if self.find(scene, TWO):
                 lines.append(f"| {details['title']} | {', '.join(self.find(scene, TWO))} |")
@@ -114,7 +116,7 @@ class Report:
             f"({self.measured}; it takes some minutes). {self.conclusion()} [lab.md](lab.md) describes each cell, the good outcome "
             "and its reason, the command line of each wrapper, and the versions. A wrapper that replaces itself with the job "
             "by exec, like chpst, passes every scene that signals or kills the wrapper. But newcomers overtake its waiters, a job "
-            "that closes its descriptors loses the lock, and such a wrapper cannot end a job in time, record it or report it."
+            "that closes its descriptors loses the lock, and such a wrapper cannot enforce a time limit, keep a history or report the holder."
         )
         picture = f"![{len(self.scenes)} scenes with {len(self.peers)} wrappers: how the alternatives fail](lab.svg)"
         return "\n".join([*lines, "", picture, "", *textwrap.wrap(summary, 132, break_on_hyphens=False)])

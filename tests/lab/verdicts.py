@@ -13,7 +13,7 @@ class Verdict(NamedTuple):
 GOOD = Verdict("good", "✓", "#c8e6c9", "good")
 NOTE = Verdict("note", "~", "#fff3c4", "worth knowing")
 BAD = Verdict("bad", "✗", "#ffcc99", "fails")
-TWO = Verdict("two", "2", "#c62828", "two ran at once")
+TWO = Verdict("two", "2", "#c62828", "two jobs ran at once")
 NONE = Verdict("none", "–", "#eceff1", "has no such mode")
 UNKNOWN = Verdict("unknown", "?", "#ffffff", "could not be measured here")
 VERDICTS = {verdict.name: verdict for verdict in (GOOD, NOTE, BAD, TWO, NONE, UNKNOWN)}
