@@ -140,7 +140,9 @@ def run_guided(load, seed: int, count: int, corpus: str, answer: str):
     begin, done = time.monotonic(), 0
 
     def finish(*finding):
-        Path(answer).write_text(json.dumps(summarize(target, done, begin, *finding)))
+        # Rename it: libFuzzer may give up in the middle of a write.
+        Path(answer + ".new").write_text(json.dumps(summarize(target, done, begin, *finding)))
+        os.replace(answer + ".new", answer)
         os._exit(0)
 
     def one_input(data: bytes):
