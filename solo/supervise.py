@@ -1,7 +1,7 @@
 """Wait for the command, forward signals to it, and end as it ends.
 
-The launcher has blocked every signal and takes each one by sigwaitinfo(2), which shows its sender: no handler, no race,
-and no system call while nothing happens.
+The launcher has blocked every signal and takes each one by sigwaitinfo(2), which shows its sender. So there is no race
+(but see send_stop), and no system call while nothing happens.
 """
 
 import _signal
@@ -15,6 +15,9 @@ from solo.kernel import IS_REGULAR, TYPE_MASK, close, read_file
 from solo.start import ALL_SIGNALS, HIGHEST_FD, STOPPING, Child
 
 PAUSE = 0.1  # seconds
+# Seconds before the launcher stops with its command. A SIGCONT within the microseconds of kill(2) would be lost without
+# a trace; one that soon follows the stop comes before.
+STOP_DELAY = 0.02
 HANG_UP = (_signal.SIGHUP, SIGCONT)
 KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
 
@@ -140,20 +143,39 @@ def stop_too(child: Child):
     Do nothing if only the command got the signal and there is no terminal: a SIGCONT for the command alone would leave
     the launcher stopped, with the name held.
     """
-    pending = _signal.sigpending()
-    if SIGCONT in pending:
-        return  # a stop signal now would discard it
-    if not (child.got_stop or pending & STOPPING or has_terminal()):
+    info = _signal.sigtimedwait({SIGCHLD, SIGCONT}, STOP_DELAY)
+    if info is not None:
+        return react(info, child)
+    if not (child.got_stop or _signal.sigpending() & STOPPING or has_terminal()):
         return
     signal, child.stopped_by, child.got_stop, child.was_stopped = child.stopped_by, 0, False, True
-    posix.kill(posix.getpid(), signal)
-    if signal != SIGSTOP:
-        if child.status is None and not is_stopped(child.pid):
-            # A SIGCONT for both came meanwhile, and the stop signal above discarded it here: take the stop back.
-            child.was_stopped = False
-            _signal.sigtimedwait({signal}, 0)
+    is_continued = send_stop(signal)
+    if is_continued or signal != SIGSTOP and child.status is None and not is_stopped(child.pid):
+        # A SIGCONT came meanwhile, and the stop signal above may have discarded it: take the stop back.
+        child.was_stopped = False
+        info = _signal.sigtimedwait({signal}, 0)
+        if is_continued and child.status is None and is_stopped(child.pid):
+            forward(SIGCONT, child)
+        if info is not None and info.si_pid != posix.getpid():
+            react(info, child)  # a stop that was sent after the SIGCONT
+    elif signal != SIGSTOP:
         _signal.pthread_sigmask(SIG_UNBLOCK, {signal})
         _signal.pthread_sigmask(SIG_BLOCK, {signal})
+
+
+def send_stop(signal: int) -> bool:
+    """Send the blocked stop signal to the launcher itself. Return whether a SIGCONT came before it or meanwhile.
+
+    A stop signal discards a pending SIGCONT, so a handler takes SIGCONT here. The handler stays: to reset it would
+    discard a pending SIGCONT too.
+    """
+    arrived = []
+    _signal.signal(SIGCONT, lambda *_: arrived.append(SIGCONT))
+    _signal.pthread_sigmask(SIG_UNBLOCK, {SIGCONT})
+    if not arrived:
+        posix.kill(posix.getpid(), signal)
+    _signal.pthread_sigmask(SIG_BLOCK, {SIGCONT})
+    return bool(arrived)
 
 
 def has_terminal() -> bool:
