@@ -1,4 +1,4 @@
-"""The command gets what it would have had without solo, and gives back what it would have given."""
+"""Transparency: the command inherits what it would without solo, its status passes through, signals are forwarded."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def report(run, *words, **options):
 
 
 def read_signals(text, key="SigIgn"):
-    """The signals that a line of /proc/PID/status names, but for 32 and 33: glibc's own, which posix_spawn(3) leaves ignored."""
+    """Return the signals in a line of /proc/PID/status, without 32 and 33: posix_spawn(3) leaves those of glibc ignored."""
     text = text.decode() if isinstance(text, bytes) else text
     bits = int(re.search(rf"{key}:\s*(\w+)", text)[1], 16)
     return {number for number in range(1, 65) if bits >> number - 1 & 1} - {32, 33}
@@ -37,7 +37,7 @@ def run_bare(*words, **options):
 
 
 @pytest.mark.parametrize("status", [0, 1, 2, 64, 69, 75, 123, 124, 125, 126, 127, 128, 255])
-def test_exit_status_is_the_commands(lab, status):
+def test_exit_status_passes_through(lab, status):
     result = lab.run("-n", "job", "--", "sh", "-c", f"exit {status}")
 
     assert (result.returncode, result.stdout, result.stderr) == (status, b"", b"")
@@ -48,7 +48,7 @@ def test_exit_status_is_the_commands(lab, status):
     [n for n in CATCHABLE if n not in {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, *TERMINAL_STOPS}]
     + [signal.SIGKILL],
 )
-def test_a_death_by_signal_is_mirrored(lab, number):
+def test_death_by_signal_is_mirrored(lab, number):
     result = lab.run(
         "-n",
         "job",
@@ -70,7 +70,7 @@ def allow_cores():
     resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
 
 
-def test_a_second_core_is_never_dumped(lab):
+def test_launcher_dumps_no_core(lab):
     process = lab.start(
         "-n", "job", "--", "sh", "-c", "ulimit -c 0; kill -SEGV $$", cwd=lab.path, preexec_fn=allow_cores
     )
@@ -80,35 +80,19 @@ def test_a_second_core_is_never_dumped(lab):
     assert (status.si_code, status.si_status) == (os.CLD_KILLED, signal.SIGSEGV)  # and not CLD_DUMPED
 
 
-def test_status_126_is_for_what_can_not_be_executed(lab):
+@pytest.mark.parametrize(
+    "status, command",
+    [(126, "plain"), (126, "."), (126, "/etc/passwd"), (127, "absent"), (127, "./absent"), (127, "/etc/passwd/x")],
+)
+def test_unusable_command_is_one_line_and_126_or_127(lab, status, command):
     (lab.path / "plain").write_text("true\n")
 
-    for command in (lab.path / "plain", lab.path, "/etc/passwd"):
-        result = lab.run("-n", "job", "--", command)
-        assert (result.returncode, result.stderr.count(b"\n")) == (126, 1), command
+    result = lab.run("-n", "job", "--", lab.path / command if command in ("plain", ".") else command, cwd=lab.path)
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (status, 1)
 
 
-def test_status_127_is_for_what_is_not_there(lab):
-    for command in ("no-such-command", lab.path / "missing", "/etc/passwd/x"):
-        result = lab.run("-n", "job", "--", command)
-        assert (result.returncode, result.stderr.count(b"\n")) == (127, 1), command
-
-
-def test_a_word_of_the_shell_is_explained(lab):
-    assert b"sh -c" in lab.run("-n", "job", "cd", "/").stderr
-
-
-def test_a_missing_interpreter_is_127_as_in_a_shell(lab):
-    script = lab.path / "script"
-    script.write_text("#!/no/such/interpreter\n")
-    script.chmod(0o755)
-
-    result = lab.run("-n", "job", script)
-
-    assert (result.returncode, result.stderr.count(b"\n")) == (127, 1)
-
-
-def test_a_script_without_interpreter_line_is_run_by_sh(lab):
+def test_script_without_interpreter_line_runs_in_sh(lab):
     script = lab.path / "script"
     script.write_text('echo "$1"; exit 9\n')
     script.chmod(0o755)
@@ -122,7 +106,7 @@ def test_a_script_without_interpreter_line_is_run_by_sh(lab):
 @pytest.mark.parametrize(
     "error, status", [("E2BIG", 126), ("ETXTBSY", 126), ("ENOMEM", 126), ("EACCES", 126), ("ENOENT", 127)]
 )
-def test_a_failing_exec_is_told_in_one_line(lab, error, status):
+def test_failed_exec_is_one_line_and_126_or_127(lab, error, status):
     fail = ("strace", "-f", "-qq", "-o", "/dev/null", "-P", "/usr/bin/true", "-e", f"inject=execve:error={error}")
 
     result = lab.run("-n", "job", "--", "/usr/bin/true", prefix=fail)
@@ -132,8 +116,8 @@ def test_a_failing_exec_is_told_in_one_line(lab, error, status):
 
 
 @pytest.mark.tool("strace")
-def test_what_fails_between_fork_and_exec_is_told_in_one_line(lab):
-    """The child asks for its go so long that it lets others run; that is the call that fails."""
+def test_failure_between_fork_and_exec_is_one_line_and_125(lab):
+    """The go message is late, so the child calls sched_yield(2), which fails."""
     fail = inject(lab, "sched_yield:error=ENOSYS", "pwrite64:delay_enter=50000", follow=True)
 
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=fail)
@@ -146,7 +130,7 @@ def test_what_fails_between_fork_and_exec_is_told_in_one_line(lab):
 # --- what the command inherits -------------------------------------------------------------------------------------
 
 
-def test_the_command_gets_just_what_it_would_have_got(lab):
+def test_command_inherits_what_it_would_without_solo(lab):
     read_end, write_end = os.pipe()
     options = {
         "pass_fds": (read_end, write_end),
@@ -164,17 +148,11 @@ def test_the_command_gets_just_what_it_would_have_got(lab):
     assert guarded == bare
 
 
-def test_the_locale_that_was_given_is_what_the_command_gets(lab):
-    for value in ("C", "UTF-8", "C.UTF-8", "POSIX", ""):
-        result = lab.run("--dir", lab.directory, "-n", "job", "/usr/bin/env", env={"LC_CTYPE": value})
-        assert f"LC_CTYPE={value}" in result.stdout.decode().splitlines()
-
-
-def test_pids_of_ours_in_the_environment_become_the_commands(lab):
+def test_launchers_pid_in_environment_becomes_the_commands(lab):
     rename = ("sh", "-c", 'LISTEN_PID=$$ LISTEN_PIDFDID=9 WATCHDOG_PID=$$ SYSTEMD_EXEC_PID=$$ exec "$@"', "sh")
 
-    tell = "echo $$ $LISTEN_PID $LISTEN_PIDFDID $WATCHDOG_PID $SYSTEMD_EXEC_PID"
-    output = lab.run("-n", "job", "--", "sh", "-c", tell, prefix=rename).stdout.split()
+    show = "echo $$ $LISTEN_PID $LISTEN_PIDFDID $WATCHDOG_PID $SYSTEMD_EXEC_PID"
+    output = lab.run("-n", "job", "--", "sh", "-c", show, prefix=rename).stdout.split()
 
     assert len(output) == 4 and len(set(output)) == 1
     stranger = lab.run(
@@ -186,8 +164,8 @@ def test_pids_of_ours_in_the_environment_become_the_commands(lab):
 @pytest.mark.parametrize(
     "sender", ["posix.getpid()", "posix.fork() or (posix.kill(posix.getppid(), s), posix._exit(0))"]
 )
-def test_blocked_signal_that_waits_reaches_command(lab, sender):
-    """It is still blocked and pending after the exec, as it would be without solo."""
+def test_pending_signal_reaches_command(lab, sender):
+    """A blocked signal is still blocked and pending after the exec, as it would be without solo."""
     code = f"""
 import posix, sys, _signal
 s = _signal.SIGUSR1
@@ -206,7 +184,7 @@ posix.execv(sys.argv[1], sys.argv[1:])
 
 
 @pytest.mark.parametrize("words", [(), ("--dir", "names")])
-def test_launcher_leaves_working_directory_to_its_command(lab, words):
+def test_launcher_leaves_working_directory(lab, words):
     """Else it would keep the file system busy. A relative --dir is still found at the end."""
     environment = {key: value for key, value in lab.environment.items() if key != "SOLO_DIR" or not words}
     holder = lab.start(*words, "-n", "job", "--", "sh", "-c", "pwd; read line; exit 0", cwd=lab.path, env=environment)
@@ -218,7 +196,7 @@ def test_launcher_leaves_working_directory_to_its_command(lab, words):
     assert [run["outcome"] for run in lab.history()] == ["ok"] and lab.list() == []
 
 
-def test_a_closed_or_limited_stderr_costs_the_line_but_not_the_status(lab):
+def test_unwritable_stderr_changes_no_status(lab):
     lab.hold("job")
     reset = "import signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)"
     closed = (
@@ -234,17 +212,23 @@ def test_a_closed_or_limited_stderr_costs_the_line_but_not_the_status(lab):
     assert result.stderr.startswith(b"solo: other: cannot write in ") and result.stderr.count(b"\n") == 1
 
 
-def test_an_empty_environment_stays_empty_but_for_ours(lab):
-    guarded = lab.run("--dir", lab.directory, "-n", "job", "/usr/bin/env", env={})
+LOCALES = [{"LC_CTYPE": value} for value in ("C", "UTF-8", "C.UTF-8", "POSIX", "")]
 
-    assert sorted(line.partition("=")[0] for line in guarded.stdout.decode().splitlines()) == [
-        "SOLO_NAME",
-        "SOLO_TOKEN",
-    ]
+
+@pytest.mark.parametrize("environment", [{}, {"LC_ALL": "C"}, {"LANG": "C"}, *LOCALES], ids=str)
+def test_environment_gains_only_solo_name_and_token(lab, environment):
+    """Python itself may set LC_CTYPE, as in the C locale."""
+    output = lab.run("--dir", lab.directory, "-n", "job", "/usr/bin/env", env=environment).stdout.decode()
+
+    gained = dict(line.split("=", 1) for line in output.splitlines())
+    assert gained.pop("SOLO_NAME") == "job" and gained.pop("SOLO_TOKEN").isdigit()
+    assert gained == environment
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
-def test_closed_standard_descriptors_stay_closed_and_never_become_a_ticket(lab, closed):
+def test_closed_standard_descriptors_stay_closed(lab, closed):
+    """And no ticket gets their numbers: a message would be written into it."""
+
     def close():
         for fd in closed:
             os.close(fd)
@@ -271,7 +255,7 @@ def test_closed_standard_descriptors_stay_closed_and_never_become_a_ticket(lab, 
     assert lab.log.read_text().endswith("\nend\n") and "solo:" not in lab.log.read_text()
 
 
-def test_dispositions_and_mask_are_as_given(lab):
+def test_dispositions_and_mask_are_inherited(lab):
     ignored, blocked = {signal.SIGTTOU, signal.SIGSEGV, signal.SIGINT}, {signal.SIGTTIN, signal.SIGILL, signal.SIGTERM}
 
     def prepare():
@@ -284,16 +268,20 @@ def test_dispositions_and_mask_are_as_given(lab):
     assert (read_signals(guarded), read_signals(guarded, "SigBlk")) == (ignored, blocked)
 
 
+@pytest.mark.parametrize("nested", ["", "$SOLO -n outer -- "], ids=["solo", "solo in solo"])
 @pytest.mark.parametrize("trap, ignored", [("", set()), ("trap '' PIPE;", {13}), ("trap '' XFSZ;", {25})])
-def test_what_python_changes_in_itself_is_as_the_caller_left_it(lab, trap, ignored):
-    script = f"{trap} {lab.script} -n job -- grep SigIgn /proc/self/status; true"
+def test_dispositions_that_python_changes_are_restored(lab, trap, ignored, nested):
+    shell = lab.start_shell(f"{trap} {nested}$SOLO -n job -- grep SigIgn /proc/self/status; true")
 
-    output = subprocess.run(["sh", "-c", script], env=lab.environment, capture_output=True).stdout
-
-    assert read_signals(output) == ignored
+    assert read_signals(finish(shell)[1]) == ignored
 
 
-def test_an_ignored_sigchld_stays_ignored_and_hides_no_status(lab):
+def test_python_caller_passes_on_no_ignored_sigpipe(lab):
+    """Python ignores SIGPIPE in itself, and subprocess restores it in a child."""
+    assert read_signals(lab.run("-n", "job", "--", "grep", "SigIgn", "/proc/self/status").stdout) == set()
+
+
+def test_ignored_sigchld_is_inherited_and_hides_no_status(lab):
     def prepare():
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
@@ -302,25 +290,7 @@ def test_an_ignored_sigchld_stays_ignored_and_hides_no_status(lab):
     assert (result.returncode, read_signals(result.stdout)) == (2, {signal.SIGCHLD})
 
 
-def test_a_caller_in_python_ignores_sigpipe_only_for_itself(lab):
-    assert read_signals(lab.run("-n", "job", "--", "grep", "SigIgn", "/proc/self/status").stdout) == set()
-
-
-def test_a_solo_under_a_solo_sees_the_truth(lab):
-    script = f"trap '' PIPE; {lab.script} -n a -- {lab.script} -n b -- grep SigIgn /proc/self/status; true"
-
-    assert read_signals(subprocess.run(["sh", "-c", script], env=lab.environment, capture_output=True).stdout) == {
-        signal.SIGPIPE
-    }
-
-
-def test_the_c_locale_adds_nothing_to_the_environment(lab):
-    for locale in ({}, {"LC_ALL": "C"}, {"LANG": "C"}, {"LC_CTYPE": "C.UTF-8"}):
-        guarded = lab.run("--dir", lab.directory, "-n", "job", "/usr/bin/env", env=locale).stdout.decode().splitlines()
-        assert {line for line in guarded if line.startswith("L")} == {f"{key}={value}" for key, value in locale.items()}
-
-
-def test_names_and_arguments_need_not_be_utf8(lab):
+def test_names_and_arguments_may_be_any_bytes(lab):
     word, name = b"\xff\xfe\x80 \n", b"n\xe4me"
 
     result = subprocess.run(
@@ -342,14 +312,14 @@ def test_ten_thousand_arguments_arrive_and_are_recorded(lab):
     assert json.loads(listed)[0]["command"][-10000:] == words
 
 
-def test_it_works_without_terminal_stdin_or_home(lab):
+def test_runs_without_terminal_stdin_or_home(lab):
     environment = {key: value for key, value in lab.environment.items() if key in ("SOLO_DIR", "LAB")}
     result = lab.run("-n", "job", "--", "sh", "-c", "echo fine", env=environment, start_new_session=True)
 
     assert (result.returncode, result.stdout, result.stderr) == (0, b"fine\n", b"")
 
 
-def test_pipes_of_the_caller_close_when_the_command_closes_them(lab):
+def test_launcher_keeps_no_pipe_of_its_caller(lab):
     process = lab.start("-n", "job", "--", "sh", "-c", "exec >/dev/null 2>&1; read line")
 
     assert process.stdout.read() == b""  # the end, while the command still runs
@@ -364,8 +334,8 @@ def test_pipes_of_the_caller_close_when_the_command_closes_them(lab):
 @pytest.mark.parametrize(
     "failure", ["pwrite64:error=ENOSPC:when=3+", "clone,clone3,fork:error=EAGAIN"], ids=["record", "fork"]
 )
-def test_what_can_not_be_forked_or_recorded_is_never_started(lab, failure):
-    """Of what is written the third is the command's process, over what was reserved for it."""
+def test_command_that_cannot_be_forked_or_recorded_never_starts(lab, failure):
+    """The third write puts the command's process into the place that was reserved for it in the record."""
     lab.run("-n", "job", "true")
 
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, failure))
@@ -379,9 +349,9 @@ def test_what_can_not_be_forked_or_recorded_is_never_started(lab, failure):
 @pytest.mark.parametrize(
     "failure, paths",
     [("openat:error=EMFILE", ["/proc/self/fd"]), ("flock:error=EIO:when=4+", [])],
-    ids=["its descriptors", "the unlocking"],
+    ids=["list descriptors", "unlock"],
 )
-def test_what_fails_around_the_command_changes_no_status(lab, failure, paths):
+def test_failure_around_the_command_changes_no_status(lab, failure, paths):
     lab.run("-n", "job", "true")
 
     result = lab.run("-n", "job", "--", "sh", "-c", "exit 4", prefix=inject(lab, failure, paths=paths))
@@ -392,7 +362,7 @@ def test_what_fails_around_the_command_changes_no_status(lab, failure, paths):
 
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize("words", [(), ("--timeout", "1h")])
-def test_without_signals_it_still_waits_for_the_end(lab, words):
+def test_failing_sigwaitinfo_does_not_end_the_wait(lab, words):
     result = lab.run(
         *words, "-n", "job", "--", "sh", "-c", "exit 4", prefix=inject(lab, "rt_sigtimedwait:error=EINVAL")
     )
@@ -401,8 +371,8 @@ def test_without_signals_it_still_waits_for_the_end(lab, words):
 
 
 @pytest.mark.tool("strace")
-def test_a_signal_that_can_not_be_dealt_with_does_not_cost_the_next_ones(lab):
-    """The news of its stop; that of its end comes later."""
+def test_failed_reaction_loses_one_signal_only(lab):
+    """waitpid(2) fails for the stop of the command, not for its end."""
     prefix = inject(lab, "wait4:error=EINVAL:when=1")
     process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; kill -STOP $$; read line; exit 4", prefix=prefix)
     child = int(read_line(process))
@@ -414,8 +384,8 @@ def test_a_signal_that_can_not_be_dealt_with_does_not_cost_the_next_ones(lab):
 
 
 @pytest.mark.tool("strace")
-def test_a_signal_that_may_not_be_forwarded_ends_nothing(lab):
-    """As to a command that runs as someone else, by sudo."""
+def test_denied_forwarding_ends_nothing(lab):
+    """As with a command that sudo runs as another user."""
     process = lab.start(
         "-n", "job", "--", "sh", "-c", "echo; read line; exit 4", prefix=inject(lab, "kill:error=EPERM")
     )
@@ -428,7 +398,7 @@ def test_a_signal_that_may_not_be_forwarded_ends_nothing(lab):
 
 
 def find_tracee(pid):
-    """The process that strace, of that pid, has started."""
+    """Return the process that strace, with the pid `pid`, has started."""
     return int(open(f"/proc/{pid}/task/{pid}/children").read().split()[0])
 
 
@@ -449,11 +419,11 @@ def test_every_catchable_signal_is_forwarded_once_and_in_order(lab):
     assert finish(process) == (0, "", "")
 
 
-def test_an_alarm_set_before_solo_still_rings_the_command(lab):
+def test_alarm_set_before_solo_reaches_command(lab):
     assert lab.run("-n", "job", "sleep", "60", prefix=set_alarm()).returncode == -signal.SIGALRM
 
 
-def test_a_signal_that_was_ignored_stays_ignored_and_ends_nothing(lab):
+def test_inherited_ignored_signal_ends_nothing(lab):
     process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 5", prefix=("nohup",))
     read_line(process)
 
@@ -462,7 +432,7 @@ def test_a_signal_that_was_ignored_stays_ignored_and_ends_nothing(lab):
     assert finish(process)[0] == 5
 
 
-def test_a_signal_while_waiting_ends_the_waiter_and_nothing_else(lab):
+def test_signal_ends_only_the_waiter(lab):
     holder = lab.hold("job")
     waiter = lab.start_waiter("job", tag="waiter")
 
@@ -473,19 +443,19 @@ def test_a_signal_while_waiting_ends_the_waiter_and_nothing_else(lab):
     assert (lab.read_log(), lab.list()) == ([], [])
 
 
-def test_a_signal_from_the_command_or_its_children_does_not_come_back_to_it(lab):
-    # In a subshell of bash, $PPID and $$ are still those of the command itself. It lives on until its signal was taken:
-    # whose child a sender was that is gone, nobody can tell.
+def test_signal_of_command_or_descendant_is_not_forwarded(lab):
+    # In a subshell of bash, $PPID and $$ are still the pids of the launcher and the command. The subshell lives until
+    # its signal was taken: of a dead sender nothing shows the parent.
     taken = "while grep -q 'ShdPnd:.*200$' /proc/$PPID/status; do :; done; sleep 0.2"
     script = f"trap 'echo caught' USR1; echo ready; kill -USR1 $PPID; (kill -USR1 $PPID; {taken}; kill -USR1 $$); read line; echo done"
     process = lab.start("-n", "job", "--", "bash", "-c", script)
     assert read_line(process) == "ready"
-    assert read_line(process) == "caught"  # only the one that its child sent to the command itself
+    assert read_line(process) == "caught"  # once: the subshell signaled the command directly
 
     assert finish(process)[:2] == (0, "done\n")
 
 
-def test_a_sibling_in_the_same_process_group_is_heard(lab):
+def test_signal_of_sibling_in_process_group_is_forwarded(lab):
     script = (
         f"{lab.script} -n job -- sh -c 'trap \"echo caught; exit 3\" USR1; echo ready; while :; do sleep 0.05; done' & "
         "solo=$!; read line; kill -USR1 $solo; wait $solo; echo $?"
@@ -498,11 +468,11 @@ def test_a_sibling_in_the_same_process_group_is_heard(lab):
     assert process.communicate(b"\n", 60)[0] == b"caught\n3\n"
 
 
-TELL = "trap 'echo caught' USR1; echo $$; while [ ! -e $LAB/over ]; do sleep 0.02; done"
+CATCHER = "trap 'echo caught' USR1; echo $$; while [ ! -e $LAB/over ]; do sleep 0.02; done"
 
 
-def test_a_signal_of_a_sender_that_is_gone_is_heard(lab):
-    process = lab.start("-n", "job", "--", "sh", "-c", TELL)
+def test_signal_of_dead_sender_is_forwarded(lab):
+    process = lab.start("-n", "job", "--", "sh", "-c", CATCHER)
     read_line(process)
     os.kill(process.pid, signal.SIGSTOP)
     until(lambda: read_state(process.pid) == "T")
@@ -515,9 +485,9 @@ def test_a_signal_of_a_sender_that_is_gone_is_heard(lab):
     finish(process)
 
 
-def test_a_sender_that_only_is_called_systemd_is_heard(lab):
+def test_signal_of_false_systemd_is_forwarded(lab):
     (lab.path / "systemd").symlink_to("/bin/sh")
-    process = lab.start("-n", "job", "--", "sh", "-c", TELL)
+    process = lab.start("-n", "job", "--", "sh", "-c", CATCHER)
     read_line(process)
 
     sender = subprocess.Popen(
@@ -531,10 +501,10 @@ def test_a_sender_that_only_is_called_systemd_is_heard(lab):
 
 
 @pytest.mark.tool("strace")
-def test_a_signal_whose_sender_can_not_be_judged_is_heard(lab):
-    """Its /proc/PID/stat reads as nothing."""
+def test_signal_of_unreadable_sender_is_forwarded(lab):
+    """/proc/PID/stat of the sender reads as empty."""
     prefix = inject(lab, "read:retval=0", paths=[f"/proc/{os.getpid()}/stat"])
-    process = lab.start("-n", "job", "--", "sh", "-c", TELL, prefix=prefix)
+    process = lab.start("-n", "job", "--", "sh", "-c", CATCHER, prefix=prefix)
     read_line(process)
 
     os.kill(find_tracee(process.pid), signal.SIGUSR1)
@@ -575,12 +545,12 @@ def test_launchers_own_stop_discards_no_sigcont(lab, delay, call, receivers):
 
 
 @pytest.mark.parametrize("stop", [signal.SIGSTOP, signal.SIGTSTP])
-def test_a_command_that_was_stopped_and_continued_alone_does_not_leave_us_stopped(lab, stop):
+def test_stop_of_command_alone_leaves_launcher_running(lab, stop):
     process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", start_new_session=True)
     child = int(read_line(process))
 
     os.kill(child, stop)
-    # An orphaned group's SIGTSTP is dropped by the kernel: then there is nothing to see.
+    # The kernel drops SIGTSTP for an orphaned process group, so that nothing shows it.
     if stop == signal.SIGSTOP:
         until(lambda: read_state(child) == "T")
     os.kill(child, signal.SIGCONT)
@@ -589,8 +559,8 @@ def test_a_command_that_was_stopped_and_continued_alone_does_not_leave_us_stoppe
     assert finish(process)[0] == 4
 
 
-def test_a_stop_of_the_command_is_mirrored_to_a_shell_though_it_came_to_the_command_alone(lab):
-    """What `suspend` in a shell does; a terminal is there to see it."""
+def test_stop_of_command_alone_is_mirrored_on_a_terminal(lab):
+    """As `suspend` in a shell does it. The shell on the terminal must see the stop."""
     import pty
 
     pid, terminal = pty.fork()
@@ -614,8 +584,8 @@ def test_a_stop_of_the_command_is_mirrored_to_a_shell_though_it_came_to_the_comm
     assert b"stopped 147" in screen and b"end 6" in screen
 
 
-def test_the_command_stops_and_goes_on_with_the_launcher(lab):
-    # In a group of its own below us: SIGTSTP means nothing to an orphaned one.
+def test_command_stops_and_continues_with_launcher(lab):
+    # In its own process group below this one: the kernel drops SIGTSTP for an orphaned group.
     process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", preexec_fn=os.setpgrp)
     child = int(read_line(process))
 
@@ -627,22 +597,22 @@ def test_the_command_stops_and_goes_on_with_the_launcher(lab):
     assert finish(process)[0] == 4
 
 
-def test_stopping_a_hundred_times_loses_nothing(lab):
+def test_hundred_stops_and_continues_leave_both_running(lab):
     process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", preexec_fn=os.setpgrp)
     child = int(read_line(process))
     for _ in range(100):
         os.kill(process.pid, signal.SIGTSTP)
-        os.kill(process.pid, signal.SIGCONT)  # at once, before the stop can have been seen
+        os.kill(process.pid, signal.SIGCONT)  # before the launcher can have seen the stop
     until(lambda: read_state(child) in "SR" and read_state(process.pid) in "SR")
 
     assert finish(process)[0] == 4
 
 
-@pytest.mark.parametrize("whole_group", [False, True])
-def test_a_stop_and_a_continue_at_once_never_leave_us_stopped(lab, whole_group):
+@pytest.mark.parametrize("is_whole_group", [False, True])
+def test_quick_stop_and_continue_leave_both_running(lab, is_whole_group):
     process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", preexec_fn=os.setpgrp)
     child = int(read_line(process))
-    send = os.killpg if whole_group else os.kill
+    send = os.killpg if is_whole_group else os.kill
     for turn in range(150):
         send(process.pid, signal.SIGTSTP)
         for _ in range(turn * 20):
@@ -653,10 +623,10 @@ def test_a_stop_and_a_continue_at_once_never_leave_us_stopped(lab, whole_group):
     assert finish(process)[0] == 4
 
 
-def test_a_stop_that_did_not_stop_the_command_is_not_remembered(lab):
+def test_stop_signal_caught_by_command_is_forgotten(lab):
     process = lab.start("-n", "job", *PROBE, "signals", preexec_fn=os.setpgrp)
     child = int(read_line(process).split()[1])
-    for number in (signal.SIGTSTP, signal.SIGCONT):  # the probe only tells of them
+    for number in (signal.SIGTSTP, signal.SIGCONT):  # the probe only prints them
         os.kill(process.pid, number)
         assert int(read_line(process)) == number
 
@@ -665,13 +635,13 @@ def test_a_stop_that_did_not_stop_the_command_is_not_remembered(lab):
     os.kill(child, signal.SIGCONT)
     assert int(read_line(process)) == signal.SIGCONT
 
-    os.kill(process.pid, signal.SIGTERM)  # a stopped launcher would not pass it on
+    os.kill(process.pid, signal.SIGTERM)  # a stopped launcher would not forward it
     assert finish(process)[0] == 0
 
 
 @pytest.mark.tool("unshare")
 @pytest.mark.root
-def test_under_pid_1_of_a_fresh_namespace_signals_arrive_and_statuses_return(lab):
+def test_signals_and_statuses_pass_below_pid_1(lab):
     # sh is pid 1 there and solo its child; SIGTERM comes from outside, where si_pid is 0.
     script = f"{lab.script} -n job -- sh -c 'trap \"exit 6\" TERM; echo ready; while :; do sleep 0.05; done' & wait $!; echo $?"
     process = subprocess.Popen(
@@ -690,7 +660,7 @@ def test_under_pid_1_of_a_fresh_namespace_signals_arrive_and_statuses_return(lab
 
 @pytest.mark.tool("unshare")
 @pytest.mark.root
-def test_as_pid_1_it_reaps_strangers_and_still_tells_a_death_by_signal(lab):
+def test_pid_1_reaps_strangers_and_reports_death_by_signal(lab):
     words = ["unshare", "--fork", "--pid", "--mount-proc"]
 
     assert lab.run("-n", "job", "--", "sh", "-c", "(sleep 0.1 &) ; exit 8", prefix=words).returncode == 8
@@ -698,7 +668,7 @@ def test_as_pid_1_it_reaps_strangers_and_still_tells_a_death_by_signal(lab):
 
 
 def find_launcher(ancestor):
-    """The pid, out here, of the launcher below `ancestor`."""
+    """Return the pid, in this namespace, of the launcher below `ancestor`."""
 
     def children(pid):
         return [int(child) for child in open(f"/proc/{pid}/task/{pid}/children").read().split()]
@@ -709,8 +679,8 @@ def find_launcher(ancestor):
 
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize("library, option", [("select", "-v"), ("syslog", "--syslog")])
-def test_what_can_not_be_told_any_more_does_not_end_a_launcher(lab, library, option):
-    """Its command runs: the status is still to be given, and the name to be kept."""
+def test_failed_import_for_a_message_does_not_end_launcher(lab, library, option):
+    """The command runs: the launcher must keep the name and return the status."""
     path = getattr(__import__(library), "__file__", None) or pytest.skip(f"{library} is built in")
 
     result = lab.run(
