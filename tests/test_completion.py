@@ -1,4 +1,4 @@
-"""TAB in the real shells: the offered words, and that no text of a name is ever run."""
+"""TAB in real shells: the offered words. No text in a name is ever executed."""
 
 import subprocess
 
@@ -116,9 +116,11 @@ def test_a_completed_name_is_quoted_for_the_shell(lab, shell, kind):
     assert [(lab.path / f"out{number}").read_text() for number in range(len(NAMES))] == [f"{name}\0" for name in NAMES]
 
 
-def test_bash_completes_without_bash_completion(lab, shell):
+@pytest.mark.tool("zsh")
+@pytest.mark.parametrize("kind", ["bash", "zsh"])
+def test_tab_completes_names_options_values_and_subcommands(lab, shell, kind):
     lab.hold("nightly")
-    screen = shell("bash")
+    screen = shell(kind)
 
     for typed, expected in (
         ("solo wait nigh\t", "solo wait nightly"),

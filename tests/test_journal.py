@@ -1,4 +1,4 @@
-"""The journal: every run and every skip is in it, whatever happens to its writers, and nothing that happens to it fails a job."""
+"""The journal has every run and every skip, however their launchers end. A broken journal fails no job."""
 
 import multiprocessing
 import os
@@ -14,7 +14,7 @@ from solo.history import reader
 from solo.history.reader import Totals, find_histories, format_totals
 
 
-def tell(rows, *keys):
+def pick(rows, *keys):
     return [tuple(row[key] for key in keys) for row in rows]
 
 
@@ -22,10 +22,10 @@ def read_totals(lab, name="job"):
     return dict(find_histories(str(lab.directory), []))[name].totals
 
 
-# --- what is in it -----------------------------------------------------------------------------------------------
+# --- contents -----------------------------------------------------------------------------------------------
 
 
-def test_each_run_is_told_with_how_it_ended(lab):
+def test_each_run_is_recorded_with_its_outcome(lab):
     lab.run("-n", "job", "true")
     lab.run("-n", "job", "--", "sh", "-c", "exit 3")
     lab.run("-n", "job", "--", "sh", "-c", "kill -TERM $$")
@@ -34,7 +34,7 @@ def test_each_run_is_told_with_how_it_ended(lab):
 
     *rows, missing = lab.history()
 
-    assert tell(rows, "name", "outcome", "code", "signal") == [
+    assert pick(rows, "name", "outcome", "code", "signal") == [
         ("job", "ok", 0, None),
         ("job", "failed", 3, None),
         ("job", "signaled", None, 15),
@@ -47,14 +47,14 @@ def test_each_run_is_told_with_how_it_ended(lab):
     assert rows[3]["ran"] >= 0.1
 
 
-def test_each_skip_is_told_with_its_reason(lab):
+def test_each_skip_is_recorded_with_its_reason(lab):
     holder = lab.hold("job")
     lab.run("-n", "job", "true")
     lab.run("-n", "job", "-w", "200ms", "-q", "true")
 
     running, skipped, waited = lab.history("job")
 
-    assert tell([running, skipped, waited], "outcome", "ran") == [
+    assert pick([running, skipped, waited], "outcome", "ran") == [
         ("running", running["ran"]),
         ("skipped", None),
         ("skipped", None),
@@ -65,17 +65,17 @@ def test_each_skip_is_told_with_its_reason(lab):
     assert lab.history("job")[0]["outcome"] == "ok"
 
 
-def test_one_that_is_superseded_is_a_skip(lab):
+def test_superseded_waiter_is_a_skip(lab):
     holder = lab.hold("job")
-    loser = lab.start_waiter("job")
+    superseded = lab.start_waiter("job")
     lab.start("-w", "forever", "--latest", "-n", "job", "true")
-    loser.wait(PATIENCE)
+    superseded.wait(PATIENCE)
     finish(holder)
 
-    assert [row["launcher"] for row in lab.history() if row["outcome"] == "skipped"] == [loser.pid]
+    assert [row["launcher"] for row in lab.history() if row["outcome"] == "skipped"] == [superseded.pid]
 
 
-def test_one_that_solo_refuses_is_told_too(lab):
+def test_refusal_is_recorded(lab):
     holder = lab.start("-n", "job", "--", "sh", "-c", "$SOLO -n job --wait 9 true; read line")
     until(lambda: len(lab.history()) == 2)
 
@@ -85,7 +85,7 @@ def test_one_that_solo_refuses_is_told_too(lab):
     finish(holder)
 
 
-def test_a_killed_launcher_leaves_an_orphan_and_then_an_unknown_end(lab):
+def test_killed_launcher_is_orphaned_then_unknown(lab):
     holder = lab.hold("job")
     until(lambda: lab.history())  # it is written a moment after the command has started
     holder.kill()
@@ -93,27 +93,27 @@ def test_a_killed_launcher_leaves_an_orphan_and_then_an_unknown_end(lab):
     orphaned = lab.history()
     kill_both(holder)
 
-    assert tell(orphaned + lab.history(), "outcome", "end") == [("orphaned", None), ("unknown", None)]
+    assert pick(orphaned + lab.history(), "outcome", "end") == [("orphaned", None), ("unknown", None)]
 
 
-def test_a_run_of_several_names_is_in_the_journal_of_each(lab):
+def test_run_of_several_names_is_in_each_journal(lab):
     lab.run("-n", "b", "-n", "a/x", "--slots", "3", "--take", "2", "true")
 
     rows = lab.history()
 
     assert {row["name"] for row in rows} == {"b", "a/x"}
-    assert tell(rows, "names", "mode", "slot", "slots", "take") == [(["b", "a/x"], "slots", 0, 3, 2)] * 2
+    assert pick(rows, "names", "mode", "slot", "slots", "take") == [(["b", "a/x"], "slots", 0, 3, 2)] * 2
     assert rows[0]["token"] != rows[1]["token"]
 
 
-def test_history_of_a_name_has_what_nests_in_it_and_nothing_else(lab):
+def test_history_of_a_name_includes_nested_names_only(lab):
     for name in ("a", "a/b", "ab"):
         lab.run("-n", name, "true")
 
     assert [row["name"] for row in lab.history("a")] == ["a", "a/b"]
 
 
-def test_since_leaves_out_what_ended_before_but_not_what_still_runs(lab):
+def test_since_keeps_runs_that_have_not_ended(lab):
     holder = lab.hold("long")
     lab.run("-n", "short", "true")
 
@@ -122,11 +122,11 @@ def test_since_leaves_out_what_ended_before_but_not_what_still_runs(lab):
     finish(holder)
 
 
-def test_nothing_is_known_where_nothing_ran(lab):
+def test_history_is_empty_where_nothing_ran(lab):
     assert lab.history() == [] and lab.run("history").stdout == b"" and not lab.directory.exists()
 
 
-def test_strange_names_commands_and_bytes_come_back_as_they_were(lab):
+def test_strange_bytes_are_unchanged_in_history(lab):
     words = [b"true", b"\xff\xfe", b"a=b command=c", b"", b"new\nline", "ö %".encode()]
     subprocess.run([lab.script, "-n", b"n\xe4me = x\n%", "--", *words], env=lab.environment, check=True)
 
@@ -138,8 +138,8 @@ def test_strange_names_commands_and_bytes_come_back_as_they_were(lab):
 
 
 @pytest.mark.tool("localedef")
-def test_a_reason_that_the_locale_can_not_write_is_told_all_the_same(lab):
-    """An ellipsis, where a long command is cut short."""
+def test_reason_is_escaped_if_locale_cannot_encode_it(lab):
+    """The reason contains an ellipsis, because the holder's long command is cut."""
     subprocess.run(["localedef", "-i", "en_US", "-f", "ISO-8859-1", lab.path / "en_US.ISO-8859-1"], capture_output=True)
     holder = lab.start("-n", "job", "--", "sh", "-c", "echo; read line", *["x" * 100] * 10)
     read_line(holder)
@@ -154,13 +154,13 @@ def test_a_reason_that_the_locale_can_not_write_is_told_all_the_same(lab):
     assert b"\\u2026" in lab.find_journal("job").read_bytes()
 
 
-def test_a_long_command_does_not_fill_the_journal(lab):
+def test_long_command_is_cut_in_the_journal(lab):
     lab.run("-n", "job", "true", *["x" * 100] * 1000)
 
     assert lab.find_journal("job").stat().st_size < 4096 and lab.history()[0]["command"][-1] == "…"
 
 
-def test_by_sockets_there_is_no_journal(lab):
+def test_sockets_have_no_journal(lab):
     lab.use_sockets()
     lab.run("-n", f"job{os.getpid()}", "true")
 
@@ -170,7 +170,7 @@ def test_by_sockets_there_is_no_journal(lab):
 
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount")
-def test_roots_journal_outlives_a_boot(lab):
+def test_roots_journal_survives_a_boot(lab):
     script = f"""
         mount -t tmpfs tmpfs /run && mkdir -p /var/lib && mount -t tmpfs tmpfs /var/lib && unset SOLO_DIR
         {lab.script} -n a/b true && umount -l /run && mount -t tmpfs tmpfs /run
@@ -186,7 +186,7 @@ def test_roots_journal_outlives_a_boot(lab):
     assert lines[2:] == ["700 /var/lib/solo", "600 /var/lib/solo/a/b/.journal", "a/b: history removed"]
 
 
-# --- what can happen to it ---------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------
 
 
 def spoil_with_directory(file):
@@ -219,7 +219,7 @@ def spoil_the_folder(file):
 @pytest.mark.parametrize(
     "spoil", [spoil_with_directory, spoil_with_fifo, spoil_with_symlink, spoil_with_device, spoil_the_folder]
 )
-def test_what_is_in_the_journals_place_fails_no_job_and_is_left_alone(lab, spoil):
+def test_other_file_in_the_journals_place_fails_no_job(lab, spoil):
     lab.run("-n", "job", "true")
     try:
         spoil(lab.find_journal("job"))
@@ -238,7 +238,7 @@ def test_what_is_in_the_journals_place_fails_no_job_and_is_left_alone(lab, spoil
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EDQUOT", "EROFS"])
 @pytest.mark.parametrize("call", ["openat", "write", "pread64", "fstat", "newfstatat", "close"])
-def test_a_journal_that_can_not_be_written_fails_no_job(lab, call, error):
+def test_unwritable_journal_fails_no_job(lab, call, error):
     lab.run("-n", "job", "true")
     journal = str(lab.find_journal("job"))
     strace = ("strace", "-qq", "-o", str(lab.path / "trace"), "-P", journal, "-e", f"inject={call}:error={error}")
@@ -248,7 +248,7 @@ def test_a_journal_that_can_not_be_written_fails_no_job(lab, call, error):
     assert (result.returncode, result.stderr) == (3, b"")
 
 
-def test_torn_and_strange_lines_are_skipped_and_swallow_nothing(lab):
+def test_torn_and_strange_lines_hide_no_other(lab):
     lab.run("-n", "job", "true")
     whole = lab.find_journal("job").read_bytes()
     with lab.find_journal("job").open("ab") as file:
@@ -258,11 +258,11 @@ def test_torn_and_strange_lines_are_skipped_and_swallow_nothing(lab):
 
     lab.run("-n", "job", "false")
 
-    assert tell(lab.history(), "outcome") == [("ok",), ("failed",)]
+    assert pick(lab.history(), "outcome") == [("ok",), ("failed",)]
     assert read_totals(lab).runs == 2
 
 
-def test_any_cut_of_a_journal_can_be_read(lab):
+def test_journal_cut_anywhere_can_be_read(lab):
     lab.run("-n", "job", "--slots", "2", "true")
     lab.run("-n", "job", "false")
     whole = lab.find_journal("job").read_bytes()
@@ -272,19 +272,19 @@ def test_any_cut_of_a_journal_can_be_read(lab):
         assert totals is None and len(events) == whole[:size].count(b"\n")
 
 
-def test_two_clocks_or_a_clock_that_jumps_back_confuse_nobody(lab):
+def test_order_of_lines_does_not_matter(lab):
     lab.run("-n", "job", "true")
     lines = lab.find_journal("job").read_bytes().splitlines(keepends=True)
     lab.find_journal("job").write_bytes(b"".join(lines[::-1]))
 
-    assert tell(lab.history(), "outcome") == [("ok",)]
+    assert pick(lab.history(), "outcome") == [("ok",)]
 
 
-# --- when it is full ---------------------------------------------------------------------------------------------
+# --- rotation ---------------------------------------------------------------------------------------------
 
 
 def fill(lab, file=None, size=None):
-    """Write whole runs into a journal until it is full; how many."""
+    """Fill a journal with whole runs; return their number."""
     lab.run("-n", "job", "true")
     run = b"".join(lab.find_journal("job").read_bytes().splitlines(keepends=True)[-2:])
     count = (size or journal.SIZE_LIMIT) // len(run) + 1
@@ -292,10 +292,10 @@ def fill(lab, file=None, size=None):
     return count
 
 
-def test_a_full_journal_makes_room_and_counts_on(lab):
+def test_full_journal_is_rotated_and_totals_continue(lab):
     first = fill(lab)
     lab.run("-n", "job", "false")
-    second = fill(lab)  # over the false; PAST has one whole journal now, and this is the next
+    second = fill(lab)  # overwrites the false; .journal.past is one full journal now
     lab.run("-n", "job", "false")
     sizes = {file.name: file.stat().st_size for file in lab.find_journal("job").parent.iterdir()}
 
@@ -304,14 +304,11 @@ def test_a_full_journal_makes_room_and_counts_on(lab):
     assert sizes.keys() == {".journal", ".journal.past"} and sizes[".journal"] < 4096
     assert sizes[".journal.past"] < 1.01 * journal.SIZE_LIMIT
     totals = read_totals(lab)
-    assert (totals.runs, totals.failures) == (
-        first + second + 3,
-        2,
-    )  # the end of the first false is under the second filling
+    assert (totals.runs, totals.failures) == (first + second + 3, 2)  # the second fill overwrote the first false
     assert totals.last_success < totals.last_failure
 
 
-def test_where_it_can_not_be_renamed_it_grows_no_further_than_twice_its_size(lab):
+def test_journal_that_cannot_be_renamed_stops_at_twice_its_size(lab):
     fill(lab, size=2 * journal.SIZE_LIMIT)
     before = lab.find_journal("job").stat().st_size
     lab.find_journal("job").with_name(".journal.past").mkdir()
@@ -322,27 +319,29 @@ def test_where_it_can_not_be_renamed_it_grows_no_further_than_twice_its_size(lab
     assert before <= lab.find_journal("job").stat().st_size < before + 1024
 
 
-def test_one_who_sits_on_the_lock_of_a_full_journal_holds_up_nobody(lab):
+def test_locked_full_journal_blocks_no_run(lab):
     fill(lab)
-    sitting = subprocess.Popen(
+    locker = subprocess.Popen(
         ["flock", str(lab.find_journal("job")), "sh", "-c", "echo; read line"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    sitting.stdout.readline()
+    locker.stdout.readline()
     before = read_totals(lab).runs
 
     assert lab.run("-n", "job", "true").returncode == 0
     assert read_totals(lab).runs == before + 1
-    sitting.communicate()
+    locker.communicate()
 
 
-SMALL = 1 << 17  # bytes: full after 1300 lines; who sleeps longer than that between open and write may be lost
+SMALL = (
+    1 << 17
+)  # bytes, 1300 lines; a writer that sleeps longer than these take between open and write may lose its line
 
 
 def write_many(directory, number, count):
     journal.SIZE_LIMIT = SMALL
-    journal.LARGEST = reader.READ_LIMIT = SMALL * 1000  # seven others may write while one makes room
+    journal.LARGEST = reader.READ_LIMIT = SMALL * 1000  # seven writers may go on while one rotates
     for at in range(count):
         line = b"skipped %d.000 uid=0 host=h launcher=%d mode=X slots=1 take=1 waited=0.0 code=75 command=%d" % (
             at,
@@ -352,8 +351,8 @@ def write_many(directory, number, count):
         journal.append(journal.make_place(directory, "job"), line + b"\n")
 
 
-def test_eight_writers_lose_nothing_while_the_journal_is_renamed_under_them(lab):
-    """In the totals; of single lines only the last ones are kept."""
+def test_eight_writers_lose_no_line_in_the_totals(lab):
+    """The journal is renamed meanwhile; of single lines only the last ones are kept."""
     lab.directory.mkdir(mode=0o700)
     fork = multiprocessing.get_context("fork")
     writers = [fork.Process(target=write_many, args=(str(lab.directory), number, 1500)) for number in range(1, 9)]
@@ -361,7 +360,7 @@ def test_eight_writers_lose_nothing_while_the_journal_is_renamed_under_them(lab)
         writer.start()
     seen = []
     while any(writer.is_alive() for writer in writers):
-        if seen or lab.find_journal("job").exists():  # not for a moment, while it is renamed
+        if seen or lab.find_journal("job").exists():  # absent for a moment at the first rename
             seen.append(read_totals(lab).skips)
     for writer in writers:
         writer.join()
@@ -371,8 +370,8 @@ def test_eight_writers_lose_nothing_while_the_journal_is_renamed_under_them(lab)
     assert sum(file.stat().st_size for file in lab.find_journal("job").parent.iterdir()) < 20 * SMALL
 
 
-def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_path):
-    """In a process of its own that does just that; between two kills it is read, and nothing was counted twice or lost."""
+def test_totals_survive_sigkill_at_every_call_of_a_rotation(lab, tmp_path):
+    """A process only appends a line. After each kill the totals have counted nothing twice and lost nothing."""
     lab.directory.mkdir(mode=0o700)
     script = (
         "import sys; sys.path.insert(0, %r); from solo import journal; from solo.history import rotation;"
@@ -391,8 +390,7 @@ def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_
         assert read_totals(lab).skips == counted
         if "rename" not in calls and "renameat" not in calls:
             continue
-        # The same again from the same state, killed at each call after the journal was first opened.
-        break
+        break  # below, repeat this rotation and kill it at each call after the journal was first opened
     state = {file.name: file.read_bytes() for file in lab.find_journal("job").parent.iterdir()}
     grow = state[".journal.past"]
     start = next(at for at, line in enumerate((tmp_path / "trace").read_text().splitlines()) if ".journals" in line)
@@ -417,7 +415,7 @@ def test_the_totals_survive_sigkill_at_every_system_call_of_a_rotation(lab, tmp_
     assert killed >= 0.8 * (len(calls) - start)
 
 
-def test_what_totals_say_is_what_was_written(lab):
+def test_totals_are_read_as_they_were_written(lab):
     totals = Totals(1, 2, 3, 4.0, 5.5)
 
     assert reader.parse("job", format_totals(totals)) == (totals, [])
@@ -434,7 +432,7 @@ HOSTILE_PASTS = [
 
 
 @pytest.mark.parametrize("past", HOSTILE_PASTS, ids=range(len(HOSTILE_PASTS)))
-def test_whatever_is_in_the_past_fails_no_job_and_no_view(lab, past):
+def test_hostile_past_fails_no_job_and_no_view(lab, past):
     fill(lab)
     lab.find_journal("job").with_name(".journal.past").write_bytes(past)
 
@@ -446,8 +444,8 @@ def test_whatever_is_in_the_past_fails_no_job_and_no_view(lab, past):
 
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount")
-def test_an_exception_of_any_kind_in_the_journal_fails_no_job(lab):
-    """The reader is loaded only for a full journal, by then perhaps from a package that is being replaced."""
+def test_any_exception_in_the_journal_fails_no_job(lab):
+    """The reader is loaded late, for a full journal: an upgrade may be replacing the package at that time."""
     fill(lab)
     script = 'mount --bind /dev/null "$1" && shift && exec "$@"'
     hide = ("unshare", "--mount", "sh", "-c", script, "sh", reader.__file__)
@@ -457,18 +455,18 @@ def test_an_exception_of_any_kind_in_the_journal_fails_no_job(lab):
     assert result.returncode == 3 and b"the journal is not written: No module named" in result.stderr
 
 
-def test_a_stderr_that_nobody_reads_does_not_hold_up_one_whose_journal_can_not_be_written(lab):
+def test_unread_stderr_and_unwritable_journal_block_no_run(lab):
     lab.directory.mkdir(mode=0o700)
     (lab.directory / ".journals").write_text("")
     read, write = make_full_pipe()
 
     process = lab.start("-v", "-n", "job", "--timeout", "300ms", "sleep", "99", stderr=write)
-    os.read(read, 4096)  # as far as the line that says that it starts
+    os.read(read, 4096)  # room for the line that reports the start
 
     assert process.wait(PATIENCE) == 124
 
 
-def test_the_totals_never_go_back_though_they_can_not_be_written(lab):
+def test_totals_never_decrease_if_they_cannot_be_written(lab):
     fill(lab)
     lab.run("-n", "job", "true")
     count = fill(lab)
@@ -483,7 +481,7 @@ def test_the_totals_never_go_back_though_they_can_not_be_written(lab):
     assert before < read_totals(lab).runs <= before + 6
 
 
-def test_a_past_that_can_not_be_read_is_not_counted_as_nothing(lab):
+def test_unreadable_past_keeps_its_totals(lab):
     fill(lab)
     lab.run("-n", "job", "true")
     fill(lab)
@@ -496,7 +494,7 @@ def test_a_past_that_can_not_be_read_is_not_counted_as_nothing(lab):
     assert read_totals(lab).runs == before + 1
 
 
-def test_a_run_of_many_names_writes_short_lines(lab):
+def test_run_of_many_names_writes_short_lines(lab):
     words = [word for number in range(300) for word in ("-n", f"{'x' * 50}{number}")]
 
     assert lab.run(*words, "true").returncode == 0
@@ -505,7 +503,7 @@ def test_a_run_of_many_names_writes_short_lines(lab):
     assert lab.history()[0]["names"][-1] == "…"
 
 
-def test_one_damaged_ticket_or_journal_hides_no_other(lab):
+def test_damaged_ticket_or_journal_hides_no_other(lab):
     for name in ("good", "torn", "unreadable"):
         lab.run("-n", name, "true")
     journal = lab.find_journal("torn")
@@ -523,7 +521,7 @@ def test_one_damaged_ticket_or_journal_hides_no_other(lab):
     assert metrics.returncode == 125 and b'runs_total{name="good"' in metrics.stdout and result.stderr in metrics.stderr
 
 
-def test_history_is_in_order_over_a_change_of_the_clocks(lab):
+def test_history_is_in_order_over_the_end_of_summer_time(lab):
     lab.environment["TZ"] = "Europe/Berlin"
     lab.run("-n", "job", "true")
     first, second = 1761438600, 1761441000  # 2025-10-26 00:30 and 01:10 UTC: 02:30 and then 02:10 there
@@ -532,7 +530,7 @@ def test_history_is_in_order_over_a_change_of_the_clocks(lab):
     assert [row["token"] for row in lab.history()] == [1, 2]
 
 
-def test_a_reason_that_the_locale_can_not_say_is_written_all_the_same(monkeypatch):
+def test_reason_is_escaped_in_latin_1(monkeypatch):
     from solo import kernel
 
     monkeypatch.setattr(kernel, "ENCODING", "latin-1")
@@ -540,17 +538,17 @@ def test_a_reason_that_the_locale_can_not_say_is_written_all_the_same(monkeypatc
     assert journal.format_reason("held by …") == b"held%20by%20\\u2026"
 
 
-def test_a_directory_that_the_job_removed_is_not_made_again(lab):
-    started = 'until grep -q ^started "$0"; do :; done; rm -rf "$1"'  # not while that is written
+def test_directory_removed_by_the_job_is_not_created_again(lab):
+    started = 'until grep -q ^started "$0"; do :; done; rm -rf "$1"'  # not before that was written
     result = lab.run("-n", "job", "--", "sh", "-c", started, lab.find_journal("job"), lab.directory)
 
     assert result.returncode == 0 and not lab.directory.exists()
 
 
-# --- forgetting --------------------------------------------------------------------------------------------------
+# --- clean --history --------------------------------------------------------------------------------------------------
 
 
-def test_clean_keeps_the_history_unless_it_is_told(lab):
+def test_clean_removes_history_only_with_its_option(lab):
     for name in ("old", "a/b"):
         lab.run("-n", name, "true")
     holder = lab.hold("used")
@@ -566,12 +564,12 @@ def test_clean_keeps_the_history_unless_it_is_told(lab):
     assert lab.history()[0]["outcome"] == "ok"
 
 
-# --- others ------------------------------------------------------------------------------------------------------
+# --- users, descriptors, places ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("mode, uids", [(0o2770, [0, 0, 65534, 65534, 65533, 65533]), (0o1777, [0, 0])])
-def test_a_group_writes_one_journal_and_in_a_sticky_directory_each_user_its_own(common, mode, uids):
+def test_group_shares_a_journal_and_sticky_users_do_not(common, mode, uids):
     common.directory.mkdir()
     os.chown(common.directory, 0, 65534)
     common.directory.chmod(mode)
@@ -584,18 +582,18 @@ def test_a_group_writes_one_journal_and_in_a_sticky_directory_each_user_its_own(
     assert sum(len(path.read_text().splitlines()) for path in common.directory.rglob(".journal")) == 6
 
 
-def test_no_descriptor_of_the_journal_is_open_while_the_command_runs(lab):
+def test_journal_is_closed_while_the_command_runs(lab):
     holder = lab.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0")
     read_line(holder)
     until(lambda: lab.find_journal("job").exists() and lab.find_journal("job").stat().st_size > 0)
 
     files = f"/proc/{holder.pid}/fd"
-    until(lambda: not [fd for fd in os.listdir(files) if "journal" in os.readlink(f"{files}/{fd}")])
+    until(lambda: not [fd for fd in os.listdir(files) if "/.journals/" in os.readlink(f"{files}/{fd}")])
     finish(holder)
 
 
-def test_the_journals_of_roots_own_place_are_there_whatever_it_is_called(tmp_path, monkeypatch):
-    """/var/run/solo is /run/solo: two places for one name would let --once-per run twice."""
+def test_roots_journals_are_found_by_any_path_of_its_directory(tmp_path, monkeypatch):
+    """/var/run/solo is /run/solo: with two journals of one name, --once-per could run twice."""
     (tmp_path / "run").mkdir()
     (tmp_path / "var").symlink_to(tmp_path / "run")
     monkeypatch.setattr(journal_files, "ROOT_PLACE", str(tmp_path / "run"))

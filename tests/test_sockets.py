@@ -1,4 +1,4 @@
-"""--via socket: the same queue, and no file anywhere. What holds for both kinds of ticket is in the tests of that."""
+"""--via socket: the same queue without files. Tests with the fixtures `via` and `kind` cover both kinds of ticket."""
 
 import json
 import os
@@ -17,7 +17,7 @@ def sockets(lab):
     lab.use_sockets()
 
 
-def test_a_contender_is_turned_away_and_told_who_holds_it(lab):
+def test_skipped_contender_prints_the_holder(lab):
     holder = lab.hold("job")
 
     result = lab.run("-n", "job", "true")
@@ -27,20 +27,20 @@ def test_a_contender_is_turned_away_and_told_who_holds_it(lab):
     assert re.fullmatch(line, result.stderr.decode())
 
 
-def test_run_without_a_name_ends_with_the_status_of_the_command(lab):
+def test_run_without_a_name_returns_status_of_command(lab):
     result = lab.run("sh", "-c", "echo ran; exit 7")
 
     assert (result.returncode, result.stdout, result.stderr) == (7, b"ran\n", b"")
 
 
-def test_nothing_is_written_anywhere(lab):
+def test_directory_of_names_is_not_created(lab):
     lab.hold("a/b", "-n", "c")
 
     assert not lab.directory.exists()
 
 
 @pytest.mark.tool("strace")
-def test_no_file_is_opened_for_writing_nor_made(lab):
+def test_no_file_is_created_or_opened_for_writing(lab):
     trace = lab.path / "trace"
     lab.run("-n", "job", "true", prefix=("strace", "-o", trace, "-e", "trace=%file"))
 
@@ -54,7 +54,7 @@ def test_no_file_is_opened_for_writing_nor_made(lab):
     assert changing == []
 
 
-def test_a_file_and_a_socket_of_one_name_are_two_locks_and_list_shows_both(lab):
+def test_file_and_socket_of_one_name_are_two_locks(lab):
     lab.hold("job")
     del lab.environment["SOLO_VIA"]
     lab.hold("job")
@@ -65,7 +65,7 @@ def test_a_file_and_a_socket_of_one_name_are_two_locks_and_list_shows_both(lab):
     assert [row["via"] for row in lab.list("--via", "file")] == ["file"]
 
 
-def test_the_list_knows_everything_a_record_would(lab):
+def test_list_shows_all_fields_of_a_record(lab):
     holder = lab.hold("a/b", "--slots", "3", "--take", "2")
     [row] = lab.list()
 
@@ -79,32 +79,32 @@ def test_the_list_knows_everything_a_record_would(lab):
     assert row["command"] == ["sh", "-c", "echo $$; read line; exit 0"] and row["via"] == "socket"
 
 
-def test_those_who_wait_get_in_in_order(lab):
+def test_waiters_acquire_in_order(lab):
     holder = lab.hold("job")
-    line = [lab.start_waiter("job", tag=number) for number in range(12)]
-    line[3].kill()
-    line[3].wait()
+    waiters = [lab.start_waiter("job", tag=number) for number in range(12)]
+    waiters[3].kill()
+    waiters[3].wait()
 
     finish(holder)
 
-    assert [process.wait(PATIENCE) for at, process in enumerate(line) if at != 3] == [0] * 11
+    assert [process.wait(PATIENCE) for at, process in enumerate(waiters) if at != 3] == [0] * 11
     assert lab.read_log() == [str(number) for number in range(12) if number != 3]
 
 
-def test_the_next_waits_for_the_command_of_a_killed_launcher_to_be_dead(lab):
-    """The command gets SIGKILL when its launcher dies. With a gigabyte to give back it takes a while, and is not dead before."""
+def test_waiter_of_killed_launcher_waits_until_its_command_is_dead(lab):
+    """The command gets SIGKILL when its launcher dies. Its death takes a while: it must free a gigabyte of memory."""
     large = "import os, sys; memory = b'x' * (1 << 30); print(os.getpid(), flush=True); sys.stdin.read()"
     holder = lab.start("-n", "job", "--", sys.executable, "-IS", "-c", large)
     child = int(read_line(holder))
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", f"grep -s State: /proc/{child}/status; echo in")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", f"grep -s State: /proc/{child}/status; echo ran")
     until(lambda: lab.count_waiting("job"))
 
     holder.kill()
 
-    assert finish(waiter)[1] in ("in\n", "State:\tZ (zombie)\nin\n", "State:\tX (dead)\nin\n")
+    assert finish(waiter)[1] in ("ran\n", "State:\tZ (zombie)\nran\n", "State:\tX (dead)\nran\n")
 
 
-def test_a_squatter_is_told_as_such(common):
+def test_address_bound_by_another_user_is_an_error(common):
     common.use_sockets()
     address = "\\0solo/0/job/hold.1.X..0.0"
     squatter = subprocess.Popen(
@@ -138,19 +138,19 @@ sys.stdin.read()
 """
 
 
-def test_lines_that_others_put_into_the_kernels_table_break_nothing(common):
-    """An abstract address may hold a newline, and so look like any line at all."""
+def test_forged_lines_in_proc_net_unix_are_harmless(common):
+    """An abstract address may contain a newline, and so imitate any line."""
     common.use_sockets()
-    liar = subprocess.Popen(
+    forger = subprocess.Popen(
         ["/usr/bin/python3", "-c", INJECTION], user=NOBODY, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    liar.stdout.readline()
+    forger.stdout.readline()
 
     holder = common.hold("job")
     result = common.run("-n", "job", "true")
     finish(holder)
     after = common.run("-n", "job", "true")
-    liar.communicate()
+    forger.communicate()
 
     assert (result.returncode, after.returncode) == (75, 0), result.stderr + after.stderr
 
@@ -162,7 +162,7 @@ def test_users_do_not_see_each_others_sockets(common):
     assert common.run("-n", "job", "true", user=NOBODY).returncode == 0
 
 
-def test_who_sits_on_the_gate_is_told(lab):
+def test_stuck_gate_names_its_owner(lab):
     gate = socket.socket(socket.AF_UNIX)
     gate.bind(f"\0solo/{os.geteuid()}/job/gate")
     gate.listen()
@@ -181,7 +181,7 @@ def test_who_sits_on_the_gate_is_told(lab):
     "text",
     ["hold.", "hold.x.X..0.0", "hold.1.Z..0.0", "hold.1.X", "seat.", "hold.1.C-1..0.0", "hold.1.X..0.x", "hold.\xff"],
 )
-def test_garbage_in_an_address_never_lets_two_in_nor_shows_a_traceback(lab, text):
+def test_garbage_in_an_address_causes_no_traceback(lab, text):
     odd = socket.socket(socket.AF_UNIX)
     odd.bind(f"\0solo/{os.geteuid()}/job/{text}")
     odd.listen()
@@ -194,13 +194,13 @@ def test_garbage_in_an_address_never_lets_two_in_nor_shows_a_traceback(lab, text
     assert listing.returncode == 0
 
 
-def test_a_name_too_long_for_an_address_is_refused(lab):
+def test_name_too_long_for_an_address_is_refused(lab):
     result = lab.run("-n", "n" * 100, "true")
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"too long" in result.stderr
 
 
-def test_odd_names_are_told_apart(lab):
+def test_odd_names_are_different_locks(lab):
     names = ["a b", "a%20b", "ä", "a\nb", "a@b"]
     for name in names:
         lab.hold(name)
@@ -209,27 +209,27 @@ def test_odd_names_are_told_apart(lab):
     assert [lab.run("-n", name, "true").returncode for name in names] == [75] * 5
 
 
-def test_a_queue_full_of_those_who_asked_is_still_held(lab):
-    """Nobody accepts: who asked and left stays in the owner's queue, until the kernel takes no more."""
+def test_full_backlog_still_counts_as_held(lab):
+    """The owner never accepts, so closed connections fill its backlog until the kernel refuses more."""
     holder = lab.hold("job")
     [address] = [
         line.rsplit(" ", 1)[1]
         for line in open("/proc/net/unix").read().splitlines()
         if "/job/hold." in line and " 00010000 " in line
     ]
-    asked = 0
+    connections = 0
     while True:
-        one = socket.socket(socket.AF_UNIX)
-        one.setblocking(False)
+        client = socket.socket(socket.AF_UNIX)
+        client.setblocking(False)
         try:
-            one.connect("\0" + address[1:])
+            client.connect("\0" + address[1:])
         except BlockingIOError:
             break
         finally:
-            one.close()
-        asked += 1
+            client.close()
+        connections += 1
 
-    assert asked > 100
+    assert connections > 100
     assert lab.run("-n", "job", "true").returncode == 75
     for words in (["stop", "job"], ["--replace", "-n", "job", "true"]):
         result = lab.run(*words)
@@ -243,19 +243,19 @@ def test_a_queue_full_of_those_who_asked_is_still_held(lab):
     assert waiter.wait(PATIENCE) == 0
 
 
-def test_waiting_for_its_own_ancestor_is_refused(lab):
+def test_waiting_for_an_ancestor_is_refused(lab):
     result = lab.run("-n", "job", lab.script, "-w", "forever", "-n", "job", "true")
 
     assert result.returncode == 125 and b"an ancestor of this process" in result.stderr
 
 
-def test_the_command_has_no_socket_of_ours(lab):
+def test_command_inherits_no_socket(lab):
     result = lab.run("-n", "a/b", "--", "sh", "-c", "ls -l /proc/self/fd")
 
     assert b"socket:" not in result.stdout
 
 
-def test_a_directory_makes_no_sense_with_sockets_unless_it_is_in_the_environment(lab):
+def test_dir_excludes_sockets_but_solo_dir_does_not(lab):
     assert lab.run("-n", "job", "true").returncode == 0  # SOLO_DIR is set
     result = lab.run("--dir", lab.path, "-n", "job", "true")
 
@@ -263,13 +263,13 @@ def test_a_directory_makes_no_sense_with_sockets_unless_it_is_in_the_environment
 
 
 @pytest.mark.parametrize("words", [("--via", "pigeon", "true"), ("list", "--via", "pigeon")])
-def test_an_unknown_keeper_is_refused(lab, words):
+def test_unknown_backend_is_refused(lab, words):
     result = lab.run(*words)
 
     assert result.returncode == 125 and result.stderr.startswith(b"solo: --via pigeon: neither file nor socket, ")
 
 
-def test_a_stopped_launcher_keeps_the_name(lab):
+def test_stopped_launcher_keeps_the_name(lab):
     holder = lab.hold("job")
     holder.send_signal(signal.SIGSTOP)
     until(lambda: read_state(holder.pid) == "T")

@@ -1,4 +1,4 @@
-"""On a terminal: Ctrl-C once, Ctrl-Z and fg, job control, and what a pipe through a pty sees. A real pty, a real bash."""
+"""On a terminal: Ctrl-C, Ctrl-Z and fg, job control, window changes and hang-ups. A real pty, a real bash."""
 
 import os
 import pty
@@ -16,7 +16,7 @@ PROBE = f"{sys.executable} -IS {TESTS / 'probe.py'}"
 
 
 class Terminal:
-    """A process on a pty of its own, its session's leader; what it wrote so far is `screen`."""
+    """A process on its own pty, as leader of its session; `screen` is its output so far."""
 
     def __init__(self, words, environment):
         self.pid, self.fd = pty.fork()
@@ -37,7 +37,7 @@ class Terminal:
                 raise AssertionError(self.screen) from None
 
     def wait(self):
-        """Its exit status, negative for a signal."""
+        """Return its exit status, negative for a signal."""
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def close(self):
@@ -71,13 +71,13 @@ def shell(terminal):
     return shell
 
 
-def test_control_c_reaches_the_command_exactly_once(terminal, lab):
+def test_control_c_reaches_command_once(terminal, lab):
     screen = terminal(lab.script, "-n", "job", "--", *PROBE.split(), "signals")
     screen.wait_for("ready")
 
     screen.type("\x03")
     screen.wait_for("^C2\r")
-    os.kill(screen.pid, signal.SIGUSR1)  # a witness: whatever the launcher had to forward came before this
+    os.kill(screen.pid, signal.SIGUSR1)  # a witness: a second SIGINT would come before it
     screen.wait_for("\n10\r")
 
     assert screen.screen.split()[2:] == [b"^C2", b"10"]
@@ -90,7 +90,8 @@ def is_called(pid, name):
         return False
 
 
-def test_a_shell_loop_ends_by_control_c_because_the_death_is_mirrored(shell):
+def test_control_c_ends_a_shell_loop(shell):
+    """The launcher mirrors the death by SIGINT; an exit status would let bash continue the loop."""
     shell.type("for i in 1 2 3; do echo round $i; $SOLO -n job -- sleep 30; done; echo left=$?\n")
     shell.wait_for("\nround 1")
     until(
@@ -105,7 +106,7 @@ def test_a_shell_loop_ends_by_control_c_because_the_death_is_mirrored(shell):
     assert b"\nround 2" not in shell.screen
 
 
-def test_control_z_stops_both_and_fg_goes_on(shell, lab):
+def test_control_z_stops_both_and_fg_continues_both(shell, lab):
     shell.type("$SOLO -n job -- sh -c 'echo pid $$; read line; echo got $line'\n")
     shell.wait_for("\npid ")
     shell.wait_for("\r\n", after=shell.screen.index(b"\npid ") + 1)
@@ -121,18 +122,18 @@ def test_control_z_stops_both_and_fg_goes_on(shell, lab):
     shell.wait_for("\ngot word")
 
 
-def test_a_background_job_that_reads_the_terminal_stops_and_goes_on_in_the_foreground(shell):
+def test_background_job_that_reads_stops_until_fg(shell):
     shell.type("$SOLO -n job -- sh -c 'read line; echo got $line' &\n")
     until(lambda: (shell.type("jobs\n"), shell.wait_for("$ ", len(shell.screen)), b"Stopped" in shell.screen)[2])
     seen = len(shell.screen)
     shell.type("fg\n")
-    shell.wait_for("got $line'", after=seen)  # bash shows what it brings back
+    shell.wait_for("got $line'", after=seen)  # bash prints the command that it continues
     shell.type("word\n")
 
     shell.wait_for("\ngot word")
 
 
-def test_a_window_change_reaches_the_command_once(terminal, lab):
+def test_window_change_reaches_command_once(terminal, lab):
     import fcntl
     import struct
 
@@ -147,7 +148,7 @@ def test_a_window_change_reaches_the_command_once(terminal, lab):
     assert screen.screen.count(b"\n%d\r" % signal.SIGWINCH) == 1
 
 
-def test_a_filter_reads_the_terminal_to_its_end(terminal, lab):
+def test_filter_reads_the_terminal_to_its_end(terminal, lab):
     screen = terminal(lab.script, "-n", "job", "tac")
     screen.type("one\ntwo\n\x04")
 
@@ -155,7 +156,7 @@ def test_a_filter_reads_the_terminal_to_its_end(terminal, lab):
     assert screen.wait() == 0
 
 
-def test_a_shell_with_job_control_can_be_the_command(terminal, lab):
+def test_command_may_be_a_shell_with_job_control(terminal, lab):
     screen = terminal(lab.script, "-n", "job", "bash", "-m", "-c", "echo start; sleep 0.01 & wait; cat; echo end")
     screen.wait_for("start")
     screen.type("line\n\x04")
@@ -164,7 +165,7 @@ def test_a_shell_with_job_control_can_be_the_command(terminal, lab):
     assert screen.wait() == 0
 
 
-def test_hanging_up_the_terminal_ends_the_command_and_frees_the_name(terminal, lab):
+def test_hang_up_ends_command_and_frees_the_name(terminal, lab):
     screen = terminal(lab.script, "-n", "job", "--", "sh", "-c", "echo pid $$; read line; sleep 60")
     screen.wait_for("pid ")
     until(lambda: len(lab.list()) == 1)
@@ -192,7 +193,7 @@ def test_control_c_leaves_no_traceback(terminal, lab, moment):
     assert screen.screen.strip() in (b"", b"^C")
 
 
-def test_control_z_stops_a_launcher_that_has_only_the_rest_of_a_tree(shell, lab):
+def test_control_z_stops_launcher_of_remaining_descendants(shell, lab):
     shell.type("$SOLO --tree -n job -- sh -c 'sleep 99 & echo pid $!; exit 3'; echo left $?\n")
     shell.wait_for("\npid ")
     shell.wait_for("\r\n", after=shell.screen.index(b"\npid ") + 1)
@@ -209,8 +210,8 @@ def test_control_z_stops_a_launcher_that_has_only_the_rest_of_a_tree(shell, lab)
     until(lambda: read_state(rest) in ("gone", "Z") and lab.list() == [])
 
 
-def test_control_c_is_the_commands_to_understand_also_for_a_tree(terminal, lab):
-    """A helper that was put into a session of its own, as Ctrl-C must not end it, lives on."""
+def test_control_c_is_not_forwarded_to_a_tree(terminal, lab):
+    """A helper in a session of its own, which Ctrl-C must not end, lives on."""
     helper = "setsid sh -c 'trap \"echo helper >>$LAB/log\" INT; echo ready; sleep 1; echo stayed >>$LAB/log'"
     screen = terminal(
         lab.script, "--tree", "-n", "job", "--", "sh", "-c", f"trap 'echo heard' INT; {helper} & wait; wait; exit 4"
@@ -222,34 +223,3 @@ def test_control_c_is_the_commands_to_understand_also_for_a_tree(terminal, lab):
 
     assert screen.wait() == 4
     assert lab.read_log() == ["stayed"]
-
-
-@pytest.mark.tool("zsh")
-@pytest.mark.parametrize(
-    "typed, expected",
-    [
-        ("solo wait nigh\t", "solo wait nightly"),
-        ("solo -q --name nigh\t", "solo -q --name nightly"),
-        ("solo docto\t", "solo doctor"),
-        ("solo --max-w\t", "solo --max-waiting"),
-        ("solo --via so\t", "solo --via socket"),
-        ("solo stop --waiti\t", "solo stop --waiting"),
-    ],
-)
-def test_zsh_completes(terminal, lab, typed, expected):
-    from solo.generate import completions
-
-    lab.hold("nightly")
-    (lab.path / "bin").mkdir()
-    (lab.path / "bin/solo").symlink_to(lab.script)
-    (lab.path / "_solo").write_text(completions.make_zsh())
-    screen = terminal("zsh", "-f")
-    screen.type(
-        f"PS1='ok> '; PATH={lab.path}/bin:$PATH; fpath=({lab.path} $fpath); autoload -Uz compinit; "
-        f"compinit -u -d {lab.path}/dump; unsetopt zle_bracketed_paste; echo rea''dy\n"
-    )
-    screen.wait_for("\nready")
-
-    screen.type(typed)
-
-    screen.wait_for(expected)
