@@ -1,4 +1,4 @@
-"""--chdir: the working directory of the command, and of nothing else."""
+"""--chdir: the working directory of the command only."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_wrong_directory_is_refused_and_nothing_runs(lab, kind, reason):
 
 
 @pytest.mark.root
-def test_directory_that_the_user_may_not_enter_is_refused(common):
+def test_forbidden_directory_is_refused(common):
     closed = Path(common.script).parent / "closed"
     closed.mkdir(mode=0)
 
@@ -43,7 +43,7 @@ def test_directory_that_the_user_may_not_enter_is_refused(common):
     )
 
 
-def test_relative_command_and_directory_of_names_count_from_the_launcher(lab, elsewhere):
+def test_relative_paths_start_at_the_launchers_directory(lab, elsewhere):
     script = lab.path / "job.sh"
     for text in ("#!/bin/sh\npwd -P\n", "pwd -P\n"):
         script.write_text(text)
@@ -57,7 +57,7 @@ def test_relative_command_and_directory_of_names_count_from_the_launcher(lab, el
     assert lab.run("--chdir", lab.path, "./job.sh", cwd=elsewhere).returncode == 127
 
 
-def test_waiter_that_forked_in_advance_runs_there_though_the_path_was_moved(lab, elsewhere):
+def test_waiter_runs_in_a_directory_moved_during_the_wait(lab, elsewhere):
     holder = lab.hold("job")
     waiter = lab.start("-n", "job", "-w", "1h", "--chdir", elsewhere, *SHOW)
     until(lambda: lab.count_waiting("job") == 1)

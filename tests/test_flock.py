@@ -1,4 +1,4 @@
-"""--flock: solo and flock(1) exclude each other on a file of the user's, which is only ever locked."""
+"""--flock: solo and flock(1) exclude each other on a file of the user, which solo locks and never changes."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def try_flock(path, *words):
     return subprocess.run(["flock", "-n", *words, path, "true"]).returncode
 
 
-def test_flock_keeps_solo_out(lab, path):
+def test_flock_excludes_solo(lab, path):
     hold_by_flock(lab, path)
 
     result = lab.run("--flock", path, "-n", "up/job", "true")
@@ -43,7 +43,7 @@ def test_flock_keeps_solo_out(lab, path):
     assert f"solo: up/job: {path}: busy: locked by pid ".encode() in result.stderr
 
 
-def test_solo_keeps_flock_out(lab, path):
+def test_solo_excludes_flock(lab, path):
     holder = lab.hold("job", "--flock", path)
     assert try_flock(path) == 1
 
@@ -52,41 +52,41 @@ def test_solo_keeps_flock_out(lab, path):
     assert try_flock(path) == 0
 
 
-def test_two_solos_with_different_names_exclude_each_other_by_the_file(lab, path):
+def test_file_excludes_runs_of_different_names(lab, path):
     lab.hold("one", "--flock", path)
 
     assert lab.run("--flock", path, "-n", "two", "true").returncode == 75
 
 
 @pytest.mark.parametrize("words", [("-s",), ("--slots", "3")])
-def test_shared_use_is_shared_for_flock_too(lab, path, words):
+def test_shared_and_slots_hold_a_shared_flock(lab, path, words):
     lab.hold("job", *words, "--flock", path)
 
     assert (try_flock(path, "-s"), try_flock(path, "-x")) == (0, 1)
     assert lab.run(*words, "--flock", path, "-n", "job", "true").returncode == 0
 
 
-def test_one_wait_is_for_both(lab, path):
-    holder, outsider = lab.hold("job"), hold_by_flock(lab, path)
-    waiter = lab.start("-w", "forever", "--flock", path, "-n", "job", "--", "sh", "-c", "echo in")
+def test_wait_covers_name_and_file(lab, path):
+    holder, locker = lab.hold("job"), hold_by_flock(lab, path)
+    waiter = lab.start("-w", "forever", "--flock", path, "-n", "job", "--", "sh", "-c", "echo ran")
     until(lambda: lab.count_waiting("job"))
     finish(holder)
     until(lambda: len(lab.list()) == 1 and lab.list()[0]["state"] == "held" and lab.list()[0]["child"] is None)
 
-    outsider.stdin.close()
+    locker.stdin.close()
 
-    assert finish(waiter)[:2] == (0, "in\n")
+    assert finish(waiter)[:2] == (0, "ran\n")
 
 
-def test_the_wait_ends_in_time(lab, path):
+def test_wait_for_the_file_times_out(lab, path):
     hold_by_flock(lab, path)
 
     assert lab.run("-w", "100ms", "--flock", path, "-n", "job", "true").returncode == 75
 
 
 @pytest.mark.tool("strace")
-def test_the_wait_ends_also_where_its_time_was_over_before(lab, path):
-    """To show who is waited for takes long."""
+def test_wait_ends_if_its_time_passed_before_the_file(lab, path):
+    """Reading the holder in /proc/locks takes longer than the rest of the wait."""
     lab.hold("other", "--flock", path)
     slow = inject(lab, "openat:delay_enter=500000", paths=["/proc/locks"])
 
@@ -95,7 +95,7 @@ def test_the_wait_ends_also_where_its_time_was_over_before(lab, path):
     assert result.returncode == 75 and lab.run("-n", "job", "true").returncode == 0
 
 
-def test_a_file_that_is_missing_is_made_empty_with_the_callers_umask(lab):
+def test_missing_file_is_created_with_the_callers_umask(lab):
     path = lab.path / "new"
 
     assert lab.run("--flock", path, "-n", "job", "true", preexec_fn=lambda: os.umask(0o027) and None).returncode == 0
@@ -103,7 +103,7 @@ def test_a_file_that_is_missing_is_made_empty_with_the_callers_umask(lab):
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"", 0o640)
 
 
-def test_what_is_there_is_never_changed(lab):
+def test_existing_file_is_never_changed(lab):
     path = lab.path / "theirs"
     path.write_text("precious")
     before = path.stat()
@@ -118,7 +118,7 @@ def test_what_is_there_is_never_changed(lab):
 
 
 @pytest.mark.root
-def test_a_file_that_may_only_be_read_is_enough(common):
+def test_read_permission_is_enough(common):
     path = common.directory.parent / "theirs"
     path.write_text("precious")
     path.chmod(0o444)
@@ -136,7 +136,7 @@ def test_a_file_that_may_only_be_read_is_enough(common):
         (lambda path: None, "No such file or directory"),
     ],
 )
-def test_what_can_not_be_locked_is_refused_in_one_line(lab, make, text):
+def test_unlockable_path_is_one_line_and_125(lab, make, text):
     path = lab.path / "odd"
     make(path)
     path = path if os.path.lexists(path) else lab.path / "missing/directory/file"
@@ -147,7 +147,7 @@ def test_what_can_not_be_locked_is_refused_in_one_line(lab, make, text):
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-def test_the_same_file_twice_is_one_lock(lab):
+def test_same_file_twice_is_one_lock(lab):
     path = lab.path / "theirs"
     path.touch()
     os.link(path, lab.path / "link")
@@ -155,8 +155,8 @@ def test_the_same_file_twice_is_one_lock(lab):
     assert lab.run("--flock", path, "--flock", lab.path / "link", "--flock", path, "-n", "job", "true").returncode == 0
 
 
-def test_several_are_taken_in_one_order(lab):
-    """Two with the same files the other way round would lock each other out for ever, one of them holding each."""
+def test_several_files_are_locked_in_one_order(lab):
+    """Else two launchers that name the files in opposite order would deadlock."""
     one, two = lab.path / "one", lab.path / "two"
     both = [
         lab.start("-w", "forever", "--flock", first, "--flock", second, "-n", f"{name}", "--", "sleep", "0.01")
@@ -167,10 +167,10 @@ def test_several_are_taken_in_one_order(lab):
     assert [process.wait(PATIENCE) for process in both] == [0] * 20
 
 
-def test_a_file_replaced_while_waiting_is_not_the_one_that_is_held(lab):
+def test_file_replaced_during_the_wait_is_opened_again(lab):
     path = lab.path / "theirs"
     path.touch()
-    outsider = hold_by_flock(lab, path)
+    locker = hold_by_flock(lab, path)
     waiter = lab.start("-v", "-w", "forever", "--flock", path, "-n", "job", "--", "sh", "-c", "echo; read line")
     until(
         lambda: (
@@ -184,13 +184,14 @@ def test_a_file_replaced_while_waiting_is_not_the_one_that_is_held(lab):
     path.unlink()
     path.touch()
 
-    outsider.stdin.close()
+    locker.stdin.close()
 
     read_line(waiter)
     assert try_flock(path) == 1
 
 
-def test_the_command_dies_with_its_launcher_as_nothing_would_remember_it(lab, path):
+def test_command_dies_with_its_launcher(lab, path):
+    """The kernel releases the file's lock with the launcher; no record would show an orphan to flock(1)."""
     holder = lab.start("--flock", path, "-n", "job", "--", "sh", "-c", "echo $$; read line")
     child = int(read_line(holder))
     holder.kill()
@@ -200,13 +201,13 @@ def test_the_command_dies_with_its_launcher_as_nothing_would_remember_it(lab, pa
     assert try_flock(path) == 0
 
 
-def test_the_command_never_has_the_descriptor_of_the_file(lab, path):
+def test_command_does_not_inherit_the_file(lab, path):
     result = lab.run("--flock", path, "-n", "job", "--", "sh", "-c", "ls -l /proc/self/fd")
 
     assert str(path).encode() not in result.stdout
 
 
-def test_locking_under_ones_own_lock_is_refused(lab, path):
+def test_lock_held_by_an_ancestor_is_refused(lab, path):
     need_tools("setsid")
     result = subprocess.run(
         ["flock", path, lab.script, "-w", "forever", "--flock", path, "-n", "job", "true"],
@@ -218,17 +219,17 @@ def test_locking_under_ones_own_lock_is_refused(lab, path):
     assert result.returncode == 125 and b"an ancestor of this process" in result.stderr
 
 
-def test_a_skip_by_the_file_counts_as_a_skip_of_the_name(lab, path):
-    outsider = hold_by_flock(lab, path)
+def test_skip_because_of_the_file_is_counted(lab, path):
+    locker = hold_by_flock(lab, path)
     words = ("-q", "-E", "0", "--loud-after", "1", "--flock", path, "-n", "job", "true")
     ends = [lab.run(*words) for _ in range(3)]
 
     assert [end.returncode for end in ends] == [0, 75, 75] and b", 2 skips since" in ends[2].stderr
-    outsider.send_signal(signal.SIGKILL)
+    locker.send_signal(signal.SIGKILL)
 
 
-def test_a_script_may_be_locked_while_it_runs(lab):
-    """`flock job.sh job.sh` is how many do it: nobody may have it open for writing."""
+def test_command_may_be_the_locked_script(lab):
+    """As in `flock job.sh job.sh`. A descriptor open for writing would prevent the exec."""
     script = lab.path / "job.sh"
     script.write_text("#!/bin/sh\necho ran\n")
     script.chmod(0o755)
@@ -236,20 +237,20 @@ def test_a_script_may_be_locked_while_it_runs(lab):
     assert lab.run("--flock", script, script).stdout == b"ran\n"
 
 
-def test_a_lock_on_a_descriptor_that_solo_was_given_is_its_own(lab, path):
+def test_lock_on_an_inherited_descriptor_is_refused(lab, path):
     shell = lab.start_shell(f"exec 9<{path}; flock -n 9; exec $SOLO -w forever --flock {path} -n job true")
 
     _, stderr = shell.communicate(timeout=PATIENCE)
     assert shell.returncode == 125 and b"through the inherited descriptor 9" in stderr
 
 
-def test_who_holds_the_file_is_not_replaced_nor_waited_for(lab, path):
+def test_replace_does_not_end_the_holder_of_the_file(lab, path):
     hold_by_flock(lab, path)
 
     assert lab.run("--replace", "--flock", path, "-n", "job", "true").returncode == 75
 
 
-def test_a_holder_of_the_file_becomes_loud_too(lab, path):
+def test_loud_after_counts_the_hold_of_the_file(lab, path):
     hold_by_flock(lab, path)
     words = ("--flock", path, "-n", "job", "true")
 
@@ -258,8 +259,8 @@ def test_a_holder_of_the_file_becomes_loud_too(lab, path):
 
 
 @pytest.mark.parametrize("words", [(), ("--flock", "theirs"), ("--flock", "theirs", "--flock", "./theirs")], ids=len)
-def test_a_posix_lock_from_before_is_kept_while_the_command_runs(lab, words):
-    """To close any descriptor of the file would give it up."""
+def test_inherited_posix_lock_is_kept_while_the_command_runs(lab, words):
+    """Closing any descriptor of the file would release it."""
     path = lab.path / "theirs"
     path.touch()
     code = (

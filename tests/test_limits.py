@@ -31,11 +31,11 @@ DAEMON = (
 # --- --timeout ---------------------------------------------------------------------------------------------------
 
 
-def test_a_command_within_its_time_is_left_alone(lab, via):
+def test_command_within_its_timeout_is_left_alone(lab, via):
     assert lab.run("-t", "1h", "-n", "job", "--", "sh", "-c", "exit 3").returncode == 3
 
 
-def test_a_command_over_its_time_gets_sigterm_and_the_status_is_124(lab, via):
+def test_timeout_sends_sigterm_and_status_is_124(lab, via):
     result = lab.run(
         "-t", "300ms", "-n", "job", "--", "sh", "-c", "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done"
     )
@@ -44,7 +44,7 @@ def test_a_command_over_its_time_gets_sigterm_and_the_status_is_124(lab, via):
     assert re.fullmatch(rb"solo: job: timed out after 300ms: ending pid \d+\n", result.stderr)
 
 
-def test_a_command_that_does_not_heed_it_is_killed(lab, via):
+def test_timeout_kills_after_grace(lab, via):
     process = lab.start("-t", "300ms", "-k", "200ms", "-n", "job", "--", "sh", "-c", STUBBORN)
     child = int(read_line(process))
 
@@ -52,14 +52,14 @@ def test_a_command_that_does_not_heed_it_is_killed(lab, via):
     assert read_state(child) in ("gone", "Z")
 
 
-def test_a_stopped_command_hears_of_the_end_of_its_time(lab):
+def test_timeout_continues_a_stopped_command(lab):
     process = lab.start("-t", "300ms", "-n", "job", "--", "sh", "-c", "echo $$; kill -STOP $$; exit 0")
     read_line(process)
 
     assert process.wait(PATIENCE) == 124
 
 
-def test_signals_are_forwarded_while_a_limit_runs(lab):
+def test_signals_are_forwarded_with_a_timeout(lab):
     process = lab.start(
         "-t", "1h", "-n", "job", "--", "sh", "-c", "trap 'exit 9' USR1; echo; while :; do sleep 0.05; done"
     )
@@ -69,18 +69,18 @@ def test_signals_are_forwarded_while_a_limit_runs(lab):
     assert process.wait(PATIENCE) == 9
 
 
-def test_waiting_does_not_count(lab):
+def test_timeout_does_not_include_the_wait(lab):
     holder = lab.hold("job")
-    waiter = lab.start("-w", "forever", "-t", "700ms", "-n", "job", "--", "sh", "-c", "echo in")
+    waiter = lab.start("-w", "forever", "-t", "700ms", "-n", "job", "--", "sh", "-c", "echo ran")
     until(lambda: lab.count_waiting("job"))
     subprocess.run(["sleep", "0.8"])
 
     finish(holder)
 
-    assert finish(waiter)[:2] == (0, "in\n")
+    assert finish(waiter)[:2] == (0, "ran\n")
 
 
-def test_a_limit_keeps_the_launcher_asleep(lab):
+def test_timeout_causes_no_wakeups(lab):
     from conftest import count_switches
 
     process = lab.start("-t", "1h", "-n", "job", "--", "sh", "-c", "echo; read line; exit 0")
@@ -96,18 +96,18 @@ def test_a_limit_keeps_the_launcher_asleep(lab):
     "words, text",
     [(("-t", "0"), "must be more than 0"), (("-t", "x"), "not a duration"), (("-k", "5s"), "needs --timeout")],
 )
-def test_a_limit_that_makes_no_sense_is_refused(lab, words, text):
+def test_invalid_timeout_is_refused(lab, words, text):
     result = lab.run(*words, "-n", "job", "true")
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
 
 
-def test_for_ever_is_no_limit(lab):
+def test_timeout_forever_is_no_limit(lab):
     assert lab.run("-t", "forever", "-n", "job", "true").returncode == 0
 
 
-def test_a_full_stderr_stops_neither_the_limit_nor_a_signal(lab):
-    """A log reader that hangs is a reason for jobs to hang."""
+def test_full_stderr_does_not_delay_the_timeout(lab):
+    """A hanging log reader often makes jobs hang."""
     ready, full = make_full_pipe()
 
     process = lab.start("-t", "200ms", "-n", "job", "--", "sleep", "99", stderr=full)
@@ -122,20 +122,20 @@ def test_a_full_stderr_stops_neither_the_limit_nor_a_signal(lab):
 
 
 def start_daemon(lab, *words, then="exit 3"):
-    """A command that leaves a daemon behind, in a session of its own; `daemon` is its pid."""
+    """Start a command that leaves a daemon in a session of its own, with the pid `daemon`."""
     process = lab.start(*words, "-n", "job", "--", "sh", "-c", f"{sys.executable} -IS -c '{DAEMON}' <&0; {then}")
     process.daemon = int(read_line(process))
     return process
 
 
-def test_without_a_tree_a_daemon_left_behind_does_not_hold_the_name(lab, via):
+def test_daemon_left_behind_does_not_hold_the_name(lab, via):
     process = start_daemon(lab)
 
     assert process.wait(PATIENCE) == 3
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-def test_a_tree_holds_until_the_last_descendant_is_gone(lab, via):
+def test_tree_holds_until_last_descendant_is_dead(lab, via):
     process = start_daemon(lab, "--tree")
     until(lambda: read_state(lab.list()[0]["child"]) == "gone")
     assert lab.run("-n", "job", "true").returncode == 75
@@ -147,7 +147,7 @@ def test_a_tree_holds_until_the_last_descendant_is_gone(lab, via):
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-def test_a_tree_that_is_told_to_end_ends_all_of_it(lab, via):
+def test_sigterm_ends_the_whole_tree(lab, via):
     process = start_daemon(lab, "--tree", then="exec sleep 99")
     process.send_signal(signal.SIGTERM)
 
@@ -155,7 +155,7 @@ def test_a_tree_that_is_told_to_end_ends_all_of_it(lab, via):
     assert read_state(process.daemon) == "gone"
 
 
-def test_a_tree_that_is_told_to_end_after_its_command_did_ends_too(lab):
+def test_sigterm_ends_a_tree_whose_command_has_ended(lab):
     process = start_daemon(lab, "--tree")
     until(lambda: read_state(lab.list()[0]["child"]) == "gone")
     process.send_signal(signal.SIGTERM)
@@ -164,7 +164,7 @@ def test_a_tree_that_is_told_to_end_after_its_command_did_ends_too(lab):
     assert read_state(process.daemon) == "gone"
 
 
-def test_what_does_not_heed_it_in_a_tree_is_killed(lab):
+def test_descendant_that_ignores_sigterm_is_killed_after_grace(lab):
     process = lab.start(
         "--tree", "-k", "300ms", "-n", "job", "--", "sh", "-c", f'setsid sh -c "{STUBBORN}" & exec sleep 99'
     )
@@ -175,7 +175,7 @@ def test_what_does_not_heed_it_in_a_tree_is_killed(lab):
     assert read_state(inner) == "gone"
 
 
-def test_a_tree_over_its_time_ends_whole(lab, via):
+def test_timeout_ends_the_whole_tree(lab, via):
     process = lab.start(
         "--tree", "-t", "400ms", "-k", "300ms", "-n", "job", "--", "sh", "-c", f'setsid sh -c "{STUBBORN}" & exit 0'
     )
@@ -185,7 +185,7 @@ def test_a_tree_over_its_time_ends_whole(lab, via):
     assert read_state(inner) == "gone"
 
 
-def test_a_tree_that_forks_all_the_time_ends_whole(lab):
+def test_timeout_ends_a_tree_that_keeps_forking(lab):
     forker = (
         "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(flush=True)\nwhile True:\n"
         " if os.fork():\n  os._exit(0)\n os.setsid()\n time.sleep(0.001)\n"
@@ -196,7 +196,7 @@ def test_a_tree_that_forks_all_the_time_ends_whole(lab):
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-def test_only_the_command_hears_of_other_signals(lab):
+def test_other_signals_go_to_the_command_only(lab):
     process = lab.start(
         "--tree", "-n", "job", "--", "sh", "-c", "trap 'kill $!; exit 4' USR1; sleep 99 & echo $!; wait"
     )
@@ -207,8 +207,8 @@ def test_only_the_command_hears_of_other_signals(lab):
     wait_dead(inner)
 
 
-def test_children_from_before_are_not_part_of_the_tree(lab):
-    """A shell that starts something in the background and then becomes solo: that is its business."""
+def test_earlier_children_are_not_part_of_the_tree(lab):
+    """A shell may start a background job and then exec solo."""
     script = f"sleep 99 & echo $!; exec {lab.script} --tree -n job -- sh -c 'setsid sleep 0.2 & exit 5'"
     shell = subprocess.Popen(["sh", "-c", script], env=lab.environment, stdout=subprocess.PIPE)
     stranger = int(read_line(shell))
@@ -219,8 +219,8 @@ def test_children_from_before_are_not_part_of_the_tree(lab):
     shell.stdout.close()
 
 
-def test_a_tree_with_a_stranger_holds_over_a_chain_of_forks(lab):
-    """Each link lives for a moment: no look at /proc sees them all."""
+def test_tree_beside_earlier_child_outlives_a_chain_of_forks(lab):
+    """Each process of the chain lives for a moment, so that no look at /proc sees them all."""
     hopper = (
         "import os, signal, sys, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nend = time.time() + 1.5\n"
         "while time.time() < end:\n if os.fork(): os._exit(0)\nopen(sys.argv[1], 'a').write('hopped')\n"
@@ -236,7 +236,7 @@ def test_a_tree_with_a_stranger_holds_over_a_chain_of_forks(lab):
 
 
 @pytest.mark.tool("strace")
-def test_a_tree_is_not_given_up_where_processes_can_not_be_listed(lab):
+def test_tree_holds_while_proc_cannot_be_listed(lab):
     blind = "strace -D -qq -o $LAB/trace -P /proc -e trace=openat -e inject=openat:error=ENFILE:when=2..4"
     tree = "setsid sh -c 'sleep 1; echo over >>$LAB/log' & exit 3"
     shell = lab.start_shell(f'sleep 99 & echo $!; exec {blind} $SOLO --tree -n job -- sh -c "{tree}"')
@@ -248,7 +248,7 @@ def test_a_tree_is_not_given_up_where_processes_can_not_be_listed(lab):
 
 
 @pytest.mark.tool("strace")
-def test_a_tree_is_not_given_up_where_signals_can_not_be_taken(lab):
+def test_tree_holds_while_sigwaitinfo_fails(lab):
     tree = "setsid sh -c 'sleep 1; echo over >>$LAB/log' & exit 3"
 
     result = lab.run(
@@ -258,8 +258,8 @@ def test_a_tree_is_not_given_up_where_signals_can_not_be_taken(lab):
     assert (result.returncode, lab.read_log(), count_injected(lab)) == (3, ["over"], 3)
 
 
-def test_nobody_in_a_tree_gets_sigterm_twice(lab):
-    # Who has got the first waits a second for another.
+def test_descendant_gets_sigterm_once(lab):
+    # After the first SIGTERM it waits a second for another.
     helper = (
         "import signal, sys, time\ngot = []\nsignal.signal(signal.SIGTERM, lambda *_: got.append(1))\nprint(flush=True)\n"
         "while not got: time.sleep(0.05)\nend = time.time() + 1\nwhile time.time() < end: time.sleep(0.05)\nprint(*got)\n"
@@ -271,8 +271,8 @@ def test_nobody_in_a_tree_gets_sigterm_twice(lab):
     assert finish(process)[:2] == (-signal.SIGTERM, "1\n")
 
 
-def test_a_hang_up_from_a_process_is_for_the_command_alone(lab):
-    """Mostly it means: read your configuration again."""
+def test_hang_up_from_a_process_ends_no_tree(lab):
+    """It usually means: reload the configuration."""
     script = "sleep 99 & trap 'echo reloading; kill $!; exit 0' HUP; echo $!; wait"
     process = lab.start("--tree", "-n", "job", "--", "sh", "-c", f"setsid sleep 0.3 & {script}")
     read_line(process)
@@ -281,14 +281,14 @@ def test_a_hang_up_from_a_process_is_for_the_command_alone(lab):
     assert finish(process)[:2] == (0, "reloading\n")
 
 
-def test_what_a_descendant_sends_to_its_group_is_no_order_to_end(lab):
+def test_signal_of_a_descendant_ends_no_tree(lab):
     script = "trap '' TERM; setsid sh -c 'echo; exec >&-; sleep 0.3; echo stayed >>$LAB/log' | { read -r _; kill -TERM 0; }; exit 0"
 
     assert lab.run("--tree", "-n", "job", "--", "sh", "-c", script, start_new_session=True).returncode == 0
     assert lab.read_log() == ["stayed"]
 
 
-def test_an_order_that_was_ignored_from_the_start_is_none(lab):
+def test_inherited_ignored_signal_ends_no_tree(lab):
     process = lab.start(
         "--tree",
         "-n",
@@ -309,7 +309,7 @@ def test_an_order_that_was_ignored_from_the_start_is_none(lab):
 # --- --no-orphan -------------------------------------------------------------------------------------------------
 
 
-def test_an_orphan_lives_on(lab):
+def test_orphan_keeps_running(lab):
     holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line")
     child = int(read_line(holder))
     holder.kill()
@@ -319,11 +319,9 @@ def test_an_orphan_lives_on(lab):
     assert lab.list()[0]["state"] == "orphaned"
 
 
-@pytest.mark.parametrize(
-    "words", [("--no-orphan",), ("--via", "socket"), ("--flock", "file"), ("--no-orphan", "--tree")]
-)
-def test_no_orphan_dies_with_its_launcher(lab, words):
-    words = [str(lab.path / word) if word == "file" else word for word in words]
+@pytest.mark.parametrize("words", [("--no-orphan",), ("--via", "socket"), ("--no-orphan", "--tree")])
+def test_command_dies_with_its_launcher(lab, words):
+    """The same with --flock is in test_flock.py."""
     holder = lab.start(*words, "-n", "job", "--", "sh", "-c", "echo $$; read line")
     child = int(read_line(holder))
     holder.kill()
@@ -333,8 +331,8 @@ def test_no_orphan_dies_with_its_launcher(lab, words):
     assert lab.run("-w", "10s", "-n", "job", "true").returncode == 0
 
 
-def test_a_launcher_killed_before_the_command_started_leaves_none(lab):
-    """The parent may die before PR_SET_PDEATHSIG is set: then the child ends by itself."""
+def test_launcher_killed_early_starts_no_command(lab):
+    """If the launcher dies before the child has set PR_SET_PDEATHSIG, the child ends by itself."""
     for delay in range(12):
         holder = lab.start("--no-orphan", "-n", "job", "--", "sh", "-c", "echo $$ >>$LAB/log; exec sleep 99")
         subprocess.run(["sleep", f"{0.008 + delay * 0.001}"])
@@ -373,8 +371,8 @@ def test_denied_prctl_is_one_line_and_125(lab, word, waits):
         finish(holder)
 
 
-def test_launcher_without_memory_says_so_in_one_line(lab):
-    """From where Python itself can start up to where all goes well. Python's own last words end in no line of a script."""
+def test_out_of_memory_is_one_line_and_125(lab):
+    """The limits rise from where Python itself can start to where the run succeeds. No message is a traceback of solo."""
     lab.run("-n", "job", "true")
     statuses = set()
     for limit in range(3_000_000, 5_400_000, 50_000):
@@ -390,8 +388,8 @@ def test_launcher_without_memory_says_so_in_one_line(lab):
 
 
 @pytest.mark.tool("strace")
-def test_part_of_python_that_cannot_be_loaded_is_one_line_and_125(lab):
-    """It waits for an orphan, and memory ends while select loads."""
+def test_failed_import_is_one_line_and_125(lab):
+    """The launcher waits for an orphan; there is no memory to load select."""
     import select
 
     path = getattr(select, "__file__", None) or pytest.skip("select is built in")

@@ -1,4 +1,4 @@
-"""--once-per on one machine: at most one run a period, and what counts as one."""
+"""--once-per on one machine: at most one run in each period."""
 
 import json
 import os
@@ -17,17 +17,17 @@ DAY = ("-n", "job", "--once-per", "1d")
 APPEND = ("sh", "-c", "echo ran >>$LAB/log")
 
 
-def test_a_second_run_in_the_period_ends_well_and_in_silence(lab):
+def test_second_run_in_a_period_is_a_silent_success(lab):
     results = [lab.run(*DAY, "--", *APPEND) for _ in range(3)]
 
     assert [(result.returncode, result.stderr) for result in results] == [(0, b"")] * 3 and lab.read_log() == ["ran"]
     assert [row["outcome"] for row in lab.history()] == ["ok", "skipped", "skipped"]
-    told = lab.run("-v", "-E", "3", *DAY, "true")
-    assert told.returncode == 3 and b"job: ran already in this period, on " in told.stderr
+    verbose = lab.run("-v", "-E", "3", *DAY, "true")
+    assert verbose.returncode == 3 and b"job: ran already in this period, on " in verbose.stderr
 
 
-def test_the_next_period_is_another_one(lab):
-    """A period of 200 ms is over before the next launcher is there."""
+def test_next_period_runs_again(lab):
+    """The period of 200 ms ends before the next launcher starts."""
     for _ in range(2):
         lab.run("-n", "job", "--once-per", "200ms", "--", *APPEND)
         os.waitpid(os.posix_spawn("/bin/sleep", ["sleep", "0.3"], os.environ), 0)
@@ -35,15 +35,15 @@ def test_the_next_period_is_another_one(lab):
     assert lab.read_log() == ["ran", "ran"]
 
 
-def test_another_length_asks_when_it_ran_all_the_same(lab):
+def test_changed_period_counts_the_earlier_run(lab):
     assert [
         lab.run("-n", "job", "--once-per", span, "--", *APPEND).returncode for span in ("1d", "2d", "1d", "300d")
     ] == [0] * 4
     assert lab.read_log() == ["ran"]
 
 
-def test_who_waited_into_the_next_period_runs_in_that_one(lab):
-    """And nobody else does: the period is that in which it starts."""
+def test_wait_into_the_next_period_runs_in_that_period(lab):
+    """The start of the command decides the period, so that no other contender runs in it."""
     holder = lab.start("-n", "job", "--", "sh", "-c", "echo; read line")
     read_line(holder)
     waiting = lab.start("-n", "job", "--once-per", "1s", "--wait", "1m", "--", *APPEND)
@@ -58,7 +58,7 @@ def test_who_waited_into_the_next_period_runs_in_that_one(lab):
     assert abs(when - datetime.fromisoformat(run["time"]).timestamp()) < 1
 
 
-def test_a_failed_command_has_run_unless_it_may_be_retried(lab):
+def test_failed_run_counts_unless_once_retry(lab):
     fail = ("sh", "-c", "echo ran >>$LAB/log; exit 4")
 
     assert [lab.run(*DAY, "--", *fail).returncode for _ in range(2)] == [4, 0]
@@ -67,7 +67,7 @@ def test_a_failed_command_has_run_unless_it_may_be_retried(lab):
     assert lab.read_log() == ["ran"] * 4
 
 
-def test_a_command_that_could_not_be_started_has_not_run(lab):
+def test_command_that_could_not_start_does_not_count(lab):
     bad = lab.path / "bad"
     bad.write_text("#!/nowhere\n")
     bad.chmod(0o755)
@@ -76,7 +76,8 @@ def test_a_command_that_could_not_be_started_has_not_run(lab):
     assert lab.run(*DAY, "--", *APPEND).returncode == 0 and lab.read_log() == ["ran"]
 
 
-def test_one_who_comes_while_it_runs_is_told_that_all_is_well_and_others_that_it_is_busy(lab):
+def test_running_job_satisfies_the_period(lab):
+    """A second contender with --once-per succeeds; one without it is busy."""
     holder = lab.start(*DAY, "--", "sh", "-c", "echo; read line")
     read_line(holder)
 
@@ -84,8 +85,8 @@ def test_one_who_comes_while_it_runs_is_told_that_all_is_well_and_others_that_it
     finish(holder)
 
 
-def test_who_finds_the_name_busy_has_not_run(lab):
-    """By one who runs it at other times too."""
+def test_busy_name_does_not_count_as_a_run(lab):
+    """The holder runs the job without --once-per."""
     holder = lab.hold("job")
 
     assert lab.run("--once-per", "1d", "-n", "job", "true").returncode == 75
@@ -93,19 +94,19 @@ def test_who_finds_the_name_busy_has_not_run(lab):
     assert lab.run("--once-per", "1d", "-n", "job", "echo", "ran").stdout == b"ran\n"
 
 
-def test_of_many_at_once_with_wait_one_runs(lab):
+def test_one_of_many_waiters_runs(lab):
     started = [lab.start(*DAY, "--wait", "1m", "--", *APPEND) for _ in range(20)]
 
     assert [finish(one)[0] for one in started] == [0] * 20 and lab.read_log() == ["ran"]
 
 
-def test_shared_ones_run_once_as_well(lab):
+def test_shared_contenders_run_once(lab):
     started = [lab.start(*DAY, "--shared", "--", *APPEND) for _ in range(10)]
 
     assert [finish(one)[0] for one in started] == [0] * 10 and lab.read_log() == ["ran"]
 
 
-def test_what_can_not_be_remembered_does_not_run(lab):
+def test_run_that_cannot_be_marked_does_not_start(lab):
     (lab.directory).mkdir(mode=0o700)
     (lab.directory / ".journals").write_text("in the way")
 
@@ -114,7 +115,7 @@ def test_what_can_not_be_remembered_does_not_run(lab):
     assert (result.returncode, result.stderr.count(b"\n"), lab.read_log()) == (125, 1, [])
 
 
-def test_garbage_in_the_marker_is_no_period(lab):
+def test_garbage_in_the_marker_is_ignored(lab):
     lab.run(*DAY, "--", *APPEND)
     marker = lab.find_journal("job").with_name(".once")
     before = json.loads(marker.read_text())
@@ -133,7 +134,7 @@ def test_garbage_in_the_marker_is_no_period(lab):
     assert lab.read_log() == ["ran"] * 8
 
 
-def test_two_names_and_no_period_are_refused(lab):
+def test_two_names_or_invalid_period_are_refused(lab):
     for words in (
         ("-n", "a", "-n", "b", "--once-per", "1h"),
         ("-n", "a", "--once-per", "0"),
@@ -144,8 +145,8 @@ def test_two_names_and_no_period_are_refused(lab):
         assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
 
 
-def test_who_is_held_up_over_the_end_of_a_period_is_judged_by_what_it_will_say(lab, monkeypatch):
-    """Else it ran with the word of a period in which another has run, and the next one could have two."""
+def test_delay_over_the_end_of_a_period_refuses_the_run(lab, monkeypatch):
+    """Else it would be marked in a period that already had a run, and the next period could have two."""
     now = [1000.0]
     monkeypatch.setattr(period, "time", lambda: now[0])
     monkeypatch.setattr(kernel, "blocker", None)  # as in a launcher

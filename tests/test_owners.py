@@ -1,4 +1,4 @@
-"""Tickets that another user wrote: whom they can make root signal, and what the views believe of them."""
+"""Tickets of another user: root signals only processes which that user could signal, and views mark their claims."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from solo.identity import read_stat
 
 pytestmark = pytest.mark.root
 
-# Holds a ticket as nobody. Of its children `mine` is nobody's and `foreign`, which is younger, root's.
+# Hold a ticket as user nobody, with two children: `mine` runs as nobody, the younger `foreign` as root.
 FORGER = """
 import fcntl, json, os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -56,7 +56,7 @@ sys.stdin.read()
 
 
 class Forged:
-    """A ticket of nobody's in a sticky directory, and the pids of its writer's processes."""
+    """A ticket of user nobody in a sticky directory; `pids` are its writer's processes."""
 
     def __init__(self, common, **spec):
         common.directory.mkdir()
@@ -77,7 +77,7 @@ class Forged:
             stdout=subprocess.PIPE,
         )
         common.started.append(self.process)
-        self.pids = {who: pid for who, (pid, _) in json.loads(read_line(self.process)).items()}
+        self.pids = {role: pid for role, (pid, _) in json.loads(read_line(self.process)).items()}
 
     def end(self):
         for pid in self.pids.values():
@@ -99,7 +99,7 @@ def forge(common):
 
 @pytest.fixture
 def victim():
-    """A process of root's that starts a child, `victim.child`, when it is told to by `victim.grow()`."""
+    """Start a process as root. `victim.grow()` makes it start a child, `victim.child`."""
     process = subprocess.Popen(
         ["sh", "-c", "read line; sleep 99 & echo $!; wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -123,7 +123,7 @@ def identify(pid):
 # --- signals -----------------------------------------------------------------------------------------------------
 
 
-def test_a_tree_of_another_user_loses_no_process_that_user_could_not_signal(common, forge):
+def test_replace_spares_roots_process_in_a_foreign_tree(common, forge):
     pids = forge(launcher="self", child="mine", tree=0.1)
 
     result = common.run("--replace", "-k", "100ms", "-n", "job", "true")
@@ -135,8 +135,8 @@ def test_a_tree_of_another_user_loses_no_process_that_user_could_not_signal(comm
 
 
 @pytest.mark.parametrize("start", [1, None], ids=["wrong start", "right start"])
-def test_nothing_descends_from_a_launcher_that_another_user_only_names(common, forge, victim, start):
-    """The record changes once its launcher was verified and has got SIGTERM; the child is younger than the ticket's command."""
+def test_changed_record_gives_no_power_over_its_launcher(common, forge, victim, start):
+    """After its launcher was verified and got SIGTERM, the record names the victim, whose child is younger than the command."""
     pid, right = identify(victim.pid)
     pids = forge(
         launcher="self", child="mine", tree=0.1, then={"launcher": [pid, start or right], "child": "mine", "tree": 0.1}
@@ -150,7 +150,7 @@ def test_nothing_descends_from_a_launcher_that_another_user_only_names(common, f
     assert (read_state(victim.pid), read_state(victim.child)) == ("S", "S")
 
 
-def test_a_command_with_another_user_than_its_ticket_gets_no_signal(common, forge):
+def test_command_of_another_user_than_its_ticket_gets_no_signal(common, forge):
     pids = forge(launcher="self", child="foreign")
 
     result = common.run("--replace", "-k", "100ms", "-n", "job", "true")
@@ -161,18 +161,16 @@ def test_a_command_with_another_user_than_its_ticket_gets_no_signal(common, forg
     )
 
 
-def test_latest_rings_no_process_that_the_waiter_could_not_signal(common, forge):
-    program = (
-        "import signal; signal.signal(signal.SIGURG, lambda *_: print('rung', flush=True)); print(flush=True); input()"
-    )
+def test_latest_signals_no_process_that_the_waiter_could_not_signal(common, forge):
+    program = "import signal; signal.signal(signal.SIGURG, lambda *_: print('got SIGURG', flush=True)); print(flush=True); input()"
     victim = subprocess.Popen(["/usr/bin/python3", "-IS", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     read_line(victim)
     forge(kind=".seat.", launcher=identify(victim.pid), child=None)
 
     result = common.run("--latest", "-w", "100ms", "-n", "job", "true")
 
-    victim.send_signal(signal.SIGURG)  # the witness: it hears the bell
-    assert finish(victim, b"\n")[1] == "rung\n" and result.returncode in (0, 75)
+    victim.send_signal(signal.SIGURG)  # a witness: it would have printed an earlier one
+    assert finish(victim, b"\n")[1] == "got SIGURG\n" and result.returncode in (0, 75)
 
 
 # --- views -------------------------------------------------------------------------------------------------------
@@ -202,7 +200,7 @@ def forge_roots(forge):
     )
 
 
-def test_views_show_the_owner_of_a_ticket_and_mark_what_only_its_record_claims(forge, look):
+def test_views_show_the_owner_and_mark_claims_of_the_record(forge, look):
     forge_roots(forge)
 
     [row] = json.loads(look("list", "--via", "file", "--json").stdout)
@@ -217,26 +215,26 @@ def test_views_show_the_owner_of_a_ticket_and_mark_what_only_its_record_claims(f
     assert "by pid 1? (nobody (claims root) on " in text and " 1?  " in top and "  nobody (claims root)  " in top
 
 
-def test_the_busy_line_says_whose_ticket_it_is_and_what_its_record_claims(common, forge):
+def test_busy_line_names_the_owner_and_the_claim(common, forge):
     forge_roots(forge)
 
-    said = common.run("-n", "job", "true").stderr.decode()
+    line = common.run("-n", "job", "true").stderr.decode()
 
     assert re.fullmatch(
-        r"solo: job: busy: held for \d+s by nobody, whose record claims pid 1 of root \((.*)\)\n", said
+        r"solo: job: busy: held for \d+s by nobody, whose record claims pid 1 of root \((.*)\)\n", line
     )[1] == (r"a\x1b]0;b\x07\n")
 
 
-def test_a_record_of_another_user_makes_no_ancestor_of_ours_a_holder(common, forge):
+def test_foreign_record_cannot_name_an_ancestor_as_holder(common, forge):
     forge_roots(forge)
 
     assert common.run("-w", "100ms", "-n", "job", "true").returncode == 75
 
 
-def test_a_record_of_another_user_is_believed_about_that_users_processes(common, look):
+def test_foreign_record_is_believed_about_its_owners_processes(common, look):
     common.directory.mkdir()
     common.directory.chmod(0o1777)
-    common.run("-n", "job", "true")  # root makes the name: no other user could use that of nobody
+    common.run("-n", "job", "true")  # root creates the name: root could not use one that nobody created
     holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line", user=NOBODY)
     read_line(holder)
 
@@ -248,7 +246,7 @@ def test_a_record_of_another_user_is_believed_about_that_users_processes(common,
     finish(holder)
 
 
-def test_no_field_of_a_record_adds_a_line_or_drives_a_terminal(forge, look):
+def test_fields_of_a_record_are_escaped_in_views(forge, look):
     forge_roots(forge)
 
     views = {
@@ -260,7 +258,7 @@ def test_no_field_of_a_record_adds_a_line_or_drives_a_terminal(forge, look):
     assert [views[words].count(b"\n") for words in (("list", "--via", "file"), ("top", "--via", "file"))] == [2, 2]
 
 
-def test_the_engine_that_a_record_names_is_one_label_of_the_metrics(forge, look):
+def test_backend_of_a_record_is_one_label_of_the_metrics(forge, look):
     forge_roots(forge)
 
     samples = parse_metrics(look("metrics").stdout.decode())
@@ -269,7 +267,7 @@ def test_the_engine_that_a_record_names_is_one_label_of_the_metrics(forge, look)
     assert {name for _, name, _ in samples} == {"job"}
 
 
-def test_a_message_of_top_drives_no_terminal():
+def test_message_of_top_is_escaped():
     from solo.commands.top import View
 
     view = View({}, [])

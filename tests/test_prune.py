@@ -1,4 +1,4 @@
-"""Names made from commands do not pile up: a run that creates one removes some that were idle for long."""
+"""A run that creates a name from its command removes some such names that were idle for 30 days."""
 
 import os
 import time

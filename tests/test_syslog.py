@@ -1,4 +1,4 @@
-"""--syslog: what a real reader of /dev/log gets, as syslog(3) sends it."""
+"""--syslog: the lines that a real reader of /dev/log gets from syslog(3)."""
 
 import os
 import re
@@ -11,9 +11,9 @@ from conftest import PATIENCE, finish, until
 
 @pytest.fixture
 def log():
-    """A reader at /dev/log, if there is none yet and we may: what the C library sends is what it reads."""
+    """Listen at /dev/log, if no reader exists and this user may: it reads the lines of the C library."""
     if os.path.exists("/dev/log") or os.geteuid() != 0:
-        pytest.skip("there is a syslog here already, or we may not make one")
+        pytest.skip("a syslog exists here, or this user may not create one")
     reader = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     reader.bind("/dev/log")
     reader.settimeout(PATIENCE)
@@ -23,7 +23,7 @@ def log():
 
 
 def read(log):
-    """(priority, text after the tag) of the next line, whose tag and date must be right."""
+    """Return (priority, text after the tag) of the next line. Fails if its tag or date is wrong."""
     line = log.recv(65536).decode()
     match = re.fullmatch(r"<(\d+)>([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) solo\[\d+\]: (.*?)\x00?", line)
     assert match, line
@@ -34,7 +34,7 @@ def read(log):
 CRON, INFO, WARNING = 9 << 3, 6, 4
 
 
-def test_a_start_and_an_end_are_told(lab, log):
+def test_start_and_end_are_logged(lab, log):
     lab.run("--syslog", "-n", "job", "--", "sh", "-c", "exit 3")
     start, end = read(log), read(log)
 
@@ -43,7 +43,7 @@ def test_a_start_and_an_end_are_told(lab, log):
     assert end == (CRON | WARNING, f"job: pid {pid} ended with exit status 3 after 0s")
 
 
-def test_a_death_by_signal_and_a_time_out_are_told(lab, log):
+def test_death_by_signal_and_timeout_are_logged(lab, log):
     lab.run("--syslog", "-n", "job", "--", "sh", "-c", "kill -9 $$")
     lab.run("--syslog", "-t", "100ms", "-n", "job", "--", "sleep", "99")
     lines = [read(log)[1] for _ in range(4)]
@@ -52,7 +52,7 @@ def test_a_death_by_signal_and_a_time_out_are_told(lab, log):
     assert re.fullmatch(r"job: pid \d+ timed out and ended by SIGTERM after 0s", lines[3])
 
 
-def test_a_skip_is_told_also_a_quiet_one(lab, log):
+def test_quiet_skip_is_logged(lab, log):
     holder = lab.hold("job")
 
     assert lab.run("--syslog", "-q", "-E", "0", "-n", "job", "true").returncode == 0
@@ -61,19 +61,19 @@ def test_a_skip_is_told_also_a_quiet_one(lab, log):
     assert priority == CRON | INFO and re.match(rf"skipped: job: busy: held for \d+s by pid {holder.pid} \(", text)
 
 
-def test_what_could_not_start_is_told(lab, log):
+def test_command_that_could_not_start_is_logged(lab, log):
     assert lab.run("--syslog", "-n", "job", "nosuchcommand").returncode == 127
 
     assert read(log) == (CRON | WARNING, "not started: nosuchcommand: command not found")
 
 
-def test_no_control_character_gets_into_the_log(lab, log):
+def test_control_characters_are_escaped(lab, log):
     lab.run("--syslog", "-n", "job", "--", "true", "a\nb\x1b[31m")
 
     assert r"true a\nb\x1b[31m as pid" in read(log)[1]
 
 
-def test_a_reader_that_hangs_holds_up_nothing(lab, log):
+def test_hanging_reader_blocks_nothing(lab, log):
     stuffing = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     stuffing.setblocking(False)
     try:
@@ -86,9 +86,9 @@ def test_a_reader_that_hangs_holds_up_nothing(lab, log):
     stuffing.close()
 
 
-def test_without_a_syslog_nothing_is_told_and_nothing_fails(lab):
+def test_missing_syslog_fails_nothing(lab):
     if os.path.exists("/dev/log"):
-        pytest.skip("there is a syslog here")
+        pytest.skip("a syslog exists here")
 
     assert lab.run("--syslog", "-n", "job", "--", "sh", "-c", "exit 3").returncode == 3
 
@@ -96,15 +96,15 @@ def test_without_a_syslog_nothing_is_told_and_nothing_fails(lab):
 def has_socket(pid):
     folder = f"/proc/{pid}/fd"
     try:
-        return any("socket" in os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder))
+        return any("socket:[" in os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder))
     except FileNotFoundError:
-        return True  # one was just closed
+        return True  # a descriptor was just closed
 
 
-def test_the_command_has_no_descriptor_of_it(lab, log):
-    """Nor has the launcher, once it has told of the start."""
+def test_log_socket_is_closed_while_the_command_runs(lab, log):
+    """Neither the command nor, once the start is logged, the launcher has it."""
     process = lab.start("--syslog", "-n", "job", "--", "sh", "-c", "read line; ls -l /proc/self/fd /proc/$PPID/fd")
     assert "started" in read(log)[1]
     until(lambda: not has_socket(process.pid))
 
-    assert "socket" not in finish(process, b"\n")[1]
+    assert "socket:[" not in finish(process, b"\n")[1]

@@ -1,4 +1,4 @@
-"""The umask of a program takes nothing from the modes of solo's directories and files, which their owner must open again."""
+"""The umask of a program does not narrow the modes of solo's directories and files: their owner must be able to open them."""
 
 import os
 import subprocess
@@ -32,8 +32,8 @@ def test_umask_narrows_no_directory_or_file_of_a_program(tmp_path, umask):
     assert set(modes) == {"0o700 True", "0o600 False"} and len(modes) > 10
 
 
-def test_umask_keeps_no_user_out_of_a_name(common):
-    """Root may open what has no mode at all; an ordinary user may not."""
+def test_umask_locks_no_user_out_of_a_name(common):
+    """Root may open a file of mode 0; an ordinary user may not."""
     common.directory.mkdir(mode=0o700)
     os.chown(common.directory, 65534, 65534)
     place = os.path.dirname(common.script)
