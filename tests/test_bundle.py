@@ -1,4 +1,4 @@
-"""The launcher in one file, as `make install` makes it: all it can do is there, also what is loaded when it is first wanted."""
+"""The launcher in one file, as `make install` makes it: it does all that the source tree does, lazy imports included."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def bundled(lab):
     return lab
 
 
-def test_nothing_is_read_but_the_one_file(bundled):
+def test_only_the_bundle_is_read(bundled):
     trace = bundled.path / "trace"
 
     result = bundled.run(
@@ -45,7 +45,7 @@ def test_nothing_is_read_but_the_one_file(bundled):
     assert str(ROOT / "solo") not in trace.read_text()
 
 
-def test_who_is_turned_away_is_told_by_whom(bundled):
+def test_bundle_names_the_holder_to_a_skipped_contender(bundled):
     holder = bundled.hold("job")
 
     result = bundled.run("-n", "job", "true")
@@ -53,7 +53,7 @@ def test_who_is_turned_away_is_told_by_whom(bundled):
     assert (result.returncode, f"pid {holder.pid}".encode() in result.stderr) == (75, True)
 
 
-def test_those_in_line_get_in_in_order_and_signals_reach_the_command(bundled):
+def test_bundle_queues_in_order_and_forwards_signals(bundled):
     holder = bundled.hold("job")
     bundled.start_waiter("job", tag="first")
     catcher = "trap 'echo term; exit 7' TERM; echo up; while :; do sleep 0.01; done"
@@ -67,7 +67,7 @@ def test_those_in_line_get_in_in_order_and_signals_reach_the_command(bundled):
     assert finish(second)[:2] == (7, "term\n")
 
 
-def test_an_orphan_is_seen_and_a_death_by_signal_mirrored(bundled):
+def test_bundle_sees_orphans_and_mirrors_death_by_signal(bundled):
     holder = bundled.hold("job")
     holder.kill()
     holder.wait()
@@ -91,14 +91,14 @@ def test_an_orphan_is_seen_and_a_death_by_signal_mirrored(bundled):
         (("-n", "a/b/c", "true"), 0),
     ],
 )
-def test_all_else_is_what_it_is_without_a_bundle(bundled, words, status):
+def test_bundle_prints_and_exits_like_the_source(bundled, words, status):
     results = [bundled.run(*words) for bundled.script in (bundled.plain, bundled.script)]
 
     assert [result.returncode for result in results] == [status, status]
     assert len({re.sub(rb"pid \d+", b"pid", result.stderr) for result in results}) == 1
 
 
-def test_a_missing_or_a_foreign_bundle_is_passed_over(bundled):
+def test_missing_or_foreign_bundle_is_ignored(bundled):
     whole = (bundled.path / "launcher").read_bytes()
     for content in (None, b"", b"of another Python", whole[:-100], whole + b"of a later version"):
         (bundled.path / "launcher").unlink(missing_ok=True)

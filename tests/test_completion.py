@@ -80,24 +80,50 @@ def test_tab_never_runs_shell_text_in_a_name(shell, trap, kind):
     assert not trap[1].exists()
 
 
-@pytest.mark.tool("fish")
-def test_fish_offers_a_name_with_shell_text_without_running_it(lab, shell, trap):
-    shell("fish")
+def complete_in_fish(lab, typed):
+    """Return the words that fish offers after `typed`."""
+    script = lab.path / "solo.fish"
+    script.write_text(completions.make_fish())
+    (lab.path / "bin").mkdir()
+    (lab.path / "bin/solo").symlink_to(lab.script)
+    path = f"{lab.path}/bin:{lab.environment['PATH']}"
 
     result = subprocess.run(
-        [
-            "fish",
-            "--no-config",
-            "-c",
-            f"source {lab.path}/solo.fish; for line in 'show bui' '-n bui'; complete -C \"solo $line\"; end",
-        ],
+        ["fish", "--no-config", "-c", f"source {script}; complete -C '{typed}'"],
         capture_output=True,
         text=True,
-        env=lab.environment,
+        env={**lab.environment, "SOLO_VIA": "file", "HOME": str(lab.path), "PATH": path},
     )
 
-    assert [line.split("\t")[0] for line in result.stdout.splitlines()] == [trap[0]] * 2, result.stderr
+    assert result.stderr == ""
+    return [line.split("\t")[0] for line in result.stdout.splitlines()]
+
+
+@pytest.mark.tool("fish")
+@pytest.mark.parametrize("typed", ["solo show bui", "solo -n bui"])
+def test_fish_offers_a_name_with_shell_text_without_running_it(lab, trap, typed):
+    assert complete_in_fish(lab, typed) == [trap[0]]
     assert not trap[1].exists()
+
+
+@pytest.mark.tool("fish")
+@pytest.mark.parametrize(
+    "typed, expected",
+    [
+        ("solo --wa", {"--wait"}),
+        ("solo li", {"list"}),
+        ("solo list --j", {"--json"}),
+        ("solo wait ", {"deploy/prod", "nightly"}),
+        ("solo stop n", {"nightly"}),
+        ("solo -n ", {"deploy/prod", "nightly"}),
+        ("solo -q --name n", {"nightly"}),
+    ],
+)
+def test_fish_completes_names_options_and_subcommands(lab, typed, expected):
+    lab.hold("nightly")
+    lab.hold("deploy/prod")
+
+    assert expected <= set(complete_in_fish(lab, typed))
 
 
 @pytest.mark.tool("zsh")

@@ -1,4 +1,4 @@
-"""`make coverage` tells lines that ran from lines that did not, also in processes that were killed or called exec."""
+"""`make coverage` tells executed lines from missed ones, also in processes that were killed or called execve(2)."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ EXEC, WAIT, NO_CORE = r"posix\.execve\(path, words", r"[\w.]+ = .*publish\(SEAT,
 
 @pytest.fixture
 def traced(lab, tmp_path):
-    """A lab whose solo is traced. Its find_missed() returns the lines and branches missed so far."""
+    """Return a lab whose solo is traced. Its find_missed() returns the lines and branches missed so far."""
     tree, arcs = make_copy(tmp_path, MODULES)
     script = (tree / "solo/__main__.py").read_text().partition("\n")[2]
     lab.script = tmp_path / "traced"
@@ -48,7 +48,7 @@ def test_without_a_run_every_module_is_missed(traced):
     assert all(has(missed, pattern) for pattern in (VERSION, PARSE, BUG, EXEC, WAIT, NO_CORE))
 
 
-def test_a_line_and_a_branch_are_missed_until_a_process_runs_them(traced):
+def test_line_and_branch_are_missed_until_a_process_runs_them(traced):
     assert traced.run("-n", "job", "true").returncode == 0
     before = traced.find_missed()
     assert traced.run("--version").returncode == 0

@@ -1,4 +1,4 @@
-"""The house: a file directly in solo/ is loaded by every guarded run, a folder only when something asks for it.
+"""Layers: every guarded run loads the files directly in solo/, and a folder only for a feature that needs it.
 
 Files import files below them; files import folders only inside functions; imports inside functions make no cycle either.
 """
@@ -11,7 +11,7 @@ import sys
 import pytest
 from conftest import ROOT, count_switches, until
 
-# What Python may load for a guarded run, besides itself (python -IS -c pass) and the hot floors.
+# The modules of Python that a guarded run may load, besides those of `python -IS -c pass`.
 ALLOWED = {"_signal", "errno", "fcntl", "posix", "sys", "time"}
 
 
@@ -22,7 +22,7 @@ def list_modules():
 
 
 def read_imports(path):
-    """[(module as written, whether at the top of the file)]"""
+    """Yield (module as written, whether at the top of the file)."""
     tree = ast.parse(path.read_text())
     top = set(ast.iter_child_nodes(tree))
     for node in ast.walk(tree):
@@ -44,7 +44,7 @@ HOT = {name for name in IMPORTS if (ROOT / "solo" / f"{name}.py").exists()}
 
 
 def find_cycle(imports):
-    """Names of modules that import each other in a circle, or nothing."""
+    """Return the names of modules that import each other in a circle, or []."""
     done = set()
 
     def visit(name, above):
@@ -68,11 +68,11 @@ def test_file_imports_only_files_and_cheap_modules_of_python_at_its_top(name):
             assert imported.removeprefix("solo.") in HOT | ALLOWED, f"{name} imports {imported}"
 
 
-def test_no_module_imports_itself_through_others():
+def test_imports_make_no_cycle():
     assert find_cycle({name: [own for own, _ in imports] for name, imports in IMPORTS.items()}) == []
 
 
-def test_a_cycle_is_found():
+def test_find_cycle_finds_a_cycle():
     assert find_cycle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c"]
 
 
@@ -88,7 +88,7 @@ def test_no_folder_imports_the_launcher():
     assert users <= {"api.run", "contention.handoff"}  # the second is a part of it, which only waiters load
 
 
-def test_the_bundle_of_make_install_is_all_files_in_their_order():
+def test_bundle_has_all_files_in_the_order_of_imports():
     from solo.generate.bundle import FIRST, order_modules
 
     ordered = [name.removeprefix("solo.") for name in order_modules(FIRST, [])]
@@ -101,7 +101,7 @@ def test_the_bundle_of_make_install_is_all_files_in_their_order():
 
 
 def list_loaded(lab, *words, before=""):
-    """The modules that are loaded when the launcher of a guarded run exits, less those of the bare interpreter."""
+    """Return the modules loaded when the launcher of a guarded run exits, without those of the bare interpreter."""
     output = lab.path / "loaded"
     code = f"""
 import sys, posix
@@ -125,7 +125,7 @@ solo.main.main()
     return set(output.read_text().split("\n"))
 
 
-def test_a_guarded_run_loads_the_hot_floors_and_nothing_else(lab):
+def test_guarded_run_loads_all_files_and_no_folder(lab):
     loaded = list_loaded(lab, "-n", "job", "--", "true")
 
     own = {name for name in loaded if name.partition(".")[0] == "solo"}
@@ -133,7 +133,7 @@ def test_a_guarded_run_loads_the_hot_floors_and_nothing_else(lab):
     assert loaded - own <= ALLOWED
 
 
-def test_the_list_of_loaded_modules_can_tell(lab):
+def test_list_loaded_sees_an_additional_module(lab):
     spy = (
         "import builtins\nreal = builtins.__import__\n"
         "builtins.__import__ = lambda name, *rest: (name == 'solo.record' and real('json'), real(name, *rest))[1]"
@@ -142,7 +142,7 @@ def test_the_list_of_loaded_modules_can_tell(lab):
     assert "json" in list_loaded(lab, "-n", "other", "--", "true", before=spy)
 
 
-FLOOR = f"""
+MINIMAL = f"""
 import {", ".join(sorted(ALLOWED))}
 if not posix.fork():
     posix.execve("/bin/sh", ["sh", "-c", "echo; read line"], {{}})
@@ -150,27 +150,27 @@ posix.wait()
 """
 
 
-def test_the_hot_path_fits_the_memory_budget(lab):
-    """Beside a launcher that only imports, forks and waits: pages of Python's own files, which processes share, do not count."""
+def test_launcher_fits_the_memory_budget(lab):
+    """In kB more than a program that only imports, forks and waits. Pages of files do not count: processes share them."""
     assert lab.run("-n", "job", "true").returncode == 0  # compiles the modules
-    floor = subprocess.Popen([sys.executable, "-IS", "-c", FLOOR], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    floor.stdout.readline()
+    minimal = subprocess.Popen([sys.executable, "-IS", "-c", MINIMAL], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    minimal.stdout.readline()
 
-    added = read_own_memory(lab.hold("job").pid) - read_own_memory(floor.pid)
+    added = read_own_memory(lab.hold("job").pid) - read_own_memory(minimal.pid)
 
-    floor.communicate()
+    minimal.communicate()
     assert 100 < added < 800
 
 
 def read_own_memory(pid):
-    """In kB, without pages of files."""
+    """Return the memory of a process in kB, without pages of files."""
     return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("RssAnon:"))
 
 
-def test_quiet_while_the_command_runs_and_while_three_stand_in_line(lab):
+def test_holder_and_waiters_never_wake(lab):
     holder = lab.hold("job")
-    line = [lab.start_waiter("job", tag=number) for number in range(3)]
-    pids = [holder.pid, *(process.pid for process in line)]
+    waiters = [lab.start_waiter("job", tag=number) for number in range(3)]
+    pids = [holder.pid, *(process.pid for process in waiters)]
     until(lambda: all(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "S" for pid in pids))
     before = [count_switches(pid) for pid in pids]
     busy = count_switches(os.getpid())

@@ -1,4 +1,4 @@
-"""Every pair of options: it either works, or is refused in one line that names both; which are refused is in the table."""
+"""Every pair of options works, or is refused in one line as the table of options declares."""
 
 import inspect
 import itertools
@@ -9,7 +9,7 @@ import solo
 from solo.generate.completions import VALUES as COMPLETIONS
 from solo.options import DIR, HELP, LAUNCHER_OPTIONS, ONCE_PER, SUBCOMMANDS, VERSION, VIA
 
-# A value of each kind that works, beside every other; None: a path of the test's own.
+# A value of each kind that is valid beside every other; None: a path that the test makes.
 VALUES = {
     "name": "job",
     "directory": None,
@@ -25,12 +25,12 @@ PAIRS = list(itertools.combinations(OPTIONS, 2))
 
 
 def find_refusal(one, other):
-    """What the table, and the one rule about values, say of a pair: the start of the message, or None."""
+    """Return the start of the message that refuses a pair, by the table and the rules for --via socket; else None."""
     for option, beside in ((one, other), (other, one)):
         if beside.flag in option.excludes:
             return f"--{option.flag} and --{beside.flag} exclude each other"
     for option, beside in ((one, other), (other, one)):
-        # --via is a socket here, and what needs it needs an engine.
+        # --via is socket here, but an option that needs --via needs an engine.
         if option.needs and (beside is VIA or beside.flag not in option.needs):
             return f"--{option.flag} needs "
     if {one, other} == {ONCE_PER, VIA}:
@@ -48,7 +48,7 @@ def type_option(lab, option):
 
 
 @pytest.mark.parametrize("one, other", PAIRS, ids=[f"{one.flag}-{other.flag}" for one, other in PAIRS])
-def test_a_pair_of_options_works_or_is_refused_in_one_line(lab, one, other):
+def test_pair_of_options_works_or_is_refused_in_one_line(lab, one, other):
     result = lab.run(*type_option(lab, one), *type_option(lab, other), "--", "sh", "-c", "echo ran >>$LAB/log; exit 7")
     refusal = find_refusal(one, other)
 
@@ -67,7 +67,7 @@ def test_every_kind_of_value_has_a_test_value_and_a_completion():
 
 
 def test_solo_run_has_a_keyword_for_every_option_and_its_default():
-    """But for those of a command line alone: how it is printed, and with what status it exits."""
+    """Without those for a command line only: its output and its exit status."""
     keywords = inspect.signature(solo.run).parameters
     others = {"argv", "check", "input", "capture_output", "popen"}
 
@@ -95,8 +95,8 @@ def test_help_and_version_ignore_every_other_option(lab):
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if not option.needs], ids=lambda option: option.flag)
-def test_an_option_that_is_typed_twice_counts_once(lab, option):
-    """The last one wins, where it does not add up: as getopt(3) programs have it."""
+def test_option_given_twice_counts_once(lab, option):
+    """The last value applies, unless values add up, as in programs that use getopt(3)."""
     words = type_option(lab, option)
 
     assert lab.run(*words, *words, "--", "sh", "-c", "exit 7").returncode == 7

@@ -20,7 +20,7 @@ from tmux import Tmux
 from solo.commands.history import find_percentile, make_picture
 from solo.text.width import measure
 
-MANY = 100
+MANY = 100  # names
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def hold_many(lab):
 @pytest.mark.full
 @pytest.mark.root
 @pytest.mark.tool("tmux", "unshare", "gzip")
-def test_make_captures_takes_every_view(tmp_path):
+def test_make_captures_renews_every_view(tmp_path):
     page = tmp_path / "views.md"
     page.write_text(
         re.sub(
@@ -61,31 +61,32 @@ def test_make_captures_takes_every_view(tmp_path):
 
     subprocess.run([sys.executable, str(TESTS / "captures.py"), str(page)], check=True, stdin=subprocess.DEVNULL)
 
-    ours, theirs = page.read_text(), (ROOT / "docs/views.md").read_text()
+    made, recorded = page.read_text(), (ROOT / "docs/views.md").read_text()
     for view, words in {
         "list": "deploy/prod   waiting",
         "show": "last runs:",
         "history": "━",
         "top": "s: stop it",
     }.items():
-        assert f"<!-- captured: {view} -->\n```\n$ solo {view}" in ours
-        assert words in ours and words in theirs
+        assert f"<!-- captured: {view} -->\n```\n$ solo {view}" in made
+        assert words in made and words in recorded
     # The same columns in both: the recorded captures are up to date.
     heads = [
         [line.split() for line in page.splitlines() if line.startswith(("NAME ", "TIME ", "PID "))]
-        for page in (ours, theirs)
+        for page in (made, recorded)
     ]
-    assert heads[0] == heads[1], ours
+    assert heads[0] == heads[1], made
 
 
-def hold_so_many(lab, count):
+def hold_count(lab, count):
+    """Hold no name, one or 300."""
     if count == 1:
         lab.hold("name007")
     elif count:
         hold_many(lab)
 
 
-# --- as data -----------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------------------
 
 
 def one_of(*values):
@@ -334,7 +335,7 @@ VIEWS = [("list",), ("show", "name007"), ("history",), ("metrics",), ("top",)]
 @pytest.mark.parametrize("words", VIEWS, ids=lambda words: words[0])
 @pytest.mark.parametrize("count", [0, 1, MANY])
 def test_every_view_in_a_pipe_is_plain_text(lab, words, count):
-    hold_so_many(lab, count)
+    hold_count(lab, count)
 
     result = lab.run(*words, env={**lab.environment, "LC_ALL": "C"})
 
@@ -350,7 +351,7 @@ def test_every_view_in_a_pipe_is_plain_text(lab, words, count):
 @pytest.mark.parametrize("words", [("list",), ("show", "name007"), ("history",)], ids=lambda words: words[0])
 @pytest.mark.parametrize("count", [0, 1, MANY])
 def test_every_view_on_a_terminal_fits_its_width(lab, screen, words, count):
-    hold_so_many(lab, count)
+    hold_count(lab, count)
 
     for width in (40, 80, 160):
         lines = screen(*words, width=width, height=700).wait_for(
@@ -363,7 +364,7 @@ def test_every_view_on_a_terminal_fits_its_width(lab, screen, words, count):
 
 
 @pytest.mark.tool("tmux")
-def test_an_empty_view_says_whose_names_were_searched_on_a_terminal_only(lab, screen):
+def test_empty_view_names_the_directory_on_a_terminal_only(lab, screen):
     place = f"names in {lab.directory}"
 
     assert f"no locks held: {place}" in screen("list", "--via", "file", width=200).wait_for("ended:0")
@@ -373,7 +374,7 @@ def test_an_empty_view_says_whose_names_were_searched_on_a_terminal_only(lab, sc
 
 
 @pytest.mark.tool("tmux")
-def test_the_picture_has_bars_for_runs_and_marks_for_skips_and_failures(lab, screen):
+def test_picture_has_bars_for_runs_and_marks_for_skips_and_failures(lab, screen):
     holder = lab.hold("busy")
     lab.run("-n", "busy", "true")
     lab.run("-n", "bad", "false")
@@ -521,10 +522,10 @@ def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
     monkeypatch.setattr(sockets, "connect", lambda name, text: asked.append(text) or connect(name, text))
 
     for _ in range(5):
-        line = sockets.SocketQueue(name, read_origin())
-        tickets = [line.look(file) for file in line.list_files()]
+        queue = sockets.SocketQueue(name, read_origin())
+        tickets = [queue.look(file) for file in queue.list_files()]
         assert [ticket.read_record().launcher[0] for ticket in tickets] == [holder.pid]
-        line.leave()
+        queue.leave()
 
     assert len(asked) == 1
     finish(holder)
@@ -536,7 +537,7 @@ def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
 @pytest.mark.tool("tmux")
 @pytest.mark.parametrize("count", [0, 1, MANY])
 def test_top_shows_holders_and_ends_with_q(lab, screen, count):
-    hold_so_many(lab, count)
+    hold_count(lab, count)
 
     top = screen("top", "--via", "file", width=90, height=20)
     lines = top.wait_for(f"solo: {count} held, 0 waiting")
@@ -585,7 +586,7 @@ def test_top_asks_before_it_stops_only_the_selected_one(lab, screen):
 
 
 @pytest.mark.tool("tmux")
-def test_pasted_text_and_other_keys_confirm_nothing(lab, screen):
+def test_top_takes_no_pasted_text_or_function_key_as_yes(lab, screen):
     holder = lab.hold("job")
     top = screen("top", "--via", "file")
     top.wait_for("1 held")
@@ -859,8 +860,8 @@ def test_without_a_terminal_progress_goes_only_to_a_ci_log(lab, words, environme
     finish(holder)
     status, _, stderr = finish(waiting)
 
-    told = [line for line in stderr.encode().splitlines() if b"waiting" in line]
-    assert status == 0 and len(told) == bool(shown) and stderr.encode().startswith(shown)
+    lines = [line for line in stderr.encode().splitlines() if b"waiting" in line]
+    assert status == 0 and len(lines) == bool(shown) and stderr.encode().startswith(shown)
 
 
 def test_progress_names_the_holder_of_slots_and_of_a_file(lab):
@@ -902,17 +903,17 @@ def test_progress_is_logged_again_every_minute():
     """The test shortens the minute; the loop is the real one."""
     from solo.contention import progress
 
-    told, looks = [], iter([False, False, True])
+    printed, looks = [], iter([False, False, True])
     progress.MINUTE, minute = 0.01, progress.MINUTE
     try:
         watch = progress.Watch(["job"], float("inf"), False, False, True)
-        original, progress.say_promptly = progress.say_promptly, told.append
+        original, progress.say_promptly = progress.say_promptly, printed.append
         block = lambda until: [__import__("time").sleep(0.02), next(looks)][1]
         assert watch(block, float("inf"), lambda: (None, "held")) is True
     finally:
         progress.MINUTE, progress.say_promptly = minute, original
 
-    assert told == ["job: waiting for 0s: held"] * 3
+    assert printed == ["job: waiting for 0s: held"] * 3
 
 
 @pytest.mark.tool("bash")
