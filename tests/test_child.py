@@ -155,10 +155,10 @@ def test_launchers_pid_in_environment_becomes_the_commands(lab):
     output = lab.run("-n", "job", "--", "sh", "-c", show, prefix=rename).stdout.split()
 
     assert len(output) == 4 and len(set(output)) == 1
-    stranger = lab.run(
+    other = lab.run(
         "-n", "job", "--", "sh", "-c", "echo $LISTEN_PID", env={**lab.environment, "LISTEN_PID": "1"}
     ).stdout
-    assert stranger == b"1\n"
+    assert other == b"1\n"
 
 
 @pytest.mark.parametrize(
@@ -613,9 +613,9 @@ def test_quick_stop_and_continue_leave_both_running(lab, is_whole_group):
     process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", preexec_fn=os.setpgrp)
     child = int(read_line(process))
     send = os.killpg if is_whole_group else os.kill
-    for turn in range(150):
+    for number in range(150):
         send(process.pid, signal.SIGTSTP)
-        for _ in range(turn * 20):
+        for _ in range(number * 20):
             pass  # some microseconds, a few more each time
         send(process.pid, signal.SIGCONT)
         until(lambda: read_state(child) in "SR" and read_state(process.pid) in "SR")

@@ -393,12 +393,12 @@ def test_totals_survive_sigkill_at_every_call_of_a_rotation(lab, tmp_path):
         break  # below, repeat this rotation and kill it at each call after the journal was first opened
     state = {file.name: file.read_bytes() for file in lab.find_journal("job").parent.iterdir()}
     grow = state[".journal.past"]
-    start = next(at for at, line in enumerate((tmp_path / "trace").read_text().splitlines()) if ".journals" in line)
+    start = next(at for at, row in enumerate((tmp_path / "trace").read_text().splitlines()) if ".journals" in row)
     for at in range(start, len(calls)):
         for name in os.listdir(lab.find_journal("job").parent):
             (lab.find_journal("job").parent / name).unlink()
         lab.find_journal("job").write_bytes(
-            b"".join(line for line in grow.splitlines(keepends=True) if b"totals" not in line)
+            b"".join(row for row in grow.splitlines(keepends=True) if b"totals" not in row)
         )
         lab.find_journal("job").with_name(".journal.past").write_bytes(grow)
         before = read_totals(lab).skips

@@ -211,16 +211,16 @@ def test_earlier_children_are_not_part_of_the_tree(lab):
     """A shell may start a background job and then exec solo."""
     script = f"sleep 99 & echo $!; exec {lab.script} --tree -n job -- sh -c 'setsid sleep 0.2 & exit 5'"
     shell = subprocess.Popen(["sh", "-c", script], env=lab.environment, stdout=subprocess.PIPE)
-    stranger = int(read_line(shell))
+    earlier = int(read_line(shell))
 
     assert shell.wait(PATIENCE) == 5
-    assert read_state(stranger) == "S"
-    os.kill(stranger, signal.SIGKILL)
+    assert read_state(earlier) == "S"
+    os.kill(earlier, signal.SIGKILL)
     shell.stdout.close()
 
 
 def test_tree_beside_earlier_child_outlives_a_chain_of_forks(lab):
-    """Each process of the chain lives for a moment, so that no look at /proc sees them all."""
+    """Each process of the chain lives for a moment, so that no reading of /proc sees them all."""
     hopper = (
         "import os, signal, sys, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nend = time.time() + 1.5\n"
         "while time.time() < end:\n if os.fork(): os._exit(0)\nopen(sys.argv[1], 'a').write('hopped')\n"
@@ -228,11 +228,11 @@ def test_tree_beside_earlier_child_outlives_a_chain_of_forks(lab):
     shell = lab.start_shell(
         f'sleep 99 & echo $!; exec $SOLO --tree -n job -- {sys.executable} -IS -c "{hopper}" $LAB/log'
     )
-    stranger = int(read_line(shell))
+    earlier = int(read_line(shell))
 
     assert shell.wait(PATIENCE) == 0
     assert lab.read_log() == ["hopped"]
-    os.kill(stranger, signal.SIGKILL)
+    os.kill(earlier, signal.SIGKILL)
 
 
 @pytest.mark.tool("strace")
@@ -240,11 +240,11 @@ def test_tree_holds_while_proc_cannot_be_listed(lab):
     blind = "strace -D -qq -o $LAB/trace -P /proc -e trace=openat -e inject=openat:error=ENFILE:when=2..4"
     tree = "setsid sh -c 'sleep 1; echo over >>$LAB/log' & exit 3"
     shell = lab.start_shell(f'sleep 99 & echo $!; exec {blind} $SOLO --tree -n job -- sh -c "{tree}"')
-    stranger = int(read_line(shell))
+    earlier = int(read_line(shell))
 
     assert shell.wait(PATIENCE) == 3
     assert lab.read_log() == ["over"] and (lab.path / "trace").read_text().count("(INJECTED)") == 3
-    os.kill(stranger, signal.SIGKILL)
+    os.kill(earlier, signal.SIGKILL)
 
 
 @pytest.mark.tool("strace")

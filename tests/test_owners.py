@@ -179,7 +179,7 @@ EVIL = 'etcd"} 1\nsolo_last_success_timestamp_seconds{name="nightly",via="file'
 
 
 @pytest.fixture
-def look(common, solo_script):
+def view(common, solo_script):
     """Run a view as root, from the environment that has its libraries."""
 
     def run(*words):
@@ -200,13 +200,13 @@ def forge_roots(forge):
     )
 
 
-def test_views_show_the_owner_and_mark_claims_of_the_record(forge, look):
+def test_views_show_the_owner_and_mark_claims_of_the_record(forge, view):
     forge_roots(forge)
 
-    [row] = json.loads(look("list", "--via", "file", "--json").stdout)
-    [shown] = json.loads(look("show", "--json", "job").stdout)
+    [row] = json.loads(view("list", "--via", "file", "--json").stdout)
+    [shown] = json.loads(view("show", "--json", "job").stdout)
     table, text, top = (
-        look(*words).stdout.decode() for words in (("list", "--via", "file"), ("show", "job"), ("top", "--via", "file"))
+        view(*words).stdout.decode() for words in (("list", "--via", "file"), ("show", "job"), ("top", "--via", "file"))
     )
 
     assert (row["user"], row["launcher"], row["child"]) == ("nobody", None, None)
@@ -231,7 +231,7 @@ def test_foreign_record_cannot_name_an_ancestor_as_holder(common, forge):
     assert common.run("-w", "100ms", "-n", "job", "true").returncode == 75
 
 
-def test_foreign_record_is_believed_about_its_owners_processes(common, look):
+def test_foreign_record_is_believed_about_its_owners_processes(common, view):
     common.directory.mkdir()
     common.directory.chmod(0o1777)
     common.run("-n", "job", "true")  # root creates the name: root could not use one that nobody created
@@ -239,18 +239,18 @@ def test_foreign_record_is_believed_about_its_owners_processes(common, look):
     read_line(holder)
 
     busy = common.run("-n", "job", "true").stderr.decode()
-    [row] = json.loads(look("list", "--via", "file", "--json").stdout)
+    [row] = json.loads(view("list", "--via", "file", "--json").stdout)
 
     assert f" by pid {holder.pid} of nobody (sh -c echo; read line)" in busy
     assert (row["user"], row["launcher"], row["claims"]) == ("nobody", holder.pid, {})
     finish(holder)
 
 
-def test_fields_of_a_record_are_escaped_in_views(forge, look):
+def test_fields_of_a_record_are_escaped_in_views(forge, view):
     forge_roots(forge)
 
     views = {
-        words: look(*words).stdout
+        words: view(*words).stdout
         for words in (("list", "--via", "file"), ("show", "job"), ("top", "--via", "file"), ("metrics",))
     }
 
@@ -258,10 +258,10 @@ def test_fields_of_a_record_are_escaped_in_views(forge, look):
     assert [views[words].count(b"\n") for words in (("list", "--via", "file"), ("top", "--via", "file"))] == [2, 2]
 
 
-def test_backend_of_a_record_is_one_label_of_the_metrics(forge, look):
+def test_backend_of_a_record_is_one_label_of_the_metrics(forge, view):
     forge_roots(forge)
 
-    samples = parse_metrics(look("metrics").stdout.decode())
+    samples = parse_metrics(view("metrics").stdout.decode())
 
     assert samples["solo_held", "job", EVIL] == 1
     assert {name for _, name, _ in samples} == {"job"}

@@ -45,11 +45,11 @@ def test_no_file_is_created_or_opened_for_writing(lab):
     lab.run("-n", "job", "true", prefix=("strace", "-o", trace, "-e", "trace=%file"))
 
     changing = [
-        line
-        for line in trace.read_text().splitlines()
-        if any(word in line for word in ("O_WRONLY", "O_RDWR", "O_CREAT", "mkdir", "rename", "unlink", "link("))
-        and "readlink" not in line
-        and "/dev/" not in line
+        row
+        for row in trace.read_text().splitlines()
+        if any(word in row for word in ("O_WRONLY", "O_RDWR", "O_CREAT", "mkdir", "rename", "unlink", "link("))
+        and "readlink" not in row
+        and "/dev/" not in row
     ]
     assert changing == []
 
@@ -213,9 +213,9 @@ def test_full_backlog_still_counts_as_held(lab):
     """The owner never accepts, so closed connections fill its backlog until the kernel refuses more."""
     holder = lab.hold("job")
     [address] = [
-        line.rsplit(" ", 1)[1]
-        for line in open("/proc/net/unix").read().splitlines()
-        if "/job/hold." in line and " 00010000 " in line
+        row.rsplit(" ", 1)[1]
+        for row in open("/proc/net/unix").read().splitlines()
+        if "/job/hold." in row and " 00010000 " in row
     ]
     connections = 0
     while True:

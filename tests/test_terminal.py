@@ -214,12 +214,12 @@ def test_control_c_is_not_forwarded_to_a_tree(terminal, lab):
     """A helper in a session of its own, which Ctrl-C must not end, lives on."""
     helper = "setsid sh -c 'trap \"echo helper >>$LAB/log\" INT; echo ready; sleep 1; echo stayed >>$LAB/log'"
     screen = terminal(
-        lab.script, "--tree", "-n", "job", "--", "sh", "-c", f"trap 'echo heard' INT; {helper} & wait; wait; exit 4"
+        lab.script, "--tree", "-n", "job", "--", "sh", "-c", f"trap 'echo caught' INT; {helper} & wait; wait; exit 4"
     )
     screen.wait_for("ready")
 
     screen.type("\x03")
-    screen.wait_for("heard")
+    screen.wait_for("caught")
 
     assert screen.wait() == 4
     assert lab.read_log() == ["stayed"]

@@ -357,7 +357,7 @@ def test_every_view_on_a_terminal_fits_its_width(lab, screen, words, count):
         lines = screen(*words, width=width, height=700).wait_for(
             "ended:125" if words[0] == "show" and not count else "ended:0"
         )
-        shown = [line for line in lines if "name007" in line]
+        shown = [row for row in lines if "name007" in row]
         assert max(map(len, lines)) <= width
         assert bool(shown) == (count > 0 or words[0] == "show")
         assert sum(line.startswith("name") for line in lines) <= 2 * max(count, 1) + 4  # no line wraps
@@ -387,7 +387,7 @@ def test_picture_has_bars_for_runs_and_marks_for_skips_and_failures(lab, screen)
     assert "━" in rows["busy"] and "○" in rows["busy"] and "✗" in rows["bad"] and "━" in rows["good"]
     assert rows["busy"].split()[-6:] == ["1", "0", "1", "-", "-", "-"] and rows["bad"].split()[-6:-3] == ["1", "1", "0"]
     assert lines[0].split()[-7:] == ["now", "RUNS", "FAILED", "SKIPPED", "50%", "95%", "MAX"]
-    assert any(line.startswith("busy") and "=" in line and "o" in line for line in plain[1:4])
+    assert any(row.startswith("busy") and "=" in row and "o" in row for row in plain[1:4])
     finish(holder)
 
 
@@ -414,7 +414,7 @@ def test_history_shows_the_reason_of_a_skip_first_and_uncut(lab, screen):
 
     lines = screen("history", width=160).wait_for("ended:0")
 
-    [skip] = [line for line in lines if "skipped" in line.split()]
+    [skip] = [row for row in lines if "skipped" in row.split()]
     assert re.search(rf" held for \d+s by pid {holder.pid} \(sh -c echo \$\$; read line; exit 0\)$", skip)
     assert lab.history()[-1]["reason"].startswith("job: busy: held for ")
     finish(holder)
@@ -434,7 +434,7 @@ def test_a_long_history_says_how_many_rows_it_leaves_out(lab, screen):
 
     lines = screen("history", height=20).wait_for("ended:0")
 
-    assert any("of 30: all are in `solo history | less`" in line for line in lines)
+    assert any("of 30: all are in `solo history | less`" in row for row in lines)
     assert lab.run("history").stdout.count(b"\n") == 31
 
 
@@ -623,15 +623,16 @@ def test_a_long_name_is_cut_before_pid_time_or_question(lab, screen, view):
 
     opened = screen(view, *(["--via", "file"] if view != "history" else []), width=80)
 
-    [row] = [line for line in opened.wait_for("…  ") if "…  " in line]
+    [row] = [row for row in opened.wait_for("…  ") if "…  " in row]
     assert row.startswith("long/") and {str(holder.pid), str(holder.child)} & set(row.split())
     if view == "top":
         opened.type("s")
         assert any(line.startswith("stop long/") and line.endswith("? y/n") for line in opened.wait_for("? y/n"))
         opened.type("y")
         finish(holder)
+        opened.wait_for("0 held")
         opened.type("q")
-        assert not any("got SIGTERM" in line for line in opened.wait_for("ended:0"))
+        assert not any("got SIGTERM" in row for row in opened.wait_for("ended:0"))
     else:
         finish(holder)
 
@@ -652,7 +653,7 @@ def test_top_reports_a_holder_that_it_cannot_end(lab, screen):
 
     top.wait_for("job: cannot end the holder: its record cannot be read")
     top.type("q")
-    assert not any("got SIGTERM" in line for line in top.wait_for("ended:0"))
+    assert not any("got SIGTERM" in row for row in top.wait_for("ended:0"))
     ticket.write_bytes(record)
     finish(holder)
 
@@ -860,7 +861,7 @@ def test_without_a_terminal_progress_goes_only_to_a_ci_log(lab, words, environme
     finish(holder)
     status, _, stderr = finish(waiting)
 
-    lines = [line for line in stderr.encode().splitlines() if b"waiting" in line]
+    lines = [row for row in stderr.encode().splitlines() if b"waiting" in row]
     assert status == 0 and len(lines) == bool(shown) and stderr.encode().startswith(shown)
 
 
