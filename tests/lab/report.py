@@ -46,7 +46,9 @@ class Report:
         faultless = self.find_faultless()
         only = len(faultless) == 1
         text = (
-            f"{faultless[0]} is the only one that fails in no scene" if only else f"{', '.join(faultless) or 'None'} fail in no scene"
+            f"{faultless[0]} is the only one that fails in no scene"
+            if only
+            else f"{', '.join(faultless) or 'None'} fail in no scene"
         )
         notes = [
             self.scenes[scene]["title"] for scene in self.scenes if set(self.find(scene, NOTE)).intersection(faultless)
