@@ -79,9 +79,10 @@ $(VENV)/lint: $(MADE)
 	@$(PIP) --group lint
 	@touch $@
 
-lint: $(VENV)/lint ## find mistakes in source and prose, by ruff, codespell and the words of tests/idiom.txt
+lint: $(VENV)/lint ## find mistakes in source and prose, by ruff, mypy, codespell and the words of tests/idiom.txt
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --check --quiet . || { echo 'solo: format with: $(VENV)/bin/ruff format' >&2; exit 1; }
+	@$(VENV_PYTHON) -m mypy --no-error-summary
 	@$(VENV)/bin/codespell
 	@$(VENV_PYTHON) tests/idiom.py
 

@@ -42,5 +42,5 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'solo' has no attribute {name!r}")
 
 
-def __dir__() -> list:
+def __dir__() -> "list[str]":
     return sorted([*globals(), *__all__])

@@ -4,30 +4,57 @@ from solo.directories import make_base, open_name
 from solo.errors import Busy, RanAlready, SoloError, Vanished
 from solo.kernel import close
 from solo.modes import plan_claims
+from solo.obstacles import read_claim
 from solo.queue import take_hold
 from solo.tickets import Queue, finish_handoff
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeVar
+
+    from solo.contention.protocols import Policy, Ticket, Watch
+    from solo.contention.protocols import Queue as AnyQueue
+    from solo.directories import Directory
+    from solo.identity import Origin, Process
+    from solo.plan import Plan
+    from solo.record import Record
+    from solo.start import Starter
+
+    MakeQueue = Callable[["Directory | None", str, Origin], AnyQueue]
+    Result = TypeVar("Result")
+    ListOfTickets = list[Ticket]
+else:
+    ListOfTickets = list
 
 ATTEMPTS = 20
 
 
-class Holds(list):
+class Holds(ListOfTickets):
     """The holds of one run, in the order of acquiring.
 
     A listener: it releases them when the run is refused or has ended.
     """
 
     @property
-    def descriptors(self) -> list:
+    def descriptors(self) -> "list[int]":
         return [fd for hold in self for fd in hold.descriptors]
 
-    def refused(self, error):
+    def refused(self, error: object) -> None:
         for hold in reversed(self):
             hold.release()
 
     ended = refused
 
 
-def take_names(wanted, plan, watch, holds: list, make_queue=None, starter=None) -> dict:
+def take_names(
+    wanted: "Record",
+    plan: "Plan",
+    watch: "Watch",
+    holds: "list[Ticket]",
+    make_queue: "MakeQueue | None" = None,
+    starter: "Starter | None" = None,
+) -> "dict[str, Ticket]":
     """Acquire what the names of the record `wanted` need, in global order. Append each hold to `holds`; return them by
     name.
 
@@ -35,7 +62,8 @@ def take_names(wanted, plan, watch, holds: list, make_queue=None, starter=None) 
     `watch` and `starter` are as for take_hold. `make_queue` makes a queue of (base, name, origin), by default that of
     `open_queue`. Raises Busy, SoloError.
     """
-    policy, taken = None, {}
+    policy: Policy | None = None
+    taken: dict[str, Ticket] = {}
     base = None if plan.is_socket else make_base(plan.dir)
     try:
         for name, claim in plan_claims(wanted.names, wanted.claim):
@@ -65,7 +93,16 @@ def take_names(wanted, plan, watch, holds: list, make_queue=None, starter=None) 
     return taken
 
 
-def take_name(make_queue, base, name: str, record, deadline, watch, policy, starter):
+def take_name(
+    make_queue: "MakeQueue",
+    base: "Directory | None",
+    name: str,
+    record: "Record",
+    deadline: float,
+    watch: "Watch",
+    policy: "Policy | None",
+    starter: "Starter | None",
+) -> "Ticket":
     """Acquire one name. If `solo clean` removes its directory meanwhile, make it again."""
     left = ATTEMPTS
     while True:
@@ -83,15 +120,24 @@ def take_name(make_queue, base, name: str, record, deadline, watch, policy, star
                 raise
 
 
-def take_files(name: str, named: dict, paths: list, umask: int, deadline, watch, holds: list, is_program: bool = False):
+def take_files(
+    name: str,
+    named: "dict[str, Ticket]",
+    paths: "list[str]",
+    umask: int,
+    deadline: float,
+    watch: "Watch",
+    holds: "list[Ticket]",
+    is_program: bool = False,
+) -> None:
     """Acquire the files of --flock, after the names, as take_flocks does; busy counts as busy for the first `name`."""
     from solo.contention import flocks
 
-    mode = named[name].record.claim.mode
+    mode = read_claim(named[name]).mode
     take_more(name, named, lambda: flocks.take_flocks(paths, mode, umask, deadline, watch, holds, is_program))
 
 
-def take_more(name: str, named: dict, take):
+def take_more(name: str, named: "dict[str, Ticket]", take: "Callable[[], Result]") -> "Result":
     """Call `take`, which acquires what a run needs beside its names; if it raises Busy, count a skip of the name."""
     hold = named[name]
     settle_all(named.values())
@@ -103,14 +149,14 @@ def take_more(name: str, named: dict, take):
             from solo.text.describe import describe_skips
 
             with hold.queue.gate:
-                error.skips = hold.queue.gate.count_skip(hold.record.claim.mode)
+                error.skips = hold.queue.gate.count_skip(read_claim(hold).mode)
             hold.queue.gate.close()
             error.args = (f"{error if error.name else f'{name}: {error}'}{describe_skips(error.skips)}",)
             error.name = error.name or name
         raise
 
 
-def open_queue(base, name: str, origin):
+def open_queue(base: "Directory | None", name: str, origin: "Origin") -> "AnyQueue":
     """Return the queue of a name, as files in `base` or, if that is None, as sockets."""
     if base is not None:
         return Queue(open_name(base, name), origin)
@@ -119,18 +165,18 @@ def open_queue(base, name: str, origin):
     return SocketQueue(name, origin)
 
 
-def settle_all(holds):
+def settle_all(holds: "Iterable[Ticket]") -> None:
     """Release the waiting tickets kept with `holds`; the next waiter then looks again."""
     for hold in holds:
         finish_handoff(hold.queue)
 
 
-def take_over(holds):
+def take_over(holds: "Iterable[Ticket]") -> None:
     """Remove the unreadable holds beside `holds`, those of a name before those of its parents.
 
     Call it once the command runs.
     """
-    gone = set()
+    gone: set[tuple[Process, str, str]] = set()
     for hold in reversed(list(holds)):
-        if hold.queue.unseen:
-            hold.queue.take_over(hold.record.claim, gone)
+        if isinstance(hold.queue, Queue) and hold.queue.unseen:
+            hold.queue.take_over(read_claim(hold), gone)

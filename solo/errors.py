@@ -2,6 +2,8 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import solo
 
 # Not errors: the command did run.
@@ -16,6 +18,7 @@ class SoloError(Exception):
 
     status = 125
     is_loud = True  # False: --quiet and --busy-exit apply
+    name = ""  # of the names, the one that could not be acquired
 
 
 class Vanished(SoloError):
@@ -37,8 +40,7 @@ class Busy(SoloError):
     status = 75
     skips: "int | None" = None
     since: "float | None" = None
-    name = ""
-    tickets: "tuple[object, ...] | list[object]" = ()
+    tickets: "Sequence[object]" = ()
     holders: "tuple[solo.Holder, ...]" = ()
 
 

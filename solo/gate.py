@@ -22,7 +22,12 @@ from solo.errors import SoloError, Vanished
 from solo.kernel import SAFELY, close, try_lock, wait_lock, write_whole
 from solo.modes import MODES, NO_STRONGER
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.directories import Directory
+
 GATE = ".gate"
+CLOSED = -1
 DIGITS = 20  # so that the order of numbers is the order of file names
 LINE_SIZE = DIGITS + 1
 LARGEST = 10**18  # no counter from a clock gets there before the year 33658: a larger number is damage
@@ -34,28 +39,28 @@ GATE_PATIENCE = 2.5  # seconds, twice, for a gate that does not change hands
 class Gate:
     """The gate of the name whose directory is `place`; `with gate:` locks it.
 
-    `boot` is the boot id of this machine, `fd` the descriptor of the gate or None. `text` is what the gate said when it
+    `boot` is the boot id of this machine, `fd` the descriptor of the gate or CLOSED. `text` is what the gate said when it
     was last locked, with what we wrote since; `skips` the skips before our ticket.
     """
 
     __slots__ = ("boot", "fd", "place", "skips", "text")
 
-    def __init__(self, place, boot: str):
+    def __init__(self, place: "Directory", boot: str) -> None:
         self.place = place
         self.boot = boot
-        self.fd = None
+        self.fd = CLOSED
         self.text = b""
         self.skips = [0] * len(MODES)
 
     # --- the mutex ------------------------------------------------------------------------------------------------
 
-    def __enter__(self):
+    def __enter__(self) -> "Gate":
         """Lock and read the gate.
 
         Raises SoloError if one process keeps it for five seconds, Vanished without a directory.
         """
         while True:
-            if self.fd is None:
+            if self.fd < 0:
                 self.fd = self.open()
             try:
                 if not try_lock(self.fd, LOCK_EX):
@@ -67,7 +72,7 @@ class Gate:
                 raise self.fail(error.strerror) from None
             self.close()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         flock(self.fd, LOCK_UN)
 
     def open(self) -> int:
@@ -79,12 +84,12 @@ class Gate:
                 raise Vanished(f"{self.place.path}: someone removed it") from None
             raise self.fail(explain(self.place.path, error)) from None
 
-    def close(self):
-        if self.fd is not None:
+    def close(self) -> None:
+        if self.fd >= 0:
             close(self.fd)
-            self.fd = None
+            self.fd = CLOSED
 
-    def wait(self):
+    def wait(self) -> None:
         """Block until the gate is locked, as long as it changes hands. Raises SoloError once it does not."""
         seen = posix.fstat(self.fd).st_mtime_ns
         if not wait_lock(self.fd, LOCK_EX, monotonic() + GATE_PATIENCE):
@@ -109,16 +114,16 @@ class Gate:
         except FileNotFoundError:
             return True
 
-    def fail(self, reason: str) -> SoloError:
+    def fail(self, reason: "str | None") -> SoloError:
         return SoloError(f"{self.place.path}/{GATE}: {reason}")
 
     # --- its text -------------------------------------------------------------------------------------------------
 
-    def load(self):
+    def load(self) -> None:
         """Read the text. Raises OSError."""
         self.text = posix.pread(self.fd, BOOT_AT + BOOT_SIZE, 0)
 
-    def read_unlocked(self):
+    def read_unlocked(self) -> None:
         """Read the text without the lock, and close the gate. Raises OSError."""
         self.fd = posix.open(GATE, posix.O_RDONLY | SAFELY, dir_fd=self.place.fd)
         try:
@@ -126,16 +131,16 @@ class Gate:
         finally:
             self.close()
 
-    def read_counter(self):
+    def read_counter(self) -> "int | None":
         """Return the number of the last ticket, None if there was none or the line is damaged."""
         counter = read_line(self.text[:LINE_SIZE])
         return counter if counter is not None and counter + 1 < LARGEST else None
 
-    def read_skips(self) -> list:
+    def read_skips(self) -> "list[int]":
         """Return the skips of each of MODES, 0 for a damaged line."""
         return [read_line(self.text[at : at + LINE_SIZE]) or 0 for at in range(LINE_SIZE, BOOT_AT, LINE_SIZE)]
 
-    def read_boot(self) -> tuple:
+    def read_boot(self) -> "tuple[str, int] | tuple[None, None]":
         """Return the boot id of the last ticket and the first number of that boot, two Nones if the line is damaged."""
         boot, _, line = self.text[BOOT_AT:].partition(b" ")
         number = read_line(line)
@@ -146,17 +151,17 @@ class Gate:
 
         A step of the clock moves all times of files, and no number.
         """
-        if self.fd is None:
+        if self.fd < 0:
             self.read_unlocked()
         boot, first = self.read_boot()
-        return boot == self.boot and number >= first
+        return boot == self.boot and first is not None and number >= first
 
     def find_last_number(self) -> str:
         """Return the digits of the last number as in a ticket's file name, "" if they are damaged."""
         digits = self.text[:DIGITS]
         return digits.decode() if is_number(digits) else ""
 
-    def write_number(self, number: int, held_mode=None):
+    def write_number(self, number: int, held_mode: "str | None" = None) -> None:
         """Write the number of a new ticket; a hold in `held_mode` ends the skips of its mode and of weaker ones.
 
         Raises OSError.
@@ -171,17 +176,17 @@ class Gate:
             first = 0 if boot is None else number  # without the line, an older ticket may be of this boot too
             self.write(b"%b %0*d\n" % (self.boot.encode(), DIGITS, first), BOOT_AT)
 
-    def write_lines(self, counts: list, first: int = 0):
+    def write_lines(self, counts: "list[int]", first: int = 0) -> None:
         """Write lines of the text, from number `first` on. Raises OSError."""
         self.write(b"".join([b"%0*d\n" % (DIGITS, count) for count in counts]), first * LINE_SIZE)
 
-    def write(self, text: bytes, at: int):
+    def write(self, text: bytes, at: int) -> None:
         write_whole(self.fd, text, at)
         self.text = self.text[:at].ljust(at, b"\0") + text + self.text[at + len(text) :]
 
     # --- skips ----------------------------------------------------------------------------------------------------
 
-    def count_skip(self, mode: str):
+    def count_skip(self, mode: str) -> "int | None":
         """Count a contender that was skipped.
 
         Returns the skips of `mode` before it, None if they cannot be kept. Gate locked.
@@ -194,7 +199,7 @@ class Gate:
         except OSError:
             return None
 
-    def restore_skips(self):
+    def restore_skips(self) -> None:
         """Write back the skips from before our hold, and close the gate: nothing ran, as something else was busy."""
         try:
             with self:
@@ -204,7 +209,7 @@ class Gate:
         self.close()
 
 
-def read_line(line: bytes):
+def read_line(line: bytes) -> "int | None":
     """Return the number on a line of the gate, None if the line is damaged."""
     return int(line[:-1]) if line.endswith(b"\n") and is_number(line[:-1]) else None
 

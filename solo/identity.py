@@ -9,6 +9,12 @@ import posix
 from solo.errors import SoloError
 from solo.kernel import STATUS_SIZE, decode, read_file
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Process = tuple[int, int]  # pid, start
+
 FIRST_TIME_NAMESPACE = "4026531834"  # PROC_TIME_INIT_INO of the kernel
 DEAD_STATES = ("Z", "X", "x")
 
@@ -21,7 +27,7 @@ class Stat:
 
     __slots__ = ("parent", "pid", "start", "state", "threads")
 
-    def __init__(self, pid, state, parent, threads, start):
+    def __init__(self, pid: int, state: str, parent: int, threads: int, start: int) -> None:
         self.pid = pid
         self.state = state
         self.parent = parent
@@ -32,7 +38,7 @@ class Stat:
         """Whether the process has ended. If only its main thread has, the state is Z too, but other threads live."""
         return self.state in DEAD_STATES and self.threads <= 1
 
-    def is_started(self, start: int, theirs, mine) -> bool:
+    def is_started(self, start: int, theirs: "Origin", mine: "Origin") -> bool:
         """Whether it lives, and started at `start` as seen in the origin `theirs`.
 
         Time namespaces shift start times.
@@ -46,7 +52,7 @@ class Origin:
 
     __slots__ = ("boot", "host", "pid_namespace", "shift", "time_namespace")
 
-    def __init__(self, boot, pid_namespace, time_namespace, host, shift=0):
+    def __init__(self, boot: str, pid_namespace: str, time_namespace: str, host: str, shift: int = 0) -> None:
         self.boot = boot
         self.pid_namespace = pid_namespace
         self.time_namespace = time_namespace
@@ -62,7 +68,7 @@ def parse_stat(data: bytes) -> Stat:
     return Stat(int(data[: data.index(b" ")]), decode(fields[0]), int(fields[1]), int(fields[17]), int(fields[19]))
 
 
-def read_stat(pid) -> Stat:
+def read_stat(pid: "int | str") -> Stat:
     """Return the Stat of a process. Raises OSError if it is gone or hidden."""
     return parse_stat(read_file(f"/proc/{pid}/stat"))
 
@@ -75,7 +81,7 @@ def is_stopped(pid: int) -> bool:
         return False
 
 
-def read_self() -> tuple:
+def read_self() -> "Process":
     """Return (pid, start) of this process. Raises SoloError if /proc shows another pid namespace, with other pids."""
     stat = read_stat("self")
     if stat.pid != posix.getpid():
@@ -101,7 +107,7 @@ def read_shift() -> int:
     return round((int(seconds) + int(nanoseconds) / 1e9) * posix.sysconf("SC_CLK_TCK"))
 
 
-def read_namespace(pid, kind: str) -> str:
+def read_namespace(pid: "int | str", kind: str) -> str:
     """Return the inode number of a process's namespace, or - on a kernel without that kind. Raises OSError."""
     try:
         return posix.readlink(f"/proc/{pid}/ns/{kind}").rstrip("]").rpartition("[")[2]
@@ -109,7 +115,7 @@ def read_namespace(pid, kind: str) -> str:
         return "-"
 
 
-def is_alive(pid: int, start: int, theirs: Origin, mine: Origin):
+def is_alive(pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None":
     """Whether the process lives.
 
     None if it cannot be seen: on another host, or in a pid namespace that is not below ours.
@@ -135,7 +141,7 @@ def is_hidden(pid: int) -> bool:
         return True
 
 
-def walk_parents(pid: int):
+def walk_parents(pid: int) -> "Iterator[Process]":
     """Yield (pid, start) of a process and of each of its ancestors, as far as they can be seen."""
     while pid > 0:
         try:
@@ -146,7 +152,7 @@ def walk_parents(pid: int):
         pid = stat.parent
 
 
-def find_pid(process: tuple, theirs: Origin, mine: Origin) -> int:
+def find_pid(process: "Process", theirs: Origin, mine: Origin) -> int:
     """Return our pid of (pid, start) in the origin `theirs`; 0 if it cannot be seen from here.
 
     In our own pid namespace that is the pid itself, dead or alive.

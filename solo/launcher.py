@@ -66,7 +66,8 @@ class Run:
             self.own_listeners.append(Verbose())
         if not plan.is_socket:
             self.own_listeners.append(Journal(self.record, plan.dir, self.print_verbose))
-        self.pid = self.remote = self.once = self.starter = self.termination = self.outcome = None
+        self.pid = self.remote = self.once = self.starter = self.termination = None
+        self.outcome: int | None = None
 
     def print_verbose(self, text: str):
         """Print it with --verbose. Once the command runs, a full pipe behind stderr must not block the launcher."""

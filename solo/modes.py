@@ -6,6 +6,10 @@ name the intention to acquire one of them further down. A fifth mode is for slot
 long as slots are free.
 """
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 EXCLUSIVE, SHARED, INTEND_EXCLUSIVE, INTEND_SHARED, COUNTED = MODES = ("X", "S", "IX", "IS", "C")
 INTENTIONS = (INTEND_EXCLUSIVE, INTEND_SHARED)
 INTENTION = {EXCLUSIVE: INTEND_EXCLUSIVE, SHARED: INTEND_SHARED, COUNTED: INTEND_EXCLUSIVE}
@@ -37,13 +41,13 @@ class Claim:
 
     __slots__ = ("mode", "slots", "take")
 
-    def __init__(self, mode, slots=1, take=1):
+    def __init__(self, mode: str, slots: int = 1, take: int = 1) -> None:
         self.mode = mode
         self.slots = slots
         self.take = take
 
 
-def find_conflicts(wanted: Claim, held: list) -> list:
+def find_conflicts(wanted: Claim, held: "list[Claim]") -> "list[int]":
     """Return the indices of the claims `held` that conflict with `wanted`; none if it can be granted.
 
     All of them must end first; but if wanted and the first of them are for slots, one may be enough. The limit for all
@@ -58,7 +62,7 @@ def find_conflicts(wanted: Claim, held: list) -> list:
     return list(range(len(held)))
 
 
-def allot_slots(wanted: Claim, taken: list) -> list:
+def allot_slots(wanted: Claim, taken: "Iterable[tuple[int, int]]") -> "list[tuple[int, int]]":
     """Return the lowest free slots for a granted claim, as [(first, last)], beside those `taken`.
 
     Empty unless it is for slots.
@@ -74,7 +78,7 @@ def allot_slots(wanted: Claim, taken: list) -> list:
     return free
 
 
-def plan_claims(names: list, claim: Claim) -> list:
+def plan_claims(names: "list[str]", claim: Claim) -> "list[tuple[str, Claim]]":
     """Return [(name, Claim)] to acquire for `claim` on each of `names`, parents first, in the global order."""
     claims = dict.fromkeys(names, claim)
     intention = Claim(INTENTION[claim.mode])

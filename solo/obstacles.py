@@ -11,8 +11,18 @@ from solo.identity import walk_parents
 from solo.modes import EXCLUSIVE, Claim, allot_slots, find_conflicts
 from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-def find_obstacles(queue, record, waiting, policy=None) -> tuple:
+    from solo.contention.protocols import Policy, Queue, Ticket
+    from solo.identity import Process
+    from solo.record import Record
+
+
+def find_obstacles(
+    queue: "Queue", record: "Record", waiting: "Ticket | None", policy: "Policy | None" = None
+) -> "tuple[list[Ticket], list[tuple[int, int]]]":
     """Return the nearest waiter before our ticket `waiting`, else the conflicting holds; and our slots if there are
     neither.
 
@@ -34,7 +44,7 @@ def find_obstacles(queue, record, waiting, policy=None) -> tuple:
     return find_conflicting_holds(queue, record.claim)
 
 
-def find_conflicting_holds(queue, claim: Claim) -> tuple:
+def find_conflicting_holds(queue: "Queue", claim: Claim) -> "tuple[list[Ticket], list[tuple[int, int]]]":
     """Return the live holds that conflict with `claim`, oldest first; then the slots it gets if there are none.
 
     The first of them is open, and so are as many as one would wait for.
@@ -43,20 +53,21 @@ def find_conflicting_holds(queue, claim: Claim) -> tuple:
     conflicts = [holds[at] for at in find_conflicts(claim, list(map(read_claim, holds)))]
     if not conflicts:
         close_all(holds)
-        return [], allot_slots(claim, [pair for hold in holds for pair in hold.record.slot])
+        return [], allot_slots(claim, [pair for hold in holds if hold.record for pair in hold.record.slot])
     close_all([hold for hold in holds if hold not in conflicts])
     if not conflicts[0].is_open:
-        conflicts[0] = find_living(queue, conflicts[0].file)
-        if conflicts[0] is None:
+        first = find_living(queue, conflicts[0].file)
+        if first is None:
             close_all(conflicts[1:])
             return find_conflicting_holds(queue, claim)  # it has just ended
-        conflicts[0].read_record()
+        first.read_record()
+        conflicts[0] = first
     return conflicts, []
 
 
-def find_holds(queue, most_open=MOST_OPEN) -> list:
+def find_holds(queue: "Queue", most_open: int = MOST_OPEN) -> "list[Ticket]":
     """Return all live holds, oldest first, with their records. Leaves no more than `most_open` of them open."""
-    holds = []
+    holds: list[Ticket] = []
     for file in sorted(queue.files):
         hold = find_living(queue, file) if file.startswith(HOLD) else None
         if hold is not None:
@@ -67,7 +78,7 @@ def find_holds(queue, most_open=MOST_OPEN) -> list:
     return holds
 
 
-def find_living(queue, file: str):
+def find_living(queue: "Queue", file: str) -> "Ticket | None":
     """Return the ticket if it is alive, else remove it and return None. Raises SoloError.
 
     A hold whose processes we cannot look for stays, noted in `queue.unseen`, until our own command runs.
@@ -75,7 +86,7 @@ def find_living(queue, file: str):
     ticket = queue.open_ticket(file)
     if ticket is None or ticket.state in (LIVE, ORPHANED):
         return ticket
-    if ticket.state is UNSEEN:
+    if ticket.state is UNSEEN and ticket.record is not None:
         queue.unseen[file] = ticket.record
     else:
         queue.remove(file)
@@ -83,7 +94,7 @@ def find_living(queue, file: str):
     return None
 
 
-def list_holds(queue) -> list:
+def list_holds(queue: "Queue") -> "list[Ticket]":
     """Return all live holds, closed, with their records. Removes nothing, so it needs no gate."""
     holds = []
     for file in queue.list_files(SEAT):
@@ -96,7 +107,7 @@ def list_holds(queue) -> list:
     return holds
 
 
-def find_own_ancestors(queue, holds: list) -> list:
+def find_own_ancestors(queue: "Queue", holds: "list[Ticket]") -> "list[Ticket]":
     """Return those of `holds` whose launcher or command is an ancestor of this process."""
     ancestors = set(walk_parents(posix.getppid()))
     return [
@@ -108,7 +119,7 @@ def find_own_ancestors(queue, holds: list) -> list:
     ]
 
 
-def is_one_of(hold, processes) -> bool:
+def is_one_of(hold: "Ticket", processes: "set[Process]") -> bool:
     """Return whether the owner of the hold may be believed that it is one of these processes."""
     if not processes:
         return False
@@ -117,12 +128,12 @@ def is_one_of(hold, processes) -> bool:
     return any(vouches(hold, process) for process in processes)
 
 
-def read_claim(ticket) -> Claim:
+def read_claim(ticket: "Ticket") -> Claim:
     """Return the claim of a live ticket; exclusive if its record cannot be read."""
     record = ticket.read_record()
     return record.claim if record else Claim(EXCLUSIVE)
 
 
-def close_all(tickets: list):
+def close_all(tickets: "Iterable[Ticket]") -> None:
     for ticket in tickets:
         ticket.close()

@@ -38,19 +38,19 @@ class Option:
 
     def __init__(
         self,
-        flag,
-        short,
-        kind,
-        metavar,
-        group,
-        help,
-        text="",
-        many=False,
-        variable=None,
-        needs=(),
-        excludes=(),
-        keyword="",
-    ):
+        flag: str,
+        short: "str | None",
+        kind: str,
+        metavar: "str | None",
+        group: str,
+        help: str,
+        text: str = "",
+        many: bool = False,
+        variable: "str | None" = None,
+        needs: "tuple[str, ...]" = (),
+        excludes: "tuple[str, ...]" = (),
+        keyword: "str | None" = "",
+    ) -> None:
         self.flag = flag
         self.short = short
         self.kind = kind
@@ -65,7 +65,7 @@ class Option:
         self.keyword = self.key if keyword == "" else keyword
 
     @property
-    def key(self):
+    def key(self) -> str:
         return self.flag.replace("-", "_")
 
 
@@ -359,7 +359,9 @@ class Subcommand:
 
     __slots__ = ("argument_help", "arguments", "help", "name", "options", "text")
 
-    def __init__(self, name, arguments, argument_help, options, help, text):
+    def __init__(
+        self, name: str, arguments: str, argument_help: str, options: "tuple[Option, ...]", help: str, text: str
+    ) -> None:
         self.name = name
         self.arguments = arguments
         self.argument_help = argument_help
@@ -368,7 +370,7 @@ class Subcommand:
         self.text = text
 
     @property
-    def needs_name(self):
+    def needs_name(self) -> bool:
         return self.arguments[:1] not in ("", "[")
 
 

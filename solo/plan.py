@@ -14,6 +14,10 @@ from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim
 from solo.options import FILE, KEEPERS, LAUNCHER_OPTIONS, SOCKET
 from solo.queue import NO_WAIT
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 KILL_AFTER = 10.0  # seconds
 
 
@@ -41,7 +45,38 @@ class Plan:
         "tree_grace",
     )
 
-    def __init__(self, typed: dict, command=(), environment=None):
+    if TYPE_CHECKING:
+        name: list[str] | None
+        dir: str | None
+        via: str
+        flock: list[str] | None
+        shared: bool
+        slots: int | None
+        take: int | None
+        wait: float | None
+        max_waiting: int | None
+        latest: bool
+        replace: bool
+        busy_exit: int | None
+        quiet: bool
+        loud_after: int | float | None
+        timeout: float | None
+        kill_after: float
+        tree: bool
+        no_orphan: bool
+        chdir: str | None
+        ttl: float | None
+        once_per: float | None
+        once_retry: bool
+        syslog: bool
+        verbose: bool
+        help: bool
+        version: bool
+        grace: float | None
+
+    def __init__(
+        self, typed: "dict[str, object]", command: "Sequence[str]" = (), environment: "dict[bytes, bytes] | None" = None
+    ) -> None:
         """Resolve `typed`, as argv.py reads it.
 
         Raises UsageError, NotFound, NotExecutable; OSError without a working directory.
@@ -65,7 +100,7 @@ class Plan:
         self.claim = choose_claim(self)
         self.names = list(dict.fromkeys(self.name or ()))
         if command and not self.names:
-            self.names = [make_name(find_command(command[0], environment.get(b"PATH")), command)]
+            self.names = [make_name(find_command(command[0], (environment or {}).get(b"PATH")), list(command))]
         for name in self.names:
             check_new_name(name)  # refuse an invalid name before waiting for another
 

@@ -26,6 +26,12 @@ from solo.obstacles import (
 )
 from solo.tickets import HOLD, SEAT
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.contention.protocols import Block, Describe, Policy, Queue, Ticket, Watch
+    from solo.record import Record
+    from solo.start import Starter
+
 NO_WAIT = float("-inf")  # a deadline that has passed
 
 # The states of an Attempt, each with what leads out of it.
@@ -37,7 +43,14 @@ HEAD = (
 HELD = "held"
 
 
-def take_hold(queue, record, deadline: float, watch, policy=None, starter=None):
+def take_hold(
+    queue: "Queue",
+    record: "Record",
+    deadline: float,
+    watch: "Watch",
+    policy: "Policy | None" = None,
+    starter: "Starter | None" = None,
+) -> "Ticket":
     """Return our hold on the name of `queue`, for a command whose `record` has its claim. Raises Busy, SoloError.
 
     `deadline` is on the monotonic clock, or NO_WAIT. `watch` blocks for us, and may show it. `policy` deals with other
@@ -72,7 +85,15 @@ class Attempt:
         "watch",
     )
 
-    def __init__(self, queue, record, deadline, watch, policy, starter):
+    def __init__(
+        self,
+        queue: "Queue",
+        record: "Record",
+        deadline: float,
+        watch: "Watch",
+        policy: "Policy | None",
+        starter: "Starter | None",
+    ) -> None:
         self.queue = queue
         self.record = record
         self.deadline = deadline
@@ -80,14 +101,18 @@ class Attempt:
         self.policy = policy
         self.starter = starter
         self.state = NEW
-        self.hold = self.waiting = self.newest = self.mask = None
-        self.obstacles, self.passed = [], []
+        self.hold: Ticket | None = None
+        self.waiting: Ticket | None = None
+        self.newest: Ticket | None = None
+        self.mask: set[int] | None = None
+        self.obstacles: list[Ticket] = []
+        self.passed: list[Ticket] = []
         self.is_late = False
 
-    def take(self):
+    def take(self) -> "Ticket":
         """Return the hold once it is published. Raises Busy, SoloError; then it leaves no ticket in the queue."""
         try:
-            while self.state is not HELD:
+            while self.hold is None:
                 self.take_step()
             return self.hold
         except Superseded as error:
@@ -104,7 +129,7 @@ class Attempt:
         finally:
             self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Close and release everything but the hold."""
         close_all(self.obstacles)
         close_all(self.passed)
@@ -112,7 +137,7 @@ class Attempt:
         if self.mask is not None:
             restore_mask(self.mask)
 
-    def take_step(self):
+    def take_step(self) -> None:
         """Look and publish under the gate; then, without the gate, wait until the next look is due."""
         with self.queue.gate:
             is_published = self.look_and_publish()
@@ -121,7 +146,7 @@ class Attempt:
         if self.newest is not None:  # the directory was not listed: do it now, while nobody waits for us
             self.newest = None
             self.refuse_own_ancestors(list_holds(self.queue))
-        self.load_handoff()
+        self.begin_handoff()
         if self.state is WAITING and self.obstacles[0].is_hold:
             self.state = HEAD
             if self.queue.handoff is not None:
@@ -145,7 +170,7 @@ class Attempt:
             self.leave_queue()
         return True
 
-    def look(self):
+    def look(self) -> None:
         """Find the tickets in our way, and the slots for us if there are none. Gate locked."""
         close_all(self.passed)
         self.passed, self.obstacles, self.newest = self.obstacles, [], None
@@ -166,7 +191,7 @@ class Attempt:
         self.state = HELD
         return True
 
-    def leave_queue(self):
+    def leave_queue(self) -> None:
         """Give up our waiting ticket now that we have the hold; with a handoff, once our command has started."""
         if self.record.claim.mode != EXCLUSIVE:
             self.release_waiting()  # others may run beside us: our waiting ticket would make them busy
@@ -174,7 +199,7 @@ class Attempt:
             self.queue.handoff.keep(self.waiting, self.passed)
             self.waiting, self.passed = None, []
 
-    def release_waiting(self):
+    def release_waiting(self) -> None:
         waiting, self.waiting = self.waiting, None
         if waiting is not None:
             waiting.release()
@@ -201,13 +226,14 @@ class Attempt:
         self.state = WAITING
         return True
 
-    def refuse_own_ancestors(self, holds: list):
+    def refuse_own_ancestors(self, holds: "list[Ticket]") -> None:
         """Raise SoloError if we would wait for ourselves: an ancestor of this process holds the name until we end.
 
         `holds` are the live holds.
         """
         # A program that holds the name, and has no command, may release it before we end.
-        held = [hold.record for hold in find_own_ancestors(self.queue, holds) if hold.record.child]
+        records = [hold.record for hold in find_own_ancestors(self.queue, holds)]
+        held = [record for record in records if record and record.child]
         if not held:
             return
         ancestor = f"pid {held[0].launcher[0]}, an ancestor of this process"
@@ -216,7 +242,7 @@ class Attempt:
         if not self.obstacles[0].is_hold and self.deadline is not NO_WAIT:
             raise SoloError(f"held by {ancestor}, and waiters ahead wait for it: a deadlock")
 
-    def load_handoff(self):
+    def begin_handoff(self) -> None:
         """Load what prepares the handoff to our command, once and before we wait. Ignore a failure: it only saves time."""
         starter, self.starter = self.starter, None
         if starter is not None:
@@ -227,18 +253,18 @@ class Attempt:
             except (OSError, ImportError):
                 pass
 
-    def wait(self):
+    def wait(self) -> None:
         """Block until the tickets in our way may have changed, or the deadline, or the policy has something to do."""
         look_again = self.deadline if self.policy is None else self.policy.act(self.deadline)
         self.watch(make_block(self.record, self.obstacles), look_again, self.describe)
 
-    def describe(self) -> tuple:
+    def describe(self) -> "tuple[int | None, str]":
         from solo.contention.progress import describe_wait
 
         return describe_wait(self.queue, self.record, self.waiting)
 
 
-def make_block(record, obstacles: list):
+def make_block(record: "Record", obstacles: "list[Ticket]") -> "Block":
     """Return a function that blocks until an obstacle may have left, True, or until its deadline, False.
 
     Any one of several that hold slots may make room for us. Otherwise all of them must end: wait for one after the
@@ -251,12 +277,12 @@ def make_block(record, obstacles: list):
     return obstacles[0].wait_end
 
 
-def wait_unseen(block, look_again: float, describe, in_one_go: bool = False):
+def wait_unseen(block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False) -> bool:
     """A `watch` that shows nothing."""
     return block(look_again)
 
 
-def make_busy(queue, record, obstacles: list) -> Busy:
+def make_busy(queue: "Queue", record: "Record", obstacles: "list[Ticket]") -> Busy:
     """Count a skip and return what to raise for it. Closes the obstacles. Gate locked."""
     from solo.text.describe import describe_holders, describe_skips
 

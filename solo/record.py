@@ -10,6 +10,12 @@ from solo.identity import Origin
 from solo.kernel import decode, encode
 from solo.modes import COUNTED, MODES, Claim
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from solo.identity import Process
+
 MAGIC = b"solo 1"
 END = b"end\n"
 RESERVED = 48  # bytes: `child`, a pid, a start time of 20 digits, `end`
@@ -19,7 +25,7 @@ LATEST = 1 << 37  # seconds since the epoch: about the year 6300; every library 
 SPECIAL = bytes(range(33)) + b"%\x7f"
 ELLIPSIS = "…".encode()
 
-names_read = {}  # text -> names, of the last record
+names_read: "dict[bytes, list[str]]" = {}  # text -> names, of the last record
 
 
 class Record:
@@ -34,20 +40,33 @@ class Record:
 
     __slots__ = ("child", "claim", "command", "launcher", "names", "since", "slot", "tree", "uid", "via", "origin")
 
-    def __init__(self, launcher, origin, uid, claim, names, tree, command, slot=(), since=0.0, child=None, via=""):
+    def __init__(
+        self,
+        launcher: "Process",
+        origin: Origin,
+        uid: int,
+        claim: Claim,
+        names: "list[str]",
+        tree: "float | None",
+        command: "list[bytes]",
+        slot: "Iterable[tuple[int, int]]" = (),
+        since: float = 0.0,
+        child: "Process | None" = None,
+        via: str = "",
+    ) -> None:
         self.launcher = launcher
         self.origin = origin
         self.uid = uid
         self.claim = claim
         self.names = names
         self.tree = tree
-        self.slot = slot
+        self.slot = list(slot)
         self.since = since
         self.command = command
         self.child = child
         self.via = via
 
-    def claiming(self, claim):
+    def claiming(self, claim: Claim) -> "Record":
         """Return a new record that differs only in the claim, without slots, time and child."""
         return Record(self.launcher, self.origin, self.uid, claim, self.names, self.tree, self.command, via=self.via)
 
@@ -70,7 +89,7 @@ def format_record(record: Record) -> bytes:
     )
 
 
-def format_claim(claim: Claim, slot) -> str:
+def format_claim(claim: Claim, slot: "list[tuple[int, int]]") -> str:
     """Return the lines of a claim and its slots."""
     if claim.mode != COUNTED:
         return f"mode {claim.mode}\n"
@@ -78,12 +97,12 @@ def format_claim(claim: Claim, slot) -> str:
     return f"mode {claim.mode}\nslots {claim.slots}\ntake {claim.take}\nslot {ranges}\n"
 
 
-def format_tree(tree) -> str:
+def format_tree(tree: "float | None") -> str:
     """Return the milliseconds of `tree`, or - for None."""
     return "-" if tree is None else f"{min(tree, LATEST) * 1000:.0f}"
 
 
-def parse_tree(text: str):
+def parse_tree(text: str) -> "float | None":
     return None if text == "-" else int(text) / 1000
 
 
@@ -92,17 +111,17 @@ def format_since(since: float) -> bytes:
     return b"since %017.6f\n" % since
 
 
-def format_start(since: float, child: tuple) -> bytes:
+def format_start(since: float, child: "Process") -> bytes:
     """Return the text that replaces the end of a record, from `since` on, when its command starts."""
     return format_since(since) + format_closing(child)
 
 
-def format_closing(child: tuple) -> bytes:
+def format_closing(child: "Process") -> bytes:
     """Return the text for the last RESERVED bytes: the command's process, and the end."""
     return f"child {child[0]} {child[1]}".encode().ljust(RESERVED - len(END) - 1) + b"\n" + END
 
 
-def parse_record(data: bytes):
+def parse_record(data: bytes) -> "Record | None":
     """Return the record in `data`, or None if it is damaged."""
     try:
         head, tail = data[:-RESERVED], data[-RESERVED:]
@@ -132,7 +151,7 @@ def parse_record(data: bytes):
         return None
 
 
-def parse_names(text: bytes) -> list:
+def parse_names(text: bytes) -> "list[str]":
     """Return the names. Cache the last result: a run of a thousand names has a thousand records with the same line."""
     if text not in names_read:
         names_read.clear()
@@ -140,7 +159,7 @@ def parse_names(text: bytes) -> list:
     return names_read[text]
 
 
-def parse_claim(fields: dict) -> Claim:
+def parse_claim(fields: "dict[bytes, bytes]") -> Claim:
     mode = fields[b"mode"].decode()
     if mode not in MODES:
         raise ValueError
@@ -152,7 +171,7 @@ def parse_claim(fields: dict) -> Claim:
     return Claim(mode, slots, take)
 
 
-def parse_range(text: bytes) -> tuple:
+def parse_range(text: bytes) -> "tuple[int, int]":
     first, last = map(int, text.split(b"-"))
     if not 0 <= first <= last:
         raise ValueError
@@ -165,7 +184,7 @@ def parse_since(text: bytes) -> float:
     return float(text)
 
 
-def parse_closing(tail: bytes):
+def parse_closing(tail: bytes) -> "Process | None":
     if tail == b" " * (RESERVED - 1) + b"\n":
         return None
     line, end = tail[: -len(END)], tail[-len(END) :]
@@ -174,15 +193,14 @@ def parse_closing(tail: bytes):
     return parse_process(line[len(b"child ") :])
 
 
-def parse_process(text: bytes) -> tuple:
-    pid, start = text.split()
-    pid, start = int(pid), int(start)
+def parse_process(text: bytes) -> "Process":
+    pid, start = map(int, text.split())
     if not 0 < pid < 1 << 31 or start < 0:
         raise ValueError
     return pid, start
 
 
-def quote_words(plain, limit: int = WORDS_LIMIT) -> bytes:
+def quote_words(plain: "Iterable[bytes]", limit: int = WORDS_LIMIT) -> bytes:
     """Return the words, quoted, with blanks between them; after `limit` bytes an ellipsis replaces the last word."""
     words = []
     size = 0

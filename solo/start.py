@@ -125,7 +125,7 @@ class Starter:
         self.inherited = inherited
         self.die_with = die_with
         self.directory = directory
-        self.child = None
+        self.child: Child | None = None
 
     def start(self, holds: list, variables: list, termination) -> Child:
         """Record the process in every hold, and only then let it exec the command. Raises OSError if nothing ran.
@@ -241,7 +241,7 @@ def send_go(go: int, message: bytes):
         pass  # killed just now: waitpid(2) shows it
 
 
-def wait_go(ready: int, spins: int = SPINS):
+def wait_go(ready: int, spins: int = SPINS) -> "list[bytes] | None":
     """Return the variables in the go message, in the child; None if the launcher died.
 
     Spin briefly first: waking another core can take 1 ms.

@@ -33,6 +33,15 @@ from solo.kernel import (
 from solo.modes import COMPATIBLE, COUNTED
 from solo.record import SIZE_LIMIT, format_record, format_start, parse_record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.contention.handoff import Handoff
+    from solo.contention.protocols import Queue as AnyQueue
+    from solo.directories import Directory
+    from solo.identity import Origin, Process
+    from solo.modes import Claim
+    from solo.record import Record
+
 NEW, SEAT, HOLD = ".new.", ".seat.", ".hold."
 READABLE = 0o644  # mode of a ticket where it is shared: contenders open it for reading, and lock it shared
 MOST_OPEN = 64  # holds of one name that are watched at once, or kept though they cannot be seen
@@ -50,14 +59,16 @@ class Ticket:
 
     __slots__ = ("fd", "file", "owner_uid", "queue", "record", "size", "state")
 
-    def __init__(self, queue, file, fd, state, record=None, size=0):
+    def __init__(
+        self, queue: "Queue", file: str, fd: int, state: str, record: "Record | None" = None, size: int = 0
+    ) -> None:
         self.queue = queue
         self.file = file
         self.fd = fd
         self.state = state
         self.record = record
         self.size = size
-        self.owner_uid = None
+        self.owner_uid: int | None = None
 
     @property
     def number(self) -> int:
@@ -72,11 +83,11 @@ class Ticket:
         return self.fd >= 0
 
     @property
-    def descriptors(self) -> tuple:
+    def descriptors(self) -> "tuple[int, ...]":
         """The descriptors that must stay open while the ticket is ours."""
         return self.fd, self.queue.place.fd
 
-    def read_record(self):
+    def read_record(self) -> "Record | None":
         """Return the record, None if it is damaged. Read it once, at the first call. Raises SoloError."""
         if self.record is None and self.is_open:
             try:
@@ -90,8 +101,9 @@ class Ticket:
                 self.record = parse_record(data)
         return self.record
 
-    def complete(self, child: tuple):
+    def complete(self, child: "Process") -> None:
         """Write the start time and the command's process into our own record, and close it. Raises OSError."""
+        assert self.record is not None
         self.record.since = time()
         text = format_start(self.record.since, child)
         write_whole(self.fd, text, self.size - len(text))
@@ -108,7 +120,7 @@ class Ticket:
         """Return whether the ticket is no longer in the way. Its owner removes the file a moment before the lock."""
         return not posix.fstat(self.fd).st_nlink or try_lock(self.fd, LOCK_SH)
 
-    def open_watch(self):
+    def open_watch(self) -> "int | None":
         """Return a new descriptor, readable once the ticket may no longer be in the way, or None.
 
         Raises ProcessLookupError.
@@ -118,7 +130,7 @@ class Ticket:
         record = self.read_record()
         if record is None:
             return None
-        if self.state is ORPHANED:
+        if self.state is ORPHANED and record.child is not None:
             return open_pidfd(record.child, record.origin, self.queue.origin)
         try:
             return open_pidfd(record.launcher, record.origin, self.queue.origin)
@@ -133,12 +145,12 @@ class Ticket:
         """
         return self.state is ORPHANED
 
-    def close(self):
+    def close(self) -> None:
         fd, self.fd = self.fd, -1  # first: a closed number may soon be another file's
         if fd >= 0:
             close(fd)
 
-    def release(self):
+    def release(self) -> None:
         """Give up our own ticket. Never fails: a file that cannot be removed is dead once it is unlocked."""
         finish_handoff(self.queue)
         self.queue.remove(self.file)
@@ -149,7 +161,7 @@ class Ticket:
         self.close()
 
 
-def finish_handoff(queue):
+def finish_handoff(queue: "AnyQueue") -> None:
     """Do what our hold in `queue` left until its command has started: contention/handoff.py."""
     handoff, queue.handoff = queue.handoff, None
     if handoff is not None:
@@ -167,24 +179,24 @@ class Queue:
 
     __slots__ = ("files", "gate", "handoff", "is_new", "newest", "origin", "place", "unseen")
 
-    def __init__(self, place, origin):
+    def __init__(self, place: "Directory", origin: "Origin") -> None:
         self.place = place
         self.origin = origin
         self.gate = Gate(place, origin.boot)
-        self.handoff = None
-        self.files = []
-        self.unseen = {}
+        self.handoff: Handoff | None = None
+        self.files: list[str] = []
+        self.unseen: dict[str, Record] = {}
         self.newest = "0"
         self.is_new = False
 
-    def leave(self):
+    def leave(self) -> None:
         """Close the gate and the directory. Only the tickets stay open; the queue is of no use any more."""
         self.gate.close()
         fd, self.place.fd = self.place.fd, -1
         if fd >= 0:
             close(fd)
 
-    def fail(self, file: str, reason: str) -> SoloError:
+    def fail(self, file: str, reason: "str | None") -> SoloError:
         return SoloError(f"{self.place.path}/{file}: {reason}")
 
     def shorten(self, name: str) -> str:
@@ -193,7 +205,7 @@ class Queue:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def list_files(self, before: str = "/") -> list:
+    def list_files(self, before: str = "/") -> "list[str]":
         """Return the files of all tickets, or of those that sort `before` one, in no order. Raises SoloError."""
         self.unseen.clear()
         try:
@@ -203,7 +215,7 @@ class Queue:
             raise SoloError(f"cannot list {self.place.path}: {error.strerror}") from None
         return self.files
 
-    def find_newest_waiting(self):
+    def find_newest_waiting(self) -> "Ticket | None":
         """Return the waiting ticket with the last number if it lives, else None. Gate locked.
 
         A contender that joins behind it need not list the directory: the queue may be thousands long.
@@ -215,7 +227,7 @@ class Queue:
             return None
         return ticket
 
-    def open_ticket(self, file: str):
+    def open_ticket(self, file: str) -> "Ticket | None":
         """Return a ticket with its state, None if it is gone. Raises SoloError if its state cannot be found out."""
         try:
             fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=self.place.fd)
@@ -234,7 +246,7 @@ class Queue:
 
     look = open_ticket  # for callers that only show the ticket
 
-    def judge(self, ticket) -> str:
+    def judge(self, ticket: Ticket) -> str:
         """Return the state of a ticket without its owner: dead, unless its record names a command that lives.
 
         Raises SoloError.
@@ -258,7 +270,7 @@ class Queue:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def publish(self, kind: str, record):
+    def publish(self, kind: str, record: "Record") -> "Ticket | None":
         """Make our ticket, or name the hold of our handoff. Gate locked. Raises SoloError.
 
         Returns None, and leaves nothing behind, if the gate was removed meanwhile.
@@ -304,7 +316,7 @@ class Queue:
         self.newest = f"{number:0{DIGITS}d}"
         return self.newest
 
-    def write_ticket(self, file: str, fd: int, record) -> Ticket:
+    def write_ticket(self, file: str, fd: int, record: "Record") -> Ticket:
         """Write the record into our new file and lock it. Raises OSError."""
         if self.place.shared:
             posix.fchmod(fd, self.place.mode & READABLE)  # the umask of a program is its own
@@ -314,7 +326,7 @@ class Queue:
         flock(fd, LOCK_EX | LOCK_NB)
         return Ticket(self, file, fd, LIVE, record, len(text))
 
-    def take_over(self, claim, gone: set):
+    def take_over(self, claim: "Claim", gone: "set[tuple[Process, str, str]]") -> None:
         """Remove the holds whose processes we could not look for: our command runs with `claim` now.
 
         A contender that can look for them then finds our hold, and none that conflicts with it. Their launchers go into
@@ -329,7 +341,7 @@ class Queue:
             if launcher in gone or at >= MOST_OPEN:  # else the holds of former containers would pile up
                 self.remove(file)
 
-    def remove(self, file: str):
+    def remove(self, file: str) -> None:
         """Remove our own ticket, or with the gate locked a dead one.
 
         One that cannot be removed is dead all the same.

@@ -22,10 +22,19 @@ def list_modules():
 
 
 def read_imports(path):
-    """Yield (module as written, whether at the top of the file)."""
+    """Yield (module as written, whether at the top of the file), without imports that only type checkers read."""
     tree = ast.parse(path.read_text())
     top = set(ast.iter_child_nodes(tree))
+    unread = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for kept in node.body
+        for inner in ast.walk(kept)
+    }
     for node in ast.walk(tree):
+        if node in unread:
+            continue
         if isinstance(node, ast.ImportFrom):
             if node.module == "solo":
                 yield from ((f"solo.{alias.name}", node in top) for alias in node.names)

@@ -34,9 +34,12 @@ import os
 import select
 import sys
 import threading
+from collections.abc import Callable, Generator, Iterator
 from errno import EAGAIN
 from fcntl import F_DUPFD_CLOEXEC, F_GETFL, LOCK_SH, LOCK_UN, fcntl, flock
 from time import monotonic
+from types import FrameType
+from typing import Any, Optional, Union
 
 from solo import kernel
 from solo.kernel import FOREVER, close
@@ -45,11 +48,15 @@ LONGEST_POLL = 1e9  # milliseconds; poll(2) takes an int
 SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
 NO_HANDLERS = "main interpreter"  # in Python's message to a subinterpreter, where no handler runs
 GONE, AGAIN = "gone", "again"
+Answer = Union[str, int, OSError]  # GONE, AGAIN, a locked descriptor
+Handler = Callable[[int, Optional[FrameType]], object]
+Signal = tuple[Handler, int, Optional[FrameType]]
+Key = tuple["type[Watch]", int, int, int]  # kind, device, inode, mode
 
 acting = threading.RLock()
 mine = threading.local()  # .waiter: the Waiter of this thread's attempt
-watched: dict = {}  # (kind, device, inode, mode) -> its Watch
-own_files: dict = {}  # (device, inode) of each ticket of this process -> its descriptor
+watched: "dict[Key, Watch]" = {}
+own_files: dict[tuple[int, int], int] = {}  # (device, inode) of each ticket of this process -> its descriptor
 
 
 class Cancelled(BaseException):
@@ -63,10 +70,10 @@ class WouldWait(BaseException):
 class Hasty:
     """The waiter of an attempt that must not block: waiting raises WouldWait."""
 
-    def wait(self, poller, deadline: float) -> bool:
+    def wait(self, poller: "select.poll", deadline: float) -> bool:
         raise WouldWait
 
-    def close(self):
+    def close(self) -> None:
         """Do nothing: nothing is open."""
 
 
@@ -79,14 +86,14 @@ class Waiter:
     def __init__(self) -> None:
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.is_cancelled = False
-        self.answers: list = []
+        self.answers: list[Answer] = []
 
-    def answer(self, result):
+    def answer(self, result: Answer) -> None:
         """End its wait by GONE, AGAIN, a locked descriptor, which it then owns, or an OSError."""
         self.answers.append(result)
         self.wake()
 
-    def wake(self):
+    def wake(self) -> None:
         if self.fd >= 0:
             os.eventfd_write(self.fd, 1)
 
@@ -104,7 +111,7 @@ class Waiter:
                 close(answer)
         self.answers = []
 
-    def wait(self, poller, deadline: float) -> bool:
+    def wait(self, poller: "select.poll", deadline: float) -> bool:
         """Block until `poller` or this waiter is ready.
 
         Return False once `deadline` (monotonic) has passed. Raises Cancelled.
@@ -132,16 +139,16 @@ class Waiter:
 class Watch:
     """A thread that blocks until the file of `fd` can be locked in `mode`, through an open file of its own."""
 
-    def __init__(self, fd: int, mode: int, key: tuple):
+    def __init__(self, fd: int, mode: int, key: "Key") -> None:
         access = fcntl(fd, F_GETFL) & os.O_ACCMODE
         # Open it anew: a copy of the descriptor would share its lock.
         self.fd = keep(os.open(f"/proc/self/fd/{fd}", access | os.O_CLOEXEC))
         self.mode = mode
         self.key = key
-        self.waiters: list = []
+        self.waiters: list[Waiter] = []
         self.stat = os.fstat(self.fd)
 
-    def start(self):
+    def start(self) -> None:
         try:
             threading.Thread(target=self.run, name="solo watches a file", daemon=True).start()
         except RuntimeError as error:
@@ -149,7 +156,7 @@ class Watch:
             raise OSError(EAGAIN, str(error)) from None
         watched[self.key] = self
 
-    def run(self):
+    def run(self) -> None:
         try:
             flock(self.fd, self.mode)
             error = None
@@ -160,13 +167,13 @@ class Watch:
                 del watched[self.key]
                 self.finish(error)
 
-    def finish(self, error):
+    def finish(self, error: Optional[OSError]) -> None:
         """Unlock, and let all waiters look again: the ticket is gone."""
         self.unlock()
         for waiter in self.waiters:
             waiter.answer(error or GONE)
 
-    def unlock(self):
+    def unlock(self) -> None:
         """Unlock and close the file, unless the program has closed it."""
         try:
             if not os.path.samestat(self.stat, os.fstat(self.fd)):
@@ -180,26 +187,26 @@ class Watch:
 class OwnWatch(Watch):
     """The watch of a ticket of this process: `forget_own` ends it, and no thread has to block in flock(2)."""
 
-    def __init__(self, fd: int, mode: int, key: tuple):
+    def __init__(self, fd: int, mode: int, key: "Key") -> None:
         self.fd = -1
         self.key = key
-        self.waiters: list = []
+        self.waiters: list[Waiter] = []
 
-    def start(self):
+    def start(self) -> None:
         watched[self.key] = self
 
-    def unlock(self):
+    def unlock(self) -> None:
         """Do nothing: nothing is open."""
 
 
-def remember_own(fd: int) -> tuple:
+def remember_own(fd: int) -> tuple[int, int]:
     """Note that `fd` is a ticket of this process. Return the argument for `forget_own`."""
     stat = os.fstat(fd)
     own_files[stat.st_dev, stat.st_ino] = fd
     return stat.st_dev, stat.st_ino
 
 
-def is_own(stat) -> bool:
+def is_own(stat: os.stat_result) -> bool:
     """Whether that file is a ticket of this process.
 
     Not if the program has closed it: another file may have its inode by now.
@@ -210,7 +217,7 @@ def is_own(stat) -> bool:
         return False
 
 
-def forget_own(file: tuple):
+def forget_own(file: tuple[int, int]) -> None:
     """Wake all that wait for a ticket of this process, which was removed."""
     own_files.pop(file, None)
     key = Watch, *file, LOCK_SH
@@ -221,7 +228,7 @@ def forget_own(file: tuple):
 class Take(Watch):
     """A watch that hands its locked file to the first waiter. The others try again."""
 
-    def finish(self, error):
+    def finish(self, error: Optional[OSError]) -> None:
         if error is not None or not self.waiters:
             super().finish(error)
             return
@@ -244,12 +251,13 @@ def wait_lock(fd: int, mode: int, deadline: float) -> bool:
     return wait(Take, fd, mode, deadline)
 
 
-def wait_poll(poller, deadline: float) -> bool:
+def wait_poll(poller: "select.poll", deadline: float) -> bool:
     """Block in poll(2)."""
-    return mine.waiter.wait(poller, deadline)
+    waiter: Union[Waiter, Hasty] = mine.waiter
+    return waiter.wait(poller, deadline)
 
 
-def wait(kind: type, fd: int, mode: int, deadline: float) -> bool:
+def wait(kind: type[Watch], fd: int, mode: int, deadline: float) -> bool:
     """Block until a watch of that `kind` answers. Put a locked descriptor in the place of `fd`."""
     waiter, stat = mine.waiter, os.fstat(fd)
     if isinstance(waiter, Hasty):
@@ -299,11 +307,11 @@ class Deferred:
     """
 
     def __init__(self) -> None:
-        self.changed: list = []
-        self.handlers: dict = {}
-        self.received: list = []
+        self.changed: list[tuple[int, Handler]] = []
+        self.handlers: dict[int, Handler] = {}
+        self.received: list[Signal] = []
 
-    def __enter__(self):
+    def __enter__(self) -> "Deferred":
         with acting:  # `with` locks in one step; after acquire() a handler could raise before the `try`
             try:
                 for number in SIGNALS if is_main_thread() else ():
@@ -320,7 +328,7 @@ class Deferred:
     # Loop bodies are functions: in Python 3.13 a jump back from an `if` is outside the `try`, but a handler may raise
     # there.
 
-    def put_off(self, number: int):
+    def put_off(self, number: int) -> None:
         """Replace the handler of a signal by the recorder."""
         handler = _signal.getsignal(number)
         # Leave the handler of asyncio: it does nothing, and replacing it would lose its flag.
@@ -329,29 +337,29 @@ class Deferred:
             self.changed.append((number, handler))
             _signal.signal(number, self.receive)
 
-    def put_back(self):
+    def put_back(self) -> None:
         """Restore the handlers, the last one first."""
         while self.changed:
             _signal.signal(*self.changed[-1])
             self.changed.pop()
 
-    def receive(self, number, frame):
+    def receive(self, number: int, frame: Optional[FrameType]) -> None:
         """Record a signal; this is the handler meanwhile."""
         self.received.append((self.handlers[number], number, frame))
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         try:
             self.end()
         finally:
             run_handlers(self.received)
 
-    def end(self):
+    def end(self) -> None:
         try:
             self.restore()
         finally:
             acting.release()
 
-    def restore(self):
+    def restore(self) -> None:
         try:
             self.put_back()
         finally:
@@ -370,22 +378,22 @@ class LeaveBlock:
     def __init__(self, result: object = False) -> None:
         self.result = result
 
-    def __get__(self, owner, kind=None):
+    def __get__(self, owner: Any, kind: Optional[type] = None) -> Callable[..., object]:
         if owner is None:
             return lambda owner, *error: self.prepare(owner)(*error)  # contextlib.ExitStack looks it up in the class
         return self.prepare(owner)
 
-    def prepare(self, owner):
+    def prepare(self, owner: Any) -> Callable[..., object]:
         leaving = leave_once(owner)
         next(leaving)
         return functools.partial(max, self.result, None, key=leaving.send)
 
 
-def leave_once(owner):
+def leave_once(owner: Any) -> Generator[int, object, None]:
     """Call `owner._leave` when resumed: a generator. `_leave` appends to its list once no handler can raise."""
-    left: list = []
+    left: list[bool] = []
     try:
-        yield
+        yield 0
         owner._leave(left)
     except GeneratorExit:
         return  # the block was never entered
@@ -402,7 +410,7 @@ def leave_once(owner):
 class Done:
     """An awaitable for `async with` that is already done."""
 
-    def __await__(self):
+    def __await__(self) -> Iterator[None]:
         return iter(())
 
 
@@ -418,7 +426,7 @@ def can_act() -> bool:
     return True
 
 
-def run_handlers(received: list):
+def run_handlers(received: list[Signal]) -> None:
     """Call all recorded handlers in their order, even if one raises."""
     if received:
         handler, number, frame = received.pop(0)
@@ -428,7 +436,7 @@ def run_handlers(received: list):
             run_handlers(received)
 
 
-def forget():
+def forget() -> None:
     """Start anew in a forked child: the threads are not there, and it is the parent that acts."""
     global acting
     acting = threading.RLock()
@@ -438,11 +446,11 @@ def forget():
     own_files.clear()
 
 
-def begin_fork():
+def begin_fork() -> None:
     acting.acquire()
 
 
-def end_fork():
+def end_fork() -> None:
     acting.release()
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union, cast
@@ -31,6 +31,14 @@ from solo.plan import Plan
 from solo.queue import NO_WAIT, wait_unseen
 from solo.record import Record
 from solo.tickets import SEAT, Queue
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from solo.contention.protocols import Queue as AnyQueue
+    from solo.contention.protocols import Ticket
+    from solo.directories import Directory
+    from solo.identity import Origin, Process
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Path = Union[str, "os.PathLike[str]"]
@@ -238,9 +246,9 @@ def identify_file(fd: int) -> Optional[tuple[int, int]]:
         return None
 
 
-def find_slot(ticket: Any) -> Optional[int]:
+def find_slot(ticket: "Ticket") -> Optional[int]:
     """Return the lowest slot of a ticket, or None."""
-    return ticket.record.slot[0][0] if ticket.record.slot else None
+    return ticket.record.slot[0][0] if ticket.record and ticket.record.slot else None
 
 
 all_holds: "weakref.WeakSet[Hold]" = weakref.WeakSet()
@@ -537,7 +545,7 @@ class Try:
         self.is_abandoned = False
         self.tickets: list[Any] = []  # all tickets of the attempt, waiting ones too
         self.taken: list[Any] = []  # the acquired ones and locked files
-        self.queues: list[Any] = []
+        self.queues: list[Any] = []  # each is an Own
 
     def run_hastily(self) -> bool:
         """Acquire it in this thread. Return False if it would have to wait."""
@@ -561,6 +569,7 @@ class Try:
 
     def run(self) -> None:
         """Acquire it in this thread, and notify the caller."""
+        assert self.waiter is not None
         try:
             with blocking.acting:
                 self.attempt(self.waiter)
@@ -590,7 +599,7 @@ class Try:
             self.run()
             return False
 
-    def attempt(self, waiter: Any) -> None:
+    def attempt(self, waiter: Union[blocking.Waiter, blocking.Hasty]) -> None:
         """Keep the Hold or the error of the attempt.
 
         The caller is acting. Raises WouldWait if `waiter` must not wait.
@@ -624,9 +633,10 @@ class Try:
         wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, None, command)
         tickets = self.taken = []
 
-        def make(base: Any, name: str, origin: Any) -> Any:
-            self.queues.append(make_queue(base, name, origin, self))
-            return self.queues[-1]
+        def make(base: "Optional[Directory]", name: str, origin: "Origin") -> "AnyQueue":
+            queue: AnyQueue = make_queue(base, name, origin, self)
+            self.queues.append(queue)
+            return queue
 
         self.refuse_own_files()
         try:
@@ -644,7 +654,10 @@ class Try:
             if isinstance(error, Busy):
                 from solo.commands.list import make_row
 
-                rows = [make_row(error.name, plan.via, ticket, ticket.record) for ticket in error.tickets]
+                rows = [
+                    make_row(error.name, plan.via, ticket, ticket.record)
+                    for ticket in cast("Sequence[Ticket]", error.tickets)
+                ]
                 error.holders = tuple(map(make_holder, rows))
                 error.tickets = ()
             raise
@@ -662,7 +675,7 @@ class Try:
                 tickets += hold._tickets
         return tickets
 
-    def refuse_own_tickets(self, queue: Any, wanted: Any) -> None:
+    def refuse_own_tickets(self, queue: "AnyQueue", wanted: Claim) -> None:
         """Raise SoloError if it would wait in `queue` without limit for itself, or for waiters that wait for it.
 
         Under the gate.
@@ -743,7 +756,7 @@ class Own:
     def publish(self, kind: str, record: Record) -> Any:
         assert self.attempt is not None
         if kind == SEAT:
-            self.attempt.refuse_own_tickets(self, record.claim)
+            self.attempt.refuse_own_tickets(cast("AnyQueue", self), record.claim)
             if isinstance(blocking.mine.waiter, blocking.Hasty):
                 raise blocking.WouldWait  # before it is published: a waiter that leaves lets others overtake
         ticket = super().publish(kind, record)  # type: ignore[misc]
@@ -756,6 +769,7 @@ class OwnQueue(Own, Queue):
     """A queue of files. `own_files` are the tickets of this process: removing one wakes its waiters in this process."""
 
     __slots__ = ("attempt", "own_files")
+    own_files: dict[str, tuple[int, int]]
 
     def publish(self, kind: str, record: Record) -> Any:
         ticket = super().publish(kind, record)
@@ -775,7 +789,7 @@ def identify_queue(queue: Any) -> object:
     return getattr(queue, "name", None) if place is None else identify_file(place.fd)
 
 
-def make_queue(base: Any, name: str, origin: Any, attempt: "Try") -> Any:
+def make_queue(base: "Optional[Directory]", name: str, origin: "Origin", attempt: "Try") -> Any:
     """Return the queue of `name`: files in `base`, or sockets if that is None."""
     if base is not None:
         queue: Any = OwnQueue(open_name(base, name), origin)
@@ -791,7 +805,7 @@ def make_queue(base: Any, name: str, origin: Any, attempt: "Try") -> Any:
     return queue
 
 
-def set_ready(future: Any) -> None:
+def set_ready(future: "asyncio.Future[None]") -> None:
     """Complete the future, unless it was cancelled."""
     if not future.done():
         future.set_result(None)
@@ -810,12 +824,12 @@ def find_owner() -> object:
     return threading.current_thread()
 
 
-def identify() -> tuple[Any, Any, list[bytes]]:
+def identify() -> "tuple[Process, Origin, list[bytes]]":
     """Return ((pid, start), origin, command line) of this process."""
     if identity[0] != os.getpid():
         command = read_file("/proc/self/cmdline", COMMAND_SIZE).split(b"\0")[:-1]
         identity[:] = [os.getpid(), (read_self(), read_origin(), command)]
-    return cast("tuple[Any, Any, list[bytes]]", identity[1])
+    return cast("tuple[Process, Origin, list[bytes]]", identity[1])
 
 
 identity: list[Any] = [0, None]

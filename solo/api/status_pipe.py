@@ -8,6 +8,10 @@ import posix
 
 from solo.errors import LEASE_LOST, TIMED_OUT, SoloError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.launcher import Run
+
 STARTED, OUTCOMES = "Started", {TIMED_OUT: "TimedOut", LEASE_LOST: "LeaseLost"}
 LIMIT = 1000  # bytes of a text: a pipe accepts a message in one write, even if nobody reads
 
@@ -15,21 +19,22 @@ LIMIT = 1000  # bytes of a text: a pipe accepts a message in one write, even if 
 class Report:
     """A pipe to that program, which the command does not inherit. A message that cannot be sent is dropped."""
 
-    def __init__(self, pipe: int):
+    def __init__(self, pipe: int) -> None:
         self.pipe = pipe
         self.descriptors = (pipe,)
         posix.set_inheritable(pipe, False)
 
-    def started(self, run):
+    def started(self, run: "Run") -> None:
         self.send(STARTED)
 
-    def timed_out(self, run):
-        self.send(OUTCOMES[run.outcome])
+    def timed_out(self, run: "Run") -> None:
+        if run.outcome is not None:
+            self.send(OUTCOMES[run.outcome])
 
-    def refused(self, error: SoloError):
+    def refused(self, error: SoloError) -> None:
         self.send(type(error).__name__, getattr(error, "name", ""), str(error))
 
-    def send(self, kind: str, name: str = "", text: str = ""):
+    def send(self, kind: str, name: str = "", text: str = "") -> None:
         parts = [part.encode("utf-8", "surrogateescape")[:LIMIT] for part in (kind, name, text)]
         try:
             posix.write(self.pipe, b"%d %d %d\n" % tuple(map(len, parts)) + b"".join(parts))
@@ -37,9 +42,9 @@ class Report:
             pass
 
 
-def read_last(report: bytes):
+def read_last(report: bytes) -> "tuple[str, str, str] | None":
     """Return (kind, name, text) of the last message of a report; None if there is none."""
-    last = None
+    last: tuple[bytes, bytes, bytes] | None = None
     while report:
         head, _, rest = report.partition(b"\n")
         try:
@@ -48,4 +53,7 @@ def read_last(report: bytes):
             break
         last = rest[:kind], rest[kind : kind + name], rest[kind + name : kind + name + text]
         report = rest[kind + name + text :]
-    return last and tuple(part.decode("utf-8", "surrogateescape") for part in last)
+    if last is None:
+        return None
+    first, second, third = (part.decode("utf-8", "surrogateescape") for part in last)
+    return first, second, third

@@ -26,6 +26,16 @@ from solo.obstacles import close_all
 from solo.record import RESERVED, format_since
 from solo.start import ALL_SIGNALS, CHANGED_BY_PYTHON, HIGHEST_FD, STOPPING, wait_go
 from solo.tickets import LIVE, READABLE, Queue
+from solo.tickets import Ticket as FileTicket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from solo.contention.protocols import Policy, Ticket
+    from solo.contention.protocols import Queue as AnyQueue
+    from solo.record import Record
+    from solo.start import Starter
 
 # Signals that a launcher survives in the queue: it is continued, has a time limit, or ignores them as Python does.
 SURVIVED = STOPPING | {SIGALRM, *CHANGED_BY_PYTHON}
@@ -40,20 +50,22 @@ class Handoff:
 
     __slots__ = ("counter", "hold", "passed", "queue", "starter", "waiting")
 
-    def __init__(self, queue, starter):
+    def __init__(self, queue: "AnyQueue", starter: "Starter") -> None:
         self.queue = queue
         self.starter = starter
-        self.counter = self.hold = self.waiting = None
-        self.passed = []
+        self.hold: FileTicket | None = None
+        self.counter: int | None = None
+        self.waiting: Ticket | None = None
+        self.passed: list[Ticket] = []
 
-    def prepare(self, record, policy):
+    def prepare(self, record: "Record", policy: "Policy | None") -> None:
         """Fork the command and make the hold. Its slots are not known before its turn, nor what a policy finds."""
         fork_early(self.starter)
         if policy is None and record.claim.mode != COUNTED and isinstance(self.queue, Queue):
             self.hold = make_hold(self.queue, record)
             self.counter = self.queue.gate.read_counter()
 
-    def is_free(self, obstacles: list) -> bool:
+    def is_free(self, obstacles: "list[Ticket]") -> bool:
         """Return whether the only ticket in our way was released, and no contender has joined since. Gate locked.
 
         Each contender takes a number before it publishes a ticket. In a shared directory others can write the counter:
@@ -61,31 +73,33 @@ class Handoff:
         """
         if self.hold is None:
             return False
-        before, self.counter = self.counter, self.queue.gate.read_counter()
-        is_unchanged = before is not None and before == self.counter and not self.queue.place.shared
+        queue = self.hold.queue
+        before, self.counter = self.counter, queue.gate.read_counter()
+        is_unchanged = before is not None and before == self.counter and not queue.place.shared
         return is_unchanged and len(obstacles) == 1 and is_released(obstacles[0])
 
-    def name_hold(self, file: str):
+    def name_hold(self, file: str) -> "FileTicket | None":
         """Publish the hold as `file` and return it, None if that cannot be done. Gate locked."""
         hold, self.hold = self.hold, None
         if hold is None:
             return None
+        assert hold.record is not None
         try:
             hold.record.since = time()  # it may be long until its command starts: another name comes first
             text = format_since(hold.record.since)
             write_whole(hold.fd, text, hold.size - RESERVED - len(text))
-            posix.link(f"/proc/self/fd/{hold.fd}", file, dst_dir_fd=self.queue.place.fd, follow_symlinks=True)
+            posix.link(f"/proc/self/fd/{hold.fd}", file, dst_dir_fd=hold.queue.place.fd, follow_symlinks=True)
         except OSError:
             hold.close()
             return None
         hold.file = file
         return hold
 
-    def keep(self, waiting, passed: list):
+    def keep(self, waiting: "Ticket | None", passed: "list[Ticket]") -> None:
         """Keep the waiting ticket and the tickets that were in our way: the next waiter looks when our command runs."""
         self.waiting, self.passed = waiting, passed
 
-    def finish(self):
+    def finish(self) -> None:
         """Wake the next waiter, and close what is left."""
         if self.waiting is not None:
             self.waiting.release()
@@ -94,7 +108,7 @@ class Handoff:
             self.hold.close()
 
 
-def make_hold(queue, record):
+def make_hold(queue: Queue, record: "Record") -> "FileTicket | None":
     """Return our hold, written and locked but without a name, None if the file system has no such files."""
     fd = -1
     try:
@@ -107,12 +121,12 @@ def make_hold(queue, record):
         return None
 
 
-def is_released(ticket) -> bool:
+def is_released(ticket: "Ticket") -> bool:
     """Return whether its owner released it. Then its command has ended."""
-    return ticket.state is LIVE and not posix.fstat(ticket.fd).st_nlink
+    return isinstance(ticket, FileTicket) and ticket.state is LIVE and not posix.fstat(ticket.fd).st_nlink
 
 
-def fork_early(starter):
+def fork_early(starter: "Starter") -> None:
     """Fork the command, which waits for our turn. Ignore a failure: `starter.start` forks again."""
     if starter.child is not None:
         return
@@ -125,7 +139,7 @@ def fork_early(starter):
         _signal.pthread_sigmask(SIG_SETMASK, mask)  # until its turn a signal simply ends the launcher
 
 
-def wait_turn(ready: int):
+def wait_turn(ready: int) -> "list[bytes] | None":
     """Wait for the go message in the child, as wait_go does, with nothing of the launcher but the pipe `ready`."""
     close_private(ready)
     variables = wait_go(ready, 0)
@@ -134,10 +148,10 @@ def wait_turn(ready: int):
     return variables
 
 
-def close_private(kept: int):
+def close_private(kept: int) -> None:
     """Close every close-on-exec descriptor but `kept`, in a child that waits: any copy of it would keep the lock."""
     try:
-        descriptors = list_descriptors()
+        descriptors: Iterable[int] = list_descriptors()
     except OSError:
         descriptors = range(HIGHEST_FD)  # listing them takes a free descriptor
     for fd in descriptors:

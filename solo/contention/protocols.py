@@ -9,18 +9,23 @@
 Policy: contention.policies.Policy and the classes below it.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable
 from typing import Optional, Protocol
 
 from solo.contention.handoff import Handoff
 from solo.identity import Origin
 from solo.record import Record
 
+Block = Callable[[float], bool]  # block until a deadline; return False if it came first
+Describe = Callable[[], tuple[Optional[int], str]]  # our place in the queue, the holder
+
 
 class Ticket(Protocol):
     """A contender's entry in the queue: of a waiter or of a holder, ours or another contender's."""
 
-    queue: "Queue"
+    @property
+    def queue(self) -> "Queue": ...
+
     # Its file's name; a socket is named as a file would be. The order of the names of one kind is the order of arrival.
     file: str
     # tickets.LIVE, ORPHANED, DEAD or UNSEEN, as it was found.
@@ -41,7 +46,7 @@ class Ticket(Protocol):
 
     # The descriptors that must stay open while the ticket is ours.
     @property
-    def descriptors(self) -> tuple: ...
+    def descriptors(self) -> tuple[int, ...]: ...
 
     # The user whose word the record is; None as long as that is not known.
     @property
@@ -51,7 +56,7 @@ class Ticket(Protocol):
     def read_record(self) -> Optional[Record]: ...
 
     # Write the command's (pid, start) into our own ticket. The command may start only afterwards. May raise OSError.
-    def complete(self, child: tuple) -> None: ...
+    def complete(self, child: tuple[int, int]) -> None: ...
 
     # Block until the ticket may no longer be in the way, True, or until the deadline, False.
     def wait_end(self, deadline: float) -> bool: ...
@@ -95,20 +100,25 @@ class Queue(Protocol):
     """The contenders of one name in order of arrival."""
 
     # Where our own pids are valid.
-    origin: Origin
-    gate: Gate
+    @property
+    def origin(self) -> Origin: ...
+
+    @property
+    def gate(self) -> Gate: ...
+
     # What our waiter prepares, and leaves until tickets.finish_handoff; or None.
     handoff: "Optional[Handoff]"
     # The names of all tickets, as last listed.
-    files: list
-    # The records of holds whose processes we cannot look for, by file. If there are any, the queue has take_over(claim,
-    # gone).
-    unseen: Collection
+    files: list[str]
+    # The records of holds whose processes we cannot look for, by file.
+    unseen: dict[str, Record]
+
     # Whether our ticket was the first of this name.
-    is_new: bool
+    @property
+    def is_new(self) -> bool: ...
 
     # Return the names of all tickets, or of those that sort before one. May raise SoloError.
-    def list_files(self, before: str = "/") -> list: ...
+    def list_files(self, before: str = "/") -> list[str]: ...
 
     # Return the waiting ticket that was published last, if it lives and can be found without a listing. Gate locked.
     def find_newest_waiting(self) -> Optional[Ticket]: ...
@@ -143,7 +153,14 @@ class Policy(Protocol):
 
     # Find the contenders to act on. Gate locked. `waiting` is our waiting ticket or None; without obstacles we have the
     # hold.
-    def meet(self, queue: Queue, record: Record, waiting: Optional[Ticket], obstacles: list) -> None: ...
+    def meet(self, queue: Queue, record: Record, waiting: Optional[Ticket], obstacles: list[Ticket]) -> None: ...
 
     # Act on them, without the gate. Return when to look again, `deadline` at the latest. May raise SoloError.
     def act(self, deadline: float) -> float: ...
+
+
+class Watch(Protocol):
+    """Blocks for a waiter, and may show it."""
+
+    # Call `block` until it returns True; return False at `look_again`. `in_one_go`: call it only once.
+    def __call__(self, block: Block, look_again: float, describe: Describe, in_one_go: bool = False) -> bool: ...

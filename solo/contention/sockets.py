@@ -23,6 +23,10 @@ from solo.process.watch import open_pidfd, poll, wait_any
 from solo.record import Record, format_tree, parse_tree, quote, unquote
 from solo.tickets import HOLD, LIVE, ORPHANED, SEAT, finish_handoff, get_number
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.contention.handoff import Handoff
+
 PREFIX = "solo"
 ADDRESS_MAX = 107  # bytes, after the first
 BACKLOG = 4096  # each connection stays in it, as nobody accepts
@@ -175,18 +179,18 @@ class SocketGate:
 class SocketQueue:
     """The queue of `name` as sockets. As Queue; `texts` has the last part of each ticket's address, by its file."""
 
-    unseen = ()  # all tickets are of this machine
     is_new = False  # nothing is left of a name that could be removed later
 
-    __slots__ = ("files", "gate", "handoff", "highest", "name", "origin", "seen", "texts")
+    __slots__ = ("files", "gate", "handoff", "highest", "name", "origin", "seen", "texts", "unseen")
 
     def __init__(self, name: str, origin):
         self.name = name
         self.origin = origin
         self.gate = SocketGate(name)
-        self.handoff = None
+        self.handoff: Handoff | None = None
         self.files = []
         self.texts = {}
+        self.unseen = {}  # stays empty: all tickets are of this machine
         self.seen = {}  # by file: a pidfd of its command, which may outlive the launcher for a moment
         self.highest = 0  # the highest number of a ticket that answered: any process can add to the list of sockets
 

@@ -126,9 +126,31 @@ def strip(code):
     return code.replace(co_consts=constants, co_linetable=b"")
 
 
+class Untyped(ast.NodeTransformer):
+    """Removes what only type checkers read: a start would load and evaluate it."""
+
+    def visit_FunctionDef(self, node):
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_arg(self, node):
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node):
+        if node.value is None:
+            return None
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    def visit_If(self, node):
+        if ast.unparse(node.test) != "TYPE_CHECKING":
+            return self.generic_visit(node)
+        return node.orelse
+
+
 def split(source: str, at_hand: set) -> tuple:
     """Return (the tree that is executed at once, the tree of the functions that are loaded later, their names)."""
-    tree = ast.parse(source)
+    tree = Untyped().visit(ast.parse(source))
     later = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name not in at_hand]
     tree.body = [node for node in tree.body if node not in later]
     return tree, ast.Module(later, []), tuple(node.name for node in later)

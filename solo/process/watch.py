@@ -8,17 +8,24 @@ from time import monotonic
 from solo.identity import find_pid, read_stat
 from solo.kernel import close, read_file, wait_lock, wait_poll
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from solo.contention.protocols import Ticket
+    from solo.identity import Origin, Process
+
 SLOW_CHECK = 0.2  # seconds between two checks of a process that no descriptor watches exactly
 LONGEST_PATIENCE = 60.0  # seconds between two looks at a gate whose queue makes progress
 TIME_SLICE = 0.01  # seconds for which each runnable process may delay the owner of the gate
 
 
-def wait_any(tickets: list, deadline: float) -> bool:
+def wait_any(tickets: "Sequence[Ticket]", deadline: float) -> bool:
     """Block until one of `tickets` may no longer be in the way. Return False if the deadline passed first.
 
     True means "look again", not "free": if a ticket cannot be watched, this is only a pause.
     """
-    watches = []
+    watches: list[int | None] = []
     try:
         known, tickets = len(tickets), [ticket for ticket in tickets if ticket.is_open]
         for ticket in tickets:
@@ -40,7 +47,7 @@ def wait_any(tickets: list, deadline: float) -> bool:
                 close(watch)
 
 
-def open_pidfd(process: tuple, theirs, mine):
+def open_pidfd(process: "Process", theirs: "Origin", mine: "Origin") -> "int | None":
     """Return a pidfd of (pid, start) in the origin `theirs`, readable once that process is dead.
 
     None if it cannot be opened, or the process cannot be identified. Raises ProcessLookupError if the process is gone.
@@ -67,7 +74,7 @@ def open_pidfd(process: tuple, theirs, mine):
     return None
 
 
-def poll(watches: list, deadline: float) -> bool:
+def poll(watches: "list[int | None]", deadline: float) -> bool:
     """Block until one of the descriptors is readable; None is left out. Return False if the deadline passed first."""
     poller = select.poll()
     for watch in watches:
@@ -76,7 +83,7 @@ def poll(watches: list, deadline: float) -> bool:
     return wait_poll(poller, deadline)
 
 
-def wait_crowded_gate(gate: int, seen: int, patience: float) -> tuple:
+def wait_crowded_gate(gate: int, seen: int, patience: float) -> "tuple[int, float]":
     """Block until flock(2) on the `gate` is ours, and return (0, 0). If the gate is stuck: (its owner's pid or 0,
     seconds).
 

@@ -1,0 +1,102 @@
+"""The types: `mypy` passes, strict but for the files listed in pyproject.toml, and that list only shrinks."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+from solo.options import LAUNCHER_OPTIONS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+LOOSE = SETTINGS["overrides"][0]["module"]
+STRICT_ONES = ("errors", "options", "plan", "modes", "record", "identity", "tickets", "gate", "queue", "acquire")
+STRICT_ONES += ("obstacles", "contention.handoff", "contention.protocols", "api.lock", "api.blocking", "api.run")
+TYPES = {
+    "flag": "bool",
+    "name": "str",
+    "backend": "str",
+    "directory": "str",
+    "file": "str",
+    "duration": "float",
+    "count": "int",
+    "status": "int",
+    "limit": "int | float",
+}
+ALWAYS_SET = {"via", "kill_after"}
+
+try:
+    import mypy  # noqa: F401
+
+    HAS_MYPY = True
+except ImportError:
+    HAS_MYPY = False
+needs_mypy = pytest.mark.skipif(not HAS_MYPY, reason="needs mypy")
+
+
+def check(tmp_path, *words):
+    """Run mypy as configured, and return its result."""
+    command = [sys.executable, "-m", "mypy", "--cache-dir", tmp_path, *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def is_module(name):
+    path = ROOT / name.replace(".", "/")
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+@needs_mypy
+def test_mypy_passes(tmp_path):
+    result = check(tmp_path)
+
+    assert result.returncode == 0, result.stdout
+
+
+@needs_mypy
+def test_every_loose_file_fails_strict(tmp_path):
+    """A file that passes must leave the list in pyproject.toml."""
+    text = (ROOT / "pyproject.toml").read_text()
+    settings = tmp_path / "strict.toml"
+    before, _, rest = text.partition("[[tool.mypy.overrides]]")
+    settings.write_text(before + rest[rest.index("[[tool.mypy.overrides]]") :])
+
+    report = check(tmp_path, "--config-file", settings).stdout
+
+    failing = {error.partition(":")[0] for error in report.splitlines() if ": error: " in error}
+    found = {file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in failing}
+    assert set(LOOSE) <= found
+    assert found <= set(LOOSE)
+
+
+def test_the_loose_list_names_modules_outside_the_core():
+    assert all(map(is_module, LOOSE)) and not is_module("solo.nothing")
+    assert not {f"solo.{name}" for name in STRICT_ONES} & set(LOOSE)
+    assert all(is_module(f"solo.{name}") for name in STRICT_ONES)
+
+
+@needs_mypy
+def test_mypy_finds_a_wrong_type(tmp_path):
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("from solo.modes import Claim\n\nClaim(3)\n\n\ndef use(claim):\n    pass\n")
+
+    report = check(tmp_path, wrong).stdout
+
+    assert "[arg-type]" in report and "[no-untyped-def]" in report
+
+
+def test_plan_declares_the_type_of_every_option():
+    tree = ast.parse((ROOT / "solo/plan.py").read_text())
+    declared = {
+        node.target.id: ast.unparse(node.annotation) for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)
+    }
+
+    for option in LAUNCHER_OPTIONS:
+        kind = f"list[{TYPES[option.kind]}]" if option.many else TYPES[option.kind]
+        always = option.kind == "flag" or option.key in ALWAYS_SET
+        assert declared[option.key] == (kind if always else f"{kind} | None"), option.key
