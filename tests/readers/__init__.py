@@ -88,6 +88,5 @@ UNREAD = {
         engines.postgresql.table.PostgresTable.read_rows""",
     "reads no outside data": """
         api.blocking.Deferred.receive commands.clean.clean_all commands.prune.clean commands.top.Screen.receive
-        contention.protocols.Ticket.read_record engines.network.make_tls process.prctl.load_prctl
-        queue.Attempt.load_handoff""",
+        contention.protocols.Ticket.read_record engines.network.make_tls process.prctl.load_prctl""",
 }
