@@ -1,7 +1,7 @@
 """Make solo in one file: `python packaging/pyz.py OUTPUT`. The same source always gives the same bytes.
 
-The file has sources, compiled at each start, since bytecode depends on the version of Python. They are stored, so that no
-start has to unpack them.
+The file has sources, compiled at each start, since bytecode depends on the version of Python. They are stored, so that
+no start has to unpack them.
 """
 
 import os

@@ -6,7 +6,7 @@
         ...
 
 The command line starts in `__main__.py`; `launcher.py` is a guarded run. Programs get what is listed in `__all__`, from
-`api/`, which is loaded when it is first asked for: the command line does without.
+`api/`, which is loaded when it is first asked for: the command line does not load it.
 """
 
 __version__ = "0.1.0"

@@ -11,7 +11,7 @@ LEASE_LOST, TIMED_OUT = 123, 124
 
 
 class SoloError(Exception):
-    """solo could not do its part, and nothing ran.
+    """solo failed. Except for LeaseLost and RanAlready, the command did not run.
 
     The text is the message for the user, `status` the exit status of solo.
     """
@@ -30,11 +30,11 @@ class UsageError(SoloError, ValueError):
 
 
 class Busy(SoloError):
-    """Other contenders hold the name or wait for it.
+    """The name is held, or too many contenders wait for it.
 
     `skips` counts the contenders that were skipped since a command last started, None if that is not known. `since` is
-    when the holder acquired it, in seconds since the epoch. `name` is the busy one of the names. Programs get its
-    `holders`; `tickets` is for solo itself.
+    when the holder acquired the name, in seconds since the epoch. `name` is the busy one of the names, `holders` a
+    tuple of Holder. `tickets` is internal. From solo.run, `skips` and `since` are None.
     """
 
     status = 75
@@ -51,7 +51,7 @@ class RanAlready(Busy):
 
 
 class Unreachable(SoloError):
-    """The engine did not answer in time."""
+    """The engine cannot be reached, or did not answer in time. Nothing ran."""
 
     status = 69
 

@@ -39,8 +39,8 @@ GATE_PATIENCE = 2.5  # seconds, twice, for a gate that does not change hands
 class Gate:
     """The gate of the name whose directory is `place`; `with gate:` locks it.
 
-    `boot` is the boot id of this machine, `fd` the descriptor of the gate or CLOSED. `text` is what the gate said when it
-    was last locked, with what we wrote since; `skips` the skips before our ticket.
+    `boot` is the boot id of this machine, `fd` the descriptor of the gate or CLOSED. `text` is what the gate said when
+    it was last locked, with what we wrote since; `skips` the skips before our ticket.
     """
 
     __slots__ = ("boot", "fd", "place", "skips", "text")

@@ -54,8 +54,9 @@ def take_hold(
     """Return our hold on the name of `queue`, for a command whose `record` has its claim. Raises Busy, SoloError.
 
     `deadline` is on the monotonic clock, or NO_WAIT. `watch` blocks for us, and may show it. `policy` deals with other
-    waiters. `starter` starts our command: at the head of the queue the handoff to it is prepared. An exclusive hold then
-    keeps the waiting ticket before it until finish_handoff: the next waiter looks again when our command has started.
+    waiters. `starter` starts our command: at the head of the queue the handoff to it is prepared. An exclusive hold
+    then keeps the waiting ticket before it until finish_handoff: the next waiter looks again when our command has
+    started.
     """
     return Attempt(queue, record, deadline, watch, policy, starter).take()
 
@@ -243,7 +244,10 @@ class Attempt:
             raise SoloError(f"held by {ancestor}, and waiters ahead wait for it: a deadlock")
 
     def begin_handoff(self) -> None:
-        """Load what prepares the handoff to our command, once and before we wait. Ignore a failure: it only saves time."""
+        """Load what prepares the handoff to our command, once and before we wait.
+
+        Ignore a failure: it only saves time.
+        """
         starter, self.starter = self.starter, None
         if starter is not None:
             try:

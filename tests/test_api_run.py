@@ -31,6 +31,8 @@ def test_result_is_that_of_subprocess_run(files):
         (solo.UsageError, ["true"], {"shared": True, "slots": 3}),
         (solo.UsageError, ["true"], {"wait": True}),
         (solo.UsageError, ["true"], {"name": b"job"}),
+        (solo.UsageError, ["true"], {"shell": True}),
+        (solo.UsageError, ["true"], {"executable": "/bin/true"}),
         (subprocess.TimeoutExpired, ["sleep", "99"], {"timeout": 0.2}),
     ],
 )

@@ -235,6 +235,7 @@ def test_replace_ends_stopped_process(lab, via, which):
     for pid in {"launcher": [holder.pid], "command": [child], "both": [holder.pid, child]}[which]:
         os.kill(pid, signal.SIGSTOP)
         until(lambda: read_state(pid) == "T")
+    lab.hasten("solo.contention.evict.GRACE", 0.3)
 
     assert lab.run("--replace", "-k", "300ms", "-n", "job", "true").returncode == 0
 

@@ -1,7 +1,7 @@
 """Build the manual pages, README.md and docs/ as a static site: `python packaging/site/build.py FOLDER` (`make docs`).
 
-mandoc converts the manual pages, markdown-it-py the rest. All links are relative and all scripts plain files, so that a browser can
-read the site, and search it, from a disk as well as from a server. The same sources give the same bytes.
+mandoc converts the manual pages, markdown-it-py the rest. All links are relative and all scripts plain files, so that a
+browser can read the site, and search it, from a disk as well as from a server. The same sources give the same bytes.
 """
 
 import html

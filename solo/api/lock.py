@@ -51,7 +51,7 @@ UNSET: Any = ...  # the default of an argument for which None has a meaning
 
 @dataclass(frozen=True)
 class Holder:
-    """A holder or waiter of a name: a row of `solo list --json`.
+    """A holder of a name: a row of `solo list --json`.
 
     `launcher` is the pid of the solo process, or of the program that holds the name; `child` is the pid of the command.
     `since` is an aware datetime. A value that is not known is None. `user` owns the ticket. Fields of its record about
@@ -78,8 +78,8 @@ class Holder:
 def holders(name: str, *, via: Optional[str] = None, directory: Optional[Path] = None) -> list[Holder]:
     """Return the holders of `name` and of the names nested in it, oldest first.
 
-    `via` and `directory` are as for `Lock`, but `via` may name an engine. Without `via` list the holders by files and
-    by sockets.
+    `via` and `directory` are as for `Lock`, but `via` may name an engine. Without `via`, list the holders by files and
+    by sockets; SOLO_VIA is ignored.
 
     Raises UsageError for an invalid name, SoloError if a ticket or an engine cannot be read.
 
@@ -107,7 +107,8 @@ class Hold:
 
     `name` is the first of the names, `token` and `slot` are those of it; `tokens` and `slots` have those of each name.
     A token is greater than all earlier tokens of its name, over crashes and reboots: a resource can refuse a request
-    with an older one. A slot is the lowest of the numbers 0 to N-1 that this hold has of a name with slots, else None.
+    with an older one. If a name has N slots, its slot is the lowest of the numbers 0 to N-1 that this hold has; else it
+    is None. Only a Lock creates Holds.
     """
 
     def __init__(self, names: list[str], taken: dict[str, Any], tickets: list[Any]) -> None:
@@ -138,7 +139,8 @@ class Hold:
         return bool(self._tickets) and all(self._has_kept(ticket.fd) for ticket in self._tickets)
 
     def release(self) -> None:
-        """Release it; a reentrant one, once per acquire. Do nothing if it was released before, or in a forked child.
+        """Release the lock; if it is reentrant, undo one acquire. Do nothing if it was released before, or in a forked
+        child.
 
         Raises SoloError if the program has closed its descriptors: the lock ended then, and another process may have
         had it.
@@ -264,18 +266,18 @@ class Lock:
     async with solo.Lock("nightly"):      does the same while the event loop runs
     @solo.Lock("nightly")                 holds it during each call of a function, a coroutine function or a generator
 
-    `shared`: together with other shared holders. `slots`: at most so many at once, of which this one counts as `take`.
-    `wait`: seconds to wait in the queue; None (the default): do not wait. `max_waiting`: do not wait if so many already
-    wait. `reentrant`: the owner may acquire it again, and must release it as often. `flock`: files or directories to
-    lock with flock(2) as well, so that solo and programs that use flock(2) exclude each other. `via`: "file" or
-    "socket", by default SOLO_VIA or file. `directory`: where names live, by default SOLO_DIR or the directory of the
-    user (see solo(1)).
+    `shared`: together with other shared holders. `slots`: the number of slots of the name; this hold uses `take` of
+    them. `wait`: seconds to wait in the queue; None (the default): do not wait. `max_waiting`: do not wait if so many
+    already wait. `reentrant`: the owner may acquire it again by this Lock, and must release it once for each acquire.
+    `flock`: files or directories to lock with flock(2) as well, so that solo and programs that use flock(2) exclude
+    each other. `via`: "file" or "socket", by default SOLO_VIA or file. `directory`: where names live, by default
+    SOLO_DIR or the directory of the user (see solo(1)).
 
     Many threads and tasks can use one Lock: each thread, and in an event loop each task, has its own hold, and they
     contend as processes do. A forked child holds nothing. A Lock can be pickled; its holds are not.
 
-    Raises UsageError (a ValueError) for invalid arguments. Acquiring raises Busy, with the `holders` in the way, or
-    SoloError if it fails or would wait for itself.
+    Raises UsageError (a ValueError) for invalid arguments. Acquiring raises Busy, with the `holders` of the name, or
+    SoloError if it fails or if this thread or task would wait for itself.
 
     >>> lock = Lock("nightly")
     >>> with lock:
@@ -350,8 +352,9 @@ class Lock:
         return self.hold.slot if self.hold is not None else None
 
     def acquire(self, timeout: Optional[float] = UNSET) -> Hold:
-        """Acquire it for this thread or task. `timeout`, in seconds, replaces `wait`: None: do not wait, math.inf:
-        without limit.
+        """Acquire it for this thread or task. `timeout`, in seconds, replaces `wait` if it is given.
+
+        None does not wait; math.inf waits without limit.
 
         Raises Busy, SoloError. Any thread or task can release the Hold; `Lock.release` releases the one of its caller.
         """
@@ -408,7 +411,10 @@ class Lock:
             self._asking.discard(owner)
 
     def release(self) -> None:
-        """Release the Hold of this thread or task; a reentrant one, once. Raises SoloError if it holds nothing."""
+        """Release the Hold of this thread or task; if it is reentrant, undo one acquire.
+
+        Raises SoloError if there is none.
+        """
         hold = self._holds.get(find_owner())
         if hold is None or not hold._tickets:
             raise SoloError(f"{self.name}: is not held by this thread or task")

@@ -58,14 +58,15 @@ def run(
 ) -> "subprocess.CompletedProcess[Any]":
     """Run the command `argv` (a sequence of words) under the lock of `name`, and wait for its end.
 
-    The options are those of solo(1), durations in seconds; `wait=math.inf` waits without a limit. Without `name` it is
-    made from the command. All other arguments are those of subprocess.run. Return its CompletedProcess.
+    The options are those of solo(1), durations in seconds; `wait=math.inf` waits without a limit. Without `name`, a
+    name is made from the command. All other arguments are those of subprocess.run, except `shell` and `executable`.
+    Return its CompletedProcess.
 
     Raises Busy, with its `holders`, if the name is held; its subclass RanAlready if the command ran in this period
-    (`once_per`); Unreachable if the engine of `via` did not answer; LeaseLost if the lease there was lost and the
+    (`once_per`); Unreachable if the engine of `via` cannot be reached; LeaseLost if the lease there was lost and the
     command ended; NotFound, NotExecutable, UsageError or SoloError if the command could not be started;
-    subprocess.TimeoutExpired after `timeout` seconds, once the command has ended by SIGTERM or, `kill_after` seconds
-    later (10), by SIGKILL; with `check` subprocess.CalledProcessError.
+    subprocess.TimeoutExpired after `timeout` seconds, when SIGTERM or, `kill_after` seconds later (default 10), SIGKILL
+    has ended the command; with `check` subprocess.CalledProcessError.
 
     >>> run(["echo", "hello"], name="greeting", capture_output=True, text=True).stdout
     'hello\\n'
@@ -73,6 +74,9 @@ def run(
     keywords = locals()
     if isinstance(argv, (str, bytes)) or not argv:
         raise errors.UsageError("argv is a sequence of words, with a command in it")
+    for word in ("shell", "executable"):
+        if popen.pop(word, None):
+            raise errors.UsageError(f"solo.run cannot use {word}=: the command is the words of argv")
     words = [
         word for option in LAUNCHER_OPTIONS if option.keyword for word in make_words(option, keywords[option.keyword])
     ]
