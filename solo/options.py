@@ -172,8 +172,8 @@ REPLACE = Option(
     "flag",
     None,
     BUSY,
-    "End the holder and all waiters, then run",
-    text="End the holder and the waiters in the queue, then run. They get SIGTERM, and after --kill-after SIGKILL.",
+    "End the holder and waiters in the way, then run",
+    text="End the holder, and the waiters that cannot run beside this run, then run. They get SIGTERM, and after --kill-after SIGKILL.",
 )
 BUSY_EXIT = Option(
     "busy-exit",
@@ -244,7 +244,7 @@ TREE = Option(
     "flag",
     None,
     LIMITS,
-    "Wait for all descendants too, and end them all",
+    "Wait for all descendants; when ending, end all",
     text="Hold the name until every descendant of the command has ended; when solo ends the"
     " command, it ends all of them.",
 )
