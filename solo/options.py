@@ -173,7 +173,8 @@ REPLACE = Option(
     None,
     BUSY,
     "End the holder and waiters in the way, then run",
-    text="End the holder, and the waiters that cannot run beside this run, then run. They get SIGTERM, and after --kill-after SIGKILL.",
+    text="End the holder, and the waiters that cannot run beside this run, then run."
+    " They get SIGTERM, and after --kill-after SIGKILL.",
 )
 BUSY_EXIT = Option(
     "busy-exit",

@@ -9,6 +9,7 @@ import pytest
 import tally
 from conftest import PATIENCE, TESTS, finish, make_witness, until
 
+SOAK = 240  # launchers
 LAUNCHER = 6000  # kB: more than the private memory of one waiter
 
 
@@ -121,7 +122,7 @@ def test_soak_over_slots_keeps_limit_and_loses_no_command(lab, via):
         lab.use_sockets()
     chance, environment = tally.make_random("soak"), {**lab.environment, "COUNT": "1"}
     running, killed, statuses = {}, set(), {}
-    for number in tally.rounds(240, 3000):
+    for number in tally.rounds(SOAK, 3000):
         words = ["-w", "forever", "-n", "pool", "--slots", "3", "--", *make_witness("C", ["pool"], 3, 1, number, 0.01)]
         running[number] = subprocess.Popen([lab.script, *words], env=environment)
         while len(running) >= 60:
@@ -141,7 +142,8 @@ def test_soak_over_slots_keeps_limit_and_loses_no_command(lab, via):
     log = lab.read_log()
     add_to_tally(log, len(statuses), len(killed))
     assert not [line for line in log if line.startswith("overlap")], message
-    assert {line for line in log if line.startswith("together")} & {"together:2", "together:3"}, message
+    if len(statuses) >= SOAK:  # the torture's time may end before two run at once
+        assert {line for line in log if line.startswith("together")} & {"together:2", "together:3"}, message
     spared = statuses.keys() - killed
     assert {statuses[number] for number in spared} == {0}, message
     count = Counter(log)
