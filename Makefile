@@ -138,5 +138,6 @@ captures: $(MADE) ## renew the captures of the views in README.md and docs/views
 	@$(VENV_PYTHON) tests/captures.py
 
 clean: ## remove all build results
-	@rm -rf $(VENV) .venv-3.* dist build .pytest_cache .hypothesis
+	@rm -rf $(VENV) .venv-3.* dist build .pytest_cache .hypothesis .mypy_cache .ruff_cache
+
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -186,7 +186,7 @@ class Starter:
                     self.inherited.restore()
                     execute(self.path, self.words, script, self.complete_environment(launcher, variables))
             except BaseException as error:
-                say(f"{self.words[0]}: could not be started: {error.strerror if isinstance(error, OSError) else error}")
+                say(f"cannot start {self.words[0]}: {error.strerror if isinstance(error, OSError) else error}")
             finally:
                 posix._exit(SoloError.status)
         close(ready)

@@ -5,7 +5,16 @@ completely in every loop.
 """
 
 # At most 15 seconds on two cores: pure functions, imports, the bundle, some real launches.
-QUICK = {"test_argv", "test_bundle", "test_compatibility", "test_layers", "test_lease", "test_once", "test_record"}
+QUICK = {
+    "test_argv",
+    "test_bundle",
+    "test_compatibility",
+    "test_layers",
+    "test_lease",
+    "test_once",
+    "test_options",
+    "test_record",
+}
 
 # These need servers, packages, another root directory, a booted systemd, or minutes.
 FULL = {

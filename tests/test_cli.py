@@ -11,7 +11,7 @@ from conftest import PATIENCE, ROOT, finish, inject, read_line, until
 from test_terminal import Terminal
 
 from solo import __version__, argv
-from solo.generate import completions, manual
+from solo.generate import completions
 from solo.options import GROUPS, LAUNCHER_OPTIONS, SUBCOMMANDS
 from solo.text.describe import name_signal
 
@@ -242,13 +242,6 @@ def test_typer_and_launcher_have_the_same_options():
         for option in LAUNCHER_OPTIONS
         if option.flag != "help"
     }
-
-
-def test_manual_agrees_with_the_tables():
-    page = (ROOT / "man/solo.1").read_text()
-
-    assert manual.rewrite(page) == page, "run `make man`"
-    assert page.count('.\\" made from') == len(manual.TABLES)
 
 
 @pytest.mark.tool("mandoc")

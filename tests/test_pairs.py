@@ -1,11 +1,9 @@
 """Every pair of options works, or is refused in one line as the table of options declares."""
 
-import inspect
 import itertools
 
 import pytest
 
-import solo
 from solo.generate.completions import VALUES as COMPLETIONS
 from solo.options import DIR, HELP, LAUNCHER_OPTIONS, ONCE_PER, SUBCOMMANDS, VERSION, VIA
 
@@ -64,27 +62,6 @@ def test_every_kind_of_value_has_a_test_value_and_a_completion():
     kinds = {option.kind for options in (LAUNCHER_OPTIONS, *(one.options for one in SUBCOMMANDS)) for option in options}
 
     assert kinds == set(COMPLETIONS) == {"flag", *VALUES}
-
-
-def test_solo_run_has_a_keyword_for_every_option_and_its_default():
-    """Without those for a command line only: its output and its exit status."""
-    keywords = inspect.signature(solo.run).parameters
-    others = {"argv", "check", "input", "capture_output", "popen"}
-
-    assert keywords.keys() - others == {option.keyword for option in LAUNCHER_OPTIONS} - {None}
-    for option in LAUNCHER_OPTIONS:
-        assert option.keyword is None or keywords[option.keyword].default is (
-            False if option.kind == "flag" else None
-        ), option.flag
-    assert {option.flag for option in LAUNCHER_OPTIONS if option.keyword is None} == {
-        "busy-exit",
-        "quiet",
-        "loud-after",
-        "syslog",
-        "verbose",
-        "help",
-        "version",
-    }
 
 
 def test_help_and_version_ignore_every_other_option(lab):

@@ -1,0 +1,37 @@
+"""The table of options agrees with what is written by hand: the signature of solo.run, and the manual after `make man`."""
+
+import inspect
+
+from conftest import ROOT
+
+import solo
+from solo.generate import manual
+from solo.options import LAUNCHER_OPTIONS
+
+
+def test_solo_run_has_a_keyword_for_every_option_and_its_default():
+    """Without those for a command line only: its output and its exit status."""
+    keywords = inspect.signature(solo.run).parameters
+    others = {"argv", "check", "input", "capture_output", "popen"}
+
+    assert keywords.keys() - others == {option.keyword for option in LAUNCHER_OPTIONS} - {None}
+    for option in LAUNCHER_OPTIONS:
+        assert option.keyword is None or keywords[option.keyword].default is (
+            False if option.kind == "flag" else None
+        ), option.flag
+    assert {option.flag for option in LAUNCHER_OPTIONS if option.keyword is None} == {
+        "busy-exit",
+        "quiet",
+        "loud-after",
+        "syslog",
+        "verbose",
+        "help",
+        "version",
+    }
+
+
+def test_manual_agrees_with_the_tables():
+    page = (ROOT / "man/solo.1").read_text()
+
+    assert manual.rewrite(page) == page, "run `make man`"
+    assert page.count('.\\" made from') == len(manual.TABLES)
