@@ -26,6 +26,8 @@ from hypothesis import HealthCheck, settings
 from loops import pytest_addoption, pytest_collection_modifyitems, pytest_ignore_collect  # noqa: F401
 from tools import PACKAGES, find_tool
 
+import solo
+
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 NOBODY = 65534
@@ -210,6 +212,11 @@ class NetworkLock:
 
 
 network_lock = NetworkLock()
+
+
+def find_holders(name):
+    """Return the holders by the backend of the test: an ordinary user's workers share names that are kept as sockets."""
+    return solo.holders(name, via=os.environ.get("SOLO_VIA", "file"))
 
 
 class Lab:

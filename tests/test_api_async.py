@@ -6,7 +6,7 @@ import math
 import sys
 
 import pytest
-from conftest import PATIENCE, finish, until
+from conftest import PATIENCE, find_holders, finish, until
 
 import solo
 
@@ -75,7 +75,7 @@ def test_task_cancelled_at_any_moment_of_a_handoff_keeps_no_lock(kind):
                 acquired.append(False)
 
     asyncio.run(main())
-    until(lambda: solo.holders("job") == [])
+    until(lambda: find_holders("job") == [])
 
 
 def test_another_task_can_leave_a_block(kind):
@@ -90,7 +90,7 @@ def test_another_task_can_leave_a_block(kind):
 
     asyncio.run(main())
 
-    assert solo.holders("job") == []
+    assert find_holders("job") == []
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -100,13 +100,13 @@ def test_wait_for_acquires_for_its_caller(files, reentrant):
 
     async def main():
         await asyncio.wait_for(lock.acquire_async(), PATIENCE)
-        assert lock.locked and len(solo.holders("job")) == 1
+        assert lock.locked and len(find_holders("job")) == 1
         with contextlib.nullcontext() if reentrant else pytest.raises(solo.SoloError, match="wait for itself"):
             (await asyncio.wait_for(lock.acquire_async(), PATIENCE)).release()
         lock.release()
 
     asyncio.run(main())
-    assert solo.holders("job") == []
+    assert find_holders("job") == []
 
 
 @pytest.mark.parametrize("most, options", [(1, {}), (1, {"reentrant": True}), (3, {"slots": 3})], ids=str)
@@ -147,5 +147,5 @@ def test_lock_works_while_asyncio_is_being_imported(files, monkeypatch):
     monkeypatch.setitem(sys.modules, "asyncio", type(sys)("asyncio"))
 
     with solo.Lock("job") as hold:
-        assert [row.ticket for row in solo.holders("job")] == [hold.token]
-    assert solo.holders("job") == []
+        assert [row.ticket for row in find_holders("job")] == [hold.token]
+    assert find_holders("job") == []

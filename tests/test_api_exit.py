@@ -5,7 +5,7 @@ import time
 
 import pytest
 import tally
-from conftest import finish, read_line, until
+from conftest import find_holders, finish, read_line, until
 
 import solo
 
@@ -78,6 +78,6 @@ def test_program_killed_at_any_moment_leaves_the_name_free(lab, kind):
 
         with solo.Lock("job"):
             pass
-    assert solo.holders("job") == []
+    assert find_holders("job") == []
     if kind == "file":
         assert os.listdir(lab.directory / "job") == [".gate"]

@@ -6,7 +6,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import PATIENCE, do_when, finish, read_line, run_threads, until
+from conftest import PATIENCE, do_when, find_holders, finish, read_line, run_threads, until
 
 import solo
 from solo.api import blocking
@@ -70,7 +70,7 @@ def test_programs_of_threads_and_tasks_never_overlap(lab, kind):
     programs = [lab.start_code(CROWD, marks) for _ in range(8)]
 
     assert {finish(program) for program in programs} == {(0, "[]\n", "")}
-    assert list(marks.iterdir()) == solo.holders("pool") == solo.holders("data") == []
+    assert list(marks.iterdir()) == find_holders("pool") == find_holders("data") == []
 
 
 def test_handoffs_between_threads_start_no_thread(files):
