@@ -84,7 +84,9 @@ def test_slot_is_recorded_whichever_message_is_lost(lab, server, kind):
             other = one.start_beside(
                 server.url, "other", "--wait", "30s", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT"
             )
-            assert finish(other)[:2] == (0, "1\n"), number
+            status, slot, _ = finish(other)
+            # On a loaded machine the first may have lost its lease, and its command.
+            assert status == 0 and (slot == "1\n" or slot == "0\n" and one.launcher.wait(PATIENCE) == 123), number
 
         if not all([one.finish()[3] for one in struck.values()]):
             break

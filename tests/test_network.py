@@ -234,6 +234,11 @@ class SecureZooKeeper(ZooKeeper):
         )
         super().launch()
 
+    def start(self):
+        super().start()
+        until(lambda: socket.socket().connect_ex(("127.0.0.1", self.secure_port)) == 0)  # it opens this port last
+        return self
+
     @property
     def url(self):
         return self.make_url(self.secure_port)
