@@ -6,6 +6,7 @@ A test waits for a line, a state in /proc or the end of a process, never for a l
 import ctypes
 import fcntl
 import importlib
+import inspect
 import json
 import os
 import select
@@ -276,6 +277,7 @@ class Lab:
     def start_code(self, code, *words, flags=("-IS",), prefix=()):
         """Start a Python program that has imported solo and what such programs use; all three streams are pipes."""
         head = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport math, os, signal, threading, time, solo\n"
+        head += inspect.getsource(find_holders)
         return self.start_words(*prefix, sys.executable, *flags, "-c", head + code, *map(str, words))
 
     def run_code(self, code, *words, **options):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import PATIENCE, ROOT, TESTS, until
-from roots import get_root
+from roots import get_root, start_container
 
 PACKAGES = "systemd,systemd-sysv,dbus,libpam-systemd,python3-minimal,libpython3-stdlib,procps"
 TEMPLATES = ROOT / "packaging/systemd"
@@ -100,25 +100,14 @@ def boot(lab: Path):
     units.mkdir()
     for unit in [*UNITS.iterdir(), *TEMPLATES.iterdir()]:
         shutil.copy(unit, units)
-    container = subprocess.Popen(
-        [
-            "systemd-nspawn",
-            "-q",
-            "-D",
-            root,
-            "--register=no",
-            "--keep-unit",
-            "--volatile=overlay",
-            f"--bind={lab}:/lab",
-            f"--bind-ro={units}:/etc/systemd/system",
-            f"--bind-ro={lab}/solo:/usr/local/bin/solo",
-            f"--bind-ro={find_libraries()}:/libraries",
-            "-b",
-            "systemd.unit=multi-user.target",
-        ],
-        stdin=subprocess.DEVNULL,
-        stdout=open(lab / "console", "w"),
-        stderr=subprocess.STDOUT,
+    container = start_container(
+        root,
+        lab,
+        f"--bind-ro={units}:/etc/systemd/system",
+        f"--bind-ro={lab}/solo:/usr/local/bin/solo",
+        f"--bind-ro={find_libraries()}:/libraries",
+        "-b",
+        "systemd.unit=multi-user.target",
     )
     guest = Guest(lab, 0)
 

@@ -39,6 +39,17 @@ def make_root(root: Path, suite: str, packages: str):
         (root / "ready").touch()
 
 
+def start_container(root: Path, lab: Path, *words) -> subprocess.Popen:
+    """Start systemd-nspawn in a layer over `root`, with `lab` at /lab, where its output goes to `console`. Words: the rest."""
+    return subprocess.Popen(
+        ["systemd-nspawn", "-q", "-D", root, "--register=no", "--keep-unit", "--volatile=overlay", f"--bind={lab}:/lab"]
+        + list(words),
+        stdin=subprocess.DEVNULL,
+        stdout=open(lab / "console", "w"),
+        stderr=subprocess.STDOUT,
+    )
+
+
 def find_mirror() -> list:
     """Return [the mirror of this machine's apt], or [] if it is unknown."""
     for source in Path("/etc/apt").rglob("*.sources"):

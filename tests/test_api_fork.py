@@ -129,7 +129,7 @@ while forker.is_alive():
     with lock: pass
 stop = True
 for thread in threads: thread.join(10)
-print(bad, [thread.is_alive() for thread in threads], [solo.holders(f"job{number}", via=os.environ.get('SOLO_VIA', 'file')) for number in range(3)])
+print(bad, [thread.is_alive() for thread in threads], [find_holders(f"job{number}") for number in range(3)])
 """
     flags = ("-IS", "-W", "ignore::DeprecationWarning")  # since 3.12 Python warns of any fork beside threads
 

@@ -237,7 +237,7 @@ DROPS = {
 @pytest.mark.parametrize("action", ["always", "error"])
 @pytest.mark.parametrize("drop", DROPS)
 def test_dropped_hold_is_released_with_a_warning(lab, via, drop, action):
-    code = f"import gc\n{DROPS[drop]}\nprint(solo.holders('job', via=os.environ.get('SOLO_VIA', 'file')))"
+    code = f"import gc\n{DROPS[drop]}\nprint(find_holders('job'))"
 
     status, out, err = lab.run_code(code, flags=("-IS", "-W", action))
 

@@ -36,7 +36,7 @@ for _ in range(20):
         {BLOCKS[block]}
     except Over:
         caught += 1
-    if solo.holders("job", via=os.environ.get('SOLO_VIA', 'file')) or lock.locked:
+    if find_holders("job") or lock.locked:
         print("still held"); break
 print(caught)
 """
@@ -123,7 +123,7 @@ def attempt(lock):
 stuck = 0
 while attempt(lock if sys.argv[3] == "global" else solo.Lock("job", wait=5)):
     gc.collect()
-    stuck += solo.holders("job", via=os.environ.get('SOLO_VIA', 'file')) != []
+    stuck += find_holders("job") != []
     for hold in list(solo.api.lock.all_holds): hold.release()
     last += step
 print(stuck, last)

@@ -475,6 +475,13 @@ def make_base(lab, mode):
     lab.directory.chmod(mode)
 
 
+def make_open_name(common):
+    """Make a sticky base, and in it a directory of `job` that belongs to root and in which every user can write."""
+    make_base(common, 0o1777)
+    (common.directory / "job").mkdir()
+    (common.directory / "job").chmod(0o1777)
+
+
 def read_mode(path):
     return path.stat().st_mode & 0o7777
 
@@ -591,9 +598,7 @@ def test_name_of_other_user_in_sticky_base_is_refused(common):
 @pytest.mark.root
 def test_gate_of_other_user_in_sticky_base_is_refused(common):
     """Its owner could replace it between two contenders."""
-    make_base(common, 0o1777)
-    (common.directory / "job").mkdir()
-    (common.directory / "job").chmod(0o1777)
+    make_open_name(common)
     assert common.run("-n", "job", "true", user=NOBODY).returncode == 0
 
     result = common.run("-n", "job", "true")
@@ -643,9 +648,7 @@ def test_clean_keeps_names_of_root_in_sticky_base(common):
 @pytest.mark.root
 def test_once_per_counts_runs_per_user_in_sticky_base(common):
     """A user who runs it first must not keep root's job from running."""
-    make_base(common, 0o1777)
-    (common.directory / "job").mkdir()
-    (common.directory / "job").chmod(0o1777)
+    make_open_name(common)
     common.run("-n", "job", "true")  # the gate is root's
     day = ("-n", "job", "--once-per", "1d", "--", "echo", "ran")
 

@@ -29,7 +29,7 @@ def test_each_run_is_recorded_with_its_outcome(lab):
     lab.run("-n", "job", "true")
     lab.run("-n", "job", "--", "sh", "-c", "exit 3")
     lab.run("-n", "job", "--", "sh", "-c", "kill -TERM $$")
-    lab.run("-n", "job", "-t", "100ms", "sleep", "99")
+    lab.run("-n", "job", "-t", "200ms", "sleep", "99")
     lab.run("-n", "job", "--", "/dev/null/missing")
 
     *rows, missing = lab.history()
@@ -44,7 +44,7 @@ def test_each_run_is_recorded_with_its_outcome(lab):
     assert read_totals(lab).failures == 4
     assert all(row["ran"] >= 0 and row["waited"] >= 0 and row["token"] and row["child"] for row in rows)
     assert rows[0]["command"] == ["true"] and rows[1]["command"] == ["sh", "-c", "exit 3"]
-    assert rows[3]["ran"] >= 0.05
+    assert rows[3]["ran"] >= 0.1
 
 
 def test_each_skip_is_recorded_with_its_reason(lab):

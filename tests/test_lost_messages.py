@@ -10,6 +10,8 @@ from conftest import PATIENCE, finish, inject, read_line, until
 from proxy import ANSWER, HOLE, REQUEST, RESET, Proxy
 from servers import SERVERS
 
+from solo.engines.acquire import LAST_TIMEOUT
+
 AT_ONCE = 8  # launchers
 TERMS = ("--ttl", "3s", "-k", "300ms")
 
@@ -72,19 +74,18 @@ def test_wait_runs_the_command_once_whichever_message_is_lost(lab, server, fault
 @pytest.mark.parametrize("kind", [REQUEST, ANSWER])
 def test_slot_is_recorded_whichever_message_is_lost(lab, server, kind):
     """The command gets its slot, and the next contender another one. Other engines repeat requests themselves."""
+    words = ["--ttl", "1m"]  # a loaded machine must not lose the lease
     for first in itertools.count(1, AT_ONCE):
         struck = {number: Struck(lab, server) for number in range(first, first + AT_ONCE)}
         for number, one in struck.items():
             one.proxy.strike(RESET, kind, number)
-            one.start("--wait", "1m", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT; read line")
+            one.start(*words, "--wait", "1m", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT; read line")
         for number, one in struck.items():
             assert read_line(one.launcher) == "0", number
             other = one.start_beside(
                 server.url, "other", "--wait", "30s", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT"
             )
-            status, slot, _ = finish(other)
-            # On a loaded machine the first may have lost its lease, and its command.
-            assert status == 0 and (slot == "1\n" or slot == "0\n" and one.launcher.wait(PATIENCE) == 123), number
+            assert finish(other)[:2] == (0, "1\n"), number
 
         if not all([one.finish()[3] for one in struck.values()]):
             break
@@ -154,16 +155,18 @@ def test_sigterm_ends_a_launcher_that_retries(lab, server, fault):
         one = Struck(lab, server)
         one.proxy.strike(fault, ANSWER, number)
         once = ["--once-per", "300d"] if server.has_once else []
-        one.start("--ttl", "15s", "-k", "3s", "--wait", "1m", *once, "--", "sh", "-c", "echo ran; exec sleep 1000")
+        one.start(
+            "-v", "--ttl", "15s", "-k", "3s", "--wait", "1m", *once, "--", "sh", "-c", "echo ran; exec sleep 1000"
+        )
         until(lambda: one.proxy.has_struck or select.select([one.launcher.stdout], [], [], 0)[0])
         one.proxy.set(fault)
         begin = time.monotonic()
         one.launcher.send_signal(signal.SIGTERM)
 
-        status, out, _, _ = one.finish()
-        if out:
+        status, _, err, _ = one.finish()
+        if "started sh" in err:  # it retries no longer: the command got the signal, perhaps before it printed anything
             break
-        assert (number, status) == (number, -signal.SIGTERM) and time.monotonic() - begin < 3 * 2  # calls
+        assert (number, status) == (number, -signal.SIGTERM) and time.monotonic() - begin < 2 * LAST_TIMEOUT + 1.5
 
 
 @pytest.mark.tool("strace")

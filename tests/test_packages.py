@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, TESTS
 from guest import PACKAGES
 from pages import read_blocks
-from roots import get_root
+from roots import get_root, start_container
 from test_install import run
 
 from solo.engines.targets import ENGINES
@@ -154,29 +154,8 @@ def newcomers(place, deb):
         shutil.copy(TESTS / "newcomer.sh", lab)
         shutil.copy(deb, lab)
         assert run("dpkg-deb", "-b", later, lab / "later.deb").returncode == 0
-        started[suite] = (
-            lab,
-            subprocess.Popen(
-                [
-                    "systemd-nspawn",
-                    "-q",
-                    "-D",
-                    root,
-                    "--register=no",
-                    "--keep-unit",
-                    "--volatile=overlay",
-                    f"--machine=solo-{suite}",
-                    f"--bind={lab}:/lab",
-                    "sh",
-                    "/lab/newcomer.sh",
-                    deb.name,
-                    "later.deb",
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=open(lab / "console", "w"),
-                stderr=subprocess.STDOUT,
-            ),
-        )
+        words = (f"--machine=solo-{suite}", "sh", "/lab/newcomer.sh", deb.name, "later.deb")
+        started[suite] = lab, start_container(root, lab, *words)
     try:
         for _, container in started.values():
             container.wait(600)

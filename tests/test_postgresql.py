@@ -18,8 +18,6 @@ from solo.engines.postgresql.table import PostgresTable
 from solo.engines.targets import parse_url
 from solo.modes import COUNTED, EXCLUSIVE, Claim
 
-RESTART = ("-t", "10", "-m", "fast", "restart")
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
