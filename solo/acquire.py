@@ -1,11 +1,14 @@
 """Acquire all that one run holds: its names and their parents, in one global order. Release it in the reverse order."""
 
+import posix
+from time import monotonic
+
 from solo.directories import make_base, open_name
 from solo.errors import Busy, RanAlready, SoloError, Vanished
 from solo.kernel import close
 from solo.modes import plan_claims
 from solo.obstacles import read_claim
-from solo.queue import take_hold
+from solo.queue import NO_WAIT, take_hold, wait_unseen
 from solo.tickets import Queue, finish_handoff
 
 TYPE_CHECKING = False
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeVar
 
-    from solo.contention.protocols import Policy, Ticket, Watch
+    from solo.contention.protocols import Block, Describe, Policy, Ticket, Watch
     from solo.contention.protocols import Queue as AnyQueue
     from solo.directories import Directory
     from solo.identity import Origin, Process
@@ -28,6 +31,7 @@ else:
     ListOfTickets = list
 
 ATTEMPTS = 20
+CI_VARIABLES = (b"CI", b"JENKINS_URL", b"TEAMCITY_VERSION", b"TF_BUILD")  # set where people read stderr as a log
 
 
 class Holds(ListOfTickets):
@@ -156,6 +160,14 @@ def take_more(name: str, named: "dict[str, Ticket]", take: "Callable[[], Result]
         raise
 
 
+def add_waited(error: BaseException, plan: "Plan") -> None:
+    """Add how long it waited to the Busy error of a contender that gave up."""
+    if type(error) is Busy and plan.wait and monotonic() >= plan.deadline:
+        from solo.text.describe import describe_waited
+
+        error.args = (f"{error}{describe_waited(plan.wait)}",)
+
+
 def open_queue(base: "Directory | None", name: str, origin: "Origin") -> "AnyQueue":
     """Return the queue of a name, as files in `base` or, if that is None, as sockets."""
     if base is not None:
@@ -180,3 +192,33 @@ def take_over(holds: "Iterable[Ticket]") -> None:
     for hold in reversed(list(holds)):
         if isinstance(hold.queue, Queue) and hold.queue.unseen:
             hold.queue.take_over(read_claim(hold), gone)
+
+
+def make_variables(names: "list[str]", named: "dict[str, Ticket]") -> "list[bytes]":
+    """Return what the command learns of its holds, a list of `NAME=value`, in the order of the typed names."""
+    records = [named[name].record for name in names]
+    slots = [b"%d" % record.slot[0][0] for record in records if record and record.slot]
+    variables = [b"SOLO_TOKEN=" + b" ".join([b"%d" % named[name].number for name in names])]
+    return [*variables, b"SOLO_SLOT=" + b" ".join(slots)] if slots else variables
+
+
+def make_watch(plan: "Plan", deadline: float) -> "Watch":
+    """Return what blocks a waiter and shows its progress; it is loaded only if somebody reads it."""
+    is_terminal = is_log = False
+    if deadline is not NO_WAIT and not plan.quiet:
+        is_log = any(posix.environ.get(variable, b"") not in (b"", b"0", b"false") for variable in CI_VARIABLES)
+        is_terminal = not is_log and posix.isatty(2)
+        if is_terminal and posix.environ.get(b"TERM", b"dumb") == b"dumb":
+            is_terminal, is_log = False, True
+    if deadline is NO_WAIT or not (plan.verbose or is_terminal or is_log):
+        return wait_unseen
+    made: list[Watch] = []
+
+    def watch(block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False) -> bool:
+        from solo.contention import progress
+
+        if not made:
+            made.append(progress.Watch(plan.names, deadline, plan.verbose, is_terminal, is_log))
+        return made[0](block, look_again, describe, in_one_go)
+
+    return watch

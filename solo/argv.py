@@ -28,14 +28,41 @@ def parse(words: list) -> tuple:
         if word[:1] != "-" or word == "-":
             subcommand = word if any(word == known.name for known in SUBCOMMANDS) else None
             return options, subcommand, words[at:]
-        at = parse_long(options, words, at + 1) if word[:2] == "--" else parse_letters(options, words, at + 1)
+        at = parse_option(options, words, at + 1, LONG, SHORT)
     return options, None, []
 
 
-def parse_long(options: dict, words: list, at: int) -> int:
+def parse_mixed(words: list, table: tuple) -> tuple:
+    """Parse the words after a subcommand, names and the options of `table` in any order.
+
+    Return (options by key, names). Raises UsageError.
+    """
+    short = {"-" + option.short: option for option in table if option.short}
+    long = {"--" + option.flag: option for option in table}
+    options, names, at = {}, [], 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word == "--":
+            return options, names + words[at:]
+        if word[:1] != "-" or word == "-":
+            names.append(word)
+        else:
+            at = parse_option(options, words, at, long, short)
+    return options, names
+
+
+def parse_option(options: dict, words: list, at: int, long: dict, short: dict) -> int:
+    """Store the options in the word before number `at`. Return the number of the next word to parse."""
+    if words[at - 1][:2] == "--":
+        return parse_long(options, words, at, long)
+    return parse_letters(options, words, at, short, long)
+
+
+def parse_long(options: dict, words: list, at: int, table: dict) -> int:
     """Store the long option before the word number `at`. Return the number of the next word to parse."""
     flag, equals, value = words[at - 1].partition("=")
-    option = find_option(LONG, flag)
+    option = find_option(table, flag)
     if option.kind == "flag":
         if equals:
             raise UsageError(f"{flag} takes no value")
@@ -46,15 +73,15 @@ def parse_long(options: dict, words: list, at: int) -> int:
     return at
 
 
-def parse_letters(options: dict, words: list, at: int) -> int:
+def parse_letters(options: dict, words: list, at: int, table: dict, long: dict) -> int:
     """Store the short options in the word before number `at`. Return the number of the next word to parse."""
     word = words[at - 1]
-    if len(word) > 2 and f"-{word.partition('=')[0]}" in LONG:
+    if len(word) > 2 and f"-{word.partition('=')[0]}" in long:
         raise UsageError(f"{word}: a long option starts with two dashes (use -{word})")
     letters = word[1:]
     while letters:
         flag, letters = "-" + letters[0], letters[1:]
-        option = find_option(SHORT, flag)
+        option = find_option(table, flag)
         if option.kind == "flag":
             value = True
         elif letters:
@@ -119,6 +146,8 @@ def store(options: dict, option, flag: str, value):
         value = read_status(flag, value)
     elif option.kind == "count":
         value = read_count(flag, value)
+    elif option.kind == "pid":
+        value = read_pid(flag, value)
     elif option.kind == "limit":
         value = read_count(flag, value) if value.isdigit() else read_duration(flag, value)
     elif value == "":
@@ -183,6 +212,12 @@ def read_count(flag: str, text: str) -> int:
     if text.isascii() and text.isdigit() and len(text) <= 9:
         return int(text)
     raise UsageError(f"{flag} {text}: not a number (0 to 999999999)")
+
+
+def read_pid(flag: str, text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0:
+        return int(text)
+    raise UsageError(f"{flag} {text}: not a process id")
 
 
 def is_number(text: str) -> bool:

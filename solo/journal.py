@@ -74,6 +74,13 @@ class Journal:
             ),
         )
 
+    def released(self, hold):
+        """Write that `hold`, kept by a process, was released."""
+        now, since = time(), hold.record.since
+        self.tokens = {name: format_token(hold) for name in self.record.names}
+        self.start = b" start=%.3f child=%d" % (since, hold.record.child[0])
+        self.append_all(ENDED, lambda: b"%b ran=%.3f code=0 timed-out=0" % (self.start, max(0, now - since)))
+
     def refused(self, error: BaseException):
         """Write that nothing ran, because of `error`."""
         if not isinstance(error, SoloError):
@@ -97,13 +104,14 @@ class Journal:
 
     def append_lines(self, event: bytes, details: bytes):
         record, claim = self.record, self.record.claim
-        common = b"uid=%d host=%b launcher=%d mode=%b slots=%d take=%d%b%b" % (
+        common = b"uid=%d host=%b launcher=%d mode=%b slots=%d take=%d%b%b%b" % (
             record.uid,
             quote(encode(record.origin.host)),
             record.launcher[0],
             encode(claim.mode),
             claim.slots,
             claim.take,
+            b" kept=1" if record.keep else b"",
             format_names(record.names),
             details,
         )

@@ -41,6 +41,7 @@ WAKE_SIGNAL = SIGURG  # the wake signal; ignored by default, so it harms no proc
 USUAL_SIZE = 4096  # bytes of one read
 STATUS_SIZE = 1 << 20  # bytes of a /proc/PID/status: up to 65536 groups come before the lines we want
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above
+HIGHEST_FD = 1 << 16  # without close_range(2) the kernel needs a call per descriptor
 RING_AGAIN = 0.05  # seconds between two alarms after the deadline
 
 OWNER_BITS = 0o700

@@ -9,19 +9,27 @@ import posix
 from time import monotonic
 
 from solo import supervise
-from solo.acquire import Holds, settle_all, take_files, take_more, take_names, take_over
+from solo.acquire import (
+    Holds,
+    add_waited,
+    make_variables,
+    make_watch,
+    settle_all,
+    take_files,
+    take_more,
+    take_names,
+    take_over,
+)
 from solo.command import find_command
-from solo.errors import LEASE_LOST, TIMED_OUT, Busy, SoloError
+from solo.errors import LEASE_LOST, TIMED_OUT, SoloError
 from solo.identity import read_origin, read_self
 from solo.journal import Journal
 from solo.kernel import encode, occupy_standard_descriptors, read_file, say, say_promptly
 from solo.plan import Plan, make_absolute
-from solo.queue import NO_WAIT, wait_unseen
 from solo.record import Record
 from solo.start import InheritedState, Starter, open_working_directory
 
 ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) accepts
-CI_VARIABLES = (b"CI", b"JENKINS_URL", b"TEAMCITY_VERSION", b"TF_BUILD")  # set where people read stderr as a log
 
 
 def run(typed: dict, command: list, listeners: list):
@@ -147,10 +155,7 @@ class Run:
         """Undo everything: nothing runs, because of `error`. Return the error to raise."""
         if self.starter is not None:
             self.starter.dismiss()
-        if type(error) is Busy and self.plan.wait and monotonic() >= self.plan.deadline:
-            from solo.text.describe import describe_waited
-
-            error.args = (f"{error}{describe_waited(self.plan.wait)}",)
+        add_waited(error, self.plan)
         if self.once is not None:
             error = self.once.judge(error)
         for listener in self.own_listeners:
@@ -204,13 +209,6 @@ def prune(directory):
         pass  # the command's status counts
 
 
-def make_variables(names: list, named: dict) -> list:
-    """Return what the command learns of its holds, a list of `NAME=value`, in the order of the typed names."""
-    slots = [b"%d" % named[name].record.slot[0][0] for name in names if named[name].record.slot]
-    variables = [b"SOLO_TOKEN=" + b" ".join([b"%d" % named[name].number for name in names])]
-    return [*variables, b"SOLO_SLOT=" + b" ".join(slots)] if slots else variables
-
-
 def read_environment() -> dict:
     """Return the environment as it was inherited, in bytes. Raises SoloError."""
     environment = dict(posix.environ)
@@ -226,25 +224,3 @@ def read_environment() -> dict:
         if not value[0]:
             del environment[b"LC_CTYPE"]
     return environment
-
-
-def make_watch(plan: Plan, deadline: float):
-    """Return what blocks a waiter and shows its progress; it is loaded only if somebody reads it."""
-    is_terminal = is_log = False
-    if deadline is not NO_WAIT and not plan.quiet:
-        is_log = any(posix.environ.get(variable, b"") not in (b"", b"0", b"false") for variable in CI_VARIABLES)
-        is_terminal = not is_log and posix.isatty(2)
-        if is_terminal and posix.environ.get(b"TERM", b"dumb") == b"dumb":
-            is_terminal, is_log = False, True
-    if deadline is NO_WAIT or not (plan.verbose or is_terminal or is_log):
-        return wait_unseen
-    made = []
-
-    def watch(*arguments):
-        from solo.contention.progress import Watch
-
-        if not made:
-            made.append(Watch(plan.names, deadline, plan.verbose, is_terminal, is_log))
-        return made[0](*arguments)
-
-    return watch

@@ -24,9 +24,7 @@ def main(report=None):
         if "syslog" in typed:
             listeners += make_syslog_listener()
         if subcommand or HELP.key in typed:
-            from solo.commands.cli import run_subcommand
-
-            sys.exit(run_subcommand(sys.argv[1:], typed, subcommand))
+            run_subcommand(typed, subcommand, words, listeners)
         if not typed and words in (["kill"], ["ls"], ["ps"]):
             from solo.text.hints import warn_of_program
 
@@ -36,31 +34,44 @@ def main(report=None):
             raise UsageError("no command given (solo --help tells more)")
         launcher.run(typed, words, listeners)
     except SoloError as error:
-        status = refuse(error, typed, listeners, report)
+        refusal = error
     except OSError as error:
-        status = print_error(error.strerror or str(error), report)
+        refusal = SoloError(error.strerror or str(error))
     except ModuleNotFoundError as error:
         from solo.text.missing import describe_missing
 
-        status = print_error(describe_missing(error.name), report)
+        refusal = SoloError(describe_missing(error.name))
     except MemoryError:
-        status = print_error("cannot go on: Cannot allocate memory", report)
+        refusal = SoloError("cannot go on: Cannot allocate memory")
     except ImportError as error:
-        status = print_error(f"cannot load a part of Python: {error}", report)
+        refusal = SoloError(f"cannot load a part of Python: {error}")
     except Exception as error:
-        status = print_error(f"this is a bug in solo: {type(error).__name__}: {error}", report)
-    posix._exit(status)
+        refusal = SoloError(f"this is a bug in solo: {type(error).__name__}: {error}")
+    posix._exit(refuse(refusal, typed, listeners, report is not None))
 
 
-def refuse(error: SoloError, typed: dict, listeners: list, report) -> int:
-    """Report why nothing ran. Return the exit status."""
+def run_subcommand(typed: dict, name, words: list, listeners: list):
+    """Run a subcommand, or --help if `name` is None, and exit. Raises SoloError."""
+    if name == "hold" and "--export" in words:
+        from solo.commands.hold import Exporter
+
+        listeners.append(Exporter())
+    from solo.commands import dispatch
+
+    sys.exit(dispatch.run(typed, name, words[1:]))
+
+
+def refuse(error: SoloError, typed: dict, listeners: list, is_reported: bool) -> int:
+    """Report why nothing ran, on stderr unless a listener does. Return the exit status."""
     error.is_loud = not isinstance(error, Busy) or is_loud(error, typed.get("loud_after"))
     is_silent = "quiet" in typed or isinstance(error, RanAlready) and "verbose" not in typed
-    if report is None and (error.is_loud or not is_silent):
+    if not is_reported and (error.is_loud or not is_silent):
         say(str(error))
+    if not error.is_loud:
+        error.status = typed.get("busy_exit", error.status)
     for listener in listeners:
         listener.refused(error)
-    return error.status if error.is_loud else typed.get("busy_exit", error.status)
+    return error.status
 
 
 def is_loud(busy: Busy, limit) -> bool:
@@ -70,14 +81,6 @@ def is_loud(busy: Busy, limit) -> bool:
     if isinstance(limit, int):
         return busy.skips is None or busy.skips >= limit
     return busy.since is None or time() - busy.since >= limit
-
-
-def print_error(text: str, report) -> int:
-    if report is None:
-        say(text)
-    else:
-        report.refused(SoloError(text))
-    return SoloError.status
 
 
 def print_version():

@@ -107,9 +107,9 @@ def list_holds(queue: "Queue") -> "list[Ticket]":
     return holds
 
 
-def find_own_ancestors(queue: "Queue", holds: "list[Ticket]") -> "list[Ticket]":
-    """Return those of `holds` whose launcher or command is an ancestor of this process."""
-    ancestors = set(walk_parents(posix.getppid()))
+def find_own_ancestors(queue: "Queue", holds: "list[Ticket]", keep: "Process | None" = None) -> "list[Ticket]":
+    """Return those of `holds` whose launcher or command is an ancestor of this process, or of `keep` or that itself."""
+    ancestors = {*walk_parents(posix.getppid()), *(walk_parents(keep[0]) if keep else ())}
     return [
         hold
         for hold in holds

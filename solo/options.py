@@ -14,7 +14,7 @@ GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
 class Option:
     """One option: how it is typed, what its value is, and how it is explained.
 
-    `kind` is flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255): it
+    `kind` is flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255), pid: it
     decides how a value is read, completed and tested. `many` lets it be repeated; `variable` is its environment
     variable; `keyword` that of solo.run(), None if it has none. It needs one of the flags `needs` beside it, and goes
     with none of the flags `excludes`. `group` is its heading in --help, `help` its line there, and `text` what the
@@ -272,6 +272,29 @@ SYSLOG = Option("syslog", None, "flag", None, OUTPUT, "Log starts, skips and end
 VERBOSE = Option("verbose", "v", "flag", None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
 HELP = Option("help", "h", "flag", None, OUTPUT, "Show this help and exit", keyword=None)
 VERSION = Option("version", None, "flag", None, OUTPUT, "Show the version and exit", keyword=None)
+PID = Option(
+    "pid",
+    None,
+    "pid",
+    "PID",
+    LIMITS,
+    "Hold until the process PID ends",
+    excludes=("for",),
+    text="Hold the names until the process PID ends, however it ends. It must belong to the caller, except for root."
+    " In a script, $$ is the shell that runs it.",
+)
+FOR = Option("for", None, "duration", "DURATION", LIMITS, "Hold for DURATION, or until solo release")
+EXPORT = Option(
+    "export",
+    None,
+    "flag",
+    None,
+    OUTPUT,
+    "Print shell code that sets SOLO_TOKEN and so on",
+    text="Print shell code that exports SOLO_NAME, SOLO_TOKEN and SOLO_SLOT, or, if nothing is held, fails with the"
+    ' status of solo. Use it as eval "$(solo hold --export ...)".',
+)
+RELEASE_PID = Option("pid", None, "pid", "PID", LIMITS, "Release only the hold of the process PID")
 JSON = Option("json", None, "flag", None, OUTPUT, "Print a JSON array")
 NULL = Option(
     "null",
@@ -410,6 +433,40 @@ SUBCOMMANDS = (
         (DIR, VIA, STOP_KILL_AFTER, WAITING, ALLOW_UNKNOWN),
         "End the holders of a name",
         "End the holders of the names, by SIGTERM and then SIGKILL, and print what was done.",
+    ),
+    Subcommand(
+        "hold",
+        "NAME...",
+        "The names to hold.",
+        (
+            PID,
+            FOR,
+            DIR,
+            SHARED,
+            SLOTS,
+            TAKE,
+            WAIT,
+            MAX_WAITING,
+            LATEST,
+            REPLACE,
+            KILL_AFTER,
+            BUSY_EXIT,
+            QUIET,
+            LOUD_AFTER,
+            EXPORT,
+        ),
+        "Hold names for the rest of a script, or for a time",
+        "Acquire the names, and keep them held after solo has ended: with --pid until that process ends, with --for until"
+        " the time is over, or until solo release.",
+    ),
+    Subcommand(
+        "release",
+        "NAME...",
+        "The names to release.",
+        (DIR, RELEASE_PID),
+        "Release names that solo hold keeps",
+        "Release names that solo hold keeps. If several processes keep a hold of NAME, release that of the caller or of an"
+        " ancestor of the caller.",
     ),
     Subcommand(
         "history",

@@ -233,11 +233,13 @@ class Attempt:
         `holds` are the live holds.
         """
         # A program that holds the name, and has no command, may release it before we end.
-        records = [hold.record for hold in find_own_ancestors(self.queue, holds)]
+        keep = self.record.keep
+        records = [hold.record for hold in find_own_ancestors(self.queue, holds, keep)]
         held = [record for record in records if record and record.child]
         if not held:
             return
-        ancestor = f"pid {held[0].launcher[0]}, an ancestor of this process"
+        whose = "for which it was asked" if held[0].holder == keep else "an ancestor of this process"
+        ancestor = f"pid {held[0].holder[0]}, {whose}"
         if find_conflicts(self.record.claim, [theirs.claim for theirs in held]):
             raise SoloError(f"held by {ancestor}: it would wait for itself")
         if not self.obstacles[0].is_hold and self.deadline is not NO_WAIT:

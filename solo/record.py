@@ -35,10 +35,25 @@ class Record:
     `claim` is the claim on this name, one of those needed for all of `names`; `slot` lists its slots as (first, last).
     `tree` is None, or with --tree the seconds between SIGTERM and SIGKILL for the descendants of the command. `since`
     is when the ticket was made, in seconds since the epoch. `command` is a list of bytes. `via` is the engine that
-    keeps the lock beyond this machine, or "".
+    keeps the lock beyond this machine, or "". `keep` is the process for which `solo hold` acquires, or None: once it is
+    the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is the timer of --for.
     """
 
-    __slots__ = ("child", "claim", "command", "launcher", "names", "since", "slot", "tree", "uid", "via", "origin")
+    __slots__ = (
+        "child",
+        "claim",
+        "command",
+        "is_timed",
+        "keep",
+        "launcher",
+        "names",
+        "origin",
+        "since",
+        "slot",
+        "tree",
+        "uid",
+        "via",
+    )
 
     def __init__(
         self,
@@ -53,6 +68,8 @@ class Record:
         since: float = 0.0,
         child: "Process | None" = None,
         via: str = "",
+        keep: "Process | None" = None,
+        is_timed: bool = False,
     ) -> None:
         self.launcher = launcher
         self.origin = origin
@@ -65,10 +82,23 @@ class Record:
         self.command = command
         self.child = child
         self.via = via
+        self.keep = keep
+        self.is_timed = is_timed
+
+    @property
+    def is_kept(self) -> bool:
+        return self.keep is not None and self.child is not None
+
+    @property
+    def holder(self) -> "Process":
+        """The process that a user knows as the holder: the launcher, or the process of a kept hold."""
+        return self.launcher if self.keep is None or self.child is None else self.child
 
     def claiming(self, claim: Claim) -> "Record":
         """Return a new record that differs only in the claim, without slots, time and child."""
-        return Record(self.launcher, self.origin, self.uid, claim, self.names, self.tree, self.command, via=self.via)
+        record = Record(self.launcher, self.origin, self.uid, claim, self.names, self.tree, self.command, via=self.via)
+        record.keep, record.is_timed = self.keep, self.is_timed
+        return record
 
 
 def format_record(record: Record) -> bytes:
@@ -80,6 +110,8 @@ def format_record(record: Record) -> bytes:
         f"boot {origin.boot}\npid-namespace {origin.pid_namespace}\ntime-namespace {origin.time_namespace}\nshift {origin.shift}\n"
         f"uid {record.uid}\n{format_claim(record.claim, record.slot)}tree {format_tree(record.tree)}\n".encode()
         + (b"via %b\n" % quote(encode(record.via)) if record.via else b"")
+        + (b"keep %d %d\n" % record.keep if record.keep else b"")
+        + (b"timed 1\n" if record.is_timed else b"")
         + b"host "
         + quote(encode(origin.host)),
         quote_words(map(encode, record.names)),
@@ -146,6 +178,8 @@ def parse_record(data: bytes) -> "Record | None":
             parse_since(fields[b"since"]),
             parse_closing(tail),
             decode(unquote(fields.get(b"via", b""))),
+            parse_process(fields[b"keep"]) if b"keep" in fields else None,
+            b"timed" in fields,
         )
     except (ValueError, KeyError, OverflowError):
         return None

@@ -15,7 +15,6 @@ ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of a go message; no variable of a launcher ends in it
 LARGEST_AT_ONCE = 4096  # bytes; PIPE_BUF
 SPINS = 300  # half a millisecond; the launcher needs a third of it
-HIGHEST_FD = 1 << 16  # without close_range(2) the kernel needs a call per descriptor
 # Dispositions that Python changes at its start; only the parent shows what they were.
 CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
 # sd_listen_fds(3), sd_watchdog_enabled(3), systemd.exec(5): addressed to the pid that reads them, which is now the

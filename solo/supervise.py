@@ -11,8 +11,8 @@ from _signal import SIG_BLOCK, SIG_DFL, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGSTOP
 from time import sleep
 
 from solo.identity import is_stopped, walk_parents
-from solo.kernel import IS_REGULAR, TYPE_MASK, close, read_file
-from solo.start import ALL_SIGNALS, HIGHEST_FD, STOPPING, Child
+from solo.kernel import HIGHEST_FD, IS_REGULAR, TYPE_MASK, close, read_file
+from solo.start import ALL_SIGNALS, STOPPING, Child
 
 PAUSE = 0.1  # seconds
 # Seconds before the launcher stops with its command. A SIGCONT within the microseconds of kill(2) would be lost without

@@ -118,32 +118,18 @@ class Ticket:
 
     def has_left(self) -> bool:
         """Return whether the ticket is no longer in the way. Its owner removes the file a moment before the lock."""
-        return not posix.fstat(self.fd).st_nlink or try_lock(self.fd, LOCK_SH)
+        is_removed = not posix.fstat(self.fd).st_nlink
+        return is_removed or self.state is not ORPHANED and try_lock(self.fd, LOCK_SH)
 
-    def open_watch(self) -> "int | None":
-        """Return a new descriptor, readable once the ticket may no longer be in the way, or None.
+    def open_watches(self) -> "tuple[list[int], bool]":
+        """Return new descriptors, one of which is readable once the ticket may no longer be in the way, and whether
+        they report every end.
 
-        Raises ProcessLookupError.
+        Raises ProcessLookupError if it has left.
         """
-        from solo.process.watch import open_pidfd
+        from solo.process.watch import watch_ticket
 
-        record = self.read_record()
-        if record is None:
-            return None
-        if self.state is ORPHANED and record.child is not None:
-            return open_pidfd(record.child, record.origin, self.queue.origin)
-        try:
-            return open_pidfd(record.launcher, record.origin, self.queue.origin)
-        except ProcessLookupError:
-            return None  # a child of it has the lock, just before its exec
-
-    @property
-    def is_watch_exact(self) -> bool:
-        """Return whether its watch reports every end.
-
-        A launcher releases just before it exits, a program long before.
-        """
-        return self.state is ORPHANED
+        return watch_ticket(self, self.state is ORPHANED)
 
     def close(self) -> None:
         fd, self.fd = self.fd, -1  # first: a closed number may soon be another file's

@@ -217,7 +217,7 @@ def test_a_message_is_one_plain_line_with_its_remedy_at_the_end(lab, row):
 
 
 def test_a_missing_library_is_one_plain_line_with_its_remedy_at_the_end(common):
-    check(common.run("list"), True)
+    check(common.run("list", "--help"), True)
 
 
 def check(result, has_remedy):

@@ -28,6 +28,8 @@ PACKAGES = {
     "sshd": "openssh-server",
     "ssh": "openssh-client",
     "zsh": "zsh",
+    "ksh": "ksh",
+    "busybox": "busybox",
     "fish": "fish",
     "bash": "bash",
     "ps": "procps",

@@ -13,7 +13,7 @@ else
     echo "overlap:$1" >>"$LAB/log"
 fi
 case $SOLO_VIA in
-socket) grep -q "/job/hold\..*\.$$\$" /proc/net/unix 9>&- ;;
+socket) grep -q "/job/hold\..*\.$$\$" /proc/net/unix 9>&- || ! lives $PPID ;; # its sockets go just before its command is killed
 *) grep -q "^child $$ " "$SOLO_DIR"/job/.hold.* 9>&- ;;
 esac || echo "unrecorded:$1" >>"$LAB/log"
 echo "start:$1" >>"$LAB/log"

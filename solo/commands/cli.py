@@ -1,11 +1,8 @@
-"""--help and the subcommands: a typer application made from the tables of options.py. Cold."""
+"""--help, and what is wrong with a command line: a typer application made from the tables of options.py."""
 
-import _signal
-import importlib
 import inspect
 import posix
 import re
-import sys
 import textwrap
 from shutil import get_terminal_size
 from typing import Optional
@@ -13,9 +10,8 @@ from typing import Optional
 import typer
 import typer.core
 
-from solo.argv import check_excludes, read_variable, store
 from solo.errors import EXIT_STATUSES, UsageError
-from solo.options import DIR, GROUPS, HELP, LAUNCHER_OPTIONS, SUBCOMMANDS, VIA
+from solo.options import GROUPS, HELP, LAUNCHER_OPTIONS, SUBCOMMANDS
 from solo.text.hints import explain_option
 
 COLUMN, WIDTH = 31, 79  # where the explanation of an option starts; the longest line
@@ -88,20 +84,13 @@ def paint(text: str) -> str:
     return FLAGS.sub(lambda flags: f"\x1b[1;36m{flags[0]}\x1b[0m", text)
 
 
-def run_subcommand(words: list, before: dict, name) -> int:
-    """Run the `words` of a command line with the subcommand `name`, or with --help. Return the exit status. Raises
-    SoloError.
+def run(words: list) -> int:
+    """Print the help that the `words` of a command line ask for, and return 0, or explain what is wrong with them.
 
-    `before` are the options before the subcommand.
+    Raises UsageError.
     """
-    if name and HELP.key not in before:
-        check_before(before, next(subcommand for subcommand in SUBCOMMANDS if subcommand.name == name))
-    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)  # `solo list | head` prints no error
-    if sys.stdout is None:
-        raise UsageError("stdout is closed")
-    sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return make_app(before)(words, prog_name="solo", standalone_mode=False) or 0
+        return make_app()(words, prog_name="solo", standalone_mode=False) or 0
     except Exception as error:
         if hasattr(error, "option_name") and hasattr(error, "possibilities"):
             hint = explain_option(error.option_name, list_flags(error.ctx))
@@ -112,72 +101,31 @@ def run_subcommand(words: list, before: dict, name) -> int:
         raise
 
 
-def find_common(subcommand) -> list:
-    """Return its options that may also come before it, or be set in the environment."""
-    return [option for option in (DIR, VIA) if option in subcommand.options]
-
-
-def check_before(before: dict, subcommand):
-    """Raise UsageError for options that it does not have."""
-    known = find_common(subcommand)
-    if before.keys() - {option.key for option in known}:
-        flags = " and ".join(f"--{option.flag}" for option in known)
-        raise UsageError(f"before {subcommand.name} only {flags} ha{'ve' if len(known) > 1 else 's'} a meaning")
-
-
 def list_flags(context) -> list:
     return [flag for parameter in context.command.params for flag in parameter.opts] if context else []
 
 
-def make_app(before: dict) -> typer.Typer:
+def make_app() -> typer.Typer:
     """Return the application: with the launcher's options, for --help, and a command for every subcommand."""
     app = typer.Typer(cls=HelpText, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
-
-    def accept_launcher_options(**_):
-        pass  # argv.py has read them
-
-    set_signature(
-        accept_launcher_options, [make_parameter(option) for option in LAUNCHER_OPTIONS if option is not HELP]
-    )
-    app.callback()(accept_launcher_options)
-    for subcommand in SUBCOMMANDS:
-        app.command(subcommand.name, cls=SubcommandHelpText)(make_command(subcommand, before))
+    app.callback()(make_function([make_parameter(option) for option in LAUNCHER_OPTIONS if option is not HELP]))
+    for one in SUBCOMMANDS:
+        names = typer.Argument(None, metavar=one.arguments, show_default=False)
+        arguments = [declare("names", Optional[list[str]], names)] if one.arguments else []
+        parameters = [*arguments, *(make_parameter(option) for option in one.options)]
+        app.command(one.name, cls=SubcommandHelpText)(make_function(parameters))
     return app
 
 
-def make_command(subcommand, before: dict):
-    def command(names=(), **options):
-        module = importlib.import_module(f"solo.commands.{subcommand.name}")
-        if subcommand.needs_name and not names:
-            raise UsageError(f"{subcommand.name}: no name given (solo list shows them)")
-        typed = {**before, **read_typed(subcommand, options)}
-        check_excludes(typed, subcommand.options)
-        for option in find_common(subcommand):
-            read_variable(typed, option, posix.environ)
-        status = module.run(typed, names or [])
-        sys.stdout.flush()
-        return status
+def make_function(parameters: list):
+    """Return a function that does nothing, with the signature that typer reads: it comes from a table."""
 
-    names = typer.Argument(None, metavar=subcommand.arguments, show_default=False)
-    arguments = [declare("names", Optional[list[str]], names)] if subcommand.arguments else []
-    set_signature(command, arguments + [make_parameter(option) for option in subcommand.options])
-    return command
+    def function(**_):
+        pass
 
-
-def read_typed(subcommand, options: dict) -> dict:
-    """Return the options of the subcommand by key, their values read as argv.py reads them."""
-    read = {}
-    for option in subcommand.options:
-        value = options[option.key]
-        if value or value == "":
-            store(read, option, f"--{option.flag}", value)
-    return read
-
-
-def set_signature(function, parameters: list):
-    """Give a function the signature that typer reads: it comes from a table, not from source."""
     function.__signature__ = inspect.Signature(parameters)
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return function
 
 
 def make_parameter(option) -> inspect.Parameter:
@@ -185,7 +133,9 @@ def make_parameter(option) -> inspect.Parameter:
     kind = bool if option.kind == "flag" else Optional[list[str]] if option.many else Optional[str]
     default = False if option.kind == "flag" else None
     return declare(
-        option.key, kind, typer.Option(default, *flags, help=option.help, metavar=option.metavar, show_default=False)
+        f"{option.key}_",
+        kind,
+        typer.Option(default, *flags, help=option.help, metavar=option.metavar, show_default=False),
     )
 
 

@@ -18,7 +18,7 @@ from solo.text.width import clean, measure, pad
 from solo.tickets import HOLD, LIVE, ORPHANED
 
 COLUMNS = (NAME, "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
-OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING = (
+OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING, HELD, RELEASED, LEFT = (
     "ok",
     "failed",
     "signaled",
@@ -26,6 +26,9 @@ OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING = (
     "lost",
     "unknown",
     "running",
+    "held",
+    "released",
+    "ended",
 )
 SHORTEST_PICTURE = 20  # characters
 LEAST_ROWS = 10
@@ -95,6 +98,8 @@ def find_state(queue, one):
 
 
 def name_outcome(one, state) -> str:
+    if one.is_kept and one.event in (STARTED, ENDED):
+        return RELEASED if one.event == ENDED else HELD if state else LEFT
     if one.event == STARTED:
         return {LIVE: RUNNING, ORPHANED: ORPHANED, None: UNKNOWN}[state]
     if one.event == ENDED:
@@ -126,7 +131,7 @@ def make_row(name: str, one, state) -> dict:
         "names": one.names,
         **describe_claim(one, one.slot),
         "token": one.token,
-        "launcher": one.launcher,
+        "launcher": None if one.is_kept else one.launcher,
         "child": one.child,
         "user": find_user(one.uid),
         "host": one.host,
@@ -186,7 +191,10 @@ def find_styles(rows: list) -> dict:
 
 STYLES = {
     OK: "green",
+    RELEASED: "green",
+    LEFT: "green",
     RUNNING: "bold green",
+    HELD: "bold green",
     ORPHANED: "bold red",
     FAILED: "red",
     SIGNALED: "red",

@@ -142,7 +142,8 @@ def find_queues(directory, via, origin):
 def make_row(name: str, where: str, ticket, record) -> dict:
     # A launcher that holds the name on this machine waits at its engine until its command runs.
     is_waiting = not ticket.is_hold or record is not None and record.via and record.child is None
-    state = "waiting" if is_waiting else "orphaned" if ticket.state is ORPHANED else "held"
+    is_orphan = ticket.state is ORPHANED and not (record and record.is_kept)
+    state = "waiting" if is_waiting else "orphaned" if is_orphan else "held"
     row = {
         "name": name,
         "state": state,
@@ -161,7 +162,7 @@ def make_row(name: str, where: str, ticket, record) -> dict:
         claims = find_claims(ticket, record)
         row.update(
             describe_claim(record.claim, record.slot[0][0] if record.slot else None),
-            launcher=None if "launcher" in claims else record.launcher[0],
+            launcher=None if record.is_kept or "launcher" in claims else record.launcher[0],
             child=record.child[0] if record.child and "child" not in claims else None,
             since=format_time(record.since),
             host=record.origin.host,
@@ -216,7 +217,7 @@ def make_cells(row: dict) -> list:
         row["name"],
         row["state"],
         format_mode(row),
-        format_pid(row, "launcher"),
+        format_pid(row, "launcher") or "-",
         format_pid(row, "child") or "-",
         format_age(row),
         format_user(row),

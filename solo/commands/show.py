@@ -191,12 +191,11 @@ def print_section(head: list, columns: tuple, rows: list, *styles):
 
 def describe_hold(row: dict) -> list:
     """Return the lines about one hold."""
-    if format_pid(row, "launcher") is None:
+    holder = format_pid(row, "launcher") or format_pid(row, "child")
+    if holder is None:
         return [f"{row['state']}, {row['via']}: holder unknown"]
     names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
-    pid = (
-        f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {format_pid(row, 'launcher')}"
-    )
+    pid = f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {holder}"
     return [
         f"{row['state']} for {format_age(row)} by {pid} ({format_user(row)} on {row['host']}), {format_mode(row)},"
         f" {row['via']}{names}",

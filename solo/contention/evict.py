@@ -9,10 +9,11 @@ from _signal import SIGKILL, SIGTERM
 from time import monotonic
 
 from solo.errors import SoloError
-from solo.kernel import FOREVER, close
+from solo.kernel import FOREVER, close, say_promptly
 from solo.process.owners import is_trusted, may_signal, vouches
 from solo.process.tree import end, find_children, find_descendants, open_target, send
 from solo.process.watch import poll
+from solo.text.describe import describe_owner
 from solo.tickets import LIVE
 
 LOOK_AGAIN = 0.1  # seconds until some of too many tickets have ended
@@ -98,6 +99,8 @@ def ask_to_end(ticket):
     not signal the command, as after sudo(8).
     """
     record = read_record(ticket)
+    if record.is_kept:
+        say_promptly(f"{record.names[0]}: ending {describe_owner(ticket)}, for which solo hold keeps the name")
     is_forwarded = ticket.state is LIVE and (
         record.tree is not None or record.child is None or not vouches(ticket, record.child)
     )

@@ -20,11 +20,11 @@ import posix
 from _signal import SIG_BLOCK, SIG_SETMASK, SIGALRM
 from time import time
 
-from solo.kernel import SAFELY, close, create, list_descriptors, write_whole
+from solo.kernel import HIGHEST_FD, SAFELY, close, create, list_descriptors, write_whole
 from solo.modes import COUNTED
 from solo.obstacles import close_all
 from solo.record import RESERVED, format_since
-from solo.start import ALL_SIGNALS, CHANGED_BY_PYTHON, HIGHEST_FD, STOPPING, wait_go
+from solo.start import ALL_SIGNALS, CHANGED_BY_PYTHON, STOPPING, wait_go
 from solo.tickets import LIVE, READABLE, Queue
 from solo.tickets import Ticket as FileTicket
 

@@ -89,16 +89,12 @@ class SocketTicket:
         return self.fd is not None or self.watch is not None
 
     @property
-    def is_watch_exact(self) -> bool:
-        return True
-
-    @property
     def owner_uid(self) -> int:
         return posix.geteuid()  # connect() asked the kernel
 
-    def open_watch(self):
+    def open_watches(self) -> tuple:
         watched = self.watch if self.state is ORPHANED else self.fd
-        return None if watched is None else posix.dup(watched)
+        return ([], False) if watched is None else ([posix.dup(watched)], True)
 
     def wait_end(self, deadline: float) -> bool:
         """Block until the ticket may no longer be in the way; False if the deadline passed first."""

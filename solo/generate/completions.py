@@ -20,6 +20,7 @@ VALUES = {
     "count": "nothing",
     "limit": "nothing",
     "status": "nothing",
+    "pid": "nothing",
 }
 
 

@@ -50,6 +50,7 @@ class Run:
     token: int | None
     names: list[str]
     command: list[bytes]
+    is_kept: bool = False  # by solo hold
 
     @property
     def is_failure(self) -> bool:
@@ -58,7 +59,7 @@ class Run:
 
     @property
     def is_success(self) -> bool:
-        return self.event == ENDED and not self.is_failure
+        return self.event == ENDED and not self.is_failure and not self.is_kept
 
 
 @dataclass
@@ -233,6 +234,7 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
         token=parse_optional(fields, b"token", parse_int),
         names=names or [name],
         command=[unquote(word) for word in command.split(b" ")],
+        is_kept=b"kept" in fields,
     )
     if run.mode not in MODES or run.event in (STARTED, ENDED) and None in (run.start, run.child, run.token):
         raise ValueError

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from solo.contention.protocols import Ticket
     from solo.identity import Origin, Process
+    from solo.tickets import Ticket as FileTicket
 
 SLOW_CHECK = 0.2  # seconds between two checks of a process that no descriptor watches exactly
 LONGEST_PATIENCE = 60.0  # seconds between two looks at a gate whose queue makes progress
@@ -25,17 +26,22 @@ def wait_any(tickets: "Sequence[Ticket]", deadline: float) -> bool:
 
     True means "look again", not "free": if a ticket cannot be watched, this is only a pause.
     """
-    watches: list[int | None] = []
+    watches: list[int] = []
+    inexact: list[Ticket] = []
     try:
         known, tickets = len(tickets), [ticket for ticket in tickets if ticket.is_open]
+        blind = known > len(tickets)
         for ticket in tickets:
-            watches.append(ticket.open_watch())
-        blind = None in watches or known > len(tickets)
-        exact = not blind and all(ticket.is_watch_exact for ticket in tickets)
+            found, is_exact = ticket.open_watches()
+            watches += found
+            blind = blind or not found
+            if not is_exact:
+                inexact.append(ticket)
         while True:
-            if poll(watches, deadline if exact else min(deadline, monotonic() + SLOW_CHECK)) or blind:
+            slow = blind or inexact
+            if poll(watches, min(deadline, monotonic() + SLOW_CHECK) if slow else deadline) or blind:
                 return True
-            if any(not ticket.is_watch_exact and ticket.has_left() for ticket in tickets):
+            if any(ticket.has_left() for ticket in inexact):
                 return True
             if monotonic() >= deadline:
                 return False
@@ -43,8 +49,39 @@ def wait_any(tickets: "Sequence[Ticket]", deadline: float) -> bool:
         return True
     finally:
         for watch in watches:
-            if watch is not None:
-                close(watch)
+            close(watch)
+
+
+def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], bool]":
+    """Return descriptors that report the end of a ticket kept as a file, and whether they report every end.
+
+    `is_orphan`: its launcher has ended. Raises ProcessLookupError if the ticket is no longer in the way.
+    """
+    record = ticket.read_record()
+    if record is None:
+        return [], False
+    process = record.child if is_orphan else None
+    try:
+        pidfd = open_pidfd(process or record.launcher, record.origin, ticket.queue.origin)
+    except ProcessLookupError:
+        if process:
+            raise
+        pidfd = None  # a child of the launcher has the lock, just before its exec
+    if pidfd is None or process is None:
+        return [] if pidfd is None else [
+            pidfd
+        ], False  # a launcher releases just before it exits, a program long before
+    if record.keep is None:
+        return [pidfd], True
+    from solo.process.inotify import watch_links
+
+    removal = watch_links(ticket.fd)  # `solo release` removes the ticket while the process lives
+    watches = [pidfd] if removal is None else [pidfd, removal]
+    if ticket.has_left():
+        for watch in watches:
+            close(watch)
+        raise ProcessLookupError
+    return watches, removal is not None
 
 
 def open_pidfd(process: "Process", theirs: "Origin", mine: "Origin") -> "int | None":
@@ -74,12 +111,11 @@ def open_pidfd(process: "Process", theirs: "Origin", mine: "Origin") -> "int | N
     return None
 
 
-def poll(watches: "list[int | None]", deadline: float) -> bool:
-    """Block until one of the descriptors is readable; None is left out. Return False if the deadline passed first."""
+def poll(watches: "list[int]", deadline: float) -> bool:
+    """Block until one of the descriptors is readable. Return False if the deadline passed first."""
     poller = select.poll()
     for watch in watches:
-        if watch is not None:
-            poller.register(watch, select.POLLIN)
+        poller.register(watch, select.POLLIN)
     return wait_poll(poller, deadline)
 
 

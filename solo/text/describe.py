@@ -40,7 +40,7 @@ def describe_holder(ticket) -> str:
     if record is None:
         return "held (its record cannot be read)" if ticket.is_hold else "others are waiting"
     span = format_duration(time() - record.since)
-    if ticket.state is ORPHANED:
+    if ticket.state is ORPHANED and not record.is_kept:
         return f"held for {span} by {describe_owner(ticket)}, whose launcher was killed"
     if not ticket.is_hold:
         return f"{describe_owner(ticket)} has waited for {span}"
@@ -48,12 +48,13 @@ def describe_holder(ticket) -> str:
 
 
 def describe_owner(ticket) -> str:
-    """Return `pid 4711 (backup.sh --full)`; of an orphan the command.
+    """Return `pid 4711 (backup.sh --full)`; of an orphan or a kept hold its process.
 
     Name another user, and mark a claim of its record as such.
     """
-    record, is_orphan = ticket.record, ticket.state is ORPHANED
-    process = record.child if is_orphan else record.launcher
+    record = ticket.record
+    is_orphan = ticket.state is ORPHANED and not record.is_kept
+    process = record.child if is_orphan else record.holder
     if not process[0]:
         return "a process that cannot be seen from here"
     pid, command = f"{'orphan ' * is_orphan}pid {process[0]}", f"({format_command(record.command)})"

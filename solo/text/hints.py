@@ -27,13 +27,25 @@ SUBCOMMAND_WORDS = {
     "locks": "list",
     "jobs": "list",
     "kill": "stop",
-    "unlock": "stop",
+    "unlock": "release",
+    "keep": "hold",
     "end": "stop",
     "cancel": "stop",
     "log": "history",
     "logs": "history",
     "check": "doctor",
     "prune": "clean",
+}
+# Options of a guarded run that `solo hold` cannot have.
+HOLD_REASONS = {
+    "--via": "an engine could not end the process before its lease is over, and a socket ends with its process",
+    "--flock": "no descriptor of solo stays open",
+    "--fcntl": "no descriptor of solo stays open",
+    "--timeout": "solo does not end the process; --for limits the hold",
+    "--tree": "solo runs no command",
+    "--no-orphan": "solo runs no command",
+    "--chdir": "solo runs no command",
+    "--once-per": "solo runs no command",
 }
 OPTION_WORDS = {
     "help": "--help",
@@ -81,6 +93,8 @@ def warn_of_program(word: str):
 
 def explain_option(flag: str, table: dict) -> str:
     """Return ` (HINT)` about the probable meaning of an unknown option; "" if there is none."""
+    if "--for" in table and flag in HOLD_REASONS:
+        return f" of solo hold ({HOLD_REASONS[flag]})"
     return f" (of flock(1): {FLOCK_OPTIONS[flag]})" if flag in FLOCK_OPTIONS else suggest(flag, table)
 
 

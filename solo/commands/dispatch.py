@@ -1,0 +1,64 @@
+"""Run a subcommand. Its words are parsed like those of a guarded run; typer is loaded for --help and errors only."""
+
+import importlib
+import io
+import posix
+import sys
+from _signal import SIG_DFL, SIGPIPE, signal
+from typing import Any
+
+from solo.argv import check_excludes, parse_mixed, read_variable
+from solo.errors import UsageError
+from solo.options import DIR, HELP, SUBCOMMANDS, VIA, Option, Subcommand
+
+
+def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int:
+    """Run the subcommand `name` with the `words` after it. Return the exit status. Raises SoloError.
+
+    `before` are the options before it, to which those after it are added.
+    """
+    subcommand = next((one for one in SUBCOMMANDS if one.name == name), None)
+    if not isinstance(sys.stdout, io.TextIOWrapper):
+        raise UsageError("stdout is closed")
+    signal(SIGPIPE, SIG_DFL)  # `solo list | head` prints no error
+    sys.stdout.reconfigure(errors="backslashreplace")
+    if subcommand is None or name is None or HELP.key in before:
+        return run_typer(sys.argv[1:])
+    check_before(before, subcommand)
+    try:
+        typed, names = parse_mixed(words, (*subcommand.options, HELP))
+        if names and not subcommand.arguments:
+            raise UsageError(f"{name} takes no names")
+    except UsageError:
+        run_typer([name, *words])  # explains the error in its own words
+        raise
+    if HELP.key in typed:
+        return run_typer([name, "--help"])
+    before.update(typed)
+    check_excludes(before, subcommand.options)
+    for option in find_common(subcommand):
+        read_variable(before, option, posix.environ)
+    if subcommand.needs_name and not names:
+        raise UsageError(f"{name}: no name given (solo list shows them)")
+    status: int = importlib.import_module(f"solo.commands.{name}").run(before, names)
+    sys.stdout.flush()
+    return status
+
+
+def run_typer(words: "list[str]") -> int:
+    from solo.commands import cli
+
+    return int(cli.run(words))
+
+
+def find_common(subcommand: Subcommand) -> "list[Option]":
+    """Return its options that may also come before it, or be set in the environment."""
+    return [option for option in (DIR, VIA) if option in subcommand.options]
+
+
+def check_before(before: "dict[str, Any]", subcommand: Subcommand) -> None:
+    """Raise UsageError for options that it does not have."""
+    known = find_common(subcommand)
+    if before.keys() - {option.key for option in known}:
+        flags = " and ".join(f"--{option.flag}" for option in known)
+        raise UsageError(f"before {subcommand.name} only {flags} ha{'ve' if len(known) > 1 else 's'} a meaning")

@@ -1,0 +1,275 @@
+"""`solo hold`: acquire names for a process that runs already, or for a time, and leave them held.
+
+A kept hold is a ticket that records that process as its child, and whose launcher has ended: it lives as long as the
+process. All names are acquired before the first record gets its child. So whatever ends this process, it leaves either
+nothing, or holds of a process that it has seen alive.
+"""
+
+import _thread
+import posix
+import select
+from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask, valid_signals
+from typing import Any
+
+from solo.acquire import Holds, add_waited, make_variables, make_watch, settle_all, take_names, take_over
+from solo.argv import check_together
+from solo.errors import SoloError, UsageError
+from solo.identity import Origin, is_alive, read_origin, read_self, read_stat
+from solo.journal import Journal
+from solo.kernel import (
+    HIGHEST_FD,
+    STATUS_SIZE,
+    close,
+    decode,
+    drop_umask,
+    encode,
+    occupy_standard_descriptors,
+    read_file,
+    say,
+)
+from solo.options import FILE
+from solo.plan import Plan
+from solo.process.owners import may_signal
+from solo.process.watch import open_pidfd
+from solo.record import Record
+from solo.text.describe import format_duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.contention.protocols import Ticket
+
+WORDS_SIZE = 1 << 20  # bytes read of a command line
+SLEEP = ("/usr/bin/sleep", "/bin/sleep")
+LONGEST_SLEEP = 1e9  # seconds
+UNFINISHED, FAILED = b"false || ", b"(exit %d)\n"
+
+
+def run(options: "dict[str, Any]", names: "list[str]") -> int:
+    """Acquire `names` and leave them held. Return 0. Raises SoloError."""
+    if "pid" not in options and "for" not in options:
+        raise UsageError(f"hold needs --pid or --for (in a script: solo hold --pid $$ {' '.join(names)})")
+    via = posix.environ.get(b"SOLO_VIA", b"")
+    if via not in (b"", encode(FILE)):
+        raise UsageError(f"hold works only with files, not with SOLO_VIA={decode(via)} (unset SOLO_VIA)")
+    check_together(options)
+    occupy_standard_descriptors()
+    drop_umask()
+    kept = Process(options["pid"]) if "pid" in options else Timer(options["for"])
+    hold = Hold(Plan({**options, "name": names}), kept)
+    hold.acquire()
+    if "export" in options:
+        hold.write_variables()
+    hold.keep()
+    return 0
+
+
+class Hold:
+    """A kept hold in the making, for the process `kept`. A listener of the journal sees it as a run with `pid` and
+    `named`.
+    """
+
+    def __init__(self, plan: Plan, kept: "Process | Timer") -> None:
+        self.plan, self.kept = plan, kept
+        self.origin = read_origin()
+        self.record = Record(
+            read_self(),
+            self.origin,
+            posix.geteuid(),
+            plan.claim,
+            plan.names,
+            None,
+            kept.words,
+            keep=kept.identity,
+            is_timed=kept.is_timed,
+        )
+        self.holds = Holds()
+        self.journal = Journal(self.record, plan.dir, lambda text: None)
+        self.pid = kept.identity[0]
+        self.named: dict[str, Ticket] = {}
+
+    def acquire(self) -> None:
+        """Acquire all names. Raises SoloError, and then holds none."""
+        plan = self.plan
+        try:
+            if plan.deadline > 0:
+                self.kept.watch(self.origin)
+            self.named = take_names(self.record, plan, make_watch(plan, plan.deadline), self.holds)
+            settle_all(self.named.values())
+            if not is_alive(self.pid, self.kept.identity[1], self.origin, self.origin):
+                raise SoloError(f"{plan.names[0]}: cannot hold it for pid {self.pid}: the process has ended")
+        except BaseException as error:
+            self.refuse(error)
+            raise
+
+    def keep(self) -> None:
+        """Record the process, so that the holds outlive this one. Raises SoloError, and then holds none."""
+        try:
+            for hold in self.holds:
+                hold.complete(self.kept.identity)
+        except OSError as error:
+            failed = SoloError(f"{self.plan.names[0]}: cannot write the record: {error.strerror}")
+            self.refuse(failed)
+            raise failed from None
+        take_over(self.named.values())
+        self.journal.started(self)
+        self.kept.go()
+
+    def write_variables(self) -> None:
+        """Write the rest of the shell code of --export. Raises SoloError."""
+        names = b"SOLO_NAME=" + encode(" ".join(self.plan.names))
+        words = [quote_variable(each) for each in (names, *make_variables(self.plan.names, self.named))]
+        try:
+            write_stdout(b"export " + b" ".join(words) + b"\n")
+        except SoloError as error:
+            self.refuse(error)
+            raise
+
+    def refuse(self, error: BaseException) -> None:
+        add_waited(error, self.plan)
+        self.holds.refused(error)
+        self.journal.refused(error)
+
+
+class Process:
+    """The process of --pid: its `identity` and `words`."""
+
+    is_timed = False
+
+    def __init__(self, pid: int) -> None:
+        self.identity = find_process(pid)
+        self.words = read_words(pid)
+
+    def watch(self, origin: Origin) -> None:
+        """End this process when the other ends: nobody would use what we wait for."""
+        pidfd = open_pidfd(self.identity, origin, origin)
+        if pidfd is None:
+            return
+        poller = select.poll()
+        poller.register(pidfd, select.POLLIN)
+        pid, mask = self.identity[0], pthread_sigmask(SIG_BLOCK, valid_signals())  # they are for the main thread
+
+        def end() -> None:
+            poller.poll()
+            say(f"cannot hold for pid {pid}: the process has ended")
+            posix._exit(SoloError.status)
+
+        _thread.start_new_thread(end, ())
+        pthread_sigmask(SIG_SETMASK, mask)
+
+    def go(self) -> None:
+        """Do nothing: it runs already."""
+
+
+class Timer:
+    """The process of --for: it waits for `go`, then sleeps. It ends with this process if that never comes.
+
+    It is forked before there is a ticket: a copy of its descriptor would keep the lock.
+    """
+
+    is_timed = True
+
+    def __init__(self, seconds: float) -> None:
+        self.words = [b"solo", b"hold", b"--for", encode(format_duration(seconds))]
+        reader, self.writer = posix.pipe()
+        pid = posix.fork()
+        if pid == 0:
+            try:
+                sleep(reader, min(seconds, LONGEST_SLEEP))
+            finally:
+                posix._exit(SoloError.status)
+        close(reader)
+        self.identity = pid, read_stat(pid).start
+
+    def watch(self, origin: Origin) -> None:
+        """Do nothing: it lives at least as long as this process."""
+
+    def go(self) -> None:
+        posix.write(self.writer, b"!")
+
+
+def sleep(reader: int, seconds: float) -> None:
+    """Be the timer: a small process, apart from the caller's session, terminal, directory and descriptors."""
+    posix.setsid()
+    null = posix.open("/dev/null", posix.O_RDWR)
+    for fd in (0, 1, 2):
+        posix.dup2(null, fd)
+    if reader != 3:
+        posix.dup2(reader, 3, False)
+    posix.closerange(4, HIGHEST_FD)
+    posix.chdir("/")
+    if posix.read(3, 1):
+        for path in SLEEP:
+            try:
+                posix.execve(path, ["sleep", f"{seconds:.3f}".rstrip("0").rstrip(".")], {})
+            except OSError:
+                continue
+        from time import sleep as pause
+
+        pause(seconds)
+        posix._exit(0)
+
+
+def find_process(pid: int) -> "tuple[int, int]":
+    """Return (pid, start) of a process for which this user may hold a name. Raises SoloError."""
+    try:
+        stat, status = read_stat(pid), read_file(f"/proc/{pid}/status", STATUS_SIZE)
+        is_ours = posix.geteuid() == 0 or may_signal(posix.geteuid(), pid)
+    except OSError:
+        raise SoloError(f"cannot hold for pid {pid}: there is no such process") from None
+    group = int(status[status.index(b"\nTgid:") :].split(None, 2)[1])
+    reason = (
+        "the process has ended"
+        if stat.is_dead()
+        else f"it is a thread of pid {group}"
+        if group != pid
+        else "it is solo hold itself"
+        if pid == posix.getpid()
+        else "it is another user's process"
+        if not is_ours
+        else None
+    )
+    if reason:
+        raise SoloError(f"cannot hold for pid {pid}: {reason}")
+    return pid, stat.start
+
+
+def read_words(pid: int) -> "list[bytes]":
+    """Return the command line of a process, or its name in brackets if it shows none."""
+    try:
+        words = read_file(f"/proc/{pid}/cmdline", WORDS_SIZE).rstrip(b"\0")
+        return words.split(b"\0") if words else [b"[%b]" % read_file(f"/proc/{pid}/comm").rstrip(b"\n")]
+    except OSError:
+        return [b"?"]
+
+
+# --- for eval -----------------------------------------------------------------------------------------------------
+
+
+class Exporter:
+    """Writes shell code for `eval` to stdout: a listener.
+
+    The first words make `eval` fail unless more follow: empty output would make it succeed if solo were killed.
+    """
+
+    def __init__(self) -> None:
+        write_stdout(UNFINISHED)
+
+    def refused(self, error: SoloError) -> None:
+        try:
+            write_stdout(FAILED % error.status)
+        except SoloError:
+            pass
+
+
+def write_stdout(data: bytes) -> None:
+    try:
+        while data:
+            data = data[posix.write(1, data) :]
+    except OSError as error:
+        raise SoloError(f"cannot write to stdout: {error.strerror}") from None
+
+
+def quote_variable(variable: bytes) -> bytes:
+    """Return `NAME=value` with the value in single quotes, for any shell."""
+    name, _, value = variable.partition(b"=")
+    return name + b"='" + value.replace(b"'", b"'\\''") + b"'"

@@ -1,0 +1,122 @@
+"""`solo release`: give up names that `solo hold` keeps, while their process lives."""
+
+import posix
+from _signal import SIGTERM
+from typing import Any
+
+from solo.commands.lookup import check_names, open_queue, visit_queues
+from solo.errors import SoloError
+from solo.identity import walk_parents
+from solo.journal import Journal
+from solo.modes import INTENTIONS, plan_claims
+from solo.obstacles import list_holds, read_claim
+from solo.process.tree import end
+from solo.text.describe import describe_owner, find_user
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from solo.contention.protocols import Ticket
+    from solo.identity import Process
+    from solo.tickets import Queue
+
+
+def run(options: "dict[str, Any]", names: "list[str]") -> int:
+    """Release the kept hold of each name. Return 125 if one was not released."""
+    check_names(names)
+    deepest_first = sorted(dict.fromkeys(names), key=lambda name: -name.count("/"))
+    complete = visit_queues(deepest_first, options, lambda name, queue: release(name, queue, options))
+    return 0 if complete else SoloError.status
+
+
+class KeptHold:
+    """A ticket that `solo hold` left: its `record`, the `process` that keeps it, and `uid`, the user of its file."""
+
+    def __init__(self, queue: "Queue", ticket: "Ticket") -> None:
+        assert ticket.record and ticket.record.child and ticket.owner_uid is not None
+        self.queue, self.ticket, self.record = queue, ticket, ticket.record
+        self.process: Process = ticket.record.child
+        self.uid = ticket.owner_uid
+
+    @property
+    def call(self) -> "tuple[object, ...]":
+        """What the tickets of one call of `solo hold` have in common."""
+        return self.uid, self.record.launcher, self.process
+
+    def remove(self) -> None:
+        """Remove the ticket: waiters look again. Raises SoloError."""
+        try:
+            posix.unlink(self.ticket.file, dir_fd=self.queue.place.fd)
+        except FileNotFoundError:
+            raise SoloError("it was released meanwhile") from None
+        except OSError as error:
+            raise SoloError(f"cannot release it: {error.strerror}") from None
+
+
+def release(name: str, queue: "Queue | None", options: "dict[str, Any]") -> bool:
+    """Release the kept hold of one name, and those of its parents that only it needs. Raises SoloError."""
+    hold = choose(queue, options.get("pid"))
+    names, claim = hold.record.names, hold.record.claim
+    left = [other for other in names if other != name and visit_same(other, options, hold, lambda _: None)]
+    nested = [other for other in left if other.startswith(f"{name}/")]
+    if nested:
+        raise SoloError(f"cannot release it: {nested[0]}, held with it, is nested in it (release that first)")
+    hold.remove()
+    needed = {part for part, _ in plan_claims(left, claim)}
+    for part, needs in reversed(plan_claims([name], claim)):
+        if part not in needed and needs.mode in INTENTIONS:
+            visit_same(part, options, hold, KeptHold.remove)
+    hold.record.names = [name]
+    Journal(hold.record, options.get("dir"), lambda text: None).released(hold.ticket)
+    if hold.record.is_timed and not left:
+        end(hold.ticket, hold.process, SIGTERM)  # the timer of --for
+    return True
+
+
+def visit_same(name: str, options: "dict[str, Any]", hold: KeptHold, visit: "Callable[[KeptHold], None]") -> bool:
+    """Call `visit` with the kept hold of `name` from the same call as `hold`. Return False if there is none."""
+    queue = open_queue(name, options, hold.queue.origin)
+    if queue is None:
+        return False
+    try:
+        for other in list_kept(queue):
+            if other.call == hold.call:
+                visit(other)
+                return True
+        return False
+    finally:
+        queue.leave()
+
+
+def list_kept(queue: "Queue") -> "list[KeptHold]":
+    holds = sorted(list_holds(queue), key=lambda hold: hold.number)
+    return [KeptHold(queue, hold) for hold in holds if hold.record and hold.record.is_kept]
+
+
+def choose(queue: "Queue | None", pid: "int | None") -> KeptHold:
+    """Return the kept hold to release: that of the process `pid` if given, else of the caller or its nearest ancestor,
+    else the only one of this user. Raises SoloError.
+    """
+    kept = [hold for hold in list_kept(queue) if hold.record.claim.mode not in INTENTIONS] if queue else []
+    if not kept:
+        others = [hold for hold in list_holds(queue) if read_claim(hold).mode not in INTENTIONS] if queue else []
+        remedy = f"; it is held by {describe_owner(others[0])} (solo stop ends it)" if others else ""
+        raise SoloError(f"not held by solo hold{remedy}")
+    ours = [hold for hold in kept if posix.geteuid() in (0, hold.uid)]
+    if not ours:
+        whose = "root" if kept[0].uid == 0 else f"{find_user(kept[0].uid)} and root"
+        raise SoloError(f"held by {describe_owner(kept[0].ticket)}: only {whose} can release it")
+    if pid is not None:
+        ours = [hold for hold in ours if hold.process[0] == pid]
+        if not ours:
+            raise SoloError(f"not held for pid {pid}")
+        return ours[0]
+    for process in walk_parents(posix.getppid()):
+        for hold in ours:
+            if hold.process == process:
+                return hold
+    if len(ours) > 1:
+        pids = ", ".join(str(hold.process[0]) for hold in ours)
+        raise SoloError(f"held for {len(ours)} processes: pids {pids} (choose one with --pid)")
+    return ours[0]

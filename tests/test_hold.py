@@ -1,0 +1,631 @@
+"""`solo hold` and `solo release`: the hold of a running process, or for a time, without a launcher."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+
+import pytest
+import tally
+from conftest import (
+    PATIENCE,
+    count_switches,
+    find_tool,
+    finish,
+    inject,
+    is_blocked,
+    read_line,
+    read_state,
+    until,
+    wait_dead,
+)
+
+SHELLS = {
+    "dash": ["dash"],
+    "bash": ["bash"],
+    "bash --posix": ["bash", "--posix"],
+    "ksh": ["ksh"],
+    "zsh": ["zsh", "-f"],
+    "busybox ash": ["busybox", "ash"],
+}
+OTHER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+SAMPLE = 12  # system calls that are hit in one run of a sweep
+
+
+@pytest.fixture
+def target(lab):
+    """A process that lives until its stdin is closed."""
+    return start_target(lab)
+
+
+def start_target(lab, *prefix):
+    process = lab.start_words(*prefix, "sh", "-c", "echo $$; read line; exit 0")
+    process.own = int(read_line(process))
+    return process
+
+
+def end_target(target):
+    target.stdin.close()
+    target.wait(PATIENCE)
+
+
+def hold(lab, target, *words, **options):
+    return lab.run("hold", "--pid", str(target.own), *words, **options)
+
+
+def find_row(lab, name):
+    return next((row for row in lab.list() if row["name"] == name), None)
+
+
+def try_job(lab, name="job"):
+    result = lab.run("-n", name, "--", "echo", "ran")
+    return result.returncode, result.stderr.decode()
+
+
+# --- a process -----------------------------------------------------------------------------------------------------
+
+
+def test_hold_lives_as_long_as_its_process(lab, target):
+    assert hold(lab, target, "job").returncode == 0
+
+    status, text = try_job(lab)
+    assert status == 75
+    assert re.fullmatch(rf"solo: job: busy: held for \ds by pid {target.own} \(sh -c echo .*\)\n", text)
+    row = find_row(lab, "job")
+    assert (row["state"], row["launcher"], row["child"]) == ("held", None, target.own)
+    assert row["command"][:2] == ["sh", "-c"]
+
+    end_target(target)
+    assert try_job(lab) == (0, "")
+    assert lab.list() == []
+
+
+def test_no_process_of_solo_stays(lab, target):
+    assert hold(lab, target, "job").returncode == 0
+    own = [
+        entry for entry in os.listdir("/proc") if entry.isdigit() and str(lab.path).encode() in read_environment(entry)
+    ]
+    assert own == [str(target.own)]
+
+
+def read_environment(pid):
+    try:
+        return open(f"/proc/{pid}/environ", "rb").read()
+    except OSError:
+        return b""
+
+
+def test_script_holds_until_it_ends_even_by_sigkill(lab):
+    script = lab.start_shell("$SOLO hold --pid $$ job || exit; echo held; read line")
+    assert read_line(script) == "held"
+    assert try_job(lab)[0] == 75
+
+    script.kill()
+    script.wait()
+
+    assert try_job(lab) == (0, "")
+
+
+def test_hold_survives_exec_of_its_process(lab):
+    script = lab.start_shell("$SOLO hold --pid $$ job && exec sh -c 'echo again; read line'")
+    assert read_line(script) == "again"
+    assert try_job(lab)[0] == 75
+    assert finish(script)[0] == 1  # read at the end of its input
+    assert try_job(lab) == (0, "")
+
+
+def test_zombie_does_not_hold(lab, tmp_path):
+    parent = lab.start_words("sh", "-c", "sh -c 'echo $$; exec sleep 1000' & exec sleep 1000")
+    child = int(read_line(parent))
+    assert lab.run("hold", "--pid", str(child), "job").returncode == 0
+    os.kill(child, signal.SIGKILL)
+    until(lambda: read_state(child) == "Z")
+
+    assert try_job(lab) == (0, "")
+    result = lab.run("hold", "--pid", str(child), "job")
+    assert (result.returncode, result.stderr) == (
+        125,
+        f"solo: cannot hold for pid {child}: the process has ended\n".encode(),
+    )
+    parent.kill()
+
+
+@pytest.mark.parametrize("words", [("--slots", "2"), ("--shared",)], ids=" ".join)
+def test_hold_takes_the_mode_that_it_asks_for(lab, target, words):
+    assert hold(lab, target, *words, "job").returncode == 0
+    assert lab.run("-n", "job", *words, "--", "true").returncode == 0
+    assert lab.run("-n", "job", "--", "true").returncode == 75
+
+
+def test_one_process_may_hold_several_slots_but_not_more_than_there_are(lab, target):
+    assert [hold(lab, target, "--slots", "2", "job").returncode for _ in range(3)] == [0, 0, 125]
+
+
+def test_several_and_nested_names_are_held(lab, target):
+    assert hold(lab, target, "a/b", "c").returncode == 0
+    assert [try_job(lab, name)[0] for name in ("a", "a/b", "a/c", "c")] == [75, 75, 0, 75]
+    end_target(target)
+    assert [try_job(lab, name)[0] for name in ("a", "a/b", "c")] == [0, 0, 0]
+
+
+def test_hold_of_several_names_keeps_none_if_one_is_busy(lab, target):
+    holder = lab.hold("b")
+    assert hold(lab, target, "a", "b").returncode == 75
+    assert try_job(lab, "a") == (0, "")
+    assert finish(holder)[0] == 0
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def test_hold_waits_in_the_queue(lab, target):
+    holder = lab.hold("job")
+    waiter = lab.start("hold", "--pid", str(target.own), "--wait", "forever", "job")
+    until(lambda: lab.count_waiting("job") == 1)
+    assert finish(holder)[0] == 0
+    assert finish(waiter)[0] == 0
+    assert find_row(lab, "job")["child"] == target.own
+
+
+def test_hold_that_waits_too_long_says_so(lab, target):
+    holder = lab.hold("job")
+    result = hold(lab, target, "--wait", "100ms", "-E", "3", "job")
+    assert result.returncode == 3 and b"; waited 100ms" in result.stderr
+    result = hold(lab, target, "-q", "job")
+    assert (result.returncode, result.stderr) == (75, b"")
+    assert finish(holder)[0] == 0
+
+
+def test_waiting_hold_ends_when_its_process_ends(lab, target):
+    holder = lab.hold("job")
+    waiter = lab.start("hold", "--pid", str(target.own), "--wait", "forever", "job")
+    until(lambda: lab.count_waiting("job") == 1)
+    end_target(target)
+    status, _, text = finish(waiter)
+    assert (status, text) == (125, f"solo: cannot hold for pid {target.own}: the process has ended\n")
+    assert finish(holder)[0] == 0
+    assert lab.list() == []
+
+
+@pytest.mark.parametrize("event", ["end", "release"])
+def test_waiter_behind_kept_hold_sleeps_and_wakes(lab, target, event):
+    assert hold(lab, target, "job").returncode == 0
+    waiter = lab.start_waiter("job", tag="ran")
+    before = count_switches(waiter.pid)
+    time.sleep(1)
+    assert count_switches(waiter.pid) == before
+
+    if event == "end":
+        end_target(target)
+    else:
+        assert lab.run("release", "job").returncode == 0
+
+    assert waiter.wait(PATIENCE) == 0 and lab.read_log() == ["ran"]
+
+
+def test_waiter_without_inotify_still_sees_a_release(lab, target):
+    assert hold(lab, target, "job").returncode == 0
+    prefix = inject(lab, "inotify_init1:error=EMFILE")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "true", prefix=prefix)
+    until(lambda: lab.count_waiting("job") == 1)
+    assert lab.run("release", "job").returncode == 0
+    assert waiter.wait(PATIENCE) == 0
+
+
+def test_waiter_for_slots_wakes_on_release(lab, target):
+    other = start_target(lab)
+    for process in (target, other):
+        assert hold(lab, process, "--slots", "2", "job").returncode == 0
+    waiter = lab.start_waiter("job", "--slots", "2", tag="ran")
+    assert lab.run("release", "--pid", str(other.own), "job").returncode == 0
+    assert waiter.wait(PATIENCE) == 0
+    assert find_row(lab, "job")["child"] == target.own
+
+
+def test_program_that_waits_wakes_on_release(lab, target):
+    assert hold(lab, target, "job").returncode == 0
+    program = lab.start_code("with solo.Lock('job', wait=math.inf): print('held', flush=True)")
+    until(lambda: lab.count_waiting("job") == 1)
+    assert lab.run("release", "job").returncode == 0
+    assert finish(program)[:2] == (0, "held\n")
+
+
+# --- who may, and who would wait for itself --------------------------------------------------------------------------
+
+
+def test_process_that_asks_again_is_refused(lab, target):
+    assert hold(lab, target, "job").returncode == 0
+    result = hold(lab, target, "--wait", "forever", "job")
+    assert result.returncode == 125
+    assert f"held by pid {target.own}, for which it was asked: it would wait for itself" in result.stderr.decode()
+
+
+def test_command_below_the_process_is_refused(lab):
+    script = lab.start_shell("$SOLO hold --pid $$ job && $SOLO -n job -w forever -- true; echo $?")
+    status, out, text = finish(script)
+    assert out == "125\n" and "an ancestor of this process: it would wait for itself" in text
+
+
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        ((), "hold needs --pid or --for (in a script: solo hold --pid $$ job)"),
+        (("--pid", "0"), "--pid 0: not a process id"),
+        (("--pid", "x"), "--pid x: not a process id"),
+        (("--pid", "999999999"), "cannot hold for pid 999999999: there is no such process"),
+        (("--pid", "1", "--for", "1s"), "--pid and --for exclude each other"),
+        (("--for", "1s", "--via", "socket"), "--via: no such option of solo hold (an engine could not end the process"),
+        (("--for", "1s", "--flock", "f"), "--flock: no such option of solo hold (no descriptor of solo stays open)"),
+        (("--for", "1s", "--timeout", "1s"), "--timeout: no such option of solo hold (solo does not end the process"),
+        (("--for", "1s", "--tree"), "--tree: no such option of solo hold (solo runs no command)"),
+        (("--for", "1s", "--take", "2"), "--take needs --slots"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_options_are_refused_in_one_line(lab, words, text):
+    result = lab.run("hold", *words, "job")
+    assert result.returncode == 125
+    assert text in result.stderr.decode() and result.stderr.count(b"\n") == 1
+    assert lab.list() == []
+
+
+@pytest.mark.parametrize("via", ["socket", "etcd://127.0.0.1:1"])
+def test_other_backend_of_the_environment_is_refused(lab, target, via):
+    lab.environment["SOLO_VIA"] = via
+    result = hold(lab, target, "job")
+    assert result.returncode == 125 and b"hold works only with files" in result.stderr
+
+
+def test_thread_is_refused(lab):
+    program = lab.start_code(
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "print(os.getpid(), *os.listdir('/proc/self/task'), flush=True); sys.stdin.read()"
+    )
+    pid, *threads = map(int, read_line(program).split())
+    [thread] = [each for each in threads if each != pid]
+    result = lab.run("hold", "--pid", str(thread), "job")
+    assert result.stderr == f"solo: cannot hold for pid {thread}: it is a thread of pid {pid}\n".encode()
+    assert result.returncode == 125
+
+
+@pytest.fixture
+def shared(common):
+    """A lab whose directory other users share."""
+    common.directory.mkdir()
+    common.directory.chmod(0o1777)
+    return common
+
+
+def test_other_users_process_is_refused(shared):
+    process = start_target(shared)
+    result = hold(shared, process, "job", prefix=OTHER)
+    assert result.returncode == 125
+    assert result.stderr == f"solo: cannot hold for pid {process.own}: it is another user's process\n".encode()
+
+
+def test_only_the_same_user_and_root_may_release(shared):
+    process, theirs = start_target(shared), start_target(shared, *OTHER)
+    assert hold(shared, process, "job").returncode == 0
+    result = shared.run("release", "job", prefix=OTHER)
+    assert result.returncode == 125 and b"only root can release it\n" in result.stderr
+    assert try_job(shared)[0] == 75
+
+    assert try_job(shared, "theirs") == (0, "")  # makes the name root's, else root refuses it
+    assert hold(shared, theirs, "theirs", prefix=OTHER).returncode == 0
+    assert shared.run("release", "theirs").returncode == 0
+    assert try_job(shared, "theirs") == (0, "")
+
+
+# --- release -----------------------------------------------------------------------------------------------------------
+
+
+def test_release_while_the_process_lives(lab, target):
+    assert hold(lab, target, "job").returncode == 0
+    result = lab.run("release", "job")
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
+    assert read_state(target.own) == "S" and lab.list() == [] and try_job(lab) == (0, "")
+    result = lab.run("release", "job")
+    assert (result.returncode, result.stderr) == (125, b"solo: job: not held by solo hold\n")
+
+
+def test_release_does_not_end_a_command(lab):
+    holder = lab.hold("job")
+    result = lab.run("release", "job")
+    assert result.returncode == 125
+    assert f"job: not held by solo hold; it is held by pid {holder.pid}" in result.stderr.decode()
+    assert finish(holder)[0] == 0
+
+
+def test_release_takes_the_hold_of_the_caller(lab, target):
+    assert hold(lab, target, "-s", "job").returncode == 0
+    status, _, text = finish(lab.start_shell("$SOLO hold --pid $$ -s job && $SOLO release job"))
+    assert (status, text) == (0, "")
+    assert find_row(lab, "job")["child"] == target.own
+
+
+def test_release_of_one_of_several_asks_which(lab, target):
+    other = start_target(lab)
+    for process in (target, other):
+        assert hold(lab, process, "-s", "job").returncode == 0
+    result = lab.run("release", "job")
+    assert result.returncode == 125
+    assert result.stderr.decode() == (
+        f"solo: job: held for 2 processes: pids {target.own}, {other.own} (choose one with --pid)\n"
+    )
+    assert lab.run("release", "--pid", str(other.own), "job").returncode == 0
+    assert [row["child"] for row in lab.list()] == [target.own]
+
+
+def test_release_keeps_parents_that_other_names_need(lab, target):
+    assert hold(lab, target, "a/b", "a/c").returncode == 0
+    assert lab.run("release", "a/b").returncode == 0
+    assert [try_job(lab, name)[0] for name in ("a", "a/b", "a/c")] == [75, 0, 75]
+    assert lab.run("release", "a/c").returncode == 0
+    assert [try_job(lab, name)[0] for name in ("a", "a/c")] == [0, 0]
+
+
+def test_release_of_a_parent_before_its_nested_name_is_refused(lab, target):
+    assert hold(lab, target, "a", "a/b").returncode == 0
+    result = lab.run("release", "a")
+    assert result.returncode == 125 and b"a/b, held with it, is nested in it (release that first)" in result.stderr
+    assert lab.run("release", "a", "a/b").returncode == 0
+    assert lab.list() == [] and try_job(lab, "a") == (0, "")
+
+
+# --- for a time ----------------------------------------------------------------------------------------------------------
+
+
+def test_hold_for_a_time_ends_by_itself(lab):
+    begin = time.monotonic()
+    assert lab.run("hold", "--for", "1s", "job").returncode == 0
+    assert try_job(lab)[0] == 75
+    assert find_row(lab, "job")["command"] == ["solo", "hold", "--for", "1s"]
+    result = lab.run("-n", "job", "-w", "forever", "--", "true")
+    assert result.returncode == 0 and time.monotonic() - begin >= 1
+
+
+def test_release_ends_the_timer(lab):
+    assert lab.run("hold", "--for", "1h", "a", "b").returncode == 0
+    timer = find_row(lab, "a")["child"]
+    assert lab.run("release", "a").returncode == 0 and read_state(timer) == "S"
+    assert lab.run("release", "b").returncode == 0
+    wait_dead(timer)
+    assert lab.list() == []
+
+
+def test_timer_is_apart_from_the_caller(lab):
+    """It keeps no pipe, session, directory or lock of the caller, so $(solo hold) returns at once."""
+    script = lab.start_shell('out=$($SOLO hold --for 1h job 2>&1); echo "<$out>"')
+    assert finish(script)[:2] == (0, "<>\n")
+    timer = find_row(lab, "job")["child"]
+    until(lambda: os.readlink(f"/proc/{timer}/exe").endswith("sleep") or "busybox" in os.readlink(f"/proc/{timer}/exe"))
+    assert os.readlink(f"/proc/{timer}/cwd") == "/" and os.getsid(timer) == timer
+    assert {os.readlink(f"/proc/{timer}/fd/{fd}") for fd in os.listdir(f"/proc/{timer}/fd")} == {"/dev/null"}
+    assert lab.run("release", "job").returncode == 0
+
+
+def test_timer_ends_with_a_hold_that_was_killed_while_it_waited(lab):
+    holder = lab.hold("job")
+    waiter = lab.start("hold", "--for", "1h", "--wait", "forever", "job")
+    until(lambda: is_blocked(waiter.pid))
+    [timer] = open(f"/proc/{waiter.pid}/task/{waiter.pid}/children").read().split()
+    waiter.kill()
+    wait_dead(int(timer))
+    assert finish(holder)[0] == 0 and lab.list() == []
+
+
+# --- stop, replace, views --------------------------------------------------------------------------------------------------
+
+
+def test_stop_ends_the_process_and_says_whose_it_is(lab, target):
+    assert hold(lab, target, "job").returncode == 0
+    result = lab.run("stop", "job")
+    assert result.returncode == 0
+    assert f"job: ending pid {target.own} (sh -c" in result.stderr.decode()
+    assert f"job: ended pid {target.own} (sh -c" in result.stdout.decode()
+    assert target.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_replace_ends_the_process(lab, target):
+    assert hold(lab, target, "job").returncode == 0
+    result = lab.run("--replace", "-n", "job", "--", "echo", "ran")
+    assert (result.returncode, result.stdout) == (0, b"ran\n")
+    assert f"ending pid {target.own} (sh -c" in result.stderr.decode()
+    assert target.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_stop_of_a_waiting_hold_ends_solo_and_not_the_process(lab, target):
+    holder = lab.hold("job")
+    waiter = lab.start("hold", "--pid", str(target.own), "--wait", "forever", "job")
+    until(lambda: lab.count_waiting("job") == 1)
+    assert lab.run("stop", "--waiting", "job").returncode == 0
+    assert finish(waiter)[0] == -signal.SIGTERM and read_state(target.own) == "S"
+    assert finish(holder)[0] in (-signal.SIGTERM, 143)
+
+
+def test_views_show_a_kept_hold(lab, target):
+    assert hold(lab, target, "job").returncode == 0
+    [shown] = json.loads(lab.run("show", "--json", "job").stdout)
+    [row] = shown["holds"]
+    assert (row["state"], row["launcher"], row["child"]) == ("held", None, target.own)
+    assert target.own in [process["pid"] for process in row["processes"]]
+    assert b"held for" in lab.run("show", "job").stdout
+    assert b'solo_held{name="job",via="file"} 1' in lab.run("metrics", "job").stdout
+    assert lab.run("top", "job").returncode == 0
+
+
+def test_history_shows_how_a_kept_hold_ended(lab, target):
+    assert hold(lab, target, "a", "b").returncode == 0
+    assert [row["outcome"] for row in lab.history()] == ["held", "held"]
+    assert lab.run("release", "a").returncode == 0
+    end_target(target)
+    rows = {row["name"]: row for row in lab.history()}
+    assert (rows["a"]["outcome"], rows["b"]["outcome"]) == ("released", "ended")
+    assert rows["a"]["ran"] >= 0 and rows["b"]["ran"] is None
+    assert {(row["launcher"], row["child"]) for row in rows.values()} == {(None, target.own)}
+
+
+@pytest.mark.root
+def test_process_of_another_pid_namespace_holds(lab):
+    """It is seen from outside, where it has another pid; from inside a namespace the outer process is not."""
+    inner = lab.start_words(
+        *("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"),
+        f"{shlex.quote(lab.script)} hold --pid $$ job && echo $$; read line",
+    )
+    assert read_line(inner) == "1"
+    assert try_job(lab)[0] == 75
+    waiter = lab.start_waiter("job", tag="ran")
+    assert lab.run("stop", "job").returncode == 0
+    assert waiter.wait(PATIENCE) == 0 and lab.read_log() == ["ran"]
+
+
+# --- eval --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request):
+    if not find_tool(SHELLS[request.param][0]):
+        pytest.skip(f"needs {SHELLS[request.param][0]}: make test-deps")
+    return SHELLS[request.param]
+
+
+def run_in(lab, shell, script):
+    status, out, text = finish(lab.start_words(*shell, "-c", script))
+    return status, out, text
+
+
+def test_export_sets_variables_in_the_shell_and_below(lab, shell):
+    script = """
+        eval "$("$SOLO" hold --pid $$ --slots 4 --export "it's a" gpu)" || exit 9
+        sh -c 'echo "$SOLO_NAME:$SOLO_TOKEN:$SOLO_SLOT"'
+        "$SOLO" list --json
+    """
+    status, out, text = run_in(lab, shell, script)
+    assert (status, text) == (0, "")
+    first, _, rows = out.partition("\n")
+    names, tokens, slot = first.split(":")
+    assert names == "it's a gpu" and slot == "0 0"
+    assert {int(token) for token in tokens.split()} == {row["ticket"] for row in json.loads(rows)}
+
+
+@pytest.mark.parametrize(
+    "words, status",
+    [
+        ("--pid $$ busy", 75),
+        ("--pid $$ -q -E 7 busy", 7),
+        ("job", 125),
+        ("--pid 0 job", 125),
+        ("--pid $$ --bogus j", 125),
+    ],
+)
+def test_eval_fails_with_the_status_of_a_hold_that_failed(lab, shell, words, status):
+    holder = lab.hold("busy")
+    found = run_in(lab, shell, f'eval "$("$SOLO" hold --export {words} 2>/dev/null)"; echo "$?"')
+    assert found[:2] == (0, f"{status}\n")
+    found = run_in(lab, shell, f'set -e; eval "$("$SOLO" hold --export {words} 2>/dev/null)"; echo went on')
+    assert found[:2] == (status, "")
+    assert finish(holder)[0] == 0
+
+
+def test_eval_fails_if_solo_was_killed(lab, shell):
+    holder = lab.hold("busy")
+    script = lab.start_words(
+        *shell, "-c", 'eval "$("$SOLO" hold --pid $$ --wait forever --export busy)" && echo went on; exit 0'
+    )
+    until(lambda: lab.count_waiting("busy") == 1)
+    [waiter] = [row["launcher"] for row in lab.list() if row["state"] == "waiting"]
+    os.kill(waiter, signal.SIGKILL)
+    status, out, _ = finish(script)
+    assert out == ""
+    assert finish(holder)[0] == 0
+
+
+def test_hold_without_stdout_for_its_variables_holds_nothing(lab, target):
+    with open("/dev/full", "w") as full:
+        result = hold(lab, target, "--export", "job", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert (result.returncode, result.stderr) == (125, b"solo: cannot write to stdout: No space left on device\n")
+    assert lab.list() == []
+
+
+# --- kills and faults ----------------------------------------------------------------------------------------------------
+
+
+def list_calls(lab, *words):
+    """Return [(call, number)] of the system calls of a run of solo, from its first access to the directory on."""
+    trace = lab.path / "trace"
+    lab.run(*words, prefix=("strace", "-qq", "-s", "200", "-o", trace))
+    counts, points, has_accessed = {}, [], False
+    for row in trace.read_text().splitlines():
+        if match := re.match(r"(\w+)\(", row):
+            counts[match[1]] = counts.get(match[1], 0) + 1
+            has_accessed = has_accessed or str(lab.directory) in row
+            if has_accessed:
+                points.append(f"{match[1]} {counts[match[1]]}")
+    return points
+
+
+def kill_at(lab, point, *words):
+    call, number = point.split()
+    return lab.run(*words, prefix=inject(lab, f"{call}:signal=KILL:when={number}")).returncode
+
+
+def check_after_kill(lab, point, target, names):
+    """Assert that each name is free or held by the target, and that all are free once it has ended."""
+    rows = lab.list()
+    assert all((row["child"], row["state"]) == (target.own, "held") for row in rows), (point, rows)
+    end_target(target)
+    for name in names:
+        assert try_job(lab, name) == (0, ""), (point, name)
+    assert lab.list() == [], point
+    tally.add(kills=1)
+
+
+@pytest.mark.full
+@pytest.mark.tool("strace")
+def test_sigkill_at_every_system_call_of_hold_leaves_all_or_nothing_stuck(lab):
+    names = ("a/b", "c")
+    target = start_target(lab)
+    points = list_calls(lab, "hold", "--pid", str(target.own), *names)
+    end_target(target)
+    statuses = set()
+    for point in tally.choose(points, SAMPLE):
+        target = start_target(lab)
+        status = kill_at(lab, point, "hold", "--pid", str(target.own), *names)
+        statuses.add(status)
+        assert status != 0 or len(lab.list()) == 2, point
+        check_after_kill(lab, point, target, names)
+    assert statuses <= {0, -signal.SIGKILL}
+
+
+@pytest.mark.full
+@pytest.mark.tool("strace")
+def test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck(lab):
+    names = ("a/b",)
+    target = start_target(lab)
+    assert hold(lab, target, *names).returncode == 0
+    points = list_calls(lab, "release", *names)
+    end_target(target)
+    for point in tally.choose(points, SAMPLE):
+        target = start_target(lab)
+        assert hold(lab, target, *names).returncode == 0, point
+        waiter = lab.start_waiter(names[0], tag="ran")
+        status = kill_at(lab, point, "release", *names)
+        if status == 0 or not lab.list():
+            assert waiter.wait(PATIENCE) == 0, point
+        end_target(target)
+        assert waiter.wait(PATIENCE) == 0, point
+        assert try_job(lab, names[0]) == (0, "") and lab.list() == [], point
+        tally.add(kills=1)
+
+
+@pytest.mark.full
+def test_hundreds_of_holds_of_one_process(lab, target):
+    for number in range(200):
+        assert hold(lab, target, "-s", f"n{number % 10}").returncode == 0
+    assert len(lab.list()) == 200
+    assert try_job(lab, "n3")[0] == 75
+    end_target(target)
+    assert [try_job(lab, f"n{number}") for number in range(10)] == [(0, "")] * 10 and lab.list() == []
