@@ -33,6 +33,10 @@ CHILD = "test_sigkill_at_every_system_call_of_forked_child_breaks_no_promise"
 EXHAUSTIVE = {f"tests/test_torture.py::{loop}[{scene.__name__}]": 1 for scene in SCENES for loop in LOOPS} | {
     f"tests/test_torture.py::{CHILD}[{via}]": 1 for via in ("file", "socket")
 }
+EXHAUSTIVE |= {
+    "tests/test_hold.py::test_sigkill_at_every_system_call_of_hold_leaves_nothing_stuck": 1,
+    "tests/test_hold.py::test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck": 1,
+}
 RANDOM = {  # each test's share of a round; the longest first
     "tests/test_faults.py::test_soak_of_all_engines_finds_no_overlap": 8,
     "tests/test_torture.py::test_kill_or_stop_at_handoff_breaks_no_promise[file]": 4,
