@@ -121,7 +121,7 @@ fuzz: $(MADE) ## feed ten million inputs to the readers of outside data; SEED=n 
 	@nice $(VENV_PYTHON) tests/fuzz.py $(TARGETS) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(ARGS)
 
 man: ## renew the tables of the manual, check and show it
-	@$(PYTHON) -m solo.generate.manual man/solo.1
+	@$(PYTHON) -m solo.generate.manual man/solo.1 man/solo-hold.1
 	@mandoc -T lint -W warning man/*.[0-9]
 	@mandoc man/*.[0-9] | $${PAGER:-cat}
 

@@ -456,8 +456,8 @@ SUBCOMMANDS = (
             EXPORT,
         ),
         "Hold names for the rest of a script, or for a time",
-        "Acquire the names, and keep them held after solo has ended: with --pid until that process ends, with --for until"
-        " the time is over, or until solo release.",
+        "Acquire the names and leave them held: with --pid until that process ends, with --for until the time is over, or"
+        " until solo release; see solo-hold(1).",
     ),
     Subcommand(
         "release",
@@ -465,8 +465,7 @@ SUBCOMMANDS = (
         "The names to release.",
         (DIR, RELEASE_PID),
         "Release names that solo hold keeps",
-        "Release names that solo hold keeps. If several processes keep a hold of NAME, release that of the caller or of an"
-        " ancestor of the caller.",
+        "Release names that solo hold keeps.",
     ),
     Subcommand(
         "history",

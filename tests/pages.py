@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ["README.md", "man/solo.1", "man/solo.3", "man/solo.7", "man/solo-engines.7"]
+PAGES = ["README.md", "man/solo.1", "man/solo-hold.1", "man/solo.3", "man/solo.7", "man/solo-engines.7"]
 ESCAPES = {r"\(aq": "'", r"\e": "\\", r"\&": ""}
 KINDS = {  # {kind: a pattern}; the first match decides
     "crontab": r"^[*\d/]+( [*\d/]+){4} ",
@@ -18,6 +18,7 @@ KINDS = {  # {kind: a pattern}; the first match decides
     "python": r"^(import|with) ",
     "table": r"\S {3,}solo ",
     "debian": r"^apt install ",
+    "hold": r"\A(#!/bin/sh\n|eval .*)?solo hold ",
     "shell": r"\A(exec )?(solo|flock|make) ",
 }
 

@@ -154,12 +154,40 @@ def check_crontab(machine, line):
     check_guard(machine, commands[1], make_cron_environment(machine, "/usr/bin:/bin"))
 
 
+def check_hold(machine, script):
+    """Verify that the script holds its names while its shell lives, or for a time, unless it releases them."""
+    runner = subprocess.Popen(["sleep", "1000"])
+    machine.started.append(runner)
+    wait = f"\necho start:held:$CUDA_VISIBLE_DEVICES >>{machine.path}/log; exec 9<{machine.path}/gate; flock -s 9; exit 0"
+    process = machine.type(script + wait, {**machine.environment, "RUNNER_PID": str(runner.pid)})
+    machine.wait_for_starts(1)
+    rows = machine.list()
+    if "solo release" in script:
+        assert rows == []
+    else:
+        keeper = runner.pid if "RUNNER_PID" in script else process.pid if "--pid" in script else rows[0]["child"]
+        assert {(row["state"], row["launcher"], row["child"]) for row in rows} == {("held", None, keeper)}
+        assert ("start:held:0" in machine.read_log()) == ("CUDA" in script)
+    machine.release()
+    assert finish(process)[0] == 0
+    for row in machine.list():
+        assert row["child"] != process.pid
+        assert finish(machine.type(f"solo release {row['name']}"))[0] == 0
+    runner.kill()
+
+
+def run_hold(new, block):
+    check_hold(new(), block.text)
+
+
 CHECKS = {"flock": check_beside_flock, "(crontab": check_crontab}
 
 
 def run_shell(new, block):
     for line in block.lines:
-        if line not in RUN_ELSEWHERE:
+        if line.startswith("solo hold"):
+            check_hold(new(), line)
+        elif line not in RUN_ELSEWHERE:
             CHECKS.get(line.split()[0], check_guard)(new(), line)
 
 
@@ -312,6 +340,7 @@ def run_toml(new, block):
 
 
 RUN = {
+    "hold": run_hold,
     "shell": run_shell,
     "crontab": run_crontab,
     "unit": run_unit,
@@ -405,7 +434,7 @@ def test_rendered_page_shows_the_lines_that_are_run():
 
 
 @pytest.mark.tool("mandoc")
-@pytest.mark.parametrize("page", ["solo.3", "solo.7", "solo-engines.7"])  # solo.1: test_cli.py
+@pytest.mark.parametrize("page", ["solo-hold.1", "solo.3", "solo.7", "solo-engines.7"])  # solo.1: test_cli.py
 def test_mandoc_finds_no_fault_in_the_manuals(page):
     result = subprocess.run(
         ["mandoc", "-T", "lint", "-W", "warning", ROOT / "man" / page], capture_output=True, text=True

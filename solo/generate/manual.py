@@ -1,5 +1,5 @@
 """Makes the manual's lists of options, subcommands and statuses from their tables: `python -m solo.generate.manual
-man/solo.1`.
+man/solo.1 man/solo-hold.1`.
 
 Rewrites the lines between `.\\" made from TABLE` and `.\\" end`, and leaves the rest of the page alone.
 """
@@ -31,7 +31,16 @@ def make_subcommands() -> str:
     return "".join(lines)
 
 
+def make_hold() -> str:
+    """Return the options that only `solo hold` and `solo release` have."""
+    hold, release = (next(one for one in SUBCOMMANDS if one.name == name) for name in ("hold", "release"))
+    own = [option for option in (*hold.options, *release.options) if option not in LAUNCHER_OPTIONS]
+    return make_options(own)
+
+
 def make_usage(subcommand) -> str:
+    if subcommand.name == "hold":
+        return "Ar OPTION ... NAME ..."  # solo-hold(1) has them
     options = " ".join(f"Oo {make_flags(option)} Oc" for option in subcommand.options)
     name = f"Ar {subcommand.arguments.strip('[].')}"
     if not subcommand.arguments:
@@ -43,7 +52,12 @@ def make_statuses() -> str:
     return "".join(f".It {status}\n{meaning}\n" for status, meaning in EXIT_STATUSES)
 
 
-TABLES = {"options": lambda: make_options(LAUNCHER_OPTIONS), "subcommands": make_subcommands, "statuses": make_statuses}
+TABLES = {
+    "options": lambda: make_options(LAUNCHER_OPTIONS),
+    "subcommands": make_subcommands,
+    "statuses": make_statuses,
+    "hold": make_hold,
+}
 
 
 def rewrite(page: str) -> str:
@@ -51,13 +65,14 @@ def rewrite(page: str) -> str:
     for table, make in TABLES.items():
         start, end = f'.\\" made from {table}\n', '.\\" end\n'
         before, mark, rest = page.partition(start)
-        page = before + mark + make() + rest[rest.index(end) :]
+        if mark:
+            page = before + mark + make() + rest[rest.index(end) :]
     return page
 
 
 if __name__ == "__main__":
-    path = sys.argv[1]
-    with open(path) as file:
-        text = rewrite(file.read())
-    with open(path, "w") as file:
-        file.write(text)
+    for path in sys.argv[1:]:
+        with open(path) as file:
+            text = rewrite(file.read())
+        with open(path, "w") as file:
+            file.write(text)
