@@ -127,18 +127,20 @@ def take_name(
 def take_files(
     name: str,
     named: "dict[str, Ticket]",
-    paths: "list[str]",
+    plan: "Plan",
     umask: int,
-    deadline: float,
     watch: "Watch",
     holds: "list[Ticket]",
     is_program: bool = False,
 ) -> None:
-    """Acquire the files of --flock, after the names, as take_flocks does; busy counts as busy for the first `name`."""
+    """Acquire the files of --flock and --fcntl, after the names, as lock_files does.
+
+    Busy counts as busy for the first `name`.
+    """
     from solo.contention import flocks
 
     mode = read_claim(named[name]).mode
-    take_more(name, named, lambda: flocks.take_flocks(paths, mode, umask, deadline, watch, holds, is_program))
+    take_more(name, named, lambda: flocks.lock_files(plan, mode, umask, watch, holds, is_program))
 
 
 def take_more(name: str, named: "dict[str, Ticket]", take: "Callable[[], Result]") -> "Result":

@@ -68,20 +68,20 @@ def decode(data: bytes) -> str:
     return data.decode(ENCODING, "surrogateescape")
 
 
-def try_lock(fd: int, mode: int) -> bool:
-    """Call flock(2) without waiting. Return False if another lock is in the way."""
+def try_lock(fd: int, mode: int, lock=fcntl.flock) -> bool:
+    """Call flock(2), or a `lock` that is called as it is, without waiting. Return False if another lock is in the way."""
     try:
-        fcntl.flock(fd, mode | fcntl.LOCK_NB)
+        lock(fd, mode | fcntl.LOCK_NB)
         return True
     except BlockingIOError:
         return False
 
 
-def wait_lock(fd: int, mode: int, deadline: float) -> bool:
-    """Block in flock(2). Return False once `deadline`, in seconds of the monotonic clock, has passed."""
+def wait_lock(fd: int, mode: int, deadline: float, lock=fcntl.flock) -> bool:
+    """Block in `lock`. Return False once `deadline`, in seconds of the monotonic clock, has passed."""
     if deadline <= monotonic():
-        return try_lock(fd, mode)
-    return wait(lambda: fcntl.flock(fd, mode), deadline) if blocker is None else blocker.wait_lock(fd, mode, deadline)
+        return try_lock(fd, mode, lock)
+    return wait(lambda: lock(fd, mode), deadline) if blocker is None else blocker.wait_lock(fd, mode, deadline, lock)
 
 
 def wait_unlocked(fd: int, deadline: float) -> bool:

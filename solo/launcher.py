@@ -100,7 +100,7 @@ class Run:
 
             self.termination = Termination(plan)
         die_with = None
-        if plan.no_orphan or plan.flock or plan.is_socket or plan.is_remote:
+        if plan.no_orphan or plan.locks_files or plan.is_socket or plan.is_remote:
             from solo.process.prctl import make_die_with
 
             die_with = make_die_with()
@@ -117,14 +117,14 @@ class Run:
         self.starter = Starter(path, self.command, environment, self.inherited, die_with, directory)
 
     def acquire(self):
-        """Acquire the names, then the files of --flock, then the engine's lock; claim the period of --once-per last."""
+        """Acquire the names, then the files, then the engine's lock; claim the period of --once-per last."""
         self.prepare()
         plan, holds = self.plan, self.holds
         starter = self.starter if self.remote is None else None
         self.taken = self.named = take_names(self.record, plan, make_watch(plan, plan.deadline), holds, starter=starter)
-        if plan.flock:
+        if plan.locks_files:
             watch = make_watch(plan, plan.file_deadline)
-            take_files(self.names[0], self.named, plan.flock, self.inherited.umask, plan.file_deadline, watch, holds)
+            take_files(self.names[0], self.named, plan, self.inherited.umask, watch, holds)
         if self.remote is not None:
             self.acquire_remote()
         elif self.once is not None:

@@ -128,9 +128,18 @@ FLOCK = Option(
     "Hold flock(2) on PATH too, as flock(1) does",
     many=True,
     text="Also hold flock(2) on the file or directory PATH, so that flock(1) and solo exclude each"
-    " other; with --shared or --slots"
-    " the flock(2) lock is shared. The file is created empty if it is missing, never written"
-    " to and never removed. Implies --no-orphan.",
+    " other; with --shared or --slots the lock is shared. The file is created empty if it is"
+    " missing, never written to and never removed. Implies --no-orphan.",
+)
+FCNTL = Option(
+    "fcntl",
+    None,
+    "file",
+    "PATH",
+    LOCK,
+    "Hold fcntl(2) on PATH too, as lckdo does",
+    many=True,
+    text="The same with fcntl(2) on a file, for lckdo, s6-setlock and lockf(3); see solo(7).",
 )
 SHARED = Option("shared", "s", "flag", None, SHARE, "Run together with other shared runs", excludes=("slots",))
 SLOTS = Option("slots", None, "count", "N", SHARE, "Let at most N run at once")
@@ -351,6 +360,7 @@ LAUNCHER_OPTIONS = (
     DIR,
     VIA,
     FLOCK,
+    FCNTL,
     SHARED,
     SLOTS,
     TAKE,

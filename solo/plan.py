@@ -27,9 +27,9 @@ class Plan:
 
     `names`: all names, once each, made from the command if none was typed; `command`: its words. `claim`: the mode,
     slots and take. `deadline`: when a waiter gives up, on the monotonic clock, FOREVER or NO_WAIT; `file_deadline`: the
-    same for --flock. `is_remote`, `is_socket`: the backend of the lock. `dir`: absolute, or None for the default.
-    `kill_after`: with its default; `grace`: as typed or None, since a lease has another default. `tree_grace`:
-    `kill_after` with --tree, else None.
+    same for files. `locks_files`: whether --flock or --fcntl is used. `is_remote`, `is_socket`: the backend of the
+    lock. `dir`: absolute, or None for the default. `kill_after`: with its default; `grace`: as typed or None, since a
+    lease has another default. `tree_grace`: `kill_after` with --tree, else None.
     """
 
     __slots__ = (
@@ -41,6 +41,7 @@ class Plan:
         "grace",
         "is_remote",
         "is_socket",
+        "locks_files",
         "names",
         "tree_grace",
     )
@@ -50,6 +51,7 @@ class Plan:
         dir: str | None
         via: str
         flock: list[str] | None
+        fcntl: list[str] | None
         shared: bool
         slots: int | None
         take: int | None
@@ -91,6 +93,7 @@ class Plan:
         self.via = self.via or FILE
         self.is_socket = self.via == SOCKET
         self.is_remote = self.via not in KEEPERS
+        self.locks_files = bool(self.flock or self.fcntl)
         if self.dir is not None:
             self.dir = make_absolute(self.dir)  # the launcher changes its working directory
         self.deadline = monotonic() + self.wait if self.wait is not None else FOREVER if self.replace else NO_WAIT

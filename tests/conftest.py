@@ -35,7 +35,8 @@ NOBODY = 65534
 LIBC, CLONE_NEWNET = ctypes.CDLL(None), 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 network = None  # a descriptor of the machine's network namespace, if this worker has left it
-BLOCKING = {"x86_64": ("73", "7"), "aarch64": ("32", "73")}[os.uname().machine]  # flock and poll in /proc/PID/syscall
+# flock, poll and fcntl in /proc/PID/syscall
+BLOCKING = {"x86_64": ("73", "7", "72"), "aarch64": ("32", "73", "25")}[os.uname().machine]
 PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
 
 sys.path.insert(0, str(ROOT))
@@ -531,7 +532,7 @@ def make_full_pipe():
 
 
 def is_blocked(pid):
-    """Return whether a process sleeps in flock(2) or poll(2), as a waiter does."""
+    """Return whether a process sleeps in flock(2), poll(2) or fcntl(2), as a waiter does."""
     try:
         return open(f"/proc/{pid}/syscall").read().split()[0] in BLOCKING
     except (OSError, IndexError):

@@ -28,8 +28,9 @@ REFUSED = pytest.raises(solo.SoloError, match="would wait for itself.*another th
         (lock("pool", slots=3, take=2), lock("pool", slots=3, take=2)),
         (lock("b"), lock(["a", "b", "c"])),
         (lock("one", flock="file"), lock("two", flock="alias")),
+        (lock("one", fcntl="file"), lock("two", fcntl="alias")),
     ],
-    ids=lambda lock: ",".join([*lock.names, *lock.flock]),
+    ids=lambda lock: ",".join([*lock.names, *lock.flock, *lock.fcntl]),
 )
 def test_second_lock_of_a_thread_is_refused(lab, kind, monkeypatch, held, wanted):
     monkeypatch.chdir(lab.path)
@@ -38,7 +39,7 @@ def test_second_lock_of_a_thread_is_refused(lab, kind, monkeypatch, held, wanted
         wanted.acquire()
 
     assert (
-        f" holds {(wanted.flock or held.names)[0]} by another" in str(error.value)
+        f" holds {(wanted.flock or wanted.fcntl or held.names)[0]} by another" in str(error.value)
         and type(error.value) is solo.SoloError
     )
     assert not hold.locked and find_holders("a") == find_holders("two") == []
@@ -53,7 +54,7 @@ def test_lock_without_a_wait_is_not_refused(lab, kind):
             stack.enter_context(lock("pool", slots=2))
         for name in ("a", "b"):
             stack.enter_context(lock(f"par/{name}"))
-            stack.enter_context(lock(name, shared=True, flock=file))
+            stack.enter_context(lock(name, shared=True, flock=file, fcntl=file))
 
 
 def test_wait_with_a_limit_or_in_another_thread_is_not_refused(lab, kind):

@@ -98,13 +98,13 @@ def test_options_reach_the_launcher(lab, files, monkeypatch):
     monkeypatch.chdir(lab.path)
     options = {"slots": 2, "take": 1, "wait": math.inf, "timeout": 60, "kill_after": 1.5, "no_orphan": True}
     flags = {"tree": 1, "shared": 0, "latest": None}  # true and false of any type
-    paths = {"flock": ["x.lock", lab.path / "y.lock"], "directory": lab.directory}
+    paths = {"flock": ["x.lock", lab.path / "y.lock"], "fcntl": "z.lock", "directory": lab.directory}
 
     done = solo.run(
         ["sh", "-c", "echo $SOLO_NAME $SOLO_SLOT"], name=["a", "b/c"], capture_output=True, **options, **flags, **paths
     )
 
-    assert done.stdout == b"a b/c 0 0\n" and {"x.lock", "y.lock"} <= set(os.listdir(lab.path))
+    assert done.stdout == b"a b/c 0 0\n" and {"x.lock", "y.lock", "z.lock"} <= set(os.listdir(lab.path))
 
 
 @pytest.mark.parametrize("closed", [(0, 1), (1, 2), (0, 1, 2)])

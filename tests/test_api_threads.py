@@ -9,6 +9,7 @@ import pytest
 from conftest import PATIENCE, do_when, find_holders, finish, read_line, run_threads, until
 
 import solo
+from solo import kernel
 from solo.api import blocking
 
 
@@ -125,7 +126,7 @@ def test_error_of_flock_is_raised_and_acquires_nothing(lab, files, monkeypatch):
     words = ["flock", lab.directory / "job/.gate", "sh", "-c", "echo; cat"]
     gate = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     read_line(gate)
-    monkeypatch.setattr(blocking, "flock", fail)
+    monkeypatch.setattr(kernel.wait_lock, "__defaults__", (fail,))
 
     with pytest.raises(solo.SoloError, match="No locks available"):
         solo.Lock("job", wait=5).acquire()

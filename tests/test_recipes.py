@@ -123,18 +123,21 @@ def check_subcommand(machine, line, environment=None):
         assert ("backup" in out) == (word in ("list", "show", "history"))
 
 
-def check_beside_flock(machine, line):
-    """Verify that a line of flock(1) and the recipe with --flock before it exclude each other."""
-    holder = machine.type("solo --flock /var/lock/backup -- backup.sh")
+def check_beside(machine, line):
+    """Verify that a line of another tool and the recipe before it exclude each other."""
+    tool = shlex.split(line)[0]
+    need_tools(tool)
+    recipe = f"solo --{'flock' if tool == 'flock' else 'fcntl'} /var/lock/backup -- backup.sh"
+    holder = machine.type(recipe)
     machine.wait_for_starts(1)
-    assert finish(machine.type(line))[0] == 1
+    assert finish(machine.type(line))[0] == (1 if tool == "flock" else 75)
     machine.release()
     assert finish(holder)[0] == 0
 
     machine.hold_all()
     holder = machine.type(line)
     machine.wait_for_starts(2)
-    assert finish(machine.type("solo --flock /var/lock/backup -- backup.sh"))[0] == 75
+    assert finish(machine.type(recipe))[0] == 75
     machine.release()
     assert finish(holder)[0] == 0
 
@@ -179,7 +182,7 @@ def run_hold(new, block):
     check_hold(new(), block.text)
 
 
-CHECKS = {"flock": check_beside_flock, "(crontab": check_crontab}
+CHECKS = {"flock": check_beside, "lckdo": check_beside, "(crontab": check_crontab}
 
 
 def run_shell(new, block):

@@ -6,7 +6,8 @@ the same while the event loop runs. Any other thread runs no signal handlers, an
 limit and cannot be cancelled, so a waiting thread does not call it: one more thread (`Watch`) blocks in flock(2), for
 each ticket or file and mode. It wakes all its waiters when the ticket is gone, or hands its locked descriptor to one of
 them (`Take`). It cannot be stopped: after a time limit it stays until the file is unlocked. A ticket of this process
-needs no such thread (`OwnWatch`): the thread that removes it wakes the waiters.
+needs no such thread (`OwnWatch`): the thread that removes it wakes the waiters. All this holds for fcntl(2), too, which
+locks the files of `fcntl=`.
 
 THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket, `watched` or `own_files`, and gives it up
 only in `Waiter.wait`, around poll(2), and while it blocks in flock(2). The gate of a queue is never held across such a
@@ -51,7 +52,8 @@ GONE, AGAIN = "gone", "again"
 Answer = Union[str, int, OSError]  # GONE, AGAIN, a locked descriptor
 Handler = Callable[[int, Optional[FrameType]], object]
 Signal = tuple[Handler, int, Optional[FrameType]]
-Key = tuple["type[Watch]", int, int, int]  # kind, device, inode, mode
+Call = Callable[[int, int], object]  # flock(2), or what is called as it is
+Key = tuple["type[Watch]", int, int, int, Call]  # kind, device, inode, mode, what locks
 
 acting = threading.RLock()
 mine = threading.local()  # .waiter: the Waiter of this thread's attempt
@@ -137,7 +139,7 @@ class Waiter:
 
 
 class Watch:
-    """A thread that blocks until the file of `fd` can be locked in `mode`, through an open file of its own."""
+    """A thread that blocks until `lock` can lock the file of `fd` in `mode`, through an open file of its own."""
 
     def __init__(self, fd: int, mode: int, key: "Key") -> None:
         access = fcntl(fd, F_GETFL) & os.O_ACCMODE
@@ -145,6 +147,7 @@ class Watch:
         self.fd = keep(os.open(f"/proc/self/fd/{fd}", access | os.O_CLOEXEC))
         self.mode = mode
         self.key = key
+        self.lock = key[-1]
         self.waiters: list[Waiter] = []
         self.stat = os.fstat(self.fd)
 
@@ -158,7 +161,7 @@ class Watch:
 
     def run(self) -> None:
         try:
-            flock(self.fd, self.mode)
+            self.lock(self.fd, self.mode)
             error = None
         except OSError as failure:
             error = failure
@@ -178,7 +181,7 @@ class Watch:
         try:
             if not os.path.samestat(self.stat, os.fstat(self.fd)):
                 return  # the program has closed it: the descriptor is another file now
-            flock(self.fd, LOCK_UN)
+            self.lock(self.fd, LOCK_UN)
         except OSError:
             pass
         close(self.fd)
@@ -220,7 +223,7 @@ def is_own(stat: os.stat_result) -> bool:
 def forget_own(file: tuple[int, int]) -> None:
     """Wake all that wait for a ticket of this process, which was removed."""
     own_files.pop(file, None)
-    key = Watch, *file, LOCK_SH
+    key = Watch, *file, LOCK_SH, flock
     if isinstance(watched.get(key), OwnWatch):
         watched.pop(key).finish(None)
 
@@ -243,12 +246,12 @@ class Take(Watch):
 
 def wait_unlocked(fd: int, deadline: float) -> bool:
     """Block until no exclusive lock is on the file of `fd`."""
-    return wait(Watch, fd, LOCK_SH, deadline)
+    return wait(Watch, fd, LOCK_SH, deadline, flock)
 
 
-def wait_lock(fd: int, mode: int, deadline: float) -> bool:
-    """Block until `fd` is locked. It is another open file of the same inode then."""
-    return wait(Take, fd, mode, deadline)
+def wait_lock(fd: int, mode: int, deadline: float, lock: Call) -> bool:
+    """Block until `lock` has locked `fd`. It is another open file of the same inode then."""
+    return wait(Take, fd, mode, deadline, lock)
 
 
 def wait_poll(poller: "select.poll", deadline: float) -> bool:
@@ -257,12 +260,12 @@ def wait_poll(poller: "select.poll", deadline: float) -> bool:
     return waiter.wait(poller, deadline)
 
 
-def wait(kind: type[Watch], fd: int, mode: int, deadline: float) -> bool:
+def wait(kind: type[Watch], fd: int, mode: int, deadline: float, lock: Call) -> bool:
     """Block until a watch of that `kind` answers. Put a locked descriptor in the place of `fd`."""
     waiter, stat = mine.waiter, os.fstat(fd)
     if isinstance(waiter, Hasty):
         raise WouldWait
-    key = kind, stat.st_dev, stat.st_ino, mode
+    key = kind, stat.st_dev, stat.st_ino, mode, lock
     while True:
         if key not in watched:
             (OwnWatch if kind is Watch and is_own(stat) else kind)(fd, mode, key).start()

@@ -270,8 +270,9 @@ class Lock:
     them. `wait`: seconds to wait in the queue; None (the default): do not wait. `max_waiting`: do not wait if so many
     already wait. `reentrant`: the owner may acquire it again by this Lock, and must release it once for each acquire.
     `flock`: files or directories to lock with flock(2) as well, so that solo and programs that use flock(2) exclude
-    each other. `via`: "file" or "socket", by default SOLO_VIA or file. `directory`: where names live, by default
-    SOLO_DIR or the directory of the user (see solo(1)).
+    each other. `fcntl`: files to lock with fcntl(2) as well, for programs that use fcntl(2) or lockf(3). `via`: "file"
+    or "socket", by default SOLO_VIA or file. `directory`: where names live, by default SOLO_DIR or the directory of the
+    user (see solo(1)).
 
     Many threads and tasks can use one Lock: each thread, and in an event loop each task, has its own hold, and they
     contend as processes do. A forked child holds nothing. A Lock can be pickled; its holds are not.
@@ -298,6 +299,7 @@ class Lock:
         max_waiting: Optional[int] = None,
         reentrant: bool = False,
         flock: Union[Path, Iterable[Path]] = (),
+        fcntl: Union[Path, Iterable[Path]] = (),
         via: Optional[str] = None,
         directory: Optional[Path] = None,
     ) -> None:
@@ -310,7 +312,7 @@ class Lock:
         self.reentrant = reentrant
         self.via = via
         self.directory = None if directory is None else os.fspath(directory)
-        self.flock = [os.fspath(path) for path in ([flock] if isinstance(flock, (str, os.PathLike)) else flock)]
+        self.flock, self.fcntl = list_paths(flock), list_paths(fcntl)
         self._claim = make_claim(shared, slots, take)
         if max_waiting is not None and not (type(max_waiting) is int and max_waiting >= 0):
             raise UsageError(f"max_waiting={max_waiting!r}: not a count")
@@ -634,7 +636,8 @@ class Try:
         """Acquire all names and files. Raises what take_names and take_files raise, with the holders in a Busy."""
         lock = self.lock
         plan = Plan(read_options(lock.via, lock.directory))
-        plan.max_waiting, plan.deadline = lock.max_waiting, self.deadline
+        plan.max_waiting, plan.deadline, plan.file_deadline = lock.max_waiting, self.deadline, self.deadline
+        plan.flock, plan.fcntl = lock.flock, lock.fcntl
         launcher, origin, command = identify()
         wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, None, command)
         tickets = self.taken = []
@@ -648,8 +651,8 @@ class Try:
         try:
             taken = take_names(wanted, plan, wait_unseen, tickets, make)
             settle_all(tickets)
-            if lock.flock:
-                take_files(lock.name, taken, lock.flock, read_umask(), self.deadline, wait_unseen, tickets, True)
+            if lock.flock or lock.fcntl:
+                take_files(lock.name, taken, plan, read_umask(), wait_unseen, tickets, True)
             take_over(taken.values())
             for ticket in taken.values():
                 if not isinstance(ticket.queue, Queue):
@@ -702,17 +705,18 @@ class Try:
 
     def refuse_own_files(self) -> None:
         """Raise SoloError if it would wait without limit for a file that it has locked itself."""
-        if not self.lock.flock:
+        lock = self.lock
+        if self.deadline != FOREVER or not (lock.flock or lock.fcntl):
             return
-        from solo.contention.flocks import Flock
+        from solo.contention.flocks import KINDS
 
-        own = {identify_file(ticket.fd): ticket for ticket in self.find_own_tickets() if isinstance(ticket, Flock)}
-        if self.deadline == FOREVER and own:
-            for path in filter(os.path.exists, self.lock.flock):
+        own = {(type(ticket), identify_file(ticket.fd)): ticket for ticket in self.find_own_tickets()}
+        for kind in KINDS:
+            for path in filter(os.path.exists, getattr(lock, kind.option)):
                 stat = os.stat(path)
-                found = own.get((stat.st_dev, stat.st_ino))
-                if found is not None and EXCLUSIVE in (found.mode, self.lock._claim.mode):
-                    raise SoloError(f"{self.lock.name}: {self.describe_own(path)}")
+                found = own.get((kind, (stat.st_dev, stat.st_ino)))
+                if found is not None and EXCLUSIVE in (found.mode, lock._claim.mode):
+                    raise SoloError(f"{lock.name}: {self.describe_own(path)}")
 
     def describe_own(self, held: str) -> str:
         """Return the message of a wait for itself."""
@@ -839,6 +843,11 @@ def identify() -> "tuple[Process, Origin, list[bytes]]":
 
 
 identity: list[Any] = [0, None]
+
+
+def list_paths(paths: Union[Path, Iterable[Path]]) -> list[str]:
+    """Return the paths of one or several files."""
+    return [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
 
 
 def check_name(name: str) -> str:

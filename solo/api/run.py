@@ -45,6 +45,7 @@ def run(
     tree: bool = False,
     no_orphan: bool = False,
     flock: Union[Path, Sequence[Path], None] = None,
+    fcntl: Union[Path, Sequence[Path], None] = None,
     via: Optional[str] = None,
     ttl: Optional[float] = None,
     once_per: Optional[float] = None,

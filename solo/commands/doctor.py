@@ -299,7 +299,7 @@ def check_processes(asked):
         yield NOTE, "no pidfd: solo polls orphans, and --replace and stop do not work"
     try:
         load_prctl()
-        yield GOOD, "--tree, --no-orphan and --flock work (prctl by ctypes)"
+        yield GOOD, "--tree, --no-orphan, --flock and --fcntl work (prctl by ctypes)"
     except SoloError as error:
         yield NOTE, str(error)
     if origin.pid_namespace not in (FIRST_PID_NAMESPACE, "-"):

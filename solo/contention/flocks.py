@@ -1,4 +1,5 @@
-"""Locks the user's files with flock(2) beside the name (--flock), so that flock(1) and solo exclude each other.
+"""Locks the user's files beside the name: with flock(2) for --flock, with fcntl(2) for --fcntl. So solo and the programs
+that use either exclude each other.
 
 The files are never written, truncated, renamed or removed. They cannot record an orphan, so the command dies with its
 launcher.
@@ -9,9 +10,10 @@ from errno import EBADF
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
 from time import monotonic
 
+from solo.contention import ofd
 from solo.errors import Busy, SoloError
 from solo.identity import read_stat, walk_parents
-from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, close, decode, read_file, try_lock, wait_lock
+from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, close, decode, read_file, say, try_lock, wait_lock
 from solo.modes import EXCLUSIVE
 from solo.process.watch import find_lock_owner
 from solo.tickets import read_boot_time
@@ -21,9 +23,29 @@ EVERYBODY = 0o666
 
 
 class Flock:
-    """A locked file, held for a claim of `mode`. It has what a holder needs of a ticket and of its queue."""
+    """A file locked with flock(2), held for a claim of `mode`. It has what a holder needs of a ticket and of its queue.
+
+    The class describes the kind of lock: `call` locks as flock(2) does, `find_owner` returns the pid of a holder or 0,
+    `mark` is in /proc/PID/fdinfo of a locked descriptor, `types` are the types of files that can be locked.
+    """
 
     __slots__ = ("fd", "mode")
+
+    option = "flock"
+    system_call = "flock(2)"
+    call = staticmethod(flock)
+    mark = b" FLOCK "
+    types = (IS_REGULAR, IS_DIRECTORY)
+    type_words = "neither a file nor a directory"
+
+    @staticmethod
+    def find_owner(fd: int, lock: int) -> int:
+        return find_lock_owner(fd)
+
+    @staticmethod
+    def choose_access(lock: int) -> int:
+        """Return the access mode that open(2) needs: as flock(1) reads only, a script can be executed while locked."""
+        return posix.O_RDONLY
 
     def __init__(self, fd, mode):
         self.fd = fd
@@ -45,7 +67,7 @@ class Flock:
 
     def release(self):
         try:
-            flock(self.fd, LOCK_UN)
+            self.call(self.fd, LOCK_UN)
         except (OSError, ValueError):
             pass
         self.close()
@@ -56,75 +78,139 @@ class Flock:
             close(fd)
 
 
-def take_flocks(paths: list, mode: str, umask: int, deadline, watch, holds: list, is_program: bool = False):
-    """Lock all `paths` with flock(2), exclusively if `mode` is exclusive, else shared. Append a Flock each to `holds`.
+class FcntlLock(Flock):
+    """A file locked with fcntl(2), by a lock of the open file description."""
 
-    Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. `deadline` is
-    on the monotonic clock; `watch` is as for take_hold. `is_program`: do not refuse locks of this process, which may
-    be those of other threads. Raises Busy, SoloError.
+    __slots__ = ()
+
+    option = "fcntl"
+    system_call = "fcntl(2)"
+    call = staticmethod(ofd.lock)
+    mark = ofd.OFD_LOCK
+    types = (IS_REGULAR,)
+    type_words = "not a file, so fcntl(2) cannot lock it"
+    find_owner = staticmethod(ofd.find_owner)
+
+    @staticmethod
+    def choose_access(lock: int) -> int:
+        return posix.O_RDWR if lock == LOCK_EX else posix.O_RDONLY
+
+
+KINDS = Flock, FcntlLock
+
+
+def lock_files(plan, mode: str, umask: int, watch, holds: list, is_program: bool = False):
+    """Lock all files of the `plan`, exclusively if `mode` is exclusive, else shared. Append a Flock each to `holds`.
+
+    Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. Of the `plan`
+    only `flock`, `fcntl`, `file_deadline` and `verbose` count; `watch` is as for take_hold. `is_program`: do not refuse
+    locks of this process, which may be those of other threads. Raises Busy, SoloError.
     """
     lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH
-    files = {}
-    for path in paths:
-        files.setdefault(find_identity(path, umask), path)
-    for _, path in sorted(files.items()):
-        while True:
-            fd = open_file(path, umask)
-            try:
-                fd = lock_file(fd, path, lock, deadline, watch, is_program)
-                if is_still(path, fd):
-                    holds.append(Flock(fd, mode))
-                    break
-            except OSError as error:
-                close(fd)
-                raise SoloError(f"{path}: cannot be locked: {error.strerror}") from None
-            except BaseException:
-                close(fd)
-                raise
-            close(fd)  # the file was replaced meanwhile: others lock the new one
+    files: dict = {}
+    for kind in KINDS:
+        for path in getattr(plan, kind.option) or ():
+            files.setdefault(find_identity(path, umask, kind, lock), {}).setdefault(kind, path)
+    for identity, kinds in sorted(files.items(), key=lambda item: item[0]):
+        if is_program:
+            refuse_to_lose_lock(identity, next(iter(kinds.values())))
+        for kind, path in kinds.items():
+            fd = lock_path(kind, path, umask, lock, plan.file_deadline, watch, is_program)
+            holds.append(kind(fd, mode))
+            if plan.verbose and len(kinds) == 1:
+                warn_of_other_kind(kind, path, fd, lock)
 
 
-def lock_file(fd: int, path: str, lock: int, deadline, watch, is_program: bool) -> int:
+def lock_path(kind: type, path: str, umask: int, lock: int, deadline, watch, is_program: bool) -> int:
+    """Return a locked descriptor of the file that the path leads to. Raises Busy, SoloError."""
+    while True:
+        fd = open_file(path, umask, kind, lock)
+        try:
+            fd = lock_file(kind, fd, path, lock, deadline, watch, is_program)
+            if is_still(path, fd):
+                return fd
+        except OSError as error:
+            close(fd)
+            raise SoloError(f"{path}: cannot be locked: {error.strerror}") from None
+        except BaseException:
+            close(fd)
+            raise
+        close(fd)  # the file was replaced meanwhile: others lock the new one
+
+
+def lock_file(kind: type, fd: int, path: str, lock: int, deadline, watch, is_program: bool) -> int:
     """Lock `fd` and return it.
 
     Reopen it for writing on NFS, as an exclusive lock there needs. Raises OSError, Busy, SoloError.
     """
     try:
-        if try_lock(fd, lock):
+        if try_lock(fd, lock, kind.call):
             return fd
     except OSError as error:
         if error.errno != EBADF:
             raise
         posix.dup2(posix.open(path, posix.O_RDWR | FLAGS), fd, False)
-        if try_lock(fd, lock):
+        if try_lock(fd, lock, kind.call):
             return fd
-    owner = find_lock_owner(fd)
+    owner = kind.find_owner(fd, lock)
     if not is_program:
-        refuse_own_lock(fd, path, owner)
+        refuse_own_lock(kind, fd, path, owner)
     if monotonic() >= deadline:
         raise make_busy(path, owner)
-    # Wait in one go: a waiter that leaves flock(2) loses its place in the kernel's queue.
-    if not watch(lambda _: wait_lock(fd, lock, deadline), deadline, lambda: describe_lock(path, fd), True):
-        raise make_busy(path, find_lock_owner(fd))
+    # Wait in one go: a waiter that leaves the system call loses its place in the kernel's queue.
+    if not watch(
+        lambda _: wait_lock(fd, lock, deadline, kind.call), deadline, lambda: describe_lock(kind, path, fd, lock), True
+    ):
+        raise make_busy(path, kind.find_owner(fd, lock))
     return fd
 
 
-def describe_lock(path: str, fd: int) -> tuple:
+def warn_of_other_kind(kind: type, path: str, fd: int, lock: int):
+    """Print that another program holds the file by a lock of the other kind, which ours does not exclude."""
+    other = KINDS[1 - KINDS.index(kind)]
+    try:
+        owner = other.find_owner(fd, lock)
+    except OSError:
+        return  # a file system or kernel without that kind of lock
+    if owner and owner not in (posix.getpid(), *[pid for pid, _ in walk_parents(posix.getppid())]):
+        say(
+            f"{path}: {describe_locker(owner)} holds a lock of {other.system_call},"
+            f" which --{kind.option} does not exclude (use --{other.option} {path})"
+        )
+
+
+def describe_lock(kind: type, path: str, fd: int, lock: int) -> tuple:
     """Return (None, a description of the holder), as describe_wait does."""
-    return None, f"{path} is locked by {describe_locker(find_lock_owner(fd))}"
+    return None, f"{path} is locked by {describe_locker(kind.find_owner(fd, lock))}"
 
 
-def refuse_own_lock(fd: int, path: str, owner: int):
-    """Raise SoloError if an ancestor or an inherited descriptor holds the lock: it would outlive our command."""
+def refuse_to_lose_lock(identity: tuple, path: str):
+    """Raise SoloError if this program has locked the file with classic fcntl(2): closing our descriptor releases it."""
+    for entry in posix.listdir("/proc/self/fd"):
+        try:
+            if identify(posix.fstat(int(entry))) == identity and b" POSIX " in read_file(f"/proc/self/fdinfo/{entry}"):
+                raise SoloError(
+                    f"{path}: cannot be locked: this program would lose its own fcntl(2) lock on it (release that first)"
+                )
+        except OSError:
+            continue
+
+
+def refuse_own_lock(kind: type, fd: int, path: str, owner: int):
+    """Raise SoloError if an ancestor, an inherited descriptor or this process since before its exec holds the lock: it
+    would outlive our command.
+    """
     if owner and any(pid == owner for pid, _ in walk_parents(posix.getppid())):
         raise SoloError(f"{path}: locked by pid {owner}, an ancestor of this process: it would wait for itself")
     for entry in posix.listdir("/proc/self/fd"):
         try:
             is_inherited = int(entry) != fd and identify(posix.fstat(int(entry))) == identify(posix.fstat(fd))
-            if is_inherited and b" FLOCK " in read_file(f"/proc/self/fdinfo/{entry}"):
+            if is_inherited and kind.mark in read_file(f"/proc/self/fdinfo/{entry}"):
                 raise SoloError(f"{path}: locked through the inherited descriptor {entry}: it would wait for itself")
         except OSError:
             continue
+    if owner == posix.getpid():
+        raise SoloError(f"{path}: locked by the program that executed solo: it would wait for itself")
 
 
 def make_busy(path: str, owner: int) -> Busy:
@@ -137,32 +223,31 @@ def make_busy(path: str, owner: int) -> Busy:
     return busy
 
 
-def open_file(path: str, umask: int) -> int:
-    """Open the file for reading, as flock(1) does, so that a script can be executed.
-
-    Create it if missing. Raises SoloError.
-    """
+def open_file(path: str, umask: int, kind: type, lock: int) -> int:
+    """Open the file with the access that the `lock` needs. Create it if missing. Raises SoloError."""
+    flags = kind.choose_access(lock) | FLAGS
     try:
         for _ in range(2):
             try:
-                if posix.stat(path).st_mode & TYPE_MASK not in (IS_REGULAR, IS_DIRECTORY):
-                    raise SoloError(f"{path}: is neither a file nor a directory")
-                return posix.open(path, posix.O_RDONLY | FLAGS)
+                if posix.stat(path).st_mode & TYPE_MASK not in kind.types:
+                    raise SoloError(f"{path}: is {kind.type_words}")
+                return posix.open(path, flags)
             except FileNotFoundError:
                 pass
             own_umask = posix.umask(umask)
             try:
-                return posix.open(path, posix.O_RDONLY | posix.O_CREAT | posix.O_EXCL | FLAGS, EVERYBODY)
+                return posix.open(path, posix.O_CREAT | posix.O_EXCL | flags, EVERYBODY)
             except FileExistsError:
                 pass  # another process created it
             finally:
                 posix.umask(own_umask)
     except OSError as error:
-        raise SoloError(f"{path}: cannot be opened: {error.strerror}") from None
+        access = "" if kind.choose_access(lock) == posix.O_RDONLY else " for writing, as an exclusive lock needs"
+        raise SoloError(f"{path}: cannot be opened{access}: {error.strerror}") from None
     raise SoloError(f"{path}: cannot be opened: it points to nothing")
 
 
-def find_identity(path: str, umask: int) -> tuple:
+def find_identity(path: str, umask: int, kind: type, lock: int) -> tuple:
     """Return (device, inode) of the file, created if it is missing.
 
     Use stat(2) if it exists: closing the file would release an fcntl(2) lock that this process has had since before
@@ -171,7 +256,7 @@ def find_identity(path: str, umask: int) -> tuple:
     try:
         return identify(posix.stat(path))
     except OSError:
-        fd = open_file(path, umask)
+        fd = open_file(path, umask, kind, lock)
     try:
         return identify(posix.fstat(fd))
     finally:

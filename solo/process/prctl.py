@@ -16,7 +16,9 @@ def load_prctl():
         library = ctypes.CDLL(None, use_errno=True)
         library.prctl  # noqa: B018
     except ModuleNotFoundError:
-        raise SoloError("this Python has no ctypes, which --tree, --no-orphan, --flock and --via socket need") from None
+        raise SoloError(
+            "this Python has no ctypes (--tree, --no-orphan, --flock, --fcntl, --via socket need it)"
+        ) from None
     except (ImportError, OSError, AttributeError) as error:
         raise SoloError(f"cannot load ctypes: {error}") from None
 
