@@ -310,6 +310,7 @@ def test_zsh_completion_is_valid_syntax(tmp_path):
         (["-wait=5", "true"], "-wait=5: a long option starts with two dashes (use --wait=5)"),
         (["-n", "/tmp/j.lock", "true"], "/tmp/j.lock: a name is not a path (to lock a file use --flock /tmp/j.lock)"),
         (["--flock", "--", "date"], "--flock needs a value"),
+        (["--lockf", "file", "true"], "--lockf: no such option (did you mean --fcntl?)"),
         (["-n", "", "true"], "-n needs a value, not an empty word (is a variable unset?)"),
         (["list", "--null", "--json"], "--null and --json exclude each other"),
         (["list", "--all"], "--all: no such option"),

@@ -135,7 +135,7 @@ def test_verbose_flock_names_a_holder_by_fcntl_and_the_remedy(lab, tool, path):
     result = lab.run("-v", other, path, "-n", "job", "true")
     quiet = lab.run(other, path, "-n", "job", "true")
 
-    [line] = [line for line in result.stderr.decode().splitlines() if "holds a lock" in line]
+    [line] = [text for text in result.stderr.decode().splitlines() if "holds a lock" in text]
     call = kind.strip("-") + "(2)"
     assert line.startswith(f"solo: {path}: pid ")
     assert line.endswith(f" holds a lock of {call}, which {other} does not exclude (use {kind} {path})")
@@ -235,10 +235,10 @@ def test_waiter_sleeps_in_the_system_call(lab, path):
 def test_verbose_waiter_names_the_holder(lab, path):
     holder = lab.hold("one", "--fcntl", path)
     waiter = lab.start("-v", "-w", "1h", "--fcntl", path, "-n", "two", "--", "echo", "ran")
-    line = waiter.stderr.readline()
+    progress = waiter.stderr.readline()
     finish(holder)
 
-    assert f"solo: two: waiting: {path} is locked by pid {holder.pid} (solo)".encode() in line
+    assert f"solo: two: waiting: {path} is locked by pid {holder.pid} (solo)".encode() in progress
     assert finish(waiter)[:2] == (0, "ran\n")
 
 

@@ -48,7 +48,7 @@ def find_owner(fd: int, mode: int = LOCK_EX) -> int:
 
 
 def find_unnamed_owner(fd: int) -> int:
-    """Return the pid of a process that has a lock of this kind on the file, an ancestor of ours first.
+    """Return the pid of a process that has a lock of this kind on the file, an ancestor of this one first.
 
     0 if none can be seen. Only the processes themselves show such locks: /proc/locks has no pid.
     """

@@ -17,6 +17,8 @@ FLOCK_OPTIONS = {
     "-F": "solo always forks, so that it can release the lock when COMMAND ends",
     "-u": "the lock is released when COMMAND ends; solo stop NAME ends it earlier",
 }
+# Other words for solo's options; the nearest spelling of --lockf is --flock, which locks otherwise.
+OTHER_OPTIONS = {"--lockf": "--fcntl", "--posix": "--fcntl"}
 # Words of other tools for solo's subcommands.
 SUBCOMMAND_WORDS = {
     "status": "show",
@@ -95,6 +97,8 @@ def explain_option(flag: str, table: dict) -> str:
     """Return ` (HINT)` about the probable meaning of an unknown option; "" if there is none."""
     if "--for" in table and flag in HOLD_REASONS:
         return f" of solo hold ({HOLD_REASONS[flag]})"
+    if flag in OTHER_OPTIONS:
+        return f" (did you mean {OTHER_OPTIONS[flag]}?)"
     return f" (of flock(1): {FLOCK_OPTIONS[flag]})" if flag in FLOCK_OPTIONS else suggest(flag, table)
 
 

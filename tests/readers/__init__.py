@@ -74,9 +74,11 @@ UNREAD = {
         process.tree.read_all tickets.Ticket.read_record""",
     "passes bytes on unread": "api.lock.identify contention.sockets.read_table journal.append kernel.read_file",
     "reads one word that only the kernel writes": """
-        command.make_name engines.engine.read_boot_clock identity.read_namespace identity.read_origin
+        command.make_name contention.ofd.find_unnamed_owner engines.engine.read_boot_clock identity.read_namespace identity.read_origin
         process.watch.count_runnable supervise.has_systemd_signalled_all tickets.read_boot_time""",
-    "only searches for a word": "contention.flocks.refuse_own_lock supervise.find_locked",
+    "only searches for a word": """
+        contention.flocks.refuse_own_lock contention.flocks.refuse_to_lose_lock contention.ofd.has_locked
+        supervise.find_locked""",
     "reads a process name or the first line of a script, which kernel.say cleans": """
         contention.flocks.describe_locker start.find_interpreter""",
     "reads text that this process has just written": """
