@@ -149,6 +149,8 @@ LOCKS = (
     Row("-n job --replace true", False, damage_record),
     Row("--flock /dev/null true"),
     Row("--flock /nonexistent/file true"),
+    Row("--fcntl /dev/null true"),
+    Row("--fcntl /nonexistent/file true"),
 )
 DIRECTORIES = (
     Row("-n job true", False, put_file_at_directory),
