@@ -220,9 +220,9 @@ GROWING = {
         lambda data: reader.parse("", data),
         reader.READ_LIMIT,
     ),
-    "note": (
+    "entry_record": (
         lambda size: json.dumps({"mode": "X", "slots": 1, "take": 1, "slot": [[0, 1]] * (size // 8)}).encode(),
-        engine.parse_note,
+        engine.parse_entry_record,
         1 << 20,
     ),
     "report": (lambda size: b"1 0 0\nx" * (size // 7), status_pipe.read_last, 1 << 16),

@@ -237,8 +237,8 @@ def test_invalid_foreign_entry_is_shown_safely(lab, server):
         {"command": "x"},
         {"host": None},
     ):
-        note = json.dumps({**good, **changed}).replace('"NaN"', "NaN").encode()
-        body = {"key": base64.b64encode(b"solo/neighbour/1").decode(), "value": base64.b64encode(note).decode()}
+        record = json.dumps({**good, **changed}).replace('"NaN"', "NaN").encode()
+        body = {"key": base64.b64encode(b"solo/neighbour/1").decode(), "value": base64.b64encode(record).decode()}
         there = http.client.HTTPConnection("127.0.0.1", server.port)
         there.request("POST", "/v3/kv/put", json.dumps(body))
         there.getresponse().read()

@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 
 from solo.contention.period import find_period, parse_ran
 from solo.engines import lease
-from solo.engines.engine import Note, parse_note
+from solo.engines.engine import EntryRecord, parse_entry_record
 from solo.engines.lease import LATENCY, MARGIN, RATE, Lease, Terms
 from solo.engines.targets import parse_url
 from solo.errors import Unreachable, UsageError
@@ -165,18 +165,18 @@ def test_any_text_is_a_url_or_refused_in_one_line(text):
     )
 )
 def test_invalid_note_is_an_exclusive_claim(data):
-    assert parse_note(data).claim.mode == EXCLUSIVE and parse_ran(data) is None
+    assert parse_entry_record(data).claim.mode == EXCLUSIVE and parse_ran(data) is None
 
 
 @given(some.integers(1, 9), some.integers(1, 9), some.lists(some.text()), some.text())
 def test_note_round_trip(slots, take, command, host):
     assume(take <= slots)
-    note = Note(Claim(COUNTED, slots, take), [(0, take - 1)], host, "root", 7, None, 12.5, tuple(command))
+    record = EntryRecord(Claim(COUNTED, slots, take), [(0, take - 1)], host, "root", 7, None, 12.5, tuple(command))
 
-    again = parse_note(note.format())
+    again = parse_entry_record(record.format())
 
     assert (again.claim.mode, again.claim.slots, again.claim.take) == (COUNTED, slots, take)
-    assert again[1:7] == note[1:7] and "".join(again.command) == "".join(command)[: len("".join(again.command))]
+    assert again[1:7] == record[1:7] and "".join(again.command) == "".join(command)[: len("".join(again.command))]
 
 
 @given(some.floats(1, 1e6), some.integers(0, 10**4), some.floats(-0.49, 0.49), some.floats(-0.49, 0.49))

@@ -11,7 +11,7 @@ from conftest import PATIENCE, finish, until
 from servers import Etcd, PostgreSQL, Redis, ZooKeeper, find_port
 from test_engines import Fleet
 
-from solo.engines.engine import Note
+from solo.engines.engine import EntryRecord
 from solo.engines.queue import Wait
 from solo.engines.targets import ENGINES, parse_url
 from solo.errors import SoloError, Unreachable
@@ -284,7 +284,7 @@ def connect(server, authority, client, host="127.0.0.1"):
 @pytest.mark.tool("openssl")
 def test_trusted_certificates_of_both_sides_protect_a_lock(secure):
     engine = connect(secure, "ca", "client")
-    engine.take("job", Note(Claim(EXCLUSIVE), launcher=1, since=1.0), Wait(None, None))
+    engine.take("job", EntryRecord(Claim(EXCLUSIVE), launcher=1, since=1.0), Wait(None, None))
 
     assert engine.renew() is None
     [entry] = connect(secure, "ca", "client").list_entries()

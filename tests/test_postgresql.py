@@ -13,7 +13,7 @@ from test_engines import Fleet
 
 pytest.importorskip("psycopg")
 
-from solo.engines.engine import Note
+from solo.engines.engine import EntryRecord
 from solo.engines.postgresql.table import PostgresTable
 from solo.engines.targets import parse_url
 from solo.modes import COUNTED, EXCLUSIVE, Claim
@@ -360,7 +360,7 @@ class Peers:
     def join(self, name, claim):
         engine = PostgresTable(self.target, 3600.0, 5.0)
         engine.connect()
-        key = engine.join(name, Note(claim, launcher=1, since=1.0))
+        key = engine.join(name, EntryRecord(claim, launcher=1, since=1.0))
         entry = engine.read_queue(name)[-1]
         self.engines.append(engine)
         assert entry.key == key

@@ -16,7 +16,7 @@ from test_engines import Fleet
 
 pytest.importorskip("kazoo")
 
-from solo.engines.engine import Gone, Note
+from solo.engines.engine import EntryRecord, Gone
 from solo.engines.queue import Wait
 from solo.engines.targets import parse_url
 from solo.engines.zookeeper.engine import ZooKeeper as Engine
@@ -168,7 +168,7 @@ def engine(server):
     engine.release()
 
 
-NOTE = Note(Claim(EXCLUSIVE), launcher=1, since=1.0)
+RECORD = EntryRecord(Claim(EXCLUSIVE), launcher=1, since=1.0)
 NOT_LONG = Wait(None, None)
 
 
@@ -176,14 +176,14 @@ def test_entry_is_created_once_when_the_answer_is_lost(server, engine):
     proxy = Proxy(server.port)
     other = make_engine(server, proxy.port, timeout=1.0)
     other.connect()
-    first = engine.join("lost", NOTE)
+    first = engine.join("lost", RECORD)
     proxy.set(NO_ANSWERS)
     with pytest.raises(Unreachable):
-        other.join("lost", NOTE)
+        other.join("lost", RECORD)
     assert len(engine.list_entries("lost")) == 2
 
     proxy.set(OK)
-    second = other.join("lost", NOTE)
+    second = other.join("lost", RECORD)
 
     assert [entry.key for entry in engine.list_entries("lost")] == [first, second]
     other.leave("lost")
@@ -207,13 +207,13 @@ def test_interrupted_take_leaves_no_entry_in_the_queue(server, engine):
     proxy = Proxy(server.port)
     other = make_engine(server, proxy.port)
     other.connect()
-    first = engine.join("torn", NOTE)
+    first = engine.join("torn", RECORD)
     proxy.set(NO_ANSWERS)
     before = signal.signal(signal.SIGUSR1, interrupt)
     thread = threading.Thread(target=wait_and_interrupt)
     thread.start()
     with pytest.raises(Stop):
-        other.take("torn", NOTE, NOT_LONG)
+        other.take("torn", RECORD, NOT_LONG)
     thread.join()
     signal.signal(signal.SIGUSR1, before)
 
@@ -225,14 +225,14 @@ def test_interrupted_take_leaves_no_entry_in_the_queue(server, engine):
 def test_expired_session_is_replaced(server, engine):
     other = make_engine(server, ttl=1.0)
     other.connect()
-    old = other.take("old", NOTE, NOT_LONG)
+    old = other.take("old", RECORD, NOT_LONG)
     until(lambda: engine.list_entries("old") == [])
 
     with pytest.raises(Gone):
         other.renew()
 
     other.release()
-    new = other.take("old", NOTE, NOT_LONG)
+    new = other.take("old", RECORD, NOT_LONG)
     assert new.key != old.key and new.number > old.number
     other.release()
 
@@ -294,7 +294,7 @@ def test_invalid_path_is_refused(fleet, server, path):
 
 def test_request_to_end_lasts_as_long_as_the_session_that_made_it(server, engine):
     other = make_engine(server)
-    entry = engine.take("asked", NOTE, NOT_LONG)
+    entry = engine.take("asked", RECORD, NOT_LONG)
     assert engine.renew() is None
 
     other.ask_to_end(entry, "pid 7 on db1")
@@ -308,7 +308,7 @@ def test_password_protects_entries_and_is_never_shown(server):
     target, known = parse_url(server.url + "/guarded"), {"user": "ops", "password": "s3cret:with colon"}
     secrets = (known, known, {}, {**known, "password": "wrong"})
     engines = [Engine(target._replace(**secret), 4.0, PATIENCE) for secret in secrets]
-    entry = engines[0].take("job", NOTE, NOT_LONG)
+    entry = engines[0].take("job", RECORD, NOT_LONG)
 
     assert [found.key for found in engines[1].list_entries()] == [entry.key]
     for stranger in engines[2:]:

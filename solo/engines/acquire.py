@@ -4,7 +4,7 @@ import _signal
 import posix
 from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, getsignal, pthread_sigmask, signal, valid_signals
 
-from solo.engines.engine import INVALID_ANSWER, Gone, make_invalid_answer, make_lost, make_note
+from solo.engines.engine import INVALID_ANSWER, Gone, make_entry_record, make_invalid_answer, make_lost
 from solo.engines.lease import TTL, Lease, Terms
 from solo.engines.queue import Wait, ask_until_answered, check_patience, pause
 from solo.engines.targets import open_engine
@@ -123,7 +123,7 @@ class EngineHold:
         """
         while True:
             try:
-                self.entries = take_all(self.engine, self.claims, make_note(self.wanted), wait)
+                self.entries = take_all(self.engine, self.claims, make_entry_record(self.wanted), wait)
                 if once is not None:
                     ask_until_answered(wait, once.claim)
                 return ask_until_answered(wait, self.lease.start, self.engine.ttl)
@@ -185,12 +185,12 @@ def check_plan(plan):
         raise UsageError("--latest cannot reach the waiters of other hosts (use --replace or --max-waiting)")
 
 
-def take_all(engine, claims: list, note, wait: Wait) -> dict:
+def take_all(engine, claims: list, record, wait: Wait) -> dict:
     """Return our entry for each name of `claims`. Raises Gone if the lease is lost meanwhile."""
     entries = {}
     for name, claim in claims:
         try:
-            entries[name] = engine.take(name, note._replace(claim=claim), wait)
+            entries[name] = engine.take(name, record._replace(claim=claim), wait)
         except SoloError as error:
             error.args = (f"{name}: {error}",)
             error.name = name

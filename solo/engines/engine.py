@@ -1,4 +1,4 @@
-"""The interface of an engine and the types in it: Engine, Entry, Note.
+"""The interface of an engine and the types in it: Engine, Entry, EntryRecord.
 
 An engine keeps a queue for each name. Each contender in it has an entry, which lives as long as its owner's lease. A
 lease has to be renewed: `ttl` seconds after the last renewal the engine gives the name to the next waiter, even if
@@ -19,7 +19,7 @@ from solo.text.describe import find_user
 COMMAND_LIMIT = 1 << 10  # characters of JSON
 LAST_WORD = 20  # characters kept of the word that exceeds the limit
 SKEWED = 1.5  # seconds; some servers report their time in whole seconds
-VERSION = 1  # of a note: launchers of several versions may share an engine
+VERSION = 1  # of an entry record: launchers of several versions may share an engine
 # Exceptions that reading an invalid answer raises.
 INVALID_ANSWER = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
@@ -28,7 +28,7 @@ class Gone(Exception):
     """The engine reports that we no longer have our entry. The text is the engine's reason."""
 
 
-class Note(NamedTuple):
+class EntryRecord(NamedTuple):
     """The record of an entry's owner. `slot` is a list of (first, last), empty until slots are taken; `child` is None
     until the command runs.
 
@@ -65,14 +65,14 @@ class Note(NamedTuple):
         ).encode()
 
 
-def parse_note(data: bytes, skew: float = 0.0) -> Note:
-    """Return the note in `data`. Anything else, such as the data of another program, counts as an exclusive claim."""
+def parse_entry_record(data: bytes, skew: float = 0.0) -> EntryRecord:
+    """Return the record in `data`. Anything else, such as the data of another program, counts as an exclusive claim."""
     try:
         known = json.loads(data)
         mode, slots, take = known["mode"], int(known["slots"]), int(known["take"])
         if mode not in MODES or not 1 <= take <= slots:
             raise ValueError
-        return Note(
+        return EntryRecord(
             Claim(mode, slots, take) if mode == COUNTED else Claim(mode),
             [parse_range(b"%d-%d" % tuple(pair)) for pair in known["slot"]],
             str(known["host"]),
@@ -82,7 +82,7 @@ def parse_note(data: bytes, skew: float = 0.0) -> Note:
             tuple(map(str, known["command"])),
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return Note(Claim(EXCLUSIVE))
+        return EntryRecord(Claim(EXCLUSIVE))
 
 
 def read_optional(value) -> Optional[int]:
@@ -101,15 +101,17 @@ def cut(words) -> tuple:
     return tuple(kept)
 
 
-def make_note(record) -> Note:
-    """Return the note of a local record, for other hosts to read."""
+def make_entry_record(record) -> EntryRecord:
+    """Return the entry record of a local record, for other hosts to read."""
     command = cut(decode(word).encode("utf-8", "replace").decode() for word in record.command)
-    return Note(record.claim, [], record.origin.host, find_user(record.uid), record.launcher[0], None, time(), command)
+    return EntryRecord(
+        record.claim, [], record.origin.host, find_user(record.uid), record.launcher[0], None, time(), command
+    )
 
 
 class Entry(NamedTuple):
     """A contender's entry in the queue of `name`. As in a Ticket, `number` grows with each entry of a name, and
-    `record` is a Note.
+    `record` is an EntryRecord.
 
     `key` is the engine's own identifier.
     """
@@ -117,7 +119,7 @@ class Entry(NamedTuple):
     name: str
     key: str
     number: int
-    record: Note
+    record: EntryRecord
     is_held: bool
 
 
@@ -141,7 +143,7 @@ class Engine(Protocol):
     def connect(self) -> None:
         """Connect, and verify that the server can keep locks."""
 
-    def take(self, name: str, note: Note, wait) -> Entry:
+    def take(self, name: str, record: EntryRecord, wait) -> Entry:
         """Return our entry for `name` once it is held, has its slots, and was renewed after that.
 
         Parents are taken first. `wait` is a Wait (queue.py). Raises Busy. After any exception we have left the queue.

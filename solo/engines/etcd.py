@@ -16,7 +16,7 @@ from time import monotonic, time
 
 from solo.contention.period import format_ran, parse_ran
 from solo.engines import network
-from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_note
+from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_entry_record
 from solo.engines.queue import OrderedEngine, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
@@ -192,7 +192,7 @@ class Etcd(OrderedEngine):
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
-    def join(self, name: str, note) -> str:
+    def join(self, name: str, record) -> str:
         if self.lease is None:
             self.grant()
         key = self.make_key(name)
@@ -202,7 +202,13 @@ class Etcd(OrderedEngine):
                 {
                     "compare": [compare(key, "CREATE", "create_revision", 0)],
                     "success": [
-                        {"request_put": {"key": pack(key), "value": pack(note.format(self.skew)), "lease": self.lease}}
+                        {
+                            "request_put": {
+                                "key": pack(key),
+                                "value": pack(record.format(self.skew)),
+                                "lease": self.lease,
+                            }
+                        }
                     ],
                 },
                 is_leased=True,
@@ -255,8 +261,8 @@ class Etcd(OrderedEngine):
             key = decode(unpack(kv["key"]))
             of, _, lease = key[len(self.prefix) :].rpartition("/")
             if lease and of[:1] != "." and name in (None, of):  # a nested name has its own queue
-                note = parse_note(unpack(kv.get("value", "")), self.skew)
-                entries.append(Entry(of, key, int(kv["create_revision"]), note, False))
+                record = parse_entry_record(unpack(kv.get("value", "")), self.skew)
+                entries.append(Entry(of, key, int(kv["create_revision"]), record, False))
         return entries
 
     def wait_change(self, name: str, key, deadline: float) -> bool:

@@ -41,7 +41,7 @@ class OrderedEngine:
 
     entries: dict
 
-    def join(self, name: str, note) -> str:
+    def join(self, name: str, record) -> str:
         """Append our entry to the queue of `name` and return its key. Change nothing if we have an entry there."""
         raise NotImplementedError
 
@@ -54,7 +54,7 @@ class OrderedEngine:
         raise NotImplementedError
 
     def rewrite(self, entry: Entry):
-        """Store the note of `entry`, which is ours. Raises Gone if the engine no longer has the entry."""
+        """Store the record of `entry`, which is ours. Raises Gone if the engine no longer has the entry."""
         raise NotImplementedError
 
     def wait_change(self, name: str, key: Optional[str], deadline: float) -> bool:
@@ -64,8 +64,8 @@ class OrderedEngine:
         """
         raise NotImplementedError
 
-    def take(self, name: str, note, wait: Wait) -> Entry:
-        self.entries[name] = Contender(self, name, note, wait).acquire()
+    def take(self, name: str, record, wait: Wait) -> Entry:
+        self.entries[name] = Contender(self, name, record, wait).acquire()
         return self.entries[name]
 
     def record_child(self, pid: int):
@@ -89,10 +89,10 @@ class Contender:
     HELD         may still run after the renewal
     """
 
-    def __init__(self, engine: OrderedEngine, name: str, note, wait: Wait):
+    def __init__(self, engine: OrderedEngine, name: str, record, wait: Wait):
         self.engine = engine
         self.name = name
-        self.note = note
+        self.record = record
         self.wait = wait
         self.keeper = Keeper(engine)
         self.settled = monotonic() + engine.timeout  # until then earlier entries get time to take their slots
@@ -138,12 +138,12 @@ class Contender:
             return BLOCKED
         # A rewrite whose answer was lost may have succeeded; later entries then rely on its slots.
         has_slots = self.has_slots or self.queue[self.place].record.slot
-        if self.note.claim.mode == COUNTED and not has_slots:
+        if self.record.claim.mode == COUNTED and not has_slots:
             return UNSETTLED if find_unready(self.queue[: self.place]) else SLOTLESS
         return HELD if self.is_renewed else UNCONFIRMED
 
     def join(self):
-        self.key = self.engine.join(self.name, self.note)
+        self.key = self.engine.join(self.name, self.record)
         self.is_new, self.is_renewed, self.has_slots = True, False, False
 
     def start_over(self):
@@ -189,8 +189,8 @@ class Contender:
 
     def take_slots(self):
         taken = [pair for other in self.queue[: self.place] for pair in other.record.slot]
-        note = self.note._replace(slot=allot_slots(self.note.claim, taken))
-        self.engine.rewrite(self.queue[self.place]._replace(record=note))
+        record = self.record._replace(slot=allot_slots(self.record.claim, taken))
+        self.engine.rewrite(self.queue[self.place]._replace(record=record))
         self.has_slots = True
 
     def confirm(self):
@@ -320,9 +320,9 @@ def make_busy(obstacles: list) -> Busy:
 
 def describe_entries(entries: list) -> str:
     """Return `held for 3h12m by pid 4711 on db1 (backup.sh --full)`, with `and 2 more` if there are more entries."""
-    note = entries[0].record
+    record = entries[0].record
     more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
-    if note.launcher is None:
+    if record.launcher is None:
         return f"held by another program ({entries[0].key}){more}"
-    span = format_duration(time() - note.since)
-    return f"held for {span} by pid {note.launcher} on {note.host} ({cut_command(note.command)}){more}"
+    span = format_duration(time() - record.since)
+    return f"held for {span} by pid {record.launcher} on {record.host} ({cut_command(record.command)}){more}"

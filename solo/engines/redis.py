@@ -1,6 +1,6 @@
 """Redis, by the connection of redis-py, whose client would retry by itself. Best effort, as Redis itself.
 
-The queue of NAME is a hash, `solo:{NAME}`, with a field OWNER: `NUMBER NOTE` per entry. An entry lives as long as its
+The queue of NAME is a hash, `solo:{NAME}`, with a field OWNER: `NUMBER RECORD` per entry. An entry lives as long as its
 key `solo:{NAME}:OWNER`, which expires after the ttl; another contender writes there that the owner should end.
 `solo:{NAME}:fence` has the last number, for a week; `solo:{NAME}:once` the last period. All changes are scripts, thus
 atomic. Renewing needs no memory, as the server may have none left.
@@ -17,7 +17,7 @@ from redis.retry import Retry
 
 from solo.contention.period import format_ran, parse_ran
 from solo.engines import network
-from solo.engines.engine import Entry, Gone, describe_skew, parse_note
+from solo.engines.engine import Entry, Gone, describe_skew, parse_entry_record
 from solo.engines.queue import OrderedEngine, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
@@ -26,7 +26,7 @@ from solo.modes import MODES
 POLL = (0.05, 0.15)  # seconds; random, so that waiters do not all ask at once
 PAGE = 1000  # keys that one SCAN looks at
 
-# KEYS: the queue, our key, the fence. ARGV: owner, ttl, note. A number is the server's time in microseconds, or one
+# KEYS: the queue, our key, the fence. ARGV: owner, ttl, record. A number is the server's time in microseconds, or one
 # more than the last number: so a server that forgot it, or was restored from a backup, does not repeat it.
 JOIN = """
 if redis.call('exists', KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
@@ -199,7 +199,7 @@ class Redis(OrderedEngine):
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
-    def join(self, name: str, note) -> str:
+    def join(self, name: str, record) -> str:
         if name not in self.joined:
             self.joined.append(name)
         self.run(
@@ -207,7 +207,7 @@ class Redis(OrderedEngine):
             [*self.make_pairs([name]), make_key(name, b"fence")],
             self.owner,
             self.milliseconds,
-            note.format(self.skew),
+            record.format(self.skew),
         )
         return decode(make_key(name, self.owner))
 
@@ -333,10 +333,10 @@ def make_entries(found: list, skew: float = 0.0) -> list:
     """Return the entries in order of their numbers, from READ's {queue, owner, value}."""
     entries = []
     for queue, owner, value in found:
-        number, _, note = value.partition(b" ")
+        number, _, record = value.partition(b" ")
         name = decode(queue[len("solo:{") : -len("}")])
         number = int(number) if number.isdigit() else 0
-        entries.append(Entry(name, decode(queue + b":" + owner), number, parse_note(note, skew), False))
+        entries.append(Entry(name, decode(queue + b":" + owner), number, parse_entry_record(record, skew), False))
     return sorted(entries, key=lambda entry: entry.number)
 
 

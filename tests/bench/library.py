@@ -44,7 +44,7 @@ ENGINE = """
 import json, sys, time
 url, rounds, source = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 sys.path.insert(0, source)
-from solo.engines.engine import Note
+from solo.engines.engine import EntryRecord
 from solo.engines.lease import Terms
 from solo.engines.queue import Wait
 from solo.engines.targets import open_engine
@@ -57,7 +57,7 @@ for turn in range(rounds):
     times = {}
     for step in ("acquire", "renew", "release"):
         begin = time.perf_counter()
-        engine.take("warm", Note(Claim(EXCLUSIVE)), Wait(None, wait_unseen)) if step == "acquire" else getattr(engine, step)()
+        engine.take("warm", EntryRecord(Claim(EXCLUSIVE)), Wait(None, wait_unseen)) if step == "acquire" else getattr(engine, step)()
         times[step] = 1000 * (time.perf_counter() - begin)
     print(json.dumps(times))
 """

@@ -46,14 +46,14 @@ READ = {
     "url": """
         engines.targets.parse_url engines.targets.split_host engines.targets.hide_secrets engines.targets.has_secret""",
     "toml": "engines.targets.read_configuration engines.targets.load_toml engines.targets.make_target",
-    "note": "engines.engine.parse_note engines.engine.read_optional",
+    "entry_record": "engines.engine.parse_entry_record engines.engine.read_optional",
     "etcd": """
         engines.etcd.Etcd.ask engines.etcd.read_error engines.etcd.Etcd.read_queue engines.etcd.Etcd.read_entries
         engines.etcd.Etcd.read_once engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change""",
     "zookeeper": """
         engines.zookeeper.session.Session.receive engines.zookeeper.session.Session.read_answer
         engines.zookeeper.session.Session.read engines.zookeeper.engine.ZooKeeper.read_queue
-        engines.zookeeper.engine.ZooKeeper.read_note engines.zookeeper.engine.ZooKeeper.read_version""",
+        engines.zookeeper.engine.ZooKeeper.read_entry_record engines.zookeeper.engine.ZooKeeper.read_version""",
     "redis": """
         engines.redis.make_entries engines.redis.Redis.connect engines.redis.Redis.read_clock
         engines.redis.Redis.read_queue engines.redis.Redis.read_once""",

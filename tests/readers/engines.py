@@ -1,4 +1,4 @@
-"""Notes of contenders at an engine, and the answers of etcd, ZooKeeper, Redis and PostgreSQL."""
+"""Entry records of contenders at an engine, and the answers of etcd, ZooKeeper, Redis and PostgreSQL."""
 
 import json
 import math
@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 from readers import some
 from readers.target import NUMBERS, agree, attempt, expect, expect_claim, fuzzed, same
-from solo import record
 from solo.contention import period
 from solo.engines import engine, etcd, redis, targets
 from solo.engines.postgresql import link, session, table
 from solo.engines.zookeeper.engine import ZooKeeper
 from solo.errors import SoloError
 from solo.modes import EXCLUSIVE, Claim
+from solo.record import LATEST
 
 ANSWERED = (SoloError, engine.Gone, *engine.INVALID_ANSWER)
 NOTHING = type(None)
@@ -35,38 +35,38 @@ def expect_entries(read_queue):
         expect(all(entry.name == "job" and isinstance(entry.number, int) for entry in entries), entries)
 
 
-def invent_note(rng, claim=None):
+def invent_entry_record(rng, claim=None):
     claim = claim or some.claim(rng)
     slot = [list(pair) for pair in some.slot(rng, claim)]
     launcher, child, since = some.number(rng), rng.choice((None, 5)), float(some.number(rng))
-    return engine.Note(claim, slot, some.text(rng), "root", launcher, child, since, (some.text(rng), "-x"))
+    return engine.EntryRecord(claim, slot, some.text(rng), "root", launcher, child, since, (some.text(rng), "-x"))
 
 
-def make_note(rng) -> bytes:
-    return invent_note(rng).format()
+def make_entry_record(rng) -> bytes:
+    return invent_entry_record(rng).format()
 
 
-def list_fields(note) -> tuple:
-    return note.claim.mode, note.claim.slots, note.claim.take, [tuple(pair) for pair in note.slot], *note[2:]
+def list_fields(record) -> tuple:
+    return record.claim.mode, record.claim.slots, record.claim.take, [tuple(pair) for pair in record.slot], *record[2:]
 
 
 @fuzzed(8, b'"slot": [[0, 1]]|"mode": "C"|null|Infinity|NaN|[[[[|' + NUMBERS)
-def check_note(data: bytes):
-    note = engine.parse_note(data)
-    expect_claim(note.claim, note.slot)
-    if note.launcher is None and not note.command:
-        expect(note.claim.mode == EXCLUSIVE or b"null" in data)
-    if note.since is not None:
-        expect(0 <= note.since < record.LATEST)
-        same(list_fields(engine.parse_note(note.format())), list_fields(note))
+def check_entry_record(data: bytes):
+    record = engine.parse_entry_record(data)
+    expect_claim(record.claim, record.slot)
+    if record.launcher is None and not record.command:
+        expect(record.claim.mode == EXCLUSIVE or b"null" in data)
+    if record.since is not None:
+        expect(0 <= record.since < LATEST)
+        same(list_fields(engine.parse_entry_record(record.format())), list_fields(record))
 
 
-def trip_note(rng):
-    note = invent_note(rng)
-    data = note.format()
-    same(list_fields(engine.parse_note(data)), list_fields(note))
-    cut = engine.parse_note(data[: rng.randrange(len(data))])
-    same(cut, engine.Note(cut.claim))
+def trip_entry_record(rng):
+    record = invent_entry_record(rng)
+    data = record.format()
+    same(list_fields(engine.parse_entry_record(data)), list_fields(record))
+    cut = engine.parse_entry_record(data[: rng.randrange(len(data))])
+    same(cut, engine.EntryRecord(cut.claim))
     same(cut.claim.mode, EXCLUSIVE)
 
 
@@ -112,7 +112,7 @@ def write_answer(answer, date: str = "") -> bytes:
 
 def make_etcd(rng) -> bytes:
     def make_any_kv():
-        return make_kv(rng.choice((b"job", b"job/x")), some.number(rng), some.number(rng), make_note(rng))
+        return make_kv(rng.choice((b"job", b"job/x")), some.number(rng), some.number(rng), make_entry_record(rng))
 
     kvs = [make_any_kv() for _ in range(rng.randrange(3))]
     known = (
@@ -148,14 +148,14 @@ def check_etcd(data: bytes):
 
 
 def trip_etcd(rng):
-    note = invent_note(rng)
+    record = invent_entry_record(rng)
     numbers = sorted(rng.sample(range(1, 1000), 3))
-    rows = (b"job", 255, note.format()), (b"job/inner", 9, b""), (b"job", 17, b"\xff")
+    rows = (b"job", 255, record.format()), (b"job/inner", 9, b""), (b"job", 17, b"\xff")
     kvs = [make_kv(name, lease, revision, value) for (name, lease, value), revision in zip(rows, numbers)]
     entries = open_etcd(write_answer({"header": {"revision": "9"}, "kvs": kvs})).read_queue("job")
     same([(entry.key, entry.number) for entry in entries], [("solo/job/ff", numbers[0]), ("solo/job/11", numbers[2])])
-    same(list_fields(entries[0].record), list_fields(note))
-    same(entries[1].record, engine.Note(entries[1].record.claim))
+    same(list_fields(entries[0].record), list_fields(record))
+    same(entries[1].record, engine.EntryRecord(entries[1].record.claim))
 
 
 # --- ZooKeeper ---------------------------------------------------------------------------------------------------
@@ -190,15 +190,17 @@ def pack_children(*children: bytes) -> bytes:
     return struct.pack("!i", len(children)) + b"".join(map(pack_text, children))
 
 
-def pack_znode(note: bytes, created: int, owner: int) -> bytes:
-    return pack_text(note) + struct.pack("!qqqqiiiqiiq", created, created, 0, 0, 0, 0, 0, owner, 0, 0, created)
+def pack_znode(record: bytes, created: int, owner: int) -> bytes:
+    return pack_text(record) + struct.pack("!qqqqiiiqiiq", created, created, 0, 0, 0, 0, 0, owner, 0, 0, created)
 
 
 def make_zookeeper(rng) -> bytes:
     children = [b"%x" % some.number(rng) for _ in range(rng.randrange(3))]
     frames = [pack_frame(1, rng.choice((0, 0, 0, -101, -4, -112)), pack_children(*children))]
     for xid in range(2, 2 + len(children)):
-        frames.append(pack_frame(xid, rng.choice((0, 0, -101)), pack_znode(make_note(rng), some.number(rng), 5)))
+        frames.append(
+            pack_frame(xid, rng.choice((0, 0, -101)), pack_znode(make_entry_record(rng), some.number(rng), 5))
+        )
     if rng.random() < 0.3:
         frames.insert(0, pack_frame(-1, 0, struct.pack("!ii", 1, 3) + pack_text(b"/solo/job")))
     return b"".join(frames)
@@ -227,12 +229,12 @@ def check_zookeeper(data: bytes):
 
 
 def trip_zookeeper(rng):
-    note, created = invent_note(rng), some.number(rng, 1 << 62)
-    data = pack_frame(1, 0, pack_children(b"ff")) + pack_frame(2, 0, pack_znode(note.format(), created, 255))
+    record, created = invent_entry_record(rng), some.number(rng, 1 << 62)
+    data = pack_frame(1, 0, pack_children(b"ff")) + pack_frame(2, 0, pack_znode(record.format(), created, 255))
     one = open_zookeeper(data)
     one.session.socket.size = rng.choice((1, 7, 1000))
     [entry] = one.read_queue("job")
-    same((entry.key, entry.number, list_fields(entry.record)), ("/solo/job/ff", created, list_fields(note)))
+    same((entry.key, entry.number, list_fields(entry.record)), ("/solo/job/ff", created, list_fields(record)))
     torn = open_zookeeper(data[: rng.randrange(len(data))])
     found = attempt(torn.read_queue, "job", may=(SoloError, engine.Gone))
     expect(isinstance(found, Exception), "a torn answer is accepted")
@@ -242,7 +244,7 @@ def trip_zookeeper(rng):
 
 
 def make_row(rng) -> bytes:
-    return b"solo:{%b}\x1f%x\x1f%d %b" % (some.word(rng), some.number(rng), some.number(rng), make_note(rng))
+    return b"solo:{%b}\x1f%x\x1f%d %b" % (some.word(rng), some.number(rng), some.number(rng), make_entry_record(rng))
 
 
 def make_redis(rng) -> bytes:
@@ -269,9 +271,9 @@ def check_redis(data: bytes):
 
 
 def trip_redis(rng):
-    name, note, count = some.text(rng), invent_note(rng), some.number(rng)
-    [entry] = redis.make_entries([[redis.make_key(name), b"0a", b"%d %b" % (count, note.format())]])
-    same((entry.name, entry.number, list_fields(entry.record)), (name, count, list_fields(note)))
+    name, record, count = some.text(rng), invent_entry_record(rng), some.number(rng)
+    [entry] = redis.make_entries([[redis.make_key(name), b"0a", b"%d %b" % (count, record.format())]])
+    same((entry.name, entry.number, list_fields(entry.record)), (name, count, list_fields(record)))
 
 
 # --- PostgreSQL --------------------------------------------------------------------------------------------------
@@ -279,8 +281,8 @@ def trip_redis(rng):
 
 def open_postgresql(rng, name: str):
     one = session.PostgresSession.__new__(session.PostgresSession)
-    note = invent_note(rng, rng.choice((Claim("X"), Claim("S"), Claim("C", 5, 2))))
-    one.entries = {name: engine.Entry(name, f"{name}/5", some.number(rng), note, True)}
+    record = invent_entry_record(rng, rng.choice((Claim("X"), Claim("S"), Claim("C", 5, 2))))
+    one.entries = {name: engine.Entry(name, f"{name}/5", some.number(rng), record, True)}
     one.wanted = None
     one.link = SimpleNamespace(skew=0.0)
     return one
@@ -293,9 +295,9 @@ def make_postgresql(rng) -> bytes:
 @fuzzed(1, b'/*solo |"names"|*/|null|1e999|[[[[|' + NUMBERS)
 def check_postgresql(data: bytes):
     query = link.decode(data)
-    for name, (position, is_held, note) in session.parse_comment(query).items():
+    for name, (position, is_held, record) in session.parse_comment(query).items():
         expect(isinstance(name, str) and isinstance(position, int) and isinstance(is_held, bool))
-        expect_claim(note.claim, note.slot)
+        expect_claim(record.claim, record.slot)
     key = str(link.make_key("job"))
     entry = session.read_entry(None, "5", key, "ExclusiveLock", "t", query, query[:40])
     expect(entry is None or entry.name == "job", entry)

@@ -7,7 +7,7 @@ COUNTING. Then they pass the GATE one by one: the first waits in it until there 
 slot (SLOT + n) and one with its number of slots (LIMIT + n). A shared claim that finds a LIMIT waits until that is
 gone.
 
-Each of our queries has our note in a comment: of all that the server shows of a session (pg_stat_activity) only the
+Each of our queries has our record in a comment: of all that the server shows of a session (pg_stat_activity) only the
 query is long enough.
 """
 
@@ -15,7 +15,7 @@ import json
 import posix
 from time import monotonic, sleep
 
-from solo.engines.engine import Entry, Gone, Note, describe_skew, parse_note
+from solo.engines.engine import Entry, EntryRecord, Gone, describe_skew, parse_entry_record
 from solo.engines.postgresql.link import Canceled, Link, make_key
 from solo.engines.postgresql.table import PostgresTable
 from solo.engines.queue import (
@@ -168,16 +168,16 @@ class PostgresSession:
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
-    def take(self, name: str, note, wait) -> Entry:
-        if note.claim.slots > MOST:
+    def take(self, name: str, record, wait) -> Entry:
+        if record.claim.slots > MOST:
             raise UsageError(f"--slots: PostgreSQL counts to {MOST}")
         asked, is_in = set(), False
         self.patience = wait.patience
         try:
             while True:
                 try:
-                    self.join(name, note)
-                    if self.acquire(make_key(name), note.claim, wait, asked):
+                    self.join(name, record)
+                    if self.acquire(make_key(name), record.claim, wait, asked):
                         sleep(SETTLE)
                     self.confirm(name)
                     is_in = True
@@ -196,7 +196,7 @@ class PostgresSession:
                 self.entries.pop(name, None)
                 leave(self, name)
 
-    def join(self, name: str, note):
+    def join(self, name: str, record):
         """Have a session that publishes our entry and has no lock of the name yet."""
         if self.link.connection is None:
             self.connect()
@@ -208,7 +208,7 @@ class PostgresSession:
             make_key(name),
         )
         self.refuse_pooler(int(pid) != self.link.pid or count != "0")
-        self.wanted, self.is_new = Entry(name, f"{name}/{pid}", int(number), note, False), True
+        self.wanted, self.is_new = Entry(name, f"{name}/{pid}", int(number), record, False), True
 
     def confirm(self, name: str):
         """Verify that we have the lock, number it, and renew. Raises Gone."""
@@ -391,18 +391,18 @@ class PostgresSession:
         entries = [*self.entries.values(), *([self.wanted] if self.wanted else [])]
         if not entries:
             return ""
-        names, note = {}, entries[-1].record
+        names, record = {}, entries[-1].record
         for entry in entries:
             claim = entry.record.claim
             own = {"mode": claim.mode, "slots": claim.slots, "take": claim.take, "slot": entry.record.slot}
             names[entry.name] = [entry.number, entry.is_held, own]
         while True:
-            known = {**json.loads(note.format(self.link.skew)), "names": names}
+            known = {**json.loads(record.format(self.link.skew)), "names": names}
             text = json.dumps(known, separators=(",", ":")).replace("*", "\\u002a")
-            if len(text) <= COMMENT_LIMIT or not any(note.command):
+            if len(text) <= COMMENT_LIMIT or not any(record.command):
                 return f"{COMMENT}{text}*/ "
-            *words, last = note.command
-            note = note._replace(command=(*words, last[: len(last) // 2]) if len(last) > 1 else tuple(words))
+            *words, last = record.command
+            record = record._replace(command=(*words, last[: len(last) // 2]) if len(last) > 1 else tuple(words))
 
     def record_child(self, pid: int):
         for name, entry in self.entries.items():
@@ -453,25 +453,25 @@ def read_entry(name, pid: str, key: str, mode: str, is_granted: str, query, appl
     """Return the entry of one lock, or None if the lock belongs to no name. `name` is its name, if known."""
     for of, entry in parse_comment(query or "", skew).items():
         if make_key(of) == int(key):
-            number, is_held, note = entry
-            return Entry(of, f"{of}/{pid}", number, note, is_held and is_granted == "t")
+            number, is_held, record = entry
+            return Entry(of, f"{of}/{pid}", number, record, is_held and is_granted == "t")
     # The lock of another program, or of another role, whose queries we may not read.
     words = (application or "").split(" ", 2)
     name = words[2] if name is None and words[0] == "solo" and len(words) == 3 else name
     if name is None or make_key(name) != int(key):
         return None
     claim = Claim(EXCLUSIVE if mode == "ExclusiveLock" else SHARED)
-    return Entry(name, f"{application or 'session'}/{pid}", 0, Note(claim), is_granted == "t")
+    return Entry(name, f"{application or 'session'}/{pid}", 0, EntryRecord(claim), is_granted == "t")
 
 
 def parse_comment(query: str, skew: float = 0.0) -> dict:
-    """Return {name: (number, whether it is held, note)} from the comment in a query; {} without a valid one."""
+    """Return {name: (number, whether it is held, record)} from the comment in a query; {} without a valid one."""
     if not query.startswith(COMMENT):
         return {}
     try:
         known = json.loads(query[len(COMMENT) :].partition("*/")[0])
         return {
-            name: (int(number), bool(is_held), parse_note(json.dumps({**known, **own}).encode(), skew))
+            name: (int(number), bool(is_held), parse_entry_record(json.dumps({**known, **own}).encode(), skew))
             for name, (number, is_held, own) in known["names"].items()
         }
     except (ValueError, KeyError, TypeError, OverflowError, AttributeError, RecursionError):

@@ -13,7 +13,7 @@ from hashlib import sha256
 from time import monotonic
 
 from solo.contention.period import format_ran, parse_ran
-from solo.engines.engine import Entry, Gone, describe_skew, parse_note
+from solo.engines.engine import Entry, Gone, describe_skew, parse_entry_record
 from solo.engines.postgresql.link import Link, encode, make_key
 from solo.engines.queue import OrderedEngine, find_place, find_unready, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
@@ -139,7 +139,7 @@ class PostgresTable(OrderedEngine):
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
-    def join(self, name: str, note) -> str:
+    def join(self, name: str, record) -> str:
         self.has_joined = True
         self.ask("delete from TABLE where name = $1 and expires <= clock_timestamp()", name)
         # Hold a lock until the commit, so that rows become visible in order of their numbers.
@@ -151,7 +151,7 @@ class PostgresTable(OrderedEngine):
             name,
             self.owner,
             self.ttl,
-            note.format(self.link.skew).decode(),
+            record.format(self.link.skew).decode(),
         )
         return self.make_entry_key(name)
 
@@ -207,8 +207,14 @@ class PostgresTable(OrderedEngine):
 
     def make_entries(self, rows: list) -> list:
         return [
-            Entry(name, f"{self.name}/{name}/{owner}", int(number), parse_note(note.encode(), self.link.skew), False)
-            for number, name, owner, note, _ in rows
+            Entry(
+                name,
+                f"{self.name}/{name}/{owner}",
+                int(number),
+                parse_entry_record(record.encode(), self.link.skew),
+                False,
+            )
+            for number, name, owner, record, _ in rows
         ]
 
     def wait_change(self, name: str, key, deadline: float) -> bool:

@@ -24,7 +24,7 @@ from kazoo.protocol.serialization import (
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from solo.contention.period import format_ran, parse_ran
-from solo.engines.engine import Entry, Gone, describe_skew, parse_note
+from solo.engines.engine import Entry, Gone, describe_skew, parse_entry_record
 from solo.engines.network import make_tls
 from solo.engines.queue import OrderedEngine, sort_queues
 from solo.engines.zookeeper.session import REFUSALS, Session
@@ -107,11 +107,11 @@ class ZooKeeper(OrderedEngine):
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
-    def join(self, name: str, note) -> str:
+    def join(self, name: str, record) -> str:
         if not self.session.number:
             self.session.connect()
         key = self.make_key(name)
-        self.create_mark(key, note.format())
+        self.create_mark(key, record.format())
         return key
 
     def leave(self, name: str):
@@ -136,19 +136,19 @@ class ZooKeeper(OrderedEngine):
         self.seen = {key: stat.mzxid for key, _, stat in known}
         # A znode that does not end with a session is not an entry.
         entries = [
-            Entry(name, key, stat.czxid, self.read_note(data, stat), False)
+            Entry(name, key, stat.czxid, self.read_entry_record(data, stat), False)
             for key, data, stat in known
             if stat.ephemeralOwner
         ]
         return sorted(entries, key=lambda entry: entry.number)
 
-    def read_note(self, data, stat):
-        note = parse_note(data or b"")
+    def read_entry_record(self, data, stat):
+        record = parse_entry_record(data or b"")
         # Prefer the ensemble's own date of the znode.
         return (
-            note._replace(since=stat.ctime / 1000 - self.skew)
-            if note.since is not None and self.skew is not None
-            else note
+            record._replace(since=stat.ctime / 1000 - self.skew)
+            if record.since is not None and self.skew is not None
+            else record
         )
 
     def create_mark(self, key: str, data: bytes):
