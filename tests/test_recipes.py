@@ -160,7 +160,9 @@ def check_crontab(machine, line):
 def check_hold(machine, script):
     """Verify that the script holds its names while its shell lives, or for a time, unless it releases them."""
     runner = machine.type("exec sleep 1000")
-    wait = f"\necho start:held:$CUDA_VISIBLE_DEVICES >>{machine.path}/log; exec 9<{machine.path}/gate; flock -s 9; exit 0"
+    wait = (
+        f"\necho start:held:$CUDA_VISIBLE_DEVICES >>{machine.path}/log; exec 9<{machine.path}/gate; flock -s 9; exit 0"
+    )
     process = machine.type(script + wait, {**machine.environment, "RUNNER_PID": str(runner.pid)})
     machine.wait_for_starts(1)
     rows = machine.list()
