@@ -152,12 +152,14 @@ def take_more(name: str, named: "dict[str, Ticket]", take: "Callable[[], Result]
     except BaseException as error:
         hold.queue.gate.restore_skips()
         if isinstance(error, Busy) and not isinstance(error, RanAlready):
-            from solo.text.describe import describe_skips
+            from solo.text.describe import describe_note, describe_skips
 
             with hold.queue.gate:
                 error.skips = hold.queue.gate.count_skip(read_claim(hold).mode)
             hold.queue.gate.close()
-            error.args = (f"{error if error.name else f'{name}: {error}'}{describe_skips(error.skips)}",)
+            error.args = (
+                f"{error if error.name else f'{name}: {error}'}{describe_skips(error.skips)}{describe_note(error)}",
+            )
             error.name = error.name or name
         raise
 

@@ -8,6 +8,7 @@ options; it and all later words belong to the command.
 from solo.errors import UsageError
 from solo.kernel import FOREVER, decode
 from solo.options import DIR, FILE, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER, ONCE_PER, SOCKET, SUBCOMMANDS, VIA
+from solo.record import NOTE_LIMIT
 
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 
@@ -150,6 +151,8 @@ def store(options: dict, option, flag: str, value):
         value = read_pid(flag, value)
     elif option.kind == "limit":
         value = read_count(flag, value) if value.isdigit() else read_duration(flag, value)
+    elif option.kind == "note":
+        check_note(flag, value)
     elif value == "":
         raise UsageError(f"{flag} needs a value, not an empty word (is a variable unset?)")
     if option.many:
@@ -218,6 +221,12 @@ def read_pid(flag: str, text: str) -> int:
     if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0:
         return int(text)
     raise UsageError(f"{flag} {text}: not a process id")
+
+
+def check_note(flag: str, text: str):
+    """Raise UsageError unless the text is one line that cannot control a terminal."""
+    if not isinstance(text, str) or not text.strip() or len(text) > NOTE_LIMIT or not text.isprintable():
+        raise UsageError(f"{flag} must be one line of 1 to {NOTE_LIMIT} printable characters")
 
 
 def is_number(text: str) -> bool:

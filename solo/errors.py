@@ -34,13 +34,14 @@ class Busy(SoloError):
 
     `skips` counts the contenders that were skipped since a command last started, None if that is not known. `since` is
     when the holder acquired the name, in seconds since the epoch. `name` is the busy one of the names, `holders` a
-    tuple of Holder. `tickets` is internal. From solo.run, `skips` and `since` are None.
+    tuple of Holder. `tickets` and `note`, which ends the text, are internal. From solo.run, `skips` and `since` are None.
     """
 
     status = 75
     skips: "int | None" = None
     since: "float | None" = None
     tickets: "Sequence[object]" = ()
+    note: str = ""
     holders: "tuple[solo.Holder, ...]" = ()
 
 

@@ -115,6 +115,8 @@ class Journal:
             format_names(record.names),
             details,
         )
+        if record.note:
+            common += b" note=" + quote(record.note.encode())
         command = quote_words(record.command, WORDS_LIMIT)
         failed = None
         for name in record.names:

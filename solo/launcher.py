@@ -65,7 +65,8 @@ class Run:
             warn_of_date(plan.names[0], command)
         words = list(map(encode, command))
         origin = read_origin()  # before read_self: its error says what is wrong with /proc
-        self.record = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, plan.tree_grace, words)
+        note, tree = plan.note or "", plan.tree_grace
+        self.record = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, tree, words, note=note)
         self.holds = Holds()
         self.own_listeners = [self.holds]  # told of a refusal at once, in this order
         if plan.verbose:

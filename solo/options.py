@@ -14,11 +14,11 @@ GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
 class Option:
     """One option: how it is typed, what its value is, and how it is explained.
 
-    `kind` is flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255), pid: it
-    decides how a value is read, completed and tested. `many` lets it be repeated; `variable` is its environment
-    variable; `keyword` that of solo.run(), None if it has none. It needs one of the flags `needs` beside it, and goes
-    with none of the flags `excludes`. `group` is its heading in --help, `help` its line there, and `text` what the
-    manual says of it, by default the same.
+    `kind` is flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255), pid,
+    note (a line of text): it decides how a value is read, completed and tested. `many` lets it be repeated; `variable`
+    is its environment variable; `keyword` that of solo.run(), None if it has none. It needs one of the flags `needs`
+    beside it, and goes with none of the flags `excludes`. `group` is its heading in --help, `help` its line there, and
+    `text` what the manual says of it, by default the same.
     """
 
     __slots__ = (
@@ -141,6 +141,15 @@ FCNTL = Option(
     many=True,
     text="The same with fcntl(2) on a file, for lckdo, s6-setlock and lockf(3); see solo(7).",
 )
+NOTE = Option(
+    "note",
+    None,
+    "note",
+    "TEXT",
+    LOCK,
+    "Say why: TEXT is shown wherever the holder is",
+    text="Show TEXT (at most 200 characters) wherever the holder is shown.",
+)
 SHARED = Option("shared", "s", "flag", None, SHARE, "Run together with other shared runs", excludes=("slots",))
 SLOTS = Option("slots", None, "count", "N", SHARE, "Let at most N run at once")
 TAKE = Option("take", None, "count", "K", SHARE, "Occupy K of the N slots instead of one", needs=("slots",))
@@ -151,7 +160,7 @@ WAIT = Option(
     "DURATION",
     BUSY,
     "Wait up to DURATION (500ms, 30s, 1h30m, forever)",
-    text="Wait in the queue for up to DURATION if the name is busy (500ms, 30, 30s, 5m, 1h30m, 2d, or forever).",
+    text="Wait up to DURATION in the queue (500ms, 30, 5m, 1h30m, 2d, forever).",
 )
 MAX_WAITING = Option(
     "max-waiting",
@@ -173,7 +182,7 @@ LATEST = Option(
     "Make all earlier waiters exit as busy",
     needs=("wait",),
     excludes=("replace",),
-    text="Let only the newest waiter stay in the queue. Earlier waiters exit with the busy status.",
+    text="Make all earlier waiters exit with the busy status.",
 )
 REPLACE = Option(
     "replace",
@@ -234,9 +243,8 @@ ONCE_PER = Option(
     "DURATION",
     LIMITS,
     "Run at most once in each period of DURATION",
-    text="Run at most once in each period of DURATION; with an engine, once on all hosts together."
-    " A second run in the period exits"
-    " with 0, or --busy-exit.",
+    text="Run at most once in each period of DURATION, with an engine on all hosts together."
+    " A second run exits with 0, or --busy-exit.",
 )
 ONCE_RETRY = Option(
     "once-retry",
@@ -361,6 +369,7 @@ LAUNCHER_OPTIONS = (
     VIA,
     FLOCK,
     FCNTL,
+    NOTE,
     SHARED,
     SLOTS,
     TAKE,

@@ -52,6 +52,7 @@ class Plan:
         via: str
         flock: list[str] | None
         fcntl: list[str] | None
+        note: str | None
         shared: bool
         slots: int | None
         take: int | None

@@ -290,14 +290,14 @@ def wait_unseen(block: "Block", look_again: float, describe: "Describe", in_one_
 
 def make_busy(queue: "Queue", record: "Record", obstacles: "list[Ticket]") -> Busy:
     """Count a skip and return what to raise for it. Closes the obstacles. Gate locked."""
-    from solo.text.describe import describe_holders, describe_skips
+    from solo.text.describe import describe_holders
 
     nearest = obstacles[0].read_record()
     close_all(obstacles)
     holds, _ = find_conflicting_holds(queue, record.claim)
     first = holds[0].record if holds else nearest
     skips = queue.gate.count_skip(record.claim.mode)
-    busy = Busy(f"busy: {describe_holders(holds or obstacles, record.claim)}{describe_skips(skips)}")
+    busy = Busy(f"busy: {describe_holders(holds or obstacles, record.claim, skips)}")
     busy.skips = skips
     busy.since = first.since if first else None
     busy.tickets = holds or obstacles

@@ -7,7 +7,7 @@ read as None.
 """
 
 from solo.identity import Origin
-from solo.kernel import decode, encode
+from solo.kernel import decode, encode, escape
 from solo.modes import COUNTED, MODES, Claim
 
 TYPE_CHECKING = False
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAGIC = b"solo 1"
 END = b"end\n"
 RESERVED = 48  # bytes: `child`, a pid, a start time of 20 digits, `end`
+NOTE_LIMIT = 200  # characters
 WORDS_LIMIT = 256 * 1024  # bytes of quoted words; more are cut, with an ellipsis
 SIZE_LIMIT = 3 * WORDS_LIMIT
 LATEST = 1 << 37  # seconds since the epoch: about the year 6300; every library can format it
@@ -36,7 +37,8 @@ class Record:
     `tree` is None, or with --tree the seconds between SIGTERM and SIGKILL for the descendants of the command. `since`
     is when the ticket was made, in seconds since the epoch. `command` is a list of bytes. `via` is the engine that
     keeps the lock beyond this machine, or "". `keep` is the process for which `solo hold` acquires, or None: once it is
-    the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is the timer of --for.
+    the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is the timer of --for. `note`
+    is the text of --note, or "".
     """
 
     __slots__ = (
@@ -47,6 +49,7 @@ class Record:
         "keep",
         "launcher",
         "names",
+        "note",
         "origin",
         "since",
         "slot",
@@ -70,6 +73,7 @@ class Record:
         via: str = "",
         keep: "Process | None" = None,
         is_timed: bool = False,
+        note: str = "",
     ) -> None:
         self.launcher = launcher
         self.origin = origin
@@ -84,6 +88,7 @@ class Record:
         self.via = via
         self.keep = keep
         self.is_timed = is_timed
+        self.note = note
 
     @property
     def is_kept(self) -> bool:
@@ -97,7 +102,7 @@ class Record:
     def claiming(self, claim: Claim) -> "Record":
         """Return a new record that differs only in the claim, without slots, time and child."""
         record = Record(self.launcher, self.origin, self.uid, claim, self.names, self.tree, self.command, via=self.via)
-        record.keep, record.is_timed = self.keep, self.is_timed
+        record.keep, record.is_timed, record.note = self.keep, self.is_timed, self.note
         return record
 
 
@@ -112,6 +117,7 @@ def format_record(record: Record) -> bytes:
         + (b"via %b\n" % quote(encode(record.via)) if record.via else b"")
         + (b"keep %d %d\n" % record.keep if record.keep else b"")
         + (b"timed 1\n" if record.is_timed else b"")
+        + (b"note %b\n" % quote(record.note.encode()) if record.note else b"")
         + b"host "
         + quote(encode(origin.host)),
         quote_words(map(encode, record.names)),
@@ -180,6 +186,7 @@ def parse_record(data: bytes) -> "Record | None":
             decode(unquote(fields.get(b"via", b""))),
             parse_process(fields[b"keep"]) if b"keep" in fields else None,
             b"timed" in fields,
+            parse_note(fields[b"note"]) if b"note" in fields else "",
         )
     except (ValueError, KeyError, OverflowError):
         return None
@@ -203,6 +210,16 @@ def parse_claim(fields: "dict[bytes, bytes]") -> Claim:
     if not 1 <= take <= slots:
         raise ValueError
     return Claim(mode, slots, take)
+
+
+def parse_note(text: bytes) -> str:
+    return clean_note(unquote(text).decode("utf-8", "backslashreplace"))
+
+
+def clean_note(text: str) -> str:
+    """Return the note of somebody's record as --note would accept it: escaped, and cut to NOTE_LIMIT."""
+    text = escape(text[: NOTE_LIMIT + 1])
+    return text if len(text) <= NOTE_LIMIT else text[: NOTE_LIMIT - 1] + "…"
 
 
 def parse_range(text: bytes) -> "tuple[int, int]":

@@ -143,6 +143,29 @@ def test_busy_message_names_the_holder_on_its_host(fleet):
     assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
 
 
+def test_note_of_the_holder_shows_on_every_host(fleet):
+    note = "été: until noon, 50% */"
+    fleet.hold("a", fleet.job, "--note", note)
+
+    lines = [fleet.run("b", "-n", fleet.job, "true").stderr.decode() for _ in range(2)]
+    waiter = fleet.start_waiter("c", fleet.job, "--note", "me too")
+    table = fleet.run("b", "list").stdout.decode().splitlines()
+
+    assert lines[0].endswith(f"): {note}\n") and lines[1].endswith(f"), 1 skip since: {note}\n"), lines
+    assert [row["note"] for row in fleet.list(fleet.job)] == [note, "me too"]
+    assert " NOTE " in table[0] and any(f"  {note}  " in row for row in table)
+    waiter.terminate()
+
+
+def test_longest_note_of_the_holder_hides_nothing_else(fleet):
+    """Some engines have little room for what they show: there the note is cut."""
+    holder = fleet.hold("a", fleet.job, "--note", "é" * 200)
+
+    [row] = fleet.list(fleet.job)
+
+    assert (row["launcher"], row["mode"]) == (holder.pid, "exclusive") and row["note"].startswith("é" * 20)
+
+
 def test_waiters_acquire_in_order_of_arrival(fleet):
     holder = fleet.hold("z", fleet.job)
     waiters = [fleet.start_waiter(f"h{number}", fleet.job, tag=number) for number in range(5)]

@@ -374,7 +374,7 @@ def find_line(words):
 
 def test_no_deploy_runs_during_the_migration(new):
     machine = new()
-    migration = machine.type(find_line("solo -n deploy --wait forever -- ./migrate.sh"))
+    migration = machine.type(find_line("solo -n deploy --wait forever --note 'migration until noon' -- ./migrate.sh"))
     machine.wait_for_starts(1)
 
     deploy = machine.start_waiter(find_line("solo -n deploy/prod --wait 10m -- ./deploy.sh prod"))

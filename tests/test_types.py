@@ -28,6 +28,7 @@ TYPES = {
     "count": "int",
     "status": "int",
     "limit": "int | float",
+    "note": "str",
 }
 ALWAYS_SET = {"via", "kill_after"}
 

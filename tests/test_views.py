@@ -120,6 +120,7 @@ TICKET = {
     "user": MAYBE_TEXT,
     "host": MAYBE_TEXT,
     "command": array(TEXT),
+    "note": MAYBE_TEXT,
     "via": VIA,
     "ticket": COUNT,
     "claims": {
@@ -152,6 +153,7 @@ RUN = describe(
     user=TEXT,
     host=TEXT,
     command=array(TEXT),
+    note=MAYBE_TEXT,
 )
 SCHEMAS = {
     "list": array(describe(**TICKET)),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union, cast
 
 from solo.acquire import settle_all, take_files, take_names, take_over
 from solo.api import blocking
-from solo.argv import is_engine, read_variables
+from solo.argv import check_note, is_engine, read_variables
 from solo.directories import check_new_name, open_name
 from solo.errors import Busy, SoloError, UsageError
 from solo.identity import read_origin, read_self
@@ -73,6 +73,7 @@ class Holder:
     via: str
     ticket: int
     claims: dict[str, Any] = field(default_factory=dict, hash=False)
+    note: Optional[str] = None
 
 
 def holders(name: str, *, via: Optional[str] = None, directory: Optional[Path] = None) -> list[Holder]:
@@ -272,7 +273,8 @@ class Lock:
     `flock`: files or directories to lock with flock(2) as well, so that solo and programs that use flock(2) exclude
     each other. `fcntl`: files to lock with fcntl(2) as well, for programs that use fcntl(2) or lockf(3). `via`: "file"
     or "socket", by default SOLO_VIA or file. `directory`: where names live, by default SOLO_DIR or the directory of the
-    user (see solo(1)).
+    user (see solo(1)). `note`: one line of at most 200 characters, shown to everybody who finds the name busy or lists
+    it; not with sockets.
 
     Many threads and tasks can use one Lock: each thread, and in an event loop each task, has its own hold, and they
     contend as processes do. A forked child holds nothing. A Lock can be pickled; its holds are not.
@@ -302,6 +304,7 @@ class Lock:
         fcntl: Union[Path, Iterable[Path]] = (),
         via: Optional[str] = None,
         directory: Optional[Path] = None,
+        note: Optional[str] = None,
     ) -> None:
         names = [name] if isinstance(name, str) else list(name)
         if not names:
@@ -310,12 +313,15 @@ class Lock:
         self.wait = check_wait(wait)
         self.max_waiting = max_waiting
         self.reentrant = reentrant
+        self.note = note
         self.via = via
         self.directory = None if directory is None else os.fspath(directory)
         self.flock, self.fcntl = list_paths(flock), list_paths(fcntl)
         self._claim = make_claim(shared, slots, take)
         if max_waiting is not None and not (type(max_waiting) is int and max_waiting >= 0):
             raise UsageError(f"max_waiting={max_waiting!r}: not a count")
+        if note is not None:
+            check_note("note", note)
         if is_engine(read_options(via, self.directory)):
             raise UsageError("a program cannot hold a lock at an engine, which could not end it in time: solo.run can")
         self._start()
@@ -639,7 +645,8 @@ class Try:
         plan.max_waiting, plan.deadline, plan.file_deadline = lock.max_waiting, self.deadline, self.deadline
         plan.flock, plan.fcntl = lock.flock, lock.fcntl
         launcher, origin, command = identify()
-        wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, None, command)
+        note = lock.note or ""
+        wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, None, command, note=note)
         tickets = self.taken = []
 
         def make(base: "Optional[Directory]", name: str, origin: "Origin") -> "AnyQueue":

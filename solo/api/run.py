@@ -46,6 +46,7 @@ def run(
     no_orphan: bool = False,
     flock: Union[Path, Sequence[Path], None] = None,
     fcntl: Union[Path, Sequence[Path], None] = None,
+    note: Optional[str] = None,
     via: Optional[str] = None,
     ttl: Optional[float] = None,
     once_per: Optional[float] = None,
@@ -113,7 +114,7 @@ def make_words(option: Any, value: Any) -> list[Path]:
 def format_value(option: Any, value: Any) -> Path:
     if option.kind == "name":
         return check_name(value)
-    if option.kind == "duration":
+    if option.kind == "duration" or option.kind == "limit" and isinstance(value, float):
         seconds = check_wait(value)
         return "forever" if seconds == FOREVER else f"{seconds:.3f}"
     if isinstance(value, bool):

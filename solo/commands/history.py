@@ -13,7 +13,7 @@ from solo.journal_files import ENDED, STARTED
 from solo.kernel import decode, say
 from solo.options import FILE
 from solo.text.describe import find_user, format_span, name_signal
-from solo.text.tables import NAME, describe_claim, format_json, format_time, print_rows, print_table
+from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_time, print_rows, print_table
 from solo.text.width import clean, measure, pad
 from solo.tickets import HOLD, LIVE, ORPHANED
 
@@ -47,7 +47,7 @@ def run(options: dict, names: list) -> int:
     elif sys.stdout.isatty() and rows:
         print_picture_and_table(rows, after)
     else:
-        print_rows(COLUMNS, map(make_cells, rows), empty=f"no runs known: {describe_place({**options, 'via': FILE})}")
+        print_rows(*make_table(rows), empty=f"no runs known: {describe_place({**options, 'via': FILE})}")
     return 0 if complete else SoloError.status
 
 
@@ -136,7 +136,13 @@ def make_row(name: str, one, state) -> dict:
         "user": find_user(one.uid),
         "host": one.host,
         "command": [decode(word) for word in one.command],
+        "note": one.note or None,
     }
+
+
+def make_table(rows: list) -> tuple:
+    """Return (columns, lines of cells) of the rows, with their notes."""
+    return add_notes(COLUMNS, list(map(make_cells, rows)), rows)
 
 
 def make_cells(row: dict) -> tuple:
@@ -175,11 +181,10 @@ def print_picture_and_table(rows: list, after: float):
     console = Console()
     picture = make_picture(rows, after, time(), console.width, console.encoding)
     room = max(LEAST_ROWS, console.height - len({row["name"] for row in rows}) - 8)
+    columns, cells = make_table(rows[-room:])
     console.print(picture, no_wrap=True, overflow="crop")
     console.print()
-    print_table(
-        console, COLUMNS, [list(map(clean, make_cells(row))) for row in rows[-room:]], "OUTCOME", find_styles(rows)
-    )
+    print_table(console, columns, [list(map(clean, line)) for line in cells], "OUTCOME", find_styles(rows))
     if len(rows) > room:
         console.print(f"the last {room} of {len(rows)}: all are in `solo history | less`, or fewer with --since")
 

@@ -14,7 +14,7 @@ from solo.modes import EXCLUSIVE, INTENTIONS, Claim
 from solo.options import FILE, KEEPERS, SOCKET
 from solo.process.owners import is_trusted, vouches
 from solo.text.describe import find_user, format_duration
-from solo.text.tables import NAME, describe_claim, format_json, format_time, print_rows
+from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_time, print_rows
 from solo.tickets import HOLD, LIVE, ORPHANED, Queue, is_published
 
 COLUMNS = (NAME, "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
@@ -37,8 +37,7 @@ def run(options: dict, names: list) -> int:
     else:
         columns, cells = add_hosts(COLUMNS, list(map(make_cells, rows)), rows, via)
         print_rows(
-            columns,
-            cells,
+            *add_notes(columns, cells, rows),
             "STATE",
             STYLES,
             f"no locks {'held' if complete else 'readable'}: {describe_places(options)}",
@@ -154,6 +153,7 @@ def make_row(name: str, where: str, ticket, record) -> dict:
         "user": find_user(ticket.owner_uid),
         "host": None,
         "command": [],
+        "note": None,
         "via": where,
         "ticket": ticket.number,
         "claims": {},
@@ -167,6 +167,7 @@ def make_row(name: str, where: str, ticket, record) -> dict:
             since=format_time(record.since),
             host=record.origin.host,
             command=[decode(word) for word in record.command],
+            note=record.note or None,
             via=record.via or where,
             claims=claims,
         )

@@ -66,6 +66,7 @@ def make_row(entry, where: str) -> dict:
         "user": record.user or None,
         "host": record.host or None,
         "command": list(record.command),
+        "note": record.note or None,
         "via": where,
         "ticket": entry.number,
         "claims": {},

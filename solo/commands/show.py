@@ -17,7 +17,7 @@ from solo.modes import MODES
 from solo.options import FILE
 from solo.process.tree import find_roots
 from solo.text.describe import describe_skips, format_duration
-from solo.text.tables import format_json, print_rows
+from solo.text.tables import add_notes, format_json, print_rows
 from solo.text.width import print_clean
 
 KIB = 1024
@@ -171,10 +171,12 @@ def print_name(known: dict, place: str):
         print_section(describe_hold(row), PROCESS_COLUMNS, list(map(make_process_cells, row["processes"])))
     if known["waiting"]:
         lines = [make_waiting_cells(at, row) for at, row in enumerate(known["waiting"], 1)]
-        print_section(["waiting:"], *add_hosts(WAITING_COLUMNS, lines, known["waiting"], known["via"]))
+        columns, lines = add_hosts(WAITING_COLUMNS, lines, known["waiting"], known["via"])
+        print_section(["waiting:"], *add_notes(columns, lines, known["waiting"]))
     if runs:
-        cells = [history.make_cells(row)[1:] for row in runs]
-        print_section(["last runs:"], history.COLUMNS[1:], cells, "OUTCOME", history.find_styles(runs))
+        columns, lines = history.make_table(runs)
+        cells = [line[1:] for line in lines]
+        print_section(["last runs:"], columns[1:], cells, "OUTCOME", history.find_styles(runs))
     files = [f"{title:<9}{known[key]}" for title, key in (("files:", "path"), ("journal:", "journal")) if known[key]]
     if files:
         print_section(files, (), [])
@@ -201,6 +203,7 @@ def describe_hold(row: dict) -> list:
         f" {row['via']}{names}",
         f"command: {' '.join(row['command'])}",
         f"since:   {row['since']}",
+        *([f"note:    {row['note']}"] if row["note"] else []),
     ]
 
 

@@ -19,6 +19,7 @@ from solo.gate import DIGITS, GATE_PATIENCE
 from solo.identity import read_namespace, read_stat
 from solo.kernel import close, decode, encode, read_file
 from solo.modes import COUNTED, INTENTIONS, MODES, Claim
+from solo.options import NOTE
 from solo.process.watch import open_pidfd, poll, wait_any
 from solo.record import Record, format_tree, parse_tree, quote, unquote
 from solo.tickets import HOLD, LIVE, ORPHANED, SEAT, finish_handoff, get_number
@@ -399,35 +400,36 @@ def parse_claim(text: str) -> tuple:
 
 
 def make_record(ticket):
-    """Return the record that a ticket would have in its file. The command is from the owner's own command line."""
+    """Return the record that a ticket would have in its file. Command and note are from the owner's own command line."""
     try:
         _, number, claim, names, tree, child = ticket.text.split(".")
         claim, slot = parse_claim(claim)
         child, tree = int(child), parse_tree(tree)
     except (ValueError, OverflowError):
         return None
-    launcher, started, command, uid = (0, 0), None, [b"?"], posix.geteuid()
+    launcher, started, command, note, uid = (0, 0), None, [b"?"], "", posix.geteuid()
     try:
         if ticket.owner:
             launcher = ticket.owner, read_stat(ticket.owner).start
-            command = read_command(ticket.owner)
+            command, note = read_command(ticket.owner)
             if child and read_namespace(ticket.owner, "pid") == ticket.queue.origin.pid_namespace:
                 stat = read_stat(child)
                 started = (child, stat.start) if stat.parent == ticket.owner else None
     except OSError:
         pass  # it has just ended
     names = names.split("-") if names else [ticket.queue.shorten(ticket.queue.name)]
-    return Record(launcher, ticket.queue.origin, uid, claim, names, tree, command, slot, int(number) / 1e6, started)
+    since = int(number) / 1e6
+    return Record(launcher, ticket.queue.origin, uid, claim, names, tree, command, slot, since, started, note=note)
 
 
-def read_command(pid: int) -> list:
-    """Return the command of a launcher: its words after its own options."""
+def read_command(pid: int) -> tuple:
+    """Return the command of a launcher, its words after its own options, and its --note or ""."""
     words = read_file(f"/proc/{pid}/cmdline", 1 << 20).split(b"\0")[:-1]
     for at, word in enumerate(words):
         if word.rpartition(b"/")[2] in (b"solo", b"__main__.py", b"solo.pyz"):
             try:
-                command = parse([decode(word) for word in words[at + 1 :]])[2]
-                return [encode(word) for word in command] or words
+                typed, _, command = parse([decode(word) for word in words[at + 1 :]])
+                return [encode(word) for word in command] or words, typed.get(NOTE.key, "")
             except SoloError:
                 continue
-    return words
+    return words, ""

@@ -13,7 +13,7 @@ from solo.contention.period import LastRun
 from solo.errors import Unreachable
 from solo.kernel import decode
 from solo.modes import COUNTED, EXCLUSIVE, MODES, Claim
-from solo.record import parse_range, parse_since
+from solo.record import clean_note, parse_range, parse_since
 from solo.text.describe import find_user
 
 COMMAND_LIMIT = 1 << 10  # characters of JSON
@@ -44,6 +44,7 @@ class EntryRecord(NamedTuple):
     child: Optional[int] = None
     since: Optional[float] = None
     command: tuple = ()
+    note: str = ""
 
     def format(self, skew: float = 0.0) -> bytes:
         claim = self.claim
@@ -61,6 +62,7 @@ class EntryRecord(NamedTuple):
                 "child": self.child,
                 "since": since,
                 "command": self.command,
+                **({"note": self.note} if self.note else {}),
             }
         ).encode()
 
@@ -80,6 +82,7 @@ def parse_entry_record(data: bytes, skew: float = 0.0) -> EntryRecord:
             *map(read_optional, (known["launcher"], known["child"])),
             parse_since(known["since"]) - skew,
             tuple(map(str, known["command"])),
+            clean_note(str(known.get("note") or "")),
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return EntryRecord(Claim(EXCLUSIVE))
@@ -104,9 +107,8 @@ def cut(words) -> tuple:
 def make_entry_record(record) -> EntryRecord:
     """Return the entry record of a local record, for other hosts to read."""
     command = cut(decode(word).encode("utf-8", "replace").decode() for word in record.command)
-    return EntryRecord(
-        record.claim, [], record.origin.host, find_user(record.uid), record.launcher[0], None, time(), command
-    )
+    host, user, launcher = record.origin.host, find_user(record.uid), record.launcher[0]
+    return EntryRecord(record.claim, [], host, user, launcher, None, time(), command, record.note)
 
 
 class Entry(NamedTuple):

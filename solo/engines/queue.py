@@ -11,7 +11,7 @@ from solo.engines.engine import Entry, Gone, make_lost
 from solo.errors import Busy, SoloError, Superseded, Unreachable
 from solo.modes import COUNTED, allot_slots, find_conflicts
 from solo.queue import NO_WAIT
-from solo.text.describe import cut_command, format_duration
+from solo.text.describe import cut_command, describe_note, format_duration
 
 PAUSE = 0.5  # seconds
 RENEWALS = 5  # in the life of a lease
@@ -313,12 +313,17 @@ def sort_queues(entries: list) -> list:
 
 
 def make_busy(obstacles: list) -> Busy:
-    busy = Busy(f"busy: {describe_entries(obstacles)}")
-    busy.since = obstacles[0].record.since
+    busy = Busy(f"busy: {describe_holders(obstacles)}")
+    busy.since, busy.note = obstacles[0].record.since, obstacles[0].record.note
     return busy
 
 
 def describe_entries(entries: list) -> str:
+    """Return the same as describe_holders, with the note of the first entry."""
+    return describe_holders(entries) + describe_note(entries[0].record)
+
+
+def describe_holders(entries: list) -> str:
     """Return `held for 3h12m by pid 4711 on db1 (backup.sh --full)`, with `and 2 more` if there are more entries."""
     record = entries[0].record
     more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""

@@ -21,6 +21,7 @@ VALUES = {
     "limit": "nothing",
     "status": "nothing",
     "pid": "nothing",
+    "note": "nothing",
 }
 
 

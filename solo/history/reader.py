@@ -13,7 +13,7 @@ from solo.errors import SoloError
 from solo.journal_files import ENDED, JOURNAL, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, open_place
 from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close, decode
 from solo.modes import MODES
-from solo.record import LATEST, unquote
+from solo.record import LATEST, parse_note, unquote
 
 PAST = ".journal.past"
 TOTALS = b"totals"
@@ -50,6 +50,7 @@ class Run:
     token: int | None
     names: list[str]
     command: list[bytes]
+    note: str | None
     is_kept: bool = False  # by solo hold
 
     @property
@@ -235,6 +236,7 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
         names=names or [name],
         command=[unquote(word) for word in command.split(b" ")],
         is_kept=b"kept" in fields,
+        note=parse_optional(fields, b"note", parse_note),
     )
     if run.mode not in MODES or run.event in (STARTED, ENDED) and None in (run.start, run.child, run.token):
         raise ValueError

@@ -15,18 +15,18 @@ SIGNAL_ALIASES = ("SIGCLD", "SIGIOT", "SIGPOLL")
 users = {}  # uid -> name
 
 
-def describe_holders(tickets: list, wanted) -> str:
-    """Describe the tickets in the way, oldest first, for the busy line: `held for 3h12m by pid 4711 (backup.sh
-    --full)`.
+def describe_holders(tickets: list, wanted, skips=None) -> str:
+    """Describe the tickets in the way, oldest first, for the busy line: `held for 3h12m by pid 4711 (backup.sh --full),
+    12 skips since: migration until noon`.
 
-    `wanted` is our own claim.
+    `wanted` is our own claim. The note at the end is that of the first ticket.
     """
     more = f" and {len(tickets) - 1} more" if len(tickets) > 1 else ""
     slots = ""
     if tickets[0].is_hold and tickets[0].record and wanted.mode == tickets[0].record.claim.mode == COUNTED:
         taken = sum(ticket.record.claim.take for ticket in tickets)
         slots = f"{taken} of {min(wanted.slots, *(ticket.record.claim.slots for ticket in tickets))} slots taken, the first "
-    return slots + describe_holder(tickets[0]) + more
+    return f"{slots}{describe_state(tickets[0])}{more}{describe_skips(skips)}{describe_note(tickets[0].record)}"
 
 
 def describe_skips(skips) -> str:
@@ -34,7 +34,17 @@ def describe_skips(skips) -> str:
     return f", {skips} skip{'s' * (skips != 1)} since" if skips else ""
 
 
+def describe_note(record) -> str:
+    """Return `: migration until noon`, or "" without a note or a record."""
+    return f": {record.note}" if record is not None and record.note else ""
+
+
 def describe_holder(ticket) -> str:
+    """Return `held for 3h12m by pid 4711 (backup.sh --full): migration until noon`."""
+    return describe_state(ticket) + describe_note(ticket.record)
+
+
+def describe_state(ticket) -> str:
     """Return `held for 3h12m by pid 4711 (backup.sh --full)`, or the like for other tickets."""
     record = ticket.read_record()
     if record is None:

@@ -16,8 +16,8 @@ MODES = {
     INTEND_SHARED: "shared",
 }
 
-NAME = "NAME"  # the column that is cut first
-SHORTEST_NAME = 12  # cells
+NAME, NOTE = "NAME", "NOTE"  # the columns that are cut, the last one first
+SHORTEST = 12  # cells of them
 NOT_TEXT = re.compile("[\ud800-\udfff]")  # Python's form of a byte that is not UTF-8
 
 
@@ -54,7 +54,7 @@ def print_table(console, columns: tuple, rows: list, styled: str, styles: dict):
         table.add_column(column, no_wrap=True, min_width=width, max_width=width)
     table.add_column(last, no_wrap=True, overflow="ellipsis", min_width=len(last), ratio=1)
     for row in rows:
-        row = [cut(row[0], widths[0]), *row[1:]]
+        row = [*map(cut, row, widths), row[-1]]
         table.add_row(
             *(Text(cell, styles.get(cell, "") if column == styled else "") for column, cell in zip(columns, row))
         )
@@ -64,13 +64,24 @@ def print_table(console, columns: tuple, rows: list, styled: str, styles: dict):
 def find_widths(lines: list, room: int, last: int, gap: int) -> list:
     """Return the width of each column except the last, which needs `last` cells.
 
-    If `room` is too small, cut names only.
+    If `room` is too small, cut notes and then names only.
     """
     widths = [max(map(measure, column)) for column in list(zip(*lines))[:-1]]
-    if lines[0][0] == NAME:
-        lacking = sum(widths) + gap * len(widths) + last - room
-        widths[0] = max(min(widths[0], SHORTEST_NAME), widths[0] - max(0, lacking))
+    for column in (NOTE, NAME):
+        if column in lines[0]:
+            at = lines[0].index(column)
+            lacking = sum(widths) + gap * len(widths) + last - room
+            widths[at] = max(min(widths[at], SHORTEST), widths[at] - max(0, lacking))
     return widths
+
+
+def add_notes(columns: tuple, lines: list, rows: list) -> tuple:
+    """Return (columns, lines of cells), with the notes of the rows before the last column if some row has one."""
+    if not any(row["note"] for row in rows):
+        return columns, lines
+    return (*columns[:-1], NOTE, columns[-1]), [
+        [*cells[:-1], row["note"] or "-", cells[-1]] for cells, row in zip(lines, rows)
+    ]
 
 
 def describe_claim(claim, slot) -> dict:

@@ -39,7 +39,8 @@ def invent_entry_record(rng, claim=None):
     claim = claim or some.claim(rng)
     slot = [list(pair) for pair in some.slot(rng, claim)]
     launcher, child, since = some.number(rng), rng.choice((None, 5)), float(some.number(rng))
-    return engine.EntryRecord(claim, slot, some.text(rng), "root", launcher, child, since, (some.text(rng), "-x"))
+    words, note = (some.text(rng), "-x"), rng.choice(("", "until noon", "été"))
+    return engine.EntryRecord(claim, slot, some.text(rng), "root", launcher, child, since, words, note)
 
 
 def make_entry_record(rng) -> bytes:
@@ -314,6 +315,6 @@ def trip_postgresql(rng):
     query, own = one.make_comment() + "select 1", one.entries[name]
     entry = session.read_entry(None, "5", key, "ShareLock", "t", query, "solo h:5")
     agree(entry, own, "name number is_held")
-    same(list_fields(entry.record)[:-1], list_fields(own.record)[:-1])
+    same(list_fields(entry.record)[:-2], list_fields(own.record)[:-2])
     cut = session.read_entry(name, "5", key, "ExclusiveLock", "t", query[: rng.randrange(60)], "solo h:5")
     same((cut.name, cut.record.claim.mode), (name, EXCLUSIVE))

@@ -22,7 +22,7 @@ TIME = rb"(\d{1,10}\.\d{3})"
 EVENT = re.compile(
     rb"(?:started|ended|skipped|refused) \d{1,10}\.\d{3} uid=\d{1,10} host=W launcher=\d{1,10} mode=(?:X|S|IX|IS|C)"
     rb" slots=\d{1,9} take=\d{1,9}(?: name=W)*"
-    rb"((?: (?:start|waited|ran)=\d{1,10}\.\d{3}| (?:child|token|slot)=\d{1,19}| code=-?\d{1,3}| timed-out=[01]| lost=1| why=W)*)"
+    rb"((?: (?:start|waited|ran)=\d{1,10}\.\d{3}| (?:child|token|slot)=\d{1,19}| code=-?\d{1,3}| timed-out=[01]| lost=1| (?:why|note)=W)*)"
     rb" command=W(?: W)*".replace(b"W", WORD),
     re.A,
 )
@@ -120,8 +120,18 @@ def trip_journal(rng):
     same((totals, len(events)), (None, len(lines)))
     run, claim = events[-1], one.claim
     same(
-        (run.uid, run.host, run.launcher, run.mode, run.slots, run.take, run.names, run.command),
-        (one.uid, one.origin.host, one.launcher[0], claim.mode, claim.slots, claim.take, one.names, one.command),
+        (run.uid, run.host, run.launcher, run.mode, run.slots, run.take, run.names, run.command, run.note or ""),
+        (
+            one.uid,
+            one.origin.host,
+            one.launcher[0],
+            claim.mode,
+            claim.slots,
+            claim.take,
+            one.names,
+            one.command,
+            one.note,
+        ),
     )
     # Torn at the end: only the last line is lost.
     cut = len(whole) - rng.randrange(1, len(lines[-1]))

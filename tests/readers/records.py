@@ -18,7 +18,7 @@ CANON = re.compile(
     rb"time-namespace [!-~]*\nshift -?\d{1,20}\nuid \d{1,20}\n"
     rb"mode (?:X|S|IX|IS|C\nslots (\d{1,20})\ntake (\d{1,20})\nslot ((?:\d+-\d+(?: \d+-\d+)*)?))\n"
     rb"tree (?:-|\d{1,20})\nsince \d{1,11}\.\d{6}\n"
-    rb"((?:via W\n)?host W\nnames W(?: W)*\ncommand W(?: W)*\n)".replace(b"W", WORD)
+    rb"((?:via W\n)?(?:note W\n)?host W\nnames W(?: W)*\ncommand W(?: W)*\n)".replace(b"W", WORD)
     + rb"(?: {47}\n|child (\d{1,10}) (\d{1,20}) *\nend\n)",
     re.A,
 )
@@ -28,7 +28,7 @@ CLOSING = re.compile(rb"child\s+\+?([\d_]+)\s+[+-]?([\d_]+)\s*end\n")
 STRUCTURE = re.compile(rb"^(?:solo 1|(?:launcher|boot|shift|uid|mode)(?= ))|\n|(?<=\n)(?:child|end)", re.M)
 CLAIM = "claim.mode claim.slots claim.take"
 ORIGINS = " ".join(f"origin.{key}" for key in Origin.__slots__)
-FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since via"
+FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since via note"
 
 
 def invent_record(rng):
@@ -38,7 +38,8 @@ def invent_record(rng):
     tree, command, slot = rng.choice((None, 0.0, 10.0, 0.5)), some.many(rng, some.word, 1, 5), some.slot(rng, claim)
     since, child = float(rng.randrange(1 << 31)), rng.choice((None, some.process(rng)))
     via = rng.choice(("", "etcd://h/%20", "a b"))
-    return record.Record(launcher, origin, uid, claim, names, tree, command, slot, since, child, via)
+    note = rng.choice(("", "until noon", "été 50% 🔒"))
+    return record.Record(launcher, origin, uid, claim, names, tree, command, slot, since, child, via, note)
 
 
 def write_record(one) -> bytes:

@@ -98,17 +98,20 @@ def make_cmdline(rng) -> bytes:
 
 @fuzzed(3, b"solo\0|\0--\0|-n\0")
 def check_cmdline(data: bytes):
-    command = read_from(data, sockets.read_command, 5)
+    command, note = read_from(data, sockets.read_command, 5)
     words = data.split(b"\0")[:-1]
     same(command, words[len(words) - len(command) :])
     expect(command or not words)
+    expect(note.isprintable() and len(note) <= 200 and note.encode() in data)
 
 
 def trip_cmdline(rng):
     typed = rng.choice((b"", b"-q\0", b"-n\0solo\0", b"--name=x\0-w\x005\0"))
+    note = rng.choice(("", "solo -q", "été"))
+    typed += b"--note\0%b\0" % note.encode() if note else b""
     command = [some.word(rng), b"-x", b"--"]
     line = b"python3\0-IS\0/usr/bin/solo\0%b--\0%b\0" % (typed, b"\0".join(command))
-    same(read_from(line, sockets.read_command, 5), command)
+    same(read_from(line, sockets.read_command, 5), (command, note))
 
 
 def make_report(rng) -> bytes:

@@ -399,10 +399,9 @@ class PostgresSession:
         while True:
             known = {**json.loads(record.format(self.link.skew)), "names": names}
             text = json.dumps(known, separators=(",", ":")).replace("*", "\\u002a")
-            if len(text) <= COMMENT_LIMIT or not any(record.command):
+            if len(text) <= COMMENT_LIMIT or not any(record.command) and not record.note:
                 return f"{COMMENT}{text}*/ "
-            *words, last = record.command
-            record = record._replace(command=(*words, last[: len(last) // 2]) if len(last) > 1 else tuple(words))
+            record = shorten(record)
 
     def record_child(self, pid: int):
         for name, entry in self.entries.items():
@@ -447,6 +446,14 @@ class PostgresSession:
             ),
             *(pooled if self.link.is_pooled else []),
         ]
+
+
+def shorten(record):
+    """Return the record with a shorter command, or without one with a shorter note."""
+    if not any(record.command):
+        return record._replace(note=record.note[: len(record.note) // 2])
+    *words, last = record.command
+    return record._replace(command=(*words, last[: len(last) // 2]) if len(last) > 1 else tuple(words))
 
 
 def read_entry(name, pid: str, key: str, mode: str, is_granted: str, query, application, skew: float = 0.0):
