@@ -5,7 +5,7 @@ from time import monotonic
 
 from solo.directories import make_base, open_name
 from solo.errors import Busy, RanAlready, SoloError, Vanished
-from solo.kernel import close
+from solo.kernel import FOREVER, close
 from solo.modes import plan_claims
 from solo.obstacles import read_claim
 from solo.queue import NO_WAIT, take_hold, wait_unseen
@@ -73,7 +73,7 @@ def take_names(
         for name, claim in plan_claims(wanted.names, wanted.claim):
             settle_all(holds)
             record = wanted.claiming(claim)
-            if plan.max_waiting is not None or plan.latest or plan.replace:
+            if plan.max_waiting is not None or plan.latest or plan.replace or plan.replace_after is not None:
                 from solo.contention.policies import make_policy
 
                 policy = make_policy(plan)
@@ -208,6 +208,8 @@ def make_variables(names: "list[str]", named: "dict[str, Ticket]") -> "list[byte
 
 def make_watch(plan: "Plan", deadline: float) -> "Watch":
     """Return what blocks a waiter and shows its progress; it is loaded only if somebody reads it."""
+    if plan.replace_after is not None:
+        deadline = FOREVER  # --wait no longer counts once it is time to end the holder
     is_terminal = is_log = False
     if deadline is not NO_WAIT and not plan.quiet:
         is_log = any(posix.environ.get(variable, b"") not in (b"", b"0", b"false") for variable in CI_VARIABLES)

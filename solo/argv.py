@@ -7,7 +7,18 @@ options; it and all later words belong to the command.
 
 from solo.errors import UsageError
 from solo.kernel import FOREVER, decode
-from solo.options import DIR, FILE, KEEPERS, LAUNCHER_OPTIONS, LOUD_AFTER, ONCE_PER, SOCKET, SUBCOMMANDS, VIA
+from solo.options import (
+    DIR,
+    FILE,
+    KEEPERS,
+    LAUNCHER_OPTIONS,
+    LOUD_AFTER,
+    ONCE_PER,
+    REPLACE_AFTER,
+    SOCKET,
+    SUBCOMMANDS,
+    VIA,
+)
 from solo.record import NOTE_LIMIT
 
 UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
@@ -197,8 +208,9 @@ def read_variables(options: dict, environment):
             raise UsageError("--via socket and --dir exclude each other: sockets keep no files")
         if ONCE_PER.key in options:
             raise UsageError("--via socket and --once-per exclude each other: sockets keep no files")
-        if isinstance(options.get(LOUD_AFTER.key), int):
-            raise UsageError("--loud-after cannot count skips with --via socket (use a duration)")
+        for option in (LOUD_AFTER, REPLACE_AFTER):
+            if isinstance(options.get(option.key), int):
+                raise UsageError(f"--{option.flag} cannot count skips with --via socket (use a duration)")
 
 
 def read_variable(options: dict, option, environment):

@@ -194,6 +194,16 @@ REPLACE = Option(
     text="End the holder, and the waiters that cannot run beside this run, then run."
     " They get SIGTERM, and after --kill-after SIGKILL.",
 )
+REPLACE_AFTER = Option(
+    "replace-after",
+    None,
+    "limit",
+    "N|DURATION",
+    BUSY,
+    "Act as --replace after N skips or DURATION",
+    excludes=("max-waiting", "latest", "replace"),
+    text="Act as --replace after N skips, or DURATION of the holder.",
+)
 BUSY_EXIT = Option(
     "busy-exit",
     "E",
@@ -232,7 +242,7 @@ KILL_AFTER = Option(
     "DURATION",
     LIMITS,
     "Time from SIGTERM to SIGKILL (10s)",
-    needs=("timeout", "replace", "tree", "via"),
+    needs=("timeout", "replace", "replace-after", "tree", "via"),
     text="Wait DURATION between SIGTERM and SIGKILL. Default: 10s, or a fifth of --ttl when the"
     " lease of an engine is lost.",
 )
@@ -377,6 +387,7 @@ LAUNCHER_OPTIONS = (
     MAX_WAITING,
     LATEST,
     REPLACE,
+    REPLACE_AFTER,
     BUSY_EXIT,
     QUIET,
     LOUD_AFTER,

@@ -60,6 +60,7 @@ class Plan:
         max_waiting: int | None
         latest: bool
         replace: bool
+        replace_after: int | float | None
         busy_exit: int | None
         quiet: bool
         loud_after: int | float | None

@@ -210,6 +210,9 @@ class Attempt:
         close_all(self.passed)
         if self.state is NEW and self.newest is None:
             self.refuse_own_ancestors(find_holds(self.queue, 0))
+        if self.policy is not None:
+            self.deadline = self.policy.choose_deadline(self.queue, self.record, self.deadline)
+            self.is_late = self.is_late and monotonic() >= self.deadline
         if (
             self.is_late
             or self.state is NEW

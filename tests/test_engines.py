@@ -166,6 +166,15 @@ def test_longest_note_of_the_holder_hides_nothing_else(fleet):
     assert (row["launcher"], row["mode"]) == (holder.pid, "exclusive") and row["note"].startswith("é" * 20)
 
 
+def test_engine_refuses_replace_after_in_words(fleet):
+    result = fleet.run("a", "-n", fleet.job, "--replace-after", "1h", "true")
+
+    assert (result.returncode, result.stderr) == (
+        125,
+        b"solo: --replace-after cannot be used with an engine (use --replace)\n",
+    )
+
+
 def test_waiters_acquire_in_order_of_arrival(fleet):
     holder = fleet.hold("z", fleet.job)
     waiters = [fleet.start_waiter(f"h{number}", fleet.job, tag=number) for number in range(5)]

@@ -114,6 +114,8 @@ OPTIONS = (
     Row("--via socket --dir PATH true"),
     Row("--via socket --once-per 1d -n job true"),
     Row("--via socket --loud-after 3 -n job true"),
+    Row("--via socket --replace-after 3 -n job true"),
+    Row("--replace-after soon true", True),
     Row("--note '' true"),
     Row("-n job true", True, set_relative_directory),
 )

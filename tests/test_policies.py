@@ -1,10 +1,14 @@
-"""Policies about other contenders: --max-waiting, --latest, --replace, --loud-after and the count of skips."""
+"""Policies about other contenders: --max-waiting, --latest, --replace, --replace-after, --loud-after, the count of
+skips.
+"""
 
 import os
 import re
 import signal
 import subprocess
+import time
 
+import psutil
 import pytest
 from conftest import NOBODY, PATIENCE, finish, inject, read_line, read_state, until, wait_dead
 
@@ -428,6 +432,192 @@ def test_new_holder_gets_one_sigterm(lab, words):
     ended = lab.run(*words)
 
     assert (ended.returncode, finish(waiter)[1], ended.stdout.count(b"ended") == 1) == (0, "term\n", words[0] == "stop")
+
+
+# --- --replace-after ---------------------------------------------------------------------------------------------
+
+
+def test_replace_after_ends_a_holder_that_has_run_for_so_long(lab, via):
+    holder = lab.hold("job")
+
+    skipped = lab.run("--replace-after", "1h", "-n", "job", "true")
+    replacing = lab.run("--replace-after", "0s", "-n", "job", "true")
+
+    assert (skipped.returncode, replacing.returncode) == (75, 0) and b"busy: held for" in skipped.stderr
+    assert holder.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_replace_after_ends_a_holder_after_so_many_skips_in_a_row(lab):
+    holder = lab.hold("job")
+    words = ("--replace-after", "2", "-n", "job", "true")
+
+    assert [lab.run(*words).returncode for _ in range(2)] == [75, 75]
+    assert holder.poll() is None
+    assert lab.run(*words).returncode == 0
+    assert holder.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_run_resets_the_skips_of_replace_after(lab):
+    holder = lab.hold("job")
+    lab.run("-n", "job", "true")
+    finish(holder)
+    second = lab.hold("job")
+
+    assert lab.run("--replace-after", "1", "-n", "job", "true").returncode == 75
+    assert finish(second)[0] == 0
+
+
+def test_replace_after_counts_the_skips_of_its_own_mode(lab):
+    holder = lab.hold("job")
+    lab.run("--shared", "-n", "job", "true")
+
+    assert lab.run("--replace-after", "1", "-n", "job", "true").returncode == 75
+    assert lab.run("--shared", "--replace-after", "1", "-n", "job", "true").returncode == 0
+    assert holder.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_replace_after_runs_on_a_free_name(lab, via):
+    assert lab.run("--replace-after", "0s", "-n", "job", "true").returncode == 0
+
+
+def test_waiter_replaces_once_the_holder_has_run_for_so_long(lab, via):
+    holder = lab.hold("job")
+    waiter = lab.start("--wait", "forever", "--replace-after", "1s", "-n", "job", "--", "echo", "ran")
+
+    assert finish(waiter)[:2] == (0, "ran\n")
+
+    assert holder.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_waiter_with_replace_after_acquires_before_if_the_holder_ends(lab, via):
+    holder = lab.hold("job")
+    waiter = lab.start("--wait", "forever", "--replace-after", "1h", "-n", "job", "--", "echo", "ran")
+    until(lambda: lab.count_waiting("job") == 1)
+
+    assert finish(holder)[0] == 0
+    assert finish(waiter)[:2] == (0, "ran\n")
+
+
+def test_wait_with_replace_after_ends_as_usual(lab, via):
+    holder = lab.hold("job")
+
+    result = lab.run("--wait", "200ms", "--replace-after", "1h", "-n", "job", "true")
+
+    assert (result.returncode, result.stderr.endswith(b"; waited 200ms\n")) == (75, True)
+    assert finish(holder)[0] == 0
+
+
+def test_wait_does_not_limit_replace_after(lab):
+    """The holder has run for so long when the wait is over: then it is ended, however long that takes."""
+    holder = lab.start("-n", "job", "--", "sh", "-c", IGNORE_TERM)
+    read_line(holder)
+
+    result = lab.run("--wait", "50ms", "--replace-after", "0s", "-k", "300ms", "-n", "job", "true")
+
+    assert (result.returncode, holder.wait(PATIENCE)) == (0, -signal.SIGKILL)
+
+
+def test_replace_after_ends_the_waiters_in_its_way_too(lab, via):
+    holder = lab.hold("job")
+    waiter = lab.start_waiter("job", tag="waiter")
+
+    assert lab.run("--replace-after", "0s", "-n", "job", "true").returncode == 0
+    assert [process.wait(PATIENCE) for process in (holder, waiter)] == [-signal.SIGTERM] * 2
+    assert lab.read_log() == []
+
+
+def test_replace_after_counts_the_time_of_the_oldest_holder_in_the_way(lab):
+    """The limit is between the ages of the two holders, and the hold of a sibling name is in nobody's way."""
+    lab.hold("up/other")
+    old = lab.hold("up/job", "--shared")
+    until(lambda: find_age(old) > 1.5)
+    lab.hold("up/job", "--shared")
+
+    assert lab.run("--replace-after", "1s", "-n", "up/third", "true").returncode == 0
+    assert lab.run("--replace-after", "1h", "-n", "up/job", "true").returncode == 75
+    assert lab.run("--replace-after", "1s", "-n", "up/job", "true").returncode == 0
+    assert [row["name"] for row in lab.list()] == ["up/other"]
+
+
+def find_age(process):
+    return time.time() - psutil.Process(process.pid).create_time()
+
+
+def test_replace_after_never_ends_an_ancestor(lab):
+    script = "$SOLO --replace-after 0 -n job true; echo $?"
+    result = lab.run("-n", "job", "--", "sh", "-c", script)
+
+    assert (result.returncode, result.stdout) == (0, b"125\n")
+    assert b"an ancestor of this process: it would wait for itself" in result.stderr
+
+
+def test_replace_after_is_skipped_if_a_program_above_it_holds_the_name(lab):
+    """The program waits for it, so it must not wait for the program."""
+    code = """
+import subprocess
+import time
+with solo.Lock("job"):
+    print(subprocess.run([os.environ["SOLO"], "--replace-after", "0", "-n", "job", "true"]).returncode)
+"""
+    status, out, err = lab.run_code(code)
+
+    assert (status, out) == (0, "75\n") and "busy: held for" in err
+
+
+def test_replace_after_spares_an_ancestor_with_a_slot(lab):
+    other = lab.hold("job", "--slots", "2")
+    script = "$SOLO --replace-after 0 --slots 2 -n job true; echo $?"
+
+    result = lab.run("--slots", "2", "-n", "job", "--", "sh", "-c", script)
+
+    assert (result.returncode, result.stdout) == (0, b"0\n")
+    assert other.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_replace_after_does_not_end_the_holder_of_a_file(lab):
+    path = lab.path / "a_file"
+    holder = lab.start("-n", "other", "--flock", path, "--", "sh", "-c", "echo; read line; exit 0")
+    read_line(holder)
+
+    result = lab.run("--replace-after", "0", "--flock", path, "-n", "job", "true")
+
+    assert (result.returncode, finish(holder)[0]) == (75, 0)
+
+
+@pytest.mark.tool("strace")
+def test_waiter_with_replace_after_sleeps(lab):
+    """Until it is time, it makes no system call; it wakes only for that."""
+    lab.hold("job")
+    trace = lab.path / "trace"
+    waiter = lab.start(
+        "--wait", "forever", "--replace-after", "2s", "-n", "job", "true", prefix=("strace", "-o", trace, "-ttt")
+    )
+    assert waiter.wait(PATIENCE) == 0
+
+    times = [float(line.split()[0]) for line in trace.read_text().splitlines() if line[:1].isdigit()]
+    assert max(after - before for before, after in zip(times, times[1:])) > 1.0
+
+
+def test_sockets_refuse_replace_after_count(lab):
+    result = lab.run("--via", "socket", "--replace-after", "3", "-n", "job", "true")
+
+    message = b"solo: --replace-after cannot count skips with --via socket (use a duration)\n"
+    assert (result.returncode, result.stderr) == (125, message)
+
+
+@pytest.mark.parametrize("value, status", [("1", 0), ("0.0", 0), ("3600.0", 75), ("3600", 75)])
+def test_solo_run_takes_skips_or_seconds(lab, value, status):
+    """An int is a number of skips, a float is seconds."""
+    lab.hold("job")
+    lab.run("-n", "job", "true")
+    code = f"""
+try:
+    print(solo.run(["true"], name="job", replace_after={value}).returncode)
+except solo.Busy:
+    print(75)
+"""
+
+    assert lab.run_code(code)[1:] == (f"{status}\n", "")
 
 
 # --- skips -------------------------------------------------------------------------------------------------------

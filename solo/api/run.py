@@ -40,6 +40,7 @@ def run(
     max_waiting: Optional[int] = None,
     latest: bool = False,
     replace: bool = False,
+    replace_after: Union[int, float, None] = None,
     timeout: Optional[float] = None,
     kill_after: Optional[float] = None,
     tree: bool = False,
@@ -60,8 +61,9 @@ def run(
 ) -> "subprocess.CompletedProcess[Any]":
     """Run the command `argv` (a sequence of words) under the lock of `name`, and wait for its end.
 
-    The options are those of solo(1), durations in seconds; `wait=math.inf` waits without a limit. Without `name`, a
-    name is made from the command. All other arguments are those of subprocess.run, except `shell` and `executable`.
+    The options are those of solo(1), durations in seconds; `wait=math.inf` waits without a limit; `replace_after` is a
+    number of skips as an int, seconds as a float. Without `name`, a name is made from the command. All other arguments
+    are those of subprocess.run, except `shell` and `executable`.
     Return its CompletedProcess.
 
     Raises Busy, with its `holders`, if the name is held; its subclass RanAlready if the command ran in this period

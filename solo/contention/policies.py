@@ -1,17 +1,18 @@
-"""Policies for other contenders of the same name: --max-waiting, --latest, --replace.
+"""Policies for other contenders of the same name: --max-waiting, --latest, --replace, --replace-after.
 
 Kubernetes calls --replace the concurrency policy Replace (Forbid is our default); GitHub's cancel-in-progress is
 --replace where something runs, and its pending queue of one is --latest.
 
-The queue calls a policy at four points: `may_wait`, `ignores` and `meet` with the gate locked, `act` without.
+The queue calls a policy at five points: `act` without the gate, all others with the gate locked.
 """
 
 import _signal
+from time import monotonic, time
 
 from solo.contention.evict import Eviction
 from solo.errors import SoloError, Superseded
-from solo.kernel import WAKE_SIGNAL, close
-from solo.modes import INTEND_SHARED, SHARED, find_conflicts
+from solo.kernel import FOREVER, WAKE_SIGNAL, close
+from solo.modes import INTEND_SHARED, MODES, SHARED, find_conflicts
 from solo.obstacles import close_all, find_conflicting_holds, find_holds, find_own_ancestors, read_claim
 from solo.process.tree import open_target
 from solo.text.describe import describe_owner
@@ -24,6 +25,8 @@ def make_policy(plan):
         return MaxWaiting(plan.max_waiting)
     if plan.latest:
         return Latest()
+    if plan.replace_after is not None:
+        return ReplaceAfter(plan.replace_after, plan.kill_after)
     return Replace(plan.kill_after) if plan.replace else None
 
 
@@ -35,6 +38,9 @@ class Policy:
 
     def ignores(self, ticket, record) -> bool:
         return False
+
+    def choose_deadline(self, queue, record, deadline: float) -> float:
+        return deadline
 
     def meet(self, queue, record, waiting, obstacles: list):
         pass
@@ -135,6 +141,45 @@ class Replace(Policy):
     def act(self, deadline):
         targets, self.targets = self.targets, []
         return min(deadline, self.eviction.act_on_all(targets))
+
+
+class ReplaceAfter(Replace):
+    """Do as Replace once the oldest conflicting holder has run for `limit` seconds (float), or after `limit` skips
+    (int); until then nothing.
+
+    `due` is when the holder will have run that long, on the monotonic clock. Once it has, the deadline no longer counts.
+    """
+
+    def __init__(self, limit, kill_after: float):
+        super().__init__(kill_after)
+        self.limit = limit
+        self.is_due = False
+        self.due = FOREVER
+
+    def choose_deadline(self, queue, record, deadline):
+        left = 0.0 if self.is_due else self.find_time_left(queue, record)
+        self.is_due, self.due = left <= 0, monotonic() + left
+        return FOREVER if self.is_due else deadline
+
+    def find_time_left(self, queue, record) -> float:
+        """Return how many seconds the holder may still run; FOREVER if that is not known, or if an ancestor is in the way."""
+        holds, _ = find_conflicting_holds(queue, record.claim)
+        close_all(holds)
+        spared = find_own_ancestors(queue, holds)
+        oldest = next((hold.record for hold in holds if hold not in spared), None)
+        if oldest is None or conflicts(record, spared):
+            return FOREVER
+        if isinstance(self.limit, int):
+            skips = queue.gate.read_skips()[MODES.index(record.claim.mode)]
+            return 0.0 if skips >= self.limit else FOREVER
+        return oldest.since + self.limit - time()
+
+    def meet(self, queue, record, waiting, obstacles):
+        if self.is_due:
+            super().meet(queue, record, waiting, obstacles)
+
+    def act(self, deadline):
+        return super().act(deadline) if self.is_due else min(deadline, self.due)
 
 
 def conflicts(record, tickets: list) -> bool:

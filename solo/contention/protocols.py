@@ -148,6 +148,9 @@ class Policy(Protocol):
     # Return whether we need not wait for this waiter ahead of us. Gate locked.
     def ignores(self, ticket: Ticket, record: Record) -> bool: ...
 
+    # Return when we give up, now that tickets are in the way; `deadline`, or later. Gate locked.
+    def choose_deadline(self, queue: Queue, record: Record, deadline: float) -> float: ...
+
     # Find the contenders to act on. Gate locked. `waiting` is our waiting ticket or None; without obstacles we have the
     # hold.
     def meet(self, queue: Queue, record: Record, waiting: Optional[Ticket], obstacles: list[Ticket]) -> None: ...

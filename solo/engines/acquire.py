@@ -183,6 +183,8 @@ def check_plan(plan):
         raise UsageError("a name made from the command can differ between hosts (choose one with -n NAME)")
     if plan.latest:
         raise UsageError("--latest cannot reach the waiters of other hosts (use --replace or --max-waiting)")
+    if plan.replace_after is not None:
+        raise UsageError("--replace-after cannot be used with an engine (use --replace)")
 
 
 def take_all(engine, claims: list, record, wait: Wait) -> dict:
