@@ -471,6 +471,7 @@ SUBCOMMANDS = (
         (
             PID,
             FOR,
+            NOTE,
             DIR,
             SHARED,
             SLOTS,
@@ -479,6 +480,7 @@ SUBCOMMANDS = (
             MAX_WAITING,
             LATEST,
             REPLACE,
+            REPLACE_AFTER,
             KILL_AFTER,
             BUSY_EXIT,
             QUIET,

@@ -81,6 +81,7 @@ class Hold:
             kept.words,
             keep=kept.identity,
             is_timed=kept.is_timed,
+            note=plan.note or "",
         )
         self.holds = Holds()
         self.journal = Journal(self.record, plan.dir, lambda text: None)
