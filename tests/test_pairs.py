@@ -17,6 +17,7 @@ VALUES = {
     "count": "2",
     "limit": "6h",
     "status": "3",
+    "pid": "1",
     "note": "migration until noon",
 }
 OPTIONS = [option for option in LAUNCHER_OPTIONS if option not in (HELP, VERSION)]

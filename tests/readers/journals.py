@@ -21,7 +21,7 @@ from solo.modes import MODES
 TIME = rb"(\d{1,10}\.\d{3})"
 EVENT = re.compile(
     rb"(?:started|ended|skipped|refused) \d{1,10}\.\d{3} uid=\d{1,10} host=W launcher=\d{1,10} mode=(?:X|S|IX|IS|C)"
-    rb" slots=\d{1,9} take=\d{1,9}(?: name=W)*"
+    rb" slots=\d{1,9} take=\d{1,9}(?: kept=1)?(?: name=W)*"
     rb"((?: (?:start|waited|ran)=\d{1,10}\.\d{3}| (?:child|token|slot)=\d{1,19}| code=-?\d{1,3}| timed-out=[01]| lost=1| (?:why|note)=W)*)"
     rb" command=W(?: W)*".replace(b"W", WORD),
     re.A,

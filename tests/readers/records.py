@@ -18,7 +18,7 @@ CANON = re.compile(
     rb"time-namespace [!-~]*\nshift -?\d{1,20}\nuid \d{1,20}\n"
     rb"mode (?:X|S|IX|IS|C\nslots (\d{1,20})\ntake (\d{1,20})\nslot ((?:\d+-\d+(?: \d+-\d+)*)?))\n"
     rb"tree (?:-|\d{1,20})\nsince \d{1,11}\.\d{6}\n"
-    rb"((?:via W\n)?(?:note W\n)?host W\nnames W(?: W)*\ncommand W(?: W)*\n)".replace(b"W", WORD)
+    rb"((?:via W\n)?(?:keep (\d{1,10}) \d{1,20}\n)?(?:timed 1\n)?(?:note W\n)?host W\nnames W(?: W)*\ncommand W(?: W)*\n)".replace(b"W", WORD)
     + rb"(?: {47}\n|child (\d{1,10}) (\d{1,20}) *\nend\n)",
     re.A,
 )
@@ -28,7 +28,7 @@ CLOSING = re.compile(rb"child\s+\+?([\d_]+)\s+[+-]?([\d_]+)\s*end\n")
 STRUCTURE = re.compile(rb"^(?:solo 1|(?:launcher|boot|shift|uid|mode)(?= ))|\n|(?<=\n)(?:child|end)", re.M)
 CLAIM = "claim.mode claim.slots claim.take"
 ORIGINS = " ".join(f"origin.{key}" for key in Origin.__slots__)
-FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since via note"
+FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since via keep is_timed note"
 
 
 def invent_record(rng):
@@ -39,7 +39,9 @@ def invent_record(rng):
     since, child = float(rng.randrange(1 << 31)), rng.choice((None, some.process(rng)))
     via = rng.choice(("", "etcd://h/%20", "a b"))
     note = rng.choice(("", "until noon", "été 50% 🔒"))
-    return record.Record(launcher, origin, uid, claim, names, tree, command, slot, since, child, via, note)
+    keep, is_timed = rng.choice((None, some.process(rng))), rng.random() < 0.5
+    kept = {"keep": keep, "is_timed": is_timed, "note": note}
+    return record.Record(launcher, origin, uid, claim, names, tree, command, slot, since, child, via, **kept)
 
 
 def write_record(one) -> bytes:
@@ -52,10 +54,10 @@ def is_canonical(data: bytes) -> bool:
     match = CANON.fullmatch(data)
     if not match:
         return False
-    launcher, slots, take, slot, quoted, child, _ = match.groups()
+    launcher, slots, take, slot, quoted, keep, child, _ = match.groups()
     ranges = re.findall(rb"(\d+)-(\d+)", slot or b"")
     return bool(
-        all(0 < int(one) < 1 << 31 for one in (launcher, child or b"1"))
+        all(0 < int(one) < 1 << 31 for one in (launcher, keep or b"1", child or b"1"))
         and (slots is None or 1 <= int(take) <= int(slots))
         and all(int(first) <= int(last) for first, last in ranges)
         and ESCAPES.fullmatch(quoted)
