@@ -44,6 +44,7 @@ from typing import Any, Optional, Union
 
 from solo import kernel
 from solo.kernel import FOREVER, close
+from solo.process.wakeup import Wakeup
 
 LONGEST_POLL = 1e9  # milliseconds; poll(2) takes an int
 SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
@@ -86,7 +87,7 @@ class Waiter:
     """
 
     def __init__(self) -> None:
-        self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.wakeup = Wakeup()
         self.is_cancelled = False
         self.answers: list[Answer] = []
 
@@ -96,8 +97,7 @@ class Waiter:
         self.wake()
 
     def wake(self) -> None:
-        if self.fd >= 0:
-            os.eventfd_write(self.fd, 1)
+        self.wakeup.send()
 
     def cancel(self) -> None:
         self.is_cancelled = True
@@ -105,9 +105,7 @@ class Waiter:
             self.wake()
 
     def close(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            close(fd)
+        self.wakeup.close()
         for answer in self.answers:  # unread answers exist only in a forked child
             if isinstance(answer, int):
                 close(answer)
@@ -120,7 +118,7 @@ class Waiter:
         """
         if self.is_cancelled:
             raise Cancelled
-        poller.register(self.fd, select.POLLIN)
+        poller.register(self.wakeup, select.POLLIN)
         acting.release()
         try:
             while True:
@@ -130,9 +128,9 @@ class Waiter:
                     break
         finally:
             acting.acquire()
-            poller.unregister(self.fd)
-        if any(fd == self.fd for fd, _ in ready):
-            os.eventfd_read(self.fd)
+            poller.unregister(self.wakeup)
+        if any(fd == self.wakeup.fd for fd, _ in ready):
+            self.wakeup.clear()
         if self.is_cancelled:
             raise Cancelled
         return bool(ready)

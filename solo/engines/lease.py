@@ -18,6 +18,7 @@ from _signal import SIGKILL, SIGURG
 from solo.engines.engine import Gone, read_boot_clock
 from solo.engines.queue import RENEWALS
 from solo.errors import SoloError, Unreachable, UsageError
+from solo.process.wakeup import Wakeup
 from solo.text.describe import format_duration
 
 TTL, LONGEST = 15.0, 1e9  # seconds
@@ -215,14 +216,14 @@ class Stop(threading.Event):
 
     def __init__(self):
         super().__init__()
-        self.fd = posix.eventfd(0, posix.EFD_CLOEXEC)
+        self.wakeup = Wakeup()
 
     def fileno(self) -> int:
-        return self.fd
+        return self.wakeup.fd
 
     def set(self):
         super().set()
-        posix.eventfd_write(self.fd, 1)
+        self.wakeup.send()
 
 
 class DeadMan:

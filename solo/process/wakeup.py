@@ -1,0 +1,36 @@
+"""A descriptor that one thread makes readable, to wake another from poll(2)."""
+
+import posix
+
+PIPE_SIZE = 65536  # bytes: what a pipe can hold
+
+
+class Wakeup:
+    """A pipe: Python 3.9 has no eventfd(2). `fd` is readable from `send` until `clear`."""
+
+    def __init__(self) -> None:
+        self.fd, self.writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def send(self) -> None:
+        """Make `fd` readable. Do nothing after `close`."""
+        try:
+            if self.writer >= 0:
+                posix.write(self.writer, b"!")
+        except BlockingIOError:
+            pass  # the pipe is full, so it is readable
+
+    def clear(self) -> None:
+        """Make `fd` unreadable until the next `send`."""
+        try:
+            posix.read(self.fd, PIPE_SIZE)
+        except BlockingIOError:
+            pass  # it was not readable
+
+    def close(self) -> None:
+        fds, self.fd, self.writer = (self.fd, self.writer), -1, -1  # first: a closed number may soon be another file's
+        for fd in fds:
+            if fd >= 0:
+                posix.close(fd)
