@@ -296,7 +296,7 @@ def check_processes(asked):
         posix.close(posix.pidfd_open(posix.getpid()))
         yield GOOD, "solo waits for orphans without polling (pidfd)"
     except (OSError, AttributeError):
-        yield NOTE, "no pidfd: solo polls orphans, and --replace and stop do not work"
+        yield NOTE, "no pidfd: solo polls orphans; stop and --replace verify a pid just before they signal it"
     try:
         load_prctl()
         yield GOOD, "--tree, --no-orphan, --flock and --fcntl work (prctl by ctypes)"

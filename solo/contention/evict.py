@@ -1,7 +1,7 @@
 """Ends holders and waiters, for --replace and `solo stop`.
 
 First SIGTERM, then SIGKILL; first to the command and then to its launcher, so that the launcher exits with the
-command's status. Every process is identified through a pidfd, and signalled only if the owner of the ticket's file
+command's status. Every process is verified by pid and start time, and signalled only if the owner of the ticket's file
 could have signalled it.
 """
 
@@ -9,10 +9,9 @@ from _signal import SIGKILL, SIGTERM
 from time import monotonic
 
 from solo.errors import SoloError
-from solo.kernel import FOREVER, close, say_promptly
+from solo.kernel import FOREVER, say_promptly
 from solo.process.owners import is_trusted, may_signal, vouches
-from solo.process.tree import end, find_children, find_descendants, open_target, send
-from solo.process.watch import poll
+from solo.process.tree import end, find_children, find_descendants, open_recipient, send
 from solo.text.describe import describe_owner
 from solo.tickets import LIVE
 
@@ -130,16 +129,16 @@ def kill_descendants(ticket):
     if (record.origin.pid_namespace, record.origin.time_namespace) != (mine.pid_namespace, mine.time_namespace):
         return
     try:
-        launcher = open_target(ticket, record.launcher)
+        launcher = open_recipient(ticket, record.launcher)
     except ProcessLookupError:
         return
     try:
         strangers = [it for it in find_children(record.launcher[0]) if it[1] <= record.child[1] and it != record.child]
         found = find_descendants(record.launcher[0], strangers)
-        if poll([launcher], 0):
+        if launcher.is_gone():
             return  # another process may have got its pid before we listed the children
     finally:
-        close(launcher)
+        launcher.close()
     for process in found:
         try:
             if is_trusted(ticket) or may_signal(ticket.owner_uid, process[0]):

@@ -6,15 +6,14 @@ Kubernetes calls --replace the concurrency policy Replace (Forbid is our default
 The queue calls a policy at five points: `act` without the gate, all others with the gate locked.
 """
 
-import _signal
 from time import monotonic, time
 
 from solo.contention.evict import Eviction
 from solo.errors import SoloError, Superseded
-from solo.kernel import FOREVER, WAKE_SIGNAL, close
+from solo.kernel import FOREVER, WAKE_SIGNAL
 from solo.modes import INTEND_SHARED, MODES, SHARED, find_conflicts
 from solo.obstacles import close_all, find_conflicting_holds, find_holds, find_own_ancestors, read_claim
-from solo.process.tree import open_target
+from solo.process.tree import open_recipient
 from solo.text.describe import describe_owner
 from solo.tickets import LIVE, MOST_OPEN, SEAT, get_number, is_published
 
@@ -87,11 +86,11 @@ def wake(ticket):
     try:
         record = ticket.read_record()
         if record is not None:
-            pidfd = open_target(ticket, record.launcher)
+            recipient = open_recipient(ticket, record.launcher)
             try:
-                _signal.pidfd_send_signal(pidfd, WAKE_SIGNAL)
+                recipient.send(WAKE_SIGNAL)
             finally:
-                close(pidfd)
+                recipient.close()
     except (OSError, SoloError):
         pass  # it has left, or is another user's: then it keeps its place, and is overtaken
 

@@ -20,7 +20,8 @@ from solo.identity import read_namespace, read_stat
 from solo.kernel import close, decode, encode, read_file
 from solo.modes import COUNTED, INTENTIONS, MODES, Claim
 from solo.options import NOTE
-from solo.process.watch import open_pidfd, poll, wait_any
+from solo.process.recipient import Recipient
+from solo.process.watch import poll, wait_any
 from solo.record import Record, format_tree, parse_tree, quote, unquote
 from solo.tickets import HOLD, LIVE, ORPHANED, SEAT, finish_handoff, get_number
 
@@ -46,7 +47,7 @@ class SocketTicket:
     """A ticket, ours or another contender's: as tickets.Ticket, with the `fd` of our socket, or of our connection to
     theirs.
 
-    `fd` is None if the owner's backlog is full; `watch` a pidfd of the command, or None.
+    `fd` is None if the owner's backlog is full; `watch` a Recipient of the command, or None.
     """
 
     __slots__ = ("fd", "file", "owner", "queue", "record", "state", "text", "watch")
@@ -94,7 +95,7 @@ class SocketTicket:
         return posix.geteuid()  # connect() asked the kernel
 
     def open_watches(self) -> tuple:
-        watched = self.watch if self.state is ORPHANED else self.fd
+        watched = (self.watch.pidfd if self.watch else None) if self.state is ORPHANED else self.fd
         return ([], False) if watched is None else ([posix.dup(watched)], True)
 
     def wait_end(self, deadline: float) -> bool:
@@ -188,14 +189,14 @@ class SocketQueue:
         self.files = []
         self.texts = {}
         self.unseen = {}  # stays empty: all tickets are of this machine
-        self.seen = {}  # by file: a pidfd of its command, which may outlive the launcher for a moment
+        self.seen = {}  # by file: a Recipient of its command, which may outlive the launcher for a moment
         self.highest = 0  # the highest number of a ticket that answered: any process can add to the list of sockets
 
     def leave(self):
         """Close what is open but for tickets."""
         self.gate.close()
         while self.seen:
-            close(self.seen.popitem()[1])
+            self.seen.popitem()[1].close()
 
     def list_files(self, before: str = "/") -> list:
         """Return the tickets that sort `before` one, or all, named as files would be, in no order. Raises SoloError.
@@ -206,8 +207,8 @@ class SocketQueue:
         for key in [key for key in owners if key[0] == self.name and key[1] not in self.texts.values()]:
             del owners[key]
         for file in self.seen.keys() - self.texts.keys():
-            if poll([self.seen[file]], 0):
-                close(self.seen.pop(file))
+            if self.seen[file].is_gone():
+                self.seen.pop(file).close()
         self.files = [file for file in (*self.texts, *(self.seen.keys() - self.texts.keys())) if file < before]
         return self.files
 
@@ -247,7 +248,7 @@ class SocketQueue:
             self.highest = max(self.highest, ticket.number)
             self.see_command(ticket)
             return ticket
-        if file in self.seen and not poll([self.seen[file]], 0):
+        if file in self.seen and not self.seen[file].is_gone():
             return SocketTicket(self, file, "", None, ORPHANED, None, self.seen[file])
         return None
 
@@ -263,15 +264,13 @@ class SocketQueue:
         return ticket
 
     def see_command(self, ticket):
-        """Keep a pidfd of its command. While the launcher lives the pid can be no other process's."""
+        """Keep a Recipient of its command. While the launcher lives the pid can be no other process's."""
         record = ticket.read_record() if ticket.is_hold and ticket.file not in self.seen else None
         if record is not None and record.child is not None:
             try:
-                pidfd = open_pidfd(record.child, self.origin, self.origin)
-            except ProcessLookupError:
-                return
-            if pidfd is not None:
-                self.seen[ticket.file] = pidfd
+                self.seen[ticket.file] = Recipient(record.child, self.origin, self.origin)
+            except (ProcessLookupError, SoloError):
+                pass  # it has just ended, or cannot be seen
 
     def find_newest_waiting(self):
         """Return None: the kernel lists all sockets or none."""

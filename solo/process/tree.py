@@ -1,14 +1,11 @@
-"""Other processes: their descendants, and signals that reach exactly one process and never a reused pid."""
+"""Other processes: their descendants, and signals to the processes of a record or a tree."""
 
-import _signal
 import posix
-from _signal import SIGCONT, SIGKILL
 
 from solo.errors import SoloError
-from solo.identity import find_pid, is_alive, is_stopped, read_stat
-from solo.kernel import close
+from solo.identity import find_pid, is_alive, read_stat
 from solo.process.owners import vouches
-from solo.process.watch import open_pidfd, poll
+from solo.process.recipient import Recipient
 from solo.text.describe import find_user
 from solo.tickets import LIVE
 
@@ -20,35 +17,31 @@ def end(ticket, process: tuple, signal: int):
     Raises SoloError if it cannot be signalled, or the owner of the ticket could not have signalled it.
     """
     try:
-        pidfd = open_target(ticket, process)
+        recipient = open_recipient(ticket, process)
     except ProcessLookupError:
         return
     try:
-        _signal.pidfd_send_signal(pidfd, signal)
-        if signal != SIGKILL and is_stopped(find_pid(process, ticket.record.origin, ticket.queue.origin)):
-            _signal.pidfd_send_signal(pidfd, SIGCONT)
+        recipient.end(signal)
     except ProcessLookupError:
         pass
     except OSError as error:
         raise SoloError(f"cannot end pid {process[0]}: {error.strerror}") from None
     finally:
-        close(pidfd)
+        recipient.close()
 
 
-def open_target(ticket, process: tuple) -> int:
-    """Return a pidfd of (pid, start), which the record of `ticket` names. Every signal to a process of a record goes
+def open_recipient(ticket, process: tuple) -> Recipient:
+    """Return the Recipient of (pid, start), which the record of `ticket` names. Every signal to a process of a record goes
     through here.
 
     Raises ProcessLookupError if it is gone, SoloError if we cannot see it or the owner of the ticket could not have
     signalled it.
     """
-    pidfd = open_pidfd(process, ticket.record.origin, ticket.queue.origin)
-    if pidfd is None:
-        raise SoloError(f"cannot end pid {process[0]}: it cannot be seen from here, or there is no pidfd")
+    recipient = Recipient(process, ticket.record.origin, ticket.queue.origin)
     if vouches(ticket, process):
-        return pidfd
-    is_gone = poll([pidfd], 0)
-    close(pidfd)
+        return recipient
+    is_gone = recipient.is_gone()
+    recipient.close()
     if is_gone:
         raise ProcessLookupError
     writer = find_user(ticket.owner_uid)
@@ -63,21 +56,15 @@ def send(process: tuple, signal: int):
     Never signal one that cannot be identified.
     """
     try:
-        pidfd = posix.pidfd_open(process[0])
-    except ProcessLookupError:
+        recipient = Recipient(process)
+    except (OSError, SoloError):
         return
-    except (OSError, AttributeError):
-        pidfd = None  # an old kernel: the pid could be reused only between the check and kill(2)
     try:
-        stat = read_stat(process[0])
-        if stat.start == process[1]:
-            for number in (signal, SIGCONT) if stat.state == "T" and signal != SIGKILL else (signal,):
-                posix.kill(process[0], number) if pidfd is None else _signal.pidfd_send_signal(pidfd, number)
-    except OSError:
+        recipient.end(signal)
+    except (OSError, SoloError):
         pass
     finally:
-        if pidfd is not None:
-            close(pidfd)
+        recipient.close()
 
 
 def find_roots(ticket) -> list:

@@ -1,0 +1,104 @@
+"""A process that gets a signal: identified by its pid and start time, and signaled through a pidfd.
+
+Without pidfds (a kernel before Linux 5.3, a seccomp filter, a Python built for an old kernel) kill(2) sends the signal
+between two checks of the start time. A process that gets the pid after the first check may get the signal; the second
+check then reports it.
+"""
+
+import _signal
+import posix
+from _signal import SIGCONT, SIGKILL
+from errno import ENOSYS
+
+from solo.errors import SoloError
+from solo.identity import Origin, find_pid, is_hidden, is_stopped, read_stat
+from solo.kernel import EPERM, close
+from solo.process.watch import open_pidfd, poll
+
+REFUSALS = (ENOSYS, EPERM)  # of pidfd_send_signal(2) by an old kernel and by seccomp filters
+HERE = Origin("", "", "", "")  # of a process that we found in /proc
+
+
+class Recipient:
+    """(pid, start) in the origin `theirs`. Close it after use."""
+
+    __slots__ = ("mine", "pid", "pidfd", "process", "theirs")
+
+    def __init__(self, process: "tuple[int, int]", theirs: Origin = HERE, mine: Origin = HERE) -> None:
+        """Raises ProcessLookupError if the process is gone, SoloError if it cannot be seen."""
+        self.process, self.theirs, self.mine = process, theirs, mine
+        self.pid = find_pid(process, theirs, mine)
+        if self.pid <= 0:
+            raise self.make_error("it cannot be seen from here")
+        self.pidfd = open_pidfd(process, theirs, mine)
+        if self.pidfd is None:
+            self.verify()
+
+    def end(self, signal: int) -> None:
+        """Send `signal`, and SIGCONT if the process is stopped.
+
+        Raises ProcessLookupError if the process is gone, another OSError or SoloError.
+        """
+        self.send(signal)
+        if signal != SIGKILL and is_stopped(self.pid):
+            self.send(SIGCONT)
+
+    def send(self, signal: int) -> None:
+        """Send `signal`. Raises ProcessLookupError if the process is gone, another OSError or SoloError."""
+        if self.pidfd is None or not try_signal(self.pidfd, signal):
+            self.verify()
+            posix.kill(self.pid, signal)
+            self.verify_pid_not_reused()
+
+    def verify(self) -> None:
+        """Raises ProcessLookupError if the process is gone, SoloError if it cannot be seen."""
+        try:
+            is_same = read_stat(self.pid).is_started(self.process[1], self.theirs, self.mine)
+        except OSError:
+            if is_hidden(self.pid):
+                raise self.make_error("it cannot be seen from here")
+            is_same = False
+        if not is_same:
+            raise ProcessLookupError
+
+    def verify_pid_not_reused(self) -> None:
+        """Raises SoloError if another process has the pid now: it may have got the signal."""
+        try:
+            stat = read_stat(self.pid)
+        except OSError:
+            return  # it has ended
+        if not stat.is_dead() and not stat.is_started(self.process[1], self.theirs, self.mine):
+            raise self.make_error("another process got its pid, and perhaps the signal")
+
+    def is_gone(self) -> bool:
+        """Whether the process has ended. False if it cannot be seen any more."""
+        if self.pidfd is not None:
+            return poll([self.pidfd], 0)
+        try:
+            self.verify()
+        except ProcessLookupError:
+            return True
+        except SoloError:
+            pass
+        return False
+
+    def make_error(self, reason: str) -> SoloError:
+        return SoloError(f"cannot end pid {self.process[0]}: {reason}")
+
+    def close(self) -> None:
+        pidfd, self.pidfd = self.pidfd, None
+        if pidfd is not None:
+            close(pidfd)
+
+
+def try_signal(pidfd: int, signal: int) -> bool:
+    """Send `signal` through a pidfd. Return False if that is refused, by whatever rule. Raises OSError."""
+    try:
+        _signal.pidfd_send_signal(pidfd, signal)
+    except AttributeError:
+        return False
+    except OSError as error:
+        if error.errno not in REFUSALS:
+            raise
+        return False
+    return True

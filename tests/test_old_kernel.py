@@ -1,0 +1,260 @@
+"""Kernels, seccomp filters and Pythons without pidfds: stop, --replace, --latest and --tree verify a pid and use kill(2)."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import PATIENCE, ROOT, TESTS, finish, inject, is_blocked, read_line, read_state, until, wait_dead
+from test_owners import forge  # noqa: F401
+
+STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
+FORGET = "import posix, _signal\nvars(posix).pop('pidfd_open', 0), vars(_signal).pop('pidfd_send_signal', 0)\n"
+
+
+def make_old(lab, kind):
+    """Make each solo of the lab run without pidfds, from now on."""
+    script = lab.path / "old"
+    if kind == "python":  # built for an old kernel
+        first, _, rest = open(lab.script).read().partition("\n")
+        script.write_text(f"{first}\n{FORGET}{rest}")
+    else:
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} {TESTS}/old_kernel.py {kind} {lab.script} "$@"\n')
+    script.chmod(0o755)
+    lab.script = lab.environment["SOLO"] = str(script)
+
+
+@pytest.fixture(params=["kernel", "filter", "python"])
+def old(request, lab):
+    make_old(lab, request.param)
+    return lab
+
+
+def make_orphan(lab, command="exec sleep 99"):
+    launcher = lab.start("-n", "job", "--", "sh", "-c", f"echo $$; {command}")
+    child = int(read_line(launcher))
+    launcher.kill()
+    launcher.wait()
+    return child
+
+
+def test_doctor_says_that_pidfds_are_missing(lab):
+    before = lab.run("doctor").stdout
+    make_old(lab, "kernel")
+
+    after = lab.run("doctor").stdout
+
+    assert b"without polling (pidfd)" in before and b"no pidfd: solo polls orphans" in after
+
+
+def test_stop_ends_holder_and_waiter(old):
+    holder = old.hold("job")
+    waiter = old.start_waiter("job", tag="waiter")
+
+    result = old.run("stop", "--waiting", "job")
+
+    assert (result.returncode, result.stdout.count(b"job: ended "), result.stderr) == (0, 2, b"")
+    assert [holder.wait(PATIENCE), waiter.wait(PATIENCE)] == [-signal.SIGTERM] * 2
+    assert old.read_log() == []
+
+
+def test_stop_ends_stopped_orphan(old):
+    child = make_orphan(old)
+    os.kill(child, signal.SIGSTOP)
+    until(lambda: read_state(child) == "T")
+
+    assert old.run("stop", "-k", "1h", "job").returncode == 0
+
+    assert read_state(child) in ("gone", "Z")
+
+
+def test_stop_kills_after_grace(old):
+    holder = old.start("-n", "job", "--", "sh", "-c", STUBBORN)
+    read_line(holder)
+
+    assert old.run("stop", "-k", "200ms", "job").returncode == 0
+
+    assert holder.wait(PATIENCE) == -signal.SIGKILL
+
+
+def test_stop_ends_command_in_nested_pid_namespace(old):
+    nested = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    holder = old.start("-n", "job", "--", "sh", "-c", "echo $$; exec sleep 99", prefix=nested)
+    assert read_line(holder) == "2"
+
+    result = old.run("stop", "job")
+
+    assert (result.returncode, result.stdout[:11], result.stderr) == (0, b"job: ended ", b"")
+    assert holder.wait(PATIENCE) != 0
+
+
+def test_replace_ends_holder_and_waiter(old, via):
+    holder = old.hold("job")
+    waiter = old.start_waiter("job", tag="waiter")
+
+    assert old.run("--replace", "-n", "job", "true").returncode == 0
+
+    assert [holder.wait(PATIENCE), waiter.wait(PATIENCE)] == [-signal.SIGTERM] * 2
+    wait_dead(holder.child)
+
+
+def test_replace_ends_tree_of_stopped_launcher(old):
+    """The newcomer itself kills the descendants."""
+    words = ("--tree", "-k", "100ms", "-n", "job")
+    holder = old.start(*words, "--", "sh", "-c", f'setsid sh -c "{STUBBORN}" & exec sleep 99')
+    inner = int(read_line(holder))
+    holder.send_signal(signal.SIGSTOP)
+    until(lambda: read_state(holder.pid) == "T")
+
+    assert old.run("--replace", "-k", "100ms", "-n", "job", "true").returncode == 0
+
+    wait_dead(inner)
+    assert holder.wait(PATIENCE) < 0
+
+
+def test_latest_supersedes_waiters(old, via):
+    holder = old.hold("job")
+    waiters = [old.start_waiter("job", tag=number) for number in range(3)]
+    latest = old.start("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", "echo latest >>$LAB/log")
+
+    assert [finish(waiter)[0] for waiter in waiters] == [75] * 3
+    finish(holder)
+
+    assert finish(latest)[0] == 0 and old.read_log() == ["latest"]
+
+
+def test_waiter_behind_orphan_polls(old):
+    child = make_orphan(old)
+    waiter = old.start_waiter("job", tag="waiter")
+    assert old.run("-w", "500ms", "-n", "job", "true").returncode == 75  # meanwhile the waiter has looked, too
+    assert waiter.poll() is None and old.read_log() == []
+
+    os.kill(child, signal.SIGTERM)
+
+    assert finish(waiter)[0] == 0 and old.read_log() == ["waiter"]
+
+
+def test_socket_waiter_of_killed_launcher_waits_until_its_command_is_dead(old):
+    """The death of the command takes a while: it must free a gigabyte of memory."""
+    old.use_sockets()
+    large = "import os, sys; memory = b'x' * (1 << 30); print(os.getpid(), flush=True); sys.stdin.read()"
+    holder = old.start("-n", "job", "--", sys.executable, "-IS", "-c", large)
+    child = int(read_line(holder))
+    waiter = old.start("-w", "forever", "-n", "job", "--", "sh", "-c", f"grep -s State: /proc/{child}/status; echo ran")
+    until(lambda: old.count_waiting("job"))
+
+    holder.kill()
+
+    assert finish(waiter)[1] in ("ran\n", "State:\tZ (zombie)\nran\n", "State:\tX (dead)\nran\n")
+
+
+def test_timeout_ends_tree(old):
+    words = ("--tree", "-t", "300ms", "-k", "100ms", "-n", "job")
+    process = old.start(*words, "--", "sh", "-c", f'setsid sh -c "{STUBBORN}" & exec sleep 99')
+    inner = int(read_line(process))
+
+    assert process.wait(PATIENCE) == 124
+
+    assert read_state(inner) in ("gone", "Z")
+
+
+def test_first_waiter_forks_in_advance(old):
+    """The handoff uses O_TMPFILE and closes descriptors, as on any kernel."""
+    holder = old.hold("job")
+    waiter = old.start_waiter("job", tag="waiter")
+    until(lambda: is_blocked(waiter.pid))
+
+    finish(holder)
+
+    assert finish(waiter) == (0, "", "") and old.read_log() == ["waiter"]
+
+
+@pytest.mark.root
+def test_ticket_of_a_user_that_could_not_signal_gives_no_power(common, forge):  # noqa: F811
+    pids = forge(launcher="self", child="foreign")
+    make_old(common, "kernel")
+
+    result = common.run("--replace", "-k", "100ms", "-n", "job", "true")
+
+    assert result.returncode == 125 and read_state(pids["foreign"]) == "S"
+    assert b"a user that could not have signalled it" in result.stderr
+
+
+# In a pid namespace of its own: `reuse` forks a process that gets the pid of one that has ended.
+REUSE = """
+import os, signal, subprocess, sys, time
+sys.path.insert(0, sys.argv[1])
+from solo.identity import read_origin, read_stat
+
+def reuse(pid, start):
+    while True:
+        with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+            file.write(str(pid - 1))
+        child = os.fork()
+        if not child:
+            time.sleep(99)
+        if child == pid and read_stat(pid).start != start:
+            return
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+"""
+
+
+def run_in_namespace(lab, code, *words):
+    """Run REUSE and `code` as the first process of a new pid namespace; return its stdout."""
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-IS", "-c", REUSE + code]
+    done = subprocess.run(
+        [*command, str(ROOT), *map(str, words)], env=lab.environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.root
+def test_reused_pid_gets_no_signal(lab):
+    code = """
+del os.pidfd_open
+import posix
+vars(posix).pop("pidfd_open", None)
+from solo.process.recipient import Recipient
+child = os.fork()
+if not child:
+    time.sleep(99)
+start, origin = read_stat(child).start, read_origin()
+target = Recipient((child, start), origin, origin)
+print(target.pidfd, target.is_gone())
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+reuse(child, start)
+try:
+    target.send(signal.SIGKILL)
+except ProcessLookupError:
+    print("gone", target.is_gone(), os.waitpid(child, os.WNOHANG)[0])
+os.kill(child, signal.SIGKILL)
+"""
+    assert run_in_namespace(lab, code) == ["None False", "gone True 0"]
+
+
+@pytest.mark.root
+@pytest.mark.tool("strace")
+def test_pid_reused_while_it_was_signaled_is_reported(lab):
+    """kill(2) returns seconds after its signal: the command has ended meanwhile, and its pid is another process's."""
+    make_old(lab, "python")
+    slow = inject(lab, "kill:delay_exit=3s:when=1")
+    code = """
+solo, slow = os.environ["SOLO"], sys.argv[2:]
+launcher = subprocess.Popen([solo, "-n", "job", "--", "sh", "-c", "echo $$; exec sleep 99"], stdout=subprocess.PIPE)
+child = int(launcher.stdout.readline())
+start = read_stat(child).start
+launcher.kill()
+launcher.wait()
+stop = subprocess.Popen([*slow, solo, "stop", "job"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+os.waitpid(child, 0)
+reuse(child, start)
+print(stop.communicate()[0].replace(str(child), "PID"), stop.returncode, os.waitpid(child, os.WNOHANG)[0])
+"""
+    error = "solo: job: cannot end pid PID: another process got its pid, and perhaps the signal"
+
+    assert run_in_namespace(lab, code, *slow) == [error, " 125 0"]
+    assert "(DELAYED)" in (lab.path / "injected").read_text()
