@@ -86,7 +86,7 @@ lint: $(VENV)/lint ## find mistakes in source and prose, by ruff, mypy, codespel
 	@$(VENV)/bin/codespell
 	@$(VENV_PYTHON) tests/idiom.py
 
-test-all: ## run `make test` on every CPython >= 3.10 of this machine, except WITHOUT='3.X ...'
+test-all: ## run `make test` on every CPython >= 3.9 of this machine, except WITHOUT='3.X ...'
 	@failed=; for found in $$($(PYTHON) tests/pythons.py $(WITHOUT)); do \
 	    version=$${found%%:*}; \
 	    if $(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$${found#*:}"; then outcome=passed; \

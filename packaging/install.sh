@@ -49,7 +49,7 @@ install_file() { # MODE NAME TARGET
 }
 
 case $PREFIX in /*) ;; *) fail "PREFIX=$PREFIX is not an absolute path" ;; esac
-"$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "$PYTHON is older than 3.10 (PYTHON= names another)"
+"$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 9))' || fail "$PYTHON is older than 3.9 (PYTHON= names another)"
 "$PYTHON" -c 'import venv, ensurepip' 2>/dev/null || fail "$PYTHON cannot make a venv (Debian: apt install python3-venv)"
 [ "$(id -u)" != 0 ] || "$PYTHON" packaging/others.py "$DESTDIR$PREFIX"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
-CHECK = 'import sys\nsys.version_info >= (3, 10) or sys.exit("solo: needs Python 3.10 or newer")\n'
+CHECK = 'import sys\nsys.version_info >= (3, 9) or sys.exit("solo: needs Python 3.9 or newer")\n'
 
 
 def main():

@@ -24,7 +24,7 @@ def find_pythons() -> dict:
     for path in [sys.executable, *(path for path in paths if os.access(path, os.X_OK))]:
         tried = subprocess.run([path, "-c", PROBE], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         kind, *version = tried.stdout.split() or [""]
-        if kind == "cpython" and int(version[1]) >= 10:
+        if kind == "cpython" and int(version[1]) >= 9:
             found.setdefault(int(version[1]), str(path))
     return found
 

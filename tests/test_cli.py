@@ -400,7 +400,7 @@ def test_views_of_files_ignore_solo_via(lab):
 )
 def test_missing_interpreter_is_named(lab, line, reason):
     script = lab.path / "script"
-    script.write_text(f"{line.format(lab.path)}\ntrue\n", newline="")
+    script.write_bytes(f"{line.format(lab.path)}\ntrue\n".encode())
     (lab.path / "other").write_text("#!/no/such\n")
     (lab.path / "other").chmod(0o755)
     script.chmod(0o755)

@@ -1,5 +1,7 @@
 """`make docs`: every page is in the site, every link leads somewhere, and a browser needs nothing from elsewhere."""
 
+from __future__ import annotations
+
 import json
 import re
 import shutil

@@ -229,7 +229,7 @@ def test_make_install_by_root_refuses_a_python_that_others_cannot_run(public):
 @pytest.mark.root
 @pytest.mark.skipif(not os.access("/usr/bin/python3", os.X_OK), reason="no Python of the system")
 def test_other_users_can_run_a_root_installation_with_any_umask(public, index):
-    if run("/usr/bin/python3", "-c", "import ensurepip, sys; sys.exit(sys.version_info < (3, 10))").returncode:
+    if run("/usr/bin/python3", "-c", "import ensurepip, sys; sys.exit(sys.version_info < (3, 9))").returncode:
         pytest.skip("the system's Python cannot make a venv")
     words = "make", "-C", ROOT, "install", "PYTHON=/usr/bin/python3", f"PREFIX={public}/usr"
 
@@ -430,3 +430,20 @@ def test_default_prefix_depends_on_the_user():
             env={"PATH": os.environ["PATH"]},
         )
     assert "/somewhere/.local/bin/solo" in user.stdout
+
+
+def test_oldest_python_is_named_alike_everywhere():
+    [minor] = re.findall(r'^requires-python = ">=3\.(\d+)"$', (ROOT / "pyproject.toml").read_text(), flags=re.M)
+    lines = {
+        "Makefile": f"every CPython >= 3.{minor} ",
+        "README.md": f"Python 3.{minor} or newer",
+        "CONTRIBUTING.md": f"Python 3.{minor} and newer",
+        "packaging/pyz.py": f'sys.version_info >= (3, {minor}) or sys.exit("solo: needs Python 3.{minor} or newer")',
+        "packaging/install.sh": f"sys.version_info < (3, {minor}))' || fail \"$PYTHON is older than 3.{minor} ",
+        "packaging/debian/control": f"python3 (>= 3.{minor}),",
+        "pyproject.toml": f'"Programming Language :: Python :: 3.{minor}"',
+        "tests/pythons.py": f"int(version[1]) >= {minor}:",
+        ".github/workflows/ci.yml": f'python: ["3.{minor}",',
+    }
+
+    assert [path for path, line in lines.items() if line not in (ROOT / path).read_text()] == []

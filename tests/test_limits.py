@@ -375,11 +375,13 @@ def test_out_of_memory_is_one_line_and_125(lab):
     """The limits rise from where Python itself can start, perhaps with messages of its own, to where the run succeeds."""
     lab.run("-n", "job", "true")
     statuses = set()
-    for limit in range(3_000_000, 5_400_000, 50_000):
+    for limit in range(2_000_000, 5_400_000, 50_000):
         result = lab.run(
             "-n", "job", "true", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
         )
         statuses.add(result.returncode)
+        if sys.version_info < (3, 10) and b"Cannot recover from stack overflow" in result.stderr:
+            continue  # Python 3.9 aborts: it takes many MemoryErrors at once for an endless recursion
         if result.returncode in (0, 125):
             own = [line for line in result.stderr.splitlines() if line.startswith(b"solo: ")]
             assert len(own) == (result.returncode == 125), (limit, result.stderr)

@@ -4,6 +4,8 @@ mandoc converts the manual pages, markdown-it-py the rest. All links are relativ
 browser can read the site, and search it, from a disk as well as from a server. The same sources give the same bytes.
 """
 
+from __future__ import annotations
+
 import html
 import json
 import os

@@ -8,6 +8,7 @@ import os
 import pwd
 import re
 import stat
+import sys
 from ipaddress import IPv6Address
 from typing import NamedTuple, Optional
 from urllib.parse import parse_qsl, unquote
@@ -221,9 +222,9 @@ def has_secret(target: Target) -> bool:
 
 
 def load_toml(data: str) -> dict:
-    try:
+    if sys.version_info >= (3, 11):
         import tomllib
-    except ImportError:  # Python 3.10
+    else:
         import tomli as tomllib
     return tomllib.loads(data)
 

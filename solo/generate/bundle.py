@@ -90,6 +90,8 @@ for name, code, later, names in modules:
 # Collect garbage rarely: a start makes many objects, and none of them is garbage.
 THRESHOLD = 100_000
 
+LINES = "co_linetable" if sys.version_info >= (3, 10) else "co_lnotab"
+
 # A line a module: the functions that an ordinary run calls (tests/ordinary_run.py). The rest is loaded at its first
 # call.
 RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ordinary_run.list")
@@ -111,7 +113,7 @@ def order_modules(module: str, ordered: list) -> list:
     with open(find_path(module)) as file:
         tree = ast.parse(file.read())
     for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "solo":
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "solo":
             names = [f"solo.{alias.name}" for alias in node.names] if node.module == "solo" else [node.module]
             for name in names:
                 if name not in ordered:
@@ -123,7 +125,7 @@ def order_modules(module: str, ordered: list) -> list:
 def strip(code):
     """Return the code without its line numbers, a third of its size: solo never shows a traceback."""
     constants = tuple(strip(constant) if hasattr(constant, "co_code") else constant for constant in code.co_consts)
-    return code.replace(co_consts=constants, co_linetable=b"")
+    return code.replace(co_consts=constants, **{LINES: b""})
 
 
 class Untyped(ast.NodeTransformer):

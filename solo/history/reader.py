@@ -5,6 +5,8 @@ which neither file still has. So the totals of a name are the totals in PAST, th
 JOURNAL. The totals in JOURNAL count only once it has become PAST. Torn and invalid lines are skipped.
 """
 
+from __future__ import annotations
+
 import posix
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """The wrappers, each with its words to skip, to wait, and to skip in silence, as its manual shows them."""
 
+from __future__ import annotations
+
 import json
 import shutil
 import subprocess
