@@ -11,7 +11,7 @@ from readers.target import TARGETS  # noqa: F401
 READ = {
     "record": """
         record.parse_record record.parse_names record.parse_tree record.parse_claim record.parse_range
-        record.parse_since record.parse_closing record.parse_process""",
+        record.parse_since record.parse_closing record.parse_process record.parse_note record.clean_note""",
     "quoted": "record.unquote",
     "gate": """
         gate.Gate.load gate.Gate.read_counter gate.Gate.read_skips gate.Gate.read_boot gate.read_line gate.is_number
@@ -25,9 +25,9 @@ READ = {
     "locks": "process.watch.find_lock_owner",
     "mounts": "commands.doctor.find_file_system commands.doctor.read_lines",
     "environ": "launcher.read_environment",
-    "value": "argv.read_duration argv.read_count argv.read_status directories.split_name",
+    "value": "argv.read_duration argv.read_count argv.read_status argv.read_pid directories.split_name",
     "words": """
-        argv.parse argv.parse_long argv.parse_letters argv.take_word argv.store argv.read_variables
+        argv.parse argv.parse_mixed argv.parse_option argv.parse_long argv.parse_letters argv.take_word argv.store argv.read_variables
         argv.read_variable argv.check_together""",
     "shown": """
         text.width.clean text.width.cut kernel.decode kernel.say text.describe.cut_command engines.engine.cut
@@ -64,7 +64,7 @@ READ = {
 
 UNREAD = {
     "only selects a reader": """
-        api.lock.read_options commands.cli.read_typed commands.show.read_skips contention.evict.read_record
+        api.lock.read_options commands.show.read_skips contention.evict.read_record
         contention.period.LocalStore.read_once contention.period.LocalStore.write_once
         contention.sockets.SocketTicket.read_record engines.acquire.EngineHold.read_once engines.engine.Engine.read_once
         engines.postgresql.session.PostgresSession.read_once engines.postgresql.table.PostgresTable.read_once
@@ -72,9 +72,10 @@ UNREAD = {
         engines.zookeeper.engine.ZooKeeper.read_once engines.zookeeper.engine.ZooKeeper.read_once_with_version
         gate.Gate.read_unlocked identity.read_self identity.read_stat obstacles.read_claim process.systemd.signals_whole_unit
         process.tree.read_all tickets.Ticket.read_record""",
-    "passes bytes on unread": "api.lock.identify contention.sockets.read_table journal.append kernel.read_file",
+    "passes bytes on unread": """
+        api.lock.identify commands.hold.read_words contention.sockets.read_table journal.append kernel.read_file""",
     "reads one word that only the kernel writes": """
-        command.make_name contention.ofd.find_unnamed_owner engines.engine.read_boot_clock identity.read_namespace identity.read_origin
+        command.make_name commands.hold.find_process contention.ofd.find_unnamed_owner engines.engine.read_boot_clock identity.read_namespace identity.read_origin
         process.watch.count_runnable supervise.has_systemd_signalled_all tickets.read_boot_time""",
     "only searches for a word": """
         contention.flocks.refuse_own_lock contention.flocks.refuse_to_lose_lock contention.ofd.has_locked

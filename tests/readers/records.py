@@ -18,7 +18,9 @@ CANON = re.compile(
     rb"time-namespace [!-~]*\nshift -?\d{1,20}\nuid \d{1,20}\n"
     rb"mode (?:X|S|IX|IS|C\nslots (\d{1,20})\ntake (\d{1,20})\nslot ((?:\d+-\d+(?: \d+-\d+)*)?))\n"
     rb"tree (?:-|\d{1,20})\nsince \d{1,11}\.\d{6}\n"
-    rb"((?:via W\n)?(?:keep (\d{1,10}) \d{1,20}\n)?(?:timed 1\n)?(?:note W\n)?host W\nnames W(?: W)*\ncommand W(?: W)*\n)".replace(b"W", WORD)
+    rb"((?:via W\n)?(?:keep (\d{1,10}) \d{1,20}\n)?(?:timed 1\n)?(?:note W\n)?host W\nnames W(?: W)*\ncommand W(?: W)*\n)".replace(
+        b"W", WORD
+    )
     + rb"(?: {47}\n|child (\d{1,10}) (\d{1,20}) *\nend\n)",
     re.A,
 )

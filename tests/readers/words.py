@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from readers import some
 from readers.target import NUMBERS, attempt, expect, fuzzed, same, swapped
-from solo import argv, directories, kernel
+from solo import argv, directories, kernel, record
 from solo.engines import engine, etcd
 from solo.errors import UsageError
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
@@ -38,8 +38,12 @@ def find_value(kind: str, text: str):
     """Return the value of an option, or None if it is invalid."""
     if kind == "duration" or kind == "limit" and not text.isdigit():
         return find_seconds(text)
+    if kind == "pid":
+        return find_number(text, 999999999, 9) or None
     if kind in ("count", "limit"):
         return find_number(text, 999999999, 9)
+    if kind == "note":
+        return text if text.strip() and text.isprintable() and len(text) <= record.NOTE_LIMIT else None
     return find_number(text, 255, 3) if kind == "status" else text or None
 
 
@@ -52,7 +56,12 @@ def make_value(rng) -> bytes:
 @fuzzed(16, b"ms|forever|1h|.|/|" + NUMBERS)
 def check_value(data: bytes):
     typed = kernel.decode(data)
-    for read, kind in ((argv.read_duration, "duration"), (argv.read_count, "count"), (argv.read_status, "status")):
+    for read, kind in (
+        (argv.read_duration, "duration"),
+        (argv.read_count, "count"),
+        (argv.read_status, "status"),
+        (argv.read_pid, "pid"),
+    ):
         value, other = attempt(read, "-x", typed, may=UsageError), find_value(kind, typed)
         if other is None:
             expect(isinstance(value, UsageError), "an invalid value is accepted", kind, value)
@@ -102,6 +111,28 @@ def parse_otherwise(words: list):
     if found is None:
         return None
     pairs, rest = found
+    options = convert(pairs)
+    if options is None:
+        return None
+    taken = words[: len(words) - len(rest)]
+    # `--` ends the options, unless it is the value of one.
+    ended = taken[-1:] == ["--"] and (run_getopt(taken[:-1]) or [None, None])[1] == []
+    known = {subcommand.name for subcommand in SUBCOMMANDS}
+    return options, rest[0] if rest and not ended and rest[0] in known else None, rest
+
+
+def parse_mixed_otherwise(words: list):
+    """Return the result of argv.parse_mixed, computed by getopt; None for UsageError."""
+    with swapped(getopt, long_has_args=find_exact):
+        found = attempt(getopt.gnu_getopt, words, SHORTS, LONGS, may=getopt.GetoptError)
+    if isinstance(found, getopt.GetoptError):
+        return None
+    options = convert(found[0])
+    return None if options is None else (options, found[1])
+
+
+def convert(pairs: list):
+    """Return the options of getopt by key, None if a value is invalid."""
     options = {}
     for flag, value in pairs:
         option = BY_FLAG[flag]
@@ -112,11 +143,7 @@ def parse_otherwise(words: list):
             options.setdefault(option.key, []).append(value)
         else:
             options[option.key] = value
-    taken = words[: len(words) - len(rest)]
-    # `--` ends the options, unless it is the value of one.
-    ended = taken[-1:] == ["--"] and (run_getopt(taken[:-1]) or [None, None])[1] == []
-    known = {subcommand.name for subcommand in SUBCOMMANDS}
-    return options, rest[0] if rest and not ended and rest[0] in known else None, rest
+    return options
 
 
 def make_words(rng) -> bytes:
@@ -134,6 +161,12 @@ def make_words(rng) -> bytes:
 @fuzzed(2, "|".join([*(f"--{option.flag}" for option in LAUNCHER_OPTIONS), "\0|=|-qn|--"]).encode())
 def check_words(data: bytes):
     typed = kernel.decode(data).split("\0")
+    mixed = attempt(argv.parse_mixed, typed, LAUNCHER_OPTIONS, may=UsageError)
+    other = parse_mixed_otherwise(typed)
+    if isinstance(mixed, UsageError):
+        expect(other is None or "--" in typed, "solo refuses words that getopt accepts", mixed)
+    else:
+        same(mixed, other)
     read = attempt(argv.parse, typed, may=UsageError)
     other = parse_otherwise(typed)
     if other is None:
