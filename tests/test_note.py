@@ -136,7 +136,7 @@ def test_note_leaves_room_for_other_columns_on_a_terminal(lab, words):
     lines = screen.wait_for("ended:0")
 
     screen.close()
-    [row] = [line for line in lines if line.startswith("job") and "word" in line]
+    [row] = [row for row in lines if row.startswith("job") and "word" in row]
     assert len(row) <= 120 and "…" in row and f" {holder.child} " in row
     finish(holder)
 
