@@ -41,7 +41,7 @@ class KeptHold:
 
     @property
     def call(self) -> "tuple[object, ...]":
-        """What the tickets of one call of `solo hold` have in common."""
+        """The user, launcher and process that all tickets of one call of `solo hold` share."""
         return self.uid, self.record.launcher, self.process
 
     def remove(self) -> None:
