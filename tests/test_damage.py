@@ -27,7 +27,7 @@ def run_beside(lab):
     return lab.run("-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log")
 
 
-@pytest.mark.parametrize("data", GARBAGE)
+@pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
 def test_damaged_gate_neither_blocks_nor_frees_a_name(lab, data):
     lab.run("-n", "job", "true")
     (lab.directory / "job/.gate").write_bytes(data)
@@ -54,7 +54,7 @@ def test_wrong_counter_hides_no_ticket(lab, data, seat):
     assert lab.read_log() == []
 
 
-@pytest.mark.parametrize("data", GARBAGE)
+@pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
 def test_damaged_record_frees_no_held_name(lab, data):
     holder = lab.hold("job")
     ticket = lab.find_hold("job")
@@ -69,7 +69,7 @@ def test_damaged_record_frees_no_held_name(lab, data):
     assert run_beside(lab).returncode == 0
 
 
-@pytest.mark.parametrize("data", GARBAGE)
+@pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
 def test_damaged_record_of_an_orphan_is_an_error(lab, data):
     holder = lab.hold("job")
     holder.kill()
@@ -229,7 +229,7 @@ def test_gate_of_older_solo_frees_nothing_after_clock_step(lab, stepped):
     holder.stdin.close()
 
 
-@pytest.mark.parametrize("data", GARBAGE)
+@pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
 def test_damaged_ticket_of_a_dead_waiter_is_removed(lab, data):
     lab.run("-n", "job", "true")
     (lab.directory / "job/.seat.00000000000000000001").write_bytes(data)

@@ -38,7 +38,7 @@ def test_implementation_has_the_methods_and_attributes_of_its_protocol(protocol,
         names = list(inspect.signature(getattr(implementation, name)).parameters)
         assert names == list(inspect.signature(method).parameters), name
     for name in {
-        *protocol.__annotations__,
+        *getattr(protocol, "__annotations__", ()),
         *(name for name, value in vars(protocol).items() if isinstance(value, property)),
     }:
         assert hasattr(implementation, name), name
