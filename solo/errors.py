@@ -83,7 +83,7 @@ class NotFound(SoloError):
 
 
 EXIT_STATUSES = (
-    ("the command's", "it ran"),
+    ("the command's", "it ran; 0 also if --once-per skipped it"),
     (Unreachable.status, "the engine cannot be reached; nothing ran (EX_UNAVAILABLE)"),
     (Busy.status, "busy, or --wait ran out (EX_TEMPFAIL)"),
     (LEASE_LOST, "the lease was lost, and the command was ended"),

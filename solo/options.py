@@ -77,9 +77,9 @@ NAME = Option(
     "name",
     "NAME",
     LOCK,
-    "Lock NAME (may be repeated); a/b is nested in a",
+    "Lock NAME (may be repeated); x/y is nested in x",
     many=True,
-    text="Lock NAME; repeat it to hold several names. a/b nests: holding a excludes a/b and a/c,"
+    text="Lock NAME; repeat it to hold several names. Names nest: x excludes x/y and x/z,"
     " which can run together."
     " Default: a name made from the command and its arguments.",
 )
@@ -89,7 +89,7 @@ DIR = Option(
     "directory",
     "DIR",
     LOCK,
-    "Use the names in DIR",
+    "Use DIR as the directory of names",
     variable="SOLO_DIR",
     keyword="directory",
     text="Keep the names in DIR. Default: SOLO_DIR, else /run/solo for root and ~/.local/state/solo for other users.",
@@ -100,12 +100,12 @@ VIA = Option(
     "backend",
     "WHERE",
     REMOTE,
-    "Choose file, socket or the URL of an engine",
+    "Choose the backend: file, socket or engine URL",
     variable="SOLO_VIA",
     text="Choose the backend that keeps the lock: file; socket, which needs no file at all; or,"
     " beyond this machine, an"
     " engine, as etcd://h1,h2,h3/prefix, postgresql://..., zookeeper://h1,h2/chroot,"
-    " redis://..., or a target of /etc/solo.toml."
+    " redis://..., or a name in /etc/solo.toml."
     " Default: SOLO_VIA, else file.",
 )
 TTL = Option(
@@ -114,10 +114,10 @@ TTL = Option(
     "duration",
     "DURATION",
     REMOTE,
-    "Time until an engine drops the lock (15s)",
+    "Lease time at an engine if not renewed (15s)",
     needs=("via",),
-    text="With an engine: set how long it keeps the lock without a renewal. The command is killed"
-    " before this time is over. Default: 15s.",
+    text="With an engine: set how long it keeps the lock without a renewal. If renewals fail,"
+    " the command is ended before that. Default: 15s.",
 )
 FLOCK = Option(
     "flock",
@@ -125,9 +125,9 @@ FLOCK = Option(
     "file",
     "PATH",
     LOCK,
-    "Hold flock(2) on PATH too, as flock(1) does",
+    "Lock PATH by flock(2) too, as flock(1) does",
     many=True,
-    text="Also hold flock(2) on the file or directory PATH, so that flock(1) and solo exclude each"
+    text="Also lock the file or directory PATH by flock(2), so that flock(1) and solo exclude each"
     " other; with --shared or --slots the lock is shared. The file is created empty if it is"
     " missing, never written to and never removed. Implies --no-orphan.",
 )
@@ -137,9 +137,9 @@ FCNTL = Option(
     "file",
     "PATH",
     LOCK,
-    "Hold fcntl(2) on PATH too, as lckdo does",
+    "Lock PATH by fcntl(2) too, as lckdo does",
     many=True,
-    text="The same with fcntl(2) on a file, for lckdo, s6-setlock and lockf(3); see solo(7).",
+    text="As --flock, but lock the file PATH by fcntl(2), as lckdo, s6-setlock and lockf(3) do; see solo(7).",
 )
 NOTE = Option(
     "note",
@@ -147,7 +147,7 @@ NOTE = Option(
     "note",
     "TEXT",
     LOCK,
-    "Say why: TEXT is shown wherever the holder is",
+    "Show TEXT wherever the holder is shown",
     text="Show TEXT (at most 200 characters) wherever the holder is shown.",
 )
 SHARED = Option("shared", "s", "flag", None, SHARE, "Run together with other shared runs", excludes=("slots",))
@@ -159,7 +159,7 @@ WAIT = Option(
     "duration",
     "DURATION",
     BUSY,
-    "Wait up to DURATION (500ms, 30s, 1h30m, forever)",
+    "Wait up to DURATION (500ms, 30, 1h30m, forever)",
     text="Wait up to DURATION in the queue (500ms, 30, 5m, 1h30m, 2d, forever).",
 )
 MAX_WAITING = Option(
@@ -191,7 +191,7 @@ REPLACE = Option(
     None,
     BUSY,
     "End the holder and waiters in the way, then run",
-    text="End the holder, and the waiters that cannot run beside this run, then run."
+    text="End the holder, and waiters that conflict with this run; then start."
     " They get SIGTERM, and after --kill-after SIGKILL.",
 )
 REPLACE_AFTER = Option(
@@ -200,9 +200,9 @@ REPLACE_AFTER = Option(
     "limit",
     "N|DURATION",
     BUSY,
-    "Act as --replace after N skips or DURATION",
+    "Act as --replace after N skips or DURATION held",
     excludes=("max-waiting", "latest", "replace"),
-    text="Act as --replace after N skips, or DURATION of the holder.",
+    text="Act as --replace after N skips in a row, or once the holder has run for DURATION; see solo(7).",
 )
 BUSY_EXIT = Option(
     "busy-exit",
@@ -221,7 +221,7 @@ LOUD_AFTER = Option(
     "limit",
     "N|DURATION",
     BUSY,
-    "Ignore -q and -E after N skips or DURATION",
+    "Ignore -q and -E after N skips or DURATION held",
     keyword=None,
     text="Ignore --quiet and --busy-exit after N skips in a row, or once the holder has run for"
     " DURATION. Every later skip is reported too.",
@@ -254,7 +254,7 @@ ONCE_PER = Option(
     LIMITS,
     "Run at most once in each period of DURATION",
     text="Run at most once in each period of DURATION, with an engine on all hosts together."
-    " A second run exits with 0, or --busy-exit.",
+    " A second start in the period exits with 0, or --busy-exit.",
 )
 ONCE_RETRY = Option(
     "once-retry",
@@ -262,7 +262,7 @@ ONCE_RETRY = Option(
     "flag",
     None,
     LIMITS,
-    "Let the next start run if this one fails",
+    "Let --once-per ignore a failed run",
     needs=("once-per",),
     text="Do not count a failed run: the next start within the period runs. solo itself does not repeat the command.",
 )
@@ -272,7 +272,7 @@ TREE = Option(
     "flag",
     None,
     LIMITS,
-    "Wait for all descendants; when ending, end all",
+    "Wait for all descendants, and signal them too",
     text="Hold the name until every descendant of the command has ended; when solo ends the"
     " command, it ends all of them.",
 )
@@ -283,7 +283,7 @@ NO_ORPHAN = Option(
     None,
     LIMITS,
     "Kill the command if solo is killed",
-    text="Kill the command if solo is killed (SIGKILL).",
+    text="Let the kernel kill the command if solo dies, as by SIGKILL.",
 )
 CHDIR = Option(
     "chdir",
@@ -295,7 +295,16 @@ CHDIR = Option(
     text="Run the command in DIR. COMMAND and the paths of other options are still looked up from"
     " the current directory.",
 )
-SYSLOG = Option("syslog", None, "flag", None, OUTPUT, "Log starts, skips and ends to syslog", keyword=None)
+SYSLOG = Option(
+    "syslog",
+    None,
+    "flag",
+    None,
+    OUTPUT,
+    "Log starts, skips and ends to syslog",
+    keyword=None,
+    text="Log starts, skips and ends to syslog; see solo(7).",
+)
 VERBOSE = Option("verbose", "v", "flag", None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
 HELP = Option("help", "h", "flag", None, OUTPUT, "Show this help and exit", keyword=None)
 VERSION = Option("version", None, "flag", None, OUTPUT, "Show the version and exit", keyword=None)
@@ -307,8 +316,8 @@ PID = Option(
     LIMITS,
     "Hold until the process PID ends",
     excludes=("for",),
-    text="Hold the names until the process PID ends, however it ends. It must belong to the caller, except for root."
-    " In a script, $$ is the shell that runs it.",
+    text="Hold the names until the process PID ends, however it ends. It must be a process of the caller's user,"
+    " unless the caller is root. In a script, $$ is the pid of its shell.",
 )
 FOR = Option("for", None, "duration", "DURATION", LIMITS, "Hold for DURATION, or until solo release")
 EXPORT = Option(
@@ -318,10 +327,21 @@ EXPORT = Option(
     None,
     OUTPUT,
     "Print shell code that sets SOLO_TOKEN and so on",
-    text="Print shell code that exports SOLO_NAME, SOLO_TOKEN and SOLO_SLOT, or, if nothing is held, fails with the"
-    ' status of solo. Use it as eval "$(solo hold --export ...)".',
+    text="Print shell code that exports SOLO_NAME, SOLO_TOKEN and SOLO_SLOT, or, if the names were not acquired, fails with"
+    ' the status of solo. Use it as eval "$(solo hold --export ...)".',
 )
-RELEASE_PID = Option("pid", None, "pid", "PID", LIMITS, "Release only the hold of the process PID")
+RELEASE_PID = Option(
+    "pid",
+    None,
+    "pid",
+    "PID",
+    LIMITS,
+    "Release only the hold of the process PID",
+    text="With solo release: release only the hold of the process PID.",
+)
+TOP_VIA = Option(
+    VIA.flag, None, VIA.kind, VIA.metavar, VIA.group, "Show only names of file or socket", variable=VIA.variable
+)
 JSON = Option("json", None, "flag", None, OUTPUT, "Print a JSON array")
 NULL = Option(
     "null",
@@ -519,9 +539,9 @@ SUBCOMMANDS = (
         "top",
         "[NAME]...",
         ONLY_THESE,
-        (DIR, VIA),
+        (DIR, TOP_VIA),
         "Show holders and waiters live",
-        "Show holders and waiters, live, with what their processes use; the key s stops the selected one.",
+        "Show holders and waiters live, with CPU time and memory; the key s stops the selected one.",
     ),
     Subcommand(
         "clean",

@@ -617,6 +617,18 @@ def test_top_on_a_dumb_terminal_prints_once(lab):
     finish(holder)
 
 
+@pytest.mark.parametrize("where", ["file", "socket"])
+def test_top_reads_via_before_it_and_from_the_environment(lab, where):
+    holder = lab.hold("job")
+
+    before = lab.run("--via", where, "top")
+    from_environment = lab.run("top", env={**lab.environment, "SOLO_VIA": where})
+
+    assert [b"job" in result.stdout for result in (before, from_environment)] == [where == "file"] * 2
+    assert before.returncode == from_environment.returncode == 0
+    finish(holder)
+
+
 @pytest.mark.tool("tmux")
 @pytest.mark.parametrize("view", ["list", "top", "history"])
 def test_a_long_name_is_cut_before_pid_time_or_question(lab, screen, view):

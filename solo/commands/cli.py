@@ -18,11 +18,11 @@ COLUMN, WIDTH = 31, 79  # where the explanation of an option starts; the longest
 USAGE = "Usage: solo [OPTION]... [--] COMMAND [ARG]...\n       solo SUBCOMMAND [OPTION]... [NAME]..."
 SUMMARY = """Run COMMAND so that it never runs twice at once.
 
-The kernel locks NAME while COMMAND runs, and releases it when COMMAND ends, however it ends. The exit status is COMMAND's. The \
+The kernel releases the lock on NAME once solo and COMMAND have ended, however they ended. The exit status is COMMAND's. The \
 first word after "--" is always COMMAND; without "--" it may be a SUBCOMMAND."""
 EXAMPLES = """Examples:
   solo -q -- backup.sh --full
-      Skip this run if the last one still runs.
+      Skip this run if another one still runs.
   solo -n deploy/prod -w 10m -- ./deploy
       Wait up to 10 minutes for the name.
   solo -n build --slots 4 -w forever -- make

@@ -53,7 +53,7 @@ def run_typer(words: "list[str]") -> int:
 
 def find_common(subcommand: Subcommand) -> "list[Option]":
     """Return its options that may also come before it, or be set in the environment."""
-    return [option for option in (DIR, VIA) if option in subcommand.options]
+    return [option for option in subcommand.options if option.key in (DIR.key, VIA.key)]
 
 
 def check_before(before: "dict[str, Any]", subcommand: Subcommand) -> None:
