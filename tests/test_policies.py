@@ -7,8 +7,8 @@ import re
 import signal
 import subprocess
 import time
+from datetime import datetime
 
-import psutil
 import pytest
 from conftest import NOBODY, PATIENCE, finish, inject, read_line, read_state, until, wait_dead
 
@@ -530,7 +530,7 @@ def test_replace_after_counts_the_time_of_the_oldest_holder_in_the_way(lab):
     """The limit is between the ages of the two holders, and the hold of a sibling name is in nobody's way."""
     lab.hold("up/other")
     old = lab.hold("up/job", "--shared")
-    until(lambda: find_age(old) > 1.5)
+    until(lambda: find_age(lab, old) > 1.5)
     lab.hold("up/job", "--shared")
 
     assert lab.run("--replace-after", "1s", "-n", "up/third", "true").returncode == 0
@@ -539,8 +539,9 @@ def test_replace_after_counts_the_time_of_the_oldest_holder_in_the_way(lab):
     assert [row["name"] for row in lab.list()] == ["up/other"]
 
 
-def find_age(process):
-    return time.time() - psutil.Process(process.pid).create_time()
+def find_age(lab, holder):
+    [since] = [row["since"] for row in lab.collect() if row["launcher"] == holder.pid]
+    return time.time() - datetime.fromisoformat(since).timestamp()
 
 
 def test_replace_after_never_ends_an_ancestor(lab):

@@ -199,7 +199,7 @@ def expect_same_counts_after_rotation(place, before, now: bytes):
     events = reader.parse("job", now + b"\n")[1]
     expect(len(after.events) in (len(events), len(events) - 1), "events are lost")
     if not ends_in_totals and now.endswith(b"\n"):
-        same(after.totals, before.totals)
+        same(*map(reader.format_totals, (after.totals, before.totals)))  # a time with more digits is rounded
 
 
 def trip_journals(rng):
