@@ -133,6 +133,22 @@ def test_zombie_does_not_hold(lab, tmp_path):
     parent.kill()
 
 
+def test_reused_pid_does_not_hold(lab, target):
+    """The process that has the pid now started at another time than the recorded one."""
+    assert hold(lab, target, "job").returncode == 0
+    file = lab.find_hold("job")
+    text = file.read_bytes()
+    start = re.search(rb"^child \d+ (\d+)", text, re.M)[1]
+    file.write_bytes(text.replace(b" " + start, b" %d" % (int(start) - 1)))
+    assert try_job(lab) == (0, "")
+
+
+def test_clean_keeps_a_kept_hold(lab, target):
+    assert hold(lab, target, "job").returncode == 0
+    assert lab.run("clean").returncode == 0
+    assert find_row(lab, "job")["child"] == target.own
+
+
 @pytest.mark.parametrize("words", [("--slots", "2"), ("--shared",)], ids=" ".join)
 def test_hold_takes_the_mode_that_it_asks_for(lab, target, words):
     assert hold(lab, target, *words, "job").returncode == 0
@@ -548,6 +564,21 @@ def test_hold_without_stdout_for_its_variables_holds_nothing(lab, target):
         result = hold(lab, target, "--export", "job", capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert (result.returncode, result.stderr) == (125, b"solo: cannot write to stdout: No space left on device\n")
     assert lab.list() == []
+
+
+@pytest.mark.full
+@pytest.mark.tool("strace")
+def test_shell_that_has_read_the_variables_has_the_name(lab, target):
+    """A kill before the last byte is written leaves code that fails."""
+    for point in list_calls(lab, "hold", "--pid", str(target.own), "--export", "job"):
+        assert lab.run("release", "job").returncode in (0, 125)
+        call, number = point.split()
+        prefix = inject(lab, f"{call}:signal=KILL:when={number}")
+        out = lab.run("hold", "--pid", str(target.own), "--export", "job", prefix=prefix).stdout.decode()
+        if "SOLO_TOKEN" in out:
+            assert find_row(lab, "job"), point
+        else:
+            assert subprocess.run(["sh", "-c", out]).returncode, (point, out)
 
 
 # --- kills and faults ----------------------------------------------------------------------------------------------------

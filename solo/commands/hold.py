@@ -8,7 +8,7 @@ nothing, or holds of a process that it has seen alive.
 import _thread
 import posix
 import select
-from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask, valid_signals
+from _signal import SIG_BLOCK, SIG_SETMASK, SIGKILL, pthread_sigmask, valid_signals
 from typing import Any
 
 from solo.acquire import Holds, add_waited, make_variables, make_watch, settle_all, take_names, take_over
@@ -57,9 +57,7 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
     kept = Process(options["pid"]) if "pid" in options else Timer(options["for"])
     hold = Hold(Plan({**options, "name": names}), kept)
     hold.acquire()
-    if "export" in options:
-        hold.write_variables()
-    hold.keep()
+    hold.keep("export" in options)
     return 0
 
 
@@ -102,31 +100,35 @@ class Hold:
             self.refuse(error)
             raise
 
-    def keep(self) -> None:
-        """Record the process, so that the holds outlive this one. Raises SoloError, and then holds none."""
+    def keep(self, exports: bool) -> None:
+        """Record the process, so that the holds outlive this one, then write the variables if wanted: a shell that has
+        read them has the names.
+
+        Raises SoloError, and then holds none.
+        """
         try:
             for hold in self.holds:
                 hold.complete(self.kept.identity)
-        except OSError as error:
-            failed = SoloError(f"{self.plan.names[0]}: cannot write the record: {error.strerror}")
+            self.kept.go()
+            if exports:
+                self.write_variables()
+        except (OSError, SoloError) as error:
+            reason = error if isinstance(error, SoloError) else f"cannot write the record: {error.strerror}"
+            failed = SoloError(f"{self.plan.names[0]}: {reason}")
             self.refuse(failed)
             raise failed from None
         take_over(self.named.values())
         self.journal.started(self)
-        self.kept.go()
 
     def write_variables(self) -> None:
         """Write the rest of the shell code of --export. Raises SoloError."""
-        names = b"SOLO_NAME=" + encode(" ".join(self.plan.names))
-        words = [quote_variable(each) for each in (names, *make_variables(self.plan.names, self.named))]
-        try:
-            write_stdout(b"export " + b" ".join(words) + b"\n")
-        except SoloError as error:
-            self.refuse(error)
-            raise
+        name = b"SOLO_NAME=" + encode(" ".join(self.plan.names))
+        variables = [quote_variable(each) for each in (name, *make_variables(self.plan.names, self.named))]
+        write_stdout(b"export " + b" ".join(variables) + b"\n")
 
     def refuse(self, error: BaseException) -> None:
         add_waited(error, self.plan)
+        self.kept.dismiss()
         self.holds.refused(error)
         self.journal.refused(error)
 
@@ -160,6 +162,9 @@ class Process:
     def go(self) -> None:
         """Do nothing: it runs already."""
 
+    def dismiss(self) -> None:
+        """Do nothing: it is not ours."""
+
 
 class Timer:
     """The process of --for: it waits for `go`, then sleeps. It ends with this process if that never comes.
@@ -186,6 +191,9 @@ class Timer:
 
     def go(self) -> None:
         posix.write(self.writer, b"!")
+
+    def dismiss(self) -> None:
+        posix.kill(self.identity[0], SIGKILL)  # our child, not reaped: its pid is its own
 
 
 def sleep(reader: int, seconds: float) -> None:
