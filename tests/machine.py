@@ -18,15 +18,17 @@ PROGRAMS = [
     "report.sh",
     "run.sh",
     "sync.sh",
+    "test.sh",
+    "train.sh",
     "upload.sh",
     "worker.sh",
 ]
 ETCD = "etcd://h1,h2,h3"
 JOB = """#!/bin/sh
-echo "start:${{0##*/}}:$DB" >>{lab}/log
+echo "start:${{0##*/}}:$DB$CUDA_VISIBLE_DEVICES" >>{lab}/log
 exec 9<{lab}/gate
 flock -s 9 </dev/null >/dev/null 2>&1
-echo "end:${{0##*/}}:$DB" >>{lab}/log
+echo "end:${{0##*/}}:$DB$CUDA_VISIBLE_DEVICES" >>{lab}/log
 """
 
 
@@ -50,7 +52,7 @@ class Machine(Lab):
             "/var/lock": path,
             "/var/lib/prometheus/node-exporter": path,
         }
-        for variable in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
+        for variable in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "DB", "CUDA_VISIBLE_DEVICES", "GUARD"):
             self.environment.pop(variable, None)
         self.environment.update(PATH=f"{self.bin}:/usr/bin:/bin", HOME=str(path), PARALLEL_HOME=str(path))
         self.hold_all()

@@ -8,6 +8,13 @@ PAGES = ["README.md", "man/solo.1", "man/solo-hold.1", "man/solo.3", "man/solo.7
 ESCAPES = {r"\(aq": "'", r"\e": "\\", r"\&": ""}
 KINDS = {  # {kind: a pattern}; the first match decides
     "crontab": r"^[*\d/]+( [*\d/]+){4} ",
+    "image": r"^ENTRYPOINT ",
+    "compose": r"^services:$",
+    "docker": r"^docker run ",
+    "group": r"^install -d ",
+    "script": r"\A#!/usr/bin/env|GUARD=",
+    "ping": r"^curl ",
+    "worktree": r"git rev-parse",
     "unit": r"^\[Service\]$",
     "github": r"^ +runs-on:",
     "gitlab": r"^ +script:$",

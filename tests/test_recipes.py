@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import sqlite3
 import string
 import subprocess
@@ -14,6 +15,7 @@ import sys
 
 import pytest
 from conftest import PATIENCE, ROOT, need_tools, until
+from containers import Image, find_first
 from machine import ETCD, count_most_at_once, finish
 from pages import Block, read_blocks
 
@@ -69,6 +71,8 @@ def check_guard(machine, line, environment=None):
     assert "replace" in options or count_most_at_once(machine.read_log()) == together
     if re.search(r"\bDB=", line):
         assert {event.split(":")[2] for event in machine.read_log()} == {f"test{slot}" for slot in range(together)}
+    if re.search(r"\bCUDA_VISIBLE_DEVICES=", line):
+        assert {event.split(":")[2] for event in machine.read_log()} == {str(slot) for slot in range(together)}
 
 
 def check_skip(machine, line, options, environment):
@@ -182,6 +186,8 @@ def check_hold(machine, script):
 
 def run_hold(new, block):
     check_hold(new(), block.text)
+    if block.text.startswith("#!"):
+        run_script(new, block)
 
 
 CHECKS = {"flock": check_beside, "lckdo": check_beside, "(crontab": check_crontab}
@@ -193,6 +199,323 @@ def run_shell(new, block):
             check_hold(new(), line)
         elif line not in RUN_ELSEWHERE:
             CHECKS.get(line.split()[0], check_guard)(new(), line)
+
+
+# --- scripts -------------------------------------------------------------------------------------------------------------
+
+
+SHELLS = ("sh", "dash", "bash", "ksh", "zsh", "busybox sh")
+
+
+def write_script(machine, block):
+    """Write the script, which also prints its arguments and ends with status 7, to a file."""
+    text = block.text if "backup.sh" in block.text else f"{block.text}backup.sh\n"
+    (machine.bin / "night.sh").write_text(text + "printf '<%s>' \"$@\"; exit 7\n")
+    (machine.bin / "night.sh").chmod(0o755)
+
+
+def run_script(new, block):
+    """Verify that the script, run in each way, excludes itself, and gets its arguments and status.
+
+    A script that only its first line guards runs without a guard if a shell reads it.
+    """
+    shells = [f"{shell} night.sh" for shell in SHELLS if shutil.which(shell.split()[0])]
+    by_kernel = ["./night.sh", "PATH=.:$PATH night.sh", "solo -n other -- ./night.sh"]
+    unguarded = shells if block.text.startswith("#!/usr/bin/env") else []
+    for line in by_kernel if unguarded else by_kernel + shells:
+        machine = new()
+        write_script(machine, block)
+        holder = machine.type(f"{line} a 'b  c' ''")
+        machine.wait_for_starts(1)
+        for other in (*by_kernel[:2], *(() if unguarded else shells)):
+            status, out, err = finish(machine.type(other))
+            assert (status, out, err.count("\n")) == (75, "", 1), (line, other, err)
+        assert machine.count("start") == 1
+        if unguarded:
+            machine.type(unguarded[0])
+            machine.wait_for_starts(2)
+        machine.release()
+        assert finish(holder) == (7, "<a><b  c><>", ""), line
+
+
+GUARDED = next(block for block in BLOCKS if "GUARD=" in block.text)
+
+
+def test_guard_line_ignores_a_variable_that_was_only_inherited(new):
+    """The variable of another run, of another name with the same parent, and of the shell's own parent's parent."""
+    machine = new()
+    write_script(machine, GUARDED)
+    holder = machine.type("./night.sh")
+    machine.wait_for_starts(1)
+
+    for line in (
+        'GUARD="nightly 1" ./night.sh',
+        'GUARD="other $$" exec ./night.sh',
+        'GUARD="nightly $PPID" ./night.sh',
+    ):
+        assert finish(machine.type(line))[0] == 75
+    machine.release()
+    assert finish(holder)[0] == 7
+
+
+def test_guard_line_below_its_own_name_is_refused_once(new):
+    machine = new()
+    write_script(machine, GUARDED)
+
+    status, _, err = finish(machine.type("solo -n nightly -- ./night.sh"))
+
+    assert (status, err.count("\n"), machine.count("start")) == (125, 1, 0)
+    assert "an ancestor of this process" in err
+
+
+def test_guard_line_does_not_loop_when_the_launcher_is_killed(new):
+    """The launcher is killed before the second shell reads the line: the shell finds its own hold."""
+    machine = new()
+    (machine.bin / "night.sh").write_text(GUARDED.text.replace("[ ", "kill -KILL $PPID; [ ", 1))
+
+    process = machine.type("exec 3>&1; GUARD=x solo -n nightly -- sh night.sh; echo $?")
+
+    out, err = finish(process)[1:]
+    assert (out, machine.count("start")) == ("137\n", 0), err
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_ping_is_sent_for_failures_only(new, busy):
+    block = next(block for block in BLOCKS if block.kind == "ping")
+    sent = {"0": "", "75": "", "124": "backup: ended after six hours", "7": "backup: failed with status 7"}
+    for status, text in {"75": ""}.items() if busy else sent.items():
+        machine = new()
+        (machine.bin / "ping.sh").write_text(block.text.replace("6h", "200ms"))
+        (machine.bin / "curl").write_text(f"#!/bin/sh\nprintf '%s|' \"$@\" >>{machine.path}/sent\n")
+        (machine.bin / "curl").chmod(0o755)
+        command = "exec sleep 1000" if status == "124" else f"exit {status}"
+        (machine.bin / "backup.sh").write_text(f"#!/bin/sh\n{command}\n")
+        if busy:
+            assert finish(machine.type("solo hold --for 1h backup"))[0] == 0
+
+        found = finish(machine.type("sh ping.sh"))
+
+        written = machine.path / "sent"
+        assert found[0] == (0 if status == "75" else int(status)), found
+        assert (text in written.read_text()) if text else not written.exists()
+        if busy:
+            assert "busy" in found[2] and finish(machine.type("solo release backup"))[0] == 0
+
+
+def run_ping(new, block):
+    """test_ping_is_sent_for_failures_only runs it."""
+
+
+def run_worktree(new, block):
+    """Verify that the worktrees of a repository exclude each other, and those of another one run at the same time."""
+    need_tools("git")
+    [line] = block.lines
+    machine = new()
+    git = "git -c user.name=x -c user.email=x@example.com"
+    for repository in ("one", "two"):
+        make = f"git init -q {repository} && cd {repository} && {git} commit -q --allow-empty -m x && git worktree add -q ../{repository}-b && mkdir sub"
+        assert finish(machine.type(make))[0] == 0
+    line = line.replace("./test.sh", str(machine.bin / "test.sh"))
+    running = [machine.type(f"cd {folder} && {line}") for folder in ("one/sub", "two-b")]
+    machine.wait_for_starts(2)
+
+    running += [machine.start_waiter(f"cd {folder} && {line}") for folder in ("one", "one-b", "two")]
+
+    outside = finish(machine.type(f"cd / && {line}"))
+    assert outside[0] == 125, outside
+    machine.release()
+    assert [finish(process)[0] for process in running] == [0] * 5
+    assert count_most_at_once(machine.read_log()) == 2
+
+
+# --- containers and groups -------------------------------------------------------------------------------------------
+
+
+def make_image(machine):
+    need_tools("unshare", "mount", "chroot")
+    if os.geteuid() != 0 or not os.access("/usr/bin/python3", os.X_OK):
+        pytest.skip("needs root and /usr/bin/python3")
+    return Image(machine, next(block.text for block in BLOCKS if block.kind == "image"))
+
+
+def run_image(new, block):
+    """Verify that solo as process 1 passes on signals and statuses, reaps, and that nothing outlives it."""
+    machine = new()
+    image = make_image(machine)
+    process = image.start()
+    machine.wait_for_starts(1)
+    first = find_first(process)
+    assert open(f"/proc/{first}/cmdline").read().split("\0")[2:-1] == [
+        f"/app/bin/{image.entrypoint[0]}",
+        *image.entrypoint[1:],
+        *image.command,
+    ]
+    os.kill(first, signal.SIGTERM)
+    assert finish(process)[0] == 128 + 15
+
+    stranger = "(sh -c 'sleep 0.1; echo x' | cat &); sleep 0.3; grep -l '^State:.Z' /proc/[0-9]*/status; exit 8"
+    assert finish(image.start(*image.entrypoint, "sh", "-c", stranger)) == (8, "x\n", "")
+    assert finish(image.start(*image.entrypoint, "sh", "-c", "kill -KILL $$"))[0] == 128 + 9
+    trap = "trap 'echo term; exit 6' TERM; echo >/tmp/ready; while :; do sleep 0.05; done"
+    process = image.start(*image.entrypoint, "sh", "-c", trap)
+    until((image.root / "tmp/ready").exists)
+    os.kill(find_first(process), signal.SIGTERM)
+    assert finish(process)[:2] == (6, "term\n")
+
+
+def run_docker(new, block):
+    """Verify that containers and the host exclude each other, in order of arrival. Without Docker: see containers.py."""
+    docker, host = block.lines
+    machine = new()
+    image = make_image(machine)
+    inside = image.docker(docker)
+    machine.wait_for_starts(1)
+    running = [machine.start_waiter(host)]
+    for number in (2, 3):
+        running.append(image.docker(docker))
+        until(lambda number=number: machine.count_waiters() == number)
+    assert finish(machine.type("solo -n report true"))[0] == 75
+    assert finish(image.start("solo", "-n", "report", "true", volumes=["/run/solo:/run/solo"]))[0] == 75
+    assert finish(image.start("solo", "-n", "report", "true"))[0] == 0  # not mounted: a name of its own
+    machine.release()
+    assert [finish(process)[0] for process in (inside, *running)] == [0] * 4
+    assert count_most_at_once(machine.read_log()) == 1 and machine.count("end") == 4
+
+
+def make_group_directory(machine):
+    [line] = [line for block in BLOCKS if block.kind == "group" for line in block.lines if line.startswith("install")]
+    assert finish(machine.type(line.replace("staff", "4242")))[0] == 0
+    machine.directory = machine.bin / "locks"
+    machine.environment["SOLO_DIR"] = str(machine.directory)
+
+
+def run_compose(new, block):
+    """Verify that a container with any uid of the group runs, and excludes another such container and root of the host."""
+    machine = new()
+    image = make_image(machine)
+    make_group_directory(machine)
+    process = image.compose(block.text)
+    machine.wait_for_starts(1)
+    first = find_first(process)
+    assert os.stat(f"/proc/{first}").st_uid == 1234
+
+    volume = {"volumes": ["/srv/locks:/srv/locks"], "environment": ["SOLO_DIR=/srv/locks"]}
+    assert finish(image.start("solo", "-n", "report", "true", user="999:4242", **volume))[0] == 75
+    assert finish(machine.type("solo --dir /srv/locks -n report true"))[0] == 75
+    assert finish(image.start("solo", "-n", "report", "true", user="1234:999", **volume))[0] == 125
+    assert "no home directory" in finish(image.start("solo", "-n", "report", "true", user="1234:4242"))[2]
+    machine.release()
+    assert finish(process)[0] == 0
+    assert finish(machine.type("solo --dir /srv/locks -n report true"))[0] == 0
+    assert finish(image.start("solo", "-n", "report", "true", user="999:4242", **volume))[0] == 0
+
+
+def run_group(new, block):
+    """Verify that members of the group exclude each other, and that other users are refused."""
+    machine = new()
+    image = make_image(machine)
+    _, line = block.lines
+    make_group_directory(machine)
+    assert machine.directory.stat().st_mode & 0o7777 == 0o2770
+
+    def start(user, words):
+        return image.start(*shlex.split(words), volumes=["/srv/locks:/srv/locks"], user=user, pid_host=True)
+
+    line = line.replace("./release.sh", "report.sh")
+    running = [start("1001:4242", line)]
+    machine.wait_for_starts(1)
+    running.append(start("1002:4242", line))
+    until(lambda: machine.count_waiters() == 1)
+    assert finish(start("1003:4242", "solo --dir /srv/locks -n release true"))[0] == 75
+    assert finish(start("1003:1003", "solo --dir /srv/locks -n release true"))[0] == 125
+    machine.release()
+    assert [finish(process)[0] for process in running] == [0, 0]
+    check_guard(new(), line.replace("--dir /srv/locks ", ""))
+
+
+SHARED_COMMAND = ("solo", "-n", "report", "report.sh")
+SHARED = {"volumes": ["/run/solo:/run/solo"]}
+
+
+def test_kill_of_process_1_leaves_nothing_and_the_host_waits_for_it(new):
+    machine = new()
+    image = make_image(machine)
+    process = image.start(*SHARED_COMMAND, **SHARED)
+    machine.wait_for_starts(1)
+    waiter = machine.start_waiter("solo -n report --wait forever report.sh")
+
+    os.kill(find_first(process), signal.SIGKILL)
+
+    assert finish(process)[0] != 0
+    until(lambda: machine.count("start") == 2)
+    machine.release()
+    assert finish(waiter)[0] == 0
+    assert machine.count("end") == 1  # the first was killed
+
+
+def test_container_excludes_but_cannot_end_a_holder_in_another_one(new):
+    """The host can."""
+    machine = new()
+    image = make_image(machine)
+    process = image.start(*SHARED_COMMAND, **SHARED)
+    machine.wait_for_starts(1)
+
+    for words in (["stop", "report"], ["--replace", "-k", "100ms", "-n", "report", "true"]):
+        status, _, err = finish(image.start("solo", *words, **SHARED))
+        assert status == 125 and "seen from here" in err, err
+    assert process.poll() is None
+    assert finish(image.start("solo", "-n", "report", "true", **SHARED))[0] == 75
+    assert finish(machine.type("solo stop report"))[0] == 0
+    assert finish(process)[0] == 128 + 15
+
+
+@pytest.mark.parametrize("where, status", [("container", 0), ("pid host", 75), ("host", 75)])
+def test_only_contenders_that_see_an_orphan_in_a_container_wait_for_it(new, where, status):
+    """A shell is process 1, so that the command outlives its launcher."""
+    machine = new()
+    image = make_image(machine)
+    shell = "solo -n report report.sh & wait; exec sleep 1000"
+    process = image.start("sh", "-c", shell, **SHARED)
+    machine.wait_for_starts(1)
+    [launcher] = [
+        int(child)
+        for child in open(f"/proc/{find_first(process)}/task/{find_first(process)}/children").read().split()
+        if "solo" in open(f"/proc/{child}/cmdline").read()
+    ]
+    os.kill(launcher, signal.SIGKILL)
+    until(lambda: machine.list()[0]["state"] == "orphaned")
+
+    if where == "host":
+        found = finish(machine.type("solo -n report true"))
+    else:
+        found = finish(image.start("solo", "-n", "report", "true", pid_host=where == "pid host", **SHARED))
+
+    assert found[0] == status, found
+    assert ("taking over" in found[2]) == (status == 0)
+    os.kill(find_first(process), signal.SIGKILL)
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare", "setpriv")
+def test_root_of_a_rootless_container_excludes_the_user_who_started_it(common):
+    """In a directory of that user. A directory of the host's root is refused, whatever its mode."""
+    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    rootless = (*user, "unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*rootless, "true"], capture_output=True).returncode:
+        pytest.skip("no user namespaces")
+    for owner, mode, statuses in ((65534, 0o700, (75, 0)), (0, 0o1777, (125, 125))):
+        base = common.directory.parent / f"of-{owner}"
+        base.mkdir()
+        os.chown(base, owner, owner)
+        base.chmod(mode)
+        words = ("--dir", base, "-n", "job", "--")
+        holder = common.start(*words, "sh", "-c", "echo; read line; exit 0", prefix=user)
+        holder.stdout.readline()
+
+        busy = common.run(*words, "true", prefix=rootless).returncode
+        holder.communicate(b"\n")
+
+        assert (busy, common.run(*words, "true", prefix=rootless).returncode) == statuses
 
 
 # --- cron ------------------------------------------------------------------------------------------------------------
@@ -346,6 +669,13 @@ def run_toml(new, block):
 RUN = {
     "hold": run_hold,
     "shell": run_shell,
+    "script": run_script,
+    "ping": run_ping,
+    "worktree": run_worktree,
+    "image": run_image,
+    "docker": run_docker,
+    "compose": run_compose,
+    "group": run_group,
     "crontab": run_crontab,
     "unit": run_unit,
     "table": run_table,
