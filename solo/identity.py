@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Process = tuple[int, int]  # pid, start
 
 FIRST_TIME_NAMESPACE = "4026531834"  # PROC_TIME_INIT_INO of the kernel
+FIRST_PID_NAMESPACE = "4026531836"  # PROC_PID_INIT_INO
 DEAD_STATES = ("Z", "X", "x")
 
 
@@ -123,11 +124,17 @@ def is_alive(pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None
     if theirs.boot != mine.boot:
         return False if theirs.host == mine.host else None
     if theirs.pid_namespace != mine.pid_namespace:
-        return True if find_process(pid, start, theirs, mine) else None
+        found = [match_process(entry, pid, start, theirs, mine) for entry in posix.listdir("/proc") if entry.isdigit()]
+        return True if True in found else False if None not in found and sees_all(mine) else None
     try:
         return read_stat(pid).is_started(start, theirs, mine)
     except OSError:
         return is_hidden(pid)
+
+
+def sees_all(mine: Origin) -> bool:
+    """Whether /proc shows the processes of every pid namespace: in the first one, unless hidepid hides some."""
+    return mine.pid_namespace == FIRST_PID_NAMESPACE and posix.access("/proc/1/stat", posix.R_OK)
 
 
 def is_hidden(pid: int) -> bool:
@@ -165,19 +172,24 @@ def find_pid(process: "Process", theirs: Origin, mine: Origin) -> int:
 def find_process(pid: int, start: int, theirs: Origin, mine: Origin) -> int:
     """Return our pid of the live process that is `pid` in the pid namespace of `theirs`; 0 if none can be seen."""
     for entry in posix.listdir("/proc"):
-        if entry.isdigit() and is_process(entry, pid, start, theirs, mine):
+        if entry.isdigit() and match_process(entry, pid, start, theirs, mine):
             return int(entry)
     return 0
 
 
-def is_process(entry: str, pid: int, start: int, theirs: Origin, mine: Origin) -> bool:
-    """Whether /proc/`entry` is that process. False if it cannot be read."""
+def match_process(entry: str, pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None":
+    """Whether /proc/`entry` is that process. None if it could be, but its namespace cannot be read."""
     try:
-        if read_namespace(entry, "pid") != theirs.pid_namespace or read_inner_pid(entry) != pid:
+        namespace = read_namespace(entry, "pid")
+    except OSError:
+        namespace = ""
+    try:
+        if namespace not in ("", theirs.pid_namespace) or read_inner_pid(entry) != pid:
             return False
-        return read_stat(entry).is_started(start, theirs, mine)
+        is_same = read_stat(entry).is_started(start, theirs, mine)
     except OSError:
         return False
+    return None if is_same and not namespace else is_same
 
 
 def read_inner_pid(entry: str) -> int:

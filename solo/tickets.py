@@ -252,7 +252,8 @@ class Queue:
         theirs, mine = record.origin, self.origin
         if theirs.boot != mine.boot and theirs.host == mine.host and stat.st_ctime >= read_boot_time():
             theirs.boot = mine.boot  # in systemd-nspawn a unit with a /proc of its own sees another id of the same boot
-        return {True: ORPHANED, False: DEAD, None: UNSEEN}[is_alive(*record.child, theirs, mine)]
+        unseen = ORPHANED if record.is_kept else UNSEEN  # only an orphan is rare: a kept hold never has a launcher
+        return {True: ORPHANED, False: DEAD, None: unseen}[is_alive(*record.child, theirs, mine)]
 
     # --- writing --------------------------------------------------------------------------------------------------
 

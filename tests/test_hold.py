@@ -278,6 +278,7 @@ def test_command_below_the_process_is_refused(lab):
         (("--for", "1s", "--timeout", "1s"), "--timeout: no such option of solo hold (solo does not end the process"),
         (("--for", "1s", "--tree"), "--tree: no such option of solo hold (solo runs no command)"),
         (("--for", "1s", "--take", "2"), "--take needs --slots"),
+        (("--for", "1s", "--export", "-E", "0"), "--export and --busy-exit 0 exclude each other"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -313,6 +314,23 @@ def shared(common):
     common.directory.mkdir()
     common.directory.chmod(0o1777)
     return common
+
+
+def test_replace_of_another_users_hold_says_only_that_it_cannot(shared):
+    process, mine = start_target(shared), start_target(shared, *OTHER)
+    assert hold(shared, process, "job").returncode == 0
+    result = hold(shared, mine, "--replace", "job", prefix=OTHER)
+    assert result.returncode == 125
+    assert result.stderr.decode() == f"solo: job: cannot end pid {process.own}: Operation not permitted\n"
+
+
+def test_forged_names_do_not_stop_root_from_releasing(shared):
+    process = start_target(shared)
+    assert hold(shared, process, "job").returncode == 0
+    [file] = (shared.directory / "job").glob(".hold.*")
+    file.write_bytes(file.read_bytes().replace(b"names job\n", b"names job ../../x\n"))
+    assert shared.run("release", "job").returncode == 0
+    assert try_job(shared) == (0, "")
 
 
 def test_other_users_process_is_refused(shared):
@@ -403,6 +421,28 @@ def test_hold_for_a_time_ends_by_itself(lab):
     assert result.returncode == 0 and time.monotonic() - begin >= 1
 
 
+@pytest.mark.parametrize(
+    "duration, shown", [("forever", "forever"), ("9" * 400, "forever"), ("90.5s", "90.5s"), ("1h30m", "1h30m")]
+)
+def test_duration_is_shown_as_it_is(lab, duration, shown):
+    assert lab.run("hold", "--for", duration, "job").returncode == 0
+    assert find_row(lab, "job")["command"] == ["solo", "hold", "--for", shown]
+    assert lab.run("release", "job").returncode == 0
+
+
+def test_release_ends_a_timer_whose_caller_ignored_signals(lab):
+    script = lab.start_shell("trap '' TERM INT HUP; exec $SOLO hold --for 1h job")
+    assert finish(script)[0] == 0
+    timer = find_row(lab, "job")["child"]
+    assert lab.run("release", "job").returncode == 0
+    wait_dead(timer)
+
+
+def test_hold_and_release_need_no_stdout(lab, target):
+    script = lab.start_shell(f"$SOLO hold --pid {target.own} job >&- && $SOLO release job >&-")
+    assert finish(script) == (0, "", "")
+
+
 def test_release_ends_the_timer(lab):
     assert lab.run("hold", "--for", "1h", "a", "b").returncode == 0
     timer = find_row(lab, "a")["child"]
@@ -453,6 +493,24 @@ def test_replace_ends_the_process(lab, target):
     assert target.wait(PATIENCE) == -signal.SIGTERM
 
 
+def test_replace_spares_the_process_that_it_is_for(lab, target):
+    other = start_target(lab)
+    assert [hold(lab, each, "--slots", "2", "job").returncode for each in (target, other)] == [0, 0]
+    result = hold(lab, target, "--slots", "2", "--replace", "job")
+    assert result.returncode == 0, result.stderr
+    assert read_state(target.own) == "S" and other.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_replace_gives_up_when_the_process_that_it_is_for_ends(lab, target):
+    stubborn = start_target(lab, "env", "--ignore-signal=TERM")
+    assert hold(lab, stubborn, "job").returncode == 0
+    contender = lab.start("hold", "--pid", str(target.own), "--replace", "-k", "1h", "job")
+    assert b"ending pid" in contender.stderr.readline()
+    end_target(target)
+    assert contender.wait(PATIENCE) == 125
+    assert read_state(stubborn.own) == "S"
+
+
 def test_stop_of_a_waiting_hold_ends_solo_and_not_the_process(lab, target):
     holder = lab.hold("job")
     waiter = lab.start("hold", "--pid", str(target.own), "--wait", "forever", "job")
@@ -482,6 +540,47 @@ def test_history_shows_how_a_kept_hold_ended(lab, target):
     assert (rows["a"]["outcome"], rows["b"]["outcome"]) == ("released", "ended")
     assert rows["a"]["ran"] >= 0 and rows["b"]["ran"] is None
     assert {(row["launcher"], row["child"]) for row in rows.values()} == {(None, target.own)}
+
+
+INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("prefix", [(), INNER], ids=["outside", "sibling"])
+def test_hold_that_cannot_be_seen_is_busy_until_it_is_released(lab, prefix):
+    """Another container does not see the process, nor that it has ended: it must not run beside it."""
+    outer = lab.start_words(*prefix, "sh", "-c", f"{shlex.quote(lab.script)} hold --pid $$ job && echo held; read line")
+    assert read_line(outer) == "held"
+    result = lab.run("-n", "job", "--", "echo", "ran", prefix=INNER)
+    assert (result.returncode, result.stdout) == (75, b"")
+    waiter = lab.start("-n", "job", "-w", "forever", "--", "echo", "ran", prefix=INNER)
+    until(lambda: lab.count_waiting("job") == 1)
+    assert lab.run("release", "job", prefix=INNER).returncode == 0
+    assert finish(waiter)[:2] == (0, "ran\n")
+    finish(outer)
+
+
+@pytest.mark.root
+def test_root_outside_sees_that_an_inner_process_has_ended(lab):
+    inner = lab.start_words(*INNER, "sh", "-c", f"{shlex.quote(lab.script)} hold --pid $$ job && echo held; read line")
+    assert read_line(inner) == "held"
+    finish(inner)
+    if os.readlink("/proc/self/ns/pid") == "pid:[4026531836]":
+        assert try_job(lab) == (0, "")
+    else:
+        assert try_job(lab)[0] == 75
+
+
+@pytest.mark.root
+def test_process_of_a_nested_namespace_is_refused_inside_another(lab):
+    script = f"""
+        unshare --pid --fork --kill-child sleep 60 &
+        until pid=$(cat /proc/$!/task/$!/children) && [ "$pid" ]; do sleep 0.1; done
+        {shlex.quote(lab.script)} hold --pid $pid job; echo $?
+        kill -KILL $!
+    """
+    status, out, text = finish(lab.start_words(*INNER, "bash", "-c", script))
+    assert out == "125\n" and "it is in another pid namespace (run solo hold there)" in text
 
 
 @pytest.mark.root

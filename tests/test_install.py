@@ -141,7 +141,7 @@ def test_hint_for_a_missing_library_works_as_typed(lab, index, dist, install):
 
     assert (refused.returncode, typed.returncode, reached.returncode) == (125, 0, 69), typed.stderr
     if install is install_as_one_file:
-        views = lab.run("list")
+        views = lab.run("list", "--help")
         assert (views.returncode, type_hint(views).returncode) == (125, 0)
     assert lab.list() == []
 
@@ -330,7 +330,7 @@ def test_tool_installers_get_command_views_and_manual_from_the_wheel(lab, index,
     assert (home / manual).stat().st_size > 1000
 
 
-def test_wheel_without_libraries_runs_commands_and_views_name_them(lab, dist):
+def test_wheel_without_libraries_runs_commands_and_help_names_them(lab, dist):
     target = lab.path / "target"
     assert (
         run(
@@ -340,7 +340,7 @@ def test_wheel_without_libraries_runs_commands_and_views_name_them(lab, dist):
     )
     words = [sys.executable, "-S", "-m", "solo", "--dir", lab.directory]
 
-    ran, refused = (run(*words, *rest, cwd=target) for rest in (["-n", "job", "--", "echo", "ran"], ["list"]))
+    ran, refused = (run(*words, *rest, cwd=target) for rest in (["-n", "job", "--", "echo", "ran"], ["list", "--help"]))
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "ran\n", "")
     assert (refused.returncode, refused.stdout) == (125, "")

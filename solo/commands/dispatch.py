@@ -11,6 +11,8 @@ from solo.argv import check_excludes, parse_mixed, read_variable
 from solo.errors import UsageError
 from solo.options import DIR, HELP, SUBCOMMANDS, VIA, Option, Subcommand
 
+PRINT_NOTHING = ("hold", "release")
+
 
 def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int:
     """Run the subcommand `name` with the `words` after it. Return the exit status. Raises SoloError.
@@ -18,10 +20,11 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     `before` are the options before it, to which those after it are added.
     """
     subcommand = next((one for one in SUBCOMMANDS if one.name == name), None)
-    if not isinstance(sys.stdout, io.TextIOWrapper):
-        raise UsageError("stdout is closed")
     signal(SIGPIPE, SIG_DFL)  # `solo list | head` prints no error
-    sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    elif name not in PRINT_NOTHING:
+        raise UsageError("stdout is closed")
     if subcommand is None or name is None or HELP.key in before:
         return run_typer(sys.argv[1:])
     check_before(before, subcommand)
@@ -41,7 +44,8 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     if subcommand.needs_name and not names:
         raise UsageError(f"{name}: no name given (solo list shows them)")
     status: int = importlib.import_module(f"solo.commands.{name}").run(before, names)
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     return status
 
 

@@ -8,13 +8,13 @@ nothing, or holds of a process that it has seen alive.
 import _thread
 import posix
 import select
-from _signal import SIG_BLOCK, SIG_SETMASK, SIGKILL, pthread_sigmask, valid_signals
+from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIGKILL, SIGSTOP, pthread_sigmask, signal, valid_signals
 from typing import Any
 
 from solo.acquire import Holds, add_waited, make_variables, make_watch, settle_all, take_names, take_over
 from solo.argv import check_together
 from solo.errors import SoloError, UsageError
-from solo.identity import Origin, is_alive, read_origin, read_self, read_stat
+from solo.identity import FIRST_PID_NAMESPACE, Origin, is_alive, read_namespace, read_origin, read_self, read_stat
 from solo.journal import Journal
 from solo.kernel import (
     HIGHEST_FD,
@@ -48,6 +48,8 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
     """Acquire `names` and leave them held. Return 0. Raises SoloError."""
     if "pid" not in options and "for" not in options:
         raise UsageError(f"hold needs --pid or --for (in a script: solo hold --pid $$ {' '.join(names)})")
+    if "export" in options and options.get("busy_exit") == 0:
+        raise UsageError("--export and --busy-exit 0 exclude each other: eval would go on without the names")
     via = posix.environ.get(b"SOLO_VIA", b"")
     if via not in (b"", encode(FILE)):
         raise UsageError(f"hold works only with files, not with SOLO_VIA={decode(via)} (unset SOLO_VIA)")
@@ -90,7 +92,7 @@ class Hold:
         """Acquire all names. Raises SoloError, and then holds none."""
         plan = self.plan
         try:
-            if plan.deadline > 0:
+            if plan.wait or plan.replace or plan.replace_after is not None:
                 self.kept.watch(self.origin)
             self.named = take_names(self.record, plan, make_watch(plan, plan.deadline), self.holds)
             settle_all(self.named.values())
@@ -175,7 +177,7 @@ class Timer:
     is_timed = True
 
     def __init__(self, seconds: float) -> None:
-        self.words = [b"solo", b"hold", b"--for", encode(format_duration(seconds))]
+        self.words = [b"solo", b"hold", b"--for", encode(describe_seconds(seconds))]
         reader, self.writer = posix.pipe()
         pid = posix.fork()
         if pid == 0:
@@ -196,9 +198,18 @@ class Timer:
         posix.kill(self.identity[0], SIGKILL)  # our child, not reaped: its pid is its own
 
 
+def describe_seconds(seconds: float) -> str:
+    if seconds > LONGEST_SLEEP:
+        return "forever"
+    return format_duration(seconds) if seconds == int(seconds) else f"{seconds:g}s"
+
+
 def sleep(reader: int, seconds: float) -> None:
-    """Be the timer: a small process, apart from the caller's session, terminal, directory and descriptors."""
+    """Be the timer: a small process, apart from the caller's session, terminal, directory, descriptors and signals."""
     posix.setsid()
+    for number in valid_signals() - {SIGKILL, SIGSTOP}:
+        signal(number, SIG_DFL)
+    pthread_sigmask(SIG_SETMASK, ())
     null = posix.open("/dev/null", posix.O_RDWR)
     for fd in (0, 1, 2):
         posix.dup2(null, fd)
@@ -223,6 +234,7 @@ def find_process(pid: int) -> "tuple[int, int]":
     try:
         stat, status = read_stat(pid), read_file(f"/proc/{pid}/status", STATUS_SIZE)
         is_ours = posix.geteuid() == 0 or may_signal(posix.geteuid(), pid)
+        ours, theirs = read_namespace("self", "pid"), read_namespace(pid, "pid") if is_ours else ""
     except OSError:
         raise SoloError(f"cannot hold for pid {pid}: there is no such process") from None
     group = int(status[status.index(b"\nTgid:") :].split(None, 2)[1])
@@ -235,6 +247,8 @@ def find_process(pid: int) -> "tuple[int, int]":
         if pid == posix.getpid()
         else "it is another user's process"
         if not is_ours
+        else "it is in another pid namespace (run solo hold there)"  # other contenders would look for it in ours
+        if ours not in (theirs, FIRST_PID_NAMESPACE)
         else None
     )
     if reason:

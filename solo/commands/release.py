@@ -8,6 +8,7 @@ from solo.commands.lookup import check_names, open_queue, visit_queues
 from solo.errors import SoloError
 from solo.identity import walk_parents
 from solo.journal import Journal
+from solo.kernel import say
 from solo.modes import INTENTIONS, plan_claims
 from solo.obstacles import list_holds, read_claim
 from solo.process.tree import end
@@ -70,13 +71,24 @@ def release(name: str, queue: "Queue | None", options: "dict[str, Any]") -> bool
     hold.record.names = [name]
     Journal(hold.record, options.get("dir"), lambda text: None).released(hold.ticket)
     if hold.record.is_timed and not left:
-        end(hold.ticket, hold.process, SIGTERM)  # the timer of --for
+        end_timer(hold)
     return True
+
+
+def end_timer(hold: KeptHold) -> None:
+    """End the process that --for has left. The name is released in any case."""
+    try:
+        end(hold.ticket, hold.process, SIGTERM)
+    except SoloError as error:
+        say(f"{hold.record.names[0]}: {error}")
 
 
 def visit_same(name: str, options: "dict[str, Any]", hold: KeptHold, visit: "Callable[[KeptHold], None]") -> bool:
     """Call `visit` with the kept hold of `name` from the same call as `hold`. Return False if there is none."""
-    queue = open_queue(name, options, hold.queue.origin)
+    try:
+        queue = open_queue(name, options, hold.queue.origin)
+    except SoloError:
+        return False  # refused, or no valid name: a record can be written by another user
     if queue is None:
         return False
     try:
@@ -98,7 +110,12 @@ def choose(queue: "Queue | None", pid: "int | None") -> KeptHold:
     """Return the kept hold to release: that of the process `pid` if given, else of the caller or its nearest ancestor,
     else the only one of this user. Raises SoloError.
     """
-    kept = [hold for hold in list_kept(queue) if hold.record.claim.mode not in INTENTIONS] if queue else []
+    found = list_kept(queue) if queue else []
+    kept = [hold for hold in found if hold.record.claim.mode not in INTENTIONS]
+    if found and not kept:
+        raise SoloError(
+            f"not held by solo hold, but {found[0].record.names[0]} is, which is nested in it (release that)"
+        )
     if not kept:
         others = [hold for hold in list_holds(queue) if read_claim(hold).mode not in INTENTIONS] if queue else []
         remedy = f"; it is held by {describe_owner(others[0])} (solo stop ends it)" if others else ""

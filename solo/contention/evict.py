@@ -98,12 +98,16 @@ def ask_to_end(ticket):
     not signal the command, as after sudo(8).
     """
     record = read_record(ticket)
-    if record.is_kept:
-        say_promptly(f"{record.names[0]}: ending {describe_owner(ticket)}, for which solo hold keeps the name")
     is_forwarded = ticket.state is LIVE and (
         record.tree is not None or record.child is None or not vouches(ticket, record.child)
     )
-    end_one(ticket, record.launcher if is_forwarded else record.child, SIGTERM)
+    announce = (lambda: announce_kept(ticket)) if record.is_kept else None
+    end_one(ticket, record.launcher if is_forwarded else record.child, SIGTERM, announce)
+
+
+def announce_kept(ticket):
+    """Say which process ends: the user may not know that a hold of it is in the way."""
+    say_promptly(f"{ticket.record.names[0]}: ending {describe_owner(ticket)}, for which solo hold keeps the name")
 
 
 def kill_command(ticket):
@@ -163,11 +167,11 @@ def refuse(ticket):
 STEPS = (ask_to_end, kill_command, kill_launcher)
 
 
-def end_one(ticket, process: tuple, signal: int):
+def end_one(ticket, process: tuple, signal: int, announce=None):
     """Send `signal` to (pid, start). Raises SoloError if it cannot be seen or signalled."""
     if process[0] <= 0:
         raise SoloError("cannot end the holder: it cannot be seen from here")
-    end(ticket, process, signal)
+    end(ticket, process, signal, announce)
 
 
 def read_record(ticket):

@@ -124,7 +124,7 @@ class Replace(Policy):
         if not obstacles:
             return
         holds, _ = find_conflicting_holds(queue, record.claim)
-        spared = find_own_ancestors(queue, holds)
+        spared = find_own_ancestors(queue, holds, record.keep)
         others = [hold for hold in holds if hold not in spared]
         enough = next(
             (size for size in range(len(others)) if not conflicts(record, spared + others[size:])), len(others)
@@ -164,7 +164,7 @@ class ReplaceAfter(Replace):
         """Return how many seconds the holder may still run; FOREVER if that is not known, or if an ancestor is in the way."""
         holds, _ = find_conflicting_holds(queue, record.claim)
         close_all(holds)
-        spared = find_own_ancestors(queue, holds)
+        spared = find_own_ancestors(queue, holds, record.keep)
         oldest = next((hold.record for hold in holds if hold not in spared), None)
         if oldest is None or conflicts(record, spared):
             return FOREVER

@@ -10,17 +10,21 @@ from solo.text.describe import find_user
 from solo.tickets import LIVE
 
 
-def end(ticket, process: tuple, signal: int):
+def end(ticket, process: tuple, signal: int, announce=None):
     """Send `signal` to (pid, start), which the record of `ticket` names, and SIGCONT if it is stopped. Do nothing if it
     is gone.
 
-    Raises SoloError if it cannot be signalled, or the owner of the ticket could not have signalled it.
+    Call `announce` just before, if the signal is permitted. Raises SoloError if it cannot be signalled, or the owner of
+    the ticket could not have signalled it.
     """
     try:
         recipient = open_recipient(ticket, process)
     except ProcessLookupError:
         return
     try:
+        if announce is not None:
+            recipient.send(0)
+            announce()
         recipient.end(signal)
     except ProcessLookupError:
         pass

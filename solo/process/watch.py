@@ -67,12 +67,10 @@ def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], boo
         if process:
             raise
         pidfd = None  # a child of the launcher has the lock, just before its exec
-    if pidfd is None or process is None:
-        return [] if pidfd is None else [
-            pidfd
-        ], False  # a launcher releases just before it exits, a program long before
-    if record.keep is None:
-        return [pidfd], True
+    if pidfd is None:
+        return [], False
+    if process is None or record.keep is None:
+        return [pidfd], process is not None  # a launcher releases just before it exits, a program long before
     from solo.process.inotify import watch_links
 
     removal = watch_links(ticket.fd)  # `solo release` removes the ticket while the process lives

@@ -164,9 +164,10 @@ def check_words(data: bytes):
     mixed = attempt(argv.parse_mixed, typed, LAUNCHER_OPTIONS, may=UsageError)
     other = parse_mixed_otherwise(typed)
     if isinstance(mixed, UsageError):
-        expect(other is None or "--" in typed, "solo refuses words that getopt accepts", mixed)
+        expect(other is None or is_stricter(mixed, typed), "solo refuses words that getopt accepts", mixed)
     else:
-        same(mixed, other)
+        expect(other is not None, "solo accepts words that getopt refuses", mixed)
+        same((list(mixed[0]), mixed[1]), (list(other[0]), other[1]))
     read = attempt(argv.parse, typed, may=UsageError)
     other = parse_otherwise(typed)
     if other is None:
@@ -174,14 +175,17 @@ def check_words(data: bytes):
         expect(len(say(str(read))) <= 200 + 12 * len(data))
         return
     if isinstance(read, UsageError):
-        # Stricter than getopt: `--` is no value, and `-name` is not `-n ame`.
-        stricter = "--" in typed and "needs a value" in str(read) or "starts with two dashes" in str(read)
-        expect(stricter, "solo refuses words that getopt accepts", read)
+        expect(is_stricter(read, typed), "solo refuses words that getopt accepts", read)
         return
     same((list(read[0]), *read[1:]), (list(other[0]), *other[1:]))
     for key, value in read[0].items():
         expect(value == other[0][key] or math.isclose(value, other[0][key], rel_tol=1e-9), key, value)
     check_meaning(read[0])
+
+
+def is_stricter(error: UsageError, typed: list) -> bool:
+    """Whether solo is stricter than getopt here: `--` is no value, and `-name` is not `-n ame`."""
+    return "--" in typed and "needs a value" in str(error) or "starts with two dashes" in str(error)
 
 
 def check_meaning(options: dict):
