@@ -214,7 +214,7 @@ BUSY_EXIT = Option(
     keyword=None,
     text="Exit with CODE instead of 75 when busy.",
 )
-QUIET = Option("quiet", "q", "flag", None, BUSY, "Print nothing", keyword=None, text="Print nothing when busy.")
+QUIET = Option("quiet", "q", "flag", None, BUSY, "Print nothing when busy", keyword=None)
 LOUD_AFTER = Option(
     "loud-after",
     None,
