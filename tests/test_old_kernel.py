@@ -78,6 +78,7 @@ def test_stop_kills_after_grace(old):
     assert holder.wait(PATIENCE) == -signal.SIGKILL
 
 
+@pytest.mark.root
 def test_stop_ends_command_in_nested_pid_namespace(old):
     nested = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
     holder = old.start("-n", "job", "--", "sh", "-c", "echo $$; exec sleep 99", prefix=nested)
