@@ -37,6 +37,7 @@ SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 network = None  # a descriptor of the machine's network namespace, if this worker has left it
 # flock, poll and fcntl in /proc/PID/syscall
 BLOCKING = {"x86_64": ("73", "7", "72"), "aarch64": ("32", "73", "25")}[os.uname().machine]
+FCNTL, F_OFD_SETLKW = BLOCKING[2], 38  # no other command of fcntl(2) waits for long
 PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
 
 sys.path.insert(0, str(ROOT))
@@ -534,7 +535,8 @@ def make_full_pipe():
 def is_blocked(pid):
     """Return whether a process sleeps in flock(2), poll(2) or fcntl(2), as a waiter does."""
     try:
-        return open(f"/proc/{pid}/syscall").read().split()[0] in BLOCKING
+        number, *arguments = open(f"/proc/{pid}/syscall").read().split()
+        return number in BLOCKING and (number != FCNTL or int(arguments[1], 16) == F_OFD_SETLKW)
     except (OSError, IndexError):
         return False
 
