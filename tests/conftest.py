@@ -37,7 +37,7 @@ SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 network = None  # a descriptor of the machine's network namespace, if this worker has left it
 # flock, poll and fcntl in /proc/PID/syscall
 BLOCKING = {"x86_64": ("73", "7", "72"), "aarch64": ("32", "73", "25")}[os.uname().machine]
-FCNTL, F_OFD_SETLKW = BLOCKING[2], 38  # no other command of fcntl(2) waits for long
+FCNTL, WAITING_FCNTL = BLOCKING[2], (7, 38)  # F_SETLKW and F_OFD_SETLKW; no other command waits for long
 PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
 
 sys.path.insert(0, str(ROOT))
@@ -536,7 +536,7 @@ def is_blocked(pid):
     """Return whether a process sleeps in flock(2), poll(2) or fcntl(2), as a waiter does."""
     try:
         number, *arguments = open(f"/proc/{pid}/syscall").read().split()
-        return number in BLOCKING and (number != FCNTL or int(arguments[1], 16) == F_OFD_SETLKW)
+        return number in BLOCKING and (number != FCNTL or int(arguments[1], 16) in WAITING_FCNTL)
     except (OSError, IndexError):
         return False
 
