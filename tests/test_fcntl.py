@@ -472,7 +472,10 @@ def is_any_thread_blocked(pid, at):
     from conftest import BLOCKING
 
     tasks = os.listdir(f"/proc/{pid}/task")
-    return any(open(f"/proc/{pid}/task/{task}/syscall").read().split()[0] == BLOCKING[at] for task in tasks)
+    try:
+        return any(open(f"/proc/{pid}/task/{task}/syscall").read().split()[0] == BLOCKING[at] for task in tasks)
+    except OSError:
+        return False  # a thread has just ended
 
 
 def test_threads_exclude_each_other_by_the_file(lab, files, path):
