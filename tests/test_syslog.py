@@ -23,12 +23,15 @@ def log():
 
 
 def read(log):
-    """Return (priority, text after the tag) of the next line. Fails if its tag or date is wrong."""
-    line = log.recv(65536).decode()
-    match = re.fullmatch(r"<(\d+)>([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) solo\[\d+\]: (.*?)\x00?", line)
-    assert match, line
-    time.strptime(f"2000 {match[2]}", "%Y %b %d %H:%M:%S")
-    return int(match[1]), match[3]
+    """Return (priority, text after the tag) of solo's next line. Fails if its date is wrong.
+
+    Other programs of this machine may write here as well: tmux, in another test, through utempter.
+    """
+    while True:
+        line = log.recv(65536).decode()
+        if match := re.fullmatch(r"<(\d+)>([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) solo\[\d+\]: (.*?)\x00?", line):
+            time.strptime(f"2000 {match[2]}", "%Y %b %d %H:%M:%S")
+            return int(match[1]), match[3]
 
 
 CRON, INFO, WARNING = 9 << 3, 6, 4
