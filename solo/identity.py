@@ -124,8 +124,12 @@ def is_alive(pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None
     if theirs.boot != mine.boot:
         return False if theirs.host == mine.host else None
     if theirs.pid_namespace != mine.pid_namespace:
-        found = [match_process(entry, pid, start, theirs, mine) for entry in posix.listdir("/proc") if entry.isdigit()]
-        return True if True in found else False if None not in found and sees_all(mine) else None
+        is_unsure = False
+        for _, is_same in match_processes(pid, start, theirs, mine):
+            if is_same:
+                return True
+            is_unsure = True
+        return False if not is_unsure and sees_all(mine) else None
     try:
         return read_stat(pid).is_started(start, theirs, mine)
     except OSError:
@@ -171,10 +175,14 @@ def find_pid(process: "Process", theirs: Origin, mine: Origin) -> int:
 
 def find_process(pid: int, start: int, theirs: Origin, mine: Origin) -> int:
     """Return our pid of the live process that is `pid` in the pid namespace of `theirs`; 0 if none can be seen."""
+    return next((found for found, is_same in match_processes(pid, start, theirs, mine) if is_same), 0)
+
+
+def match_processes(pid: int, start: int, theirs: Origin, mine: Origin) -> "Iterator[tuple[int, bool | None]]":
+    """Yield (our pid, True) of each live process that is `pid` there, (our pid, None) of each that could be."""
     for entry in posix.listdir("/proc"):
-        if entry.isdigit() and match_process(entry, pid, start, theirs, mine):
-            return int(entry)
-    return 0
+        if entry.isdigit() and (is_same := match_process(entry, pid, start, theirs, mine)) is not False:
+            yield int(entry), is_same
 
 
 def match_process(entry: str, pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None":

@@ -21,7 +21,7 @@ from solo.contention.sockets import list_addresses
 from solo.directories import PRIVATE, STICKY, choose_mode, find_base, find_names, make_base
 from solo.errors import SoloError
 from solo.gate import GATE
-from solo.identity import FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
+from solo.identity import FIRST_PID_NAMESPACE, FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
 from solo.journal_files import JOURNAL, find_journals, make_place
 from solo.process.prctl import load_prctl
 from solo.text.tables import format_json
@@ -30,7 +30,6 @@ from solo.tickets import HOLD, READABLE, SEAT
 
 SUSPICIOUS = 10  # names made from commands of one program
 GOOD, BAD, NOTE = "ok", "fails", "note"
-FIRST_PID_NAMESPACE = "4026531836"  # PROC_PID_INIT_INO of the kernel
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre", "gfs2", "ocfs2")
 OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 CLEANED = ("/tmp/", "/var/tmp/")
