@@ -44,26 +44,6 @@ def parse(words: list) -> tuple:
     return options, None, []
 
 
-def parse_mixed(words: list, table: tuple) -> tuple:
-    """Parse the words after a subcommand, names and the options of `table` in any order.
-
-    Return (options by key, names). Raises UsageError.
-    """
-    short = {"-" + option.short: option for option in table if option.short}
-    long = {"--" + option.flag: option for option in table}
-    options, names, at = {}, [], 0
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if word == "--":
-            return options, names + words[at:]
-        if word[:1] != "-" or word == "-":
-            names.append(word)
-        else:
-            at = parse_option(options, words, at, long, short)
-    return options, names
-
-
 def parse_option(options: dict, words: list, at: int, long: dict, short: dict) -> int:
     """Store the options in the word before number `at`. Return the number of the next word to parse."""
     if words[at - 1][:2] == "--":

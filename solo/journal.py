@@ -59,27 +59,9 @@ class Journal:
 
         `run.outcome` is TIMED_OUT, LEASE_LOST, or None if solo did not end it.
         """
-        ran = monotonic() - self.running_since
-        self.append_all(
-            ENDED,
-            lambda: (
-                b"%b ran=%.3f code=%d timed-out=%d%b"
-                % (
-                    self.start,
-                    ran,
-                    run.code,
-                    run.outcome == TIMED_OUT,
-                    b" lost=1" if run.outcome == LEASE_LOST else b"",
-                )
-            ),
-        )
-
-    def released(self, hold):
-        """Write that `hold`, kept by a process, was released."""
-        now, since = time(), hold.record.since
-        self.tokens = {name: format_token(hold) for name in self.record.names}
-        self.start = b" start=%.3f child=%d" % (since, hold.record.child[0])
-        self.append_all(ENDED, lambda: b"%b ran=%.3f code=0 timed-out=0" % (self.start, max(0, now - since)))
+        result = monotonic() - self.running_since, run.code, run.outcome == TIMED_OUT
+        lost = b" lost=1" if run.outcome == LEASE_LOST else b""
+        self.append_all(ENDED, lambda: self.start + b" ran=%.3f code=%d timed-out=%d" % result + lost)
 
     def refused(self, error: BaseException):
         """Write that nothing ran, because of `error`."""

@@ -7,11 +7,11 @@ import sys
 from _signal import SIG_DFL, SIGPIPE, signal
 from typing import Any
 
-from solo.argv import check_excludes, parse_mixed, read_variable
+from solo.argv import check_excludes, parse_option, read_variable
 from solo.errors import UsageError
 from solo.options import DIR, HELP, SUBCOMMANDS, VIA, Option, Subcommand
 
-PRINT_NOTHING = ("hold", "release")
+PRINT_NOTHING = ("hold", "release")  # these work with stdout closed
 
 
 def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int:
@@ -47,6 +47,28 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     if sys.stdout is not None:
         sys.stdout.flush()
     return status
+
+
+def parse_mixed(words: "list[str]", table: "tuple[Option, ...]") -> "tuple[dict[str, Any], list[str]]":
+    """Parse the words after a subcommand, names and the options of `table` in any order.
+
+    Return (options by key, names). Raises UsageError.
+    """
+    short = {"-" + option.short: option for option in table if option.short}
+    long = {"--" + option.flag: option for option in table}
+    options: dict[str, Any] = {}
+    names: list[str] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word == "--":
+            return options, names + words[at:]
+        if word[:1] != "-" or word == "-":
+            names.append(word)
+        else:
+            at = parse_option(options, words, at, long, short)
+    return options, names
 
 
 def run_typer(words: "list[str]") -> int:

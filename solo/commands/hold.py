@@ -11,7 +11,7 @@ import select
 from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIGKILL, SIGSTOP, pthread_sigmask, signal, valid_signals
 from typing import Any
 
-from solo.acquire import Holds, add_waited, make_variables, make_watch, settle_all, take_names, take_over
+from solo.acquire import Holds, add_waited, make_variables, make_watch, take_names, take_over
 from solo.argv import check_together
 from solo.errors import SoloError, UsageError
 from solo.identity import FIRST_PID_NAMESPACE, Origin, is_alive, read_namespace, read_origin, read_self, read_stat
@@ -95,7 +95,6 @@ class Hold:
             if plan.wait or plan.replace or plan.replace_after is not None:
                 self.kept.watch(self.origin)
             self.named = take_names(self.record, plan, make_watch(plan, plan.deadline), self.holds)
-            settle_all(self.named.values())
             if not is_alive(self.pid, self.kept.identity[1], self.origin, self.origin):
                 raise SoloError(f"{plan.names[0]}: cannot hold it for pid {self.pid}: the process has ended")
         except BaseException as error:

@@ -2,12 +2,14 @@
 
 import posix
 from _signal import SIGTERM
+from time import time
 from typing import Any
 
 from solo.commands.lookup import check_names, open_queue, visit_queues
 from solo.errors import SoloError
 from solo.identity import walk_parents
-from solo.journal import Journal
+from solo.journal import Journal, format_token
+from solo.journal_files import ENDED
 from solo.kernel import say
 from solo.modes import INTENTIONS, plan_claims
 from solo.obstacles import list_holds, read_claim
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from solo.contention.protocols import Ticket
     from solo.identity import Process
     from solo.tickets import Queue
+
+NOT_KEPT = "not held by solo hold"
 
 
 def run(options: "dict[str, Any]", names: "list[str]") -> int:
@@ -57,6 +61,8 @@ class KeptHold:
 
 def release(name: str, queue: "Queue | None", options: "dict[str, Any]") -> bool:
     """Release the kept hold of one name, and those of its parents that only it needs. Raises SoloError."""
+    if queue is None:
+        raise SoloError(NOT_KEPT)
     hold = choose(queue, options.get("pid"))
     names, claim = hold.record.names, hold.record.claim
     left = [other for other in names if other != name and visit_same(other, options, hold, lambda _: None)]
@@ -68,11 +74,21 @@ def release(name: str, queue: "Queue | None", options: "dict[str, Any]") -> bool
     for part, needs in reversed(plan_claims([name], claim)):
         if part not in needed and needs.mode in INTENTIONS:
             visit_same(part, options, hold, KeptHold.remove)
-    hold.record.names = [name]
-    Journal(hold.record, options.get("dir"), lambda text: None).released(hold.ticket)
+    append_journal(name, hold, options.get("dir"))
     if hold.record.is_timed and not left:
         end_timer(hold)
     return True
+
+
+def append_journal(name: str, hold: KeptHold, directory: "str | None") -> None:
+    """Write that the hold of `name` was released."""
+    hold.record.names = [name]
+    journal = Journal(hold.record, directory, lambda text: None)
+    journal.tokens = {name: format_token(hold.ticket)}
+    journal.start = b" start=%.3f child=%d" % (hold.record.since, hold.process[0])
+    journal.append_all(
+        ENDED, lambda: b"%b ran=%.3f code=0 timed-out=0" % (journal.start, max(0, time() - hold.record.since))
+    )
 
 
 def end_timer(hold: KeptHold) -> None:
@@ -92,7 +108,7 @@ def visit_same(name: str, options: "dict[str, Any]", hold: KeptHold, visit: "Cal
     if queue is None:
         return False
     try:
-        for other in list_kept(queue):
+        for other in find_kept(queue, list_holds(queue)):
             if other.call == hold.call:
                 visit(other)
                 return True
@@ -101,25 +117,27 @@ def visit_same(name: str, options: "dict[str, Any]", hold: KeptHold, visit: "Cal
         queue.leave()
 
 
-def list_kept(queue: "Queue") -> "list[KeptHold]":
-    holds = sorted(list_holds(queue), key=lambda hold: hold.number)
-    return [KeptHold(queue, hold) for hold in holds if hold.record and hold.record.is_kept]
+def find_kept(queue: "Queue", holds: "list[Ticket]") -> "list[KeptHold]":
+    """Return those of `holds` that `solo hold` left, the oldest first."""
+    kept = [hold for hold in holds if hold.record and hold.record.is_kept]
+    return [KeptHold(queue, hold) for hold in sorted(kept, key=lambda hold: hold.number)]
 
 
-def choose(queue: "Queue | None", pid: "int | None") -> KeptHold:
+def choose(queue: "Queue", pid: "int | None") -> KeptHold:
     """Return the kept hold to release: that of the process `pid` if given, else of the caller or its nearest ancestor,
     else the only one of this user. Raises SoloError.
     """
-    found = list_kept(queue) if queue else []
+    holds = list_holds(queue)
+    found = find_kept(queue, holds)
     kept = [hold for hold in found if hold.record.claim.mode not in INTENTIONS]
     if found and not kept:
         raise SoloError(
             f"not held by solo hold, but {found[0].record.names[0]} is, which is nested in it (release that)"
         )
     if not kept:
-        others = [hold for hold in list_holds(queue) if read_claim(hold).mode not in INTENTIONS] if queue else []
+        others = [hold for hold in holds if read_claim(hold).mode not in INTENTIONS]
         remedy = f"; it is held by {describe_owner(others[0])} (solo stop ends it)" if others else ""
-        raise SoloError(f"not held by solo hold{remedy}")
+        raise SoloError(NOT_KEPT + remedy)
     ours = [hold for hold in kept if posix.geteuid() in (0, hold.uid)]
     if not ours:
         whose = "root" if kept[0].uid == 0 else f"{find_user(kept[0].uid)} and root"

@@ -27,7 +27,7 @@ READ = {
     "environ": "launcher.read_environment",
     "value": "argv.read_duration argv.read_count argv.read_status argv.read_pid directories.split_name",
     "words": """
-        argv.parse argv.parse_mixed argv.parse_option argv.parse_long argv.parse_letters argv.take_word argv.store argv.read_variables
+        argv.parse commands.dispatch.parse_mixed argv.parse_option argv.parse_long argv.parse_letters argv.take_word argv.store argv.read_variables
         argv.read_variable argv.check_together""",
     "shown": """
         text.width.clean text.width.cut kernel.decode kernel.say text.describe.cut_command engines.engine.cut

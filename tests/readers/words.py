@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from readers import some
 from readers.target import NUMBERS, attempt, expect, fuzzed, same, swapped
 from solo import argv, directories, kernel, record
+from solo.commands import dispatch
 from solo.engines import engine, etcd
 from solo.errors import UsageError
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
@@ -122,7 +123,7 @@ def parse_otherwise(words: list):
 
 
 def parse_mixed_otherwise(words: list):
-    """Return the result of argv.parse_mixed, computed by getopt; None for UsageError."""
+    """Return the result of dispatch.parse_mixed, computed by getopt; None for UsageError."""
     with swapped(getopt, long_has_args=find_exact):
         found = attempt(getopt.gnu_getopt, words, SHORTS, LONGS, may=getopt.GetoptError)
     if isinstance(found, getopt.GetoptError):
@@ -161,7 +162,7 @@ def make_words(rng) -> bytes:
 @fuzzed(2, "|".join([*(f"--{option.flag}" for option in LAUNCHER_OPTIONS), "\0|=|-qn|--"]).encode())
 def check_words(data: bytes):
     typed = kernel.decode(data).split("\0")
-    mixed = attempt(argv.parse_mixed, typed, LAUNCHER_OPTIONS, may=UsageError)
+    mixed = attempt(dispatch.parse_mixed, typed, LAUNCHER_OPTIONS, may=UsageError)
     other = parse_mixed_otherwise(typed)
     if isinstance(mixed, UsageError):
         expect(other is None or is_stricter(mixed, typed), "solo refuses words that getopt accepts", mixed)
