@@ -276,27 +276,6 @@ def test_read_permission_is_enough_for_a_shared_lock_only(common):
     assert b"cannot be opened for writing, as an exclusive lock needs: Permission denied" in exclusive.stderr
 
 
-@pytest.mark.parametrize(
-    "make, text",
-    [
-        (lambda path: os.mkfifo(path), "is not a file, so fcntl(2) cannot lock it"),
-        (lambda path: path.mkdir(), "is not a file, so fcntl(2) cannot lock it"),
-        (lambda path: path.symlink_to("/nonexistent/file"), "points to nothing"),
-        (lambda path: None, "No such file or directory"),
-    ],
-    ids=["fifo", "directory", "dangling", "missing"],
-)
-def test_unlockable_path_is_one_line_and_125(lab, make, text):
-    path = lab.path / "odd"
-    make(path)
-    path = path if os.path.lexists(path) else lab.path / "missing/directory/file"
-
-    result = lab.run("--fcntl", path, "-n", "job", "true")
-
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
-    assert lab.run("-n", "job", "true").returncode == 0
-
-
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize("words", [(), ("-w", "1h")], ids=["at once", "in the wait"])
 def test_error_of_the_system_call_is_one_line_and_125(lab, path, words):

@@ -129,19 +129,27 @@ def test_read_permission_is_enough(common):
 
 
 @pytest.mark.parametrize(
-    "make, text",
+    "option, make, text",
     [
-        (lambda path: os.mkfifo(path), "neither a file nor a directory"),
-        (lambda path: path.symlink_to("/nonexistent/file"), "points to nothing"),
-        (lambda path: None, "No such file or directory"),
+        ("--flock", os.mkfifo, "neither a file nor a directory"),
+        ("--fcntl", os.mkfifo, "is not a file, so fcntl(2) cannot lock it"),
+        ("--fcntl", os.mkdir, "is not a file, so fcntl(2) cannot lock it"),
+        *[
+            (option, make, text)
+            for option in ("--flock", "--fcntl")
+            for make, text in (
+                (lambda path: path.symlink_to("/nonexistent/file"), "points to nothing"),
+                (lambda path: None, "No such file or directory"),
+            )
+        ],
     ],
 )
-def test_unlockable_path_is_one_line_and_125(lab, make, text):
+def test_unlockable_path_is_one_line_and_125(lab, option, make, text):
     path = lab.path / "odd"
     make(path)
     path = path if os.path.lexists(path) else lab.path / "missing/directory/file"
 
-    result = lab.run("--flock", path, "-n", "job", "true")
+    result = lab.run(option, path, "-n", "job", "true")
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
     assert lab.run("-n", "job", "true").returncode == 0

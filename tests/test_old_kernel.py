@@ -8,6 +8,7 @@ import sys
 import pytest
 from conftest import PATIENCE, ROOT, TESTS, finish, inject, is_blocked, read_line, read_state, until, wait_dead
 from test_owners import forge  # noqa: F401
+from test_sockets import DEAD, kill_launcher_of_large_command
 
 STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
 FORGET = "import posix, _signal\nvars(posix).pop('pidfd_open', 0), vars(_signal).pop('pidfd_send_signal', 0)\n"
@@ -137,17 +138,8 @@ def test_waiter_behind_orphan_polls(old):
 
 
 def test_socket_waiter_of_killed_launcher_waits_until_its_command_is_dead(old):
-    """The death of the command takes a while: it must free a gigabyte of memory."""
     old.use_sockets()
-    large = "import os, sys; memory = b'x' * (1 << 30); print(os.getpid(), flush=True); sys.stdin.read()"
-    holder = old.start("-n", "job", "--", sys.executable, "-IS", "-c", large)
-    child = int(read_line(holder))
-    waiter = old.start("-w", "forever", "-n", "job", "--", "sh", "-c", f"grep -s State: /proc/{child}/status; echo ran")
-    until(lambda: old.count_waiting("job"))
-
-    holder.kill()
-
-    assert finish(waiter)[1] in ("ran\n", "State:\tZ (zombie)\nran\n", "State:\tX (dead)\nran\n")
+    assert kill_launcher_of_large_command(old) in DEAD
 
 
 def test_timeout_ends_tree(old):
