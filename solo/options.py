@@ -100,12 +100,12 @@ VIA = Option(
     "backend",
     "WHERE",
     REMOTE,
-    "Choose the backend: file, socket or engine URL",
+    "Choose file, socket, or an engine (URL or name)",
     variable="SOLO_VIA",
     text="Choose the backend that keeps the lock: file; socket, which needs no file at all; or,"
     " beyond this machine, an"
     " engine, as etcd://h1,h2,h3/prefix, postgresql://..., zookeeper://h1,h2/chroot,"
-    " redis://..., or a name in /etc/solo.toml."
+    " redis://..., or a name in solo.toml (see FILES)."
     " Default: SOLO_VIA, else file.",
 )
 TTL = Option(
@@ -114,10 +114,10 @@ TTL = Option(
     "duration",
     "DURATION",
     REMOTE,
-    "Lease time at an engine if not renewed (15s)",
+    "Life of an engine's lease after a renewal (15s)",
     needs=("via",),
-    text="With an engine: set how long it keeps the lock without a renewal. If renewals fail,"
-    " the command is ended before that. Default: 15s.",
+    text="How long an engine keeps the lock after the last renewal (15s). If renewals fail,"
+    " the command is ended before this time is over.",
 )
 FLOCK = Option(
     "flock",
@@ -147,11 +147,11 @@ NOTE = Option(
     "note",
     "TEXT",
     LOCK,
-    "Show TEXT wherever the holder is shown",
-    text="Show TEXT (at most 200 characters) wherever the holder is shown.",
+    "Show TEXT in list, show, history and when busy",
+    text="Show TEXT (at most 200 characters) in list, show and history, and in the lines about a busy name.",
 )
-SHARED = Option("shared", "s", "flag", None, SHARE, "Run together with other shared runs", excludes=("slots",))
-SLOTS = Option("slots", None, "count", "N", SHARE, "Let at most N run at once")
+SHARED = Option("shared", "s", "flag", None, SHARE, "Share NAME with other shared holders", excludes=("slots",))
+SLOTS = Option("slots", None, "count", "N", SHARE, "Let at most N hold NAME at once")
 TAKE = Option("take", None, "count", "K", SHARE, "Occupy K of the N slots instead of one", needs=("slots",))
 WAIT = Option(
     "wait",
@@ -160,7 +160,7 @@ WAIT = Option(
     "DURATION",
     BUSY,
     "Wait up to DURATION (500ms, 30, 1h30m, forever)",
-    text="Wait up to DURATION in the queue (500ms, 30, 5m, 1h30m, 2d, forever).",
+    text="Wait up to DURATION in the queue (500ms, 30, 1h30m, 2d, forever).",
 )
 MAX_WAITING = Option(
     "max-waiting",
@@ -190,9 +190,8 @@ REPLACE = Option(
     "flag",
     None,
     BUSY,
-    "End the holder and waiters in the way, then run",
-    text="End the holder, and waiters that conflict with this run; then start."
-    " They get SIGTERM, and after --kill-after SIGKILL.",
+    "End the holder and waiters in the way first",
+    text="First end the holder and the waiters that are in the way. They get SIGTERM, and after --kill-after SIGKILL.",
 )
 REPLACE_AFTER = Option(
     "replace-after",
@@ -200,20 +199,11 @@ REPLACE_AFTER = Option(
     "limit",
     "N|DURATION",
     BUSY,
-    "Act as --replace after N skips or DURATION held",
+    "Replace after N skips, or if held for DURATION",
     excludes=("max-waiting", "latest", "replace"),
     text="Act as --replace after N skips in a row, or once the holder has run for DURATION; see solo(7).",
 )
-BUSY_EXIT = Option(
-    "busy-exit",
-    "E",
-    "status",
-    "CODE",
-    BUSY,
-    "Exit with CODE instead of 75",
-    keyword=None,
-    text="Exit with CODE instead of 75 when busy.",
-)
+BUSY_EXIT = Option("busy-exit", "E", "status", "CODE", BUSY, "Exit with CODE instead of 75 when busy", keyword=None)
 QUIET = Option("quiet", "q", "flag", None, BUSY, "Print nothing when busy", keyword=None)
 LOUD_AFTER = Option(
     "loud-after",
@@ -221,7 +211,7 @@ LOUD_AFTER = Option(
     "limit",
     "N|DURATION",
     BUSY,
-    "Ignore -q and -E after N skips or DURATION held",
+    "Ignore -q, -E after N skips or if held DURATION",
     keyword=None,
     text="Ignore --quiet and --busy-exit after N skips in a row, or once the holder has run for"
     " DURATION. Every later skip is reported too.",
@@ -253,8 +243,8 @@ ONCE_PER = Option(
     "DURATION",
     LIMITS,
     "Run at most once in each period of DURATION",
-    text="Run at most once in each period of DURATION, with an engine on all hosts together."
-    " A second start in the period exits with 0, or --busy-exit.",
+    text="Run at most once in each period of DURATION; with an engine, once on all hosts together."
+    " A later start exits with 0, or --busy-exit.",
 )
 ONCE_RETRY = Option(
     "once-retry",
@@ -283,7 +273,7 @@ NO_ORPHAN = Option(
     None,
     LIMITS,
     "Kill the command if solo is killed",
-    text="Let the kernel kill the command if solo dies, as by SIGKILL.",
+    text="Let the kernel kill the command if solo dies, even by SIGKILL.",
 )
 CHDIR = Option(
     "chdir",
@@ -306,8 +296,8 @@ SYSLOG = Option(
     text="Log starts, skips and ends to syslog; see solo(7).",
 )
 VERBOSE = Option("verbose", "v", "flag", None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
-HELP = Option("help", "h", "flag", None, OUTPUT, "Show this help and exit", keyword=None)
-VERSION = Option("version", None, "flag", None, OUTPUT, "Show the version and exit", keyword=None)
+HELP = Option("help", "h", "flag", None, OUTPUT, "Print this help and exit", keyword=None, text="Print help and exit.")
+VERSION = Option("version", None, "flag", None, OUTPUT, "Print the version and exit", keyword=None)
 PID = Option(
     "pid",
     None,
@@ -327,8 +317,8 @@ EXPORT = Option(
     None,
     OUTPUT,
     "Print shell code that sets SOLO_TOKEN and so on",
-    text="Print shell code that exports SOLO_NAME, SOLO_TOKEN and SOLO_SLOT, or, if the names were not acquired, fails with"
-    ' the status of solo. Use it as eval "$(solo hold --export ...)".',
+    text="Print shell code that exports SOLO_NAME, SOLO_TOKEN and, with --slots, SOLO_SLOT. If the names were not acquired,"
+    ' that code fails with the status of solo. Use it as eval "$(solo hold --export ...)".',
 )
 RELEASE_PID = Option(
     "pid",
@@ -340,7 +330,13 @@ RELEASE_PID = Option(
     text="With solo release: release only the hold of the process PID.",
 )
 TOP_VIA = Option(
-    VIA.flag, None, VIA.kind, VIA.metavar, VIA.group, "Show only names of file or socket", variable=VIA.variable
+    VIA.flag,
+    None,
+    VIA.kind,
+    VIA.metavar,
+    VIA.group,
+    "Show only names of the backend file or socket",
+    variable=VIA.variable,
 )
 JSON = Option("json", None, "flag", None, OUTPUT, "Print a JSON array")
 NULL = Option(
@@ -473,7 +469,7 @@ SUBCOMMANDS = (
         "The names to wait for.",
         (DIR, VIA, PATIENCE, ALLOW_UNKNOWN),
         "Wait until a name is free",
-        "Wait until nobody holds or waits for the names. The exit status is 0 when they are free,"
+        "Wait until no process holds or wants the names. The exit status is 0 if they are free,"
         " 75 after --timeout, 125 if one was never used.",
     ),
     Subcommand(
@@ -557,7 +553,7 @@ SUBCOMMANDS = (
         "",
         (DIR, VIA, JSON),
         "Check that this machine has all that solo needs",
-        "Check whether this machine and user, or the engine of --via, have everything that solo"
-        " needs. The exit status is 0, or 1 if a check fails.",
+        "Check that this machine and user, and with --via the engine, have all that solo needs."
+        " The exit status is 0, or 1 if a check fails.",
     ),
 )

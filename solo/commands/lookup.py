@@ -49,7 +49,7 @@ def check_names(names: list):
 
 
 def check_known(name: str, options: dict, verb: str):
-    """Raise SoloError if `name` has neither a directory nor a journal: it may be mistyped, or another user's.
+    """Raise SoloError if `name` has no directory, journal or file of --once-per: it may be mistyped, or another user's.
 
     Sockets and engines keep nothing of an idle name, so every name is known there.
     """
@@ -92,7 +92,7 @@ def visit_queues(names: list, options: dict, visit) -> bool:
 
 
 def has_traces(name: str, directory) -> bool:
-    """Does a name have a directory or a journal?"""
+    """Does a name have a directory, a journal or a file of --once-per?"""
 
     def open_lock():
         return open_below(open_base(find_base(directory), directory), split_name(name))
@@ -109,7 +109,7 @@ def has_traces(name: str, directory) -> bool:
 
 
 def list_known(directory):
-    """Yield every name that has a directory or a journal, some of them twice."""
+    """Yield every name that has a directory, a journal or a file of --once-per, some of them twice."""
     for open_all in (lambda: open_base(find_base(directory), directory), lambda: open_place(directory)):
         try:
             base = open_all()
