@@ -1,4 +1,4 @@
-"""inotify(7), through ctypes: Python's library does not have it."""
+"""inotify(7): watch for changes of a file."""
 
 import posix
 
@@ -13,15 +13,14 @@ def watch_links(fd: int) -> "int | None":
     None if inotify cannot be used: no ctypes, or too many instances of this user.
     """
     try:
-        import ctypes
+        from solo.process.libc import load
 
-        library = ctypes.CDLL(None)
-        watch: int = library.inotify_init1(posix.O_CLOEXEC | posix.O_NONBLOCK)
-        if watch < 0:
-            return None
-        if library.inotify_add_watch(watch, b"/proc/self/fd/%d" % fd, IN_ATTRIB) >= 0:
-            return watch
-    except (ImportError, OSError, AttributeError):
+        watch = load("inotify_init1")(posix.O_CLOEXEC | posix.O_NONBLOCK)
+    except (ImportError, OSError):
         return None
-    close(watch)
-    return None
+    try:
+        load("inotify_add_watch")(watch, b"/proc/self/fd/%d" % fd, IN_ATTRIB)
+        return watch
+    except OSError:
+        close(watch)
+        return None

@@ -1,4 +1,4 @@
-"""prctl(2), through ctypes: Python's library does not have it. Loading ctypes takes 2 ms."""
+"""prctl(2): what happens to a process when its parent ends."""
 
 import posix
 from _signal import SIGKILL
@@ -9,24 +9,20 @@ SET_PDEATHSIG, GET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 2, 36
 
 
 def load_prctl():
-    """Return prctl(2) as a function that raises OSError. Raises SoloError if ctypes cannot be loaded."""
+    """Return prctl(2) as a function that raises OSError. Raises SoloError if the C library cannot be called."""
     try:
-        import ctypes
-
-        library = ctypes.CDLL(None, use_errno=True)
-        library.prctl  # noqa: B018
+        from solo.process.libc import load
     except ModuleNotFoundError:
         raise SoloError(
             "this Python has no ctypes (--tree, --no-orphan, --flock, --fcntl, --via socket need it)"
         ) from None
-    except (ImportError, OSError, AttributeError) as error:
+    except ImportError as error:
         raise SoloError(f"cannot load ctypes: {error}") from None
-
-    def prctl(option: int, value):
-        if library.prctl(option, value, 0, 0, 0):
-            raise OSError(ctypes.get_errno(), posix.strerror(ctypes.get_errno()))
-
-    return prctl
+    try:
+        prctl = load("prctl")
+    except OSError as error:
+        raise SoloError(f"cannot load prctl(2): {error}") from None
+    return lambda option, value: prctl(option, value, 0, 0, 0)
 
 
 def make_die_with():
@@ -36,9 +32,11 @@ def make_die_with():
     Raises SoloError if prctl(2) fails here: the child could then only end without running its command.
     """
     prctl = load_prctl()
-    from ctypes import byref, c_int
+    from _ctypes import byref
 
-    ours = c_int()
+    from solo.process.libc import Int
+
+    ours = Int()
     try:
         prctl(GET_PDEATHSIG, byref(ours))
         prctl(SET_PDEATHSIG, ours.value)
