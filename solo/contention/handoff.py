@@ -132,20 +132,32 @@ def fork_early(starter: "Starter") -> None:
         return
     mask = _signal.pthread_sigmask(SIG_BLOCK, ALL_SIGNALS)
     try:
-        starter.child = starter.fork(wait_turn)
+        starter.child = starter.fork(lambda ready: wait_turn(ready, starter))
     except OSError:
         pass
     finally:
         _signal.pthread_sigmask(SIG_SETMASK, mask)  # until its turn a signal simply ends the launcher
 
 
-def wait_turn(ready: int) -> "list[bytes] | None":
+def wait_turn(ready: int, starter: "Starter") -> "list[bytes] | None":
     """Wait for the go message in the child, as wait_go does, with nothing of the launcher but the pipe `ready`."""
     close_private(ready)
+    warm_up(starter)
     variables = wait_go(ready, 0)
     while _signal.sigtimedwait(SURVIVED, 0):
         pass  # they were sent to the launcher, which survived them
     return variables
+
+
+def warm_up(starter: "Starter") -> None:
+    """Do once in the child what comes after the go message, up to an execve(2) that fails.
+
+    The memory pages that it writes, first shared with the launcher, are then copied before its turn.
+    """
+    try:
+        posix.execve("", starter.words, starter.environment)
+    except OSError:
+        pass
 
 
 def close_private(kept: int) -> None:
