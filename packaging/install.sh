@@ -78,7 +78,7 @@ for folder in $made; do echo "${folder#"$DESTDIR"}"; done >"$new/made-directorie
     sed -i 's|^command = .*||' pyvenv.cfg
     mkdir files
     site=$(echo lib/python*/site-packages)
-    bin/python -I -m solo.generate.bundle "$lib/bin/python" "$lib/$site" "$lib/launcher" launcher >files/solo
+    bin/python -I -m solo.generate.bundle "$lib/bin/python" "$lib/$site" "$lib/launcher-" launcher- >files/solo
 )
 for shell in bash zsh fish; do "$PYTHON" -m solo.generate.completions "$shell" >"$new/files/$shell"; done
 for page in man/*.[0-9]; do sed "s|/usr/local/bin/solo|$PREFIX/bin/solo|" "$page" >"$new/files/${page#man/}"; done

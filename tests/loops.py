@@ -47,6 +47,7 @@ LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
 
 def pytest_addoption(parser):
     parser.addoption("--loop", choices=LOOPS, default="full", help="the tests to run; rest is full without test")
+    parser.addoption("--bundle", action="store_true", help="run the bundle that `make install` makes")
 
 
 def is_in_loop(config, path, full=False):

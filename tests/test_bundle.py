@@ -3,11 +3,10 @@
 import os
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, finish, read_line, until
+from conftest import ROOT, finish, make_bundled, read_line, until
 from ordinary_run import record
 
 from solo.generate.bundle import read_recorded
@@ -19,18 +18,8 @@ def test_recorded_functions_are_what_an_ordinary_run_calls(lab):
 
 @pytest.fixture
 def bundled(lab):
-    staged = lab.path / "launcher"
-    made = subprocess.run(
-        [sys.executable, "-m", "solo.generate.bundle", sys.executable, str(ROOT), str(staged), str(staged)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    script = lab.path / "solo"
-    script.write_text(made.stdout)
-    script.chmod(0o755)
-    lab.plain, lab.script = lab.script, str(script)
+    lab.plain, lab.script = lab.script, str(make_bundled(lab.path))
+    lab.bundle = lab.path / f"launcher-{sys.implementation.cache_tag}"
     return lab
 
 
@@ -41,7 +30,7 @@ def test_only_the_bundle_is_read(bundled):
         "-n", "job", "-w", "1", "echo", "ran", prefix=("strace", "-qq", "-f", "-e", "trace=openat", "-o", trace)
     )
 
-    assert result.stdout == b"ran\n" and trace.read_text().count(str(bundled.path / "launcher")) == 1
+    assert result.stdout == b"ran\n" and trace.read_text().count(str(bundled.bundle)) == 1
     assert str(ROOT / "solo") not in trace.read_text()
 
 
@@ -99,10 +88,10 @@ def test_bundle_prints_and_exits_like_the_source(bundled, words, status):
 
 
 def test_missing_or_foreign_bundle_is_ignored(bundled):
-    whole = (bundled.path / "launcher").read_bytes()
+    whole = bundled.bundle.read_bytes()
     for content in (None, b"", b"of another Python", whole[:-100], whole + b"of a later version"):
-        (bundled.path / "launcher").unlink(missing_ok=True)
+        bundled.bundle.unlink(missing_ok=True)
         if content is not None:
-            (bundled.path / "launcher").write_bytes(content)
+            bundled.bundle.write_bytes(content)
 
         assert bundled.run("-n", "job", "echo", "ran").stdout == b"ran\n"

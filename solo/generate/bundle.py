@@ -1,8 +1,12 @@
 """Makes the launcher in one file, for `make install`: importing its modules one by one takes twice the time.
 
 `python -m solo.generate.bundle PYTHON SITE BUNDLE STAGED` writes the bundle to STAGED and prints the script that loads
-it from BUNDLE. The script imports the modules one by one if the bundle has the magic number of another Python, or is
-not the bundle that the script was made for, as in the middle of an installation.
+it from BUNDLE, both with the cache tag of the Python added: `launcher-` to `launcher-cpython-311`. The script imports
+the modules one by one if its Python has no bundle, or that is not the bundle that the script was made for, as in the
+middle of an installation.
+
+The bundle has all modules at the top of solo/ and those of the folders below, merged (merge.py): first what an ordinary
+run uses, then, in the rest, the parts that are loaded when they are wanted.
 """
 
 import ast
@@ -10,81 +14,147 @@ import fcntl
 import marshal
 import os
 import sys
-from importlib.util import MAGIC_NUMBER
+from hashlib import sha256
+from itertools import accumulate
+
+from solo.generate.merge import Merger, Untyped
 
 FIRST = "solo.main"
+FOLDERS = ("process", "contention", "text")  # the other modules are imported from their files
 
 # Kept short: Python compiles a script anew at each start.
 SCRIPT = """#!{python} -IS
 # Made by `make install`.
 import _signal
 if _signal.getsignal(2) is _signal.default_int_handler: _signal.signal(2, _signal.SIG_DFL)
-import posix, sys
-from _frozen_importlib_external import MAGIC_NUMBER
+import marshal, posix, sys
 sys.path.append({site!r})
-try:
-    try:
-        fd = posix.open({bundle!r}, posix.O_CLOEXEC)
-        data = posix.read(fd, {size})
-    except OSError: data = b""
-    if data[-4:] == MAGIC_NUMBER:
-        import marshal
-        loader, modules = marshal.loads(data)
-        del data
-        exec(loader)
-        del loader, modules
-    from solo.main import main
-    main()
-except Exception as error:
-    try: posix.write(2, f"solo: cannot go on: {{str(error) or 'Cannot allocate memory'}}\\n".encode("ascii", "backslashreplace"))
-    finally: posix._exit(125)
+try: exec(marshal.loads(posix.read(fd := posix.open({bundle!r} + sys.implementation.cache_tag, posix.O_CLOEXEC), size := {size})))
+except Exception: from solo import __main__
 """
 
-# `rest` reuses the memory of `data`: unused memory costs a system call per page.
-LOADER = """
-try:
-    rest = posix.read(fd, {size} + 1)
-except OSError:
-    rest = b""
-posix.close(fd)
-if len(rest) != {size}:
-    modules = ()
+# Executed before what is at hand. `_near` is the next piece of the bundle, up to its tag. The first use of a part
+# replaces these functions by those of INDEX.
+BEGIN = """
 import gc
+_near = posix.read(fd, {near})
+posix.close(fd)
+if _near[-8:] != {tag!r} or len(_near) != {near}:
+    raise EOFError
 gc.set_threshold({threshold})
-fcntl = {fcntl!r}
-if fcntl:
-    from _frozen_importlib import ModuleSpec, _load
-    from _frozen_importlib_external import ExtensionFileLoader
+if {fcntl!r}:
+    import _imp
     try:
-        _load(ModuleSpec("fcntl", ExtensionFileLoader("fcntl", fcntl), origin=fcntl))
+        sys.modules["fcntl"] = fcntl = _imp.create_dynamic(type(sys.implementation)(name="fcntl", origin={fcntl!r}))
+        _imp.exec_dynamic(fcntl)
     except ImportError:
         pass
-loads = marshal.loads
 
-class Later:
-    __slots__ = ("name", "space")
-    def __init__(self, name, space):
-        self.name = name
-        self.space = space
-    def __call__(self, *words, **options):
-        if self.space[self.name] is self:
-            exec(loads(rest[self.space["LATER"]]), self.space)
-        return self.space[self.name](*words, **options)
+def _open():
+    exec(marshal.loads(_near[{index}:]), globals())
 
-package = None
-for name, code, later, names in modules:
-    module = sys.modules[name] = type(sys)(name)
-    if package is None:
-        package = module
-        package.__path__ = [sys.path[-1] + "/solo"]
-    else:
-        setattr(package, name[5:], module)
-    space = module.__dict__
-    if names:
-        space["LATER"] = slice(*later)
-        for name in names:
-            space[name] = Later(name, space)
-    exec(code, space)
+def _late(name):
+    _open()
+    return _late(name)
+
+def _find_method(self, name):
+    _open()
+    return _find_method(self, name)
+
+def _late_method(self, name):
+    if name in {methods!r}:
+        return _find_method(self, name)
+    raise AttributeError(name)
+
+def _expose():
+    _open()
+    _expose()
+"""
+END = """
+try:
+    main()
+except Exception as error:
+    try:
+        posix.write(2, f"solo: cannot go on: {{str(error) or 'Cannot allocate memory'}}\\n".encode("ascii", "backslashreplace"))
+    finally:
+        posix._exit(125)
+"""
+
+# Parts have the name of their module or class. A thread that waits for `_loading`
+# sees only whole parts. If another bundle was installed meanwhile, its modules are imported, as those that no bundle has.
+INDEX = """
+from _thread import RLock
+
+_near_slices, _far_slices, _owners, _methods, _renamed = {tables!r}
+_loaded, _loading = set(), RLock()
+
+def _load(key, finish=None):
+    is_locked = _loading.acquire(True, 10)  # not for ever: after a fork, its thread may be gone
+    try:
+        if key not in _loaded:
+            data = _read(key)
+            if data:
+                exec(marshal.loads(data), globals())
+            else:
+                _import(key)
+            if finish is not None:
+                finish()
+            _loaded.add(key)
+    finally:
+        if is_locked:
+            _loading.release()
+
+def _read(key):
+    if key in _near_slices:
+        start, stop = _near_slices[key]
+        return _near[start:stop]
+    start, stop = _far_slices[key]
+    try:
+        fd = posix.open({path!r} + sys.implementation.cache_tag, posix.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        at = size + len(_near)
+        return posix.pread(fd, stop - start, at + start) if posix.pread(fd, 8, at - 8) == {tag!r} else b""
+    finally:
+        posix.close(fd)
+
+def _import(key):
+    _expose()
+    del sys.modules[key]
+    module = __import__(key, None, None, ["*"])
+    originals = {{merged: name for name, merged in _renamed[key].items()}}
+    for name, owner in _owners.items():
+        if owner == key:
+            globals()[name] = getattr(module, originals.get(name, name), None)
+
+def _late(name):
+    key = _owners.get(name)
+    if key is not None and key not in _loaded:
+        _load(key)
+    return globals()[name]
+
+def _find_method(self, name):
+    for found in type(self).__mro__:
+        key = found.__name__
+        if name in _methods.get(key, ()) and globals()[key] is found:
+            _load(key, lambda: [setattr(found, one, vars(_Methods)[one]) for one in _methods[key]])
+            return getattr(self, name)
+    raise AttributeError(name)
+
+def _expose():
+    for module, renamed in _renamed.items():
+        if module not in sys.modules and module != "solo":  # a package: its file is loaded
+            sys.modules[module] = type(sys)(module)
+            sys.modules[module].__getattr__ = _make_finder(renamed)
+
+def _make_finder(renamed):
+    def find(name):
+        try:
+            return _late(renamed.get(name, name))
+        except KeyError:
+            raise AttributeError(name) from None
+    return find
 """
 
 # Collect garbage rarely: a start makes many objects, and none of them is garbage.
@@ -92,34 +162,53 @@ THRESHOLD = 100_000
 
 LINES = "co_linetable" if sys.version_info >= (3, 10) else "co_lnotab"
 
-# A line a module: the functions that an ordinary run calls (tests/ordinary_run.py). The rest is loaded at its first
-# call.
+# A line a module: the names that an ordinary run uses (tests/ordinary_run.py).
 RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ordinary_run.list")
 
 
 def read_recorded() -> dict:
-    """{module: the names of its functions that an ordinary run calls}"""
+    """{module: its names that an ordinary run uses, a method as `Class.method`}"""
     with open(RECORDED) as file:
-        return {module: set(names.split()) for module, _, names in (line.partition(":") for line in file)}
+        return {f"solo.{module}": set(names.split()) for module, _, names in (line.partition(":") for line in file)}
 
 
 def find_path(module: str) -> str:
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return os.path.join(folder, "__init__.py" if module == "solo" else module.removeprefix("solo.") + ".py")
+    return os.path.join(folder, *(module.split(".")[1:] or ["__init__"])) + ".py"
 
 
-def order_modules(module: str, ordered: list) -> list:
-    """Append to `ordered` the modules of solo that `module` imports at its top, then `module` itself."""
+def read_sources() -> dict:
+    """{module: its source}: those that FIRST imports and the bundle has, a module after those that it imports at its
+    top.
+    """
+    sources: dict = {}
+    waiting = [FIRST]
+    while waiting:
+        waiting += add_source(waiting.pop(), sources)
+    return sources
+
+
+def add_source(module: str, sources: dict) -> list:
+    """Add a module and those that it imports at its top. Return those that it imports elsewhere."""
     with open(find_path(module)) as file:
-        tree = ast.parse(file.read())
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "solo":
-            names = [f"solo.{alias.name}" for alias in node.names] if node.module == "solo" else [node.module]
-            for name in names:
-                if name not in ordered:
-                    order_modules(name, ordered)
-    ordered.append(module)
-    return ordered
+        source = file.read()
+    tree = Untyped().visit(ast.parse(source))
+    top = [name for node in tree.body for name in list_imported(node)]
+    later = [name for node in ast.walk(tree) for name in list_imported(node) if name not in top]
+    for name in top:
+        if name not in sources:
+            later += add_source(name, sources)
+    sources.setdefault(module, source)
+    return [name for name in later if name not in sources]
+
+
+def list_imported(node) -> list:
+    """Return the modules that an import statement names and the bundle has."""
+    if not isinstance(node, ast.ImportFrom) or not node.module or node.module.partition(".")[0] != "solo":
+        return []
+    names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    places = [name.split(".") for name in names if os.path.isfile(find_path(name))]
+    return [".".join(place) for place in places if len(place) < 3 or place[1] in FOLDERS]
 
 
 def strip(code):
@@ -128,58 +217,52 @@ def strip(code):
     return code.replace(co_consts=constants, **{LINES: b""})
 
 
-class Untyped(ast.NodeTransformer):
-    """Removes what only type checkers read: a start would load and evaluate it."""
-
-    def visit_FunctionDef(self, node):
-        node.returns = None
-        return self.generic_visit(node)
-
-    def visit_arg(self, node):
-        node.annotation = None
-        return node
-
-    def visit_AnnAssign(self, node):
-        if node.value is None:
-            return None
-        return ast.copy_location(ast.Assign([node.target], node.value), node)
-
-    def visit_If(self, node):
-        if ast.unparse(node.test) != "TYPE_CHECKING":
-            return self.generic_visit(node)
-        return node.orelse
+def dump(tree) -> bytes:
+    tree = ast.fix_missing_locations(tree if isinstance(tree, ast.AST) else ast.parse(tree))
+    return marshal.dumps(strip(compile(tree, "", "exec", dont_inherit=True, optimize=2)))
 
 
-def split(source: str, at_hand: set) -> tuple:
-    """Return (the tree that is executed at once, the tree of the functions that are loaded later, their names)."""
-    tree = Untyped().visit(ast.parse(source))
-    later = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name not in at_hand]
-    tree.body = [node for node in tree.body if node not in later]
-    return tree, ast.Module(later, []), tuple(node.name for node in later)
+def make_bundle(path: str, used: dict, index: str) -> tuple:
+    """Return three bytes objects: what is at hand, with the names `used`; what is near; and what is far."""
+    merged = Merger(read_sources(), used).merge()
+    parts = {key: dump(tree) for key, tree in {**merged.parts, **merged.methods}.items()}
+    near, far = (
+        {key: data for key, data in parts.items() if (key.count(".") > 1) == is_far} for is_far in (False, True)
+    )
+    methods = {key: tuple(node.name for node in tree.body[-1].body) for key, tree in merged.methods.items()}
+    tag = sha256(b"".join([ast.dump(merged.at_hand).encode(), *parts.values()])).digest()[:8]
+    tables = slice_up(near), slice_up(far), merged.owners, methods, merged.renamed
+    last = dump(index.format(tables=tables, path=path, tag=tag)) + tag
+    values = {
+        "tag": tag,
+        "index": sum(map(len, near.values())),
+        "near": sum(map(len, near.values())) + len(last),
+        "threshold": THRESHOLD,
+        "fcntl": getattr(fcntl, "__file__", None),
+        "methods": {name for names in methods.values() for name in names},
+    }
+    begin, end = (ast.parse(text.format(**values)).body for text in (BEGIN, END))
+    merged.at_hand.body[:] = [*begin, *merged.at_hand.body, *end]
+    return dump(merged.at_hand), b"".join([*near.values(), last]), b"".join(far.values())
 
 
-def make_bundle() -> tuple:
-    """Return two bytes objects: the part that is read first, and the rest."""
-    modules, rest, recorded = [], b"", read_recorded()
-    for module in ["solo", *order_modules(FIRST, [])]:
-        with open(find_path(module)) as file:
-            now, later, names = split(file.read(), recorded.get(module.removeprefix("solo."), set()))
-        now, later = (strip(compile(tree, "", "exec", dont_inherit=True, optimize=2)) for tree in (now, later))
-        start, rest = len(rest), rest + marshal.dumps(later)
-        modules.append((module, now, (start, len(rest)), names))
-    path = getattr(fcntl, "__file__", None)
-    loader = compile(LOADER.format(size=len(rest), threshold=THRESHOLD, fcntl=path), "loader", "exec", optimize=2)
-    return marshal.dumps(
-        (loader, tuple(modules))
-    ) + MAGIC_NUMBER, rest  # last: removing it from the front would copy the data
+def slice_up(parts: dict) -> dict:
+    """{key: (start, stop)} of the parts, one after the other"""
+    stops = list(accumulate(map(len, parts.values())))
+    return dict(zip(parts, zip([0, *stops], stops)))
+
+
+def make(python: str, site: str, path: str, used: dict, staged: str = "", index: str = INDEX) -> str:
+    """Write the bundle for `path` to `staged`, by default `path` itself. Return the script that loads it."""
+    at_hand, near, far = make_bundle(path, used, index)
+    with open((staged or path) + sys.implementation.cache_tag, "wb") as file:
+        file.write(at_hand + near + far)
+    return SCRIPT.format(python=python, site=site, bundle=path, size=len(at_hand))
 
 
 def main():
-    python, site, bundle, staged = sys.argv[1:]
-    first, rest = make_bundle()
-    with open(staged, "wb") as file:
-        file.write(first + rest)
-    sys.stdout.write(SCRIPT.format(python=python, site=site, bundle=bundle, size=len(first)))
+    python, site, path, staged = sys.argv[1:]
+    sys.stdout.write(make(python, site, path, read_recorded(), staged))
 
 
 if __name__ == "__main__":
