@@ -254,6 +254,8 @@ def escape(text: str) -> str:
 
     All that solo prints, logs or puts into an error goes through here.
     """
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 

@@ -58,7 +58,10 @@ def run_subcommand(typed: dict, name, words: list, listeners: list):
         listeners.append(Exporter())
     from solo.commands import dispatch
 
-    sys.exit(dispatch.run(typed, name, words[1:]))
+    status = dispatch.run(typed, name, words[1:])
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    posix._exit(status)  # Python's own end would take a fifth of the time of `solo list`
 
 
 def refuse(error: SoloError, typed: dict, listeners: list, is_reported: bool) -> int:

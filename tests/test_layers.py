@@ -151,6 +151,15 @@ def test_list_loaded_sees_an_additional_module(lab):
     assert "json" in list_loaded(lab, "-n", "other", "--", "true", before=spy)
 
 
+@pytest.mark.parametrize("words", [("list",), ("list", "--json"), ("list", "--null")])
+def test_list_of_nothing_loads_no_library(lab, words):
+    loaded = list_loaded(lab, *words)
+
+    own = {name for name in loaded if name.partition(".")[0] == "solo"}
+    assert loaded - own <= ALLOWED | {"itertools", "pwd"}
+    assert "solo.contention.sockets" not in own and "solo.commands.list" in own
+
+
 MINIMAL = f"""
 import {", ".join(sorted(ALLOWED))}
 if not posix.fork():

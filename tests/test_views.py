@@ -8,16 +8,22 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
+from datetime import datetime
 
 import jsonschema
 import prometheus_client.openmetrics.parser  # noqa: F401  (it is not imported by its package)
 import pytest
 from conftest import PATIENCE, ROOT, TESTS, finish, make_full_pipe, read_line, read_state, until
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import openmetrics, parser
 from test_terminal import Terminal
 from tmux import Tmux
 
 from solo.commands.history import find_percentile, make_picture
+from solo.record import LATEST
+from solo.text.tables import format_json, format_time
 from solo.text.width import measure
 
 MANY = 100  # names
@@ -532,6 +538,40 @@ def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
 
     assert len(asked) == 1
     finish(holder)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda value: st.lists(value) | st.dictionaries(st.text(), value),
+)
+
+
+@given(JSON)
+def test_json_is_that_of_python(value):
+    assert format_json(value) == json.dumps(value, indent=2)
+
+
+def test_json_of_bytes_that_are_not_utf8_is_text():
+    assert json.loads(format_json({"\udcff": ["a\udc80é"]})) == {"\\xff": ["a\\x80é"]}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/St_Johns", "Europe/Berlin", "Australia/Lord_Howe"])
+@given(st.floats(0, LATEST, exclude_max=True))
+def test_time_is_that_of_python(zone, seconds):
+    with in_zone(zone):
+        expected = datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
+
+        assert format_time(seconds) == expected
+
+
+@contextmanager
+def in_zone(zone):
+    """Set the time zone of this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        yield
+    time.tzset()
 
 
 # --- top ---------------------------------------------------------------------------------------------------------

@@ -1,15 +1,17 @@
 """Run a subcommand. Its words are parsed like those of a guarded run; typer is loaded for --help and errors only."""
 
-import importlib
 import io
 import posix
 import sys
 from _signal import SIG_DFL, SIGPIPE, signal
-from typing import Any
 
 from solo.argv import check_excludes, parse_option, read_variable
 from solo.errors import UsageError
 from solo.options import DIR, HELP, SUBCOMMANDS, VIA, Option, Subcommand
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PRINT_NOTHING = ("hold", "release")  # these work with stdout closed
 
@@ -43,10 +45,8 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
         read_variable(before, option, posix.environ)
     if subcommand.needs_name and not names:
         raise UsageError(f"{name}: no name given (solo list shows them)")
-    status: int = importlib.import_module(f"solo.commands.{name}").run(before, names)
-    if sys.stdout is not None:
-        sys.stdout.flush()
-    return status
+    command = __import__(f"solo.commands.{name}", fromlist=["run"])  # importlib imports warnings
+    return int(command.run(before, names))
 
 
 def parse_mixed(words: "list[str]", table: "tuple[Option, ...]") -> "tuple[dict[str, Any], list[str]]":

@@ -16,8 +16,8 @@ from collections import Counter
 
 from solo.argv import is_engine
 from solo.commands.prune import GENERATED
+from solo.contention.addresses import list_addresses
 from solo.contention.period import FILE as ONCE
-from solo.contention.sockets import list_addresses
 from solo.directories import PRIVATE, STICKY, choose_mode, find_base, find_names, make_base
 from solo.errors import SoloError
 from solo.gate import GATE

@@ -1,11 +1,10 @@
 """`solo list`: a row for each holder and waiter, as a table for people or JSON for programs."""
 
 import sys
-from datetime import datetime
 from time import time
 
 from solo.commands.lookup import check_via, describe_place
-from solo.contention.sockets import SocketQueue, list_addresses
+from solo.contention.addresses import list_addresses
 from solo.directories import find_base, find_names, is_within, open_base, split_name
 from solo.errors import SoloError
 from solo.identity import read_origin
@@ -14,7 +13,7 @@ from solo.modes import EXCLUSIVE, INTENTIONS, Claim
 from solo.options import FILE, KEEPERS, SOCKET
 from solo.process.owners import is_trusted, vouches
 from solo.text.describe import find_user, format_duration
-from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_time, print_rows
+from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_times, print_rows
 from solo.tickets import HOLD, LIVE, ORPHANED, Queue, is_published
 
 COLUMNS = (NAME, "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
@@ -33,7 +32,7 @@ def run(options: dict, names: list) -> int:
     if options.get("null"):
         print_names(rows)
     elif options.get("json"):
-        print(format_json(rows))
+        print(format_json(format_times(rows)))
     else:
         columns, cells = add_hosts(COLUMNS, list(map(make_cells, rows)), rows, via)
         print_rows(
@@ -133,12 +132,15 @@ def find_queues(directory, via, origin):
             close(base.fd)
     if via in (None, SOCKET):
         for name in sorted({name for name, _ in list_addresses()}):
+            from solo.contention.sockets import SocketQueue
+
             queue = SocketQueue(name, origin)
             yield name, SOCKET, queue
             queue.leave()
 
 
 def make_row(name: str, where: str, ticket, record) -> dict:
+    """Return the row of a ticket. `since` is in seconds since the epoch, as `format_times` expects it."""
     # A launcher that holds the name on this machine waits at its engine until its command runs.
     is_waiting = not ticket.is_hold or record is not None and record.via and record.child is None
     is_orphan = ticket.state is ORPHANED and not (record and record.is_kept)
@@ -164,7 +166,7 @@ def make_row(name: str, where: str, ticket, record) -> dict:
             describe_claim(record.claim, record.slot[0][0] if record.slot else None),
             launcher=None if record.is_kept or "launcher" in claims else record.launcher[0],
             child=record.child[0] if record.child and "child" not in claims else None,
-            since=format_time(record.since),
+            since=record.since,
             host=record.origin.host,
             command=[decode(word) for word in record.command],
             note=record.note or None,
@@ -209,7 +211,7 @@ def format_mode(row: dict) -> str:
 
 
 def format_age(row: dict) -> str:
-    return format_duration(time() - datetime.fromisoformat(row["since"]).timestamp()) if row["since"] else "?"
+    return format_duration(time() - row["since"]) if row["since"] is not None else "?"
 
 
 def make_cells(row: dict) -> list:

@@ -4,7 +4,6 @@ import posix
 from itertools import islice
 
 from solo.argv import is_engine
-from solo.contention.sockets import SocketQueue
 from solo.directories import find_base, find_names, open_base, open_below, split_name
 from solo.errors import SoloError, UsageError
 from solo.identity import read_origin
@@ -32,6 +31,8 @@ def open_queue(name: str, options: dict, origin):
     via = options.get("via", FILE)
     check_via(via)
     if via == SOCKET:
+        from solo.contention.sockets import SocketQueue
+
         return SocketQueue(name, origin)
     try:
         base = open_base(find_base(options.get("dir")), options.get("dir"))

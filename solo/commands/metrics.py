@@ -7,7 +7,6 @@ import os
 import stat
 import sys
 import tempfile
-from datetime import datetime
 from time import time
 
 from solo.commands.list import collect
@@ -76,8 +75,8 @@ def collect_samples(options: dict, names: list) -> tuple:
             mine["solo_waiting"] += 1
             continue
         mine["solo_held"] += 1
-        if row["since"]:
-            age = round(max(0.0, now - datetime.fromisoformat(row["since"]).timestamp()), 3)
+        if row["since"] is not None:
+            age = round(max(0.0, now - row["since"]), 3)
             mine["solo_held_seconds"] = max(age, mine.get("solo_held_seconds", 0.0))
     return samples, complete and readable
 

@@ -13,7 +13,7 @@ from solo.errors import Busy, SoloError, UsageError
 from solo.kernel import FOREVER, say
 from solo.modes import INTENTIONS, find_conflicts
 from solo.text.describe import cut_command, describe_self, describe_waited, format_duration
-from solo.text.tables import describe_claim, format_time
+from solo.text.tables import describe_claim
 from solo.text.width import print_clean
 
 LOOK_AGAIN = 0.25  # seconds
@@ -62,7 +62,7 @@ def make_row(entry, where: str) -> dict:
         **describe_claim(record.claim, record.slot[0][0] if record.slot else None),
         "launcher": record.launcher,
         "child": record.child,
-        "since": format_time(record.since) if record.since else None,
+        "since": record.since or None,
         "user": record.user or None,
         "host": record.host or None,
         "command": list(record.command),

@@ -7,17 +7,16 @@ from solo.commands import history
 from solo.commands.list import add_hosts, format_age, format_mode, format_pid, format_user, make_row
 from solo.commands.list import collect as collect_rows
 from solo.commands.lookup import check_names, describe_place, open_living, report_unknown, visit_queues
-from solo.contention.sockets import SocketQueue
 from solo.errors import SoloError
 from solo.history.reader import find_history
 from solo.identity import read_origin
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close
 from solo.modes import MODES
-from solo.options import FILE
+from solo.options import FILE, SOCKET
 from solo.process.tree import find_roots
 from solo.text.describe import describe_skips, format_duration
-from solo.text.tables import add_notes, format_json, print_rows
+from solo.text.tables import add_notes, format_json, format_time, format_times, print_rows
 from solo.text.width import print_clean
 
 KIB = 1024
@@ -36,6 +35,8 @@ def run(options: dict, names: list) -> int:
     else:
         shown, complete = collect_all(names, options)
     if options.get("json"):
+        for known in shown:
+            known.update({key: format_times(known[key]) for key in ("holds", "waiting")})
         print(format_json(shown))
     else:
         for at, known in enumerate(shown):
@@ -90,7 +91,7 @@ def collect(name: str, queue, options: dict, origin) -> dict:
             known["journal"] = find_journal(options.get("dir"), name)
     if queue is None:
         return known
-    if not isinstance(queue, SocketQueue):
+    if via != SOCKET:
         known["path"] = queue.place.path
         known["skips"] = read_skips(queue)
     for ticket in open_living(queue):
@@ -202,7 +203,7 @@ def describe_hold(row: dict) -> list:
         f"{row['state']} for {format_age(row)} by {pid} ({format_user(row)} on {row['host']}), {format_mode(row)},"
         f" {row['via']}{names}",
         f"command: {' '.join(row['command'])}",
-        f"since:   {row['since']}",
+        f"since:   {format_time(row['since'])}",
         *([f"note:    {row['note']}"] if row["note"] else []),
     ]
 

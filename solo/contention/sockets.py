@@ -14,6 +14,7 @@ from errno import EADDRINUSE
 from time import monotonic, sleep, time
 
 from solo.argv import parse
+from solo.contention.addresses import PREFIX, list_addresses
 from solo.errors import SoloError
 from solo.gate import DIGITS, GATE_PATIENCE
 from solo.identity import read_namespace, read_stat
@@ -22,22 +23,19 @@ from solo.modes import COUNTED, INTENTIONS, MODES, Claim
 from solo.options import NOTE
 from solo.process.recipient import Recipient
 from solo.process.watch import poll, wait_any
-from solo.record import Record, format_tree, parse_tree, quote, unquote
+from solo.record import Record, format_tree, parse_tree, quote
 from solo.tickets import HOLD, LIVE, ORPHANED, SEAT, finish_handoff, get_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from solo.contention.handoff import Handoff
 
-PREFIX = "solo"
 ADDRESS_MAX = 107  # bytes, after the first
 BACKLOG = 4096  # each connection stays in it, as nobody accepts
-LISTENING = b"00010000"  # __SO_ACCEPTCON, among the flags in /proc/net/unix
 NO_CHILD = ".0"
 KINDS = {"hold": HOLD, "seat": SEAT}
 BLINK = 0.001  # seconds
 MOST_NAMES = 3  # in the address of a ticket at a parent
-READS = 3  # of /proc/net/unix
 
 
 owners = {}  # {(name, the rest of the address): pid} of tickets that were shown before
@@ -343,35 +341,6 @@ def connect(name: str, text: str) -> tuple:
         return None, 0
     finally:
         new.close()
-
-
-def list_addresses() -> set:
-    """Return {(name, the rest of the address)} of every listening socket of our user. Raises SoloError.
-
-    The kernel gives its table page by page, and skips an entry if one before it, in the same hash bucket, goes just
-    between two pages. So it is read several times. A ticket that was seen once is checked by connecting.
-    """
-    start = f"@{PREFIX}/{posix.geteuid()}/".encode()
-    found = set()
-    for _ in range(READS):
-        for line in read_table().splitlines():
-            # ffff8881: 00000002 00000000 00010000 0001 01 12345 @solo/0/nightly/hold.1795204596767902.X..0.4711
-            fields = line.split(None, 7)
-            if len(fields) == 8 and fields[3] == LISTENING and fields[7].startswith(start):
-                name, _, text = fields[7][len(start) :].rpartition(b"/")
-                try:
-                    found.add((decode(unquote(name)), decode(text)))
-                except ValueError:
-                    continue
-    return found
-
-
-def read_table() -> bytes:
-    try:
-        with open("/proc/net/unix", "rb", 0) as table:
-            return table.read()
-    except OSError as error:
-        raise SoloError(f"cannot read /proc/net/unix: {error.strerror}") from None
 
 
 def format_claim(record) -> str:

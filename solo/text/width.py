@@ -3,8 +3,6 @@
 The widths are those of Unicode Standard Annex 11, East Asian Width, from Python's unicodedata.
 """
 
-from unicodedata import category, east_asian_width
-
 from solo.kernel import escape
 
 ELLIPSIS = "…"
@@ -22,14 +20,18 @@ def print_clean(text):
 
 def measure(text: str) -> int:
     """Return the width of a text in cells."""
-    return len(text) if text.isascii() else sum(map(measure_letter, text))
+    return len(text) if text.isascii() else sum(measure_letters(text))
 
 
-def measure_letter(letter: str) -> int:
-    """Return the width of one character in cells: 0, 1 or 2."""
-    if category(letter) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if east_asian_width(letter) in ("W", "F") else 1
+def measure_letters(text: str):
+    """Yield the width of each character in cells: 0, 1 or 2."""
+    from unicodedata import category, east_asian_width
+
+    for letter in text:
+        if category(letter) in ("Mn", "Me", "Cf"):
+            yield 0
+        else:
+            yield 2 if east_asian_width(letter) in ("W", "F") else 1
 
 
 def pad(text: str, width: int) -> str:
@@ -42,8 +44,8 @@ def cut(text: str, width: int) -> str:
     if measure(text) <= width:
         return text
     left, kept = width - 1, []
-    for letter in text:
-        left -= measure_letter(letter)
+    for letter, cells in zip(text, measure_letters(text)):
+        left -= cells
         if left < 0:
             break
         kept.append(letter)

@@ -39,7 +39,7 @@ READ = {
         history.reader.read_history history.reader.read_both history.reader.read_journal history.rotation.rotate""",
     "ran": "contention.period.parse_ran",
     "sockets": """
-        contention.sockets.list_addresses contention.sockets.SocketQueue.find_texts contention.sockets.parse_claim
+        contention.addresses.list_addresses contention.sockets.SocketQueue.find_texts contention.sockets.parse_claim
         contention.sockets.make_record""",
     "cmdline": "contention.sockets.read_command",
     "report": "api.status_pipe.read_last",
@@ -73,7 +73,7 @@ UNREAD = {
         gate.Gate.read_unlocked identity.read_self identity.read_stat obstacles.read_claim process.systemd.signals_whole_unit
         process.tree.read_all tickets.Ticket.read_record""",
     "passes bytes on unread": """
-        api.lock.identify commands.hold.read_words contention.sockets.read_table journal.append kernel.read_file""",
+        api.lock.identify commands.hold.read_words contention.addresses.read_table journal.append kernel.read_file""",
     "reads one word that only the kernel writes": """
         command.make_name commands.hold.find_process contention.ofd.find_unnamed_owner engines.engine.read_boot_clock identity.read_namespace identity.read_origin
         process.watch.count_runnable supervise.has_systemd_signalled_all tickets.read_boot_time""",
@@ -83,9 +83,9 @@ UNREAD = {
     "reads a process name or the first line of a script, which kernel.say cleans": """
         contention.flocks.describe_locker start.find_interpreter""",
     "reads text that this process has just written": """
-        api.lock.make_holder commands.history.make_cells commands.history.read_time commands.list.format_age
-        commands.metrics.collect_samples commands.metrics.run engines.postgresql.session.PostgresSession.make_comment
-        generate.bundle.read_recorded generate.bundle.split text.tables.format_json""",
+        api.lock.make_holder commands.history.make_cells commands.history.read_time
+        commands.metrics.run engines.postgresql.session.PostgresSession.make_comment
+        generate.bundle.read_recorded generate.bundle.split""",
     "reads columns of solo's own queries, cast by the server": """
         engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles
         engines.postgresql.table.PostgresTable.read_rows""",

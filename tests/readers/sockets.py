@@ -10,7 +10,7 @@ from readers.target import NUMBERS, ORIGIN, agree, attempt, expect, expect_claim
 from readers.words import make_words
 from solo import kernel, record, tickets
 from solo.api import status_pipe
-from solo.contention import sockets
+from solo.contention import addresses, sockets
 from solo.errors import SoloError
 from solo.modes import COUNTED, Claim
 
@@ -46,7 +46,7 @@ def make_sockets(rng) -> bytes:
 
 @fuzzed(3, OURS + b"job/hold.|00010000|C-5-2-0-1|C-0-0|C-2-5|.X..-.0|hold.5.|" + NUMBERS)
 def check_sockets(data: bytes):
-    with swapped(sockets, read_table=lambda: data, READS=1):
+    with swapped(addresses, read_table=lambda: data, READS=1):
         found = sockets.list_addresses()
         queue = sockets.SocketQueue("job", ORIGIN)
         texts = queue.find_texts()
@@ -83,7 +83,7 @@ def trip_sockets(rng):
     if isinstance(address, SoloError):
         return
     row = write_row(b"@" + address[1:].replace(b"\0", b"@"))
-    with swapped(sockets, read_table=lambda: HEAD + row, READS=1):
+    with swapped(addresses, read_table=lambda: HEAD + row, READS=1):
         same(queue.find_texts(), {ticket.file: ticket.text})
     read = sockets.SocketTicket(queue, ticket.file, ticket.text, None).read_record()
     agree(read, one, f"{CLAIM} tree")
