@@ -7,21 +7,7 @@ agree.
 import posix
 
 from solo.errors import SoloError, UsageError, Vanished
-from solo.kernel import (
-    DIRECTORY,
-    EACCES,
-    EINVAL,
-    ENOENT,
-    EPERM,
-    EROFS,
-    IS_DIRECTORY,
-    IS_REGULAR,
-    SAFELY,
-    TYPE_MASK,
-    create,
-    encode,
-    list_directory,
-)
+from solo.kernel import DIRECTORY, EACCES, EINVAL, ENOENT, EPERM, EROFS, IS_REGULAR, SAFELY, TYPE_MASK, create, encode
 
 ROOT_PLACE = "/run/solo"
 HOME_PLACE = "/.local/state/solo"
@@ -316,42 +302,6 @@ def open_file(place: Directory, file: str, flags: int) -> int:
         posix.close(fd)
         raise
     return fd
-
-
-def find_names(place: Directory, above: str = ""):
-    """Yield (name, Directory) of every name below `place`, in order; (name, SoloError) if it is refused.
-
-    Each Directory is closed when the next one is asked for.
-    """
-    for part in sorted(list_directory(place.fd)):
-        if part[0] == "." or not is_directory(place, part):
-            continue
-        try:
-            inner = open_part(place, part)
-        except FileNotFoundError:
-            continue
-        except SoloError as error:
-            yield above + part, error
-            continue
-        try:
-            yield above + part, inner
-            if above.count("/") < DEEPEST:
-                yield from find_names(inner, f"{above}{part}/")
-        finally:
-            posix.close(inner.fd)
-
-
-def is_within(name: str, wanted: list) -> bool:
-    """Whether the name is one of `wanted` or nested in one. True if `wanted` is empty."""
-    return not wanted or any(name == one or name.startswith(one + "/") for one in wanted)
-
-
-def is_directory(place: Directory, part: str) -> bool:
-    """Whether `part` is a directory in `place`, and not a link to one."""
-    try:
-        return posix.stat(part, dir_fd=place.fd, follow_symlinks=False).st_mode & TYPE_MASK == IS_DIRECTORY
-    except OSError:
-        return False
 
 
 def check_new_name(name: str):

@@ -26,7 +26,7 @@ LATEST = 1 << 37  # seconds since the epoch: about the year 6300; every library 
 SPECIAL = bytes(range(33)) + b"%\x7f"
 ELLIPSIS = "…".encode()
 
-names_read: "dict[bytes, list[str]]" = {}  # text -> names, of the last record
+last_names: "tuple[bytes, list[str]]" = b"", []  # of the last record: their text, and what it says
 
 
 class Record:
@@ -163,9 +163,10 @@ def parse_record(data: bytes) -> "Record | None":
     """Return the record in `data`, or None if it is damaged."""
     try:
         head, tail = data[:-RESERVED], data[-RESERVED:]
-        fields = dict(line.split(b" ", 1) for line in head.splitlines()[1:])
-        if not head.startswith(MAGIC + b"\n") or not head.endswith(b"\n"):
+        magic, *lines, rest = head.split(b"\n")
+        if magic != MAGIC or rest:
             return None
+        fields = dict([line.split(b" ", 1) for line in lines])
         return Record(
             parse_process(fields[b"launcher"]),
             Origin(
@@ -194,10 +195,12 @@ def parse_record(data: bytes) -> "Record | None":
 
 def parse_names(text: bytes) -> "list[str]":
     """Return the names. Cache the last result: a run of a thousand names has a thousand records with the same line."""
-    if text not in names_read:
-        names_read.clear()
-        names_read[text] = [decode(unquote(name)) for name in text.split(b" ")]
-    return names_read[text]
+    global last_names
+    last, names = last_names
+    if text != last:  # not a dict: it would compute the hash of each text
+        names = [decode(unquote(name)) for name in text.split(b" ")]
+        last_names = text, names
+    return names
 
 
 def parse_claim(fields: "dict[bytes, bytes]") -> Claim:

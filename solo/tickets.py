@@ -20,7 +20,6 @@ from solo.kernel import (
     IS_REGULAR,
     SAFELY,
     TYPE_MASK,
-    USUAL_SIZE,
     close,
     create,
     list_directory,
@@ -91,10 +90,9 @@ class Ticket:
         """Return the record, None if it is damaged. Read it once, at the first call. Raises SoloError."""
         if self.record is None and self.is_open:
             try:
-                data = posix.pread(self.fd, USUAL_SIZE, 0)
-                if len(data) == USUAL_SIZE:
-                    data = posix.pread(self.fd, SIZE_LIMIT + 1, 0)
-                self.owner_uid = posix.fstat(self.fd).st_uid
+                stat = posix.fstat(self.fd)
+                data = posix.pread(self.fd, min(stat.st_size, SIZE_LIMIT) + 1, 0)  # not more: it fills a buffer
+                self.owner_uid = stat.st_uid
             except OSError as error:
                 raise self.queue.fail(self.file, error.strerror) from None
             if len(data) <= SIZE_LIMIT:

@@ -122,11 +122,10 @@ def test_directory_failure_is_refused_in_one_line(lab, fault, name, message):
 
 
 @pytest.mark.tool("strace")
-@pytest.mark.parametrize("call", ["openat", "newfstatat"])
-def test_list_omits_name_removed_meanwhile(lab, call):
+def test_list_omits_name_removed_meanwhile(lab):
     lab.run("-n", "job", "true")
     lab.hold("other")
-    gone = inject(lab, f"{call}:error=ENOENT:when={count_calls(lab, call, 'job')}", paths=[lab.directory])
+    gone = inject(lab, f"openat:error=ENOENT:when={count_calls(lab, 'openat', 'job')}", paths=[lab.directory])
 
     result = lab.run("list", prefix=gone)
 
@@ -138,6 +137,39 @@ def count_calls(lab, call, word):
     trace = lab.path / "trace"
     lab.run("list", prefix=("strace", "-qq", "-o", trace, "-P", lab.directory, "-e", f"trace={call}"))
     return 1 + next(at for at, made in enumerate(trace.read_text().splitlines()) if f'"{word}"' in made)
+
+
+@pytest.mark.tool("strace")
+def test_list_reports_a_name_that_it_cannot_list(lab):
+    lab.run("-n", "job", "true")
+    lab.hold("other")
+
+    result = lab.run("list", prefix=inject(lab, "getdents64:error=EIO", paths=[lab.directory / "job"]))
+
+    assert result.stderr.decode() == f"solo: job: cannot list {lab.directory}/job: Input/output error\n"
+    assert result.returncode == 125 and b"other" in result.stdout
+
+
+@pytest.mark.tool("strace")
+def test_list_reports_a_name_that_it_cannot_open(lab):
+    lab.run("-n", "job", "true")
+    refused = inject(lab, f"openat:error=EMFILE:when={count_calls(lab, 'openat', 'job')}", paths=[lab.directory])
+
+    result = lab.run("list", prefix=refused)
+
+    assert (result.returncode, count_injected(lab)) == (125, 1)
+    assert result.stderr.decode() == f"solo: job: cannot open {lab.directory}/job: Too many open files\n"
+
+
+def test_list_omits_what_is_no_directory(lab):
+    lab.hold("job")
+    (lab.directory / "file").write_text("")
+    (lab.directory / "link").symlink_to(lab.directory / "job")
+    os.mkfifo(lab.directory / "pipe")
+
+    result = lab.run("list", "--null")
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"job\0", b"")
 
 
 def test_dir_is_created_without_its_parents(lab):

@@ -44,12 +44,12 @@ def screen(lab):
         each.close()
 
 
-def hold_many(lab):
+def hold_many(lab, count=MANY):
     """Start one launcher that holds many names."""
-    words = [word for number in range(MANY) for word in ("-n", f"name{number:03d}")]
+    words = [word for number in range(count) for word in ("-n", f"name{number:03d}")]
     process = lab.start(*words, "--", "sh", "-c", "echo; read line; exit 0")
     read_line(process)
-    last = lab.find_journal(f"name{MANY - 1:03d}")
+    last = lab.find_journal(f"name{count - 1:03d}")
     until(lambda: last.exists() and last.stat().st_size)
     return process
 
@@ -538,6 +538,26 @@ def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
 
     assert len(asked) == 1
     finish(holder)
+
+
+@pytest.mark.tool("strace")
+def test_list_opens_each_name_once(lab):
+    lab.run("list")  # compiles the modules
+    before = trace_list(lab)
+    holder = hold_many(lab)
+    after = trace_list(lab)
+    finish(holder, b"\n")
+
+    for number in range(MANY):
+        assert sum(f'name{number:03d}"' in call for call in after) == 1
+    assert len(after) - len(before) < 19 * MANY  # 18 calls a name, and some for memory
+
+
+def trace_list(lab):
+    """Return the system calls of `solo list`, a line each."""
+    trace = lab.path / "trace"
+    assert lab.run("list", prefix=("strace", "-qq", "-o", trace)).returncode == 0
+    return trace.read_text().splitlines()
 
 
 JSON = st.recursive(

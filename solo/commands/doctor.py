@@ -15,10 +15,11 @@ import tempfile
 from collections import Counter
 
 from solo.argv import is_engine
+from solo.commands.names import find_names
 from solo.commands.prune import GENERATED
 from solo.contention.addresses import list_addresses
 from solo.contention.period import FILE as ONCE
-from solo.directories import PRIVATE, STICKY, choose_mode, find_base, find_names, make_base
+from solo.directories import PRIVATE, STICKY, choose_mode, find_base, make_base
 from solo.errors import SoloError
 from solo.gate import GATE
 from solo.identity import FIRST_PID_NAMESPACE, FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self

@@ -4,8 +4,9 @@ import sys
 from time import time
 
 from solo.commands.lookup import check_via, describe_place
+from solo.commands.names import find_files, is_within
 from solo.contention.addresses import list_addresses
-from solo.directories import find_base, find_names, is_within, open_base, split_name
+from solo.directories import find_base, open_base, split_name
 from solo.errors import SoloError
 from solo.identity import read_origin
 from solo.kernel import close, decode, encode, say
@@ -14,7 +15,7 @@ from solo.options import FILE, KEEPERS, SOCKET
 from solo.process.owners import is_trusted, vouches
 from solo.text.describe import find_user, format_duration
 from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_times, print_rows
-from solo.tickets import HOLD, LIVE, ORPHANED, Queue, is_published
+from solo.tickets import LIVE, ORPHANED, Queue, is_published, is_ticket
 
 COLUMNS = (NAME, "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
 STYLES = {"held": "green", "orphaned": "bold red", "waiting": "yellow"}
@@ -77,8 +78,8 @@ def collect(directory, via, names: list, report=say, visit=None) -> tuple:
 
         return remote.collect(via, names), True
     rows, complete = [], True
-    for name, where, queue in find_queues(directory, via, read_origin()):
-        for ticket in look_at(queue) if is_within(name, names) else ():
+    for name, where, queue, files in find_queues(directory, via, read_origin()):
+        for ticket in look_at(queue, files) if is_within(name, names) else ():
             if isinstance(ticket, SoloError):
                 report(f"{name}: {ticket}")
                 complete = False
@@ -92,15 +93,15 @@ def collect(directory, via, names: list, report=say, visit=None) -> tuple:
     return rows, complete
 
 
-def look_at(queue):
-    """Yield each published ticket of a queue, holds first, or the SoloError why it cannot be read.
+def look_at(queue, files: list):
+    """Yield each published ticket among the `files` of a queue, holds first, or the SoloError why it cannot be read.
 
     The caller closes it.
     """
     if isinstance(queue, SoloError):
         yield queue
         return
-    for file in sorted(filter(is_published, queue.list_files()), key=lambda file: (not file.startswith(HOLD), file)):
+    for file in sorted(filter(is_published, files)):
         try:
             ticket = queue.look(file)
         except SoloError as error:
@@ -120,22 +121,23 @@ def is_listed(ticket, record) -> bool:
 
 
 def find_queues(directory, via, origin):
-    """Yield (name, "file" or "socket", its queue or the SoloError that refuses it) of every name."""
+    """Yield (name, "file" or "socket", its queue or the SoloError that refuses it, its tickets' files) of every name."""
     if via in (None, FILE):
         try:
             base = open_base(find_base(directory), directory)
         except FileNotFoundError:
             base = None  # no command was ever guarded here
         if base is not None:
-            for name, place in find_names(base):
-                yield name, FILE, place if isinstance(place, SoloError) else Queue(place, origin)
+            for name, place, files in find_files(base):
+                queue = place if isinstance(place, SoloError) else Queue(place, origin)
+                yield name, FILE, queue, list(filter(is_ticket, files))
             close(base.fd)
     if via in (None, SOCKET):
         for name in sorted({name for name, _ in list_addresses()}):
             from solo.contention.sockets import SocketQueue
 
             queue = SocketQueue(name, origin)
-            yield name, SOCKET, queue
+            yield name, SOCKET, queue, queue.list_files()
             queue.leave()
 
 

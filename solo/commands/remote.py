@@ -4,7 +4,7 @@ from contextlib import contextmanager
 from time import monotonic, sleep
 
 from solo.commands.lookup import plan_exclusive
-from solo.directories import is_within
+from solo.commands.names import is_within
 from solo.engines.engine import INVALID_ANSWER, Gone, make_invalid_answer, read_boot_clock
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
 from solo.engines.queue import describe_entries

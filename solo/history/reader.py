@@ -10,7 +10,7 @@ from __future__ import annotations
 import posix
 from dataclasses import dataclass, field
 
-from solo.directories import find_names, is_within
+from solo.commands.names import find_names, is_within
 from solo.errors import SoloError
 from solo.journal_files import ENDED, JOURNAL, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, open_place
 from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close, decode
