@@ -166,7 +166,7 @@ def parse_record(data: bytes) -> "Record | None":
         magic, *lines, rest = head.split(b"\n")
         if magic != MAGIC or rest:
             return None
-        fields = dict([line.split(b" ", 1) for line in lines])
+        fields = dict(line.split(b" ", 1) for line in lines)
         return Record(
             parse_process(fields[b"launcher"]),
             Origin(

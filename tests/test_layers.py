@@ -151,13 +151,16 @@ def test_list_loaded_sees_an_additional_module(lab):
     assert "json" in list_loaded(lab, "-n", "other", "--", "true", before=spy)
 
 
-@pytest.mark.parametrize("words", [("list",), ("list", "--json"), ("list", "--null")])
-def test_list_of_nothing_loads_no_library(lab, words):
-    loaded = list_loaded(lab, *words)
+NOTHING = ("list", "list --json", "list --null", "history", "metrics", "wait --allow-unknown job")
+
+
+@pytest.mark.parametrize("line", NOTHING)
+def test_view_of_nothing_loads_no_library(lab, line):
+    loaded = list_loaded(lab, *line.split())
 
     own = {name for name in loaded if name.partition(".")[0] == "solo"}
-    assert loaded - own <= ALLOWED | {"itertools", "pwd"}
-    assert "solo.contention.sockets" not in own and "solo.commands.list" in own
+    assert loaded - own <= ALLOWED | {"__future__", "itertools", "pwd", "types"}
+    assert "solo.contention.sockets" not in own and f"solo.commands.{line.split()[0]}" in own
 
 
 MINIMAL = f"""

@@ -1,8 +1,7 @@
 """`solo history`: every run and every skip in the journals: a table, and on a terminal a picture above it."""
 
 import sys
-from datetime import datetime
-from time import time
+from time import localtime, strftime, time
 
 from solo.commands.lookup import check_names, describe_place, open_queue, report_unknown
 from solo.errors import SoloError
@@ -152,7 +151,7 @@ def make_cells(row: dict) -> tuple:
         outcome = f"exit {row['code']}"
     elif outcome == SIGNALED:
         outcome = name_signal(row["signal"])
-    when = datetime.fromisoformat(row["time"]).isoformat(" ", "seconds")[: len("2026-01-31 23:59:59")]
+    when = row["time"].replace("T", " ")[: len("2026-01-31 23:59:59")]
     text = format_reason(row) if row["reason"] else " ".join(row["command"])
     return (
         row["name"],
@@ -245,10 +244,12 @@ def join(cells, widths: list) -> str:
 
 
 def format_minute(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
+    return strftime("%Y-%m-%d %H:%M", localtime(seconds))
 
 
 def read_time(text: str) -> float:
+    from datetime import datetime  # for the pictures on a terminal only
+
     return datetime.fromisoformat(text).timestamp()
 
 

@@ -9,7 +9,6 @@ import _thread
 import posix
 import select
 from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIGKILL, SIGSTOP, pthread_sigmask, signal, valid_signals
-from typing import Any
 
 from solo.acquire import Holds, add_waited, make_variables, make_watch, take_names, take_over
 from solo.argv import check_together
@@ -36,6 +35,8 @@ from solo.text.describe import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from solo.contention.protocols import Ticket
 
 WORDS_SIZE = 1 << 20  # bytes read of a command line

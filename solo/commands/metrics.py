@@ -3,10 +3,7 @@
 https://prometheus.io/docs/specs/om/open_metrics_spec/
 """
 
-import os
-import stat
 import sys
-import tempfile
 from time import time
 
 from solo.commands.list import collect
@@ -118,6 +115,10 @@ def write_atomically(path: str, text: str):
 
     A device or pipe is written to instead.
     """
+    import os
+    import stat
+    import tempfile
+
     path, new = os.path.realpath(path), None
     try:
         old = os.stat(path) if os.path.exists(path) else None

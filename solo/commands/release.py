@@ -3,7 +3,6 @@
 import posix
 from _signal import SIGTERM
 from time import time
-from typing import Any
 
 from solo.commands.lookup import check_names, open_queue, visit_queues
 from solo.errors import SoloError
@@ -19,6 +18,7 @@ from solo.text.describe import describe_owner, find_user
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from solo.contention.protocols import Ticket
     from solo.identity import Process

@@ -8,7 +8,7 @@ JOURNAL. The totals in JOURNAL count only once it has become PAST. Torn and inva
 from __future__ import annotations
 
 import posix
-from dataclasses import dataclass, field
+from types import SimpleNamespace  # dataclasses take 8 ms to load
 
 from solo.commands.names import find_names, is_within
 from solo.errors import SoloError
@@ -24,8 +24,7 @@ MOST_DIGITS = 19
 ATTEMPTS = 10  # to read both files with no rotation in between
 
 
-@dataclass
-class Run:
+class Run(SimpleNamespace):
     """One run, or one contender that was skipped or refused. Times are seconds since the epoch, spans are seconds.
 
     `code` is the exit status of the command, or -signal; if nothing ran, the exit status of solo. `event` is its last
@@ -53,7 +52,7 @@ class Run:
     names: list[str]
     command: list[bytes]
     note: str | None
-    is_kept: bool = False  # by solo hold
+    is_kept: bool  # by solo hold
 
     @property
     def is_failure(self) -> bool:
@@ -65,18 +64,19 @@ class Run:
         return self.event == ENDED and not self.is_failure and not self.is_kept
 
 
-@dataclass
-class Totals:
+class Totals(SimpleNamespace):
     """Counts since the journal was begun.
 
     `last_success` and `last_failure` are seconds since the epoch, 0 for never.
     """
 
-    runs: int = 0
-    skips: int = 0
-    failures: int = 0
-    last_success: float = 0.0
-    last_failure: float = 0.0
+    last_success: float
+    last_failure: float
+
+    def __init__(self, runs=0, skips=0, failures=0, last_success=0.0, last_failure=0.0):
+        super().__init__(
+            runs=runs, skips=skips, failures=failures, last_success=last_success, last_failure=last_failure
+        )
 
     def add(self, run: Run):
         """Count one event."""
@@ -89,15 +89,14 @@ class Totals:
             self.last_failure = max(self.last_failure, run.time)
 
 
-@dataclass
-class History:
+class History(SimpleNamespace):
     """The history of one name:
 
     `events` in the order in which they were written, and the totals over all events ever written.
     """
 
-    events: list[Run] = field(default_factory=list)
-    totals: Totals = field(default_factory=Totals)
+    def __init__(self, events: list[Run], totals: Totals):
+        super().__init__(events=events, totals=totals)
 
     def list_runs(self) -> list:
         """Return one Run per run, in order of start: the end of a run replaces its start."""
@@ -136,7 +135,7 @@ def find_history(directory, name: str) -> History:
     try:
         place = open_place(directory, name)
     except FileNotFoundError:
-        return History()
+        return History([], Totals())
     try:
         return read_history(name, place)
     finally:

@@ -83,7 +83,7 @@ UNREAD = {
     "reads a process name or the first line of a script, which kernel.say cleans": """
         contention.flocks.describe_locker start.find_interpreter""",
     "reads text that this process has just written": """
-        api.lock.make_holder commands.history.make_cells commands.history.read_time
+        api.lock.make_holder commands.history.read_time
         commands.metrics.run engines.postgresql.session.PostgresSession.make_comment
         generate.bundle.read_recorded generate.bundle.split""",
     "reads columns of solo's own queries, cast by the server": """

@@ -4,7 +4,7 @@ import math
 import os
 import re
 import shutil
-from dataclasses import replace
+from copy import copy
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,7 +104,7 @@ def check_journal(data: bytes):
         expect(run.names and run.command)
         for key in NEEDED[run.event]:
             expect(getattr(run, key.decode()) is not None, key)
-    start = replace(totals or reader.Totals())
+    start = copy(totals or reader.Totals())
     counted = reader.add_up(totals, events)
     same(counted.runs, start.runs + sum(run.event == b"started" for run in events))
     same(counted.skips, start.skips + sum(run.event == b"skipped" for run in events))
