@@ -21,7 +21,7 @@ from conftest import (
     wait_dead,
 )
 
-STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
+STUBBORN = 'trap "" TERM; echo $$; while :; do sleep 0.05; done'
 DAEMON = (
     "import os, sys, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); "
     "print(os.getpid(), flush=True); os.close(1); os.close(2); sys.stdin.readline()"
@@ -166,7 +166,7 @@ def test_sigterm_ends_a_tree_whose_command_has_ended(lab):
 
 def test_descendant_that_ignores_sigterm_is_killed_after_grace(lab):
     process = lab.start(
-        "--tree", "-k", "300ms", "-n", "job", "--", "sh", "-c", f'setsid sh -c "{STUBBORN}" & exec sleep 99'
+        "--tree", "-k", "300ms", "-n", "job", "--", "sh", "-c", f"setsid sh -c '{STUBBORN}' & exec sleep 99"
     )
     inner = int(read_line(process))
     process.send_signal(signal.SIGTERM)
@@ -177,7 +177,7 @@ def test_descendant_that_ignores_sigterm_is_killed_after_grace(lab):
 
 def test_timeout_ends_the_whole_tree(lab, via):
     process = lab.start(
-        "--tree", "-t", "400ms", "-k", "300ms", "-n", "job", "--", "sh", "-c", f'setsid sh -c "{STUBBORN}" & exit 0'
+        "--tree", "-t", "400ms", "-k", "300ms", "-n", "job", "--", "sh", "-c", f"setsid sh -c '{STUBBORN}' & exit 0"
     )
     inner = int(read_line(process))
 

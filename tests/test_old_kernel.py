@@ -10,7 +10,7 @@ from conftest import PATIENCE, ROOT, TESTS, finish, inject, is_blocked, read_lin
 from test_owners import forge  # noqa: F401
 from test_sockets import DEAD, kill_launcher_of_large_command
 
-STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
+STUBBORN = 'trap "" TERM; echo $$; while :; do sleep 0.05; done'
 FORGET = "import posix, _signal\nvars(posix).pop('pidfd_open', 0), vars(_signal).pop('pidfd_send_signal', 0)\n"
 
 
@@ -104,7 +104,7 @@ def test_replace_ends_holder_and_waiter(old, via):
 def test_replace_ends_tree_of_stopped_launcher(old):
     """The newcomer itself kills the descendants."""
     words = ("--tree", "-k", "100ms", "-n", "job")
-    holder = old.start(*words, "--", "sh", "-c", f'setsid sh -c "{STUBBORN}" & exec sleep 99')
+    holder = old.start(*words, "--", "sh", "-c", f"setsid sh -c '{STUBBORN}' & exec sleep 99")
     inner = int(read_line(holder))
     holder.send_signal(signal.SIGSTOP)
     until(lambda: read_state(holder.pid) == "T")
@@ -144,7 +144,7 @@ def test_socket_waiter_of_killed_launcher_waits_until_its_command_is_dead(old):
 
 def test_timeout_ends_tree(old):
     words = ("--tree", "-t", "300ms", "-k", "100ms", "-n", "job")
-    process = old.start(*words, "--", "sh", "-c", f'setsid sh -c "{STUBBORN}" & exec sleep 99')
+    process = old.start(*words, "--", "sh", "-c", f"setsid sh -c '{STUBBORN}' & exec sleep 99")
     inner = int(read_line(process))
 
     assert process.wait(PATIENCE) == 124

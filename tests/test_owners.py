@@ -14,7 +14,8 @@ from solo.identity import read_stat
 
 pytestmark = pytest.mark.root
 
-# Hold a ticket as user nobody, with two children: `mine` runs as nobody, the younger `foreign` as root.
+# Hold a ticket as user nobody, with three children: `elder` and then `mine` run as nobody and start in one clock tick, the
+# younger `foreign` runs as root.
 FORGER = """
 import fcntl, json, os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -23,17 +24,24 @@ from solo.record import RESERVED, Record, format_closing, format_record
 from solo.modes import Claim
 names, spec = sys.argv[2], json.loads(sys.argv[3])
 own = {"self": read_self()}
-for child, uid in (("mine", 65534), ("foreign", 0)):
-    while child not in own:
-        pid = os.fork()
-        if not pid:
-            os.setresuid(uid, uid, uid)
-            os.execvp("sleep", ["sleep", "99"])
-        if read_stat(pid).start in [start for _, start in own.values()]:
-            os.kill(pid, 9)
-            os.waitpid(pid, 0)
-        else:
-            own[child] = pid, read_stat(pid).start
+
+def fork(role, uid):
+    pid = os.fork()
+    if not pid:
+        os.setresuid(uid, uid, uid)
+        os.execvp("sleep", ["sleep", "99"])
+    own[role] = pid, read_stat(pid).start
+    return own[role][1]
+
+def end(*roles):
+    for role in roles:
+        os.kill(own[role][0], 9)
+        os.waitpid(own[role][0], 0)
+
+while fork("elder", 65534) < fork("mine", 65534):
+    end("elder", "mine")
+while fork("foreign", 0) == own["mine"][1]:
+    end("foreign")
 os.setresuid(65534, 65534, 65534)
 
 def write(spec):
@@ -132,6 +140,17 @@ def test_replace_spares_roots_process_in_a_foreign_tree(common, forge):
     wait_dead(pids["mine"])
     wait_dead(pids["self"])
     assert read_state(pids["foreign"]) == "S"
+
+
+def test_replace_spares_child_forked_before_the_command_in_its_tick(common, forge):
+    """A launcher of version 0.1.0 did not wait for the next tick."""
+    pids = forge(launcher="self", child="mine", tree=0.1)
+
+    result = common.run("--replace", "-k", "100ms", "-n", "job", "true")
+
+    assert result.returncode == 0, result.stderr
+    wait_dead(pids["mine"])
+    assert read_state(pids["elder"]) == "S"
 
 
 @pytest.mark.parametrize("start", [1, None], ids=["wrong start", "right start"])

@@ -12,7 +12,9 @@ from datetime import datetime
 import pytest
 from conftest import NOBODY, PATIENCE, finish, inject, read_line, read_state, until, wait_dead
 
-IGNORE_TERM = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
+from solo.identity import read_stat
+
+IGNORE_TERM = 'trap "" TERM; echo $$; while :; do sleep 0.05; done'
 
 
 # --- --max-waiting -----------------------------------------------------------------------------------------------
@@ -280,12 +282,37 @@ def test_replace_spares_compatible_waiters(lab):
 
 def test_replace_ends_tree(lab):
     words = ("--tree", "-k", "300ms", "-n", "job")
-    holder = lab.start(*words, "--", "sh", "-c", f'setsid sh -c "{IGNORE_TERM}" & exec sleep 99')
+    holder = lab.start(*words, "--", "sh", "-c", f"setsid sh -c '{IGNORE_TERM}' & exec sleep 99")
     inner = int(read_line(holder))
 
     assert lab.run("--replace", "-k", "300ms", "-n", "job", "true").returncode == 0
 
     assert read_state(inner) in ("gone", "Z")
+    assert holder.wait(PATIENCE) == -signal.SIGTERM
+
+
+def start_tree_of_one_tick(lab):
+    """Start a holder that kills no descendant for an hour. Return (it, a stubborn descendant).
+
+    The descendant starts in the same clock tick as the command; the launcher adopts it once the command has ended.
+    """
+    script = f"sh -c '{IGNORE_TERM}' & echo $$; exec sleep 99"
+    while True:
+        holder = lab.start("--tree", "-k", "1h", "-n", "job", "--", "sh", "-c", script)
+        pids = sorted(int(read_line(holder)) for _ in range(2))
+        if len({read_stat(pid).start for pid in pids}) == 1:
+            return holder, pids[1]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        holder.wait(PATIENCE)
+
+
+def test_replace_kills_descendant_of_the_same_tick_as_the_command(lab):
+    holder, descendant = start_tree_of_one_tick(lab)
+
+    assert lab.run("--replace", "-k", "100ms", "-n", "job", "true").returncode == 0
+
+    assert read_state(descendant) in ("gone", "Z")
     assert holder.wait(PATIENCE) == -signal.SIGTERM
 
 
@@ -327,9 +354,7 @@ def test_ancestor_counts_as_one_slot(lab):
 
 
 def test_replace_with_tree_spares_earlier_children(lab):
-    shell = lab.start_shell(
-        f'sleep 99 & echo $!; sleep 0.1; exec $SOLO --tree -n job -- sh -c "{IGNORE_TERM.replace("$", chr(92) + "$")}"'
-    )
+    shell = lab.start_shell(f"sleep 99 & echo $!; sleep 0.1; exec $SOLO --tree -n job -- sh -c '{IGNORE_TERM}'")
     earlier, child = int(read_line(shell)), int(read_line(shell))
 
     assert lab.run("--replace", "-k", "100ms", "-n", "job", "true").returncode == 0
@@ -337,6 +362,38 @@ def test_replace_with_tree_spares_earlier_children(lab):
     wait_dead(child)
     assert read_state(earlier) == "S"
     os.kill(earlier, signal.SIGKILL)
+
+
+# A launcher that forks one more child before it looks for those from before it was executed, at the start of a clock tick.
+LATE_CHILD = """
+import ctypes, solo.main, solo.process.limits as limits
+become_subreaper = limits.become_subreaper
+read_tick = lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 10**7
+
+def fork_and_become_subreaper():
+    become_subreaper()
+    tick = read_tick()
+    while read_tick() == tick:
+        pass
+    pid = os.fork()
+    if not pid:
+        os.execv("/bin/sleep", ["sleep", "99"])
+    print(pid, flush=True)
+
+limits.become_subreaper = fork_and_become_subreaper
+sys.argv[1:] = ["--tree", "-n", "job", "--", "sh", "-c", "echo $$; read line"]
+solo.main.main()
+"""
+
+
+def test_command_of_a_tree_starts_in_a_later_tick_than_earlier_children(lab):
+    """So other processes can tell its descendants from those children."""
+    launcher = lab.start_code(LATE_CHILD)
+    earlier, command = int(read_line(launcher)), int(read_line(launcher))
+
+    assert read_stat(earlier).start < read_stat(command).start
+    os.kill(earlier, signal.SIGKILL)
+    assert finish(launcher)[0] == 1  # that of read
 
 
 @pytest.mark.root

@@ -137,7 +137,7 @@ def kill_descendants(ticket):
     except ProcessLookupError:
         return
     try:
-        strangers = [it for it in find_children(record.launcher[0]) if it[1] <= record.child[1] and it != record.child]
+        strangers = [it for it in find_children(record.launcher[0]) if is_older(it, record.child)]
         found = find_descendants(record.launcher[0], strangers)
         if launcher.is_gone():
             return  # another process may have got its pid before we listed the children
@@ -149,6 +149,14 @@ def kill_descendants(ticket):
                 send(process, SIGKILL)
         except OSError:
             pass  # it has just ended
+
+
+def is_older(process: tuple, child: tuple) -> bool:
+    """Whether (pid, start) was forked before the command `child`.
+
+    Within one clock tick the lower pid is older, unless pids wrapped: so Termination keeps earlier children out of it.
+    """
+    return (process[1], process[0]) < (child[1], child[0])
 
 
 def kill_launcher(ticket):

@@ -7,7 +7,7 @@ and group. The command's pid is safe to signal until it is reaped; every other p
 
 import posix
 from _signal import SIG_IGN, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, getsignal
-from time import monotonic
+from time import monotonic, sleep
 
 from solo.errors import UsageError
 from solo.identity import is_stopped, walk_parents
@@ -20,6 +20,7 @@ ORDERS = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)  # signals that ask a program to end
 LONGEST_WAIT = 1e6  # seconds
 LOOKS = 6  # after SIGKILL, each after twice the pause; then only deaths wake the launcher
 FIRST_LOOK = 0.1  # seconds
+TICK = 0.01  # seconds; the unit of start times
 
 
 class Termination:
@@ -47,6 +48,8 @@ class Termination:
         if plan.tree or plan.is_remote:
             become_subreaper()
             self.strangers = set(find_children(posix.getpid()))
+            if self.strangers:
+                sleep(TICK)  # the command starts in a later tick: other processes know strangers by that
 
     def begin(self, pid: int):
         """Start the time limit and the lease of the command `pid`."""
