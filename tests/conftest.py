@@ -198,9 +198,9 @@ def solo_script(request, tmp_path_factory):
     return script
 
 
-def make_bundled(folder, site=str(ROOT)):
+def make_bundled(folder, site=str(ROOT), index=bundle.INDEX):
     """Write a bundle and the script that loads it, as `make install` does. Return the script."""
-    text = bundle.make(sys.executable, str(ROOT), f"{folder}/launcher-", bundle.read_recorded())
+    text = bundle.make(sys.executable, str(ROOT), f"{folder}/launcher-", bundle.read_recorded(), index=index)
     script = folder / "solo"
     script.write_text(text.replace("sys.path.append(", f"sys.path.append({site!r}); sys.path.append("))
     script.chmod(0o755)

@@ -6,20 +6,30 @@ import signal
 import sys
 
 import pytest
-from conftest import ROOT, finish, make_bundled, read_line, until
+from conftest import PATIENCE, ROOT, finish, is_blocked, make_bundled, read_line, until
 from ordinary_run import record
+from test_handoff import find_forked
 
-from solo.generate.bundle import read_recorded
+from solo.generate import bundle
 
 
 def test_recorded_functions_are_what_an_ordinary_run_calls(lab):
-    assert record(lab.environment, lab.path) == read_recorded(), "python tests/ordinary_run.py"
+    assert record(lab.environment, lab.path) == bundle.read_recorded(), "python tests/ordinary_run.py"
+
+
+@pytest.fixture(scope="session")
+def bundled_script(tmp_path_factory):
+    return make_bundled(tmp_path_factory.mktemp("bundle"))
 
 
 @pytest.fixture
-def bundled(lab):
-    lab.plain, lab.script = lab.script, str(make_bundled(lab.path))
-    lab.bundle = lab.path / f"launcher-{sys.implementation.cache_tag}"
+def bundled(lab, bundled_script):
+    return use(lab, bundled_script)
+
+
+def use(lab, script):
+    lab.plain, lab.script = lab.script, str(script)
+    lab.bundle = script.parent / f"launcher-{sys.implementation.cache_tag}"
     return lab
 
 
@@ -87,7 +97,46 @@ def test_bundle_prints_and_exits_like_the_source(bundled, words, status):
     assert len({re.sub(rb"pid \d+", b"pid", result.stderr) for result in results}) == 1
 
 
-def test_missing_or_foreign_bundle_is_ignored(bundled):
+def test_turn_loads_no_part(bundled):
+    load = "            data = _read(key)"
+    assert load in bundle.INDEX
+    index = bundle.INDEX.replace(load, "            posix.write(2, b'loads %b\\n' % key.encode())\n" + load)
+    bundled.script = str(make_bundled(bundled.path, index=index))
+    log = bundled.path / "stderr"
+    holder = bundled.hold("job")
+    with open(log, "ab") as stderr:
+        waiter = bundled.start("-w", "1h", "-n", "job", "--", "sh", "-c", "echo runs >&2", stderr=stderr)
+        find_forked(waiter)
+        until(lambda: is_blocked(waiter.pid))
+        stderr.write(b"turn\n")
+
+    finish(holder)
+
+    assert waiter.wait(PATIENCE) == 0
+    before, _, after = log.read_text().partition("turn\n")
+    assert "loads solo.contention.handoff\n" in before and after.startswith("runs\n")
+
+
+def test_parts_of_another_version_are_not_loaded(lab):
+    """A waiter that began before an upgrade loads the modules of files then, as those that no bundle has."""
+    bundled = use(lab, make_bundled(lab.path))
+    holder = bundled.hold("job")
+    waiter = bundled.start("-w", "1h", "-n", "job", "--", "sh", "-c", "sleep 99")
+    until(lambda: bundled.count_waiting("job"))
+    timed = bundled.start("-n", "other", "--", "sh", "-c", "echo; read line")
+    read_line(timed)
+    bundled.bundle.write_bytes(b"of another version")
+
+    finish(holder)
+    until(lambda: bundled.list("job")[0]["state"] == "held")
+    waiter.terminate()
+
+    assert waiter.wait(PATIENCE) == -signal.SIGTERM
+    assert finish(timed, b"\n")[0] == 0
+
+
+def test_missing_or_foreign_bundle_is_ignored(lab):
+    bundled = use(lab, make_bundled(lab.path))
     whole = bundled.bundle.read_bytes()
     for content in (None, b"", b"of another Python", whole[:-100], whole + b"of a later version"):
         bundled.bundle.unlink(missing_ok=True)

@@ -236,7 +236,9 @@ def until_blocked(tracer):
 
 
 @pytest.mark.tool("strace")
-def test_turn_loads_no_module(lab):
+def test_turn_loads_no_module(lab, request):
+    if request.config.getoption("bundle"):
+        pytest.skip("test_bundle.py has this for the bundle")
     holder = lab.hold("job")
     waiter = lab.start("-w", "1h", "-n", "job", "true", prefix=inject(lab, "openat:delay_exit=1"))
     until_blocked(waiter)

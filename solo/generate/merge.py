@@ -66,7 +66,7 @@ class Untyped(ast.NodeTransformer):
         return self.visit_block(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return self.visit_block(node)
+        return node if "NamedTuple" in map(ast.unparse, node.bases) else self.visit_block(node)
 
     def visit_block(self, node: "ast.FunctionDef | ast.ClassDef") -> ast.AST:
         self.generic_visit(node)
@@ -329,11 +329,17 @@ class Merger:
                     others = wanted.setdefault(own, [])
                     if target not in others:
                         others.append(target)
-        return {
-            target: own if len(others) == 1 else f"{own}_of_{target.module.rpartition('.')[2]}"
+        names: dict[Target, str] = {
+            target: own
+            if len(others) == 1
+            else f"module_{own}"
+            if isinstance(target, Import) and target.name is None
+            else f"{own}_of_{target.module.rpartition('.')[2]}"
             for own, others in wanted.items()
             for target in others
         }
+        assert len(set(names.values())) == len(names)
+        return names
 
     def collect(self, module: Module, node: ast.stmt) -> "dict[str | None, set[Target]]":
         """{context: the targets to which the statement refers there}"""
@@ -489,7 +495,7 @@ def drop_slots(node: ast.ClassDef) -> None:
 
 def check(merged: Merged) -> None:
     """Raise ValueError if a part refers to a global name that is not there when it is executed."""
-    known = {*dir(builtins), "__name__", LATE, LATE_METHOD, EXPOSE, *list_stored(merged.at_hand.body)}
+    known = {*dir(builtins), "__name__", "__annotations__", LATE, LATE_METHOD, EXPOSE, *list_stored(merged.at_hand.body)}
     for part in (merged.at_hand, *merged.parts.values(), *merged.methods.values()):
         here = known | set(list_stored(part.body))
         code = compile(ast.fix_missing_locations(part), "part", "exec", dont_inherit=True)
