@@ -26,6 +26,7 @@ class Option:
         "flag",
         "group",
         "help",
+        "key",
         "keyword",
         "kind",
         "many",
@@ -52,6 +53,7 @@ class Option:
         keyword: "str | None" = "",
     ) -> None:
         self.flag = flag
+        self.key = flag.replace("-", "_")
         self.short = short
         self.kind = kind
         self.metavar = metavar
@@ -63,10 +65,6 @@ class Option:
         self.needs = needs
         self.excludes = excludes
         self.keyword = self.key if keyword == "" else keyword
-
-    @property
-    def key(self) -> str:
-        return self.flag.replace("-", "_")
 
 
 KEEPERS = FILE, SOCKET = ("file", "socket")  # of the lock, for --via
