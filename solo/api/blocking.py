@@ -38,6 +38,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from errno import EAGAIN
 from fcntl import F_DUPFD_CLOEXEC, F_GETFL, LOCK_SH, LOCK_UN, fcntl, flock
+from itertools import compress
 from time import monotonic
 from types import FrameType
 from typing import Any, Optional, Union
@@ -313,9 +314,10 @@ class Deferred:
         self.received: list[Signal] = []
 
     def __enter__(self) -> "Deferred":
+        handled = list_handled() if is_main_thread() else ()
         with acting:  # `with` locks in one step; after acquire() a handler could raise before the `try`
             try:
-                for number in SIGNALS if is_main_thread() else ():
+                for number in handled:
                     self.put_off(number)
             except BaseException as error:
                 if isinstance(error, ValueError) and NO_HANDLERS in str(error):
@@ -366,6 +368,11 @@ class Deferred:
         finally:
             if self.changed:  # a restored handler has raised
                 self.restore()
+
+
+def list_handled() -> list[int]:
+    """Return the signals that have a handler in Python."""
+    return list(compress(SIGNALS, map(callable, map(_signal.getsignal, SIGNALS))))
 
 
 class LeaveBlock:
