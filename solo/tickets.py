@@ -21,7 +21,6 @@ from solo.kernel import (
     SAFELY,
     TYPE_MASK,
     close,
-    create,
     list_directory,
     read_file,
     say_promptly,
@@ -268,7 +267,7 @@ class Queue:
             ticket = self.handoff.name_hold(file) if self.handoff is not None else None
             if ticket is None:
                 flags = posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY
-                fd = create(posix.open, new, flags, self.place.mode & READABLE, dir_fd=directory)
+                fd = posix.open(new, flags, self.place.mode & READABLE, dir_fd=directory)
                 ticket = self.write_ticket(file, fd, record)
                 posix.rename(new, file, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:

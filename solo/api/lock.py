@@ -24,13 +24,14 @@ from solo.argv import check_note, is_engine, read_variables
 from solo.directories import check_new_name, open_name
 from solo.errors import Busy, SoloError, UsageError
 from solo.identity import read_origin, read_self
-from solo.kernel import FOREVER, read_file, read_umask
+from solo.kernel import FOREVER, OWNER_BITS, read_file, read_umask
 from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, find_conflicts
 from solo.obstacles import close_all, find_living, read_claim
+from solo.options import DIR, VIA
 from solo.plan import Plan
 from solo.queue import NO_WAIT, wait_unseen
 from solo.record import Record
-from solo.tickets import SEAT, Queue
+from solo.tickets import READABLE, SEAT, Queue
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from solo.contention.protocols import Ticket
     from solo.directories import Directory
     from solo.identity import Origin, Process
+    from solo.tickets import Ticket as FileTicket
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Path = Union[str, "os.PathLike[str]"]
@@ -46,6 +48,7 @@ Path = Union[str, "os.PathLike[str]"]
 COMMAND_SIZE = 1 << 20  # bytes
 LONGEST_WAIT = 1e9  # seconds; longer waits have no limit
 MOST_SLOTS = 999_999_999  # as on the command line
+VARIABLES = [option.variable.encode() for option in (VIA, DIR) if option.variable]  # of read_variables
 UNSET: Any = ...  # the default of an argument for which None has a meaning
 
 
@@ -151,12 +154,16 @@ class Hold:
         if not blocking.can_act():
             return
         with blocking.Deferred():
-            if self.depth > 1:
-                self.depth -= 1
-            elif self._release():
-                raise SoloError(
-                    f"{self.name}: cannot release the lock: the program has closed its descriptors, which ended it"
-                )
+            self._undo()
+
+    def _undo(self) -> None:
+        """Undo one acquire. The caller is acting. Raises SoloError as `release` does."""
+        if self.depth > 1:
+            self.depth -= 1
+        elif self._release():
+            raise SoloError(
+                f"{self.name}: cannot release the lock: the program has closed its descriptors, which ended it"
+            )
 
     def _release(self) -> bool:
         """Release it. Return True if the program had closed its descriptors before."""
@@ -211,7 +218,7 @@ class Hold:
         with blocking.Deferred():
             if not left:
                 left.append(True)
-                self.release()
+                self._undo()
 
     def __del__(self) -> None:
         ending = sys is None or sys.is_finalizing()  # then the kernel releases what we cannot
@@ -381,7 +388,7 @@ class Lock:
             if not blocking.is_main_thread():
                 attempt.run_here()  # signal handlers run only in the main thread
             elif not attempt.run_hastily() and attempt.start():
-                attempt.done.wait()
+                attempt.wait()
             return self._keep(owner, attempt.find_result(), entered)
         except BaseException:
             attempt.abandon()
@@ -493,7 +500,7 @@ class Lock:
                         f"{self.name}: another thread or task entered this block (with lock.acquire(): is for that)"
                     )
                 hold = holds[0]
-            hold.release()
+            hold._undo()
 
     async def __aenter__(self) -> Hold:
         return await self.acquire_async()
@@ -555,7 +562,7 @@ class Try:
         self.thread = threading.current_thread()
         self.notify = notify  # set only by an event loop, which runs meanwhile
         self.waiter: Optional[blocking.Waiter] = None
-        self.done = threading.Event()
+        self.done: Optional[threading.Event] = None  # set when it is over, if it runs in a thread of its own
         self.hold: Optional[Hold] = None
         self.error: Optional[BaseException] = None
         self.is_abandoned = False
@@ -592,7 +599,8 @@ class Try:
                 if self.is_abandoned:
                     self.drop()
         finally:
-            self.done.set()
+            if self.done is not None:
+                self.done.set()
             try:
                 if self.notify is not None:
                     self.notify()
@@ -604,7 +612,7 @@ class Try:
 
         Return False after running here, if Python is shutting down. Raises SoloError if there are too many threads.
         """
-        self.waiter = blocking.Waiter()
+        self.waiter, self.done = blocking.Waiter(), threading.Event()
         try:
             threading.Thread(target=self.run, name=f"solo acquires {self.lock.name}", daemon=True).start()
             return True
@@ -614,6 +622,11 @@ class Try:
                 raise SoloError(f"{self.lock.name}: cannot wait: {error}") from None
             self.run()
             return False
+
+    def wait(self) -> None:
+        """Wait until it is over; signal handlers run meanwhile."""
+        if self.done is not None:
+            self.done.wait()
 
     def attempt(self, waiter: Union[blocking.Waiter, blocking.Hasty]) -> None:
         """Keep the Hold or the error of the attempt.
@@ -796,6 +809,12 @@ class OwnQueue(Own, Queue):
             self.own_files[ticket.file] = blocking.remember_own(ticket.fd)
         return ticket
 
+    def write_ticket(self, file: str, fd: int, record: Record) -> "FileTicket":
+        lost = self.place.mode & OWNER_BITS & READABLE & ~os.fstat(fd).st_mode
+        if lost:  # to the umask of the program, which is its own
+            os.fchmod(fd, self.place.mode & READABLE)
+        return super().write_ticket(file, fd, record)
+
     def remove(self, file: str) -> None:
         super().remove(file)
         if file in self.own_files:
@@ -893,13 +912,19 @@ def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
 
 
 def read_options(via: Optional[str], directory: Optional[Path]) -> dict[str, Any]:
-    """Return the options as the command line would have read them. Raises UsageError."""
-    options: dict[str, Any] = {}
-    if via is not None:
-        options["via"] = via
-    if directory is not None:
-        options["dir"] = os.fspath(directory)
-    read_variables(options, os.environb)
+    """Return the options as the command line would have read them; not to be changed. Raises UsageError."""
+    path = None if directory is None else os.fspath(directory)
+    return resolve_options(via, path, *[(variable, os.environb.get(variable)) for variable in VARIABLES])
+
+
+@functools.lru_cache
+def resolve_options(
+    via: Optional[str], directory: Union[str, bytes, None], *variables: tuple[bytes, Optional[bytes]]
+) -> dict[str, Any]:
+    """Return the options of these arguments and environment variables. Raises UsageError."""
+    typed = {"via": via, "dir": directory}
+    options = {key: value for key, value in typed.items() if value is not None}
+    read_variables(options, dict(variables))
     return options
 
 
