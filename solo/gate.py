@@ -138,6 +138,8 @@ class Gate:
 
     def read_skips(self) -> "list[int]":
         """Return the skips of each of MODES, 0 for a damaged line."""
+        if not self.text[LINE_SIZE:BOOT_AT].strip(b"\0\n0"):
+            return [0] * len(MODES)
         return [read_line(self.text[at : at + LINE_SIZE]) or 0 for at in range(LINE_SIZE, BOOT_AT, LINE_SIZE)]
 
     def read_boot(self) -> "tuple[str, int] | tuple[None, None]":

@@ -67,8 +67,10 @@ def allot_slots(wanted: Claim, taken: "Iterable[tuple[int, int]]") -> "list[tupl
 
     Empty unless it is for slots.
     """
+    if wanted.mode != COUNTED:
+        return []
     free, at = [], 0
-    left = wanted.take if wanted.mode == COUNTED else 0
+    left = wanted.take
     for first, last in [*sorted(taken), (wanted.slots, wanted.slots)]:
         size = min(first - at, left)
         if size > 0:
@@ -81,6 +83,8 @@ def allot_slots(wanted: Claim, taken: "Iterable[tuple[int, int]]") -> "list[tupl
 def plan_claims(names: "list[str]", claim: Claim) -> "list[tuple[str, Claim]]":
     """Return [(name, Claim)] to acquire for `claim` on each of `names`, parents first, in the global order."""
     claims = dict.fromkeys(names, claim)
+    if len(names) == 1 and "/" not in names[0]:
+        return [(names[0], claim)]
     intention = Claim(INTENTION[claim.mode])
     for name in names:
         parts = name.split("/")

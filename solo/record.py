@@ -256,6 +256,10 @@ def parse_process(text: bytes) -> "Process":
 
 def quote_words(plain: "Iterable[bytes]", limit: int = WORDS_LIMIT) -> bytes:
     """Return the words, quoted, with blanks between them; after `limit` bytes an ellipsis replaces the last word."""
+    plain = list(plain)
+    text = b" ".join(plain)
+    if len(text) < limit and len(text.translate(None, SPECIAL)) == len(text) - len(plain) + 1:
+        return text  # nothing in it needs quotes
     words = []
     size = 0
     for word in plain:
