@@ -237,8 +237,8 @@ class Attempt:
         """
         # A program that holds the name, and has no command, may release it before we end.
         keep = self.record.keep
-        records = [hold.record for hold in find_own_ancestors(self.queue, holds, keep)]
-        held = [record for record in records if record and record.child]
+        running = [hold for hold in holds if hold.record and hold.record.child]
+        held = [hold.record for hold in find_own_ancestors(self.queue, running, keep) if hold.record]
         if not held:
             return
         whose = "for which it was asked" if held[0].holder == keep else "an ancestor of this process"

@@ -201,9 +201,8 @@ class OwnWatch(Watch):
         """Do nothing: nothing is open."""
 
 
-def remember_own(fd: int) -> tuple[int, int]:
+def remember_own(fd: int, stat: os.stat_result) -> tuple[int, int]:
     """Note that `fd` is a ticket of this process. Return the argument for `forget_own`."""
-    stat = os.fstat(fd)
     own_files[stat.st_dev, stat.st_ino] = fd
     return stat.st_dev, stat.st_ino
 
