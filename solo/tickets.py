@@ -14,7 +14,7 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from time import time
 
 from solo.errors import SoloError
-from solo.gate import DIGITS, LARGEST, Gate, is_number
+from solo.gate import DIGITS, LARGEST, Gate
 from solo.identity import is_alive
 from solo.kernel import (
     IS_REGULAR,
@@ -337,7 +337,7 @@ class Queue:
 
 
 def is_ticket(file: str) -> bool:
-    return file[:-DIGITS] in (SEAT, HOLD, NEW) and file.isascii() and is_number(file[-DIGITS:].encode())
+    return file[:-DIGITS] in (SEAT, HOLD, NEW) and file[-DIGITS] == "0" and file.isascii() and file[-DIGITS:].isdigit()
 
 
 def get_number(file: str) -> int:
