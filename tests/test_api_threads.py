@@ -11,6 +11,7 @@ from conftest import PATIENCE, do_when, find_holders, finish, read_line, run_thr
 import solo
 from solo import kernel
 from solo.api import blocking
+from solo.gate import Gate
 
 
 @pytest.mark.parametrize("locked", ["name", "file", "shared"])
@@ -89,6 +90,65 @@ def test_handoffs_between_threads_start_no_thread(files):
 
     assert len(counts) == 40 and max(counts) <= before + 8 + 1  # and the thread that released
     assert blocking.watched == {} and blocking.own_files == {}
+
+
+def test_waiters_in_a_program_look_once_at_their_turn(files, monkeypatch):
+    """When a waiter acquires, the next one would only see that it must wait for that hold."""
+    lock, looks, look = solo.Lock("job", wait=math.inf), [], Gate.__enter__
+    hold = lock.acquire()
+    monkeypatch.setattr(Gate, "__enter__", lambda gate: (looks.append(1), look(gate))[1])
+
+    do_when(lambda: is_waited_for(8), lambda: (looks.clear(), hold.release()))
+    run_threads(lambda _: lock.acquire().release(), range(8))
+
+    assert len(looks) == 8
+
+
+def is_waited_for(count):
+    """Whether `count` threads of this process wait."""
+    return sum(len(watch.waiters) for watch in list(blocking.watched.values())) == count
+
+
+def test_waiter_behind_a_refused_attempt_acquires(files):
+    """It waits for the hold of that attempt, which then gives up."""
+    first, second = solo.Lock("first").acquire(), solo.Lock("second").acquire()
+    ended = []
+
+    def work(number):
+        if number:
+            until(lambda: is_waited_for(1))
+        try:
+            with solo.Lock("first" if number else ["first", "second"], wait=math.inf if number else 1):
+                ended.append("acquired")
+        except solo.Busy:
+            ended.append("busy")
+
+    do_when(lambda: is_waited_for(2), first.release)
+    run_threads(work, range(2))
+
+    second.release()
+    assert sorted(ended) == ["acquired", "busy"] and blocking.watched == {}
+
+
+def test_time_limit_ends_a_wait_for_a_later_hold(files):
+    lock, holds = solo.Lock("job"), [solo.Lock("job").acquire()]
+    released = threading.Event()
+
+    def work(number):
+        if not number:
+            holds.append(lock.acquire(math.inf))
+            released.wait(PATIENCE)
+            holds[1].release()
+            return
+        until(lambda: is_waited_for(1))
+        with pytest.raises(solo.Busy):
+            lock.acquire(1)
+        released.set()
+
+    do_when(lambda: is_waited_for(2), holds[0].release)
+    run_threads(work, range(2))
+
+    assert blocking.watched == {} and find_holders("job") == []
 
 
 def test_attempts_on_one_holder_share_a_thread(lab, files):

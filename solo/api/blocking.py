@@ -10,7 +10,7 @@ needs no such thread (`OwnWatch`): the thread that removes it wakes the waiters.
 locks the files of `fcntl=`.
 
 THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket, `watched` or `own_files`, and gives it up
-only in `Waiter.wait`, around poll(2), and while it blocks in flock(2). The gate of a queue is never held across such a
+only in the waits of `Waiter`, and while it blocks in flock(2). The gate of a queue is never held across such a
 wait. fork takes `acting` too, so a child finds no half-done change: it closes what it inherited, makes a new `acting`
 and starts without watches. `acting` is reentrant, because the garbage collector may run a __del__ that releases a Hold
 in the middle of an acquire.
@@ -88,7 +88,9 @@ class Waiter:
     """
 
     def __init__(self) -> None:
-        self.wakeup = Wakeup()
+        self.bell = threading.Lock()  # locked until it is woken
+        self.bell.acquire()
+        self.wakeup: Optional[Wakeup] = None  # the same for poll(2), made when it is called
         self.is_cancelled = False
         self.answers: list[Answer] = []
 
@@ -98,7 +100,10 @@ class Waiter:
         self.wake()
 
     def wake(self) -> None:
-        self.wakeup.send()
+        if self.bell.locked():
+            self.bell.release()
+        if self.wakeup is not None:
+            self.wakeup.send()
 
     def cancel(self) -> None:
         self.is_cancelled = True
@@ -106,11 +111,28 @@ class Waiter:
             self.wake()
 
     def close(self) -> None:
-        self.wakeup.close()
+        if self.wakeup is not None:
+            self.wakeup.close()
         for answer in self.answers:  # unread answers exist only in a forked child
             if isinstance(answer, int):
                 close(answer)
         self.answers = []
+
+    def wait_answer(self, deadline: float) -> bool:
+        """Block until this waiter is woken.
+
+        Return False once `deadline` (monotonic) has passed. Raises Cancelled.
+        """
+        if self.is_cancelled:
+            raise Cancelled
+        acting.release()
+        try:
+            is_woken = self.bell.acquire(timeout=max(0.0, min(deadline - monotonic(), threading.TIMEOUT_MAX)))
+        finally:
+            acting.acquire()
+        if self.is_cancelled:
+            raise Cancelled
+        return is_woken
 
     def wait(self, poller: "select.poll", deadline: float) -> bool:
         """Block until `poller` or this waiter is ready.
@@ -119,6 +141,7 @@ class Waiter:
         """
         if self.is_cancelled:
             raise Cancelled
+        self.wakeup = self.wakeup or Wakeup()
         poller.register(self.wakeup, select.POLLIN)
         acting.release()
         try:
@@ -218,12 +241,17 @@ def is_own(stat: os.stat_result) -> bool:
         return False
 
 
-def forget_own(file: tuple[int, int]) -> None:
-    """Wake all that wait for a ticket of this process, which was removed."""
+def forget_own(file: tuple[int, int], heir: Optional[tuple[int, int]] = None) -> None:
+    """Wake all that wait for a ticket of this process, which was removed; or let them wait for the ticket `heir`."""
     own_files.pop(file, None)
-    key = Watch, *file, LOCK_SH, flock
+    key: Key = (Watch, *file, LOCK_SH, flock)
     if isinstance(watched.get(key), OwnWatch):
-        watched.pop(key).finish(None)
+        watch = watched.pop(key)
+        if heir is None:
+            watch.finish(None)
+        else:
+            key = (Watch, *heir, LOCK_SH, flock)
+            watched[key] = watch
 
 
 class Take(Watch):
@@ -271,7 +299,7 @@ def wait(kind: type[Watch], fd: int, mode: int, deadline: float, lock: Call) -> 
         waiter.answers = []
         watch.waiters.append(waiter)
         try:
-            while not waiter.answers and waiter.wait(select.poll(), deadline):
+            while not waiter.answers and waiter.wait_answer(deadline):
                 pass
         finally:
             if waiter in watch.waiters:

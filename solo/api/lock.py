@@ -168,6 +168,7 @@ class Hold:
     def _release(self) -> bool:
         """Release it. Return True if the program had closed its descriptors before."""
         tickets, self._tickets = self._tickets, []
+        all_holds.discard(self)
         if self._pid != os.getpid():
             return False
         is_lost = self._forget_closed(tickets)
@@ -814,17 +815,20 @@ class Own:
 class OwnQueue(Own, Queue):
     """A queue of files. `own_files` are the tickets of this process: removing one wakes its waiters in this process.
 
-    `written` is the stat of the last ticket.
+    `written` is the stat of the last ticket. `heir` is our exclusive hold: the waiters behind our waiting ticket then
+    wait for that, and need not look.
     """
 
-    __slots__ = ("attempt", "own_files", "written")
+    __slots__ = ("attempt", "heir", "own_files", "written")
+    heir: Optional[tuple[int, int]]
     own_files: dict[str, tuple[int, int]]
     written: os.stat_result
 
     def publish(self, kind: str, record: Record) -> Any:
         ticket = super().publish(kind, record)
         if ticket is not None:
-            self.own_files[ticket.file] = blocking.remember_own(ticket.fd, self.written)
+            self.own_files[ticket.file] = own = blocking.remember_own(ticket.fd, self.written)
+            self.heir = own if ticket.is_hold and record.claim.mode == EXCLUSIVE else None
         return ticket
 
     def write_ticket(self, file: str, fd: int, record: Record) -> "FileTicket":
@@ -836,7 +840,10 @@ class OwnQueue(Own, Queue):
     def remove(self, file: str) -> None:
         super().remove(file)
         if file in self.own_files:
-            blocking.forget_own(self.own_files.pop(file))
+            own = self.own_files.pop(file)
+            if own == self.heir:
+                self.heir = None
+            blocking.forget_own(own, self.heir)
 
 
 def identify_queue(queue: Any) -> object:
@@ -849,7 +856,7 @@ def make_queue(base: "Optional[Directory]", name: str, origin: "Origin", attempt
     """Return the queue of `name`: files in `base`, or sockets if that is None."""
     if base is not None:
         queue: Any = OwnQueue(open_name(base, name), origin)
-        queue.own_files = {}
+        queue.own_files, queue.heir = {}, None
     else:
         from solo.contention.sockets import SocketQueue
 
