@@ -495,7 +495,15 @@ def drop_slots(node: ast.ClassDef) -> None:
 
 def check(merged: Merged) -> None:
     """Raise ValueError if a part refers to a global name that is not there when it is executed."""
-    known = {*dir(builtins), "__name__", "__annotations__", LATE, LATE_METHOD, EXPOSE, *list_stored(merged.at_hand.body)}
+    known = {
+        *dir(builtins),
+        "__name__",
+        "__annotations__",
+        LATE,
+        LATE_METHOD,
+        EXPOSE,
+        *list_stored(merged.at_hand.body),
+    }
     for part in (merged.at_hand, *merged.parts.values(), *merged.methods.values()):
         here = known | set(list_stored(part.body))
         code = compile(ast.fix_missing_locations(part), "part", "exec", dont_inherit=True)
