@@ -399,9 +399,7 @@ class Deferred:
 
 def list_handled() -> list[int]:
     """Return the signals that have a handler in Python."""
-    # First drop the default actions, 0 or None, in C: few of the 62 signals are left.
-    set_ones = compress(SIGNALS, map(_signal.getsignal, SIGNALS))
-    return [number for number in set_ones if callable(_signal.getsignal(number))]
+    return list(compress(SIGNALS, map(callable, map(_signal.getsignal, SIGNALS))))
 
 
 class LeaveBlock:
