@@ -5,13 +5,14 @@ The launcher has blocked every signal and takes each one by sigwaitinfo(2), whic
 """
 
 import _signal
+import fcntl
 import posix
 import sys
 from _signal import SIG_BLOCK, SIG_DFL, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGSTOP
 from time import sleep
 
 from solo.identity import is_stopped, walk_parents
-from solo.kernel import HIGHEST_FD, IS_REGULAR, TYPE_MASK, close, read_file
+from solo.kernel import HIGHEST_FD, close, read_file
 from solo.start import ALL_SIGNALS, STOPPING, Child
 
 PAUSE = 0.1  # seconds
@@ -19,6 +20,9 @@ PAUSE = 0.1  # seconds
 # a trace; one that soon follows the stop comes before.
 STOP_DELAY = 0.02
 HANG_UP = (_signal.SIGHUP, SIGCONT)
+# struct flock: a lock of the whole file for writing; and the type that says that nothing conflicts with it.
+ANY_LOCK = fcntl.F_WRLCK.to_bytes(2, sys.byteorder) + bytes(30)
+NO_LOCK = fcntl.F_UNLCK.to_bytes(2, sys.byteorder)
 KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
 
 
@@ -47,19 +51,24 @@ def leave_directory():
 
 def find_locked(kept: list) -> list:
     """Return descriptors besides `kept` of files with an fcntl(2) lock held here: closing one would release it."""
-    locked = []
     try:
-        for entry in posix.listdir("/proc/self/fd"):
-            fd = int(entry)
-            try:
-                is_file = fd not in kept and posix.fstat(fd).st_mode & TYPE_MASK == IS_REGULAR
-                if is_file and b" POSIX " in read_file(f"/proc/self/fdinfo/{entry}"):
-                    locked.append(fd)
-            except OSError:
-                continue
+        return [int(entry) for entry in posix.listdir("/proc/self/fd") if int(entry) not in kept and has_lock(entry)]
     except OSError:
+        return []
+
+
+def has_lock(entry: str) -> bool:
+    """Return whether this process holds an fcntl(2) lock of the file open as descriptor `entry`."""
+    try:
+        # The lock of an open file conflicts with those of all processes, with ours too.
+        if fcntl.fcntl(int(entry), fcntl.F_OFD_GETLK, ANY_LOCK)[:2] == NO_LOCK:
+            return False
+    except OSError:  # an old kernel; or the descriptor of the listing itself, which the next call shows
         pass
-    return locked
+    try:
+        return b" POSIX " in read_file(f"/proc/self/fdinfo/{entry}")
+    except OSError:
+        return False
 
 
 def wait(child: Child) -> int:

@@ -89,7 +89,7 @@ _near_slices, _far_slices, _owners, _methods, _renamed = {tables!r}
 _loaded, _loading = set(), RLock()
 
 def _load(key, finish=None):
-    is_locked = _loading.acquire(True, 10)  # not for ever: after a fork, its thread may be gone
+    is_locked = _loading.acquire(True, 10)  # with a limit: after a fork, its thread may be gone
     try:
         if key not in _loaded:
             data = _read(key)

@@ -27,7 +27,7 @@ class Definition(NamedTuple):
 
 
 class Import(NamedTuple):
-    """What a module outside of those merged provides: `name` of `module`, or the module itself."""
+    """A thing that a module outside of those merged provides: `name` of `module`, or the module itself."""
 
     module: str
     name: Optional[str]
