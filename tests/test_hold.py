@@ -542,6 +542,17 @@ def test_history_shows_how_a_kept_hold_ended(lab, target):
     assert {(row["launcher"], row["child"]) for row in rows.values()} == {(None, target.own)}
 
 
+def test_history_shows_the_pid_of_a_skipped_hold(lab, target):
+    assert hold(lab, target, "job").returncode == 0
+    skipped = lab.start_words(lab.script, "hold", "--for", "1m", "job")
+
+    assert finish(skipped)[0] == 75
+
+    row = lab.history()[1]
+    assert (row["outcome"], row["launcher"], row["child"]) == ("skipped", skipped.pid, None)
+    assert f" {skipped.pid} ".encode() in lab.run("history").stdout
+
+
 IS_FIRST = os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"  # it shows the processes of all others
 INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 

@@ -96,8 +96,13 @@ def find_state(queue, one):
     return ticket.state if ticket.state in (LIVE, ORPHANED) else None
 
 
+def was_kept(one) -> bool:
+    """Return whether solo hold acquired the name: its launcher has ended then."""
+    return one.is_kept and one.event in (STARTED, ENDED)
+
+
 def name_outcome(one, state) -> str:
-    if one.is_kept and one.event in (STARTED, ENDED):
+    if was_kept(one):
         return RELEASED if one.event == ENDED else HELD if state else LEFT
     if one.event == STARTED:
         return {LIVE: RUNNING, ORPHANED: ORPHANED, None: UNKNOWN}[state]
@@ -130,7 +135,7 @@ def make_row(name: str, one, state) -> dict:
         "names": one.names,
         **describe_claim(one, one.slot),
         "token": one.token,
-        "launcher": None if one.is_kept else one.launcher,
+        "launcher": None if was_kept(one) else one.launcher,
         "child": one.child,
         "user": find_user(one.uid),
         "host": one.host,
