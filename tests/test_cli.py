@@ -202,7 +202,7 @@ def test_help_has_a_line_of_79_columns_for_each_option(lab, words):
     lines = lab.run(*words, "--help").stdout.decode().splitlines()
     [options] = [one.options for one in SUBCOMMANDS if [one.name] == words] or [LAUNCHER_OPTIONS]
 
-    assert max(map(len, lines)) <= 79
+    assert max(map(len, lines)) <= 79 and ("", "") not in zip(lines, lines[1:])
     for option in options:
         flag = f"--{option.flag} {option.metavar or ''}".rstrip()
         head = re.compile(rf"  (?:-.,|   ) {re.escape(flag)}(?: .*)?")

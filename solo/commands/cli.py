@@ -75,7 +75,7 @@ def format_line(head: str, text: str, column: int = 0) -> str:
     """Return `head`, and from `column` on `text`, in lines no longer than those of the terminal."""
     width = min(WIDTH, get_terminal_size().columns)
     indent = " " * column
-    if len(head) >= column:
+    if head and len(head) >= column:
         return f"{head}\n{textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)}"
     return textwrap.fill(text, width, initial_indent=f"{head:<{column}}", subsequent_indent=indent)
 
