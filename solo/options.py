@@ -98,12 +98,11 @@ VIA = Option(
     "backend",
     "WHERE",
     REMOTE,
-    "Choose file, socket, or an engine (URL or name)",
+    "Lock backend: file, socket, engine URL or name",
     variable="SOLO_VIA",
-    text="Choose the backend that keeps the lock: file; socket, which needs no file at all; or,"
-    " beyond this machine, an"
-    " engine, as etcd://h1,h2,h3/prefix, postgresql://..., zookeeper://h1,h2/chroot,"
-    " redis://..., or a name in solo.toml (see FILES)."
+    text="Choose the backend that keeps the lock: file, or socket, which needs no file at all. To lock on"
+    " several machines, choose an engine: by URL, as etcd://h1,h2,h3/prefix, postgresql://...,"
+    " zookeeper://h1,h2/chroot or redis://..., or by its name in solo.toml (see FILES)."
     " Default: SOLO_VIA, else file.",
 )
 TTL = Option(
@@ -114,7 +113,7 @@ TTL = Option(
     REMOTE,
     "Life of an engine's lease after a renewal (15s)",
     needs=("via",),
-    text="How long an engine keeps the lock after the last renewal (15s). If renewals fail,"
+    text="Let the engine keep the lock for DURATION after each renewal (15s). If renewals fail,"
     " the command is ended before this time is over.",
 )
 FLOCK = Option(
@@ -126,8 +125,8 @@ FLOCK = Option(
     "Lock PATH by flock(2) too, as flock(1) does",
     many=True,
     text="Also lock the file or directory PATH by flock(2), so that flock(1) and solo exclude each"
-    " other; with --shared or --slots the lock is shared. The file is created empty if it is"
-    " missing, never written to and never removed. Implies --no-orphan.",
+    " other; with --shared or --slots the lock is shared. If the file is missing, solo creates it empty."
+    " solo never writes to it and never removes it. Implies --no-orphan.",
 )
 FCNTL = Option(
     "fcntl",
@@ -169,7 +168,7 @@ MAX_WAITING = Option(
     "Do not wait if N waiters are in the queue",
     needs=("wait",),
     excludes=("latest", "replace"),
-    text="Exit with the busy status if N waiters are in the queue already.",
+    text="Do not wait if N waiters are in the queue: exit as busy.",
 )
 LATEST = Option(
     "latest",
@@ -199,7 +198,8 @@ REPLACE_AFTER = Option(
     BUSY,
     "Replace after N skips, or if held for DURATION",
     excludes=("max-waiting", "latest", "replace"),
-    text="Act as --replace after N skips in a row, or once the holder has run for DURATION; see solo(7).",
+    text="Act as --replace after N skips in a row, or once the holder has run for DURATION; see solo(7)."
+    " Here and for --loud-after a number without a unit is N.",
 )
 BUSY_EXIT = Option("busy-exit", "E", "status", "CODE", BUSY, "Exit with CODE instead of 75 when busy", keyword=None)
 QUIET = Option("quiet", "q", "flag", None, BUSY, "Print nothing when busy", keyword=None)
@@ -242,7 +242,7 @@ ONCE_PER = Option(
     LIMITS,
     "Run at most once in each period of DURATION",
     text="Run at most once in each period of DURATION; with an engine, once on all hosts together."
-    " A later start exits with 0, or --busy-exit.",
+    " A later start in the period exits with status 0, or CODE of --busy-exit.",
 )
 ONCE_RETRY = Option(
     "once-retry",
@@ -252,7 +252,7 @@ ONCE_RETRY = Option(
     LIMITS,
     "Let --once-per ignore a failed run",
     needs=("once-per",),
-    text="Do not count a failed run: the next start within the period runs. solo itself does not repeat the command.",
+    text="Do not count a failed run: the next start in the period runs the command. solo itself never repeats it.",
 )
 TREE = Option(
     "tree",
@@ -261,8 +261,8 @@ TREE = Option(
     None,
     LIMITS,
     "Wait for all descendants, and signal them too",
-    text="Hold the name until every descendant of the command has ended; when solo ends the"
-    " command, it ends all of them.",
+    text="Hold the name until every descendant of the command has ended. When solo ends the"
+    " command, it ends all descendants too.",
 )
 NO_ORPHAN = Option(
     "no-orphan",
@@ -519,7 +519,7 @@ SUBCOMMANDS = (
         ONLY_THESE,
         (DIR, SINCE, JSON),
         "Show each run and each skip",
-        "Show each run and each skip: when it started, how long it waited and ran, and how it ended.",
+        "Show each run and each skip: when it started or was skipped, how long it waited and ran, and how it ended.",
     ),
     Subcommand(
         "metrics",
