@@ -16,7 +16,7 @@ from solo.options import (
     ONCE_PER,
     REPLACE_AFTER,
     SOCKET,
-    SUBCOMMANDS,
+    SUBCOMMAND_NAMES,
     VIA,
 )
 from solo.record import NOTE_LIMIT
@@ -38,7 +38,7 @@ def parse(words: list) -> tuple:
         if word == "--":
             return options, None, words[at + 1 :]
         if word[:1] != "-" or word == "-":
-            subcommand = word if any(word == known.name for known in SUBCOMMANDS) else None
+            subcommand = word if word in SUBCOMMAND_NAMES else None
             return options, subcommand, words[at:]
         at = parse_option(options, words, at + 1, LONG, SHORT)
     return options, None, []

@@ -11,8 +11,9 @@ from conftest import PATIENCE, ROOT, finish, inject, read_line, until
 from test_terminal import Terminal
 
 from solo import __version__, argv
+from solo.commands.table import SUBCOMMANDS
 from solo.generate import completions
-from solo.options import GROUPS, LAUNCHER_OPTIONS, SUBCOMMANDS
+from solo.options import GROUPS, LAUNCHER_OPTIONS
 from solo.text.describe import name_signal
 
 

@@ -5,8 +5,9 @@ import inspect
 from conftest import ROOT
 
 import solo
+from solo.commands.table import SUBCOMMANDS
 from solo.generate import manual
-from solo.options import LAUNCHER_OPTIONS
+from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
 
 
 def test_solo_run_has_a_keyword_for_every_option_and_its_default():
@@ -28,6 +29,10 @@ def test_solo_run_has_a_keyword_for_every_option_and_its_default():
         "help",
         "version",
     }
+
+
+def test_names_of_subcommands_agree_with_the_table():
+    assert tuple(one.name for one in SUBCOMMANDS) == SUBCOMMAND_NAMES
 
 
 def test_manual_agrees_with_the_tables():

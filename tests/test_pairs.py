@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
+from solo.commands.table import SUBCOMMANDS
 from solo.generate.completions import VALUES as COMPLETIONS
-from solo.options import DIR, HELP, LAUNCHER_OPTIONS, ONCE_PER, SUBCOMMANDS, VERSION, VIA
+from solo.options import DIR, HELP, LAUNCHER_OPTIONS, ONCE_PER, VERSION, VIA
 
 # A value of each kind that is valid beside every other; None: a path that the test makes.
 VALUES = {

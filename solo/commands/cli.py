@@ -10,8 +10,9 @@ from typing import Optional
 import typer
 import typer.core
 
+from solo.commands.table import SUBCOMMANDS
 from solo.errors import EXIT_STATUSES, UsageError
-from solo.options import GROUPS, HELP, LAUNCHER_OPTIONS, SUBCOMMANDS
+from solo.options import GROUPS, HELP, LAUNCHER_OPTIONS
 from solo.text.hints import explain_option
 
 COLUMN, WIDTH = 31, 79  # where the explanation of an option starts; the longest line

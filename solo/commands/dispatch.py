@@ -6,8 +6,9 @@ import sys
 from _signal import SIG_DFL, SIGPIPE, signal
 
 from solo.argv import check_excludes, parse_option, read_variable
+from solo.commands.table import SUBCOMMANDS, Subcommand
 from solo.errors import UsageError
-from solo.options import DIR, HELP, SUBCOMMANDS, VIA, Option, Subcommand
+from solo.options import DIR, HELP, VIA, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ compare them as text and quote them for the command line; no shell expands them.
 
 import sys
 
-from solo.options import KEEPERS, LAUNCHER_OPTIONS, SUBCOMMANDS
+from solo.commands.table import SUBCOMMANDS
+from solo.options import KEEPERS, LAUNCHER_OPTIONS
 
 LIST_NAMES = "solo list --null 2>/dev/null"
 # What completes the value of an option of each kind; a flag has no value.

@@ -6,8 +6,9 @@ Rewrites the lines between `.\\" made from TABLE` and `.\\" end`, and leaves the
 
 import sys
 
+from solo.commands.table import SUBCOMMANDS
 from solo.errors import EXIT_STATUSES
-from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
+from solo.options import LAUNCHER_OPTIONS
 
 
 def make_options(options) -> str:

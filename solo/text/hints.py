@@ -6,7 +6,7 @@ Loaded for errors only.
 from posix import isatty
 
 from solo.kernel import say
-from solo.options import SUBCOMMANDS
+from solo.options import SUBCOMMAND_NAMES
 
 # Options of flock(1) that solo does not have.
 FLOCK_OPTIONS = {
@@ -79,7 +79,7 @@ def explain_missing_command(word: str) -> str:
         return " (it is a line for the shell: use sh -c)"
     if "=" in word:
         return " (to set a variable use env)"
-    return suggest(word, [subcommand.name for subcommand in SUBCOMMANDS], "solo ")
+    return suggest(word, SUBCOMMAND_NAMES, "solo ")
 
 
 def find_meant(word: str) -> str:

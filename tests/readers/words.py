@@ -10,9 +10,10 @@ from readers import some
 from readers.target import NUMBERS, attempt, expect, fuzzed, same, swapped
 from solo import argv, directories, kernel, record
 from solo.commands import dispatch
+from solo.commands.table import SUBCOMMANDS
 from solo.engines import engine, etcd
 from solo.errors import UsageError
-from solo.options import LAUNCHER_OPTIONS, SUBCOMMANDS
+from solo.options import LAUNCHER_OPTIONS
 from solo.text import describe, width
 
 DURATION = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|[smhd])")
