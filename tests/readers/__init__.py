@@ -79,17 +79,19 @@ UNREAD = {
         process.watch.count_runnable supervise.has_systemd_signalled_all tickets.read_boot_time""",
     "only searches for a word": """
         contention.flocks.refuse_own_lock contention.flocks.refuse_to_lose_lock contention.ofd.has_locked
-        supervise.find_locked""",
+        supervise.has_lock""",
     "reads a process name or the first line of a script, which kernel.say cleans": """
         contention.flocks.describe_locker start.find_interpreter""",
     "reads text that this process has just written": """
         api.lock.make_holder commands.history.read_time
         commands.metrics.run engines.postgresql.session.PostgresSession.make_comment
-        generate.bundle.read_recorded generate.bundle.split""",
+        generate.bundle.read_recorded generate.bundle.read_sources generate.merge.Merger.split
+        generate.merge.read_import""",
     "reads columns of solo's own queries, cast by the server": """
         engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles
         engines.postgresql.table.PostgresTable.read_rows""",
     "reads no outside data": """
         api.blocking.Deferred.receive commands.clean.clean_all commands.prune.clean commands.top.Screen.receive
-        contention.protocols.Ticket.read_record engines.network.make_tls process.prctl.load_prctl""",
+        contention.protocols.Ticket.read_record engines.network.make_tls process.libc.load
+        process.prctl.load_prctl""",
 }
