@@ -29,8 +29,12 @@ import _signal
 if _signal.getsignal(2) is _signal.default_int_handler: _signal.signal(2, _signal.SIG_DFL)
 import marshal, posix, sys
 sys.path.append({site!r})
-try: exec(marshal.loads(posix.read(fd := posix.open({bundle!r} + sys.implementation.cache_tag, posix.O_CLOEXEC), size := {size})))
-except Exception: from solo import __main__
+try:
+    try: exec(marshal.loads(posix.read(fd := posix.open({bundle!r} + sys.implementation.cache_tag, posix.O_CLOEXEC), size := {size})))
+    except Exception: from solo import __main__
+except Exception as error:
+    posix.write(2, f"solo: cannot go on: {{str(error) or 'Cannot allocate memory'}}\\n".encode("ascii", "backslashreplace"))
+    posix._exit(125)
 """
 
 # Executed before what is at hand. `_near` is the next piece of the bundle, up to its tag. The first use of a part
