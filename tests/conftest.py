@@ -355,10 +355,11 @@ class Lab:
     def collect(self, *names):
         """Return the rows of `solo list` from this process, for polling: a start of the view takes 100 ms of CPU."""
         from solo.commands.list import collect
+        from solo.text.tables import format_times
 
         rows, complete = collect(self.environment.get("SOLO_DIR"), self.environment.get("SOLO_VIA", "file"), names)
         assert complete
-        return rows
+        return format_times(rows)
 
     def history(self, *words):
         result = self.run("history", "--json", *words)

@@ -168,10 +168,10 @@ def test_users_do_not_see_each_others_sockets(common):
 
 
 def test_stuck_gate_names_its_owner(lab):
+    lab.hasten("solo.contention.sockets.GATE_PATIENCE", 0.3)
     gate = socket.socket(socket.AF_UNIX)
     gate.bind(f"\0solo/{os.geteuid()}/job/gate")
     gate.listen()
-    lab.hasten("solo.contention.sockets.GATE_PATIENCE", 0.3)
 
     result = lab.run("-n", "job", "true")
     gate.close()

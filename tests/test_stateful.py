@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from solo.commands.list import collect
 from solo.options import FILE, SOCKET
+from solo.text.tables import format_times
 
 NAMES = ["a", "a/b", "a/c", "d"]
 MODES = {"X": [], "S": ["-s"], "C": ["--slots", "2"]}
@@ -312,4 +313,4 @@ def test_collect_returns_the_rows_that_list_prints(lab):
     lab.hold("a/b", "-s")
     rows, complete = collect(str(lab.directory), FILE, [])
 
-    assert complete and lab.list("--via", "file") == rows
+    assert complete and lab.list("--via", "file") == format_times(rows)
