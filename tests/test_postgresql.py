@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from conftest import TESTS, finish, read_line, read_state, until
@@ -15,8 +16,11 @@ pytest.importorskip("psycopg")
 
 from solo.engines.engine import EntryRecord
 from solo.engines.postgresql.table import PostgresTable
+from solo.engines.queue import Wait
 from solo.engines.targets import parse_url
+from solo.errors import Busy
 from solo.modes import COUNTED, EXCLUSIVE, Claim
+from solo.queue import wait_unseen
 
 
 @pytest.fixture(scope="module")
@@ -430,3 +434,53 @@ def test_release_by_an_earlier_version_wakes_a_waiter(peers, server):
     )
 
     assert peers.count_woken([waiter]) == [1]
+
+
+class Recorded(PostgresTable):
+    """A table that records its queries."""
+
+    def __init__(self, *words):
+        super().__init__(*words)
+        self.queries = []
+
+    def ask(self, query, *values):
+        self.queries.append(query)
+        return super().ask(query, *values)
+
+    def count(self, words):
+        return sum(words in query for query in self.queries)
+
+
+def test_waiter_renews_without_reading_the_queue_again(peers):
+    for _ in range(3):
+        peers.join("a", Claim(EXCLUSIVE))
+    waiter = Recorded(peers.target, 1.0, 5.0)
+    waiter.connect()
+
+    with pytest.raises(Busy):
+        waiter.take("a", EntryRecord(Claim(EXCLUSIVE)), Wait(time.monotonic() + 1.5, wait_unseen))
+
+    waiter.release()
+    assert waiter.count("set expires") >= 5
+    assert waiter.count("select max(number)") == 2  # when it joined, and when it gave up
+    assert waiter.count("between") <= 2
+
+
+def test_waiter_reads_no_entry_after_its_own(peers):
+    engines = [peers.join("a", Claim(EXCLUSIVE))[0] for _ in range(4)]
+
+    assert [len(engine.read_queue("a")) for engine in engines] == [1, 2, 3, 4]
+    assert len(engines[0].list_entries("a")) == 4
+
+
+def test_waiter_whose_row_was_removed_joins_again(tabled, server):
+    holder = tabled.hold("a", tabled.job)
+    waiting = tabled.start_waiter("b", tabled.job, "--ttl", "3s", tag="in")
+    last = f"select max(number) from solo_lock where name = '{tabled.job}'"
+    before = server.ask(last)
+
+    server.ask(f"delete from solo_lock where number = {before}")
+
+    until(lambda: tabled.count(tabled.job, "waiting") == 1 and server.ask(last) > before)
+    finish(holder)
+    assert finish(waiting)[0] == 0 and tabled.lab.read_log() == ["in"]

@@ -50,7 +50,7 @@ class OrderedEngine:
         raise NotImplementedError
 
     def read_queue(self, name: str) -> list:
-        """Return the entries of `name` in order of arrival. Their `is_held` is not set."""
+        """Return the entries of `name` in order of arrival; those after ours may be left out. Their `is_held` is not set."""
         raise NotImplementedError
 
     def rewrite(self, entry: Entry):
@@ -160,11 +160,17 @@ class Contender:
         self.wait.watch(self.wait_change, self.wait.deadline, self.describe)
 
     def wait_change(self, deadline: float) -> bool:
-        self.keeper.renew_in_time()
+        """Block until an obstacle may have gone; meanwhile renew, but do not read the whole queue again."""
         # Of several holders of slots any one makes room.
         is_any = len(self.obstacles) > 1 and self.obstacles[0].record.claim.mode == COUNTED
         key = None if is_any else self.obstacles[-1].key
-        return self.has_changed or self.engine.wait_change(self.name, key, min(self.keeper.due, deadline))
+        while not self.has_changed:
+            self.keeper.renew_in_time()
+            if self.engine.wait_change(self.name, key, min(self.keeper.due, deadline)):
+                return True
+            if monotonic() >= deadline:
+                return False
+        return True
 
     def describe(self) -> tuple:
         """Return (our place among the waiters or None, a text) for the progress line."""

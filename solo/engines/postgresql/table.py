@@ -4,7 +4,8 @@ order of the queue and the fencing token. A lock survives the end of a session a
 One change wakes one waiter. Each row has its own channel, which is notified when the row is deleted and when it gets
 its slots; only the next waiter listens there. A waiter that may run after any change of its name listens to the
 name's channel. Earlier versions notify only one channel of the whole table, so every waiter listens to that too, and
-read again twice a second without a notification.
+read again twice a second without a notification. A waiter reads the row it waits for, never the whole queue, until that
+row changes.
 """
 
 import posix
@@ -22,7 +23,7 @@ from solo.modes import COUNTED, MODES
 CHANNEL_LIMIT, PREFIX_LIMIT, DIGEST = 60, 40, 16  # characters; a channel has 63 at most
 LOOK_AGAIN = 0.5  # seconds: no notification passes a pooler
 SHORTEST_WAIT = 0.01  # seconds
-LOOK_SELDOM = 2.0  # seconds: an administrator who deletes a row notifies no waiter
+LOOK_SELDOM = 4.0, 8.0  # seconds: an administrator who deletes a row notifies no waiter
 ONCE = ""  # the owner of the row with the last period of a name
 COLUMNS = (
     "number bigint generated always as identity primary key, name text not null, owner text not null, expires timestamptz,"
@@ -51,9 +52,11 @@ class PostgresTable(OrderedEngine):
             target, {**settings, "application_name": f"solo {posix.uname().nodename}:{posix.getpid()}"}, ttl, timeout
         )
         self.owner = f"{posix.uname().nodename}:{posix.getpid()}:{posix.urandom(8).hex()}"
-        self.has_joined = False  # whether the table may have our rows
+        self.joined = set()  # names with our row in their queue
         self.entries = {}  # our held entries by name
-        self.seen = []  # rows of the queue as it was last read
+        self.seen = []  # the rows of the queue as it was last read, and their entries
+        self.queue = []
+        self.look_due = 0.0  # when wait_change reads again without a notification
         self.once_text = None  # of the last period as it was last read
 
     @property
@@ -118,29 +121,29 @@ class PostgresTable(OrderedEngine):
 
     def renew(self):
         """As Engine.renew."""
-        self.link.heard.clear()
         rows = self.ask(
             "update TABLE set expires = clock_timestamp() + make_interval(secs => $2::float8)"
             " where owner = $1 and expires > clock_timestamp() returning number, asked",
             self.owner,
             self.ttl,
         )
-        if {entry.number for entry in self.entries.values()} - {int(number) for number, _ in rows}:
+        numbers = {int(number) for number, _ in rows}
+        if len(numbers) < len(self.joined) or {entry.number for entry in self.entries.values()} - numbers:
             raise Gone("its row has expired or was removed")
         return next((asked or "someone" for _, asked in rows if asked is not None), None)
 
     def release(self):
         try:
-            if self.has_joined:
+            if self.joined:
                 self.remove("owner = $1", self.owner)
         finally:
-            self.entries, self.has_joined = {}, False
+            self.entries, self.joined = {}, set()
             self.link.close()
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
     def join(self, name: str, record) -> str:
-        self.has_joined = True
+        self.joined.add(name)
         self.ask("delete from TABLE where name = $1 and expires <= clock_timestamp()", name)
         # Hold a lock until the commit, so that rows become visible in order of their numbers.
         self.ask(
@@ -156,8 +159,9 @@ class PostgresTable(OrderedEngine):
         return self.make_entry_key(name)
 
     def leave(self, name: str):
-        if self.has_joined:
+        if name in self.joined:
             self.remove("owner = $1 and name = $2", self.owner, name)
+            self.joined.remove(name)
 
     def remove(self, condition: str, *values):
         self.notify(f"delete from TABLE where {condition}", *values)
@@ -183,19 +187,25 @@ class PostgresTable(OrderedEngine):
             *values,
         )
 
-    def listen(self, *channels):
-        """Listen to these channels and no others."""
-        wanted = {self.channel, *(self.prefix + channel for channel in channels)}
-        for channel in self.channels - wanted:
-            self.ask(f'unlisten "{channel}"')
-            self.channels.discard(channel)
-        for channel in wanted - self.channels:
-            self.ask(f'listen "{channel}"')
-            self.channels.add(channel)
+    def listen(self, channel: str):
+        """Listen to this channel and that of earlier versions, and to no others."""
+        wanted = {self.channel, self.prefix + channel}
+        for one in sorted(self.channels ^ wanted):
+            self.look_due = 0.0  # we did not hear what changed before
+            self.ask(f'{"listen" if one in wanted else "unlisten"} "{one}"')
+            self.channels ^= {one}
 
     def read_queue(self, name: str) -> list:
-        self.seen = self.read_rows("and name = $1", name)
-        return self.make_entries(self.seen)
+        """As OrderedEngine.read_queue, without the entries after ours."""
+        self.look_due = 0.0
+        self.seen = self.read_rows(
+            "and name = $1"
+            " and number <= coalesce((select max(number) from TABLE where name = $1 and owner = $2), 9223372036854775807)",
+            name,
+            self.owner,
+        )
+        self.queue = self.make_entries(self.seen)
+        return self.queue
 
     def read_rows(self, condition: str, *values) -> list:
         """Return [[number, name, owner, note, seconds until it expires]], in order."""
@@ -220,29 +230,30 @@ class PostgresTable(OrderedEngine):
     def wait_change(self, name: str, key, deadline: float) -> bool:
         number = self.find_decisive(name, key)
         if not self.link.is_pooled:
-            self.listen(number or sha256(encode(name)).hexdigest()[:DIGEST])
-        seen = [row[:-1] for row in self.seen if number in (None, row[0])]
+            self.listen(str(number) if number else sha256(encode(name)).hexdigest()[:DIGEST])
+        first, last = (number, number) if number else (0, self.queue[-1].number)
+        seen = [row[:-1] for row in self.seen if first <= int(row[0]) <= last]
         while True:
-            self.link.heard.clear()
-            rows = self.read_rows("and name = $1 and ($2::bigint is null or number = $2)", name, number)
-            if not rows or [row[:-1] for row in rows] != seen:
-                return True
+            if self.link.heard or monotonic() >= self.look_due:
+                self.link.heard.clear()
+                rows = self.read_rows("and name = $1 and number between $2 and $3", name, first, last)
+                if not rows or [row[:-1] for row in rows] != seen:
+                    return True
+                pause = LOOK_AGAIN if self.link.is_pooled else pick_between(*LOOK_SELDOM)
+                self.look_due = monotonic() + min(pause, min(float(row[-1]) for row in rows) + SHORTEST_WAIT)
             if monotonic() >= deadline:
                 return False
-            expiry = min(float(row[-1]) for row in rows) + SHORTEST_WAIT
-            pause = min(LOOK_AGAIN if self.link.is_pooled else LOOK_SELDOM, expiry)
-            self.link.wait_heard(min(deadline, monotonic() + pause))
+            self.link.wait_heard(min(deadline, self.look_due))
 
     def find_decisive(self, name: str, key):
         """Return the number of the row to wait for in the queue as last read, or None for any.
 
         A claim on slots waits for the entry before it, which rewrites its row when it takes its slots.
         """
-        queue = self.make_entries(self.seen)
         if key is None:
-            earlier = find_unready(queue[: find_place(queue, self.make_entry_key(name))])
+            earlier = find_unready(self.queue[: find_place(self.queue, self.make_entry_key(name))])
             key = earlier[-1].key if earlier else None
-        return next((str(entry.number) for entry in queue if entry.key == key), None)
+        return next((entry.number for entry in self.queue if entry.key == key), None)
 
     def make_entry_key(self, name: str) -> str:
         return f"{self.name}/{name}/{self.owner}"
@@ -300,3 +311,8 @@ class PostgresTable(OrderedEngine):
                 " forgets locks",
             ),
         ]
+
+
+def pick_between(least: float, most: float) -> float:
+    """Return a random number, so that waiters do not all ask at once."""
+    return least + (most - least) * posix.urandom(1)[0] / 255
