@@ -19,6 +19,7 @@ from solo.text.describe import format_duration
 ORDERS = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)  # signals that ask a program to end
 LONGEST_WAIT = 1e6  # seconds
 LOOKS = 6  # after SIGKILL, each after twice the pause; then only deaths wake the launcher
+WALL = 0x40000000  # of waitid(2): children of clone(2) too
 FIRST_LOOK = 0.1  # seconds
 TICK = 0.01  # seconds; the unit of start times
 
@@ -47,7 +48,7 @@ class Termination:
         self.strangers = set()  # children from before solo was executed
         if plan.tree or plan.is_remote:
             become_subreaper()
-            self.strangers = set(find_children(posix.getpid()))
+            self.strangers = set(find_children(posix.getpid())) if has_children() else set()
             if self.strangers:
                 sleep(TICK)  # the command starts in a later tick: other processes know strangers by that
 
@@ -187,9 +188,22 @@ class Termination:
             return False
         if self.strangers and not self.strangers.issuperset(find_children(posix.getpid())):
             return True
+        # Count a child that has just ended: it may have left children, and SIGCHLD will come.
         try:
-            # Count a child that has just ended: it may have left children, and SIGCHLD will come.
-            ended = posix.waitid(posix.P_ALL, 0, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT)
+            return look_for_end() is not None or not self.strangers
         except ChildProcessError:
             return False
-        return not self.strangers or ended is not None
+
+
+def has_children() -> bool:
+    """Return whether this process has a child, without reading the whole of /proc."""
+    try:
+        look_for_end(WALL)
+        return True
+    except ChildProcessError:
+        return False
+
+
+def look_for_end(kinds: int = 0):
+    """Return the ending of a child, not yet reaped, or None. Raises ChildProcessError if there is no child."""
+    return posix.waitid(posix.P_ALL, 0, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT | kinds)
