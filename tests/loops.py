@@ -9,6 +9,7 @@ QUICK = {
     "test_argv",
     "test_bundle",
     "test_compatibility",
+    "test_engine_parts",
     "test_layers",
     "test_lease",
     "test_once",

@@ -23,9 +23,9 @@ solo list --jsn >mistyped 2>&1; echo $? >>mistyped
 python3 -c 'import solo; print(solo.Lock("job").acquire())' >lock 2>&1
 # Run the hint for a missing library as typed; answer yes to apt.
 echo 'APT::Get::Assume-Yes "true";' >/etc/apt/apt.conf.d/yes
-solo --via redis://127.0.0.1:1 -n job true 2>hint; echo $? >>hint
+solo --via zookeeper://127.0.0.1:1 -n job true 2>hint; echo $? >>hint
 sed -n 's/.*(install: \(.*\))$/\1/p' hint | sh >>prepared 2>&1
-solo --via redis://127.0.0.1:1 -n job true 2>>hint; echo $? >>hint
+solo --via zookeeper://127.0.0.1:1 -n job true 2>>hint; echo $? >>hint
 bash -c '. /usr/share/bash-completion/completions/solo && complete -p solo' >bash 2>&1
 find_installed >files.installed
 apt-get -qq -s install solo1-cli >other 2>&1

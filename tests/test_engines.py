@@ -15,6 +15,7 @@ import pytest
 from conftest import PATIENCE, TESTS, finish, read_line, read_state, until, wait_dead
 from proxy import Proxy
 from servers import SERVERS, find_port
+from test_layers import list_loaded
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -124,6 +125,19 @@ def test_launcher_closes_the_callers_pipes(fleet):
     until(lambda: os.read(read, 1) == b"")
     os.close(read)
     assert finish(holder, b"\n")[0] == 0
+
+
+# Each takes milliseconds to load, most of them for what solo does not use.
+HEAVY = """asyncio collections concurrent contextlib ctypes dataclasses email enum functools http importlib.metadata
+    inspect json logging os pathlib random re shutil socket ssl struct subprocess threading typing urllib uuid""".split()
+
+
+def test_run_loads_no_heavy_module(fleet):
+    if fleet.server.scheme == "zookeeper":
+        pytest.skip("kazoo loads many")
+    loaded = list_loaded(fleet.lab, "--via", fleet.url, "-n", fleet.job, "--", "true")
+
+    assert f"solo.engines.{fleet.server.scheme}" in loaded and loaded.isdisjoint(HEAVY)
 
 
 # --- several contenders -------------------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def type_hint(refused):
 def test_hint_for_a_missing_library_works_as_typed(lab, index, dist, install):
     """test_packages.py has the same test for the Debian package."""
     lab.script = str(install(lab.path, dist))
-    words = ("--via", "redis://127.0.0.1:1", "-n", "job", "true")
+    words = ("--via", "zookeeper://127.0.0.1:1", "-n", "job", "true")
 
     refused = lab.run(*words)
     typed = type_hint(refused)

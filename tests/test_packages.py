@@ -201,7 +201,7 @@ class TestNewcomer:
     def test_hint_for_a_missing_library_works_as_typed(self, newcomer):
         hint = (newcomer / "hint").read_text().splitlines()
 
-        assert hint[0].endswith(" (install: apt install python3-redis)") and (hint[1], hint[-1]) == ("125", "69")
+        assert hint[0].endswith(" (install: apt install python3-kazoo)") and (hint[1], hint[-1]) == ("125", "69")
 
     def test_manual_completions_and_private_directories_are_installed(self, newcomer):
         installed = (newcomer / "files.installed").read_text().split()

@@ -166,7 +166,7 @@ def read_beats(path):
 
 
 def test_renewal_on_a_dead_link_is_tried_once(fleet):
-    """The client of redis-py would try ten more times, for longer than a lease lives."""
+    """Some clients would try ten more times, for longer than a lease lives."""
     from solo.engines.lease import Terms
     from solo.engines.targets import open_engine
     from solo.errors import Unreachable

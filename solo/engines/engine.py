@@ -5,16 +5,25 @@ lease has to be renewed: `ttl` seconds after the last renewal the engine gives t
 the owner's command still runs. lease.py guarantees that the command is dead by then; an engine never has to.
 """
 
-import json
+import posix
 from time import CLOCK_BOOTTIME, clock_gettime, time
-from typing import NamedTuple, Optional, Protocol
 
-from solo.contention.period import LastRun
+from solo.engines import json
 from solo.errors import Unreachable
 from solo.kernel import decode
 from solo.modes import COUNTED, EXCLUSIVE, MODES, Claim
 from solo.record import clean_note, parse_range, parse_since
 from solo.text.describe import find_user
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple, Optional, Protocol
+
+    from solo.contention.period import LastRun
+else:
+    from solo.engines.fields import NamedTuple
+
+    Protocol = object
 
 COMMAND_LIMIT = 1 << 10  # characters of JSON
 LAST_WORD = 20  # characters kept of the word that exceeds the limit
@@ -40,9 +49,9 @@ class EntryRecord(NamedTuple):
     slot: list = []
     host: str = ""
     user: str = ""
-    launcher: Optional[int] = None
-    child: Optional[int] = None
-    since: Optional[float] = None
+    launcher: "Optional[int]" = None
+    child: "Optional[int]" = None
+    since: "Optional[float]" = None
     command: tuple = ()
     note: str = ""
 
@@ -88,7 +97,7 @@ def parse_entry_record(data: bytes, skew: float = 0.0) -> EntryRecord:
         return EntryRecord(Claim(EXCLUSIVE))
 
 
-def read_optional(value) -> Optional[int]:
+def read_optional(value) -> "Optional[int]":
     return None if value is None else int(value)
 
 
@@ -151,7 +160,7 @@ class Engine(Protocol):
         Parents are taken first. `wait` is a Wait (queue.py). Raises Busy. After any exception we have left the queue.
         """
 
-    def renew(self) -> Optional[str]:
+    def renew(self) -> "Optional[str]":
         """Renew the lease and verify that all our entries are still there. Raises Gone if not.
 
         Return the contender that asks us to end (ask_to_end), or None.
@@ -166,16 +175,16 @@ class Engine(Protocol):
     def release(self) -> None:
         """Give up all our entries and the lease. Our command has ended."""
 
-    def list_entries(self, name: Optional[str] = None) -> list:
+    def list_entries(self, name: "Optional[str]" = None) -> list:
         """Return the entries of one name, or of all, each queue in its order."""
 
     def ask_to_end(self, entry: Entry, asker: str) -> None:
         """Ask the owner of `entry` to end its command or leave the queue. It reads that at its next renewal."""
 
-    def read_once(self, name: str) -> Optional[LastRun]:
+    def read_once(self, name: str) -> "Optional[LastRun]":
         """Return the last period in which `name` ran (contention/period.py), or None if the engine has none."""
 
-    def write_once(self, name: str, before: Optional[LastRun], ran: Optional[LastRun]) -> bool:
+    def write_once(self, name: str, before: "Optional[LastRun]", ran: "Optional[LastRun]") -> bool:
         """Replace `before`, as read, by `ran`; None forgets it. Return False if it was changed meanwhile."""
 
     def examine(self) -> list:
@@ -202,3 +211,8 @@ def describe_skew(server: float) -> tuple:
 def read_boot_clock() -> float:
     """Return the seconds since boot, including suspended ones. No jump of the wall clock changes it."""
     return clock_gettime(CLOCK_BOOTTIME)
+
+
+def pick_between(least: float, most: float) -> float:
+    """Return a random number, so that waiters do not all ask at once."""
+    return least + (most - least) * posix.urandom(1)[0] / 255

@@ -1,4 +1,4 @@
-"""etcd, through the JSON gateway of its API v3, with Python's standard library alone.
+"""etcd, through the JSON gateway of its API v3, without a library.
 
 An entry is a key under our lease, `PREFIX/NAME/LEASE`, as `etcdctl lock PREFIX/NAME` creates them. Its
 create_revision is the order of the queue and the fencing token.
@@ -6,17 +6,13 @@ create_revision is the order of the queue and the fencing token.
 Never use /v3/lock/lock: etcd 3.4 grants it even to a waiter whose lease ran out in the queue (etcd issue 11456).
 """
 
-import http.client
-import json
-import os
-import socket
-from base64 import b64decode, b64encode
-from email.utils import parsedate_to_datetime
-from time import monotonic, time
+import posix
+from binascii import a2b_base64, b2a_base64
+from time import gmtime, monotonic, strftime, time
 
-from solo.contention.period import format_ran, parse_ran
-from solo.engines import network
+from solo.engines import json, network
 from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_entry_record
+from solo.engines.http import Connection
 from solo.engines.queue import OrderedEngine, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
@@ -29,6 +25,7 @@ LARGEST = 1 << 24  # bytes of an answer
 INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATED = 3, 4, 5, 9, 14, 16  # gRPC's codes
 PASSING = (DEADLINE_EXCEEDED, UNAVAILABLE)  # another host may have a leader
 OLD_TOKEN = "revision of auth store is old"  # a JWT is refused so after a change of users or roles
+DATE = "%a, %d %b %Y %H:%M:%S GMT"
 LEASE_EXISTS = "lease already exists"
 
 
@@ -54,7 +51,7 @@ class Etcd(OrderedEngine):
         self.entries = {}  # our held entries by name
         self.revision = 0  # of the store when it was last listed
         self.once_revision = 0  # of the last period when it was last read
-        self.tls = make_timed_tls(target) if target.scheme == "etcds" else None
+        self.tls = network.make_tls(target) if target.scheme == "etcds" else None
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -73,9 +70,9 @@ class Etcd(OrderedEngine):
 
     def open(self, at: int, deadline: float):
         """Return a connection to host number `at`. Raises OSError."""
-        connection = http.client.HTTPConnection(*self.target.hosts[at])
-        connection.sock = connect(*self.target.hosts[at], deadline, self.tls)
-        return connection
+        host, port = self.target.hosts[at]
+        one = network.Timed(network.connect(host, port, deadline, self.tls))
+        return Connection(one, f"[{host}]" if ":" in host else host)
 
     def call(self, path: str, body: dict, is_leased: bool = False, may_log_in: bool = True) -> dict:
         """Return the answer to a request. Raises Unreachable, SoloError; Gone if `is_leased` and the lease is over."""
@@ -105,11 +102,11 @@ class Etcd(OrderedEngine):
             try:
                 # With several hosts, a silent one must leave time for the next.
                 answer = self.ask(path, body, monotonic() + (left if len(self.target.hosts) == 1 else left / 2))
-            except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+            except (OSError, ValueError, RecursionError) as error:
                 problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
                 distrust = self.tls and network.find_distrust(self.target, error) or distrust
                 # The server may have closed an idle connection: then ask the same host again.
-                self.hang_up(is_bad=not was_open or isinstance(error, TimeoutError))
+                self.hang_up(is_bad=not was_open or isinstance(error, network.TIMEOUTS))
                 continue
             code, text = read_error(answer)
             if code not in PASSING:
@@ -119,7 +116,7 @@ class Etcd(OrderedEngine):
         raise distrust or Unreachable(f"cannot reach {self.where}: {problem}")
 
     def ask(self, path: str, body: dict, deadline: float) -> dict:
-        """Return the answer of the current host. Raises OSError, HTTPException, ValueError, RecursionError."""
+        """Return the answer of the current host. Raises OSError, ValueError, RecursionError."""
         if self.connection is None or self.connection.sock is None:
             self.connection = self.open(self.at, deadline)
         self.connection.sock.deadline = deadline
@@ -128,8 +125,8 @@ class Etcd(OrderedEngine):
         data = answer.read(LARGEST).decode()
         if len(data) >= LARGEST:
             raise ValueError("the answer is too long")
-        if answer.headers["Date"]:
-            self.date = parsedate_to_datetime(answer.headers["Date"]).timestamp() + 0.5
+        if answer.headers.get("Date"):
+            self.date = parse_date(answer.headers["Date"]) + 0.5
         known = json.loads(data.splitlines()[0] if data else "{}")  # of a stream only the first answer
         if not isinstance(known, dict):
             raise ValueError("the answer is not a JSON object")
@@ -176,7 +173,7 @@ class Etcd(OrderedEngine):
 
     def grant(self):
         # Choose the number ourselves: if we are interrupted, we can still revoke the lease.
-        self.lease = str(int.from_bytes(os.urandom(8), "big") >> 1 or 1)
+        self.lease = str(int.from_bytes(posix.urandom(8), "big") >> 1 or 1)
         answer = self.call("/v3/lease/grant", {"TTL": int(self.ttl), "ID": self.lease})
         self.ttl = float(answer["TTL"])
 
@@ -286,11 +283,11 @@ class Etcd(OrderedEngine):
                 result = known.get("result", {})
                 if result.get("canceled") or result.get("events"):
                     return True
-        except TimeoutError:
+        except network.TIMEOUTS:
             if connection is None:
                 raise Unreachable(f"cannot reach {self.where}: no answer") from None
             return False
-        except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
+        except (OSError, ValueError, RecursionError, AttributeError) as error:
             raise Unreachable(f"cannot reach {self.where}: {error}") from None
         finally:
             if connection is not None:
@@ -323,11 +320,15 @@ class Etcd(OrderedEngine):
             pass  # the lease has ended
 
     def read_once(self, name: str):
+        from solo.contention.period import parse_ran
+
         known = self.call("/v3/kv/range", {"key": pack(self.make_once_key(name))}).get("kvs")
         self.once_revision = known[0]["mod_revision"] if known else 0
         return parse_ran(unpack(known[0].get("value", ""))) if known else None
 
     def write_once(self, name: str, before, ran) -> bool:
+        from solo.contention.period import format_ran
+
         if self.read_once(name) != before:
             return False
         key = self.make_once_key(name)
@@ -351,43 +352,15 @@ class Etcd(OrderedEngine):
         ]
 
 
-class Timed:
-    """A socket whose calls all end by `deadline`. An answer that trickles in would outlast a timeout of each call."""
+def parse_date(text: str) -> float:
+    """Return the time of a header, in seconds since the epoch. Raises ValueError."""
+    now = time()
+    for moment in (now, now - 1):
+        if strftime(DATE, gmtime(moment)) == text:
+            return moment // 1
+    from email.utils import parsedate_to_datetime  # takes 8 ms: only for clocks that differ
 
-    deadline = 0.0
-
-    def recv_into(self, *words):
-        self.settimeout(self.find_left())
-        return super().recv_into(*words)
-
-    def sendall(self, *words):
-        self.settimeout(self.find_left())
-        return super().sendall(*words)
-
-    def find_left(self) -> float:
-        if monotonic() >= self.deadline:
-            raise TimeoutError("timed out")
-        return self.deadline - monotonic()
-
-
-class TimedSocket(Timed, socket.socket):
-    pass
-
-
-def connect(host: str, port: int, deadline: float, tls):
-    """Return a TimedSocket, over TLS if there is a context. Raises OSError."""
-    plain = network.connect(host, port, deadline)
-    return TimedSocket(fileno=plain.detach()) if tls is None else tls.wrap_socket(plain, server_hostname=host)
-
-
-def make_timed_tls(target):
-    context = network.make_tls(target)
-
-    class TimedTLS(Timed, context.sslsocket_class):
-        pass
-
-    context.sslsocket_class = TimedTLS
-    return context
+    return parsedate_to_datetime(text).timestamp()
 
 
 def read_error(answer: dict) -> tuple:
@@ -406,8 +379,8 @@ def compare(key: str, target: str, field: str, value) -> dict:
 
 
 def pack(data) -> str:
-    return b64encode(encode(data) if isinstance(data, str) else data).decode()
+    return b2a_base64(encode(data) if isinstance(data, str) else data, newline=False).decode()
 
 
 def unpack(text: str) -> bytes:
-    return b64decode(text)
+    return a2b_base64(text)

@@ -12,8 +12,9 @@ and with it the command, even if both are stopped or swapped out.
 """
 
 import posix
-import threading
 from _signal import SIGKILL, SIGURG
+from _thread import RLock, allocate_lock, start_new_thread
+from select import POLLIN, poll
 
 from solo.engines.engine import Gone, read_boot_clock
 from solo.engines.queue import RENEWALS
@@ -28,7 +29,9 @@ LATENCY = 0.25  # seconds from SIGKILL to the command's last instruction
 MARGIN = 0.25  # seconds before the kernel's timer: the launcher kills, and exits with a status that says why
 TIMEOUTS, GRACES = 7.5, 5  # a ttl divided by a timeout, and by the default grace
 RETRY = 0.25  # seconds
+LONGEST_POLL = 1e6  # seconds
 CLOCK_BOOTTIME, TIMER_ABSTIME, SIGEV_SIGNAL = 7, 1, 0
+EVENT_SIZE = 64  # bytes: at least that of a sigevent
 
 
 class Terms:
@@ -91,8 +94,8 @@ class Lease:
         self.lost = self.asked = None
         self.problem = ""
         self.stop = Stop()
-        self.lock = threading.RLock()  # held by the thread that calls the engine
-        self.thread = None
+        self.lock = RLock()  # held by the thread that calls the engine
+        self.running = None  # a lock that the renewing thread holds while it runs
         self.dead_man = DeadMan()
 
     @property
@@ -133,12 +136,19 @@ class Lease:
 
     def begin(self, child: int):
         """Renew from now on, in a thread that inherits our blocked signals. The command runs, as pid `child`."""
-        thread = threading.Thread(target=self.keep, args=(child,), daemon=True)
+        running = allocate_lock()
+        running.acquire()
         try:
-            thread.start()
-            self.thread = thread
+            start_new_thread(self.run, (child, running))
+            self.running = running
         except RuntimeError as error:  # without a thread, the command lives as long as an unrenewed lease
             self.problem = str(error)
+
+    def run(self, child: int, running):
+        try:
+            self.keep(child)
+        finally:
+            running.release()
 
     def keep(self, child: int):
         try:
@@ -203,27 +213,37 @@ class Lease:
         """
         self.stop.set()
         self.dead_man.disarm()
-        if self.thread is not None:
-            self.thread.join(RETRY if self.problem else 2 * self.engine.timeout)
-            if self.thread.is_alive():
-                raise Unreachable(self.problem or f"{self.engine.where}: does not answer")
+        if self.running is not None and not self.running.acquire(
+            timeout=RETRY if self.problem else 2 * self.engine.timeout
+        ):
+            raise Unreachable(self.problem or f"{self.engine.where}: does not answer")
         if self.lost is None:
             self.engine.release()
 
 
-class Stop(threading.Event):
-    """An Event that poll(2) can wait for as well."""
+class Stop:
+    """The end of a Lease. One thread waits for it; poll(2) can wait for it as well."""
 
     def __init__(self):
-        super().__init__()
+        self.is_stopped = False
         self.wakeup = Wakeup()
 
     def fileno(self) -> int:
         return self.wakeup.fd
 
+    def is_set(self) -> bool:
+        return self.is_stopped
+
     def set(self):
-        super().set()
+        self.is_stopped = True
         self.wakeup.send()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait no longer than `seconds`. Return whether the end has come."""
+        poller = poll()
+        poller.register(self, POLLIN)
+        poller.poll(min(seconds, LONGEST_POLL) * 1000)
+        return self.is_stopped
 
 
 class DeadMan:
@@ -233,33 +253,22 @@ class DeadMan:
     """
 
     def __init__(self):
-        import ctypes
-
-        class Event(ctypes.Structure):
-            _fields_ = [
-                ("value", ctypes.c_void_p),
-                ("signal", ctypes.c_int),
-                ("notify", ctypes.c_int),
-                ("pad", ctypes.c_char * 48),
-            ]
-
-        class Times(ctypes.Structure):
-            _fields_ = [
-                (name, ctypes.c_long) for name in ("every_seconds", "every_nanoseconds", "seconds", "nanoseconds")
-            ]
+        from solo.process.library import Pointer, byref, find_function, get_errno, load_library, pack_ints, pack_longs
 
         self.is_armed = self.is_over = False
-        self.lock = threading.Lock()
-        self.timer = ctypes.c_void_p()
-        self.set = lambda at: library.timer_settime(
-            self.timer, TIMER_ABSTIME, ctypes.byref(Times(0, 0, int(at), int(at % 1 * 1e9))), None
-        )
-        library = ctypes.CDLL(None, use_errno=True)
-        if not hasattr(library, "timer_create"):
-            library = ctypes.CDLL("librt.so.1", use_errno=True)  # glibc before 2.34
-        event = Event(None, SIGKILL, SIGEV_SIGNAL)
-        if library.timer_create(CLOCK_BOOTTIME, ctypes.byref(event), ctypes.byref(self.timer)):
-            raise SoloError(f"cannot create the timer of the lease: {posix.strerror(ctypes.get_errno())}")
+        self.lock = allocate_lock()
+        self.timer = Pointer()
+        library = load_library()
+        try:
+            create = find_function(library, "timer_create")
+        except OSError:
+            library = load_library("librt.so.1")  # glibc before 2.34
+            create = find_function(library, "timer_create")
+        settime = find_function(library, "timer_settime")
+        event = pack_longs(0) + pack_ints(SIGKILL, SIGEV_SIGNAL) + bytes(EVENT_SIZE)
+        if create(CLOCK_BOOTTIME, event, byref(self.timer)):
+            raise SoloError(f"cannot create the timer of the lease: {posix.strerror(get_errno())}")
+        self.set = lambda at: settime(self.timer, TIMER_ABSTIME, pack_longs(0, 0, int(at), int(at % 1 * 1e9)), None)
 
     def arm(self, at: float):
         """Have the kernel kill us at `at` (read_boot_clock), unless `disarm` was called. Raises SoloError."""

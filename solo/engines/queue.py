@@ -5,13 +5,18 @@ contender overtakes, and the engine's order is all that the contenders have to a
 """
 
 from time import monotonic, sleep, time
-from typing import NamedTuple, Optional
 
 from solo.engines.engine import Entry, Gone, make_lost
 from solo.errors import Busy, SoloError, Superseded, Unreachable
 from solo.modes import COUNTED, allot_slots, find_conflicts
 from solo.queue import NO_WAIT
 from solo.text.describe import cut_command, describe_note, format_duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple, Optional
+else:
+    from solo.engines.fields import NamedTuple
 
 PAUSE = 0.5  # seconds
 RENEWALS = 5  # in the life of a lease
@@ -29,7 +34,7 @@ class Wait(NamedTuple):
     deadline: float
     watch: object
     patience: float = NO_WAIT
-    most: Optional[int] = None
+    most: "Optional[int]" = None
     replaces: bool = False
     asker: str = ""
 
@@ -57,7 +62,7 @@ class OrderedEngine:
         """Store the record of `entry`, which is ours. Raises Gone if the engine no longer has the entry."""
         raise NotImplementedError
 
-    def wait_change(self, name: str, key: Optional[str], deadline: float) -> bool:
+    def wait_change(self, name: str, key: "Optional[str]", deadline: float) -> bool:
         """Block until the entry `key`, None for any, may have changed since read_queue.
 
         Return False at the deadline.
@@ -265,7 +270,7 @@ def leave(engine, name: str):
         pass  # the entry ends with the lease
 
 
-def find_place(queue: list, key: str) -> Optional[int]:
+def find_place(queue: list, key: str) -> "Optional[int]":
     return next((at for at, entry in enumerate(queue) if entry.key == key), None)
 
 

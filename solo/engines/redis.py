@@ -6,24 +6,19 @@ key `solo:{NAME}:OWNER`, which expires after the ttl; another contender writes t
 atomic. Renewing needs no memory, as the server may have none left.
 """
 
-import os
-from random import uniform
+import posix
 from time import monotonic, sleep, time
 
-from redis.backoff import NoBackoff
-from redis.connection import Connection
-from redis.exceptions import AuthenticationError, ConnectionError, RedisError, ResponseError
-from redis.retry import Retry
-
-from solo.contention.period import format_ran, parse_ran
 from solo.engines import network
-from solo.engines.engine import Entry, Gone, describe_skew, parse_entry_record
+from solo.engines.engine import Entry, Gone, describe_skew, parse_entry_record, pick_between
 from solo.engines.queue import OrderedEngine, sort_queues
+from solo.engines.resp import Connection, Refused
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
 from solo.modes import MODES
 
 POLL = (0.05, 0.15)  # seconds; random, so that waiters do not all ask at once
+PASSING = ("LOADING", "ERR max number of clients")  # a server that starts, or is full
 PAGE = 1000  # keys that one SCAN looks at
 
 # KEYS: the queue, our key, the fence. ARGV: owner, ttl, record. A number is the server's time in microseconds, or one
@@ -111,7 +106,7 @@ class Redis(OrderedEngine):
         self.where = target.shown
         self.milliseconds = max(1, round(ttl * 1000))
         self.ttl = self.milliseconds / 1000
-        self.connection = open_connection(target, timeout)
+        self.connection = Connection(target, network.make_tls(target) if target.scheme == "rediss" else None, timeout)
         self.is_open = False  # whether its last call was answered
         self.owner = make_owner()
         self.info = {}
@@ -123,11 +118,11 @@ class Redis(OrderedEngine):
 
     @property
     def timeout(self) -> float:
-        return self.connection.socket_timeout
+        return self.connection.timeout
 
     @timeout.setter
     def timeout(self, seconds: float):
-        self.connection.socket_timeout = self.connection.socket_connect_timeout = seconds
+        self.connection.timeout = seconds
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -149,29 +144,22 @@ class Redis(OrderedEngine):
         """Return the answer as bytes. Raises Unreachable, SoloError."""
         try:
             try:
-                answer = self.ask(*words)
-            except ConnectionError:
-                if not self.is_open:
+                answer = self.connection.call(*words)
+            except OSError as error:
+                if not self.is_open or isinstance(error, network.TIMEOUTS):
                     raise
                 self.is_open = False
-                answer = self.ask(*words)  # the server may have restarted; each request may be repeated
+                answer = self.connection.call(*words)  # the server may have restarted; each request may be repeated
             self.is_open = True
             return answer
-        except (ResponseError, AuthenticationError) as error:
-            is_unnamed = isinstance(error, AuthenticationError) and self.connection.password is None
+        except Refused as error:
+            if str(error).startswith(PASSING):
+                raise Unreachable(f"cannot reach {self.where}: {tidy(error)}") from None
+            is_unnamed = str(error).startswith("NOAUTH") and self.target.password is None
             raise SoloError(f"{self.where}: {'it requires a password' if is_unnamed else tidy(error)}") from None
-        except (RedisError, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             distrust = self.connection.tls and network.find_distrust(self.target, error)
             raise distrust or Unreachable(f"cannot reach {self.where}: {tidy(error)}") from None
-
-    def ask(self, *words):
-        """Return the answer to one try. Raises the exceptions of redis-py."""
-        try:
-            self.connection.send_command(*words)
-            return self.connection.read_response()
-        except BaseException:
-            self.connection.disconnect()  # a late answer must not be taken for the next one
-            raise
 
     def run(self, script: str, keys: list, *arguments):
         return self.call("EVAL", script, len(keys), *keys, *arguments)
@@ -192,7 +180,7 @@ class Redis(OrderedEngine):
         finally:
             # A late LEAVE must not remove our next entries: they get a new owner.
             self.owner, self.joined, self.entries = make_owner(), [], {}
-            self.connection.disconnect()
+            self.connection.close()
 
     def make_pairs(self, names: list) -> list:
         return [key for name in names for key in (make_key(name), make_key(name, self.owner))]
@@ -232,7 +220,7 @@ class Redis(OrderedEngine):
             left = deadline - monotonic()
             if left <= 0:
                 return False
-            sleep(min(left, uniform(*POLL)))
+            sleep(min(left, pick_between(*POLL)))
         return True
 
     # --- for views and other contenders -----------------------------------------------------------------------------
@@ -252,10 +240,14 @@ class Redis(OrderedEngine):
         self.run(ASK, [encode(entry.key)], encode(asker))
 
     def read_once(self, name: str):
+        from solo.contention.period import parse_ran
+
         self.once = self.call("GET", make_key(name, b"once")) or b""
         return parse_ran(self.once)
 
     def write_once(self, name: str, before, ran) -> bool:
+        from solo.contention.period import format_ran
+
         return (
             self.read_once(name) == before
             and self.run(ONCE, [make_key(name, b"once")], self.once, format_ran(ran)) == 1
@@ -287,41 +279,11 @@ class Redis(OrderedEngine):
             answer = self.call("CONFIG", "GET", "appendfsync")
         except SoloError:
             return False  # we may not read the configuration
-        return b"always" in (answer.values() if isinstance(answer, dict) else answer)
-
-
-class Reachable(Connection):
-    """A connection of redis-py that network.py opens. `tls` is an SSL context or None."""
-
-    tls = None
-
-    def _connect(self):
-        one = network.connect(self.host, self.port, monotonic() + self.socket_connect_timeout)
-        one = one if self.tls is None else self.tls.wrap_socket(one, server_hostname=self.host)
-        one.settimeout(self.socket_timeout)
-        return one
-
-
-def open_connection(target, timeout: float):
-    """Return a Connection, which connects with its first call."""
-    [(host, port)] = target.hosts
-    options = {
-        "host": host,
-        "port": port,
-        "db": int(target.path or 0),
-        "username": target.user or None,
-        "password": target.password,
-        "socket_timeout": timeout,
-        "socket_connect_timeout": timeout,
-        "retry": Retry(NoBackoff(), 0),
-    }
-    connection = Reachable(**options)
-    connection.tls = network.make_tls(target) if target.scheme == "rediss" else None
-    return connection
+        return b"always" in answer
 
 
 def make_owner() -> bytes:
-    return os.urandom(8).hex().encode()
+    return posix.urandom(8).hex().encode()
 
 
 def make_key(name: str, suffix: bytes = b"") -> bytes:
@@ -341,5 +303,6 @@ def make_entries(found: list, skew: float = 0.0) -> list:
 
 
 def tidy(error: Exception) -> str:
-    """Return the text of an error in one line, without the script's checksum."""
-    return " ".join(str(error).partition(" script: ")[0].split()) or type(error).__name__
+    """Return the text of an error in one line, without the script's checksum and the code that says nothing."""
+    text = getattr(error, "strerror", None) or str(error)
+    return " ".join(text.partition(" script: ")[0].split()).removeprefix("ERR ") or type(error).__name__

@@ -3,18 +3,14 @@
 A password is never taken from the command line or the environment, which others can read, and is never shown.
 """
 
-import importlib
-import os
-import pwd
-import re
-import stat
-import sys
-from ipaddress import IPv6Address
-from typing import NamedTuple, Optional
-from urllib.parse import parse_qsl, unquote
-
 from solo.errors import SoloError, UsageError
 from solo.modes import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, MODES, SHARED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple, Optional
+else:
+    from solo.engines.fields import NamedTuple
 
 CONFIGURATION = "/etc/solo.toml"
 USERS_CONFIGURATION = ".config/solo.toml"  # below the home directory of the password database
@@ -47,7 +43,7 @@ POSTGRESQL = Kind(
     " without ?table=",
 )
 ZOOKEEPER = Kind("zookeeper.engine", "ZooKeeper", "kazoo", "kazoo>=2.8", 2181)
-REDIS = Kind("redis", "Redis", "redis", "redis>=4.3", 6379)
+REDIS = Kind("redis", "Redis", "", "", 6379)
 ENGINES = {
     "etcd": ETCD,
     "etcds": ETCD,
@@ -73,11 +69,11 @@ class Target(NamedTuple):
     path: str
     settings: dict
     shown: str
-    user: Optional[str] = None
-    password: Optional[str] = None
-    cafile: Optional[str] = None
-    certfile: Optional[str] = None
-    keyfile: Optional[str] = None
+    user: "Optional[str]" = None
+    password: "Optional[str]" = None
+    cafile: "Optional[str]" = None
+    certfile: "Optional[str]" = None
+    keyfile: "Optional[str]" = None
 
 
 def open_engine(where: str, terms, modes=frozenset()):
@@ -88,7 +84,7 @@ def open_engine(where: str, terms, modes=frozenset()):
     target = find_target(where)
     kind = ENGINES[target.scheme]
     try:
-        module = importlib.import_module(f"solo.engines.{kind.module}")
+        module = __import__(f"solo.engines.{kind.module}", fromlist=[kind.name])
     except ImportError as error:
         if not kind.library or (error.name or "").partition(".")[0] != kind.library:
             raise
@@ -115,6 +111,8 @@ def find_target(where: str) -> Target:
                 f" (put it into {CONFIGURATION} or ~/{USERS_CONFIGURATION})"
             )
         return target
+    import os
+
     known, files = {}, find_configurations()
     for path in files:
         known.update(read_configuration(path))
@@ -127,24 +125,24 @@ def find_target(where: str) -> Target:
     return known[where]
 
 
-URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
-
-
 def parse_url(url: str) -> Target:
     """Return the Target of an engine's URL. Raises UsageError.
 
     urllib's urlsplit() is of no use: versions of Python differ on `h,[::1]:3`.
     """
     try:
-        found = URL.fullmatch(url)
-        if not found or not unquote(url).isprintable():
+        scheme, _, rest = url.partition("://")
+        scheme = scheme.lower()
+        if not is_scheme(scheme) or "#" in url or not unquote(url).isprintable():
             raise ValueError
-        scheme, netloc, path, query = found[1].lower(), found[2], found[3], found[4] or ""
+        rest, mark, query = rest.partition("?")
+        netloc, slash, path = rest.partition("/")
+        path = slash + path
         if scheme not in ENGINES:
             raise UsageError(f"--via {scheme}://: no such engine (there are {', '.join(ENGINES)})")
         login, at, hosts = netloc.rpartition("@")
         user, colon, password = login.partition(":")
-        settings = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+        settings = dict(map(split_setting, query.split("&"))) if query else {}
         addresses = [split_host(host, ENGINES[scheme].port) for host in hosts.split(",")]
     except UsageError:
         raise
@@ -163,17 +161,34 @@ def hide_secrets(query: str) -> str:
     return "&".join(f"{key}=..." if "password" in unquote(key) else part for key, part in zip(keys, query.split("&")))
 
 
-ADDRESS = re.compile(r"\[([^]]+)\](?:(:)(.*))?")  # IPv6
+def is_scheme(text: str) -> bool:
+    return text[:1].isalpha() and text.isascii() and text.translate(dict.fromkeys(map(ord, "+.-"))).isalnum()
+
+
+def split_setting(text: str) -> tuple:
+    """Return (key, value) of `key=value` in a query. Raises ValueError."""
+    key, equals, value = text.replace("+", " ").partition("=")
+    if not equals:
+        raise ValueError
+    return unquote(key), unquote(value)
+
+
+def unquote(text: str) -> str:
+    if "%" not in text:
+        return text
+    from urllib import parse  # takes 5 ms
+
+    return parse.unquote(text)
 
 
 def split_host(text: str, port: int) -> tuple:
     """Return (host, port) of `host[:port]`, `[address][:port]` or an IPv6 address. Raises ValueError."""
     if "[" in text or "]" in text or text.count(":") > 1:
-        found = ADDRESS.fullmatch(text if "[" in text else f"[{text}]")
-        if not found:
+        host, bracket, rest = (text if "[" in text else f"[{text}]").partition("]")
+        if host[:1] != "[" or not bracket or rest[:1] not in ("", ":"):
             raise ValueError
-        host, colon, digits = unquote(found[1]), found[2], found[3]
-        IPv6Address(host)
+        host, colon, digits = unquote(host[1:]), rest[:1], rest[1:]
+        check_ipv6(host)
     else:
         host, colon, digits = text.partition(":")
     if not host or colon and not (digits.isdecimal() and 0 < int(digits) < 1 << 16):
@@ -181,7 +196,23 @@ def split_host(text: str, port: int) -> tuple:
     return host, int(digits) if colon else port
 
 
+def check_ipv6(text: str):
+    """Raise ValueError if this is not an IPv6 address, with or without a scope."""
+    from _socket import AF_INET6, inet_pton
+
+    address, percent, scope = text.partition("%")
+    try:
+        inet_pton(AF_INET6, address)
+    except OSError:
+        raise ValueError from None
+    if percent and (not scope or "%" in scope):
+        raise ValueError
+
+
 def find_configurations() -> list:
+    import os
+    import pwd
+
     try:
         return [CONFIGURATION, os.path.join(pwd.getpwuid(os.geteuid()).pw_dir, USERS_CONFIGURATION)]
     except KeyError:
@@ -190,6 +221,9 @@ def find_configurations() -> list:
 
 def read_configuration(path: str) -> dict:
     """Return the targets of one file by name, none if there is no such file. Raises SoloError."""
+    import os
+    import stat
+
     try:
         # O_NONBLOCK: opening a FIFO in its place must not hang.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
@@ -222,6 +256,8 @@ def has_secret(target: Target) -> bool:
 
 
 def load_toml(data: str) -> dict:
+    import sys
+
     if sys.version_info >= (3, 11):
         import tomllib
     else:

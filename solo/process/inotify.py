@@ -13,14 +13,16 @@ def watch_links(fd: int) -> "int | None":
     None if inotify cannot be used: no ctypes, or too many instances of this user.
     """
     try:
-        from solo.process.libc import load
+        from solo.process.library import find_function, load_library
 
-        watch = load("inotify_init1")(posix.O_CLOEXEC | posix.O_NONBLOCK)
+        library = load_library()
+        watch: int = find_function(library, "inotify_init1")(posix.O_CLOEXEC | posix.O_NONBLOCK)
+        add = find_function(library, "inotify_add_watch")
     except (ImportError, OSError):
         return None
-    try:
-        load("inotify_add_watch")(watch, b"/proc/self/fd/%d" % fd, IN_ATTRIB)
-        return watch
-    except OSError:
-        close(watch)
+    if watch < 0:
         return None
+    if add(watch, b"/proc/self/fd/%d" % fd, IN_ATTRIB) >= 0:
+        return watch
+    close(watch)
+    return None

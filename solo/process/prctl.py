@@ -11,18 +11,23 @@ SET_PDEATHSIG, GET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 2, 36
 def load_prctl():
     """Return prctl(2) as a function that raises OSError. Raises SoloError if the C library cannot be called."""
     try:
-        from solo.process.libc import load
+        from _ctypes import get_errno
+
+        from solo.process.library import find_function, load_library
+
+        call = find_function(load_library(), "prctl")
     except ModuleNotFoundError:
         raise SoloError(
             "this Python has no ctypes (--tree, --no-orphan, --flock, --fcntl, --via socket need it)"
         ) from None
-    except ImportError as error:
+    except (ImportError, OSError) as error:
         raise SoloError(f"cannot load ctypes: {error}") from None
-    try:
-        prctl = load("prctl")
-    except OSError as error:
-        raise SoloError(f"cannot load prctl(2): {error}") from None
-    return lambda option, value: prctl(option, value, 0, 0, 0)
+
+    def prctl(option: int, value):
+        if call(option, value, 0, 0, 0):
+            raise OSError(get_errno(), posix.strerror(get_errno()))
+
+    return prctl
 
 
 def make_die_with():
@@ -34,7 +39,7 @@ def make_die_with():
     prctl = load_prctl()
     from _ctypes import byref
 
-    from solo.process.libc import Int
+    from solo.process.library import Int
 
     ours = Int()
     try:

@@ -20,7 +20,7 @@ PACKAGES = (
     "redis-server",
     "postgresql",
 )
-LIBRARIES = ("filelock", "fasteners", "redis", "kazoo", "psycopg")
+LIBRARIES = ("filelock", "fasteners", "kazoo", "psycopg")
 
 
 def describe_machine() -> dict:

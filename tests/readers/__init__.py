@@ -44,12 +44,21 @@ READ = {
     "cmdline": "contention.sockets.read_command",
     "report": "api.status_pipe.read_last",
     "url": """
-        engines.targets.parse_url engines.targets.split_host engines.targets.hide_secrets engines.targets.has_secret""",
+        engines.targets.parse_url engines.targets.split_host engines.targets.hide_secrets engines.targets.has_secret
+        engines.targets.split_setting engines.targets.unquote""",
     "toml": "engines.targets.read_configuration engines.targets.load_toml engines.targets.make_target",
     "entry_record": "engines.engine.parse_entry_record engines.engine.read_optional",
+    "http": """
+        engines.http.Answer.read engines.http.Answer.readline engines.http.Answer.read_status
+        engines.http.Answer.read_headers engines.http.Answer.read_head_line engines.network.Timed.recv
+        engines.http.Answer.decode engines.http.Answer.receive engines.http.parse_size""",
+    "resp": """
+        engines.resp.Connection.read_answer engines.resp.Connection.read_line engines.resp.Connection.read_bulk
+        engines.resp.Connection.receive""",
     "etcd": """
         engines.etcd.Etcd.ask engines.etcd.read_error engines.etcd.Etcd.read_queue engines.etcd.Etcd.read_entries
-        engines.etcd.Etcd.read_once engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change""",
+        engines.etcd.Etcd.read_once engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change engines.etcd.parse_date
+        engines.json.loads""",
     "zookeeper": """
         engines.zookeeper.session.Session.receive engines.zookeeper.session.Session.read_answer
         engines.zookeeper.session.Session.read engines.zookeeper.engine.ZooKeeper.read_queue
@@ -92,6 +101,6 @@ UNREAD = {
         engines.postgresql.table.PostgresTable.read_rows""",
     "reads no outside data": """
         api.blocking.Deferred.receive commands.clean.clean_all commands.prune.clean commands.top.Screen.receive
-        contention.protocols.Ticket.read_record engines.network.make_tls process.libc.load
+        contention.protocols.Ticket.read_record engines.network.make_tls process.library.load_library
         process.prctl.load_prctl""",
 }

@@ -3,6 +3,7 @@
 import json
 import math
 import struct
+import time
 from functools import cache
 from io import SEEK_END, BytesIO
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 from readers import some
 from readers.target import NUMBERS, agree, attempt, expect, expect_claim, fuzzed, same
 from solo.contention import period
-from solo.engines import engine, etcd, redis, targets
+from solo.engines import engine, etcd, http, network, redis, resp, targets
 from solo.engines.postgresql import link, session, table
 from solo.engines.zookeeper.engine import ZooKeeper
 from solo.errors import SoloError
@@ -69,6 +70,71 @@ def trip_entry_record(rng):
     cut = engine.parse_entry_record(data[: rng.randrange(len(data))])
     same(cut, engine.EntryRecord(cut.claim))
     same(cut.claim.mode, EXCLUSIVE)
+
+
+# --- HTTP --------------------------------------------------------------------------------------------------------
+
+
+class Pieces(BytesIO):
+    """A socket that receives these bytes, a few at a time, and then the end."""
+
+    size = 1000
+
+    def recv(self, size):
+        return self.read(min(self.size, size))
+
+    def settimeout(self, _):
+        pass
+
+    sendall = settimeout
+
+
+def open_http(data: bytes, size: int = 1000):
+    pieces = Pieces(data)
+    pieces.size = size
+    return http.Connection(network.Timed(pieces, time.monotonic() + 1000), "h")
+
+
+def write_http(body: bytes, kind: int, cuts=()) -> bytes:
+    """Return an answer with its length, in chunks, or until the end of the connection."""
+    if kind == 0:
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    if kind == 1:
+        return b"HTTP/1.0 200 OK\r\nX: y\r\n\r\n" + body
+    chunks = [body[first:last] for first, last in zip([0, *cuts], [*cuts, len(body)])]
+    lines = b"".join(b"%x;x=y\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks if chunk)
+    head = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    return head + lines + b"0\r\nX: y\r\n\r\n"
+
+
+def make_http(rng) -> bytes:
+    return write_http(make_entry_record(rng) + b"\n", rng.randrange(3), sorted(rng.sample(range(1, 50), 3)))
+
+
+@fuzzed(2, b"HTTP/1.1 204 |Content-Length: |Transfer-Encoding: chunked|Connection: close|\r\n\r\n|0\r\n|" + NUMBERS)
+def check_http(data: bytes):
+    refused = (OSError, ValueError)
+    answer = attempt(open_http(data).getresponse, may=refused)
+    if isinstance(answer, http.Answer):
+        expect(200 <= answer.status <= 999)
+        body = attempt(answer.read, 100, may=refused)
+        expect(isinstance(body, Exception) or len(body) <= 100)
+        again = open_http(data, 1).getresponse()
+        lines = attempt(lambda: list(iter(lambda: again.readline(100), b"")), may=refused)
+        expect(isinstance(lines, Exception) or isinstance(body, Exception) or b"".join(lines)[:100] == body)
+
+
+def trip_http(rng):
+    body = b"\n".join(some.word(rng) for _ in range(rng.randrange(5)))
+    cuts = sorted(rng.sample(range(len(body) + 1), min(len(body), rng.randrange(4))))
+    for kind in range(3):
+        data, size = write_http(body, kind, cuts), rng.choice((1, 7, 1000))
+        one = open_http(data + b"junk" * (kind != 1), size)
+        same((one.getresponse().read(1 << 20), one.sock is None), (body, kind == 1))
+        again = open_http(data, size).getresponse()
+        same(b"".join(iter(lambda: again.readline(1 << 20), b"")), body)
+        torn = attempt(lambda: open_http(data[:-1], size).getresponse().read(1 << 20), may=(OSError, ValueError))
+        expect(kind == 1 or not body and kind == 0 or isinstance(torn, Exception) or torn == body)
 
 
 # --- etcd --------------------------------------------------------------------------------------------------------
@@ -239,6 +305,52 @@ def trip_zookeeper(rng):
     torn = open_zookeeper(data[: rng.randrange(len(data))])
     found = attempt(torn.read_queue, "job", may=(SoloError, engine.Gone))
     expect(isinstance(found, Exception), "a torn answer is accepted")
+
+
+# --- RESP --------------------------------------------------------------------------------------------------------
+
+
+def write_resp(answer) -> bytes:
+    if isinstance(answer, list):
+        return b"*%d\r\n" % len(answer) + b"".join(map(write_resp, answer))
+    if isinstance(answer, int):
+        return b":%d\r\n" % answer
+    return b"$-1\r\n" if answer is None else b"$%d\r\n%b\r\n" % (len(answer), answer)
+
+
+def invent_answer(rng, depth=0):
+    kinds = [None, some.number(rng), some.word(rng), make_entry_record(rng)]
+    return (
+        [invent_answer(rng, depth + 1) for _ in range(rng.randrange(4))]
+        if rng.random() < 0.4 and depth < 4
+        else rng.choice(kinds)
+    )
+
+
+def open_resp(data: bytes, size: int = 1000):
+    one = resp.Connection(targets.parse_url("redis://h"), None, 1000.0)
+    pieces = Pieces(data)
+    pieces.size, one.sock = size, network.Timed(pieces)
+    return one
+
+
+def make_resp(rng) -> bytes:
+    return rng.choice((b"+OK\r\n", b"-ERR no\r\n", write_resp(invent_answer(rng))))
+
+
+@fuzzed(1, b"*1\r\n|$-1\r\n|*-1\r\n|\r\n|:|-|+|" + NUMBERS)
+def check_resp(data: bytes):
+    broken = OSError, ValueError
+    answers = [attempt(open_resp(data, size).call, "GET", may=(resp.Refused, *broken)) for size in (1, 1000)]
+    expect(repr(answers[0]) == repr(answers[1]), answers)
+    one = open_resp(data)
+    expect(isinstance(attempt(one.call, may=(resp.Refused, *broken)), broken) == (one.sock is None))
+
+
+def trip_resp(rng):
+    answer = invent_answer(rng)
+    one = open_resp(write_resp(answer) + b"+OK\r\n", rng.choice((1, 7, 1000)))
+    same((one.call("GET"), one.call("PING")), (answer, b"OK"))
 
 
 # --- Redis -------------------------------------------------------------------------------------------------------

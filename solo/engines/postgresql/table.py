@@ -14,7 +14,7 @@ from hashlib import sha256
 from time import monotonic
 
 from solo.contention.period import format_ran, parse_ran
-from solo.engines.engine import Entry, Gone, describe_skew, parse_entry_record
+from solo.engines.engine import Entry, Gone, describe_skew, parse_entry_record, pick_between
 from solo.engines.postgresql.link import Link, encode, make_key
 from solo.engines.queue import OrderedEngine, find_place, find_unready, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
@@ -311,8 +311,3 @@ class PostgresTable(OrderedEngine):
                 " forgets locks",
             ),
         ]
-
-
-def pick_between(least: float, most: float) -> float:
-    """Return a random number, so that waiters do not all ask at once."""
-    return least + (most - least) * posix.urandom(1)[0] / 255

@@ -240,9 +240,11 @@ class ZooKeeper(OrderedEngine):
 
     def read_version(self) -> str:
         """Return ZooKeeper's version, by `srvr`, the only four-letter command that is enabled by default."""
+        from contextlib import closing
+
         answer, deadline = b"", monotonic() + self.timeout
         try:
-            with self.session.open(deadline) as one:
+            with closing(self.session.open(deadline)) as one:
                 one.sendall(b"srvr")
                 while b"\n" not in answer and monotonic() < deadline:
                     answer += one.recv(1 << 12) or b"\n"

@@ -109,12 +109,7 @@ class Session:
 
     def open(self, deadline: float):
         host, port = self.hosts[self.at]
-        one = connect(host, port, deadline)
-        try:
-            return one if self.tls is None else self.tls.wrap_socket(one, server_hostname=host)
-        except BaseException:
-            one.close()
-            raise
+        return connect(host, port, deadline, self.tls)
 
     # --- messages ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,148 @@
+"""A small HTTP/1.1 client: one connection, one request at a time, all by a deadline.
+
+Python's http.client takes 20 ms to load, as it reads headers as those of a mail.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+    from solo.engines.network import Timed
+
+LONGEST_LINE, MOST_LINES = 1 << 16, 100
+
+
+class HTTPError(OSError):
+    """The answer is not one of HTTP."""
+
+
+class Connection:
+    """A connection to `host`, a header's text. `sock` is a Timed socket, or None once the server has closed it."""
+
+    def __init__(self, sock: "Timed", host: str) -> None:
+        self.sock: Optional[Timed] = sock
+        self.host = host
+
+    def request(self, method: str, path: str, body: str, headers: "dict[str, str]") -> None:
+        """Send a request. Raises OSError."""
+        if self.sock is None:
+            raise HTTPError("the server closed the connection")
+        data = body.encode()
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {self.host}", f"Content-Length: {len(data)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self.sock.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + data)
+
+    def getresponse(self) -> "Answer":
+        """Return the Answer, whose body is still to be read. Raises OSError, ValueError."""
+        if self.sock is None:
+            raise HTTPError("the server closed the connection")
+        answer = Answer(self.sock)
+        if answer.is_last:
+            self.sock = None
+        return answer
+
+    def close(self) -> None:
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
+
+
+class Answer:
+    """An answer: its `status`, its `headers`, such as "Content-Length", and a body to be read once.
+
+    `is_last`: the server closes the connection after it.
+    """
+
+    def __init__(self, sock: "Timed") -> None:
+        self.sock = sock
+        self.data = self.body = b""  # received and not yet decoded; decoded and not yet read
+        self.is_over = False
+        version, self.status = self.read_status()
+        self.headers = self.read_headers()
+        while self.status < 200:
+            version, self.status = self.read_status()
+            self.headers = self.read_headers()
+        self.is_chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
+        self.left: Optional[int] = (
+            None  # bytes of the body, or of its present chunk, still to come; None: until the end
+        )
+        if not self.is_chunked and "Content-Length" in self.headers:
+            self.left = parse_size(self.headers["Content-Length"], 10)
+        default = "close" if version == "HTTP/1.0" else "keep-alive"
+        wish = self.headers.get("Connection", default).lower()
+        self.is_last = wish != "keep-alive" or self.left is None and not self.is_chunked
+
+    def read(self, limit: int) -> bytes:
+        """Return the body, cut after `limit` bytes."""
+        while len(self.body) < limit and self.decode():
+            pass
+        return self.body[:limit]
+
+    def readline(self, limit: int) -> bytes:
+        """Return the next line of the body, cut after `limit` bytes; b"" at the end."""
+        while b"\n" not in self.body and len(self.body) < limit and self.decode():
+            pass
+        end = min(limit, self.body.find(b"\n") + 1 or limit)
+        line, self.body = self.body[:end], self.body[end:]
+        return line
+
+    # --- decoding ---------------------------------------------------------------------------------------------------
+
+    def decode(self) -> bool:
+        """Decode what was received, or receive more. Return False at the end of the body."""
+        if self.is_chunked and not self.left:
+            self.start_chunk()
+        if self.left == 0:
+            self.is_over = True
+        if self.is_over or not self.data and not self.receive(may_end=self.left is None):
+            return False
+        piece, self.data = self.data[: self.left], self.data[self.left :] if self.left is not None else b""
+        self.body += piece
+        if self.left is not None:
+            self.left -= len(piece)
+        if self.is_chunked and not self.left:
+            self.read_head_line()
+        return True
+
+    def start_chunk(self) -> None:
+        """Read the size of the next chunk; after the last one, the trailer."""
+        self.left = 0 if self.is_over else parse_size(self.read_head_line().partition(";")[0].strip(), 16)
+        if self.left == 0 and not self.is_over:
+            self.read_headers()
+
+    def read_status(self) -> "tuple[str, int]":
+        version, _, status = self.read_head_line().partition(" ")
+        if version[:7] != "HTTP/1." or not status[:3].isdecimal():
+            raise HTTPError("the answer is not HTTP")
+        return version, int(status[:3])
+
+    def read_headers(self) -> "dict[str, str]":
+        headers: dict[str, str] = {}
+        for _ in range(MOST_LINES):
+            name, _, value = self.read_head_line().partition(":")
+            if not name:
+                return headers
+            headers[name.title()] = value.strip()
+        raise HTTPError("the answer has too many headers")
+
+    def read_head_line(self) -> str:
+        while b"\n" not in self.data:
+            if len(self.data) > LONGEST_LINE:
+                raise HTTPError("the answer has too long a line")
+            self.receive()
+        line, _, self.data = self.data.partition(b"\n")
+        return line.rstrip(b"\r").decode("latin-1")
+
+    def receive(self, may_end: bool = False) -> bool:
+        """Receive more. Return False at the end of the connection."""
+        data = self.sock.recv()
+        if not data and not may_end:
+            raise HTTPError("the server closed the connection")
+        self.data += data
+        return bool(data)
+
+
+def parse_size(text: str, base: int) -> int:
+    if not text.isalnum():  # int() accepts a sign too
+        raise HTTPError("the answer has no valid length")
+    return int(text, base)

@@ -1,0 +1,113 @@
+"""A small client of Redis: its protocol RESP2 on one connection, where each call ends by a deadline.
+
+The Python library of Redis takes 120 ms to load, and repeats what a lease has no time for.
+"""
+
+from time import monotonic
+
+from solo.engines import network
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+LARGEST, LONGEST_LINE = 1 << 26, 1 << 16  # bytes
+MOST, DEEPEST = 1 << 20, 8  # items of an array, and arrays in each other
+
+
+class Refused(Exception):
+    """The server answered with an error. The text is its text, which begins with a code such as NOAUTH."""
+
+
+class Connection:
+    """A connection to a Target, opened by the first call. `timeout` limits one call; `tls` is an SSL context or None."""
+
+    def __init__(self, target: "Any", tls: "Any", timeout: float) -> None:
+        [(self.host, self.port)] = target.hosts
+        self.tls = tls
+        self.timeout = timeout
+        login = [target.user, target.password or ""] if target.user else [target.password]
+        self.greetings = [] if login == [None] else [["AUTH", *login]]
+        self.greetings += [["SELECT", target.path]] if int(target.path or 0) else []
+        self.sock: Optional[network.Timed] = None
+        self.data = b""
+
+    def call(self, *words: object) -> "Any":
+        """Return the answer: bytes, a number, None, or a list of answers.
+
+        Raises Refused; OSError or ValueError if the connection broke.
+        """
+        deadline = monotonic() + self.timeout
+        try:
+            sock = self.sock or self.open(deadline)
+            sock.deadline = deadline
+            return self.ask(sock, words)
+        except Refused:
+            raise
+        except BaseException:
+            self.close()  # a late answer must not be taken for the next one
+            raise
+
+    def open(self, deadline: float) -> "network.Timed":
+        sock = network.Timed(network.connect(self.host, self.port, deadline, self.tls), deadline)
+        self.sock, self.data = sock, b""
+        try:
+            for words in self.greetings:
+                self.ask(sock, words)
+        except Refused:
+            self.close()
+            raise
+        return sock
+
+    def close(self) -> None:
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    def ask(self, sock: "network.Timed", words: "Any") -> "Any":
+        texts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+        parts = [b"$%d\r\n%b\r\n" % (len(text), text) for text in texts]
+        sock.sendall(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
+        return self.read_answer(sock)
+
+    def read_answer(self, sock: "network.Timed", depth: int = 0) -> "Any":
+        line = self.read_line(sock)
+        kind, rest = line[:1], line[1:]
+        if kind == b"-":
+            raise Refused(rest.decode(errors="replace"))
+        if kind == b"+":
+            return rest
+        number = int(rest)
+        if kind == b":":
+            return number
+        if kind == b"$" and number <= LARGEST:
+            return self.read_bulk(sock, number)
+        if kind == b"*" and number <= MOST and depth < DEEPEST:
+            return [self.read_answer(sock, depth + 1) for _ in range(number)] if number >= 0 else None
+        raise ValueError("the answer is not one of Redis")
+
+    def read_line(self, sock: "network.Timed") -> bytes:
+        while b"\r\n" not in self.data:
+            if len(self.data) > LONGEST_LINE:
+                raise ValueError("the answer is not one of Redis")
+            self.receive(sock)
+        line, _, self.data = self.data.partition(b"\r\n")
+        return line
+
+    def read_bulk(self, sock: "network.Timed", size: int) -> "Optional[bytes]":
+        if size < 0:
+            return None
+        while len(self.data) < size + 2:
+            self.receive(sock)
+        bulk, end, self.data = self.data[:size], self.data[size : size + 2], self.data[size + 2 :]
+        if end != b"\r\n":
+            raise ValueError("the answer is not one of Redis")
+        return bulk
+
+    def receive(self, sock: "network.Timed") -> None:
+        data = sock.recv()
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self.data += data
