@@ -12,7 +12,7 @@ from proxy import HOLE, RESET, Proxy
 from servers import PostgreSQL, PostgreSQLTable, Server, find_port
 from test_engines import Fleet
 
-pytest.importorskip("psycopg")
+pytest.importorskip("solo.engines.postgresql.libpq")
 
 from solo.engines.engine import EntryRecord
 from solo.engines.postgresql.table import PostgresTable

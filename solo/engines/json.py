@@ -21,7 +21,7 @@ def refuse(value: object) -> None:
 
 
 scan = make_scanner(Syntax)  # type: ignore[arg-type]
-encode = make_encoder({}, refuse, encode_basestring_ascii, None, ": ", ", ", False, False, True)
+encode = make_encoder({}, refuse, encode_basestring_ascii, None, ":", ",", False, False, True)
 
 
 def loads(data: "Union[str, bytes]") -> "Any":
@@ -37,5 +37,5 @@ def loads(data: "Union[str, bytes]") -> "Any":
 
 
 def dumps(value: "Any") -> str:
-    """Return the text of a value, in ASCII. Raises TypeError."""
+    """Return the shortest text of a value, in ASCII. Raises TypeError."""
     return "".join(encode(value, 0))

@@ -20,7 +20,7 @@ KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
 
 class Kind(NamedTuple):
     """One of the engines. `module`, named as its scheme without TLS, has the class `name`; `library` is the Python
-    library that it needs. `unless` ends the message about an unsupported mode.
+    library that it needs, or that brings what it needs. `unless` ends the message about an unsupported mode.
     """
 
     module: str

@@ -97,6 +97,7 @@ UNREAD = {
         generate.bundle.read_recorded generate.bundle.read_sources generate.merge.Merger.split
         generate.merge.read_import""",
     "reads columns of solo's own queries, cast by the server": """
+        engines.postgresql.libpq.Connection.receive engines.postgresql.libpq.read_value
         engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles
         engines.postgresql.table.PostgresTable.read_rows""",
     "reads no outside data": """

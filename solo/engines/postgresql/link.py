@@ -1,18 +1,13 @@
 """One session at a PostgreSQL server, by libpq's asynchronous calls: each ends by its deadline, and can be given up."""
 
-import os
-import re
-from hashlib import sha256
-from math import ceil
+import posix
 from select import POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, poll
 from time import monotonic, time
-from urllib.parse import unquote
-
-from psycopg import Error, pq
-from psycopg.conninfo import make_conninfo
 
 from solo.engines.engine import Gone
 from solo.engines.network import find_addresses, look_up_again
+from solo.engines.postgresql.libpq import FAILED, OK, READING, WRITING, Connection, LibpqError, make_conninfo
+from solo.engines.targets import unquote
 from solo.errors import SoloError, Unreachable, UsageError
 
 LONGEST_POLL = 1e6  # seconds
@@ -22,10 +17,18 @@ LONGEST = (1 << 31) - 1  # milliseconds; an int
 ENDED = POLLRDHUP | POLLHUP | POLLERR
 # libpq has no codes for a failed connection, so match its text. Other reasons may pass: a server that starts, or is
 # full.
-REFUSED = re.compile(
-    "invalid|authentication|password|pg_hba|does not exist|permission|not permitted|certificate|unknown ca|not support"
+REFUSALS = (
+    "invalid",
+    "authentication",
+    "password",
+    "pg_hba",
+    "does not exist",
+    "permission",
+    "not permitted",
+    "certificate",
+    "unknown ca",
+    "not support",
 )
-QUOTED = re.compile('"[^"]*"')
 # Codes of errors that may pass: connection, deadlock, resources, read-only (now a standby), locks, operator.
 PASSING = ("08", "40", "53", "25006", "55P03", "57")
 CANCELED = "57014"
@@ -49,7 +52,7 @@ class Link:
         self.ttl = ttl
         self.timeout = timeout
         # A silent connection is probed for the last two thirds of the ttl, a busy one never.
-        self.idle, self.probes = max(1, min(int(ttl / 3), LONGEST_IDLE)), min(ceil(ttl) + 1, MOST_PROBES)
+        self.idle, self.probes = max(1, min(int(ttl / 3), LONGEST_IDLE)), min(int(ttl) + 2, MOST_PROBES)
         self.silence = min(int(ttl * 1000), LONGEST)
         files = {"sslrootcert": target.cafile, "sslcert": target.certfile, "sslkey": target.keyfile}
         if target.cafile:
@@ -67,9 +70,10 @@ class Link:
             "tcp_user_timeout": self.silence,
             "client_encoding": "UTF8",
         }
+        self.settings = {key: value for key, value in known.items() if value is not None}
         try:
-            self.settings = make_conninfo(**{key: value for key, value in known.items() if value is not None})
-        except Error as error:
+            make_conninfo(self.settings)
+        except LibpqError as error:
             raise UsageError(f"--via {self.where}: {join_lines(str(error))}") from None
         self.connection = None
         self.is_busy = self.is_pooled = False
@@ -87,7 +91,7 @@ class Link:
                 # A silent host must leave time for the others.
                 self.open_host(unquote(host), port, monotonic() + self.timeout / len(self.hosts))
                 return
-            except (Error, OSError) as error:
+            except (LibpqError, OSError) as error:
                 problem = self.lose(str(error))
             except SoloError as error:
                 self.close()
@@ -97,17 +101,12 @@ class Link:
 
     def open_host(self, host: str, port: int, deadline: float):
         where = self.resolve(host, port, deadline)
-        connection = pq.PGconn.connect_start(make_conninfo(self.settings, **where, port=port).encode())
-        state = pq.PollingStatus.WRITING
-        while state != pq.PollingStatus.OK:
-            if state == pq.PollingStatus.FAILED or connection.status == pq.ConnStatus.BAD:
-                text = join_lines(connection.error_message.decode(errors="replace"))
-                kind = SoloError if connection.needs_password or REFUSED.search(QUOTED.sub("", text)) else Unreachable
-                raise kind(f"{self.where}: {text}")
-            if not wait_socket(connection, POLLIN if state == pq.PollingStatus.READING else POLLOUT, deadline):
-                raise Unreachable(f"cannot reach {self.where}: no answer")
-            state = connection.connect_poll()
-        connection.nonblocking = 1
+        connection = Connection(make_conninfo({**self.settings, **where, "port": port}))
+        try:
+            self.connect(connection, deadline)
+        except BaseException:
+            connection.finish()
+            raise
         self.connection, self.is_busy, self.heard = connection, False, []
         [[pid, is_standby, self.version, clock]] = self.ask(
             "select pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'),"
@@ -118,11 +117,24 @@ class Link:
         if is_standby == "t":
             raise Unreachable(f"{self.where}: {host}:{port} is a standby")
         self.pid = int(pid)
-        self.is_pooled = connection.backend_pid != self.pid
+        self.is_pooled = connection.get_pid() != self.pid
+
+    def connect(self, connection: Connection, deadline: float):
+        """Wait until the connection is made. Raises Unreachable, SoloError, LibpqError."""
+        state = FAILED if connection.is_bad() else WRITING
+        while state != OK:
+            if state == FAILED:
+                text = join_lines(connection.get_message().decode(errors="replace"))
+                kind = SoloError if connection.needs_password() or is_refusal(text) else Unreachable
+                raise kind(f"{self.where}: {text}")
+            if not wait_socket(connection, POLLIN if state == READING else POLLOUT, deadline):
+                raise Unreachable(f"cannot reach {self.where}: no answer")
+            state = connection.poll()
+        connection.stop_blocking()
 
     def resolve(self, host: str, port: int, deadline: float) -> dict:
         """Return libpq's settings for a host, with addresses, as libpq's own look-up has no timeout. Raises OSError."""
-        if host[:1] in ("/", "@") or self.has_address or "PGHOSTADDR" in os.environ:
+        if host[:1] in ("/", "@") or self.has_address or b"PGHOSTADDR" in posix.environ:
             return {"host": host}
         addresses = [address[-1][0] for address in find_addresses(host, port, deadline)]
         return {"host": ",".join([host] * len(addresses)), "hostaddr": ",".join(addresses)}
@@ -173,8 +185,8 @@ class Link:
     def send(self, query: str, *values):
         self.check()
         try:
-            self.connection.send_query_params(query.encode(), [encode(value) for value in values])
-        except Error as error:
+            self.connection.send(query.encode(), [encode(value) for value in values])
+        except LibpqError as error:
             raise self.lose(str(error)) from None
         self.is_busy = True
 
@@ -185,7 +197,7 @@ class Link:
             while connection.flush():
                 if not wait_socket(connection, POLLIN | POLLOUT, deadline):
                     return None
-                connection.consume_input()
+                connection.receive()
             rows, problem = [], None
             while True:
                 while connection.is_busy():
@@ -195,15 +207,12 @@ class Link:
                 result = connection.get_result()
                 if result is None:
                     break
-                if result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
-                    rows = [
-                        [decode(result.get_value(row, column)) for column in range(result.nfields)]
-                        for row in range(result.ntuples)
-                    ]
+                if result.is_ok:
+                    rows = [list(map(decode, row)) for row in result.rows]
                 else:
                     problem = result
             self.hear()
-        except Error as error:
+        except LibpqError as error:
             raise self.lose(str(error)) from None
         self.is_busy, self.answered = False, monotonic()
         if problem is not None:
@@ -217,12 +226,8 @@ class Link:
 
     def hear(self):
         """Read the socket and collect notifications."""
-        self.connection.consume_input()
-        while True:
-            notification = self.connection.notifies()
-            if notification is None:
-                return
-            self.heard.append(notification.extra.decode(errors="replace"))
+        self.connection.receive()
+        self.heard += map(decode, self.connection.list_payloads())
 
     def wait_heard(self, deadline: float):
         """Wait for a notification until the deadline. Raises Unreachable."""
@@ -230,7 +235,7 @@ class Link:
         try:
             if not self.heard and wait_socket(self.connection, POLLIN, deadline):
                 self.hear()
-        except Error as error:
+        except LibpqError as error:
             raise self.lose(str(error)) from None
 
     def wait_end(self, seconds: float, stop):
@@ -238,19 +243,15 @@ class Link:
         if self.connection is None:
             raise Gone("its session has ended")
         poller = poll()
-        poller.register(self.connection.socket, ENDED)
+        poller.register(self.connection, ENDED)
         poller.register(stop, POLLIN)
         if any(events & ENDED for _, events in poller.poll(min(seconds, LONGEST_POLL) * 1000)):
             raise Gone("the server has ended the session")
 
     def describe_problem(self, result) -> SoloError:
-        text = (
-            decode(result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY))
-            or decode(result.error_message)
-            or "no reason given"
-        )
-        code = decode(result.error_field(pq.DiagnosticField.SQLSTATE)) or "08"
-        if self.connection.status == pq.ConnStatus.BAD:
+        text = decode(result.message) or "no reason given"
+        code = decode(result.code) or "08"
+        if self.connection.is_bad():
             return self.lose(text)
         kind = Canceled if code == CANCELED else Unreachable if code.startswith(PASSING) else SoloError
         return kind(f"{self.where}: {join_lines(text)}")
@@ -262,8 +263,14 @@ class Link:
 
 def wait_socket(connection, events: int, deadline: float) -> bool:
     poller = poll()
-    poller.register(connection.socket, events)
+    poller.register(connection, events)
     return bool(poller.poll(max(0.0, min(deadline - monotonic(), LONGEST_POLL)) * 1000))
+
+
+def is_refusal(text: str) -> bool:
+    """Return whether libpq says, outside of quoted names, that asking again cannot help."""
+    plain = "".join(text.split('"')[::2])
+    return any(words in plain for words in REFUSALS)
 
 
 def encode(value):
@@ -280,4 +287,14 @@ def join_lines(text: str) -> str:
 
 def make_key(name: str) -> int:
     """Return the advisory lock of a name: a signed bigint of 48 bits of a hash, then 16 zero bits for lanes."""
-    return int.from_bytes(sha256(b"solo\0" + encode(name)).digest()[:6], "big", signed=True) << 16
+    return int.from_bytes(hash_name(f"solo\0{name}")[:6], "big", signed=True) << 16
+
+
+def hash_name(name: str) -> bytes:
+    """Return the SHA-256 of a name."""
+    for module in ("_sha2", "_sha256", "hashlib"):  # in this order: hashlib loads OpenSSL
+        try:
+            return __import__(module).sha256(encode(name)).digest()
+        except ImportError:
+            pass
+    raise SoloError("this Python has no SHA-256")

@@ -11,10 +11,10 @@ Each of our queries has our record in a comment: of all that the server shows of
 query is long enough.
 """
 
-import json
 import posix
 from time import monotonic, sleep
 
+from solo.engines import json
 from solo.engines.engine import Entry, EntryRecord, Gone, describe_skew, parse_entry_record
 from solo.engines.postgresql.link import Canceled, Link, make_key
 from solo.engines.postgresql.table import PostgresTable
@@ -398,7 +398,7 @@ class PostgresSession:
             names[entry.name] = [entry.number, entry.is_held, own]
         while True:
             known = {**json.loads(record.format(self.link.skew)), "names": names}
-            text = json.dumps(known, separators=(",", ":")).replace("*", "\\u002a")
+            text = json.dumps(known).replace("*", "\\u002a")
             if len(text) <= COMMENT_LIMIT or not any(record.command) and not record.note:
                 return f"{COMMENT}{text}*/ "
             record = shorten(record)

@@ -9,13 +9,10 @@ row changes.
 """
 
 import posix
-import re
-from hashlib import sha256
 from time import monotonic
 
-from solo.contention.period import format_ran, parse_ran
 from solo.engines.engine import Entry, Gone, describe_skew, parse_entry_record, pick_between
-from solo.engines.postgresql.link import Link, encode, make_key
+from solo.engines.postgresql.link import Link, hash_name, make_key
 from solo.engines.queue import OrderedEngine, find_place, find_unready, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.modes import COUNTED, MODES
@@ -41,7 +38,8 @@ class PostgresTable(OrderedEngine):
         self.where = target.shown
         settings = dict(target.settings)
         self.name = settings.pop("table")
-        if not re.fullmatch(r"\w+(\.\w+)?", self.name, re.ASCII):
+        parts = self.name.split(".")
+        if len(parts) > 2 or not all(part.isascii() and part.replace("_", "x").isalnum() for part in parts):
             raise UsageError(f"--via {self.where}: table: not the name of a table")
         self.table = '"' + self.name.replace(".", '"."') + '"'
         self.channel = f"solo {self.name}"[:CHANNEL_LIMIT]  # the channel of earlier versions
@@ -230,7 +228,7 @@ class PostgresTable(OrderedEngine):
     def wait_change(self, name: str, key, deadline: float) -> bool:
         number = self.find_decisive(name, key)
         if not self.link.is_pooled:
-            self.listen(str(number) if number else sha256(encode(name)).hexdigest()[:DIGEST])
+            self.listen(str(number) if number else hash_name(name).hex()[:DIGEST])
         first, last = (number, number) if number else (0, self.queue[-1].number)
         seen = [row[:-1] for row in self.seen if first <= int(row[0]) <= last]
         while True:
@@ -269,11 +267,15 @@ class PostgresTable(OrderedEngine):
         self.ask("update TABLE set asked = $1 where number = $2", asker, entry.number)
 
     def read_once(self, name: str):
+        from solo.contention.period import parse_ran
+
         known = self.ask("select note from TABLE where name = $1 and owner = $2", name, ONCE)
         self.once_text = known[0][0] if known else None
         return parse_ran(self.once_text.encode()) if known else None
 
     def write_once(self, name: str, before, ran) -> bool:
+        from solo.contention.period import format_ran
+
         if self.read_once(name) != before:
             return False
         text = format_ran(ran).decode()

@@ -1,0 +1,204 @@
+"""libpq, PostgreSQL's C library: the few functions that a Link calls. It has TLS, passwords and time limits.
+
+psycopg loads it too, but takes 150 ms more for what solo does not use.
+"""
+
+import posix
+import sys
+from _ctypes import Structure
+
+from solo.process.library import Bytes, Int, Pointer, byref, find_function, load_library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Optional
+
+SYSTEM = "libpq.so.5"
+BUNDLED = "psycopg_binary.libs"  # a folder beside the Python library psycopg_binary, with a libpq
+BAD = 1  # PQstatus
+FAILED, READING, WRITING, OK = 0, 1, 2, 3  # PQconnectPoll
+COMMAND_OK, TUPLES_OK = 1, 2  # PQresultStatus
+SQLSTATE, PRIMARY = b"CM"  # PQresultErrorField
+# The type of the result, then those of the arguments.
+FUNCTIONS: "dict[str, tuple[Any, ...]]" = {
+    "PQconninfoParse": (Pointer, Bytes, Pointer),
+    "PQconninfoFree": (None, Pointer),
+    "PQconnectStart": (Pointer, Bytes),
+    "PQconnectPoll": (Int, Pointer),
+    "PQstatus": (Int, Pointer),
+    "PQerrorMessage": (Bytes, Pointer),
+    "PQconnectionNeedsPassword": (Int, Pointer),
+    "PQsetnonblocking": (Int, Pointer, Int),
+    "PQsocket": (Int, Pointer),
+    "PQbackendPID": (Int, Pointer),
+    "PQfinish": (None, Pointer),
+    "PQsendQueryParams": (Int, Pointer, Bytes, Int, Pointer, Pointer, Pointer, Pointer, Int),
+    "PQflush": (Int, Pointer),
+    "PQconsumeInput": (Int, Pointer),
+    "PQisBusy": (Int, Pointer),
+    "PQgetResult": (Pointer, Pointer),
+    "PQresultStatus": (Int, Pointer),
+    "PQntuples": (Int, Pointer),
+    "PQnfields": (Int, Pointer),
+    "PQgetvalue": (Bytes, Pointer, Int, Int),
+    "PQgetisnull": (Int, Pointer, Int, Int),
+    "PQresultErrorField": (Bytes, Pointer, Int),
+    "PQresultErrorMessage": (Bytes, Pointer),
+    "PQclear": (None, Pointer),
+    "PQnotifies": (Pointer, Pointer),
+    "PQfreemem": (None, Pointer),
+}
+
+
+class LibpqError(Exception):
+    """A call failed. The text is libpq's."""
+
+
+class Notification(Structure):
+    """The beginning of a PGnotify."""
+
+    _fields_ = [("channel", Bytes), ("pid", Int), ("payload", Bytes)]
+
+
+class Result:
+    """The answer to a query: its `rows` of bytes or None, or why it failed: its `message` and `code`, an SQLSTATE."""
+
+    def __init__(self, address: int) -> None:
+        self.is_ok = pq.PQresultStatus(address) in (COMMAND_OK, TUPLES_OK)
+        columns = range(pq.PQnfields(address))
+        self.rows = [[read_value(address, row, at) for at in columns] for row in range(pq.PQntuples(address))]
+        self.message = pq.PQresultErrorField(address, PRIMARY) or pq.PQresultErrorMessage(address)
+        self.code = pq.PQresultErrorField(address, SQLSTATE)
+        pq.PQclear(address)
+
+
+class Connection:
+    """A connection that is being made with these settings, bytes as of make_conninfo, or was."""
+
+    def __init__(self, settings: bytes) -> None:
+        self.address = pq.PQconnectStart(settings)
+        if not self.address:
+            raise MemoryError
+
+    def poll(self) -> int:
+        """Go on connecting. Return READING or WRITING for what to wait for, OK or FAILED."""
+        state: int = FAILED if self.is_bad() else pq.PQconnectPoll(self.address)
+        return state
+
+    def is_bad(self) -> bool:
+        return bool(pq.PQstatus(self.address) == BAD)
+
+    def get_message(self) -> bytes:
+        return pq.PQerrorMessage(self.address) or b""
+
+    def needs_password(self) -> bool:
+        return bool(pq.PQconnectionNeedsPassword(self.address))
+
+    def stop_blocking(self) -> None:
+        self.check(pq.PQsetnonblocking(self.address, 1) == 0)
+
+    def fileno(self) -> int:
+        fd: int = pq.PQsocket(self.address)
+        if fd < 0:
+            raise LibpqError("the connection is closed")
+        return fd
+
+    def get_pid(self) -> int:
+        """Return the pid that the server told when it accepted the connection."""
+        pid: int = pq.PQbackendPID(self.address)
+        return pid
+
+    def finish(self) -> None:
+        address, self.address = self.address, None
+        if address:
+            pq.PQfinish(address)
+
+    def send(self, query: bytes, values: "list[Optional[bytes]]") -> None:
+        texts = (Bytes * len(values))(*values)
+        self.check(pq.PQsendQueryParams(self.address, query, len(values), None, texts, None, None, 0))
+
+    def flush(self) -> bool:
+        """Send what is to be sent. Return whether some of it is left."""
+        left = pq.PQflush(self.address)
+        self.check(left >= 0)
+        return bool(left)
+
+    def receive(self) -> None:
+        self.check(pq.PQconsumeInput(self.address))
+
+    def is_busy(self) -> bool:
+        """Return whether get_result would block."""
+        return bool(pq.PQisBusy(self.address))
+
+    def get_result(self) -> "Optional[Result]":
+        address = pq.PQgetResult(self.address)
+        return Result(address) if address else None
+
+    def list_payloads(self) -> "Iterator[bytes]":
+        """Yield the payloads of the notifications received since the last call."""
+        while True:
+            address = pq.PQnotifies(self.address)
+            if not address:
+                return
+            payload = Notification.from_address(address).payload
+            pq.PQfreemem(address)
+            yield payload
+
+    def check(self, truth: object) -> None:
+        if not truth:
+            raise LibpqError(self.get_message().decode(errors="replace"))
+
+
+def read_value(address: int, row: int, column: int) -> "Optional[bytes]":
+    value: bytes = pq.PQgetvalue(address, row, column)
+    return value if value or not pq.PQgetisnull(address, row, column) else None
+
+
+def make_conninfo(settings: "dict[str, Any]") -> bytes:
+    """Return the settings as libpq reads them. Raises LibpqError if it does not know one."""
+    pairs = []
+    for key, value in settings.items():
+        quoted = str(value).replace("\\", "\\\\").replace("'", "\\'")
+        pairs.append(f"{key}='{quoted}'")
+    text = " ".join(pairs).encode("utf-8", "surrogateescape")
+    problem = Bytes()
+    options = pq.PQconninfoParse(text, byref(problem))
+    if not options:
+        raise LibpqError((problem.value or b"").decode(errors="replace"))
+    pq.PQconninfoFree(options)
+    return text
+
+
+def list_files() -> "Iterator[str]":
+    """Yield files that may be libpq: that of psycopg's wheel, then that of the system."""
+    for folder in sys.path:
+        try:
+            names = posix.listdir(f"{folder}/{BUNDLED}")
+        except OSError:
+            continue
+        yield from (f"{folder}/{BUNDLED}/{name}" for name in names if name.startswith("libpq-"))
+    yield SYSTEM
+
+
+class Functions:
+    """The functions of a libpq, by name. Raises ImportError."""
+
+    def __init__(self) -> None:
+        problem = None
+        for file in list_files():
+            try:
+                library = load_library(file)
+                for name, (result, *arguments) in FUNCTIONS.items():
+                    setattr(self, name, find_function(library, name, result, arguments))
+                return
+            except OSError as error:
+                problem = error
+        raise ImportError(str(problem), name="psycopg")
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+pq = Functions()
