@@ -248,6 +248,20 @@ def test_tree_holds_while_proc_cannot_be_listed(lab):
 
 
 @pytest.mark.tool("strace")
+@pytest.mark.parametrize("earlier, lists", [("", 0), ("sleep 99 & echo $!;", 1)])
+def test_only_a_launcher_with_children_lists_all_processes(lab, earlier, lists):
+    """exec keeps the children of the shell."""
+    trace = "strace -D -qq -o $LAB/trace -P /proc -e trace=openat"
+    shell = lab.start_shell(f"{earlier} exec {trace} $SOLO --tree -n job -- echo 7")
+    pids = [int(read_line(shell)) for _ in range(1 + lists)]
+
+    assert shell.wait(PATIENCE) == 0
+    assert ('"/proc"' in (lab.path / "trace").read_text()) == bool(lists)
+    for pid in pids[:lists]:
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.tool("strace")
 def test_tree_holds_while_sigwaitinfo_fails(lab):
     tree = "setsid sh -c 'sleep 1; echo over >>$LAB/log' & exit 3"
 
