@@ -253,7 +253,9 @@ class DeadMan:
     """
 
     def __init__(self):
-        from solo.process.library import Pointer, byref, find_function, get_errno, load_library, pack_ints, pack_longs
+        from _ctypes import byref, get_errno
+
+        from solo.process.library import Pointer, find_function, load_library, pack_ints, pack_longs
 
         self.is_armed = self.is_over = False
         self.lock = allocate_lock()

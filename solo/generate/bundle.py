@@ -30,7 +30,7 @@ if _signal.getsignal(2) is _signal.default_int_handler: _signal.signal(2, _signa
 import marshal, posix, sys
 sys.path.append({site!r})
 try:
-    try: exec(marshal.loads(posix.read(fd := posix.open({bundle!r} + sys.implementation.cache_tag, posix.O_CLOEXEC), size := {size})))
+    try: exec(marshal.loads(posix.read(fd := posix.open({path!r} + sys.implementation.cache_tag, posix.O_CLOEXEC), size := {size})))
     except Exception: from solo import __main__
 except Exception as error:
     posix.write(2, f"solo: cannot go on: {{str(error) or 'Cannot allocate memory'}}\\n".encode("ascii", "backslashreplace"))
@@ -261,7 +261,7 @@ def make(python: str, site: str, path: str, used: dict, staged: str = "", index:
     at_hand, near, far = make_bundle(path, used, index)
     with open((staged or path) + sys.implementation.cache_tag, "wb") as file:
         file.write(at_hand + near + far)
-    return SCRIPT.format(python=python, site=site, bundle=path, size=len(at_hand))
+    return SCRIPT.format(python=python, site=site, path=path, size=len(at_hand))
 
 
 def main():

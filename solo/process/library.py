@@ -1,8 +1,6 @@
 """Functions of C libraries, by the part of ctypes that is written in C. The rest of it takes 4 ms to load."""
 
 import _ctypes
-from _ctypes import byref as byref
-from _ctypes import get_errno as get_errno
 from sys import byteorder
 
 TYPE_CHECKING = False

@@ -5,9 +5,9 @@ psycopg loads it too, but takes 150 ms more for what solo does not use.
 
 import posix
 import sys
-from _ctypes import Structure
+from _ctypes import Structure, byref
 
-from solo.process.library import Bytes, Int, Pointer, byref, find_function, load_library
+from solo.process.library import Bytes, Int, Pointer, find_function, load_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
