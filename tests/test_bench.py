@@ -6,14 +6,18 @@ import subprocess
 import sys
 
 import pytest
-from bench.contestants import read_cost, wait_asleep
+from bench.contestants import TRUE, read_cost, wait_asleep
+from bench.engines import read_cpu
+from bench.launch import time_inheritor
 from bench.quartiles import Series, cut
-from bench.report import find_worse, list_ratios, list_targets
+from bench.report import find_worse, list_ratios, list_targets, print_targets
 from bench.tables import fill_page
 from conftest import ROOT, TESTS, until
 
 TITLES = {
     "launch",
+    "options",
+    "descriptors",
     "busy",
     "handoff in a queue of 40",
     "latency",
@@ -28,7 +32,21 @@ TITLES = {
     "memory: PSS",
     "memory: USS",
     "python",
+    "python: 20 threads",
     "views",
+}
+AT_ENGINES = {"engines: launch", "engines: CPU", "engines: steps", "engines: crowd"}
+SMOKE_TARGETS = {  # without installations, engines and large sizes
+    "launch, / floor",
+    "largest of four options, / floor",
+    "--via socket, / floor",
+    "first word after a handoff, / flock(1)",
+    "queue of 40, / floor",
+    "resident, a waiter, MB",
+    "list, nothing held, / python -IS",
+    "uncontended solo.Lock, / filelock",
+    "handoff between 20 threads, / filelock",
+    "1,000 inherited files, ms",
 }
 PLOTS = ["bench-launch.svg", "bench-queue.svg", "bench-list.svg"]
 
@@ -57,14 +75,15 @@ def results(smoke):
 @pytest.mark.tool("flock")
 def test_smoke_run_has_every_measure_with_ordered_quartiles(results):
     assert {"date", "kernel", "python", "cpu", "cores", "load", "versions"} <= results["machine"].keys()
-    assert results["measures"].keys() - {"engines: launch", "engines: steps"} == TITLES
+    assert results["measures"].keys() - AT_ENGINES == TITLES
     for measure in results["measures"].values():
         assert measure.keys() == {"unit", "turns", "rows"} and measure["turns"] == 3
         for row in measure["rows"].values():
-            assert row.keys() == {"quartiles", "ratios"} and row["quartiles"] == sorted(row["quartiles"])
+            assert row.keys() == {"turns", "quartiles", "ratios"} and row["quartiles"] == sorted(row["quartiles"])
             assert row["ratios"].keys() <= measure["rows"].keys()
     assert sum(1 for _ in list_ratios(results["measures"])) > 30
-    assert len(list_targets(results["measures"])) == 3
+    titles = {title for title, _, _ in list_targets(results["measures"])}
+    assert titles - {"CPU at etcd, / etcdctl lock"} == SMOKE_TARGETS
 
 
 @pytest.mark.tool("flock")
@@ -124,8 +143,23 @@ def test_tiny_differences_few_turns_and_peers_are_no_regression():
     assert find_worse(make_ratio("flock(1)", [9.0] * 3), make_ratio("flock(1)", [1.0] * 3)) == []
 
 
+def test_row_of_one_turn_is_no_regression():
+    once = make_ratio("solo", [9.0] * 3)
+    once["launch"]["rows"]["solo"]["turns"] = 1
+
+    assert find_worse(once, make_ratio("solo", [1.0] * 3)) == []
+
+
 def make_ratio(row, cuts, turns=3):
     return {"launch": {"turns": turns, "rows": {row: {"quartiles": cuts, "ratios": {"floor": cuts}}}}}
+
+
+def test_targets_are_printed_beside_recorded_values(capsys):
+    print_targets(make_ratio("solo, make install", [2.44] * 3), make_ratio("solo, make install", [1.2] * 3))
+    assert capsys.readouterr().out.split()[-11:] == "launch, / floor 2.44 1.2 1.22 missed by 1.22 (100 %)".split()
+
+    print_targets(make_ratio("solo, make install", [1.2] * 3), {})
+    assert capsys.readouterr().out.split()[-7:] == "launch, / floor 1.2 - 1.22 met".split()
 
 
 def test_slow_turn_does_not_change_a_ratio():
@@ -133,7 +167,8 @@ def test_slow_turn_does_not_change_a_ratio():
     for slower in (1, 1, 5, 1, 9, 2, 2):
         series.add({"floor": 10 * slower, "solo": 12 * slower})
 
-    assert series.summarize()["rows"]["solo"] == {"quartiles": [12, 24, 42], "ratios": {"floor": [1.2, 1.2, 1.2]}}
+    row = series.summarize()["rows"]["solo"]
+    assert row == {"turns": 7, "quartiles": [12, 24, 42], "ratios": {"floor": [1.2, 1.2, 1.2]}}
     assert cut([3, 1]) == [1, 2, 3]
 
 
@@ -150,6 +185,19 @@ def test_sleeping_process_costs_nothing_and_a_wake_up_counts():
         assert after[1] > before[1] and after[2] == before[2] + 1
     finally:
         process.communicate()
+
+
+def test_cpu_of_a_run_includes_its_dead_children():
+    loop = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done"
+
+    assert read_cpu(["sh", "-c", f"({loop}); exit 0"]) > 2 * read_cpu([TRUE])
+
+
+def test_timed_launcher_inherits_the_files(tmp_path):
+    count = "set -- /proc/self/fd/*; [ $#"
+
+    assert time_inheritor(["sh", "-c", f"{count} -gt 50 ]"], tmp_path, 50) > 0
+    assert time_inheritor(["sh", "-c", f"{count} -lt 50 ]"], tmp_path, 0) > 0
 
 
 def test_evidence_matches_the_recorded_results():

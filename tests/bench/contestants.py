@@ -34,10 +34,13 @@ posix._exit(posix.waitstatus_to_exitcode(status))
 
 
 class Bench:
-    """State shared by all measures: a folder, `solo` with its `python`, and `small` for a smoke test's sizes."""
+    """State shared by all measures: a folder, `solo` with its `python`, and `small` for a smoke test's sizes.
+
+    `pip_solo` and `pip_python` are those of a clean environment, None if this Bench installs nothing.
+    """
 
     def __init__(self, folder: Path, launcher=None, small=False):
-        self.folder, self.small, self.pip_solo = folder, small, None
+        self.folder, self.small, self.pip_solo, self.pip_python = folder, small, None, None
         self.solo, self.python = (str(Path(launcher).resolve()), sys.executable) if launcher else self.install()
         (folder / "floor.py").write_text(FLOOR)
         (folder / "floor-in-queue.py").write_text(FLOOR_IN_QUEUE)
@@ -53,7 +56,7 @@ class Bench:
         )
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
         subprocess.run([venv / "bin/pip", "install", "-q", "--disable-pip-version-check", ROOT], check=True, **QUIET)
-        self.pip_solo = str(venv / "bin/solo")
+        self.pip_solo, self.pip_python = str(venv / "bin/solo"), str(venv / "bin/python")
         return str(prefix / "bin/solo"), str(prefix / "lib/solo/bin/python")
 
     def list_peers(self) -> dict:

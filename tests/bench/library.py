@@ -1,19 +1,16 @@
-"""Measure an uncontended acquire and release in a running Python program: of files, and at engines.
+"""Measure acquire and release in a running Python program: uncontended, and by twenty threads.
 
-Each runs in its own process, in turn. File locks are timed twenty at a time: a single one takes only microseconds.
+Uncontended locks are timed twenty at a time: a single one takes only microseconds.
 """
 
 import json
-import os
 import subprocess
 import sys
-from contextlib import ExitStack
 
-from bench.contestants import ROOT, TRUE, Bench
-from bench.launch import run_in_turn
+from bench.contestants import ROOT, Bench
 from bench.quartiles import Series
 
-FILES = """
+UNCONTENDED = """
 import fcntl, json, os, sys, time
 folder, rounds, source = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 sys.path.insert(0, source)
@@ -40,25 +37,36 @@ for turn in range(rounds):
         times[name] = 1e6 * (time.perf_counter() - begin) / 20
     print(json.dumps(times))
 """
-ENGINE = """
-import json, sys, time
-url, rounds, source = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+# A handoff is the time from the common start of 20 threads to the end of the last one, divided by their 500 acquires. All threads
+# use one lock object, whose name or file no other process locks. Each acquires and releases 25 times: filelock polls every 50 ms,
+# so a single time would measure mostly the moment of its poll. Neither library promises that the threads alternate.
+THREADS = """
+import json, math, sys, threading, time
+folder, rounds, source = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 sys.path.insert(0, source)
-from solo.engines.engine import EntryRecord
-from solo.engines.lease import Terms
-from solo.engines.queue import Wait
-from solo.engines.targets import open_engine
-from solo.queue import wait_unseen
-from solo.modes import EXCLUSIVE, Claim
+import filelock, solo
 
-engine = open_engine(url, Terms(15.0))
+COUNT, EACH = 20, 25
+locks = {"filelock": filelock.FileLock(folder + "/threads"), "solo.Lock": solo.Lock("threads", wait=math.inf)}
+
+def contend(lock, start):
+    start.wait()
+    for _ in range(EACH):
+        with lock:
+            pass
+
 for turn in range(rounds):
-    engine.connect()
     times = {}
-    for step in ("acquire", "renew", "release"):
+    for name, lock in locks.items():
+        start = threading.Barrier(COUNT + 1)
+        threads = [threading.Thread(target=contend, args=(lock, start)) for _ in range(COUNT)]
+        for thread in threads:
+            thread.start()
+        start.wait()
         begin = time.perf_counter()
-        engine.take("warm", EntryRecord(Claim(EXCLUSIVE)), Wait(None, wait_unseen)) if step == "acquire" else getattr(engine, step)()
-        times[step] = 1000 * (time.perf_counter() - begin)
+        for thread in threads:
+            thread.join()
+        times[name] = 1e6 * (time.perf_counter() - begin) / (COUNT * EACH)
     print(json.dumps(times))
 """
 
@@ -70,54 +78,15 @@ def run_program(text: str, place, rounds: int) -> list:
 
 
 def measure_python(bench: Bench, rounds: int) -> dict:
-    series = Series("us", lambda row: ["fcntl.flock"])
-    for turn in run_program(FILES, bench.folder, rounds + 1)[1:]:
+    series = Series("us", lambda row: ["fcntl.flock", *(["filelock"] if row == "solo.Lock" else [])])
+    for turn in run_program(UNCONTENDED, bench.folder, rounds + 1)[1:]:
         series.add(turn)
     return {"python": series}
 
 
-def measure_engines(bench: Bench, rounds: int) -> dict:
-    """Measure a whole run of `true`, which loads the library from this environment, and the steps in a running process."""
-    with ExitStack() as stack:
-        urls = start_servers(bench, stack)
-        solo = write_script(bench)
-        contestants = {f"solo via {name}": ([solo, "--via", url, "-n", "cold", TRUE], 0) for name, url in urls.items()}
-        if "etcd" in urls:
-            os.environ["ETCDCTL_API"] = "3"
-            contestants["etcdctl lock"] = (
-                ["etcdctl", "--endpoints", urls["etcd"].partition("//")[2], "lock", "cold", TRUE],
-                0,
-            )
-        launches = run_in_turn({"floor": (bench.floor, 0), **contestants}, rounds, lambda row: ["floor"])
-        steps = Series("ms")
-        for turns in zip(*(run_program(ENGINE, url, rounds) for url in urls.values())):
-            steps.add(
-                {f"solo via {name}, {step}": time for name, turn in zip(urls, turns) for step, time in turn.items()}
-            )
-    return {"engines: launch": launches, "engines: steps": steps} if urls else {}
-
-
-def start_servers(bench: Bench, stack: ExitStack) -> dict:
-    """Start every installed engine; return {engine: URL}."""
-    import pytest
-    from servers import SERVERS
-
-    urls = {}
-    for name in list(SERVERS)[:1] if bench.small else SERVERS:
-        try:
-            server = SERVERS[name](bench.folder / name)
-        except pytest.skip.Exception:
-            continue
-        stack.callback(server.stop)
-        urls[name] = server.start().url
-    return urls
-
-
-def write_script(bench: Bench) -> str:
-    """Write a solo over this source whose engines find their libraries; return its path."""
-    site = next(path for path in sys.path if path.endswith("site-packages"))
-    source = (ROOT / "solo/__main__.py").read_text().partition("\n")[2]
-    script = bench.folder / "solo-engines"
-    script.write_text(f"#!{sys.executable} -IS\nimport sys\nsys.path[:0] = [{str(ROOT)!r}, {site!r}]\n{source}")
-    script.chmod(0o755)
-    return str(script)
+def measure_threads(bench: Bench, rounds: int) -> dict:
+    """Measure the handoff of one lock between 20 threads of a program."""
+    series = Series("us", lambda row: ["filelock"])
+    for turn in run_program(THREADS, bench.folder, rounds + 1)[1:]:
+        series.add(turn)
+    return {"python: 20 threads": series}

@@ -102,8 +102,8 @@ def plot_rows(axes, measure, name, colour, scale):
     points = {}
     for row, found in measure["rows"].items():
         prefix, _, stock = row.rpartition(", ")
-        count = int(stock.split()[0])
-        if prefix == name and count and not stock.endswith("idle"):
+        count = int(stock.split()[0]) if prefix == name and not stock.endswith("idle") else 0
+        if count:
             points[count] = [scale(value, count) for value in found["quartiles"]]
     firsts, medians, lasts = zip(*points.values())
     axes.plot(list(points), medians, color=colour, marker="o", markersize=4, label=name)

@@ -23,9 +23,11 @@ class Series:
         return {"unit": self.unit, "turns": len(self.turns), "rows": {row: self.summarize_row(row) for row in rows}}
 
     def summarize_row(self, row) -> dict:
+        values = [turn[row] for turn in self.turns if row in turn]
         ratios = {other: self.take_ratios(row, other) for other in self.against(row) if other != row}
         return {
-            "quartiles": cut([turn[row] for turn in self.turns if row in turn]),
+            "turns": len(values),
+            "quartiles": cut(values),
             "ratios": {other: cut(values) for other, values in ratios.items() if values},
         }
 

@@ -14,6 +14,8 @@ from bench.contestants import TRUE, Bench, Holder, read_cost, spawn, wait_asleep
 from bench.quartiles import Series
 
 WAVE = 20  # waiters that start at once
+COUNTS = (1, 10, 100)  # waiters; MOST only in the first turn, as they take half a minute
+MOST = 1000
 
 
 def list_contenders(bench: Bench) -> dict:
@@ -68,13 +70,14 @@ def measure_handoff(bench: Bench, rounds: int) -> dict:
 
 
 def measure_queue(bench: Bench, rounds: int) -> dict:
-    """Measure queues of several lengths. Drain short ones repeatedly, so that a turn has some hundred handoffs."""
+    """Measure queues of several lengths. Drain short ones repeatedly, so that a turn has up to a hundred handoffs."""
     found = {}
-    for _ in range(rounds):
+    for number in range(rounds):
         turn = {}
-        for count in (1, 4) if bench.small else (1, 10, 100, 1000):
+        counts = (1, 4) if bench.small else COUNTS if number else (*COUNTS, MOST)
+        for count in counts:
             for name, words in list_contenders(bench).items():
-                drains = [drain(*words, count) for _ in range(1 if bench.small else max(1, min(20, 100 // count)))]
+                drains = [drain(*words, count) for _ in range(1 if bench.small else max(1, min(10, 100 // count)))]
                 for what in drains[0]:
                     turn.setdefault(what, {})[f"{name}, {count}"] = sum(one[what] for one in drains) / len(drains)
         turn["joining"] = {row: time for row, time in turn["joining"].items() if int(row.split(", ")[1]) >= WAVE}

@@ -2,9 +2,11 @@
 
 import re
 
+from bench.launch import OPTIONS
+
 
 def list_blocks(results: dict) -> dict:
-    """Return {name: text} of every block."""
+    """Return {name: text} of every block. Leave out rows, and a table, that were not measured."""
     measures, machine = results["measures"], results["machine"]
 
     def show(title, row):
@@ -16,7 +18,10 @@ def list_blocks(results: dict) -> dict:
         return f"{median:.2f} ({first:.2f} to {last:.2f})" if first < last else f"{median:.2f}"
 
     def compare(title, other, labels):
-        return [(label, show(title, row), show_ratio(title, row, other)) for row, label in labels.items()]
+        rows = measures.get(title, {}).get("rows", {})
+        return [
+            (label, show(title, row), show_ratio(title, row, other)) for row, label in labels.items() if row in rows
+        ]
 
     return {
         "launch": make_table(
@@ -30,8 +35,22 @@ def list_blocks(results: dict) -> dict:
                     "solo, make install": "solo from `make install`",
                     "solo, default name": "the same, with a generated name",
                     "solo, pip": "solo from pip, in a clean environment",
+                    "floor, pip": "the floor in that environment, with `site`",
                 },
             ),
+        ),
+        "options": make_table(
+            ("a run of `true` with an option", "ms", "/ floor"),
+            compare("options", "floor", {f"solo {option}": f"`{option}`" for option in OPTIONS}),
+        ),
+        "descriptors": make_table(
+            ("a run of `true`", "ms", "/ without the files"),
+            [
+                *compare(
+                    "descriptors", "floor", {"floor": "the floor", "floor, 1000 files": "with 1,000 inherited files"}
+                ),
+                *compare("descriptors", "solo", {"solo": "solo", "solo, 1000 files": "with 1,000 inherited files"}),
+            ],
         ),
         "busy": make_table(
             ("skipped", "ms", "/ `python -IS -c pass`"),
@@ -111,6 +130,10 @@ def list_blocks(results: dict) -> dict:
                 for row in measures["python"]["rows"]
             ],
         ),
+        "threads": make_table(
+            ("a handoff between 20 threads", "µs", "/ filelock"),
+            compare("python: 20 threads", "filelock", {"filelock": "filelock", "solo.Lock": "solo.Lock"}),
+        ),
         "engines": make_table(
             ("at an engine on loopback, ms", "a run of `true`", "acquire", "renew", "release"),
             [
@@ -126,6 +149,17 @@ def list_blocks(results: dict) -> dict:
                 if row != "floor"
             ],
         ),
+        "etcd": make_table(
+            ("CPU of a run of `true` at etcd", "ms", "/ etcdctl lock"),
+            compare("engines: CPU", "etcdctl lock", {"etcdctl lock": "etcdctl lock", "solo via etcd": "solo via etcd"}),
+        ),
+        "crowd": make_table(
+            ("a queue at PostgreSQL's table", "a handoff, ms"),
+            [
+                (f"{row.rpartition(', ')[2]}, each as on a host of its own", show("engines: crowd", row))
+                for row in measures.get("engines: crowd", {}).get("rows", ())
+            ],
+        ),
         "machine": f"({machine['date']}, Linux {machine['kernel']}, Python {machine['python']}, {machine['cores']} cores of "
         f"{machine['cpu']}, load {machine['load'][0]} at the start; turns and versions: "
         "[bench.json](bench.json).)",
@@ -133,6 +167,8 @@ def list_blocks(results: dict) -> dict:
 
 
 def make_table(header, rows) -> str:
+    if not rows:
+        return "(not measured)"
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -15,7 +15,8 @@ def measure_list(bench: Bench, rounds: int) -> dict:
         if bench.small
         else ("0 held", "1 held", "10 held", "100 held", "1000 held", "10000 held", "1000 idle")
     )
-    return {"list": time_views(bench, rounds, (["list"], ["list", "--json"]), stocks)}
+    references = {"python -IS": ([bench.python, "-IS", "-c", "pass"], 0)}
+    return {"list": time_views(bench, rounds, (["list"], ["list", "--json"]), stocks, references)}
 
 
 def measure_views(bench: Bench, rounds: int) -> dict:
@@ -23,8 +24,9 @@ def measure_views(bench: Bench, rounds: int) -> dict:
     return {"views": time_views(bench, rounds, views, ("0 held", "3 held" if bench.small else "300 held"))}
 
 
-def time_views(bench: Bench, rounds: int, views, stocks) -> Series:
-    contestants = {}
+def time_views(bench: Bench, rounds: int, views, stocks, references=()) -> Series:
+    """Time each view with each stock. Compare it with the first stock, and that with the references."""
+    contestants = dict(references)
     with ExitStack() as stack:
         for stock in stocks:
             place = ["--dir", str(bench.folder / stock)]
@@ -35,7 +37,12 @@ def time_views(bench: Bench, rounds: int, views, stocks) -> Series:
             for view in views:
                 is_unknown = view[0] == "show" and stock.startswith("0 ")  # a name that was never used: status 125
                 contestants[f"solo {' '.join(view)}, {stock}"] = [bench.solo, *view, *place], 125 if is_unknown else 0
-        return run_in_turn(contestants, rounds, lambda row: [f"{row.rpartition(', ')[0]}, {stocks[0]}"])
+
+        def list_references(row):
+            view, _, stock = row.rpartition(", ")
+            return list(references) if stock == stocks[0] else [f"{view}, {stocks[0]}"]
+
+        return run_in_turn(contestants, rounds, list_references)
 
 
 def hold_names(bench: Bench, place: list, count: int) -> list:

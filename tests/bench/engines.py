@@ -1,0 +1,159 @@
+"""Measure a run of `true` at each engine, its steps in a running process, and a long queue."""
+
+import os
+import signal
+import sys
+import time
+from contextlib import ExitStack
+
+from bench.contestants import ROOT, TRUE, Bench, Holder, spawn
+from bench.launch import run_in_turn
+from bench.library import run_program
+from bench.quartiles import Series
+from bench.queue import WAVE
+
+SPARE = 50  # sessions of the holder, of psql and of the server
+PATIENCE = 120  # seconds until a wave counts as stuck; never a measurement
+ENGINE = """
+import json, sys, time
+url, rounds, source = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+sys.path.insert(0, source)
+from solo.engines.engine import EntryRecord
+from solo.engines.lease import Terms
+from solo.engines.queue import Wait
+from solo.engines.targets import open_engine
+from solo.queue import wait_unseen
+from solo.modes import EXCLUSIVE, Claim
+
+engine = open_engine(url, Terms(15.0))
+for turn in range(rounds):
+    engine.connect()
+    times = {}
+    for step in ("acquire", "renew", "release"):
+        begin = time.perf_counter()
+        engine.take("warm", EntryRecord(Claim(EXCLUSIVE)), Wait(None, wait_unseen)) if step == "acquire" else getattr(engine, step)()
+        times[step] = 1000 * (time.perf_counter() - begin)
+    print(json.dumps(times))
+"""
+
+
+def measure_engines(bench: Bench, rounds: int) -> dict:
+    """Measure a run of `true`, which loads the library from this environment, its CPU at etcd, and the steps in a process."""
+    with ExitStack() as stack:
+        urls = start_servers(bench, stack)
+        solo = write_script(bench)
+        contestants = {f"solo via {name}": ([solo, "--via", url, "-n", "cold", TRUE], 0) for name, url in urls.items()}
+        if "etcd" in urls:
+            os.environ["ETCDCTL_API"] = "3"
+            contestants["etcdctl lock"] = (
+                ["etcdctl", "--endpoints", urls["etcd"].partition("//")[2], "lock", "cold", TRUE],
+                0,
+            )
+        launches = run_in_turn({"floor": (bench.floor, 0), **contestants}, rounds, lambda row: ["floor"])
+        at_etcd = {name: contestants[name][:1] for name in ("solo via etcd", "etcdctl lock") if name in contestants}
+        cpu = run_in_turn(at_etcd, rounds, lambda row: ["etcdctl lock"], read_cpu)
+        steps = Series("ms")
+        for turns in zip(*(run_program(ENGINE, url, rounds) for url in urls.values())):
+            steps.add(
+                {f"solo via {name}, {step}": time for name, turn in zip(urls, turns) for step, time in turn.items()}
+            )
+    if not urls:
+        return {}
+    return {"engines: launch": launches, **({"engines: CPU": cpu} if at_etcd else {}), "engines: steps": steps}
+
+
+def read_cpu(words) -> float:
+    """Run `words` to their end; return the milliseconds of CPU, user and system, of that process and its dead children."""
+    _, status, usage = os.wait4(spawn(words), 0)
+    assert status == 0, f"{words} ended with {status}"
+    return 1000 * (usage.ru_utime + usage.ru_stime)
+
+
+def measure_crowd(bench: Bench, rounds: int) -> dict:
+    """Measure a handoff in a queue of 200 waiters at PostgreSQL's table, until the last launcher has ended."""
+    import pytest
+    from servers import PostgreSQLTable
+
+    count = 4 if bench.small else 200
+    try:
+        server = PostgreSQLTable(bench.folder / "crowd")
+    except pytest.skip.Exception:
+        return {}
+    with open(server.home / "data/postgresql.conf", "a") as settings:
+        settings.write(f"max_connections = {count + SPARE}\n")
+    series, solo = Series("ms"), write_script(bench)
+    try:
+        server.start()
+        for _ in range(rounds):
+            series.add({f"solo via postgresql-table, {count} waiters": drain_crowd(bench, solo, server, count)})
+    finally:
+        server.stop()
+    return {"engines: crowd": series}
+
+
+def drain_crowd(bench: Bench, solo: str, server, count: int) -> float:
+    """Start `count` waiters in waves, then end the holder; return the milliseconds of a handoff.
+
+    Each waiter has its own directory, as on a host of its own: only the first of a directory joins the engine's queue.
+    """
+
+    def make_words(number):
+        place = ["--dir", str(bench.folder / f"host{number}"), "--via", server.url]
+        return [solo, *place, "-n", "crowd", "-w", "forever", "--"]
+
+    waiters = []
+    try:
+        with Holder(make_words(0)) as holder:
+            while len(waiters) < count:
+                waiters += [
+                    spawn([*make_words(len(waiters) + 1 + one), TRUE]) for one in range(min(WAVE, count - len(waiters)))
+                ]
+                wait_joined(server, len(waiters) + 1)
+            begin = time.perf_counter()
+            holder.release()
+            for pid in reversed(waiters):  # last first: this process then sleeps until all have ended
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            seconds = time.perf_counter() - begin
+    except BaseException:
+        for pid in waiters:
+            os.kill(pid, signal.SIGKILL)
+        raise
+    finally:
+        statuses = {os.waitpid(pid, 0)[1] for pid in waiters}
+    assert statuses == {0}, statuses
+    return 1000 * seconds / count
+
+
+def wait_joined(server, count: int):
+    """Wait until the table has `count` rows. Raises TimeoutError."""
+    deadline = time.monotonic() + PATIENCE
+    while int(server.ask("select count(*) from solo_lock")) < count:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"fewer than {count} contenders joined the queue")
+        time.sleep(0.05)
+
+
+def start_servers(bench: Bench, stack: ExitStack) -> dict:
+    """Start every installed engine; return {engine: URL}."""
+    import pytest
+    from servers import SERVERS
+
+    urls = {}
+    for name in list(SERVERS)[:1] if bench.small else SERVERS:
+        try:
+            server = SERVERS[name](bench.folder / name)
+        except pytest.skip.Exception:
+            continue
+        stack.callback(server.stop)
+        urls[name] = server.start().url
+    return urls
+
+
+def write_script(bench: Bench) -> str:
+    """Write a solo over this source whose engines find their libraries; return its path."""
+    site = next(path for path in sys.path if path.endswith("site-packages"))
+    source = (ROOT / "solo/__main__.py").read_text().partition("\n")[2]
+    script = bench.folder / "solo-engines"
+    script.write_text(f"#!{sys.executable} -IS\nimport sys\nsys.path[:0] = [{str(ROOT)!r}, {site!r}]\n{source}")
+    script.chmod(0o755)
+    return str(script)
