@@ -12,6 +12,7 @@ QUICK = {
     "test_engine_parts",
     "test_layers",
     "test_lease",
+    "test_merge",
     "test_once",
     "test_options",
     "test_record",
