@@ -7,7 +7,6 @@ completely in every loop.
 # At most 15 seconds on two cores: pure functions, imports, the bundle, some real launches.
 QUICK = {
     "test_argv",
-    "test_bundle",
     "test_compatibility",
     "test_engine_parts",
     "test_layers",
