@@ -182,7 +182,7 @@ def test_launcher_fits_the_memory_budget(lab):
     added = read_own_memory(lab.hold("job").pid) - read_own_memory(minimal.pid)
 
     minimal.communicate()
-    assert 100 < added < (800 if sys.version_info >= (3, 10) else 900)  # code takes more memory in Python 3.9
+    assert 100 < added < 800
 
 
 def read_own_memory(pid):
