@@ -85,8 +85,8 @@ class NotFound(SoloError):
 EXIT_STATUSES = (
     ("the command's", "it ran"),
     (RanAlready.status, "the command succeeded, or --once-per skipped it"),
-    (Unreachable.status, "the engine cannot be reached; nothing ran (EX_UNAVAILABLE)"),
-    (Busy.status, "busy, or --wait ran out (EX_TEMPFAIL)"),
+    (Unreachable.status, "the engine cannot be reached, even after --wait; nothing ran (EX_UNAVAILABLE)"),
+    (Busy.status, "busy, or still busy when --wait ran out (EX_TEMPFAIL)"),
     (LEASE_LOST, "the lease was lost, and the command was ended"),
     (TIMED_OUT, "--timeout ended the command, or with --tree its descendants"),
     (SoloError.status, "solo failed before it started the command; nothing ran"),

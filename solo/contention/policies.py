@@ -92,7 +92,7 @@ def wake(ticket):
             finally:
                 recipient.close()
     except (OSError, SoloError):
-        pass  # it has left, or is another user's: then it keeps its place, and is overtaken
+        pass  # it has left, or is another user's: then it keeps its place, and either can acquire first
 
 
 def name_superseder(error: Superseded, queue, record, waiting) -> Superseded:
