@@ -254,6 +254,19 @@ def test_stop_ends_holder_and_prints_it(lab, via):
     assert holder.wait(PATIENCE) == -signal.SIGTERM
 
 
+def test_stop_of_a_name_that_only_a_nested_one_blocks_names_that(lab, via):
+    holder = lab.hold("a/b")
+
+    result = lab.run("stop", "a")
+
+    assert (result.returncode, result.stdout) == (125, b"")
+    inner = "a/b" if via == "file" else "a name nested in it"  # an address has no names
+    text = f"not held itself, but {inner} is, by pid {holder.pid} (sh -c echo $$; read line; exit 0) (stop that)"
+    assert result.stderr.decode() == f"solo: a: {text}\n" and holder.poll() is None
+    finish(holder)
+    assert lab.run("stop", "a").returncode == 0
+
+
 def test_stop_kills_after_grace(lab, via):
     holder = lab.start("-n", "job", "--", "sh", "-c", "trap '' TERM; echo; while :; do sleep 0.05; done")
     read_line(holder)
@@ -461,13 +474,6 @@ def test_stop_ends_stopped_command_in_nested_pid_namespace(lab):
 
     assert lab.run("stop", "-k", "1h", "job").returncode == 0
     assert holder.wait(PATIENCE) == 128 + signal.SIGTERM
-
-
-def test_stop_of_parent_spares_nested_names(lab):
-    holder = lab.hold("a/b")
-
-    assert lab.run("stop", "a").stdout == f"a: not held (names in {lab.directory})\n".encode()
-    assert holder.poll() is None
 
 
 def test_stop_of_free_name_says_whose_names_were_searched(lab, via):

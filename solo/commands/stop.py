@@ -12,7 +12,7 @@ from solo.contention.policies import identify_launcher
 from solo.errors import SoloError
 from solo.kernel import say
 from solo.modes import INTENTIONS
-from solo.obstacles import close_all, read_claim
+from solo.obstacles import close_all, list_holds, read_claim
 from solo.plan import KILL_AFTER
 from solo.process.watch import wait_any
 from solo.text.describe import describe_owner, format_duration
@@ -35,12 +35,20 @@ def run(options: dict, names: list) -> int:
 
 
 def stop_name(name: str, queue, options: dict) -> bool:
-    """End the holders of one name. Return False if one could not be ended, after reporting it."""
+    """End the holders of one name. Return False if one could not be ended, after reporting it.
+
+    Raises SoloError if only names nested in it are held.
+    """
     stop = Stop(name, queue, options.get("kill_after", KILL_AFTER), "waiting" in options) if queue is not None else None
-    if stop is None or not stop.left:
-        print_clean(f"{name}: not held ({describe_place(options)})")
-        return True
-    return stop.run()
+    if stop is not None and stop.left:
+        return stop.run()
+    nested = [] if queue is None else list_holds(queue)
+    if nested:
+        inner = [one for one in nested[0].record.names if one.startswith(f"{name}/")]
+        what = inner[0] if inner else "a name nested in it"
+        raise SoloError(f"not held itself, but {what} is, by {describe_owner(nested[0])} (stop that)")
+    print_clean(f"{name}: not held ({describe_place(options)})")
+    return True
 
 
 class Stop:

@@ -162,7 +162,7 @@ SUBCOMMANDS = (
         (DIR, VIA, PATIENCE, ALLOW_UNKNOWN),
         "Wait until a name is free",
         "Wait until no process holds or wants the names. The exit status is 0 if they are free,"
-        " 75 after --timeout, 125 if one was never used.",
+        " 75 after --timeout, 125 if one is unknown.",
     ),
     Subcommand(
         "stop",
@@ -170,7 +170,8 @@ SUBCOMMANDS = (
         "The names whose holders are to end.",
         (DIR, VIA, STOP_KILL_AFTER, WAITING, ALLOW_UNKNOWN),
         "End the holders of a name",
-        "End the holders of the names, by SIGTERM and then SIGKILL, and print what was done.",
+        "End the holders of the names, by SIGTERM and then SIGKILL, and print what was done. If only nested"
+        " names are held, that is an error.",
     ),
     Subcommand(
         "hold",
@@ -196,8 +197,8 @@ SUBCOMMANDS = (
             EXPORT,
         ),
         "Hold names for the rest of a script, or for a time",
-        "Acquire the names and leave them held: with --pid until that process ends, with --for until the time is over, or"
-        " until solo release; see solo-hold(1).",
+        "Acquire the names and leave them held until the process of --pid ends or the time of --for is over (one of the"
+        " two is needed), or until solo release; see solo-hold(1).",
     ),
     Subcommand(
         "release",
