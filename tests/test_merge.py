@@ -76,6 +76,12 @@ def test_module_and_its_function_of_one_name_are_kept_apart():
     assert call(sources)[0] == ((2, True), True)
 
 
+def test_module_in_a_package_binds_the_package():
+    source = "import importlib.util\nimport os.path as place\ndef main(): return importlib.util.find_spec('os').name, place.sep"
+
+    assert call({"a": source})[0] == ("os", "/")
+
+
 def test_local_names_hide_global_ones():
     sources = {
         "b": "def wait(): return 'global'\ndef size(): return 'global'",

@@ -472,7 +472,8 @@ class Merger:
             if target.module.partition(".")[0] == "solo":
                 made.append(ast.Expr(call(EXPOSE)))
             if target.name is None:
-                made.append(ast.Import([ast.alias(target.module, None if name == target.module else name)]))
+                is_plain = name == target.module.partition(".")[0]  # `import a.b` binds a
+                made.append(ast.Import([ast.alias(target.module, None if is_plain else name)]))
             else:
                 alias = ast.alias(target.name, None if name == target.name else name)
                 by_module.setdefault(target.module, []).append(alias)
