@@ -18,6 +18,8 @@ def main(report=None):
     """
     typed, listeners = {}, [] if report is None else [report]
     try:
+        if not sys.argv[1:]:
+            introduce()
         typed, subcommand, words = parse(sys.argv[1:])
         if "version" in typed:
             print_version()
@@ -84,6 +86,14 @@ def is_loud(busy: Busy, limit) -> bool:
     if isinstance(limit, int):
         return busy.skips is None or busy.skips >= limit
     return busy.since is None or time() - busy.since >= limit
+
+
+def introduce():
+    """Print what solo is and where to go on: `solo` alone is a question, but in a script a mistake. Does not return."""
+    from solo.text.hints import INTRODUCTION
+
+    posix.write(2, INTRODUCTION)
+    posix._exit(UsageError.status)
 
 
 def print_version():

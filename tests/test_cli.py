@@ -110,7 +110,6 @@ def test_list_escapes_control_characters_and_survives_a_closed_pipe(lab):
         ["list", "--dir"],
         ["--dir"],
         ["-x"],
-        [],
         ["--"],
         [""],
         ["--quiet=yes", "true"],
@@ -122,6 +121,18 @@ def test_wrong_usage_is_one_line_and_125(lab, words):
 
     assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
     assert result.stderr.startswith(b"solo: ")
+
+
+def test_solo_alone_prints_six_lines_and_an_example_that_works(lab):
+    result = lab.run()
+    closed = lab.run(prefix=("sh", "-c", 'exec "$@" 2>&-', "sh"))
+
+    lines = result.stderr.decode().splitlines()
+    assert (result.returncode, result.stdout, len(lines), max(map(len, lines)) < 80) == (125, b"", 6, True)
+    assert lines[0] == "solo: no command given"
+    [example] = [text.split() for text in lines if " solo -- " in text]
+    assert argv.parse(example[example.index("solo") + 1 :]) == ({}, None, ["backup.sh", "--full"])
+    assert (closed.returncode, closed.stdout) == (125, b"")
 
 
 def test_value_may_follow_its_option_in_every_gnu_form(lab):

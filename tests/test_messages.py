@@ -128,7 +128,7 @@ NAMES = (
     Row(f"-n {'a' * 256} true"),
 )
 COMMANDS = (
-    Row("", True),
+    Row("--", True),
     Row("xyzzy"),
     Row("lsit", True),
     Row("cd /", True),

@@ -8,6 +8,15 @@ from posix import isatty
 from solo.kernel import say
 from solo.options import SUBCOMMAND_NAMES
 
+# The answer to `solo` alone.
+INTRODUCTION = b"""\
+solo: no command given
+solo runs a command so that it never runs twice at once. In a crontab:
+
+    */5 * * * * solo -- backup.sh --full
+
+See solo --help, man solo, and solo doctor, which checks this machine.
+"""
 # Options of flock(1) that solo does not have.
 FLOCK_OPTIONS = {
     "-x": "a hold is exclusive by default; -s makes it shared",
