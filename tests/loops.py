@@ -32,6 +32,7 @@ FULL = {
     "test_lost_messages",
     "test_packages",
     "test_postgresql",
+    "test_prometheus",
     "test_redis",
     "test_systemd",
     "test_torture",

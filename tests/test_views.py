@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from datetime import datetime
 
 import jsonschema
-import prometheus_client.openmetrics.parser  # noqa: F401  (it is not imported by its package)
 import pytest
 from conftest import PATIENCE, ROOT, TESTS, finish, make_full_pipe, read_line, read_state, until
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import openmetrics, parser
+from prometheus_client import parser
 from test_terminal import Terminal
 from tmux import Tmux
 
+from solo import __version__
 from solo.commands.history import find_percentile, make_picture
 from solo.record import LATEST
 from solo.text.tables import format_json, format_time
@@ -210,14 +210,23 @@ def test_the_schema_rejects_an_additional_key():
 
 
 def parse_metrics(text):
-    """Return {(sample, name, via): value}. The parsers of OpenMetrics and of the older format must both accept the text."""
-    assert list(parser.text_string_to_metric_families(text))
-    families = openmetrics.parser.text_string_to_metric_families(text)
+    """Return {(sample, name, via): value}. Every sample has a family with a HELP and a TYPE line; the version has no name."""
+    families = list(parser.text_string_to_metric_families(text))
+    assert all(family.documentation and family.type != "unknown" for family in families)
+    [build] = [family.samples for family in families if family.name == "solo_build_info"]
+    assert [(sample.labels, sample.value) for sample in build] == [({"version": __version__}, 1)]
     return {
         (sample.name, sample.labels["name"], sample.labels["via"]): sample.value
         for family in families
         for sample in family.samples
+        if family.name != "solo_build_info"
     }
+
+
+def read_metrics(lab, name="job"):
+    """Return {sample: value} of one name."""
+    samples = parse_metrics(lab.run("metrics").stdout.decode())
+    return {key[0]: value for key, value in samples.items() if key[1:] == (name, "file")}
 
 
 def test_metrics_count_holders_waiters_runs_skips_and_failures(lab):
@@ -227,19 +236,77 @@ def test_metrics_count_holders_waiters_runs_skips_and_failures(lab):
     lab.start_waiter("job", tag="waiter")
     lab.run("-n", "job", "true")
 
-    samples = parse_metrics(lab.run("metrics").stdout.decode())
+    mine = read_metrics(lab)
 
-    mine = {key[0]: value for key, value in samples.items() if key[1:] == ("job", "file")}
     assert mine.pop("solo_held_seconds") < PATIENCE
     assert mine.pop("solo_last_failure_timestamp_seconds") >= mine.pop("solo_last_success_timestamp_seconds") > 1.7e9
+    assert mine.pop("solo_run_seconds_sum") > mine.pop("solo_last_run_seconds") > 0
+    assert 0 <= mine.pop("solo_wait_seconds_sum") < PATIENCE
     assert mine == {
         "solo_held": 1,
         "solo_waiting": 1,
         "solo_runs_total": 3,
         "solo_skips_total": 1,
+        "solo_skips_in_a_row": 1,
         "solo_failures_total": 1,
+        "solo_lost_leases_total": 0,
+        "solo_run_seconds_count": 2,
+        "solo_wait_seconds_count": 3,
     }
     finish(holder)
+
+
+def test_metrics_sum_the_seconds_of_runs_and_of_waits(lab):
+    holder = lab.hold("job")
+    waiter = lab.start_waiter("job", tag="waiter")
+    finish(holder)
+    waiter.wait(PATIENCE)
+
+    mine = read_metrics(lab)
+
+    first, second = lab.history()
+    assert second["waited"] > 0
+    assert mine["solo_run_seconds_sum"] == pytest.approx(first["ran"] + second["ran"])
+    assert mine["solo_wait_seconds_sum"] == pytest.approx(first["waited"] + second["waited"])
+    assert mine["solo_last_run_seconds"] == second["ran"]
+
+
+def test_metrics_count_skips_in_a_row_until_the_next_start(lab):
+    holder = lab.hold("job")
+    for _ in range(3):
+        lab.run("-n", "job", "true")
+
+    held = read_metrics(lab)["solo_skips_in_a_row"]
+    finish(holder)
+    free = read_metrics(lab)["solo_skips_in_a_row"]
+    lab.run("-n", "job", "true")
+
+    assert (held, free, read_metrics(lab)["solo_skips_in_a_row"]) == (3, 3, 0)
+
+
+def test_metrics_of_slots_say_how_many_there_are_and_how_many_are_taken(lab):
+    holder = lab.hold("job", "--slots", "4", "--take", "3")
+
+    held = read_metrics(lab)
+    finish(holder)
+    free = read_metrics(lab)
+
+    assert [(each["solo_held"], each["solo_slots"], each["solo_slots_taken"]) for each in (held, free)] == [
+        (1, 4, 3),
+        (0, 4, 0),
+    ]
+    lab.run("-n", "job", "true")
+    assert "solo_slots" not in read_metrics(lab)
+
+
+def test_metrics_count_lost_leases(lab):
+    lab.run("-n", "job", "true")
+    journal = lab.find_journal("job")
+    journal.write_bytes(journal.read_bytes().replace(b" timed-out=0", b" timed-out=0 lost=1"))
+
+    mine = read_metrics(lab)
+
+    assert (mine["solo_lost_leases_total"], mine["solo_failures_total"]) == (1, 1)
 
 
 def test_metrics_of_no_name_and_of_strange_names_are_valid(lab):

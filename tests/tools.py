@@ -60,6 +60,7 @@ PACKAGES = {
     "ip": "iproute2",
     "redis-server": "redis-server",
     "redis-cli": "redis-tools",
+    "promtool": "prometheus",
     "pg_ctlcluster": "postgresql",
     "pgbouncer": "pgbouncer",
     "/usr/share/zookeeper/bin/zkServer.sh": "zookeeper",

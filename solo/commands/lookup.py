@@ -10,7 +10,7 @@ from solo.errors import SoloError, UsageError
 from solo.identity import read_origin
 from solo.journal_files import open_place
 from solo.kernel import close, say
-from solo.modes import EXCLUSIVE, Claim, find_conflicts, plan_claims
+from solo.modes import EXCLUSIVE, MODES, Claim, find_conflicts, plan_claims
 from solo.obstacles import read_claim
 from solo.options import FILE, KEEPERS, SOCKET
 from solo.text.describe import find_user
@@ -40,6 +40,15 @@ def open_queue(name: str, options: dict, origin):
         return Queue(open_below(base, split_name(name)), origin)
     except FileNotFoundError:
         return None
+
+
+def read_skips(queue) -> dict:
+    """Return the skips in a row by mode, without the modes that have none."""
+    try:
+        queue.gate.read_unlocked()
+        return {mode: count for mode, count in zip(MODES, queue.gate.read_skips()) if count}
+    except OSError:
+        return {}
 
 
 def check_names(names: list):

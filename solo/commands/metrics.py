@@ -1,28 +1,44 @@
-"""`solo metrics`: OpenMetrics text of every name, for example for the textfile collector of node_exporter.
+"""`solo metrics`: every name in Prometheus's text format, for example for the textfile collector of node_exporter.
 
-https://prometheus.io/docs/specs/om/open_metrics_spec/
+https://prometheus.io/docs/instrumenting/exposition_formats/, not OpenMetrics: that collector and promtool read only
+this format, and would not see that a counter of OpenMetrics is one.
 """
 
 import sys
 from time import time
 
+from solo import __version__
 from solo.commands.list import collect
+from solo.commands.lookup import open_queue, read_skips
 from solo.errors import SoloError
 from solo.history.reader import Totals, find_histories
+from solo.identity import read_origin
 from solo.kernel import say
+from solo.modes import COUNTED
 from solo.options import FILE
+from solo.text.tables import MODES as MODE_WORDS
 from solo.text.width import clean
 
 MODE = 0o644  # of a new file: its reader is another user
+SLOTS = MODE_WORDS[COUNTED]
+SUFFIXES = {"gauge": ("",), "counter": ("",), "summary": ("_sum", "_count")}  # of the samples of a family
+# A name has few runs a day: a histogram of them would be a dozen of nearly empty series for each name.
 FAMILIES = (
-    ("solo_held", "gauge", "", "Number of holders."),
-    ("solo_held_seconds", "gauge", "seconds", "Seconds for which the oldest holder has held the name."),
-    ("solo_waiting", "gauge", "", "Number of waiters."),
-    ("solo_runs", "counter", "", "Commands that were started."),
-    ("solo_skips", "counter", "", "Contenders that found the name busy and did not run."),
-    ("solo_failures", "counter", "", "Commands that failed or could not be started."),
-    ("solo_last_success_timestamp_seconds", "gauge", "seconds", "When a command last ended with status 0."),
-    ("solo_last_failure_timestamp_seconds", "gauge", "seconds", "When a command last failed."),
+    ("solo_held", "gauge", "Number of holders."),
+    ("solo_held_seconds", "gauge", "Seconds for which the oldest holder has held the name."),
+    ("solo_waiting", "gauge", "Number of waiters."),
+    ("solo_slots", "gauge", "Number of slots of the name."),
+    ("solo_slots_taken", "gauge", "Number of slots that holders have."),
+    ("solo_runs_total", "counter", "Commands that were started."),
+    ("solo_skips_total", "counter", "Contenders that found the name busy and did not run."),
+    ("solo_skips_in_a_row", "gauge", "Skips since a command last started."),
+    ("solo_failures_total", "counter", "Commands that failed or could not be started."),
+    ("solo_lost_leases_total", "counter", "Commands that were ended because their lease was lost."),
+    ("solo_run_seconds", "summary", "Seconds for which commands ran that have ended."),
+    ("solo_last_run_seconds", "gauge", "Seconds for which the command ran that ended last."),
+    ("solo_wait_seconds", "summary", "Seconds for which commands waited before they started."),
+    ("solo_last_success_timestamp_seconds", "gauge", "When a command last ended with status 0."),
+    ("solo_last_failure_timestamp_seconds", "gauge", "When a command last failed."),
 )
 
 
@@ -43,52 +59,91 @@ def run(options: dict, names: list) -> int:
 
 
 def collect_samples(options: dict, names: list) -> tuple:
-    """Return ({(name, via): {family: value}}, whether all could be read)."""
-    samples, readable = {}, True
+    """Return ({(name, via): {sample: value}}, whether all could be read)."""
+    samples, readable, origin = {}, True, read_origin()
     for name, history in find_histories(options.get("dir"), names):
         if isinstance(history, SoloError):
             say(f"{name}: {history}")
             readable = False
-            continue
-        totals = history.totals
-        if totals == Totals():
-            continue
-        samples[name, FILE] = {
-            "solo_held": 0,
-            "solo_waiting": 0,
-            "solo_runs": totals.runs,
-            "solo_skips": totals.skips,
-            "solo_failures": totals.failures,
-        }
-        if totals.last_success:
-            samples[name, FILE]["solo_last_success_timestamp_seconds"] = totals.last_success
-        if totals.last_failure:
-            samples[name, FILE]["solo_last_failure_timestamp_seconds"] = totals.last_failure
+        elif history.totals != Totals():
+            samples[name, FILE] = count_runs(history)
+            samples[name, FILE]["solo_skips_in_a_row"] = count_skips(name, history.totals, options, origin)
     rows, complete = collect(options.get("dir"), options.get("via"), names)
     now = time()
     for row in rows:
-        mine = samples.setdefault((row["name"], row["via"]), {"solo_held": 0, "solo_waiting": 0})
-        if row["state"] == "waiting":
-            mine["solo_waiting"] += 1
-            continue
-        mine["solo_held"] += 1
-        if row["since"] is not None:
-            age = round(max(0.0, now - row["since"]), 3)
-            mine["solo_held_seconds"] = max(age, mine.get("solo_held_seconds", 0.0))
+        add_row(samples.setdefault((row["name"], row["via"]), {"solo_held": 0, "solo_waiting": 0}), row, now)
     return samples, complete and readable
 
 
+def count_runs(history) -> dict:
+    """Return the samples of a name that come from its journal."""
+    totals = history.totals
+    mine = {
+        "solo_held": 0,
+        "solo_waiting": 0,
+        "solo_runs_total": totals.runs,
+        "solo_skips_total": totals.skips,
+        "solo_failures_total": totals.failures,
+        "solo_lost_leases_total": totals.lost,
+        "solo_run_seconds_sum": totals.ran_ms / 1000,
+        "solo_run_seconds_count": totals.ends,
+        "solo_wait_seconds_sum": totals.waited_ms / 1000,
+        "solo_wait_seconds_count": totals.waits,
+    }
+    if totals.ends:
+        mine["solo_last_run_seconds"] = totals.last_ran_ms / 1000
+    if totals.last_success:
+        mine["solo_last_success_timestamp_seconds"] = totals.last_success
+    if totals.last_failure:
+        mine["solo_last_failure_timestamp_seconds"] = totals.last_failure
+    if history.events and history.events[-1].mode == COUNTED:
+        mine.update(solo_slots=history.events[-1].slots, solo_slots_taken=0)
+    return mine
+
+
+def count_skips(name: str, totals: Totals, options: dict, origin) -> int:
+    """Return the skips in a row that the gate counts, as `solo show` prints them; 0 if it cannot be read."""
+    if not totals.skips:
+        return 0
+    try:
+        queue = open_queue(name, {"dir": options.get("dir")}, origin)
+    except SoloError:
+        return 0  # listing the tickets reports it
+    if queue is None:
+        return 0
+    try:
+        return sum(read_skips(queue).values())
+    finally:
+        queue.leave()
+
+
+def add_row(mine: dict, row: dict, now: float):
+    """Add a ticket, a row of `solo list`, to the samples of its name."""
+    if row["mode"] == SLOTS:
+        mine["solo_slots"] = max(row["slots"], mine.get("solo_slots", 0))
+        mine.setdefault("solo_slots_taken", 0)
+    if row["state"] == "waiting":
+        mine["solo_waiting"] += 1
+        return
+    mine["solo_held"] += 1
+    if row["mode"] == SLOTS:
+        mine["solo_slots_taken"] += row["take"]
+    if row["since"] is not None:
+        age = round(max(0.0, now - row["since"]), 3)
+        mine["solo_held_seconds"] = max(age, mine.get("solo_held_seconds", 0.0))
+
+
 def format_metrics(samples: dict) -> str:
-    lines = []
-    for family, kind, unit, help in FAMILIES:
-        lines.append(f"# TYPE {family} {kind}")
-        if unit:
-            lines.append(f"# UNIT {family} {unit}")
-        lines.append(f"# HELP {family} {help}")
-        sample = f"{family}_total" if kind == "counter" else family
+    lines = [
+        "# HELP solo_build_info The version of solo that wrote this.",
+        "# TYPE solo_build_info gauge",
+        f"solo_build_info{format_labels(version=__version__)} 1",
+    ]
+    for family, kind, help in FAMILIES:
+        lines += [f"# HELP {family} {help}", f"# TYPE {family} {kind}"]
         for (name, via), values in sorted(samples.items()):
-            if family in values:
-                value = values[family]
+            for sample in [family + suffix for suffix in SUFFIXES[kind] if family + suffix in values]:
+                value = values[sample]
                 number = value if isinstance(value, int) else f"{value:.3f}"
                 lines.append(f"{sample}{format_labels(name=name, via=via)} {number}")
     return "\n".join([*lines, "# EOF\n"])

@@ -6,13 +6,12 @@ from solo.argv import is_engine
 from solo.commands import history
 from solo.commands.list import add_hosts, format_age, format_mode, format_pid, format_user, make_row
 from solo.commands.list import collect as collect_rows
-from solo.commands.lookup import check_names, describe_place, open_living, report_unknown, visit_queues
+from solo.commands.lookup import check_names, describe_place, open_living, read_skips, report_unknown, visit_queues
 from solo.errors import SoloError
 from solo.history.reader import find_history
 from solo.identity import read_origin
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close
-from solo.modes import MODES
 from solo.options import FILE, SOCKET
 from solo.process.tree import find_roots
 from solo.text.describe import describe_skips, format_duration
@@ -119,15 +118,6 @@ def collect_remote(name: str, via: str, rows: list) -> dict:
         "holds": [row for row in mine if row["state"] == "held"],
         "waiting": [row for row in mine if row["state"] == "waiting"],
     }
-
-
-def read_skips(queue) -> dict:
-    """Return the skips in a row by mode, without the modes that have none."""
-    try:
-        queue.gate.read_unlocked()
-        return {mode: count for mode, count in zip(MODES, queue.gate.read_skips()) if count}
-    except OSError:
-        return {}
 
 
 def list_processes(roots: list) -> list:

@@ -222,7 +222,7 @@ SUBCOMMANDS = (
         ONLY_THESE,
         (DIR, VIA, OUTPUT_FILE),
         "Print metrics for Prometheus",
-        "Print the numbers of holds, waiters, runs, skips and failures, as OpenMetrics text for Prometheus.",
+        "Print the numbers of holds, waiters, runs, skips and failures, and their times, as text for Prometheus.",
     ),
     Subcommand(
         "top",

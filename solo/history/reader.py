@@ -21,6 +21,7 @@ PAST = ".journal.past"
 TOTALS = b"totals"
 READ_LIMIT = LARGEST + SIZE_LIMIT  # bytes
 MOST_DIGITS = 19
+LATER_COUNTS = ("lost", "waits", "waited_ms", "ends", "ran_ms", "last_ran_ms")  # lines of earlier versions lack them
 ATTEMPTS = 10  # to read both files with no rotation in between
 
 
@@ -67,15 +68,22 @@ class Run(SimpleNamespace):
 class Totals(SimpleNamespace):
     """Counts since the journal was begun.
 
-    `last_success` and `last_failure` are seconds since the epoch, 0 for never.
+    `last_success` and `last_failure` are seconds since the epoch, 0 for never. `waits` and `waited_ms` count the
+    commands that started, `ends`, `ran_ms` and `last_ran_ms` those that ended. Milliseconds are whole: their sum does
+    not depend on the order.
     """
 
     last_success: float
     last_failure: float
 
-    def __init__(self, runs=0, skips=0, failures=0, last_success=0.0, last_failure=0.0):
+    def __init__(self, runs=0, skips=0, failures=0, last_success=0.0, last_failure=0.0, **later):
         super().__init__(
-            runs=runs, skips=skips, failures=failures, last_success=last_success, last_failure=last_failure
+            runs=runs,
+            skips=skips,
+            failures=failures,
+            last_success=last_success,
+            last_failure=last_failure,
+            **{**dict.fromkeys(LATER_COUNTS, 0), **later},
         )
 
     def add(self, run: Run):
@@ -83,10 +91,18 @@ class Totals(SimpleNamespace):
         self.runs += run.event == STARTED
         self.skips += run.event == SKIPPED
         self.failures += run.is_failure
+        self.lost += run.is_lost
         if run.is_success:
             self.last_success = max(self.last_success, run.time)
         if run.is_failure:
             self.last_failure = max(self.last_failure, run.time)
+        if run.event == STARTED and run.waited is not None:
+            self.waits += 1
+            self.waited_ms += round(run.waited * 1000)
+        if run.event == ENDED and not run.is_kept:
+            self.ends += 1
+            self.last_ran_ms = round(run.ran * 1000)
+            self.ran_ms += self.last_ran_ms
 
 
 class History(SimpleNamespace):
@@ -266,16 +282,27 @@ def parse_time(text: bytes) -> float:
 def parse_totals(rest: bytes) -> Totals:
     fields = dict(pair.split(b"=", 1) for pair in rest.split(b" "))
     counts = [parse_int(fields[key]) for key in (b"runs", b"skips", b"failures")]
-    if min(counts) < 0:
+    later = {count: parse_int(fields.get(make_key(count), b"0")) for count in LATER_COUNTS}
+    if min(*counts, *later.values()) < 0:
         raise ValueError
-    return Totals(*counts, parse_time(fields[b"last-success"]), parse_time(fields[b"last-failure"]))
+    return Totals(*counts, parse_time(fields[b"last-success"]), parse_time(fields[b"last-failure"]), **later)
 
 
 def format_totals(totals: Totals) -> bytes:
-    return (
-        f"totals 0 runs={totals.runs} skips={totals.skips} failures={totals.failures}"
-        f" last-success={totals.last_success:.3f} last-failure={totals.last_failure:.3f}\n"
-    ).encode()
+    line = b"totals 0 runs=%d skips=%d failures=%d last-success=%.3f last-failure=%.3f" % (
+        totals.runs,
+        totals.skips,
+        totals.failures,
+        totals.last_success,
+        totals.last_failure,
+    )
+    later = b"".join([b" %b=%d" % (make_key(count), getattr(totals, count)) for count in LATER_COUNTS])
+    return line + later + b"\n"
+
+
+def make_key(count: str) -> bytes:
+    """Return the key of a count in the line of totals."""
+    return count.replace("_", "-").encode()
 
 
 def add_up(totals, events: list) -> Totals:

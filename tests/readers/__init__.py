@@ -73,7 +73,7 @@ READ = {
 
 UNREAD = {
     "only selects a reader": """
-        api.lock.read_options commands.show.read_skips contention.evict.read_record
+        api.lock.read_options commands.lookup.read_skips contention.evict.read_record
         contention.period.LocalStore.read_once contention.period.LocalStore.write_once
         contention.sockets.SocketTicket.read_record engines.acquire.EngineHold.read_once engines.engine.Engine.read_once
         engines.postgresql.session.PostgresSession.read_once engines.postgresql.table.PostgresTable.read_once

@@ -27,7 +27,8 @@ EVENT = re.compile(
     re.A,
 )
 TOTAL = re.compile(
-    rb"totals 0 runs=(\d{1,18}) skips=(\d{1,18}) failures=(\d{1,18}) last-success=T last-failure=T".replace(b"T", TIME)
+    rb"totals 0 runs=N skips=N failures=N last-success=T last-failure=T"
+    rb"(?: lost=N waits=N waited-ms=N ends=N ran-ms=N last-ran-ms=N)?".replace(b"T", TIME).replace(b"N", rb"(\d{1,18})")
 )
 NEEDED = {
     b"started": b"start child token",
@@ -70,7 +71,8 @@ def make_journal(rng) -> bytes:
 
 def make_totals(rng):
     runs, skips, failures, *times = (some.number(rng) for _ in range(5))
-    return reader.Totals(runs, skips, failures, *map(float, times))
+    later = {count: some.number(rng) for count in reader.LATER_COUNTS if rng.random() < 0.8}
+    return reader.Totals(runs, skips, failures, *map(float, times), **later)
 
 
 def is_event(line: bytes) -> bool:
@@ -98,7 +100,8 @@ def check_journal(data: bytes):
     expect(not counts or totals is not None)
     if counts and not any(line.startswith(b"totals ") and not TOTAL.fullmatch(line) for line in lines):
         values = TOTAL.fullmatch(counts[-1]).groups()
-        same(totals, reader.Totals(*map(int, values[:3]), *map(float, values[3:])))
+        later = dict(zip(reader.LATER_COUNTS, map(int, values[5:]))) if values[5] is not None else {}
+        same(totals, reader.Totals(*map(int, values[:3]), *map(float, values[3:5]), **later))
     for run in events:
         expect(run.event in NEEDED and run.mode in MODES and 0 <= run.time < record.LATEST)
         expect(run.names and run.command)
@@ -109,6 +112,10 @@ def check_journal(data: bytes):
     same(counted.runs, start.runs + sum(run.event == b"started" for run in events))
     same(counted.skips, start.skips + sum(run.event == b"skipped" for run in events))
     same(counted.failures, start.failures + sum(map(is_failure, events)))
+    ran = [run.ran for run in events if run.event == b"ended" and not run.is_kept]
+    same(
+        (counted.ends, counted.ran_ms), (start.ends + len(ran), start.ran_ms + sum(round(1000 * each) for each in ran))
+    )
     runs = reader.History(events, counted).list_runs()
     expect(len(runs) <= len(events) and all(run in events for run in runs[:3]))
 
