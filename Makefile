@@ -47,7 +47,7 @@ deb: ## build dist/solo-run_VERSION_all.deb with Debian's tools
 	done; [ -z "$$missing" ] || { echo "solo: make deb lacks tools of Debian: apt install$$missing" >&2; exit 1; }
 	@rm -rf build/deb && mkdir -p $(DEB)/examples dist
 	@cp -r solo man docs README.md CONTRIBUTING.md SECURITY.md LICENSE pyproject.toml packaging/debian $(DEB)/
-	@cp -r packaging/systemd packaging/action $(DEB)/examples/
+	@cp -r packaging/systemd packaging/action packaging/prometheus $(DEB)/examples/
 	@cd $(DEB) && PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg-buildpackage --build=binary --no-sign --no-check-builddeps >../log 2>&1 \
 	    || { cat ../log >&2; exit 1; }
 	@cp build/deb/solo-run_*_all.deb dist/

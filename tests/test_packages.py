@@ -130,6 +130,15 @@ def test_texts_of_the_debian_package_name_its_solo(unpacked):
 
 
 @DEB_TOOLS
+def test_debian_package_has_every_example_of_the_source(unpacked):
+    folder = unpacked / "usr/share/doc/solo-run/examples"
+
+    for example in ("systemd", "action", "prometheus"):
+        names = {file.name for file in (ROOT / "packaging" / example).iterdir()}
+        assert names == {file.name for file in (folder / example).iterdir()}
+
+
+@DEB_TOOLS
 def test_debian_package_has_the_files_that_its_readme_names(unpacked):
     folder = unpacked / "usr/share/doc/solo-run"
     readme = (folder / "README.md").read_text()
