@@ -58,9 +58,8 @@ def format_help() -> str:
 def format_subcommand_help(subcommand) -> str:
     """Return the text of `solo SUBCOMMAND --help`."""
     usage = f"Usage: solo {subcommand.name} [OPTION]... {subcommand.arguments}".rstrip()
-    arguments = (
-        [f"Arguments:\n{format_line('  NAME', subcommand.argument_help, COLUMN)}"] if subcommand.arguments else []
-    )
+    kind = subcommand.arguments.strip("[].")
+    arguments = [f"Arguments:\n{format_line(f'  {kind}', subcommand.argument_help, COLUMN)}"] if kind else []
     options = "Options:\n" + format_options([*subcommand.options, HELP])
     return "\n\n".join([usage, format_line("", subcommand.text), *arguments, options])
 

@@ -20,7 +20,7 @@ from solo.commands.prune import GENERATED
 from solo.contention.addresses import list_addresses
 from solo.contention.period import FILE as ONCE
 from solo.directories import PRIVATE, STICKY, choose_mode, find_base, make_base
-from solo.errors import SoloError
+from solo.errors import SoloError, UsageError
 from solo.gate import GATE
 from solo.identity import FIRST_PID_NAMESPACE, FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
 from solo.journal_files import JOURNAL, find_journals, make_place
@@ -50,8 +50,14 @@ REMEDY = re.compile(r"\(([^()]*)\)$")
 def run(options: dict, names: list) -> int:
     """Print the findings as text, or with --json as an array of {check, state, text}.
 
-    Return 0 if no check fails, else 1.
+    Return 0 if no check fails, else 1. Raises UsageError for names without an option that reads files.
     """
+    if "crontab" in options or "unit" in options:
+        from solo.commands import crontab
+
+        return crontab.run(options, names)
+    if names:
+        raise UsageError(f"doctor {names[0]}: a FILE needs --crontab or --unit")
     findings = [
         {"check": check.__name__.removeprefix("check_"), "state": state, "text": text}
         for check in CHECKS

@@ -114,6 +114,10 @@ HISTORY = Option(
 )
 
 
+CRONTAB = Option("crontab", None, "flag", None, OUTPUT, "Check crontabs: FILEs, or those of cron", excludes=("unit",))
+UNIT = Option("unit", None, "flag", None, OUTPUT, "Check systemd units: FILEs, or the local ones")
+
+
 class Subcommand:
     """One subcommand: its name, its positional arguments as usage shows them and what they are, its options, its line
     in --help and what the manual says of it.
@@ -130,6 +134,10 @@ class Subcommand:
         self.options = options
         self.help = help
         self.text = text
+
+    @property
+    def takes_files(self) -> bool:
+        return "FILE" in self.arguments
 
     @property
     def needs_name(self) -> bool:
@@ -242,11 +250,12 @@ SUBCOMMANDS = (
     ),
     Subcommand(
         "doctor",
-        "",
-        "",
-        (DIR, VIA, JSON),
-        "Check that this machine has all that solo needs",
-        "Check that this machine and user, and with --via the engine, have all that solo needs."
-        " The exit status is 0, or 1 if a check fails.",
+        "[FILE]...",
+        "Crontabs or units, or directories of them; - is standard input.",
+        (DIR, VIA, CRONTAB, UNIT, JSON),
+        "Check the machine, crontabs or units",
+        "Check that this machine and user, and with --via the engine, have all that solo needs;"
+        " with --crontab or --unit check FILEs, see solo(7)."
+        " The status is 1 if a check fails.",
     ),
 )

@@ -31,6 +31,11 @@ def list_flags(options) -> list:
     return [flag for option in options for flag in (f"--{option.flag}", option.short and f"-{option.short}") if flag]
 
 
+def find_offered(subcommand) -> str:
+    """Return what completes the words of a subcommand, a value of VALUES; "" if it has none."""
+    return "files" if subcommand.takes_files else "names" if subcommand.arguments else ""
+
+
 def make_bash() -> str:
     values = {}
     for options in (LAUNCHER_OPTIONS, *(subcommand.options for subcommand in SUBCOMMANDS)):
@@ -40,7 +45,7 @@ def make_bash() -> str:
     del values[""]
     kinds = "\n".join(f"    {'|'.join(flags)}) values={kind} ;;" for kind, flags in values.items())
     cases = "\n".join(
-        f"    {subcommand.name}) flags='{' '.join(list_flags(subcommand.options))}' names={'1' if subcommand.arguments else ''} ;;"
+        f"    {subcommand.name}) flags='{' '.join(list_flags(subcommand.options))}' names={find_offered(subcommand)} ;;"
         for subcommand in SUBCOMMANDS
     )
     names = " ".join(subcommand.name for subcommand in SUBCOMMANDS)
@@ -132,7 +137,8 @@ _solo() {
     elif [[ $word == -* ]]; then
         _solo_offer $flags
     elif [[ $subcommand ]]; then
-        [[ -z $names ]] || _solo_offer_names
+        values=$names
+        _solo_offer_values
     else
         [[ -z $word ]] || _solo_offer_command "$COMP_CWORD"
         _solo_offer %(subcommands)s
@@ -164,8 +170,7 @@ complete -F _solo solo
 def make_zsh() -> str:
     names = " ".join(f"'{subcommand.name}:{escape_zsh(subcommand.help)}'" for subcommand in SUBCOMMANDS)
     cases = "\n".join(
-        f"    {subcommand.name}) _arguments -s -S {join_zsh(subcommand.options)}"
-        f"{' ' + quote_zsh('*:name:_solo_names') if subcommand.arguments else ''} ;;"
+        f"    {subcommand.name}) _arguments -s -S {join_zsh(subcommand.options)}{format_zsh_words(subcommand)} ;;"
         for subcommand in SUBCOMMANDS
     )
     return f"""#compdef solo
@@ -190,6 +195,12 @@ _arguments -s -S {join_zsh(LAUNCHER_OPTIONS)} \\
     '(-):command:_solo_command' \\
     '*::argument:_solo_rest'
 """
+
+
+def format_zsh_words(subcommand) -> str:
+    """Return the word for _arguments that completes the words of a subcommand."""
+    offered = find_offered(subcommand)
+    return offered and " " + quote_zsh(f"*:{offered.rstrip('s')}:{ZSH_VALUES[offered]}")
 
 
 ZSH_VALUES = {
@@ -247,7 +258,8 @@ def make_fish() -> str:
     for subcommand in SUBCOMMANDS:
         typed = f"'__fish_seen_subcommand_from {subcommand.name}'"
         lines.append(f"complete -c solo -n __fish_use_subcommand -a {subcommand.name} -d {quote_fish(subcommand.help)}")
-        lines.append(f"complete -c solo -f -n {typed}" + (" -a '(__solo_names)'" if subcommand.arguments else ""))
+        words = " -F" if subcommand.takes_files else " -f" + " -a '(__solo_names)'" * bool(subcommand.arguments)
+        lines.append(f"complete -c solo{words} -n {typed}")
         lines += [format_fish(typed, option) for option in subcommand.options]
     return "\n".join(lines) + "\n"
 

@@ -5,7 +5,7 @@ invariants. `trip` converts a value to text and back, or damages the text. A fin
 look like readers but read no outside data, by the reason; test_fuzz.py compares both tables with the source.
 """
 
-from readers import engines, journals, proc, records, sockets, urls, words  # noqa: F401
+from readers import crontabs, engines, journals, proc, records, sockets, urls, words  # noqa: F401
 from readers.target import TARGETS  # noqa: F401
 
 READ = {
@@ -24,6 +24,9 @@ READ = {
     "cgroup": "process.systemd.find_unit",
     "locks": "process.watch.find_lock_owner",
     "mounts": "commands.doctor.find_file_system commands.doctor.read_lines",
+    "crontab": """
+        commands.crontab.parse_crontab commands.crontab.parse_unit commands.crontab.read_all commands.crontab.read_text
+        commands.shell_line.split_line commands.shell_line.split_steps commands.shell_line.read_word""",
     "environ": "launcher.read_environment",
     "value": "argv.read_duration argv.read_count argv.read_status argv.read_pid directories.split_name",
     "words": """
@@ -73,7 +76,7 @@ READ = {
 
 UNREAD = {
     "only selects a reader": """
-        api.lock.read_options commands.lookup.read_skips contention.evict.read_record
+        api.lock.read_options commands.crontab.load_histories commands.lookup.read_skips contention.evict.read_record
         contention.period.LocalStore.read_once contention.period.LocalStore.write_once
         contention.sockets.SocketTicket.read_record engines.acquire.EngineHold.read_once engines.engine.Engine.read_once
         engines.postgresql.session.PostgresSession.read_once engines.postgresql.table.PostgresTable.read_once

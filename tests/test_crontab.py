@@ -1,0 +1,500 @@
+"""doctor --crontab and --unit: what is wrong with a line, and the line to use instead, which runs guarded."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from conftest import PATIENCE
+
+from solo.argv import parse
+from solo.commands import crontab
+from solo.commands.crontab import Source
+from solo.commands.shell_line import Unclear, split_line
+
+DAILY = "30 2 * * * "
+LOCK = "/run/lock/job"
+# Of each line: the command, what is found (! before a failure), and the command to use, "" for none.
+TABLE = [
+    # flock
+    (f"flock -n {LOCK} job.sh", "callers", "solo -n job -- job.sh"),
+    (f"flock {LOCK} job.sh --full", "callers", "solo -n job --wait forever -- job.sh --full"),
+    (f"/usr/bin/flock -n {LOCK} job.sh", "callers", "solo -n job -- job.sh"),
+    (f"flock -w 60 {LOCK} job.sh", "callers", "solo -n job --wait 60 -- job.sh"),
+    (f"flock --wait=2.5 {LOCK} job.sh", "callers", "solo -n job --wait 2.5 -- job.sh"),
+    (f"flock --timeout 5 {LOCK} job.sh", "callers", "solo -n job --wait 5 -- job.sh"),
+    (f"flock -xn {LOCK} job.sh", "callers", "solo -n job -- job.sh"),
+    (f"flock --nonblock --exclusive {LOCK} job.sh", "callers", "solo -n job -- job.sh"),
+    (f"flock -s {LOCK} job.sh", "callers", "solo -n job --shared --wait forever -- job.sh"),
+    (f"flock -n -E 0 {LOCK} job.sh", "callers", "solo -n job -q -E 0 -- job.sh"),
+    (f"flock -nE 9 {LOCK} job.sh", "callers", "solo -n job -E 9 -- job.sh"),
+    (f"flock -n {LOCK} -c 'a.sh && b.sh'", "callers", "solo -n job -- sh -c 'a.sh && b.sh'"),
+    (f'flock -n {LOCK} -c "job.sh --x"', "callers", 'solo -n job -- sh -c "job.sh --x"'),
+    (f"flock -n {LOCK} --command 'job.sh'", "callers", "solo -n job -- sh -c 'job.sh'"),
+    (f"flock -n -o {LOCK} job.sh", "!overlap callers", "solo -n job -- job.sh"),
+    (f"flock -n --verbose {LOCK} job.sh", "callers", "solo -n job -v -- job.sh"),
+    (f"flock -n -F {LOCK} job.sh", "callers", "solo -n job -- job.sh"),
+    (f"flock -n {LOCK} -- job.sh", "unclear", ""),
+    (f"flock --fcntl -n {LOCK} job.sh", "callers", "solo -n job -- job.sh"),
+    ("flock -n /tmp/job.lock job.sh", "!tmp callers", "solo -n job -- job.sh"),
+    ("flock -n /var/tmp/job.lock job.sh", "!tmp callers", "solo -n job -- job.sh"),
+    ("flock -n '/tmp/my job' job.sh", "!tmp callers", "solo -n job.sh -- job.sh"),
+    ("flock -n /run/a.lck job.sh", "callers", "solo -n a -- job.sh"),
+    ("flock -n $HOME/.job.lock job.sh", "callers", "solo -n job -- job.sh"),
+    ("flock -n ~/lock job.sh", "callers", "solo -n job.sh -- job.sh"),
+    (r"flock -n /run/job.$(date +\%F) job.sh", "!changing callers", "solo -n job.sh -- job.sh"),
+    ("flock -n /run/job.$$ job.sh", "!changing callers", "solo -n job.sh -- job.sh"),
+    # around it
+    (f"cd / && flock -n {LOCK} job.sh", "callers", "cd / && solo -n job -- job.sh"),
+    (f"cd /; flock -n {LOCK} job.sh", "callers", "cd /; solo -n job -- job.sh"),
+    (f"LANG=C A='x y' flock -n {LOCK} job.sh", "callers", "LANG=C A='x y' solo -n job -- job.sh"),
+    (f"env A=b flock -n {LOCK} job.sh", "callers", "env A=b solo -n job -- job.sh"),
+    (f"nice -n 10 flock -n {LOCK} job.sh", "callers", "nice -n 10 solo -n job -- job.sh"),
+    (f"ionice -c2 -n7 nice flock -n {LOCK} job.sh", "callers", "ionice -c2 -n7 nice solo -n job -- job.sh"),
+    (f"timeout -k 5 1h flock -n {LOCK} job.sh", "callers", "timeout -k 5 1h solo -n job -- job.sh"),
+    (f"flock -n {LOCK} nice job.sh", "callers", "solo -n job -- nice job.sh"),
+    (f"flock -n {LOCK} job.sh >/dev/null 2>&1", "callers", "solo -n job -- job.sh >/dev/null 2>&1"),
+    (f"flock -n {LOCK} job.sh >>log 2>&1", "callers", "solo -n job -- job.sh >>log 2>&1"),
+    (f"flock -n {LOCK} job.sh >log 2>&1", "truncates callers", "solo -n job -- job.sh >log 2>&1"),
+    (f"flock -n {LOCK} job.sh 'a b' \"c\" d\\ e", "callers", "solo -n job -- job.sh 'a b' \"c\" d\\ e"),
+    (f"flock -n {LOCK} job.sh & ", "callers", "solo -n job -- job.sh &"),
+    (f"flock -n {LOCK} job.sh # every night", "callers", "solo -n job -- job.sh # every night"),
+    (f"sh -c 'flock -n {LOCK} job.sh'", "callers", "sh -c 'solo -n job -- job.sh'"),
+    (f"sh -c 'flock -n {LOCK} a.sh && b.sh'", "!partial callers", None),
+    # the guard covers only the first
+    (f"flock -n {LOCK} a.sh && b.sh", "!partial callers", "solo -n job -- sh -c 'a.sh && b.sh'"),
+    (f"flock -n {LOCK} a.sh; b.sh", "!partial callers", "solo -n job -- sh -c 'a.sh; b.sh'"),
+    (f"flock -n {LOCK} a.sh x | b.sh >>log", "!partial callers", "solo -n job -- sh -c 'a.sh x | b.sh >>log'"),
+    (f"flock -n {LOCK} a.sh | logger -t a", "callers", "solo -n job -- a.sh | logger -t a"),
+    (f"flock -n {LOCK} a.sh | sort >log", "!partial callers", "solo -n job -- sh -c 'a.sh | sort >log'"),
+    (f"flock -n {LOCK} a.sh || echo busy", "callers", "solo -n job -- a.sh || echo busy"),
+    (f"flock -n {LOCK} a.sh && b.sh || echo no", "!partial callers", "solo -n job -- sh -c 'a.sh && b.sh' || echo no"),
+    (f"flock -n {LOCK} a.sh && echo done", "callers", "solo -n job -- a.sh && echo done"),
+    (f"flock -n {LOCK} a.sh && curl -fsS http://[::1]:1/", "partial callers", None),
+    (f"nice flock -n {LOCK} a.sh && b.sh", "!partial callers", "nice solo -n job -- sh -c 'a.sh && b.sh'"),
+    (f"sudo flock -n {LOCK} a.sh && b.sh", "!partial callers", ""),
+    (f"flock -n {LOCK} a.sh || b.sh && c.sh", "!partial callers", ""),
+    (f"flock -n {LOCK} job.sh; rm -f {LOCK}", "!removed callers", "solo -n job -- job.sh"),
+    (
+        f"flock -n {LOCK} -c 'a.sh' && b.sh",
+        "!partial callers",
+        "solo -n job -- sh -c 'sh -c '\"'\"'a.sh'\"'\"' && b.sh'",
+    ),
+    # daemons
+    (f"flock -n {LOCK} -c 'job.sh &'", "!daemon callers", "solo -n job --tree -- sh -c 'job.sh &'"),
+    (f"flock -n {LOCK} start-stop-daemon -S -b -x job.sh", "!daemon callers", None),
+    # other tools
+    (f"lckdo {LOCK} job.sh", "!overlap callers", "solo -n job -- job.sh"),
+    (f"lckdo -e -W 60 {LOCK} job.sh", "callers", "solo -n job --wait 60 -- job.sh"),
+    (f"lckdo -w {LOCK} job.sh", "!overlap callers", "solo -n job --wait forever -- job.sh"),
+    (f"setlock -n {LOCK} job.sh", "callers", "solo -n job -- job.sh"),
+    (f"setlock -nx {LOCK} job.sh", "callers", "solo -n job -q -E 0 -- job.sh"),
+    (f"setlock {LOCK} job.sh", "callers", "solo -n job --wait forever -- job.sh"),
+    (f"s6-setlock -t 500 {LOCK} job.sh", "callers", "solo -n job --wait 500ms -- job.sh"),
+    (f"chpst -l {LOCK} job.sh", "callers", "solo -n job --wait forever -- job.sh"),
+    (f"chpst -L {LOCK} job.sh", "callers", "solo -n job -- job.sh"),
+    (f"chpst -u alice -L {LOCK} job.sh", "unclear", ""),
+    (f"with-lock-ex -w {LOCK} job.sh", "callers", "solo -n job --wait forever -- job.sh"),
+    (f"lockrun --lockfile={LOCK} -- job.sh", "callers", "solo -n job -- job.sh"),
+    ("run-one job.sh --full", "callers", "solo -q -- job.sh --full"),
+    (r"run-one job.sh $(date +\%F)", "callers", r"solo -n job.sh -q -- job.sh $(date +\%F)"),
+    ("run-this-one job.sh", "callers", "solo --replace -- job.sh"),
+    ("sem --fg --id job -j 4 job.sh", "callers", "solo -n job --slots 4 --wait forever -- job.sh"),
+    ("sem --id job job.sh", "callers", "solo -n job --wait forever -- job.sh"),
+    ("sem -j 4 job.sh", "unclear", ""),
+    # mkdir, pid files, searches for processes
+    ("mkdir /run/x.lock && job.sh; rmdir /run/x.lock", "!stale", "solo -n x -- job.sh"),
+    ("mkdir /tmp/x && a.sh && b.sh; rm -rf /tmp/x", "!stale", "solo -n x -- sh -c 'a.sh && b.sh'"),
+    ("mkdir /run/x 2>/dev/null || exit 0; job.sh; rmdir /run/x", "!stale", "solo -n x -- job.sh"),
+    ("lockfile -r 0 /run/x.lock && job.sh; rm -f /run/x.lock", "!stale", "solo -n x -- job.sh"),
+    ("[ -f /run/x.lock ] || job.sh", "!stale", ""),
+    ("[ ! -f /run/x.pid ] && touch /run/x.pid && job.sh; rm /run/x.pid", "!stale", "solo -n x -- job.sh"),
+    ("test -e /run/x.lock && exit; echo $$ > /run/x.lock; job.sh; rm /run/x.lock", "!stale", "solo -n x -- job.sh"),
+    ("pgrep -f job.sh >/dev/null || job.sh", "!race", "solo -n job.sh -- job.sh"),
+    ("ps ax | grep -q '[j]ob.sh' || job.sh", "!race", "solo -n job.sh -- job.sh"),
+    ("pidof sshd || service ssh start", "!race", ""),
+    # percent signs
+    (f"flock -n {LOCK} job.sh $(date +%F)", "!percent callers", r"solo -n job -- job.sh $(date +\%F)"),
+    (rf"flock -n {LOCK} job.sh $(date +\%F)", "callers", r"solo -n job -- job.sh $(date +\%F)"),
+    ('job.sh "$(date +%F)"', "!percent", r'job.sh "$(date +\%F)"'),
+    (f"flock -n {LOCK} job.sh %first%second", "callers", "solo -n job -- job.sh %first%second"),
+    ("mail -s x alice %hello", "", ""),
+    # solo
+    ("solo -- job.sh", "", ""),
+    ("solo -n job -- job.sh && echo done", "", ""),
+    ("solo a.sh && b.sh", "!partial", "solo -- sh -c 'a.sh && b.sh'"),
+    ("solo -n x --wait 5m -- a.sh; b.sh", "!partial", "solo -n x --wait 5m -- sh -c 'a.sh; b.sh'"),
+    (r"solo -- job.sh $(date +\%F)", "!changing", r"solo -n job.sh -- job.sh $(date +\%F)"),
+    (r"solo -n job -- job.sh $(date +\%F)", "", ""),
+    ("solo --wiat 3 job.sh", "!usage", ""),
+    ("solo list", "", ""),
+    ("solo --flock /tmp/x -n job -- job.sh", "!tmp", None),
+    # not understood, or nothing to say
+    (f"(flock -n 9 || exit 1; job.sh) 9>{LOCK}", "unclear", ""),
+    (f"if flock -n {LOCK} true; then job.sh; fi", "unclear", ""),
+    (f"flock -u {LOCK} job.sh", "unclear", ""),
+    (f"flock -n {LOCK} a.sh; flock -n {LOCK} b.sh", "unclear", ""),
+    (f"flock $OPTIONS {LOCK} job.sh", "unclear", ""),
+    ("job.sh", "", ""),
+    ("a.sh && b.sh | sort > log", "", ""),
+    ("mkdir -p /run/lock/x && job.sh", "", ""),
+    ("mkdir /srv/x && job.sh", "", ""),
+    ("[ -x /usr/sbin/anacron ] || job.sh", "", ""),
+    ("[ -f /etc/x.lock ] && job.sh", "", ""),
+    ("test -x /usr/sbin/anacron || { cd / && run-parts --report /etc/cron.daily; }", "", ""),
+]
+STUBS = "a.sh b.sh c.sh job.sh sudo"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A directory for PATH with solo, and programs that log the name that they are guarded by."""
+    folder = tmp_path_factory.mktemp("bin")
+    for name in STUBS.split():
+        (folder / name).write_text('#!/bin/sh\necho "${0##*/}=${SOLO_NAME-}" >>"$RAN"\n')
+        (folder / name).chmod(0o755)
+    (folder / "solo").symlink_to(Path(sys.executable).with_name("solo"))
+    return folder
+
+
+def examine(text, folder="/nowhere", is_unit=False, has_user=None):
+    source = Source("tab", text.replace("BIN", str(folder)), has_user, "alice")
+    lines = crontab.parse_unit(source) if is_unit else crontab.parse_crontab(source)
+    return list(crontab.describe(list(lines), {}))
+
+
+def list_found(row):
+    return " ".join(("!" if one["state"] == "fails" else "") + one["check"] for one in row["findings"])
+
+
+def test_the_table_has_enough_different_lines():
+    assert len({command for command, _, _ in TABLE}) == len(TABLE) >= 60
+
+
+@pytest.mark.parametrize("command, found, use", TABLE, ids=[command[:60] for command, _, _ in TABLE])
+def test_a_line_gets_its_findings_and_suggestion(folder, command, found, use):
+    [row] = examine(f"PATH=BIN:/usr/bin:/bin\n{DAILY}{command}\n", folder)
+
+    assert list_found(row) == found
+    if use is not None:
+        assert row["use"] == (DAILY + use if use else None)
+
+
+GUARDED = [command for command, _, use in TABLE if use and "start-stop-daemon" not in command]
+
+
+@pytest.mark.parametrize("command", GUARDED, ids=[command[:60] for command in GUARDED])
+def test_every_job_of_a_suggested_line_runs_guarded(folder, tmp_path, lab, command):
+    [row] = examine(f"PATH=BIN:/usr/bin:/bin\n{DAILY}{command}\n", folder)
+    line, *given = re.split(r"(?<!\\)%", row["use"].removeprefix(DAILY))
+    line = line.replace("\\%", "%")
+    environment = {**lab.environment, "PATH": f"{folder}:{os.environ['PATH']}", "RAN": str(tmp_path / "ran")}
+
+    result = subprocess.run(
+        ["sh", "-c", f"{line}\nwait"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE,
+        input="\n".join(given),
+    )  # fmt: skip
+
+    ran = [one.split("=") for one in (tmp_path / "ran").read_text().splitlines()]
+    jobs = re.findall(r"\b(?:job|a|b)\.sh\b", re.sub(r"solo -n \S+", "", command))
+    if command[:1] != "j":
+        assert ran and all(name for _, name in ran), (line, result)
+    assert {job for job, _ in ran} == set(jobs), (line, result)
+    assert "-v" in line or "solo:" not in result.stderr
+
+
+# --- crontabs ------------------------------------------------------------------------------------------------------
+
+
+def test_both_formats_schedules_variables_and_comments_are_read(folder):
+    text = f"""# a comment
+MAILTO=""
+SHELL=/bin/bash
+PATH=BIN:/usr/bin
+* * * * * root flock -n {LOCK} a.sh; b.sh
+@reboot\talice\tflock -n /run/x job.sh
+*/5 1-7 * jan,FEB mon-fri root nice flock -n /run/y job.sh
+
+garbage
+"""
+    rows = examine(text, folder, has_user=True)
+
+    assert [(row["line"], row["use"]) for row in rows] == [
+        (5, "* * * * * root solo -n job -- /bin/bash -c 'a.sh; b.sh'"),
+        (6, "@reboot alice solo -n x -- job.sh"),
+        (7, "*/5 1-7 * jan,FEB mon-fri root nice solo -n y -- job.sh"),
+    ]
+
+
+def test_a_column_of_users_is_recognized(folder):
+    with_users = examine("* * * * * root flock -n /run/x job.sh\n@daily nobody flock -n /run/y job.sh")
+    without = examine("* * * * * root flock -n /run/x job.sh\n@daily flock -n /run/y job.sh")
+
+    assert [row["tool"] for row in with_users] == ["flock", "flock"]
+    assert [row["tool"] for row in without] == [None, "flock"]
+
+
+def test_lines_of_one_lock_file_share_a_name_and_those_of_two_do_not():
+    text = "@daily flock -n /a/x.lock a.sh\n@daily flock -n /b/x.lock b.sh\n@daily flock -n '/a/x.lock' c.sh"
+
+    assert [re.search(r"-n (\S+)", row["use"])[1] for row in examine(text)] == ["x", "x-2", "x"]
+
+
+def test_lines_of_two_users_keep_the_lock_file():
+    text = "@daily root flock -n /run/lock/x a.sh\n@daily nobody lckdo /var/lock/x b.sh"
+    rows = examine(text, has_user=True)
+
+    assert "-n x --flock /run/lock/x -- a.sh" in rows[0]["use"]
+    assert "-n x --fcntl /var/lock/x -- b.sh" in rows[1]["use"]
+    assert "users" in list_found(rows[0])
+
+
+def test_a_path_without_solo_fails_and_the_suggestion_has_its_path(folder, monkeypatch):
+    monkeypatch.setattr(crontab.sys, "argv", [str(folder / "solo")])
+    text = "PATH=/nowhere:$PATH\n@daily solo job.sh\n@daily flock -n /run/x job.sh\n@daily PATH=/x solo job.sh"
+    first, second, third = examine(text)
+
+    assert (list_found(first), first["use"]) == ("!path", f"@daily {folder}/solo -- job.sh")
+    assert second["use"] == f"@daily {folder}/solo -n x -- job.sh"
+    assert list_found(third) == "path"
+
+
+def test_a_tab_becomes_a_blank_and_a_control_character_prevents_a_suggestion():
+    tab, control, quoted = examine(
+        "@daily\tflock\t-n /run/x job.sh\n@daily flock -n /run/x job.sh '\x1b[2J'\n@daily flock -n /run/x job.sh '\t'"
+    )
+
+    assert tab["use"].endswith(" -n x -- job.sh")
+    assert (control["use"], quoted["use"]) == (None, None)
+
+
+PERIODS = [
+    ("* * * * *", 60),
+    ("*/5 * * * *", 300),
+    ("0 * * * *", 3600),
+    ("0 3 * * *", 86400),
+    ("0,10 3 * * *", 600),
+    ("55 1,3 * * *", 7200),
+    ("0 3 * * 1", None),
+    ("@hourly", 3600),
+    ("@reboot", None),
+    ("*/0 * * * *", None),
+    ("99 * * * *", None),
+    ("~ * * * *", None),
+]
+
+
+@pytest.mark.parametrize("schedule, seconds", PERIODS)
+def test_the_period_of_a_schedule(schedule, seconds):
+    assert crontab.find_period(schedule) == seconds
+
+
+# --- units -----------------------------------------------------------------------------------------------------------
+
+UNIT = "[Service]\nType=exec\n"
+
+
+def test_an_exec_start_line_gets_a_suggestion_and_a_hint_about_the_status(monkeypatch, folder):
+    monkeypatch.setattr(crontab.sys, "argv", [str(folder / "solo")])
+    [row] = examine(UNIT + "ExecStart=-/usr/bin/flock -n /run/x \\\n  /usr/bin/job %i\n", is_unit=True)
+    [quiet] = examine(UNIT + "ExecStart=/usr/bin/flock -n /run/x job\nSuccessExitStatus=75\n", is_unit=True)
+
+    assert (row["line"], row["use"]) == (3, f"ExecStart=-{folder}/solo -n x -- /usr/bin/job %i")
+    assert (list_found(row), list_found(quiet)) == ("callers status", "callers")
+
+
+def test_a_unit_with_signs_of_a_shell_fails():
+    [row] = examine(UNIT + "ExecStart=/usr/bin/flock -n /run/x a && b\n", is_unit=True)
+
+    assert (list_found(row), row["use"]) == ("!shell", None)
+
+
+def test_a_unit_with_solo_gets_a_hint_unless_a_skip_is_a_success():
+    quiet = UNIT + "ExecStart=/usr/bin/solo -E 0 -- /usr/bin/job\n"
+
+    assert [list_found(row) for row in examine(quiet + quiet.replace("-E 0", "-n x"), is_unit=True)] == ["", "status"]
+
+
+def test_a_shell_in_a_unit_is_read():
+    [row] = examine(UNIT + "ExecStart=/bin/sh -c 'flock -n /run/x a.sh && echo done'\n", is_unit=True)
+
+    assert row["use"].startswith("ExecStart=/bin/sh -c '") and " -n x -- a.sh && echo done'" in row["use"]
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_doctor_prints_findings_and_the_line_to_use(lab):
+    tab = lab.path / "tab"
+    tab.write_text("*/5 * * * * flock -n /tmp/x a.sh && b.sh\n@daily job.sh\n")
+    before = tab.stat()
+
+    result = lab.run("doctor", "--crontab", tab)
+
+    *findings, use, end = result.stdout.decode().splitlines()
+    assert (result.returncode, result.stderr, end) == (1, b"", "1 of 2 commands to change")
+    assert [line.split(":")[0] for line in findings] == [f"{state:<5}  {tab}" for state in ("fails", "fails", "note")]
+    assert use.startswith("use    */5 * * * * ") and use.endswith(" -n x -- sh -c 'a.sh && b.sh'")
+    assert tab.stat() == before and not Path(lab.directory).exists()
+
+
+def test_doctor_exits_with_0_if_nothing_is_wrong(lab):
+    with (lab.path / "tab").open("w+") as file:
+        file.write("@daily flock -n /run/x job.sh\n")
+        file.seek(0)
+        result = lab.run("doctor", "--crontab", "-", stdin=file)
+
+    assert result.returncode == 0 and result.stdout.endswith(b"\nnothing wrong in 1 command\n")
+    assert result.stdout.startswith(b"note   -:1: ")
+
+
+def test_json_has_an_object_for_each_line_with_a_finding(lab):
+    (lab.path / "tab").write_text("@daily job.sh\n@daily flock -n /tmp/x job.sh\n")
+
+    [row] = json.loads(lab.run("doctor", "--crontab", "--json", lab.path).stdout)
+
+    assert list(row) == ["file", "line", "state", "tool", "call", "lock", "findings", "use"]
+    assert (row["line"], row["state"], row["tool"], row["call"], row["lock"]) == (
+        2,
+        "fails",
+        "flock",
+        "flock",
+        "/tmp/x",
+    )
+    assert list(row["findings"][0]) == ["state", "check", "text"]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("doctor tab", "solo: doctor tab: a FILE needs --crontab or --unit"),
+        ("doctor --crontab /nowhere", "solo: cannot read /nowhere: No such file or directory"),
+        ("doctor --crontab --unit tab", "solo: --crontab and --unit exclude each other"),
+    ],
+)
+def test_a_wrong_use_is_one_line_and_status_125(lab, words, message):
+    result = lab.run(*words.split())
+
+    assert (result.returncode, result.stdout, result.stderr.decode()) == (125, b"", message + "\n")
+
+
+def test_the_default_is_every_crontab_that_cron_reads(tmp_path, monkeypatch, capsys):
+    for place, text in {
+        "crontab": "@daily root flock -n /run/1 job.sh\n",
+        "cron.d/good": "@daily root flock -n /run/2 job.sh\n",
+        "cron.d/bad~": "@daily root flock -n /run/3 job.sh\n",
+        "spool/alice": "@daily flock -n /run/4 job.sh\n",
+        "bin/crontab": "#!/bin/sh\necho '@daily flock -n /run/5 job.sh'\n",
+    }.items():
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(text)
+    (tmp_path / "bin/crontab").chmod(0o755)
+    monkeypatch.setattr(crontab, "SYSTEM", str(tmp_path / "crontab"))
+    monkeypatch.setattr(crontab, "SYSTEM_DIRECTORY", str(tmp_path / "cron.d"))
+    monkeypatch.setattr(crontab, "SPOOLS", (str(tmp_path / "spool"),))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+
+    monkeypatch.setattr(crontab.os, "geteuid", lambda: 0)
+    assert [list(one)[3] for one in crontab.find_crontabs()] == ["", "", "alice"]
+    monkeypatch.setattr(crontab.os, "geteuid", lambda: 65534)
+    assert [one.file for one in crontab.find_crontabs()] == [
+        str(tmp_path / "crontab"),
+        str(tmp_path / "cron.d/good"),
+        "crontab -l",
+    ]
+    assert crontab.run({"crontab": True, "dir": str(tmp_path)}, []) == 0
+    assert "crontab -l:1: " in capsys.readouterr().out
+
+
+def test_an_unguarded_line_that_overran_by_the_journal_fails(lab):
+    lab.run("-n", "x", "--", "sleep", "0.05")
+    (lab.path / "tab").write_text("* * * * * /bin/sleep 0.05\n")
+
+    quiet = lab.run("doctor", "--crontab", lab.path / "tab")
+    journal = lab.find_journal("x")
+    journal.write_bytes(re.sub(rb" ran=[\d.]+", b" ran=90.000", journal.read_bytes()))
+    loud = lab.run("doctor", "--crontab", lab.path / "tab")
+
+    assert (quiet.returncode, loud.returncode) == (0, 1)
+    assert b"/bin/sleep ran for 1m30s, and this line starts it each 1m" in loud.stdout
+
+
+# --- garbage -----------------------------------------------------------------------------------------------------------
+
+PIECES = [
+    "flock",
+    "lckdo",
+    "-n",
+    "/run/x",
+    "job",
+    "&&",
+    ";",
+    "|",
+    ">",
+    "'",
+    '"',
+    "$(",
+    ")",
+    "`",
+    "%",
+    "\\",
+    "* * * * * ",
+]
+PIECES += [
+    "solo",
+    "--",
+    "-c",
+    "mkdir",
+    "[",
+    "]",
+    "\t",
+    "\0",
+    "\n",
+    "\udcff",
+    "é",
+    "-",
+    "=",
+    "sem",
+    "--id",
+    "#",
+    "@daily ",
+    "${",
+    "&",
+]
+
+
+def test_no_garbage_causes_a_traceback_or_a_line_that_solo_refuses():
+    rng, suggested = Random(7), 0
+    for _ in range(3000):
+        text = "".join(rng.choice(PIECES) + rng.choice(("", " ")) for _ in range(rng.randrange(25)))
+        for is_unit in (False, True):
+            for row in examine(("ExecStart=" if is_unit else "@daily ") + text, is_unit=is_unit):
+                suggested += row["use"] is not None
+                assert row["use"] is None or row["use"].isprintable()
+    assert suggested > 10
+
+
+def test_random_bytes_cause_no_traceback(lab):
+    rng = Random(8)
+    (lab.path / "tab").write_bytes(b"".join(b"* * * * * flock " + rng.randbytes(60) + b"\n" for _ in range(200)))
+
+    result = lab.run("doctor", "--crontab", lab.path / "tab")
+
+    assert result.returncode in (0, 1) and result.stderr == b""
+
+
+def test_many_brackets_are_unclear():
+    for line in ('"$(' * 20000, "$(" * 20000, "`" * 20001):
+        with pytest.raises(Unclear):
+            split_line(line)
+
+
+def test_a_suggested_line_is_parsed_by_solo():
+    for command in GUARDED:
+        [row] = examine(DAILY + command)
+        words = row["use"].partition("solo ")[2].split()
+        assert not words or parse(words)[2]
