@@ -1,4 +1,4 @@
-"""What guards a line against a second run: the tools, what is wrong with their use, and the same line with solo.
+"""Guards of a line against a second run: the tools, mistakes in their use, and the same line with solo.
 
 Pure functions over the text of one line, for `solo doctor --crontab`. They run nothing.
 """
@@ -79,7 +79,7 @@ class Advice(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What the lines around a line decide: the shell that runs it, how solo is called there, and names of locks."""
+    """Settings of the lines around a line: the shell that runs it, how solo is called there, and names of locks."""
 
     shell: str = "sh"
     solo: str = "solo"
@@ -375,14 +375,18 @@ def skip_wrappers(words: list[Word]) -> list[Word]:
 
 def examine(line: str, setting: Setting) -> Advice:
     """Return the advice for a line of a shell. Never raises: an unclear line with the name of a tool gets a note."""
+    reason = ""
     try:
-        return examine_steps(line, setting)
+        advice = examine_steps(line, setting)
+        if advice.tool is not None:
+            return advice
     except Unclear as error:
-        found = MENTION.search(line)
-        if found is None:
-            return Advice()
-        text = f"no advice: solo does not understand this use of {found[1]}"
-        return Advice(found[1], findings=(Finding(NOTE, "unclear", text + (f" ({error})" if str(error) else "")),))
+        reason = f" ({error})" if str(error) else ""
+    found = MENTION.search(line)
+    if found is None:
+        return Advice()
+    text = f"no advice: solo does not understand this use of {found[1]}{reason}"
+    return Advice(found[1], findings=(Finding(NOTE, "unclear", text),))
 
 
 def examine_steps(line: str, setting: Setting) -> Advice:
@@ -620,10 +624,10 @@ def check_shared(path: str) -> list[Finding]:
     return check_lock(Word(0, 0, path, path))[:1] if CLEANED.match(path) else []
 
 
-def is_start(line: str, steps: list[Step], number: int, command: Command, word: Word) -> bool:
+def is_start(text: str, steps: list[Step], number: int, command: Command, word: Word) -> bool:
     """Is the PATH of the line still the one that cron sets, where solo is called?"""
     before = [one.program for step in steps[:number] for one in step.commands]
-    return set(before) <= {"cd"} and command.words[0].start == word.start and "PATH=" not in line
+    return set(before) <= {"cd"} and command.words[0].start == word.start and "PATH=" not in text
 
 
 # --- idioms ----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import re
 import shlex
 from typing import NamedTuple
 
+LONGEST = 10_000  # characters; cron refuses far shorter lines
 BLANKS = " \t"
 ENDS = BLANKS + "|&;()<>\n"  # of a word
 RESERVED = frozenset("if then else elif fi for while until do done case esac { } ! function [[ select coproc".split())
@@ -96,6 +97,8 @@ def get_program(word: Word) -> str:
 
 def split_line(line: str) -> tuple[list[Step], bool]:
     """Return (the steps of the line, whether it ends with &). Raises Unclear."""
+    if len(line) > LONGEST:
+        raise Unclear(f"more than {LONGEST} characters")
     try:
         return split_steps(line)
     except RecursionError:
