@@ -178,8 +178,8 @@ SUBCOMMANDS = (
         "The names whose holders are to end.",
         (DIR, VIA, STOP_KILL_AFTER, WAITING, ALLOW_UNKNOWN),
         "End the holders of a name",
-        "End the holders of the names, by SIGTERM and then SIGKILL, and print what was done. If only nested"
-        " names are held, that is an error.",
+        "End the holders of the names, by SIGTERM and then SIGKILL, and print what was done; the"
+        " status is 125 if only nested names are held.",
     ),
     Subcommand(
         "hold",
@@ -205,8 +205,8 @@ SUBCOMMANDS = (
             EXPORT,
         ),
         "Hold names for the rest of a script, or for a time",
-        "Acquire the names and leave them held until the process of --pid ends or the time of --for is over (one of the"
-        " two is needed), or until solo release; see solo-hold(1).",
+        "Hold the names until the process of --pid ends or the time of --for is over (one is needed), or until solo"
+        " release; see solo-hold(1).",
     ),
     Subcommand(
         "release",
