@@ -178,8 +178,8 @@ SUBCOMMANDS = (
         "The names whose holders are to end.",
         (DIR, VIA, STOP_KILL_AFTER, WAITING, ALLOW_UNKNOWN),
         "End the holders of a name",
-        "End the holders of the names, by SIGTERM and then SIGKILL, and print what was done; the"
-        " status is 125 if only nested names are held.",
+        "End the holders of the names, by SIGTERM and then SIGKILL, and print what was done; it is"
+        " an error if only nested ones are held.",
     ),
     Subcommand(
         "hold",
