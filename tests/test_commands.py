@@ -125,7 +125,9 @@ def test_show_prints_holder_processes_waiters_and_skips(lab, via):
     assert [(process["pid"], process["depth"]) for process in hold["processes"]] == [(hold["child"], 0), (inner, 1)]
     assert hold["processes"][1]["command"] == ["sleep", "99"] and hold["processes"][1]["resident_bytes"] > 100000
     assert shown["skips"] == ({"X": 1} if via == "file" else {})
-    assert f"by pid {holder.pid} (" in text and f"1      {waiter.pid} " in text and f"{inner}  sleeping" in text
+    # A pid may have fewer digits than the others: they start again at 300.
+    assert f"by pid {holder.pid} (" in text and re.search(rf"1 +{waiter.pid} ", text)
+    assert re.search(rf"{inner} +sleeping", text)
     finish(holder)
 
 
