@@ -333,7 +333,7 @@ def test_a_shell_in_a_unit_is_read():
 def test_doctor_prints_findings_and_the_line_to_use(lab):
     tab = lab.path / "tab"
     tab.write_text("*/5 * * * * flock -n /tmp/x a.sh && b.sh\n@daily job.sh\n")
-    before = tab.stat()
+    before = tab.read_bytes(), tab.stat().st_mtime_ns
 
     result = lab.run("doctor", "--crontab", tab)
 
@@ -341,7 +341,7 @@ def test_doctor_prints_findings_and_the_line_to_use(lab):
     assert (result.returncode, result.stderr, end) == (1, b"", "1 of 2 commands to change")
     assert [line.split(":")[0] for line in findings] == [f"{state:<5}  {tab}" for state in ("fails", "fails", "note")]
     assert use.startswith("use    */5 * * * * ") and use.endswith(" -n x -- sh -c 'a.sh && b.sh'")
-    assert tab.stat() == before and not Path(lab.directory).exists()
+    assert (tab.read_bytes(), tab.stat().st_mtime_ns) == before and not Path(lab.directory).exists()
 
 
 def test_doctor_exits_with_0_if_nothing_is_wrong(lab):

@@ -44,6 +44,7 @@ from types import FrameType
 from typing import Any, Optional, Union
 
 from solo import kernel
+from solo.errors import SoloError
 from solo.kernel import FOREVER, close
 from solo.process.wakeup import Wakeup
 
@@ -384,10 +385,9 @@ class Deferred:
             run_handlers(self.received)
 
     def end(self) -> None:
-        try:
-            self.restore()
-        finally:
-            acting.release()
+        # Release first: once a handler is restored it may raise anywhere, in Python 3.9 also on the way to a `finally`.
+        acting.release()
+        self.restore()
 
     def restore(self) -> None:
         try:
@@ -434,9 +434,12 @@ def leave_once(owner: Any) -> Generator[int, object, None]:
         return  # the block was never entered
     except BaseException:
         try:
-            owner._leave(left)
-        finally:
-            owner._leave(left)
+            try:
+                owner._leave(left)
+            finally:
+                owner._leave(left)
+        except SoloError:
+            pass  # the interrupt counts more; in Python 3.9 it may come before the block was entered
         raise
     while True:
         yield 0
