@@ -31,14 +31,15 @@ import marshal, posix, sys
 sys.path.append({site!r})
 try:
     try: exec(marshal.loads(posix.read(fd := posix.open({path!r} + sys.implementation.cache_tag, posix.O_CLOEXEC), size := {size})))
-    except Exception: from solo import __main__
+    except Exception: from solo.main import main
+    main()
 except Exception as error:
-    posix.write(2, f"solo: cannot go on: {{str(error) or 'Cannot allocate memory'}}\\n".encode("ascii", "backslashreplace"))
-    posix._exit(125)
+    try: posix.write(2, f"solo: cannot go on: {{str(error) or 'Cannot allocate memory'}}\\n".encode("ascii", "backslashreplace"))
+    finally: posix._exit(125)
 """
 
-# Executed before what is at hand. `_near` is the next piece of the bundle, up to its tag. The first use of a part
-# replaces these functions by those of INDEX.
+# Executed before what is at hand, which defines `main`. `_near` is the next piece of the bundle, up to its tag. The
+# first use of a part replaces these functions by those of INDEX.
 BEGIN = """
 import gc
 _near = posix.read(fd, {near})
@@ -74,18 +75,8 @@ def _expose():
     _open()
     _expose()
 """
-END = """
-try:
-    main()
-except Exception as error:
-    try:
-        posix.write(2, f"solo: cannot go on: {{str(error) or 'Cannot allocate memory'}}\\n".encode("ascii", "backslashreplace"))
-    finally:
-        posix._exit(125)
-"""
-
-# Parts have the name of their module or class. A thread that waits for `_loading`
-# sees only whole parts. If another bundle was installed meanwhile, its modules are imported, as those that no bundle has.
+# A part has the name of its module or class. `_loading` keeps other threads from seeing half of a part. If another
+# bundle was installed meanwhile, `_import` loads the module of the part from its file.
 INDEX = """
 from _thread import RLock
 
@@ -245,8 +236,7 @@ def make_bundle(path: str, used: dict, index: str) -> tuple:
         "fcntl": getattr(fcntl, "__file__", None),
         "methods": {name for names in methods.values() for name in names},
     }
-    begin, end = (ast.parse(text.format(**values)).body for text in (BEGIN, END))
-    merged.at_hand.body[:] = [*begin, *merged.at_hand.body, *end]
+    merged.at_hand.body[:0] = ast.parse(BEGIN.format(**values)).body
     return dump(merged.at_hand), b"".join([*near.values(), last]), b"".join(far.values())
 
 
