@@ -20,7 +20,7 @@ from solo.errors import SoloError
 from solo.history.reader import History, find_histories
 from solo.journal_files import SKIPPED
 from solo.kernel import decode
-from solo.text.describe import format_duration
+from solo.text.describe import find_user, format_duration
 from solo.text.tables import format_json
 from solo.text.width import print_clean
 
@@ -98,13 +98,6 @@ def print_row(row: dict[str, Any]) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def find_user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
-
-
 def find_crontabs() -> Iterator[Source]:
     """Yield the crontabs of the system, and the user's own; as root those of all users."""
     for path in [SYSTEM, *list_files(SYSTEM_DIRECTORY)]:
@@ -117,7 +110,7 @@ def find_crontabs() -> Iterator[Source]:
     if not paths and shutil.which("crontab"):
         result = subprocess.run(["crontab", "-l"], stdin=subprocess.DEVNULL, capture_output=True)
         if not result.returncode:
-            yield Source(OWN, decode(result.stdout[:LARGEST]), False, find_user())
+            yield Source(OWN, decode(result.stdout[:LARGEST]), False, find_user(os.geteuid()))
 
 
 def find_units() -> Iterator[Source]:
@@ -164,7 +157,7 @@ def read_all(paths: list[str]) -> Iterator[Source]:
             real = os.path.realpath(file)
             is_system = real == SYSTEM or os.path.basename(os.path.dirname(real)) == "cron.d"
             is_own = os.path.dirname(real) in SPOOLS
-            user = os.path.basename(real) if is_own else find_user()
+            user = os.path.basename(real) if is_own else find_user(os.geteuid())
             yield Source(file, text, True if is_system else False if is_own else None, user)
 
 

@@ -510,7 +510,7 @@ def find_tail(steps: list[Step], number: int, at: int) -> tuple[int, list[Findin
     rest = [command for command in step.commands[at + 1 :] if not is_filter(command)]
     if rest:
         findings.append(Finding(FAILS, "partial", describe_partial(step.commands[at], rest, "|")))
-    after = [one for one in steps[number + 1 :]]
+    after = steps[number + 1 :]
     while after and after[-1].join == "||":
         after.pop()  # what runs if the guarded steps fail
     open_ones = [one for one in after if not is_report(one)]
