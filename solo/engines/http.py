@@ -63,9 +63,8 @@ class Answer:
             version, self.status = self.read_status()
             self.headers = self.read_headers()
         self.is_chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
-        self.left: Optional[int] = (
-            None  # bytes of the body, or of its present chunk, still to come; None: until the end
-        )
+        # Bytes of the body, or of its present chunk, still to come; None: until the connection ends.
+        self.left: Optional[int] = None
         if not self.is_chunked and "Content-Length" in self.headers:
             self.left = parse_size(self.headers["Content-Length"], 10)
         default = "close" if version == "HTTP/1.0" else "keep-alive"

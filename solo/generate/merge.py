@@ -306,9 +306,8 @@ class Merger:
         self.modules = {name: Module(name, source, self.merged) for name, source in sources.items()}
         self.used = used
         self.names = self.choose_names()
-        self.uses: dict[
-            Statement, dict[str | None, set[Target]]
-        ] = {}  # of each statement: {context: the targets it refers to}
+        # Of each statement: {context: the targets it refers to}.
+        self.uses: dict[Statement, dict[str | None, set[Target]]] = {}
         self.statements: dict[Target, Statement] = {}  # that define it
         for module in self.modules.values():
             for number, node in enumerate(module.statements):
