@@ -16,7 +16,8 @@ MADE = $(VENV)/made
 PIP = $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check
 DEB = build/deb/solo-run
 SITE = build/site
-WORKERS ?= 2
+# On two cores: tests wait for processes about as long as they compute.
+WORKERS ?= 3
 # In test-full the tests of a file run in one worker: they share servers and services of the machine.
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal
 DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling

@@ -603,7 +603,7 @@ def test_process_of_another_pid_namespace_holds(lab):
     assert read_line(inner) == "1"
     assert try_job(lab)[0] == 75
     waiter = lab.start_waiter("job", tag="ran")
-    assert lab.run("stop", "job").returncode == 0
+    assert lab.run("stop", "-k", "1", "job").returncode == 0
     assert waiter.wait(PATIENCE) == 0 and lab.read_log() == ["ran"]
 
 
