@@ -7,16 +7,18 @@ import _signal
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
+import posix
+
+last_words = b"solo: cannot go on: Cannot allocate memory\n"
 try:
     from solo.main import main
 
-    main()
-except Exception as error:  # memory ran out, as a rule: while Python loads, or where main says why
-    import posix
-
+    main()  # does not return
+except Exception as error:  # as a rule memory ran out, perhaps again while this one is handled
+    if str(error):
+        last_words = f"solo: cannot go on: {error}\n".encode("ascii", "backslashreplace")
+finally:
     try:
-        posix.write(
-            2, f"solo: cannot go on: {str(error) or 'Cannot allocate memory'}\n".encode("ascii", "backslashreplace")
-        )
+        posix.write(2, last_words)
     finally:
         posix._exit(125)

@@ -28,16 +28,17 @@ WORDS_LIMIT = 1 << 10  # bytes, of the command, of the names and of the reason i
 class Journal:
     """Writes the events of a launcher with this `record` to the journals of all its names.
 
-    `directory` is --dir; `report` is called with each problem. `waiting_since` and `running_since` are on the monotonic
-    clock.
+    `directory` is --dir; `report` is called with each problem; `is_generated` is whether solo made the name from the
+    command. `waiting_since` and `running_since` are on the monotonic clock.
     """
 
-    __slots__ = ("directory", "record", "running_since", "start", "report", "tokens", "waiting_since")
+    __slots__ = ("directory", "is_generated", "record", "running_since", "start", "report", "tokens", "waiting_since")
 
-    def __init__(self, record, directory, report):
+    def __init__(self, record, directory, report, is_generated=False):
         self.record = record
         self.directory = directory
         self.report = report
+        self.is_generated = is_generated
         self.waiting_since = monotonic()
         self.running_since = 0.0
         self.start = b""
@@ -86,7 +87,7 @@ class Journal:
 
     def append_lines(self, event: bytes, details: bytes):
         record, claim = self.record, self.record.claim
-        common = b"uid=%d host=%b launcher=%d mode=%b slots=%d take=%d%b%b%b" % (
+        common = b"uid=%d host=%b launcher=%d mode=%b slots=%d take=%d%b%b%b%b" % (
             record.uid,
             quote(encode(record.origin.host)),
             record.launcher[0],
@@ -94,6 +95,7 @@ class Journal:
             claim.slots,
             claim.take,
             b" kept=1" if record.keep else b"",
+            b" generated=1" if self.is_generated else b"",
             format_names(record.names),
             details,
         )

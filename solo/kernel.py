@@ -249,14 +249,14 @@ def list_descriptors() -> set:
 
 
 def escape(text: str) -> str:
-    """Return the text on one line that cannot control a terminal: unprintable characters become Python escapes, like
-    \\x1b.
+    """Return the text on one line that cannot control a terminal: unprintable characters, and bytes that are not UTF-8,
+    become Python escapes, like \\x1b.
 
     All that solo prints, logs or puts into an error goes through here.
     """
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1].replace("\\udc", "\\x") for letter in text)
 
 
 def say(text: str):

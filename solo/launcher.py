@@ -74,7 +74,7 @@ class Run:
 
             self.own_listeners.append(Verbose())
         if not plan.is_socket:
-            self.own_listeners.append(Journal(self.record, plan.dir, self.print_verbose))
+            self.own_listeners.append(Journal(self.record, plan.dir, self.print_verbose, plan.name is None))
         self.pid = self.remote = self.once = self.starter = self.termination = None
         self.outcome: int | None = None
 

@@ -27,7 +27,7 @@ def main(report=None):
             listeners += make_syslog_listener()
         if subcommand or HELP.key in typed:
             run_subcommand(typed, subcommand, words, listeners)
-        if not typed and words in (["kill"], ["ls"], ["ps"]):
+        if not typed and (words in (["ls"], ["ps"]) or words[:1] == ["kill"]):
             from solo.text.hints import warn_of_program
 
             warn_of_program(words[0])
@@ -43,8 +43,8 @@ def main(report=None):
         from solo.text.missing import describe_missing
 
         refusal = SoloError(describe_missing(error.name))
-    except MemoryError:
-        refusal = SoloError("cannot go on: Cannot allocate memory")
+    except (MemoryError, SystemError) as error:  # SystemError: Python's own mistakes, as where memory runs out
+        refusal = SoloError(f"cannot go on: {str(error) or 'Cannot allocate memory'}")
     except ImportError as error:
         refusal = SoloError(f"cannot load a part of Python: {error}")
     except Exception as error:

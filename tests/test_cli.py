@@ -331,8 +331,11 @@ def test_zsh_completion_is_valid_syntax(tmp_path):
         (["list", "a//b"], "a//b: a part of a name may not be empty or start with a dot"),
         (["-n", "--", "true"], "-n needs a value"),
         (["-n=job", "true"], "=job: a name may not start with ="),
-        (["--via", "file", "clean"], "before clean only --dir has a meaning"),
-        (["-n", "job", "top"], "before top only --dir and --via have a meaning"),
+        (["--via", "file", "clean"], "only --dir may precede clean (to run a program of this name, type -- before it)"),
+        (
+            ["-n", "job", "top"],
+            "only --dir and --via may precede top (to run a program of this name, type -- before it)",
+        ),
         (["--wiat", "3", "true"], "--wiat: no such option (did you mean --wait?)"),
         (["--ver"], "--ver: no such option (did you mean --verbose?)"),
         (["list", "--jsn"], "--jsn: no such option (did you mean --json?)"),

@@ -431,6 +431,15 @@ def test_removed_lock_ends_the_command_and_its_descendants(fleet):
     assert run["outcome"] == "lost"
 
 
+def test_history_shows_that_a_run_at_an_engine_still_runs(fleet):
+    holder = fleet.hold("a", fleet.job)
+
+    [row] = json.loads(fleet.run("a", "history", "--json", env=plain(fleet, "a")).stdout)
+
+    assert (row["outcome"], row["ran"] is not None) == ("running", True)
+    assert finish(holder)[0] == 0
+
+
 def plain(fleet, host):
     environment = fleet.describe(host, {})["env"]
     del environment["SOLO_VIA"]

@@ -23,6 +23,8 @@ from conftest import (
     wait_dead,
 )
 
+from solo.text.describe import find_user
+
 SHELLS = {
     "dash": ["dash"],
     "bash": ["bash"],
@@ -483,6 +485,46 @@ def test_stop_ends_the_process_and_says_whose_it_is(lab, target):
     assert f"job: ending pid {target.own} (sh -c" in result.stderr.decode()
     assert f"job: ended pid {target.own} (sh -c" in result.stdout.decode()
     assert target.wait(PATIENCE) == -signal.SIGTERM
+
+
+@pytest.mark.root
+def test_stop_names_the_user_of_the_process(lab):
+    target = start_target(lab, *OTHER)
+    assert hold(lab, target, "job").returncode == 0
+    assert f" of {find_user(65534)}, for which solo hold".encode() in lab.run("stop", "job").stderr
+
+
+@pytest.mark.parametrize(
+    "words, problem",
+    [
+        (("--for", "2", "hours", "deploy"), b"--for 2 hours: a duration is one word"),
+        (("--for", "5", "deploy", "--", "echo", "hi"), b"a subcommand runs no command"),
+        (("--for", "0", "deploy"), b"--for must be longer than 0s"),
+        (("--for", "5", "deploy", ""), b"a name may not be empty"),
+    ],
+)
+def test_mistyped_hold_holds_nothing(lab, words, problem):
+    result = lab.run("hold", *words)
+
+    assert (result.returncode, lab.list()) == (125, [])
+    assert problem in result.stderr
+
+
+@pytest.mark.root
+def test_unreadable_process_is_not_called_missing(lab):
+    prctl = "import ctypes, os; ctypes.CDLL(None).prctl(4, 0); print(os.getpid(), flush=True); input()"
+    process = lab.start_words(*OTHER, "/usr/bin/python3", "-c", prctl)
+
+    code = """
+from solo.commands.hold import find_process
+os.setresuid(65534, 65534, 65534)
+try:
+    find_process(int(sys.argv[1]))
+except solo.SoloError as error:
+    print(error)
+"""
+    pid = read_line(process)
+    assert lab.run_code(code, pid)[1] == f"cannot hold for pid {pid}: /proc/{pid} cannot be read: Permission denied\n"
 
 
 def test_replace_ends_the_process(lab, target):

@@ -39,6 +39,17 @@ def test_a_new_generated_name_removes_idle_ones_with_their_journals(lab, names):
         assert len(kept) == 3 and {"job", "held-0123abcd"} <= kept
 
 
+def test_chosen_names_that_look_generated_stay(lab, names):
+    for name in ("backup-20260930", "deploy-3f9a21c0"):
+        lab.run("-n", name, "true")
+    age(lab.directory)
+
+    lab.run("echo", "new")
+
+    for kept in names():
+        assert {"backup-20260930", "deploy-3f9a21c0"} <= kept
+
+
 def test_recently_used_names_stay(lab, names):
     for number in range(3):
         lab.run("echo", str(number))
@@ -50,9 +61,7 @@ def test_recently_used_names_stay(lab, names):
 
 def test_a_run_removes_at_most_sixteen_names(lab, names):
     for number in range(20):
-        (lab.directory / f"old-{number:08x}").mkdir(parents=True)
-        (lab.directory / f"old-{number:08x}/.gate").touch()
-    os.chmod(lab.directory, 0o700)
+        lab.run("echo", str(number))
     age(lab.directory)
 
     lab.run("echo", "new")

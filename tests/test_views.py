@@ -320,6 +320,31 @@ def test_metrics_of_no_name_and_of_strange_names_are_valid(lab):
     assert names == {'quo"te', "back\\slash", "new\nline", "\\xff\\xfe", "ö", "a/b"}
 
 
+def test_metrics_of_another_backend_claim_nothing_about_files(lab):
+    lab.hold("job")
+
+    samples = parse_metrics(lab.run("metrics", "--via", "socket").stdout.decode())
+
+    assert ("solo_runs_total", "job", "file") in samples
+    assert not [sample for sample in samples if sample[0] == "solo_held"]
+
+
+def test_kept_hold_is_no_run(lab):
+    assert lab.run("hold", "--for", "1h", "job").returncode == 0
+
+    samples = {sample: value for (sample, _, _), value in parse_metrics(lab.run("metrics").stdout.decode()).items()}
+
+    assert samples["solo_held"] == 1 and not samples.get("solo_runs_total")
+    assert lab.run("release", "job").returncode == 0
+
+
+def test_bytes_that_are_not_utf_8_are_printed_as_escapes(lab):
+    lab.start("-n", b"a\xff", "--", "sh", "-c", "echo; read line").stdout.readline()
+
+    assert b"a\\xff " in lab.run("list", "--via", "file").stdout
+    assert b"a\\xff: busy" in lab.run("-n", b"a\xff", "true").stderr
+
+
 @pytest.mark.parametrize("view", [["list", "--via", "file"], ["show", b"a\xff"], ["history"]])
 def test_json_of_a_name_that_is_not_utf_8_is_valid(lab, view):
     holder = lab.start("-n", b"a\xff", "--", "sh", "-c", "echo; read line", "\U0001f480\\udc80")

@@ -33,6 +33,7 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     check_before(before, subcommand)
     try:
         typed, names = parse_mixed(words, (*subcommand.options, HELP))
+        check_words(words, names)
         if names and not subcommand.arguments:
             raise UsageError(f"{name} takes no names")
     except UsageError:
@@ -72,6 +73,19 @@ def parse_mixed(words: "list[str]", table: "tuple[Option, ...]") -> "tuple[dict[
     return options, names
 
 
+def check_words(words: "list[str]", names: "list[str]") -> None:
+    """Raise UsageError for words that look like a command, or like a duration of two words: they would be names."""
+    after = words[words.index("--") + 1 :] if "--" in words else []
+    if after and len(names) > len(after):
+        raise UsageError("a subcommand runs no command (solo -n NAME -- COMMAND does)")
+    for flag, number, unit in zip(words, words[1:], words[2:]):
+        if flag[:1] == "-" and number.isdecimal():
+            from solo.text.hints import UNITS_OF_TIME
+
+            if unit.lower() in UNITS_OF_TIME:
+                raise UsageError(f"{flag} {number} {unit}: a duration is one word, like 30s, 5m, 2h")
+
+
 def run_typer(words: "list[str]") -> int:
     from solo.commands import cli
 
@@ -88,4 +102,6 @@ def check_before(before: "dict[str, Any]", subcommand: Subcommand) -> None:
     known = find_common(subcommand)
     if before.keys() - {option.key for option in known}:
         flags = " and ".join(f"--{option.flag}" for option in known)
-        raise UsageError(f"before {subcommand.name} only {flags} ha{'ve' if len(known) > 1 else 's'} a meaning")
+        raise UsageError(
+            f"only {flags} may precede {subcommand.name} (to run a program of this name, type -- before it)"
+        )

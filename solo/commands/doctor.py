@@ -16,7 +16,7 @@ from collections import Counter
 
 from solo.argv import is_engine
 from solo.commands.names import find_names
-from solo.commands.prune import GENERATED
+from solo.commands.prune import LIKE_GENERATED
 from solo.contention.addresses import list_addresses
 from solo.contention.period import FILE as ONCE
 from solo.directories import PRIVATE, STICKY, choose_mode, find_base, make_base
@@ -372,7 +372,7 @@ def check_environment(asked):
 def check_generated_names(asked):
     """Are there many names of one program? A name made from changing arguments never excludes another run."""
     try:
-        names = [name for name, _ in find_names(make_place(asked)) if GENERATED.fullmatch(name)]
+        names = [name for name, _ in find_names(make_place(asked)) if LIKE_GENERATED.fullmatch(name)]
     except (SoloError, OSError):
         return
     for program, count in Counter(name.rpartition("-")[0] for name in names).most_common(3):

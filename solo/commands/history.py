@@ -5,16 +5,16 @@ from time import localtime, strftime, time
 
 from solo.commands.lookup import check_names, describe_place, open_queue, report_unknown
 from solo.errors import SoloError
-from solo.gate import DIGITS
 from solo.history.reader import find_histories, find_history
 from solo.identity import read_origin
 from solo.journal_files import ENDED, STARTED
 from solo.kernel import decode, say
+from solo.obstacles import list_holds
 from solo.options import FILE
 from solo.text.describe import find_user, format_span, name_signal
 from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_time, print_rows, print_table
 from solo.text.width import clean, measure, pad
-from solo.tickets import HOLD, LIVE, ORPHANED
+from solo.tickets import LIVE, ORPHANED
 
 COLUMNS = (NAME, "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
 OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING, HELD, RELEASED, LEFT = (
@@ -68,32 +68,32 @@ def collect(options: dict, names: list, after: float = 0.0) -> tuple:
 
 def list_rows(name: str, history, options: dict, origin, after: float = 0.0) -> list:
     """Return [(start time, row)] of one name. Raise SoloError if its queue or journal is refused."""
-    queue, rows, again = None, [], None
+    states, rows, again = None, [], None
     for one in history.list_runs():
         state = None
         if one.event == STARTED:
-            queue = queue or open_queue(name, {**options, "via": FILE}, origin)
-            state = find_state(queue, one)
+            if states is None:
+                states = find_states(open_queue(name, {**options, "via": FILE}, origin))
+            state = states.get((one.launcher, one.child))
             if state is None:  # it may have ended since we read the journal
                 again = again or {run.token: run for run in find_history(options.get("dir"), name).list_runs()}
                 one = again.get(one.token, one)
         if state is not None or one.time >= after:
             rows.append((one.start or one.time, make_row(name, one, state)))
-    if queue is not None:
-        queue.leave()
     return rows
 
 
-def find_state(queue, one):
-    """Return LIVE or ORPHANED if the run's command still runs, else None."""
+def find_states(queue) -> dict:
+    """Return {(launcher, child): state} of the holds in `queue`: the token of a run at an engine names no ticket."""
+    if queue is None:
+        return {}
     try:
-        ticket = queue and queue.open_ticket(f"{HOLD}{one.token:0{DIGITS}d}")
+        holds = [(hold.record, hold.state) for hold in list_holds(queue)]
+        return {(record.launcher[0], record.child[0]): state for record, state in holds if record and record.child}
     except SoloError:
-        return None  # a damaged ticket: the outcome is unknown
-    if not ticket:
-        return None
-    ticket.close()
-    return ticket.state if ticket.state in (LIVE, ORPHANED) else None
+        return {}  # a damaged ticket: the outcome is unknown
+    finally:
+        queue.leave()
 
 
 def was_kept(one) -> bool:

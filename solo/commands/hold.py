@@ -9,13 +9,16 @@ import _thread
 import posix
 import select
 from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIGKILL, SIGSTOP, pthread_sigmask, signal, valid_signals
+from errno import ENOENT, ESRCH
 
 from solo.acquire import Holds, add_waited, make_variables, make_watch, take_names, take_over
 from solo.argv import check_together
+from solo.commands.lookup import check_names
 from solo.errors import SoloError, UsageError
 from solo.identity import FIRST_PID_NAMESPACE, Origin, is_alive, read_namespace, read_origin, read_self, read_stat
 from solo.journal import Journal
 from solo.kernel import (
+    FOREVER,
     HIGHEST_FD,
     STATUS_SIZE,
     close,
@@ -47,6 +50,9 @@ UNFINISHED, FAILED = b"false || ", b"(exit %d)\n"
 
 def run(options: "dict[str, Any]", names: "list[str]") -> int:
     """Acquire `names` and leave them held. Return 0. Raises SoloError."""
+    check_names(names)
+    if options.get("for", FOREVER) <= 0:
+        raise UsageError("--for must be longer than 0s")
     if "pid" not in options and "for" not in options:
         raise UsageError(f"hold needs --pid or --for (in a script: solo hold --pid $$ {' '.join(names)})")
     if "export" in options and options.get("busy_exit") == 0:
@@ -235,8 +241,10 @@ def find_process(pid: int) -> "tuple[int, int]":
         stat, status = read_stat(pid), read_file(f"/proc/{pid}/status", STATUS_SIZE)
         is_ours = posix.geteuid() == 0 or may_signal(posix.geteuid(), pid)
         ours, theirs = read_namespace("self", "pid"), read_namespace(pid, "pid") if is_ours else ""
-    except OSError:
-        raise SoloError(f"cannot hold for pid {pid}: there is no such process") from None
+    except OSError as error:
+        gone = error.errno in (ENOENT, ESRCH)
+        unseen = "there is no such process" if gone else f"/proc/{pid} cannot be read: {error.strerror}"
+        raise SoloError(f"cannot hold for pid {pid}: {unseen}") from None
     group = int(status[status.index(b"\nTgid:") :].split(None, 2)[1])
     reason = (
         "the process has ended"

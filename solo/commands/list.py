@@ -185,7 +185,7 @@ def find_claims(ticket, record) -> dict:
         if record.uid != ticket.owner_uid:
             claims["user"] = find_user(record.uid)
         for key, process in (("launcher", record.launcher), ("child", record.child)):
-            if process and not vouches(ticket, process):
+            if process and not vouches(ticket, process) and not (record.is_kept and key == "launcher"):
                 claims[key] = process[0]
     return claims
 

@@ -61,17 +61,19 @@ def run(options: dict, names: list) -> int:
 def collect_samples(options: dict, names: list) -> tuple:
     """Return ({(name, via): {sample: value}}, whether all could be read)."""
     samples, readable, origin = {}, True, read_origin()
+    nothing = {"solo_held": 0, "solo_waiting": 0}
+    held = nothing if options.get("via", FILE) == FILE else {}  # else no ticket of a file is read
     for name, history in find_histories(options.get("dir"), names):
         if isinstance(history, SoloError):
             say(f"{name}: {history}")
             readable = False
         elif history.totals != Totals():
-            samples[name, FILE] = count_runs(history)
+            samples[name, FILE] = {**held, **count_runs(history)}
             samples[name, FILE]["solo_skips_in_a_row"] = count_skips(name, history.totals, options, origin)
     rows, complete = collect(options.get("dir"), options.get("via"), names)
     now = time()
     for row in rows:
-        add_row(samples.setdefault((row["name"], row["via"]), {"solo_held": 0, "solo_waiting": 0}), row, now)
+        add_row(samples.setdefault((row["name"], row["via"]), {**nothing}), row, now)
     return samples, complete and readable
 
 
@@ -79,8 +81,6 @@ def count_runs(history) -> dict:
     """Return the samples of a name that come from its journal."""
     totals = history.totals
     mine = {
-        "solo_held": 0,
-        "solo_waiting": 0,
         "solo_runs_total": totals.runs,
         "solo_skips_total": totals.skips,
         "solo_failures_total": totals.failures,

@@ -6,13 +6,14 @@ A name is removed under its gate. A contender that arrives meanwhile finds the g
 import posix
 import re
 from errno import ENOTEMPTY
+from itertools import islice
 from time import time
 
 from solo.commands.lookup import find_in_the_way, open_queue
 from solo.directories import STICKY, find_base, open_base, tighten
 from solo.errors import SoloError
 from solo.gate import GATE
-from solo.history.reader import PAST
+from solo.history.reader import PAST, find_history
 from solo.identity import read_origin
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, list_directory
@@ -20,7 +21,7 @@ from solo.modes import EXCLUSIVE, Claim
 from solo.obstacles import find_living
 from solo.tickets import NEW, READABLE, Queue
 
-GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # as command.make_name makes them
+LIKE_GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # like those of command.make_name; some users choose such names
 IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, is removed
 MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go
 
@@ -28,8 +29,8 @@ MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go
 def prune_generated_names(directory):
     """Remove lock directories and journals of names that solo made from commands and that were idle for IDLE seconds.
 
-    Look at MOST_LOOKED_AT names, in a window that moves with the clock, and remove at most MOST_REMOVED. Raise
-    SoloError, OSError.
+    Look at MOST_LOOKED_AT names, in a window that moves with the clock, and remove at most MOST_REMOVED. The journal
+    says whether solo made a name. Raises SoloError, OSError.
     """
     options = {"dir": directory, "history": IDLE}
     for open_all, remove in (
@@ -41,10 +42,11 @@ def prune_generated_names(directory):
         except FileNotFoundError:
             continue
         try:
-            names = sorted(filter(GENERATED.fullmatch, list_directory(base.fd)))
+            names = sorted(filter(LIKE_GENERATED.fullmatch, list_directory(base.fd)))
             start = int(time()) * MOST_LOOKED_AT % max(1, len(names))
             window = (names[start:] + names[:start])[:MOST_LOOKED_AT]
-            for name in [name for name in window if is_idle(base, name)][:MOST_REMOVED]:
+            found = (name for name in window if is_idle(base, name) and is_generated(name, directory))
+            for name in islice(found, MOST_REMOVED):
                 remove(name, base, options)
         finally:
             close(base.fd)
@@ -61,6 +63,15 @@ def is_idle(base, name: str) -> bool:
     except OSError:
         return False
     return time() - max(times) >= IDLE
+
+
+def is_generated(name: str, directory) -> bool:
+    """Did solo make this name from a command, each time that it was used?"""
+    try:
+        events = find_history(directory, name).events
+    except SoloError:
+        return False
+    return bool(events) and all(event.is_generated for event in events)
 
 
 def clean(name: str, base, options: dict):

@@ -4,7 +4,7 @@ import posix
 from _signal import SIGTERM
 from time import time
 
-from solo.commands.lookup import check_names, open_queue, visit_queues
+from solo.commands.lookup import check_names, open_queue, report_unknown, visit_queues
 from solo.errors import SoloError
 from solo.identity import walk_parents
 from solo.journal import Journal, format_token
@@ -31,7 +31,9 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
     """Release the kept hold of each name. Return 125 if one was not released."""
     check_names(names)
     deepest_first = sorted(dict.fromkeys(names), key=lambda name: -name.count("/"))
-    complete = visit_queues(deepest_first, options, lambda name, queue: release(name, queue, options))
+    known = [name for name in deepest_first if not report_unknown(name, options, "release")]
+    complete = visit_queues(known, options, lambda name, queue: release(name, queue, options))
+    complete = complete and known == deepest_first
     return 0 if complete else SoloError.status
 
 

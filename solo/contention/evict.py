@@ -5,14 +5,16 @@ command's status. Every process is verified by pid and start time, and signalled
 could have signalled it.
 """
 
+import posix
 from _signal import SIGKILL, SIGTERM
 from time import monotonic
 
 from solo.errors import SoloError
+from solo.identity import find_pid
 from solo.kernel import FOREVER, say_promptly
 from solo.process.owners import is_trusted, may_signal, vouches
 from solo.process.tree import end, find_children, find_descendants, open_recipient, send
-from solo.text.describe import describe_owner
+from solo.text.describe import describe_owner, find_user
 from solo.tickets import LIVE
 
 LOOK_AGAIN = 0.1  # seconds until some of too many tickets have ended
@@ -107,7 +109,21 @@ def ask_to_end(ticket):
 
 def announce_kept(ticket):
     """Say which process ends: the user may not know that a hold of it is in the way."""
-    say_promptly(f"{ticket.record.names[0]}: ending {describe_owner(ticket)}, for which solo hold keeps the name")
+    user = find_process_user(ticket)
+    whose = f" of {user}" if user else ""
+    say_promptly(
+        f"{ticket.record.names[0]}: ending {describe_owner(ticket)}{whose}, for which solo hold keeps the name"
+    )
+
+
+def find_process_user(ticket):
+    """Return the user of a kept hold's process if it is not the owner of the ticket; None if it has ended."""
+    pid = find_pid(ticket.record.child, ticket.record.origin, ticket.queue.origin)
+    try:
+        uid = posix.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
+    return find_user(uid) if uid != ticket.owner_uid else None
 
 
 def kill_command(ticket):

@@ -54,6 +54,7 @@ class Run(SimpleNamespace):
     command: list[bytes]
     note: str | None
     is_kept: bool  # by solo hold
+    is_generated: bool  # solo made the name from the command
 
     @property
     def is_failure(self) -> bool:
@@ -87,7 +88,9 @@ class Totals(SimpleNamespace):
         )
 
     def add(self, run: Run):
-        """Count one event."""
+        """Count one event. A kept hold is no run: no command started."""
+        if run.is_kept and run.event in (STARTED, ENDED):
+            return
         self.runs += run.event == STARTED
         self.skips += run.event == SKIPPED
         self.failures += run.is_failure
@@ -99,7 +102,7 @@ class Totals(SimpleNamespace):
         if run.event == STARTED and run.waited is not None:
             self.waits += 1
             self.waited_ms += round(run.waited * 1000)
-        if run.event == ENDED and not run.is_kept:
+        if run.event == ENDED:
             self.ends += 1
             self.last_ran_ms = round(run.ran * 1000)
             self.ran_ms += self.last_ran_ms
@@ -253,6 +256,7 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
         names=names or [name],
         command=[unquote(word) for word in command.split(b" ")],
         is_kept=b"kept" in fields,
+        is_generated=b"generated" in fields,
         note=parse_optional(fields, b"note", parse_note),
     )
     if run.mode not in MODES or run.event in (STARTED, ENDED) and None in (run.start, run.child, run.token):
