@@ -40,6 +40,8 @@ PACKAGES = {
     "tmux": "tmux",
     "debootstrap": "debootstrap",
     "systemd-nspawn": "systemd-container",
+    "podman": "podman",
+    "crun": "crun",
     "dh": "debhelper",
     "pybuild": "dh-python",
     "pyproject-build": "pybuild-plugin-pyproject",
