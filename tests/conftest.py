@@ -159,6 +159,12 @@ def need_tools(*tools):
             pytest.skip(f"needs {tool}: make test-deps")
 
 
+def find_script(name):
+    """Return the path of a program of the dependency group deploy. Skips if it is missing."""
+    path = shutil.which(name, path=os.path.dirname(sys.executable))
+    return path or pytest.skip(f"needs {name}: make test-full installs it")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item):
     for mark in item.iter_markers("tool"):

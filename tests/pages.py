@@ -18,6 +18,7 @@ KINDS = {  # {kind: a pattern}; the first match decides
     "unit": r"^\[Service\]$",
     "github": r"^ +runs-on:",
     "gitlab": r"^ +script:$",
+    "component": r"^ +- component: ",
     "jenkins": r"^pipeline \{$",
     "makefile": r"^[a-z]+:\n\t",
     "toml": r"^\[via\.\w+\]$",

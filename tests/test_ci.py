@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from conftest import PATIENCE, ROOT, read_state, until, wait_dead
+from conftest import PATIENCE, ROOT, find_script, read_line, read_state, until, wait_dead
 from machine import count_most_at_once, finish
 from pages import read_blocks
 
@@ -25,6 +25,8 @@ BLOCKS = {}  # by kind
 for block in read_blocks():
     BLOCKS.setdefault(block.kind, []).append(block)
 ACTION = ROOT / "packaging/action"
+COMPONENT = ROOT / "packaging/gitlab/templates/solo.yml"
+INPUT = r"\$\[\[ inputs\.(\w+) \]\]"
 SHORT_GRACE = 0.5, 0.5  # seconds, instead of GITHUB_GRACE
 GITHUB_GRACE = 7.5, 2.0  # really 7.5 and 2.5: the job must end half a second earlier
 GITLAB_GRACE = 9.5  # really 10
@@ -95,17 +97,30 @@ def run_workflow(machine, text):
     return run_github(machine, step["run"], step.get("shell"))
 
 
-def run_action(machine, values):
-    """Run the composite action: map `values` and the defaults of other inputs to variables, as its `env` says."""
-    action = yaml.safe_load((ACTION / "action.yml").read_text())
-    assert set(values) <= set(action["inputs"]) and action["runs"]["using"] == "composite"
-    inputs = {name: values.get(name, about.get("default", "")) for name, about in action["inputs"].items()}
+def run_action(machine, values, action=ACTION):
+    """Run the composite action, whose folder is `action`."""
+    step = yaml.safe_load((ACTION / "action.yml").read_text())["runs"]["steps"][0]
+    return run_github(machine, step["run"], step["shell"], make_variables(machine, values, action))
+
+
+def make_variables(machine, values, action=ACTION):
+    """Map `values` and the defaults of other inputs to variables, as its `env` says. Return them and those of the runner."""
+    known = yaml.safe_load((ACTION / "action.yml").read_text())
+    assert set(values) <= set(known["inputs"]) and known["runs"]["using"] == "composite"
+    inputs = {name: values.get(name, about.get("default", "")) for name, about in known["inputs"].items()}
     inputs = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in inputs.items()}
-    [step] = action["runs"]["steps"]
-    variables = {"GITHUB_ACTION_PATH": str(ACTION)}
+    [step] = known["runs"]["steps"]
+    temporary = machine.path / "_temp"
+    temporary.mkdir(exist_ok=True)
+    (temporary / "path").touch()
+    variables = {
+        "GITHUB_ACTION_PATH": str(action),
+        "GITHUB_PATH": str(temporary / "path"),
+        "RUNNER_TEMP": str(temporary),
+    }
     for name, value in step["env"].items():
         variables[name] = re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: inputs[found[1]], value)
-    return run_github(machine, step["run"], step["shell"], variables)
+    return variables
 
 
 # --- GitLab: shells/bash.go, killer_unix.go --------------------------------------------------------------------------
@@ -121,7 +136,37 @@ def run_gitlab(machine, text):
         "if set -o | grep pipefail > /dev/null; then set -o pipefail; fi; set -o errexit\n"
         f"set +o noclobber\n: | eval '{lines}'\nexit 0\n"
     )
-    return Pipeline(machine, ["bash", "--login", script], cancel_gitlab, {"GITLAB_CI": "true"}, preexec_fn=os.setpgrp)
+    variables = {"GITLAB_CI": "true", **{name: about["value"] for name, about in job.get("variables", {}).items()}}
+    return Pipeline(machine, ["bash", "--login", script], cancel_gitlab, variables, preexec_fn=os.setpgrp)
+
+
+def run_component(machine, text):
+    """Run the job that the component makes of the inputs."""
+    [include] = yaml.safe_load(text)["include"]
+    assert re.fullmatch(r"\S+/solo@\S+", include["component"])
+    return run_gitlab(machine, yaml.safe_dump(fill_component(include["inputs"])[1]))
+
+
+def fill_component(values):
+    """Return (the head of the template, its jobs with these inputs). Like GitLab, replace a value that is one input by its type."""
+    head, jobs = yaml.safe_load_all(COMPONENT.read_text())
+    known = head["spec"]["inputs"]
+    assert set(values) <= set(known)
+    inputs = {name: values[name] if name in values else about["default"] for name, about in known.items()}
+    for name, about in known.items():
+        assert re.search(about.get("regex", ""), str(inputs[name])), name
+
+    def fill(node):
+        if isinstance(node, dict):
+            return {fill(key): fill(value) for key, value in node.items()}
+        if isinstance(node, list):
+            return list(map(fill, node))
+        whole = re.fullmatch(INPUT, node) if isinstance(node, str) else None
+        if whole or not isinstance(node, str):
+            return inputs[whole[1]] if whole else node
+        return re.sub(INPUT, lambda found: inputs[found[1]], node)
+
+    return head, fill(jobs)
 
 
 def cancel_gitlab(process, grace=None):
@@ -184,7 +229,13 @@ def run_makefile(machine, text):
     return Pipeline(machine, ["make", "deploy"], lambda process: process.terminate())
 
 
-RUN = {"github": run_workflow, "gitlab": run_gitlab, "jenkins": run_jenkins, "makefile": run_makefile}
+RUN = {
+    "github": run_workflow,
+    "gitlab": run_gitlab,
+    "component": run_component,
+    "jenkins": run_jenkins,
+    "makefile": run_makefile,
+}
 RECIPES = [block for kind in RUN for block in BLOCKS[kind]]
 STEP = next(block for block in BLOCKS["github"] if "exec solo" in block.text)
 
@@ -276,6 +327,7 @@ def test_replace_of_the_action_ends_the_pipeline_in_progress(new):
 CANCELLED = {  # {kind: the signals that the job gets}
     "github": ["signal:2", "signal:15"],
     "gitlab": ["signal:15"],
+    "component": ["signal:15"],
     "jenkins": ["signal:15"],
     "makefile": ["signal:15"],
 }
@@ -403,7 +455,7 @@ def put_stubborn(machine):
 def test_stubborn_descendant_is_dead_before_the_runner_kills_solo(new):
     """Run all recipes at once, because each of them needs its whole grace."""
     runs = []
-    for block in [*BLOCKS["github"], *BLOCKS["gitlab"]]:
+    for block in [*BLOCKS["github"], *BLOCKS["gitlab"], *BLOCKS["component"]]:
         machine = new()
         put_stubborn(machine)
         pipeline = run(machine, block, *(["            ./migrate.sh\n"] if "migrate" in block.text else []))
@@ -494,13 +546,138 @@ def test_failed_line_fails_the_action_and_busy_is_75(new):
     assert (status, err.count("\n")) == (75, 1) and "job: busy" in err
 
 
-def test_action_reports_empty_inputs_and_a_missing_solo(new):
-    machine = new()
-    for values in ({"name": "", "run": "true"}, {"name": "job", "run": ""}):
-        status, _, err = finish(run_action(machine, values).process)
-        assert status == 125 and err.startswith("solo: action: ") and err.endswith(" is empty\n")
-    (machine.bin / "solo").unlink()
-    (machine.bin / "bash").symlink_to(shutil.which("bash"))
+def remove_solo(machine, *programs):
+    """Leave `programs` alone in PATH."""
+    shutil.rmtree(machine.bin)
+    machine.bin.mkdir()
+    for program in programs:
+        (machine.bin / program).symlink_to(shutil.which(program, path="/usr/bin:/bin"))
     machine.environment["PATH"] = str(machine.bin)
-    status, _, err = finish(run_action(machine, {"name": "job", "run": "true"}).process)
-    assert status == 125 and err.startswith("solo: action: cannot find solo in PATH ")
+
+
+INSTALLERS = ("bash", "env", "python3", "mkdir", "cp", "chmod")
+
+
+@pytest.mark.parametrize("source", ["beside", "around"])
+def test_action_installs_a_missing_solo_for_this_step_and_later_ones(new, source):
+    """From solo.pyz beside it, as in a copy of the folder, or from the source around it, as the runner downloads it."""
+    machine = new()
+    remove_solo(machine, *INSTALLERS)
+    action = ACTION
+    if source == "beside":
+        action = machine.path / "action"
+        shutil.copytree(ACTION, action)
+        subprocess.run([sys.executable, ROOT / "packaging/pyz.py", action / "solo.pyz"], check=True)
+    values = {"name": "job", "run": "command -v solo; echo $SOLO_NAME"}
+    folder = machine.path / "_temp/solo-bin"
+
+    done = finish(run_action(machine, values, action).process)
+
+    assert done == (0, f"{folder}/solo\njob\n", "")
+    assert (machine.path / "_temp/path").read_text() == f"{folder}\n"
+    machine.environment["PATH"] += f":{folder}"
+    assert finish(run_action(machine, values, machine.path / "gone").process)[0] != 0  # a witness: the folder is used
+    assert finish(run_action(machine, values, action).process)[0] == 0
+    assert (machine.path / "_temp/path").read_text() == f"{folder}\n"
+
+
+def test_action_reports_what_it_cannot_use(new):
+    machine = new()
+    (machine.path / "action").mkdir()
+    shutil.copy(ACTION / "guard.sh", machine.path / "action")
+    wrong = [
+        ({"name": "", "run": "true"}, "name is empty"),
+        ({"name": "job"}, "run is empty"),
+        ({"name": "job", "hold": "yes"}, "hold is 'yes', neither true nor false"),
+        ({"name": "job", "hold": True, "run": "true"}, "hold goes without run and timeout"),
+        ({"name": "job", "hold": True, "timeout": "1h"}, "hold goes without run and timeout"),
+    ]
+    for programs in (None, INSTALLERS, ["bash"]):
+        if programs:
+            remove_solo(machine, *programs)
+            message = "cannot find solo in PATH " if "cp" in programs else "cannot install solo: there is no python3"
+            wrong = [({"name": "job", "run": "true"}, message)]
+        for values, message in wrong:
+            status, out, err = finish(run_action(machine, values, machine.path / "action").process)
+            assert (status, out, err.count("\n")) == (125, "", 1)
+            assert err.startswith(f"solo: action: {message}"), err
+
+
+WORKER = """
+while read -r script; do
+    bash --noprofile --norc -e -o pipefail "$script" </dev/null
+    echo "status $?"
+done
+"""
+
+
+def test_action_holds_a_name_until_the_process_of_the_job_ends(new):
+    """The shell that starts the steps stands for Runner.Worker."""
+    machine = new()
+    step = yaml.safe_load((ACTION / "action.yml").read_text())["runs"]["steps"][0]
+    (machine.path / "hold.sh").write_text(step["run"])
+    (machine.path / "later.sh").write_text("solo -n deploy true")
+    variables = make_variables(machine, {"name": "deploy/prod", "hold": True, "wait": "10m"})
+    worker = subprocess.Popen(
+        ["bash", "-c", WORKER],
+        env={**machine.environment, **variables},
+        cwd=machine.bin,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    machine.started.append(worker)
+    for step, status in (("hold.sh", 0), ("later.sh", 125)):  # an ancestor of the later step holds the name
+        worker.stdin.write(f"{machine.path}/{step}\n".encode())
+        worker.stdin.flush()
+        assert read_line(worker) == f"status {status}"
+    waiter = machine.start_waiter("solo -n deploy --wait forever -- deploy.sh")
+    assert [(row["name"], row["child"]) for row in machine.list() if row["state"] == "held"] == [
+        ("deploy/prod", worker.pid)
+    ]
+
+    worker.kill()
+
+    until(lambda: machine.count("start") == 1)
+    machine.release()
+    assert finish(waiter)[0] == 0
+
+
+# --- the component ---------------------------------------------------------------------------------------------------
+
+
+def test_run_of_the_component_is_evaluated_once_and_by_bash_alone(new):
+    machine = new()
+    text = "printf '%s|' one \"two  three\" '$four'\nfalse | cat\necho not reached\n"
+    include = {"component": "gitlab.example.com/tools/solo/solo@1", "inputs": {"name": "a/b", "run": text}}
+
+    done = finish(run_component(machine, yaml.safe_dump({"include": [include]})).process)
+
+    assert done[:2] == (1, "one|two  three|$four|"), done
+
+
+@pytest.mark.parametrize("values", [{"name": HOSTILE}, {"name": "a\nb"}, {"name": "job", "wait": HOSTILE}])
+def test_component_refuses_inputs_that_a_shell_would_evaluate(values):
+    fill_component({"name": "deploy/prod", "run": "true", "wait": "1h30m"})
+
+    with pytest.raises(AssertionError):
+        fill_component({"run": "true", **values})
+
+
+@pytest.mark.full
+def test_action_component_and_its_jobs_fit_the_schemas_of_github_and_gitlab(tmp_path):
+    check = find_script("check-jsonschema")
+    head, jobs = fill_component({"name": "deploy", "run": "./deploy.sh"})
+    texts = {"head": head, "jobs": jobs, "wrong": {"deploy": {**jobs["solo"], "tags": 7}}}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yml").write_text(yaml.safe_dump(text))
+
+    found = [
+        subprocess.run([check, "--builtin-schema", f"vendor.{schema}", path], capture_output=True, text=True)
+        for schema, path in [
+            ("github-actions", ACTION / "action.yml"),
+            *(("gitlab-ci", tmp_path / f"{name}.yml") for name in texts),
+        ]
+    ]
+
+    assert [one.returncode for one in found] == [0, 0, 0, 1], "".join(one.stdout + one.stderr for one in found)

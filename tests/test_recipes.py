@@ -25,7 +25,7 @@ from solo.engines.targets import read_configuration
 pytestmark = pytest.mark.tool("flock")
 
 BLOCKS = read_blocks()
-CI = ("github", "gitlab", "jenkins", "makefile")
+CI = ("github", "gitlab", "component", "jenkins", "makefile")
 # Not run here: .ci/run and test_install.py install; the tests run small parts of the long ones.
 RUN_ELSEWHERE = [
     "make install && solo -- date",
