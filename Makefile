@@ -48,7 +48,7 @@ deb: ## build dist/solo-run_VERSION_all.deb with Debian's tools
 	done; [ -z "$$missing" ] || { echo "solo: make deb lacks tools of Debian: apt install$$missing" >&2; exit 1; }
 	@rm -rf build/deb && mkdir -p $(DEB)/examples dist
 	@cp -r solo man docs README.md CONTRIBUTING.md SECURITY.md LICENSE pyproject.toml packaging/debian $(DEB)/
-	@cp -r packaging/systemd packaging/action packaging/prometheus $(DEB)/examples/
+	@cp -r $(addprefix packaging/,systemd action prometheus container kubernetes ansible gitlab) $(DEB)/examples/
 	@cd $(DEB) && PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg-buildpackage --build=binary --no-sign --no-check-builddeps >../log 2>&1 \
 	    || { cat ../log >&2; exit 1; }
 	@cp build/deb/solo-run_*_all.deb dist/
@@ -67,7 +67,7 @@ quick: $(MADE) ## run the fast tests, in at most 15 seconds
 test: $(MADE) ## test every promise of one machine in at most 4 minutes; installs nothing outside this directory
 	@$(PYTEST) --loop=test $(ARGS)
 
-test-full: $(VENV)/bench $(VENV)/docs ## run all tests except the long torture: with servers, packages, systemd and cron
+test-full: $(VENV)/bench $(VENV)/docs $(VENV)/deploy ## run all tests except the long torture: with servers, packages, systemd and cron
 	@$(PYTEST) --dist loadfile --loop=full $(ARGS)
 
 test-deps: ## install the programs that the tests need, by one apt-get call; starts and enables no service
@@ -128,6 +128,10 @@ man: ## renew the tables of the manual, check and show it
 
 $(VENV)/docs: $(MADE)
 	@$(PIP) --group docs
+	@touch $@
+
+$(VENV)/deploy: $(MADE)
+	@$(PIP) --group deploy
 	@touch $@
 
 docs: $(VENV)/docs ## build a static site of the manual, README and docs/, build/site/; any browser shows it

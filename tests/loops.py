@@ -19,7 +19,9 @@ QUICK = {
 
 # These need servers, packages, another root directory, a booted systemd, or minutes.
 FULL = {
+    "test_ansible",
     "test_bench",
+    "test_containers",
     "test_coverage",
     "test_cron",
     "test_docs",

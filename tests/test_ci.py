@@ -612,34 +612,33 @@ done
 
 
 def test_action_holds_a_name_until_the_process_of_the_job_ends(new):
-    """The shell that starts the steps stands for Runner.Worker."""
+    """The shell that starts the steps of the manual's job stands for Runner.Worker."""
     machine = new()
-    step = yaml.safe_load((ACTION / "action.yml").read_text())["runs"]["steps"][0]
-    (machine.path / "hold.sh").write_text(step["run"])
-    (machine.path / "later.sh").write_text("solo -n deploy true")
-    variables = make_variables(machine, {"name": "deploy/prod", "hold": True, "wait": "10m"})
-    worker = subprocess.Popen(
-        ["bash", "-c", WORKER],
-        env={**machine.environment, **variables},
-        cwd=machine.bin,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    [block] = BLOCKS["later steps"]
+    [job] = yaml.safe_load(block.text)["jobs"].values()
+    _, hold, migrate, deploy = job["steps"]
+    assert hold["uses"] == "./.github/actions/solo"
+    guard = yaml.safe_load((ACTION / "action.yml").read_text())["runs"]["steps"][0]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    environment = {**machine.environment, **make_variables(machine, hold["with"])}
+    worker = subprocess.Popen(["bash", "-c", WORKER], env=environment, cwd=machine.bin, **pipes)
     machine.started.append(worker)
-    for step, status in (("hold.sh", 0), ("later.sh", 125)):  # an ancestor of the later step holds the name
-        worker.stdin.write(f"{machine.path}/{step}\n".encode())
+    steps = {guard["run"]: 0, "solo -n deploy true": 125, migrate["run"]: None, deploy["run"]: None}
+    for number, (text, status) in enumerate(steps.items()):
+        (machine.path / f"{number}.sh").write_text(text)
+        worker.stdin.write(f"{machine.path}/{number}.sh\n".encode())
         worker.stdin.flush()
-        assert read_line(worker) == f"status {status}"
-    waiter = machine.start_waiter("solo -n deploy --wait forever -- deploy.sh")
-    assert [(row["name"], row["child"]) for row in machine.list() if row["state"] == "held"] == [
-        ("deploy/prod", worker.pid)
-    ]
+        assert status is None or read_line(worker) == f"status {status}"
+    machine.wait_for_starts(1)  # of migrate.sh
+    waiter = machine.type("solo -n deploy --wait forever -- build.sh")
+    until(lambda: machine.count_waiters() == 1)
+    assert [row["child"] for row in machine.list() if row["state"] == "held"] == [worker.pid]
 
+    machine.release()
+    assert [read_line(worker), read_line(worker)] == ["status 0"] * 2
+    assert machine.count("start:deploy.sh") == 1 and machine.count_waiters() == 1
     worker.kill()
 
-    until(lambda: machine.count("start") == 1)
-    machine.release()
     assert finish(waiter)[0] == 0
 
 

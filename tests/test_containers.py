@@ -2,12 +2,14 @@
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 
 import pytest
 from conftest import ROOT, find_script, finish, read_line, until
+from pages import read_blocks
 from podman import BASE, Podman
 from servers import Etcd
 from test_ci import ACTION, make_variables
@@ -114,6 +116,13 @@ class TestImage:
         assert rights.split() == ["CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2"]
         assert (places, refused) == ("home=none shm= passwd=0", "Read-only file system")
         assert checked[0] == 0 and checked[1].endswith("ready\n"), checked
+
+    def test_line_of_the_manual_runs_with_a_read_only_root(self, podman):
+        [line] = [line for block in read_blocks() if block.kind == "rights" for line in block.lines]
+        docker, run, rm, *words = shlex.split(line)
+        assert (docker, run, rm) == ("docker", "run", "--rm")
+
+        assert finish(podman.start("--read-only-tmpfs=false", *words, "id", "-u")) == (0, "1234\n", "")
 
     def test_read_only_root_without_a_directory_is_refused_in_one_line(self, podman):
         code, out, err = finish(podman.start(*STRICT, "report", "-n", "job", "--", "true"))

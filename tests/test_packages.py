@@ -133,7 +133,7 @@ def test_texts_of_the_debian_package_name_its_solo(unpacked):
 def test_debian_package_has_every_example_of_the_source(unpacked):
     folder = unpacked / "usr/share/doc/solo-run/examples"
 
-    for example in ("systemd", "action", "prometheus"):
+    for example in ("systemd", "action", "prometheus", "container", "kubernetes", "ansible", "gitlab"):
         names = {file.name for file in (ROOT / "packaging" / example).iterdir()}
         assert names == {file.name for file in (folder / example).iterdir()}
 

@@ -1,6 +1,6 @@
 """Every code block of README and manuals is run: its programs are small scripts that log, its options say what must happen.
 
-A block of an unknown kind fails. test_ci.py runs the blocks for CI runners.
+A block of an unknown kind fails. test_ci.py runs the blocks for CI runners, test_containers.py those that need a real runtime.
 """
 
 import os
@@ -25,7 +25,8 @@ from solo.engines.targets import read_configuration
 pytestmark = pytest.mark.tool("flock")
 
 BLOCKS = read_blocks()
-CI = ("github", "gitlab", "component", "jenkins", "makefile")
+CI = ("github", "later steps", "gitlab", "component", "jenkins", "makefile")
+RUNTIME = ("rights",)
 # Not run here: .ci/run and test_install.py install; the tests run small parts of the long ones.
 RUN_ELSEWHERE = [
     "make install && solo -- date",
@@ -692,7 +693,7 @@ RUN = {
     ids=lambda block: block.id,
 )
 def test_code_block_does_what_its_page_says(new, block):
-    assert block.kind in RUN or block.kind in CI, f"no function runs {block.text!r}"
+    assert block.kind in {*RUN, *CI, *RUNTIME}, f"no function runs {block.text!r}"
     if block.kind in RUN:
         RUN[block.kind](new, block)
 
@@ -734,7 +735,7 @@ def test_load_runs_alone_and_no_later_report_overtakes_it(new):
 
 def test_block_of_an_unknown_kind_is_detected():
     assert {Block("page", 1, text).kind for text in ("frobnicate --now\n", "$ solo list\n", "")} == {"unknown"}
-    assert {block.kind for block in BLOCKS} == {*RUN, *CI}
+    assert {block.kind for block in BLOCKS} == {*RUN, *CI, *RUNTIME}
 
 
 @pytest.mark.parametrize(
