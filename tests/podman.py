@@ -26,7 +26,8 @@ lock_type = "file"
 """
 # crun knows cgroup2 alone; podman's cache is always below /var/lib.
 SETUP = """
-umount -R /sys/fs/cgroup 2>/dev/null; mount -t cgroup2 cgroup2 /sys/fs/cgroup && mount -t tmpfs tmpfs /var/lib/containers || exit 125
+umount -R /sys/fs/cgroup 2>/dev/null; mount -t cgroup2 cgroup2 /sys/fs/cgroup || exit
+mkdir -p /var/lib/containers && mount -t tmpfs tmpfs /var/lib/containers || exit
 exec "$@"
 """
 
@@ -46,8 +47,9 @@ class Podman:
             "CONTAINERS_CONF": str(self.configuration),
             "BUILDAH_ISOLATION": "chroot",
         }
-        if subprocess.run([*self.prefix, "info"], env=self.environment, capture_output=True).returncode:
-            pytest.skip("podman does not work on this machine")
+        found = subprocess.run([*self.prefix, "info"], env=self.environment, capture_output=True, text=True)
+        if found.returncode:
+            pytest.skip(f"podman does not work on this machine: {found.stderr[-200:]}")
 
     def build(self):
         """Import the base image and build `report` from it."""

@@ -142,7 +142,7 @@ def test_debian_package_has_every_example_of_the_source(unpacked):
 def test_debian_package_has_the_files_that_its_readme_names(unpacked):
     folder = unpacked / "usr/share/doc/solo-run"
     readme = (folder / "README.md").read_text()
-    named = re.findall(r"/usr/share/doc/solo-run[\w/]*", readme + read_manual(unpacked))
+    named = re.findall(r"/usr/share/doc/solo-run[\w/.]*\w", readme + read_manual(unpacked))
 
     assert {link for link in re.findall(r"\]\(([^)#:]+)\)", readme) if not (folder / link).exists()} == set()
     assert named and all((unpacked / path[1:]).exists() for path in named)
