@@ -24,10 +24,10 @@ cgroup_manager = "cgroupfs"
 events_logger = "none"
 lock_type = "file"
 """
-# crun knows cgroup2 alone; podman's cache is always below /var/lib.
+# crun knows cgroup2 alone; podman refuses long paths, and its cache is always below /var/lib.
 SETUP = """
 umount -R /sys/fs/cgroup 2>/dev/null; mount -t cgroup2 cgroup2 /sys/fs/cgroup || exit
-mkdir -p /var/lib/containers && mount -t tmpfs tmpfs /var/lib/containers || exit
+mkdir -p /var/lib/containers && mount --bind "$STORE" /var/lib/containers || exit
 exec "$@"
 """
 
@@ -41,9 +41,10 @@ class Podman:
         self.configuration = path / "containers.conf"
         self.configuration.write_text(CONFIGURATION)
         self.prefix = ["unshare", "--mount", "sh", "-c", SETUP, "sh", "podman", "--storage-driver=overlay"]
-        self.prefix += [f"--{place}={path}/{place}" for place in ("root", "runroot", "tmpdir")]
+        self.prefix += [f"--{place}=/var/lib/containers/{place}" for place in ("root", "runroot", "tmpdir")]
         self.environment = {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "STORE": str(path),
             "CONTAINERS_CONF": str(self.configuration),
             "BUILDAH_ISOLATION": "chroot",
         }

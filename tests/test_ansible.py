@@ -64,8 +64,8 @@ def test_role_installs_solo_and_a_guarded_line_once(playbook, new, tmp_path):
 
 def check_line(machine, layer):
     """Verify that the line of the crontab guards both its commands, by the file that the role installed."""
-    [line] = [line for line in (layer / "crontab").read_text().splitlines() if "dump.sh" in line]
-    minute, *fields, user, command = line.split(None, 6)
+    [row] = [row for row in (layer / "crontab").read_text().splitlines() if "dump.sh" in row]
+    minute, *fields, user, command = row.split(None, 6)
     assert (minute, fields, user) == ("*/5", ["*"] * 4, "root")
     _, [command] = read_crontab(f"*/5 * * * * {command}")
     (machine.bin / "solo").unlink()
