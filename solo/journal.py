@@ -15,6 +15,7 @@ from solo.journal_files import (
     SIZE_LIMIT,
     SKIPPED,
     STARTED,
+    UNNOTIFIED,
     make_place,
     open_journal,
     open_place,
@@ -73,6 +74,10 @@ class Journal:
         self.append_all(
             event, lambda: b" waited=%.3f code=%d why=%b" % (waited, error.status, format_reason(str(error)))
         )
+
+    def unnotified(self, reason: str):
+        """Write that --notify failed, because of `reason`."""
+        self.append_all(UNNOTIFIED, lambda: b" why=" + format_reason(reason))
 
     def append_all(self, event: bytes, describe):
         """Append a line to the journal of each name.

@@ -2,7 +2,8 @@
 
 A listener is an object with some of the methods `refused(error)`, `started(run)`, `ended(run)` and `timed_out(run)`.
 The last comes after `ended` if --timeout or a lost lease ended the command. Its `descriptors`, if any, are kept open
-while the command runs.
+while the command runs. The listeners of the caller get the Run as their attribute `run`; its own ones may also have
+`unnotified(reason)`, for a --notify that failed.
 """
 
 import posix
@@ -54,9 +55,14 @@ class Run:
     ones.
     """
 
+    names: list = []  # of a run whose plan was refused
+    own_listeners: list = []
+
     def __init__(self, typed: dict, command: list, listeners: list):
         self.inherited = InheritedState()
         self.environment = read_environment()
+        for listener in listeners:
+            listener.run = self
         self.plan = plan = Plan(typed, command, self.environment)
         self.names, self.command, self.listeners = plan.names, command, listeners
         if plan.verbose and plan.name is None:

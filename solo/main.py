@@ -23,14 +23,14 @@ def main(report=None):
         typed, subcommand, words = parse(sys.argv[1:])
         if "version" in typed:
             print_version()
-        if "syslog" in typed:
-            listeners += make_syslog_listener()
         if subcommand or HELP.key in typed:
             run_subcommand(typed, subcommand, words, listeners)
         if not typed and (words in (["ls"], ["ps"]) or words[:1] == ["kill"]):
             from solo.text.hints import warn_of_program
 
             warn_of_program(words[0])
+        if "syslog" in typed or "notify" in typed:
+            listeners += make_listeners(typed)
         read_variables(typed, posix.environ)
         if not words or not words[0]:
             raise UsageError("no command given (solo --help tells more)")
@@ -103,11 +103,18 @@ def print_version():
     posix._exit(0)
 
 
-def make_syslog_listener() -> list:
-    """Return the listener of --syslog, or none where this Python has no syslog: the command's status counts."""
+def make_listeners(typed: dict) -> list:
+    """Return the listeners of --syslog and --notify that this Python can load: the command's status counts."""
+    made = []
     try:
-        from solo.text.syslog import Syslog
+        if "syslog" in typed:
+            from solo.text.syslog import Syslog
 
-        return [Syslog()]
+            made.append(Syslog(typed))
     except (OSError, ImportError):
-        return []
+        pass
+    if "notify" in typed:
+        from solo.process.notify import Notifier
+
+        made.append(Notifier(typed))  # the last one: it may wait
+    return made

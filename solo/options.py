@@ -14,10 +14,10 @@ class Option:
     """One option: how it is typed, what its value is, and how it is explained.
 
     `kind` is flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255), pid,
-    note (a line of text): it decides how a value is read, completed and tested. `many` lets it be repeated; `variable`
-    is its environment variable; `keyword` that of solo.run(), None if it has none. It needs one of the flags `needs`
-    beside it, and goes with none of the flags `excludes`. `group` is its heading in --help, `help` its line there, and
-    `text` what the manual says of it, by default the same.
+    note (a line of text), line (a line for the shell): it decides how a value is read, completed and tested. `many`
+    lets it be repeated; `variable` is its environment variable; `keyword` that of solo.run(), None if it has none. It
+    needs one of the flags `needs` beside it, and goes with none of the flags `excludes`. `group` is its heading in
+    --help, `help` its line there, and `text` what the manual says of it, by default the same.
     """
 
     __slots__ = (
@@ -292,6 +292,15 @@ SYSLOG = Option(
     keyword=None,
     text="Log starts, skips and ends to syslog; see solo(7).",
 )
+NOTIFY = Option(
+    "notify",
+    None,
+    "line",
+    "LINE",
+    OUTPUT,
+    "Run the shell command LINE after a skip or failure",
+    text="Run the shell command LINE in the background after a skip or a bad end; see solo(7).",
+)
 VERBOSE = Option("verbose", "v", "flag", None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
 HELP = Option("help", "h", "flag", None, OUTPUT, "Print this help and exit", keyword=None, text="Print help and exit.")
 VERSION = Option("version", None, "flag", None, OUTPUT, "Print the version and exit", keyword=None)
@@ -322,6 +331,7 @@ LAUNCHER_OPTIONS = (
     ONCE_PER,
     ONCE_RETRY,
     SYSLOG,
+    NOTIFY,
     VERBOSE,
     HELP,
     VERSION,

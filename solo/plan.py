@@ -73,6 +73,7 @@ class Plan:
         once_per: float | None
         once_retry: bool
         syslog: bool
+        notify: str | None
         verbose: bool
         help: bool
         version: bool

@@ -20,6 +20,7 @@ VALUES = {
     "status": "3",
     "pid": "1",
     "note": "migration until noon",
+    "line": "echo $SOLO_OUTCOME",
 }
 OPTIONS = [option for option in LAUNCHER_OPTIONS if option not in (HELP, VERSION)]
 PAIRS = list(itertools.combinations(OPTIONS, 2))

@@ -29,6 +29,7 @@ TYPES = {
     "status": "int",
     "limit": "int | float",
     "note": "str",
+    "line": "str",
 }
 ALWAYS_SET = {"via", "kill_after"}
 

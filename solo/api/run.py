@@ -52,6 +52,7 @@ def run(
     ttl: Optional[float] = None,
     once_per: Optional[float] = None,
     once_retry: bool = False,
+    notify: Optional[str] = None,
     chdir: Optional[Path] = None,
     directory: Union[str, "os.PathLike[str]", None] = None,
     check: bool = False,

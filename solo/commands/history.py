@@ -7,28 +7,18 @@ from solo.commands.lookup import check_names, describe_place, open_queue, report
 from solo.errors import SoloError
 from solo.history.reader import find_histories, find_history
 from solo.identity import read_origin
-from solo.journal_files import ENDED, STARTED
+from solo.journal_files import ENDED, STARTED, UNNOTIFIED
 from solo.kernel import decode, say
 from solo.obstacles import list_holds
 from solo.options import FILE
 from solo.text.describe import find_user, format_span, name_signal
+from solo.text.events import FAILED, LOST, OK, RUNNING, SIGNALED, TIMED_OUT, name_end
 from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_time, print_rows, print_table
 from solo.text.width import clean, measure, pad
 from solo.tickets import LIVE, ORPHANED
 
 COLUMNS = (NAME, "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
-OK, FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, RUNNING, HELD, RELEASED, LEFT = (
-    "ok",
-    "failed",
-    "signaled",
-    "timed out",
-    "lost",
-    "unknown",
-    "running",
-    "held",
-    "released",
-    "ended",
-)
+UNKNOWN, HELD, RELEASED, LEFT = "unknown", "held", "released", "ended"
 SHORTEST_PICTURE = 20  # characters
 LEAST_ROWS = 10
 
@@ -107,9 +97,7 @@ def name_outcome(one, state) -> str:
     if one.event == STARTED:
         return {LIVE: RUNNING, ORPHANED: ORPHANED, None: UNKNOWN}[state]
     if one.event == ENDED:
-        if one.is_lost or one.is_timed_out:
-            return LOST if one.is_lost else TIMED_OUT
-        return OK if one.code == 0 else FAILED if one.code > 0 else SIGNALED
+        return name_end(one.code, one.is_timed_out, one.is_lost)
     return decode(one.event)
 
 
@@ -183,7 +171,8 @@ def print_picture_and_table(rows: list, after: float):
     from rich.console import Console
 
     console = Console()
-    picture = make_picture(rows, after, time(), console.width, console.encoding)
+    runs = [row for row in rows if row["outcome"] != decode(UNNOTIFIED)]
+    picture = make_picture(runs, after, time(), console.width, console.encoding)
     room = max(LEAST_ROWS, console.height - len({row["name"] for row in rows}) - 8)
     columns, cells = make_table(rows[-room:])
     console.print(picture, no_wrap=True, overflow="crop")
@@ -212,6 +201,7 @@ STYLES = {
     UNKNOWN: "red",
     "skipped": "yellow",
     "refused": "red",
+    decode(UNNOTIFIED): "red",
 }
 BAD = (FAILED, SIGNALED, TIMED_OUT, LOST, UNKNOWN, "refused")
 MARKS = {"run": "━", "bad": "✗", "skipped": "○", "none": " "}

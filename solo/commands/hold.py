@@ -8,7 +8,7 @@ nothing, or holds of a process that it has seen alive.
 import _thread
 import posix
 import select
-from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIGKILL, SIGSTOP, pthread_sigmask, signal, valid_signals
+from _signal import SIG_BLOCK, SIG_SETMASK, SIGKILL, pthread_sigmask, valid_signals
 from errno import ENOENT, ESRCH
 
 from solo.acquire import Holds, add_waited, make_variables, make_watch, take_names, take_over
@@ -31,6 +31,7 @@ from solo.kernel import (
 )
 from solo.options import FILE
 from solo.plan import Plan
+from solo.process.detach import detach
 from solo.process.owners import may_signal
 from solo.process.watch import open_pidfd
 from solo.record import Record
@@ -212,17 +213,10 @@ def describe_seconds(seconds: float) -> str:
 
 def sleep(reader: int, seconds: float) -> None:
     """Be the timer: a small process, apart from the caller's session, terminal, directory, descriptors and signals."""
-    posix.setsid()
-    for number in valid_signals() - {SIGKILL, SIGSTOP}:
-        signal(number, SIG_DFL)
-    pthread_sigmask(SIG_SETMASK, ())
-    null = posix.open("/dev/null", posix.O_RDWR)
-    for fd in (0, 1, 2):
-        posix.dup2(null, fd)
+    detach()
     if reader != 3:
         posix.dup2(reader, 3, False)
     posix.closerange(4, HIGHEST_FD)
-    posix.chdir("/")
     if posix.read(3, 1):
         for path in SLEEP:
             try:

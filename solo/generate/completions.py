@@ -23,6 +23,7 @@ VALUES = {
     "status": "nothing",
     "pid": "nothing",
     "note": "nothing",
+    "line": "nothing",
 }
 
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace  # dataclasses take 8 ms to load
 
 from solo.commands.names import find_names, is_within
 from solo.errors import SoloError
-from solo.journal_files import ENDED, JOURNAL, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, open_place
+from solo.journal_files import ENDED, JOURNAL, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, UNNOTIFIED, open_place
 from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close, decode
 from solo.modes import MODES
 from solo.record import LATEST, parse_note, unquote
@@ -26,7 +26,8 @@ ATTEMPTS = 10  # to read both files with no rotation in between
 
 
 class Run(SimpleNamespace):
-    """One run, or one contender that was skipped or refused. Times are seconds since the epoch, spans are seconds.
+    """One run, one contender that was skipped or refused, or one --notify that failed. Times are seconds since the
+    epoch, spans are seconds.
 
     `code` is the exit status of the command, or -signal; if nothing ran, the exit status of solo. `event` is its last
     event: STARTED while it runs, and after its launcher was killed.
@@ -118,10 +119,10 @@ class History(SimpleNamespace):
         super().__init__(events=events, totals=totals)
 
     def list_runs(self) -> list:
-        """Return one Run per run, in order of start: the end of a run replaces its start."""
+        """Return one Run per run or other event, in order of start: the end of a run replaces its start."""
         runs = {}
         for number, run in enumerate(self.events):
-            key = number if run.token is None else (run.token, run.child, run.host)
+            key = number if run.token is None or run.event == UNNOTIFIED else (run.token, run.child, run.host)
             if key in runs and run.event == STARTED:
                 continue  # an end before its start: two clocks disagree
             runs[key] = run
@@ -220,7 +221,7 @@ def parse(name: str, data: bytes) -> tuple:
             event, when, rest = line.split(b" ", 2)
             if event == TOTALS:
                 totals = parse_totals(rest)
-            elif event in (STARTED, ENDED, SKIPPED, REFUSED):
+            elif event in (STARTED, ENDED, SKIPPED, REFUSED, UNNOTIFIED):
                 events.append(parse_event(name, event, when, rest))
         except (ValueError, KeyError, OverflowError):
             continue

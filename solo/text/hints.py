@@ -57,6 +57,7 @@ HOLD_REASONS = {
     "--no-orphan": "solo runs no command",
     "--chdir": "solo runs no command",
     "--once-per": "solo runs no command",
+    "--notify": "the script gets the status, and can report it",
 }
 OPTION_WORDS = {
     "help": "--help",

@@ -1,43 +1,93 @@
 """Logs to syslog (--syslog): starts, skips, ends and time-outs, with name, pid, status and duration.
 
-Uses syslog(3) as cron does: facility cron, tag solo[PID]. Without a reader nothing is logged and nothing waits.
+Sends fields to the journal of systemd if its socket is there. Else uses syslog(3) as cron does: facility cron, tag
+solo[PID]. Without a reader nothing is logged and nothing waits.
 """
 
+import posix
 import syslog
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, socket
 
-from solo.errors import LEASE_LOST, TIMED_OUT, Busy, SoloError
-from solo.kernel import escape, has_room
-from solo.text.describe import format_duration, name_signal
+from solo.errors import SoloError
+from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED
+from solo.kernel import has_room
+from solo.text.events import LIMIT, Event, Listener, encode_any, make_end, make_refusal, make_start
 
 PATH = "/dev/log"
+JOURNALD = "/run/systemd/journal/socket"
+LARGEST = 100_000  # bytes of a datagram; the kernel's limit is net.core.wmem_default, usually twice that
+MESSAGE_IDS = {
+    STARTED: "1f603a0ba30c4670b3c1e80eb10e470d",
+    ENDED: "4c340fe76be94a29a1bef98f3602028a",
+    SKIPPED: "ac1d96a9ad974bfa862162e194c410a3",
+    REFUSED: "a4521e512edf4d999f114f27dbfa2e70",
+}
 
 
-class Syslog:
+class Syslog(Listener):
     """The listener of --syslog. None of its methods raises."""
 
     def refused(self, error: SoloError):
-        log(f"{'skipped' if isinstance(error, Busy) else 'not started'}: {error}", error.is_loud)
+        log(make_refusal, error, self.names)
 
     def started(self, run):
-        log(f"{' '.join(run.names)}: started {' '.join(run.command)} as pid {run.pid}")
+        log(make_start, run)
 
     def ended(self, run):
-        verb = {TIMED_OUT: "timed out and ended", LEASE_LOST: "lost its lease and ended", None: "ended"}[run.outcome]
-        is_bad = run.outcome is not None or run.code != 0
-        log(f"{' '.join(run.names)}: pid {run.pid} {verb} {describe_end(run.code, run.seconds)}", is_bad)
+        log(make_end, run)
 
 
-def log(text: str, is_bad: bool = False):
-    """Log one line. Never raises."""
+def log(make, *about):
+    """Log the event `make(*about)`. Never raises."""
     try:
-        if not has_reader():
+        event = make(*about)
+        priority = syslog.LOG_WARNING if event.is_bad else syslog.LOG_INFO
+        if send_fields(event, priority) or not has_reader():
             return
         syslog.openlog("solo", syslog.LOG_PID, syslog.LOG_CRON)
-        syslog.syslog(syslog.LOG_WARNING if is_bad else syslog.LOG_INFO, escape(text))
+        syslog.syslog(priority, event.text)
         syslog.closelog()  # else its descriptor would be closed with all others before the command runs
-    except (OSError, ValueError):
+    except (OSError, ValueError, ImportError):
         pass
+
+
+def send_fields(event: Event, priority: int) -> bool:
+    """Send the event to the journal of systemd. Return False if that is not possible without blocking."""
+    sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+    try:
+        sender.sendto(format_fields(event, priority), JOURNALD)
+        return True
+    except OSError:
+        return False
+    finally:
+        sender.close()
+
+
+def format_fields(event: Event, priority: int) -> bytes:
+    """Return a datagram of systemd's native journal protocol; fields that do not fit are left out."""
+    fields = [
+        ("MESSAGE", event.text[:LIMIT]),
+        ("MESSAGE_ID", MESSAGE_IDS[event.kind]),
+        ("PRIORITY", str(priority)),
+        ("SYSLOG_FACILITY", str(syslog.LOG_CRON >> 3)),
+        ("SYSLOG_IDENTIFIER", "solo"),
+        ("SYSLOG_PID", str(posix.getpid())),
+        *[("SOLO_NAME", name) for name in event.names],
+        *event.values.items(),
+    ]
+    data = b""
+    for name, value in fields:
+        field = format_field(name.encode(), encode_any(value))
+        if value and len(data) + len(field) <= LARGEST:
+            data += field
+    return data
+
+
+def format_field(name: bytes, value: bytes) -> bytes:
+    """Return `NAME=value`, or the form with a length, which any value can have."""
+    if b"\n" not in value:
+        return b"%b=%b\n" % (name, value)
+    return b"%b\n%b%b\n" % (name, len(value).to_bytes(8, "little"), value)
 
 
 def has_reader() -> bool:
@@ -48,9 +98,3 @@ def has_reader() -> bool:
         return has_room(probe.fileno())
     finally:
         probe.close()
-
-
-def describe_end(exit_code: int, seconds: float) -> str:
-    """Return `with exit status 3 after 3h12m`, or `by SIGKILL after 3h12m` for a negative code, as in Popen."""
-    how = f"by {name_signal(-exit_code)}" if exit_code < 0 else f"with exit status {exit_code}"
-    return f"{how} after {format_duration(seconds)}"

@@ -1,0 +1,145 @@
+"""--notify: run a shell command in the background once a contender was skipped, or the command has ended badly.
+
+A watcher, forked when all is released and logged, runs it with a time limit and writes to the journal if it fails. The
+launcher only waits for the watcher if it would die with the launcher.
+"""
+
+from __future__ import annotations
+
+import posix
+from _signal import (
+    SIG_BLOCK,
+    SIG_DFL,
+    SIG_SETMASK,
+    SIGCHLD,
+    SIGKILL,
+    pthread_sigmask,
+    signal,
+    sigtimedwait,
+    valid_signals,
+)
+from time import monotonic
+
+from solo.errors import Busy, RanAlready, SoloError
+from solo.kernel import HIGHEST_FD, encode
+from solo.process.detach import detach
+from solo.process.limits import ORDERS
+from solo.text.events import VALUES, Event, Listener, describe_end, encode_any, make_end, make_refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from solo.launcher import Run
+
+LIMIT = 30.0  # seconds
+SHELL = "/bin/sh"
+
+
+class Notifier(Listener):
+    """The listener of --notify. None of its methods raises."""
+
+    def __init__(self, typed: dict[str, Any]) -> None:
+        super().__init__(typed)
+        self.directory = find_directory()  # the launcher leaves it while the command runs
+
+    def refused(self, error: SoloError) -> None:
+        is_silent = isinstance(error, Busy) and ("quiet" in self.typed or "loud_after" in self.typed)
+        if isinstance(error, RanAlready) or is_silent and not error.is_loud:
+            return
+        self.start(lambda: make_refusal(error, self.names))
+
+    def ended(self, run: Run) -> None:
+        if run.code or run.outcome is not None:
+            self.start(lambda: make_end(run))
+
+    def start(self, make: Callable[[], Event]) -> None:
+        """Start the watcher. Wait for its end only if it would end with this process."""
+        try:
+            waits = is_first_of_unit()
+            if waits:
+                pthread_sigmask(SIG_BLOCK, (SIGCHLD, *ORDERS))
+                signal(SIGCHLD, SIG_DFL)
+                while sigtimedwait(ORDERS, 0):
+                    pass  # they have ended the command
+            watcher = posix.fork()
+            if watcher == 0:
+                self.watch(make)
+            if waits:
+                wait_end(watcher, LIMIT + 1, ORDERS)
+        except OSError as error:
+            self.report(f"cannot start: {error.strerror}")
+
+    def watch(self, make: Callable[[], Event]) -> None:
+        """Be the watcher: run the command to its end, and report its failure. Does not return."""
+        try:
+            detach()
+            posix.closerange(3, HIGHEST_FD)
+            pthread_sigmask(SIG_BLOCK, valid_signals())
+            event, begin = make(), monotonic()
+            pid = posix.fork()
+            if pid == 0:
+                self.execute(event)
+            status = wait_end(pid, LIMIT)
+            if status is None:
+                posix.killpg(pid, SIGKILL)
+                self.report(f"was killed: it ran for more than {LIMIT:.0f}s")
+            elif status:
+                self.report(f"ended {describe_end(posix.waitstatus_to_exitcode(status), monotonic() - begin)}")
+        except Exception as error:
+            self.report(f"cannot start: {error}")
+        finally:
+            posix._exit(0)
+
+    def execute(self, event: Event) -> None:
+        """Become the shell, in a process group of its own. Raises OSError."""
+        posix.setpgid(0, 0)
+        pthread_sigmask(SIG_SETMASK, ())
+        environment = dict(posix.environ)
+        if self.run is not None:
+            environment = self.run.environment
+            posix.umask(self.run.inherited.umask)
+        environment[b"SOLO_NAME"] = encode(" ".join(event.names))
+        environment[b"SOLO_MESSAGE"] = encode_any(event.text)
+        for name in VALUES:
+            environment[name.encode()] = encode_any(event.values.get(name, ""))
+        try:
+            posix.chdir(self.directory)
+        except OSError:
+            pass  # it was removed, or may no longer be entered: stay in /
+        posix.execve(SHELL, ["sh", "-c", self.typed["notify"]], environment)
+
+    def report(self, reason: str) -> None:
+        for listener in self.run.own_listeners if self.run is not None else ():
+            if hasattr(listener, "unnotified"):
+                listener.unnotified(f"--notify {reason}")
+
+
+def find_directory() -> bytes:
+    try:
+        return posix.getcwdb()
+    except OSError:
+        return b"/"
+
+
+def is_first_of_unit() -> bool:
+    """Return whether the kernel or systemd kills all other processes when this one ends: process 1, or the main process
+    of a unit.
+    """
+    pid, main = posix.getpid(), posix.environ.get(b"SYSTEMD_EXEC_PID")
+    if main is None:  # systemd before 248
+        return pid == 1 or posix.getppid() == 1 and b"INVOCATION_ID" in posix.environ
+    return pid == 1 or main == b"%d" % pid
+
+
+def wait_end(pid: int, seconds: float, orders: tuple[int, ...] = ()) -> int | None:
+    """Wait for a child, with SIGCHLD and `orders` blocked. Return its status; None after `seconds` or at an order."""
+    deadline = monotonic() + seconds
+    while True:
+        ended, status = posix.waitpid(pid, posix.WNOHANG)
+        if ended:
+            return status
+        info = sigtimedwait((SIGCHLD, *orders), max(0.0, deadline - monotonic()))
+        if info is None or info.si_signo in orders:
+            return None

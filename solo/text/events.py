@@ -1,0 +1,113 @@
+"""One event of a run, as --syslog and --notify report it: a line of text, and values by name. Cold."""
+
+from __future__ import annotations
+
+from solo import errors
+from solo.errors import Busy, SoloError
+from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED
+from solo.kernel import ENCODING, encode, escape
+from solo.text.describe import format_duration, name_signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from solo.launcher import Run
+
+# The outcomes of a run, in `solo history` too; those of a contender for which nothing ran are events of the journal.
+OK, FAILED, SIGNALED, TIMED_OUT, LOST, RUNNING = "ok", "failed", "signaled", "timed out", "lost", "running"
+LIMIT = 4096  # characters of a value
+OUTCOME, STATUS, RAN = "SOLO_OUTCOME", "SOLO_STATUS", "SOLO_RAN"
+PID, COMMAND, SINCE, NOTE = "SOLO_HOLDER_PID", "SOLO_HOLDER_COMMAND", "SOLO_HOLDER_SINCE", "SOLO_HOLDER_NOTE"
+VALUES = OUTCOME, STATUS, RAN, PID, COMMAND, SINCE, NOTE
+
+
+class Event:
+    """An event `kind` of the journal, about `names`. `text` is one line; `values` has some of VALUES, as text."""
+
+    __slots__ = ("is_bad", "kind", "names", "text", "values")
+
+    def __init__(self, kind: bytes, names: list[str], text: str, is_bad: bool, values: dict[str, str]) -> None:
+        self.kind = kind
+        self.names = names
+        self.text = escape(text)
+        self.is_bad = is_bad
+        self.values = {name: escape(value)[:LIMIT] for name, value in values.items()}
+
+
+class Listener:
+    """A listener that also hears of refusals from before there is a Run. The launcher sets `run`."""
+
+    def __init__(self, typed: dict[str, Any]) -> None:
+        self.typed = typed
+        self.run: Run | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the run; those that were typed if it has none yet."""
+        names: list[str] = (self.run and self.run.names) or self.typed.get("name", [])
+        return names
+
+
+def make_start(run: Run) -> Event:
+    text = f"{' '.join(run.names)}: started {' '.join(run.command)} as pid {run.pid}"
+    return Event(STARTED, run.names, text, False, {OUTCOME: RUNNING})
+
+
+def make_end(run: Run) -> Event:
+    verb = {errors.TIMED_OUT: "timed out and ended", errors.LEASE_LOST: "lost its lease and ended", None: "ended"}
+    text = f"{' '.join(run.names)}: pid {run.pid} {verb[run.outcome]} {describe_end(run.code, run.seconds)}"
+    values = {
+        OUTCOME: name_end(run.code, run.outcome == errors.TIMED_OUT, run.outcome == errors.LEASE_LOST),
+        STATUS: str(run.outcome or (run.code if run.code >= 0 else 128 - run.code)),
+        RAN: f"{run.seconds:.3f}",
+    }
+    return Event(ENDED, run.names, text, values[OUTCOME] != OK, values)
+
+
+def make_refusal(error: SoloError, names: list[str]) -> Event:
+    """Return the event of a contender for which nothing ran, because of `error`."""
+    kind, verb = (SKIPPED, "skipped") if isinstance(error, Busy) else (REFUSED, "not started")
+    values = {OUTCOME: kind.decode(), STATUS: str(error.status)}
+    if isinstance(error, Busy):
+        values.update(find_holder(error))
+    return Event(kind, names, f"{verb}: {error}", error.is_loud, values)
+
+
+def find_holder(busy: Busy) -> dict[str, str]:
+    """Return the values that describe the first holder; of an engine or a locked file only some are known.
+
+    A pid is left out if the owner of the ticket cannot be believed about it.
+    """
+    from solo.text.tables import format_time
+
+    values = {SINCE: format_time(busy.since) or "", NOTE: busy.note}
+    if busy.tickets:
+        from solo.commands.list import make_row
+
+        ticket: Any = busy.tickets[0]
+        row = make_row(busy.name, "", ticket, ticket.record)
+        pid = row["child"] if row["state"] == "orphaned" else row["launcher"] or row["child"]
+        values.update({PID: str(pid or ""), COMMAND: " ".join(row["command"]), NOTE: row["note"] or ""})
+    return values
+
+
+def name_end(code: int, is_timed_out: bool, is_lost: bool) -> str:
+    """Return the outcome of a run that ended with the exit status `code`, or by signal -`code`."""
+    if is_lost or is_timed_out:
+        return LOST if is_lost else TIMED_OUT
+    return OK if code == 0 else FAILED if code > 0 else SIGNALED
+
+
+def describe_end(exit_code: int, seconds: float) -> str:
+    """Return `with exit status 3 after 3h12m`, or `by SIGKILL after 3h12m` for a negative code, as in Popen."""
+    how = f"by {name_signal(-exit_code)}" if exit_code < 0 else f"with exit status {exit_code}"
+    return f"{how} after {format_duration(seconds)}"
+
+
+def encode_any(text: str) -> bytes:
+    """Return the bytes of any text: a letter that the locale lacks becomes an escape, as in say."""
+    try:
+        return encode(text)
+    except UnicodeEncodeError:
+        return text.encode(ENCODING, "backslashreplace")
