@@ -197,8 +197,8 @@ REPLACE_AFTER = Option(
     BUSY,
     "Replace after N skips, or if held for DURATION",
     excludes=("max-waiting", "latest", "replace"),
-    text="Act as --replace after N skips in a row, or once the holder has run for DURATION; see solo(7)."
-    " Here and for --loud-after a number without a unit is N.",
+    text="As --replace after N skips in a row, or once the holder has run for DURATION; see solo(7)."
+    " A bare number is N, as in --loud-after.",
 )
 BUSY_EXIT = Option("busy-exit", "E", "status", "CODE", BUSY, "Exit with CODE instead of 75 when busy", keyword=None)
 QUIET = Option("quiet", "q", "flag", None, BUSY, "Print nothing when busy", keyword=None)
@@ -299,7 +299,7 @@ NOTIFY = Option(
     "LINE",
     OUTPUT,
     "Run the shell command LINE after a skip or failure",
-    text="Run the shell command LINE in the background after a skip or a bad end; see solo(7).",
+    text="Run the shell command LINE after a skip or a bad end; see solo(7).",
 )
 VERBOSE = Option("verbose", "v", "flag", None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
 HELP = Option("help", "h", "flag", None, OUTPUT, "Print this help and exit", keyword=None, text="Print help and exit.")

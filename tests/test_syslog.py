@@ -1,12 +1,14 @@
-"""--syslog: the lines that a real reader of /dev/log gets from syslog(3)."""
+"""--syslog: the lines that a real reader of /dev/log gets from syslog(3), and the fields that the journal of systemd gets."""
 
 import os
 import re
+import shutil
 import socket
+import tempfile
 import time
 
 import pytest
-from conftest import PATIENCE, finish, until
+from conftest import PATIENCE, ROOT, finish, until
 
 
 @pytest.fixture
@@ -111,3 +113,137 @@ def test_log_socket_is_closed_while_the_command_runs(lab, log):
     until(lambda: not has_socket(process.pid))
 
     assert "socket:[" not in finish(process, b"\n")[1]
+
+
+# --- systemd's journal; test_systemd.py has the real one
+
+
+class Journald:
+    """A reader of the native protocol; `prefix` puts its socket where that of systemd's journal is."""
+
+    def __init__(self, folder):
+        self.reader = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.reader.bind(f"{folder}/socket")
+        self.reader.settimeout(PATIENCE)
+        bind = (
+            f"mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal && mount --bind {folder} /run/systemd/journal"
+        )
+        self.prefix = ("unshare", "--mount", "sh", "-c", f'{bind} && exec "$@"', "sh")
+
+    def read(self):
+        """Return the fields of the next entry, each as the list of its values."""
+        data, fields = self.reader.recv(1 << 20), {}
+        while data:
+            name, end, data = re.fullmatch(rb"([A-Z_]+)(=|\n)(.*)", data, re.S).groups()
+            if end == b"=":
+                value, _, data = data.partition(b"\n")
+            else:
+                size = int.from_bytes(data[:8], "little")
+                value, data = data[8 : 8 + size], data[9 + size :]
+            fields.setdefault(name.decode(), []).append(value.decode())
+        return fields
+
+
+@pytest.fixture
+def journald():
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    folder = tempfile.mkdtemp()
+    journald = Journald(folder)
+    yield journald
+    journald.reader.close()
+    shutil.rmtree(folder)
+
+
+def read_message_ids():
+    """Return {the event: its MESSAGE_ID}, as the manual lists them."""
+    return dict(re.findall(r"^\.It Li (\w+)\n([0-9a-f]{32})$", (ROOT / "man/solo.7").read_text(), re.M))
+
+
+def test_journald_gets_fields(lab, journald):
+    result = lab.run("--syslog", "-n", "job", "-n", "a b", "--", "sh", "-c", "exit 3", prefix=journald.prefix)
+    start, end = journald.read(), journald.read()
+
+    assert result.returncode == 3
+    ids, pid = read_message_ids(), start.pop("SYSLOG_PID")
+    child = re.fullmatch(r"job a b: started sh -c exit 3 as pid (\d+)", start.pop("MESSAGE")[0])[1]
+    common = {"SYSLOG_FACILITY": ["9"], "SYSLOG_IDENTIFIER": ["solo"], "SOLO_NAME": ["job", "a b"]}
+    assert start == {**common, "MESSAGE_ID": [ids["started"]], "PRIORITY": ["6"], "SOLO_OUTCOME": ["running"]}
+    assert float(end.pop("SOLO_RAN")[0]) < PATIENCE
+    assert end == {
+        **common,
+        "MESSAGE": [f"job a b: pid {child} ended with exit status 3 after 0s"],
+        "MESSAGE_ID": [ids["ended"]],
+        "PRIORITY": ["4"],
+        "SYSLOG_PID": pid,
+        "SOLO_OUTCOME": ["failed"],
+        "SOLO_STATUS": ["3"],
+    }
+
+
+def test_journald_gets_the_holder_of_a_skip(lab, journald):
+    holder = lab.hold("job", "--note", "until noon")
+
+    lab.run("--syslog", "-q", "-E", "0", "-n", "job", "true", prefix=journald.prefix)
+
+    fields, [row] = journald.read(), lab.list()
+    assert fields["MESSAGE_ID"] == [read_message_ids()["skipped"]] and fields["SOLO_NAME"] == ["job"]
+    assert {name: fields[name] for name in fields if name.startswith("SOLO_") and name != "SOLO_NAME"} == {
+        "SOLO_OUTCOME": ["skipped"],
+        "SOLO_STATUS": ["0"],
+        "SOLO_HOLDER_PID": [str(holder.pid)],
+        "SOLO_HOLDER_COMMAND": [" ".join(row["command"]).replace("\n", "\\n")],
+        "SOLO_HOLDER_SINCE": [row["since"]],
+        "SOLO_HOLDER_NOTE": ["until noon"],
+    }
+
+
+def test_journald_gets_a_command_that_could_not_start(lab, journald):
+    lab.run("--syslog", "nosuchcommand", prefix=journald.prefix)
+
+    fields = journald.read()
+    assert (fields["MESSAGE_ID"], fields["SOLO_STATUS"], "SOLO_NAME" in fields) == (
+        [read_message_ids()["refused"]],
+        ["127"],
+        False,
+    )
+
+
+def test_journald_gets_any_name_whole(lab, journald):
+    names = "a\nSOLO_NAME=b", "c=\xff", "\n"
+
+    for name in names:
+        lab.run("--syslog", "-n", name, "true", prefix=journald.prefix)
+        assert [journald.read()["SOLO_NAME"] for _ in range(2)] == [[name]] * 2
+
+
+def test_journald_gets_long_values_cut(lab, journald):
+    words = ["x" * 100_000] * 3
+    names = [word for number in range(600) for word in ("-n", f"{number:0200d}")]
+
+    lab.run("--syslog", *names, "--", "true", *words, prefix=journald.prefix)
+
+    fields = journald.read()
+    assert len(fields["MESSAGE"][0]) == 4096 and fields["MESSAGE"][0].startswith("0000")
+    assert 300 < len(fields["SOLO_NAME"]) < 600 and {len(name) for name in fields["SOLO_NAME"]} == {200}
+
+
+def test_hanging_journald_blocks_nothing(lab, journald):
+    stuffing = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    stuffing.setblocking(False)
+    try:
+        while True:
+            stuffing.sendto(b"x", journald.reader.getsockname())
+    except BlockingIOError:
+        pass
+
+    assert lab.run("--syslog", "-n", "job", "--", "sh", "-c", "exit 3", prefix=journald.prefix).returncode == 3
+    stuffing.close()
+
+
+def test_syslog_gets_the_line_if_journald_is_gone(lab, log, journald):
+    journald.reader.close()
+
+    lab.run("--syslog", "-n", "job", "true", prefix=journald.prefix)
+
+    assert read(log)[1].startswith("job: started true as pid ")

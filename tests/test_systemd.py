@@ -13,6 +13,7 @@ import pytest
 from conftest import until
 from guest import TEMPLATES, UNITS, boot
 from pages import read_blocks
+from test_syslog import read_message_ids
 
 pytestmark = [pytest.mark.root, pytest.mark.network, pytest.mark.tool("debootstrap", "systemd-nspawn", "nsenter")]
 
@@ -554,6 +555,76 @@ def test_journald_gets_text_priority_and_pid_of_syslog(guest):
     assert [entry["PRIORITY"] for entry in entries] == ["6", "4", "4", "6", "4"]
     assert {(entry["SYSLOG_IDENTIFIER"], entry["SYSLOG_FACILITY"]) for entry in entries} == {("solo", "9")}
     assert all(entry["SYSLOG_PID"] == entry["_PID"] for entry in entries)
+
+
+def search_journal(guest, *matches):
+    """Return [(name, outcome, status)] of the entries that `journalctl MATCH...` finds."""
+    guest.do("journalctl", "--sync")
+    found = guest.run("journalctl", "--no-pager", "-o", "json", *matches).stdout.splitlines()
+    return [(one["SOLO_NAME"], one["SOLO_OUTCOME"], one.get("SOLO_STATUS")) for one in map(json.loads, found)]
+
+
+def test_journalctl_finds_events_by_name_outcome_and_message_id(guest):
+    ids = read_message_ids()
+    guest.run("sh", "-c", "solo --syslog -n found sh -c 'exit 3'; solo --syslog -n found -n other/part true")
+    guest.run("solo", "-n", "found", "--", "sh", "-c", "setsid solo --syslog -n lost -- solo --syslog -n found/x true")
+
+    assert search_journal(guest, "SOLO_NAME=found", "SOLO_OUTCOME=failed") == [("found", "failed", "3")]
+    both = (["found", "other/part"], "ok", "0")
+    assert search_journal(guest, "SOLO_NAME=other/part", f"MESSAGE_ID={ids['ended']}") == [both]
+    assert search_journal(guest, "SOLO_NAME=found/x") == [("found/x", "refused", "125")]
+    assert ("found", "running", None) in search_journal(guest, "SOLO_NAME=found", f"MESSAGE_ID={ids['started']}")
+
+
+# --- notifications
+
+
+NOTIFY = "echo start >>/lab/{0}; sleep 0.5; echo $SOLO_OUTCOME $SOLO_STATUS >>/lab/{0}"
+
+
+@pytest.mark.parametrize("kind", ["oneshot", "exec"])
+@pytest.mark.parametrize("mode", ["control-group", "mixed"])
+def test_main_process_of_a_unit_waits_for_the_notification(guest, unit, kind, mode):
+    settings = f"--property=Type={kind}", f"--property=KillMode={mode}"
+
+    status, _ = guest.run_unit(
+        unit, *settings, "solo", "--notify", NOTIFY.format(unit), "-n", unit, "--", "sh", "-c", "exit 3"
+    )
+
+    assert (status, guest.read(unit)) == (3, ["start", "failed 3"])
+
+
+def test_main_process_of_a_unit_that_is_skipped_waits_for_the_notification(guest, unit):
+    serve(guest, unit)
+
+    status, _ = guest.run_unit(
+        f"{unit}-busy", "solo", "--notify", NOTIFY.format(f"{unit}.notes"), "-n", unit, "--", "true"
+    )
+
+    assert (status, guest.read(f"{unit}.notes")) == (75, ["start", "skipped 75"])
+
+
+def test_stop_of_a_unit_is_notified(guest, unit):
+    script = f"echo start >>/lab/{unit}; exec sleep 600"
+    guest.start(unit, "solo", "--notify", NOTIFY.format(f"{unit}.notes"), "-n", unit, "--", "sh", "-c", script)
+    guest.wait_line(unit, "start")
+
+    guest.do("systemctl", "stop", unit)
+
+    assert guest.read(f"{unit}.notes") == ["start", "signaled 143"]
+
+
+@pytest.mark.parametrize("mode", ["control-group", "process"])
+def test_notification_of_a_script_in_a_unit_needs_killmode_process(guest, unit, mode):
+    solo = f"solo --notify '{NOTIFY.format(unit)}' -n {unit} sh -c 'exit 3'"
+    script = f"{solo}; until grep start /lab/{unit}; do sleep 0.1; done; exit 4"
+
+    status, _ = guest.run_unit(unit, f"--property=KillMode={mode}", "sh", "-c", script)
+    until(lambda: "unnotified" in guest.do("solo", "history", unit) or len(guest.read(unit)) == 2)
+
+    assert status == 4
+    assert guest.read(unit) == (["start"] if mode == "control-group" else ["start", "failed 3"])
+    assert ("--notify ended by SIGTERM" in guest.do("solo", "history", unit)) == (mode == "control-group")
 
 
 def test_systemd_analyze_finds_no_fault_in_the_units(guest):

@@ -214,6 +214,7 @@ def describe_seconds(seconds: float) -> str:
 def sleep(reader: int, seconds: float) -> None:
     """Be the timer: a small process, apart from the caller's session, terminal, directory, descriptors and signals."""
     detach()
+    pthread_sigmask(SIG_SETMASK, ())
     if reader != 3:
         posix.dup2(reader, 3, False)
     posix.closerange(4, HIGHEST_FD)

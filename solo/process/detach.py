@@ -1,15 +1,17 @@
 """A process that outlives the one that forked it: it must keep nothing of its caller busy."""
 
 import posix
-from _signal import SIG_DFL, SIG_SETMASK, SIGKILL, SIGSTOP, pthread_sigmask, signal, valid_signals
+from _signal import SIG_DFL, SIGKILL, SIGSTOP, signal, valid_signals
 
 
 def detach() -> None:
-    """Leave the caller's session, terminal, streams, directory and signals. Its other descriptors stay open."""
+    """Leave the caller's session, terminal, streams and directory, and reset the dispositions of signals.
+
+    Its other descriptors stay open.
+    """
     posix.setsid()
     for number in valid_signals() - {SIGKILL, SIGSTOP}:
         signal(number, SIG_DFL)
-    pthread_sigmask(SIG_SETMASK, ())
     null = posix.open("/dev/null", posix.O_RDWR)
     for fd in (0, 1, 2):
         posix.dup2(null, fd)

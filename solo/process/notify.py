@@ -56,10 +56,10 @@ class Notifier(Listener):
 
     def start(self, make: Callable[[], Event]) -> None:
         """Start the watcher. Wait for its end only if it would end with this process."""
+        mask = pthread_sigmask(SIG_BLOCK, valid_signals())  # the watcher is to outlive a SIGTERM to the whole unit
         try:
             waits = is_first_of_unit()
             if waits:
-                pthread_sigmask(SIG_BLOCK, (SIGCHLD, *ORDERS))
                 signal(SIGCHLD, SIG_DFL)
                 while sigtimedwait(ORDERS, 0):
                     pass  # they have ended the command
@@ -70,13 +70,14 @@ class Notifier(Listener):
                 wait_end(watcher, LIMIT + 1, ORDERS)
         except OSError as error:
             self.report(f"cannot start: {error.strerror}")
+        finally:
+            pthread_sigmask(SIG_SETMASK, mask)
 
     def watch(self, make: Callable[[], Event]) -> None:
         """Be the watcher: run the command to its end, and report its failure. Does not return."""
         try:
             detach()
             posix.closerange(3, HIGHEST_FD)
-            pthread_sigmask(SIG_BLOCK, valid_signals())
             event, begin = make(), monotonic()
             pid = posix.fork()
             if pid == 0:
