@@ -7,6 +7,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = ["README.md", "man/solo.1", "man/solo-hold.1", "man/solo.3", "man/solo.7", "man/solo-engines.7"]
 ESCAPES = {r"\(aq": "'", r"\e": "\\", r"\&": ""}
 KINDS = {  # {kind: a pattern}; the first match decides
+    "notify": r"--notify ",
+    "journalctl": r"^journalctl ",
     "crontab": r"^[*\d/]+( [*\d/]+){4} ",
     "image": r"^ENTRYPOINT ",
     "compose": r"^services:$",
@@ -14,7 +16,6 @@ KINDS = {  # {kind: a pattern}; the first match decides
     "docker": r"^docker run ",
     "group": r"^install -d ",
     "script": r"\A#!/usr/bin/env|GUARD=",
-    "ping": r"^curl ",
     "worktree": r"git rev-parse",
     "unit": r"^\[Service\]$",
     "later steps": r"^ +hold: true$",

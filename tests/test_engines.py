@@ -416,6 +416,20 @@ def test_wait_retries_until_the_engine_answers(fleet):
 # --- lost leases --------------------------------------------------------------------------------------------------------------
 
 
+def test_lost_lease_and_skip_are_notified(fleet):
+    notes = fleet.lab.path / "notes"
+    words = ("-n", fleet.job, "--notify", 'echo "$SOLO_OUTCOME $SOLO_STATUS $SOLO_HOLDER_PID" >>$LAB/notes')
+    holder = fleet.start("a", "--ttl", "3s", *words, "--", "sh", "-c", "echo; exec sleep 1000")
+    read_line(holder)
+
+    assert fleet.run("b", *words, "true").returncode == 75
+    until(notes.exists)
+    fleet.server.remove_lock(fleet.job)
+
+    assert finish(holder)[0] == 123
+    until(lambda: notes.read_text() == "skipped 75 \nlost 123 \n")
+
+
 def test_removed_lock_ends_the_command_and_its_descendants(fleet):
     script = "trap '' TERM; sleep 1000 & echo $! $$; wait"
     holder = fleet.start("a", "-n", fleet.job, "--ttl", "3s", "--", "sh", "-c", script)

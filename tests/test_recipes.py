@@ -3,7 +3,10 @@
 A block of an unknown kind fails. test_ci.py runs the blocks for CI runners, test_containers.py those that need a real runtime.
 """
 
+import http.server
+import json
 import os
+import queue
 import re
 import shlex
 import shutil
@@ -12,6 +15,7 @@ import sqlite3
 import string
 import subprocess
 import sys
+import threading
 
 import pytest
 from conftest import PATIENCE, ROOT, need_tools, until
@@ -21,6 +25,8 @@ from pages import Block, read_blocks
 
 from solo.argv import parse
 from solo.engines.targets import read_configuration
+from solo.journal_files import ENDED, SKIPPED
+from solo.text import syslog
 
 pytestmark = pytest.mark.tool("flock")
 
@@ -280,31 +286,87 @@ def test_guard_line_does_not_loop_when_the_launcher_is_killed(new):
     assert (out, machine.count("start")) == ("137\n", 0), err
 
 
-@pytest.mark.parametrize("busy", [False, True])
-def test_ping_is_sent_for_failures_only(new, busy):
-    block = next(block for block in BLOCKS if block.kind == "ping")
-    sent = {"0": "", "75": "", "124": "backup: ended after six hours", "7": "backup: failed with status 7"}
-    for status, text in {"75": ""}.items() if busy else sent.items():
-        machine = new()
-        (machine.bin / "ping.sh").write_text(block.text.replace("6h", "200ms"))
-        (machine.bin / "curl").write_text(f"#!/bin/sh\nprintf '%s|' \"$@\" >>{machine.path}/sent\n")
-        (machine.bin / "curl").chmod(0o755)
-        command = "exec sleep 1000" if status == "124" else f"exit {status}"
-        (machine.bin / "backup.sh").write_text(f"#!/bin/sh\n{command}\n")
-        if busy:
-            assert finish(machine.type("solo hold --for 1h backup"))[0] == 0
+class Inbox:
+    """Where the notifications of recipes arrive: a web server, and a stand-in for mail(1) that posts to it."""
 
-        found = finish(machine.type("sh ping.sh"))
+    def __init__(self, machine):
+        self.received = queue.Queue()
+        inbox = self
 
-        written = machine.path / "sent"
-        assert found[0] == (0 if status == "75" else int(status)), found
-        assert (text in written.read_text()) if text else not written.exists()
-        if busy:
-            assert "busy" in found[2] and finish(machine.type("solo release backup"))[0] == 0
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                inbox.received.put((self.path, body))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        mail = machine.bin / "mail"
+        mail.write_text(f'#!/bin/sh\n(echo "$1 $2 $3"; cat) | curl -fsS --data-binary @- {self.url}/mail\n')
+        mail.chmod(0o755)
+
+    def get(self):
+        return self.received.get(timeout=PATIENCE)
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
 
 
-def run_ping(new, block):
-    """test_ping_is_sent_for_failures_only runs it."""
+def run_notify(new, block):
+    """Verify that a bad end is sent, and of the skips those that the options select; a success is not sent."""
+    need_tools("curl", "jq")
+    [command] = read_crontab(block.text)[1] if re.match(r"[*\d]", block.text) else block.lines
+    *_, job = re.search(r" -- (\./)?([\w.]+)", command).groups()
+    options = parse(shlex.split(command)[1:])[0]
+    machine = new()
+    program = (machine.bin / job).read_text()
+    inbox = Inbox(machine)
+    line = re.sub(r"https://[a-z]+\.example\.com", inbox.url, command)
+    environment = make_cron_environment(machine, machine.environment["PATH"])
+    for text, status in (("exit 0", 0), ("exit 7", 7)):
+        (machine.bin / job).write_text(f"#!/bin/sh\n{text}\n")
+        assert finish(machine.type(line, environment))[0] == status
+    sent = [inbox.get()]
+
+    (machine.bin / job).write_text(program)
+    holder = machine.type(line, environment)
+    machine.wait_for_starts(1)
+    for _ in range(options.get("loud_after", 0) + 1):
+        finish(machine.type(line, environment))
+    if "loud_after" in options or "quiet" not in options:
+        sent.append(inbox.get())
+        assert "busy" in sent[1][1]
+    machine.release()
+    assert finish(holder)[0] == 0
+    inbox.close()
+    assert inbox.received.empty() and "ended with exit status 7 after 0s" in sent[0][1]
+    for (path, body), status, outcome in zip(sent, (7, 75), ("failed", "skipped")):
+        if path == "/hook":
+            assert list(json.loads(body)) == ["text"]
+        elif path == "/mail":
+            assert body.startswith(f"-s backup: {outcome} ops@example.com\n")
+        else:
+            assert path == f"/sync/{status}"
+
+
+def run_journalctl(new, block):
+    """Verify that the lines name fields that --syslog sends. test_systemd.py has a journal of systemd."""
+    known = {
+        f"{name}={value}"
+        for name, values in (
+            ("SOLO_NAME", ["backup"]),
+            ("PRIORITY", ["4"]),
+            ("MESSAGE_ID", [syslog.MESSAGE_IDS[event] for event in (ENDED, SKIPPED)]),
+        )
+        for value in values
+    }
+    assert {word for word in block.text.split() if "=" in word} == known
 
 
 def run_worktree(new, block):
@@ -671,7 +733,8 @@ RUN = {
     "hold": run_hold,
     "shell": run_shell,
     "script": run_script,
-    "ping": run_ping,
+    "notify": run_notify,
+    "journalctl": run_journalctl,
     "worktree": run_worktree,
     "image": run_image,
     "docker": run_docker,

@@ -36,6 +36,8 @@ PACKAGES = {
     "make": "make",
     "gcc": "gcc",
     "git": "git",
+    "curl": "curl",
+    "jq": "jq",
     "/usr/share/i18n/charmaps/ISO-8859-1.gz": "locales",
     "tmux": "tmux",
     "debootstrap": "debootstrap",

@@ -264,6 +264,8 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
         raise ValueError
     if run.event == ENDED and None in (run.ran, run.code) or run.event in (SKIPPED, REFUSED) and run.code is None:
         raise ValueError
+    if run.event == UNNOTIFIED and run.why is None:
+        raise ValueError
     return run
 
 

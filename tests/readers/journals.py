@@ -20,7 +20,7 @@ from solo.modes import MODES
 
 TIME = rb"(\d{1,10}\.\d{3})"
 EVENT = re.compile(
-    rb"(?:started|ended|skipped|refused) \d{1,10}\.\d{3} uid=\d{1,10} host=W launcher=\d{1,10} mode=(?:X|S|IX|IS|C)"
+    rb"(?:started|ended|skipped|refused|unnotified) \d{1,10}\.\d{3} uid=\d{1,10} host=W launcher=\d{1,10} mode=(?:X|S|IX|IS|C)"
     rb" slots=\d{1,9} take=\d{1,9}(?: kept=1)?(?: name=W)*"
     rb"((?: (?:start|waited|ran)=\d{1,10}\.\d{3}| (?:child|token|slot)=\d{1,19}| code=-?\d{1,3}| timed-out=[01]| lost=1| (?:why|note)=W)*)"
     rb" command=W(?: W)*".replace(b"W", WORD),
@@ -35,6 +35,7 @@ NEEDED = {
     b"ended": b"start child token ran code",
     b"skipped": b"code",
     b"refused": b"code",
+    b"unnotified": b"why",
 }
 NEEDED = {event: keys.split() for event, keys in NEEDED.items()}
 
@@ -59,6 +60,8 @@ def write_journal(rng) -> tuple:
             if rng.random() < 0.7:
                 run.code, run.outcome = rng.choice((0, 1, -9, 255)), rng.choice((None, 123, 124))
                 written.ended(run)
+        if rng.random() < 0.2:
+            written.unnotified(some.text(rng) + "…")
     return lines, one
 
 
