@@ -21,6 +21,7 @@ TESTS = [
     "tests/test_sockets.py",
     "tests/test_once.py",
     "tests/test_syslog.py",
+    "tests/test_notify.py",
     "tests/test_api_async.py",
     "tests/test_api_exit.py",
     "tests/test_api_fork.py",

@@ -492,6 +492,20 @@ def test_picture_has_bars_for_runs_and_marks_for_skips_and_failures(lab, screen)
     finish(holder)
 
 
+@pytest.mark.tool("tmux")
+def test_failed_notification_is_in_the_table_but_not_in_the_picture(lab, screen):
+    lab.run("-n", "job", "--notify", "exit 4", "false")
+    until(lambda: len(lab.history()) == 2)
+
+    lines = screen("history").wait_for("ended:0")
+    journal = lab.find_journal("job")
+    journal.write_text(journal.read_text().splitlines(True)[-1])
+    alone = screen("history").wait_for("ended:0")
+
+    assert lines[1].split()[-6:-3] == ["1", "1", "0"] and any("unnotified" in line for line in lines)
+    assert "OUTCOME" in alone[0] and "unnotified" in "".join(alone)
+
+
 def test_list_and_show_print_which_slot_of_how_many(lab):
     for _ in range(2):
         lab.hold("pool", "--slots", "4")

@@ -172,11 +172,11 @@ def print_picture_and_table(rows: list, after: float):
 
     console = Console()
     runs = [row for row in rows if row["outcome"] != decode(UNNOTIFIED)]
-    picture = make_picture(runs, after, time(), console.width, console.encoding)
     room = max(LEAST_ROWS, console.height - len({row["name"] for row in rows}) - 8)
     columns, cells = make_table(rows[-room:])
-    console.print(picture, no_wrap=True, overflow="crop")
-    console.print()
+    if runs:
+        console.print(make_picture(runs, after, time(), console.width, console.encoding), no_wrap=True, overflow="crop")
+        console.print()
     print_table(console, columns, [list(map(clean, line)) for line in cells], "OUTCOME", find_styles(rows))
     if len(rows) > room:
         console.print(f"the last {room} of {len(rows)}: all are in `solo history | less`, or fewer with --since")
