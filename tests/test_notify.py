@@ -113,17 +113,23 @@ def test_no_notification_if_the_launcher_is_killed(lab, notes):
 # --- what it inherits
 
 
-def test_notification_keeps_nothing_of_its_caller(lab, notes, ended):
+@pytest.mark.parametrize("is_skipped", [False, True])
+def test_notification_keeps_nothing_of_its_caller(lab, notes, ended, is_skipped):
     """Nor does the status change, nor the next holder wait. lab.run reads the output to its end."""
+    holder = lab.hold("job") if is_skipped else None
     line = "echo $$ >>$LAB/notes; exec sleep 600"
     with open(lab.path / "kept", "w") as kept:
         result = lab.run("--notify", line, "--tree", *FAIL, pass_fds=[kept.fileno()])
     ended += notes(1)
+    if holder:
+        finish(holder)
 
-    assert (result.returncode, lab.run("-n", "job", "true").returncode) == (3, 0)
-    folder = f"/proc/{ended[0]}/fd"
-    assert {os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)} == {"/dev/null"}
-    assert os.getsid(int(ended[0])) != os.getsid(0)
+    assert (result.returncode, lab.run("-n", "job", "true").returncode) == (75 if is_skipped else 3, 0)
+    watcher = int(open(f"/proc/{ended[0]}/stat").read().split()[3])
+    for pid in (watcher, *ended):
+        folder = f"/proc/{pid}/fd"
+        assert {os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)} == {"/dev/null"}
+    assert os.getsid(int(ended[0])) == watcher
     status = open(f"/proc/{ended[0]}/status").read()
     assert "SigBlk:\t0000000000000000" in status and "SigIgn:\t0000000000000000" in status
     assert find_unnotified(lab) == []

@@ -122,7 +122,7 @@ class History(SimpleNamespace):
         """Return one Run per run or other event, in order of start: the end of a run replaces its start."""
         runs = {}
         for number, run in enumerate(self.events):
-            key = number if run.token is None or run.event == UNNOTIFIED else (run.token, run.child, run.host)
+            key = number if run.token is None else (run.token, run.child, run.host)
             if key in runs and run.event == STARTED:
                 continue  # an end before its start: two clocks disagree
             runs[key] = run
