@@ -298,7 +298,7 @@ NOTIFY = Option(
     "line",
     "LINE",
     OUTPUT,
-    "Run the shell command LINE after a skip or failure",
+    "Run shell command LINE after a skip or bad end",
     text="Run the shell command LINE after a skip or a bad end; see solo(7).",
 )
 VERBOSE = Option("verbose", "v", "flag", None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
