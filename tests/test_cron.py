@@ -46,6 +46,7 @@ PATH=/usr/local/bin:/usr/bin:/bin
 * * * * * solo -q -E 0 --loud-after 2 -- hold.sh loud; echo $? >>/lab/loud
 * * * * * solo -n percent -- sh -c 'cat; date +year:\%Y' %first line%second line
 * * * * * solo -n environment -- env
+* * * * * solo -n bad --notify 'until grep -qs failing /lab/mails/*; do sleep 0.1; done; echo "$SOLO_MESSAGE" >/lab/note' -- sh -c 'echo failing; exit 3'
 """
 
 ALICES = """
@@ -65,7 +66,7 @@ BARE = """
 """
 
 HOLDERS = 5  # plain, quiet, loud, shared of alice, shared of root
-MAILS = 7  # plain, loud, shared, percent, environment, two of BARE
+MAILS = 8  # plain, loud, shared, percent, environment, failing, two of BARE
 
 
 class Minute(Inside):
@@ -195,6 +196,14 @@ def test_command_has_the_environment_of_cron(minute):
     assert {key for key in environment if key.startswith("SOLO_")} == {"SOLO_NAME", "SOLO_TOKEN"}
     assert not any(key.startswith("XDG_") for key in environment)
     assert (environment["SHELL"], environment["HOME"], environment["LOGNAME"]) == ("/bin/sh", "/root", "root")
+
+
+def test_cron_neither_waits_for_a_notification_nor_ends_it(minute):
+    """It waits for the mail."""
+    [lines] = minute.find_mails("failing")
+    until(lambda: (minute.lab / "note").exists() and (minute.lab / "note").read_text())
+
+    assert lines == ["failing"] and "ended with exit status 3" in (minute.lab / "note").read_text()
 
 
 def test_default_path_of_cron_lacks_usr_local_bin(minute):
