@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import NOBODY, PATIENCE, finish, read_line, read_state, wait_dead
+from conftest import NOBODY, PATIENCE, finish, read_line, read_state, until, wait_dead
 from test_views import parse_metrics
 
 from solo.identity import read_stat
@@ -242,6 +242,17 @@ def test_busy_line_names_the_owner_and_the_claim(common, forge):
     assert re.fullmatch(
         r"solo: job: busy: held for \d+s by nobody, whose record claims pid 1 of root \((.*)\)\n", line
     )[1] == (r"a\x1b]0;b\x07\n")
+
+
+def test_notification_gets_no_pid_that_only_the_record_claims(common, forge):
+    forge_roots(forge)
+    note = common.path / "note"
+    line = f'printf "%s" "<$SOLO_HOLDER_PID> $SOLO_HOLDER_COMMAND" >{note}.new; mv {note}.new {note}'
+
+    common.run("--notify", line, "-n", "job", "true")
+
+    until(note.exists)
+    assert note.read_text() == r"<> a\x1b]0;b\x07\n"
 
 
 def test_foreign_record_cannot_name_an_ancestor_as_holder(common, forge):
