@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from random import Random
 
@@ -12,7 +13,7 @@ import pytest
 from conftest import PATIENCE
 
 from solo.argv import parse
-from solo.commands import crontab
+from solo.commands import cron_log, crontab
 from solo.commands.crontab import Source
 from solo.commands.shell_line import Unclear, split_line
 
@@ -39,6 +40,13 @@ TABLE = [
     (f"flock -n --verbose {LOCK} job.sh", "callers", "solo -n job -v -- job.sh"),
     (f"flock -n -F {LOCK} job.sh", "callers", "solo -n job -- job.sh"),
     (f"flock -n {LOCK} -- job.sh", "unclear", ""),
+    (f"flock -w 0 {LOCK} job.sh", "callers", "solo -n job -- job.sh"),
+    ("flock -n /usr/bin/python3 job.sh", "!program callers", ""),
+    ("flock -n /bin/sh job.sh", "!program callers", ""),
+    ("flock -n /a/lock python3 -u /srv/job.py x", "callers", "solo -n job.py -- python3 -u /srv/job.py x"),
+    ("flock -n /a/lock -c 'job.sh /srv/x'", "callers", "solo -n job.sh -- sh -c 'job.sh /srv/x'"),
+    ("flock -n /run/x-$A.lock job.sh", "callers", "solo -n x -- job.sh"),
+    (rf"flock -n {LOCK} job.sh >log.$(date +\%s)", "callers", r"solo -n job -- job.sh >log.$(date +\%s)"),
     (f"flock --fcntl -n {LOCK} job.sh", "callers", "solo -n job -- job.sh"),
     ("flock -n /tmp/job.lock job.sh", "!tmp callers", "solo -n job -- job.sh"),
     ("flock -n /var/tmp/job.lock job.sh", "!tmp callers", "solo -n job -- job.sh"),
@@ -46,8 +54,8 @@ TABLE = [
     ("flock -n /run/a.lck job.sh", "callers", "solo -n a -- job.sh"),
     ("flock -n $HOME/.job.lock job.sh", "callers", "solo -n job -- job.sh"),
     ("flock -n ~/lock job.sh", "callers", "solo -n job.sh -- job.sh"),
-    (r"flock -n /run/job.$(date +\%F) job.sh", "!changing callers", "solo -n job.sh -- job.sh"),
-    ("flock -n /run/job.$$ job.sh", "!changing callers", "solo -n job.sh -- job.sh"),
+    (r"flock -n /run/job.$(date +\%F) job.sh", "!changing callers", "solo -n job -- job.sh"),
+    ("flock -n /run/job.$$ job.sh", "!changing callers", "solo -n job -- job.sh"),
     # around it
     (f"cd / && flock -n {LOCK} job.sh", "callers", "cd / && solo -n job -- job.sh"),
     (f"cd /; flock -n {LOCK} job.sh", "callers", "cd /; solo -n job -- job.sh"),
@@ -85,7 +93,7 @@ TABLE = [
         "solo -n job -- sh -c 'sh -c '\"'\"'a.sh'\"'\"' && b.sh'",
     ),
     # daemons
-    (f"flock -n {LOCK} -c 'job.sh &'", "!daemon callers", "solo -n job --tree -- sh -c 'job.sh &'"),
+    (f"flock -n {LOCK} -c 'job.sh &'", "daemon callers", "solo -n job --tree -- sh -c 'job.sh &'"),
     (f"flock -n {LOCK} start-stop-daemon -S -b -x job.sh", "!daemon callers", None),
     # other tools
     (f"lckdo {LOCK} job.sh", "!overlap callers", "solo -n job -- job.sh"),
@@ -101,11 +109,16 @@ TABLE = [
     (f"with-lock-ex -w {LOCK} job.sh", "callers", "solo -n job --wait forever -- job.sh"),
     (f"lockrun --lockfile={LOCK} -- job.sh", "callers", "solo -n job -- job.sh"),
     ("run-one job.sh --full", "callers", "solo -q -- job.sh --full"),
-    (r"run-one job.sh $(date +\%F)", "callers", r"solo -n job.sh -q -- job.sh $(date +\%F)"),
+    (r"run-one job.sh $(date +\%F)", "!changing callers", r"solo -n job.sh -q -- job.sh $(date +\%F)"),
     ("run-this-one job.sh", "callers", "solo --replace -- job.sh"),
     ("sem --fg --id job -j 4 job.sh", "callers", "solo -n job --slots 4 --wait forever -- job.sh"),
     ("sem --id job job.sh", "callers", "solo -n job --wait forever -- job.sh"),
     ("sem -j 4 job.sh", "unclear", ""),
+    ("sem --fg --id job 'job.sh --x'", "callers", "solo -n job --wait forever -- sh -c 'job.sh --x'"),
+    ("sem --fg --id job job.sh '$HOME'", "unclear", ""),
+    (f"lockrun --idempotent --lockfile={LOCK} -- job.sh", "callers", "solo -n job -q -E 0 -- job.sh"),
+    ("cronlock job.sh", "unclear", ""),
+    ("run-one job.sh $HOME", "callers", "solo -q -- job.sh $HOME"),
     # mkdir, pid files, searches for processes
     ("mkdir /run/x.lock && job.sh; rmdir /run/x.lock", "!stale", "solo -n x -- job.sh"),
     ("mkdir /tmp/x && a.sh && b.sh; rm -rf /tmp/x", "!stale", "solo -n x -- sh -c 'a.sh && b.sh'"),
@@ -116,7 +129,49 @@ TABLE = [
     ("test -e /run/x.lock && exit; echo $$ > /run/x.lock; job.sh; rm /run/x.lock", "!stale", "solo -n x -- job.sh"),
     ("pgrep -f job.sh >/dev/null || job.sh", "!race", "solo -n job.sh -- job.sh"),
     ("ps ax | grep -q '[j]ob.sh' || job.sh", "!race", "solo -n job.sh -- job.sh"),
-    ("pidof sshd || service ssh start", "!race", ""),
+    ("pidof sshd || service ssh start", "", ""),
+    ("pidof dropd || /usr/sbin/dropd", "race", ""),
+    ("pgrep -f 'tunnel run' || job.sh", "", ""),
+    ("pgrep -x job || $STARTER", "", ""),
+    ("pgrep -f job.sh || setsid job.sh", "race", ""),
+    ("pgrep -f job.sh || nohup job.sh >/dev/null 2>&1 &", "!race", "solo -n job.sh -- nohup job.sh >/dev/null 2>&1 &"),
+    ("! pgrep -f job.sh >/dev/null && job.sh", "!race", "solo -n job.sh -- job.sh"),
+    ("if ! pgrep -f job.sh >/dev/null; then job.sh --x; fi", "!race", "solo -n job.sh -- job.sh --x"),
+    ("if ! pgrep -f job.sh; then cd / && job.sh; fi # or not", "!race", "solo -n job.sh -- sh -c 'cd / && job.sh'"),
+    ("if ! pgrep -f job.sh; then echo gone | logger; fi", "", ""),
+    ("ps ax | grep -v grep | grep job.sh >/dev/null || job.sh", "!race", "solo -n job.sh -- job.sh"),
+    ("if mkdir /run/x.lock; then job.sh; rmdir /run/x.lock; fi", "!stale", "solo -n x -- job.sh"),
+    ("if mkdir /run/x 2>/dev/null; then a.sh && b.sh; rm -r /run/x; fi", "!stale", "solo -n x -- sh -c 'a.sh && b.sh'"),
+    ("if [ -e /run/x.pid ]; then exit 0; fi; touch /run/x.pid; job.sh; rm /run/x.pid", "!stale", "solo -n x -- job.sh"),
+    ("if [ ! -e /run/x.lock ]; then job.sh; fi", "!stale", ""),
+    ("if [ -f /etc/stop ]; then exit; fi; job.sh", "", ""),
+    ("if mkdir /run/x.lock; then job.sh; else echo busy; fi", "", ""),
+    ("if true; then if false; then job.sh; fi; fi", "", ""),
+    # groups
+    (f"(flock -n {LOCK} job.sh)", "callers", "(solo -n job -- job.sh)"),
+    (
+        f"(cd / && flock -n {LOCK} job.sh) 2>&1 | logger -t x",
+        "callers",
+        "(cd / && solo -n job -- job.sh) 2>&1 | logger -t x",
+    ),
+    (f"(flock -n 9 || exit 1; job.sh) 9>{LOCK}", "callers", "solo -n job -- job.sh"),
+    (
+        f"( flock -n 200 || exit 0; cd / && job.sh x ) 200>{LOCK} >>log",
+        "callers",
+        "solo -n job -q -E 0 -- sh -c 'cd / && job.sh x' >>log",
+    ),
+    (
+        f"(flock -w 5 -x 9 || exit 3; a.sh; b.sh) 9>>{LOCK}",
+        "callers",
+        "solo -n job -E 3 --wait 5 -- sh -c 'a.sh; b.sh'",
+    ),
+    (f"(flock -s 9; job.sh) 9<{LOCK}", "callers", "solo -n job --shared --wait forever -- job.sh"),
+    (f"(flock -n 9 && job.sh) 9>{LOCK}", "callers", "solo -n job -- job.sh"),
+    (f"(flock -n 9; job.sh) 9>{LOCK}", "unclear", ""),
+    (f"(flock -n 8 || exit 1; job.sh) 9>{LOCK}", "unclear", ""),
+    (f"(flock -n 9 || exit 1; job.sh &) 9>{LOCK}", "unclear", ""),
+    (f"(flock -n {LOCK} a.sh) && b.sh", "unclear", ""),
+    ("(sleep 30; job.sh)", "", ""),
     # percent signs
     (f"flock -n {LOCK} job.sh $(date +%F)", "!percent callers", r"solo -n job -- job.sh $(date +\%F)"),
     (rf"flock -n {LOCK} job.sh $(date +\%F)", "callers", r"solo -n job -- job.sh $(date +\%F)"),
@@ -134,7 +189,6 @@ TABLE = [
     ("solo list", "", ""),
     ("solo --flock /tmp/x -n job -- job.sh", "!tmp", None),
     # not understood, or nothing to say
-    (f"(flock -n 9 || exit 1; job.sh) 9>{LOCK}", "unclear", ""),
     (f"if flock -n {LOCK} true; then job.sh; fi", "unclear", ""),
     (f"flock -u {LOCK} job.sh", "unclear", ""),
     (f"flock -n {LOCK} a.sh; flock -n {LOCK} b.sh", "unclear", ""),
@@ -153,20 +207,20 @@ STUBS = "a.sh b.sh c.sh job.sh sudo"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, solo_script):
     """A directory for PATH with solo, and programs that log the name that they are guarded by."""
     folder = tmp_path_factory.mktemp("bin")
     for name in STUBS.split():
         (folder / name).write_text('#!/bin/sh\necho "${0##*/}=${SOLO_NAME-}" >>"$RAN"\n')
         (folder / name).chmod(0o755)
-    (folder / "solo").symlink_to(Path(sys.executable).with_name("solo"))
+    (folder / "solo").symlink_to(solo_script)
     return folder
 
 
 def examine(text, folder="/nowhere", is_unit=False, has_user=None):
     source = Source("tab", text.replace("BIN", str(folder)), has_user, "alice")
     lines = crontab.parse_unit(source) if is_unit else crontab.parse_crontab(source)
-    return list(crontab.describe(list(lines), {}))
+    return list(crontab.describe(list(lines), {}, {}))
 
 
 def list_found(row):
@@ -174,39 +228,91 @@ def list_found(row):
 
 
 def test_the_table_has_enough_different_lines():
-    assert len({command for command, _, _ in TABLE}) == len(TABLE) >= 60
+    assert len({command for command, _, _ in TABLE}) == len(TABLE) >= 140
 
 
-@pytest.mark.parametrize("command, found, use", TABLE, ids=[command[:60] for command, _, _ in TABLE])
-def test_a_line_gets_its_findings_and_suggestion(folder, command, found, use):
-    [row] = examine(f"PATH=BIN:/usr/bin:/bin\n{DAILY}{command}\n", folder)
+def test_each_line_gets_its_findings_and_suggestion(folder):
+    wrong = []
+    for command, found, use in TABLE:
+        [row] = examine(f"PATH=BIN:/usr/bin:/bin\n{DAILY}{command}\n", folder)
+        if (list_found(row), row["use"]) != (found, row["use"] if use is None else use and DAILY + use or None):
+            wrong.append((command, list_found(row), row["use"]))
 
-    assert list_found(row) == found
-    if use is not None:
-        assert row["use"] == (DAILY + use if use else None)
-
-
-GUARDED = [command for command, _, use in TABLE if use and "start-stop-daemon" not in command]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("command", GUARDED, ids=[command[:60] for command in GUARDED])
-def test_every_job_of_a_suggested_line_runs_guarded(folder, tmp_path, lab, command):
+GUARDED = [command for command, _, use in TABLE if use and not re.search("start-stop-daemon|python3", command)]
+
+
+def suggest(folder, command):
+    """Return (the suggested line as the shell gets it, its standard input)."""
     [row] = examine(f"PATH=BIN:/usr/bin:/bin\n{DAILY}{command}\n", folder)
     line, *given = re.split(r"(?<!\\)%", row["use"].removeprefix(DAILY))
-    line = line.replace("\\%", "%")
-    environment = {**lab.environment, "PATH": f"{folder}:{os.environ['PATH']}", "RAN": str(tmp_path / "ran")}
+    return line.replace("\\%", "%"), "\n".join(given)
 
-    result = subprocess.run(
-        ["sh", "-c", f"{line}\nwait"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE,
-        input="\n".join(given),
-    )  # fmt: skip
 
-    ran = [one.split("=") for one in (tmp_path / "ran").read_text().splitlines()]
-    jobs = re.findall(r"\b(?:job|a|b)\.sh\b", re.sub(r"solo -n \S+", "", command))
-    if command[:1] != "j":
-        assert ran and all(name for _, name in ran), (line, result)
-    assert {job for job, _ in ran} == set(jobs), (line, result)
-    assert line.count("-v") or "solo:" not in result.stderr
+def run_all(folder, tmp_path, lab, lines):
+    """Run each line in a directory of its own, in one shell. Return [(the jobs that ran, with their names; stderr)]."""
+    environment = {**lab.environment, "PATH": f"{folder}:{os.environ['PATH']}"}
+    script = []
+    for number, (line, given) in enumerate(lines):
+        place = tmp_path / str(number)
+        place.mkdir(exist_ok=True)
+        (place / "given").write_text(given)
+        (place / "line").write_text(f"{line}\nwait")
+        script.append(f"(cd {place}; RAN={place}/ran sh ./line <given >out 2>err)")
+
+    subprocess.run(["sh", "-c", "\n".join(script)], env=environment, check=True, timeout=PATIENCE)
+
+    for number in range(len(lines)):
+        ran, err = (tmp_path / str(number) / name for name in ("ran", "err"))
+        yield [line.split("=") for line in ran.read_text().splitlines()] if ran.exists() else [], err.read_text()
+
+
+def test_every_job_of_a_suggested_line_runs_guarded(folder, tmp_path, lab):
+    lines = [suggest(folder, command) for command in GUARDED]
+
+    for command, (line, _), (ran, err) in zip(GUARDED, lines, run_all(folder, tmp_path, lab, lines)):
+        jobs = re.findall(r"\b(?:job|a|b)\.sh\b", re.sub(r"p?grep (-\S+ )*\S+|solo -n \S+|/run/job\.", "", command))
+        if command[:1] != "j":
+            assert ran and all(name for _, name in ran), (line, ran, err)
+        assert {job for job, _ in ran} == set(jobs), (command, line, ran, err)
+        assert line.count("-v") or "solo:" not in err, (line, err)
+
+
+LOCKER = """
+import fcntl, sys
+files = [(call, open(path, "w")) for call, path in (line.split() for line in sys.argv[1:])]
+for call, file in files:
+    {"--flock": fcntl.flock, "--fcntl": fcntl.lockf}[call](file, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_suggested_line_with_the_option_for_other_callers_excludes_the_old_line(folder, tmp_path, lab):
+    """Another process locks the file of each old line, by the system call of its tool."""
+    lines, locks = [], []
+    for number, command in enumerate(GUARDED):
+        [row] = examine(f"PATH=BIN:/usr/bin:/bin\n{DAILY}{command}\n", folder)
+        line, given = suggest(folder, command)
+        if row["call"] is None or "--shared" in line or "$" in row["lock"]:
+            continue
+        option = re.search(r"add (--flock|--fcntl) (.+)$", row["findings"][-1]["text"])
+        assert option and option[2].strip("'\"") == row["lock"], row
+        locks.append(f"{option[1]} {tmp_path}/lock.{number}")
+        lines.append((re.sub(r"--wait \S+ ", "", line).replace("solo ", f"solo {locks[-1]} ", 1), given))
+
+    with subprocess.Popen(
+        [sys.executable, "-c", LOCKER, *locks], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as locker:
+        assert locker.stdout.readline() == b"locked\n"
+        results = list(run_all(folder, tmp_path, lab, lines))
+
+    assert len(lines) > 40
+    assert [(line, ran) for (line, _), (ran, _) in zip(lines, results) if ran] == []
+    silent = [(line, err) for (line, _), (_, err) in zip(lines, results) if "busy" not in err]
+    assert [line for line, _ in silent if not re.search(r" -q |2>&1", line)] == []
 
 
 # --- crontabs ------------------------------------------------------------------------------------------------------
@@ -253,6 +359,21 @@ def test_lines_of_two_users_keep_the_lock_file():
     assert "-n x --flock /run/lock/x -- a.sh" in rows[0]["use"]
     assert "-n x --fcntl /var/lock/x -- b.sh" in rows[1]["use"]
     assert "users" in list_found(rows[0])
+
+
+def test_jobs_without_a_lock_file_have_names_of_their_own():
+    first, second, third = examine(
+        "@daily run-one job.sh a $(date)\n@daily run-one job.sh b $(date)\n@daily pgrep -f x.sh || bash x.sh"
+    )
+
+    assert [re.search(r"-n (\S+)", row["use"])[1] for row in (first, second, third)] == ["job.sh", "job.sh-2", "x.sh"]
+
+
+def test_a_lock_file_with_a_variable_is_another_one_in_each_file():
+    tabs = [Source(name, "@daily flock -n /run/x-$A.lock a.sh\n" * 2, None, "alice") for name in ("one", "two")]
+    rows = crontab.describe([line for tab in tabs for line in crontab.parse_crontab(tab)], {}, {})
+
+    assert [re.search(r"-n (\S+)", row["use"])[1] for row in rows] == ["x", "x", "x-2", "x-2"]
 
 
 def test_a_path_without_solo_fails_and_the_suggestion_has_its_path(folder, monkeypatch):
@@ -423,6 +544,97 @@ def test_an_unguarded_line_that_overran_by_the_journal_fails(lab):
 
     assert (quiet.returncode, loud.returncode) == (0, 1)
     assert b"/bin/sleep ran for 1m30s, and this line starts it each 1m" in loud.stdout
+
+
+NOON = datetime(2026, 11, 23, 12).timestamp()
+DEBIAN = """
+Nov 23 11:00:01 host CRON[31]: pam_unix(cron:session): session opened for user alice(uid=1000) by (uid=0)
+Nov 23 11:00:01 host CRON[32]: (alice) CMD (long.sh % \\303\\251)
+Nov 23 11:05:01 host CRON[41]: pam_unix(cron:session): session opened for user alice(uid=1000) by (uid=0)
+Nov 23 11:05:01 host CRON[42]: (alice) CMD (long.sh % \\303\\251)
+Nov 23 11:07:31 host CRON[31]: pam_unix(cron:session): session closed for user alice
+Nov 23 11:08:31 host CRON[41]: pam_unix(cron:session): session closed for user alice
+Nov 23 11:09:00 host cron[1]: (CRON) INFO (Running @reboot jobs)
+"""
+
+
+def find_logged(text, user="alice", command="long.sh % é", now=NOON):
+    return cron_log.find_logged(cron_log.find_runs(text.split("\n"), now), user, command)
+
+
+def list_times(runs):
+    return [(int(run.start - NOON) // 60, int(run.end - run.start)) for run in runs]
+
+
+def test_a_session_gives_the_end_of_a_run():
+    assert list_times(find_logged(DEBIAN)) == [(-60, 450), (-55, 210)]
+    assert find_logged(DEBIAN, user="bob") == find_logged(DEBIAN, command="long.sh") == []
+
+
+def test_dates_of_rsyslog_and_journalctl_are_read():
+    for zone in ("+0000", "+00:00", ".123456+00:00"):
+        text = re.sub(r"Nov 23 (\S+)", rf"2026-11-23T\1{zone}", DEBIAN)
+        now = datetime(2026, 11, 23, 12, tzinfo=timezone.utc).timestamp()
+        assert [round(run.end - run.start) for run in find_logged(text, now=now)] == [450, 210]
+
+
+def test_a_date_without_a_year_lies_in_the_past():
+    runs = find_logged(DEBIAN, now=datetime(2027, 1, 2).timestamp())
+
+    assert list_times(runs) == [(-60, 450), (-55, 210)]
+
+
+def test_among_several_sessions_the_shortest_counts():
+    """The log does not say which of two sessions that began together is that of the command."""
+    other = DEBIAN.replace("[31]: pam", "[33]: pam").replace("11:07:31", "11:00:04").split("\n")
+    text = "\n".join(sorted(DEBIAN.split("\n") + other, key=lambda line: line[:15]))
+
+    assert [one for _, one in list_times(find_logged(text))][0] == 3
+
+
+def test_cron_with_pids_and_cronie_log_the_end():
+    text = """
+Nov 23 11:00:01 host CRON[31]: (alice) CMD ([32] long.sh % \\303\\251)
+Nov 23 11:06:01 host CRON[31]: (alice) END ([32] long.sh % \\303\\251)
+Nov 23 11:10:01 host CROND[51]: (alice) CMD (long.sh % \\303\\251)
+Nov 23 11:11:01 host CROND[51]: (alice) CMDEND (long.sh % \\303\\251)
+"""
+    assert list_times(find_logged(text)) == [(-60, 360), (-50, 60)]
+
+
+def test_only_runs_that_certainly_overlapped_count():
+    one, two, three = cron_log.Run(0, 100), cron_log.Run(60, 90), cron_log.Run(99, 200)
+
+    assert cron_log.find_overlap([one, two]) == (one, two)
+    assert cron_log.find_overlap([one, three]) is None  # for a second: entries have whole seconds
+    assert cron_log.find_overlap([one, two, three]) == (one, two)
+    assert cron_log.find_overlap([one, cron_log.Run(0, 80)]) is None  # two equal lines
+    assert cron_log.find_overlap([]) is None
+
+
+def test_an_unguarded_line_that_overlapped_by_the_log_fails(tmp_path, monkeypatch, capsys):
+    (tmp_path / "syslog").write_text(DEBIAN)
+    (tmp_path / "tab").write_text("*/5 * * * * long.sh \\% é%input\n@daily solo -- long.sh\n@daily other.sh\n")
+    monkeypatch.setattr(cron_log, "LOGS", (str(tmp_path / "syslog"), str(tmp_path / "missing")))
+    monkeypatch.setattr(crontab, "find_user", lambda uid: "alice")
+
+    assert crontab.run({"crontab": True, "dir": str(tmp_path)}, [str(tmp_path / "tab")]) == 1
+
+    [line] = [line for line in capsys.readouterr().out.split("\n") if "overlapped" in line]
+    assert re.search(
+        r"^fails .*tab:1: the runs of Nov 23 11:00:01 and Nov 23 11:05:01 overlapped for 2m30s by cron's log", line
+    )
+
+
+def test_the_journal_of_systemd_is_read_if_no_file_has_entries(tmp_path, monkeypatch):
+    (tmp_path / "journalctl").write_text(f"#!/bin/sh\ncat <<'END'\n{DEBIAN}\nEND\n")
+    (tmp_path / "journalctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(cron_log, "LOGS", (str(tmp_path / "missing"),))
+
+    assert "\n".join(cron_log.read_log()).strip() == DEBIAN.strip()
+    monkeypatch.setenv("PATH", str(tmp_path / "missing"))
+    assert cron_log.read_log() == []
 
 
 # --- garbage -----------------------------------------------------------------------------------------------------------

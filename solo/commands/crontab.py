@@ -12,10 +12,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
+from time import localtime, strftime, time
 from typing import Any, NamedTuple
 
-from solo.commands.guards import FAILS, NOTE, Advice, Finding, Setting, examine, make_name
-from solo.commands.shell_line import Step, Unclear, Unclosed, Word, split_line
+from solo.commands.advice import FAILS, NOTE, Advice, Finding, Setting, make_name
+from solo.commands.cron_log import Run, find_logged, find_overlap, find_runs, read_log
+from solo.commands.guards import examine
+from solo.commands.shell_line import Step, Unclear, Unclosed, split_line
 from solo.errors import SoloError
 from solo.history.reader import History, find_histories
 from solo.journal_files import SKIPPED
@@ -36,6 +40,7 @@ FIELD = r"-?[\d*][\w*/,~#?-]*"
 DAY = r"(?:[\d*][\w*/,~#?-]*|[A-Za-z]{3}[\w,/-]*)"
 ENTRY = re.compile(rf"\s*(@[a-z]+|{FIELD}\s+{FIELD}\s+{DAY}\s+{DAY}\s+{DAY})\s+(.*)")
 USER = re.compile(r"([A-Za-z_][\w.-]*\$?)(?::[\w.-]+)?(?:/[\w.-]+)?\s+(\S.*)")
+Runs = dict[tuple[str, str], list[Run]]
 COMMON_USERS = frozenset("root www-data nobody".split())
 NAMED_PERIODS = {"@hourly": 3600, "@daily": 86400, "@midnight": 86400}
 EXEC = re.compile(r"(ExecStart\s*=\s*[-:+!|]*)([^-:+!|@\s].*)")
@@ -74,7 +79,8 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     is_unit = "unit" in options
     sources = read_all(names) if names else find_units() if is_unit else find_crontabs()
     lines = [line for source in sources for line in (parse_unit(source) if is_unit else parse_crontab(source))]
-    rows = [row for row in describe(lines, load_histories(options.get("dir"))) if row["findings"]]
+    runs = {} if is_unit else find_runs(read_log(), time())
+    rows = [row for row in describe(lines, load_histories(options.get("dir")), runs) if row["findings"]]
     if options.get("json"):
         print(format_json(rows))
     else:
@@ -262,8 +268,11 @@ def parse_unit(source: Source) -> Iterator[Line]:
 # --- advice ----------------------------------------------------------------------------------------------------------
 
 
-def describe(lines: list[Line], histories: dict[tuple[str, ...], float]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each line. `histories` has the longest run of each command, in seconds."""
+def describe(lines: list[Line], histories: dict[tuple[str, ...], float], runs: Runs) -> Iterator[dict[str, Any]]:
+    """Yield a row for each line.
+
+    `histories` has the longest run of each command, in seconds; `runs` are those in cron's log.
+    """
     users: dict[str, set[str]] = {}
     for line in lines:
         lock = advise(line, Setting()).lock
@@ -276,11 +285,13 @@ def describe(lines: list[Line], histories: dict[tuple[str, ...], float]) -> Iter
             line.shell,
             "solo" if is_found else solo,
             is_found or line.path is None,
-            find_name,
+            partial(find_name, line.file),
             lambda lock: len(users.get(normalize(lock), ())) > 1,
         )
         advice = advise(line, setting)
         findings = [*advice.findings, *find_overrun(line, advice, histories)]
+        if advice.tool is None and not findings:
+            findings += find_overlapped(line, runs)
         if not findings and advice.tool == "solo" and line.path is not None:
             findings += line.findings
         state = FAILS if any(finding.state == FAILS for finding in findings) else NOTE
@@ -305,14 +316,17 @@ def normalize(path: str) -> str:
     return path
 
 
-def make_namer() -> Callable[[Word, str], str]:
-    """Return a function that gives each lock file a name of its own, the same in every line."""
-    names: dict[str, str] = {}
+def make_namer() -> Callable[[str, str, str, str], str]:
+    """Return a function that gives each lock file, or job without one, a name of its own, the same in every line.
 
-    def find_name(lock: Word, program: str) -> str:
-        key = normalize(lock.known) or f"\0{program}"
+    A lock whose path has a variable is another one in each file.
+    """
+    names: dict[tuple[str, str], str] = {}
+
+    def find_name(file: str, lock: str, job: str, program: str) -> str:
+        key = (file if "$" in lock else "", normalize(lock) or f"\0{job}")
         if key not in names:
-            name = base = make_name(lock.known, program)
+            name = base = make_name(lock, program)
             count = 1
             while name in names.values():
                 count += 1
@@ -438,3 +452,16 @@ def find_overrun(line: Line, advice: Advice, histories: dict[tuple[str, ...], fl
     else:
         return []
     return [Finding(FAILS, "overran", f"{text} (put solo -- before it)")]
+
+
+def find_overlapped(line: Line, runs: Runs) -> list[Finding]:
+    """Return a finding if two runs of the line overlapped, by cron's log."""
+    command = line.command[: sign.start()] if (sign := PERCENT.search(line.command)) else line.command
+    overlap = find_overlap(find_logged(runs, line.user, command.replace("\\%", "%")))
+    if overlap is None:
+        return []
+    first, second = overlap
+    length = format_duration(min(first.end, second.end) - second.start)
+    times = " and ".join(strftime("%b %d %H:%M:%S", localtime(one.start)) for one in overlap)
+    text = f"the runs of {times} overlapped for {length} by cron's log (put solo -- before the job)"
+    return [Finding(FAILS, "overran", text)]

@@ -1,4 +1,4 @@
-"""Guards of a line against a second run: the tools, mistakes in their use, and the same line with solo.
+"""What guards a line against a second run, mistakes in its use, and the same line with solo.
 
 Pure functions over the text of one line, for `solo doctor --crontab`. They run nothing.
 """
@@ -7,377 +7,40 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
-from typing import NamedTuple
 
-from solo.argv import is_number, parse
-from solo.commands.shell_line import Command, Step, Unclear, Word, get_program, split_line
+from solo.argv import parse
+from solo.commands.advice import (
+    CHANGES,
+    FAILS,
+    INTERPRETER,
+    NOTE,
+    SHELLS,
+    Advice,
+    Finding,
+    Guard,
+    Setting,
+    find_job,
+    make_name,
+)
+from solo.commands.idioms import find_idiom, format_job, is_removal, name_job
+from solo.commands.lock_tools import MENTION, WRAPPERS, find_descriptor, find_guard, skip_wrappers
+from solo.commands.shell_line import Command, Step, Unclear, Word, flatten_condition, get_program, skip_to, split_line
 from solo.errors import UsageError
 
-FAILS, NOTE = "fails", "note"
 CLEANED = re.compile(r"""["']?(?:/(?:var/)?tmp/|/dev/shm/|\$\{?TMPDIR)""")
-CHANGES = re.compile(r"""(?:\$\(|`)\s*(?:/bin/|/usr/bin/)?(?:date|mktemp|uuidgen)\b|\$\$|\$\{?RANDOM""")
-LOCK_LIKE = re.compile(r"lock|lck|mutex|running|\.pid\b", re.IGNORECASE)
-SHELLS = frozenset("sh bash dash ksh zsh ash".split())
-BUILTINS = frozenset(". source : cd export set unset eval exec ulimit umask trap read [ test command".split())
 # Commands after the guarded one that need no guard: they report.
 REPORTERS = frozenset("echo printf logger mail mailx sendmail date true false : exit test [ touch sleep".split())
 PINGS = frozenset(["curl", "wget"])
 FILTERS = frozenset("logger systemd-cat ts cat grep egrep fgrep sed awk head tail tr cut sort uniq mail mailx".split())
-DAEMONS = frozenset("start-stop-daemon daemonize daemon service systemctl initctl supervisorctl nohup setsid".split())
-STARTERS = frozenset("start-stop-daemon daemonize".split())  # they return, and leave a process
-# Programs before another one, which they execute: the options that have a value, and how many words come before it.
-WRAPPERS = {
-    "nice": ("n", 0),
-    "ionice": ("cnpPu", 0),
-    "chrt": ("TPD", 1),
-    "env": ("uCS", 0),
-    "exec": ("a", 0),
-    "nohup": ("", 0),
-    "setsid": ("", 0),
-    "chronic": ("", 0),
-    "time": ("of", 0),
-    "timeout": ("ks", 1),
-    "sudo": ("ugChpTrDR", 0),
-    "stdbuf": ("ioe", 0),
-}
+FIRST_KEYWORD = re.compile(r"\s*(?:if|!)\s")
 SAME_FOR_ALL = frozenset(["nice", "ionice", "chrt", "exec", "chronic"])  # may also precede the commands that follow
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,60}")
-SUFFIX = re.compile(r"[._-]?(?:lock|lck|pid|flock|lockfile)$", re.IGNORECASE)
-TOO_GENERAL = frozenset("lock lck pid cron run tmp sh bash lockfile".split())
-
-
-class Finding(NamedTuple):
-    """`state` is fails or note, `check` a word for programs, `text` the message."""
-
-    state: str
-    check: str
-    text: str
-
-
-class Guard(NamedTuple):
-    """A tool that guards a command. The part of the line from `start` to `end` becomes solo and its `options`."""
-
-    tool: str
-    call: str | None  # flock or fcntl: the system call by which it locks the file
-    lock: Word | None
-    options: str
-    start: int
-    end: int
-    command: str = ""  # before the rest of the line, if the tool itself calls a shell
-    findings: tuple[Finding, ...] = ()
-
-
-class Advice(NamedTuple):
-    """The guard of a line, what was found, and the line to use instead, if there is one."""
-
-    tool: str | None = None
-    call: str | None = None
-    lock: str | None = None
-    findings: tuple[Finding, ...] = ()
-    use: str | None = None
-
-
-class Setting(NamedTuple):
-    """Settings of the lines around a line: the shell that runs it, how solo is called there, and names of locks."""
-
-    shell: str = "sh"
-    solo: str = "solo"
-    has_solo: bool = True  # in the PATH of the line
-    find_name: Callable[[Word, str], str] = lambda lock, program: make_name(lock.raw, program)
-    is_shared: Callable[[str], bool] = lambda lock: False  # with lines of other users
-
-
-def make_name(path: str, program: str) -> str:
-    """Return a name for the lock file: its last part without its suffix, else the program."""
-    for part in (path.strip("\"'").rpartition("/")[2].lstrip("."), program.lstrip(".")):
-        name = SUFFIX.sub("", part)
-        if NAME.fullmatch(name) and name.lower() not in TOO_GENERAL:
-            return name
-    return "job"
-
-
-# --- tools -----------------------------------------------------------------------------------------------------------
-
-
-def take_options(
-    words: list[Word], valued: str, long: dict[str, str], at: int = 1
-) -> tuple[list[tuple[str, str]], int]:
-    """Return ([(letter, value)], the number of the first word after the options).
-
-    `valued` are the letters with a value, `long` the letters of long options. Raises Unclear.
-    """
-    found: list[tuple[str, str]] = []
-    while at < len(words) and words[at].raw[:1] in "-\"'$":
-        word = words[at].text
-        if word is None and "/" in words[at].raw and words[at].raw.lstrip("\"'")[:1] == "$":
-            break  # $HOME/lock
-        if word is None or word == "-":
-            raise Unclear("an option that the shell computes")
-        if word[:1] != "-":
-            break
-        at += 1
-        if word == "--":
-            break
-        name, equals, value = word.partition("=")
-        if word[:2] == "--":
-            if name[2:] not in long:
-                raise Unclear(word)
-            letters = long[name[2:]]
-        else:
-            letters, equals, value = word[1:], "", ""
-        while letters:
-            letter, letters = letters[0], letters[1:]
-            if letter in valued and not equals:
-                value, letters = letters, ""
-                if not value:
-                    value, at = get_text(words, at), at + 1
-            found.append((letter, value if letter in valued else ""))
-    return found, at
-
-
-def get_text(words: list[Word], at: int) -> str:
-    """Return the value of a word. Raises Unclear."""
-    text = words[at].text if at < len(words) else None
-    if text is None:
-        raise Unclear("a word that the shell computes")
-    return text
-
-
-def take_seconds(value: str, option: str) -> str:
-    """Return the option with a number of seconds. Raises Unclear."""
-    if not is_number(value):
-        raise Unclear(value)
-    return f"{option} {value}"
-
-
-FLOCK_LONG = {
-    "nonblock": "n",
-    "nb": "n",
-    "wait": "w",
-    "timeout": "w",
-    "shared": "s",
-    "exclusive": "x",
-    "conflict-exit-code": "E",
-    "close": "o",
-    "no-fork": "F",
-    "verbose": "v",
-    "command": "c",
-    "fcntl": "f",
-}
-
-
-def find_flock(words: list[Word], shell: str) -> Guard:
-    options, at = take_options(words, "wE", FLOCK_LONG)
-    given = dict(options)
-    lock, at = take_lock(words, at)
-    command = ""
-    if words[at].text in ("-c", "--command"):
-        if at + 2 != len(words):
-            raise Unclear("flock -c")
-        command, at = f"{shell} -c ", at + 1
-    elif words[at].raw[:1] == "-":
-        raise Unclear("a word that flock would execute")
-    if lock.raw.isdigit() or given.keys() - set("nwsxeEoFvf"):
-        raise Unclear("flock of a descriptor")
-    busy = "" if "n" in given else take_seconds(given["w"], "--wait") if "w" in given else "--wait forever"
-    if "E" in given and not given["E"].isdigit():
-        raise Unclear(given["E"])
-    status = (f"-q -E {given['E']}" if given["E"] == "0" else f"-E {given['E']}") if "E" in given else ""
-    findings: list[Finding] = []
-    if "o" in given:
-        findings.append(
-            Finding(FAILS, "overlap", "with flock -o the next run starts beside the command, if flock is killed")
-        )
-    elif has_daemon(words[at:]):
-        findings.append(Finding(FAILS, "daemon", describe_daemon(lock)))
-    tree = "--tree" if "o" not in given and has_daemon(words[at:]) else ""
-    shared, verbose = "--shared" if "s" in given else "", "-v" if "v" in given else ""
-    return make_guard(
-        "flock",
-        "fcntl" if "f" in given else "flock",
-        lock,
-        words,
-        at,
-        (status, shared, busy, tree, verbose),
-        command,
-        findings,
-    )
-
-
-def make_guard(
-    tool: str,
-    call: str | None,
-    lock: Word | None,
-    words: list[Word],
-    at: int,
-    options: tuple[str, ...],
-    command: str = "",
-    findings: list[Finding] | None = None,
-) -> Guard:
-    """Return the guard of the command that starts at word `at`. Raises Unclear if there is none."""
-    if at >= len(words):
-        raise Unclear(f"{tool} without a command")
-    typed = " ".join(filter(None, options))
-    return Guard(tool, call, lock, typed, words[0].start, words[at].start, command, tuple(findings or ()))
-
-
-def take_lock(words: list[Word], at: int) -> tuple[Word, int]:
-    """Return (the lock file, the number of the word after it). Raises Unclear if no command follows."""
-    if at + 1 >= len(words):
-        raise Unclear("no command")
-    return words[at], at + 1
-
-
-def has_daemon(words: list[Word]) -> bool:
-    """Does the command start a process in the background, which keeps an inherited descriptor?"""
-    if any(get_program(word) in STARTERS for word in words):
-        return True
-    return any(re.search(r"[^&>|]&\s*(?:$|[^&>\s])", word.known) for word in words if " " in word.known)
-
-
-def describe_daemon(lock: Word) -> str:
-    return f"a process that the command leaves in the background keeps {lock.known} locked until it ends"
-
-
-def find_lckdo(words: list[Word], shell: str) -> Guard:
-    options, at = take_options(words, "WE", {})
-    given = dict(options)
-    if given.keys() - set("wWeEnqsx"):
-        raise Unclear("lckdo")
-    lock, at = take_lock(words, at)
-    busy = take_seconds(given["W"], "--wait") if "W" in given else "--wait forever" if "w" in given else ""
-    findings = []
-    if not given.keys() & {"e", "E"}:
-        findings.append(Finding(FAILS, "overlap", "if lckdo is killed, the next run starts beside the command"))
-    shared = "--shared" if "s" in given else ""
-    return make_guard(
-        "lckdo", "fcntl", lock, words, at, ("-q" if "q" in given else "", shared, busy), findings=findings
-    )
-
-
-def find_setlock(words: list[Word], shell: str) -> Guard:
-    tool = get_program(words[0])
-    options, at = take_options(words, "t" if tool == "s6-setlock" else "", {})
-    given = dict(options)
-    if given.keys() - set("nNxXrwt" if tool == "s6-setlock" else "nNxX"):
-        raise Unclear(tool)
-    lock, at = take_lock(words, at)
-    if "t" in given and not given["t"].isdigit():
-        raise Unclear(given["t"])
-    busy = f"--wait {given['t']}ms" if "t" in given else "" if "n" in given else "--wait forever"
-    quiet, shared = "-q -E 0" if "x" in given else "", "--shared" if "r" in given else ""
-    call = "flock" if tool == "setlock" else "fcntl"
-    findings = [Finding(FAILS, "daemon", describe_daemon(lock))] if tool == "setlock" and has_daemon(words[at:]) else []
-    return make_guard(
-        tool, call, lock, words, at, (quiet, shared, busy, "--tree" if findings else ""), findings=findings
-    )
-
-
-def find_chpst(words: list[Word], shell: str) -> Guard | None:
-    options, at = take_options(words, "uUbe/nlLmdofcrt", {})
-    given = dict(options)
-    if not given.keys() & {"l", "L"}:
-        return None
-    if len(given) > 1:
-        raise Unclear("chpst with other options")
-    path = given.get("l") or given["L"]
-    lock = next((word for word in words[1:at] if word.known.endswith(path)), words[1])
-    lock = lock._replace(raw=shlex.quote(path), text=path)
-    return make_guard("chpst", "flock", lock, words, at, ("--wait forever" if "l" in given else "",))
-
-
-def find_with_lock_ex(words: list[Word], shell: str) -> Guard:
-    options, at = take_options(words, "", {})
-    given = dict(options)
-    if len(given) != 1 or given.keys() - set("wfqt"):
-        raise Unclear("with-lock-ex")
-    if "t" in given:
-        raise Unclear("with-lock-ex -t")
-    lock, at = take_lock(words, at)
-    busy = "--wait forever" if "w" in given else "-q -E 0" if "q" in given else ""
-    return make_guard("with-lock-ex", "fcntl", lock, words, at, (busy,))
-
-
-def find_run_one(words: list[Word], shell: str) -> Guard:
-    tool = get_program(words[0])
-    return make_guard(tool, None, None, words, 1, ("-q" if tool == "run-one" else "--replace",))
-
-
-def find_sem(words: list[Word], shell: str) -> Guard:
-    options, at = take_options(words, "ij", {"id": "i", "fg": "f", "jobs": "j"})
-    given = dict(options)
-    if given.keys() - set("ijf") or "i" not in given or not NAME.fullmatch(given["i"]):
-        raise Unclear("sem")
-    count = given.get("j", "1")
-    if not count.isdigit() or count == "0":
-        raise Unclear(count)
-    slots = "" if count == "1" else f"--slots {count}"
-    return make_guard("sem", None, None, words, at, (f"-n {given['i']}", slots, "--wait forever"))
-
-
-def find_lockrun(words: list[Word], shell: str) -> Guard:
-    long = {"lockfile": "l", "wait": "w", "verbose": "v", "quiet": "q", "maxtime": "m"}
-    options, at = take_options(words, "lm", long)
-    given = dict(options)
-    if given.keys() - set("lwvqm") or "l" not in given:
-        raise Unclear("lockrun")
-    word = next(word for word in words if given["l"] in word.known)
-    lock = word._replace(raw=shlex.quote(given["l"]), text=given["l"])
-    busy = "--wait forever" if "w" in given else ""
-    return make_guard("lockrun", "flock", lock, words, at, ("-q" if "q" in given else "", busy))
-
-
-TOOLS: dict[str, Callable[[list[Word], str], Guard | None]] = {
-    "flock": find_flock,
-    "lckdo": find_lckdo,
-    "setlock": find_setlock,
-    "s6-setlock": find_setlock,
-    "chpst": find_chpst,
-    "with-lock-ex": find_with_lock_ex,
-    "run-one": find_run_one,
-    "run-this-one": find_run_one,
-    "sem": find_sem,
-    "lockrun": find_lockrun,
-}
-UNKNOWN_TOOLS = ("run-one-constantly", "keep-one-running", "runlock", "lockf", "dotlockfile", "lockfile")
-MENTION = re.compile(r"(?:^|[\s/|&;(`'\"])(" + "|".join(map(re.escape, (*TOOLS, *UNKNOWN_TOOLS))) + r")\s+\S")
-
-
-def find_guard(command: Command, shell: str) -> Guard | None:
-    """Return the guard of the command, None if it has none. Raises Unclear."""
-    words = skip_wrappers(command.plain)
-    if not words or get_program(words[0]) not in TOOLS:
-        return None
-    guard = TOOLS[get_program(words[0])](words, shell)
-    if guard is not None and any(guard.start < one.start < guard.end for one in command.redirections):
-        raise Unclear("a redirection between the words of a tool")
-    return guard
-
-
-def skip_wrappers(words: list[Word]) -> list[Word]:
-    """Return the words from the first program on that is no wrapper. Raises Unclear."""
-    while words and get_program(words[0]) in WRAPPERS:
-        tool = get_program(words[0])
-        valued, more = WRAPPERS[tool]
-        at = 1
-        while at < len(words) and words[at].raw[:1] == "-":
-            raw = words[at].raw
-            at += 1 + (raw[:2] != "--" and raw[-1:] in valued and len(raw) == 2)
-        while tool in ("env", "sudo") and at < len(words) and re.match(r"[A-Za-z_]\w*=", words[at].raw):
-            at += 1
-        words = words[at + more :]
-    return words
-
-
-# --- a line ----------------------------------------------------------------------------------------------------------
 
 
 def examine(line: str, setting: Setting) -> Advice:
     """Return the advice for a line of a shell. Never raises: an unclear line with the name of a tool gets a note."""
     reason = ""
     try:
-        advice = examine_steps(line, setting)
+        advice = examine_line(line, setting)
         if advice.tool is not None:
             return advice
     except Unclear as error:
@@ -387,6 +50,58 @@ def examine(line: str, setting: Setting) -> Advice:
         return Advice()
     text = f"no advice: solo does not understand this use of {found[1]}{reason}"
     return Advice(found[1], findings=(Finding(NOTE, "unclear", text),))
+
+
+def examine_line(line: str, setting: Setting) -> Advice:
+    """Return the advice for a line that may be a condition or a group. Raises Unclear."""
+    if line.lstrip()[:1] == "(":
+        return examine_group(line.lstrip(), setting)
+    if FIRST_KEYWORD.match(line) and (flat := flatten_condition(line)) is not None:
+        advice = find_idiom(flat, split_line(flat)[0], setting)
+        if advice is not None:
+            return advice
+    return examine_steps(line, setting)
+
+
+def examine_group(line: str, setting: Setting) -> Advice:
+    """Return the advice for `( ... )`, which may lock a file by a descriptor: `( flock 9; ... ) 9>FILE`. Raises Unclear."""
+    end = skip_to(line, 1, ")")
+    inner, rest = line[1 : end - 1], line[end:]
+    after, is_background = split_line(f":{rest}")
+    commands = after[0].commands
+    if len(after) > 1 or is_background or len(commands[0].words) > 1 or not all(map(is_filter, commands[1:])):
+        raise Unclear("a group and more commands")
+    for one in commands[0].redirections:
+        sign = f":{rest}"[one.start :]
+        if number := re.match(r"\d{2,}|[3-9]", sign):
+            others = f"{rest[: one.start - 1].rstrip()}{rest[one.target.end - 1 :]}"
+            return advise_descriptor(inner, number[0], one.target, others, setting)
+    advice = examine_line(inner, setting)
+    return advice if advice.use is None else advice._replace(use=f"({advice.use}){rest}")
+
+
+def advise_descriptor(inner: str, number: str, lock: Word, rest: str, setting: Setting) -> Advice:
+    """Return the advice for `flock NUMBER` and what follows it in a group. Raises Unclear."""
+    steps, is_background = split_line(inner)
+    first = steps[0].commands[0]
+    options, kept = find_descriptor(first.plain, number), steps[1:]
+    if first.program != "flock" or len(steps[0].commands) > 1 or is_background or not kept:
+        raise Unclear("not flock first")
+    if kept[0].join == "||" and kept[0].commands[0].program == "exit":
+        status = kept[0].commands[0].plain[1].known if len(kept[0].commands[0].plain) > 1 else "1"
+        options = [f"-q -E {status}" if status == "0" else f"-E {status}" if status != "1" else "", *options]
+        kept = kept[1:]
+    elif kept[0].join != "&&" and "--wait forever" not in options:
+        raise Unclear("the job starts also if the file is locked")
+    if not kept or any(step.join not in ("&&", ";") for step in kept):
+        raise Unclear("a way on after the job failed")
+    findings = check_lock(lock)
+    name = setting.find_name(lock.raw, "", name_job(kept))
+    files, finding = describe_callers(Guard("flock", "flock", lock, "", 0, 0), setting)
+    typed = " ".join(
+        filter(None, [setting.solo, f"-n {name}", files, *options, "--", format_job(inner, kept, setting)])
+    )
+    return Advice("flock", "flock", lock.known, (*findings, finding), typed + rest)
 
 
 def examine_steps(line: str, setting: Setting) -> Advice:
@@ -440,38 +155,49 @@ def advise(line: str, steps: list[Step], number: int, at: int, guard: Guard, set
     guarded = skip_wrappers([word for word in command.words if word.start >= guard.end])
     if not guarded and not guard.command:
         raise Unclear("no command")
-    program = get_program((guarded or command.plain)[0])
+    program = find_job(guarded or command.plain)
     if lock is not None:
         findings += check_lock(lock)
         kept = drop_removals(kept, number, lock, findings)
     covered, tail_findings = find_tail(kept, number, at)
     findings += tail_findings
     findings += check_truncation(command)
-    names = "" if re.match(r"-n ", guard.options) else make_names(guard, words, program, setting)
-    files = ""
-    if lock is not None and guard.call and setting.is_shared(lock.raw):
-        files = f"--{guard.call} {lock.raw}"
-        findings.append(
-            Finding(
-                NOTE, "users", f"lines of several users lock {lock.known}: names are separate, so keep --{guard.call}"
-            )
-        )
-    elif lock is not None and guard.call:
-        text = f"while other callers lock {lock.known} by {guard.tool}, add --{guard.call} {lock.raw}"
-        findings.append(Finding(NOTE, "callers", text))
-    elif guard.lock is None:
-        findings.append(Finding(NOTE, "callers", f"change all callers of {guard.tool} for this job at the same time"))
+    names = "" if re.match(r"-n ", guard.options) else make_names(guard, guarded, words, program, setting, findings)
+    files, finding = describe_callers(guard, setting)
+    findings.append(finding)
     options = " ".join(filter(None, (names, files, guard.options)))
-    use = rewrite(line, kept, number, at, guard, f"{setting.solo} {options} -- ".replace("  ", " "), covered, setting)
+    solo = f"{setting.solo} {options} -- ".replace("  ", " ")
+    is_sure = not any(finding.check == "program" for finding in findings)
+    use = rewrite(line, kept, number, at, guard, solo, covered, setting) if is_sure else None
     path = lock.known if lock else None
     return Advice(guard.tool, guard.call, path, tuple(findings), use)
 
 
-def make_names(guard: Guard, words: str, program: str, setting: Setting) -> str:
-    """Return -n NAME; "" if the name can come from the command."""
+def describe_callers(guard: Guard, setting: Setting) -> tuple[str, Finding]:
+    """Return (the option that locks the file too, if other users' lines do, what to do about other callers)."""
+    lock = guard.lock
+    if lock is None or guard.call is None:
+        return "", Finding(NOTE, "callers", f"change all callers of {guard.tool} for this job at the same time")
+    option = f"--{guard.call} {lock.raw}"
+    if setting.is_shared(lock.raw):
+        text = f"lines of several users lock {lock.known}: names are separate, so keep --{guard.call}"
+        return option, Finding(NOTE, "users", text)
+    text = f"while other callers lock {lock.known} by {guard.tool}, add {option}"
+    return "", Finding(NOTE, "callers", text)
+
+
+def make_names(
+    guard: Guard, guarded: list[Word], words: str, program: str, setting: Setting, findings: list[Finding]
+) -> str:
+    """Return -n NAME; "" if the name can come from the command, as its words do not change."""
     if guard.lock is not None:
-        return f"-n {setting.find_name(guard.lock, program)}"
-    return f"-n {make_name('', program)}" if "$" in words or "`" in words else ""
+        return f"-n {setting.find_name(guard.lock.raw, words, program)}"
+    changing = [word.raw for word in guarded if CHANGES.search(word.raw)]
+    if not changing:
+        return ""
+    text = f"{changing[0]} gives each run a lock of its own, so no run excludes another"
+    findings.append(Finding(FAILS, "changing", text))
+    return f"-n {setting.find_name('', words, program)}"
 
 
 def check_lock(lock: Word) -> list[Finding]:
@@ -484,6 +210,9 @@ def check_lock(lock: Word) -> list[Finding]:
         findings.append(
             Finding(FAILS, "changing", f"{lock.raw} is a new lock file in each run, so no run excludes another")
         )
+    if INTERPRETER.fullmatch(get_program(lock)):
+        text = f"{lock.known} is a program, and becomes the lock file: a lock file is missing before it"
+        findings.append(Finding(FAILS, "program", text))
     return findings
 
 
@@ -495,13 +224,6 @@ def drop_removals(steps: list[Step], number: int, lock: Word, findings: list[Fin
         findings.append(Finding(FAILS, "removed", text))
         return steps[:-1]
     return steps
-
-
-def is_removal(step: Step, path: str) -> bool:
-    """Does the step only remove the file or the directory?"""
-    if len(step.commands) != 1 or step.commands[0].program not in ("rm", "rmdir", "unlink"):
-        return False
-    return [word.raw for word in step.commands[0].plain[1:] if word.raw[:1] != "-"] == [path]
 
 
 def find_tail(steps: list[Step], number: int, at: int) -> tuple[int, list[Finding]]:
@@ -555,7 +277,7 @@ def is_ping(step: Step) -> bool:
 def check_truncation(command: Command) -> list[Finding]:
     """Return a note if the shell empties a file although the run is skipped."""
     for one in command.redirections:
-        if one.sign in (">", "&>", ">|") and not is_device(one.target):
+        if one.sign in (">", "&>", ">|") and not is_device(one.target) and not CHANGES.search(one.target.raw):
             text = f"a skipped run empties {one.target.known}, while another run writes it (use >>)"
             return [Finding(NOTE, "truncates", text)]
     return []
@@ -628,131 +350,3 @@ def is_start(text: str, steps: list[Step], number: int, command: Command, word: 
     """Is the PATH of the line still the one that cron sets, where solo is called?"""
     before = [one.program for step in steps[:number] for one in step.commands]
     return set(before) <= {"cd"} and command.words[0].start == word.start and "PATH=" not in text
-
-
-# --- idioms ----------------------------------------------------------------------------------------------------------
-
-
-MAKERS = ("mkdir", "lockfile", "dotlockfile", "ln")
-ASKERS = ("pgrep", "pidof", "killall", "ps")
-
-
-def find_idiom(line: str, steps: list[Step], setting: Setting) -> Advice | None:
-    """Return the advice for a lock made by mkdir, a pid file or a search for processes, None if there is none."""
-    number = 0
-    while number < len(steps) - 1 and steps[number].commands[0].program == "cd":
-        number += 1
-    first = steps[number]
-    tool = first.commands[0].program
-    if tool in MAKERS and len(first.commands) == 1:
-        path = find_operand(first.commands[0])
-        removed = path is not None and any(is_removal(step, path.raw) for step in steps[number + 1 :])
-        if path is None or not (removed or LOCK_LIKE.search(path.raw)):
-            return None
-        text = f"{path.known} made by {tool} stays after a kill, a crash or a reboot: then no run starts"
-        return suggest(line, steps, number, path, tool, Finding(FAILS, "stale", text), setting, removed)
-    if tool in ("[", "test"):
-        path = find_tested(first.commands[0])
-        if path is None or len(first.commands) > 1 or not LOCK_LIKE.search(path.raw) or not is_lock_test(steps, number):
-            return None
-        text = f"two runs can both test {path.known} before one makes it, and after a kill it stays"
-        made = any(touches(step, path.raw) for step in steps[number + 1 :])
-        return suggest(line, steps, number, path, "pid file", Finding(FAILS, "stale", text), setting, made)
-    if tool in ASKERS and len(steps) > number + 1 and steps[number + 1].join == "||":
-        if tool == "ps" and len(first.commands) == 1:
-            return None
-        text = f"{tool} and the start are two steps, so two runs can both start; {tool} can also match other processes"
-        safe = not any(is_daemon(step) for step in steps[number + 1 :])
-        path = Word(0, 0, "", "")
-        return suggest(line, steps, number, path, tool, Finding(FAILS, "race", text), setting, safe)
-    return None
-
-
-def find_operand(command: Command) -> Word | None:
-    """Return the only operand of mkdir and so on; None if there are several, or with mkdir -p."""
-    words = command.plain[1:]
-    if command.program == "mkdir" and any(re.match("-[a-zA-Z]*p|--parents", word.raw) for word in words):
-        return None
-    if command.program == "ln":
-        return words[-1] if len(words) == 3 and words[0].raw == "-s" else None
-    operands = [word for word in words if word.raw[:1] != "-" and not word.raw.isdigit()]
-    return operands[0] if len(operands) == 1 else None
-
-
-def find_tested(command: Command) -> Word | None:
-    """Return the file that `[ -f FILE ]` or `[ ! -f FILE ]` tests."""
-    words = command.plain[1:]
-    if command.program == "[":
-        if not words or words[-1].raw != "]":
-            return None
-        words = words[:-1]
-    if words and words[0].raw == "!":
-        words = words[1:]
-    return words[1] if len(words) == 2 and words[0].raw in ("-f", "-e", "-d", "-s", "-L") else None
-
-
-def is_lock_test(steps: list[Step], number: int) -> bool:
-    """Does the line go on only if the file is missing?"""
-    if number + 1 == len(steps):
-        return False
-    after = steps[number + 1]
-    is_negated = any(word.raw == "!" for word in steps[number].commands[0].plain)
-    ends = after.commands[0].program == "exit"
-    return (after.join == "&&") == (is_negated != ends) and after.join in ("&&", "||")
-
-
-def touches(step: Step, path: str) -> bool:
-    """Does the step only make, or only remove, the file?"""
-    if is_removal(step, path):
-        return True
-    command = step.commands[0]
-    if len(step.commands) > 1:
-        return False
-    if command.program in ("touch", "mkdir"):
-        return [word.raw for word in command.plain[1:]] == [path]
-    writes = [one.target.raw for one in command.redirections if one.sign in (">", ">|")]
-    return command.program == "echo" and writes == [path]
-
-
-def is_daemon(step: Step) -> bool:
-    """Does a command of the step probably start a daemon?"""
-    words = [word for command in step.commands for word in command.plain]
-    return any(
-        get_program(word) in DAEMONS or word.known in ("start", "restart", "--daemon") or "/init.d/" in word.known
-        for word in words
-    )
-
-
-def suggest(
-    line: str, steps: list[Step], number: int, path: Word, tool: str, finding: Finding, setting: Setting, is_sure: bool
-) -> Advice:
-    """Return the finding, with the line with solo if every step is understood."""
-    kept = [step for step in steps[number + 1 :] if not path.raw or not touches(step, path.raw)]
-    kept = kept[1:] if kept and kept[0].commands[0].program == "exit" else kept
-    advice = Advice(tool, None, path.known or None, (finding,))
-    parts = [line[step.start : step.end] for step in kept]
-    joins = {step.join for step in kept[1:]}
-    wrong = (
-        finding.check == "stale"
-        and tool in MAKERS
-        and steps[number + 1 : number + 2]
-        and (steps[number + 1].join == "||" and steps[number + 1].commands[0].program != "exit")
-    )
-    if (
-        not is_sure
-        or not kept
-        or joins - {"&&", ";"}
-        or wrong
-        or "&" == line.rstrip()[-1:]
-        or any(map(is_daemon, kept))
-    ):
-        return advice
-    command = kept[0].commands[0]
-    is_simple = len(kept) == len(kept[0].commands) == 1 and command.words == command.plain
-    body = parts[0] + "".join(
-        f"{';' if step.join == ';' else f' {step.join}'} {part}" for step, part in zip(kept[1:], parts[1:])
-    )
-    if not is_simple or command.program in BUILTINS:
-        body = f"{setting.shell} -c {shlex.quote(body)}"
-    name = setting.find_name(path, command.program)
-    return advice._replace(use=f"{line[: steps[number].start]}{setting.solo} -n {name} -- {body}")

@@ -138,6 +138,53 @@ def split_steps(line: str) -> tuple[list[Step], bool]:
     return steps, is_background
 
 
+def flatten_condition(line: str) -> str | None:
+    """Return `if CONDITION; then BODY; fi` as `CONDITION && BODY`, with ! as `CONDITION || BODY`; None for other lines.
+
+    A body that is only `exit` may be followed by more commands. Raises Unclear.
+    """
+    words = find_keywords(line)
+    names = [word.raw for word in words]
+    if names == ["!"] and not line[: words[0].start].strip():
+        return negate(line[words[0].end :])
+    if names not in (["if", "then", "fi"], ["if", "!", "then", "fi"]) or line[: words[0].start].strip():
+        return None
+    condition = line[words[-3].end : words[-2].start].strip().rstrip(";")
+    body = line[words[-2].end : words[-1].start].strip().rstrip(";").rstrip()
+    rest = line[words[-1].end :].strip()
+    if rest[:1] not in ("", "#") and not (rest[0] == ";" and re.fullmatch(r"exit( \d+)?", body)):
+        return None
+    flat = f"{condition} && {body}{'' if rest[:1] in ('', '#') else rest}"
+    return negate(flat) if names[1] == "!" else flat
+
+
+def negate(line: str) -> str | None:
+    """Return `A && REST` as `A || REST`, which runs REST if A fails; None if && does not follow the first step."""
+    steps = split_steps(line)[0]
+    if len(steps) < 2 or steps[1].join != "&&":
+        return None
+    sign = line[steps[0].end : steps[1].start].replace("&&", "||")
+    return line[: steps[0].end].lstrip() + sign + line[steps[1].start :]
+
+
+def find_keywords(line: str) -> list[Word]:
+    """Return the reserved words at the start of commands. Raises Unclear."""
+    words: list[Word] = []
+    at, is_start = 0, True
+    while (at := skip_blanks(line, at)) < len(line) and line[at] != "#":
+        if redirection := REDIRECTION.match(line, at):
+            at = add_redirection(Command([], []), redirection, line)
+        elif line[at] in "|&;":
+            at, is_start = at + 1, True
+        else:
+            word = read_word(line, at)
+            at = word.end
+            if is_start and word.raw in RESERVED:
+                words.append(word)
+            is_start = is_start and word.raw in RESERVED and word.raw != "fi"
+    return words
+
+
 def end_command(command: Command, commands: list[Command]) -> None:
     """Append the command. Raises Unclear if it is empty, or a keyword of the shell."""
     if not command.words:

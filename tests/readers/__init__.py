@@ -27,6 +27,9 @@ READ = {
     "crontab": """
         commands.crontab.parse_crontab commands.crontab.parse_unit commands.crontab.read_all commands.crontab.read_text
         commands.shell_line.split_line commands.shell_line.split_steps commands.shell_line.read_word""",
+    "cron_log": """
+        commands.cron_log.read_log commands.cron_log.parse_entry commands.cron_log.parse_date
+        commands.cron_log.find_runs""",
     "environ": "launcher.read_environment",
     "value": "argv.read_duration argv.read_count argv.read_status argv.read_pid directories.split_name",
     "words": """
