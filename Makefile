@@ -22,7 +22,7 @@ WORKERS ?= 3
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal
 DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab man docs captures clean
+.PHONY: help install uninstall dist pyz deb venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab man docs captures dashboard clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -141,6 +141,10 @@ docs: $(VENV)/docs ## build a static site of the manual, README and docs/, build
 
 captures: $(MADE) ## renew the captures of the views in README.md and docs/views.md (root, tmux)
 	@$(VENV_PYTHON) tests/captures.py
+
+dashboard: $(VENV)/bench ## draw the panels of packaging/grafana from a real Prometheus into docs/dashboard.svg
+	@$(PYTHON) tests/tools.py
+	@$(VENV_PYTHON) tests/dashboard.py
 
 clean: ## remove all build results
 	@rm -rf $(VENV) .venv-3.* dist build .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -54,8 +54,8 @@ def find_base(asked) -> str:
     except KeyError:
         home = ""
     if not home:
-        remedy = f" (in a unit: {IN_A_UNIT.format('NAME')} Environment=SOLO_DIR=/run/NAME)" if is_in_unit() else ""
-        raise SoloError(f"uid {uid} has no home directory to keep names in: use --dir or SOLO_DIR{remedy}")
+        remedy = f"; in a unit: {IN_A_UNIT.format('NAME')} Environment=SOLO_DIR=/run/NAME" if is_in_unit() else ""
+        raise SoloError(f"uid {uid} has no home directory to keep names in (use --dir or SOLO_DIR{remedy})")
     return home + HOME_PLACE
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,68 @@ class Inside:
         result = self.run(*words)
         assert result.returncode == 0, (words, result.stdout, result.stderr)
         return result.stdout.strip()
+
+
+LAYER = """
+mount -t tmpfs tmpfs "$LAB/layer" && mkdir "$LAB/layer/upper" "$LAB/layer/work" "$LAB/layer/root" && cd "$LAB/layer" &&
+mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay root && mkdir -p root/lab root/home &&
+mount --bind "$LAB" root/lab && mount -t proc proc root/proc && mount -t tmpfs tmpfs root/dev &&
+for node in null zero full random urandom tty; do touch root/dev/$node && mount --bind /dev/$node root/dev/$node || exit; done &&
+mount -t tmpfs tmpfs root/run && mount -t tmpfs tmpfs root/home && mkdir root/run/sshd root/run/lock &&
+exec chroot root sleep infinity
+"""
+
+
+class Layer(Inside):
+    """This root below a temporary layer, in new namespaces and with an own /dev. `lab` is its /lab."""
+
+    def __init__(self, leader: int, lab: Path):
+        super().__init__(leader)
+        self.lab = lab
+
+    def start(self, *words):
+        """Start a command inside."""
+        null = subprocess.DEVNULL
+        return subprocess.Popen(self.enter(*words), env=ENVIRONMENT, stdin=null, stdout=null, stderr=null)
+
+    def write(self, path: str, text: str, mode: int = 0o755):
+        file = Path(f"/proc/{self.leader}/root/{path}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(mode)
+
+    def clear_tables(self):
+        """Remove all crontabs, and install solo."""
+        root = f"/proc/{self.leader}/root"
+        for folder in ("/etc/cron.d", "/var/spool/cron/crontabs"):
+            for table in Path(root + folder).iterdir():
+                table.unlink()
+        self.write("etc/crontab", "")
+        Path(f"{root}/libraries").symlink_to(find_libraries())
+        shutil.copy(self.lab / "solo", f"{root}/usr/local/bin/solo")
+
+
+@contextmanager
+def start_layer(lab: Path):
+    """Start a Layer, with solo in its /lab; yield the pid of its first process. Skips if nothing can be mounted."""
+    (lab / "layer").mkdir()
+    write_solo(lab)
+    outside = subprocess.Popen(
+        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", LAYER],
+        env={**os.environ, "LAB": str(lab)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        until(lambda: find_leader(outside.pid, "sleep") or outside.poll() is not None)
+        if outside.poll() is not None:
+            pytest.skip(f"cannot mount a layer over this root: {outside.stderr.read().decode()[-200:]}")
+        yield find_leader(outside.pid, "sleep")
+    finally:
+        outside.kill()
+        outside.wait()
+        outside.stderr.close()
 
 
 class Guest(Inside):

@@ -24,6 +24,8 @@ FULL = {
     "test_containers",
     "test_coverage",
     "test_cron",
+    "test_cron_log",
+    "test_dashboard",
     "test_docs",
     "test_engines",
     "test_etcd",

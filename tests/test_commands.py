@@ -11,6 +11,7 @@ from time import monotonic
 
 import pytest
 from conftest import (
+    NOBODY,
     PATIENCE,
     ROOT,
     TESTS,
@@ -675,6 +676,42 @@ def test_doctor_fails_on_bad_directory(lab, spoil, text):
     assert result.returncode == 1 and text in result.stdout and b"fails  " in result.stdout
     assert result.stdout.splitlines()[-1].startswith(b"not ready; first: ")
     assert b"Traceback" not in result.stderr
+
+
+def test_doctor_names_the_path_of_solo_if_cron_does_not_find_it(lab):
+    [note] = [line for line in lab.run("doctor").stdout.decode().splitlines() if "cron does" in line]
+
+    assert note == f"note   cron does not find solo in /usr/bin:/bin: write {lab.script} in crontabs, or set PATH there"
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "uid, first",
+    [(12345, "use --dir or SOLO_DIR"), (NOBODY, "choose another place with --dir or SOLO_DIR"), (4242, None)],
+    ids=["no-user", "no-home", "empty-home"],
+)
+@pytest.mark.tool("unshare", "mount", "setpriv")
+def test_doctor_ends_with_the_first_thing_to_do_for_a_new_user(lab, uid, first):
+    """As cron and containers start it: without HOME, with a short PATH; for a user that nothing was set up for.
+
+    The capability lets the user read the source tree.
+    """
+    home = lab.path / "home"
+    home.mkdir()
+    os.chown(home, 4242, 4242)
+    script = f"""
+        cp /etc/passwd {lab.path}/passwd && echo 'new:x:4242:4242::{home}:/bin/sh' >>{lab.path}/passwd &&
+        mount --bind {lab.path}/passwd /etc/passwd && cd / &&
+        exec setpriv --reuid={uid} --regid={uid} --clear-groups --inh-caps=+dac_read_search \
+            --ambient-caps=+dac_read_search env -i PATH=/usr/bin:/bin LANG=C.UTF-8 $SOLO doctor
+    """
+    result = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script], env=lab.environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+
+    *lines, last = result.stdout.splitlines()
+    assert (result.returncode, last) == ((1, f"not ready; first: {first}") if first else (0, "ready")), result
+    assert result.stderr == "" and sum(line.startswith("fails") for line in lines) == bool(first)
 
 
 @pytest.mark.tool("strace")

@@ -5,24 +5,12 @@ a file. Contenders started by ssh, su and sudo find the names held.
 """
 
 import email
-import os
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 from conftest import PATIENCE, until
-from guest import ENVIRONMENT, Inside, find_leader, write_solo
+from guest import Layer, start_layer
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("cron", "unshare", "nsenter", "mount", "setpriv")]
-
-MACHINE = """
-mount -t tmpfs tmpfs "$LAB/layer" && mkdir "$LAB/layer/upper" "$LAB/layer/work" "$LAB/layer/root" && cd "$LAB/layer" &&
-mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay root && mkdir -p root/lab root/home &&
-mount --bind "$LAB" root/lab && mount -t proc proc root/proc && mount --rbind /dev root/dev &&
-mount -t tmpfs tmpfs root/run && mount -t tmpfs tmpfs root/home && mkdir root/run/sshd root/run/lock &&
-exec chroot root sleep infinity
-"""
 
 HOLD = """#!/bin/sh
 echo "$1:$(id -un):$$:$SOLO_NAME" >>/lab/ran
@@ -69,18 +57,8 @@ HOLDERS = 5  # plain, quiet, loud, shared of alice, shared of root
 MAILS = 8  # plain, loud, shared, percent, environment, failing, two of BARE
 
 
-class Minute(Inside):
-    """The machine after cron ran each line once. `lab` is its /lab."""
-
-    def __init__(self, leader, lab):
-        super().__init__(leader)
-        self.lab = lab
-
-    def write(self, path, text, mode=0o755):
-        file = Path(f"/proc/{self.leader}/root/{path}")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-        file.chmod(mode)
+class Minute(Layer):
+    """The machine after cron ran each line once."""
 
     def read_mails(self):
         """Return [(the command in the subject, the lines of the body)]."""
@@ -104,53 +82,25 @@ class Minute(Inside):
 def minute(tmp_path_factory):
     lab = tmp_path_factory.mktemp("cron")
     lab.chmod(0o777)
-    (lab / "layer").mkdir()
     (lab / "mails").mkdir()
     (lab / "mails").chmod(0o1777)
     (lab / "ran").touch()
     (lab / "ran").chmod(0o666)
-    write_solo(lab)
-    outside = subprocess.Popen(
-        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", MACHINE],
-        env={**os.environ, "LAB": str(lab)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    cron = None
-    try:
-        until(lambda: find_leader(outside.pid, "sleep") or outside.poll() is not None)
-        if outside.poll() is not None:
-            pytest.skip(f"cannot mount a layer over this root: {outside.stderr.read().decode()[-200:]}")
-        minute = Minute(find_leader(outside.pid, "sleep"), lab)
+    with start_layer(lab) as leader:
+        minute = Minute(leader, lab)
         set_up(minute)
-        cron = subprocess.Popen(
-            minute.enter("cron", "-f"),
-            env=ENVIRONMENT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        until(lambda: len(minute.read_ran()) >= HOLDERS and len(minute.read_mails()) >= MAILS, patience=2 * PATIENCE)
-        cron.terminate()  # before its next minute; the jobs that it started keep running
+        with minute.start("cron", "-f") as cron:
+            until(
+                lambda: len(minute.read_ran()) >= HOLDERS and len(minute.read_mails()) >= MAILS, patience=2 * PATIENCE
+            )
+            cron.terminate()  # before its next minute; the jobs that it started keep running
         yield minute
-    finally:
-        outside.kill()
-        outside.wait()
-        outside.stderr.close()
-        if cron is not None:
-            cron.wait()
 
 
 def set_up(machine):
     """Create users, programs and tables."""
-    root = f"/proc/{machine.leader}/root"
     machine.do("useradd", "--create-home", "--shell=/bin/sh", "--password=*", "alice")
-    for folder in ("/etc/cron.d", "/var/spool/cron/crontabs"):
-        for table in Path(root + folder).iterdir():
-            table.unlink()
-    machine.write("etc/crontab", "")
-    shutil.copy(machine.lab / "solo", f"{root}/usr/local/bin/solo")
+    machine.clear_tables()
     machine.write("usr/local/bin/hold.sh", HOLD)
     machine.write("usr/sbin/sendmail", SENDMAIL)
     machine.write("etc/cron.d/shared", SYSTEMS, 0o644)

@@ -502,7 +502,7 @@ def test_root_directory_is_refused_as_a_home(guest, unit):
     result = guest.run("solo", "-n", unit, "true", user=1002)
 
     assert result.returncode == 125
-    assert result.stderr == "solo: uid 1002 has no home directory to keep names in: use --dir or SOLO_DIR\n"
+    assert result.stderr == "solo: uid 1002 has no home directory to keep names in (use --dir or SOLO_DIR)\n"
 
 
 def test_dynamic_user_without_a_directory_can_use_sockets(guest, unit):

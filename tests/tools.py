@@ -65,6 +65,8 @@ PACKAGES = {
     "redis-server": "redis-server",
     "redis-cli": "redis-tools",
     "promtool": "prometheus",
+    "prometheus": "prometheus",
+    "prometheus-node-exporter": "prometheus-node-exporter",
     "pg_ctlcluster": "postgresql",
     "pgbouncer": "pgbouncer",
     "/usr/share/zookeeper/bin/zkServer.sh": "zookeeper",

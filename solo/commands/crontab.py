@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from solo.commands.advice import FAILS, NOTE, Advice, Finding, Setting, make_name
 from solo.commands.cron_log import Run, find_logged, find_overlap, find_runs, read_log
+from solo.commands.doctor import CRON_PATH
 from solo.commands.guards import examine
 from solo.commands.shell_line import Step, Unclear, Unclosed, split_line
 from solo.errors import SoloError
@@ -34,7 +35,6 @@ UNITS = "/etc/systemd/system"
 OWN = "crontab -l"
 UNUSED = re.compile(r"^\.|~$|\.(?:swp|bak|disabled|rpm\w+|dpkg-\w+|ucf-\w+)$")  # files that cron does not read
 LARGEST = 1 << 20  # bytes that are read of a file
-CRON_PATH = "/usr/bin:/bin"
 VARIABLE = re.compile(r"""\s*(["']?)([A-Za-z_]\w*)\1\s*=\s*(.*)""")
 FIELD = r"-?[\d*][\w*/,~#?-]*"
 DAY = r"(?:[\d*][\w*/,~#?-]*|[A-Za-z]{3}[\w,/-]*)"

@@ -8,6 +8,7 @@ import grp
 import os
 import posix
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -34,6 +35,7 @@ GOOD, BAD, NOTE = "ok", "fails", "note"
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre", "gfs2", "ocfs2")
 OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 CLEANED = ("/tmp/", "/var/tmp/")
+CRON_PATH = "/usr/bin:/bin"
 GONE_AT_BOOT = ("tmpfs", "ramfs")
 LOCK_CHECK = """
 import fcntl, sys
@@ -120,7 +122,7 @@ def check_trust(asked):
     if wide:
         yield (
             BAD,
-            f"{wide[0]}: other users can open it, and so lock it, and {len(wide) - 1} more files (run: solo clean)",
+            f"{wide[0]}: other users can open it, and so lock it, and {len(wide) - 1} more files (run solo clean)",
         )
     for one, uid in foreign:
         is_name = (
@@ -277,8 +279,10 @@ def check_locks(asked):
             free = subprocess.run(
                 [sys.executable, "-IS", "-c", LOCK_CHECK, file.name], stdin=subprocess.DEVNULL
             ).returncode
-    except (SoloError, OSError) as error:
-        yield BAD, f"cannot try flock(2): {getattr(error, 'strerror', None) or error}"
+    except (SoloError, FileNotFoundError):
+        return  # check_directory reports it
+    except OSError as error:
+        yield BAD, f"cannot try flock(2): {error.strerror}"
         return
     if (held, free) == (3, 0):
         yield GOOD, "flock(2) works between processes here"
@@ -369,6 +373,13 @@ def check_environment(asked):
             )
 
 
+def check_cron(asked):
+    """Does cron find solo by its name, in the PATH that it sets?"""
+    typed = os.path.abspath(sys.argv[0])
+    if os.path.basename(typed) == "solo" and not shutil.which("solo", path=CRON_PATH):
+        yield NOTE, f"cron does not find solo in {CRON_PATH}: write {typed} in crontabs, or set PATH there"
+
+
 def check_generated_names(asked):
     """Are there many names of one program? A name made from changing arguments never excludes another run."""
     try:
@@ -390,6 +401,7 @@ CHECKS = (
     check_journal,
     check_kernel_settings,
     check_environment,
+    check_cron,
     check_generated_names,
 )
 
