@@ -6,6 +6,7 @@ Grafana has no part in the picture: matplotlib draws what Prometheus answers to 
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ DASHBOARD = ROOT / "packaging/grafana/solo.json"
 PICTURE = ROOT / "docs/dashboard.svg"
 # What Grafana puts into a query: here all instances and names, and times that suit some scrapes.
 VARIABLES = {"$instance": ".*", "$name": ".*", "$__rate_interval": "15s", "$__range": "2m"}
+STEP = 3  # seconds between two points of a line
 CONFIGURATION = """
 global: {{scrape_interval: 1s}}
 scrape_configs: [{{job_name: node, static_configs: [{{targets: ["127.0.0.1:{}"]}}]}}]
@@ -88,7 +90,7 @@ class Prometheus(Server):
         return self.ask("query", query=expand(expression))
 
     def query_range(self, expression: str, start: float, end: float) -> list:
-        return self.ask("query_range", query=expand(expression), start=start, end=end, step=1)
+        return self.ask("query_range", query=expand(expression), start=start, end=end, step=STEP)
 
 
 def is_answered(url: str) -> bool:
@@ -129,9 +131,11 @@ def run_jobs(environment, metrics: Path, seconds: int):
 
 
 def name_series(legend: str, labels: dict) -> str:
+    """Return the legend of a series. All have one instance."""
+    legend = legend.replace(" on {{instance}}", "")
     for label, value in labels.items():
         legend = legend.replace(f"{{{{{label}}}}}", value)
-    return legend.partition(" on ")[0] + legend.partition(" on ")[2].partition(":")[2].join([":", ""]).rstrip(":")
+    return legend
 
 
 def draw(server: Prometheus, start: float, end: float):
@@ -146,16 +150,18 @@ def draw(server: Prometheus, start: float, end: float):
     )
     panels = load_panels()
     height = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
-    figure = pyplot.figure(figsize=(12, height * 0.3), layout="constrained")
-    grid = figure.add_gridspec(height, 24)
+    figure = pyplot.figure(figsize=(12, height * 0.32))
     for panel in panels:
         at = panel["gridPos"]
-        axes = figure.add_subplot(grid[at["y"] : at["y"] + at["h"], at["x"] : at["x"] + at["w"]])
+        left, bottom = at["x"] / 24 + 0.04, 1 - (at["y"] + at["h"] - 2) / height
+        axes = figure.add_axes([left, bottom, at["w"] / 24 - 0.05, (at["h"] - 2.9) / height])
         axes.set_title(panel["title"], fontsize=8, fontweight="bold", loc="left")
         {"timeseries": draw_lines, "bargauge": draw_bars, "stat": draw_value}[panel["type"]](
             server, panel, axes, start, end
         )
     figure.savefig(PICTURE, metadata={"Date": None})
+    text = re.sub(r"(\d\.\d)\d+|\s*<!--.*?-->", r"\1", PICTURE.read_text())  # half the size
+    PICTURE.write_text(text)
 
 
 def draw_lines(server, panel, axes, start, end):
@@ -167,8 +173,8 @@ def draw_lines(server, panel, axes, start, end):
                 axes.plot(times, values, linewidth=0.9, label=name_series(target["legendFormat"], series["metric"]))
     axes.set_xlim(0, end - start)
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("seconds", fontsize=6)
-    axes.legend(fontsize=6, ncols=3, loc="upper left")
+    at_most = 5 if panel["gridPos"]["w"] > 6 else 3
+    axes.legend(fontsize=5.5, ncols=at_most, loc="upper center", bbox_to_anchor=(0.5, -0.1), frameon=False)
 
 
 def draw_bars(server, panel, axes, start, end):
@@ -185,7 +191,7 @@ def draw_value(server, panel, axes, start, end):
     [one] = server.query(panel["targets"][0]["expr"])
     text = one["metric"]["version"] if "version" in one["metric"] else f"{float(one['value'][1]):.0f}"
     axes.text(0.5, 0.45, text, ha="center", va="center", fontsize=16)
-    axes.set_axis_off()
+    axes.set(xticks=[], yticks=[])
 
 
 def main():

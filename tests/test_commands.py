@@ -679,7 +679,7 @@ def test_doctor_fails_on_bad_directory(lab, spoil, text):
 
 
 def test_doctor_names_the_path_of_solo_if_cron_does_not_find_it(lab):
-    [note] = [line for line in lab.run("doctor").stdout.decode().splitlines() if "cron does" in line]
+    [note] = [text for text in lab.run("doctor").stdout.decode().splitlines() if "cron does" in text]
 
     assert note == f"note   cron does not find solo in /usr/bin:/bin: write {lab.script} in crontabs, or set PATH there"
 

@@ -107,7 +107,7 @@ def test_grafanas_own_library_reads_every_key():
     read = json.loads(JSONEncoder().encode(Dashboard.from_json(board)))
 
     assert list(find_lost(board, read)) == []
-    assert list(find_lost({**board, "titel": "x"}, read)) == [".titel"]
+    assert list(find_lost({**board, "no_key": "x"}, read)) == [".no_key"]
 
 
 def find_lost(mine, theirs, path=""):

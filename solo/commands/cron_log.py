@@ -1,4 +1,4 @@
-"""What cron's log says of runs: which user ran which command, from when to when.
+"""Runs of commands in cron's log: which user ran which command, from when to when.
 
 Debian's cron logs the start of a command with the pid of its shell, and PAM the end of the session with the pid of the
 shell's parent. If several sessions of a user began in that second, the shortest of them counts: a run that took longer

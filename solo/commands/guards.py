@@ -1,4 +1,4 @@
-"""What guards a line against a second run, mistakes in its use, and the same line with solo.
+"""The guard of a line against a second run, mistakes in its use, and the same line with solo.
 
 Pure functions over the text of one line, for `solo doctor --crontab`. They run nothing.
 """
