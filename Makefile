@@ -46,12 +46,16 @@ deb: ## build dist/solo-run_VERSION_all.deb with Debian's tools
 	@missing=; for package in $(DEB_TOOLS); do \
 	    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null)" = installed ] || missing="$$missing $$package"; \
 	done; [ -z "$$missing" ] || { echo "solo: make deb lacks tools of Debian: apt install$$missing" >&2; exit 1; }
-	@rm -rf build/deb && mkdir -p $(DEB)/examples dist
-	@cp -r solo man docs README.md CONTRIBUTING.md SECURITY.md LICENSE pyproject.toml packaging/debian $(DEB)/
-	@cp -r $(addprefix packaging/,systemd action prometheus container kubernetes ansible gitlab) $(DEB)/examples/
+	@rm -rf build/deb && mkdir -p $(DEB) dist
+	@cp -r solo man docs packaging packaging/debian README.md CONTRIBUTING.md SECURITY.md LICENSE pyproject.toml $(DEB)/
 	@cd $(DEB) && PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg-buildpackage --build=binary --no-sign --no-check-builddeps >../log 2>&1 \
 	    || { cat ../log >&2; exit 1; }
 	@cp build/deb/solo-run_*_all.deb dist/
+
+rpm: dist ## build the RPM packages in build/rpm, from the sdist, with rpmbuild
+	@rm -rf build/rpm
+	@rpmbuild -ba --nodeps --quiet --define '_topdir $(CURDIR)/build/rpm' --define '_sourcedir $(CURDIR)/dist' packaging/rpm/solo-run.spec \
+	    >build/rpm.log 2>&1 || { cat build/rpm.log >&2; exit 1; }
 
 $(MADE): pyproject.toml
 	@$(PYTHON) -m venv $(VENV)

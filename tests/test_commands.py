@@ -558,6 +558,21 @@ def test_clean_removes_idle_names_and_keeps_used_ones(lab):
     assert set(os.listdir(lab.directory)) == {".journals", "used"} and lab.run("-n", "used/x", "true").returncode == 75
 
 
+def test_clean_generated_keeps_chosen_names_and_their_history(lab):
+    for words in (["-n", "chosen"], ["-n", "a/made-0123abcd"], []):
+        lab.run(*words, "true")
+    [made] = {name for name in os.listdir(lab.directory) if name.startswith("true-")}
+
+    result = lab.run("clean", "--generated", "--history", "0s")
+
+    assert result.stdout.decode() == f"{made}: removed\n{made}: history removed\n"
+    assert (
+        set(os.listdir(lab.directory))
+        == {".journals", "a", "chosen"}
+        == {".journals", *os.listdir(lab.directory / ".journals")}
+    )
+
+
 def test_clean_removes_dead_and_half_written_tickets(lab):
     holder = lab.start("-n", "job", "--", "sh", "-c", "echo; exec sleep 99")
     read_line(holder)

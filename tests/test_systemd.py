@@ -673,19 +673,40 @@ def test_job_template_runs_the_job_or_skips(guest, template):
     assert skip == 75 and again.returncode == 0 and guest.read_messages(job) == [f"ran {name}"] * 2
 
 
+def start_now(guest, name):
+    """Start a timer whose service is then due at once."""
+    folder = f"/run/systemd/system/{name}.timer.d"
+    settings = r"[Timer]\nRandomizedDelaySec=0\nOnActiveSec=0\n"
+    guest.do("sh", "-c", f"mkdir -p {folder} && printf '{settings}' >{folder}/now.conf")
+    guest.do("systemctl", "daemon-reload")
+    guest.do("systemctl", "start", f"{name}.timer")
+
+
 def test_timer_template_starts_the_job(guest):
     install(guest, "timed", "echo ran >>/lab/timed")
-    guest.do("mkdir", "-p", "/run/systemd/system/solo@timed.timer.d")
-    guest.do(
-        "sh",
-        "-c",
-        "printf '[Timer]\nRandomizedDelaySec=0\nOnActiveSec=0\n' >/run/systemd/system/solo@timed.timer.d/now.conf",
-    )
-    guest.do("systemctl", "daemon-reload")
 
-    guest.do("systemctl", "start", "solo@timed.timer")
+    start_now(guest, "solo@timed")
 
     guest.wait_line("timed", "ran")
+
+
+def test_clean_timer_removes_only_idle_names_made_from_commands(guest, unit):
+    for words in (["-n", "chosen"], ["-n", "chosen-too"], []):
+        guest.do("solo", *words, "true")
+    guest.start(unit, "solo", "sh", "-c", f"echo start >/lab/{unit}; sleep 600")
+    guest.wait_line(unit, "start")
+    guest.do("sh", "-c", "touch -d '40 days ago' /var/lib/solo/true-*/.journal /var/lib/solo/chosen/.journal")
+    [idle, used] = guest.do("sh", "-c", "cd /run/solo; ls -d true-* dash-* | sort -r").split()
+    is_enabled = guest.run("systemctl", "is-enabled", "solo-clean.timer").stdout
+    start_now(guest, "solo-clean")
+
+    until(lambda: "removed" in "".join(guest.read_messages("solo-clean")))
+    guest.wait_state("solo-clean", "inactive")
+
+    assert is_enabled == "disabled\n" and guest.show("solo-clean", "Result") == "success"
+    assert guest.read_messages("solo-clean") == [f"{idle}: removed", f"{idle}: history removed"]
+    for folder in ("/run/solo", "/var/lib/solo"):
+        assert {"chosen", "chosen-too", used} <= set(guest.do("ls", folder).split())
 
 
 def test_daemon_template_is_active_once_the_daemon_is_ready(guest):

@@ -7,7 +7,7 @@ import posix
 
 from solo.commands.lookup import check_names
 from solo.commands.names import find_names, is_within
-from solo.commands.prune import clean, forget
+from solo.commands.prune import GENERATED, clean, forget
 from solo.contention.period import FILE as ONCE
 from solo.directories import find_base, open_base, tighten
 from solo.errors import SoloError
@@ -61,7 +61,7 @@ def clean_all(open_all, names: list, options: dict, clean_one) -> bool:
     complete = True
     # Nested names first: only a name without any can be removed.
     for name, place in reversed([*find_names(base)]):
-        if not is_within(name, names):
+        if not is_within(name, names) or ("generated" in options and not GENERATED.fullmatch(name)):
             continue
         try:
             if isinstance(place, SoloError):

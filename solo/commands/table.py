@@ -112,7 +112,7 @@ HISTORY = Option(
     "Also remove journals of names idle for DURATION",
     text="Also remove the journals of names that have been idle for DURATION.",
 )
-
+GENERATED = Option("generated", None, "flag", None, LOCK, "Only names that solo made from commands")
 
 CRONTAB = Option("crontab", None, "flag", None, OUTPUT, "Check crontabs: FILEs, or those of cron", excludes=("unit",))
 UNIT = Option("unit", None, "flag", None, OUTPUT, "Check systemd units: FILEs, or the local ones")
@@ -244,9 +244,10 @@ SUBCOMMANDS = (
         "clean",
         "[NAME]...",
         ONLY_THESE,
-        (DIR, HISTORY),
+        (DIR, GENERATED, HISTORY),
         "Remove idle names and files of dead processes",
-        "Remove idle names, and files left by dead processes. Jobs that start meanwhile are not disturbed.",
+        "Remove idle names (--generated: only those made from commands), and files left by dead processes."
+        " Jobs may start meanwhile.",
     ),
     Subcommand(
         "doctor",

@@ -1,0 +1,49 @@
+# Install what a package has, for the recipes of packages: `sh packaging/stage.sh ROOT [MODULES...]`, in the source directory.
+# MODULES are the directories of Python's modules, those of PYTHON below /usr by default. Only in an sdist, install the module too:
+# for Debian pybuild does.
+set -eu
+umask 022
+root=$1
+shift
+python=${PYTHON:-/usr/bin/python3}
+share=$root/usr/share
+doc=/usr/share/doc/solo-run
+
+ask() { "$python" -IBc "import sysconfig; print(sysconfig.get_path('$1', 'posix_prefix', {'base': '/usr', 'platbase': '/usr'}))"; }
+
+install_text() { # SOURCE TARGET: name the files of the package
+    mkdir -p "${2%/*}"
+    sed -E "s,/usr/local/bin/solo,/usr/bin/solo,g; s,^(Exec[A-Za-z]*=)solo ,\1/usr/bin/solo ,; s,packaging/($examples),$doc/examples/\1,g" "$1" >"$2"
+}
+
+[ $# -gt 0 ] || set -- "$(ask purelib)" "$(ask platlib)"
+examples=$(find packaging/* -type d -prune | cut -d / -f 2 | grep -vxE 'debian|rpm|arch|alpine|nix|site|tmpfiles' | paste -sd '|' -)
+
+if [ -e PKG-INFO ]; then
+    mkdir -p "$root$1"
+    cp -R solo "$root$1/"
+    version=$(sed -n 's/^Version: //p' PKG-INFO)
+    install -D -m 644 PKG-INFO "$root$1/solo_run-$version.dist-info/METADATA"
+    find "$root$1/solo" -name __pycache__ -prune -exec rm -r {} +
+    find "$root$1/solo" -type f -exec chmod 644 {} +
+    "$python" -m compileall -q --invalidation-mode unchecked-hash -s "$root" "$root$1/solo"
+fi
+mkdir -p "$root/usr/bin"
+{
+    printf '#!%s -IS\nimport sys\n' "$python"
+    printf 'sys.path.append("%s")\n' "$@" | uniq
+    tail -n +2 solo/__main__.py
+} >"$root/usr/bin/solo"
+chmod 755 "$root/usr/bin/solo"
+for page in man/*.[0-9]; do install_text "$page" "$share/man/man${page##*.}/${page#man/}"; done
+for place in bash-completion/completions/solo zsh/site-functions/_solo fish/vendor_completions.d/solo.fish; do
+    mkdir -p "$share/${place%/*}"
+    "$python" -B -m solo.generate.completions "$(expr "$place" : '\([a-z]*\)')" >"$share/$place"
+done
+for unit in packaging/systemd/solo-clean.*; do install_text "$unit" "$root/usr/lib/systemd/system/${unit##*/}"; done
+install -D -m 644 packaging/tmpfiles/solo-run.conf "$root/usr/lib/tmpfiles.d/solo-run.conf"
+for page in README.md CONTRIBUTING.md SECURITY.md docs/*.md; do install_text "$page" "$root$doc/$page"; done
+for file in docs/*; do [ -e "$root$doc/$file" ] || install -m 644 "$file" "$root$doc/$file"; done
+find packaging -type f | grep -E "^packaging/($examples)/" | grep -v /solo-clean | while read -r file; do
+    install_text "$file" "$root$doc/examples/${file#packaging/}"
+done
