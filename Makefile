@@ -53,7 +53,7 @@ deb: ## build dist/solo-run_VERSION_all.deb with Debian's tools
 	@cp build/deb/solo-run_*_all.deb dist/
 
 rpm: dist ## build the RPM packages in build/rpm, from the sdist, with rpmbuild
-	@rm -rf build/rpm
+	@rm -rf build/rpm && mkdir -p build
 	@rpmbuild -ba --nodeps --quiet --define '_topdir $(CURDIR)/build/rpm' --define '_sourcedir $(CURDIR)/dist' packaging/rpm/solo-run.spec \
 	    >build/rpm.log 2>&1 || { cat build/rpm.log >&2; exit 1; }
 

@@ -1,11 +1,11 @@
-# Install what a package has, for the recipes of packages: `sh packaging/stage.sh ROOT [MODULES...]`, in the source directory.
+# Install what a package has, for the recipes of packages: `sh packaging/stage.sh ROOT PYTHON [MODULES...]`, in the source.
 # MODULES are the directories of Python's modules, those of PYTHON below /usr by default. Only in an sdist, install the module too:
 # for Debian pybuild does.
 set -eu
 umask 022
 root=$1
-shift
-python=${PYTHON:-/usr/bin/python3}
+python=$2
+shift 2
 share=$root/usr/share
 doc=/usr/share/doc/solo-run
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, TESTS
+from conftest import NOBODY, ROOT, TESTS
 from guest import PACKAGES
 from pages import read_blocks
 from roots import get_root, start_container
@@ -131,11 +131,17 @@ def test_texts_of_the_debian_package_name_its_solo(unpacked):
 
 @DEB_TOOLS
 def test_debian_package_has_every_example_of_the_source(unpacked):
+    recipes = {"alpine", "arch", "debian", "nix", "rpm", "site", "tmpfiles"}
+    examples = [path for path in (ROOT / "packaging").iterdir() if path.is_dir() and path.name not in recipes]
     folder = unpacked / "usr/share/doc/solo-run/examples"
 
-    for example in ("systemd", "action", "prometheus", "container", "kubernetes", "ansible", "gitlab"):
-        names = {file.name for file in (ROOT / "packaging" / example).iterdir()}
-        assert names == {file.name for file in (folder / example).iterdir()}
+    wanted = {
+        str(path.relative_to(ROOT / "packaging")) for one in examples for path in one.rglob("*") if path.is_file()
+    }
+    timer = {"systemd/solo-clean.service", "systemd/solo-clean.timer"}
+    assert len(examples) >= 3 and timer < wanted
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == wanted - timer
+    assert {path.name for path in unpacked.glob("*/systemd/system/*")} == {path.rpartition("/")[2] for path in timer}
 
 
 @DEB_TOOLS
@@ -239,6 +245,28 @@ class TestNewcomer:
 
 
 @pytest.mark.root
+@DEB_TOOLS
+@pytest.mark.timeout(900)
+@pytest.mark.tool("debootstrap", "systemd-nspawn")
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+def test_autopkgtest_of_the_debian_package_passes(place, deb, tmp_path, suite):
+    shutil.copy(deb, tmp_path)
+    shutil.copytree(place / "deb/build/deb/solo-run/debian", tmp_path / "source/debian")
+    (tmp_path / "run.sh").write_text(
+        "cd /lab; export DEBIAN_FRONTEND=noninteractive\n"
+        "{ apt-get -qq update && apt-get -qq install --no-install-recommends autopkgtest; } >prepared 2>&1 || exit\n"
+        "autopkgtest --no-built-binaries ./*.deb source/ -- null >result 2>&1; echo $? >status\n"
+    )
+
+    start_container(get_root(suite, PACKAGES), tmp_path, f"--machine=solo-test-{suite}", "sh", "/lab/run.sh").wait(600)
+
+    if not (tmp_path / "status").exists():
+        pytest.skip(f"apt gets no packages there: {(tmp_path / 'prepared').read_text()[-300:]}")
+    assert (tmp_path / "status").read_text() == "0\n", (tmp_path / "result").read_text()[-3000:]
+    assert re.search(r"(?m)^smoke +PASS$", (tmp_path / "result").read_text())
+
+
+@pytest.mark.root
 @pytest.mark.timeout(900)  # some sixty packages
 @pytest.mark.tool("debootstrap", "systemd-nspawn")
 def test_commands_of_the_readme_work_in_order_from_a_fresh_clone(tmp_path):
@@ -281,6 +309,196 @@ def test_commands_of_the_readme_work_in_order_from_a_fresh_clone(tmp_path):
         pytest.skip(f"apt gets no packages there: {typed.stderr[-300:]}")
     assert typed.returncode == 0, typed.stdout[-500:] + typed.stderr[-500:]
     assert (tmp_path / "date").read_text() == "now\n"
+
+
+# --- other distributions: built from the sdist, run on this machine in a layer over its /usr
+
+RECIPES = {
+    "rpm": ROOT / "packaging/rpm/solo-run.spec",
+    "arch": ROOT / "packaging/arch/PKGBUILD",
+    "alpine": ROOT / "packaging/alpine/APKBUILD",
+}
+ALPINE = """
+    set -eu
+    srcdir=$1/src pkgdir=$1/pkg
+    mkdir "$srcdir" "$pkgdir"
+    . ./APKBUILD
+    tar -xzf "$source" -C "$srcdir"
+    for step in build check package; do (cd "$builddir"; "$step"); done
+"""
+
+
+@pytest.fixture(scope="module")
+def rpms(place):
+    """Build from the tree of a clone: the RPM package and its source package."""
+    build(place / "rpm", "rpm")
+    return sorted((place / "rpm/build/rpm").glob("*RPMS/*.rpm")) + sorted(
+        (place / "rpm/build/rpm").glob("RPMS/*/*.rpm")
+    )
+
+
+@pytest.fixture(scope="module")
+def sdist(place):
+    return build(place / "dist", "dist")[".gz"]
+
+
+def unpack_rpm(folder, sdist, request):
+    *_, package = request.getfixturevalue("rpms")
+    assert run("sh", "-c", f"rpm2cpio {package} | bsdtar -x -C {folder} -f -").returncode == 0
+    return folder
+
+
+def unpack_arch(folder, sdist, request):
+    """makepkg refuses to run as root, and with --nodeps needs no pacman."""
+    shutil.copy(sdist, folder)
+    shutil.copy(RECIPES["arch"], folder)
+    become = "unshare", f"--map-user={NOBODY}", f"--map-group={NOBODY}"
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PACMAN": "true"}
+    made = run(*become, "makepkg", "--nodeps", "--nosign", cwd=folder, env=environment)
+    assert made.returncode == 0, made.stderr
+    [package] = folder.glob("solo-run-*.pkg.tar.*")
+    root = folder / "root"
+    root.mkdir()
+    assert run("bsdtar", "-x", "-C", root, "-f", package).returncode == 0
+    return root
+
+
+def unpack_alpine(folder, sdist, request):
+    """The script does what abuild does, which Debian lacks."""
+    shutil.copy(sdist, folder)
+    shutil.copy(RECIPES["alpine"], folder)
+    made = run("busybox", "sh", "-c", ALPINE, "sh", folder, cwd=folder)
+    assert made.returncode == 0, made.stderr
+    return folder / "pkg"
+
+
+KINDS = [
+    pytest.param(unpack_rpm, marks=pytest.mark.tool("rpmbuild", "rpm2cpio", "bsdtar"), id="rpm"),
+    pytest.param(unpack_arch, marks=pytest.mark.tool("makepkg", "fakeroot", "bsdtar", "unshare"), id="arch"),
+    pytest.param(unpack_alpine, marks=pytest.mark.tool("busybox"), id="alpine"),
+]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def root(request, place, sdist):
+    """A directory with the files of a package."""
+    folder = place / request.param.__name__
+    folder.mkdir()
+    return request.param(folder, sdist, request)
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+def test_solo_of_a_package_runs_commands_and_views(lab, root):
+    layer = f'mount -t overlay overlay -o "lowerdir={root}/usr:/usr" /usr && exec "$@"'
+    enter = "unshare", "--mount", "sh", "-c", layer, "sh"
+
+    ran = run(*enter, "/usr/bin/solo", "-n", "job", "--", "sh", "-c", "echo $SOLO_NAME; exit 5", env=lab.environment)
+    listed = run(*enter, "/usr/bin/solo", "history", "job", "--json", env=lab.environment)
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (5, "job\n", "")
+    assert json.loads(listed.stdout)[0]["outcome"] == "failed"
+
+
+def test_package_has_the_files_of_every_package_and_no_others(root):
+    files = [str(path.relative_to(root / "usr")) for path in (root / "usr").rglob("*") if path.is_file()]
+    modules = [path for path in files if "/solo/" in path]
+
+    around = {re.sub(r"^(share/man.*)\.gz$", r"\1", path) for path in {*files} - {*modules} if "/doc/" not in path}
+    version = next(iter(re.findall(r"solo_run-(.*)\.dist-info", " ".join(files))))
+    [site] = {path.partition("/solo/")[0] for path in modules}
+    wanted = {
+        "bin/solo",
+        f"{site}/solo_run-{version}.dist-info/METADATA",
+        *(f"share/man/man{page[-1]}/{page}" for page in MANUAL),
+        "share/bash-completion/completions/solo",
+        "share/zsh/site-functions/_solo",
+        "share/fish/vendor_completions.d/solo.fish",
+    }
+    units = {
+        "lib/systemd/system/solo-clean.service",
+        "lib/systemd/system/solo-clean.timer",
+        "lib/tmpfiles.d/solo-run.conf",
+    }
+    assert {path for path in around if "/licenses/" not in path} - units == wanted
+    assert units <= around or "alpine" in str(root)
+    assert len(modules) >= 2 * len([*(ROOT / "solo").rglob("*.py")])  # with bytecode
+    assert f"{ROOT}" not in (root / "usr/bin/solo").read_text()
+
+
+@pytest.mark.tool("rpmbuild", "rpmlint")
+def test_rpmlint_finds_nothing(rpms):
+    found = run("rpmlint", "-c", ROOT / "packaging/rpm/rpmlint.toml", RECIPES["rpm"], *rpms)
+
+    assert found.returncode == 0 and " 0 errors, 0 warnings" in found.stdout, found.stdout
+
+
+@pytest.mark.tool("shellcheck")
+def test_shellcheck_finds_nothing_in_recipes_and_scripts():
+    # abuild and makepkg set and read the variables of their recipes.
+    for words in (
+        ("-s", "bash", "-e", "SC2034,SC2154", RECIPES["arch"]),
+        ("-s", "sh", "-e", "SC2034,SC2154", RECIPES["alpine"]),
+        ("-s", "sh", ROOT / "packaging/stage.sh"),
+        (ROOT / "packaging/debian/tests/smoke",),
+    ):
+        found = run("shellcheck", *words)
+        assert (found.returncode, found.stdout) == (0, "")
+
+
+NIX = """
+    let
+      nixpkgs = {
+        lib = {
+          genAttrs = names: make: builtins.listToAttrs (map (name: { inherit name; value = make name; }) names);
+          licenses.mit = "MIT";
+          platforms.linux = [ ];
+        };
+        legacyPackages.x86_64-linux.python3Packages = {
+          hatchling = "hatchling"; typer = "typer"; rich = "rich"; psutil = "psutil"; buildPythonApplication = built: built;
+        };
+      };
+      outputs = (import %s).outputs { self = null; inherit nixpkgs; };
+    in removeAttrs outputs.packages.x86_64-linux.default [ "src" ]
+"""
+
+
+@pytest.mark.tool("nix-instantiate")
+def test_nix_flake_evaluates_with_the_version_and_libraries_of_pyproject():
+    """In place of nixpkgs, which needs the network: attributes that return what they were called with."""
+    flake = ROOT / "packaging/nix/flake.nix"
+
+    found = run("nix-instantiate", "--store", "dummy://", "--eval", "--strict", "--json", "-E", NIX % flake)
+
+    built = json.loads(found.stdout)
+    assert (built["version"], {*built["dependencies"]}) == (read_version(), {*LIBRARIES})
+    assert built["build-system"] == ["hatchling"]
+
+
+def read_version():
+    from solo import __version__
+
+    return __version__
+
+
+def read_requirements(text):
+    """Return {library: {its limits}} of a recipe. The names of distributions begin with python3-, python- or py3-."""
+    found = re.findall(r"\b(?:python3|python|py3)-(typer|rich|psutil)\b *([<>]=?) *([\d.]+)", text)
+    return {library: {sign + limit for one, sign, limit in found if one == library} for library, _, _ in found}
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_recipe_has_version_and_requirements_of_pyproject(recipe):
+    text = recipe.read_text()
+
+    assert re.search(r"(?m)^(?:Version: +|pkgver=)(.*)$", text)[1] == read_version()
+    assert read_requirements(text) == {
+        library: {*requirement.removeprefix(library).split(",")} for library, requirement in LIBRARIES.items()
+    }
+    assert (
+        re.search(r"python3? ?>= ?3\.9\b", text)
+        and 'requires-python = ">=3.9"' in (ROOT / "pyproject.toml").read_text()
+    )
 
 
 @pytest.fixture(scope="module")

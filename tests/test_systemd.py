@@ -631,7 +631,11 @@ def test_systemd_analyze_finds_no_fault_in_the_units(guest):
     units = [unit.name.replace("@.", f"@{INSTANCE}.") for folder in (TEMPLATES, UNITS) for unit in folder.iterdir()]
 
     result = guest.run(
-        "systemd-analyze", "verify", "--recursive-errors=yes", *(f"/etc/systemd/system/{unit}" for unit in units)
+        "systemd-analyze",
+        "verify",
+        "--man=no",
+        "--recursive-errors=yes",
+        *(f"/etc/systemd/system/{unit}" for unit in units),
     )
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
