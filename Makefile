@@ -22,7 +22,7 @@ WORKERS ?= 3
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal
 DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab man docs captures dashboard clean
+.PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab man docs captures dashboard clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -39,8 +39,8 @@ uninstall: ## remove exactly the files that install wrote
 dist: $(MADE) ## build the wheel and the sdist, dist/solo_run-VERSION
 	@$(VENV_PYTHON) -m hatchling build -d dist
 
-pyz: ## build dist/solo.pyz, one file for any Python; the views need their libraries installed
-	@$(PYTHON) packaging/pyz.py dist/solo.pyz
+pyz: $(MADE) ## build dist/solo.pyz, one file for any Python, with help and views
+	@$(VENV_PYTHON) packaging/pyz.py dist/solo.pyz
 
 deb: ## build dist/solo-run_VERSION_all.deb with Debian's tools
 	@missing=; for package in $(DEB_TOOLS); do \

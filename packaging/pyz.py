@@ -1,17 +1,22 @@
-"""Make solo in one file: `python packaging/pyz.py OUTPUT`. The same source always gives the same bytes.
+"""Make solo in one file: `python packaging/pyz.py OUTPUT`. The same source and the same rich always give the same bytes.
 
-The file has sources, compiled at each start, since bytecode depends on the version of Python. They are stored, so that
-no start has to unpack them.
+The file has sources, compiled at each start, since bytecode depends on the version of Python. Those of solo are stored, so that
+no start has to unpack them. It contains this Python's rich, which draws the tables, for where none is installed. It needs neither
+typer, as solo can print its help without, nor psutil, which is compiled (process/proc.py).
 """
 
 import os
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
-CHECK = 'import sys\nsys.version_info >= (3, 9) or sys.exit("solo: needs Python 3.9 or newer")\n'
+START = """import sys
+sys.version_info >= (3, 9) or sys.exit("solo: needs Python 3.9 or newer")
+sys.path.append(sys.path[0] + "/vendor")
+"""
 
 
 def main():
@@ -19,13 +24,19 @@ def main():
     paths = [path for path in (ROOT / "solo").rglob("*") if path.suffix in (".py", ".typed")]
     files = {str(path.relative_to(ROOT)): path.read_bytes() for path in paths}
     files["LICENSE"] = (ROOT / "LICENSE").read_bytes()
-    files["__main__.py"] = CHECK.encode() + files["solo/__main__.py"]
+    files["__main__.py"] = START.encode() + files["solo/__main__.py"]
+    rich = Path(find_spec("rich").origin).parent
+    vendored = {f"vendor/rich/{path.relative_to(rich)}": path.read_bytes() for path in rich.rglob("*.py")}
+    [licence] = rich.parent.glob("rich-*.dist-info/**/LICENSE")
+    vendored["vendor/rich/LICENSE"] = licence.read_bytes()
     output.parent.mkdir(parents=True, exist_ok=True)
     with open(output, "wb") as file:
         file.write(b"#!/usr/bin/env python3\n")
         with zipfile.ZipFile(file, "w") as archive:
             for name in sorted(files):
                 archive.writestr(zipfile.ZipInfo(name, EPOCH), files[name])
+            for name in sorted(vendored):
+                archive.writestr(zipfile.ZipInfo(name, EPOCH), vendored[name], zipfile.ZIP_DEFLATED)
     os.chmod(output, 0o755)
 
 

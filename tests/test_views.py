@@ -1111,3 +1111,31 @@ def test_a_background_job_draws_no_progress(lab):
     assert b"place" not in bash.screen
     bash.close()
     finish(holder)
+
+
+def test_processes_look_the_same_to_psutil_and_without_it():
+    import psutil
+
+    from solo.process import proc
+
+    child = subprocess.Popen(["sleep", "600"])
+    try:
+        until(lambda: psutil.Process(child.pid).name() == "sleep")
+        mine, theirs = proc.Process(child.pid), psutil.Process(child.pid)
+
+        assert [process.pid for process in proc.Process(os.getpid()).children()] == [
+            process.pid for process in psutil.Process().children()
+        ]
+        for ask in ("status", "cmdline", "name", "memory_info", "cpu_times"):
+            mine_told, theirs_told = getattr(mine, ask)(), getattr(theirs, ask)()
+            if ask == "memory_info":
+                mine_told, theirs_told = mine_told.rss, theirs_told.rss
+            elif ask == "cpu_times":
+                mine_told, theirs_told = [(one.user, one.system) for one in (mine_told, theirs_told)]
+            assert mine_told == theirs_told, ask
+        assert abs(mine.create_time() - theirs.create_time()) < 2
+    finally:
+        child.kill()
+        child.wait()
+    with pytest.raises(proc.Error):
+        proc.Process(child.pid)

@@ -1,34 +1,16 @@
 """--help, and what is wrong with a command line: a typer application made from the tables of options.py."""
 
 import inspect
-import posix
-import re
-import textwrap
-from shutil import get_terminal_size
 from typing import Optional
 
 import typer
 import typer.core
 
 from solo.commands.table import SUBCOMMANDS
-from solo.errors import EXIT_STATUSES, UsageError
-from solo.options import GROUPS, HELP, LAUNCHER_OPTIONS
+from solo.errors import UsageError
+from solo.options import HELP, LAUNCHER_OPTIONS
+from solo.text.help import format_help, format_subcommand_help, paint
 from solo.text.hints import explain_option
-
-COLUMN, WIDTH = 31, 79  # where the explanation of an option starts; the longest line
-USAGE = "Usage: solo [OPTION]... [--] COMMAND [ARG]...\n       solo SUBCOMMAND [OPTION]... [NAME]..."
-SUMMARY = """Run COMMAND so that it never runs twice at once.
-
-The kernel releases the lock on NAME once solo and COMMAND have ended, however they ended. The exit status is COMMAND's. After \
-"--" the first word is always COMMAND; else it may be a SUBCOMMAND."""
-EXAMPLES = """Examples:
-  solo -q -- backup.sh --full
-      Skip this run if another one still runs.
-  solo -n deploy/prod -w 10m -- ./deploy
-      Wait up to 10 minutes for the name.
-  solo -n build --slots 4 -w forever -- make
-      Run at most 4 at once; the others wait."""
-FLAGS = re.compile("^  (?:-.,|   ) --[a-z-]+", re.MULTILINE)
 
 
 class HelpText(typer.core.TyperGroup):
@@ -39,52 +21,6 @@ class HelpText(typer.core.TyperGroup):
 class SubcommandHelpText(typer.core.TyperCommand):
     def format_help(self, ctx, formatter):
         formatter.write(paint(format_subcommand_help(next(one for one in SUBCOMMANDS if one.name == self.name))))
-
-
-def format_help() -> str:
-    """Return the text of `solo --help`, from the tables."""
-    groups = [
-        f"{group}:\n" + format_options(option for option in LAUNCHER_OPTIONS if option.group == group)
-        for group in GROUPS
-    ]
-    subcommands = "\n".join(format_line(f"  {one.name}", one.help, 12) for one in SUBCOMMANDS)
-    statuses = "\n".join(format_line(f"  {status}", meaning, 18) for status, meaning in EXIT_STATUSES)
-    tables = [f"Subcommands:\n{subcommands}", EXAMPLES, f"Exit status:\n{statuses}"]
-    return "\n\n".join(
-        [USAGE, *[format_line("", part) for part in SUMMARY.split("\n\n")], *groups, *tables, "Manual: solo(1)"]
-    )
-
-
-def format_subcommand_help(subcommand) -> str:
-    """Return the text of `solo SUBCOMMAND --help`."""
-    usage = f"Usage: solo {subcommand.name} [OPTION]... {subcommand.arguments}".rstrip()
-    kind = subcommand.arguments.strip("[].")
-    arguments = [f"Arguments:\n{format_line(f'  {kind}', subcommand.argument_help, COLUMN)}"] if kind else []
-    options = "Options:\n" + format_options([*subcommand.options, HELP])
-    return "\n\n".join([usage, format_line("", subcommand.text), *arguments, options])
-
-
-def format_options(options) -> str:
-    return "\n".join(
-        format_line(f"  {f'-{one.short},' if one.short else '':<3} --{one.flag} {one.metavar or ''}", one.help, COLUMN)
-        for one in options
-    )
-
-
-def format_line(head: str, text: str, column: int = 0) -> str:
-    """Return `head`, and from `column` on `text`, in lines no longer than those of the terminal."""
-    width = min(WIDTH, get_terminal_size().columns)
-    indent = " " * column
-    if head and len(head) >= column:
-        return f"{head}\n{textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)}"
-    return textwrap.fill(text, width, initial_indent=f"{head:<{column}}", subsequent_indent=indent)
-
-
-def paint(text: str) -> str:
-    """Color the flags on a terminal, unless NO_COLOR is set."""
-    if posix.environ.get(b"NO_COLOR") or posix.environ.get(b"TERM", b"dumb") == b"dumb" or not posix.isatty(1):
-        return text
-    return FLAGS.sub(lambda flags: f"\x1b[1;36m{flags[0]}\x1b[0m", text)
 
 
 def run(words: list) -> int:

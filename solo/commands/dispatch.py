@@ -29,7 +29,7 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     elif name not in PRINT_NOTHING:
         raise UsageError("stdout is closed")
     if subcommand is None or name is None or HELP.key in before:
-        return run_typer(sys.argv[1:])
+        return print_help(sys.argv[1:], None)
     check_before(before, subcommand)
     try:
         typed, names = parse_mixed(words, (*subcommand.options, HELP))
@@ -37,10 +37,13 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
         if names and not subcommand.arguments:
             raise UsageError(f"{name} takes no names")
     except UsageError:
-        run_typer([name, *words])  # explains the error in its own words
+        try:
+            run_typer([name, *words])  # explains the error in its own words
+        except ModuleNotFoundError:
+            pass
         raise
     if HELP.key in typed:
-        return run_typer([name, "--help"])
+        return print_help([name, "--help"], subcommand)
     before.update(typed)
     check_excludes(before, subcommand.options)
     for option in find_common(subcommand):
@@ -84,6 +87,17 @@ def check_words(words: "list[str]", names: "list[str]") -> None:
 
             if unit.lower() in UNITS_OF_TIME:
                 raise UsageError(f"{flag} {number} {unit}: a duration is one word, like 30s, 5m, 2h")
+
+
+def print_help(words: "list[str]", subcommand: "Subcommand | None") -> int:
+    """Print the help that `words` ask for; without typer that of `subcommand`, or of solo. Return 0. Raises UsageError."""
+    try:
+        return run_typer(words)
+    except ModuleNotFoundError:
+        from solo.text.help import format_help, format_subcommand_help, paint
+
+        print(paint(format_subcommand_help(subcommand) if subcommand else format_help()))
+        return 0
 
 
 def run_typer(words: "list[str]") -> int:

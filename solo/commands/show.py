@@ -122,7 +122,9 @@ def collect_remote(name: str, via: str, rows: list) -> dict:
 
 def list_processes(roots: list) -> list:
     """Return an object for each of these processes and their descendants, parents first."""
-    import psutil
+    from solo.process.proc import find_psutil
+
+    psutil = find_psutil()
 
     def walk(pid, depth):
         try:

@@ -244,7 +244,9 @@ class Usage:
 
     def measure(self, roots: dict):
         """Look at all processes once, for the pids of each key of `roots`."""
-        import psutil
+        from solo.process.proc import find_psutil
+
+        psutil = find_psutil()
 
         now, children, used = monotonic(), {}, {}
         for process in (

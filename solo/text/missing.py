@@ -10,12 +10,10 @@ LIBRARIES = {"typer": "typer>=0.15.4,<0.29", "rich": "rich>=13.3.1", "psutil": "
 
 def describe_missing(name) -> str:
     """Return the message for a module `name` that was not found, with a remedy."""
-    missing = [library for library in LIBRARIES if not importlib.util.find_spec(library)]
-    if not missing:
+    library = str(name).partition(".")[0]
+    if library not in LIBRARIES:
         return f"module {name} is missing: Python, or solo, is not wholly installed"
-    command = describe_install({library: LIBRARIES[library] for library in missing})
-    *first, last = missing
-    return f"this subcommand needs {', '.join(first)}{' and ' * bool(first)}{last} (install: {command})"
+    return f"this view needs {library} (install: {describe_install({library: LIBRARIES[library]})})"
 
 
 def describe_install(requirements: dict) -> str:
