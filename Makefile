@@ -22,7 +22,7 @@ WORKERS ?= 3
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal
 DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab man docs captures dashboard clean
+.PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab man docs captures dashboard recording clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -149,6 +149,9 @@ captures: $(MADE) ## renew the captures of the views in README.md and docs/views
 dashboard: $(VENV)/bench ## draw the panels of packaging/grafana from a real Prometheus into docs/dashboard.svg
 	@$(PYTHON) tests/tools.py
 	@$(VENV_PYTHON) tests/dashboard.py
+
+recording: $(MADE) ## renew docs/recording.svg, the picture of a terminal in README.md (root, tmux)
+	@$(VENV_PYTHON) tests/recording.py
 
 clean: ## remove all build results
 	@rm -rf $(VENV) .venv-3.* dist build .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -216,3 +216,15 @@ def test_a_link_to_a_missing_file_fails_the_build(site, tmp_path):
     assert result.returncode == 1
     assert result.stderr == "solo: cannot build the site: README.md refers to docs/design.md: no such file\n"
     assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.root
+@pytest.mark.tool("tmux", "unshare")
+def test_recording_is_that_of_a_run_now(tmp_path):
+    made = subprocess.run(
+        [sys.executable, ROOT / "tests/recording.py", tmp_path / "made.svg"], capture_output=True, text=True
+    )
+
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "made.svg").read_bytes() == (ROOT / "docs/recording.svg").read_bytes()  # make recording
+    assert (tmp_path / "made.svg").stat().st_size < 60_000
