@@ -95,6 +95,8 @@ UNREAD = {
     "only searches for a word": """
         contention.flocks.refuse_own_lock contention.flocks.refuse_to_lose_lock contention.ofd.has_locked
         supervise.has_lock""",
+    "splits text of the kernel at spaces or NUL bytes, after identity.parse_stat": """
+        process.proc.Process.__init__ process.proc.Process.cmdline""",
     "reads a process name or the first line of a script, which kernel.say cleans": """
         contention.flocks.describe_locker start.find_interpreter""",
     "reads text that this process has just written": """
