@@ -559,7 +559,7 @@ def test_clean_removes_idle_names_and_keeps_used_ones(lab):
 
 
 def test_clean_generated_keeps_chosen_names_and_their_history(lab):
-    for words in (["-n", "chosen"], ["-n", "a/made-0123abcd"], []):
+    for words in (["-n", "chosen-0123abcd"], ["-n", "a/made-0123abcd"], []):
         lab.run(*words, "true")
     [made] = {name for name in os.listdir(lab.directory) if name.startswith("true-")}
 
@@ -568,7 +568,7 @@ def test_clean_generated_keeps_chosen_names_and_their_history(lab):
     assert result.stdout.decode() == f"{made}: removed\n{made}: history removed\n"
     assert (
         set(os.listdir(lab.directory))
-        == {".journals", "a", "chosen"}
+        == {".journals", "a", "chosen-0123abcd"}
         == {".journals", *os.listdir(lab.directory / ".journals")}
     )
 

@@ -7,7 +7,7 @@ import posix
 
 from solo.commands.lookup import check_names
 from solo.commands.names import find_names, is_within
-from solo.commands.prune import GENERATED, clean, forget
+from solo.commands.prune import LIKE_GENERATED, clean, forget, is_generated
 from solo.contention.period import FILE as ONCE
 from solo.directories import find_base, open_base, tighten
 from solo.errors import SoloError
@@ -61,11 +61,13 @@ def clean_all(open_all, names: list, options: dict, clean_one) -> bool:
     complete = True
     # Nested names first: only a name without any can be removed.
     for name, place in reversed([*find_names(base)]):
-        if not is_within(name, names) or ("generated" in options and not GENERATED.fullmatch(name)):
+        if not is_within(name, names) or ("generated" in options and not LIKE_GENERATED.fullmatch(name)):
             continue
         try:
             if isinstance(place, SoloError):
                 raise place
+            if "generated" in options and not is_generated(name, options.get("dir")):
+                continue
             removed = clean_one(name, base, options)
             if removed:
                 print_clean(f"{name}: {removed}")
