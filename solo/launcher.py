@@ -115,11 +115,13 @@ class Run:
             from solo.engines.acquire import EngineHold
 
             self.remote = EngineHold(plan, self.record, self.inherited)
+            self.own_listeners.insert(0, self.remote)
         if plan.once_per is not None:
             from solo.contention.period import PeriodGuard
 
             self.once = PeriodGuard(plan)
-            self.own_listeners.insert(0, self.once)  # it forgets a failed run before the names are released
+            at = self.own_listeners.index(self.holds)
+            self.own_listeners.insert(at, self.once)  # it forgets a failed run before the names are released
         environment[b"SOLO_NAME"] = encode(" ".join(self.names))
         self.starter = Starter(path, self.command, environment, self.inherited, die_with, directory)
 
@@ -201,6 +203,10 @@ class Run:
             self.notify("timed_out")
         if is_new:
             prune(plan.dir)
+        self.end()
+
+    def end(self):
+        """End as the command ended. Does not return."""
         if self.outcome is not None:
             posix._exit(self.outcome)
         supervise.mirror(self.status)

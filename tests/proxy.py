@@ -13,7 +13,7 @@ class Proxy:
     """Connect clients at `port` (0: any free one) to the server at `target`.
 
     `mode` is the fault of all traffic; RESET also ends open connections. strike() makes one message fail, and so only
-    its connection.
+    its connection, unless it also changes the mode.
     """
 
     def __init__(self, target: int, port: int = 0):
@@ -24,6 +24,7 @@ class Proxy:
         self.ended = set()  # closed by one side; the other side does not know yet
         self.silent = set()  # sockets whose data is no longer forwarded
         self.fault, self.kind, self.left = OK, None, 0  # of the message to lose; how many messages remain up to it
+        self.after = OK
         self.selector = selectors.DefaultSelector()
         self.listener = socket.create_server(("127.0.0.1", port), backlog=100)
         self.port = self.listener.getsockname()[1]
@@ -37,9 +38,12 @@ class Proxy:
         self.mode = mode
         self.waker.send(b"!")
 
-    def strike(self, fault: str, kind: str, number: int):
-        """Lose (HOLE) or RESET the message that is the `number`th of its kind from now on, REQUEST or ANSWER."""
-        self.fault, self.kind, self.left = fault, kind, number
+    def strike(self, fault: str, kind: str, number: int, after: str = OK):
+        """Lose (HOLE) or RESET the message that is the `number`th of its kind from now on, REQUEST or ANSWER.
+
+        Then the mode is `after`.
+        """
+        self.fault, self.kind, self.left, self.after = fault, kind, number, after
 
     @property
     def has_struck(self) -> bool:
@@ -96,6 +100,8 @@ class Proxy:
         kind = REQUEST if one in self.clients else ANSWER
         if kind == self.kind:
             self.left -= 1
+            if self.left == 0:
+                self.mode = self.after
             if self.left == 0 and self.fault == RESET:
                 self.drop(one)
                 return

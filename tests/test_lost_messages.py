@@ -1,18 +1,20 @@
 """A launcher with --wait retries: the command runs exactly once, whichever message is lost."""
 
 import itertools
-import select
+import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from conftest import PATIENCE, finish, inject, read_line, until
 from proxy import ANSWER, HOLE, REQUEST, RESET, Proxy
 from servers import SERVERS
 
-from solo.engines.acquire import LAST_TIMEOUT
+from solo.engines.last_call import DELAY
 
 AT_ONCE = 8  # launchers
+MANY = 1000  # messages; more than a launcher sends
 TERMS = ("--ttl", "3s", "-k", "300ms")
 
 
@@ -42,6 +44,15 @@ class Struck:
     def start_beside(self, url, host, *words):
         environment = {**self.lab.environment, "SOLO_DIR": str(self.lab.path / f"{self.name}-{host}"), "SOLO_VIA": url}
         return self.lab.start("-n", self.name, *TERMS, *words, env=environment)
+
+    def end(self):
+        """Send SIGTERM. Return (status, stdout, seconds until the launcher ended, whether the message was lost)."""
+        begin = time.monotonic()
+        self.launcher.send_signal(signal.SIGTERM)
+        self.launcher.wait(PATIENCE)
+        seconds = time.monotonic() - begin
+        status, out, _, has_struck = self.finish()
+        return status, out, seconds, has_struck
 
     def finish(self):
         """Return (status, stdout, stderr, whether the message was lost)."""
@@ -149,24 +160,65 @@ def test_session_with_a_lost_grant_is_replaced(lab, tmp_path, kind):
 
 
 @pytest.mark.parametrize("fault", [HOLE, RESET])
-def test_sigterm_ends_a_launcher_that_retries(lab, server, fault):
-    """The engine never answers, at any step; a call may take 2 s."""
-    for number in itertools.count(1, 3):
-        one = Struck(lab, server)
-        one.proxy.strike(fault, ANSWER, number)
-        once = ["--once-per", "300d"] if server.has_once else []
-        one.start(
-            "-v", "--ttl", "15s", "-k", "3s", "--wait", "1m", *once, "--", "sh", "-c", "echo ran; exec sleep 1000"
-        )
-        until(lambda: one.proxy.has_struck or select.select([one.launcher.stdout], [], [], 0)[0])
-        one.proxy.set(fault)
-        begin = time.monotonic()
-        one.launcher.send_signal(signal.SIGTERM)
+def test_sigterm_ends_a_launcher_at_a_silent_engine(lab, server, fault):
+    """Whichever message is the first without an answer, from the first one to the release. A call may take 5 s."""
+    once = ["--once-per", "300d"] if server.has_once else []
+    for first in itertools.count(1, AT_ONCE):
+        struck = {number: Struck(lab, server) for number in range(first, first + AT_ONCE)}
+        for number, one in struck.items():
+            one.proxy.strike(fault, ANSWER, number, HOLE)
+            one.start("--ttl", "60s", "-k", "3s", "--wait", "1m", *once, "--", "sh", "-c", "echo ran; exit 3")
+        for one in struck.values():
+            until(lambda one=one: one.proxy.has_struck or one.launcher.poll() is not None)
 
-        status, _, err, _ = one.finish()
-        if "started sh" in err:  # it retries no longer: the command got the signal, perhaps before it printed anything
+        results = {number: one.end() for number, one in struck.items()}
+        for status, out, seconds, _ in results.values():
+            # A command that runs gets the signal too.
+            assert status in ((-signal.SIGTERM, 3) if out else (-signal.SIGTERM,)) and seconds < 2 * DELAY, results
+        if not all(has_struck for *_, has_struck in results.values()):
             break
-        assert (number, status) == (number, -signal.SIGTERM) and time.monotonic() - begin < 2 * LAST_TIMEOUT + 1.5
+
+
+def test_sigterm_ends_a_launcher_with_its_command_at_a_silent_engine(lab, server):
+    one = Struck(lab, server).start("--ttl", "60s", "-k", "3s", "--", "sh", "-c", "echo ran; exec sleep 1000")
+    read_line(one.launcher)
+    one.proxy.set(HOLE)
+
+    status, _, seconds, _ = one.end()
+
+    assert status == -signal.SIGTERM and seconds < 2 * DELAY
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("server", ["etcd"], indirect=True)
+def test_sigterm_ends_a_launcher_that_renews_after_a_slow_fork(lab, server):
+    """All signals are blocked then, and a call may take 3 s."""
+    one = Struck(lab, server)
+    slow = inject(lab, "fork,vfork,clone,clone3:delay_enter=5000000:when=1")
+    environment = {**lab.environment, "SOLO_VIA": one.url}
+    one.proxy.strike(HOLE, REQUEST, MANY)
+    one.launcher = lab.start(
+        "-n", one.name, "--ttl", "23s", "-k", "12s", "--", "echo", "ran", prefix=slow, env=environment
+    )
+    until(lambda: is_quiet(one.proxy))
+    one.proxy.strike(HOLE, REQUEST, 1)
+    until(lambda: one.proxy.has_struck)
+
+    begin = time.monotonic()
+    os.kill(read_children(one.launcher.pid)[0], signal.SIGTERM)
+
+    assert one.finish()[1:3] == ("", "") and time.monotonic() - begin < 2 * DELAY
+
+
+def is_quiet(proxy) -> bool:
+    """Whether the launcher has sent requests and sends no more: it forks."""
+    left = proxy.left
+    time.sleep(1)
+    return proxy.left == left < MANY
+
+
+def read_children(pid: int) -> list:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
 @pytest.mark.tool("strace")

@@ -2,9 +2,10 @@
 
 import _signal
 import posix
-from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, getsignal, pthread_sigmask, signal, valid_signals
+from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, getsignal, pthread_sigmask, signal, valid_signals
 
 from solo.engines.engine import INVALID_ANSWER, Gone, make_entry_record, make_invalid_answer, make_lost
+from solo.engines.last_call import TIMEOUT, LastCall, die
 from solo.engines.lease import TTL, Lease, Terms
 from solo.engines.queue import Wait, ask_until_answered, check_patience, pause
 from solo.engines.targets import open_engine
@@ -35,7 +36,6 @@ HARMLESS = {
     _signal.SIGWINCH,
 }
 ENDING = valid_signals() - FAULTS - HARMLESS
-LAST_TIMEOUT = 0.5  # seconds: an interrupted launcher ends soon, even if the engine is silent
 
 
 class Interrupted(BaseException):
@@ -49,7 +49,8 @@ class EngineHold:
     """The hold of one run at the engine of --via. Like the run's Tickets it has `complete` and `release`.
 
     `wanted` is the run's record, `inherited` the InheritedState. `entries` are our held entries by name; `lease` renews
-    them. `inherited_descriptors` were open before the engine. Raises UsageError, SoloError.
+    them. `inherited_descriptors` were open before the engine. `caught` are the signals that would end us. Raises
+    UsageError, SoloError.
     """
 
     descriptors = ()
@@ -69,16 +70,18 @@ class EngineHold:
         wanted.via = self.engine.where
         self.lease = Lease(self.engine, terms)
         self.entries = {}
+        self.caught = []
+        self.last_call = None
 
     def take(self, deadline, watch, once):
         """Hold all wanted names and arm the kernel's timer, which kills us when the lease ends. On return all signals
         are blocked and `inherited` has the mask and the pending signals.
 
-        A signal that ends us is delayed until the engine has everything back. `once` is a PeriodGuard or None; it is
-        asked before the queue and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
+        A signal that ends us is delayed until the engine has everything back, but not for long. `once` is a PeriodGuard
+        or None; it is asked before the queue and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
         """
         wait = Wait(deadline, watch, self.patience, self.most, self.replaces, describe_self())
-        caught = [number for number in ENDING if getsignal(number) == SIG_DFL]
+        self.caught = caught = [number for number in ENDING if getsignal(number) == SIG_DFL]
         try:
             for number in caught:
                 signal(number, self.interrupt)
@@ -95,12 +98,18 @@ class EngineHold:
             except Interrupted as interrupted:
                 error = interrupted
                 pthread_sigmask(SIG_BLOCK, caught)
-            raise self.give_up(error, caught, once) from None
+            raise self.give_up(error, once) from None
         for number in caught:
             signal(number, SIG_DFL)
 
-    def give_up(self, error: BaseException, caught: list, once) -> BaseException:
-        """Give everything back and restore the signals, then die of an Interrupted. Return the error to raise."""
+    def give_up(self, error: BaseException, once) -> BaseException:
+        """Give everything back, then die of an Interrupted. Return the error to raise. Our signals are blocked."""
+        for number in self.caught:
+            signal(number, SIG_DFL)
+        if isinstance(error, Interrupted):
+            posix.kill(posix.getpid(), error.number)  # it ends us once it is no longer blocked
+        else:
+            LastCall(self.caught, die)
         if once is not None:
             error = once.judge(error)
         if isinstance(error, Gone):
@@ -108,11 +117,6 @@ class EngineHold:
         elif isinstance(error, INVALID_ANSWER) and not isinstance(error, SoloError):
             error = make_invalid_answer(self.engine, error)
         self.give_back()
-        for number in caught:
-            signal(number, SIG_DFL)
-        if isinstance(error, Interrupted):
-            posix.kill(posix.getpid(), error.number)
-            pthread_sigmask(SIG_UNBLOCK, {error.number})
         pthread_sigmask(SIG_SETMASK, self.inherited.mask)  # a signal that came meanwhile ends us now
         return error
 
@@ -137,7 +141,8 @@ class EngineHold:
         for other in ENDING:
             if getsignal(other) == self.interrupt:  # leave SIGPIPE ignored: a broken connection causes one
                 signal(other, SIG_DFL)  # a second signal ends us at once
-        self.engine.timeout = min(self.engine.timeout, LAST_TIMEOUT)
+        self.engine.timeout = min(self.engine.timeout, TIMEOUT)
+        LastCall((), die, number)
         raise Interrupted(number)
 
     def add_variables(self, environment: dict):
@@ -148,18 +153,36 @@ class EngineHold:
     def complete(self, child: tuple):
         """Verify the lease just before the forked command starts. Raises Unreachable, SoloError."""
         if not self.lease.is_fresh():
+            last_call = LastCall(self.caught, die)
             try:
                 self.lease.renew()
             except Gone as error:
                 raise make_lost(self.engine, error) from None
+            finally:
+                last_call.close()
         self.lease.check_start()
+
+    def ended(self, run):
+        """Have the launcher end as its command soon after a signal, one that has come or one during the release."""
+
+        def end(_):
+            self.report_failure(f"{self.engine.where} does not answer")
+            run.end()
+
+        if self.lease.ordered:
+            self.engine.timeout = min(self.engine.timeout, TIMEOUT)
+        self.last_call = LastCall(self.caught, end, self.lease.ordered)
 
     def release(self):
         """Give the lease back: the command has ended, or never ran."""
+        self.last_call = self.last_call or LastCall(self.caught, die)
         try:
             self.lease.end()
         except Exception as error:  # the exit status is still the command's
-            say_promptly(f"{error}: the engine frees our names in {self.lease.terms.ttl:.0f}s")
+            self.report_failure(error)
+
+    def report_failure(self, reason):
+        say_promptly(f"{reason}: the engine frees our names in {self.lease.terms.ttl:.0f}s")
 
     def read_once(self, name: str):
         """As Engine.read_once, between two renewals."""

@@ -83,8 +83,8 @@ class Lease:
     """The lease of a connected Engine, kept from `begin` to `end`.
 
     `renewed` is when the last acknowledged renewal was sent (read_boot_clock). `lost` is the reason why the lease is
-    certainly gone, `asked` the contender that asks us to end; both are None until then. `problem` is why the last
-    renewal failed.
+    certainly gone, `asked` the contender that asks us to end; both are None until then. `ordered` is the last signal
+    that asked us to end, or 0. `problem` is why the last renewal failed.
     """
 
     def __init__(self, engine, terms: Terms):
@@ -92,6 +92,7 @@ class Lease:
         self.terms = terms
         self.renewed = read_boot_clock()
         self.lost = self.asked = None
+        self.ordered = 0
         self.problem = ""
         self.stop = Stop()
         self.lock = RLock()  # held by the thread that calls the engine

@@ -137,6 +137,8 @@ class Termination:
 
     def hear(self, info, was_forwarded: bool, child):
         """Pass a signal that orders the end on to the whole tree, also after the command has ended."""
+        if self.lease is not None and info.si_signo in ORDERS:
+            self.lease.ordered = info.si_signo
         if not self.is_tree:
             return
         if info.si_signo == SIGCHLD:
