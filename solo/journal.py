@@ -34,6 +34,8 @@ class Journal:
     """
 
     __slots__ = ("directory", "is_generated", "record", "running_since", "start", "report", "tokens", "waiting_since")
+    title = "the journal"
+    clock = staticmethod(time)
 
     def __init__(self, record, directory, report, is_generated=False):
         self.record = record
@@ -48,7 +50,8 @@ class Journal:
     def started(self, run):
         """Write that the command runs as `run.pid`, under the holds `run.named` by name."""
         self.running_since = monotonic()
-        self.start = b" start=%.3f waited=%.3f child=%d" % (time(), self.running_since - self.waiting_since, run.pid)
+        now = self.clock()
+        self.start = b" start=%.3f waited=%.3f child=%d" % (now, self.running_since - self.waiting_since, run.pid)
 
         def describe() -> bytes:
             self.tokens = {name: format_token(run.named[name]) for name in self.record.names}
@@ -88,7 +91,7 @@ class Journal:
             self.append_lines(event, describe())
         except Exception as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            self.report(f"{self.record.names[0]}: the journal is not written: {reason}")
+            self.report(f"{self.record.names[0]}: {self.title} is not written: {reason}")
 
     def append_lines(self, event: bytes, details: bytes):
         record, claim = self.record, self.record.claim
@@ -107,20 +110,19 @@ class Journal:
         if record.note:
             common += b" note=" + quote(record.note.encode())
         command = quote_words(record.command, WORDS_LIMIT)
-        failed = None
+        failed, now = None, self.clock()
         for name in record.names:
-            line = b"%b %.3f %b%b command=%b\n" % (event, time(), common, self.tokens.get(name, b""), command)
+            line = b"%b %.3f %b%b command=%b\n" % (event, now, common, self.tokens.get(name, b""), command)
             try:
-                place = (
-                    make_place(self.directory, name)
-                    if event == STARTED or not self.start
-                    else open_place(self.directory, name)
-                )
-                append(place, line, event != STARTED)
+                self.write(name, event, line)
             except (OSError, SoloError) as error:
                 failed = error
         if failed is not None:
             raise failed
+
+    def write(self, name: str, event: bytes, line: bytes):
+        is_first = event == STARTED or not self.start
+        append((make_place if is_first else open_place)(self.directory, name), line, event != STARTED)
 
 
 def format_token(hold) -> bytes:

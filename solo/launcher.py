@@ -116,6 +116,10 @@ class Run:
 
             self.remote = EngineHold(plan, self.record, self.inherited)
             self.own_listeners.insert(0, self.remote)
+            if self.remote.engine.keeps_outcomes:
+                from solo.engines.outcomes import OutcomeLog
+
+                self.own_listeners.append(OutcomeLog(self.record, self.remote, self.print_verbose))
         if plan.once_per is not None:
             from solo.contention.period import PeriodGuard
 

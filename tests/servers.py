@@ -28,7 +28,7 @@ class Server:
 
     scheme = ""
     tools = ()
-    has_nested = has_once = has_bytes = outlives_restart = True
+    has_nested = has_once = has_history = has_bytes = outlives_restart = True
 
     def __init__(self, path: Path):
         need_tools(*self.tools)
@@ -198,7 +198,7 @@ class PostgreSQL(Server):
     scheme = "postgresql"
     tools = ("postgres", "psql")
     settings = ""
-    has_nested = has_once = has_bytes = outlives_restart = False
+    has_nested = has_once = has_history = has_bytes = outlives_restart = False
 
     def prepare(self):
         # postgres refuses to run as root, and other users cannot enter the directories of pytest.
@@ -278,7 +278,7 @@ class PostgreSQLTable(PostgreSQL):
     """PostgreSQL with a table."""
 
     settings = "?table=solo_lock"
-    has_nested = has_once = outlives_restart = True
+    has_nested = has_once = has_history = outlives_restart = True
 
     def remove_lock(self, name):
         assert self.ask(f"delete from solo_lock where name = '{name}'") == "DELETE 1"

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import pwd
 import signal
 import socket
 import struct
@@ -13,7 +14,7 @@ from datetime import datetime
 
 import pytest
 from conftest import PATIENCE, TESTS, finish, read_line, read_state, until, wait_dead
-from proxy import Proxy
+from proxy import HOLE, REQUEST, Proxy
 from servers import SERVERS, find_port
 from test_layers import list_loaded
 
@@ -357,12 +358,17 @@ def test_replace_asks_the_launcher_on_the_other_host_to_end_its_command(fleet):
     assert status == 9 and "asks" in message
 
 
-@pytest.mark.tool("gcc")
-def test_views_ignore_a_wrong_clock_of_the_holders_host(fleet):
+def set_clock_back(fleet) -> dict:
+    """Return the environment of host a with a wall clock that is a day late."""
     shim, clock = fleet.lab.path / "clock.so", fleet.lab.path / "clock"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, TESTS / "clock.c"], check=True)
     clock.write_bytes(struct.pack("q", -100_000))
-    environment = {**fleet.describe("a", {})["env"], "LD_PRELOAD": str(shim), "CLOCK": str(clock)}
+    return {**fleet.describe("a", {})["env"], "LD_PRELOAD": str(shim), "CLOCK": str(clock)}
+
+
+@pytest.mark.tool("gcc")
+def test_views_ignore_a_wrong_clock_of_the_holders_host(fleet):
+    environment = set_clock_back(fleet)
     holder = fleet.start("a", "-n", fleet.job, "--", "sh", "-c", "echo $$; read line; exit 0", env=environment)
     read_line(holder)
 
@@ -385,6 +391,119 @@ def test_views_show_the_host_of_each_entry(fleet):
     assert b"HOST" not in fleet.run("c", "list", env=plain(fleet, "c")).stdout
     finish(holder)
     finish(waiting)
+
+
+# --- the history over all hosts -----------------------------------------------------------------------------------------------
+
+
+def read_history(fleet, *names):
+    result = fleet.run("nowhere", "history", "--via", fleet.url, "--json", *names)
+    assert (result.returncode, result.stderr) == (0, b"")
+    return json.loads(result.stdout)
+
+
+def test_history_has_the_runs_of_all_hosts(fleet):
+    need(fleet.server, "has_history")
+    script = "echo $SOLO_TOKEN; exit 3"
+    first = fleet.run("a", "-n", fleet.job, "--note", "été", "--", "sh", "-c", script)
+    fleet.run("b", "-n", fleet.job, "-n", f"{fleet.job}/0", "--slots", "2", "--timeout", "300ms", "sleep", "100")
+    fleet.run("b", "-n", f"{fleet.job}0", "true")
+
+    rows = read_history(fleet, fleet.job)
+
+    assert [(row["name"], row["outcome"]) for row in rows] == [
+        (fleet.job, "failed"),
+        (fleet.job, "timed out"),
+        (f"{fleet.job}/0", "timed out"),
+    ]
+    assert (rows[0]["code"], rows[0]["token"], rows[0]["note"]) == (3, int(first.stdout), "été")
+    assert rows[0]["command"] == ["sh", "-c", script] and rows[0]["host"] == socket.gethostname()
+    assert (rows[1]["slot"], rows[1]["names"]) == (0, [fleet.job, f"{fleet.job}/0"]) and rows[1]["ran"] > 0
+    ago = time.time() - datetime.fromisoformat(rows[0]["end"]).timestamp()
+    assert rows[0]["user"] == pwd.getpwuid(os.geteuid()).pw_name and -5 < ago < PATIENCE
+    assert {row["name"] for row in read_history(fleet)} >= {fleet.job, f"{fleet.job}0"}
+    assert read_history(fleet, "--since", "0") == []
+    head, *lines = fleet.run("nowhere", "history", "--via", fleet.url, fleet.job).stdout.decode().splitlines()
+    assert lines[0][head.index("HOST") :].split()[0] == socket.gethostname()
+    assert fleet.list(fleet.job) == []
+
+
+def test_history_is_that_of_the_host_without_the_option(fleet):
+    fleet.run("a", "-n", fleet.job, "true")
+
+    assert json.loads(fleet.run("b", "history", "--json").stdout) == []
+    assert [row["name"] for row in json.loads(fleet.run("a", "history", "--json").stdout)] == [fleet.job]
+
+
+def test_history_keeps_the_last_outcomes_of_each_name(fleet):
+    need(fleet.server, "has_history")
+    fleet.lab.hasten("solo.engines.engine.KEPT", 2)
+    nested = f"{fleet.job}/0"
+
+    for name, status in ((nested, 1), *((fleet.job, status) for status in range(5))):
+        fleet.run("a", "-n", name, "--", "sh", "-c", f"exit {status}")
+
+    assert [(row["name"], row["code"]) for row in read_history(fleet, fleet.job, nested)] == [
+        (nested, 1),
+        (fleet.job, 3),
+        (fleet.job, 4),
+    ]
+
+
+def test_history_has_a_lost_lease(fleet):
+    need(fleet.server, "has_history")
+    holder = fleet.hold("a", fleet.job, "--ttl", "4s")
+    fleet.server.remove_lock(fleet.job)
+    assert holder.wait(PATIENCE) == 123
+
+    assert [row["outcome"] for row in read_history(fleet, fleet.job)] == ["lost"]
+
+
+@pytest.mark.tool("gcc")
+def test_history_ignores_a_wrong_clock_of_the_holders_host(fleet):
+    need(fleet.server, "has_history")
+    environment = set_clock_back(fleet)
+    fleet.run("a", "-n", fleet.job, "true", env=environment)
+
+    [row] = read_history(fleet, fleet.job)
+
+    for moment in row["time"], row["end"]:
+        assert abs(datetime.fromisoformat(moment).timestamp() - time.time()) < 10_000
+
+
+def test_engine_without_a_history_refuses_in_words(fleet):
+    if fleet.server.has_history:
+        pytest.skip(f"{fleet.server.scheme} has one")
+    result = fleet.run("a", "history", "--via", fleet.url)
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"cannot keep a history" in result.stderr
+
+
+def test_next_contender_does_not_wait_for_the_outcome(fleet):
+    """The outcome is the last message, and gets no answer."""
+    if fleet.server.scheme not in ("etcd", "redis"):
+        pytest.skip("its connections end with messages of their own")
+    direct = fleet.url
+    counted = through_proxy(fleet, 1000)
+    fleet.run("a", "-n", fleet.job, "true")
+    proxy = through_proxy(fleet, 1000 - counted.left)
+    try:
+        result = fleet.run("a", "-v", "-n", fleet.job, "--ttl", "1h", "--", "sh", "-c", "exit 3")
+        fleet.url = direct
+
+        assert proxy.has_struck and b"the history at the engine is not written: " in result.stderr
+        assert result.returncode == 3 and fleet.run("b", "-n", fleet.job, "true").returncode == 0
+    finally:
+        for one in counted, proxy:
+            one.close()
+
+
+def through_proxy(fleet, number: int) -> Proxy:
+    """Have the fleet reach its server through a proxy that becomes silent at a request."""
+    proxy = Proxy(fleet.server.port)
+    proxy.strike(HOLE, REQUEST, number, HOLE)
+    fleet.url = fleet.server.make_url(proxy.port)
+    return proxy
 
 
 # --- unreachable --------------------------------------------------------------------------------------------------------------

@@ -268,10 +268,11 @@ def test_doctor_reports_settings_that_lose_locks(lab, start_redis):
     ] == [[True, False, True, True], [False, True, False, True], [False, False, False, True]]
 
 
-def test_only_the_fence_remains_after_a_kill(fleet):
+def test_only_the_fence_and_the_outcomes_remain_after_a_kill(fleet):
     finish(fleet.hold("a", fleet.job))
     holder = fleet.hold("a", fleet.job, "--ttl", "3s")
     holder.kill()
     wait_dead(holder.child)
 
-    until(lambda: fleet.server.ask("--raw", "keys", "*").split() == [f"solo:{{{fleet.job}}}:fence"])
+    kept = [f"solo:{{{fleet.job}}}:{kind}" for kind in ("fence", "log")]
+    until(lambda: sorted(fleet.server.ask("--raw", "keys", "*").split()) == kept)

@@ -47,7 +47,8 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     before.update(typed)
     check_excludes(before, subcommand.options)
     for option in find_common(subcommand):
-        read_variable(before, option, posix.environ)
+        if option.variable is not None:
+            read_variable(before, option, posix.environ)
     if subcommand.needs_name and not names:
         raise UsageError(f"{name}: no name given (solo list shows them)")
     command = __import__(f"solo.commands.{name}", fromlist=["run"])  # importlib imports warnings

@@ -3,14 +3,15 @@
 import sys
 from time import localtime, strftime, time
 
-from solo.commands.lookup import check_names, describe_place, open_queue, report_unknown
-from solo.errors import SoloError
+from solo.argv import is_engine
+from solo.commands.lookup import check_names, check_via, describe_place, open_queue, report_unknown
+from solo.errors import SoloError, UsageError
 from solo.history.reader import find_histories, find_history
 from solo.identity import read_origin
 from solo.journal_files import ENDED, STARTED, UNNOTIFIED
 from solo.kernel import decode, say
 from solo.obstacles import list_holds
-from solo.options import FILE
+from solo.options import FILE, SOCKET
 from solo.text.describe import find_user, format_span, name_signal
 from solo.text.events import FAILED, LOST, OK, RUNNING, SIGNALED, TIMED_OUT, name_end
 from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_time, print_rows, print_table
@@ -29,19 +30,27 @@ def run(options: dict, names: list) -> int:
     Return 125 on a read error.
     """
     check_names(names)
+    if options.get("via") == SOCKET:
+        raise UsageError("history: --via socket keeps no history")
+    check_via(options.get("via", FILE))
     after = time() - options["since"] if "since" in options else 0.0
     rows, complete = collect(options, names, after)
     if options.get("json"):
         print(format_json(rows))
     elif sys.stdout.isatty() and rows:
-        print_picture_and_table(rows, after)
+        print_picture_and_table(rows, after, options.get("via"))
     else:
-        print_rows(*make_table(rows), empty=f"no runs known: {describe_place({**options, 'via': FILE})}")
+        print_rows(*make_table(rows, options.get("via")), empty=f"no runs known: {describe_place(options)}")
     return 0 if complete else SoloError.status
 
 
 def collect(options: dict, names: list, after: float = 0.0) -> tuple:
     """Return ([a row per run or skip that still runs or ended at `after` or later], whether all could be read)."""
+    if is_engine(options):
+        from solo.commands import remote
+
+        runs = [(name, run) for name, run in remote.collect_runs(options["via"], names) if run.time >= after]
+        return [make_row(name, run, None) for name, run in sorted(runs, key=lambda pair: pair[1].start)], True
     found, complete, origin = [], True, read_origin()
     for name in names:
         complete = not report_unknown(name, {**options, "via": FILE}, "show") and complete
@@ -125,16 +134,21 @@ def make_row(name: str, one, state) -> dict:
         "token": one.token,
         "launcher": None if was_kept(one) else one.launcher,
         "child": one.child,
-        "user": find_user(one.uid),
+        "user": one.user or find_user(one.uid),
         "host": one.host,
         "command": [decode(word) for word in one.command],
         "note": one.note or None,
     }
 
 
-def make_table(rows: list) -> tuple:
-    """Return (columns, lines of cells) of the rows, with their notes."""
-    return add_notes(COLUMNS, list(map(make_cells, rows)), rows)
+def make_table(rows: list, via=None) -> tuple:
+    """Return (columns, lines of cells) of the rows, with their notes, and their hosts if an engine keeps them."""
+    columns, cells = COLUMNS, list(map(make_cells, rows))
+    if via is not None:
+        from solo.commands.list import add_hosts
+
+        columns, cells = add_hosts(columns, cells, rows, via)
+    return add_notes(columns, cells, rows)
 
 
 def make_cells(row: dict) -> tuple:
@@ -166,14 +180,14 @@ def format_reason(row: dict) -> str:
 # --- on a terminal -----------------------------------------------------------------------------------------------
 
 
-def print_picture_and_table(rows: list, after: float):
+def print_picture_and_table(rows: list, after: float, via=None):
     """Print a picture of all rows, and below it a table of the last ones that fit on the terminal."""
     from rich.console import Console
 
     console = Console()
     runs = [row for row in rows if row["outcome"] != decode(UNNOTIFIED)]
     room = max(LEAST_ROWS, console.height - len({row["name"] for row in rows}) - 8)
-    columns, cells = make_table(rows[-room:])
+    columns, cells = make_table(rows[-room:], via)
     if runs:
         console.print(make_picture(runs, after, time(), console.width, console.encoding), no_wrap=True, overflow="crop")
         console.print()

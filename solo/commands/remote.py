@@ -10,6 +10,7 @@ from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
 from solo.engines.queue import describe_entries
 from solo.engines.targets import open_engine
 from solo.errors import Busy, SoloError, UsageError
+from solo.history.reader import parse
 from solo.kernel import FOREVER, say
 from solo.modes import INTENTIONS, find_conflicts
 from solo.text.describe import cut_command, describe_self, describe_waited, format_duration
@@ -38,6 +39,7 @@ def look(via: str):
 def release(engine):
     try:
         engine.release()
+        engine.close()
     except Exception:
         pass  # we held nothing there
 
@@ -52,6 +54,21 @@ def collect(via: str, names: list) -> list:
         for entry in entries
         if is_within(entry.name, names) and not (entry.is_held and entry.record.claim.mode in INTENTIONS)
     ]
+
+
+def collect_runs(via: str, names: list) -> list:
+    """Return [(name, Run)] of the outcomes of `names` and of the names nested in them, or all, by this host's clock."""
+    with look(via) as engine:
+        if not engine.keeps_outcomes:
+            raise SoloError(
+                f"{engine.where}: cannot keep a history (etcd, ZooKeeper, Redis and PostgreSQL with ?table= can)"
+            )
+        found = dict.fromkeys(pair for name in names or [None] for pair in engine.read_outcomes(name))
+        skew = engine.skew
+    runs = [(name, run) for name, text in found for run in parse(name, text)[1] if run.start]
+    for _, run in runs:
+        run.time, run.start = run.time - skew, run.start - skew
+    return runs
 
 
 def make_row(entry, where: str) -> dict:

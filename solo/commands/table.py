@@ -62,6 +62,16 @@ TOP_VIA = Option(
     "Show only names of the backend file or socket",
     variable=VIA.variable,
 )
+HISTORY_VIA = Option(
+    VIA.flag,
+    None,
+    VIA.kind,
+    VIA.metavar,
+    VIA.group,
+    "Show the last runs that an engine keeps",
+    text="Show the last runs on all hosts, which an engine keeps, see solo-engines(7). Default, whatever SOLO_VIA says: the runs"
+    " and skips of this host.",
+)
 JSON = Option("json", None, "flag", None, OUTPUT, "Print a JSON array")
 NULL = Option(
     "null",
@@ -220,7 +230,7 @@ SUBCOMMANDS = (
         "history",
         "[NAME]...",
         ONLY_THESE,
-        (DIR, SINCE, JSON),
+        (DIR, HISTORY_VIA, SINCE, JSON),
         "Show each run and each skip",
         "Show each run and each skip: when it started or was skipped, how long it waited and ran, and how it ended.",
     ),

@@ -49,8 +49,8 @@ class EngineHold:
     """The hold of one run at the engine of --via. Like the run's Tickets it has `complete` and `release`.
 
     `wanted` is the run's record, `inherited` the InheritedState. `entries` are our held entries by name; `lease` renews
-    them. `inherited_descriptors` were open before the engine. `caught` are the signals that would end us. Raises
-    UsageError, SoloError.
+    them. `inherited_descriptors` were open before the engine. `caught` are the signals that would end us; `is_released`
+    tells whether the engine answered at the end. Raises UsageError, SoloError.
     """
 
     descriptors = ()
@@ -72,6 +72,7 @@ class EngineHold:
         self.entries = {}
         self.caught = []
         self.last_call = None
+        self.is_released = False
 
     def take(self, deadline, watch, once):
         """Hold all wanted names and arm the kernel's timer, which kills us when the lease ends. On return all signals
@@ -178,6 +179,7 @@ class EngineHold:
         self.last_call = self.last_call or LastCall(self.caught, die)
         try:
             self.lease.end()
+            self.is_released = True
         except Exception as error:  # the exit status is still the command's
             self.report_failure(error)
 

@@ -28,6 +28,7 @@ else:
 COMMAND_LIMIT = 1 << 10  # characters of JSON
 LAST_WORD = 20  # characters kept of the word that exceeds the limit
 SKEWED = 1.5  # seconds; some servers report their time in whole seconds
+KEPT = 100  # outcomes of a name
 VERSION = 1  # of an entry record: launchers of several versions may share an engine
 # Exceptions that reading an invalid answer raises.
 INVALID_ANSWER = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
@@ -139,7 +140,8 @@ class Engine(Protocol):
 
     `where` names it in messages, without secrets. `modes` are the modes of modes.py that it supports. `caveat` is a
     warning that -v prints about every lock there, or "". `ttl` is how many seconds an unrenewed lease lives: as
-    requested, and after `take` as granted.
+    requested, and after `take` as granted. `skew` is how many seconds its clock is ahead of this host's, 0 if unknown.
+    `keeps_outcomes` is whether it has log_outcome and read_outcomes.
 
     Every method but `take` and `wait_loss` returns within `timeout` seconds. All raise Unreachable if the engine does
     not answer and SoloError if it refuses; Gone only where stated. Only `wait_loss` may run beside another call.
@@ -150,6 +152,8 @@ class Engine(Protocol):
     caveat: str
     ttl: float
     timeout: float
+    skew: float
+    keeps_outcomes: bool
 
     def connect(self) -> None:
         """Connect, and verify that the server can keep locks."""
@@ -174,6 +178,15 @@ class Engine(Protocol):
 
     def release(self) -> None:
         """Give up all our entries and the lease. Our command has ended."""
+
+    def close(self) -> None:
+        """Close the connection. Call it after `release`."""
+
+    def log_outcome(self, name: str, number: int, text: bytes) -> None:
+        """Keep the outcome of our hold `number` of `name`, after its release, and only the last KEPT of the name."""
+
+    def read_outcomes(self, name: "Optional[str]" = None) -> list:
+        """Return [(name, text)] of the outcomes of `name` and of the names nested in it, or all. Sets `skew`."""
 
     def list_entries(self, name: "Optional[str]" = None) -> list:
         """Return the entries of one name, or of all, each queue in its order."""

@@ -11,7 +11,7 @@ from binascii import a2b_base64, b2a_base64
 from time import gmtime, monotonic, strftime, time
 
 from solo.engines import json, network
-from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_entry_record
+from solo.engines.engine import KEPT, SKEWED, Entry, Gone, describe_skew, parse_entry_record
 from solo.engines.http import Connection
 from solo.engines.queue import OrderedEngine, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
@@ -19,9 +19,11 @@ from solo.kernel import decode, encode
 from solo.modes import MODES
 
 PREFIX = "solo"
-ENDS, ONCES = ".end", ".once"  # no name starts with a dot
+ENDS, ONCES, LOGS = ".end", ".once", ".log"  # no part of a name starts with a dot
 SHORTEST_WAIT = 0.05  # seconds
 LARGEST = 1 << 24  # bytes of an answer
+PAGE = 1000  # outcomes in an answer
+MOST_OLD = 10  # outcomes to remove at once
 INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATED = 3, 4, 5, 9, 14, 16  # gRPC's codes
 PASSING = (DEADLINE_EXCEEDED, UNAVAILABLE)  # another host may have a leader
 OLD_TOKEN = "revision of auth store is old"  # a JWT is refused so after a change of users or roles
@@ -34,6 +36,7 @@ class Etcd(OrderedEngine):
 
     modes = MODES
     caveat = ""
+    keeps_outcomes = True
 
     def __init__(self, target, ttl: float, timeout: float):
         if target.settings:
@@ -184,8 +187,9 @@ class Etcd(OrderedEngine):
                 self.call("/v3/lease/revoke", {"ID": lease}, is_leased=True)
         except Gone:
             pass  # it had expired
-        finally:
-            self.hang_up()
+
+    def close(self):
+        self.hang_up()
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
@@ -240,17 +244,13 @@ class Etcd(OrderedEngine):
             raise Gone("its key was removed")
 
     def read_queue(self, name: str) -> list:
-        return self.read_entries(self.prefix + name + "/", name)
+        return self.read_entries(*find_range(self.prefix + name + "/"), name)
 
-    def read_entries(self, prefix: str, name=None) -> list:
+    def read_entries(self, first: str, end: str, name=None) -> list:
+        """Return the entries with keys from `first` to before `end`."""
         answer = self.call(
             "/v3/kv/range",
-            {
-                "key": pack(prefix),
-                "range_end": pack(prefix[:-1] + "0"),
-                "sort_order": "ASCEND",
-                "sort_target": "CREATE",
-            },
+            {"key": pack(first), "range_end": pack(end), "sort_order": "ASCEND", "sort_target": "CREATE"},
         )
         self.revision = int(answer["header"]["revision"])
         entries = []
@@ -263,12 +263,8 @@ class Etcd(OrderedEngine):
         return entries
 
     def wait_change(self, name: str, key, deadline: float) -> bool:
-        prefix = self.prefix + name + "/"
-        keys = (
-            {"key": pack(key), "filters": ["NOPUT"]}
-            if key
-            else {"key": pack(prefix), "range_end": pack(prefix[:-1] + "0")}
-        )
+        first, end = find_range(self.prefix + name + "/")
+        keys = {"key": pack(key), "filters": ["NOPUT"]} if key else {"key": pack(first), "range_end": pack(end)}
         request = {"create_request": {**keys, "start_revision": self.revision + 1}}
         connection = None
         try:
@@ -306,7 +302,11 @@ class Etcd(OrderedEngine):
     # --- for views and other contenders -----------------------------------------------------------------------------
 
     def list_entries(self, name=None) -> list:
-        return sort_queues(self.read_queue(name) if name is not None else self.read_entries(self.prefix))
+        if name is not None:
+            return sort_queues(self.read_queue(name))
+        first, end = find_range(self.prefix)
+        log, log_end = find_range(f"{self.prefix}{LOGS}/")  # may be large
+        return sort_queues(self.read_entries(first, log) + self.read_entries(log_end, end))
 
     def ask_to_end(self, entry, asker: str):
         lease = entry.key.rpartition("/")[2]
@@ -342,6 +342,42 @@ class Etcd(OrderedEngine):
             ).get("succeeded")
         )
 
+    def log_outcome(self, name: str, number: int, text: bytes):
+        first = f"{self.prefix}{LOGS}/{name}/."
+        end = first[:-1] + "/"  # not the nested names
+        answer = self.call(
+            "/v3/kv/txn",
+            {
+                "success": [
+                    {"request_put": {"key": pack(f"{first}{number:020d}"), "value": pack(text)}},
+                    {
+                        "request_range": {
+                            "key": pack(first),
+                            "range_end": pack(end),
+                            "limit": MOST_OLD,
+                            "keys_only": True,
+                        }
+                    },
+                ]
+            },
+        )["responses"][1]["response_range"]
+        old = answer["kvs"][: max(0, int(answer["count"]) - KEPT)]
+        if old:
+            self.call("/v3/kv/deleterange", {"key": pack(first), "range_end": pack(unpack(old[-1]["key"]) + b"\0")})
+
+    def read_outcomes(self, name=None) -> list:
+        base = f"{self.prefix}{LOGS}/"
+        first, end = find_range(base if name is None else f"{base}{name}/")
+        found = []
+        while True:
+            answer = self.call("/v3/kv/range", {"key": pack(first), "range_end": pack(end), "limit": PAGE})
+            before = first
+            for kv in answer.get("kvs", []):
+                first = decode(unpack(kv["key"])) + "\0"
+                found.append((first[len(base) :].rpartition("/")[0], unpack(kv.get("value", ""))))
+            if not answer.get("more") or first <= before:
+                return found
+
     def examine(self) -> list:
         version = self.version or self.call("/v3/maintenance/status", {}).get("version", "?")
         return [
@@ -367,6 +403,11 @@ def read_error(answer: dict) -> tuple:
     """Return (gRPC's code or 0, the message) of an answer."""
     error = answer.get("error")
     return (0, "") if error is None else (answer.get("code", 0), answer.get("message") or str(error))
+
+
+def find_range(prefix: str) -> tuple:
+    """Return (the first key, the end) of all keys that start with `prefix`, which ends in a slash."""
+    return prefix, prefix[:-1] + "0"
 
 
 def compare(key: str, target: str, field: str, value) -> dict:

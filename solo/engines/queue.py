@@ -45,6 +45,11 @@ class OrderedEngine:
     """
 
     entries: dict
+    skew: float = 0.0
+    keeps_outcomes = False
+
+    def close(self):
+        """As Engine.close."""
 
     def join(self, name: str, record) -> str:
         """Append our entry to the queue of `name` and return its key. Change nothing if we have an entry there."""

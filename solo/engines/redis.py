@@ -2,7 +2,8 @@
 
 The queue of NAME is a hash, `solo:{NAME}`, with a field OWNER: `NUMBER RECORD` per entry. An entry lives as long as its
 key `solo:{NAME}:OWNER`, which expires after the ttl; another contender writes there that the owner should end.
-`solo:{NAME}:fence` has the last number, for a week; `solo:{NAME}:once` the last period. All changes are scripts, thus
+`solo:{NAME}:fence` has the last number, for a week; `solo:{NAME}:once` the last period; `solo:{NAME}:log` the last
+outcomes, sorted by number. All changes are scripts, thus
 atomic. Renewing needs no memory, as the server may have none left.
 """
 
@@ -10,7 +11,7 @@ import posix
 from time import monotonic, sleep, time
 
 from solo.engines import network
-from solo.engines.engine import Entry, Gone, describe_skew, parse_entry_record, pick_between
+from solo.engines.engine import KEPT, Entry, Gone, describe_skew, parse_entry_record, pick_between
 from solo.engines.queue import OrderedEngine, sort_queues
 from solo.engines.resp import Connection, Refused
 from solo.errors import SoloError, Unreachable, UsageError
@@ -87,12 +88,18 @@ if now ~= ARGV[1] and now ~= ARGV[2] then return 0 end
 if ARGV[2] == '' then redis.call('del', KEYS[1]) else redis.call('set', KEYS[1], ARGV[2]) end
 return 1
 """
+# KEYS: the outcomes. ARGV: the number, the text, the last rank to remove.
+LOG = """
+redis.call('zadd', KEYS[1], ARGV[1], ARGV[2])
+redis.call('zremrangebyrank', KEYS[1], 0, ARGV[3])
+"""
 
 
 class Redis(OrderedEngine):
     """An OrderedEngine; see also engine.Engine."""
 
     modes = MODES
+    keeps_outcomes = True
     caveat = "Redis is best effort: after a restart, a failover or a step of its clock two may run; SOLO_TOKEN tells them apart"
 
     def __init__(self, target, ttl: float, timeout: float):
@@ -180,7 +187,9 @@ class Redis(OrderedEngine):
         finally:
             # A late LEAVE must not remove our next entries: they get a new owner.
             self.owner, self.joined, self.entries = make_owner(), [], {}
-            self.connection.close()
+
+    def close(self):
+        self.connection.close()
 
     def make_pairs(self, names: list) -> list:
         return [key for name in names for key in (make_key(name), make_key(name, self.owner))]
@@ -228,13 +237,18 @@ class Redis(OrderedEngine):
     def list_entries(self, name=None) -> list:
         if name is not None:
             return sort_queues(self.read_queue(name))
-        found, cursor = {}, b"0"
-        while True:
-            cursor, keys = self.call("SCAN", cursor, "MATCH", make_key("*"), "COUNT", PAGE)
+        found = {}
+        for keys in self.scan(make_key("*")):
             # By key, as SCAN may return one twice.
             found.update((entry.key, entry) for entry in make_entries(self.run(READ, keys), self.skew))
-            if cursor == b"0":
-                return sort_queues(found.values())
+        return sort_queues(found.values())
+
+    def scan(self, pattern: bytes):
+        """Yield lists of keys, in which a key may be twice."""
+        cursor = None
+        while cursor != b"0":
+            cursor, keys = self.call("SCAN", cursor or 0, "MATCH", pattern, "COUNT", PAGE)
+            yield keys
 
     def ask_to_end(self, entry, asker: str):
         self.run(ASK, [encode(entry.key)], encode(asker))
@@ -252,6 +266,16 @@ class Redis(OrderedEngine):
             self.read_once(name) == before
             and self.run(ONCE, [make_key(name, b"once")], self.once, format_ran(ran)) == 1
         )
+
+    def log_outcome(self, name: str, number: int, text: bytes):
+        self.run(LOG, [make_key(name, b"log")], number, text, -1 - KEPT)
+
+    def read_outcomes(self, name=None) -> list:
+        from solo.commands.names import is_within
+
+        names = {find_name(key, b"log") for keys in self.scan(make_key("*", b"log")) for key in keys}
+        wanted = [one for one in sorted(names) if name is None or is_within(one, [name])]
+        return [(one, text) for one in wanted for text in self.call("ZRANGE", make_key(one, b"log"), 0, -1)]
 
     def examine(self) -> list:
         return [
@@ -291,12 +315,17 @@ def make_key(name: str, suffix: bytes = b"") -> bytes:
     return b"solo:{%b}" % encode(name) + (b":" + suffix if suffix else b"")
 
 
+def find_name(key: bytes, suffix: bytes = b"") -> str:
+    """Return the name of a key, as of make_key."""
+    return decode(key.removesuffix(b":" + suffix)[len("solo:{") : -len("}")])
+
+
 def make_entries(found: list, skew: float = 0.0) -> list:
     """Return the entries in order of their numbers, from READ's {queue, owner, value}."""
     entries = []
     for queue, owner, value in found:
         number, _, record = value.partition(b" ")
-        name = decode(queue[len("solo:{") : -len("}")])
+        name = find_name(queue)
         number = int(number) if number.isdigit() else 0
         entries.append(Entry(name, decode(queue + b":" + owner), number, parse_entry_record(record, skew), False))
     return sorted(entries, key=lambda entry: entry.number)

@@ -43,6 +43,7 @@ class Run(SimpleNamespace):
     is_lost: bool
     why: str | None
     uid: int
+    user: str | None  # at an engine, as another host may have other uids
     host: str
     launcher: int
     child: int | None
@@ -246,6 +247,7 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
         is_lost=fields.get(b"lost") == b"1",
         why=parse_optional(fields, b"why", lambda text: decode(unquote(text))),
         uid=parse_int(fields[b"uid"]),
+        user=parse_optional(fields, b"user", lambda text: decode(unquote(text))),
         host=decode(unquote(fields[b"host"])),
         launcher=parse_int(fields[b"launcher"]),
         child=parse_optional(fields, b"child", parse_int),

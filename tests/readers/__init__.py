@@ -63,15 +63,17 @@ READ = {
         engines.resp.Connection.receive""",
     "etcd": """
         engines.etcd.Etcd.ask engines.etcd.read_error engines.etcd.Etcd.read_queue engines.etcd.Etcd.read_entries
-        engines.etcd.Etcd.read_once engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change engines.etcd.parse_date
+        engines.etcd.Etcd.read_once engines.etcd.Etcd.read_outcomes engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change engines.etcd.parse_date
         engines.json.loads""",
     "zookeeper": """
         engines.zookeeper.session.Session.receive engines.zookeeper.session.Session.read_answer
         engines.zookeeper.session.Session.read engines.zookeeper.engine.ZooKeeper.read_queue
-        engines.zookeeper.engine.ZooKeeper.read_entry_record engines.zookeeper.engine.ZooKeeper.read_version""",
+        engines.zookeeper.engine.ZooKeeper.read_entry_record engines.zookeeper.engine.ZooKeeper.read_outcomes
+        engines.zookeeper.engine.ZooKeeper.read_log engines.zookeeper.engine.ZooKeeper.read_version""",
     "redis": """
         engines.redis.make_entries engines.redis.Redis.connect engines.redis.Redis.read_clock
-        engines.redis.Redis.read_queue engines.redis.Redis.read_once""",
+        engines.redis.Redis.read_queue engines.redis.Redis.read_once engines.redis.Redis.read_outcomes
+        engines.redis.find_name""",
     "postgresql": """
         engines.postgresql.session.parse_comment engines.postgresql.session.read_entry
         engines.postgresql.link.decode engines.postgresql.table.PostgresTable.make_entries""",
@@ -82,6 +84,7 @@ UNREAD = {
         api.lock.read_options commands.crontab.load_histories commands.lookup.read_skips contention.evict.read_record
         contention.period.LocalStore.read_once contention.period.LocalStore.write_once
         contention.sockets.SocketTicket.read_record engines.acquire.EngineHold.read_once engines.engine.Engine.read_once
+        engines.engine.Engine.read_outcomes
         engines.postgresql.session.PostgresSession.read_once engines.postgresql.table.PostgresTable.read_once
         engines.postgresql.table.PostgresTable.read_queue engines.queue.OrderedEngine.read_queue
         engines.zookeeper.engine.ZooKeeper.read_once engines.zookeeper.engine.ZooKeeper.read_once_with_version
@@ -107,7 +110,7 @@ UNREAD = {
     "reads columns of solo's own queries, cast by the server": """
         engines.postgresql.libpq.Connection.receive engines.postgresql.libpq.read_value
         engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles
-        engines.postgresql.table.PostgresTable.read_rows""",
+        engines.postgresql.table.PostgresTable.read_outcomes engines.postgresql.table.PostgresTable.read_rows""",
     "reads no outside data": """
         api.blocking.Deferred.receive commands.clean.clean_all commands.prune.clean commands.top.Screen.receive
         contention.protocols.Ticket.read_record engines.network.make_tls process.library.load_library

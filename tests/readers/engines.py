@@ -36,6 +36,13 @@ def expect_entries(read_queue):
         expect(all(entry.name == "job" and isinstance(entry.number, int) for entry in entries), entries)
 
 
+def expect_outcomes(one):
+    """Expect the outcomes of a name and the nested ones, or an exception for an invalid answer."""
+    outcomes = expect_answer((list,), one.read_outcomes, "job")
+    if isinstance(outcomes, list):
+        expect(all(isinstance(name, str) and isinstance(text, bytes) for name, text in outcomes), outcomes)
+
+
 def invent_entry_record(rng, claim=None):
     claim = claim or some.claim(rng)
     slot = [list(pair) for pair in some.slot(rng, claim)]
@@ -200,9 +207,11 @@ def make_etcd(rng) -> bytes:
 @fuzzed(1, b'"error"|"kvs"|"result"|1e999|null|[]|Infinity|' + NUMBERS)
 def check_etcd(data: bytes):
     one = open_etcd(data)
-    asked = len(data) % 5
+    asked = len(data) % 6
     if asked == 0:
         expect_entries(one.read_queue)
+    elif asked == 5:
+        expect_outcomes(one)
     elif asked == 1:
         expect_answer((str, NOTHING), one.renew)
     elif asked == 2:
@@ -283,9 +292,11 @@ def open_zookeeper(data: bytes):
 @fuzzed(1, b"\0\0\0\1|\xff\xff\xff\xff|\x7f\xff\xff\xff|version: ")
 def check_zookeeper(data: bytes):
     one = open_zookeeper(data)
-    asked = len(data) % 4
+    asked = len(data) % 5
     if asked == 0:
         expect_entries(one.read_queue)
+    elif asked == 4:
+        expect_outcomes(one)
     elif asked == 1:
         attempt(one.session.connect, may=ANSWERED)
         expect(one.session.ttl > 0)
@@ -381,6 +392,7 @@ def check_redis(data: bytes):
     attempt(one.connect, may=ANSWERED)
     expect_answer((str, NOTHING), one.renew)
     expect_answer((period.LastRun, NOTHING), one.read_once, "job")
+    expect_outcomes(one)
 
 
 def trip_redis(rng):
@@ -416,7 +428,7 @@ def check_postgresql(data: bytes):
     expect(entry is None or entry.name == "job", entry)
     entry = session.read_entry("job", "5", key, "ShareLock", "f", query, None)
     expect(entry is not None and entry.name == "job" and not entry.is_held, "a lock of this name is not seen")
-    here = SimpleNamespace(name="t", link=SimpleNamespace(skew=0.0))
+    here = SimpleNamespace(name="t", skew=0.0)
     [row] = table.PostgresTable.make_entries(here, [["5", "job", "me", query, "1"]])
     same((row.number, row.key), (5, "t/job/me"))
 

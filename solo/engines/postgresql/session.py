@@ -55,6 +55,8 @@ class PostgresSession:
 
     modes = (EXCLUSIVE, SHARED, COUNTED)
     caveat = ""
+    skew = 0.0
+    keeps_outcomes = False
 
     def __init__(self, target, ttl: float, timeout: float):
         self.where = target.shown
@@ -155,7 +157,10 @@ class PostgresSession:
                 self.ask("select pg_advisory_unlock_all()")
         finally:
             self.entries, self.wanted = {}, None
-            self.link.close()
+            self.close()
+
+    def close(self):
+        self.link.close()
 
     def stop_waiting(self):
         """Have the server cancel the query for which our session still waits."""

@@ -11,7 +11,7 @@ row changes.
 import posix
 from time import monotonic
 
-from solo.engines.engine import Entry, Gone, describe_skew, parse_entry_record, pick_between
+from solo.engines.engine import KEPT, Entry, Gone, describe_skew, parse_entry_record, pick_between
 from solo.engines.postgresql.link import Link, hash_name, make_key
 from solo.engines.queue import OrderedEngine, find_place, find_unready, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
@@ -26,6 +26,8 @@ COLUMNS = (
     "number bigint generated always as identity primary key, name text not null, owner text not null, expires timestamptz,"
     " asked text, note text not null, unique (name, owner)"
 )
+# Outcomes have a table of their own: each renewal and each listing reads all of the other one.
+LOG, LOG_COLUMNS = "_log", "name text, number bigint, outcome text not null, primary key (name, number)"
 
 
 class PostgresTable(OrderedEngine):
@@ -33,6 +35,7 @@ class PostgresTable(OrderedEngine):
 
     modes = MODES
     caveat = ""
+    keeps_outcomes = True
 
     def __init__(self, target, ttl: float, timeout: float):
         self.where = target.shown
@@ -41,7 +44,7 @@ class PostgresTable(OrderedEngine):
         parts = self.name.split(".")
         if len(parts) > 2 or not all(part.isascii() and part.replace("_", "x").isalnum() for part in parts):
             raise UsageError(f"--via {self.where}: table: not the name of a table")
-        self.table = '"' + self.name.replace(".", '"."') + '"'
+        self.table, self.log = ('"' + name.replace(".", '"."') + '"' for name in (self.name, self.name + LOG))
         self.channel = f"solo {self.name}"[:CHANNEL_LIMIT]  # the channel of earlier versions
         self.prefix = f"solo {self.name}"[:PREFIX_LIMIT] + " "
         self.channels = set()  # the session listens to them
@@ -70,8 +73,8 @@ class PostgresTable(OrderedEngine):
     def connect(self):
         self.open()
         problem = self.probe()
-        if problem and self.ask("select to_regclass($1)", self.table) == [[None]]:
-            self.create(problem)
+        if problem and not self.has(self.table):
+            self.create(self.table, COLUMNS, problem)
         # Probe again: another contender may have created the table since.
         problem = problem and self.probe()
         if problem:
@@ -86,22 +89,26 @@ class PostgresTable(OrderedEngine):
         except SoloError as error:
             return error
 
-    def create(self, error: SoloError):
+    def has(self, table: str) -> bool:
+        return self.ask("select to_regclass($1)", table) != [[None]]
+
+    def create(self, table: str, columns: str, error: SoloError):
         try:
-            self.ask(f"create table if not exists TABLE ({COLUMNS})")
+            self.ask(f"create table if not exists {table} ({columns})")
         except Unreachable:
             raise
         except SoloError:
-            if self.ask("select to_regclass($1)", self.table) != [[None]]:
+            if self.has(table):
                 return  # another contender created it
             raise SoloError(
-                f"{error}; an administrator must run: create table {self.table} ({COLUMNS});"
-                f" grant select, insert, update, delete on {self.table} to ..."
+                f"{error}; an administrator must run: create table {table} ({columns});"
+                f" grant select, insert, update, delete on {table} to ..."
             ) from None
 
     def open(self):
         self.channels = set()
         self.link.open()
+        self.skew = self.link.skew
         if not self.link.is_pooled:  # a pooler's session is shared with other clients
             self.link.set(synchronous_commit="on", statement_timeout=0)
 
@@ -136,7 +143,9 @@ class PostgresTable(OrderedEngine):
                 self.remove("owner = $1", self.owner)
         finally:
             self.entries, self.joined = {}, set()
-            self.link.close()
+
+    def close(self):
+        self.link.close()
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
@@ -152,7 +161,7 @@ class PostgresTable(OrderedEngine):
             name,
             self.owner,
             self.ttl,
-            record.format(self.link.skew).decode(),
+            record.format(self.skew).decode(),
         )
         return self.make_entry_key(name)
 
@@ -170,7 +179,7 @@ class PostgresTable(OrderedEngine):
         change = self.notify if gets_slots else lambda query, *values: self.ask(f"{query} returning 1", *values)
         if not change(
             "update TABLE set note = $1 where number = $2 and owner = $3 and expires > clock_timestamp()",
-            entry.record.format(self.link.skew).decode(),
+            entry.record.format(self.skew).decode(),
             entry.number,
             self.owner,
         ):
@@ -216,11 +225,7 @@ class PostgresTable(OrderedEngine):
     def make_entries(self, rows: list) -> list:
         return [
             Entry(
-                name,
-                f"{self.name}/{name}/{owner}",
-                int(number),
-                parse_entry_record(record.encode(), self.link.skew),
-                False,
+                name, f"{self.name}/{name}/{owner}", int(number), parse_entry_record(record.encode(), self.skew), False
             )
             for number, name, owner, record, _ in rows
         ]
@@ -297,6 +302,32 @@ class PostgresTable(OrderedEngine):
                 self.once_text,
             )
         )
+
+    def log_outcome(self, name: str, number: int, text: bytes):
+        # A snapshot: the deletion does not see the new row.
+        change = (
+            f"with added as (insert into {self.log} values ($1, $2, $3) on conflict do nothing)"
+            f" delete from {self.log} where name = $1 and number <= (select number from {self.log} where name = $1"
+            f" order by number desc limit 1 offset {KEPT - 1})"
+        )
+        try:
+            self.ask(change, name, number, text.decode())
+        except Unreachable:
+            raise
+        except SoloError as error:
+            if self.has(self.log):
+                raise
+            self.create(self.log, LOG_COLUMNS, error)
+            self.ask(change, name, number, text.decode())
+
+    def read_outcomes(self, name=None) -> list:
+        if not self.has(self.log):
+            return []  # no run has ended yet
+        rows = self.ask(
+            f"select name, outcome from {self.log} where $1::text is null or name = $1 or starts_with(name, $1 || '/')",
+            name,
+        )
+        return [(one, text.encode()) for one, text in rows]
 
     def examine(self) -> list:
         [[clock]] = self.ask("select extract(epoch from clock_timestamp())")

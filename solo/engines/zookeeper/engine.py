@@ -24,7 +24,7 @@ from kazoo.protocol.serialization import (
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from solo.contention.period import format_ran, parse_ran
-from solo.engines.engine import Entry, Gone, describe_skew, parse_entry_record
+from solo.engines.engine import KEPT, Entry, Gone, describe_skew, parse_entry_record
 from solo.engines.network import make_tls
 from solo.engines.queue import OrderedEngine, sort_queues
 from solo.engines.zookeeper.session import REFUSALS, Session
@@ -33,7 +33,7 @@ from solo.kernel import decode, encode
 from solo.modes import MODES
 
 PREFIX = "solo"
-ENDS, ONCES = ".end", ".once"  # no name starts with a dot
+ENDS, ONCES, LOGS = ".end", ".once", ".log"  # no name starts with a dot
 PERSISTENT, EPHEMERAL, CONTAINER = 0, 1, 4
 ANY = -1  # version
 
@@ -47,6 +47,7 @@ class ZooKeeper(OrderedEngine):
 
     modes = MODES
     caveat = ""
+    keeps_outcomes = True
 
     def __init__(self, target, ttl: float, timeout: float):
         if target.settings:
@@ -59,7 +60,8 @@ class ZooKeeper(OrderedEngine):
         self.session = Session(target, make_tls(target) if target.scheme == "zookeepers" else None, ttl, timeout)
         self.entries = {}  # our held entries by name
         self.seen = {}  # mzxid by key, in the queue as it was last read
-        self.skew = None  # how far its clock is ahead of this host's, or None while unknown
+        self.skew = 0.0  # how far its clock is ahead of this host's
+        self.knows_skew = False
 
     @property
     def ttl(self) -> float:
@@ -100,6 +102,9 @@ class ZooKeeper(OrderedEngine):
 
     def release(self):
         self.entries = {}
+        self.close()
+
+    def close(self):
         self.session.close()
 
     def format_session(self) -> str:
@@ -147,16 +152,24 @@ class ZooKeeper(OrderedEngine):
         # Prefer the ensemble's own date of the znode.
         return (
             record._replace(since=stat.ctime / 1000 - self.skew)
-            if record.since is not None and self.skew is not None
+            if record.since is not None and self.knows_skew
             else record
         )
 
     def create_mark(self, key: str, data: bytes):
         """Create an ephemeral znode. The first one shows the ensemble's clock."""
         begin = time()
-        if self.create(key, data, EPHEMERAL) and self.skew is None:
+        if self.create(key, data, EPHEMERAL) and not self.knows_skew:
             [stat] = self.session.ask(Exists(key, None))
-            self.skew = None if isinstance(stat, NoNodeError) else stat.ctime / 1000 - begin
+            if not isinstance(stat, NoNodeError):
+                self.skew, self.knows_skew = stat.ctime / 1000 - begin, True
+
+    def learn_skew(self):
+        if not self.knows_skew:
+            try:
+                self.create_mark(f"{self.prefix}/{ENDS}/{self.format_session()}", b"")
+            except SoloError:
+                pass  # we may not write: take its clock for ours
 
     def wait_change(self, name: str, key, deadline: float) -> bool:
         self.session.events.clear()
@@ -188,11 +201,8 @@ class ZooKeeper(OrderedEngine):
 
     def list_entries(self, name=None) -> list:
         _, children = self.session.ask(Sync(self.prefix), GetChildren(self.prefix, None))
-        if self.skew is None and children and not isinstance(children, NoNodeError):
-            try:
-                self.create_mark(f"{self.prefix}/{ENDS}/{self.format_session()}", b"")
-            except SoloError:
-                pass  # we may not write: take its clock for ours
+        if children and not isinstance(children, NoNodeError):
+            self.learn_skew()
         if name is not None:
             return sort_queues(self.read_queue(name))
         children = [] if isinstance(children, NoNodeError) else children
@@ -223,6 +233,32 @@ class ZooKeeper(OrderedEngine):
         else:
             is_done = not isinstance(self.session.ask(SetData(path, data, version))[0], REFUSALS)
         return is_done or self.read_once(name) == ran  # the answer to the first try may have been lost
+
+    def log_outcome(self, name: str, number: int, text: bytes):
+        path = self.make_path(name, f"/{LOGS}")
+        self.create(f"{path}/{number:020d}", text, PERSISTENT)
+        [children] = self.session.ask(GetChildren(path, None))
+        if len(children) > KEPT:
+            self.session.ask(*(Delete(f"{path}/{old}", ANY) for old in sorted(children)[:-KEPT]))
+
+    def read_outcomes(self, name=None) -> list:
+        from solo.commands.names import is_within
+
+        path = f"{self.prefix}/{LOGS}"
+        _, children = self.session.ask(Sync(path), GetChildren(path, None))
+        names = [] if isinstance(children, NoNodeError) else [decode(unquote_to_bytes(child)) for child in children]
+        found = [(one, text) for one in names if name is None or is_within(one, [name]) for text in self.read_log(one)]
+        if found:
+            self.learn_skew()
+        return found
+
+    def read_log(self, name: str):
+        """Yield the outcomes of one name."""
+        path = self.make_path(name, f"/{LOGS}")
+        [children] = self.session.ask(GetChildren(path, None))
+        if not isinstance(children, NoNodeError):
+            answers = self.session.ask(*(GetData(f"{path}/{child}", None) for child in sorted(children)))
+            yield from (answer[0] for answer in answers if not isinstance(answer, NoNodeError))
 
     def examine(self) -> list:
         mark = f"{self.prefix}/{ENDS}/{self.format_session()}"
