@@ -57,6 +57,26 @@ def test_etcdctl_lock_waits_for_solo(lab, server):
     assert other.wait(60) == 0 and lab.read_log() == ["other"]
 
 
+def test_etcdctl_lock_and_solo_wait_in_one_queue(lab, server):
+    holder = start_etcdctl(lab, "lock", "solo/queue")
+    read_line(holder)
+    waiters = []
+    for tag in ("solo1", "etcdctl2", "solo3", "etcdctl4"):
+        script = ("sh", "-c", f"echo {tag} >>$LAB/log")
+        if tag.startswith("solo"):
+            directory = ("--dir", lab.path / tag)
+            waiters.append(lab.start("-n", "queue", "--wait", "1h", *directory, "--", *script))
+        else:
+            waiters.append(start_etcdctl(lab, "lock", "solo/queue", "--", *script))
+        until(lambda: count_keys(server, "queue") == 1 + len(waiters))
+
+    assert lab.read_log() == []
+    holder.send_signal(signal.SIGINT)
+
+    assert [waiter.wait(60) for waiter in waiters] == [0] * 4
+    assert lab.read_log() == ["solo1", "etcdctl2", "solo3", "etcdctl4"]
+
+
 def test_waiter_with_a_revoked_lease_joins_the_queue_again(lab, server):
     """The lock service of etcd 3.4 would grant the lock without a key (etcd issue 11456)."""
     holder = lab.hold("three")

@@ -214,6 +214,56 @@ def test_error_without_create_privilege_has_the_create_statement(fleet, server):
     assert fleet.run("a", "-n", fleet.job, "true").returncode == 0
 
 
+def test_outcome_that_cannot_be_written_changes_no_status(tabled, server):
+    tabled.run("a", "-n", "first", "true")
+    server.ask("create role locker login; grant select, insert, update, delete on solo_lock to locker")
+    server.ask("drop table solo_lock_log")
+    tabled.url = tabled.url.replace("postgres@", "locker@")
+
+    result = tabled.run("a", "-v", "-n", tabled.job, "--", "sh", "-c", "exit 3")
+
+    assert result.returncode == 3 and b"an administrator must run: create table" in result.stderr
+    assert b"not written" not in tabled.run("a", "-n", tabled.job, "true").stderr
+
+
+@pytest.mark.parametrize("settings", ["", PostgreSQLTable.settings], ids=["session", "table"])
+def test_each_holder_and_each_waiter_has_one_connection(fleet, server, settings):
+    fleet.url += settings
+    holder = fleet.hold("a", fleet.job, "-n", "other")
+    waiters = [fleet.start_waiter(host, fleet.job) for host in "bc"]
+
+    count = "select count(*) from pg_stat_activity where application_name like 'solo %'"
+    until(lambda: server.ask(count) == "3")
+
+    finish(holder)
+    assert [finish(waiter)[0] for waiter in waiters] == [0, 0]
+
+
+@pytest.mark.parametrize("settings", ["", PostgreSQLTable.settings], ids=["session", "table"])
+def test_full_server_is_asked_again_until_the_wait_is_over(lab, tmp_path, settings):
+    server = PostgreSQL(tmp_path / "server").start()
+    server.ask("alter system set max_connections = 4")
+    restart(server)
+    words = ["psql", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-X", "-A", "-t"]
+    crowd = [subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(4)]
+    for one in crowd:
+        one.stdin.write(b"select 1;\n")
+        one.stdin.flush()
+        assert one.stdout.readline() == b"1\n"
+    lab.environment["SOLO_VIA"] = server.url + settings
+
+    result = lab.run("-n", "job", "true")
+    waiting = lab.start("-v", "-n", "job", "--wait", "1h", "--", "echo", "ran")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (69, 1)
+    assert result.stderr.endswith(b"(each holder and each waiter needs a connection: raise max_connections)\n")
+    assert b"raise max_connections" in waiting.stderr.readline()
+    for one in crowd:
+        one.communicate()
+    assert finish(waiting)[:2] == (0, "ran\n")
+    server.stop()
+
+
 @pytest.mark.parametrize("query", ["?table=", "?table=a;b", "?tables=x", "?sslmode=loud", "?password=secret"])
 def test_invalid_settings_are_refused_in_one_line(fleet, query):
     fleet.url += query

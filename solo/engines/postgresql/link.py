@@ -29,6 +29,8 @@ REFUSALS = (
     "unknown ca",
     "not support",
 )
+FULL = ("too many", "slots are reserved")
+FULL_REMEDY = " (each holder and each waiter needs a connection: raise max_connections)"
 # Codes of errors that may pass: connection, deadlock, resources, read-only (now a standby), locks, operator.
 PASSING = ("08", "40", "53", "25006", "55P03", "57")
 CANCELED = "57014"
@@ -125,6 +127,8 @@ class Link:
         while state != OK:
             if state == FAILED:
                 text = join_lines(connection.get_message().decode(errors="replace"))
+                if any(words in text for words in FULL):
+                    raise Unreachable(f"{self.where}: {text}{FULL_REMEDY}")
                 kind = SoloError if connection.needs_password() or is_refusal(text) else Unreachable
                 raise kind(f"{self.where}: {text}")
             if not wait_socket(connection, POLLIN if state == READING else POLLOUT, deadline):
