@@ -194,7 +194,7 @@ def test_sigterm_ends_a_launcher_with_its_command_at_a_silent_engine(lab, server
 def test_sigterm_ends_a_launcher_that_renews_after_a_slow_fork(lab, server):
     """All signals are blocked then, and a call may take 3 s."""
     one = Struck(lab, server)
-    slow = inject(lab, "fork,vfork,clone,clone3:delay_enter=5000000:when=1")
+    slow = inject(lab, "fork,vfork,clone:delay_enter=5000000:when=1")
     environment = {**lab.environment, "SOLO_VIA": one.url}
     one.proxy.strike(HOLE, REQUEST, MANY)
     one.launcher = lab.start(
@@ -227,7 +227,7 @@ def test_lease_is_renewed_again_after_a_slow_fork(lab, server):
     one = Struck(lab, server)
     environment = {**lab.environment, "SOLO_VIA": one.url}
 
-    slow = inject(lab, "fork,vfork,clone,clone3:delay_enter=1600000:when=1")
+    slow = inject(lab, "fork,vfork,clone:delay_enter=1600000:when=1")
     result = lab.run("-n", one.name, *TERMS, "--wait", "1m", "--", "echo", "ran", prefix=slow, env=environment)
 
     assert (result.returncode, result.stdout) == (0, b"ran\n"), result.stderr
