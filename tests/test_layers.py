@@ -108,7 +108,7 @@ def test_bundle_has_all_files_in_the_order_of_imports():
         needed = {
             own for own, at_top in read_imports(Path(bundle.find_path(name))) if at_top and own.startswith("solo.")
         }
-        assert needed - {"solo.contention", "solo.process", "solo.text"} <= set(ordered[:at])
+        assert needed - {f"solo.{folder}" for folder in bundle.FOLDERS} <= set(ordered[:at])
 
 
 def list_loaded(lab, *words, before=""):

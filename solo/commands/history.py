@@ -50,7 +50,9 @@ def collect(options: dict, names: list, after: float = 0.0) -> tuple:
         from solo.commands import remote
 
         runs = [(name, run) for name, run in remote.collect_runs(options["via"], names) if run.time >= after]
-        return [make_row(name, run, None) for name, run in sorted(runs, key=lambda pair: pair[1].start)], True
+        return [
+            make_row(name, run, None) for name, run in sorted(runs, key=lambda pair: (pair[1].start, pair[0]))
+        ], True
     found, complete, origin = [], True, read_origin()
     for name in names:
         complete = not report_unknown(name, {**options, "via": FILE}, "show") and complete

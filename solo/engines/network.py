@@ -52,6 +52,14 @@ def list_addresses(host: str, port: int, flags: int = 0) -> list:
     return getaddrinfo(host.encode() if host.isascii() else host, port, 0, SOCK_STREAM, 0, flags)
 
 
+def unquote(text: str) -> str:
+    if "%" not in text:
+        return text
+    from urllib import parse  # takes 5 ms
+
+    return parse.unquote(text)
+
+
 def look_up(host: str, port: int) -> Lookup:
     """Return the running Lookup of a name, started if there is none. Raises OSError."""
     lookup = lookups.get((host, port))

@@ -3,6 +3,7 @@
 A password is never taken from the command line or the environment, which others can read, and is never shown.
 """
 
+from solo.engines.network import unquote
 from solo.errors import SoloError, UsageError
 from solo.modes import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, MODES, SHARED
 
@@ -84,7 +85,7 @@ def open_engine(where: str, terms, modes=frozenset()):
     target = find_target(where)
     kind = ENGINES[target.scheme]
     try:
-        module = __import__(f"solo.engines.{kind.module}", fromlist=[kind.name])
+        make = import_engine(kind)
     except ImportError as error:
         if not kind.library or (error.name or "").partition(".")[0] != kind.library:
             raise
@@ -92,13 +93,34 @@ def open_engine(where: str, terms, modes=frozenset()):
 
         how = describe_install({kind.library: kind.requirement})
         raise SoloError(f"--via {target.scheme} needs the Python library {kind.library} (install: {how})") from None
-    engine = getattr(module, kind.name)(target, terms.ttl, terms.timeout)
+    engine = make(target, terms.ttl, terms.timeout)
     for mode in sorted(set(modes) - set(engine.modes)):
         able = ", ".join(
             dict.fromkeys(other.module.partition(".")[0] for other in ENGINES.values() if mode in other.modes)
         )
         raise UsageError(f"--via {target.scheme} does not support {WORDS[mode]}{kind.unless}: {able} do")
     return engine
+
+
+def import_engine(kind: Kind):
+    """Return the class of an engine. Raises ImportError. The bundle has the engines that are named here."""
+    if kind is ETCD:
+        from solo.engines.etcd import Etcd
+
+        return Etcd
+    if kind is REDIS:
+        from solo.engines.redis import Redis
+
+        return Redis
+    if kind is POSTGRESQL:
+        from solo.engines.postgresql.session import PostgreSQL
+
+        return PostgreSQL
+    if kind is ZOOKEEPER:
+        from solo.engines.zookeeper.engine import ZooKeeper
+
+        return ZooKeeper
+    return getattr(__import__(f"solo.engines.{kind.module}", fromlist=[kind.name]), kind.name)
 
 
 def find_target(where: str) -> Target:
@@ -171,14 +193,6 @@ def split_setting(text: str) -> tuple:
     if not equals:
         raise ValueError
     return unquote(key), unquote(value)
-
-
-def unquote(text: str) -> str:
-    if "%" not in text:
-        return text
-    from urllib import parse  # takes 5 ms
-
-    return parse.unquote(text)
 
 
 def split_host(text: str, port: int) -> tuple:

@@ -20,7 +20,7 @@ from itertools import accumulate
 from solo.generate.merge import Merger, Untyped
 
 FIRST = "solo.main"
-FOLDERS = ("process", "contention", "text")  # the other modules are imported from their files
+FOLDERS = ("process", "contention", "text", "engines")  # the other modules are imported from their files
 
 # Kept short: Python compiles a script anew at each start.
 SCRIPT = """#!{python} -IS

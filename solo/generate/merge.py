@@ -333,7 +333,7 @@ class Merger:
             if len(others) == 1
             else f"module_{own}"
             if isinstance(target, Import) and target.name is None
-            else f"{own}_of_{target.module.rpartition('.')[2]}"
+            else f"{own}_of_{target.module.replace('.', '_')}"
             for own, others in wanted.items()
             for target in others
         }

@@ -51,7 +51,7 @@ READ = {
     "report": "api.status_pipe.read_last",
     "url": """
         engines.targets.parse_url engines.targets.split_host engines.targets.hide_secrets engines.targets.has_secret
-        engines.targets.split_setting engines.targets.unquote""",
+        engines.targets.split_setting engines.network.unquote""",
     "toml": "engines.targets.read_configuration engines.targets.load_toml engines.targets.make_target",
     "entry_record": "engines.engine.parse_entry_record engines.engine.read_optional",
     "http": """

@@ -5,9 +5,8 @@ from select import POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, poll
 from time import monotonic, time
 
 from solo.engines.engine import Gone
-from solo.engines.network import find_addresses, look_up_again
+from solo.engines.network import find_addresses, look_up_again, unquote
 from solo.engines.postgresql.libpq import FAILED, OK, READING, WRITING, Connection, LibpqError, make_conninfo
-from solo.engines.targets import unquote
 from solo.errors import SoloError, Unreachable, UsageError
 
 LONGEST_POLL = 1e6  # seconds
