@@ -68,7 +68,13 @@ def take_names(
     """
     policy: Policy | None = None
     taken: dict[str, Ticket] = {}
-    base = None if plan.is_socket else make_base(plan.dir)
+    base = None
+    try:
+        if not plan.is_socket:
+            base = make_base(plan.dir)
+    except SoloError as error:
+        error.args = (f"{wanted.names[0]}: {error}",)
+        raise
     try:
         for name, claim in plan_claims(wanted.names, wanted.claim):
             settle_all(holds)

@@ -5,9 +5,26 @@ agree.
 """
 
 import posix
+from time import time
 
 from solo.errors import SoloError, UsageError, Vanished
-from solo.kernel import DIRECTORY, EACCES, EINVAL, ENOENT, EPERM, EROFS, IS_REGULAR, SAFELY, TYPE_MASK, create, encode
+from solo.kernel import (
+    DIRECTORY,
+    EACCES,
+    EINVAL,
+    EISDIR,
+    ENOENT,
+    ENOTDIR,
+    EPERM,
+    EROFS,
+    IS_DIRECTORY,
+    IS_REGULAR,
+    SAFELY,
+    TYPE_MASK,
+    close,
+    create,
+    encode,
+)
 
 ROOT_PLACE = "/run/solo"
 HOME_PLACE = "/.local/state/solo"
@@ -15,8 +32,11 @@ HOME_PLACE = "/.local/state/solo"
 IN_A_UNIT = "RuntimeDirectory={0} RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes"
 ROOTS_JOURNALS = "StateDirectory=solo StateDirectoryMode=0700"
 PRIVATE = 0o700
-STICKY, GROUP_WRITE, OTHER_WRITE = 0o1000, 0o020, 0o002
+SETGID, STICKY, GROUP_WRITE, OTHER_WRITE = 0o2000, 0o1000, 0o020, 0o002
 GROUP, OTHERS = 0o070, 0o007
+ELSEWHERE = "choose another place with --dir or SOLO_DIR"
+CLOSE_BASE = "chmod go-w {0}"
+SHARE_BASE = "chmod go-w {0}, or to share it with all users: chmod +t {0}"
 NAME_MAX = 255  # bytes
 DEEPEST = 64  # parts of a nested name
 
@@ -55,7 +75,9 @@ def find_base(asked) -> str:
         home = ""
     if not home:
         remedy = f"; in a unit: {IN_A_UNIT.format('NAME')} Environment=SOLO_DIR=/run/NAME" if is_in_unit() else ""
-        raise SoloError(f"uid {uid} has no home directory to keep names in (use --dir or SOLO_DIR{remedy})")
+        raise SoloError(
+            f"cannot find a place for names: uid {uid} has no home directory (use --dir or SOLO_DIR{remedy})"
+        )
     return home + HOME_PLACE
 
 
@@ -72,7 +94,7 @@ def make_base(asked) -> Directory:
     try:
         return open_base(path, asked)
     except FileNotFoundError:
-        raise SoloError(f"{path}: someone removed it") from None
+        raise SoloError(f"cannot use {path}: another process removed it") from None
 
 
 def explain(path: str, error: OSError) -> str:
@@ -82,8 +104,39 @@ def explain(path: str, error: OSError) -> str:
         remedy = f"{IN_A_UNIT.format('solo')} {ROOTS_JOURNALS}" if ours else "ReadWritePaths="
         return f"{error.strerror} (in a unit: {remedy})"
     if error.errno in (EACCES, ENOENT, EROFS):
-        return f"{error.strerror} (choose another place with --dir or SOLO_DIR)"
+        return f"{error.strerror} ({ELSEWHERE})"
     return error.strerror
+
+
+def explain_file(place: Directory, file: str, error: OSError) -> str:
+    """Return the reason why a file or directory in `place` cannot be used, its owner where that matters, and a remedy."""
+    path = f"{place.path}/{file}"
+    try:
+        stat = posix.stat(file, dir_fd=place.fd, follow_symlinks=False)
+    except OSError:
+        return explain(place.path, error)
+    if error.errno == ENOTDIR:
+        return f"it is not a directory; {explain_removal(stat.st_uid, path)}"
+    kind = stat.st_mode & TYPE_MASK
+    if kind not in (IS_REGULAR, IS_DIRECTORY) or error.errno in (EINVAL, EISDIR):
+        return f"it is not a regular file; {explain_removal(stat.st_uid, path)}"
+    if error.errno == EACCES and place.mode & SETGID:
+        top = quote_path(path if kind == IS_DIRECTORY else place.path)
+        group = posix.fstat(place.fd).st_gid
+        return f"{error.strerror} (as root: chgrp -R {group} {top} && chmod -R g+rwXs {top})"
+    return explain(place.path, error)
+
+
+def explain_removal(uid: int, path: str) -> str:
+    """Return the owner of something that is in the way, and how to remove it."""
+    return f"uid {uid} owns it ({'' if uid == posix.geteuid() else 'as root: '}rm -r {quote_path(path)})"
+
+
+def quote_path(path: str) -> str:
+    """Return a path as a word for a shell."""
+    if all(letter.isalnum() or letter in "/._-+,:@%=" for letter in path):
+        return path
+    return "'" + path.replace("'", "'\\''") + "'"
 
 
 def is_in_unit() -> bool:
@@ -115,10 +168,17 @@ def open_base(path: str, asked) -> Directory:
 
     Raises SoloError, or FileNotFoundError if it is missing.
     """
-    fd, stat = open_directory(path, path, DIRECTORY, None)
     try:
-        check_owner(path, stat)
-        check_writers(path, stat.st_mode, asked)
+        fd = posix.open(path, DIRECTORY)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SoloError(f"cannot open {path}: {explain(path, error)}") from None
+    try:
+        stat = examine(fd, path)
+        if stat.st_uid not in (0, posix.geteuid()):
+            raise SoloError(f"cannot use {path}: it belongs to uid {stat.st_uid} ({ELSEWHERE})")
+        check_writers(path, stat.st_mode, asked, SHARE_BASE if asked else CLOSE_BASE)
     except SoloError:
         posix.close(fd)
         raise
@@ -138,40 +198,32 @@ def choose_mode(mode: int) -> int:
     if not mode & GROUP_WRITE:
         mode &= ~GROUP
     if not mode & OTHER_WRITE:
-        mode &= ~OTHERS
+        mode = mode & ~OTHERS | SETGID  # what a member makes there gets the group of the base
     return mode & 0o7777
 
 
-def open_directory(word: str, path: str, flags: int, within) -> tuple:
-    """Open `word` in the directory `within`, called `path` in messages: (descriptor, stat).
-
-    Raises SoloError, FileNotFoundError.
-    """
+def examine(fd: int, path: str):
+    """Return the stat of a directory. Raises SoloError."""
     try:
-        fd = posix.open(word, flags, dir_fd=within)
-    except FileNotFoundError:
-        raise
+        return posix.fstat(fd)
     except OSError as error:
-        raise SoloError(f"cannot open {path}: {explain(path, error)}") from None
-    try:
-        return fd, posix.fstat(fd)
-    except OSError as error:
-        posix.close(fd)
         raise SoloError(f"cannot open {path}: {error.strerror}") from None
 
 
-def check_owner(path: str, stat):
-    """Raise SoloError if the directory belongs neither to this user nor to root."""
-    if stat.st_uid not in (0, posix.geteuid()):
-        raise SoloError(f"refusing {path}: it belongs to uid {stat.st_uid}")
-
-
-def check_writers(path: str, mode: int, may_be_shared):
+def check_writers(path: str, mode: int, may_be_shared, remedy: str):
     """Raise SoloError if users who are not trusted can write in a directory of that `mode`."""
     if mode & OTHER_WRITE and not mode & STICKY:
-        raise SoloError(f"refusing {path}: anyone can write there, and it has no sticky bit")
-    if mode & (GROUP_WRITE | OTHER_WRITE) and not may_be_shared:
-        raise SoloError(f"refusing {path}: others can write there (chmod go-w it, or ask for a shared --dir)")
+        reason = "anyone can write there, and it has no sticky bit"
+    elif mode & (GROUP_WRITE | OTHER_WRITE) and not may_be_shared:
+        reason = "other users can write there"
+    else:
+        return
+    raise SoloError(f"cannot use {path}: {reason} ({remedy.format(quote_path(path))})")
+
+
+def choose_closing(place: Directory) -> str:
+    """Return the command that takes away the access to a directory in `place` which others should not have."""
+    return "chmod +t {0}" if place.mode & STICKY else "chmod o-w {0}" if place.shared else "chmod -R go-rwx {0}"
 
 
 def tighten(fd: int, mode: int):
@@ -182,9 +234,21 @@ def tighten(fd: int, mode: int):
         posix.fchmod(fd, stat.st_mode & 0o7777 & ~excess)
 
 
-def explain_owner(uid: int, path: str) -> str:
-    """Return the reason why a file of user `uid` cannot be used in a sticky directory, and a remedy."""
-    return f"it belongs to uid {uid}, who could remove it while others use it (as root: chown -h root {path})"
+def explain_owner(uid: int, remedy: str) -> str:
+    """Return the reason why what user `uid` owns cannot be used, and the `remedy`."""
+    return f"it belongs to uid {uid}, who could remove it while others use it (as root: {remedy})"
+
+
+def choose_remedy(place: Directory, part: str) -> str:
+    """Return a command after which the directory `part` of another user in `place` can be used.
+
+    The tickets in a name keep their owner: what another user wrote must not become root's word. A journal would.
+    """
+    path = quote_path(f"{place.path}/{part}")
+    if part[0] == ".":
+        return f"rm -r {path}"
+    owner = "root" if place.shared else posix.geteuid()
+    return f"find {path} -type d -execdir chown -h {owner} {{}} {{}}/.gate ';'"
 
 
 def open_name(base: Directory, name: str) -> Directory:
@@ -229,7 +293,7 @@ def open_or_make(place: Directory, part: str) -> Directory:
             posix.fchmod(inner.fd, place.mode)  # mkdir(2) applied the umask of the program
         return inner
     except FileNotFoundError:
-        raise Vanished(f"{place.path}/{part}: someone removed it") from None
+        raise Vanished(f"cannot use {place.path}/{part}: another process removed it") from None
 
 
 def open_below(base: Directory, parts: list) -> Directory:
@@ -250,23 +314,56 @@ def open_below(base: Directory, parts: list) -> Directory:
 def make_part(place: Directory, part: str):
     """Make the directory `part` in `place`, unless it exists. Raises SoloError."""
     try:
-        create(posix.mkdir, part, place.mode, dir_fd=place.fd)
+        if place.mode & SETGID:
+            make_for_group(place, part)
+        else:
+            create(posix.mkdir, part, place.mode, dir_fd=place.fd)
     except FileExistsError:
         pass  # another contender was faster
     except OSError as error:
         raise SoloError(f"cannot create {place.path}/{part}: {explain(place.path, error)}") from None
 
 
+def make_for_group(place: Directory, part: str):
+    """Make the directory `part` with the group of `place`, which need not have the set-group-ID bit. Raises OSError.
+
+    It gets its name last: before it has the group, other members could not open it.
+    """
+    new = f".new.{posix.getpid()}.{time():.6f}"
+    create(posix.mkdir, new, PRIVATE, dir_fd=place.fd)
+    try:
+        fd = posix.open(new, DIRECTORY | posix.O_NOFOLLOW, dir_fd=place.fd)
+        try:
+            posix.chown(fd, -1, posix.fstat(place.fd).st_gid)
+            posix.fchmod(fd, place.mode)
+        finally:
+            close(fd)
+        posix.rename(new, part, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+    except OSError as error:
+        posix.rmdir(new, dir_fd=place.fd)
+        if posix.access(part, posix.F_OK, dir_fd=place.fd, follow_symlinks=False):
+            raise FileExistsError from None
+        if error.errno == EPERM:
+            remedy = f"chmod g+s {quote_path(place.path)}"
+            raise OSError(EPERM, f"it cannot get the group of {place.path} (as root: {remedy})") from None
+        raise
+
+
 def open_part(place: Directory, part: str) -> Directory:
     """Open the directory `part` in `place`. Raises SoloError, or FileNotFoundError if it is missing."""
     path = f"{place.path}/{part}"
-    fd, stat = open_directory(part, path, DIRECTORY | posix.O_NOFOLLOW, place.fd)
     try:
-        if not place.shared:
-            check_owner(path, stat)
-        elif place.mode & STICKY and stat.st_uid not in (0, posix.geteuid()):
-            raise SoloError(f"cannot use {path}: {explain_owner(stat.st_uid, path)}")
-        check_writers(path, stat.st_mode, place.shared)
+        fd = posix.open(part, DIRECTORY | posix.O_NOFOLLOW, dir_fd=place.fd)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SoloError(f"cannot open {path}: {explain_file(place, part, error)}") from None
+    try:
+        stat = examine(fd, path)
+        if stat.st_uid not in (0, posix.geteuid()) and (place.mode & STICKY or not place.shared):
+            raise SoloError(f"cannot use {path}: {explain_owner(stat.st_uid, choose_remedy(place, part))}")
+        if stat.st_mode & (GROUP_WRITE | OTHER_WRITE):
+            check_writers(path, stat.st_mode, place.shared, choose_closing(place))
     except SoloError:
         posix.close(fd)
         raise
@@ -291,10 +388,7 @@ def open_file(place: Directory, file: str, flags: int) -> int:
         raise reason
     stat = posix.fstat(fd)
     try:
-        if stat.st_mode & TYPE_MASK != IS_REGULAR:
-            raise OSError(EINVAL, "is not a regular file")
-        if place.mode & STICKY and stat.st_uid not in (0, posix.geteuid()):
-            raise OSError(EPERM, explain_owner(stat.st_uid, f"{place.path}/{file}"))
+        check_file(place, file, stat)
         if stat.st_mode & (GROUP | OTHERS) & ~place.mode:
             tighten(fd, place.mode)  # an earlier version made the file and its directory
             tighten(place.fd, place.mode)
@@ -302,6 +396,14 @@ def open_file(place: Directory, file: str, flags: int) -> int:
         posix.close(fd)
         raise
     return fd
+
+
+def check_file(place: Directory, file: str, stat):
+    """Raise OSError if `file` in `place` is not a regular file that only its user, root or the group can replace."""
+    if stat.st_mode & TYPE_MASK != IS_REGULAR:
+        raise OSError(EINVAL, "it is not a regular file")
+    if place.mode & STICKY and stat.st_uid not in (0, posix.geteuid()):
+        raise OSError(EPERM, explain_owner(stat.st_uid, f"chown -h root {quote_path(f'{place.path}/{file}')}"))
 
 
 def check_new_name(name: str):

@@ -17,7 +17,7 @@ import posix
 from fcntl import LOCK_EX, LOCK_UN, flock
 from time import monotonic
 
-from solo.directories import explain, open_file
+from solo.directories import explain_file, open_file
 from solo.errors import SoloError, Vanished
 from solo.kernel import SAFELY, close, try_lock, wait_lock, write_whole
 from solo.modes import MODES, NO_STRONGER
@@ -81,8 +81,8 @@ class Gate:
             return open_file(self.place, GATE, posix.O_RDWR)
         except OSError as error:
             if not posix.fstat(self.place.fd).st_nlink:
-                raise Vanished(f"{self.place.path}: someone removed it") from None
-            raise self.fail(explain(self.place.path, error)) from None
+                raise Vanished(f"cannot use {self.place.path}: another process removed it") from None
+            raise self.fail(explain_file(self.place, GATE, error)) from None
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -115,7 +115,7 @@ class Gate:
             return True
 
     def fail(self, reason: "str | None") -> SoloError:
-        return SoloError(f"{self.place.path}/{GATE}: {reason}")
+        return SoloError(f"cannot lock {self.place.path}/{GATE}: {reason}")
 
     # --- its text -------------------------------------------------------------------------------------------------
 

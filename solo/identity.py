@@ -7,7 +7,7 @@ A wrong "dead" lets two commands run at once: a process is "dead" only if this p
 import posix
 
 from solo.errors import SoloError
-from solo.kernel import STATUS_SIZE, decode, read_file
+from solo.kernel import ENOENT, STATUS_SIZE, decode, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,8 +98,9 @@ def read_origin() -> Origin:
         shift = 0 if time_namespace in (FIRST_TIME_NAMESPACE, "-") else read_shift()
         return Origin(boot, read_namespace("self", "pid"), time_namespace, posix.uname().nodename, shift)
     except OSError as error:
-        remedy = " as a whole (in a unit: ProcSubset=all)" if posix.access("/proc/self/stat", posix.F_OK) else ""
-        raise SoloError(f"cannot read /proc{remedy}: {error.strerror}") from None
+        is_part = error.errno == ENOENT and posix.access("/proc/self/stat", posix.F_OK)
+        remedy = " (in a unit: ProcSubset=all)" if is_part else ""
+        raise SoloError(f"cannot read {error.filename if is_part else '/proc'}: {error.strerror}{remedy}") from None
 
 
 def read_shift() -> int:

@@ -162,7 +162,7 @@ class Run:
         try:
             self.process = self.starter.start(self.holds, make_variables(self.names, self.named), self.termination)
         except OSError as error:
-            raise SoloError(f"cannot start {self.command[0]}: {error.strerror}") from None
+            raise SoloError(f"{self.names[0]}: cannot start {self.command[0]}: {error.strerror}") from None
 
     def refuse(self, error: BaseException) -> BaseException:
         """Undo everything: nothing runs, because of `error`. Return the error to raise."""

@@ -38,7 +38,7 @@ def main(report=None):
     except SoloError as error:
         refusal = error
     except OSError as error:
-        refusal = SoloError(error.strerror or str(error))
+        refusal = SoloError(f"cannot go on: {error.strerror or error}")
     except ModuleNotFoundError as error:
         from solo.text.missing import describe_missing
 

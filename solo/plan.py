@@ -8,7 +8,7 @@ from time import monotonic
 
 from solo.command import find_command, make_name
 from solo.directories import check_new_name
-from solo.errors import UsageError
+from solo.errors import SoloError, UsageError
 from solo.kernel import FOREVER
 from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim
 from solo.options import FILE, KEEPERS, LAUNCHER_OPTIONS, SOCKET
@@ -84,7 +84,7 @@ class Plan:
     ) -> None:
         """Resolve `typed`, as argv.py reads it.
 
-        Raises UsageError, NotFound, NotExecutable; OSError without a working directory.
+        Raises UsageError, NotFound, NotExecutable; SoloError without a working directory.
         """
         for option in LAUNCHER_OPTIONS:
             setattr(self, option.key, typed.get(option.key, False if option.kind == "flag" else None))
@@ -112,8 +112,13 @@ class Plan:
 
 
 def make_absolute(path: str) -> str:
-    """Return the path as seen from any working directory. Raises OSError."""
-    return path if path[:1] == "/" else f"{posix.getcwd()}/{path}"
+    """Return the path as seen from any working directory. Raises SoloError."""
+    try:
+        return path if path[:1] == "/" else f"{posix.getcwd()}/{path}"
+    except OSError as error:
+        raise SoloError(
+            f"cannot find {path} from the working directory: {error.strerror} (give an absolute path)"
+        ) from None
 
 
 def choose_claim(plan: Plan) -> Claim:

@@ -185,7 +185,8 @@ class Starter:
                     self.inherited.restore()
                     execute(self.path, self.words, script, self.complete_environment(launcher, variables))
             except BaseException as error:
-                say(f"cannot start {self.words[0]}: {error.strerror if isinstance(error, OSError) else error}")
+                reason = error.strerror if isinstance(error, OSError) else error
+                say(f"{decode(self.environment[b'SOLO_NAME'])}: cannot start {self.words[0]}: {reason}")
             finally:
                 posix._exit(SoloError.status)
         close(ready)

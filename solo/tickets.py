@@ -13,10 +13,12 @@ import posix
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from time import time
 
+from solo.directories import STICKY, explain_file, quote_path
 from solo.errors import SoloError
 from solo.gate import DIGITS, LARGEST, Gate
 from solo.identity import is_alive
 from solo.kernel import (
+    EINVAL,
     IS_REGULAR,
     SAFELY,
     TYPE_MASK,
@@ -90,8 +92,10 @@ class Ticket:
         if self.record is None and self.is_open:
             try:
                 stat = posix.fstat(self.fd)
-                data = posix.pread(self.fd, min(stat.st_size, SIZE_LIMIT) + 1, 0)  # not more: it fills a buffer
                 self.owner_uid = stat.st_uid
+                if stat.st_mode & TYPE_MASK != IS_REGULAR:
+                    return None
+                data = posix.pread(self.fd, min(stat.st_size, SIZE_LIMIT) + 1, 0)  # not more: it fills a buffer
             except OSError as error:
                 raise self.queue.fail(self.file, error.strerror) from None
             if len(data) <= SIZE_LIMIT:
@@ -180,7 +184,7 @@ class Queue:
             close(fd)
 
     def fail(self, file: str, reason: "str | None") -> SoloError:
-        return SoloError(f"{self.place.path}/{file}: {reason}")
+        return SoloError(f"cannot read {self.place.path}/{file}: {reason}")
 
     def shorten(self, name: str) -> str:
         """Return a name as the records of this queue have it."""
@@ -211,13 +215,18 @@ class Queue:
         return ticket
 
     def open_ticket(self, file: str) -> "Ticket | None":
-        """Return a ticket with its state, None if it is gone. Raises SoloError if its state cannot be found out."""
+        """Return a ticket with its state, None if it is gone, or is no ticket of another user.
+
+        Raises SoloError if its state cannot be found out.
+        """
         try:
             fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=self.place.fd)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self.fail(file, error.strerror) from None
+            if is_foreign(self.place, file):
+                return None  # solo makes tickets that all users of the directory can open
+            raise self.fail(file, explain_file(self.place, file, error)) from None
         ticket = Ticket(self, file, fd, LIVE)
         try:
             if try_lock(fd, LOCK_SH):
@@ -235,15 +244,17 @@ class Queue:
         Raises SoloError.
         """
         stat = posix.fstat(ticket.fd)
-        if stat.st_mode & TYPE_MASK != IS_REGULAR:
-            raise self.fail(ticket.file, "is not a regular file")
         if not ticket.is_hold or not stat.st_nlink:
             return DEAD
         record = ticket.read_record()
         if record is None:
+            if is_foreign(self.place, ticket.file):
+                return DEAD  # only its user can have damaged it, and could as well have removed it
+            if stat.st_mode & TYPE_MASK != IS_REGULAR:
+                raise self.fail(ticket.file, explain_file(self.place, ticket.file, OSError(EINVAL, "")))
             if stat.st_ctime < read_boot_time() and not self.gate.is_of_this_boot(ticket.number):
                 return DEAD  # torn by a power loss: nothing of that time lives
-            raise self.fail(ticket.file, "damaged, and its command may still run (remove it if not)")
+            raise self.fail(ticket.file, explain_damage(stat.st_uid, f"{self.place.path}/{ticket.file}"))
         if record.child is None:
             return DEAD
         theirs, mine = record.origin, self.origin
@@ -334,6 +345,21 @@ class Queue:
             posix.unlink(file, dir_fd=self.place.fd)
         except OSError:
             pass
+
+
+def is_foreign(place: "Directory", file: str) -> bool:
+    """Return whether a file in a directory of all users belongs to neither root nor this user."""
+    try:
+        owner = posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_uid
+    except OSError:
+        return False
+    return bool(place.mode & STICKY) and owner not in (0, posix.geteuid())
+
+
+def explain_damage(uid: int, path: str) -> str:
+    """Return the reason why a damaged ticket of user `uid` counts as held, and the remedy."""
+    who = "" if uid == posix.geteuid() else "as root, "
+    return f"it is damaged, and its command may still run ({who}once that has ended: rm {quote_path(path)})"
 
 
 def is_ticket(file: str) -> bool:

@@ -123,7 +123,7 @@ def test_failure_between_fork_and_exec_is_one_line_and_125(lab):
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=fail)
 
     assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
-    assert result.stderr.startswith(b"solo: cannot start echo: ")
+    assert result.stderr.startswith(b"solo: job: cannot start echo: ")
     assert lab.run("-n", "job", "true").returncode == 0
 
 
@@ -341,7 +341,7 @@ def test_command_that_cannot_be_forked_or_recorded_never_starts(lab, failure):
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, failure))
 
     assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
-    assert result.stderr.startswith(b"solo: cannot start echo: ")
+    assert result.stderr.startswith(b"solo: job: cannot start echo: ")
     assert os.listdir(lab.directory / "job") == [".gate"] and lab.run("-n", "job", "true").returncode == 0
 
 

@@ -672,8 +672,11 @@ def test_doctor_is_ready_on_good_machine(lab):
     }
     assert "file_system" in {finding["check"] for finding in findings}  # a note in a container, and below /tmp
     assert not any(finding["state"] == "fails" for finding in findings)
-    assert os.listdir(lab.directory) == [".journals"] and os.listdir(lab.directory / ".journals") == []
+    assert not lab.directory.exists()
+    assert any(finding["text"] == f"{lab.directory} does not exist: the first run makes it" for finding in findings)
+    lab.run("-n", "job", "true")
     assert lab.run("doctor").stdout.endswith(b"\nready\n")
+    assert sorted(os.listdir(lab.directory)) == [".journals", "job"]
 
 
 @pytest.mark.parametrize(
@@ -765,4 +768,4 @@ def test_doctor_finds_cleaners_relative_dir_and_missing_home(lab, monkeypatch, c
 
     monkeypatch.setattr(doctor.posix, "geteuid", lambda: 54321)
     assert doctor.run({}, []) == 1
-    assert capsys.readouterr().out.startswith("fails  uid 54321 has no home directory")
+    assert capsys.readouterr().out.startswith("fails  cannot find a place for names: uid 54321 has no home directory")

@@ -139,7 +139,7 @@ def test_unreadable_record_is_one_line_and_125(lab):
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, "pread64:error=EIO", paths=[ticket]))
 
     assert (result.returncode, result.stdout) == (125, b"")
-    assert result.stderr.decode() == f"solo: job: {ticket}: Input/output error\n"
+    assert result.stderr.decode() == f"solo: job: cannot read {ticket}: Input/output error\n"
 
 
 @pytest.mark.tool("strace")

@@ -99,15 +99,17 @@ def test_removed_name_is_created_again(lab, missing, status):
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=gone)
 
     assert (result.returncode, result.stdout) == (status, b"" if status else b"ran\n") and count_injected(lab)
-    assert result.stderr.decode() == (f"solo: job: {lab.directory}/job: someone removed it\n" if status else "")
+    assert result.stderr.decode() == (
+        f"solo: job: cannot use {lab.directory}/job: another process removed it\n" if status else ""
+    )
 
 
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize(
     "fault, name, message",
     [
-        ("openat:error=ENOENT", "", "{base}: someone removed it"),
-        ("fstat,newfstatat:error=EIO", "", "cannot open {base}: Input/output error"),
+        ("openat:error=ENOENT", "", "job: cannot use {base}: another process removed it"),
+        ("fstat,newfstatat:error=EIO", "", "job: cannot open {base}: Input/output error"),
         ("getdents64:error=EIO", "job", "job: cannot list {base}/job: Input/output error"),
     ],
     ids=["base removed", "base not examined", "name not listed"],
@@ -622,7 +624,7 @@ def test_name_of_other_user_in_sticky_base_is_refused(common):
         assert result.returncode == 125
         assert result.stderr.decode() == (
             f"solo: up: cannot use {common.directory}/up: it belongs to uid {NOBODY}, who could remove it while others use it "
-            f"(as root: chown -h root {common.directory}/up)\n"
+            f"(as root: find {common.directory}/up -type d -execdir chown -h root {{}} {{}}/.gate ';')\n"
         )
     assert common.run("-n", "up/job", "true", user=NOBODY).returncode == 0
 
@@ -795,12 +797,16 @@ def test_doctor_finds_files_open_to_or_owned_by_other_users(lab):
     lab.run("-n", "own", "true")
     os.chown(lab.directory / "own", NOBODY, NOBODY)
     foreign = lab.run("doctor")
-    assert foreign.returncode == 0 and f"note   {lab.directory}/own belongs to uid {NOBODY}".encode() in foreign.stdout
+    assert (
+        foreign.returncode == 0
+        and f"note   cannot use {lab.directory}/own: it belongs to uid {NOBODY}, who".encode() in foreign.stdout
+    )
     os.chown(lab.directory / "own", 0, 0)
     os.chown(lab.directory / "own/.gate", NOBODY, NOBODY)
     broken = lab.run("doctor")
     assert (
-        broken.returncode == 1 and f"fails  {lab.directory}/own/.gate belongs to uid {NOBODY}".encode() in broken.stdout
+        broken.returncode == 1
+        and f"fails  cannot lock {lab.directory}/own/.gate: it belongs to uid {NOBODY}, who".encode() in broken.stdout
     )
 
 

@@ -346,7 +346,7 @@ def test_removed_name_ends_wait_with_error(lab):
     status, _, stderr = finish(waiter)
 
     assert (status, lab.read_log()) == (125, [])
-    assert stderr == f"solo: job: {lab.directory}/job: someone removed it\n"
+    assert stderr == f"solo: job: cannot use {lab.directory}/job: another process removed it\n"
 
 
 def test_recycled_pid_is_no_orphan(lab):

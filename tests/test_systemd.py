@@ -414,10 +414,10 @@ REFUSALS = {
     ),
     "dynamic": (
         ["DynamicUser=yes"],
-        "use --dir or SOLO_DIR (in a unit: RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "
+        "(use --dir or SOLO_DIR; in a unit: RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "
         "RuntimeDirectoryPreserve=yes Environment=SOLO_DIR=/run/NAME)",
     ),
-    "proc": (["ProcSubset=pid"], "cannot read /proc as a whole (in a unit: ProcSubset=all)"),
+    "proc": (["ProcSubset=pid"], "No such file or directory (in a unit: ProcSubset=all)"),
 }
 
 
@@ -502,7 +502,8 @@ def test_root_directory_is_refused_as_a_home(guest, unit):
     result = guest.run("solo", "-n", unit, "true", user=1002)
 
     assert result.returncode == 125
-    assert result.stderr == "solo: uid 1002 has no home directory to keep names in (use --dir or SOLO_DIR)\n"
+    reason = "cannot find a place for names: uid 1002 has no home directory (use --dir or SOLO_DIR)"
+    assert result.stderr == f"solo: {unit}: {reason}\n"
 
 
 def test_dynamic_user_without_a_directory_can_use_sockets(guest, unit):

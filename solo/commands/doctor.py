@@ -14,21 +14,23 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from errno import ENOENT
 
 from solo.argv import is_engine
-from solo.commands.names import find_names
+from solo.commands.names import find_files, find_names
 from solo.commands.prune import LIKE_GENERATED
 from solo.contention.addresses import list_addresses
 from solo.contention.period import FILE as ONCE
-from solo.directories import PRIVATE, STICKY, choose_mode, find_base, make_base
+from solo.directories import PRIVATE, STICKY, check_file, explain, explain_file, find_base, open_base, quote_path
 from solo.errors import SoloError, UsageError
 from solo.gate import GATE
 from solo.identity import FIRST_PID_NAMESPACE, FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
-from solo.journal_files import JOURNAL, find_journals, make_place
+from solo.journal_files import JOURNAL, find_journals, open_place
+from solo.kernel import SAFELY
 from solo.process.prctl import load_prctl
 from solo.text.tables import format_json
 from solo.text.width import print_clean
-from solo.tickets import HOLD, READABLE, SEAT
+from solo.tickets import DEAD, HOLD, READABLE, SEAT, Queue, is_foreign, is_published, is_ticket
 
 SUSPICIOUS = 10  # names made from commands of one program
 GOOD, BAD, NOTE = "ok", "fails", "note"
@@ -95,46 +97,102 @@ def check_directory(asked):
     """Can solo use the directory of names, and write in it?"""
     try:
         path = find_base(asked)
-        place = make_base(asked)
+        place = open_existing(asked)
+        folder = path if place else find_existing(path, asked)
     except SoloError as error:
         yield BAD, str(error)
         return
     yield GOOD, f"names live in {path}, for uid {posix.geteuid()}" + (", as --dir or SOLO_DIR says" if asked else "")
-    posix.close(place.fd)
+    if place:
+        posix.close(place.fd)
+    else:
+        yield NOTE, f"{path} does not exist: the first run makes it"
     try:
-        write_file(path)
+        write_file(folder)
         yield GOOD, "solo can create and write files there"
     except OSError as error:
-        yield BAD, f"cannot write in {path}: {error.strerror} (use --via socket, which needs no file)"
+        yield BAD, f"cannot write in {folder}: {error.strerror} (use --via socket, which needs no file)"
+
+
+def open_existing(asked):
+    """Return the directory of names, or None if it is missing. Raises SoloError."""
+    try:
+        return open_base(find_base(asked), asked)
+    except FileNotFoundError:
+        return None
+
+
+def find_existing(path: str, asked) -> str:
+    """Return the nearest directory in which a run would make the missing `path`. Raises SoloError if it would not."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if asked and not os.path.isdir(folder):
+        raise SoloError(f"cannot create {path}: {explain(path, FileNotFoundError(ENOENT, os.strerror(ENOENT)))}")
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def check_trust(asked):
     """Which other users can read, block or change the locks? TRUST in solo(1) has the rules."""
     try:
-        place = make_base(asked)
+        place = open_existing(asked)
     except SoloError:
         return  # check_directory reports it
-    path, status = os.path.realpath(place.path), os.fstat(place.fd)
+    if place is None:
+        return
+    path, mode = os.path.realpath(place.path), place.mode
+    yield from describe_sharing(path, mode, os.fstat(place.fd))
+    found = [*examine_names(place), *describe_wide(asked, path, mode)]
     posix.close(place.fd)
-    mode = choose_mode(status.st_mode)
-    yield from describe_sharing(path, mode, status)
-    wide, foreign = find_all_untrusted(asked, path, mode)
-    if wide:
-        yield (
-            BAD,
-            f"{wide[0]}: other users can open it, and so lock it, and {len(wide) - 1} more files (run solo clean)",
-        )
-    for one, uid in foreign:
-        is_name = (
-            os.path.basename(one) != GATE
-        )  # users may have names of their own; a gate in a name of root's is for all
-        yield (
-            NOTE if is_name else BAD,
-            f"{one} belongs to uid {uid}, so others cannot use the name (as root: chown -h root {one})",
-        )
-    if mode == PRIVATE and not wide:
+    yield from found
+    if mode == PRIVATE and not found:
         yield GOOD, f"no other user can read, block or change the locks in {path}"
     yield from check_above(path)
+
+
+def examine_names(place):
+    """Yield a finding for each directory, gate and ticket that a run refuses, and for each ticket that it ignores."""
+    origin = read_origin()
+    for name, inner, files in find_files(place):
+        if isinstance(inner, SoloError):
+            # In a directory of all users each of them may have names of its own.
+            yield NOTE if place.mode & STICKY and is_foreign(place, name) else BAD, str(inner)
+            continue
+        queue = Queue(inner, origin)
+        if GATE in files:
+            yield from examine_gate(inner)
+        for file in sorted(filter(is_ticket, files)):
+            yield from examine_ticket(queue, file) if is_published(file) else ()
+
+
+def examine_gate(place):
+    try:
+        fd = posix.open(GATE, posix.O_RDWR | SAFELY, dir_fd=place.fd)
+        try:
+            check_file(place, GATE, os.fstat(fd))
+        finally:
+            posix.close(fd)
+    except FileNotFoundError:
+        return  # solo clean removed it
+    except OSError as error:
+        yield BAD, f"cannot lock {place.path}/{GATE}: {explain_file(place, GATE, error)}"
+
+
+def examine_ticket(queue, file: str):
+    try:
+        ticket = queue.look(file)
+        is_damaged = ticket is None or ticket.is_hold and ticket.state is DEAD and ticket.read_record() is None
+    except SoloError as error:
+        yield BAD, str(error)
+        return
+    if ticket is not None:
+        ticket.close()
+    if is_damaged and is_foreign(queue.place, file):
+        path = f"{queue.place.path}/{file}"
+        yield (
+            NOTE,
+            f"{path} is no ticket, and solo ignores it; another user made it (as root: rm -r {quote_path(path)})",
+        )
 
 
 def describe_sharing(path: str, mode: int, status):
@@ -155,12 +213,14 @@ def describe_sharing(path: str, mode: int, status):
         yield NOTE, f"other users can see which names there are in {path}, but cannot use them (chmod 700 hides them)"
 
 
-def find_all_untrusted(asked, path: str, mode: int) -> tuple:
-    """Return (files with too much access, [(path, uid) of other users' files]) among the names and the journals."""
-    wide, foreign = [], []
+def describe_wide(asked, path: str, mode: int):
+    """Yield a finding if files of names or journals give other users too much access."""
+    wide = []
     for base in filter(may_enter, dict.fromkeys([path, os.path.realpath(find_journals(asked)[0])])):
-        find_untrusted(base, mode if base == path else PRIVATE, wide, foreign)
-    return wide, foreign
+        wide += find_wide(base, mode if base == path else PRIVATE)
+    if wide:
+        remedy = f"solo clean --dir {quote_path(asked)}" if asked else "solo clean"
+        yield BAD, f"{wide[0]}: other users can open it, and so lock it, and {len(wide) - 1} more files (run {remedy})"
 
 
 def check_above(path: str):
@@ -173,21 +233,15 @@ def check_above(path: str):
             yield NOTE, f"other users can write in {above}, and put another directory in the place of {path}"
 
 
-def find_untrusted(base: str, mode: int, wide: list, foreign: list):
-    """Append to `wide` files that grant other users more than `mode`, and to `foreign` other users' names and gates.
-
-    Names have other owners in sticky directories only.
-    """
+def find_wide(base: str, mode: int):
+    """Yield the files that grant other users more than `mode`."""
     for folder, folders, files in os.walk(base):
         for path in [os.path.join(folder, one) for one in files if one.startswith((GATE, SEAT, HOLD, JOURNAL, ONCE))]:
             try:
-                status, owner = os.lstat(path), os.lstat(folder).st_uid
+                if is_too_open(path, os.lstat(path), mode):
+                    yield path
             except OSError:
                 continue
-            if is_too_open(path, status, mode):
-                wide.append(path)
-            if mode & STICKY and os.path.basename(path) == GATE:
-                foreign += [(one, uid) for one, uid in ((folder, owner), (path, status.st_uid)) if not is_ours(uid)][:1]
         # Other users cannot reach a file in a directory that they cannot enter, whatever its mode.
         folders[:] = [one for one in folders if may_enter(os.path.join(folder, one))]
 
@@ -196,11 +250,8 @@ def is_too_open(path: str, status, mode: int) -> bool:
     """Does this file of root or the user grant others more than `mode`? A ticket grants no more than reading."""
     is_ticket = os.path.basename(path).startswith((SEAT, HOLD))
     allowed = mode & READABLE if is_ticket else mode
-    return bool(status.st_mode & OTHER_USERS & ~allowed) and is_ours(status.st_uid)
-
-
-def is_ours(uid: int) -> bool:
-    return uid in (0, posix.geteuid())
+    is_ours = status.st_uid in (0, posix.geteuid())
+    return is_ours and stat.S_ISREG(status.st_mode) and bool(status.st_mode & OTHER_USERS & ~allowed)
 
 
 def may_enter(folder: str) -> bool:
@@ -228,17 +279,33 @@ def find_group(gid: int) -> str:
 
 
 def check_journal(asked):
-    """Can the journal be written? No command fails where it cannot."""
+    """Can the journal be written? Where it cannot, only --once-per fails."""
     try:
-        place = make_place(asked)
-        write_file(place.path)
-        yield GOOD, f"runs are recorded in {place.path}, for solo history and metrics"
+        if (place := open_existing(asked)) is not None:
+            posix.close(place.fd)
+    except SoloError:
+        return  # check_directory reports it
+    path = find_journals(asked)[0]
+    try:
+        place = open_place(asked)
+        path = place.path
+        yield from ((BAD, str(inner)) for _, inner in find_names(place) if isinstance(inner, SoloError))
+        posix.close(place.fd)
+    except FileNotFoundError:
+        pass  # the first run makes it
+    except SoloError as error:
+        yield BAD, str(error)
+        return
+    try:
+        write_file(path if os.path.isdir(path) else find_existing(path, asked))
+        yield GOOD, f"runs are recorded in {path}, for solo history and metrics"
     except (SoloError, OSError) as error:
         yield NOTE, f"solo history and metrics will know no runs: {getattr(error, 'strerror', None) or error}"
 
 
 def write_file(folder: str):
-    with tempfile.NamedTemporaryFile(prefix=".doctor.", dir=folder) as file:
+    """Write a file without a name. Raises OSError."""
+    with tempfile.TemporaryFile(dir=folder) as file:
         file.write(b"x" * 4096)
         file.flush()
 
@@ -270,15 +337,12 @@ def check_locks(asked):
     """Does one process see the lock of another?"""
     try:
         path = find_base(asked)
-        with tempfile.NamedTemporaryFile(prefix=".doctor.", dir=path) as file:
+        with tempfile.TemporaryFile(dir=path if os.path.isdir(path) else find_existing(path, asked)) as file:
+            words = [sys.executable, "-IS", "-c", LOCK_CHECK, f"/proc/{posix.getpid()}/fd/{file.fileno()}"]
             fcntl.flock(file, fcntl.LOCK_EX)
-            held = subprocess.run(
-                [sys.executable, "-IS", "-c", LOCK_CHECK, file.name], stdin=subprocess.DEVNULL
-            ).returncode
+            held = subprocess.run(words, stdin=subprocess.DEVNULL).returncode
             fcntl.flock(file, fcntl.LOCK_UN)
-            free = subprocess.run(
-                [sys.executable, "-IS", "-c", LOCK_CHECK, file.name], stdin=subprocess.DEVNULL
-            ).returncode
+            free = subprocess.run(words, stdin=subprocess.DEVNULL).returncode
     except (SoloError, FileNotFoundError):
         return  # check_directory reports it
     except OSError as error:
@@ -383,7 +447,7 @@ def check_cron(asked):
 def check_generated_names(asked):
     """Are there many names of one program? A name made from changing arguments never excludes another run."""
     try:
-        names = [name for name, _ in find_names(make_place(asked)) if LIKE_GENERATED.fullmatch(name)]
+        names = [name for name, _ in find_names(open_place(asked)) if LIKE_GENERATED.fullmatch(name)]
     except (SoloError, OSError):
         return
     for program, count in Counter(name.rpartition("-")[0] for name in names).most_common(3):

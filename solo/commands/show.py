@@ -4,19 +4,20 @@ from time import time
 
 from solo.argv import is_engine
 from solo.commands import history
-from solo.commands.list import add_hosts, format_age, format_mode, format_pid, format_user, make_row
+from solo.commands.list import add_hosts, format_age, format_mode, format_pid, format_user, look_at, make_row
 from solo.commands.list import collect as collect_rows
-from solo.commands.lookup import check_names, describe_place, open_living, read_skips, report_unknown, visit_queues
+from solo.commands.lookup import check_names, describe_place, read_skips, report_unknown, visit_queues
 from solo.errors import SoloError
 from solo.history.reader import find_history
 from solo.identity import read_origin
 from solo.journal_files import JOURNAL, open_place
-from solo.kernel import close
+from solo.kernel import close, say
 from solo.options import FILE, SOCKET
 from solo.process.tree import find_roots
 from solo.text.describe import describe_skips, format_duration
 from solo.text.tables import add_notes, format_json, format_time, format_times, print_rows
 from solo.text.width import print_clean
+from solo.tickets import LIVE, ORPHANED
 
 KIB = 1024
 LAST_RUNS = 5
@@ -49,8 +50,11 @@ def collect_all(names: list, options: dict) -> tuple:
     origin, shown = read_origin(), []
 
     def show(name, queue) -> bool:
-        shown.append(collect(name, queue, options, origin))
-        return True
+        errors: list = []
+        shown.append(collect(name, queue, options, origin, errors.append))
+        for error in errors:
+            say(f"{name}: {error}")
+        return not errors
 
     unknown = [name for name in names if report_unknown(name, options, "show")]
     return shown, visit_queues(names, options, show) and not unknown
@@ -66,11 +70,11 @@ def find_journal(directory, name: str):
     return f"{place.path}/{JOURNAL}"
 
 
-def collect(name: str, queue, options: dict, origin) -> dict:
+def collect(name: str, queue, options: dict, origin, report) -> dict:
     """Return the object of one name, as --json prints it.
 
     `holds` and `waiting` are rows of `solo list`; holds also have `processes`. `runs` are the last rows of `solo
-    history`.
+    history`. Call `report` with each SoloError of a ticket that cannot be read.
     """
     via = options.get("via", FILE)
     known = {
@@ -93,7 +97,13 @@ def collect(name: str, queue, options: dict, origin) -> dict:
     if via != SOCKET:
         known["path"] = queue.place.path
         known["skips"] = read_skips(queue)
-    for ticket in open_living(queue):
+    for ticket in look_at(queue, queue.list_files()):
+        if isinstance(ticket, SoloError):
+            report(ticket)
+            continue
+        if ticket.state not in (LIVE, ORPHANED):
+            ticket.close()
+            continue
         row = make_row(name, via, ticket, ticket.read_record())
         if ticket.is_hold:
             row["names"] = ticket.record.names if ticket.record is not None and via == FILE else [name]

@@ -1,0 +1,317 @@
+"""The section TRUST of solo(1): what other users can leave in a directory, doctor's verdict, and remedies that work when
+typed."""
+
+import os
+import re
+import subprocess
+
+import pytest
+from conftest import NOBODY, finish, until
+
+OTHER, GROUP = 65533, 4242  # another user without a name, and a group
+TICKET = ".hold.00000000000000000001"
+
+
+def act_as_nobody(*words):
+    subprocess.run([*map(str, words)], user=NOBODY, group=NOBODY, extra_groups=[], check=True)
+
+
+def leave(*words):
+    """Run words, the last of which is a path, and give the result to nobody, who cannot enter the place of a lab."""
+    subprocess.run([*map(str, words)], check=True)
+    subprocess.run(["chown", "-hR", f"{NOBODY}:{NOBODY}", words[-1]], check=True)
+
+
+def make_base(lab, mode, group=0):
+    lab.directory.mkdir()
+    os.chown(lab.directory, 0, group)
+    lab.directory.chmod(mode)
+
+
+def give_away(path):
+    os.chown(path, NOBODY, NOBODY)
+
+
+def share_with_group(job):
+    os.chown(job, 0, NOBODY)
+    job.chmod(0o770)
+
+
+def open_to_all(job):
+    subprocess.run(["chmod", "-R", "go+rwX", job], check=True)
+
+
+def make_nested_of_nobody(job):
+    leave("sh", "-c", 'mkdir -m 1777 "$0" "$0/sub" && touch "$0/.gate" "$0/sub/.gate"', job)
+
+
+def replace_gate(job, *words):
+    (job / ".gate").unlink()
+    leave(*words, job / ".gate")
+
+
+def link_gate(job):
+    (job / ".gate").unlink()
+    (job / ".gate").symlink_to("/etc/passwd")
+
+
+def find_remedies(text):
+    """Return the commands in parentheses at the end of a message; each alone must do."""
+    remedy = re.search(r"\((?:as root: |as root, |once that has ended: |run: )*((?:(?! \().)*)\)$", text)[1]
+    return remedy.split(", or to share it with all users: ")
+
+
+# The mode of the base, what goes wrong with the directory of `job`, and the state that doctor gives it.
+SPOILED = {
+    "group can write in name": (0o755, share_with_group, "fails"),
+    "name of other user": (0o755, give_away, "fails"),
+    "name open to all": (0o755, open_to_all, "fails"),
+    "damaged ticket": (0o755, lambda job: (job / TICKET).touch(), "fails"),
+    "fifo as ticket": (0o755, lambda job: os.mkfifo(job / TICKET), "fails"),
+    "directory as ticket": (0o755, lambda job: (job / TICKET).mkdir(), "fails"),
+    "link as gate": (0o755, link_gate, "fails"),
+    "base open to all": (0o755, lambda job: job.parent.chmod(0o777), "fails"),
+    "sticky: name of other user": (0o1777, give_away, "note"),
+    "sticky: gate of other user": (0o1777, lambda job: replace_gate(job, "touch"), "fails"),
+    "sticky: fifo as gate": (0o1777, lambda job: replace_gate(job, "mkfifo"), "fails"),
+    "sticky: link as gate": (0o1777, lambda job: replace_gate(job, "ln", "-s", "/etc/passwd"), "fails"),
+    "sticky: no sticky bit": (0o1777, lambda job: job.chmod(0o777), "fails"),
+    "sticky: damaged ticket of root": (0o1777, lambda job: (job / TICKET).touch(), "fails"),
+    "group: name open to all": (0o2770, lambda job: job.chmod(0o2777), "fails"),
+}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("case", SPOILED)
+def test_remedy_works_when_typed_and_doctor_gives_the_same(lab, case):
+    base, spoil, state = SPOILED[case]
+    count = len(find_remedies(refuse(lab, base, spoil)[0])) if case == "base open to all" else 1
+    for at in range(count):
+        subprocess.run(["rm", "-rf", lab.directory], check=True)
+        error, doctor = refuse(lab, base, spoil)
+
+        subprocess.run(["sh", "-c", find_remedies(error)[at]], check=True)
+
+        assert f"{state:<5}  {error.removeprefix('solo: job: ')}" in doctor.stdout.decode().splitlines()
+        assert doctor.returncode == (state == "fails") and lab.run("-n", "job", "true").returncode == 0
+        assert lab.run("doctor").returncode == 0
+
+
+def refuse(lab, base, spoil):
+    """Spoil the directory of `job`; return the message of a run, and doctor's result. Both change nothing."""
+    if not lab.directory.exists():
+        make_base(lab, base)
+    lab.run("-n", "job", "true")
+    spoil(lab.directory / "job")
+    doctor, result = lab.run("doctor"), lab.run("-n", "job", "true")
+    assert result.returncode == 125 and result.stderr.count(b"\n") == 1
+    return result.stderr.decode().strip(), doctor
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("make", [make_nested_of_nobody, lambda job: leave("touch", job)], ids=["nested name", "file"])
+def test_remedy_for_what_other_user_made_first_works_when_typed(lab, make):
+    make_base(lab, 0o1777)
+    make(lab.directory / "job")
+
+    error = lab.run("-n", "job/sub", "true").stderr.decode().strip()
+    subprocess.run(["sh", "-c", find_remedies(error)[0]], check=True)
+
+    assert error.startswith("solo: job: cannot ") and f"uid {NOBODY}" in error
+    assert lab.run("-n", "job/sub", "true").returncode == 0
+
+
+@pytest.mark.root
+def test_remedy_for_wide_files_works_when_typed(lab):
+    make_base(lab, 0o755)
+    lab.run("-n", "job", "true")
+    (lab.directory / "job").chmod(0o755)
+    (lab.directory / "job/.gate").chmod(0o644)
+
+    remedy = lab.run("doctor").stdout.decode().splitlines()[-1].removeprefix("not ready; first: run: ")
+    subprocess.run(["sh", "-c", remedy.replace("solo", lab.script, 1)], check=True)
+
+    assert remedy == f"solo clean --dir {lab.directory}" and lab.run("doctor").returncode == 0
+
+
+# --- a directory for all users --------------------------------------------------------------------------------------
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("words", [["touch"], ["mkfifo"], ["mkdir"], ["ln", "-s", "/etc/passwd"], ["mkdir", "-m", "0"]])
+@pytest.mark.parametrize("kind", [".hold.", ".seat."])
+def test_file_of_other_user_that_is_no_ticket_blocks_nobody(common, words, kind):
+    make_base(common, 0o1777)
+    common.run("-n", "job", "true")
+    junk = common.directory / f"job/{kind}{'1':>020}"
+    act_as_nobody(*words, junk)
+
+    results = [common.run("-n", "job", "--", "echo", "ran", user=user) for user in (OTHER, 0)]
+
+    assert [(result.returncode, result.stdout, result.stderr) for result in results] == [(0, b"ran\n", b"")] * 2
+
+
+@pytest.mark.root
+def test_unreadable_file_of_other_user_blocks_nobody(common):
+    make_base(common, 0o1777)
+    common.run("-n", "job", "true")
+    junk = common.directory / "job" / TICKET
+    act_as_nobody("sh", "-c", f"umask 777 && : >{junk}")
+
+    assert common.run("-n", "job", "true", user=OTHER).returncode == 0 and junk.exists()
+
+
+@pytest.mark.root
+def test_doctor_notes_what_solo_ignores_and_views_show_the_holder(lab):
+    make_base(lab, 0o1777)
+    lab.run("-n", "job", "true")
+    holder = lab.hold("job")
+    leave("mkdir", lab.directory / "job" / TICKET)
+
+    shown, doctor = lab.run("show", "job"), lab.run("doctor")
+
+    assert shown.returncode == 0 and b"job: 1 held" in shown.stdout and lab.run("-n", "job", "true").returncode == 75
+    [line] = [line for line in doctor.stdout.decode().splitlines() if "is no ticket, and solo ignores it" in line]
+    subprocess.run(["sh", "-c", find_remedies(line)[0]], check=True)
+    assert doctor.returncode == 0 and not (lab.directory / "job" / TICKET).exists()
+    assert lab.run("stop", "job").returncode == 0 and holder.wait() is not None
+
+
+@pytest.mark.root
+def test_live_and_orphaned_tickets_of_other_user_hold(common):
+    """They are tickets, unlike what is ignored."""
+    make_base(common, 0o1777)
+    common.run("-n", "job", "true")
+    holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", user=NOBODY, group=NOBODY)
+    holder.stdout.readline()
+
+    assert common.run("-n", "job", "true", user=OTHER).returncode == 75
+    holder.kill()
+    holder.wait()
+    assert common.run("-n", "job", "true", user=OTHER).returncode == 75
+    holder.stdin.close()
+    assert common.run("--wait", "1m", "-n", "job", "true", user=OTHER).returncode == 0
+
+
+@pytest.mark.root
+def test_journals_of_other_user_are_named_with_remedy(lab):
+    make_base(lab, 0o1777)
+    leave("mkdir", lab.directory / ".journals.0")
+    day = ("-n", "job", "--once-per", "1d", "--", "echo", "ran")
+
+    error, doctor = lab.run(*day).stderr.decode().strip(), lab.run("doctor")
+    subprocess.run(["sh", "-c", find_remedies(error)[0]], check=True)
+
+    assert error.startswith(f"solo: job: cannot use {lab.directory}/.journals.0: it belongs to uid {NOBODY}, who ")
+    assert doctor.returncode == 1 and f"fails  {error.removeprefix('solo: job: ')}".encode() in doctor.stdout
+    assert lab.run(*day).stdout == b"ran\n" and lab.run("doctor").returncode == 0
+
+
+def test_show_lists_tickets_beside_one_that_cannot_be_read(lab):
+    holder = lab.hold("job", "-s")
+    (lab.directory / "job" / TICKET).touch()
+
+    result = lab.run("show", "job")
+
+    assert result.returncode == 125 and b"job: 1 held" in result.stdout
+    assert result.stderr.startswith(f"solo: job: cannot read {lab.directory}/job/{TICKET}: it is damaged".encode())
+    assert finish(holder)[0] == 0
+
+
+# --- a directory for a group ----------------------------------------------------------------------------------------
+
+
+def start_member(lab, user, *words):
+    return lab.start(*words, user=user, group=user, extra_groups=[GROUP])
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("mode", [0o770, 0o775, 0o2770])
+def test_members_with_other_primary_groups_share_names(common, mode):
+    make_base(common, mode, GROUP)
+    first = start_member(common, OTHER, "-n", "up/job", "--", "sh", "-c", "echo; read line; exit 0")
+    first.stdout.readline()
+    second = start_member(common, NOBODY, "--wait", "1m", "-n", "up/job", "--", "echo", "ran")
+    until(lambda: common.count_waiting("up/job"))
+
+    assert finish(first)[0] == 0 and finish(second) == (0, b"ran\n".decode(), "")
+    places = [path for path in common.directory.rglob("*") if path.is_dir()]
+    assert {(path.stat().st_gid, path.stat().st_mode & 0o7777) for path in places} == {(GROUP, 0o2770)}
+
+
+@pytest.mark.root
+def test_members_that_make_a_name_at_once_all_run(common):
+    make_base(common, 0o770, GROUP)
+
+    crowd = [
+        start_member(common, 60000 + at, "--wait", "1m", "-n", "up/in/job", "--", "echo", "ran") for at in range(24)
+    ]
+
+    assert [finish(process) for process in crowd] == [(0, "ran\n", "")] * 24
+    assert not list(common.directory.rglob(".new.*"))
+
+
+@pytest.mark.root
+def test_name_with_group_of_earlier_version_is_refused_with_remedy(common):
+    make_base(common, 0o770, GROUP)
+    start_member(common, OTHER, "-n", "job", "true").wait()
+    for path in (common.directory / "job", common.directory / "job/.gate"):
+        os.chown(path, OTHER, OTHER)
+    (common.directory / "job").chmod(0o770)
+
+    error = finish(start_member(common, NOBODY, "-n", "job", "true"))[2].strip()
+    subprocess.run(["sh", "-c", find_remedies(error)[0]], check=True)
+
+    assert error.startswith(
+        f"solo: job: cannot open {common.directory}/job: Permission denied (as root: chgrp -R {GROUP} "
+    )
+    assert [finish(start_member(common, user, "-n", "job", "true"))[0] for user in (NOBODY, OTHER)] == [0, 0]
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+
+def test_doctor_creates_nothing(lab):
+    lab.path.joinpath("place").mkdir()
+
+    typo = lab.run("doctor", "--dir", lab.path / "place/typo")
+    deep = lab.run("doctor", "--dir", lab.path / "place/deep/typo")
+
+    assert (typo.returncode, deep.returncode, os.listdir(lab.path / "place")) == (0, 1, [])
+    assert f"note   {lab.path}/place/typo does not exist: the first run makes it".encode() in typo.stdout
+    assert f"fails  cannot create {lab.path}/place/deep/typo: No such file or directory (".encode() in deep.stdout
+
+
+def test_relative_dir_in_removed_directory_is_named(lab):
+    script = 'mkdir "$LAB/gone" && cd "$LAB/gone" && rmdir "$LAB/gone" && exec "$SOLO" --dir rel -n job true'
+
+    result = subprocess.run(["sh", "-c", script], env=lab.environment, capture_output=True)
+
+    reason = "No such file or directory (give an absolute path)"
+    assert (result.returncode, result.stderr.decode()) == (
+        125,
+        f"solo: cannot find rel from the working directory: {reason}\n",
+    )
+
+
+@pytest.mark.tool("prlimit")
+def test_lack_of_descriptors_is_told_with_verb_and_without_remedy(lab):
+    lab.run("-n", "job", "true")
+
+    results = [lab.run("-n", "job", "--", "true", prefix=("prlimit", f"--nofile={limit}")) for limit in range(4, 12)]
+
+    errors = {result.stderr.decode() for result in results if result.returncode == 125}
+    assert len(errors) >= 4 and f"solo: job: cannot lock {lab.directory}/job/.gate: Too many open files\n" in errors
+    assert all(re.fullmatch(r"solo: (job: )?cannot [^:]*: Too many open files\n", error) for error in errors), errors
+
+
+def test_path_in_remedy_is_quoted(lab):
+    lab.directory = lab.path / "it's a place"
+    lab.environment["SOLO_DIR"] = str(lab.directory)
+    lab.run("-n", "job", "true")
+    (lab.directory / "job").chmod(0o770)
+
+    error = lab.run("-n", "job", "true").stderr.decode().strip()
+    subprocess.run(["sh", "-c", find_remedies(error)[0]], check=True)
+
+    assert lab.run("-n", "job", "true").returncode == 0
