@@ -19,7 +19,7 @@ from time import monotonic
 
 from solo.directories import explain_file, open_file
 from solo.errors import SoloError, Vanished
-from solo.kernel import SAFELY, close, try_lock, wait_lock, write_whole
+from solo.kernel import FOREVER, SAFELY, close, try_lock, wait_lock, write_whole
 from solo.modes import MODES, NO_STRONGER
 
 TYPE_CHECKING = False
@@ -33,21 +33,24 @@ LINE_SIZE = DIGITS + 1
 LARGEST = 10**18  # no counter from a clock gets there before the year 33658: a larger number is damage
 BOOT_AT = LINE_SIZE * (1 + len(MODES))
 BOOT_SIZE = 36 + 1 + LINE_SIZE
-GATE_PATIENCE = 2.5  # seconds, twice, for a gate that does not change hands
+GATE_PATIENCE = 10.0  # seconds, for a gate that does not change hands
+LEAST_PATIENCE = 1.0  # seconds, whatever is left of --wait: a last look needs the gate too
 
 
 class Gate:
     """The gate of the name whose directory is `place`; `with gate:` locks it.
 
-    `boot` is the boot id of this machine, `fd` the descriptor of the gate or CLOSED. `text` is what the gate said when
-    it was last locked, with what we wrote since; `skips` the skips before our ticket.
+    `boot` is the boot id of this machine, `fd` the descriptor of the gate or CLOSED. `deadline` is that of the
+    contender, FOREVER without --wait. `text` is what the gate said when it was last locked, with what we wrote since;
+    `skips` the skips before our ticket.
     """
 
-    __slots__ = ("boot", "fd", "place", "skips", "text")
+    __slots__ = ("boot", "deadline", "fd", "place", "skips", "text")
 
     def __init__(self, place: "Directory", boot: str) -> None:
         self.place = place
         self.boot = boot
+        self.deadline = FOREVER
         self.fd = CLOSED
         self.text = b""
         self.skips = [0] * len(MODES)
@@ -57,7 +60,8 @@ class Gate:
     def __enter__(self) -> "Gate":
         """Lock and read the gate.
 
-        Raises SoloError if one process keeps it for five seconds, Vanished without a directory.
+        Raises SoloError if one process keeps it for GATE_PATIENCE, Busy if `deadline` comes first, Vanished without a
+        directory.
         """
         while True:
             if self.fd < 0:
@@ -90,15 +94,13 @@ class Gate:
             self.fd = CLOSED
 
     def wait(self) -> None:
-        """Block until the gate is locked, as long as it changes hands. Raises SoloError once it does not."""
-        seen = posix.fstat(self.fd).st_mtime_ns
-        if not wait_lock(self.fd, LOCK_EX, monotonic() + GATE_PATIENCE):
+        """Block until the gate is locked, as long as it changes hands. Raises SoloError once it does not, Busy."""
+        begin, seen = monotonic(), posix.fstat(self.fd).st_mtime_ns
+        deadline = max(self.deadline, begin + LEAST_PATIENCE)
+        if not wait_lock(self.fd, LOCK_EX, min(deadline, begin + GATE_PATIENCE / 4)):
             from solo.process.watch import wait_crowded_gate
 
-            owner, seconds = wait_crowded_gate(self.fd, seen, GATE_PATIENCE)
-            if seconds:
-                process = f"pid {owner}" if owner else "a process"
-                raise self.fail(f"{process} has been sitting on it for {seconds:.0f} seconds (is it stopped?)")
+            wait_crowded_gate(self.fd, f"{self.place.path}/{GATE}", seen, GATE_PATIENCE, deadline)
         try:
             posix.utime(self.fd)  # a contender that only looks writes nothing: show the others that the gate moves
         except OSError:

@@ -13,7 +13,7 @@
 from time import monotonic
 
 from solo.errors import Busy, SoloError, Superseded, Vanished
-from solo.kernel import block_wake_signal, is_woken, restore_mask
+from solo.kernel import FOREVER, block_wake_signal, is_woken, restore_mask
 from solo.modes import COUNTED, EXCLUSIVE, find_conflicts
 from solo.obstacles import (
     close_all,
@@ -132,6 +132,7 @@ class Attempt:
 
     def close(self) -> None:
         """Close and release everything but the hold."""
+        self.queue.gate.deadline = FOREVER
         close_all(self.obstacles)
         close_all(self.passed)
         self.release_waiting()
@@ -140,6 +141,8 @@ class Attempt:
 
     def take_step(self) -> None:
         """Look and publish under the gate; then, without the gate, wait until the next look is due."""
+        if self.deadline is not NO_WAIT:
+            self.queue.gate.deadline = self.deadline
         with self.queue.gate:
             is_published = self.look_and_publish()
         if not is_published or self.state is HELD:

@@ -8,10 +8,10 @@ import sys
 import time
 
 import pytest
-from conftest import TESTS, count_injected, finish, inject, is_blocked, read_line, until
+from conftest import TESTS, count_injected, finish, inject, is_blocked, read_line, read_state, until
 
-GATE_PATIENCE = 0.8  # seconds, instead of 2.5
-OWNERS = 24  # each owner keeps the gate for 0.1 s: together longer than twice the patience with an idle gate
+GATE_PATIENCE = 1.6  # seconds, instead of 10
+OWNERS = 24  # each owner keeps the gate for 0.1 s: together longer than the patience with an idle gate
 
 
 @pytest.mark.tool("strace")
@@ -103,11 +103,60 @@ def test_crowd_at_stuck_gate_fails_and_one_names_owner(lab):
     results = [finish(process) for process in crowd]
 
     assert [status for status, _, _ in results] == [125] * 8
-    assert all(error.count("\n") == 1 and "sitting on it for" in error for _, _, error in results)
+    assert all(error.count("\n") == 1 and "has kept it locked for 2 seconds" in error for _, _, error in results)
     named = sum("pid " in error for _, _, error in results)
-    assert 1 <= named == count_opens(lab) <= 1 + spread // GATE_PATIENCE
+    assert 1 <= named == count_opens(lab) <= 1 + spread // (0.75 * GATE_PATIENCE)
     finish(owner)
     assert lab.run("-n", "job", "true").returncode == 0
+
+
+STOP_WITH_FILE = """
+import fcntl, os, signal, sys
+file = open(sys.argv[1], "r+")
+fcntl.flock(file, fcntl.LOCK_EX)
+print(flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def stop_with_file(lab, path):
+    """Start a process that locks the file and stops itself."""
+    owner = lab.start_words(sys.executable, "-IS", "-c", STOP_WITH_FILE, str(path))
+    read_line(owner)
+    until(lambda: read_state(owner.pid) == "T")
+    return owner
+
+
+@pytest.mark.parametrize("file, words", [("job/.gate", ()), (".journals/job/.once", ("--once-per", "1d"))])
+def test_remedy_for_stopped_owner_works_when_typed(lab, file, words):
+    lab.run("-n", "job", "--once-per", "1h", "true")
+    owner = stop_with_file(lab, lab.directory / file)
+    lab.hasten("solo.gate.GATE_PATIENCE", GATE_PATIENCE)
+
+    stuck = lab.run("-n", "job", *words, "true")
+    remedy = re.search(r"\(continue it: (kill -CONT \d+)\)$", stuck.stderr.decode())
+    subprocess.run(["sh", "-c", remedy[1]], check=True)
+
+    start = f"solo: job: cannot lock {lab.directory}/{file}: pid {owner.pid} ({sys.executable} "
+    assert stuck.returncode == 125 and stuck.stderr.startswith(start.encode())
+    assert finish(owner)[0] == 0 and lab.run("-n", "job", *words, "true").returncode == 0
+
+
+def test_wait_shorter_than_patience_ends_busy_at_locked_gate(lab):
+    """Both for a newcomer and for a waiter, which leaves the queue."""
+    holder = lab.hold("job")
+    waiter = lab.start("--wait", "2", "-n", "job", "true")
+    until(lambda: lab.count_waiting("job") and is_blocked(waiter.pid))
+    with open(lab.directory / "job/.gate") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+
+        results = [finish(lab.start("--wait", "100ms", "-n", "job", "true")), finish(waiter)]
+
+        assert [status for status, _, _ in results] == [75, 75] and lab.count_waiting("job") == 0
+        assert all(
+            err.startswith("solo: job: busy: another process has its gate locked; waited ") for *_, err in results
+        )
+    assert finish(holder)[0] == 0 and lab.run("-n", "job", "true").returncode == 0
 
 
 def test_gate_removed_beside_holder_and_waiter_admits_no_other(lab):

@@ -168,18 +168,20 @@ def test_users_do_not_see_each_others_sockets(common):
 
 
 def test_stuck_gate_names_its_owner(lab):
-    lab.hasten("solo.contention.sockets.GATE_PATIENCE", 0.3)
+    lab.hasten("solo.contention.sockets.GATE_PATIENCE", 1.5)
     gate = socket.socket(socket.AF_UNIX)
     gate.bind(f"\0solo/{os.geteuid()}/job/gate")
     gate.listen()
 
     result = lab.run("-n", "job", "true")
+    short = lab.run("-n", "job", "--wait", "1ms", "true")
     gate.close()
 
-    assert (
-        result.returncode == 125
-        and f"pid {os.getpid()} has been sitting on its gate for 5 seconds" in result.stderr.decode()
+    assert result.returncode == 125 and result.stderr.startswith(
+        f"solo: job: --via socket: cannot bind the gate's address: pid {os.getpid()} (".encode()
     )
+    assert result.stderr.endswith(f") has kept it locked for 2 seconds (end it: kill {os.getpid()})\n".encode())
+    assert (short.returncode, short.stderr[:47]) == (75, b"solo: job: busy: another process has its gate l")
 
 
 @pytest.mark.parametrize(

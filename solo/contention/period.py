@@ -14,14 +14,15 @@ from typing import NamedTuple
 
 from solo.directories import open_file
 from solo.errors import Busy, RanAlready, SoloError, UsageError
+from solo.gate import GATE_PATIENCE
 from solo.identity import read_origin
 from solo.journal_files import make_place
 from solo.kernel import FOREVER, close, wait_lock, write_whole
+from solo.process.watch import find_lock_owner, make_stuck_error
 
 FILE = ".once"
 SIZE_LIMIT = 4096
 SHORTEST = 0.001  # seconds
-PATIENCE = 5.0  # seconds, for another process that keeps the file locked
 
 
 class LastRun(NamedTuple):
@@ -171,8 +172,8 @@ class LocalStore:
             try:
                 fd = open_file(place, FILE, posix.O_RDWR)
                 try:
-                    if not wait_lock(fd, LOCK_EX, monotonic() + PATIENCE):
-                        raise SoloError(f"{name}: {place.path}/{FILE}: a process has been sitting on it for 5 seconds")
+                    if not wait_lock(fd, LOCK_EX, monotonic() + GATE_PATIENCE):
+                        raise make_stuck_error(f"{place.path}/{FILE}", find_lock_owner(fd), GATE_PATIENCE)
                     yield fd
                 finally:
                     close(fd)
@@ -180,6 +181,8 @@ class LocalStore:
                 close(place.fd)
         except OSError as error:
             raise SoloError(f"{name}: cannot record the run: {error.strerror}") from None
+        except SoloError as error:
+            raise SoloError(f"{name}: {error}") from None
 
 
 def format_ran(ran) -> bytes:

@@ -76,7 +76,10 @@ class Ticket(Protocol):
 
 
 class Gate(Protocol):
-    """The guard mutex of a name; `with queue.gate:` locks it. May raise SoloError."""
+    """The guard mutex of a name; `with queue.gate:` locks it. May raise SoloError, Busy."""
+
+    # When the contender gives up, FOREVER without --wait.
+    deadline: float
 
     def __enter__(self) -> "Gate": ...
 

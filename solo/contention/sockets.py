@@ -15,14 +15,14 @@ from time import monotonic, sleep, time
 
 from solo.argv import parse
 from solo.contention.addresses import PREFIX, list_addresses
-from solo.errors import SoloError
-from solo.gate import DIGITS, GATE_PATIENCE
+from solo.errors import Busy, SoloError
+from solo.gate import DIGITS, GATE_PATIENCE, LEAST_PATIENCE
 from solo.identity import read_namespace, read_stat
-from solo.kernel import close, decode, encode, read_file
+from solo.kernel import FOREVER, close, decode, encode, read_file
 from solo.modes import COUNTED, INTENTIONS, MODES, Claim
 from solo.options import NOTE
 from solo.process.recipient import Recipient
-from solo.process.watch import poll, wait_any
+from solo.process.watch import GATE_BUSY, describe_stuck, poll, wait_any
 from solo.record import Record, format_tree, parse_tree, quote
 from solo.tickets import HOLD, LIVE, ORPHANED, SEAT, finish_handoff, get_number
 
@@ -120,26 +120,27 @@ class SocketGate:
     As Gate; there is no file to count in.
     """
 
-    __slots__ = ("fd", "name")
+    __slots__ = ("deadline", "fd", "name")
 
     def __init__(self, name: str):
         self.name = name
+        self.deadline = FOREVER
         self.fd = None
 
     def __enter__(self):
-        """Bind the gate's address. Raises SoloError if one process keeps it for too long."""
-        before, limit = None, monotonic() + 2 * GATE_PATIENCE
+        """Bind the gate's address. Raises SoloError if one process keeps it for GATE_PATIENCE, Busy at `deadline`."""
+        deadline = max(self.deadline, monotonic() + LEAST_PATIENCE)
+        owner, limit = None, FOREVER
         while True:
             try:
                 self.fd = bind(self.name, "gate")
                 return self
             except FileExistsError:
-                owner = self.wait(limit)
-            if owner != before:
-                before, limit = owner, monotonic() + 2 * GATE_PATIENCE
-            elif monotonic() >= limit:
-                process = f"pid {owner}" if owner else "a process"
-                raise make_error(f"{process} has been sitting on its gate for 5 seconds (is it stopped?)")
+                owner, limit = self.wait(owner, limit, deadline)
+            if monotonic() >= deadline:
+                raise Busy(GATE_BUSY)
+            if monotonic() >= limit:
+                raise make_error(f"cannot bind the gate's address: {describe_stuck(owner, GATE_PATIENCE)}")
 
     def __exit__(self, *_):
         self.close()
@@ -149,19 +150,22 @@ class SocketGate:
             close(self.fd)
             self.fd = None
 
-    def wait(self, limit: float) -> int:
-        """Block until the gate's owner unbinds it. Returns its pid, 0 if it is not known."""
+    def wait(self, before, limit: float, deadline: float) -> tuple:
+        """Block until the gate's owner unbinds it, or for long. Returns its pid, 0 if it is not known, and the end of
+        our patience with it: `limit`, but a later time for another owner than `before`.
+        """
         try:
             fd, owner = connect(self.name, "gate")
         except ConnectionRefusedError:
-            sleep(BLINK)  # bound and not listening yet, or gone
-            return 0
+            fd, owner = None, 0  # bound and not listening yet, or gone
+        if owner != before:
+            limit = monotonic() + GATE_PATIENCE
         if fd is None:
             sleep(BLINK)
-            return owner
+            return owner, limit
         try:
-            poll([fd], limit)
-            return owner
+            poll([fd], min(limit, deadline))
+            return owner, limit
         finally:
             close(fd)
 

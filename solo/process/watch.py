@@ -5,8 +5,9 @@ import select
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, lockf
 from time import monotonic
 
-from solo.identity import find_pid, read_stat
-from solo.kernel import close, read_file, wait_lock, wait_poll
+from solo.errors import Busy, SoloError
+from solo.identity import find_pid, is_stopped, read_stat
+from solo.kernel import close, decode, read_file, wait_lock, wait_poll
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
     from solo.identity import Origin, Process
     from solo.tickets import Ticket as FileTicket
 
+COMMAND_SIZE = 60  # bytes
+GATE_BUSY = "busy: another process has its gate locked"
 SLOW_CHECK = 0.2  # seconds between two checks of a process that no descriptor watches exactly
 LONGEST_PATIENCE = 60.0  # seconds between two looks at a gate whose queue makes progress
-TIME_SLICE = 0.01  # seconds for which each runnable process may delay the owner of the gate
+TIME_SLICES = 0.02  # seconds for which each runnable process may delay the owner of the gate
 
 
 def wait_any(tickets: "Sequence[Ticket]", deadline: float) -> bool:
@@ -117,27 +120,51 @@ def poll(watches: "list[int]", deadline: float) -> bool:
     return wait_poll(poller, deadline)
 
 
-def wait_crowded_gate(gate: int, seen: int, patience: float) -> "tuple[int, float]":
-    """Block until flock(2) on the `gate` is ours, and return (0, 0). If the gate is stuck: (its owner's pid or 0,
-    seconds).
+def wait_crowded_gate(gate: int, path: str, seen: int, patience: float, deadline: float) -> None:
+    """Block until flock(2) on the `gate` at `path` is ours. Raises Busy at the `deadline`, SoloError if it is stuck.
 
-    The gate is stuck if its mtime does not change: it is still as last `seen`, `patience` seconds ago. Only one waiter
-    at a time looks for the owner, because opening /proc/locks stops every flock(2) of the machine.
+    The gate is stuck if its mtime does not change for `patience` seconds: it was as `seen` a quarter of them ago. Only
+    one waiter at a time looks for the owner, because opening /proc/locks stops every flock(2) of the machine.
     """
-    still = pause = patience
+    still = pause = patience / 4
     asks = is_first(gate)
     try:
         while True:
-            if wait_lock(gate, LOCK_EX, monotonic() + pause):
-                return 0, 0
+            if wait_lock(gate, LOCK_EX, min(deadline, monotonic() + pause)):
+                return
+            if monotonic() >= deadline:
+                raise Busy(GATE_BUSY)
             before, seen = seen, posix.fstat(gate).st_mtime_ns
             still = still + pause if seen == before else 0
-            if still >= 2 * patience + TIME_SLICE * count_runnable():
-                return find_lock_owner(gate) if asks else 0, still
-            pause = min(2 * pause, LONGEST_PATIENCE)
+            left = patience + TIME_SLICES * count_runnable() - still
+            if left <= 0:
+                raise make_stuck_error(path, find_lock_owner(gate) if asks else 0, still)
+            pause = min(2 * pause, LONGEST_PATIENCE, left if still else LONGEST_PATIENCE)
     finally:
         if asks:
             lockf(gate, LOCK_UN)
+
+
+def make_stuck_error(path: str, owner: int, seconds: float) -> SoloError:
+    """Return what to raise because the process `owner`, 0 if it is not known, has kept `path` locked."""
+    return SoloError(f"cannot lock {path}: {describe_stuck(owner, seconds)}")
+
+
+def describe_stuck(owner: int, seconds: float) -> str:
+    """Return `pid 4711 (backup.sh) has kept it locked for 10 seconds (end it: kill 4711)`."""
+    if not owner:
+        return f"another process has kept it locked for {seconds:.0f} seconds (continue or end that process)"
+    remedy = f"continue it: kill -CONT {owner}" if is_stopped(owner) else f"end it: kill {owner}"
+    return f"{describe_process(owner)} has kept it locked for {seconds:.0f} seconds ({remedy})"
+
+
+def describe_process(pid: int) -> str:
+    """Return `pid 4711 (backup.sh --full)`, cut to COMMAND_SIZE."""
+    try:
+        words = read_file(f"/proc/{pid}/cmdline", COMMAND_SIZE).rstrip(b"\0").replace(b"\0", b" ")
+    except OSError:
+        words = b""
+    return f"pid {pid} ({decode(words)})" if words else f"pid {pid}"
 
 
 def is_first(gate: int) -> bool:
