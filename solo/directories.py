@@ -15,6 +15,7 @@ from solo.kernel import (
     EISDIR,
     ENOENT,
     ENOTDIR,
+    ENOTEMPTY,
     EPERM,
     EROFS,
     IS_DIRECTORY,
@@ -118,12 +119,13 @@ def explain_file(place: Directory, file: str, error: OSError) -> str:
     if error.errno == ENOTDIR:
         return f"it is not a directory; {explain_removal(stat.st_uid, path)}"
     kind = stat.st_mode & TYPE_MASK
-    if kind not in (IS_REGULAR, IS_DIRECTORY) or error.errno in (EINVAL, EISDIR):
+    if kind not in (IS_REGULAR, IS_DIRECTORY) or kind == IS_DIRECTORY and error.errno in (EINVAL, EISDIR):
         return f"it is not a regular file; {explain_removal(stat.st_uid, path)}"
     if error.errno == EACCES and place.mode & SETGID:
         top = quote_path(path if kind == IS_DIRECTORY else place.path)
         group = posix.fstat(place.fd).st_gid
-        return f"{error.strerror} (as root: chgrp -R {group} {top} && chmod -R g+rwXs {top})"
+        remedy = f"chgrp -R {group} {top} && chmod -R g+rwX {top} && find {top} -type d -exec chmod g+s {{}} +"
+        return f"{error.strerror} (as root: {remedy})"
     return explain(place.path, error)
 
 
@@ -334,14 +336,16 @@ def make_for_group(place: Directory, part: str):
     try:
         fd = posix.open(new, DIRECTORY | posix.O_NOFOLLOW, dir_fd=place.fd)
         try:
-            posix.chown(fd, -1, posix.fstat(place.fd).st_gid)
+            group = posix.fstat(place.fd).st_gid
+            if posix.fstat(fd).st_gid != group:
+                posix.chown(fd, -1, group)
             posix.fchmod(fd, place.mode)
         finally:
             close(fd)
         posix.rename(new, part, src_dir_fd=place.fd, dst_dir_fd=place.fd)
     except OSError as error:
         posix.rmdir(new, dir_fd=place.fd)
-        if posix.access(part, posix.F_OK, dir_fd=place.fd, follow_symlinks=False):
+        if error.errno in (ENOTDIR, ENOTEMPTY):
             raise FileExistsError from None
         if error.errno == EPERM:
             remedy = f"chmod g+s {quote_path(place.path)}"

@@ -35,7 +35,8 @@ DIRECTORY = posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC
 IS_DIRECTORY, IS_REGULAR, TYPE_MASK = 0o040000, 0o100000, 0o170000
 
 # The same on every Linux; importing errno takes 40 µs.
-EPERM, ENOENT, ENOEXEC, EACCES, ENOTDIR, EISDIR, EINVAL, EFBIG, ENOSPC, EROFS = 1, 2, 8, 13, 20, 21, 22, 27, 28, 30
+EPERM, ENOENT, ENOEXEC, EACCES, ENOTDIR, EISDIR, EINVAL = 1, 2, 8, 13, 20, 21, 22
+EFBIG, ENOSPC, EROFS, ENOTEMPTY = 27, 28, 30, 39
 
 WAKE_SIGNAL = SIGURG  # the wake signal; ignored by default, so it harms no process
 USUAL_SIZE = 4096  # bytes of one read

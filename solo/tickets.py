@@ -358,8 +358,8 @@ def is_foreign(place: "Directory", file: str) -> bool:
 
 def explain_damage(uid: int, path: str) -> str:
     """Return the reason why a damaged ticket of user `uid` counts as held, and the remedy."""
-    who = "" if uid == posix.geteuid() else "as root, "
-    return f"it is damaged, and its command may still run ({who}once that has ended: rm {quote_path(path)})"
+    whose, who = ("", "") if uid == posix.geteuid() else (f", of uid {uid},", "as root, ")
+    return f"it is damaged, and its command{whose} may still run ({who}once that has ended: rm {quote_path(path)})"
 
 
 def is_ticket(file: str) -> bool:

@@ -97,13 +97,7 @@ def collect(name: str, queue, options: dict, origin, report) -> dict:
     if via != SOCKET:
         known["path"] = queue.place.path
         known["skips"] = read_skips(queue)
-    for ticket in look_at(queue, queue.list_files()):
-        if isinstance(ticket, SoloError):
-            report(ticket)
-            continue
-        if ticket.state not in (LIVE, ORPHANED):
-            ticket.close()
-            continue
+    for ticket in open_readable(queue, report):
         row = make_row(name, via, ticket, ticket.read_record())
         if ticket.is_hold:
             row["names"] = ticket.record.names if ticket.record is not None and via == FILE else [name]
@@ -113,6 +107,17 @@ def collect(name: str, queue, options: dict, origin, report) -> dict:
             known["waiting"].append(row)
         ticket.close()
     return known
+
+
+def open_readable(queue, report):
+    """Yield the living tickets, holds first; call `report` with the SoloError of each that cannot be read."""
+    for ticket in look_at(queue, queue.list_files()):
+        if isinstance(ticket, SoloError):
+            report(ticket)
+        elif ticket.state in (LIVE, ORPHANED):
+            yield ticket
+        else:
+            ticket.close()
 
 
 def collect_remote(name: str, via: str, rows: list) -> dict:
