@@ -57,7 +57,7 @@ def link_gate(job):
 
 def find_remedies(text):
     """Return the commands in parentheses at the end of a message; each alone must do."""
-    remedy = re.search(r"\((?:as root: |as root, |once that has ended: |run: )*((?:(?! \().)*)\)$", text)[1]
+    remedy = re.search(r"\((?:as root: |as root, |once that has ended: |run )*((?:(?! \().)*)\)$", text)[1]
     return remedy.split(", or to share it with all users: ")
 
 
@@ -128,7 +128,7 @@ def test_remedy_for_wide_files_works_when_typed(lab):
     (lab.directory / "job").chmod(0o755)
     (lab.directory / "job/.gate").chmod(0o644)
 
-    remedy = lab.run("doctor").stdout.decode().splitlines()[-1].removeprefix("not ready; first: run: ")
+    remedy = lab.run("doctor").stdout.decode().splitlines()[-1].removeprefix("not ready; first: run ")
     subprocess.run(["sh", "-c", remedy.replace("solo", lab.script, 1)], check=True)
 
     assert remedy == f"solo clean --dir {lab.directory}" and lab.run("doctor").returncode == 0
@@ -171,8 +171,8 @@ def test_doctor_notes_what_solo_ignores_and_views_show_the_holder(lab):
     shown, doctor = lab.run("show", "job"), lab.run("doctor")
 
     assert shown.returncode == 0 and b"job: 1 held" in shown.stdout and lab.run("-n", "job", "true").returncode == 75
-    [line] = [line for line in doctor.stdout.decode().splitlines() if "is no ticket, and solo ignores it" in line]
-    subprocess.run(["sh", "-c", find_remedies(line)[0]], check=True)
+    [note] = [text for text in doctor.stdout.decode().splitlines() if "is no ticket, and solo ignores it" in text]
+    subprocess.run(["sh", "-c", find_remedies(note)[0]], check=True)
     assert doctor.returncode == 0 and not (lab.directory / "job" / TICKET).exists()
     assert lab.run("stop", "job").returncode == 0 and holder.wait() is not None
 

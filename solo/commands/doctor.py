@@ -14,14 +14,23 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from errno import ENOENT
 
 from solo.argv import is_engine
 from solo.commands.names import find_files, find_names
 from solo.commands.prune import LIKE_GENERATED
 from solo.contention.addresses import list_addresses
 from solo.contention.period import FILE as ONCE
-from solo.directories import PRIVATE, STICKY, check_file, explain, explain_file, find_base, open_base, quote_path
+from solo.directories import (
+    HOME_PLACE,
+    PRIVATE,
+    STICKY,
+    check_file,
+    explain,
+    explain_file,
+    find_base,
+    open_base,
+    quote_path,
+)
 from solo.errors import SoloError, UsageError
 from solo.gate import GATE
 from solo.identity import FIRST_PID_NAMESPACE, FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
@@ -125,11 +134,14 @@ def open_existing(asked):
 def find_existing(path: str, asked) -> str:
     """Return the nearest directory in which a run would make the missing `path`. Raises SoloError if it would not."""
     folder = os.path.dirname(os.path.abspath(path))
-    if asked and not os.path.isdir(folder):
-        raise SoloError(f"cannot create {path}: {explain(path, FileNotFoundError(ENOENT, os.strerror(ENOENT)))}")
-    while not os.path.isdir(folder):
+    needed = folder if asked else path.removesuffix(HOME_PLACE)
+    while not os.path.isdir(folder) and len(folder) > len(needed):
         folder = os.path.dirname(folder)
-    return folder
+    try:
+        write_file(folder)
+        return folder
+    except OSError as error:
+        raise SoloError(f"cannot create {path}: {explain(path, error)}") from None
 
 
 def check_trust(asked):

@@ -47,7 +47,7 @@ READ = {
     "sockets": """
         contention.addresses.list_addresses contention.sockets.SocketQueue.find_texts contention.sockets.parse_claim
         contention.sockets.make_record""",
-    "cmdline": "contention.sockets.read_command",
+    "cmdline": "contention.sockets.read_command process.watch.describe_process",
     "report": "api.status_pipe.read_last",
     "url": """
         engines.targets.parse_url engines.targets.split_host engines.targets.hide_secrets engines.targets.has_secret

@@ -13,6 +13,7 @@ from solo.api import status_pipe
 from solo.contention import addresses, sockets
 from solo.errors import SoloError
 from solo.modes import COUNTED, Claim
+from solo.process import watch
 
 HEAD = b"Num       RefCount Protocol Flags    Type St Inode Path\n"
 OURS = b"@solo/%d/" % os.geteuid()
@@ -103,6 +104,8 @@ def check_cmdline(data: bytes):
     same(command, words[len(words) - len(command) :])
     expect(command or not words)
     expect(note.isprintable() and len(note) <= 200 and note.encode() in data)
+    shown = kernel.encode(read_from(data, watch.describe_process, 5))
+    expect(shown == b"pid 5" or shown[7:-1] in data.replace(b"\0", b" "))
 
 
 def trip_cmdline(rng):
