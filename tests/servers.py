@@ -2,6 +2,7 @@
 
 import atexit
 import glob
+import http.client
 import itertools
 import os
 import shutil
@@ -9,12 +10,15 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 import urllib.request
+import uuid
 from pathlib import Path
 
 import pytest
 from conftest import need_tools, until
 from proxy import HOLE, Proxy
+from solo.engines.s3 import credentials, sign
 
 
 def find_port() -> int:
@@ -390,6 +394,117 @@ class ZooKeeperCluster:
             link.close()
 
 
+class S3(Server):
+    """An object store: Ceph's radosgw, over one monitor and one OSD that keeps all in memory. `process` is radosgw."""
+
+    scheme = "s3"
+    tools = ("radosgw", "radosgw-admin", "ceph", "ceph-mon", "ceph-osd", "ceph-authtool", "monmaptool")
+    bucket = "solo-bucket"
+    keys = ("AKIDEXAMPLE", "secret/of+tests")
+
+    def make_url(self, *ports):
+        return f"s3://{self.bucket}/solo?endpoint=http://127.0.0.1:{ports[0]}"
+
+    def prepare(self):
+        # Not the environment of a test: its launchers need the keys too.
+        os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"] = self.keys
+        os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+        self.daemons = []
+        self.mon_port, self.fsid, osd = find_port(), str(uuid.uuid4()), str(uuid.uuid4())
+        for folder in ("mon", "osd", "rgw", "run"):
+            (self.path / folder).mkdir()
+        (self.path / "ceph.conf").write_text(CEPH.format(server=self))
+        keyring = self.path / "keyring"
+        caps = ["--cap", "mon", "allow *", "--cap", "osd", "allow *"]
+        for name in ("mon.", "client.admin", "osd.0"):
+            create = () if keyring.exists() else ("--create-keyring",)
+            self.ask("ceph-authtool", keyring, *create, "--gen-key", "-n", name, *caps)
+        place = ["--fsid", self.fsid, "--addv", "a", f"[v2:127.0.0.1:{self.mon_port}]"]
+        self.ask("monmaptool", "--create", *place, self.path / "monmap")
+        self.ask("ceph-mon", "--mkfs", "-i", "a", "--monmap", self.path / "monmap", "--keyring", keyring)
+        self.run_beside("ceph-mon", "-f", "-i", "a")
+        self.ask("ceph", "osd", "new", osd)
+        self.ask("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
+        self.run_beside("ceph-osd", "-f", "-i", "0")
+        self.ask("radosgw-admin", "user", "create", "--uid=solo", "--display-name=solo", *map("--{}-key={}".format, ("access", "secret"), self.keys))
+
+    def ask(self, *words):
+        """Run a program of Ceph until it ends."""
+        environment = {**os.environ, "CEPH_CONF": str(self.path / "ceph.conf")}
+        subprocess.run(words, env=environment, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+
+    def run_beside(self, *words):
+        """Start a daemon that lives until Python ends, also while radosgw is restarted."""
+        with open(self.path / "log", "ab") as log:
+            words = [words[0], "-c", self.path / "ceph.conf", *words[1:]]
+            self.daemons.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        atexit.register(self.daemons[-1].kill)
+
+    def make_words(self):
+        return ["radosgw", "-c", self.path / "ceph.conf", "-f", "-n", "client.admin"]
+
+    def start(self):
+        super().start()
+        assert self.request("PUT", "").status in (200, 409)
+        return self
+
+    def is_ready(self):
+        try:
+            return self.request("GET", "").status in (200, 404)
+        except OSError:
+            return False
+
+    def request(self, method, key, body=b"", **headers):
+        """Return the answer to a signed request for an object, "" for the bucket."""
+        path = f"/{self.bucket}/{key}" if key else f"/{self.bucket}"
+        keys = credentials.Keys(*self.keys)
+        host = f"127.0.0.1:{self.port}"
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        signed = sign.sign(keys, "us-east-1", time.time(), (method, host, path, ""), headers, body)
+        one = http.client.HTTPConnection(host, timeout=5)
+        one.request(method, path, body, signed)
+        answer = one.getresponse()
+        answer.text = answer.read()
+        one.close()
+        return answer
+
+    def remove_lock(self, name):
+        assert self.request("DELETE", f"solo/{name}.json").status == 204
+
+
+CEPH = """
+[global]
+fsid = {server.fsid}
+mon host = [v2:127.0.0.1:{server.mon_port}/0]
+mon initial members = a
+public addr = 127.0.0.1
+cluster addr = 127.0.0.1
+keyring = {server.path}/keyring
+mon data = {server.path}/mon
+osd data = {server.path}/osd
+rgw data = {server.path}/rgw
+run dir = {server.path}/run
+admin socket = {server.path}/run/$name.$pid
+log file = {server.path}/$name.log
+mon cluster log file = {server.path}/cluster.log
+pid file =
+osd objectstore = memstore
+memstore device bytes = 1073741824
+osd pool default size = 1
+osd pool default min size = 1
+osd pool default pg num = 1
+osd pool default pgp num = 1
+osd crush chooseleaf type = 0
+mon allow pool size one = true
+paxos propose interval = 0.05
+paxos min wait = 0.01
+rgw frontends = beast endpoint=127.0.0.1:{server.port} tcp_nodelay=1
+rgw enable usage log = false
+rgw enable quota threads = false
+rgw enable gc threads = false
+rgw enable lc threads = false
+rgw run sync thread = false
+"""
 # Debian installs its programs outside of PATH.
 os.environ["PATH"] += "".join(f":{path}" for path in sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1:])
 SERVERS = {
@@ -398,4 +513,5 @@ SERVERS = {
     "redis": Redis,
     "postgresql": PostgreSQL,
     "postgresql-table": PostgreSQLTable,
+    "s3": S3,
 }

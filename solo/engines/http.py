@@ -62,10 +62,11 @@ class Answer:
         while self.status < 200:
             version, self.status = self.read_status()
             self.headers = self.read_headers()
-        self.is_chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
+        has_body = self.status not in (204, 304)
+        self.is_chunked = has_body and self.headers.get("Transfer-Encoding", "").lower() == "chunked"
         # Bytes of the body, or of its present chunk, still to come; None: until the connection ends.
-        self.left: Optional[int] = None
-        if not self.is_chunked and "Content-Length" in self.headers:
+        self.left: Optional[int] = None if has_body else 0
+        if has_body and not self.is_chunked and "Content-Length" in self.headers:
             self.left = parse_size(self.headers["Content-Length"], 10)
         default = "close" if version == "HTTP/1.0" else "keep-alive"
         wish = self.headers.get("Connection", default).lower()

@@ -1,6 +1,7 @@
 """The value of --via: an engine's URL, or a target of the configuration file, which may have secrets.
 
 A password is never taken from the command line or the environment, which others can read, and is never shown.
+Exception: the keys of AWS, which its own tools take from the environment.
 """
 
 from solo.engines.network import unquote
@@ -45,6 +46,7 @@ POSTGRESQL = Kind(
 )
 ZOOKEEPER = Kind("zookeeper.engine", "ZooKeeper", "kazoo", "kazoo>=2.8", 2181)
 REDIS = Kind("redis", "Redis", "", "", 6379)
+S3 = Kind("s3.engine", "S3", "", "", 443)
 ENGINES = {
     "etcd": ETCD,
     "etcds": ETCD,
@@ -53,6 +55,7 @@ ENGINES = {
     "zookeepers": ZOOKEEPER,
     "redis": REDIS,
     "rediss": REDIS,
+    "s3": S3,
 }
 WORDS = {
     SHARED: "--shared",

@@ -1,0 +1,1 @@
+"""Object stores that speak the protocol of Amazon S3."""

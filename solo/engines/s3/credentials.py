@@ -1,0 +1,241 @@
+"""The keys and settings of AWS, from where its own tools take them: the environment, files, a command, the host.
+
+Keys are sought in this order: the target's user and password, the environment, the profile, the container, the
+instance. Those that expire are read again before they do. Roles that need another service (STS, SSO) are not assumed:
+`aws configure export-credentials` does that, as the profile's credential_process.
+"""
+
+import posix
+from time import monotonic
+
+from solo.engines import json, network
+from solo.engines.http import Connection
+from solo.engines.s3.dates import parse_date
+from solo.errors import SoloError, Unreachable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple, Optional
+else:
+    from solo.engines.fields import NamedTuple
+
+LARGEST = 1 << 20  # bytes of a file or an answer
+CONTAINER, INSTANCE = "http://169.254.170.2", "http://169.254.169.254"
+ROLES = "/latest/meta-data/iam/security-credentials/"
+TOKEN_LIFE = "21600"  # seconds
+INSTANCE_TIMEOUT = 1.0  # seconds: elsewhere nobody answers
+EXPORT = "credential_process = aws configure export-credentials"
+ELSEWHERE = ("sso_session", "sso_start_url", "role_arn", "web_identity_token_file")
+
+
+class Keys(NamedTuple):
+    """Access keys of one principal; `expires` is in seconds since the epoch, None for never; `source` names them in messages."""
+
+    identifier: str
+    secret: str
+    token: "Optional[str]" = None
+    expires: "Optional[float]" = None
+    source: str = ""
+
+
+class Settings:
+    """What the environment and the files of AWS say. `profile` is the chosen one, {} if there is none."""
+
+    def __init__(self, environment: "Optional[dict[bytes, bytes]]" = None) -> None:
+        self.environment = {
+            key.decode(errors="replace"): value.decode(errors="replace")
+            for key, value in (posix.environ if environment is None else environment).items()
+        }
+        self.name = self.find("AWS_PROFILE") or self.find("AWS_DEFAULT_PROFILE") or "default"
+        self.profile = self.read_profile()
+
+    def find(self, *names: str) -> str:
+        """Return the first of these variables that is set and not empty, or ""."""
+        return next((self.environment[name] for name in names if self.environment.get(name)), "")
+
+    def read_profile(self) -> "dict[str, str]":
+        home = self.find("HOME")
+        config = read_ini(self.find("AWS_CONFIG_FILE") or home + "/.aws/config")
+        shared = read_ini(self.find("AWS_SHARED_CREDENTIALS_FILE") or home + "/.aws/credentials")
+        name = self.name if self.name == "default" else f"profile {self.name}"
+        if self.find("AWS_PROFILE") and name not in config and self.name not in shared:
+            raise SoloError(f"AWS_PROFILE: no profile {self.name} in ~/.aws/config or ~/.aws/credentials")
+        return {**config.get(name, {}), **shared.get(self.name, {})}
+
+    def find_region(self) -> str:
+        return self.find("AWS_REGION", "AWS_DEFAULT_REGION") or self.profile.get("region", "")
+
+    def find_endpoint(self) -> str:
+        return self.find("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or self.profile.get("endpoint_url", "")
+
+
+def read_ini(path: str) -> "dict[str, dict[str, str]]":
+    """Return the sections of a file, none if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return parse_ini(file.read(LARGEST).decode(errors="replace"))
+    except OSError:
+        return {}
+
+
+def parse_ini(text: str) -> "dict[str, dict[str, str]]":
+    """Return {section: {key: value}}. Nested settings, which are indented, are left out."""
+    sections: dict[str, dict[str, str]] = {}
+    section: dict[str, str] = {}
+    for line in text.splitlines():
+        bare = line.partition(" #")[0].partition(" ;")[0].strip()
+        if bare.startswith("[") and bare.endswith("]"):
+            section = sections.setdefault(" ".join(bare[1:-1].split()), {})
+        elif bare[:1] not in ("", "#", ";") and not line[:1].isspace():
+            key, equals, value = bare.partition("=")
+            if equals:
+                section[key.strip().lower()] = value.strip()
+    return sections
+
+
+def find_keys(settings: Settings, timeout: float) -> Keys:
+    """Return the keys to sign with. Raises SoloError, Unreachable."""
+    identifier, secret = settings.find("AWS_ACCESS_KEY_ID"), settings.find("AWS_SECRET_ACCESS_KEY")
+    if identifier and secret:
+        return Keys(identifier, secret, settings.find("AWS_SESSION_TOKEN") or None, None, "the environment")
+    profile, where = settings.profile, f"profile {settings.name}"
+    if profile.get("aws_access_key_id") and profile.get("aws_secret_access_key"):
+        token = profile.get("aws_session_token") or None
+        return Keys(profile["aws_access_key_id"], profile["aws_secret_access_key"], token, None, where)
+    if profile.get("credential_process"):
+        return run_process(profile["credential_process"], where, timeout)
+    for key in ELSEWHERE:
+        if profile.get(key):
+            raise SoloError(f"{where}: {key}: solo does not ask SSO or STS (add a profile with `{EXPORT} --profile NAME`)")
+    if settings.find("AWS_WEB_IDENTITY_TOKEN_FILE"):
+        raise SoloError(f"AWS_WEB_IDENTITY_TOKEN_FILE: solo does not ask STS (add a profile with `{EXPORT}`)")
+    relative = settings.find("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+    full = CONTAINER + relative if relative else settings.find("AWS_CONTAINER_CREDENTIALS_FULL_URI")
+    if full:
+        return ask_container(settings, full, timeout)
+    if settings.find("AWS_EC2_METADATA_DISABLED").lower() != "true":
+        return ask_instance(settings, timeout)
+    raise make_missing("")
+
+
+def make_missing(why: str) -> SoloError:
+    places = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials, or a role of the host"
+    return SoloError(f"cannot find access keys for --via s3{why} (set {places})")
+
+
+def parse_keys(data: bytes, source: str) -> Keys:
+    """Return the keys in an answer of a process, a container or an instance. Raises SoloError."""
+    try:
+        known = json.loads(data)
+        token = known.get("SessionToken", known.get("Token"))
+        expires = known.get("Expiration")
+        texts = [known["AccessKeyId"], known["SecretAccessKey"], *([token] if token else [])]
+        if not all(isinstance(text, str) and text.isascii() and text.isprintable() and text for text in texts):
+            raise ValueError("no keys")
+        return Keys(texts[0], texts[1], token or None, parse_date(expires) if expires else None, source)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise SoloError(f"{source}: its answer has no valid access keys ({type(error).__name__})") from None
+
+
+# --- a command -------------------------------------------------------------------------------------------------------
+
+
+def run_process(command: str, where: str, timeout: float) -> Keys:
+    """Return the keys that a shell command prints."""
+    from select import POLLIN, poll
+
+    read, write = posix.pipe2(posix.O_CLOEXEC)
+    try:
+        actions = [(posix.POSIX_SPAWN_DUP2, write, 1)]
+        shell = ["sh", "-c", f"exec </dev/null; {command}"]
+        pid = posix.posix_spawn("/bin/sh", shell, posix.environ, file_actions=actions, setsigmask=[])
+    finally:
+        posix.close(write)
+    data, deadline = b"", monotonic() + timeout
+    try:
+        poller = poll()
+        poller.register(read, POLLIN)
+        while len(data) < LARGEST:
+            if not poller.poll(max(0.0, deadline - monotonic()) * 1000):
+                posix.kill(pid, 9)
+                raise Unreachable(f"{where}: credential_process: no answer")
+            piece = posix.read(read, 1 << 16)
+            if not piece:
+                break
+            data += piece
+    finally:
+        posix.close(read)
+        reap(pid)
+    return parse_keys(data, f"{where}: credential_process")
+
+
+def reap(pid: int) -> None:
+    try:
+        posix.waitpid(pid, 0)
+    except ChildProcessError:
+        pass  # the launcher's main thread reaps all children
+
+
+# --- the host --------------------------------------------------------------------------------------------------------
+
+
+def ask_container(settings: Settings, url: str, timeout: float) -> Keys:
+    headers = {}
+    path, token = settings.find("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"), settings.find(
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN"
+    )
+    if path:
+        try:
+            with open(path, "rb") as file:
+                token = file.read(LARGEST).decode("latin-1").strip()
+        except OSError as error:
+            raise SoloError(f"cannot read {path}: {error.strerror}") from None
+    if token:
+        if not token.isprintable():
+            raise SoloError("AWS_CONTAINER_AUTHORIZATION_TOKEN: not one line")
+        headers["Authorization"] = token
+    return parse_keys(fetch("GET", url, headers, monotonic() + timeout), "the container's credentials")
+
+
+def ask_instance(settings: Settings, timeout: float) -> Keys:
+    """Return the keys of the instance's role, by version 2 of its metadata service."""
+    base = settings.find("AWS_EC2_METADATA_SERVICE_ENDPOINT").rstrip("/") or INSTANCE
+    deadline = monotonic() + min(timeout, INSTANCE_TIMEOUT)
+    try:
+        life = {"X-aws-ec2-metadata-token-ttl-seconds": TOKEN_LIFE}
+        token = fetch("PUT", base + "/latest/api/token", life, deadline).decode("latin-1").strip()
+        headers = {"X-aws-ec2-metadata-token": token}
+        role = fetch("GET", base + ROLES, headers, deadline).decode("latin-1").split()[:1]
+        if not role or not token.isprintable():
+            raise make_missing(": the instance has no role")
+        return parse_keys(fetch("GET", base + ROLES + role[0], headers, deadline), "the instance's role")
+    except Unreachable:
+        raise make_missing("") from None
+
+
+def fetch(method: str, url: str, headers: "dict[str, str]", deadline: float) -> bytes:
+    """Return the body of an answer over plain HTTP. Raises Unreachable, SoloError."""
+    from solo.engines.targets import split_host
+
+    scheme, _, rest = url.partition("://")
+    netloc, slash, path = rest.partition("/")
+    try:
+        host, port = split_host(netloc, 80)
+    except ValueError:
+        host = ""
+    if scheme != "http" or not host or not url.isprintable() or " " in url:
+        raise SoloError(f"{url}: not a URL of credentials (like http://169.254.170.23/v1/credentials)")
+    try:
+        one = network.Timed(network.dial(host, port, deadline), deadline)
+        connection = Connection(one, netloc)
+        try:
+            connection.request(method, slash + path or "/", "", headers)
+            answer = connection.getresponse()
+            data = answer.read(LARGEST)
+        finally:
+            one.close()
+    except (OSError, ValueError) as error:
+        raise Unreachable(f"cannot reach {url}: {error}") from None
+    if answer.status != 200:
+        raise Unreachable(f"cannot reach {url}: HTTP {answer.status}")
+    return data

@@ -1,0 +1,100 @@
+"""The text of a name's object, in JSON. Pure functions.
+
+`counter` is the number of the last entry, which outlives it: tokens grow. `write` is a random word of each write, so
+that no two writes have the same ETag. An entry's `renewals` counts its renewals; `renewed` is their time by the store's
+clock, for views.
+"""
+
+import posix
+
+from solo.engines import json
+from solo.engines.lease import LONGEST
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NamedTuple
+else:
+    from solo.engines.fields import NamedTuple
+
+VERSION = 1
+EMPTY: "dict[str, Any]" = {}
+
+
+class Stored(NamedTuple):
+    """An entry as stored. `record` is an EntryRecord as a value of JSON; `asked` is who asks the owner to end, or ""."""
+
+    owner: str
+    number: int
+    renewals: int
+    ttl: float
+    renewed: float
+    asked: str = ""
+    record: "Any" = None
+
+    @property
+    def mark(self) -> "tuple[str, int, int]":
+        """What changes with each renewal and never comes back."""
+        return self.owner, self.number, self.renewals
+
+
+class Document(NamedTuple):
+    """The queue of a name, in order of arrival, and its last period (contention/period.py)."""
+
+    counter: int
+    once: str = ""
+    queue: "tuple[Stored, ...]" = ()
+
+    def find(self, owner: str) -> "Stored | None":
+        return next((stored for stored in self.queue if stored.owner == owner), None)
+
+    def put(self, new: Stored) -> "Document":
+        """Replace the entry of the same owner."""
+        return self._replace(queue=tuple(new if old.owner == new.owner else old for old in self.queue))
+
+    def format(self) -> str:
+        return json.dumps(
+            {
+                "solo": VERSION,
+                "write": posix.urandom(8).hex(),
+                "counter": self.counter,
+                "once": self.once,
+                "queue": [dict(zip(Stored._fields, stored)) for stored in self.queue],
+            }
+        )
+
+
+def parse_document(data: bytes) -> Document:
+    """Return the Document in `data`. Raises ValueError, LookupError, TypeError, RecursionError."""
+    known = json.loads(data)
+    if known["solo"] != VERSION:
+        raise ValueError("written by another version of solo")
+    queue = tuple(parse_stored(value) for value in known["queue"])
+    if sorted(stored.number for stored in queue) != [stored.number for stored in queue]:
+        raise ValueError("not in order")
+    if len({stored.owner for stored in queue}) < len(queue):
+        raise ValueError("an owner has two entries")
+    document = Document(expect(int, known["counter"]), expect(str, known["once"]), queue)
+    if queue and queue[-1].number > document.counter:
+        raise ValueError("a number exceeds the counter")
+    return document
+
+
+def parse_stored(value: "dict[str, Any]") -> Stored:
+    stored = Stored(
+        expect(str, value["owner"]),
+        expect(int, value["number"]),
+        expect(int, value["renewals"]),
+        float(value["ttl"]),
+        float(value["renewed"]),
+        expect(str, value["asked"]),
+        value["record"],
+    )
+    if not 0 < stored.ttl <= LONGEST or not abs(stored.renewed) < float("inf"):
+        raise ValueError("not a time")
+    return stored
+
+
+def expect(kind: type, value: "Any") -> "Any":
+    if type(value) is not kind:
+        raise TypeError(f"{value!r:.20} is not of type {kind.__name__}")
+    return value

@@ -1,0 +1,244 @@
+"""Requests to one bucket of an object store: signed, each within its deadline.
+
+After its first answer the store's clock is read from the `Date` of each answer and our boot clock, for signatures and
+views only. No lock depends on it.
+"""
+
+from time import monotonic, time
+
+from solo.engines import network
+from solo.engines.engine import read_boot_clock
+from solo.engines.http import Answer, Connection
+from solo.engines.s3.credentials import Keys, Settings, find_keys
+from solo.engines.s3.dates import parse_http_date
+from solo.engines.s3.sign import format_query, quote, sign
+from solo.errors import SoloError, Unreachable, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple, Optional
+
+    from solo.engines.targets import Target
+else:
+    from solo.engines.fields import NamedTuple
+
+LARGEST = 1 << 22  # bytes of an answer
+REGION = "us-east-1"
+SETTINGS = ("region", "endpoint")
+EARLY = 300.0  # seconds before their end the keys are read again
+OK, NOT_MODIFIED, MISSING, CONFLICT, REFUSED = (200, 204), 304, 404, 409, 412  # a CONFLICT may succeed if repeated
+BUSY = (429, 500, 502, 503, 504)
+EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
+SKEWED = "RequestTimeTooSkewed"
+HINTS = {
+    "AccessDenied": "it needs s3:GetObject, s3:PutObject and s3:ListBucket",
+    "NoSuchBucket": "create the bucket, or correct the URL",
+    "NotImplemented": "the store has no conditional writes, which a lock needs",
+    "SignatureDoesNotMatch": "the secret access key is wrong",
+    "InvalidAccessKeyId": "the store does not know this access key",
+}
+
+
+class Reply(NamedTuple):
+    """The answer to a request. `code` is the store's own word for an error."""
+
+    status: int
+    etag: str
+    body: bytes
+    code: str = ""
+
+
+class Store:
+    """A bucket. `clock` is how far the store's wall clock is ahead of our boot clock; None before its first answer."""
+
+    def __init__(self, target: "Target", timeout: float) -> None:
+        shown = target.shown
+        unknown = [key for key in target.settings if key not in SETTINGS]
+        if unknown:
+            raise UsageError(f"--via {shown}: {unknown[0]}: no such setting (there are {', '.join(SETTINGS)})")
+        if len(target.hosts) > 1 or target.hosts[0][1] != 443 or ":" in target.hosts[0][0]:
+            raise UsageError(f"--via {shown}: not one bucket (like s3://bucket/prefix?endpoint=https://host:9000)")
+        if (target.user is None) != (target.password is None):
+            raise UsageError(f"--via {shown}: an access key is a user and a password (in the [via.NAME] of a file)")
+        self.target = target
+        self.where = shown
+        self.timeout = timeout
+        self.bucket = target.hosts[0][0]
+        self.settings = Settings()
+        self.region = target.settings.get("region") or self.settings.find_region() or REGION
+        self.endpoint = target.settings.get("endpoint") or self.settings.find_endpoint()
+        self.keys: Optional[Keys] = None
+        self.connection: Optional[Connection] = None
+        self.clock: Optional[float] = None
+        self.place()
+        self.tls = self.make_tls() if self.is_encrypted else None
+
+    def make_tls(self) -> object:
+        cafile = self.target.cafile or self.settings.find("AWS_CA_BUNDLE") or None
+        return network.make_tls(self.target._replace(cafile=cafile))
+
+    def place(self) -> None:
+        """Find the host and the bucket's path there: at AWS the bucket is part of the host's name."""
+        from solo.engines.targets import split_host
+
+        if self.endpoint:
+            scheme, _, rest = self.endpoint.partition("://")
+            netloc, _, path = rest.partition("/")
+            try:
+                if scheme not in ("http", "https") or not self.endpoint.isprintable() or " " in rest or "?" in rest:
+                    raise ValueError
+                self.host, self.port = split_host(netloc, 443 if scheme == "https" else 80)
+            except ValueError:
+                raise UsageError(f"--via {self.where}: {self.endpoint}: not an endpoint (like https://host:9000)") from None
+            self.is_encrypted = scheme == "https"
+            self.netloc = netloc
+            self.root = "".join(f"/{quote(part)}" for part in (*filter(None, path.split("/")), self.bucket))
+            return
+        domain = f"s3.{self.region}.amazonaws.com" + ".cn" * self.region.startswith("cn-")
+        is_part = "." not in self.bucket  # a certificate's * has no dot
+        self.host = self.netloc = f"{self.bucket}.{domain}" if is_part else domain
+        self.port, self.is_encrypted = 443, True
+        self.root = "" if is_part else f"/{quote(self.bucket)}"
+
+    # --- clocks and keys ----------------------------------------------------------------------------------------------
+
+    def read_clock(self) -> float:
+        """Return the store's time in seconds since the epoch; before its first answer this host's."""
+        return time() if self.clock is None else read_boot_clock() + self.clock
+
+    def renew_keys(self, is_refused: bool = False) -> Keys:
+        """Return the keys, read again if they are about to end or were refused. Raises SoloError, Unreachable."""
+        now, keys = self.read_clock(), self.keys
+        if keys is not None and not is_refused and (keys.expires is None or now < keys.expires - EARLY):
+            return keys
+        try:
+            if self.target.password is not None:
+                self.keys = Keys(self.target.user or "", self.target.password, source="the target")
+            else:
+                self.keys = find_keys(self.settings, self.timeout)
+        except SoloError:
+            if keys is None or is_refused or keys.expires is None or now >= keys.expires:
+                raise
+            self.keys = keys  # try again with the next request
+        return self.keys
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        method: str,
+        key: str,
+        headers: "Optional[dict[str, str]]" = None,
+        body: str = "",
+        query: "Optional[dict[str, str]]" = None,
+        deadline: "Optional[float]" = None,
+    ) -> Reply:
+        """Return the answer to a request, also a refusal, or one of a store that is busy. Raises Unreachable, SoloError."""
+        deadline = monotonic() + self.timeout if deadline is None else deadline
+        for attempt in range(3):
+            self.send(method, key, headers or {}, body, query or {}, deadline)
+            answer, reply = self.receive(deadline)
+            if answer.status in (*OK, NOT_MODIFIED, CONFLICT, REFUSED, *BUSY) or reply.code == "NoSuchKey":
+                return reply
+            if attempt == 2 or not self.correct(answer, reply):
+                break
+        return self.refuse(reply, key)
+
+    def send(
+        self, method: str, key: str, headers: "dict[str, str]", body: str, query: "dict[str, str]", deadline: float
+    ) -> None:
+        """Send a request. Raises Unreachable, SoloError. Any exception closes the connection."""
+        path, text = f"{self.root}/{quote(key, '/')}", format_query(query)
+        keys = self.renew_keys()
+        parts = method, self.netloc, path, text
+        try:
+            signed = sign(keys, self.region, self.read_clock(), parts, headers, body.encode())
+            connection = self.connection
+            if connection is None or connection.sock is None:
+                one = network.connect(self.host, self.port, deadline, self.tls)
+                connection = self.connection = Connection(network.Timed(one), self.netloc)
+            assert connection.sock is not None
+            connection.sock.deadline = deadline
+            connection.request(method, f"{path}?{text}" if text else path, body, signed)
+        except BaseException as error:
+            raise self.fail(error) from None
+
+    def receive(self, deadline: float) -> "tuple[Answer, Reply]":
+        """Return the answer to the request that was sent. Raises as `send` does."""
+        connection = self.connection
+        try:
+            if connection is None or connection.sock is None:
+                raise OSError("the server closed the connection")
+            answer = connection.getresponse()
+            data = answer.read(LARGEST)
+            if len(data) >= LARGEST:
+                raise ValueError("the answer is too long")
+            if answer.headers.get("Date"):
+                self.clock = parse_http_date(answer.headers["Date"]) + 0.5 - read_boot_clock()
+            etag = answer.headers.get("Etag", "").removeprefix("W/").strip('"')
+            if not (etag.isascii() and etag.isprintable()):
+                raise ValueError("the ETag is not text")
+            is_error = answer.status >= 300 and answer.status != NOT_MODIFIED
+            return answer, Reply(answer.status, etag, data, find_text(data, "Code") if is_error else "")
+        except BaseException as error:
+            raise self.fail(error) from None
+
+    def fail(self, error: BaseException) -> BaseException:
+        """Close the connection, on which an answer may still come. Return what to raise."""
+        self.hang_up()
+        if not isinstance(error, (OSError, ValueError)) or isinstance(error, SoloError):
+            return error
+        distrust: Optional[SoloError] = network.find_distrust(self.target, error) if self.tls else None
+        return distrust or Unreachable(f"cannot reach {self.where}: {tidy(error)}")
+
+    def correct(self, answer: Answer, reply: Reply) -> bool:
+        """Correct the next try of a refused request. Return whether that can help."""
+        if reply.code == SKEWED:
+            return self.clock is not None  # known now
+        if reply.code in EXPIRED:
+            self.renew_keys(is_refused=True)
+            return True
+        region = answer.headers.get("X-Amz-Bucket-Region") or find_text(reply.body, "Region")
+        is_other = region not in ("", self.region) and region.replace("-", "").isalnum() and region.isascii()
+        if is_other and answer.status in (301, 307, 400):
+            self.region = region
+            self.place()
+            self.hang_up()
+        return is_other
+
+    def refuse(self, reply: Reply, key: str) -> Reply:
+        """Raise SoloError for an answer that asking again does not change; Unreachable for that of a busy store."""
+        code = reply.code or f"HTTP {reply.status}"
+        if reply.status in BUSY:
+            raise Unreachable(f"cannot reach {self.where}: {code}")
+        text = find_text(reply.body, "Message") or f"for {key}"
+        source = f"; keys of {self.keys.source}" if self.keys else ""
+        hint = HINTS.get(code, f"region {self.region}{source}")
+        raise SoloError(f"{self.where}: {code}: {' '.join(text.split()).rstrip('.')} ({hint})")
+
+    def hang_up(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+
+def find_text(body: bytes, name: str) -> str:
+    """Return the text of the first XML element of this name, "" if there is none."""
+    texts = find_texts(body.decode(errors="replace"), name)
+    return texts[0] if texts else ""
+
+
+def find_texts(text: str, name: str) -> "list[str]":
+    """Return the texts of all XML elements of this name, which have no attributes and no elements within."""
+    texts = []
+    for piece in text.split(f"<{name}>")[1:]:
+        inner, end, _ = piece.partition(f"</{name}>")
+        if end and "<" not in inner:
+            for code, sign_ in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&amp;", "&")):
+                inner = inner.replace(code, sign_)
+            texts.append(inner)
+    return texts
+
+
+def tidy(error: BaseException) -> str:
+    return " ".join((getattr(error, "strerror", None) or str(error)).split()) or type(error).__name__
