@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import need_tools, until
 from proxy import HOLE, Proxy
+
 from solo.engines.s3 import credentials, sign
 
 
@@ -406,9 +407,6 @@ class S3(Server):
         return f"s3://{self.bucket}/solo?endpoint=http://127.0.0.1:{ports[0]}"
 
     def prepare(self):
-        # Not the environment of a test: its launchers need the keys too.
-        os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"] = self.keys
-        os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
         self.daemons = []
         self.mon_port, self.fsid, osd = find_port(), str(uuid.uuid4()), str(uuid.uuid4())
         for folder in ("mon", "osd", "rgw", "run"):
@@ -426,7 +424,14 @@ class S3(Server):
         self.ask("ceph", "osd", "new", osd)
         self.ask("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
         self.run_beside("ceph-osd", "-f", "-i", "0")
-        self.ask("radosgw-admin", "user", "create", "--uid=solo", "--display-name=solo", *map("--{}-key={}".format, ("access", "secret"), self.keys))
+        self.ask(
+            "radosgw-admin",
+            "user",
+            "create",
+            "--uid=solo",
+            "--display-name=solo",
+            *map("--{}-key={}".format, ("access", "secret"), self.keys),
+        )
 
     def ask(self, *words):
         """Run a program of Ceph until it ends."""
@@ -505,6 +510,8 @@ rgw enable gc threads = false
 rgw enable lc threads = false
 rgw run sync thread = false
 """
+# Every launcher needs them.
+os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"] = S3.keys
 # Debian installs its programs outside of PATH.
 os.environ["PATH"] += "".join(f":{path}" for path in sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1:])
 SERVERS = {

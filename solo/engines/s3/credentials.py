@@ -106,7 +106,9 @@ def find_keys(settings: Settings, timeout: float) -> Keys:
         return run_process(profile["credential_process"], where, timeout)
     for key in ELSEWHERE:
         if profile.get(key):
-            raise SoloError(f"{where}: {key}: solo does not ask SSO or STS (add a profile with `{EXPORT} --profile NAME`)")
+            raise SoloError(
+                f"{where}: {key}: solo does not ask SSO or STS (add a profile with `{EXPORT} --profile NAME`)"
+            )
     if settings.find("AWS_WEB_IDENTITY_TOKEN_FILE"):
         raise SoloError(f"AWS_WEB_IDENTITY_TOKEN_FILE: solo does not ask STS (add a profile with `{EXPORT}`)")
     relative = settings.find("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
@@ -181,8 +183,9 @@ def reap(pid: int) -> None:
 
 def ask_container(settings: Settings, url: str, timeout: float) -> Keys:
     headers = {}
-    path, token = settings.find("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"), settings.find(
-        "AWS_CONTAINER_AUTHORIZATION_TOKEN"
+    path, token = (
+        settings.find("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
+        settings.find("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
     )
     if path:
         try:

@@ -27,15 +27,7 @@ import posix
 from time import monotonic, sleep, time
 
 from solo.engines import json
-from solo.engines.engine import (
-    SKEWED,
-    Entry,
-    Gone,
-    describe_skew,
-    parse_entry_record,
-    pick_between,
-    read_boot_clock,
-)
+from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_entry_record, pick_between, read_boot_clock
 from solo.engines.lease import RATE
 from solo.engines.queue import OrderedEngine, ask_until_answered, find_obstacles, make_busy, sort_queues
 from solo.engines.s3.document import Document, Stored, parse_document
@@ -400,9 +392,7 @@ class S3(OrderedEngine):
         for one in self.list_names() if name is None else [name]:
             self.read(one)
             stale = self.find_stale(one)
-            entries += [
-                entry for entry in self.make_entries(one, self.states[one].document) if entry.key not in stale
-            ]
+            entries += [entry for entry in self.make_entries(one, self.states[one].document) if entry.key not in stale]
         found: list[Entry] = sort_queues(entries)
         return found
 
@@ -460,7 +450,10 @@ class S3(OrderedEngine):
             ("ok", f"conditional writes: of {2 * losses} racing PUTs {losses} were refused"),
             describe_skew(self.store.read_clock()),
             ("ok", f"first come, first served over all hosts; waiters ask every {sum(POLL) / 2:g}s"),
-            ("note", f"after the death of a host its names are free once a waiter has seen that for {1 + RATE:g} times the ttl"),
+            (
+                "note",
+                f"after the death of a host its names are free once a waiter has seen that for {1 + RATE:g} times the ttl",
+            ),
         ]
         try:
             self.store.ask("DELETE", key)

@@ -42,9 +42,7 @@ def hmac(key: bytes, data: bytes) -> bytes:
 def quote(text: str, safe: str = "") -> str:
     """Return a text with each byte but the unreserved ones, and those in `safe`, as %XX."""
     spared = UNRESERVED | set(safe.encode())
-    return "".join(
-        chr(byte) if byte in spared else f"%{byte:02X}" for byte in encode(text)
-    )
+    return "".join(chr(byte) if byte in spared else f"%{byte:02X}" for byte in encode(text))
 
 
 def format_query(parameters: "dict[str, str]") -> str:

@@ -89,7 +89,9 @@ class Store:
                     raise ValueError
                 self.host, self.port = split_host(netloc, 443 if scheme == "https" else 80)
             except ValueError:
-                raise UsageError(f"--via {self.where}: {self.endpoint}: not an endpoint (like https://host:9000)") from None
+                raise UsageError(
+                    f"--via {self.where}: {self.endpoint}: not an endpoint (like https://host:9000)"
+                ) from None
             self.is_encrypted = scheme == "https"
             self.netloc = netloc
             self.root = "".join(f"/{quote(part)}" for part in (*filter(None, path.split("/")), self.bucket))

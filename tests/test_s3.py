@@ -1,0 +1,634 @@
+"""The engine on object stores: credentials, signatures, wrong and busy stores, and proof of a holder's death."""
+
+import calendar
+import itertools
+import json
+import os
+import random
+import string
+import struct
+import subprocess
+import threading
+import time
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import tally
+from conftest import TESTS, finish, read_line, until
+from fleet import HOLE, STOPPED, Host, Soak, find_overlaps, is_growing, read_life
+from proxy import Proxy
+from servers import S3
+
+from solo.engines.s3 import credentials, dates, sign
+from solo.engines.s3.engine import S3 as Engine
+from solo.engines.targets import parse_url
+from solo.errors import SoloError, UsageError
+
+JOBS = (f"s3job{number}" for number in itertools.count())
+KEYS = {"AccessKeyId": S3.keys[0], "SecretAccessKey": S3.keys[1]}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = S3(tmp_path_factory.mktemp("s3")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def hosts(lab, server):
+    """A lab at the store, and a name."""
+    lab.environment["SOLO_VIA"] = server.url
+    lab.job = next(JOBS)
+    return lab
+
+
+def read_document(server, name):
+    return json.loads(server.request("GET", f"solo/{name}.json").text)
+
+
+def count_requests(server, name):
+    """Return the methods of the requests for a name's object so far, from the server's log."""
+    lines = (server.path / "client.admin.log").read_text().splitlines()
+    return [
+        line.partition('"')[2].split()[0] for line in lines if f"/solo/{name}.json HTTP" in line and "beast:" in line
+    ]
+
+
+# --- signatures ---------------------------------------------------------------------------------------------------------------
+
+
+def test_signature_is_that_of_botocore():
+    auth = pytest.importorskip("botocore.auth", reason="botocore is not installed")
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    chance = random.Random(tally.SEED)
+    for _ in range(300):
+        text = "".join(chance.choices(string.printable.strip() + " é%/+~=&", k=chance.randrange(1, 30)))
+        path = "/" + sign.quote(text, "/").strip("/")
+        query = {chance.choice("abcxyz") + str(number): text[::-1] for number in range(chance.randrange(4))}
+        headers = {"If-Match": '"' + text.encode().hex() + '"'} if chance.random() < 0.5 else {"x-amz-meta-b": "a  b "}
+        body = os.urandom(chance.randrange(50))
+        token, region = chance.choice((None, "tok/en+=")), chance.choice(("us-east-1", "eu-central-1", "auto"))
+        secret = "".join(chance.choices(string.ascii_letters + "/+", k=chance.choice((20, 40, 90))))
+        theirs = AWSRequest(
+            chance.choice(("GET", "PUT", "DELETE")),
+            f"http://h.example:9000{path}?{sign.format_query(query)}",
+            dict(headers),
+            body,
+        )
+        auth.S3SigV4Auth(Credentials("AK", secret, token), "s3", region).add_auth(theirs)
+        moment = calendar.timegm(time.strptime(theirs.headers["X-Amz-Date"], "%Y%m%dT%H%M%SZ"))
+
+        request = theirs.method, "h.example:9000", path, sign.format_query(query)
+        ours = sign.sign(credentials.Keys("AK", secret, token), region, moment, request, headers, body)
+
+        assert ours["Authorization"] == theirs.headers["Authorization"], f"SOLO_SEED={tally.SEED}"
+
+
+def test_dates_are_those_of_the_library():
+    chance = random.Random(tally.SEED)
+    for _ in range(2000):
+        moment = chance.randrange(253_402_300_799)
+        parts = time.gmtime(moment)
+
+        assert dates.parse_date(time.strftime("%Y-%m-%dT%H:%M:%SZ", parts)) == moment
+        assert dates.parse_http_date(time.strftime("%a, %d %b %Y %H:%M:%S GMT", parts)) == moment
+
+
+# --- credentials --------------------------------------------------------------------------------------------------------------
+
+
+class Service(ThreadingHTTPServer):
+    """A server whose answers are {(method, path): (status, body)}, for requests with these headers."""
+
+    daemon_threads = True
+
+    def __init__(self, answers, headers=()):
+        self.answers, self.wanted, self.asked = answers, dict(headers), []
+        super().__init__(("127.0.0.1", 0), ServiceHandler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class ServiceHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def answer(self):
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.asked.append((self.command, self.path, data))
+        has_all = all(self.headers.get(name) == value for name, value in self.server.wanted.items())
+        has_all |= self.command == "PUT" and "token" in self.path
+        found = (
+            self.server.answers(self, data)
+            if callable(self.server.answers)
+            else self.server.answers.get((self.command, self.path))
+        )
+        status, body, *headers = found if found and has_all else (404 if has_all else 401, b"")
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_PUT = do_DELETE = answer
+
+    def log_message(self, *_):
+        pass
+
+
+def find(environment, timeout=5.0):
+    settings = credentials.Settings({key.encode(): str(value).encode() for key, value in environment.items()})
+    return credentials.find_keys(settings, timeout)
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / ".aws").mkdir()
+    return {"HOME": tmp_path, "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+def write_profile(home, config="", shared=""):
+    (home["HOME"] / ".aws" / "config").write_text(config)
+    (home["HOME"] / ".aws" / "credentials").write_text(shared)
+    return home
+
+
+def test_keys_of_the_environment_come_before_those_of_a_profile(home):
+    write_profile(home, shared="[default]\naws_access_key_id = F\naws_secret_access_key = f\n")
+
+    keys = find({**home, "AWS_ACCESS_KEY_ID": "E", "AWS_SECRET_ACCESS_KEY": "e", "AWS_SESSION_TOKEN": "t"})
+
+    assert keys[:4] == ("E", "e", "t", None)
+    assert find(home)[:3] == ("F", "f", None)
+
+
+def test_profile_is_read_from_both_files(home):
+    write_profile(
+        home,
+        "[profile prod]\nregion=eu-west-1 # near\ns3 =\n  addressing_style = path\n[default]\nregion = us-west-2\n",
+        "; comment\n[prod]\naws_access_key_id=P\naws_secret_access_key=p=+/\naws_session_token = s\n",
+    )
+    environment = {**home, "AWS_PROFILE": "prod"}
+
+    assert find(environment)[:3] == ("P", "p=+/", "s")
+    settings = credentials.Settings({key.encode(): str(value).encode() for key, value in environment.items()})
+    assert settings.find_region() == "eu-west-1"
+    with pytest.raises(SoloError, match="AWS_PROFILE: no profile test"):
+        find({**home, "AWS_PROFILE": "test"})
+
+
+def test_process_of_a_profile_prints_the_keys(home):
+    answer = json.dumps({"Version": 1, "Expiration": "2026-11-23T06:00:00Z", "SessionToken": "t", **KEYS})
+    write_profile(home, f"[default]\ncredential_process = echo '{answer}'\n")
+
+    assert find(home)[:4] == (*S3.keys, "t", 1795413600.0)
+
+
+@pytest.mark.parametrize("process", ["echo no", "false", "echo '{}'", "sleep 100"])
+def test_process_without_keys_is_an_error_in_words(home, process):
+    write_profile(home, f"[default]\ncredential_process = {process}\n")
+
+    with pytest.raises(SoloError, match="profile default: credential_process: "):
+        find(home, timeout=0.3)
+
+
+@pytest.mark.parametrize("key", ["sso_session", "role_arn", "web_identity_token_file"])
+def test_profile_that_needs_another_service_is_refused_with_the_remedy(home, key):
+    write_profile(home, f"[default]\n{key} = x\n")
+
+    with pytest.raises(SoloError, match="aws configure export-credentials"):
+        find(home)
+
+
+def test_container_gives_keys_for_its_token(home):
+    (home["HOME"] / "token").write_text("secret word\n")
+    service = Service(
+        {("GET", "/v1"): (200, json.dumps({**KEYS, "Token": "t"}).encode())}, {"Authorization": "secret word"}
+    )
+    environment = {**home, "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{service.url}/v1"}
+
+    keys = find({**environment, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": home["HOME"] / "token"})
+
+    assert keys[:3] == (*S3.keys, "t")
+    with pytest.raises(SoloError, match="HTTP 401"):
+        find(environment)
+
+
+def test_instance_gives_the_keys_of_its_role_for_a_session_token(home):
+    role = "/latest/meta-data/iam/security-credentials/"
+    answers = {
+        ("PUT", "/latest/api/token"): (200, b"word"),
+        ("GET", role): (200, b"web\n"),
+        ("GET", role + "web"): (200, json.dumps({**KEYS, "Token": "t", "Expiration": "2026-11-23T06:00:00Z"}).encode()),
+    }
+    service = Service(answers, {"X-aws-ec2-metadata-token": "word"})
+    environment = {"HOME": home["HOME"], "AWS_EC2_METADATA_SERVICE_ENDPOINT": service.url + "/"}
+
+    assert find(environment)[:4] == (*S3.keys, "t", 1795413600.0)
+    service.answers.pop(("GET", role))
+    with pytest.raises(SoloError, match="cannot find access keys"):
+        find(environment)
+
+
+def test_host_without_keys_is_an_error_with_the_places(home):
+    with pytest.raises(SoloError, match="cannot find access keys .*AWS_ACCESS_KEY_ID.*~/.aws/credentials"):
+        find(home)
+
+
+def test_keys_are_read_again_before_they_end(hosts, server, tmp_path):
+    """Each answer of the process ends at once: every request asks it again."""
+    count = tmp_path / "count"
+    answer = json.dumps({"Expiration": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60)), **KEYS})
+    write_profile({"HOME": prepare(tmp_path)}, f"[default]\ncredential_process = echo x >>{count}; echo '{answer}'\n")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        del hosts.environment[name]
+    hosts.environment["HOME"] = str(tmp_path)
+
+    assert hosts.run("-n", hosts.job, "true").returncode == 0
+    assert count.read_text().count("x") >= len(count_requests(server, hosts.job)) >= 5
+
+
+def prepare(path):
+    (path / ".aws").mkdir()
+    return path
+
+
+# --- URLs ---------------------------------------------------------------------------------------------------------------------
+
+
+def open_engine(url, environment, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(credentials.posix, "environ", {k.encode(): v.encode() for k, v in os.environ.items()})
+    return Engine(parse_url(url), 15.0, 2.0).store
+
+
+@pytest.mark.parametrize(
+    "url, environment, where",
+    [
+        ("s3://locks/cron", {"AWS_REGION": "eu-west-1"}, ("locks.s3.eu-west-1.amazonaws.com", "", True)),
+        ("s3://locks", {}, ("locks.s3.us-east-1.amazonaws.com", "", True)),
+        ("s3://locks?region=cn-north-1", {"AWS_REGION": "x"}, ("locks.s3.cn-north-1.amazonaws.com.cn", "", True)),
+        ("s3://my.locks", {}, ("s3.us-east-1.amazonaws.com", "/my.locks", True)),
+        ("s3://locks?endpoint=https://minio:9000", {}, ("minio:9000", "/locks", True)),
+        (
+            "s3://locks",
+            {"AWS_ENDPOINT_URL": "http://h", "AWS_ENDPOINT_URL_S3": "http://[::1]:80/s3/"},
+            ("[::1]:80", "/s3/locks", False),
+        ),
+    ],
+)
+def test_bucket_is_found_at_its_endpoint(monkeypatch, tmp_path, url, environment, where):
+    store = open_engine(url, {"HOME": str(tmp_path), **environment}, monkeypatch)
+
+    assert (store.netloc, store.root, store.is_encrypted) == where
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["s3://a,b", "s3://a:9000", "s3://a?endpoint=h:9000", "s3://a?x=y", "s3://u@a", "s3://a?endpoint=http://h/?x"],
+)
+def test_wrong_url_is_a_usage_error(monkeypatch, tmp_path, url):
+    with pytest.raises(UsageError):
+        open_engine(url, {"HOME": str(tmp_path)}, monkeypatch)
+
+
+# --- the store refuses --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"SOLO_VIA": "nowhere"}, "NoSuchBucket"),
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "SignatureDoesNotMatch"),
+        ({"AWS_ACCESS_KEY_ID": "unknown"}, "InvalidAccessKeyId"),
+        ({"AWS_SESSION_TOKEN": "expired"}, ""),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_refusal_ends_a_waiter_at_once_in_one_line(hosts, server, change, words):
+    environment = {**hosts.environment, **change}
+    if "SOLO_VIA" in change:
+        environment["SOLO_VIA"] = server.url.replace(S3.bucket, "nowhere")
+
+    result = hosts.run(
+        "-n", hosts.job, "-w", "1h", "--", "sh", "-c", "echo ran >>$LAB/log", env=environment, timeout=30
+    )
+
+    assert (result.returncode, result.stderr.count(b"\n"), hosts.read_log()) == (125, 1, []), result.stderr
+    assert words.encode() in result.stderr and b"Traceback" not in result.stderr
+
+
+def test_foreign_object_is_refused_and_kept(hosts, server):
+    for text in (
+        b"hello",
+        b"{}",
+        b'{"solo": 2, "queue": []}',
+        b"[" * 100_000,
+        b'{"solo": 1, "counter": 1e999, "once": "", "queue": []}',
+    ):
+        assert server.request("PUT", f"solo/{hosts.job}.json", text).status == 200
+
+        result = hosts.run("-n", hosts.job, "-w", "1h", "true", timeout=30)
+
+        assert result.returncode == 125 and result.stderr.count(b"\n") == 1, (text, result.stderr)
+        assert b"remove the object" in result.stderr
+        assert server.request("GET", f"solo/{hosts.job}.json").text == text
+
+
+class Memory:
+    """A small store, with the faults of none: `is_careless` ignores conditions, `refusals` are the next answers."""
+
+    def __init__(self, is_careless=False):
+        self.is_careless, self.refusals, self.objects, self.lock = is_careless, [], {}, threading.Lock()
+
+    def __call__(self, request, data):
+        with self.lock:
+            if self.refusals:
+                return self.refusals.pop(0)
+            there, etag = self.objects.get(request.path, (None, None))
+            if request.command == "GET":
+                return (200, there, ("ETag", etag)) if etag else (404, b"<Error><Code>NoSuchKey</Code></Error>")
+            wanted = request.headers.get("If-Match")
+            is_refused = wanted not in (None, etag) or request.headers.get("If-None-Match") and etag
+            if is_refused and not self.is_careless:
+                return 412, b"<Error><Code>PreconditionFailed</Code></Error>"
+            self.objects[request.path] = data, f'"{os.urandom(16).hex()}"'
+            return 200, b"", ("ETag", self.objects[request.path][1])
+
+
+@pytest.fixture
+def memory(lab):
+    memory = Memory()
+    memory.service = Service(memory)
+    lab.environment["SOLO_VIA"] = f"s3://bucket/locks?endpoint={memory.service.url}"
+    yield memory
+    memory.service.shutdown()
+
+
+def test_store_that_ignores_conditions_is_refused_at_once(lab, memory):
+    memory.is_careless = True
+
+    result = lab.run("-n", "job", "-w", "1h", "--", "sh", "-c", "echo ran >>$LAB/log", timeout=30)
+
+    assert (result.returncode, lab.read_log()) == (125, [])
+    assert b"does not honour If-Match and If-None-Match" in result.stderr
+    doctor = lab.run("doctor", timeout=30)
+    assert doctor.returncode == 1 and b"does not honour" in doctor.stdout
+    memory.is_careless = False
+    assert lab.run("doctor", timeout=30).returncode == 0
+
+
+def test_object_is_verified_once(lab, memory):
+    runs = [lab.run("-n", "job", "true") for _ in range(2)]
+    puts = [path for method, path, _ in memory.service.asked if method == "PUT"]
+
+    assert [run.returncode for run in runs] == [0, 0] and len(puts) == 4 + 2 + 4
+
+
+SLOW = (503, b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>")
+
+
+def test_busy_store_is_asked_again(lab, memory):
+    memory.refusals = [SLOW, (500, b""), (429, b""), (409, b"<Error><Code>ConditionalRequestConflict</Code></Error>")]
+
+    assert lab.run("-n", "job", "true", timeout=30).returncode == 0 and not memory.refusals
+
+
+def test_store_that_stays_busy_is_unreachable_and_asked_seldom(lab, memory):
+    memory.refusals = [SLOW] * 1000
+
+    result = lab.run("-n", "job", "true", timeout=30)
+
+    assert result.returncode == 69 and b"SlowDown" in result.stderr
+    assert len(memory.service.asked) < 20
+
+
+def test_bucket_of_another_region_is_asked_there(lab, memory):
+    body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-south-2</Region></Error>"
+    memory.refusals = [(400, body)]
+
+    assert lab.run("-n", "job", "true", timeout=30).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, b"{}", ("ETag", "")),
+        (200, b"\xff", ("ETag", '"a"')),
+        (200, b"", ("ETag", '"a\x01b"')),
+        (200, b"{}", ("Date", "yesterday")),
+        (403, b"<Error><Code>" + b"x" * 10_000),
+        (403, b"\x1b]0;title\x07<Code>\x1b[31m</Code>"),
+        (404, b"<html>"),
+        (301, b""),
+        (304, b""),
+        (204, b""),
+        (599, b"?"),
+    ],
+    ids=str,
+)
+def test_invalid_answer_fails_in_one_line_without_a_run(lab, memory, answer):
+    memory.refusals = [answer] * 50
+
+    result = lab.run("-n", "job", "--ttl", "3s", "--", "sh", "-c", "echo ran >>$LAB/log", timeout=30)
+
+    assert result.returncode in (69, 125) and lab.read_log() == []
+    assert result.stderr.count(b"\n") == 1 and b"bug" not in result.stderr and b"\x1b" not in result.stderr, (
+        result.stderr
+    )
+
+
+def test_one_invalid_answer_to_a_renewal_is_harmless(lab, memory):
+    holder = lab.hold("job", "--ttl", "3s")
+    for answer in ((200, b"[]"), (403, b"?"), (404, b"?"), SLOW):
+        seen = len(memory.service.asked)
+        memory.refusals = [answer]
+        until(lambda: len(memory.service.asked) > seen + 3)
+
+    assert finish(holder)[0] == 0
+
+
+def test_listing_has_several_pages(lab, memory):
+    holder = lab.hold("a/b c")
+    pages = [
+        b"<Key>locks/a/b%20c.json</Key><Key>locks/.probe-1</Key><Key>locks/%zz.json</Key><NextContinuationToken>n</NextContinuationToken>",
+        b"<Key>locks/other.txt</Key>",
+    ]
+    memory.refusals = []
+    listed = memory.__call__
+
+    def answer(request, data):
+        if "list-type=2" not in request.path:
+            return listed(request, data)
+        query = dict(urllib.parse.parse_qsl(request.path.partition("?")[2]))
+        assert query["prefix"] == "locks/"
+        return 200, pages["continuation-token" in query]
+
+    memory.service.answers = answer
+
+    assert [row["name"] for row in json.loads(lab.run("list", "--json").stdout)] == ["a/b c"]
+    finish(holder)
+
+
+# --- requests -----------------------------------------------------------------------------------------------------------------
+
+
+def test_run_and_busy_contender_cost_few_requests(hosts, server):
+    hosts.run("-n", hosts.job, "true")
+    before = len(count_requests(server, hosts.job))
+    holder = hosts.hold(hosts.job)
+    held = len(count_requests(server, hosts.job))
+    assert hosts.run("-n", hosts.job, "--dir", hosts.path / "b", "true").returncode == 75
+
+    # Two more than at AWS: this version of Ceph wants ETags without quotes.
+    assert held - before <= 6 and len(count_requests(server, hosts.job)) - held <= 2
+    finish(holder)
+
+
+def test_waiter_asks_with_conditions_and_seldom(hosts, server):
+    holder = hosts.hold(hosts.job, "--ttl", "30s")
+    waiting = hosts.start("-n", hosts.job, "-w", "1h", "--ttl", "30s", "--dir", hosts.path / "b", "true")
+    until(lambda: count_requests(server, hosts.job).count("GET") > 8)
+
+    assert count_requests(server, hosts.job).count("PUT") < 12
+    finish(holder)
+    assert finish(waiting)[0] == 0
+
+
+# --- the proof of a holder's death ---------------------------------------------------------------------------------------------
+
+
+def leave_dead_entry(hosts, ttl="3s"):
+    """Hold the name, kill launcher and command, and wait until views no longer show the entry."""
+    holder = hosts.start("-n", hosts.job, "--ttl", ttl, "--", "sh", "-c", "echo; read line")
+    read_line(holder)
+    holder.kill()
+    holder.wait()
+    until(lambda: json.loads(hosts.run("list", "--json", hosts.job).stdout) == [])
+
+
+def test_contender_without_wait_acquires_the_name_of_a_dead_host(hosts, server):
+    leave_dead_entry(hosts)
+    [dead] = read_document(server, hosts.job)["queue"]
+
+    result = hosts.run("-n", hosts.job, "--dir", hosts.path / "b", "--", "sh", "-c", "echo $SOLO_TOKEN")
+
+    assert result.returncode == 0 and int(result.stdout) > dead["number"]
+    assert read_document(server, hosts.job)["queue"] == []
+
+
+def test_contender_is_busy_at_once_while_the_holder_renews(hosts):
+    holder = hosts.hold(hosts.job, "--ttl", "1h")
+    begin = time.monotonic()
+
+    assert hosts.run("-n", hosts.job, "--dir", hosts.path / "b", "true").returncode == 75
+    assert time.monotonic() < begin + 60  # a proof would take more than an hour
+    finish(holder)
+
+
+def test_token_grows_although_the_object_was_removed(hosts, server):
+    def run():
+        return int(hosts.run("-n", hosts.job, "--", "sh", "-c", "echo $SOLO_TOKEN").stdout)
+
+    tokens = [run(), run()]
+    server.remove_lock(hosts.job)
+    time.sleep(1.1)  # the store's clock has whole seconds
+    tokens.append(run())
+
+    assert tokens == sorted(set(tokens))
+
+
+@pytest.mark.tool("gcc")
+@pytest.mark.parametrize("ahead", [-3600, 3600])
+def test_wall_clock_has_no_part(hosts, server, ahead):
+    """The holder's clock steps while it holds the name, and the waiter's is wrong by as much the other way."""
+    shim, clocks = hosts.path / "clock.so", [hosts.path / "clock0", hosts.path / "clock1"]
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, TESTS / "clock.c"], check=True)
+    pair = [Host(hosts, server, f"clock{number}") for number in range(2)]
+    for host, clock in zip(pair, clocks):
+        clock.write_bytes(struct.pack("q", 0))
+        host.environment = {**host.environment, "LD_PRELOAD": str(shim), "CLOCK": str(clock)}
+    clocks[1].write_bytes(struct.pack("q", -ahead))
+    files = [hosts.path / "life0", hosts.path / "life1"]
+    pair[0].start(hosts.job, files[0], 9, "--ttl", "3s", "-k", "300ms")
+    until(lambda: read_life(files[0]) is not None)
+    pair[1].start(hosts.job, files[1], 0.2, "--ttl", "3s", "-k", "300ms")
+    clocks[0].write_bytes(struct.pack("q", ahead))
+
+    assert [host.launcher.wait(60) for host in pair] == [0, 0], [host.launcher.stderr.read() for host in pair]
+    lives = [read_life(file) for file in files]
+    assert lives[0].last - lives[0].first > 8 and not find_overlaps(lives) and is_growing(lives)
+    for host in pair:
+        host.close()
+
+
+def halve_observation(lab):
+    """Use a solo whose contenders observe for half the time."""
+    script = open(lab.script).read()
+    start = "    from solo.main import main\n"
+    assert start in script
+    path = lab.path / "halved"
+    path.write_text(script.replace(start, f"    from solo.engines.s3 import engine\n    engine.RATE = -0.5\n{start}"))
+    path.chmod(0o755)
+    lab.script = str(path)
+
+
+def run_soak(lab, server, seconds, ttl, until_overlap=False, **options):
+    soak = Soak(lab, server, tally.SEED, ttl, **options)
+    end = tally.UNTIL or time.monotonic() + seconds
+    while time.monotonic() < end:
+        soak.step()
+        if until_overlap and find_overlaps([life for life in map(read_life, soak.files) if life]):
+            break
+    return soak, soak.finish()
+
+
+@pytest.mark.timeout(600)
+def test_soak_finds_overlaps_if_the_observation_is_halved(lab, server):
+    halve_observation(lab)
+
+    _, lives = run_soak(lab, server, 240, 6.0, until_overlap=True, faults=(STOPPED, HOLE), hosts=2)
+
+    assert find_overlaps(lives)
+
+
+@pytest.mark.timeout(900)
+def test_soak_finds_no_overlap_with_whole_observation(lab, server):
+    """The same as the soak that finds overlaps."""
+    soak, lives = run_soak(lab, server, 600 if tally.WHOLE else 60, 6.0, faults=(STOPPED, HOLE), hosts=2)
+
+    assert len(lives) > 2 and soak.injected
+    assert not find_overlaps(lives) and is_growing(lives), f"SOLO_SEED={tally.SEED}"
+
+
+def test_lost_renewal_that_arrives_late_does_not_move_the_deadline(lab, server):
+    """A renewal is executed and its answer lost: the holder dies as if it had not been sent."""
+    server_url, job = server.url, next(JOBS)
+    proxy = Proxy(server.port)
+    lab.environment["SOLO_VIA"] = server.make_url(proxy.port)
+    file = lab.path / "life"
+    beats = ["python3", "-IS", str(TESTS / "beats.py"), str(file), "60"]
+    holder = lab.start("-n", job, "--ttl", "4s", "-k", "300ms", "--", *beats)
+    until(lambda: read_life(file) is not None)
+    before = read_document(server, job)["queue"][0]["renewals"]
+
+    proxy.set("no answers")
+    until(lambda: read_document(server, job)["queue"][0]["renewals"] > before)
+    lab.environment["SOLO_VIA"] = server_url
+    other = lab.path / "other"
+    beats[-2:] = [str(other), "0.2"]
+    waiting = lab.start("-n", job, "-w", "1m", "--ttl", "4s", "--dir", lab.path / "b", "--", *beats)
+
+    assert holder.wait(60) == 123 and waiting.wait(60) == 0
+    assert not find_overlaps([read_life(file), read_life(other)])
+    proxy.close()
