@@ -101,7 +101,7 @@ VIA = Option(
     variable="SOLO_VIA",
     text="Choose the backend that keeps the lock: file, or socket, which needs no file at all. To lock on"
     " several machines, choose an engine: by URL, as etcd://h1,h2,h3/prefix, postgresql://...,"
-    " zookeeper://h1,h2/chroot or redis://..., or by its name in solo.toml (see FILES)."
+    " zookeeper://h1,h2/chroot, redis://... or s3://bucket/prefix, or by its name in solo.toml (see FILES)."
     " Default: SOLO_VIA, else file.",
 )
 TTL = Option(

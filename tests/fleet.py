@@ -121,11 +121,12 @@ def send(pid: int, number: int):
 class Soak:
     """Hosts that run jobs of one name repeatedly while random faults, drawn from `seed`, hit them."""
 
-    def __init__(self, lab, server, seed: int, ttl: float = 3.0, faults=FAULTS, hosts: int = 3):
+    def __init__(self, lab, server, seed: int, ttl: float = 3.0, faults=FAULTS, hosts: int = 3, rate: float = 0.2):
         self.lab = lab
         self.random = random.Random(seed)
         self.ttl = ttl
         self.faults = faults
+        self.rate = rate  # of faults in a step of 0.1 s
         self.hosts = [Host(lab, server, f"soak-{type(server).__name__}-{number}") for number in range(hosts)]
         self.job = f"soak{seed}"
         self.files = []
@@ -146,7 +147,7 @@ class Soak:
             if self.due.get(host, now + 1) <= now:
                 host.heal()
                 del self.due[host]
-        if self.random.random() < 0.2:
+        if self.random.random() < self.rate:
             holding = [host for host in self.hosts if host not in self.due and find_children(host.launcher.pid)]
             host = self.random.choice(holding or self.hosts)
             if host not in self.due:

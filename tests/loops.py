@@ -38,6 +38,7 @@ FULL = {
     "test_postgresql",
     "test_prometheus",
     "test_redis",
+    "test_s3",
     "test_systemd",
     "test_torture",
     "test_zookeeper",

@@ -5,7 +5,7 @@ invariants. `trip` converts a value to text and back, or damages the text. A fin
 look like readers but read no outside data, by the reason; test_fuzz.py compares both tables with the source.
 """
 
-from readers import crontabs, engines, journals, proc, records, sockets, urls, words  # noqa: F401
+from readers import crontabs, engines, journals, proc, records, sockets, stores, urls, words  # noqa: F401
 from readers.target import TARGETS  # noqa: F401
 
 READ = {
@@ -74,6 +74,14 @@ READ = {
         engines.redis.make_entries engines.redis.Redis.connect engines.redis.Redis.read_clock
         engines.redis.Redis.read_queue engines.redis.Redis.read_once engines.redis.Redis.read_outcomes
         engines.redis.find_name""",
+    "document": """
+        engines.s3.document.parse_document engines.s3.document.parse_stored""",
+    "s3": """
+        engines.s3.engine.S3.read engines.s3.engine.S3.parse engines.s3.engine.S3.read_queue
+        engines.s3.engine.S3.read_once engines.s3.engine.parse_names engines.s3.store.Store.receive""",
+    "dates": "engines.s3.dates.parse_date engines.s3.dates.parse_http_date engines.s3.dates.read_number",
+    "keys": "engines.s3.credentials.parse_keys",
+    "profiles": "engines.s3.credentials.parse_ini engines.s3.credentials.read_ini",
     "postgresql": """
         engines.postgresql.session.parse_comment engines.postgresql.session.read_entry
         engines.postgresql.link.decode engines.postgresql.table.PostgresTable.make_entries""",
@@ -81,6 +89,7 @@ READ = {
 
 UNREAD = {
     "only selects a reader": """
+        engines.s3.credentials.Settings.read_profile
         api.lock.read_options commands.crontab.load_histories commands.lookup.read_skips contention.evict.read_record
         contention.period.LocalStore.read_once contention.period.LocalStore.write_once
         contention.sockets.SocketTicket.read_record engines.acquire.EngineHold.read_once engines.engine.Engine.read_once
@@ -93,7 +102,8 @@ UNREAD = {
     "passes bytes on unread": """
         api.lock.identify commands.hold.read_words contention.addresses.read_table journal.append kernel.read_file""",
     "reads one word that only the kernel writes": """
-        command.make_name commands.hold.find_process contention.ofd.find_unnamed_owner engines.engine.read_boot_clock identity.read_namespace identity.read_origin
+        command.make_name commands.hold.find_process contention.ofd.find_unnamed_owner engines.engine.read_boot_clock
+        engines.s3.store.Store.read_clock identity.read_namespace identity.read_origin
         process.watch.count_runnable supervise.has_systemd_signalled_all tickets.read_boot_time""",
     "only searches for a word": """
         contention.flocks.refuse_own_lock contention.flocks.refuse_to_lose_lock contention.ofd.has_locked
@@ -104,7 +114,7 @@ UNREAD = {
         contention.flocks.describe_locker start.find_interpreter""",
     "reads text that this process has just written": """
         api.lock.make_holder commands.history.read_time
-        commands.metrics.run engines.postgresql.session.PostgresSession.make_comment
+        commands.metrics.run engines.s3.engine.S3.pack engines.postgresql.session.PostgresSession.make_comment
         generate.bundle.read_recorded generate.bundle.read_sources generate.merge.Merger.split
         generate.merge.read_import""",
     "reads columns of solo's own queries, cast by the server": """

@@ -39,7 +39,7 @@ class Keys(NamedTuple):
 
 
 class Settings:
-    """What the environment and the files of AWS say. `profile` is the chosen one, {} if there is none."""
+    """The environment and the files of AWS. `profile` is the chosen one, {} if there is none."""
 
     def __init__(self, environment: "Optional[dict[bytes, bytes]]" = None) -> None:
         self.environment = {

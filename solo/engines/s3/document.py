@@ -33,7 +33,7 @@ class Stored(NamedTuple):
 
     @property
     def mark(self) -> "tuple[str, int, int]":
-        """What changes with each renewal and never comes back."""
+        """A value that changes with each renewal and never comes back."""
         return self.owner, self.number, self.renewals
 
 

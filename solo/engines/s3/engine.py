@@ -17,7 +17,7 @@ entry, by a PUT with If-Match. Then the holder's command is dead, as lease.py de
 
 A PUT without an answer may have taken effect, or may do so later. Therefore `s` counts only if a PUT sent after s was
 answered; a document that shows a renewal proves nothing, as an earlier try may have written it. After a lost answer we
-read again, and write even what needs no change unless the ETag has changed: then the lost PUT fails for ever.
+read again, and write even what needs no change unless the ETag has changed: then the lost PUT can only fail.
 
 No wall clock takes part. An entry's `renewed`, by the store's clock, is a hint: views do not show what has long not been
 renewed, and a contender without --wait waits for the end of such an entry instead of being busy.
@@ -123,8 +123,10 @@ class S3(OrderedEngine):
             state = known
         elif reply.status == MISSING:
             state = State(ABSENT, Document(int(self.store.read_clock() * 1e6)))
-        else:
+        elif reply.status == 200:
             state = State(reply.etag, self.parse(name, reply))
+        else:
+            self.store.refuse(reply, self.make_key(name))
         self.states[name] = state
         self.observe(name, state.document)
         return state
@@ -168,8 +170,8 @@ class S3(OrderedEngine):
     def change(self, name: str, change: "Change", deadline: "Optional[float]" = None) -> State:
         """Replace the document by what `change` returns for it, and return the state then.
 
-        `change` may be called again, on what another contender or an unanswered PUT of ours wrote; what it raises is
-        raised. Nothing is written if it returns its argument. Raises Unreachable, SoloError.
+        `change` may be called again, on the document that another contender or our own unanswered PUT wrote; what it raises
+        is raised. Nothing is written if it returns its argument. Raises Unreachable, SoloError.
         """
         deadline = monotonic() + self.timeout if deadline is None else deadline
         attempt = 0
@@ -245,6 +247,8 @@ class S3(OrderedEngine):
     def renew(self) -> "Optional[str]":
         """As Engine.renew."""
         deadline = monotonic() + self.timeout
+        if not self.joined:
+            self.get(self.prefix + PROBE, {}, deadline)  # `solo doctor` measures it
         asker = ""
         for name in self.joined:
             state = self.states.get(name)

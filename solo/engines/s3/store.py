@@ -16,7 +16,7 @@ from solo.errors import SoloError, Unreachable, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NamedTuple, Optional
+    from typing import NamedTuple, NoReturn, Optional
 
     from solo.engines.targets import Target
 else:
@@ -69,6 +69,7 @@ class Store:
         self.endpoint = target.settings.get("endpoint") or self.settings.find_endpoint()
         self.keys: Optional[Keys] = None
         self.connection: Optional[Connection] = None
+        self.is_unread = False  # an answer may still come on it
         self.clock: Optional[float] = None
         self.place()
         self.tls = self.make_tls() if self.is_encrypted else None
@@ -144,7 +145,7 @@ class Store:
                 return reply
             if attempt == 2 or not self.correct(answer, reply):
                 break
-        return self.refuse(reply, key)
+        self.refuse(reply, key)
 
     def send(
         self, method: str, key: str, headers: "dict[str, str]", body: str, query: "dict[str, str]", deadline: float
@@ -153,6 +154,8 @@ class Store:
         path, text = f"{self.root}/{quote(key, '/')}", format_query(query)
         keys = self.renew_keys()
         parts = method, self.netloc, path, text
+        if self.is_unread:  # a signal came between `send` and `receive`
+            self.hang_up()
         try:
             signed = sign(keys, self.region, self.read_clock(), parts, headers, body.encode())
             connection = self.connection
@@ -160,7 +163,7 @@ class Store:
                 one = network.connect(self.host, self.port, deadline, self.tls)
                 connection = self.connection = Connection(network.Timed(one), self.netloc)
             assert connection.sock is not None
-            connection.sock.deadline = deadline
+            connection.sock.deadline, self.is_unread = deadline, True
             connection.request(method, f"{path}?{text}" if text else path, body, signed)
         except BaseException as error:
             raise self.fail(error) from None
@@ -173,6 +176,7 @@ class Store:
                 raise OSError("the server closed the connection")
             answer = connection.getresponse()
             data = answer.read(LARGEST)
+            self.is_unread = False
             if len(data) >= LARGEST:
                 raise ValueError("the answer is too long")
             if answer.headers.get("Date"):
@@ -208,7 +212,7 @@ class Store:
             self.hang_up()
         return is_other
 
-    def refuse(self, reply: Reply, key: str) -> Reply:
+    def refuse(self, reply: Reply, key: str) -> "NoReturn":
         """Raise SoloError for an answer that asking again does not change; Unreachable for that of a busy store."""
         code = reply.code or f"HTTP {reply.status}"
         if reply.status in BUSY:
@@ -222,6 +226,7 @@ class Store:
         if self.connection is not None:
             self.connection.close()
             self.connection = None
+        self.is_unread = False
 
 
 def find_text(body: bytes, name: str) -> str:

@@ -1,0 +1,195 @@
+"""The objects of a store, its answers, its dates, and the files and services with its keys."""
+
+import configparser
+import json
+from datetime import datetime, timezone
+from email.utils import format_datetime
+
+from readers import some
+from readers.engines import ANSWERED, NOTHING, Pieces, expect_answer, expect_entries, make_entry_record
+from readers.target import NUMBERS, attempt, expect, fuzzed, same
+from solo.contention import period
+from solo.engines import http, network, targets
+from solo.engines.s3 import credentials, dates, document, engine, store
+from solo.errors import SoloError
+
+LAST = 253402300799  # seconds since the epoch
+
+
+# --- documents ---------------------------------------------------------------------------------------------------
+
+
+def invent_document(rng) -> document.Document:
+    numbers = sorted(rng.sample(range(1, 1000), rng.randrange(4)))
+    queue = tuple(
+        document.Stored(
+            f"{number:x}", number, rng.randrange(9), 15.0, 1e9, some.text(rng), json.loads(make_entry_record(rng))
+        )
+        for number in numbers
+    )
+    return document.Document(1000, rng.choice(("", "host 1.5")), queue)
+
+
+def make_document(rng) -> bytes:
+    return invent_document(rng).format().encode()
+
+
+@fuzzed(2, b'"queue":[]|"ttl":0|"owner":""|NaN|1e999|null|[]|{}|true|' + NUMBERS)
+def check_document(data: bytes):
+    known = attempt(
+        document.parse_document, data, may=(ValueError, LookupError, TypeError, OverflowError, RecursionError)
+    )
+    if isinstance(known, document.Document):
+        numbers = [stored.number for stored in known.queue]
+        expect(numbers == sorted(numbers) and all(number <= known.counter for number in numbers))
+        expect(all(0 < stored.ttl < 1e10 for stored in known.queue))
+        expect(len({stored.owner for stored in known.queue}) == len(known.queue), "two entries of one owner")
+
+
+def trip_document(rng):
+    known = invent_document(rng)
+    same(document.parse_document(known.format().encode()), known)
+    expect(known.format() != known.format(), "two writes with one ETag")
+    torn = known.format().encode()
+    cut = attempt(document.parse_document, torn[: rng.randrange(len(torn))], may=(ValueError, LookupError, TypeError))
+    expect(isinstance(cut, Exception), "a torn document is accepted")
+
+
+# --- answers -----------------------------------------------------------------------------------------------------
+
+
+class Repeated(Pieces):
+    """Every request gets the same answer."""
+
+    def sendall(self, data):
+        self.seek(0)
+
+
+def open_s3(data: bytes) -> engine.S3:
+    one = engine.S3(targets.parse_url("s3://b?endpoint=http://h"), 15.0, 0.05)
+    one.store.keys = credentials.Keys("a", "b")
+    one.store.connection = http.Connection(network.Timed(Repeated(data)), "h")
+    one.store.hang_up = lambda: None
+    return one
+
+
+def make_s3(rng) -> bytes:
+    keys = "".join(
+        f"<Key>solo/{rng.choice(('job', 'a/b%20c', '%zz', '.x'))}.json</Key>" for _ in range(rng.randrange(3))
+    )
+    error = f"<Error><Code>{rng.choice(('NoSuchKey', 'SlowDown', 'ExpiredToken', 'x'))}</Code><Message>m &lt;</Message></Error>"
+    body = rng.choice((make_document(rng), f"<R>{keys}</R>".encode(), error.encode(), b""))
+    status = rng.choice((200, 200, 200, 304, 403, 404, 412, 503))
+    date = rng.choice(("Mon, 23 Nov 2026 05:47:03 GMT", "x"))
+    return b'HTTP/1.1 %d X\r\nETag: "e"\r\nDate: %b\r\nContent-Length: %d\r\n\r\n%b' % (
+        status,
+        date.encode(),
+        len(body),
+        body,
+    )
+
+
+@fuzzed(1, b"HTTP/1.1 200|ETag: |Date: |<Code>|</Code>|<Key>solo/|.json</Key>|<Region>x|" + NUMBERS)
+def check_s3(data: bytes):
+    one = open_s3(data)
+    asked = len(data) % 4
+    if asked == 0:
+        expect_entries(one.read_queue)
+    elif asked == 1:
+        expect_answer((list,), one.list_names)
+    elif asked == 2:
+        expect_answer((period.LastRun, NOTHING), one.read_once, "job")
+    else:
+        reply = attempt(one.store.ask, "GET", "x", may=ANSWERED)
+        expect(isinstance(reply, Exception) or reply.etag.isprintable())
+
+
+def trip_s3(rng):
+    known = invent_document(rng)
+    body = known.format().encode()
+    one = open_s3(b'HTTP/1.1 200 X\r\nETag: "e"\r\nContent-Length: %d\r\n\r\n%b' % (len(body), body))
+    same(
+        [(entry.key, entry.number) for entry in one.read_queue("job")],
+        [(f"solo/job.json#{stored.owner}", stored.number) for stored in known.queue],
+    )
+    name = some.text(rng).lstrip(".") or "x"
+    listing = f"<Key>{engine.make_key('p/', name)}</Key>"
+    same(engine.parse_names(listing, "p/"), [name])
+    same(store.find_texts("<a>1 &amp;lt;</a><b/><a></a><a><b></a>", "a"), ["1 &lt;", ""])
+
+
+# --- dates -------------------------------------------------------------------------------------------------------
+
+
+def make_dates(rng) -> bytes:
+    moment = datetime.fromtimestamp(rng.randrange(LAST), timezone.utc)
+    return rng.choice((format_datetime(moment, usegmt=True), moment.strftime("%Y-%m-%dT%H:%M:%SZ"))).encode()
+
+
+@fuzzed(1, b"GMT|T|Z|+00:00|Feb|02-30|00:00:60|:|" + NUMBERS)
+def check_dates(data: bytes):
+    for parse in (dates.parse_date, dates.parse_http_date):
+        moment = attempt(parse, data.decode("latin-1"), may=ValueError)
+        expect(isinstance(moment, ValueError) or 0 <= moment <= LAST + 100 * 86400)
+
+
+def trip_dates(rng):
+    moment = rng.randrange(LAST)
+    when = datetime.fromtimestamp(moment, timezone.utc)
+    same(dates.parse_http_date(format_datetime(when, usegmt=True)), moment)
+    same(dates.parse_date(when.isoformat()), moment)
+
+
+# --- keys --------------------------------------------------------------------------------------------------------
+
+
+def make_keys(rng) -> bytes:
+    known = {
+        "AccessKeyId": "a",
+        "SecretAccessKey": "b",
+        "Token": "t",
+        "Expiration": "2026-11-23T05:47:03Z",
+        "Code": "Success",
+    }
+    for key in rng.sample(sorted(known), rng.randrange(3)):
+        known[key] = rng.choice(("", None, 5, "a b", "é", []))
+    return json.dumps(known).encode()
+
+
+@fuzzed(1, b'"AccessKeyId"|"SecretAccessKey"|"Token"|"SessionToken"|"Expiration"|null|' + NUMBERS)
+def check_keys(data: bytes):
+    keys = attempt(credentials.parse_keys, data, "test", may=SoloError)
+    if isinstance(keys, credentials.Keys):
+        expect(all(text and text.isprintable() for text in (keys.identifier, keys.secret, keys.token or "x")))
+
+
+def make_profiles(rng) -> bytes:
+    lines = []
+    for section in rng.sample(("default", "profile prod", "sso-session x"), rng.randrange(4)):
+        lines += [
+            f"[{section}]",
+            *(
+                f"{key}{rng.choice(('=', ' = '))}{some.number(rng)}"
+                for key in rng.sample(("region", "Output", "s3"), 2)
+            ),
+        ]
+    return "\n".join(lines).encode()
+
+
+@fuzzed(1, b"[default]|\n[profile x]\n|=| = |#|;|\n  ")
+def check_profiles(data: bytes):
+    known = credentials.parse_ini(data.decode(errors="replace"))
+    expect(
+        all(
+            key == key.strip().lower() and value == value.strip()
+            for section in known.values()
+            for key, value in section.items()
+        )
+    )
+
+
+def trip_profiles(rng):
+    text = make_profiles(rng).decode()
+    parser = configparser.RawConfigParser(default_section=None)
+    parser.read_string(text)
+    same(credentials.parse_ini(text), {name: dict(parser[name]) for name in parser.sections()})
