@@ -403,6 +403,10 @@ class S3(Server):
     bucket = "solo-bucket"
     keys = ("AKIDEXAMPLE", "secret/of+tests")
 
+    @property
+    def frontend(self):
+        return f"endpoint=127.0.0.1:{self.port}"
+
     def make_url(self, *ports):
         return f"s3://{self.bucket}/solo?endpoint=http://127.0.0.1:{ports[0]}"
 
@@ -459,6 +463,9 @@ class S3(Server):
         except OSError:
             return False
 
+    def open(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+
     def request(self, method, key, body=b"", **headers):
         """Return the answer to a signed request for an object, "" for the bucket."""
         path = f"/{self.bucket}/{key}" if key else f"/{self.bucket}"
@@ -466,7 +473,7 @@ class S3(Server):
         host = f"127.0.0.1:{self.port}"
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         signed = sign.sign(keys, "us-east-1", time.time(), (method, host, path, ""), headers, body)
-        one = http.client.HTTPConnection(host, timeout=5)
+        one = self.open()
         one.request(method, path, body, signed)
         answer = one.getresponse()
         answer.text = answer.read()
@@ -503,7 +510,7 @@ osd crush chooseleaf type = 0
 mon allow pool size one = true
 paxos propose interval = 0.05
 paxos min wait = 0.01
-rgw frontends = beast endpoint=127.0.0.1:{server.port} tcp_nodelay=1
+rgw frontends = beast {server.frontend} tcp_nodelay=1
 rgw enable usage log = false
 rgw enable quota threads = false
 rgw enable gc threads = false

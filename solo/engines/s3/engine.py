@@ -163,7 +163,7 @@ class S3(OrderedEngine):
         try:
             return parse_document(reply.body)
         except (ValueError, LookupError, TypeError, OverflowError, RecursionError, AttributeError) as error:
-            raise SoloError(
+            raise Foreign(
                 f"{self.where}: the object {self.make_key(name)} has no queue of solo: {error} (remove the object)"
             ) from None
 
@@ -394,7 +394,11 @@ class S3(OrderedEngine):
     def list_entries(self, name: "Optional[str]" = None) -> "list[Entry]":
         entries = []
         for one in self.list_names() if name is None else [name]:
-            self.read(one)
+            try:
+                self.read(one)
+            except Foreign:
+                entries.append(Entry(one, self.make_key(one), 0, parse_entry_record(b""), False))
+                continue
             stale = self.find_stale(one)
             entries += [entry for entry in self.make_entries(one, self.states[one].document) if entry.key not in stale]
         found: list[Entry] = sort_queues(entries)
@@ -494,6 +498,10 @@ class S3(OrderedEngine):
         finally:
             other.hang_up()
         return losses
+
+
+class Foreign(SoloError):
+    """An object is not one of ours. Views show it as held by another program."""
 
 
 class Changed(Exception):
