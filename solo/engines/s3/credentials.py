@@ -6,7 +6,8 @@ instance. Those that expire are read again before they do. Roles that need anoth
 """
 
 import posix
-from time import monotonic
+from _signal import SIGKILL
+from time import monotonic, sleep
 
 from solo.engines import json, network
 from solo.engines.http import Connection
@@ -23,6 +24,7 @@ LARGEST = 1 << 20  # bytes of a file or an answer
 CONTAINER, INSTANCE = "http://169.254.170.2", "http://169.254.169.254"
 ROLES = "/latest/meta-data/iam/security-credentials/"
 TOKEN_LIFE = "21600"  # seconds
+TICK = 0.01  # seconds
 INSTANCE_TIMEOUT = 1.0  # seconds: elsewhere nobody answers
 EXPORT = "credential_process = aws configure export-credentials"
 ELSEWHERE = ("sso_session", "sso_start_url", "role_arn", "web_identity_token_file")
@@ -159,7 +161,6 @@ def run_process(command: str, where: str, timeout: float) -> Keys:
         poller.register(read, POLLIN)
         while len(data) < LARGEST:
             if not poller.poll(max(0.0, deadline - monotonic()) * 1000):
-                posix.kill(pid, 9)
                 raise Unreachable(f"{where}: credential_process: no answer")
             piece = posix.read(read, 1 << 16)
             if not piece:
@@ -167,13 +168,19 @@ def run_process(command: str, where: str, timeout: float) -> Keys:
             data += piece
     finally:
         posix.close(read)
-        reap(pid)
+        reap(pid, deadline)
     return parse_keys(data, f"{where}: credential_process")
 
 
-def reap(pid: int) -> None:
+def reap(pid: int, deadline: float) -> None:
+    """Collect the process, killed at the deadline."""
     try:
-        posix.waitpid(pid, 0)
+        while posix.waitpid(pid, posix.WNOHANG)[0] == 0:
+            if monotonic() >= deadline:
+                posix.kill(pid, SIGKILL)
+                posix.waitpid(pid, 0)
+                return
+            sleep(TICK)
     except ChildProcessError:
         pass  # the launcher's main thread reaps all children
 

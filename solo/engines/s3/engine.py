@@ -501,7 +501,7 @@ class S3(OrderedEngine):
 
 
 class Foreign(SoloError):
-    """An object is not one of ours. Views show it as held by another program."""
+    """An object is not one of solo. Views show it as held by another program."""
 
 
 class Changed(Exception):

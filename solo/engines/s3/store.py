@@ -4,7 +4,9 @@ After its first answer the store's clock is read from the `Date` of each answer 
 views only. No lock depends on it.
 """
 
-from time import monotonic, time
+from _signal import SIG_SETMASK, pthread_sigmask, valid_signals
+from _thread import allocate_lock, start_new_thread
+from time import monotonic, sleep, time
 
 from solo.engines import network
 from solo.engines.engine import read_boot_clock
@@ -26,6 +28,7 @@ LARGEST = 1 << 22  # bytes of an answer
 REGION = "us-east-1"
 SETTINGS = ("region", "endpoint")
 EARLY = 300.0  # seconds before their end the keys are read again
+PATIENCE, REST = 30.0, 5.0  # seconds: for reading keys without a lease; between two readings
 OK, NOT_MODIFIED, MISSING, CONFLICT, REFUSED = (200, 204), 304, 404, 409, 412  # a CONFLICT may succeed if repeated
 BUSY = (429, 500, 502, 503, 504)
 EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
@@ -68,6 +71,7 @@ class Store:
         self.region = target.settings.get("region") or self.settings.find_region() or REGION
         self.endpoint = target.settings.get("endpoint") or self.settings.find_endpoint()
         self.keys: Optional[Keys] = None
+        self.refreshing = allocate_lock()
         self.connection: Optional[Connection] = None
         self.is_unread = False  # an answer may still come on it
         self.clock: Optional[float] = None
@@ -110,20 +114,40 @@ class Store:
         return time() if self.clock is None else read_boot_clock() + self.clock
 
     def renew_keys(self, is_refused: bool = False) -> Keys:
-        """Return the keys, read again if they are about to end or were refused. Raises SoloError, Unreachable."""
+        """Return the keys, read again if they have ended or were refused. Raises SoloError, Unreachable.
+
+        Before they end a thread reads the next ones: a process that prints them may take longer than a renewal may.
+        """
         now, keys = self.read_clock(), self.keys
-        if keys is not None and not is_refused and (keys.expires is None or now < keys.expires - EARLY):
-            return keys
+        if keys is None or is_refused or keys.expires is not None and now >= keys.expires:
+            keys = self.keys = self.find_keys(self.timeout if keys else max(self.timeout, PATIENCE))
+        elif keys.expires is not None and now >= keys.expires - EARLY:
+            self.start_refresh()
+        return keys
+
+    def find_keys(self, seconds: float) -> Keys:
+        if self.target.password is not None:
+            return Keys(self.target.user or "", self.target.password, source="the target")
+        return find_keys(self.settings, seconds)
+
+    def start_refresh(self) -> None:
+        if not self.refreshing.acquire(False):
+            return
+        mask = pthread_sigmask(SIG_SETMASK, valid_signals())  # only the main thread may get signals
         try:
-            if self.target.password is not None:
-                self.keys = Keys(self.target.user or "", self.target.password, source="the target")
-            else:
-                self.keys = find_keys(self.settings, self.timeout)
-        except SoloError:
-            if keys is None or is_refused or keys.expires is None or now >= keys.expires:
-                raise
-            self.keys = keys  # try again with the next request
-        return self.keys
+            start_new_thread(self.refresh, ())
+        except RuntimeError:
+            self.refreshing.release()  # the next request tries again
+        finally:
+            pthread_sigmask(SIG_SETMASK, mask)
+
+    def refresh(self) -> None:
+        try:
+            self.keys = self.find_keys(PATIENCE)
+        except Exception:
+            pass  # the old keys still count
+        sleep(REST)
+        self.refreshing.release()
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
