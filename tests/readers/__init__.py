@@ -77,8 +77,8 @@ READ = {
     "document": """
         engines.s3.document.parse_document engines.s3.document.parse_stored""",
     "s3": """
-        engines.s3.engine.S3.read engines.s3.engine.S3.parse engines.s3.engine.S3.read_queue
-        engines.s3.engine.S3.read_once engines.s3.engine.parse_names engines.s3.store.Store.receive""",
+        engines.s3.objects.Objects.read engines.s3.objects.Objects.parse engines.s3.engine.S3.read_queue
+        engines.s3.engine.S3.read_once engines.s3.objects.parse_names engines.s3.store.Store.receive""",
     "dates": "engines.s3.dates.parse_date engines.s3.dates.parse_http_date engines.s3.dates.read_number",
     "keys": "engines.s3.credentials.parse_keys",
     "profiles": "engines.s3.credentials.parse_ini engines.s3.credentials.read_ini",

@@ -10,7 +10,7 @@ from readers.engines import ANSWERED, NOTHING, Pieces, expect_answer, expect_ent
 from readers.target import NUMBERS, attempt, expect, fuzzed, same
 from solo.contention import period
 from solo.engines import http, network, targets
-from solo.engines.s3 import credentials, dates, document, engine, store
+from solo.engines.s3 import credentials, dates, document, engine, objects, store
 from solo.errors import SoloError
 
 LAST = 253402300799  # seconds since the epoch
@@ -96,7 +96,7 @@ def check_s3(data: bytes):
     if asked == 0:
         expect_entries(one.read_queue)
     elif asked == 1:
-        expect_answer((list,), one.list_names)
+        expect_answer((list,), one.objects.list_names)
     elif asked == 2:
         expect_answer((period.LastRun, NOTHING), one.read_once, "job")
     else:
@@ -113,8 +113,8 @@ def trip_s3(rng):
         [(f"solo/job.json#{stored.owner}", stored.number) for stored in known.queue],
     )
     name = some.text(rng).lstrip(".") or "x"
-    listing = f"<Key>{engine.make_key('p/', name)}</Key>"
-    same(engine.parse_names(listing, "p/"), [name])
+    listing = f"<Key>{objects.make_key('p/', name)}</Key>"
+    same(objects.parse_names(listing, "p/"), [name])
     same(store.find_texts("<a>1 &amp;lt;</a><b/><a></a><a><b></a>", "a"), ["1 &lt;", ""])
 
 

@@ -1,0 +1,250 @@
+"""The objects of names in a bucket, and their changes: a GET, then a PUT that only replaces what was read.
+
+A PUT without an answer may have taken effect, or may do so later. Then we read again, and write even what needs no
+change unless the ETag has changed: from then on the lost PUT can only fail.
+"""
+
+import posix
+from time import monotonic, sleep
+
+from solo.engines.engine import pick_between, read_boot_clock
+from solo.engines.s3.document import Document, parse_document
+from solo.engines.s3.sign import quote
+from solo.engines.s3.store import BUSY, MISSING, NOT_MODIFIED, REFUSED, Reply, Store, find_text, find_texts
+from solo.errors import SoloError, Unreachable
+from solo.kernel import decode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NamedTuple, Optional
+
+    from solo.engines.targets import Target
+
+    Change = Callable[[Document], Document]
+else:
+    from solo.engines.fields import NamedTuple
+
+PREFIX, SUFFIX = "solo", ".json"
+SLOWEST = 16.0  # times as seldom, if the store asks us to slow down
+BACKOFF, LONGEST_PAUSE = 0.03, 1.0  # seconds
+WRONG = "0" * 32  # no object's ETag
+ROUNDS = 5  # of the races of `solo doctor`
+ABSENT = ""  # the ETag of an object that does not exist
+UNSAFE = "the store does not honour If-Match and If-None-Match on PUT, so it cannot keep locks"
+
+
+class State(NamedTuple):
+    """An object as last read or written."""
+
+    etag: str
+    document: Document
+
+
+class Objects:
+    """The objects below the prefix of a target. `states` are those of names as last read or written."""
+
+    def __init__(self, target: "Target", timeout: float) -> None:
+        self.where: str = target.shown
+        self.store = Store(target, timeout)
+        self.prefix = "".join(f"{quote(part)}/" for part in (target.path or PREFIX).split("/") if part)
+        self.states: dict[str, State] = {}
+        self.written: set[str] = set()  # names whose state we have just written: no need to read it
+        self.lost: dict[str, str] = {}  # the ETag that a PUT without an answer was to replace, by name
+        self.seen: dict[str, dict[tuple[str, int, int], float]] = {}  # when each mark was first seen, by name
+        self.is_quoted = True  # Ceph 16 wants the ETag of If-Match without quotes
+        self.pace = 1.0  # how much more seldom waiters ask
+
+    def make_key(self, name: str) -> str:
+        return make_key(self.prefix, name)
+
+    def find_deadline(self) -> float:
+        return monotonic() + self.store.timeout
+
+    def read(self, name: str, deadline: "Optional[float]" = None) -> State:
+        """Return the present state of a name. Raises Unreachable, SoloError."""
+        deadline = self.find_deadline() if deadline is None else deadline
+        known = self.states.get(name)
+        headers = {"If-None-Match": f'"{known.etag}"'} if known is not None and known.etag else {}
+        reply = self.get(self.make_key(name), headers, deadline)
+        if known is not None and reply.status == NOT_MODIFIED:
+            state = known
+        elif reply.status == MISSING:
+            state = State(ABSENT, Document(int(self.store.read_clock() * 1e6)))
+        elif reply.status == 200:
+            state = State(reply.etag, self.parse(name, reply))
+        else:
+            self.store.refuse(reply, self.make_key(name))
+        self.states[name] = state
+        self.observe(name, state.document)
+        return state
+
+    def get(self, key: str, headers: "dict[str, str]", deadline: float) -> Reply:
+        """Return the answer to a GET. Asks again if the store is busy, or has closed an idle connection."""
+        attempt = 0
+        while True:
+            was_open = self.store.connection is not None
+            try:
+                reply = self.store.ask("GET", key, headers, deadline=deadline)
+            except Unreachable:
+                if not was_open or monotonic() >= deadline:
+                    raise
+                continue
+            if reply.status not in BUSY:
+                self.pace = max(1.0, self.pace / 2)
+                return reply
+            attempt += 1
+            self.back_off(attempt, deadline, reply)
+
+    def back_off(self, attempt: int, deadline: float, reply: Reply) -> None:
+        """Sleep before the next try, the longer the more there were. Raises Unreachable if the time is over."""
+        if reply.status in BUSY:
+            self.pace = min(self.pace * 2, SLOWEST)
+        pause = pick_between(0, min(BACKOFF * 2**attempt, LONGEST_PAUSE))
+        if monotonic() + pause >= deadline:
+            raise Unreachable(f"cannot reach {self.where}: {reply.code or f'HTTP {reply.status}'}")
+        sleep(pause)
+
+    def parse(self, name: str, reply: Reply) -> Document:
+        if not reply.etag:
+            raise SoloError(f"{self.where}: answers without an ETag, so it cannot keep locks")
+        try:
+            return parse_document(reply.body)
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError, AttributeError) as error:
+            raise Foreign(
+                f"{self.where}: the object {self.make_key(name)} has no queue of solo: {error} (remove the object)"
+            ) from None
+
+    def change(self, name: str, change: "Change", deadline: "Optional[float]" = None) -> State:
+        """Replace the document by what `change` returns for it, and return the state then.
+
+        `change` may be called again, on the document that another contender or our own unanswered PUT wrote; what it raises
+        is raised. Nothing is written if it returns its argument. Raises Unreachable, SoloError.
+        """
+        deadline = self.find_deadline() if deadline is None else deadline
+        attempt = 0
+        while True:
+            state = self.states.get(name) or self.read(name, deadline)
+            wanted = change(state.document)
+            if wanted is state.document and self.lost.get(name) != state.etag:
+                return state
+            was_open = self.store.connection is not None
+            try:
+                reply = self.put(name, state, wanted, deadline)
+            except Unreachable:
+                if not was_open or monotonic() >= deadline:
+                    raise
+                continue  # the store may have closed an idle connection
+            if reply.status == 200:
+                return self.states[name]
+            attempt += 1
+            self.back_off(attempt, deadline, reply)
+            if reply.status == REFUSED and self.read(name, deadline).etag == state.etag != ABSENT:
+                self.is_quoted = not self.is_quoted
+
+    def put(self, name: str, state: State, document: Document, deadline: float) -> Reply:
+        """Replace a state. After anything but success it is no longer known."""
+        del self.states[name]
+        self.written.discard(name)
+        self.lost[name] = state.etag
+        text = document.format()
+        reply = self.store.ask("PUT", self.make_key(name), self.expect(state.etag), text, deadline=deadline)
+        if reply.status in (REFUSED, MISSING):
+            del self.lost[name]
+        elif reply.status == 200:
+            if state.etag == ABSENT:
+                self.verify(self.make_key(name), text, deadline)
+            if reply.etag:
+                self.states[name] = State(reply.etag, document)
+                self.written.add(name)
+            else:
+                self.read(name, deadline)
+            del self.lost[name]
+        return reply
+
+    def expect(self, etag: str) -> "dict[str, str]":
+        """Return the header of a PUT that replaces this ETag only."""
+        if etag == ABSENT:
+            return {"If-None-Match": "*"}
+        return {"If-Match": f'"{etag}"' if self.is_quoted else etag}
+
+    def verify(self, key: str, text: str, deadline: float) -> None:
+        """Verify, once per object, that conditions count: two PUTs of what is there must fail. Raises SoloError."""
+        for headers in ({"If-None-Match": "*"}, {"If-Match": f'"{WRONG}"'}):
+            reply = self.store.ask("PUT", key, headers, text, deadline=deadline)
+            if reply.status == 200:
+                raise SoloError(f"{self.where}: {UNSAFE}")
+
+    def observe(self, name: str, document: Document) -> None:
+        """Note when each mark was first seen: now, after the answer that showed it."""
+        now, before = read_boot_clock(), self.seen.get(name, {})
+        self.seen[name] = {stored.mark: before.get(stored.mark, now) for stored in document.queue}
+
+    def list_names(self) -> "list[str]":
+        names: list[str] = []
+        token = ""
+        while True:
+            query = {"list-type": "2", "prefix": self.prefix, **({"continuation-token": token} if token else {})}
+            reply = self.store.ask("GET", "", query=query)
+            if reply.status != 200:
+                self.store.refuse(reply, self.prefix)
+            names += parse_names(reply.body.decode(), self.prefix)
+            token = find_text(reply.body, "NextContinuationToken")
+            if not token:
+                return names
+
+    def race(self, key: str) -> int:
+        """Write an object twice at the same moment, repeatedly, first a new one. Return how often one PUT was refused.
+
+        Raises SoloError if both succeed, Unreachable if none does.
+        """
+        other = Store(self.store.target, self.store.timeout)
+        etag, losses = ABSENT, 0
+        self.store.hang_up()  # an idle connection may be closed
+        try:
+            for _ in range(ROUNDS + 1):
+                deadline = self.find_deadline()
+                texts = [f"{make_word()}\n" for _ in range(2)]
+                for store, text in zip((self.store, other), texts):
+                    store.send("PUT", key, self.expect(etag), text, {}, deadline)
+                replies = [store.receive(deadline)[1] for store in (self.store, other)]
+                won = [text for text, reply in zip(texts, replies) if reply.status == 200]
+                there = self.get(key, {}, deadline)
+                if etag and not won and self.is_quoted and there.etag == etag:
+                    self.is_quoted = False
+                    continue
+                if len(won) == 1 and there.body.decode(errors="replace") == won[0]:
+                    etag, losses = there.etag, losses + 1
+                elif won:
+                    raise SoloError(f"{self.where}: {UNSAFE}")
+                else:
+                    self.store.refuse(replies[0], key)
+        finally:
+            other.hang_up()
+        return losses
+
+
+class Foreign(SoloError):
+    """An object is not one of solo. Views show it as held by another program."""
+
+
+def make_key(prefix: str, name: str) -> str:
+    return f"{prefix}{quote(name, '/')}{SUFFIX}"
+
+
+def make_word() -> str:
+    return posix.urandom(8).hex()
+
+
+def parse_names(text: str, prefix: str) -> "list[str]":
+    """Return the names whose objects are in a listing."""
+    names = []
+    for key in find_texts(text, "Key"):
+        first, *others = key[len(prefix) : -len(SUFFIX)].encode().split(b"%")
+        try:
+            name = decode(first + b"".join(bytes([int(other[:2], 16)]) + other[2:] for other in others))
+        except ValueError:
+            continue
+        if make_key(prefix, name) == key and name and not name.startswith("."):
+            names.append(name)
+    return names
