@@ -17,7 +17,6 @@ else:
     from solo.engines.fields import NamedTuple
 
 VERSION = 1
-EMPTY: "dict[str, Any]" = {}
 
 
 class Stored(NamedTuple):
