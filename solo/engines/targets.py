@@ -123,7 +123,9 @@ def import_engine(kind: Kind):
         from solo.engines.zookeeper.engine import ZooKeeper
 
         return ZooKeeper
-    return getattr(__import__(f"solo.engines.{kind.module}", fromlist=[kind.name]), kind.name)
+    from solo.engines.s3.engine import S3 as ObjectStore
+
+    return ObjectStore
 
 
 def find_target(where: str) -> Target:
