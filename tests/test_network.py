@@ -1,6 +1,5 @@
 """Connections to the hosts of an engine: silent name servers, moved hosts, TLS."""
 
-import importlib
 import os
 import signal
 import socket
@@ -13,7 +12,7 @@ from test_engines import Fleet
 
 from solo.engines.engine import EntryRecord
 from solo.engines.queue import Wait
-from solo.engines.targets import ENGINES, parse_url
+from solo.engines.targets import ENGINES, import_engine, parse_url
 from solo.errors import SoloError, Unreachable
 from solo.modes import EXCLUSIVE, Claim
 
@@ -276,7 +275,7 @@ def connect(server, authority, client, host="127.0.0.1"):
     target = target._replace(**{key: str(server.files / file) for key, file in files.items()})
     kind = ENGINES[target.scheme]
     pytest.importorskip(kind.library or "json")
-    engine = getattr(importlib.import_module(f"solo.engines.{kind.module}"), kind.name)(target, 15.0, PATIENCE)
+    engine = import_engine(kind)(target, 15.0, PATIENCE)
     engine.connect()
     return engine
 

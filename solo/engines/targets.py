@@ -21,12 +21,11 @@ KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
 
 
 class Kind(NamedTuple):
-    """One of the engines. `module`, named as its scheme without TLS, has the class `name`; `library` is the Python
-    library that it needs, or that brings what it needs. `unless` ends the message about an unsupported mode.
+    """One of the engines. `scheme` is that of its URLs without TLS; `library` is the Python library that it needs, or
+    that brings what it needs. `unless` ends the message about an unsupported mode.
     """
 
-    module: str
-    name: str
+    scheme: str
     library: str
     requirement: str  # for pip, as in pyproject.toml
     port: int
@@ -34,19 +33,13 @@ class Kind(NamedTuple):
     unless: str = ""
 
 
-ETCD = Kind("etcd", "Etcd", "", "", 2379)
+ETCD = Kind("etcd", "", "", 2379)
 POSTGRESQL = Kind(
-    "postgresql.session",
-    "PostgreSQL",
-    "psycopg",
-    "psycopg[binary]>=3.1.7",
-    5432,
-    (EXCLUSIVE, SHARED, COUNTED),
-    " without ?table=",
+    "postgresql", "psycopg", "psycopg[binary]>=3.1.7", 5432, (EXCLUSIVE, SHARED, COUNTED), " without ?table="
 )
-ZOOKEEPER = Kind("zookeeper.engine", "ZooKeeper", "kazoo", "kazoo>=2.8", 2181)
-REDIS = Kind("redis", "Redis", "", "", 6379)
-S3 = Kind("s3.engine", "S3", "", "", 443)
+ZOOKEEPER = Kind("zookeeper", "kazoo", "kazoo>=2.8", 2181)
+REDIS = Kind("redis", "", "", 6379)
+S3 = Kind("s3", "", "", 443)
 ENGINES = {
     "etcd": ETCD,
     "etcds": ETCD,
@@ -98,9 +91,7 @@ def open_engine(where: str, terms, modes=frozenset()):
         raise SoloError(f"--via {target.scheme} needs the Python library {kind.library} (install: {how})") from None
     engine = make(target, terms.ttl, terms.timeout)
     for mode in sorted(set(modes) - set(engine.modes)):
-        able = ", ".join(
-            dict.fromkeys(other.module.partition(".")[0] for other in ENGINES.values() if mode in other.modes)
-        )
+        able = ", ".join(dict.fromkeys(other.scheme for other in ENGINES.values() if mode in other.modes))
         raise UsageError(f"--via {target.scheme} does not support {WORDS[mode]}{kind.unless}: {able} do")
     return engine
 

@@ -77,7 +77,7 @@ class S3(OrderedEngine):
         self.store.renew_keys()
 
     @property
-    def skew(self) -> float:
+    def skew(self) -> float:  # type: ignore[override]
         """How far the store's clock is ahead of this host's; 0 if whole seconds cannot show it."""
         skew = self.store.read_clock() - time()
         return skew if abs(skew) >= SKEWED else 0.0
