@@ -19,16 +19,24 @@ sys.path.append(sys.path[0] + "/vendor")
 """
 
 
+def read_rich() -> dict:
+    """Return the files of this Python's rich; none if it has no rich: then only tables on a terminal are missing."""
+    spec = find_spec("rich")
+    if spec is None:
+        return {}
+    rich = Path(spec.origin).parent
+    files = {f"vendor/rich/{path.relative_to(rich)}": path.read_bytes() for path in rich.rglob("*.py")}
+    [licence] = rich.parent.glob("rich-*.dist-info/**/LICENSE")
+    return {**files, "vendor/rich/LICENSE": licence.read_bytes()}
+
+
 def main():
     output = Path(sys.argv[1])
     paths = [path for path in (ROOT / "solo").rglob("*") if path.suffix in (".py", ".typed")]
     files = {str(path.relative_to(ROOT)): path.read_bytes() for path in paths}
     files["LICENSE"] = (ROOT / "LICENSE").read_bytes()
     files["__main__.py"] = START.encode() + files["solo/__main__.py"]
-    rich = Path(find_spec("rich").origin).parent
-    vendored = {f"vendor/rich/{path.relative_to(rich)}": path.read_bytes() for path in rich.rglob("*.py")}
-    [licence] = rich.parent.glob("rich-*.dist-info/**/LICENSE")
-    vendored["vendor/rich/LICENSE"] = licence.read_bytes()
+    vendored = read_rich()
     output.parent.mkdir(parents=True, exist_ok=True)
     with open(output, "wb") as file:
         file.write(b"#!/usr/bin/env python3\n")

@@ -93,6 +93,29 @@ def test_children_of_a_killed_program_keep_neither_name_nor_gate(lab, via, survi
         os.kill(child, signal.SIGKILL)
 
 
+def test_fork_before_handlers_are_restored_restores_them_in_the_child(lab):
+    code = """
+from solo.api import blocking
+def handler(*_): pass
+signal.signal(signal.SIGUSR1, handler)
+restore, statuses = blocking.Deferred.restore, []
+def fork():
+    pid = os.fork()
+    if pid == 0: os._exit(signal.getsignal(signal.SIGUSR1) is not handler)
+    statuses.append(os.waitpid(pid, 0)[1])
+def fork_first(self):
+    assert signal.getsignal(signal.SIGUSR1) is not handler
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    restore(self)
+blocking.Deferred.restore = fork_first
+with solo.Lock("job"): pass
+print(set(statuses), signal.getsignal(signal.SIGUSR1) is handler)
+"""
+    assert lab.run_code(code, flags=("-IS", "-W", "ignore::DeprecationWarning")) == (0, "{0} True\n", "")
+
+
 def test_forks_in_the_middle_of_acquires_break_nothing(lab, via):
     code = """
 import random, select

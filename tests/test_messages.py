@@ -221,10 +221,6 @@ def test_a_message_is_one_plain_line_with_its_remedy_at_the_end(lab, row):
     check(result, row.remedy)
 
 
-def test_a_missing_library_is_one_plain_line_with_its_remedy_at_the_end(common):
-    check(common.run("list", "--help"), True)
-
-
 def check(result, has_remedy):
     """Verify that a failed run printed one plain line on stderr."""
     *lines, end = result.stderr.decode().split("\n")

@@ -1120,7 +1120,7 @@ def test_processes_look_the_same_to_psutil_and_without_it():
 
     child = subprocess.Popen(["sleep", "600"])
     try:
-        until(lambda: psutil.Process(child.pid).name() == "sleep")
+        until(lambda: (psutil.Process(child.pid).name(), psutil.Process(child.pid).status()) == ("sleep", "sleeping"))
         mine, theirs = proc.Process(child.pid), psutil.Process(child.pid)
 
         assert [process.pid for process in proc.Process(os.getpid()).children()] == [

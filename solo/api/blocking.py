@@ -62,6 +62,7 @@ acting = threading.RLock()
 mine = threading.local()  # .waiter: the Waiter of this thread's attempt
 watched: "dict[Key, Watch]" = {}
 own_files: dict[tuple[int, int], int] = {}  # (device, inode) of each ticket of this process -> its descriptor
+deferring: "list[Deferred]" = []  # those of the main thread whose handlers may not be restored yet
 
 
 class Cancelled(BaseException):
@@ -344,6 +345,8 @@ class Deferred:
     def __enter__(self) -> "Deferred":
         handled = list_handled() if is_main_thread() else ()
         with acting:  # `with` locks in one step; after acquire() a handler could raise before the `try`
+            if handled:
+                deferring[:] = [*(one for one in deferring if one.changed), self]
             try:
                 for number in handled:
                     self.put_off(number)
@@ -478,6 +481,9 @@ def forget() -> None:
     """Start anew in a forked child: the threads are not there, and it is the parent that acts."""
     global acting
     acting = threading.RLock()
+    for deferred in reversed(deferring):
+        for change in reversed(deferred.changed):
+            _signal.signal(*change)  # another thread has forked: the main thread, which would do this, is not here
     for watch in watched.values():
         close(watch.fd)
     watched.clear()

@@ -52,6 +52,34 @@ def list_addresses(host: str, port: int, flags: int = 0) -> list:
     return getaddrinfo(host.encode() if host.isascii() else host, port, 0, SOCK_STREAM, 0, flags)
 
 
+def split_host(text: str, port: int) -> tuple:
+    """Return (host, port) of `host[:port]`, `[address][:port]` or an IPv6 address. Raises ValueError."""
+    if "[" in text or "]" in text or text.count(":") > 1:
+        host, bracket, rest = (text if "[" in text else f"[{text}]").partition("]")
+        if host[:1] != "[" or not bracket or rest[:1] not in ("", ":"):
+            raise ValueError
+        host, colon, digits = unquote(host[1:]), rest[:1], rest[1:]
+        check_ipv6(host)
+    else:
+        host, colon, digits = text.partition(":")
+    if not host or colon and not (digits.isdecimal() and 0 < int(digits) < 1 << 16):
+        raise ValueError
+    return host, int(digits) if colon else port
+
+
+def check_ipv6(text: str):
+    """Raise ValueError if this is not an IPv6 address, with or without a scope."""
+    from _socket import AF_INET6, inet_pton
+
+    address, percent, scope = text.partition("%")
+    try:
+        inet_pton(AF_INET6, address)
+    except OSError:
+        raise ValueError from None
+    if percent and (not scope or "%" in scope):
+        raise ValueError
+
+
 def unquote(text: str) -> str:
     if "%" not in text:
         return text

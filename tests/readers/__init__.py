@@ -50,7 +50,7 @@ READ = {
     "cmdline": "contention.sockets.read_command process.watch.describe_process",
     "report": "api.status_pipe.read_last",
     "url": """
-        engines.targets.parse_url engines.targets.split_host engines.targets.hide_secrets engines.targets.has_secret
+        engines.targets.parse_url engines.network.split_host engines.targets.hide_secrets engines.targets.has_secret
         engines.targets.split_setting engines.network.unquote""",
     "toml": "engines.targets.read_configuration engines.targets.load_toml engines.targets.make_target",
     "entry_record": "engines.engine.parse_entry_record engines.engine.read_optional",

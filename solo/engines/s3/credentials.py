@@ -225,12 +225,10 @@ def ask_instance(settings: Settings, timeout: float) -> Keys:
 
 def fetch(method: str, url: str, headers: "dict[str, str]", deadline: float) -> bytes:
     """Return the body of an answer over plain HTTP. Raises Unreachable, SoloError."""
-    from solo.engines.targets import split_host
-
     scheme, _, rest = url.partition("://")
     netloc, slash, path = rest.partition("/")
     try:
-        host, port = split_host(netloc, 80)
+        host, port = network.split_host(netloc, 80)
     except ValueError:
         host = ""
     if scheme != "http" or not host or not url.isprintable() or " " in url:

@@ -84,15 +84,13 @@ class Store:
 
     def place(self) -> None:
         """Find the host and the bucket's path there: at AWS the bucket is part of the host's name."""
-        from solo.engines.targets import split_host
-
         if self.endpoint:
             scheme, _, rest = self.endpoint.partition("://")
             netloc, _, path = rest.partition("/")
             try:
                 if scheme not in ("http", "https") or not self.endpoint.isprintable() or " " in rest or "?" in rest:
                     raise ValueError
-                self.host, self.port = split_host(netloc, 443 if scheme == "https" else 80)
+                self.host, self.port = network.split_host(netloc, 443 if scheme == "https" else 80)
             except ValueError:
                 raise UsageError(
                     f"--via {self.where}: {self.endpoint}: not an endpoint (like https://host:9000)"
