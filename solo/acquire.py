@@ -66,23 +66,12 @@ def take_names(
     `watch` and `starter` are as for take_hold. `make_queue` makes a queue of (base, name, origin), by default that of
     `open_queue`. Raises Busy, SoloError.
     """
-    policy: Policy | None = None
     taken: dict[str, Ticket] = {}
-    base = None
-    try:
-        if not plan.is_socket:
-            base = make_base(plan.dir)
-    except SoloError as error:
-        error.args = (f"{wanted.names[0]}: {error}",)
-        raise
+    base = None if plan.is_socket else make_base_for(wanted.names[0], plan)
     try:
         for name, claim in plan_claims(wanted.names, wanted.claim):
             settle_all(holds)
-            record = wanted.claiming(claim)
-            if plan.max_waiting is not None or plan.latest or plan.replace or plan.replace_after is not None:
-                from solo.contention.policies import make_policy
-
-                policy = make_policy(plan)
+            record, policy = wanted.claiming(claim), find_policy(plan)
             try:
                 taken[name] = take_name(
                     make_queue or open_queue, base, name, record, plan.deadline, watch, policy, starter
@@ -101,6 +90,25 @@ def take_names(
         if base is not None:
             close(base.fd)
     return taken
+
+
+def make_base_for(name: str, plan: "Plan") -> "Directory":
+    """Return the directory of all names, which is made if it is missing. Raises SoloError about `name`."""
+    try:
+        return make_base(plan.dir)
+    except SoloError as error:
+        error.args = (f"{name}: {error}",)
+        raise
+
+
+def find_policy(plan: "Plan") -> "Policy | None":
+    """Return a new Policy for one name, or None if the plan asks for none."""
+    if not (plan.max_waiting is not None or plan.latest or plan.replace or plan.replace_after is not None):
+        return None
+    from solo.contention.policies import make_policy
+
+    policy: Policy = make_policy(plan)
+    return policy
 
 
 def take_name(

@@ -25,15 +25,7 @@ def main(report=None):
             print_version()
         if subcommand or HELP.key in typed:
             run_subcommand(typed, subcommand, words, listeners)
-        if not typed and (words in (["ls"], ["ps"]) or words[:1] == ["kill"]):
-            from solo.text.hints import warn_of_program
-
-            warn_of_program(words[0])
-        if "syslog" in typed or "notify" in typed:
-            listeners += make_listeners(typed)
-        read_variables(typed, posix.environ)
-        if not words or not words[0]:
-            raise UsageError("no command given (solo --help tells more)")
+        prepare(typed, words, listeners)
         launcher.run(typed, words, listeners)
     except SoloError as error:
         refusal = error
@@ -50,6 +42,19 @@ def main(report=None):
     except Exception as error:
         refusal = SoloError(f"this is a bug in solo: {type(error).__name__}: {error}")
     posix._exit(refuse(refusal, typed, listeners, report is not None))
+
+
+def prepare(typed: dict, words: list, listeners: list):
+    """Add the options that the environment sets and the listeners that the options ask for. Raises UsageError."""
+    if not typed and (words in (["ls"], ["ps"]) or words[:1] == ["kill"]):
+        from solo.text.hints import warn_of_program
+
+        warn_of_program(words[0])
+    if "syslog" in typed or "notify" in typed:
+        listeners += make_listeners(typed)
+    read_variables(typed, posix.environ)
+    if not words or not words[0]:
+        raise UsageError("no command given (solo --help tells more)")
 
 
 def run_subcommand(typed: dict, name, words: list, listeners: list):

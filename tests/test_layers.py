@@ -201,3 +201,26 @@ def test_holder_and_waiters_never_wake(lab):
 
     assert [count_switches(pid) for pid in pids] == before
     assert count_switches(os.getpid()) > busy  # the count can move
+
+
+MOST_LINES = 40  # of a function's body; ruff counts its branches
+
+
+def find_long_functions(source):
+    """Return the names of functions with too long a body, without their docstrings."""
+    functions = [
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    bodies = {node: node.body[ast.get_docstring(node) is not None :] or node.body for node in functions}
+    return [node.name for node, body in bodies.items() if body[-1].end_lineno - body[0].lineno >= MOST_LINES]
+
+
+def test_no_function_is_longer_than_forty_lines():
+    assert {name: long for name, path in list_modules() if (long := find_long_functions(path.read_text()))} == {}
+
+
+def test_the_measure_of_functions_finds_a_long_one():
+    lines = (
+        ["def short():", '    """' + "\n" * 50 + '    """'] + ["    a = 1"] * 40 + ["def long():"] + ["    a = 1"] * 41
+    )
+    assert find_long_functions("\n".join(lines)) == ["long"]
