@@ -132,7 +132,10 @@ def test_notification_keeps_nothing_of_its_caller(lab, notes, ended, is_skipped)
     assert os.getsid(int(ended[0])) == watcher
     status = open(f"/proc/{ended[0]}/status").read()
     masks = dict(line.split(":\t") for line in status.splitlines() if line.startswith("Sig"))
-    assert (int(masks["SigBlk"], 16), int(masks["SigIgn"], 16)) == (0, 0)
+    ours = sum(
+        1 << number - 1 for number in signal.valid_signals()
+    )  # posix_spawn(3), as in make, ignores one of libc's
+    assert (int(masks["SigBlk"], 16) & ours, int(masks["SigIgn"], 16) & ours) == (0, 0)
     assert find_unnotified(lab) == []
 
 
