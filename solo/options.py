@@ -112,7 +112,7 @@ TTL = Option(
     REMOTE,
     "Life of an engine's lease after a renewal (15s)",
     needs=("via",),
-    text="Let the engine keep the lock for DURATION after each renewal (15s). If renewals fail,"
+    text="Let the engine keep the lock DURATION (15s) after each renewal. If renewals fail,"
     " the command is ended before this time is over.",
 )
 FLOCK = Option(
@@ -155,8 +155,8 @@ WAIT = Option(
     "duration",
     "DURATION",
     BUSY,
-    "Wait up to DURATION (500ms, 30, 1h30m, forever)",
-    text="Wait up to DURATION in the queue (500ms, 30, 1h30m, 2d, forever).",
+    "Wait up to DURATION (500ms, 30s, 1h30m, forever)",
+    text="Wait up to DURATION in the queue (500ms, 30 = 30s, 1h30m, forever).",
 )
 MAX_WAITING = Option(
     "max-waiting",
@@ -186,7 +186,7 @@ REPLACE = Option(
     "flag",
     None,
     BUSY,
-    "End the holder and waiters in the way first",
+    "First end the holder and waiters in the way",
     text="First end the holder and the waiters that are in the way. They get SIGTERM, and after --kill-after SIGKILL.",
 )
 REPLACE_AFTER = Option(
@@ -197,7 +197,7 @@ REPLACE_AFTER = Option(
     BUSY,
     "Replace after N skips, or if held for DURATION",
     excludes=("max-waiting", "latest", "replace"),
-    text="As --replace after N skips in a row, or once the holder has run for DURATION; see solo(7)."
+    text="Replace after N skips in a row, or once the holder has run for DURATION; see solo(7)."
     " A bare number is N, as in --loud-after.",
 )
 BUSY_EXIT = Option("busy-exit", "E", "status", "CODE", BUSY, "Exit with CODE instead of 75 when busy", keyword=None)
@@ -249,7 +249,7 @@ ONCE_RETRY = Option(
     "flag",
     None,
     LIMITS,
-    "Let --once-per ignore a failed run",
+    "Do not count a failed run (--once-per)",
     needs=("once-per",),
     text="Do not count a failed run: the next start in the period runs the command. solo itself never repeats it.",
 )

@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -138,18 +139,28 @@ def leave_network():
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item):
-    """Run a test with the marker `network`, and its fixtures, in the machine's network namespace."""
-    if network is None or not item.get_closest_marker("network"):
-        return (yield)
+@contextmanager
+def use_network():
+    """Enter the machine's network namespace for the block."""
+    if network is None:
+        yield
+        return
     own = os.open("/proc/self/ns/net", os.O_RDONLY)
     LIBC.setns(network, CLONE_NEWNET)
     try:
-        return (yield)
+        yield
     finally:
         LIBC.setns(own, CLONE_NEWNET)
         os.close(own)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Run a test with the marker `network`, and its fixtures, in the machine's network namespace."""
+    if not item.get_closest_marker("network"):
+        return (yield)
+    with use_network():
+        return (yield)
 
 
 def need_tools(*tools):

@@ -7,7 +7,7 @@ from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, use_network
 
 CACHE = ROOT / "build/roots"
 
@@ -28,12 +28,9 @@ def get_root(suite: str, packages: str) -> Path:
 def make_root(root: Path, suite: str, packages: str):
     if not (root / "ready").exists():
         shutil.rmtree(root, ignore_errors=True)
-        made = subprocess.run(
-            ["debootstrap", "--variant=minbase", f"--include={packages}", suite, root, *find_mirror()],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
+        words = ["debootstrap", "--variant=minbase", f"--include={packages}", suite, root, *find_mirror()]
+        with use_network():
+            made = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if made.returncode:
             pytest.skip(f"debootstrap failed: {made.stdout[-200:]}")
         (root / "ready").touch()

@@ -400,6 +400,7 @@ class S3(Server):
 
     scheme = "s3"
     tools = ("radosgw", "radosgw-admin", "ceph", "ceph-mon", "ceph-osd", "ceph-authtool", "monmaptool")
+    has_history = False
     bucket = "solo-bucket"
     keys = ("AKIDEXAMPLE", "secret/of+tests")
 

@@ -308,7 +308,7 @@ def test_parent_excludes_nested_names(fleet):
     if not fleet.server.has_nested:
         result = fleet.run("a", "-n", "deploy/prod", "true")
         assert result.returncode == 125 and result.stderr.count(b"\n") == 1
-        assert b"a name within a name without ?table=: etcd, zookeeper, redis do" in result.stderr
+        assert b"a name within a name without ?table=: etcd, zookeeper, redis, s3 do" in result.stderr
         return
     holder = fleet.hold("a", "deploy/prod")
 

@@ -140,9 +140,6 @@ def test_hint_for_a_missing_library_works_as_typed(lab, index, dist, install):
     reached = lab.run(*words)
 
     assert (refused.returncode, typed.returncode, reached.returncode) == (125, 0, 69), typed.stderr
-    if install is install_as_one_file:
-        views = lab.run("list", "--help")
-        assert (views.returncode, type_hint(views).returncode) == (125, 0)
     assert lab.list() == []
 
 
@@ -330,7 +327,7 @@ def test_tool_installers_get_command_views_and_manual_from_the_wheel(lab, index,
     assert (home / manual).stat().st_size > 1000
 
 
-def test_wheel_without_libraries_runs_commands_and_help_names_them(lab, dist):
+def test_wheel_without_libraries_runs_commands_and_prints_help(lab, dist):
     target = lab.path / "target"
     assert (
         run(
@@ -340,13 +337,10 @@ def test_wheel_without_libraries_runs_commands_and_help_names_them(lab, dist):
     )
     words = [sys.executable, "-S", "-m", "solo", "--dir", lab.directory]
 
-    ran, refused = (run(*words, *rest, cwd=target) for rest in (["-n", "job", "--", "echo", "ran"], ["list", "--help"]))
+    ran, help = (run(*words, *rest, cwd=target) for rest in (["-n", "job", "--", "echo", "ran"], ["list", "--help"]))
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "ran\n", "")
-    assert (refused.returncode, refused.stdout) == (125, "")
-    assert re.fullmatch(
-        r"solo: this subcommand needs typer, rich and psutil \(install: .* install 'typer>=.*\n", refused.stderr
-    )
+    assert (help.returncode, help.stderr) == (0, "") and help.stdout.startswith("Usage: solo list ")
 
 
 # The oldest that pyproject.toml allows, those of Debian bookworm with its click, and those that pip chooses.

@@ -438,7 +438,7 @@ def ask_settings(guest, unit, *properties):
     """Return `properties` plus those that the refusal in a unit with them recommends, as words of systemd-run."""
     status, [message] = guest.run_unit(f"{unit}-refused", *properties, "solo", "-n", unit, "true")
     assert status == 125
-    recommended = re.search(r"\(in a unit: (.*)\)", message)[1].replace("NAME", "shared").split()
+    recommended = re.search(r"in a unit: (.*)\)", message)[1].replace("NAME", "shared").split()
     return [*properties, *(f"--property={setting}" for setting in recommended)]
 
 

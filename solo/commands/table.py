@@ -223,8 +223,8 @@ SUBCOMMANDS = (
         "NAME...",
         "The names to release.",
         (DIR, RELEASE_PID),
-        "Release names that solo hold keeps",
-        "Release names that solo hold keeps.",
+        "Release names kept by 'solo hold'",
+        "Release names kept by 'solo hold'.",
     ),
     Subcommand(
         "history",
