@@ -19,6 +19,8 @@ from proxy import HOLE, NO_ANSWERS, NO_REQUESTS, OK, RESET, Proxy
 NETWORK_FAULTS = (HOLE, RESET, NO_REQUESTS, NO_ANSWERS)
 STOPPED, ALL_STOPPED, KILLED = "launcher stopped", "launcher and command stopped", "launcher killed"
 FAULTS = (*NETWORK_FAULTS, STOPPED, ALL_STOPPED, KILLED)
+# How a holder ends that cannot renew: its launcher exits with 123; one without CPU in its last 0.25 s dies by the kernel's timer.
+LOST = (123, -signal.SIGKILL)
 
 
 class Life(NamedTuple):

@@ -10,7 +10,7 @@ import time
 import pytest
 import tally
 from conftest import until
-from fleet import ALL_STOPPED, FAULTS, HOLE, KILLED, STOPPED, Host, Soak, find_overlaps, is_growing, read_life
+from fleet import ALL_STOPPED, FAULTS, HOLE, KILLED, LOST, STOPPED, Host, Soak, find_overlaps, is_growing, read_life
 from servers import SERVERS, EtcdCluster
 
 TTL = 3.0
@@ -53,7 +53,7 @@ def test_command_is_dead_before_the_next_starts_after_any_fault(lab, server):
         both = [read_life(file) for file in files]
         assert not find_overlaps(both) and is_growing(both), (fault, both)
         killed = fault in (STOPPED, ALL_STOPPED, KILLED)
-        assert statuses[fault] == (-signal.SIGKILL if killed else 123), (fault, statuses)
+        assert statuses[fault] in ((-signal.SIGKILL,) if killed else LOST), (fault, statuses)
         for host in hosts:
             host.close()
 
@@ -63,7 +63,7 @@ def test_stopped_server_ends_the_command_without_overlap(lab, server):
     hosts, files = start_pair(lab, server, "job")
 
     server.send(signal.SIGSTOP)
-    assert hosts[0].launcher.wait(60) == 123
+    assert hosts[0].launcher.wait(60) in LOST
     server.send(signal.SIGCONT)
 
     assert hosts[1].launcher.wait(60) == 0, hosts[1].launcher.stderr.read()
@@ -137,7 +137,7 @@ def test_etcd_cluster_survives_its_leader_but_not_the_quorum(lab, tmp_path):
         until(lambda: read_life(file).last > lost + 7)  # an election does not disturb it
         next(member for member in cluster.members if member is not leader).stop()
 
-        assert holder.wait(60) == 123
+        assert holder.wait(60) in LOST
         assert lab.run("-n", "job", "--ttl", "3s", "true").returncode == 69
     finally:
         cluster.stop()
