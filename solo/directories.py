@@ -10,15 +10,10 @@ from time import time
 from solo.errors import SoloError, UsageError, Vanished
 from solo.kernel import (
     DIRECTORY,
-    EACCES,
     EINVAL,
-    EISDIR,
-    ENOENT,
     ENOTDIR,
     ENOTEMPTY,
     EPERM,
-    EROFS,
-    IS_DIRECTORY,
     IS_REGULAR,
     SAFELY,
     TYPE_MASK,
@@ -26,18 +21,12 @@ from solo.kernel import (
     create,
     encode,
 )
+from solo.options import ROOT_PLACE
 
-ROOT_PLACE = "/run/solo"
 HOME_PLACE = "/.local/state/solo"
-# Without the mode systemd sets 0755 at each start; without Preserve a stopping unit removes other units' tickets.
-IN_A_UNIT = "RuntimeDirectory={0} RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes"
-ROOTS_JOURNALS = "StateDirectory=solo StateDirectoryMode=0700"
 PRIVATE = 0o700
 SETGID, STICKY, GROUP_WRITE, OTHER_WRITE = 0o2000, 0o1000, 0o020, 0o002
 GROUP, OTHERS = 0o070, 0o007
-ELSEWHERE = "choose another place with --dir or SOLO_DIR"
-CLOSE_BASE = "chmod go-w {0}"
-SHARE_BASE = "chmod go-w {0}, or to share it with all users: chmod +t {0}"
 NAME_MAX = 255  # bytes
 DEEPEST = 64  # parts of a nested name
 
@@ -75,10 +64,9 @@ def find_base(asked) -> str:
     except KeyError:
         home = ""
     if not home:
-        remedy = f"; in a unit: {IN_A_UNIT.format('NAME')} Environment=SOLO_DIR=/run/NAME" if is_in_unit() else ""
-        raise SoloError(
-            f"cannot find a place for names: uid {uid} has no home directory (use --dir or SOLO_DIR{remedy})"
-        )
+        from solo.text.remedies import explain_no_home
+
+        raise SoloError(explain_no_home(uid))
     return home + HOME_PLACE
 
 
@@ -98,52 +86,14 @@ def make_base(asked) -> Directory:
         raise SoloError(f"cannot use {path}: another process removed it") from None
 
 
-def explain(path: str, error: OSError) -> str:
-    """Return the system's reason why a directory cannot be used, and a remedy."""
-    if error.errno == EROFS and is_in_unit():
-        ours = path == ROOT_PLACE or path.startswith(ROOT_PLACE + "/")
-        remedy = f"{IN_A_UNIT.format('solo')} {ROOTS_JOURNALS}" if ours else "ReadWritePaths="
-        return f"{error.strerror} (in a unit: {remedy})"
-    if error.errno in (EACCES, ENOENT, EROFS):
-        return f"{error.strerror} ({ELSEWHERE})"
-    return error.strerror
-
-
 def explain_file(place: Directory, file: str, error: OSError) -> str:
-    """Return the reason why a file or directory in `place` cannot be used, its owner where that matters, and a remedy."""
-    path = f"{place.path}/{file}"
+    """Return the reason why a file or directory in `place` cannot be used, and a remedy, if that can be loaded."""
     try:
-        stat = posix.stat(file, dir_fd=place.fd, follow_symlinks=False)
-    except OSError:
-        return explain(place.path, error)
-    if error.errno == ENOTDIR:
-        return f"it is not a directory; {explain_removal(stat.st_uid, path)}"
-    kind = stat.st_mode & TYPE_MASK
-    if kind not in (IS_REGULAR, IS_DIRECTORY) or kind == IS_DIRECTORY and error.errno in (EINVAL, EISDIR):
-        return f"it is not a regular file; {explain_removal(stat.st_uid, path)}"
-    if error.errno == EACCES and place.mode & SETGID:
-        top = quote_path(path if kind == IS_DIRECTORY else place.path)
-        group = posix.fstat(place.fd).st_gid
-        remedy = f"chgrp -R {group} {top} && chmod -R g+rwX {top} && find {top} -type d -exec chmod g+s {{}} +"
-        return f"{error.strerror} (as root: {remedy})"
-    return explain(place.path, error)
+        from solo.text import remedies
 
-
-def explain_removal(uid: int, path: str) -> str:
-    """Return the owner of something that is in the way, and how to remove it."""
-    return f"uid {uid} owns it ({'' if uid == posix.geteuid() else 'as root: '}rm -r {quote_path(path)})"
-
-
-def quote_path(path: str) -> str:
-    """Return a path as a word for a shell."""
-    if all(letter.isalnum() or letter in "/._-+,:@%=" for letter in path):
-        return path
-    return "'" + path.replace("'", "'\\''") + "'"
-
-
-def is_in_unit() -> bool:
-    """Whether systemd started this process or an ancestor of it."""
-    return b"INVOCATION_ID" in posix.environ
+        return remedies.explain_file(place, file, error)
+    except (ImportError, OSError):  # as without a free descriptor
+        return error.strerror
 
 
 def make_home_directories(path: str):
@@ -162,6 +112,8 @@ def make_directory(path: str):
     except FileExistsError:
         pass
     except OSError as error:
+        from solo.text.remedies import explain
+
         raise SoloError(f"cannot create {path}: {explain(path, error)}") from None
 
 
@@ -175,12 +127,16 @@ def open_base(path: str, asked) -> Directory:
     except FileNotFoundError:
         raise
     except OSError as error:
+        from solo.text.remedies import explain
+
         raise SoloError(f"cannot open {path}: {explain(path, error)}") from None
     try:
         stat = examine(fd, path)
         if stat.st_uid not in (0, posix.geteuid()):
+            from solo.text.remedies import ELSEWHERE
+
             raise SoloError(f"cannot use {path}: it belongs to uid {stat.st_uid} ({ELSEWHERE})")
-        check_writers(path, stat.st_mode, asked, SHARE_BASE if asked else CLOSE_BASE)
+        check_writers(path, stat.st_mode, asked)
     except SoloError:
         posix.close(fd)
         raise
@@ -212,20 +168,18 @@ def examine(fd: int, path: str):
         raise SoloError(f"cannot open {path}: {error.strerror}") from None
 
 
-def check_writers(path: str, mode: int, may_be_shared, remedy: str):
-    """Raise SoloError if users who are not trusted can write in a directory of that `mode`."""
+def check_writers(path: str, mode: int, may_be_shared, place=None):
+    """Raise SoloError if users who are not trusted can write in a directory of that `mode`, in `place` or the base."""
     if mode & OTHER_WRITE and not mode & STICKY:
         reason = "anyone can write there, and it has no sticky bit"
     elif mode & (GROUP_WRITE | OTHER_WRITE) and not may_be_shared:
         reason = "other users can write there"
     else:
         return
-    raise SoloError(f"cannot use {path}: {reason} ({remedy.format(quote_path(path))})")
+    from solo.text.remedies import choose_closing, quote_path
 
-
-def choose_closing(place: Directory) -> str:
-    """Return the command that takes away the access to a directory in `place` which others should not have."""
-    return "chmod +t {0}" if place.mode & STICKY else "chmod o-w {0}" if place.shared else "chmod -R go-rwx {0}"
+    remedy = choose_closing(place, may_be_shared).format(quote_path(path))
+    raise SoloError(f"cannot use {path}: {reason} ({remedy})")
 
 
 def tighten(fd: int, mode: int):
@@ -234,23 +188,6 @@ def tighten(fd: int, mode: int):
     excess = stat.st_mode & (GROUP | OTHERS) & ~mode
     if excess and stat.st_uid == posix.geteuid():
         posix.fchmod(fd, stat.st_mode & 0o7777 & ~excess)
-
-
-def explain_owner(uid: int, remedy: str) -> str:
-    """Return the reason why what user `uid` owns cannot be used, and the `remedy`."""
-    return f"it belongs to uid {uid}, who could remove it while others use it (as root: {remedy})"
-
-
-def choose_remedy(place: Directory, part: str) -> str:
-    """Return a command after which the directory `part` of another user in `place` can be used.
-
-    The tickets in a name keep their owner: what another user wrote must not become root's word. A journal would.
-    """
-    path = quote_path(f"{place.path}/{part}")
-    if part[0] == ".":
-        return f"rm -r {path}"
-    owner = "root" if place.shared else posix.geteuid()
-    return f"find {path} -type d -execdir chown -h {owner} {{}} {{}}/.gate ';'"
 
 
 def open_name(base: Directory, name: str) -> Directory:
@@ -323,6 +260,8 @@ def make_part(place: Directory, part: str):
     except FileExistsError:
         pass  # another contender was faster
     except OSError as error:
+        from solo.text.remedies import explain
+
         raise SoloError(f"cannot create {place.path}/{part}: {explain(place.path, error)}") from None
 
 
@@ -348,6 +287,8 @@ def make_for_group(place: Directory, part: str):
         if error.errno in (ENOTDIR, ENOTEMPTY):
             raise FileExistsError from None
         if error.errno == EPERM:
+            from solo.text.remedies import quote_path
+
             remedy = f"chmod g+s {quote_path(place.path)}"
             raise OSError(EPERM, f"it cannot get the group of {place.path} (as root: {remedy})") from None
         raise
@@ -365,9 +306,11 @@ def open_part(place: Directory, part: str) -> Directory:
     try:
         stat = examine(fd, path)
         if stat.st_uid not in (0, posix.geteuid()) and (place.mode & STICKY or not place.shared):
+            from solo.text.remedies import choose_remedy, explain_owner
+
             raise SoloError(f"cannot use {path}: {explain_owner(stat.st_uid, choose_remedy(place, part))}")
         if stat.st_mode & (GROUP_WRITE | OTHER_WRITE):
-            check_writers(path, stat.st_mode, place.shared, choose_closing(place))
+            check_writers(path, stat.st_mode, place.shared, place)
     except SoloError:
         posix.close(fd)
         raise
@@ -407,6 +350,8 @@ def check_file(place: Directory, file: str, stat):
     if stat.st_mode & TYPE_MASK != IS_REGULAR:
         raise OSError(EINVAL, "it is not a regular file")
     if place.mode & STICKY and stat.st_uid not in (0, posix.geteuid()):
+        from solo.text.remedies import explain_owner, quote_path
+
         raise OSError(EPERM, explain_owner(stat.st_uid, f"chown -h root {quote_path(f'{place.path}/{file}')}"))
 
 

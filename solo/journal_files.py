@@ -8,7 +8,6 @@ import posix
 
 from solo.directories import (
     PRIVATE,
-    ROOT_PLACE,
     STICKY,
     Directory,
     find_base,
@@ -20,6 +19,7 @@ from solo.directories import (
     split_name,
 )
 from solo.kernel import close
+from solo.options import ROOT_PLACE
 
 DURABLE_PLACE = "/var/lib/solo"
 FOLDER = ".journals"  # no name starts with a dot

@@ -9,6 +9,8 @@ GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
     "Output",
 )
 
+ROOT_PLACE = "/run/solo"  # where the names of root live
+
 
 class Option:
     """One option: how it is typed, what its value is, and how it is explained.

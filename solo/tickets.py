@@ -13,7 +13,7 @@ import posix
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from time import time
 
-from solo.directories import STICKY, explain_file, quote_path
+from solo.directories import STICKY, explain_file
 from solo.errors import SoloError
 from solo.gate import DIGITS, LARGEST, Gate
 from solo.identity import is_alive
@@ -254,6 +254,8 @@ class Queue:
                 raise self.fail(ticket.file, explain_file(self.place, ticket.file, OSError(EINVAL, "")))
             if stat.st_ctime < read_boot_time() and not self.gate.is_of_this_boot(ticket.number):
                 return DEAD  # torn by a power loss: nothing of that time lives
+            from solo.text.remedies import explain_damage
+
             raise self.fail(ticket.file, explain_damage(stat.st_uid, f"{self.place.path}/{ticket.file}"))
         if record.child is None:
             return DEAD
@@ -354,12 +356,6 @@ def is_foreign(place: "Directory", file: str) -> bool:
     except OSError:
         return False
     return bool(place.mode & STICKY) and owner not in (0, posix.geteuid())
-
-
-def explain_damage(uid: int, path: str) -> str:
-    """Return the reason why a damaged ticket of user `uid` counts as held, and the remedy."""
-    whose, who = ("", "") if uid == posix.geteuid() else (f", of uid {uid},", "as root, ")
-    return f"it is damaged, and its command{whose} may still run ({who}once that has ended: rm {quote_path(path)})"
 
 
 def is_ticket(file: str) -> bool:

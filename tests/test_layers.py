@@ -182,7 +182,7 @@ def test_launcher_fits_the_memory_budget(lab):
     added = read_own_memory(lab.hold("job").pid) - read_own_memory(minimal.pid)
 
     minimal.communicate()
-    assert 100 < added < 800
+    assert 100 < added < (800 if sys.version_info >= (3, 11) else 850)  # objects of older Pythons are larger
 
 
 def read_own_memory(pid):

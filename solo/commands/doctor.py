@@ -20,23 +20,14 @@ from solo.commands.names import find_files, find_names
 from solo.commands.prune import LIKE_GENERATED
 from solo.contention.addresses import list_addresses
 from solo.contention.period import FILE as ONCE
-from solo.directories import (
-    HOME_PLACE,
-    PRIVATE,
-    STICKY,
-    check_file,
-    explain,
-    explain_file,
-    find_base,
-    open_base,
-    quote_path,
-)
+from solo.directories import HOME_PLACE, PRIVATE, STICKY, check_file, find_base, open_base
 from solo.errors import SoloError, UsageError
 from solo.gate import GATE
 from solo.identity import FIRST_PID_NAMESPACE, FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
 from solo.journal_files import JOURNAL, find_journals, open_place
 from solo.kernel import SAFELY
 from solo.process.prctl import load_prctl
+from solo.text.remedies import explain, explain_file, quote_path
 from solo.text.tables import format_json
 from solo.text.width import print_clean
 from solo.tickets import DEAD, HOLD, READABLE, SEAT, Queue, is_foreign, is_published, is_ticket
