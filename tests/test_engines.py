@@ -295,10 +295,8 @@ def test_slots_are_limited_and_numbered_over_all_hosts(fleet):
 
 def test_simultaneous_contenders_fill_all_slots(fleet):
     """A contender is not busy while others have joined and not yet taken their slots."""
-    script = "echo $SOLO_SLOT; read line; exit 0"
-    crowd = [
-        fleet.start(f"h{number}", "-n", fleet.job, "--slots", "5", "--", "sh", "-c", script) for number in range(5)
-    ]
+    words = ("--slots", "5", "--ttl", "60s", "--", "sh", "-c", "echo $SOLO_SLOT; read line; exit 0")  # a long timeout
+    crowd = [fleet.start(f"h{number}", "-n", fleet.job, *words) for number in range(5)]
 
     assert sorted(map(read_line, crowd)) == list("01234")
     assert [finish(one)[0] for one in crowd] == [0] * 5
