@@ -86,12 +86,12 @@ def make_base(asked) -> Directory:
         raise SoloError(f"cannot use {path}: another process removed it") from None
 
 
-def explain_file(place: Directory, file: str, error: OSError) -> str:
-    """Return the reason why a file or directory in `place` cannot be used, and a remedy, if that can be loaded."""
+def explain(path: str, error: OSError, place: "Directory | None" = None) -> str:
+    """Return the reason why a directory, or what `path` names in `place`, cannot be used, and a remedy if that loads."""
     try:
         from solo.text import remedies
 
-        return remedies.explain_file(place, file, error)
+        return remedies.explain_file(place, path, error) if place else remedies.explain(path, error)
     except (ImportError, OSError):  # as without a free descriptor
         return error.strerror
 
@@ -112,8 +112,6 @@ def make_directory(path: str):
     except FileExistsError:
         pass
     except OSError as error:
-        from solo.text.remedies import explain
-
         raise SoloError(f"cannot create {path}: {explain(path, error)}") from None
 
 
@@ -127,8 +125,6 @@ def open_base(path: str, asked) -> Directory:
     except FileNotFoundError:
         raise
     except OSError as error:
-        from solo.text.remedies import explain
-
         raise SoloError(f"cannot open {path}: {explain(path, error)}") from None
     try:
         stat = examine(fd, path)
@@ -260,8 +256,6 @@ def make_part(place: Directory, part: str):
     except FileExistsError:
         pass  # another contender was faster
     except OSError as error:
-        from solo.text.remedies import explain
-
         raise SoloError(f"cannot create {place.path}/{part}: {explain(place.path, error)}") from None
 
 
@@ -302,7 +296,7 @@ def open_part(place: Directory, part: str) -> Directory:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise SoloError(f"cannot open {path}: {explain_file(place, part, error)}") from None
+        raise SoloError(f"cannot open {path}: {explain(part, error, place)}") from None
     try:
         stat = examine(fd, path)
         if stat.st_uid not in (0, posix.geteuid()) and (place.mode & STICKY or not place.shared):

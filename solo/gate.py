@@ -17,7 +17,7 @@ import posix
 from fcntl import LOCK_EX, LOCK_UN, flock
 from time import monotonic
 
-from solo.directories import explain_file, open_file
+from solo.directories import explain, open_file
 from solo.errors import SoloError, Vanished
 from solo.kernel import FOREVER, SAFELY, close, try_lock, wait_lock, write_whole
 from solo.modes import MODES, NO_STRONGER
@@ -86,7 +86,7 @@ class Gate:
         except OSError as error:
             if not posix.fstat(self.place.fd).st_nlink:
                 raise Vanished(f"cannot use {self.place.path}: another process removed it") from None
-            raise self.fail(explain_file(self.place, GATE, error)) from None
+            raise self.fail(explain(GATE, error, self.place)) from None
 
     def close(self) -> None:
         if self.fd >= 0:

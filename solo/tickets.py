@@ -13,7 +13,7 @@ import posix
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from time import time
 
-from solo.directories import STICKY, explain_file
+from solo.directories import STICKY, explain
 from solo.errors import SoloError
 from solo.gate import DIGITS, LARGEST, Gate
 from solo.identity import is_alive
@@ -226,7 +226,7 @@ class Queue:
         except OSError as error:
             if is_foreign(self.place, file):
                 return None  # solo makes tickets that all users of the directory can open
-            raise self.fail(file, explain_file(self.place, file, error)) from None
+            raise self.fail(file, explain(file, error, self.place)) from None
         ticket = Ticket(self, file, fd, LIVE)
         try:
             if try_lock(fd, LOCK_SH):
@@ -251,7 +251,7 @@ class Queue:
             if is_foreign(self.place, ticket.file):
                 return DEAD  # only its user can have damaged it, and could as well have removed it
             if stat.st_mode & TYPE_MASK != IS_REGULAR:
-                raise self.fail(ticket.file, explain_file(self.place, ticket.file, OSError(EINVAL, "")))
+                raise self.fail(ticket.file, explain(ticket.file, OSError(EINVAL, ""), self.place))
             if stat.st_ctime < read_boot_time() and not self.gate.is_of_this_boot(ticket.number):
                 return DEAD  # torn by a power loss: nothing of that time lives
             from solo.text.remedies import explain_damage
