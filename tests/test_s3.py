@@ -361,7 +361,8 @@ class Memory:
     def __call__(self, request, data):
         with self.lock:
             if self.refusals:
-                return self.refusals.pop(0)
+                refusal = self.refusals.pop(0)
+                return refusal() if callable(refusal) else refusal
             if request.command == "PUT" and self.put_refusals:
                 return self.put_refusals.pop(0)
             there, etag = self.objects.get(request.path, (None, None))
@@ -422,6 +423,16 @@ def test_store_that_stays_busy_is_unreachable_and_asked_seldom(lab, memory):
 
     assert result.returncode == 69 and b"SlowDown" in result.stderr
     assert len(memory.service.asked) < 20
+
+
+def test_timeout_after_the_answer_of_a_busy_store_says_it_is_busy(lab, memory):
+    end = threading.Event()
+    memory.refusals = [SLOW, lambda: end.wait() and SLOW]
+
+    result = lab.run("-n", "job", "true", timeout=30)
+    end.set()
+
+    assert result.returncode == 69 and b"SlowDown" in result.stderr
 
 
 def test_bucket_of_another_region_is_asked_there(lab, memory):

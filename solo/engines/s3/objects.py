@@ -102,7 +102,7 @@ class Objects:
             self.pace = min(self.pace * 2, SLOWEST)
         pause = pick_between(0, min(BACKOFF * 2**attempt, LONGEST_PAUSE))
         if monotonic() + pause >= deadline:
-            raise Unreachable(f"cannot reach {self.where}: {reply.code or f'HTTP {reply.status}'}")
+            raise Unreachable(f"cannot reach {self.where}: {reply.describe()}")
         sleep(pause)
 
     def parse(self, name: str, reply: Reply) -> Document:

@@ -50,6 +50,9 @@ class Reply(NamedTuple):
     body: bytes
     code: str = ""
 
+    def describe(self) -> str:
+        return self.code or f"HTTP {self.status}"
+
 
 class Store:
     """A bucket. `clock` is how far the store's wall clock is ahead of our boot clock; None before its first answer."""
@@ -74,6 +77,7 @@ class Store:
         self.refreshing = allocate_lock()
         self.connection: Optional[Connection] = None
         self.is_unread = False  # an answer may still come on it
+        self.busy = ""  # the code of the last answer, if it was that of a busy store
         self.clock: Optional[float] = None
         self.place()
         self.tls = self.make_tls() if self.is_encrypted else None
@@ -207,7 +211,9 @@ class Store:
             if not (etag.isascii() and etag.isprintable()):
                 raise ValueError("the ETag is not text")
             is_error = answer.status >= 300 and answer.status != NOT_MODIFIED
-            return answer, Reply(answer.status, etag, data, find_text(data, "Code") if is_error else "")
+            reply = Reply(answer.status, etag, data, find_text(data, "Code") if is_error else "")
+            self.busy = reply.describe() if reply.status in BUSY else ""
+            return answer, reply
         except BaseException as error:
             raise self.fail(error) from None
 
@@ -217,7 +223,8 @@ class Store:
         if not isinstance(error, (OSError, ValueError)) or isinstance(error, SoloError):
             return error
         distrust: Optional[SoloError] = network.find_distrust(self.target, error) if self.tls else None
-        return distrust or Unreachable(f"cannot reach {self.where}: {tidy(error)}")
+        reason = isinstance(error, network.TIMEOUTS) and self.busy or tidy(error)
+        return distrust or Unreachable(f"cannot reach {self.where}: {reason}")
 
     def correct(self, answer: Answer, reply: Reply) -> bool:
         """Correct the next try of a refused request. Return whether that can help."""
@@ -236,7 +243,7 @@ class Store:
 
     def refuse(self, reply: Reply, key: str) -> "NoReturn":
         """Raise SoloError for an answer that asking again does not change; Unreachable for that of a busy store."""
-        code = reply.code or f"HTTP {reply.status}"
+        code = reply.describe()
         if reply.status in BUSY:
             raise Unreachable(f"cannot reach {self.where}: {code}")
         text = find_text(reply.body, "Message") or f"for {key}"
