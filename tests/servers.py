@@ -28,6 +28,20 @@ def find_port() -> int:
         return one.getsockname()[1]
 
 
+def serve(kinds, scope="module"):
+    """Return a fixture: a running server of this class, or of each of {parameter: class}."""
+    named = kinds if isinstance(kinds, dict) else None
+
+    @pytest.fixture(scope=scope, params=named)
+    def server(request, tmp_path_factory):
+        kind = named[request.param] if named else kinds
+        server = kind(tmp_path_factory.mktemp(kind.__name__.lower())).start()
+        yield server
+        server.stop()
+
+    return server
+
+
 class Server:
     """A server of one process. `url` is its value of --via. `has_nested` and so on say what its engine supports."""
 

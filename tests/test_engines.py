@@ -15,15 +15,10 @@ from datetime import datetime
 import pytest
 from conftest import PATIENCE, TESTS, finish, read_line, read_state, until, wait_dead
 from proxy import HOLE, REQUEST, Proxy
-from servers import SERVERS, find_port
+from servers import SERVERS, find_port, serve
 from test_layers import list_loaded
 
-
-@pytest.fixture(scope="module", params=SERVERS)
-def server(request, tmp_path_factory):
-    server = SERVERS[request.param](tmp_path_factory.mktemp(request.param)).start()
-    yield server
-    server.stop()
+server = serve(SERVERS)
 
 
 NUMBERS = itertools.count()

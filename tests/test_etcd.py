@@ -6,16 +6,12 @@ import subprocess
 
 import pytest
 from conftest import configured, finish, read_line, until
-from servers import Etcd
+from servers import Etcd, serve
 
 pytestmark = pytest.mark.tool("etcd", "etcdctl")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = Etcd(tmp_path_factory.mktemp("etcd")).start()
-    yield server
-    server.stop()
+server = serve(Etcd)
 
 
 @pytest.fixture

@@ -11,17 +11,13 @@ import pytest
 import tally
 from conftest import until
 from fleet import ALL_STOPPED, FAULTS, HOLE, KILLED, LOST, STOPPED, Host, Soak, find_overlaps, is_growing, read_life
-from servers import SERVERS, EtcdCluster
+from servers import SERVERS, EtcdCluster, serve
 
 TTL = 3.0
 SOAK = 600 if tally.WHOLE else 60  # seconds
 
 
-@pytest.fixture
-def server(request, tmp_path_factory):
-    server = SERVERS[request.param](tmp_path_factory.mktemp(request.param)).start()
-    yield server
-    server.stop()
+server = serve(SERVERS, scope="function")
 
 
 def start_pair(lab, server, job, ttl=TTL):

@@ -14,18 +14,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from conftest import PATIENCE, configured, finish, until
 from fleet import read_life
-from servers import Etcd
+from servers import Etcd, serve
 
 BEATS = ["python3", "-IS", os.path.join(os.path.dirname(__file__), "beats.py")]
 TRICKLE = object()  # an endless answer, byte by byte
 LOST = object()  # the first request is executed but not answered
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = Etcd(tmp_path_factory.mktemp("etcd")).start()
-    yield server
-    server.stop()
+server = serve(Etcd)
 
 
 class HostileProxy(ThreadingHTTPServer):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import PATIENCE, finish, inject, read_line, until
 from proxy import ANSWER, HOLE, REQUEST, RESET, Proxy
-from servers import SERVERS
+from servers import SERVERS, serve
 
 from solo.engines.last_call import DELAY
 
@@ -18,11 +18,7 @@ MANY = 1000  # messages; more than a launcher sends
 TERMS = ("--ttl", "3s", "-k", "300ms")
 
 
-@pytest.fixture(scope="module", params=SERVERS)
-def server(request, tmp_path_factory):
-    server = SERVERS[request.param](tmp_path_factory.mktemp(request.param)).start()
-    yield server
-    server.stop()
+server = serve(SERVERS)
 
 
 class Struck:

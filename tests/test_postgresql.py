@@ -9,7 +9,7 @@ import time
 import pytest
 from conftest import TESTS, finish, read_line, read_state, until
 from proxy import HOLE, RESET, Proxy
-from servers import PostgreSQL, PostgreSQLTable, Server, find_port
+from servers import PostgreSQL, PostgreSQLTable, Server, find_port, serve
 from test_engines import Fleet
 
 pytest.importorskip("solo.engines.postgresql.libpq")
@@ -22,12 +22,7 @@ from solo.errors import Busy
 from solo.modes import COUNTED, EXCLUSIVE, Claim
 from solo.queue import wait_unseen
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = PostgreSQL(tmp_path_factory.mktemp("postgresql")).start()
-    yield server
-    server.stop()
+server = serve(PostgreSQL)
 
 
 @pytest.fixture

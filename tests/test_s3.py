@@ -21,7 +21,7 @@ import tally
 from conftest import TESTS, finish, read_line, until
 from fleet import HOLE, STOPPED, Host, Soak, find_overlaps, is_growing, read_life
 from proxy import Proxy
-from servers import S3
+from servers import S3, serve
 
 from solo.engines.s3 import credentials, dates, sign
 from solo.engines.s3.engine import S3 as Engine
@@ -32,11 +32,7 @@ JOBS = (f"s3job{number}" for number in itertools.count())
 KEYS = {"AccessKeyId": S3.keys[0], "SecretAccessKey": S3.keys[1]}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = S3(tmp_path_factory.mktemp("s3")).start()
-    yield server
-    server.stop()
+server = serve(S3)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from conftest import PATIENCE, TESTS, finish, until
 from fleet import LOST
 from proxy import NO_ANSWERS, OK, RESET, Proxy
-from servers import ZooKeeper, ZooKeeperCluster
+from servers import ZooKeeper, ZooKeeperCluster, serve
 from test_engines import Fleet
 
 pytest.importorskip("kazoo")
@@ -24,12 +24,7 @@ from solo.engines.zookeeper.engine import ZooKeeper as Engine
 from solo.errors import SoloError, Unreachable
 from solo.modes import EXCLUSIVE, Claim
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = ZooKeeper(tmp_path_factory.mktemp("zookeeper")).start()
-    yield server
-    server.stop()
+server = serve(ZooKeeper)
 
 
 @pytest.fixture
