@@ -9,14 +9,14 @@ if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
 
 import posix
 
-last_words = b"solo: cannot go on: Cannot allocate memory\n"
+last_words = b"solo: cannot continue: Cannot allocate memory\n"
 try:
     from solo.main import main
 
     main()  # does not return
 except Exception as error:  # as a rule memory ran out, perhaps again while this one is handled
     if str(error):
-        last_words = f"solo: cannot go on: {error}\n".encode("ascii", "backslashreplace")
+        last_words = f"solo: cannot continue: {error}\n".encode("ascii", "backslashreplace")
 finally:
     try:
         posix.write(2, last_words)

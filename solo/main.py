@@ -30,13 +30,13 @@ def main(report=None):
     except SoloError as error:
         refusal = error
     except OSError as error:
-        refusal = SoloError(f"cannot go on: {error.strerror or error}")
+        refusal = SoloError(f"cannot continue: {error.strerror or error}")
     except ModuleNotFoundError as error:
         from solo.text.missing import describe_missing
 
         refusal = SoloError(describe_missing(error.name))
     except (MemoryError, SystemError) as error:  # SystemError: Python's own mistakes, as where memory runs out
-        refusal = SoloError(f"cannot go on: {str(error) or 'Cannot allocate memory'}")
+        refusal = SoloError(f"cannot continue: {str(error) or 'Cannot allocate memory'}")
     except ImportError as error:
         refusal = SoloError(f"cannot load a part of Python: {error}")
     except Exception as error:

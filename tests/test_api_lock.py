@@ -166,7 +166,7 @@ INVALID = (
 
 @pytest.mark.parametrize("options", INVALID.split(" | "))
 def test_invalid_options_raise_one_line(files, options):
-    with pytest.raises((ValueError, TypeError)) as error:
+    with pytest.raises(solo.UsageError) as error:
         solo.Lock(**{"name": "job", **eval(f"dict({options})")})
 
     assert str(error.value) and "\n" not in str(error.value)

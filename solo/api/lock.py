@@ -316,7 +316,7 @@ class Lock:
         directory: Optional[Path] = None,
         note: Optional[str] = None,
     ) -> None:
-        names = [name] if isinstance(name, str) else list(name)
+        names = list(name) if hasattr(name, "__iter__") and not isinstance(name, str) else [name]
         if not names:
             raise UsageError("a Lock needs a name")
         self.names = list(dict.fromkeys(map(check_name, names)))
@@ -903,7 +903,7 @@ def list_paths(paths: Union[Path, Iterable[Path]]) -> list[str]:
     return [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
 
 
-def check_name(name: str) -> str:
+def check_name(name: object) -> str:
     """Return the name. Raises UsageError if it is invalid."""
     if not isinstance(name, str):
         raise UsageError(f"a name is a str, not {type(name).__name__}")

@@ -29,13 +29,13 @@ import _signal
 if _signal.getsignal(2) is _signal.default_int_handler: _signal.signal(2, _signal.SIG_DFL)
 import marshal, posix, sys
 sys.path.append({site!r})
-last_words = b"solo: cannot go on: Cannot allocate memory\\n"
+last_words = b"solo: cannot continue: Cannot allocate memory\\n"
 try:
     try: exec(marshal.loads(posix.read(fd := posix.open({path!r} + sys.implementation.cache_tag, posix.O_CLOEXEC), size := {size})))
     except Exception: from solo.main import main
     main()
 except Exception as error:
-    if str(error): last_words = f"solo: cannot go on: {{error}}\\n".encode("ascii", "backslashreplace")
+    if str(error): last_words = f"solo: cannot continue: {{error}}\\n".encode("ascii", "backslashreplace")
 finally:
     try: posix.write(2, last_words)
     finally: posix._exit(125)
