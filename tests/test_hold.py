@@ -510,6 +510,13 @@ def test_mistyped_hold_holds_nothing(lab, words, problem):
     assert problem in result.stderr
 
 
+def test_name_after_a_count_may_be_a_unit_of_time(lab):
+    target = start_target(lab)
+
+    assert hold(lab, target, "--slots", "4", "s").returncode == 0
+    assert [row["name"] for row in lab.list()] == ["s"]
+
+
 @pytest.mark.root
 def test_unreadable_process_is_not_called_missing(lab):
     prctl = "import ctypes, os; ctypes.CDLL(None).prctl(4, 0); print(os.getpid(), flush=True); input()"

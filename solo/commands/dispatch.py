@@ -33,7 +33,7 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     check_before(before, subcommand)
     try:
         typed, names = parse_mixed(words, (*subcommand.options, HELP))
-        check_words(words, names)
+        check_words(words, names, subcommand.options)
         if names and not subcommand.arguments:
             raise UsageError(f"{name} takes no names")
     except UsageError:
@@ -77,13 +77,15 @@ def parse_mixed(words: "list[str]", table: "tuple[Option, ...]") -> "tuple[dict[
     return options, names
 
 
-def check_words(words: "list[str]", names: "list[str]") -> None:
+def check_words(words: "list[str]", names: "list[str]", options: "tuple[Option, ...]") -> None:
     """Raise UsageError for words that look like a command, or like a duration of two words: they would be names."""
     after = words[words.index("--") + 1 :] if "--" in words else []
     if after and len(names) > len(after):
         raise UsageError("a subcommand runs no command (solo -n NAME -- COMMAND does)")
+    timed = [option for option in options if option.kind in ("duration", "limit")]
+    flags = [f"--{option.flag}" for option in timed] + [f"-{option.short}" for option in timed if option.short]
     for flag, number, unit in zip(words, words[1:], words[2:]):
-        if flag[:1] == "-" and number.isdecimal():
+        if flag in flags and number.isdecimal():
             from solo.text.hints import UNITS_OF_TIME
 
             if unit.lower() in UNITS_OF_TIME:

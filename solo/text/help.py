@@ -17,8 +17,8 @@ COLUMN, WIDTH = 31, 79  # where the explanation of an option starts; the longest
 USAGE = "Usage: solo [OPTION]... [--] COMMAND [ARG]...\n       solo SUBCOMMAND [OPTION]... [NAME]..."
 SUMMARY = """Run COMMAND so that it never runs twice at once.
 
-The kernel releases the lock on NAME once solo and COMMAND have ended, however they ended. The exit status is COMMAND's. After \
-"--" the first word is always COMMAND; else it may be a SUBCOMMAND."""
+Without -n, NAME is made from COMMAND and its ARGs. The kernel releases the lock on NAME once solo and COMMAND have ended, however \
+they ended. The exit status is COMMAND's. After "--" the first word is always COMMAND; else it may be a SUBCOMMAND."""
 EXAMPLES = """Examples:
   solo -q -- backup.sh --full
       Skip this run if another one still runs.
