@@ -171,17 +171,16 @@ def check_crontab(machine, line):
 
 def check_hold(machine, script):
     """Verify that the script holds its names while its shell lives, or for a time, unless it releases them."""
-    runner = machine.type("exec sleep 1000")
     wait = (
         f"\necho start:held:$CUDA_VISIBLE_DEVICES >>{machine.path}/log; exec 9<{machine.path}/gate; flock -s 9; exit 0"
     )
-    process = machine.type(script + wait, {**machine.environment, "RUNNER_PID": str(runner.pid)})
+    process = machine.type(script + wait)
     machine.wait_for_starts(1)
     rows = machine.list()
     if "solo release" in script:
         assert rows == []
     else:
-        keeper = runner.pid if "RUNNER_PID" in script else process.pid if "--pid" in script else rows[0]["child"]
+        keeper = os.getpid() if "$PPID" in script else process.pid if "--pid" in script else rows[0]["child"]
         assert {(row["state"], row["launcher"], row["child"]) for row in rows} == {("held", None, keeper)}
         assert ("start:held:0" in machine.read_log()) == ("CUDA" in script)
     machine.release()
@@ -189,7 +188,6 @@ def check_hold(machine, script):
     for row in machine.list():
         assert row["child"] != process.pid
         assert finish(machine.type(f"solo release {row['name']}"))[0] == 0
-    runner.kill()
 
 
 def run_hold(new, block):

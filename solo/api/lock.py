@@ -80,7 +80,7 @@ class Holder:
 
 
 def holders(name: str, *, via: Optional[str] = None, directory: Optional[Path] = None) -> list[Holder]:
-    """Return the holders of `name` and of the names nested in it, oldest first.
+    """Return the holders of `name` and of the names nested in it, the oldest of each name first.
 
     `via` and `directory` are as for `Lock`, but `via` may name an engine. Without `via`, list the holders by files and
     by sockets; SOLO_VIA is ignored.
