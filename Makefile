@@ -30,17 +30,20 @@ help: ## list the targets
 install: ## install under PREFIX (root: /usr/local, else ~/.local), staged in DESTDIR
 	@PYTHON='$(PYTHON)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' FOLDERS='$(sort $(dir $(FILES) $(LIB)))' sh packaging/install.sh
 	@echo "installed $(PREFIX)/bin/solo"
+	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) [ -n "$(DESTDIR)" ] || echo 'not in PATH yet: export PATH="$(PREFIX)/bin:$$PATH"' ;; esac
 
 uninstall: ## remove exactly the files that install wrote
 	@set -e; made=$$(cat "$(STAGED)/made-directories" "$(STAGED).new/made-directories" 2>/dev/null || true); \
 	for file in $(FILES); do rm -f "$(DESTDIR)$$file"; done; rm -rf "$(STAGED)" "$(STAGED).new" "$(STAGED).old"; \
 	for folder in $$made; do rmdir "$(DESTDIR)$$folder" 2>/dev/null || true; done
+	@echo "removed $(PREFIX)/bin/solo; history stays in /var/lib/solo (root) and ~/.local/state/solo"
 
 dist: $(MADE) ## build the wheel and the sdist, dist/solo_run-VERSION
 	@$(VENV_PYTHON) -m hatchling build -d dist
 
 pyz: $(MADE) ## build dist/solo.pyz, one file for any Python, with help and views
 	@$(VENV_PYTHON) packaging/pyz.py dist/solo.pyz
+	@echo "built dist/solo.pyz"
 
 deb: ## build dist/solo-run_VERSION_all.deb with Debian's tools
 	@missing=; for package in $(DEB_TOOLS); do \
@@ -51,6 +54,7 @@ deb: ## build dist/solo-run_VERSION_all.deb with Debian's tools
 	@cd $(DEB) && PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg-buildpackage --build=binary --no-sign --no-check-builddeps >../log 2>&1 \
 	    || { cat ../log >&2; exit 1; }
 	@cp build/deb/solo-run_*_all.deb dist/
+	@cd dist && echo "built dist/$$(ls -t solo-run_*_all.deb | head -n 1)"
 
 rpm: dist ## build the RPM packages in build/rpm, from the sdist, with rpmbuild
 	@rm -rf build/rpm && mkdir -p build

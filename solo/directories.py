@@ -129,9 +129,9 @@ def open_base(path: str, asked) -> Directory:
     try:
         stat = examine(fd, path)
         if stat.st_uid not in (0, posix.geteuid()):
-            from solo.text.remedies import ELSEWHERE
+            from solo.text.remedies import explain_other_user
 
-            raise SoloError(f"cannot use {path}: it belongs to uid {stat.st_uid} ({ELSEWHERE})")
+            raise SoloError(f"cannot use {path}: {explain_other_user(stat.st_uid)}")
         check_writers(path, stat.st_mode, asked)
     except SoloError:
         posix.close(fd)

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 from conftest import PATIENCE, ROOT, finish, inject, read_line, until
@@ -160,6 +161,14 @@ def test_missing_library_is_one_line_and_125(common):
         screen.close()
 
     assert lines[0].startswith("solo: this view needs rich (install: ") and lines[1] == "ended:125"
+
+
+def test_module_that_a_small_python_lacks_is_named(lab):
+    code = "import runpy, sys; sys.modules.update(shlex=None, dataclasses=None); sys.argv = ['solo', 'top']; runpy.run_module('solo')"
+    result = subprocess.run([sys.executable, "-c", code], env=lab.environment, capture_output=True, text=True)
+
+    assert result.returncode == 125 and result.stderr.count("\n") == 1
+    assert result.stderr.startswith("solo: module dataclasses is missing: Python, or solo, is not wholly installed")
 
 
 def test_help_needs_no_library(common):

@@ -3,6 +3,7 @@ orphans can be seen."""
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 
@@ -269,7 +270,6 @@ def test_default_base_is_run_or_home_of_password_database(monkeypatch):
     monkeypatch.setattr(directories.posix, "geteuid", lambda: 0)
     assert directories.find_base(None) == "/run/solo"
     monkeypatch.setattr(directories.posix, "geteuid", lambda: 1)  # daemon
-    import pwd
 
     assert directories.find_base(None) == pwd.getpwuid(1).pw_dir + "/.local/state/solo"
 
@@ -612,6 +612,17 @@ def test_other_user_cannot_change_ticket_in_sticky_base(common):
         assert act_as_nobody("sh", "-c", attack).returncode != 0, attack
     assert act_as_nobody("cat", ticket).returncode == 0  # it may read it, as contenders do
     assert common.run("-n", "job", "true", user=NOBODY).returncode == 75 and finish(holder)[0] == 0
+
+
+@pytest.mark.root
+def test_root_is_told_to_look_as_the_user_of_a_base(common):
+    common.directory.mkdir(mode=0o700)
+    os.chown(common.directory, NOBODY, NOBODY)
+    user = pwd.getpwuid(NOBODY).pw_name
+
+    for words in (("list", "--via", "file"), ("-n", "job", "true")):
+        result = common.run(*words)
+        assert (result.returncode, f"uid {NOBODY} (as that user: runuser -u {user} -- solo ...)" in result.stderr.decode()) == (125, True)
 
 
 @pytest.mark.root

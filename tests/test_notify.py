@@ -51,8 +51,8 @@ def find_unnotified(lab):
         (("sh", "-c", "exit 3"), 3, "job|failed|3|job: pid N ended with exit status 3 after Ns"),
         (("sh", "-c", "kill -KILL $$"), -9, "job|signaled|137|job: pid N ended by SIGKILL after Ns"),
         (("-t", "100ms", "sleep", "99"), 124, "job|timed out|124|job: pid N timed out and ended by SIGTERM after Ns"),
-        (("nosuchprogram",), 127, "job|refused|127|not started: nosuchprogram: command not found"),
-        (("--slots", "0", "true"), 125, "job|refused|125|not started: --slots must be at least 1"),
+        (("nosuchprogram",), 127, "job|refused|127|not started: job: nosuchprogram: command not found"),
+        (("--slots", "0", "true"), 125, "job|refused|125|not started: job: --slots must be at least 1"),
     ],
 )
 def test_bad_end_is_notified(lab, notes, words, status, note):

@@ -196,7 +196,7 @@ def run_hold(new, block):
         run_script(new, block)
 
 
-CHECKS = {"flock": check_beside, "lckdo": check_beside, "(crontab": check_crontab}
+CHECKS = {"flock": check_beside, "lckdo": check_beside, "solo=$(command": check_crontab}
 
 
 def run_shell(new, block):

@@ -29,24 +29,26 @@ def run(options: dict, names: list) -> int:
     Return 125 if one cannot be read or was never used.
     """
     check_names(names)
+    unknown: list = []
     if is_engine(options):
         rows, complete = collect_rows(options.get("dir"), options["via"], names)
         shown = [collect_remote(name, options["via"], rows) for name in names]
     else:
+        unknown = [name for name in names if report_unknown(name, options, "show")]
         shown, complete = collect_all(names, options)
     if options.get("json"):
         for known in shown:
             known.update({key: format_times(known[key]) for key in ("holds", "waiting")})
         print(format_json(shown))
     else:
-        for at, known in enumerate(shown):
+        for at, known in enumerate(one for one in shown if one["name"] not in unknown):
             print("\n" * (at > 0), end="")
             print_name(known, describe_place(options))
-    return 0 if complete else SoloError.status
+    return 0 if complete and not unknown else SoloError.status
 
 
 def collect_all(names: list, options: dict) -> tuple:
-    """Return ([an object per name], whether every name is known and could be read)."""
+    """Return ([an object per name], whether every name could be read)."""
     origin, shown = read_origin(), []
 
     def show(name, queue) -> bool:
@@ -56,8 +58,7 @@ def collect_all(names: list, options: dict) -> tuple:
             say(f"{name}: {error}")
         return not errors
 
-    unknown = [name for name in names if report_unknown(name, options, "show")]
-    return shown, visit_queues(names, options, show) and not unknown
+    return shown, visit_queues(names, options, show)
 
 
 def find_journal(directory, name: str):

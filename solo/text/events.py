@@ -71,7 +71,10 @@ def make_refusal(error: SoloError, names: list[str]) -> Event:
     values = {OUTCOME: kind.decode(), STATUS: str(error.status)}
     if isinstance(error, Busy):
         values.update(find_holder(error))
-    return Event(kind, names, f"{verb}: {error}", error.is_loud, values)
+    text = str(error)
+    if names and not any(text.startswith(f"{name}: ") for name in names):
+        text = f"{' '.join(names)}: {text}"
+    return Event(kind, names, f"{verb}: {text}", error.is_loud, values)
 
 
 def find_holder(busy: Busy) -> dict[str, str]:

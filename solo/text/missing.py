@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import shlex
 import sys
 
 LIBRARIES = {"typer": "typer>=0.15.4,<0.29", "rich": "rich>=13.3.1", "psutil": "psutil>=5.9.4"}  # as in pyproject.toml
@@ -12,7 +11,8 @@ def describe_missing(name) -> str:
     """Return the message for a module `name` that was not found, with a remedy."""
     library = str(name).partition(".")[0]
     if library not in LIBRARIES:
-        return f"module {name} is missing: Python, or solo, is not wholly installed"
+        remedy = " (apt install python3: python3-minimal is not enough)" if os.path.exists("/usr/bin/apt") else ""
+        return f"module {name} is missing: Python, or solo, is not wholly installed{remedy}"
     return f"this view needs {library} (install: {describe_install({library: LIBRARIES[library]})})"
 
 
@@ -23,6 +23,8 @@ def describe_install(requirements: dict) -> str:
     """
     if (sys.executable or "").startswith("/usr/bin/") and os.path.exists("/usr/bin/apt"):
         return "apt install " + " ".join(f"python3-{library}" for library in requirements)
+    import shlex  # python3-minimal lacks it
+
     python = shlex.quote(sys.executable or "python3")
     wanted = " ".join(f"'{requirement}'" for requirement in requirements.values())
     if importlib.util.find_spec("pip"):

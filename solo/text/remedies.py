@@ -6,6 +6,7 @@ from stat import S_ISGID, S_ISVTX
 
 from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK
 from solo.options import ROOT_PLACE
+from solo.text.describe import find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ def explain(path: str, error: OSError) -> str:
     if error.errno in (EACCES, ENOENT, EROFS):
         return f"{error.strerror} ({ELSEWHERE})"
     return str(error.strerror)
+
+
+def explain_other_user(uid: int) -> str:
+    """Return the reason why the directory of a user's names cannot be used by this one, and a remedy."""
+    user = find_user(uid)
+    is_known = posix.geteuid() == 0 and user != str(uid)
+    return f"it belongs to uid {uid} ({f'as that user: runuser -u {user} -- solo ...' if is_known else ELSEWHERE})"
 
 
 def explain_file(place: "Directory", file: str, error: OSError) -> str:
