@@ -622,7 +622,10 @@ def test_root_is_told_to_look_as_the_user_of_a_base(common):
 
     for words in (("list", "--via", "file"), ("-n", "job", "true")):
         result = common.run(*words)
-        assert (result.returncode, f"uid {NOBODY} (as that user: runuser -u {user} -- solo ...)" in result.stderr.decode()) == (125, True)
+        assert (
+            result.returncode,
+            f"uid {NOBODY} (as that user: runuser -u {user} -- solo ...)" in result.stderr.decode(),
+        ) == (125, True)
 
 
 @pytest.mark.root
