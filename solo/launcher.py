@@ -39,7 +39,11 @@ def run(typed: dict, command: list, listeners: list):
     The caller notifies its `listeners` of a refusal; all other events reach them from here.
     """
     occupy_standard_descriptors()
+    is_below_init = posix.getpid() == 1
+    if is_below_init:
+        supervise.go_on_in_child()
     guarded = Run(typed, command, listeners)
+    guarded.is_below_init = is_below_init
     try:
         guarded.acquire()
         guarded.start()
@@ -55,6 +59,7 @@ class Run:
     ones.
     """
 
+    is_below_init = False  # whether the parent of the launcher is the process of go_on_in_child
     names: list = []  # of a run whose plan was refused
     own_listeners: list = []
 

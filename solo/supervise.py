@@ -8,9 +8,10 @@ import _signal
 import fcntl
 import posix
 import sys
-from _signal import SIG_BLOCK, SIG_DFL, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGSTOP
+from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGSTOP
 from time import sleep
 
+from solo.errors import SoloError
 from solo.identity import is_stopped, walk_parents
 from solo.kernel import HIGHEST_FD, close, read_file
 from solo.start import ALL_SIGNALS, STOPPING, Child
@@ -24,6 +25,25 @@ HANG_UP = (_signal.SIGHUP, SIGCONT)
 ANY_LOCK = fcntl.F_WRLCK.to_bytes(2, sys.byteorder) + bytes(30)
 NO_LOCK = fcntl.F_UNLCK.to_bytes(2, sys.byteorder)
 KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
+
+
+def go_on_in_child():
+    """As process 1 of a pid namespace, as of a container, return in a child. Raises SoloError.
+
+    Process 1 forwards signals to the child, reaps orphans, and exits as the child. It can be no launcher: for it, the
+    kernel discards all signals without a handler, also SIGKILL from its namespace or from the timer of a lease.
+    """
+    mask = _signal.pthread_sigmask(SIG_SETMASK, ALL_SIGNALS)
+    try:
+        pid = posix.fork()
+    except OSError as error:
+        raise SoloError(f"cannot fork: {error.strerror}") from None
+    if pid:
+        _signal.signal(SIGCHLD, SIG_DFL)
+        close_descriptors([])
+        leave_directory()
+        mirror(wait(Child(pid, 0, -1)))
+    _signal.pthread_sigmask(SIG_SETMASK, mask)
 
 
 def close_descriptors(kept: list, candidates=None):

@@ -30,7 +30,7 @@ from solo.commands import doctor
 from solo.contention.evict import Eviction
 from solo.directories import open_base, open_name
 from solo.identity import read_origin
-from solo.text.describe import find_user
+from solo.text.users import find_user
 from solo.tickets import MOST_OPEN, Queue
 
 # --- names -------------------------------------------------------------------------------------------------------

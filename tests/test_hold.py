@@ -23,7 +23,7 @@ from conftest import (
     wait_dead,
 )
 
-from solo.text.describe import find_user
+from solo.text.users import find_user
 
 SHELLS = {
     "dash": ["dash"],

@@ -25,8 +25,9 @@ from solo.errors import SoloError
 from solo.history.reader import History, find_histories
 from solo.journal_files import SKIPPED
 from solo.kernel import decode
-from solo.text.describe import find_user, format_duration
+from solo.text.describe import format_duration
 from solo.text.tables import format_json
+from solo.text.users import find_user
 from solo.text.width import print_clean
 
 SYSTEM, SYSTEM_DIRECTORY = "/etc/crontab", "/etc/cron.d"

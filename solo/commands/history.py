@@ -12,9 +12,10 @@ from solo.journal_files import ENDED, STARTED, UNNOTIFIED
 from solo.kernel import decode, say
 from solo.obstacles import list_holds
 from solo.options import FILE, SOCKET
-from solo.text.describe import find_user, format_span, name_signal
+from solo.text.describe import format_span, name_signal
 from solo.text.events import FAILED, LOST, OK, RUNNING, SIGNALED, TIMED_OUT, name_end
 from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_time, print_rows, print_table
+from solo.text.users import find_user
 from solo.text.width import clean, measure, pad
 from solo.tickets import LIVE, ORPHANED
 

@@ -13,8 +13,9 @@ from solo.kernel import close, decode, encode, say
 from solo.modes import EXCLUSIVE, INTENTIONS, Claim
 from solo.options import FILE, KEEPERS, SOCKET
 from solo.process.owners import is_trusted, vouches
-from solo.text.describe import find_user, format_duration
+from solo.text.describe import format_duration
 from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_times, print_rows
+from solo.text.users import find_user
 from solo.tickets import LIVE, ORPHANED, Queue, is_published, is_ticket
 
 COLUMNS = (NAME, "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")

@@ -13,7 +13,7 @@ from solo.kernel import close, say
 from solo.modes import EXCLUSIVE, MODES, Claim, find_conflicts, plan_claims
 from solo.obstacles import read_claim
 from solo.options import FILE, KEEPERS, SOCKET
-from solo.text.describe import find_user
+from solo.text.users import find_user
 from solo.tickets import LIVE, ORPHANED, Queue, is_published
 
 MOST_NAMES = 5000  # to compare with an unknown one

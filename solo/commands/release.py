@@ -13,7 +13,8 @@ from solo.kernel import say
 from solo.modes import INTENTIONS, plan_claims
 from solo.obstacles import list_holds, read_claim
 from solo.process.tree import end
-from solo.text.describe import describe_owner, find_user
+from solo.text.describe import describe_owner
+from solo.text.users import find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

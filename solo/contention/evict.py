@@ -14,7 +14,8 @@ from solo.identity import find_pid
 from solo.kernel import FOREVER, say_promptly
 from solo.process.owners import is_trusted, may_signal, vouches
 from solo.process.tree import end, find_children, find_descendants, open_recipient, send
-from solo.text.describe import describe_owner, find_user
+from solo.text.describe import describe_owner
+from solo.text.users import find_user
 from solo.tickets import LIVE
 
 LOOK_AGAIN = 0.1  # seconds until some of too many tickets have ended

@@ -13,7 +13,7 @@ from solo.errors import Unreachable
 from solo.kernel import decode
 from solo.modes import COUNTED, EXCLUSIVE, MODES, Claim
 from solo.record import clean_note, parse_range, parse_since
-from solo.text.describe import find_user
+from solo.text.users import find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from solo.engines.last_call import TIMEOUT
 from solo.journal import Journal
 from solo.journal_files import ENDED
 from solo.record import quote
-from solo.text.describe import find_user
+from solo.text.users import find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

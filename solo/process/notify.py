@@ -58,7 +58,7 @@ class Notifier(Listener):
         """Start the watcher. Wait for its end only if it would end with this process."""
         mask = pthread_sigmask(SIG_BLOCK, valid_signals())  # the watcher is to outlive a SIGTERM to the whole unit
         try:
-            waits = is_first_of_unit()
+            waits = is_first_of_unit(self.run)
             if waits:
                 signal(SIGCHLD, SIG_DFL)
                 while sigtimedwait(ORDERS, 0):
@@ -124,14 +124,16 @@ def find_directory() -> bytes:
         return b"/"
 
 
-def is_first_of_unit() -> bool:
-    """Return whether the kernel or systemd kills all other processes when this one ends: process 1, or the main process
-    of a unit.
+def is_first_of_unit(run: Any) -> bool:
+    """Return whether the kernel or systemd kills all other processes when this one ends: process 1 or its child, or the
+    main process of a unit.
     """
-    pid, main = posix.getpid(), posix.environ.get(b"SYSTEMD_EXEC_PID")
+    if posix.getpid() == 1 or run is not None and run.is_below_init:
+        return True
+    main = posix.environ.get(b"SYSTEMD_EXEC_PID")
     if main is None:  # systemd before 248
-        return pid == 1 or posix.getppid() == 1 and b"INVOCATION_ID" in posix.environ
-    return pid == 1 or main == b"%d" % pid
+        return posix.getppid() == 1 and b"INVOCATION_ID" in posix.environ
+    return main == b"%d" % posix.getpid()
 
 
 def wait_end(pid: int, seconds: float, orders: tuple[int, ...] = ()) -> int | None:

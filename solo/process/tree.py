@@ -6,7 +6,7 @@ from solo.errors import SoloError
 from solo.identity import find_pid, is_alive, read_stat
 from solo.process.owners import vouches
 from solo.process.recipient import Recipient
-from solo.text.describe import find_user
+from solo.text.users import find_user
 from solo.tickets import LIVE
 
 

@@ -7,12 +7,11 @@ from time import time
 from solo.kernel import decode, escape
 from solo.modes import COUNTED
 from solo.process.owners import is_trusted, vouches
+from solo.text.users import find_user
 from solo.tickets import ORPHANED
 
 COMMAND_WIDTH = 60  # characters
 SIGNAL_ALIASES = ("SIGCLD", "SIGIOT", "SIGPOLL")
-
-users = {}  # uid -> name
 
 
 def describe_holders(tickets: list, wanted, skips=None) -> str:
@@ -90,18 +89,6 @@ def cut_command(words) -> str:
 def describe_self() -> str:
     """Describe this process for people on other hosts."""
     return f"pid {posix.getpid()} on {posix.uname().nodename}"
-
-
-def find_user(uid: int) -> str:
-    """Return the name of a user, or the uid if it has none."""
-    import pwd
-
-    if uid not in users:
-        try:
-            users[uid] = pwd.getpwuid(uid).pw_name
-        except (KeyError, OverflowError):
-            users[uid] = str(uid)
-    return users[uid]
 
 
 def name_signal(number: int) -> str:

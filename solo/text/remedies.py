@@ -6,7 +6,7 @@ from stat import S_ISGID, S_ISVTX
 
 from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK
 from solo.options import ROOT_PLACE
-from solo.text.describe import find_user
+from solo.text.users import find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
