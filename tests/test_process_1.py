@@ -1,0 +1,130 @@
+"""solo as process 1 of a pid namespace, as in a container: signals, statuses, leases and orphans."""
+
+import os
+import shlex
+import signal
+
+import pytest
+from conftest import finish, read_line, until, wait_dead
+from fleet import find_children
+from servers import Redis, serve
+from test_terminal import Terminal
+
+INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
+server = serve(Redis)
+
+
+def find_chain(process):
+    """Return the pids, outside, of process 1, of the launcher, and of the command if it runs."""
+    chain = [process.pid]
+    while children := find_children(chain[-1]):
+        chain.append(children[0])
+    return chain[1:]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_waiter_ends_by_a_signal(lab, number):
+    lab.hold("job")
+    waiter = lab.start("-w", "forever", "-n", "job", "true", prefix=INNER)
+    until(lambda: lab.count_waiting("job") == 1)
+
+    os.kill(find_chain(waiter)[0], number)
+
+    assert finish(waiter) == (128 + number, "", "")
+
+
+@pytest.mark.parametrize(
+    "words, screen", [(("-w", "forever", "-n", "job", "true"), "waiting"), (("sleep", "1000"), "")]
+)
+def test_control_c_ends_a_waiter_and_a_command(lab, words, screen):
+    lab.hold("job")
+    terminal = Terminal((*INNER, lab.script, *words), {**lab.environment, "TERM": "xterm"})
+    try:
+        terminal.wait_for(screen)
+        until(lambda: len(find_chain(terminal)) >= (2 if screen else 3))
+        terminal.type("\x03")
+        assert terminal.wait() == 128 + signal.SIGINT
+    finally:
+        terminal.close()
+
+
+def test_signal_reaches_the_command_once(lab):
+    code = """
+import os, signal, time
+signal.signal(15, lambda *_: os.write(1, b"TERM\\n"))
+os.write(1, b"1\\n")
+while True:
+    time.sleep(1)
+"""
+    process = lab.start("-n", "job", "--", "/usr/bin/python3", "-c", code, prefix=INNER)
+    assert read_line(process) == "1"
+    chain = find_chain(process)
+
+    os.kill(chain[0], signal.SIGTERM)
+    assert read_line(process) == "TERM"
+    os.kill(chain[0], signal.SIGUSR1)  # if it came twice, the second SIGTERM would come before
+
+    assert finish(process)[:2] == (128 + signal.SIGUSR1, "")
+
+
+def test_killed_launcher_ends_the_container(lab):
+    process = lab.start("-n", "job", "--", "sleep", "1000", prefix=INNER)
+    until(lambda: len(find_chain(process)) == 3)
+    chain = find_chain(process)
+
+    os.kill(chain[1], signal.SIGKILL)
+
+    assert finish(process)[0] == 128 + signal.SIGKILL
+    wait_dead(chain[2])
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+def test_notification_ends_before_the_container(lab):
+    notify = f"sleep 0.3; echo $SOLO_OUTCOME >>{shlex.quote(str(lab.path))}/notes"
+
+    assert lab.run("--notify", notify, "-n", "job", "false", prefix=INNER).returncode == 1
+    assert (lab.path / "notes").read_text() == "failed\n"
+
+
+# --- at an engine --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def remote(lab, server):
+    lab.environment["SOLO_VIA"] = server.url
+    return lab
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_waiter_at_an_engine_ends_by_a_signal(remote, number):
+    holder = remote.start("-n", "wait", "--", "sh", "-c", "echo; read line")
+    read_line(holder)
+    waiter = remote.start("-w", "forever", "-n", "wait", "--dir", remote.path / "other", "true", prefix=INNER)
+    until(lambda: [row["state"] for row in remote.list() if row["name"] == "wait"] == ["held", "waiting"])
+
+    os.kill(find_chain(waiter)[0], number)
+
+    assert finish(waiter) == (128 + number, "", "")
+    finish(holder)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("stopped", [(1,), (0, 1, 2)], ids=["launcher", "all"])
+def test_stopped_launcher_dies_with_its_lease(remote, stopped):
+    holder = remote.start("--ttl", "3", "-n", "stop", "--", "sh", "-c", "echo; exec sleep 1000", prefix=INNER)
+    read_line(holder)
+    chain = find_chain(holder)
+
+    for at in stopped:
+        os.kill(chain[at], signal.SIGSTOP)
+    next_one = remote.start(
+        "-w", "60", "-n", "stop", "--dir", remote.path / "other", "--", "cat", f"/proc/{chain[2]}/stat"
+    )
+
+    code, out, _ = finish(next_one)
+    assert code == 1 or out.split()[2] in "ZX", out
+    if 0 in stopped:
+        os.kill(chain[0], signal.SIGCONT)
+    assert finish(holder)[0] == 128 + signal.SIGKILL
