@@ -131,8 +131,8 @@ def run_jobs(environment, metrics: Path, seconds: int):
 
 
 def name_series(legend: str, labels: dict) -> str:
-    """Return the legend of a series. All have one instance."""
-    legend = legend.replace(" on {{instance}}", "")
+    """Return the legend of a series. All have one user and instance."""
+    legend = legend.replace(" of {{user}}", "").replace(" on {{instance}}", "")
     for label, value in labels.items():
         legend = legend.replace(f"{{{{{label}}}}}", value)
     return legend

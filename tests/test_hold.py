@@ -22,6 +22,7 @@ from conftest import (
     until,
     wait_dead,
 )
+from test_views import parse_metrics
 
 from solo.text.users import find_user
 
@@ -576,7 +577,7 @@ def test_views_show_a_kept_hold(lab, target):
     assert (row["state"], row["launcher"], row["child"]) == ("held", None, target.own)
     assert target.own in [process["pid"] for process in row["processes"]]
     assert b"held for" in lab.run("show", "job").stdout
-    assert b'solo_held{name="job",via="file"} 1' in lab.run("metrics", "job").stdout
+    assert parse_metrics(lab.run("metrics", "job").stdout.decode())["solo_held", "job", "file"] == 1
     assert lab.run("top", "job").returncode == 0
 
 

@@ -1,14 +1,20 @@
 """Prometheus's own tool accepts the metrics, and the alerts of packaging/prometheus fire at their limits."""
 
+import os
 import re
 import shutil
 import subprocess
+import urllib.request
 
 import pytest
 import yaml
 from conftest import ROOT, finish
+from dashboard import NodeExporter
+from pages import read_blocks
+from prometheus_client import parser
 
 from solo.commands.metrics import FAMILIES, SUFFIXES
+from solo.text.users import find_user
 
 RULES = ROOT / "packaging/prometheus/solo.rules.yml"
 TESTS = RULES.with_name("solo.rules.test.yml")
@@ -39,6 +45,85 @@ def test_promtool_accepts_the_metrics(lab):
     assert refused.returncode and "solo_runs_total no help text" in refused.stdout + refused.stderr
 
 
+@pytest.fixture
+def exporter(tmp_path):
+    server = NodeExporter(tmp_path / "exporter").start()
+    yield server
+    server.stop()
+
+
+def scrape(exporter, metric):
+    """Return {(directory, user): value} of the job."""
+    with urllib.request.urlopen(f"{exporter.url}/metrics", timeout=30) as answer:
+        families = parser.text_string_to_metric_families(answer.read().decode())
+    return {
+        (sample.labels["dir"], sample.labels["user"]): sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == metric and sample.labels.get("name", "job") == "job"
+    }
+
+
+@pytest.mark.tool("prometheus-node-exporter")
+def test_a_scrape_has_the_samples_of_two_directories(lab, exporter):
+    directories = [str(lab.path / "one"), str(lab.path / 'the "other"')]
+    for directory, command in zip(directories, ("true", "false")):
+        lab.run("--dir", directory, "-n", "job", command)
+        file = exporter.file.with_name(f"solo-{command}.prom")
+        relative = os.path.relpath(directory)
+        assert lab.run("metrics", "--dir", relative, "--output", file).returncode == 0
+
+    failures, infos = scrape(exporter, "solo_failures_total"), scrape(exporter, "solo_build_info")
+
+    user = find_user(os.geteuid())
+    assert failures == {(directories[0], user): 0, (directories[1], user): 1}
+    assert infos.keys() == failures.keys()
+
+
+@pytest.mark.root
+@pytest.mark.tool("prometheus-node-exporter", "setpriv")
+def test_a_scrape_has_the_samples_of_two_users_of_a_sticky_directory(common, exporter):
+    common.directory.mkdir()
+    common.directory.chmod(0o1777)
+    for user, prefix, command in (
+        ("root", (), "true"),
+        ("nobody", ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"), "false"),
+    ):
+        assert common.run("-n", "job", command, prefix=prefix).returncode == (command == "false")
+        text = common.run("metrics", prefix=prefix).stdout
+        exporter.file.with_name(f"solo-{user}.prom").write_bytes(text)
+
+    failures = scrape(exporter, "solo_failures_total")
+
+    place = str(common.directory)
+    assert failures == {(place, "root"): 0, (place, find_user(65534)): 1}
+
+
+@pytest.mark.root
+@pytest.mark.tool("prometheus-node-exporter", "runuser")
+def test_line_of_the_manual_writes_the_metrics_of_a_user(common, exporter):
+    """If solo fails, the old file stays."""
+    [block] = [block for block in read_blocks() if block.kind == "user's metrics"]
+    line = block.text.split(None, 5)[5].replace("alice", "nobody")
+    line = line.replace("/var/lib/prometheus/node-exporter", str(exporter.file.parent))
+    common.directory.mkdir(mode=0o700)
+    os.chown(common.directory, 65534, 65534)
+    programs = common.directory.parent / "bin"
+    programs.mkdir(mode=0o755)
+    (programs / "solo").symlink_to(common.script)
+    environment = {**common.environment, "PATH": f"{programs}:/usr/bin:/bin"}
+
+    first = [
+        subprocess.run(["sh", "-c", words], env=environment, capture_output=True)
+        for words in ("/sbin/runuser -u nobody -- solo -n job true", line)
+    ]
+    os.chown(common.directory, 65533, 65533)
+    refused = subprocess.run(["sh", "-c", line], env=environment, capture_output=True)
+
+    assert [done.stderr for done in first] == [b"", b""] and refused.returncode == 125
+    assert scrape(exporter, "solo_runs_total") == {(str(common.directory), "nobody"): 1}
+
+
 def list_rules():
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 
@@ -51,7 +136,7 @@ def test_promtool_accepts_the_alerts_and_their_tests():
 
 
 def test_alerts_use_metrics_that_exist():
-    known = {family + suffix for family, kind, _ in FAMILIES for suffix in SUFFIXES[kind]}
+    known = {family + suffix for family, kind, _ in FAMILIES for suffix in SUFFIXES[kind]} | {"solo_build_info"}
 
     used = set(re.findall(r"\bsolo_\w+", " ".join(rule["expr"] for rule in list_rules())))
 

@@ -1,6 +1,7 @@
 """Every code block of README and manuals is run: its programs are small scripts that log, its options say what must happen.
 
-A block of an unknown kind fails. test_ci.py runs the blocks for CI runners, test_containers.py those that need a real runtime.
+A block of an unknown kind fails. test_ci.py runs the blocks for CI runners, test_containers.py those that need a real runtime, and
+test_prometheus.py that for node_exporter.
 """
 
 import http.server
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.tool("flock")
 BLOCKS = read_blocks()
 CI = ("github", "later steps", "gitlab", "component", "jenkins", "makefile")
 RUNTIME = ("rights",)
+EXPORTER = ("user's metrics",)
 # Not run here: .ci/run and test_install.py install; the tests run small parts of the long ones.
 RUN_ELSEWHERE = [
     "make install && solo -- date",
@@ -309,6 +311,9 @@ class Inbox:
         mail.write_text(f'#!/bin/sh\n(echo "$1 $2 $3"; cat) | curl -fsS --data-binary @- {self.url}/mail\n')
         mail.chmod(0o755)
 
+    def replace_hosts(self, line):
+        return re.sub(r"https://[a-z]+\.example\.com", self.url, line)
+
     def get(self):
         return self.received.get(timeout=PATIENCE)
 
@@ -326,7 +331,7 @@ def run_notify(new, block):
     machine = new()
     program = (machine.bin / job).read_text()
     inbox = Inbox(machine)
-    line = re.sub(r"https://[a-z]+\.example\.com", inbox.url, command)
+    line = inbox.replace_hosts(command)
     environment = make_cron_environment(machine, machine.environment["PATH"])
     for text, status in (("exit 0", 0), ("exit 7", 7)):
         (machine.bin / job).write_text(f"#!/bin/sh\n{text}\n")
@@ -755,7 +760,7 @@ RUN = {
     ids=lambda block: block.id,
 )
 def test_code_block_does_what_its_page_says(new, block):
-    assert block.kind in {*RUN, *CI, *RUNTIME}, f"no function runs {block.text!r}"
+    assert block.kind in {*RUN, *CI, *RUNTIME, *EXPORTER}, f"no function runs {block.text!r}"
     if block.kind in RUN:
         RUN[block.kind](new, block)
 
@@ -797,7 +802,7 @@ def test_load_runs_alone_and_no_later_report_overtakes_it(new):
 
 def test_block_of_an_unknown_kind_is_detected():
     assert {Block("page", 1, text).kind for text in ("frobnicate --now\n", "$ solo list\n", "")} == {"unknown"}
-    assert {block.kind for block in BLOCKS} == {*RUN, *CI, *RUNTIME}
+    assert {block.kind for block in BLOCKS} == {*RUN, *CI, *RUNTIME, *EXPORTER}
 
 
 @pytest.mark.parametrize(

@@ -210,11 +210,16 @@ def test_the_schema_rejects_an_additional_key():
 
 
 def parse_metrics(text):
-    """Return {(sample, name, via): value}. Every sample has a family with a HELP and a TYPE line; the version has no name."""
+    """Return {(sample, name, via): value}. Every sample has a family with a HELP and a TYPE line, and one directory and user;
+    the version has no name.
+    """
     families = list(parser.text_string_to_metric_families(text))
     assert all(family.documentation and family.type != "unknown" for family in families)
     [build] = [family.samples for family in families if family.name == "solo_build_info"]
-    assert [(sample.labels, sample.value) for sample in build] == [({"version": __version__}, 1)]
+    [common] = {(sample.labels["dir"], sample.labels["user"]) for family in families for sample in family.samples}
+    assert [(sample.labels, sample.value) for sample in build] == [
+        ({"version": __version__, "dir": common[0], "user": common[1]}, 1)
+    ]
     return {
         (sample.name, sample.labels["name"], sample.labels["via"]): sample.value
         for family in families

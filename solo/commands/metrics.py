@@ -4,12 +4,14 @@ https://prometheus.io/docs/instrumenting/exposition_formats/, not OpenMetrics: t
 this format, and would not see that a counter of OpenMetrics is one.
 """
 
+import posix
 import sys
 from time import time
 
 from solo import __version__
 from solo.commands.list import collect
 from solo.commands.lookup import open_queue, read_skips
+from solo.directories import find_base
 from solo.errors import SoloError
 from solo.history.reader import Totals, find_histories
 from solo.identity import read_origin
@@ -17,6 +19,7 @@ from solo.kernel import say
 from solo.modes import COUNTED
 from solo.options import FILE
 from solo.text.tables import MODES as MODE_WORDS
+from solo.text.users import find_user
 from solo.text.width import clean
 
 MODE = 0o644  # of a new file: its reader is another user
@@ -48,7 +51,7 @@ def run(options: dict, names: list) -> int:
     Return 125 if a name cannot be read; the others are there.
     """
     samples, complete = collect_samples(options, names)
-    text = format_metrics(samples)
+    text = format_metrics(samples, find_common_labels(options.get("dir")))
     if "output" in options:
         write_atomically(options["output"], text)
     elif sys.stdout.isatty():
@@ -133,11 +136,24 @@ def add_row(mine: dict, row: dict, now: float):
         mine["solo_held_seconds"] = max(age, mine.get("solo_held_seconds", 0.0))
 
 
-def format_metrics(samples: dict) -> str:
+def find_common_labels(directory) -> dict:
+    """Return the labels that all samples have: one scrape can have the files of many directories and users.
+
+    A directory alone is not enough: sockets, and journals in a sticky directory, are of one user.
+    """
+    path = find_base(directory)
+    if path[0] != "/":
+        from os.path import abspath
+
+        path = abspath(path)
+    return {"dir": path, "user": find_user(posix.geteuid())}
+
+
+def format_metrics(samples: dict, common: dict) -> str:
     lines = [
         "# HELP solo_build_info The version of solo that wrote this.",
         "# TYPE solo_build_info gauge",
-        f"solo_build_info{format_labels(version=__version__)} 1",
+        f"solo_build_info{format_labels(version=__version__, **common)} 1",
     ]
     for family, kind, help in FAMILIES:
         lines += [f"# HELP {family} {help}", f"# TYPE {family} {kind}"]
@@ -145,7 +161,7 @@ def format_metrics(samples: dict) -> str:
             for sample in [family + suffix for suffix in SUFFIXES[kind] if family + suffix in values]:
                 value = values[sample]
                 number = value if isinstance(value, int) else f"{value:.3f}"
-                lines.append(f"{sample}{format_labels(name=name, via=via)} {number}")
+                lines.append(f"{sample}{format_labels(name=name, via=via, **common)} {number}")
     return "\n".join([*lines, "# EOF\n"])
 
 
