@@ -143,6 +143,32 @@ def test_alerts_use_metrics_that_exist():
     assert used and used <= known
 
 
+def test_missing_metrics_are_reported_for_a_week(tmp_path):
+    """The tests of the alerts would take minutes with a week in steps of one minute."""
+    shutil.copy(RULES, tmp_path)
+    series = [("up", "1+0x170"), ('solo_build_info{dir="/run/solo", user="root"}', "1")]
+    labels = {"severity": "warning", "dir": "/run/solo", "user": "root"}
+    notes = {
+        "summary": " has no metrics of solo for root in /run/solo any more",
+        "description": "Is the file there, and can node_exporter read it (node_textfile_scrape_error)?",
+    }
+    alert = {"exp_labels": labels, "exp_annotations": notes}
+    test = {
+        "interval": "1h",
+        "input_series": [{"series": name, "values": values} for name, values in series],
+        "alert_rule_test": [
+            {"eval_time": time, "alertname": "SoloMetricsMissing", "exp_alerts": alerts}
+            for time, alerts in (("0h", []), ("167h", [alert]), ("169h", []))
+        ],
+    }
+    path = tmp_path / TESTS.name
+    path.write_text(yaml.safe_dump({"rule_files": [RULES.name], "evaluation_interval": "1h", "tests": [test]}))
+
+    tested = promtool("test", "rules", path)
+
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
 def test_every_limit_of_an_alert_has_a_test(tmp_path):
     """With a limit halved or doubled, the tests of the alerts fail."""
     shutil.copy(TESTS, tmp_path)
