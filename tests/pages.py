@@ -8,6 +8,7 @@ PAGES = ["README.md", "man/solo.1", "man/solo-hold.1", "man/solo.3", "man/solo.7
 ESCAPES = {r"\(aq": "'", r"\e": "\\", r"\&": ""}
 KINDS = {  # {kind: a pattern}; the first match decides
     "notify": r"--notify ",
+    "ping": r" && curl ",
     "user's metrics": r"runuser .* solo metrics ",
     "journalctl": r"^journalctl ",
     "crontab": r"^[*\d/]+( [*\d/]+){4} ",

@@ -288,7 +288,7 @@ def test_guard_line_does_not_loop_when_the_launcher_is_killed(new):
 
 
 class Inbox:
-    """Where the notifications of recipes arrive: a web server, and a stand-in for mail(1) that posts to it."""
+    """Where the notifications and pings of recipes arrive: a web server, and a stand-in for mail(1) that posts to it."""
 
     def __init__(self, machine):
         self.received = queue.Queue()
@@ -300,6 +300,12 @@ class Inbox:
                 inbox.received.put((self.path, body))
                 self.send_response(200)
                 self.end_headers()
+
+            def do_GET(self):
+                inbox.received.put((self.path, ""))
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"OK")
 
             def log_message(self, *_):
                 pass
@@ -357,6 +363,28 @@ def run_notify(new, block):
             assert body.startswith(f"-s backup: {outcome} ops@example.com\n")
         else:
             assert path == f"/sync/{status}"
+
+
+def run_ping(new, block):
+    """Verify that each success is sent, but no failure and no skip, and that cron has nothing to mail."""
+    need_tools("curl")
+    [command] = read_crontab(block.text)[1]
+    machine = new()
+    inbox = Inbox(machine)
+    line = inbox.replace_hosts(command)
+    environment = make_cron_environment(machine, machine.environment["PATH"])
+
+    holder = machine.type(line, environment)
+    machine.wait_for_starts(1)
+    skipped = finish(machine.type(line, environment))
+    machine.release()
+    succeeded = finish(holder)
+    (machine.bin / "sync.sh").write_text("#!/bin/sh\nexit 7\n")
+    failed = finish(machine.type(line, environment))
+
+    inbox.close()
+    assert (skipped, succeeded, failed) == ((75, "", ""), (0, "", ""), (7, "", ""))
+    assert inbox.get() == ("/sync", "") and inbox.received.empty()
 
 
 def run_journalctl(new, block):
@@ -738,6 +766,7 @@ RUN = {
     "shell": run_shell,
     "script": run_script,
     "notify": run_notify,
+    "ping": run_ping,
     "journalctl": run_journalctl,
     "worktree": run_worktree,
     "image": run_image,
