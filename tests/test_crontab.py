@@ -379,11 +379,27 @@ def test_a_lock_file_with_a_variable_is_another_one_in_each_file():
 def test_a_path_without_solo_fails_and_the_suggestion_has_its_path(folder, monkeypatch):
     monkeypatch.setattr(crontab.sys, "argv", [str(folder / "solo")])
     text = "PATH=/nowhere:$PATH\n@daily solo job.sh\n@daily flock -n /run/x job.sh\n@daily PATH=/x solo job.sh"
-    first, second, third = examine(text)
+    first, second, third, fourth = examine(text + "\n@daily solo metrics >/run/solo.prom")
 
     assert (list_found(first), first["use"]) == ("!path", f"@daily {folder}/solo -- job.sh")
     assert second["use"] == f"@daily {folder}/solo -n x -- job.sh"
     assert list_found(third) == "path"
+    assert (list_found(fourth), fourth["use"]) == ("!path", f"@daily {folder}/solo metrics >/run/solo.prom")
+
+
+def test_a_path_of_solo_that_is_gone_fails_and_the_suggestion_has_the_right_one(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(crontab.sys, "argv", [str(folder / "solo")])
+    (tmp_path / "solo").write_text("#!/bin/sh\n")
+    gone, other = "/nowhere/solo", tmp_path / "solo"
+    lines = f"@daily {gone} -n x job.sh\n@daily nice {other} list\n@daily BIN/solo -n x -- job.sh\n"
+    [first, second] = [row for row in examine(lines, folder) if row["findings"]]
+    units = examine(f"ExecStart={gone} clean\nExecStart=/opt/%i/solo list\nExecStart=BIN/solo list", folder, True)
+
+    assert first["findings"][0]["text"] == f"{gone} is not there (solo is {folder}/solo)"
+    assert second["findings"][0]["text"] == f"{other} is not executable (solo is {folder}/solo)"
+    assert [first["use"], second["use"]] == [f"@daily {folder}/solo -n x -- job.sh", f"@daily nice {folder}/solo list"]
+    assert [list_found(row) for row in units] == ["!path", "", ""]
+    assert units[0]["use"] == f"ExecStart={folder}/solo clean"
 
 
 def test_a_tab_becomes_a_blank_and_a_control_character_prevents_a_suggestion():
@@ -436,10 +452,11 @@ def test_a_unit_with_signs_of_a_shell_fails():
     assert (list_found(row), row["use"]) == ("!shell", None)
 
 
-def test_a_unit_with_solo_gets_a_hint_unless_a_skip_is_a_success():
-    quiet = UNIT + "ExecStart=/usr/bin/solo -E 0 -- /usr/bin/job\n"
+def test_a_unit_with_solo_gets_a_hint_unless_it_cannot_skip_or_a_skip_is_a_success(folder):
+    calls = ["-E 0 -- /usr/bin/job", "-n x -- /usr/bin/job", "clean --generated", "--dir /x wait x", "hold --pid 1 x"]
+    text = UNIT + "".join(f"ExecStart=BIN/solo {call}\n" for call in calls)
 
-    assert [list_found(row) for row in examine(quiet + quiet.replace("-E 0", "-n x"), is_unit=True)] == ["", "status"]
+    assert [list_found(row) for row in examine(text, folder, is_unit=True)] == ["", "status", "", "", "status"]
 
 
 def test_a_shell_in_a_unit_is_read():

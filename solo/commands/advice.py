@@ -52,6 +52,7 @@ class Advice(NamedTuple):
     lock: str | None = None
     findings: tuple[Finding, ...] = ()
     use: str | None = None
+    can_skip: bool = True  # if solo guards the line
 
 
 class Setting(NamedTuple):
@@ -60,6 +61,8 @@ class Setting(NamedTuple):
     shell: str = "sh"
     solo: str = "solo"
     has_solo: bool = True  # in the PATH of the line
+    path: str = "solo"  # of solo
+    find_fault: Callable[[str], str] = lambda path: ""  # of the path of a program
     find_name: Callable[[str, str, str], str] = lambda lock, job, program: make_name(lock, program)
     is_shared: Callable[[str], bool] = lambda lock: False  # with lines of other users
 

@@ -9,6 +9,7 @@ import os
 import pwd
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -290,11 +291,13 @@ def describe(lines: list[Line], histories: dict[tuple[str, ...], float], runs: R
     find_name = make_namer()
     solo = find_solo()
     for line in lines:
-        is_found = line.path is not None and shutil.which("solo", path=line.path) is not None
+        found = None if line.path is None else shutil.which("solo", path=line.path)
         setting = Setting(
             line.shell,
-            "solo" if is_found else solo,
-            is_found or line.path is None,
+            "solo" if found else solo,
+            found is not None or line.path is None,
+            found or solo,
+            find_fault,
             partial(find_name, line.file),
             lambda lock: len(users.get(normalize(lock), ())) > 1,
         )
@@ -355,6 +358,17 @@ def find_solo() -> str:
     return shutil.which("solo") or "solo"
 
 
+def find_fault(path: str) -> str:
+    """Return what prevents the start of a program, "" if nothing does or this user cannot know."""
+    try:
+        mode = os.stat(path).st_mode
+    except PermissionError:
+        return ""
+    except (OSError, ValueError):
+        return "" if "%" in path else "is not there"  # systemd replaces %i
+    return "" if stat.S_ISREG(mode) and mode & 0o111 else "is not executable"
+
+
 def advise(line: Line, setting: Setting) -> Advice:
     """Return the advice for a line. Its suggestion is the whole line, None if it could not be pasted."""
     advice = advise_unit(line, setting) if line.is_unit else advise_entry(line, setting)
@@ -375,8 +389,10 @@ def advise_unit(line: Line, setting: Setting) -> Advice:
         text = "systemd runs no shell: it passes signs like && and > to the command as words (use sh -c)"
         return advice._replace(findings=(Finding(FAILS, "shell", text),), use=None)
     findings = [finding for finding in advice.findings if finding.check != "changing"]
-    if (advice.use or advice.tool == "solo") and not re.search(
-        r" (?:-q?E|--busy-exit|--wait forever)\b", advice.use or line.command
+    if (
+        advice.can_skip
+        and (advice.use or advice.tool == "solo")
+        and not re.search(r" (?:-q?E|--busy-exit|--wait forever)\b", advice.use or line.command)
     ):
         findings += line.findings
     return advice._replace(findings=tuple(findings), use=advice.use if findings else None)

@@ -318,28 +318,40 @@ def examine_solo(line: str, steps: list[Step], number: int, at: int, words: list
         if any(word.text is None for word in words):
             return Advice("solo")
         return Advice("solo", findings=(Finding(FAILS, "usage", f"solo refuses this line: {error}"),))
+    command = steps[number].commands[at]
+    called, findings = check_called(line, steps, number, command, words[0], setting)
     if subcommand is not None or not rest:
-        return Advice("solo")
+        whole = line[: words[0].start] + called + line[words[0].end :]
+        use = whole if whole != line else None
+        return Advice("solo", findings=tuple(findings), use=use, can_skip=subcommand == "hold")
     first = len(words) - len(rest)
     guard = Guard("solo", None, None, "", words[0].start, words[first].start)
     program = get_program(words[first])
-    findings = [found for path in options.get("flock", []) + options.get("fcntl", []) for found in check_shared(path)]
+    findings += [found for path in options.get("flock", []) + options.get("fcntl", []) for found in check_shared(path)]
     covered, tail_findings = find_tail(steps, number, at)
     findings += tail_findings
-    command = steps[number].commands[at]
-    solo = line[words[0].start : words[first].start].rstrip()
     if "name" not in options and any(CHANGES.search(word.raw) for word in words[first:]):
         word = next(word.raw for word in words[first:] if CHANGES.search(word.raw))
         findings.append(Finding(FAILS, "changing", f"{word} gives each run a name of its own (add -n NAME)"))
-        solo = solo.replace(words[0].raw, f"{words[0].raw} -n {make_name('', program)}", 1)
-    if not setting.has_solo and "/" not in words[0].raw and is_start(line, steps, number, command, words[0]):
-        findings.append(Finding(FAILS, "path", "cron does not find solo in the PATH of this line"))
-        solo = solo.replace(words[0].raw, setting.solo, 1)
+        called += f" -n {make_name('', program)}"
     if not findings:
         return Advice("solo")
+    solo = called + line[words[0].end : words[first].start].rstrip()
     solo += " " if solo.endswith(" --") else " -- "
-    use = rewrite(line, steps, number, at, guard, solo, covered, setting)
-    return Advice("solo", findings=tuple(findings), use=use if use != line else None)
+    new = rewrite(line, steps, number, at, guard, solo, covered, setting)
+    return Advice("solo", findings=tuple(findings), use=new if new != line else None)
+
+
+def check_called(
+    line: str, steps: list[Step], number: int, command: Command, word: Word, setting: Setting
+) -> tuple[str, list[Finding]]:
+    """Return (how the line should call solo, what is wrong with its call)."""
+    if word.known[:1] == "/":
+        if fault := setting.find_fault(word.known):
+            return setting.path, [Finding(FAILS, "path", f"{word.known} {fault} (solo is {setting.path})")]
+    elif not setting.has_solo and "/" not in word.raw and is_start(line, steps, number, command, word):
+        return setting.solo, [Finding(FAILS, "path", "cron does not find solo in the PATH of this line")]
+    return word.raw, []
 
 
 def check_shared(path: str) -> list[Finding]:
