@@ -574,7 +574,9 @@ def test_lines_of_the_spool_are_numbered_as_the_editor_of_crontab_shows_them(tmp
 
 def test_an_unguarded_line_that_overran_by_the_journal_fails(lab):
     lab.run("-n", "x", "--", "sleep", "0.05")
-    (lab.path / "tab").write_text("* * * * * /bin/sleep 0.05\n")
+    lab.run("--", "sleep", "0.05")
+    lab.run("-n", "pool", "--slots", "2", "--", "sleep", "0.05")
+    (lab.path / "tab").write_text("PATH=/nowhere\n* * * * * A=b /bin/sleep 0.05 >>x\\%y\n")
 
     quiet = lab.run("doctor", "--crontab", lab.path / "tab")
     journal = lab.find_journal("x")
@@ -582,7 +584,28 @@ def test_an_unguarded_line_that_overran_by_the_journal_fails(lab):
     loud = lab.run("doctor", "--crontab", lab.path / "tab")
 
     assert (quiet.returncode, loud.returncode) == (0, 1)
-    assert b"/bin/sleep ran for 1m30s, and this line starts it each 1m" in loud.stdout
+    found, use = loud.stdout.decode().splitlines()[:2]
+    text = "/bin/sleep ran for 1m30s, and this line starts it each 1m (put solo -n x -- before the job)"
+    assert found == f"fails  {lab.path}/tab:2: {text}"
+    assert re.fullmatch(r"use    \* \* \* \* \* A=b (/\S+/)?solo -n x -- /bin/sleep 0\.05 >>x\\%y", use)
+
+
+def test_an_unguarded_line_gets_the_name_of_the_guarded_one(lab):
+    """The line to use is skipped while the other one runs. A pipe gets no such line, as solo would guard only its start."""
+    script = lab.path / "report.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    lab.hold("report")
+    lab.run("-n", "report", "--", script)
+    (lab.path / "tab").write_text(f"@reboot {script}\n@daily {script} | b.sh\n")
+
+    result = lab.run("doctor", "--crontab", "--json", lab.path / "tab")
+
+    first, second = json.loads(result.stdout)
+    text = "under solo found another run, but this line is not guarded (put solo -n report -- before the job)"
+    assert [row["findings"][0]["text"].endswith(text) for row in (first, second)] == [True, True]
+    assert first["use"].endswith(f"solo -n report -- {script}") and second["use"] is None
+    assert lab.run(*first["use"].partition("solo ")[2].split()).returncode == 75
 
 
 NOON = datetime(2026, 11, 23, 12).timestamp()

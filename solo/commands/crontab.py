@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -26,6 +27,7 @@ from solo.errors import SoloError
 from solo.history.reader import History, find_histories
 from solo.journal_files import SKIPPED
 from solo.kernel import decode
+from solo.modes import EXCLUSIVE
 from solo.text.describe import format_duration
 from solo.text.tables import format_json
 from solo.text.users import find_user
@@ -64,6 +66,13 @@ class Line(NamedTuple):
     period: int | None = None  # seconds between two starts, None if unknown
     is_unit: bool = False
     findings: tuple[Finding, ...] = ()
+
+
+class Ran(NamedTuple):
+    """How a command ran under solo: the longest run in seconds, forever if one was skipped, and the names typed for it."""
+
+    longest: float = 0.0
+    names: tuple[str, ...] = ()
 
 
 class Source(NamedTuple):
@@ -279,11 +288,8 @@ def parse_unit(source: Source) -> Iterator[Line]:
 # --- advice ----------------------------------------------------------------------------------------------------------
 
 
-def describe(lines: list[Line], histories: dict[tuple[str, ...], float], runs: Runs) -> Iterator[dict[str, Any]]:
-    """Yield a row for each line.
-
-    `histories` has the longest run of each command, in seconds; `runs` are those in cron's log.
-    """
+def describe(lines: list[Line], histories: dict[tuple[str, ...], Ran], runs: Runs) -> Iterator[dict[str, Any]]:
+    """Yield a row for each line. `histories` are the runs under solo of each command, `runs` those in cron's log."""
     users: dict[str, set[str]] = {}
     for line in lines:
         lock = advise(line, Setting()).lock
@@ -302,9 +308,9 @@ def describe(lines: list[Line], histories: dict[tuple[str, ...], float], runs: R
             lambda lock: len(users.get(normalize(lock), ())) > 1,
         )
         advice = advise(line, setting)
-        findings = [*advice.findings, *find_overrun(line, advice, histories)]
-        if advice.tool is None and not findings:
-            findings += find_overlapped(line, runs)
+        if advice.tool is None:
+            advice = advise_unguarded(line, advice, histories, runs, setting.solo)
+        findings = list(advice.findings)
         if not findings and advice.tool == "solo" and line.path is not None:
             findings += line.findings
         state = FAILS if any(finding.state == FAILS for finding in findings) else NOTE
@@ -372,11 +378,15 @@ def find_fault(path: str) -> str:
 def advise(line: Line, setting: Setting) -> Advice:
     """Return the advice for a line. Its suggestion is the whole line, None if it could not be pasted."""
     advice = advise_unit(line, setting) if line.is_unit else advise_entry(line, setting)
-    if advice.use is None:
-        return advice
-    use = advice.use if advice.use.isprintable() or set("\"'") & set(advice.use) else advice.use.replace("\t", " ")
-    whole = line.head + use
-    return advice._replace(use=whole if whole.isprintable() else None)
+    return advice._replace(use=complete(line, advice.use))
+
+
+def complete(line: Line, use: str | None) -> str | None:
+    """Return the whole line for a suggested command, None if it could not be pasted."""
+    if use is None:
+        return None
+    whole = line.head + (use if use.isprintable() or set("\"'") & set(use) else use.replace("\t", " "))
+    return whole if whole.isprintable() else None
 
 
 def advise_unit(line: Line, setting: Setting) -> Advice:
@@ -443,18 +453,21 @@ def try_split(command: str) -> list[Step]:
 # --- the journal -----------------------------------------------------------------------------------------------------
 
 
-def load_histories(directory: str | None) -> dict[tuple[str, ...], float]:
-    """Return the longest run of each command in the journals, in seconds; forever if a run of it was skipped."""
-    longest: dict[tuple[str, ...], float] = {}
+def load_histories(directory: str | None) -> dict[tuple[str, ...], Ran]:
+    """Return how each command in the journals ran."""
+    found: dict[tuple[str, ...], Ran] = {}
     try:
         histories = [history for _, history in find_histories(directory, []) if isinstance(history, History)]
     except SoloError:
         return {}
-    for run in [run for history in histories for run in history.events if run.command]:
+    runs = [run for history in histories for run in history.events if run.command]
+    for run in sorted(runs, key=lambda run: run.time):
         key = make_key([decode(word) for word in run.command])
-        ran = float("inf") if run.event == SKIPPED else run.ran or 0.0
-        longest[key] = max(longest.get(key, 0.0), ran)
-    return longest
+        before = found.get(key, Ran())
+        longest = float("inf") if run.event == SKIPPED else run.ran or 0.0
+        names = before.names if run.is_generated or run.mode != EXCLUSIVE else tuple(run.names)
+        found[key] = Ran(max(before.longest, longest), names)
+    return found
 
 
 def make_key(words: list[str]) -> tuple[str, ...]:
@@ -462,32 +475,43 @@ def make_key(words: list[str]) -> tuple[str, ...]:
     return (words[0].rpartition("/")[2], *words[1:])
 
 
-def find_overrun(line: Line, advice: Advice, histories: dict[tuple[str, ...], float]) -> list[Finding]:
-    """Return a finding if the line has no guard, and its command ran for longer than the time between two starts."""
-    if advice.tool is not None or not histories:
-        return []
+def advise_unguarded(
+    line: Line, advice: Advice, histories: dict[tuple[str, ...], Ran], runs: Runs, solo: str
+) -> Advice:
+    """Return the advice for a line without a guard, with the guard to add if its runs took too long or overlapped."""
     steps = try_split(line.command.replace("\\%", "%"))
-    words = [word.known for step in steps[-1:] for word in step.commands[0].plain]
-    if len(steps) != 1 or not words:
-        return []
-    ran = histories.get(make_key(words), 0.0)
-    if ran == float("inf"):
-        text = f"runs of {words[0]} under solo found another run, but this line is not guarded"
-    elif line.period is not None and ran > line.period:
-        text = f"{words[0]} ran for {format_duration(ran)}, and this line starts it each {format_duration(line.period)}"
-    else:
-        return []
-    return [Finding(FAILS, "overran", f"{text} (put solo -- before it)")]
+    command = steps[0].commands[0] if len(steps) == 1 else None
+    words = [word.known for word in command.plain] if command else []
+    ran = histories.get(make_key(words), Ran()) if words else Ran()
+    text = describe_overrun(line, words, ran) or ("" if advice.findings else describe_overlap(line, runs))
+    if not text:
+        return advice
+    guard = " ".join([*(f"-n {shlex.quote(name)}" for name in ran.names), "--"])
+    finding = Finding(FAILS, "overran", f"{text} (put solo {guard} before the job)")
+    use = advice.use
+    if use is None and command and words and len(steps[0].commands) == 1:
+        start = command.plain[0].start
+        before = line.command[:start]
+        use = complete(line, f"{before}{solo} {guard} {line.command[start:]}") if "%" not in before else None
+    return advice._replace(findings=(*advice.findings, finding), use=use)
 
 
-def find_overlapped(line: Line, runs: Runs) -> list[Finding]:
-    """Return a finding if two runs of the line overlapped, by cron's log."""
+def describe_overrun(line: Line, words: list[str], ran: Ran) -> str:
+    """Return how runs under solo show that two runs of the line can overlap, "" if they do not."""
+    if ran.longest == float("inf"):
+        return f"runs of {words[0]} under solo found another run, but this line is not guarded"
+    if line.period is None or ran.longest <= line.period:
+        return ""
+    return f"{words[0]} ran for {format_duration(ran.longest)}, and this line starts it each {format_duration(line.period)}"
+
+
+def describe_overlap(line: Line, runs: Runs) -> str:
+    """Return when two runs of the line overlapped by cron's log, "" if none did."""
     command = line.command[: sign.start()] if (sign := PERCENT.search(line.command)) else line.command
     overlap = find_overlap(find_logged(runs, line.user, command.replace("\\%", "%")))
     if overlap is None:
-        return []
+        return ""
     first, second = overlap
     length = format_duration(min(first.end, second.end) - second.start)
     times = " and ".join(strftime("%b %d %H:%M:%S", localtime(one.start)) for one in overlap)
-    text = f"the runs of {times} overlapped for {length} by cron's log (put solo -- before the job)"
-    return [Finding(FAILS, "overran", text)]
+    return f"the runs of {times} overlapped for {length} by cron's log"
