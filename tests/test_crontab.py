@@ -361,6 +361,51 @@ def test_lines_of_two_users_keep_the_lock_file():
     assert "users" in list_found(rows[0])
 
 
+SAME = [
+    # Of root and of alice: the options of solo, and whether only a note can say that they do not exclude each other.
+    ("-n x", "-n x", True),
+    ("-n x", "-n y", False),
+    ("-n x -n y", "-ny", True),
+    ("-n x", "", False),
+    ("--dir /srv/names -n x", "-n x --dir=/srv/names/", False),
+    ("--dir /srv/names -n x", "-n x", True),
+    ("--dir $DIR -n x", "-n x", False),
+    ("--flock /run/lock/x -n x", "--flock /var/lock/x -n x", False),
+    ("--flock /run/lock/x -n x", "--fcntl /run/lock/x -n x", True),
+    ("--flock /run/a -n x", "--flock /run/b -n x", True),
+    ("--shared -n x", "--shared -n x", False),
+    ("--shared -n x", "-n x", True),
+    ("--via redis://h -n x", "--via redis://h -n x", False),
+    ("$OPTIONS -n x", "-n x", False),
+    ("-n x-$A", "-n x-$A", False),
+    ("-n x-\\%i", "-n x-\\%i", False),
+]
+
+
+@pytest.mark.parametrize("first, second, is_noted", SAME)
+def test_the_same_name_of_two_users_gets_a_note_unless_they_share_the_lock(folder, first, second, is_noted):
+    lines = [f"@daily {user} solo {words} -- job.sh" for user, words in (("root", first), ("nobody", second))]
+    rows = examine("\n".join(["PATH=BIN", *lines]), folder, has_user=True)
+
+    assert [list_found(row) for row in rows] == ["users" * is_noted] * 2
+    assert all(("nobody (tab:3)" in row["findings"][0]["text"]) == (row["line"] == 2) for row in rows if is_noted)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SOLO_DIR=/srv/names\n@daily root solo -n x -- job.sh",
+        "@daily root SOLO_DIR=/srv/names solo -n x -- job.sh",
+        "@daily root sudo -u nobody solo -n x -- job.sh",
+        "@daily nobody solo -n x -- job.sh",
+    ],
+)
+def test_a_name_whose_user_or_directory_is_not_certain_gets_no_note(folder, text):
+    rows = examine(f"PATH=BIN\n@daily nobody solo -n x -- job.sh\n{text}\n", folder, has_user=True)
+
+    assert "users" not in [list_found(row) for row in rows][-1]
+
+
 def test_jobs_without_a_lock_file_have_names_of_their_own():
     first, second, third = examine(
         "@daily run-one job.sh a $(date)\n@daily run-one job.sh b $(date)\n@daily pgrep -f x.sh || bash x.sh"
@@ -465,6 +510,28 @@ def test_a_shell_in_a_unit_is_read():
     assert row["use"].startswith("ExecStart=/bin/sh -c '") and " -n x -- a.sh && echo done'" in row["use"]
 
 
+OWNERS = [
+    ("system/a.service", "", "root"),
+    ("system/a.service", "User=alice\n", "alice"),
+    ("system/a.service", "User=alice\nUser=\n# User=bob\n", "root"),
+    ("system/a.service", "User=%i\n", ""),
+    ("system/a.service", "User=0\n", "root"),
+    ("system/a.service", f"User={'9' * 5000}\n", "9" * 5000),
+    ("system/with.service", "", ""),
+    ("user/a.service", "", ""),
+]
+
+
+@pytest.mark.parametrize("file, text, user", OWNERS)
+def test_the_user_of_a_unit_is_certain_or_empty(tmp_path, file, text, user):
+    (tmp_path / "system/with.service.d").mkdir(parents=True)
+    text = f"[Service]\n{text}ExecStart=solo -- job\nExecStart=+solo -- job\n"
+
+    lines = crontab.parse_unit(Source(str(tmp_path / file), text, None, ""))
+
+    assert [line.user for line in lines] == [user, ""]
+
+
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -536,6 +603,7 @@ def test_the_default_is_every_crontab_that_cron_reads(tmp_path, monkeypatch, cap
     monkeypatch.setattr(crontab, "SYSTEM", str(tmp_path / "crontab"))
     monkeypatch.setattr(crontab, "SYSTEM_DIRECTORY", str(tmp_path / "cron.d"))
     monkeypatch.setattr(crontab, "SPOOLS", (str(tmp_path / "spool"),))
+    monkeypatch.setattr(crontab, "UNITS", str(tmp_path / "missing"))
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
 
     monkeypatch.setattr(crontab.os, "geteuid", lambda: 0)
@@ -548,6 +616,32 @@ def test_the_default_is_every_crontab_that_cron_reads(tmp_path, monkeypatch, cap
     ]
     assert crontab.run({"crontab": True, "dir": str(tmp_path)}, []) == 0
     assert "crontab -l:1: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option, place", [("crontab", "spool/nobody:1"), ("unit", "system/a.service:2")])
+def test_without_files_crontabs_and_units_are_compared(tmp_path, monkeypatch, capsys, option, place):
+    """Only the findings about the kind that was asked for are printed."""
+    for file, text in {
+        "spool/nobody": "@daily /bin/sh -c 'solo -n backup -- job.sh'\n",
+        "system/a.service": "[Service]\nExecStart=solo -n backup -E 0 -- job.sh\n",
+        "bin/solo": "",
+    }.items():
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_text(text)
+    (tmp_path / "bin/solo").chmod(0o755)
+    for name in ("SYSTEM", "SYSTEM_DIRECTORY"):
+        monkeypatch.setattr(crontab, name, str(tmp_path / "missing"))
+    monkeypatch.setattr(crontab, "SPOOLS", (str(tmp_path / "spool"),))
+    monkeypatch.setattr(crontab, "UNITS", str(tmp_path / "system"))
+    monkeypatch.setattr(crontab, "CRON_PATH", f"{tmp_path}/bin")
+    monkeypatch.setattr(crontab.os, "geteuid", lambda: 0)
+
+    assert crontab.run({option: True, "dir": str(tmp_path)}, []) == 0
+
+    found, end = capsys.readouterr().out.splitlines()
+    other = {"crontab": f"root ({tmp_path}/system/a.service:2)", "unit": f"nobody ({tmp_path}/spool/nobody:1)"}[option]
+    assert found.startswith(f"note   {tmp_path}/{place}: -n backup does not exclude that of {other}: ")
+    assert end == "nothing wrong in 1 command"
 
 
 def test_lines_of_the_spool_are_numbered_as_the_editor_of_crontab_shows_them(tmp_path, monkeypatch):

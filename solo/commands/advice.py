@@ -53,6 +53,8 @@ class Advice(NamedTuple):
     findings: tuple[Finding, ...] = ()
     use: str | None = None
     can_skip: bool = True  # if solo guards the line
+    names: tuple[str, ...] = ()  # that the line types for solo, if they are certain
+    shared: frozenset[str] = frozenset()  # options by which lines of several users have one lock
 
 
 class Setting(NamedTuple):
@@ -75,6 +77,15 @@ def make_name(path: str, program: str) -> str:
         if NAME.fullmatch(name) and name.lower() not in TOO_GENERAL:
             return name
     return "job"
+
+
+def normalize(path: str) -> str:
+    """Return the path of a lock file without quotes, and without a link that every system has."""
+    path = path.strip("\"'")
+    for link, target in (("/var/run/", "/run/"), ("/var/lock/", "/run/lock/")):
+        if path.startswith(link):
+            return target + path[len(link) :]
+    return path
 
 
 def find_job(words: list[Word]) -> str:

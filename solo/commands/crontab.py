@@ -13,12 +13,12 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import localtime, strftime, time
 from typing import Any, NamedTuple
 
-from solo.commands.advice import FAILS, NOTE, Advice, Finding, Setting, make_name
+from solo.commands.advice import FAILS, NOTE, Advice, Finding, Setting, make_name, normalize
 from solo.commands.cron_log import Run, find_logged, find_overlap, find_runs, read_log
 from solo.commands.doctor import CRON_PATH
 from solo.commands.guards import examine
@@ -50,11 +50,17 @@ Runs = dict[tuple[str, str], list[Run]]
 COMMON_USERS = frozenset("root www-data nobody".split())
 NAMED_PERIODS = {"@hourly": 3600, "@daily": 86400, "@midnight": 86400}
 EXEC = re.compile(r"(ExecStart\s*=\s*[-:+!|]*)([^-:+!|@\s].*)")
+# The names may be in another directory than that of the user.
+ELSEWHERE = re.compile(r"SOLO_(?:DIR|VIA)|EnvironmentFile|PassEnvironment|DynamicUser")
+OTHER_USER = re.compile(r"\b(?:sudo|su|runuser|setpriv|doas)\b")
 PERCENT = re.compile(r"(?<!\\)%")
 
 
 class Line(NamedTuple):
-    """A command of a crontab or a unit: `head` is the text before it, `shell` and `path` are what its file sets."""
+    """A command of a crontab or a unit: `head` is the text before it, `shell` and `path` are what its file sets.
+
+    `user` is "" if it is not certain, and `has_names` says whether the names are certainly those of the user.
+    """
 
     file: str
     number: int
@@ -66,6 +72,10 @@ class Line(NamedTuple):
     period: int | None = None  # seconds between two starts, None if unknown
     is_unit: bool = False
     findings: tuple[Finding, ...] = ()
+    has_names: bool = True
+
+
+Owners = dict[str, dict[tuple[str, frozenset[str]], Line]]  # of each name: (user, shared) of the first line
 
 
 class Ran(NamedTuple):
@@ -90,10 +100,10 @@ def run(options: dict[str, Any], names: list[str]) -> int:
     Return 1 if something is wrong, else 0. Raises SoloError if a named file cannot be read.
     """
     is_unit = "unit" in options
-    sources = read_all(names) if names else find_units() if is_unit else find_crontabs()
-    lines = [line for source in sources for line in (parse_unit(source) if is_unit else parse_crontab(source))]
+    lines = list_lines(names, is_unit)
+    others = [] if names else list_lines([], not is_unit)
     runs = {} if is_unit else find_runs(read_log(), time())
-    rows = [row for row in describe(lines, load_histories(options.get("dir")), runs) if row["findings"]]
+    rows = [row for row in describe(lines, load_histories(options.get("dir")), runs, others) if row["findings"]]
     if options.get("json"):
         print(format_json(rows))
     else:
@@ -104,6 +114,12 @@ def run(options: dict[str, Any], names: list[str]) -> int:
         text = f"{wrong} of {read} to change" if wrong else f"nothing wrong in {read}"
         print_clean(text)
     return int(any(row["state"] == FAILS for row in rows))
+
+
+def list_lines(names: list[str], is_unit: bool) -> list[Line]:
+    """Return the commands in the named files, or in all of the machine. Raises SoloError."""
+    sources = read_all(names) if names else find_units() if is_unit else find_crontabs()
+    return [line for source in sources for line in (parse_unit(source) if is_unit else parse_crontab(source))]
 
 
 def print_row(row: dict[str, Any]) -> None:
@@ -194,6 +210,7 @@ def parse_crontab(source: Source) -> Iterator[Line]:
     """Yield the commands of a crontab. Comments and text that is no entry are left out."""
     has_user = guess_has_user(source.text) if source.has_user is None else source.has_user
     shell, path, findings = "sh", CRON_PATH, tuple[Finding, ...]()
+    has_names = not ELSEWHERE.search(source.text)
     for number, text in enumerate(source.text.split("\n"), 1):
         entry, variable = ENTRY.fullmatch(text), VARIABLE.fullmatch(text)
         if variable:
@@ -211,7 +228,8 @@ def parse_crontab(source: Source) -> Iterator[Line]:
                     continue
                 user, command = with_user[1], with_user[2]
                 head += f"{entry[2].strip()[: -len(command)].strip()} "
-            yield Line(source.file, number, head, command, user, shell, path, find_period(entry[1]), False, findings)
+            period = find_period(entry[1])
+            yield Line(source.file, number, head, command, user, shell, path, period, False, findings, has_names)
 
 
 def check_path(value: str) -> tuple[Finding, ...]:
@@ -267,7 +285,8 @@ def expand(field: str, size: int) -> list[int] | None:
 
 def parse_unit(source: Source) -> Iterator[Line]:
     """Yield the ExecStart lines of a unit. A line that ends with a backslash goes on in the next one."""
-    whole, start = "", 0
+    whole, start, owner = "", 0, find_owner(source)
+    has_names = not ELSEWHERE.search(source.text)
     for number, text in enumerate(source.text.split("\n"), 1):
         start = start if whole else number
         if whole and text.lstrip()[:1] in ("#", ";"):
@@ -281,19 +300,32 @@ def parse_unit(source: Source) -> Iterator[Line]:
             has_status = "SuccessExitStatus=" in source.text
             note = Finding(NOTE, "status", "a skip has status 75: add SuccessExitStatus=75, else the unit fails")
             findings = () if has_status else (note,)
-            yield Line(source.file, start, found[1], found[2], "", "/bin/sh", None, None, True, findings)
+            user = "" if set("+!") & set(found[1]) else owner
+            yield Line(source.file, start, found[1], found[2], user, "/bin/sh", None, None, True, findings, has_names)
         whole = ""
+
+
+def find_owner(source: Source) -> str:
+    """Return the user of a unit, "" if it is not certain. A file in a directory beside the unit may set another one."""
+    user = ([""] + re.findall(r"^\s*User\s*=[ \t]*(\S*)", source.text, re.MULTILINE))[-1]
+    if "%" in user or os.path.isdir(f"{source.file}.d"):
+        return ""
+    if not user and os.path.basename(os.path.dirname(os.path.abspath(source.file))) == "system":
+        return "root"
+    return find_user(int(user)) if re.fullmatch(r"[0-9]{1,10}", user) else user
 
 
 # --- advice ----------------------------------------------------------------------------------------------------------
 
 
-def describe(lines: list[Line], histories: dict[tuple[str, ...], Ran], runs: Runs) -> Iterator[dict[str, Any]]:
-    """Yield a row for each line. `histories` are the runs under solo of each command, `runs` those in cron's log."""
-    users: dict[str, set[str]] = {}
-    for line in lines:
-        lock = advise(line, Setting()).lock
-        users.setdefault(normalize(lock or ""), set()).add(line.user)
+def describe(
+    lines: list[Line], histories: dict[tuple[str, ...], Ran], runs: Runs, others: Sequence[Line] = ()
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each line. `others` are lines that may have the same lock files and names.
+
+    `histories` are the runs under solo of each command, `runs` those in cron's log.
+    """
+    users, owners = find_users([*lines, *others])
     find_name = make_namer()
     solo = find_solo()
     for line in lines:
@@ -313,6 +345,7 @@ def describe(lines: list[Line], histories: dict[tuple[str, ...], Ran], runs: Run
         findings = list(advice.findings)
         if not findings and advice.tool == "solo" and line.path is not None:
             findings += line.findings
+        findings += compare_names(line, advice, owners)
         state = FAILS if any(finding.state == FAILS for finding in findings) else NOTE
         yield {
             "file": line.file,
@@ -326,13 +359,39 @@ def describe(lines: list[Line], histories: dict[tuple[str, ...], Ran], runs: Run
         }
 
 
-def normalize(path: str) -> str:
-    """Return the path of a lock file without quotes, and without a link that every system has."""
-    path = path.strip("\"'")
-    for link, target in (("/var/run/", "/run/"), ("/var/lock/", "/run/lock/")):
-        if path.startswith(link):
-            return target + path[len(link) :]
-    return path
+def find_users(lines: list[Line]) -> tuple[dict[str, set[str]], Owners]:
+    """Return (the users of each lock file, the users of each name that is typed)."""
+    users: dict[str, set[str]] = {}
+    owners: Owners = {}
+    for line in lines:
+        advice = advise(line, Setting())
+        if line.user:
+            users.setdefault(normalize(advice.lock or ""), set()).add(line.user)
+        for name in list_names(line, advice):
+            owners.setdefault(name, {}).setdefault((line.user, advice.shared), line)
+    return users, owners
+
+
+def list_names(line: Line, advice: Advice) -> list[str]:
+    """Return the names of the user that the line types, without those that are not certain, like %i of a unit."""
+    if not line.user or not line.has_names or OTHER_USER.search(line.command):
+        return []
+    return [name for name in advice.names if "%" not in name]
+
+
+def compare_names(line: Line, advice: Advice, owners: Owners) -> list[Finding]:
+    """Return a note for each name that a line of another user has, but not the same lock."""
+    findings = []
+    for name in list_names(line, advice):
+        found = {
+            user: f"{user} ({other.file}:{other.number})"
+            for (user, shared), other in owners.get(name, {}).items()
+            if user != line.user and not shared & advice.shared
+        }
+        if found:
+            text = f"-n {name} does not exclude that of {', '.join(found.values())}: each user has separate names"
+            findings.append(Finding(NOTE, "users", f"{text} (add the same --dir to these lines)"))
+    return findings
 
 
 def make_namer() -> Callable[[str, str, str, str], str]:

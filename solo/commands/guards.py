@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from posixpath import normpath
+from typing import Any
 
 from solo.argv import parse
 from solo.commands.advice import (
@@ -21,6 +23,7 @@ from solo.commands.advice import (
     Setting,
     find_job,
     make_name,
+    normalize,
 )
 from solo.commands.idioms import find_idiom, format_job, is_removal, name_job
 from solo.commands.lock_tools import MENTION, WRAPPERS, find_descriptor, find_guard, skip_wrappers
@@ -322,9 +325,13 @@ def examine_solo(line: str, steps: list[Step], number: int, at: int, words: list
     called, findings = check_called(line, steps, number, command, words[0], setting)
     if subcommand is not None or not rest:
         whole = line[: words[0].start] + called + line[words[0].end :]
-        use = whole if whole != line else None
-        return Advice("solo", findings=tuple(findings), use=use, can_skip=subcommand == "hold")
+        return Advice(
+            "solo", findings=tuple(findings), use=whole if whole != line else None, can_skip=subcommand == "hold"
+        )
     first = len(words) - len(rest)
+    advice = Advice("solo")
+    if "via" not in options and all(word.text is not None for word in words[:first]):
+        advice = advice._replace(names=tuple(options.get("name", ())), shared=list_shared(options))
     guard = Guard("solo", None, None, "", words[0].start, words[first].start)
     program = get_program(words[first])
     findings += [found for path in options.get("flock", []) + options.get("fcntl", []) for found in check_shared(path)]
@@ -335,11 +342,18 @@ def examine_solo(line: str, steps: list[Step], number: int, at: int, words: list
         findings.append(Finding(FAILS, "changing", f"{word} gives each run a name of its own (add -n NAME)"))
         called += f" -n {make_name('', program)}"
     if not findings:
-        return Advice("solo")
+        return advice
     solo = called + line[words[0].end : words[first].start].rstrip()
     solo += " " if solo.endswith(" --") else " -- "
-    new = rewrite(line, steps, number, at, guard, solo, covered, setting)
-    return Advice("solo", findings=tuple(findings), use=new if new != line else None)
+    use = rewrite(line, steps, number, at, guard, solo, covered, setting)
+    return advice._replace(findings=tuple(findings), use=use if use != line else None)
+
+
+def list_shared(options: dict[str, Any]) -> frozenset[str]:
+    """Return the options by which two lines of one name, of several users, have one lock; or --shared: they need none."""
+    paths = [(key, path) for key in ("flock", "fcntl") for path in options.get(key, ())]
+    paths += [("dir", options["dir"])] if "dir" in options else []
+    return frozenset([f"{key} {normpath(normalize(path))}" for key, path in paths] + ["shared"] * ("shared" in options))
 
 
 def check_called(
