@@ -7,14 +7,16 @@ from solo.commands.shell_line import Unclear
 
 TIMES = "* * * * *|@daily|*/5 1-7 * jan mon-fri|ExecStart=|ExecStart=-".split("|")
 PIECES = (
-    "flock|-n|-w 5|/run/lock/x|/tmp/x|lckdo|setlock|chpst -l|run-one|sem --id x|solo|-n x|--|-c 'a && b'|job.sh|a b|&&|;"
+    "flock|-n|-w 5|/run/lock/x|/tmp/x|lckdo|setlock|chpst -l|run-one|sem --id x|solo|/x/solo|list|-n x|--dir /d|--|-c 'a && b'|job.sh|a b|&&|;"
     "|\\|\\||>log|2>&1|$(date +\\%F)|%|\"|'|`|$(|mkdir /tmp/l|rmdir /tmp/l|[ -f x.pid ]|pgrep x|cd /|nice|A=b|root|#|&"
 ).split("|")
 STATES = ("fails", "note")
 
 
 def make_crontab(rng) -> bytes:
-    lines = ["PATH=/usr/bin:/bin", "SHELL=/bin/bash", "[Service]"][: rng.randrange(4)]
+    lines = rng.sample(
+        ["PATH=/usr/bin:/bin", "SHELL=/bin/bash", "[Service]", "User=alice", "SOLO_DIR=/d"], rng.randrange(4)
+    )
     for _ in range(rng.randrange(1, 5)):
         words = [rng.choice(PIECES) for _ in range(rng.randrange(1, 12))]
         lines.append(f"{rng.choice(TIMES)} {' '.join(words)}")
