@@ -37,7 +37,7 @@ def find_journals(directory, *names) -> tuple:
     `directory` is --dir.
     """
     path, parts = find_base(directory), [part for name in names for part in split_name(name)]
-    is_roots = path == ROOT_PLACE or directory and is_same(path, ROOT_PLACE)
+    is_roots = not posix.geteuid() and (path == ROOT_PLACE or directory and is_same(path, ROOT_PLACE))
     return (DURABLE_PLACE, parts, False) if is_roots else (path, [FOLDER, *parts], bool(directory))
 
 
