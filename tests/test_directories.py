@@ -302,13 +302,13 @@ def test_orphan_in_nested_pid_namespace_holds(lab, groups):
     inner.stderr = None
     launcher_inside = int(inner.stdout.readline())
     until(lambda: lab.list() and lab.list()[0]["child"])
-    assert lab.list()[0]["launcher"] == launcher_inside  # its pid inside
-    child = lab.list()[0]["child"]
-    os.kill(find_outer_pid(inner, launcher_inside), 9)
+    [row] = lab.list()
+    assert row["launcher"] == find_outer_pid(inner, launcher_inside)
+    os.kill(row["launcher"], 9)
 
     until(lambda: lab.list()[0]["state"] == "orphaned")
     assert lab.run("-n", "job", "true").returncode == 75
-    os.kill(find_outer_pid(inner, child), 9)
+    os.kill(row["child"], 9)
     assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
 
 

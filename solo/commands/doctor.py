@@ -26,6 +26,7 @@ from solo.gate import GATE
 from solo.identity import FIRST_PID_NAMESPACE, FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
 from solo.journal_files import JOURNAL, find_journals, open_place
 from solo.kernel import SAFELY
+from solo.options import FILE
 from solo.process.prctl import load_prctl
 from solo.text.remedies import explain, explain_file, quote_path
 from solo.text.tables import format_json
@@ -37,6 +38,7 @@ GOOD, BAD, NOTE = "ok", "fails", "note"
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre", "gfs2", "ocfs2")
 OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 CLEANED = ("/tmp/", "/var/tmp/")
+CRON = ("crontab", "cron", "crond")
 CRON_PATH = "/usr/bin:/bin"
 GONE_AT_BOOT = ("tmpfs", "ramfs")
 LOCK_CHECK = """
@@ -422,27 +424,27 @@ def check_environment(asked):
     """Does the environment name places that cron, ssh or systemd would not use?"""
     home = os.environ.get("HOME")
     try:
-        by_home = asked or posix.geteuid() == 0 or not home or find_base(None).startswith(home.rstrip("/") + "/")
+        own = find_base(None)
     except SoloError:
-        by_home = True  # no home directory: check_directory reports it
-    if not by_home:
+        own = None  # no home directory: check_directory reports it
+    if not asked and own and posix.geteuid() != 0 and home and not own.startswith(home.rstrip("/") + "/"):
         yield NOTE, f"HOME is {home}, unlike in the password database: names live in the home directory of the database"
     if asked and not os.path.isabs(asked):
         yield (
             NOTE,
             f"--dir {asked} is relative: contenders in another working directory have other names (use an absolute path)",
         )
-    for variable in ("SOLO_DIR", "SOLO_VIA"):
-        if os.environ.get(variable):
-            yield (
-                NOTE,
-                f"{variable} is set to {os.environ[variable]}: unless cron and systemd have the same, there are two locks",
-            )
+    for variable, default in (("SOLO_DIR", own), ("SOLO_VIA", FILE)):
+        value = os.environ.get(variable)
+        if value and os.path.normpath(value) != default:
+            yield NOTE, f"{variable} is set to {value}: unless cron and systemd have the same, there are two locks"
 
 
 def check_cron(asked):
-    """Does cron find solo by its name, in the PATH that it sets?"""
+    """Does cron, if there is one, find solo by its name, in the PATH that it sets?"""
     typed = os.path.abspath(sys.argv[0])
+    if not any(shutil.which(program, path=f"{CRON_PATH}:/usr/sbin:/sbin") for program in CRON):
+        return
     if os.path.basename(typed) == "solo" and not shutil.which("solo", path=CRON_PATH):
         yield NOTE, f"cron does not find solo in {CRON_PATH}: write {typed} in crontabs, or set PATH there"
 

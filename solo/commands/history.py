@@ -145,13 +145,10 @@ def make_row(name: str, one, state) -> dict:
 
 
 def make_table(rows: list, via=None) -> tuple:
-    """Return (columns, lines of cells) of the rows, with their notes, and their hosts if an engine keeps them."""
-    columns, cells = COLUMNS, list(map(make_cells, rows))
-    if via is not None:
-        from solo.commands.list import add_hosts
+    """Return (columns, lines of cells) of the rows, with their notes, and their hosts as in `solo list`."""
+    from solo.commands.list import add_hosts
 
-        columns, cells = add_hosts(columns, cells, rows, via)
-    return add_notes(columns, cells, rows)
+    return add_notes(*add_hosts(COLUMNS, list(map(make_cells, rows)), rows, via), rows)
 
 
 def make_cells(row: dict) -> tuple:

@@ -1,5 +1,6 @@
 """`solo list`: a row for each holder and waiter, as a table for people or JSON for programs."""
 
+import posix
 import sys
 from time import time
 
@@ -8,7 +9,7 @@ from solo.commands.names import find_files, is_within
 from solo.contention.addresses import list_addresses
 from solo.directories import find_base, open_base, split_name
 from solo.errors import SoloError
-from solo.identity import read_origin
+from solo.identity import find_pid, read_origin
 from solo.kernel import close, decode, encode, say
 from solo.modes import EXCLUSIVE, INTENTIONS, Claim
 from solo.options import FILE, KEEPERS, SOCKET
@@ -52,8 +53,10 @@ def describe_places(options: dict) -> str:
 
 
 def add_hosts(columns: tuple, lines: list, rows: list, via) -> tuple:
-    """Return (columns, lines of cells), with the host before the last column if an engine keeps the locks."""
-    if via in (None, *KEEPERS):
+    """Return (columns, lines of cells), with the host before the last column if an engine keeps the locks or a row is of
+    another host, as a container may be.
+    """
+    if via in (None, *KEEPERS) and {row["host"] for row in rows} <= {None, posix.uname().nodename}:
         return columns, lines
     return (*columns[:-1], "HOST", columns[-1]), [
         [*cells[:-1], row["host"] or "-", cells[-1]] for cells, row in zip(lines, rows)
@@ -164,37 +167,40 @@ def make_row(name: str, where: str, ticket, record) -> dict:
         "claims": {},
     }
     if record is not None:
-        claims = find_claims(ticket, record)
+        pids, claims = find_claims(ticket, record)
         row.update(
             describe_claim(record.claim, record.slot[0][0] if record.slot else None),
-            launcher=None if record.is_kept or "launcher" in claims else record.launcher[0],
-            child=record.child[0] if record.child and "child" not in claims else None,
             since=record.since,
             host=record.origin.host,
             command=[decode(word) for word in record.command],
             note=record.note or None,
             via=record.via or where,
             claims=claims,
+            **pids,
         )
     return row
 
 
-def find_claims(ticket, record) -> dict:
-    """Return the `user`, `launcher` and `child` of the record that the owner of its file cannot vouch for."""
-    claims = {}
-    if not is_trusted(ticket):
-        if record.uid != ticket.owner_uid:
-            claims["user"] = find_user(record.uid)
-        for key, process in (("launcher", record.launcher), ("child", record.child)):
-            if process and not vouches(ticket, process) and not (record.is_kept and key == "launcher"):
-                claims[key] = process[0]
-    return claims
+def find_claims(ticket, record) -> tuple:
+    """Return (our pids of the `launcher` and `child`; the `user`, `launcher` and `child` of the record that the owner of
+    its file cannot vouch for, and pids that we cannot see).
+    """
+    pids, claims, trusted = {}, {}, is_trusted(ticket)
+    if not trusted and record.uid != ticket.owner_uid:
+        claims["user"] = find_user(record.uid)
+    for key, process in (("launcher", None if record.is_kept else record.launcher), ("child", record.child)):
+        if process and process[0]:
+            pid = find_pid(process, record.origin, ticket.queue.origin)
+            if pid and (trusted or vouches(ticket, process)):
+                pids[key] = pid
+            else:
+                claims[key] = pid or process[0]
+    return pids, claims
 
 
 def format_pid(row: dict, key: str):
-    """Return the pid of the `launcher` or `child`, with a question mark if only the record claims it;
-
-    None if unknown.
+    """Return our pid of the `launcher` or `child`; that of the record, with a question mark, if we cannot see the process
+    or only the record claims it; None if unknown.
     """
     return f"{row['claims'][key]}?" if key in row["claims"] else row[key]
 

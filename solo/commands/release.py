@@ -6,12 +6,13 @@ from time import time
 
 from solo.commands.lookup import check_names, open_queue, report_unknown, visit_queues
 from solo.errors import SoloError
-from solo.identity import walk_parents
+from solo.identity import find_pid, walk_parents
 from solo.journal import Journal, format_token
 from solo.journal_files import ENDED
 from solo.kernel import say
 from solo.modes import INTENTIONS, plan_claims
 from solo.obstacles import list_holds, read_claim
+from solo.process.owners import describe_pid
 from solo.process.tree import end
 from solo.text.describe import describe_owner
 from solo.text.users import find_user
@@ -51,6 +52,11 @@ class KeptHold:
     def call(self) -> "tuple[object, ...]":
         """The user, launcher and process that all tickets of one call of `solo hold` share."""
         return self.uid, self.record.launcher, self.process
+
+    @property
+    def pid(self) -> int:
+        """Our pid of the process; that of its record if we cannot see it."""
+        return find_pid(self.process, self.record.origin, self.queue.origin) or self.process[0]
 
     def remove(self) -> None:
         """Remove the ticket: waiters look again. Raises SoloError."""
@@ -146,7 +152,7 @@ def choose(queue: "Queue", pid: "int | None") -> KeptHold:
         whose = "root" if kept[0].uid == 0 else f"{find_user(kept[0].uid)} and root"
         raise SoloError(f"held by {describe_owner(kept[0].ticket)}: only {whose} can release it")
     if pid is not None:
-        ours = [hold for hold in ours if hold.process[0] == pid]
+        ours = [hold for hold in ours if hold.pid == pid]
         if not ours:
             raise SoloError(f"not held for pid {pid}")
         return ours[0]
@@ -155,6 +161,6 @@ def choose(queue: "Queue", pid: "int | None") -> KeptHold:
             if hold.process == process:
                 return hold
     if len(ours) > 1:
-        pids = ", ".join(str(hold.process[0]) for hold in ours)
+        pids = ", ".join(describe_pid(hold.process, hold.record.origin, queue.origin) for hold in ours)
         raise SoloError(f"held for {len(ours)} processes: pids {pids} (choose one with --pid)")
     return ours[0]

@@ -12,7 +12,7 @@ from time import monotonic
 from solo.errors import SoloError
 from solo.identity import find_pid
 from solo.kernel import FOREVER, say_promptly
-from solo.process.owners import is_trusted, may_signal, vouches
+from solo.process.owners import describe_pid, is_trusted, may_signal, vouches
 from solo.process.tree import end, find_children, find_descendants, open_recipient, send
 from solo.text.describe import describe_owner
 from solo.text.users import find_user
@@ -186,7 +186,8 @@ def kill_launcher(ticket):
 def refuse(ticket):
     """Raise SoloError: no step is left."""
     record = read_record(ticket)
-    raise SoloError(f"cannot end pid {(record.child or record.launcher)[0]}: it does not end even by SIGKILL")
+    pid = describe_pid(record.child or record.launcher, record.origin, ticket.queue.origin)
+    raise SoloError(f"cannot end pid {pid}: it does not end even by SIGKILL")
 
 
 STEPS = (ask_to_end, kill_command, kill_launcher)

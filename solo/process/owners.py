@@ -1,4 +1,4 @@
-"""Whether the owner of a ticket may be believed about a process.
+"""The pid that a process of a record has here, and whether the owner of the ticket may be believed about it.
 
 Any user who can write in a shared directory can publish a ticket that names any process. A record is believed about a
 process only if the owner of its file could have signalled that process, by the rules of kill(2). Root and our own user
@@ -8,7 +8,9 @@ are always believed.
 import posix
 
 from solo.identity import find_pid, read_stat
-from solo.kernel import STATUS_SIZE, read_file
+from solo.kernel import STATUS_SIZE, escape, read_file
+
+HOST_LENGTH = 64  # characters: the kernel's limit
 
 
 def is_trusted(ticket) -> bool:
@@ -29,6 +31,14 @@ def vouches(ticket, process: tuple) -> bool:
         return pid > 0 and read_stat(pid).is_started(process[1], theirs, mine) and may_signal(ticket.owner_uid, pid)
     except OSError:
         return False
+
+
+def describe_pid(process: tuple, theirs, mine) -> str:
+    """Return our pid of (pid, start) in the origin `theirs`; if it cannot be seen from here, its own pid and its place,
+    as in `1 on web3`.
+    """
+    place = f"on {escape(theirs.host[:HOST_LENGTH])}" if theirs.host != mine.host else "in another pid namespace"
+    return str(find_pid(process, theirs, mine) or f"{process[0]} {place}")
 
 
 def may_signal(uid: int, pid: int) -> bool:

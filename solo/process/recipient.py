@@ -83,7 +83,9 @@ class Recipient:
         return False
 
     def make_error(self, reason: str) -> SoloError:
-        return SoloError(f"cannot end pid {self.process[0]}: {reason}")
+        from solo.process.owners import describe_pid
+
+        return SoloError(f"cannot end pid {describe_pid(self.process, self.theirs, self.mine)}: {reason}")
 
     def close(self) -> None:
         pidfd, self.pidfd = self.pidfd, None

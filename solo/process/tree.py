@@ -29,7 +29,7 @@ def end(ticket, process: tuple, signal: int, announce=None):
     except ProcessLookupError:
         pass
     except OSError as error:
-        raise SoloError(f"cannot end pid {process[0]}: {error.strerror}") from None
+        raise SoloError(f"cannot end pid {recipient.pid}: {error.strerror}") from None
     finally:
         recipient.close()
 
@@ -50,7 +50,7 @@ def open_recipient(ticket, process: tuple) -> Recipient:
         raise ProcessLookupError
     writer = find_user(ticket.owner_uid)
     raise SoloError(
-        f"cannot end pid {process[0]}: its record was written by {writer}, a user that could not have signalled it"
+        f"cannot end pid {recipient.pid}: its record was written by {writer}, a user that could not have signalled it"
     )
 
 

@@ -6,7 +6,7 @@ from time import time
 
 from solo.kernel import decode, escape
 from solo.modes import COUNTED
-from solo.process.owners import is_trusted, vouches
+from solo.process.owners import describe_pid, is_trusted, vouches
 from solo.text.users import find_user
 from solo.tickets import ORPHANED
 
@@ -66,7 +66,8 @@ def describe_owner(ticket) -> str:
     process = record.child if is_orphan else record.holder
     if not process[0]:
         return "a process that cannot be seen from here"
-    pid, command = f"{'orphan ' * is_orphan}pid {process[0]}", f"({format_command(record.command)})"
+    pid = f"{'orphan ' * is_orphan}pid {describe_pid(process, record.origin, ticket.queue.origin)}"
+    command = f"({format_command(record.command)})"
     if ticket.owner_uid == posix.geteuid():
         return f"{pid} {command}"
     user, claimed = find_user(ticket.owner_uid), find_user(record.uid)

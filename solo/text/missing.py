@@ -13,16 +13,16 @@ def describe_missing(name) -> str:
     if library not in LIBRARIES:
         remedy = " (apt install python3: python3-minimal is not enough)" if os.path.exists("/usr/bin/apt") else ""
         return f"module {name} is missing: Python, or solo, is not wholly installed{remedy}"
-    return f"this view needs {library} (install: {describe_install({library: LIBRARIES[library]})})"
+    return f"this view needs {library} (install: {describe_install({f'python3-{library}': LIBRARIES[library]})})"
 
 
 def describe_install(requirements: dict) -> str:
-    """Return a command that installs the libraries: the keys with apt, or the values with pip.
+    """Return a command that installs libraries: the keys, Debian's packages, with apt, or the values with pip.
 
     It can be typed as it is.
     """
     if (sys.executable or "").startswith("/usr/bin/") and os.path.exists("/usr/bin/apt"):
-        return "apt install " + " ".join(f"python3-{library}" for library in requirements)
+        return "apt install " + " ".join(requirements)
     import shlex  # python3-minimal lacks it
 
     python = shlex.quote(sys.executable or "python3")

@@ -1,0 +1,118 @@
+"""A holder in another pid namespace: every view has the pids that its reader can use, or says where a pid is valid."""
+
+import json
+import re
+import shlex
+
+import pytest
+from conftest import finish, read_line, until
+from test_process_1 import INNER, find_chain
+
+pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
+
+COMMAND = ("sh", "-c", "echo $$; read line")
+
+
+class Container:
+    """A holder of `job` whose launcher is process 2 of a pid namespace: `launcher` and `child` are its pids outside,
+    `inner_child` is that inside.
+    """
+
+    def __init__(self, lab, *words, host=None):
+        rename = ("--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh") if host else ()
+        self.process = lab.start(*words, "-n", "job", "--", *COMMAND, prefix=(*INNER, *rename))
+        self.inner_child = int(read_line(self.process))
+        _, self.launcher, self.child = find_chain(self.process)
+
+
+@pytest.fixture(params=["web3", None], ids=["host", "same host"])
+def container(lab, request):
+    made = Container(lab, host=request.param)
+    made.place = "on web3" if request.param else "in another pid namespace"
+    return made
+
+
+def find_notified(lab, *prefix):
+    """Return the pid that --notify gets, in the words of a test: `<4711>`."""
+    note = lab.path / "note"
+    line = f'printf "<%s>" "$SOLO_HOLDER_PID" >{note}.new; mv {note}.new {note}'
+    assert lab.run("--notify", line, "-n", "job", "true", prefix=prefix).returncode == 75
+    until(note.exists)
+    return note.read_text()
+
+
+def test_reader_outside_gets_its_own_pids(lab, container):
+    known = f"pid {container.launcher} (sh -c echo $$; read line)"
+
+    busy = lab.run("-n", "job", "true").stderr.decode()
+    [row] = lab.list()
+    table, shown, top = (lab.run(*words).stdout.decode() for words in (("list",), ("show", "job"), ("top",)))
+
+    assert re.fullmatch(rf"solo: job: busy: held for \d+s by {re.escape(known)}\n", busy)
+    assert (row["launcher"], row["child"], row["claims"]) == (container.launcher, container.child, {})
+    assert table.splitlines()[1].split()[3:5] == [str(container.launcher), str(container.child)]
+    assert f" by pid {container.launcher} (" in shown and top.splitlines()[1].split()[2] == str(container.child)
+    assert find_notified(lab) == f"<{container.launcher}>"
+    assert f"job: ended {known} after " in lab.run("stop", "job").stdout.decode()
+
+
+def test_reader_in_a_third_namespace_learns_where_the_pid_is_valid(lab, container):
+    pids = {"launcher": 2, "child": container.inner_child}
+
+    def view(*words):
+        return lab.run(*words, prefix=INNER).stdout.decode()
+
+    busy = lab.run("-n", "job", "true", prefix=INNER).stderr.decode()
+    [row] = json.loads(view("list", "--json"))
+    stop = lab.run("stop", "job", prefix=INNER)
+
+    assert f" by pid 2 {container.place} (sh " in busy
+    assert (row["launcher"], row["child"], row["claims"]) == (None, None, pids)
+    assert view("list").splitlines()[1].split()[3:5] == ["2?", f"{container.inner_child}?"]
+    assert (
+        " by pid 2? (" in view("show", "job") and view("top").splitlines()[1].split()[2] == f"{container.inner_child}?"
+    )
+    assert find_notified(lab, *INNER) == "<>"
+    refused = f"solo: job: cannot end pid {container.inner_child} {container.place}: it cannot be seen from here\n"
+    assert (stop.returncode, stop.stderr.decode()) == (125, refused)
+
+
+def test_tables_name_the_host_only_if_it_is_another(lab, container):
+    tables = [lab.run(*words).stdout.decode() for words in (("list",), ("history",))]
+
+    assert [("  HOST  " in table, "  web3  " in table) for table in tables] == [(container.place == "on web3",) * 2] * 2
+
+
+def test_process_inside_does_not_see_one_outside(lab):
+    outer = lab.hold("job")
+
+    line = lab.run("-n", "job", "true", prefix=INNER).stderr.decode()
+
+    assert f" by pid {outer.pid} in another pid namespace (sh " in line
+
+
+def test_release_chooses_by_the_pid_of_its_caller(lab):
+    script = f"{shlex.quote(lab.script)} hold --shared --pid $$ job && echo; read line"
+    outer = []
+    for _ in range(2):
+        outer.append(lab.start_words(*INNER, "sh", "-c", script))
+        read_line(outer[-1])
+    pids = [find_chain(process)[0] for process in outer]
+
+    refused = lab.run("release", "job")
+    released = lab.run("release", "--pid", str(pids[1]), "job")
+
+    assert f": pids {pids[0]}, {pids[1]} (choose " in refused.stderr.decode()
+    assert released.returncode == 0 and [row["child"] for row in lab.list()] == pids[:1]
+    for process in outer:
+        finish(process)
+
+
+def test_socket_of_a_process_that_cannot_be_seen_has_no_pid(lab):
+    holder = Container(lab, "--via", "socket")
+
+    [seen] = lab.list("--via", "socket")
+    [unseen] = json.loads(lab.run("list", "--via", "socket", "--json", prefix=INNER).stdout)
+
+    assert (seen["launcher"], seen["claims"]) == (holder.launcher, {})
+    assert (unseen["launcher"], unseen["child"], unseen["claims"]) == (None, None, {})
