@@ -25,6 +25,7 @@ from conftest import (
     until,
     wait_dead,
 )
+from test_process_1 import find_chain
 
 from solo.commands import doctor
 from solo.contention.evict import Eviction
@@ -467,9 +468,8 @@ sys.exit(stop.run(dict(dir={str(lab.directory)!r}, kill_after=3600.0), ["job"]))
 def test_stop_ends_stopped_command_in_nested_pid_namespace(lab):
     holder = lab.start("-n", "job", "--", "sleep", "99", prefix=("unshare", "--pid", "--fork", "--mount-proc"))
     until(lambda: lab.list() and lab.list()[0]["child"])
-    [solo] = open(f"/proc/{holder.pid}/task/{holder.pid}/children").read().split()
-    [sleep] = open(f"/proc/{solo}/task/{solo}/children").read().split()
-    os.kill(int(sleep), signal.SIGSTOP)
+    sleep = find_chain(holder)[-1]
+    os.kill(sleep, signal.SIGSTOP)
     until(lambda: read_state(sleep) == "T")
 
     assert lab.run("stop", "-k", "1h", "job").returncode == 0

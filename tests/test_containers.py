@@ -109,7 +109,9 @@ class TestImage:
     def test_least_rights_and_a_temporary_directory_suffice(self, podman):
         words = (*STRICT, "--tmpfs=/run/solo", "report")
 
-        code, out, err = finish(podman.start(*words, "-n", "job", "--once-per", "5m", "--tree", "-t", "1h", "--", "sh", "-c", LEAST))
+        code, out, err = finish(
+            podman.start(*words, "-n", "job", "--once-per", "5m", "--tree", "-t", "1h", "--", "sh", "-c", LEAST)
+        )
         checked = finish(podman.start(*words, "doctor"))
 
         assert (code, err) == (0, "")

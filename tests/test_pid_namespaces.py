@@ -10,18 +10,18 @@ from test_process_1 import INNER, find_chain
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
 
-COMMAND = ("sh", "-c", "echo $$; read line")
+COMMAND = ("sh", "-c", "echo $$ $PPID; read line")
 
 
 class Container:
     """A holder of `job` whose launcher is process 2 of a pid namespace: `launcher` and `child` are its pids outside,
-    `inner_child` is that inside.
+    `inner_child` and `inner_launcher` are those inside.
     """
 
     def __init__(self, lab, *words, host=None):
         rename = ("--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh") if host else ()
         self.process = lab.start(*words, "-n", "job", "--", *COMMAND, prefix=(*INNER, *rename))
-        self.inner_child = int(read_line(self.process))
+        self.inner_child, self.inner_launcher = map(int, read_line(self.process).split())
         _, self.launcher, self.child = find_chain(self.process)
 
 
@@ -42,7 +42,7 @@ def find_notified(lab, *prefix):
 
 
 def test_reader_outside_gets_its_own_pids(lab, container):
-    known = f"pid {container.launcher} (sh -c echo $$; read line)"
+    known = f"pid {container.launcher} (sh -c echo $$ $PPID; read line)"
 
     busy = lab.run("-n", "job", "true").stderr.decode()
     [row] = lab.list()
@@ -57,7 +57,7 @@ def test_reader_outside_gets_its_own_pids(lab, container):
 
 
 def test_reader_in_a_third_namespace_learns_where_the_pid_is_valid(lab, container):
-    pids = {"launcher": 2, "child": container.inner_child}
+    pids = {"launcher": container.inner_launcher, "child": container.inner_child}
 
     def view(*words):
         return lab.run(*words, prefix=INNER).stdout.decode()
@@ -66,11 +66,12 @@ def test_reader_in_a_third_namespace_learns_where_the_pid_is_valid(lab, containe
     [row] = json.loads(view("list", "--json"))
     stop = lab.run("stop", "job", prefix=INNER)
 
-    assert f" by pid 2 {container.place} (sh " in busy
+    assert f" by pid {container.inner_launcher} {container.place} (sh " in busy
     assert (row["launcher"], row["child"], row["claims"]) == (None, None, pids)
-    assert view("list").splitlines()[1].split()[3:5] == ["2?", f"{container.inner_child}?"]
+    assert view("list").splitlines()[1].split()[3:5] == [f"{container.inner_launcher}?", f"{container.inner_child}?"]
     assert (
-        " by pid 2? (" in view("show", "job") and view("top").splitlines()[1].split()[2] == f"{container.inner_child}?"
+        f" by pid {container.inner_launcher}? (" in view("show", "job")
+        and view("top").splitlines()[1].split()[2] == f"{container.inner_child}?"
     )
     assert find_notified(lab, *INNER) == "<>"
     refused = f"solo: job: cannot end pid {container.inner_child} {container.place}: it cannot be seen from here\n"
