@@ -87,9 +87,9 @@ def test_tables_name_the_host_only_if_it_is_another(lab, container):
 def test_process_inside_does_not_see_one_outside(lab):
     outer = lab.hold("job")
 
-    line = lab.run("-n", "job", "true", prefix=INNER).stderr.decode()
+    busy = lab.run("-n", "job", "true", prefix=INNER).stderr.decode()
 
-    assert f" by pid {outer.pid} in another pid namespace (sh " in line
+    assert f" by pid {outer.pid} in another pid namespace (sh " in busy
 
 
 def test_release_chooses_by_the_pid_of_its_caller(lab):
