@@ -3,6 +3,7 @@
 The sources of the runners are the reference. Their graces between signals are shortened, except where a test depends on them.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -209,7 +210,7 @@ def cancel_jenkins(cookie):
 def kill_recursively(pid):
     for child in read_file(f"/proc/{pid}/task/{pid}/children").split():
         kill_recursively(int(child))
-    if read_state(pid) not in ("gone", "Z"):
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
         wait_dead(pid)
 

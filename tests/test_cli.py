@@ -164,11 +164,11 @@ def test_missing_library_is_one_line_and_125(common):
 
 
 def test_module_that_a_small_python_lacks_is_named(lab):
-    code = "import runpy, sys; sys.modules.update(shlex=None, dataclasses=None); sys.argv = ['solo', 'top']; runpy.run_module('solo')"
+    code = "import runpy, sys; sys.modules.update(shlex=None, subprocess=None); sys.argv = ['solo', 'doctor']; runpy.run_module('solo')"
     result = subprocess.run([sys.executable, "-c", code], env=lab.environment, capture_output=True, text=True)
 
     assert result.returncode == 125 and result.stderr.count("\n") == 1
-    assert result.stderr.startswith("solo: module dataclasses is missing: Python, or solo, is not wholly installed")
+    assert result.stderr.startswith("solo: module subprocess is missing: Python, or solo, is not wholly installed")
 
 
 def test_help_needs_no_library(common):

@@ -83,7 +83,7 @@ def test_stop_kills_after_grace(old):
 def test_stop_ends_command_in_nested_pid_namespace(old):
     nested = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
     holder = old.start("-n", "job", "--", "sh", "-c", "echo $$; exec sleep 99", prefix=nested)
-    assert read_line(holder) == "2"
+    assert read_line(holder) == "3"
 
     result = old.run("stop", "job")
 

@@ -25,7 +25,8 @@ READ = {
     "locks": "process.watch.find_lock_owner",
     "mounts": "commands.doctor.find_file_system commands.doctor.read_lines",
     "crontab": """
-        commands.crontab.parse_crontab commands.crontab.parse_unit commands.crontab.read_all commands.crontab.read_text
+        commands.crontab.cut_header commands.crontab.parse_crontab commands.crontab.parse_unit commands.crontab.read_all
+        commands.crontab.read_text
         commands.shell_line.split_line commands.shell_line.split_steps commands.shell_line.read_word""",
     "cron_log": """
         commands.cron_log.read_log commands.cron_log.parse_entry commands.cron_log.parse_date

@@ -26,6 +26,7 @@ def make_crontab(rng) -> bytes:
 @fuzzed(6, "|".join(["\n* * * * * ", "\nExecStart=", "flock", "/x", "&&", "'", '"', "$(", ")", "\\%"]).encode())
 def check_crontab(data: bytes):
     [source] = crontab.read_all([put_into_file(data)])
+    assert source.text.endswith(crontab.cut_header(source.text))
     same(source.text, kernel.decode(data))
     for parse in (crontab.parse_crontab, crontab.parse_unit):
         lines = list(parse(source))
