@@ -693,6 +693,7 @@ def test_doctor_fails_on_bad_directory(lab, spoil, text):
     assert b"Traceback" not in result.stderr
 
 
+@pytest.mark.tool("crontab")
 def test_doctor_names_the_path_of_solo_if_cron_does_not_find_it(lab):
     [note] = [text for text in lab.run("doctor").stdout.decode().splitlines() if "cron does" in text]
 
