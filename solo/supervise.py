@@ -34,15 +34,16 @@ def go_on_in_child():
     kernel discards all signals without a handler, also SIGKILL from its namespace or from the timer of a lease.
     """
     mask = _signal.pthread_sigmask(SIG_SETMASK, ALL_SIGNALS)
+    disposition = _signal.signal(SIGCHLD, SIG_DFL)  # after the fork it would discard the SIGCHLD of a short run
     try:
         pid = posix.fork()
     except OSError as error:
         raise SoloError(f"cannot fork: {error.strerror}") from None
     if pid:
-        _signal.signal(SIGCHLD, SIG_DFL)
         close_descriptors([])
         leave_directory()
         mirror(wait(Child(pid, 0, -1)))
+    _signal.signal(SIGCHLD, disposition)
     _signal.pthread_sigmask(SIG_SETMASK, mask)
 
 

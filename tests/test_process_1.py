@@ -5,7 +5,7 @@ import shlex
 import signal
 
 import pytest
-from conftest import finish, read_line, until, wait_dead
+from conftest import PATIENCE, finish, read_line, until, wait_dead
 from fleet import find_children
 from servers import Redis, serve
 from test_terminal import Terminal
@@ -47,6 +47,12 @@ def test_control_c_ends_a_waiter_and_a_command(lab, words, screen):
         assert terminal.wait() == 128 + signal.SIGINT
     finally:
         terminal.close()
+
+
+def test_launcher_that_ends_at_once_is_reaped(lab):
+    """Its SIGCHLD may come before process 1 waits for it."""
+    for _ in range(20):
+        assert lab.run("-n", "job", "--", "nosuchcommand", prefix=INNER, timeout=PATIENCE).returncode == 127
 
 
 def test_signal_reaches_the_command_once(lab):
