@@ -580,6 +580,21 @@ def test_hint_for_a_missing_library_suits_its_python(bare):
     assert hints == [f"this view needs rich (install: {command})\n" for command in ("apt install python3-rich", own)]
 
 
+@pytest.mark.tool("unshare")
+@pytest.mark.parametrize("scheme, needs", [("zookeeper", "the Python library kazoo"), ("postgresql", "libpq")])
+def test_engine_names_the_library_that_it_lacks(lab, bare, pyz, scheme, needs):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    hide = "for file in $(find -L /usr/lib /lib -name libpq.so.5 2>/dev/null); do mount --bind /dev/null $file; done"
+    words = [bare, pyz, "-n", "job", "--via", f"{scheme}://127.0.0.1:1/x", "--", "true"]
+
+    ran = run("unshare", "--mount", "sh", "-c", f'{hide}; exec "$@"', "sh", *words, env=lab.environment)
+
+    message, _, command = ran.stderr.partition(" (install: ")
+    assert (ran.returncode, message) == (125, f"solo: --via {scheme} needs {needs}")
+    assert command.endswith(f" -m pip install '{ENGINES[scheme].requirement}')\n")
+
+
 def test_named_libraries_match_pyproject():
     project = (ROOT / "pyproject.toml").read_text()
 

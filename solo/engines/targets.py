@@ -21,12 +21,14 @@ KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
 
 
 class Kind(NamedTuple):
-    """One of the engines. `scheme` is that of its URLs without TLS; `library` is the Python library that it needs, or
-    that brings what it needs. `package` is Debian's. `unless` ends the message about an unsupported mode.
+    """One of the engines. `scheme` is that of its URLs without TLS; `needs` is what must be installed for it, `package`
+    Debian's with that, `library` the Python library that is it or brings it. `unless` ends the message about an
+    unsupported mode.
     """
 
     scheme: str
     library: str
+    needs: str
     package: str
     requirement: str  # for pip, as in pyproject.toml
     port: int
@@ -34,13 +36,20 @@ class Kind(NamedTuple):
     unless: str = ""
 
 
-ETCD = Kind("etcd", "", "", "", 2379)
+ETCD = Kind("etcd", "", "", "", "", 2379)
 POSTGRESQL = Kind(
-    "postgresql", "psycopg", "libpq5", "psycopg[binary]>=3.1.7", 5432, (EXCLUSIVE, SHARED, COUNTED), " without ?table="
+    "postgresql",
+    "psycopg",
+    "libpq",
+    "libpq5",
+    "psycopg[binary]>=3.1.7",
+    5432,
+    (EXCLUSIVE, SHARED, COUNTED),
+    " without ?table=",
 )
-ZOOKEEPER = Kind("zookeeper", "kazoo", "python3-kazoo", "kazoo>=2.8", 2181)
-REDIS = Kind("redis", "", "", "", 6379)
-S3 = Kind("s3", "", "", "", 443)
+ZOOKEEPER = Kind("zookeeper", "kazoo", "the Python library kazoo", "python3-kazoo", "kazoo>=2.8", 2181)
+REDIS = Kind("redis", "", "", "", "", 6379)
+S3 = Kind("s3", "", "", "", "", 443)
 ENGINES = {
     "etcd": ETCD,
     "etcds": ETCD,
@@ -88,9 +97,8 @@ def open_engine(where: str, terms, modes=frozenset()):
             raise
         from solo.text.missing import describe_install
 
-        what = "libpq" if kind is POSTGRESQL else f"the Python library {kind.library}"
         how = describe_install({kind.package: kind.requirement})
-        raise SoloError(f"--via {target.scheme} needs {what} (install: {how})") from None
+        raise SoloError(f"--via {target.scheme} needs {kind.needs} (install: {how})") from None
     engine = make(target, terms.ttl, terms.timeout)
     for mode in sorted(set(modes) - set(engine.modes)):
         able = ", ".join(dict.fromkeys(other.scheme for other in ENGINES.values() if mode in other.modes))
