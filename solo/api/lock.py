@@ -58,7 +58,8 @@ class Holder:
 
     `launcher` is the pid of the solo process, or of the program that holds the name; `child` is the pid of the command.
     `since` is an aware datetime. A value that is not known is None. `user` owns the ticket. Fields of its record about
-    which that user cannot be believed are only in `claims`, under their names: "user", "launcher", "child".
+    which that user cannot be believed, and pids of processes that cannot be seen from here, are only in `claims`, under
+    their names: "user", "launcher", "child".
     """
 
     name: str
