@@ -1,14 +1,18 @@
 """solo.Lock and solo.Hold: acquire, wait, release, modes, reentrance, decorators, files of flock(2)."""
 
 import asyncio
+import concurrent.futures
+import contextlib
 import gc
 import math
 import os
+import signal
 import subprocess
+import threading
 import time
 
 import pytest
-from conftest import do_when, find_holders, finish, in_thread, is_locked, read_line, until
+from conftest import PATIENCE, do_when, find_holders, finish, in_thread, is_locked, read_line, until
 
 import solo
 from solo.api import blocking
@@ -330,6 +334,58 @@ def test_exception_in_a_block_passes_and_releases(lab, kind):
         raise KeyError
 
     assert lab.run("-n", "job", "true").returncode == 0
+
+
+@pytest.mark.parametrize("end", ["block", "release"])
+def test_hold_of_a_lock_dies_where_no_signal_handler_can_raise(kind, end, monkeypatch):
+    """Python ignores what a handler raises during a __del__: it would be lost."""
+    lock, deferring = solo.Lock("job"), []
+    monkeypatch.setattr(solo.Hold, "__del__", lambda hold: deferring.append(signal.getsignal(signal.SIGUSR1)))
+    signal.signal(signal.SIGUSR1, handler := lambda *_: None)
+
+    if end == "block":
+        with lock:
+            pass
+    else:
+        lock.acquire()
+        lock.release()
+    gc.collect()
+
+    assert len(deferring) == 1 and deferring[0] is not handler
+
+
+@pytest.mark.parametrize("entered", ["with", "stack"])
+def test_block_ends_only_the_hold_of_the_thread_that_entered_it(kind, entered):
+    lock = solo.Lock("pool", slots=2)
+    acquired, may_end = threading.Event(), threading.Event()
+
+    def generate():
+        with contextlib.ExitStack() if entered == "stack" else lock as stack:
+            if entered == "stack":
+                stack.enter_context(lock)
+            yield 1
+
+    def hold_too():
+        hold = lock.acquire()
+        acquired.set()
+        assert may_end.wait(PATIENCE)
+        was_locked = hold.locked
+        hold.release()
+        return was_locked
+
+    running = generate()
+    next(running)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        other = pool.submit(hold_too)
+        assert acquired.wait(PATIENCE)
+        pool.submit(running.close).result(PATIENCE)
+        assert not lock.locked
+        with pytest.raises(solo.SoloError, match="this block's hold was released before its end"), lock:
+            lock.release()
+        may_end.set()
+
+        assert other.result(PATIENCE)
+    assert find_holders("pool") == []
 
 
 def test_generator_closed_by_another_thread_releases_only_its_own_hold(kind):

@@ -35,6 +35,7 @@ import os
 import select
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from errno import EAGAIN
 from fcntl import F_DUPFD_CLOEXEC, F_GETFL, LOCK_SH, LOCK_UN, fcntl, flock
@@ -410,42 +411,57 @@ class LeaveBlock:
 
     A handler may raise at the first bytecode of a Python function, before any `try` in it. But a suspended generator is
     already inside its `try`. `with` looks `__exit__` up before it enters the block, and gets a callable in C that
-    resumes such a generator: max() calls `send` for each argument, and returns the first one, `result`.
+    resumes such a generator: max() calls `send` for each argument, and returns the first one, `result`. That look-up
+    also tells which thread or task enters: another one may leave, as by closing a generator.
     """
 
     def __init__(self, result: object = False) -> None:
         self.result = result
 
     def __get__(self, owner: Any, kind: Optional[type] = None) -> Callable[..., object]:
-        if owner is None:
-            return lambda owner, *error: self.prepare(owner)(*error)  # contextlib.ExitStack looks it up in the class
-        return self.prepare(owner)
+        entrant = weakref.ref(find_owner())
+        if owner is None:  # contextlib.ExitStack looks it up in the class
+            return lambda owner, *error: self.prepare(owner, entrant)(*error)
+        return self.prepare(owner, entrant)
 
-    def prepare(self, owner: Any) -> Callable[..., object]:
-        leaving = leave_once(owner)
+    def prepare(self, owner: Any, entrant: Callable[[], object]) -> Callable[..., object]:
+        leaving = leave_once(owner, entrant)
         next(leaving)
         return functools.partial(max, self.result, None, key=leaving.send)
 
 
-def leave_once(owner: Any) -> Generator[int, object, None]:
+def leave_once(owner: Any, entrant: Callable[[], object]) -> Generator[int, object, None]:
     """Call `owner._leave` when resumed: a generator. `_leave` appends to its list once no handler can raise."""
     left: list[bool] = []
     try:
         yield 0
-        owner._leave(left)
+        owner._leave(left, entrant)
     except GeneratorExit:
         return  # the block was never entered
     except BaseException:
         try:
             try:
-                owner._leave(left)
+                owner._leave(left, entrant)
             finally:
-                owner._leave(left)
+                owner._leave(left, entrant)
         except SoloError:
             pass  # the interrupt counts more; in Python 3.9 it may come before the block was entered
         raise
     while True:
         yield 0
+
+
+def find_owner() -> object:
+    """Return the owner of a hold: the running task if an event loop runs here, else the thread."""
+    current_task = getattr(sys.modules.get("asyncio"), "current_task", None)  # another thread may be importing it
+    if current_task is not None:
+        try:
+            task = current_task()
+        except RuntimeError:
+            task = None
+        if task is not None:
+            return task
+    return threading.current_thread()
 
 
 class Done:

@@ -214,7 +214,7 @@ class Hold:
     else:
         __exit__ = blocking.LeaveBlock()
 
-    def _leave(self, left: list[bool]) -> None:
+    def _leave(self, left: list[bool], _: object) -> None:
         if not blocking.can_act():
             return
         with blocking.Deferred():
@@ -352,7 +352,7 @@ class Lock:
     @property
     def hold(self) -> Optional[Hold]:
         """The Hold of this thread or task, None if it holds nothing."""
-        hold = self._holds.get(find_owner())
+        hold = self._holds.get(blocking.find_owner())
         return hold if hold is not None and hold.locked else None
 
     @property
@@ -381,7 +381,7 @@ class Lock:
 
     def _acquire(self, timeout: Optional[float], entered: list[Hold]) -> Hold:
         """Acquire it, and append the Hold to `entered`: a signal handler may raise before it is returned."""
-        deadline, owner = self._find_deadline(timeout), find_owner()
+        deadline, owner = self._find_deadline(timeout), blocking.find_owner()
         again = self._enter_again(owner, entered)
         if again is not None:
             return again
@@ -398,7 +398,7 @@ class Lock:
 
     def acquire_async(self, timeout: Optional[float] = UNSET) -> "Coroutine[Any, Any, Hold]":
         """Acquire it as `acquire` does, while the event loop of asyncio runs. If cancelled, leave the queue."""
-        return self._acquire_async(find_owner(), self.hold, timeout)
+        return self._acquire_async(blocking.find_owner(), self.hold, timeout)
 
     async def _acquire_async(self, owner: object, held: Optional[Hold], timeout: Optional[float]) -> Hold:
         """Acquire it for the task `owner`, which called while it `held` that Hold, or None.
@@ -408,8 +408,8 @@ class Lock:
         """
         deadline, hold = self._find_deadline(timeout), self._holds.get(owner)
         is_held = hold is not None and hold.locked
-        if owner is not find_owner() and (owner in self._asking or is_held and hold is not held):
-            owner = find_owner()
+        if owner is not blocking.find_owner() and (owner in self._asking or is_held and hold is not held):
+            owner = blocking.find_owner()
         again = self._enter_again(owner, [])
         if again is not None:
             return again
@@ -434,10 +434,22 @@ class Lock:
 
         Raises SoloError if there is none.
         """
-        hold = self._holds.get(find_owner())
+        if not blocking.can_act():
+            return
+        with blocking.Deferred():
+            if not self._undo(blocking.find_owner()):
+                raise SoloError(f"{self.name}: is not held by this thread or task")
+
+    def _undo(self, owner: object) -> bool:
+        """Undo one acquire of `owner`. Return whether it had a Hold. The caller is acting. Raises SoloError as Hold.release."""
+        hold = None if owner is None else self._holds.get(owner)
         if hold is None or not hold._tickets:
-            raise SoloError(f"{self.name}: is not held by this thread or task")
-        hold.release()
+            return False
+        hold._undo()
+        if not hold._tickets:
+            # It may die here. Later, in its __del__, Python would ignore what a handler raises.
+            del self._holds[owner]
+        return True
 
     def _find_deadline(self, timeout: Optional[float]) -> float:
         """Return the deadline on the monotonic clock."""
@@ -484,25 +496,17 @@ class Lock:
         __exit__ = blocking.LeaveBlock()
         __aexit__ = blocking.LeaveBlock(blocking.Done())
 
-    def _leave(self, left: list[bool]) -> None:
+    def _leave(self, left: list[bool], entrant: Callable[[], object]) -> None:
         if not blocking.can_act():
             return
         with blocking.Deferred():
             if left:
                 return
             left.append(True)
-            hold = self._holds.get(find_owner())
-            if hold is None or not hold._tickets:
-                # Another thread may leave the block, as when it closes a generator; or a forked child.
-                holds = [hold for hold in list(self._holds.values()) if hold._tickets]
-                if not holds and self._is_forked:
-                    return
-                if len(holds) != 1:
-                    raise SoloError(
-                        f"{self.name}: another thread or task entered this block (with lock.acquire(): is for that)"
-                    )
-                hold = holds[0]
-            hold._undo()
+            if not self._undo(entrant()) and not self._is_forked:
+                raise SoloError(
+                    f"{self.name}: this block's hold was released before its end (with lock.acquire(): may be)"
+                )
 
     async def __aenter__(self) -> Hold:
         return await self.acquire_async()
@@ -873,19 +877,6 @@ def set_ready(future: "asyncio.Future[None]") -> None:
     """Complete the future, unless it was cancelled."""
     if not future.done():
         future.set_result(None)
-
-
-def find_owner() -> object:
-    """Return the owner of a hold: the running task if an event loop runs here, else the thread."""
-    current_task = getattr(sys.modules.get("asyncio"), "current_task", None)  # another thread may be importing it
-    if current_task is not None:
-        try:
-            task = current_task()
-        except RuntimeError:
-            task = None
-        if task is not None:
-            return task
-    return threading.current_thread()
 
 
 def identify() -> "tuple[Process, Origin, list[bytes]]":
