@@ -5,7 +5,7 @@ import sys
 from time import time
 
 from solo.commands.lookup import check_via, describe_place
-from solo.commands.names import find_files, is_within
+from solo.commands.names import ForeignName, find_files, is_within
 from solo.contention.addresses import list_addresses
 from solo.directories import find_base, open_base, split_name
 from solo.errors import SoloError
@@ -74,6 +74,7 @@ def collect(directory, via, names: list, report=say, visit=None) -> tuple:
     """Return ([a row per living ticket, by name and order of arrival], whether all could be read).
 
     `via` None looks for files and sockets. `report` gets a line for each error, `visit` each row with its open ticket.
+    A name that only another user can use is missing from all names without being one that could not be read.
     """
     for name in names:
         split_name(name)  # a bad one is an error, not an empty list
@@ -86,7 +87,7 @@ def collect(directory, via, names: list, report=say, visit=None) -> tuple:
         for ticket in look_at(queue, files) if is_within(name, names) else ():
             if isinstance(ticket, SoloError):
                 report(f"{name}: {ticket}")
-                complete = False
+                complete = complete and not names and isinstance(ticket, ForeignName)
                 continue
             record = ticket.read_record()
             if is_listed(ticket, record):

@@ -5,10 +5,15 @@ import posix
 from solo.directories import DEEPEST, Directory, open_part
 from solo.errors import SoloError
 from solo.kernel import IS_DIRECTORY, TYPE_MASK, close
+from solo.tickets import is_foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+class ForeignName(SoloError):
+    """Another user made the name, in a directory of all users. Runs of this user refuse it."""
 
 
 def find_names(base: Directory) -> "Iterator[tuple[str, Directory | SoloError]]":
@@ -35,7 +40,7 @@ def walk(place: Directory, listed: "list[str]", above: str) -> "Iterator[tuple[s
             continue
         except SoloError as error:
             if is_directory(place, part):
-                yield name, error, []
+                yield name, ForeignName(str(error)) if is_foreign(place, part) else error, []
             continue
         try:
             files = posix.listdir(inner.fd)  # not by kernel.list_directory: nobody else reads this descriptor
