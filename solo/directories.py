@@ -131,7 +131,7 @@ def open_base(path: str, asked) -> Directory:
         if stat.st_uid not in (0, posix.geteuid()):
             from solo.text.remedies import explain_other_user
 
-            raise SoloError(f"cannot use {path}: {explain_other_user(stat.st_uid)}")
+            raise SoloError(f"cannot use {path}: {explain_other_user(stat.st_uid, path, asked)}")
         check_writers(path, stat.st_mode, asked)
     except SoloError:
         posix.close(fd)

@@ -79,7 +79,7 @@ class Run:
         note, tree = plan.note or "", plan.tree_grace
         self.record = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, tree, words, note=note)
         self.holds = Holds()
-        self.own_listeners = [self.holds]  # told of a refusal at once, in this order
+        self.own_listeners = [self.holds]  # a refusal is reported to them at once, in this order
         if plan.verbose:
             from solo.text.verbose import Verbose
 

@@ -107,6 +107,14 @@ def test_fish_offers_a_name_with_shell_text_without_running_it(lab, trap, typed)
 
 
 @pytest.mark.tool("fish")
+def test_fish_offers_no_part_of_a_name_with_a_newline_or_tab(lab):
+    for name in ("new\nline", "tab\tulator", "name"):
+        lab.hold(name)
+
+    assert complete_in_fish(lab, "solo show ") == ["name"]
+
+
+@pytest.mark.tool("fish")
 @pytest.mark.parametrize(
     "typed, expected",
     [

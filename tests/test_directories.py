@@ -615,7 +615,7 @@ def test_other_user_cannot_change_ticket_in_sticky_base(common):
 
 
 @pytest.mark.root
-def test_root_is_told_to_look_as_the_user_of_a_base(common):
+def test_error_tells_root_to_run_as_the_user_of_a_base(common):
     common.directory.mkdir(mode=0o700)
     os.chown(common.directory, NOBODY, NOBODY)
     user = pwd.getpwuid(NOBODY).pw_name
@@ -626,6 +626,23 @@ def test_root_is_told_to_look_as_the_user_of_a_base(common):
             result.returncode,
             f"uid {NOBODY} (as that user: runuser -u {user} -- solo ...)" in result.stderr.decode(),
         ) == (125, True)
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare")
+@pytest.mark.parametrize("place", ["/run/solo", "/var/lib/solo"])
+def test_default_place_of_root_with_another_owner_has_a_remedy(lab, place):
+    """The journal's place does not keep the command from running."""
+    parent = os.path.dirname(place)
+    prepare = f"mount -t tmpfs none {parent} && mkdir -m 700 {place} && chown {NOBODY} {place}"
+    remedy = f"cannot use {place}: it belongs to uid {NOBODY} (chown root {place})"
+    del lab.environment["SOLO_DIR"]
+
+    prefix = ("unshare", "--mount", "sh", "-c", f'{prepare} && exec "$@"', "sh")
+    result = lab.run("-v", "-n", "job", "true", prefix=prefix)
+
+    assert remedy in result.stderr.decode()
+    assert result.returncode == (125 if place == "/run/solo" else 0)
 
 
 @pytest.mark.root
@@ -641,6 +658,23 @@ def test_name_of_other_user_in_sticky_base_is_refused(common):
             f"(as root: find {common.directory}/up -type d -execdir chown -h root {{}} {{}}/.gate ';')\n"
         )
     assert common.run("-n", "up/job", "true", user=NOBODY).returncode == 0
+
+
+@pytest.mark.root
+def test_name_of_other_user_does_not_fail_views_of_all_names(common):
+    """Else anyone could end `solo metrics && push` of all users of the directory."""
+    make_base(common, 0o1777)
+    common.run("-n", "ours", "true")
+    common.run("-n", "theirs", "true", user=NOBODY)
+    (common.directory / "closed").mkdir(0o700)
+    os.chown(common.directory / "closed", NOBODY, NOBODY)
+
+    for view in ("list", "metrics"):
+        everything, one = common.run(view), common.run(view, "theirs")
+
+        warning = f"solo: theirs: cannot use {common.directory}/theirs: it belongs to uid {NOBODY}"
+        assert (everything.returncode, one.returncode) == (0, 125)
+        assert warning in everything.stderr.decode() and warning in one.stderr.decode()
 
 
 @pytest.mark.root
@@ -805,7 +839,7 @@ def test_doctor_finds_files_open_to_or_owned_by_other_users(lab):
     cleaned = lab.run("clean")
     after = lab.run("doctor")
 
-    assert wide.returncode == 1 and f"fails  {lab.directory}/job/.gate: other users can open it".encode() in wide.stdout
+    assert wide.returncode == 1 and f"fails  other users can open {lab.directory}/job/.gate, and so lock it".encode() in wide.stdout
     assert (cleaned.returncode, after.returncode) == (0, 0)
     lab.directory.chmod(0o1777)
     lab.run("-n", "own", "true")

@@ -295,7 +295,7 @@ def test_relative_dir_in_removed_directory_is_named(lab):
 
 
 @pytest.mark.tool("prlimit")
-def test_lack_of_descriptors_is_told_with_verb_and_without_remedy(lab):
+def test_lack_of_descriptors_is_reported_with_verb_and_without_remedy(lab):
     lab.run("-n", "job", "true")
 
     results = [lab.run("-n", "job", "--", "true", prefix=("prlimit", f"--nofile={limit}")) for limit in range(4, 12)]

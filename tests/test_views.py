@@ -1132,12 +1132,12 @@ def test_processes_look_the_same_to_psutil_and_without_it():
             process.pid for process in psutil.Process().children()
         ]
         for ask in ("status", "cmdline", "name", "memory_info", "cpu_times"):
-            mine_told, theirs_told = getattr(mine, ask)(), getattr(theirs, ask)()
+            mine_found, theirs_found = getattr(mine, ask)(), getattr(theirs, ask)()
             if ask == "memory_info":
-                mine_told, theirs_told = mine_told.rss, theirs_told.rss
+                mine_found, theirs_found = mine_found.rss, theirs_found.rss
             elif ask == "cpu_times":
-                mine_told, theirs_told = [(one.user, one.system) for one in (mine_told, theirs_told)]
-            assert mine_told == theirs_told, ask
+                mine_found, theirs_found = [(one.user, one.system) for one in (mine_found, theirs_found)]
+            assert mine_found == theirs_found, ask
         assert abs(mine.create_time() - theirs.create_time()) < 2
     finally:
         child.kill()

@@ -225,7 +225,8 @@ def describe_wide(asked, path: str, mode: int):
         wide += find_wide(base, mode if base == path else PRIVATE)
     if wide:
         remedy = f"solo clean --dir {quote_path(asked)}" if asked else "solo clean"
-        yield BAD, f"{wide[0]}: other users can open it, and so lock it, and {len(wide) - 1} more files (run {remedy})"
+        more = f", and {len(wide) - 1} more" if wide[1:] else ""
+        yield BAD, f"other users can open {wide[0]}{more}, and so lock it (run {remedy})"
 
 
 def check_above(path: str):

@@ -245,7 +245,8 @@ FISH_VALUES = {
 # fish reads a candidate up to a tab, and a line each: it cannot offer names with a tab or a newline.
 FISH_HEAD = f"""# fish completion for solo
 function __solo_names
-    {LIST_NAMES} | string split0 | string match -v -r '[\\t\\n]'
+    set -l names ({LIST_NAMES} | string split0)
+    string match -v -r '[\\t\\n]' -- $names
 end
 function __solo_programs
     test -n (commandline -ct); and __fish_complete_subcommand

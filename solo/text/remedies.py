@@ -37,11 +37,18 @@ def explain(path: str, error: OSError) -> str:
     return str(error.strerror)
 
 
-def explain_other_user(uid: int) -> str:
-    """Return the reason why the directory of a user's names cannot be used by this one, and a remedy."""
-    user = find_user(uid)
-    is_known = posix.geteuid() == 0 and user != str(uid)
-    return f"it belongs to uid {uid} ({f'as that user: runuser -u {user} -- solo ...' if is_known else ELSEWHERE})"
+def explain_other_user(uid: int, path: str, asked: object) -> str:
+    """Return the reason why a directory of names that belongs to another user cannot be used, and a remedy.
+
+    If none was `asked` for, root's own one has the wrong owner.
+    """
+    user, remedy = find_user(uid), ELSEWHERE
+    if posix.geteuid() == 0:
+        if not asked:
+            remedy = f"chown root {path}"
+        elif user != str(uid):
+            remedy = f"as that user: runuser -u {user} -- solo ..."
+    return f"it belongs to uid {uid} ({remedy})"
 
 
 def explain_file(place: "Directory", file: str, error: OSError) -> str:

@@ -105,7 +105,7 @@ class Connection:
         return fd
 
     def get_pid(self) -> int:
-        """Return the pid that the server told when it accepted the connection."""
+        """Return the pid that the server sent when it accepted the connection."""
         pid: int = pq.PQbackendPID(self.address)
         return pid
 
