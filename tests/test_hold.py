@@ -11,6 +11,7 @@ import time
 import pytest
 import tally
 from conftest import (
+    NOBODY,
     PATIENCE,
     count_switches,
     find_tool,
@@ -279,6 +280,8 @@ def test_command_below_the_process_is_refused(lab):
         (("--for", "1s", "--via", "socket"), "--via: no such option of solo hold (an engine could not end the process"),
         (("--for", "1s", "--flock", "f"), "--flock: no such option of solo hold (no descriptor of solo stays open)"),
         (("--for", "1s", "--timeout", "1s"), "--timeout: no such option of solo hold (solo does not end the process"),
+        (("--for", "1s", "-t", "1s"), "-t: no such option of solo hold (solo does not end the process"),
+        (("--for", "1s", "-n", "x"), "-n: no such option of solo hold (type the name as it is"),
         (("--for", "1s", "--tree"), "--tree: no such option of solo hold (solo runs no command)"),
         (("--for", "1s", "--take", "2"), "--take needs --slots"),
         (("--for", "1s", "--export", "-E", "0"), "--export and --busy-exit 0 exclude each other"),
@@ -368,6 +371,16 @@ def test_release_while_the_process_lives(lab, target):
     assert (result.returncode, result.stderr) == (125, b"solo: job: not held by solo hold\n")
 
 
+def test_command_of_an_ended_shell_goes_on_without_the_name(lab):
+    """As solo-hold(1) says: the hold is that of the shell."""
+    script = "$SOLO hold --pid $$ job || exit; sh -c 'echo $$; read line'; echo end"
+    shell = lab.start_shell(script)
+    command = int(read_line(shell))
+    assert lab.run("stop", "-k", "1ms", "job").returncode == 0
+    assert try_job(lab, "job") == (0, "") and read_state(command) == "S"
+    assert finish(shell)[1] == ""
+
+
 def test_release_does_not_end_a_command(lab):
     holder = lab.hold("job")
     result = lab.run("release", "job")
@@ -394,6 +407,24 @@ def test_release_of_one_of_several_asks_which(lab, target):
     )
     assert lab.run("release", "--pid", str(other.own), "job").returncode == 0
     assert [row["child"] for row in lab.list()] == [target.own]
+
+
+def test_release_takes_one_of_the_holds_of_one_process(lab, target):
+    for _ in range(2):
+        assert hold(lab, target, "-s", "job").returncode == 0
+    assert lab.run("release", "job").returncode == 0
+    assert len(lab.list()) == 1
+
+
+@pytest.mark.root
+@pytest.mark.tool("setpriv")
+def test_root_without_the_capability_for_other_users_processes_gets_its_name(lab):
+    other = start_target(lab, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    denied = lab.run("hold", "--pid", str(other.own), "job", prefix=("setpriv", "--bounding-set", "-sys_ptrace"))
+    allowed = hold(lab, other, "job")
+    end_target(other)
+    assert (denied.returncode, allowed.returncode) == (125, 0)
+    assert b"Permission denied (root needs CAP_SYS_PTRACE for it)\n" in denied.stderr
 
 
 def test_release_keeps_parents_that_other_names_need(lab, target):
@@ -792,6 +823,23 @@ def test_sigkill_at_every_system_call_of_hold_leaves_nothing_stuck(lab):
 
 @pytest.mark.full
 @pytest.mark.tool("strace")
+def test_sigkill_at_every_system_call_of_a_timed_hold_holds_all_or_none(lab):
+    names = ("a/b", "c")
+    points = list_calls(lab, "hold", "--for", "1h", *names)
+    lab.run("stop", "-k", "1ms", *names)
+    for point in tally.choose(points, SAMPLE):
+        status = kill_at(lab, point, "hold", "--for", "1h", *names)
+        rows = lab.list()
+        assert status in (0, -signal.SIGKILL) and len(rows) in ((0, 2) if status else (2,)), (point, rows)
+        for pid in {row["child"] for row in rows}:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: lab.list() == [])
+        assert [try_job(lab, name) for name in names] == [(0, "")] * 2, point
+        tally.add(kills=1, launchers=1)
+
+
+@pytest.mark.full
+@pytest.mark.tool("strace")
 def test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck(lab):
     names = ("a/b",)
     target = start_target(lab)
@@ -812,10 +860,11 @@ def test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck(lab):
 
 
 @pytest.mark.full
-def test_hundreds_of_holds_of_one_process(lab, target):
-    for number in range(200):
-        assert hold(lab, target, "-s", f"n{number % 10}").returncode == 0
-    assert len(lab.list()) == 200
+def test_thousands_of_holds_of_one_process(lab, target):
+    words = [f"n{number}" for number in range(10)]
+    for _ in range(200):
+        assert hold(lab, target, "-s", *words).returncode == 0
+    assert len(lab.list()) == 2000
     assert try_job(lab, "n3")[0] == 75
     end_target(target)
     assert [try_job(lab, f"n{number}") for number in range(10)] == [(0, "")] * 10 and lab.list() == []

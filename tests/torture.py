@@ -35,6 +35,7 @@ EXHAUSTIVE = {f"tests/test_torture.py::{loop}[{scene.__name__}]": 1 for scene in
 }
 EXHAUSTIVE |= {
     "tests/test_hold.py::test_sigkill_at_every_system_call_of_hold_leaves_nothing_stuck": 1,
+    "tests/test_hold.py::test_sigkill_at_every_system_call_of_a_timed_hold_holds_all_or_none": 1,
     "tests/test_hold.py::test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck": 1,
 }
 RANDOM = {  # each test's share of a round; the longest first

@@ -9,7 +9,7 @@ import _thread
 import posix
 import select
 from _signal import SIG_BLOCK, SIG_SETMASK, SIGKILL, pthread_sigmask, valid_signals
-from errno import ENOENT, ESRCH
+from errno import EACCES, ENOENT, ESRCH
 
 from solo.acquire import Holds, add_waited, make_variables, make_watch, take_names, take_over
 from solo.argv import check_together
@@ -238,7 +238,8 @@ def find_process(pid: int) -> "tuple[int, int]":
         ours, theirs = read_namespace("self", "pid"), read_namespace(pid, "pid") if is_ours else ""
     except OSError as error:
         gone = error.errno in (ENOENT, ESRCH)
-        unseen = "there is no such process" if gone else f"/proc/{pid} cannot be read: {error.strerror}"
+        remedy = " (root needs CAP_SYS_PTRACE for it)" if error.errno == EACCES and posix.geteuid() == 0 else ""
+        unseen = "there is no such process" if gone else f"/proc/{pid} cannot be read: {error.strerror}{remedy}"
         raise SoloError(f"cannot hold for pid {pid}: {unseen}") from None
     group = int(status[status.index(b"\nTgid:") :].split(None, 2)[1])
     reason = (

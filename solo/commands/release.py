@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from solo.tickets import Queue
 
 NOT_KEPT = "not held by solo hold"
+MOST_PIDS = 10  # in a message
 
 
 def run(options: "dict[str, Any]", names: "list[str]") -> int:
@@ -160,7 +161,10 @@ def choose(queue: "Queue", pid: "int | None") -> KeptHold:
         for hold in ours:
             if hold.process == process:
                 return hold
-    if len(ours) > 1:
-        pids = ", ".join(describe_pid(hold.process, hold.record.origin, queue.origin) for hold in ours)
-        raise SoloError(f"held for {len(ours)} processes: pids {pids} (choose one with --pid)")
+    pids = list({hold.process: describe_pid(hold.process, hold.record.origin, queue.origin) for hold in ours}.values())
+    if len(pids) > 1:
+        more = ", ..." if pids[MOST_PIDS:] else ""
+        raise SoloError(
+            f"held for {len(pids)} processes: pids {', '.join(pids[:MOST_PIDS])}{more} (choose one with --pid)"
+        )
     return ours[0]

@@ -6,7 +6,7 @@ Loaded for errors only.
 from posix import isatty
 
 from solo.kernel import say
-from solo.options import SUBCOMMAND_NAMES
+from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
 
 # The answer to `solo` alone.
 INTRODUCTION = b"""\
@@ -58,6 +58,10 @@ HOLD_REASONS = {
     "--chdir": "solo runs no command",
     "--once-per": "solo runs no command",
     "--notify": "the script gets the status, and can report it",
+    "--syslog": "the script gets the status, and can report it",
+    "--ttl": "an engine could not end the process before its lease is over",
+    "--verbose": "nothing runs; solo list shows the hold",
+    "--name": "type the name as it is: solo hold --pid PID NAME",
 }
 OPTION_WORDS = {
     "help": "--help",
@@ -105,8 +109,10 @@ def warn_of_program(word: str):
 
 def explain_option(flag: str, table: dict) -> str:
     """Return ` (HINT)` about the probable meaning of an unknown option; "" if there is none."""
-    if "--for" in table and flag in HOLD_REASONS:
-        return f" of solo hold ({HOLD_REASONS[flag]})"
+    if "--for" in table:
+        long = next((f"--{option.flag}" for option in LAUNCHER_OPTIONS if flag == f"-{option.short}"), flag)
+        if long in HOLD_REASONS:
+            return f" of solo hold ({HOLD_REASONS[long]})"
     if flag in OTHER_OPTIONS:
         return f" (did you mean {OTHER_OPTIONS[flag]}?)"
     return f" (of flock(1): {FLOCK_OPTIONS[flag]})" if flag in FLOCK_OPTIONS else suggest(flag, table)
