@@ -348,10 +348,10 @@ def test_foreign_object_is_refused_and_kept(hosts, server):
 
 
 class Memory:
-    """A small store, with the faults of none: `is_careless` ignores conditions, `refusals` are the next answers."""
+    """A small store, with the faults of none: it ignores the conditions in `ignored`; `refusals` are the next answers."""
 
-    def __init__(self, is_careless=False):
-        self.is_careless, self.objects, self.lock = is_careless, {}, threading.Lock()
+    def __init__(self):
+        self.ignored, self.objects, self.lock = (), {}, threading.Lock()
         self.refusals, self.put_refusals = [], []
 
     def __call__(self, request, data):
@@ -365,8 +365,11 @@ class Memory:
             if request.command == "GET":
                 return (200, there, ("ETag", etag)) if etag else (404, b"<Error><Code>NoSuchKey</Code></Error>")
             wanted = request.headers.get("If-Match")
-            is_refused = wanted not in (None, etag) or request.headers.get("If-None-Match") and etag
-            if is_refused and not self.is_careless:
+            unmet = {
+                "If-Match": wanted not in (None, etag),
+                "If-None-Match": request.headers.get("If-None-Match") and etag,
+            }
+            if any(is_unmet for name, is_unmet in unmet.items() if name not in self.ignored):
                 return 412, b"<Error><Code>PreconditionFailed</Code></Error>"
             self.objects[request.path] = data, f'"{os.urandom(16).hex()}"'
             return 200, b"", ("ETag", self.objects[request.path][1])
@@ -381,24 +384,108 @@ def memory(lab):
     memory.service.shutdown()
 
 
-def test_store_that_ignores_conditions_is_refused_at_once(lab, memory):
-    memory.is_careless = True
+CONDITIONS = ("If-Match", "If-None-Match")
+RUN = ("sh", "-c", "echo ran >>$LAB/log")
 
-    result = lab.run("-n", "job", "-w", "1h", "--", "sh", "-c", "echo ran >>$LAB/log", timeout=30)
 
-    assert (result.returncode, lab.read_log()) == (125, [])
-    assert b"does not honour If-Match and If-None-Match" in result.stderr
+def list_queues(memory):
+    """Return the queue of each name that the store has."""
+    return [json.loads(text)["queue"] for path, (text, _) in memory.objects.items() if path.endswith(".json")]
+
+
+@pytest.mark.parametrize("ignored", [CONDITIONS, CONDITIONS[:1], CONDITIONS[1:]], ids="+".join)
+def test_store_that_ignores_conditions_is_refused_each_time(lab, memory, ignored):
+    memory.ignored = ignored
+
+    results = [lab.run("-n", "job", "-w", "1h", "--", *RUN, timeout=30) for _ in range(3)]
+
+    assert [result.returncode for result in results] == [125] * 3 and lab.read_log() == []
+    assert all(b"does not honour If-Match and If-None-Match" in result.stderr for result in results)
+    assert list_queues(memory) == []
     doctor = lab.run("doctor", timeout=30)
     assert doctor.returncode == 1 and b"does not honour" in doctor.stdout
-    memory.is_careless = False
+    memory.ignored = ()
     assert lab.run("doctor", timeout=30).returncode == 0
+    assert lab.run("-n", "job", "--", *RUN).returncode == 0 and lab.read_log() == ["ran"]
 
 
-def test_object_is_verified_once(lab, memory):
+@pytest.mark.parametrize("ignored", [(), CONDITIONS, CONDITIONS[:1], CONDITIONS[1:]], ids="+".join)
+def test_two_contenders_at_a_new_store_both_prove_it(lab, memory, ignored):
+    """Both have read that the object is missing before one may write."""
+    memory.ignored = ignored
+    barrier = threading.Barrier(2)
+
+    met = []
+
+    def answer(request, data):
+        if request.command == "GET" and len(met) < 2:
+            met.append(request)
+            barrier.wait(30)
+            return 404, b"<Error><Code>NoSuchKey</Code></Error>"
+        return memory(request, data)
+
+    memory.service.answers = answer
+    pair = [lab.start("-n", "job", "-w", "1m", "--dir", lab.path / one, "--", *RUN) for one in "ab"]
+    statuses = [finish(one)[0] for one in pair]
+
+    assert statuses == ([125] * 2 if ignored else [0] * 2)
+    assert lab.read_log() == ([] if ignored else ["ran"] * 2)
+    assert list_queues(memory) == ([] if ignored else [[]])
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_contender_killed_during_the_proof_proves_nothing(lab, memory, at):
+    """It dies when the store has executed its PUT number `at`, before the answer."""
+    memory.ignored = CONDITIONS[:1]
+    killed = []
+
+    def answer(request, data):
+        reply = memory(request, data)
+        if request.command == "PUT" and len(killed) <= at:
+            killed.append(request)
+            if len(killed) > at:
+                first.kill()
+        return reply
+
+    memory.service.answers = answer
+    first = lab.start("-n", "job", "--", *RUN)
+    assert first.wait(30) == -signal.SIGKILL
+
+    assert [lab.run("-n", "job", "--", *RUN, timeout=30).returncode for _ in range(2)] == [125] * 2
+    assert lab.read_log() == [] and list_queues(memory) == []
+
+
+def test_object_is_proven_once(lab, memory):
     runs = [lab.run("-n", "job", "true") for _ in range(2)]
-    puts = [path for method, path, _ in memory.service.asked if method == "PUT"]
+    puts = [path.rpartition("/")[2] for method, path, _ in memory.service.asked if method == "PUT"]
 
-    assert [run.returncode for run in runs] == [0, 0] and len(puts) == 4 + 2 + 4
+    assert [run.returncode for run in runs] == [0, 0]
+    assert puts == [".proof"] * 3 + ["job.json"] * 8
+    assert lab.run("-n", "other", "true").returncode == 0
+    puts = [path.rpartition("/")[2] for method, path, _ in memory.service.asked if method == "PUT"]
+    assert puts[11:] == [".proof"] * 2 + ["other.json"] * 4
+
+
+@pytest.mark.parametrize("change", ["dropped", "elsewhere"])
+def test_queue_that_is_not_proven_here_is_proven_and_left_alone(lab, memory, change):
+    """An object of an earlier version, or one copied from another store, with a live holder in its queue."""
+    holder = lab.hold("job", "--ttl", "1h")
+    [(path, (text, etag))] = [(path, there) for path, there in memory.objects.items() if path.endswith(".json")]
+    document = json.loads(text)
+    document["proven"] = document["proven"].replace("127.0.0.1", "other")
+    if change == "dropped":
+        del document["proven"]
+    memory.objects[path] = json.dumps(document).encode(), etag
+    memory.ignored = CONDITIONS
+
+    waiting = lab.run("-n", "job", "-w", "1s", "--dir", lab.path / "b", "--", *RUN, timeout=30)
+
+    assert waiting.returncode == 125 and json.loads(memory.objects[path][0]) == document
+    memory.ignored = ()
+    waiting = lab.start("-n", "job", "-w", "1h", "--dir", lab.path / "b", "--", *RUN)
+    until(lambda: len(json.loads(memory.objects[path][0])["queue"]) == 2)
+    assert json.loads(memory.objects[path][0])["queue"][0] == document["queue"][0]
+    assert (finish(holder)[0], finish(waiting)[0]) == (0, 0) and lab.read_log() == ["ran"]
 
 
 SLOW = (503, b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>")

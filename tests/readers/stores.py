@@ -27,7 +27,7 @@ def invent_document(rng) -> document.Document:
         )
         for number in numbers
     )
-    return document.Document(1000, rng.choice(("", "host 1.5")), queue)
+    return document.Document(1000, rng.choice(("", "host 1.5")), queue, rng.choice(("", 'h:1/b "ETag"')))
 
 
 def make_document(rng) -> bytes:

@@ -1,7 +1,8 @@
 """The text of a name's object, in JSON. Pure functions.
 
 `counter` is the number of the last entry, which outlives it: tokens grow. `write` is a random word of each write, so
-that no two writes have the same ETag. An entry's `renewals` counts its renewals; `renewed` is their time by the store's
+that no two writes have the same ETag. `proven` is where the store was seen to honour conditions (objects.py), or "": a copy of
+the object in another store proves nothing there. An entry's `renewals` counts its renewals; `renewed` is their time by the store's
 clock, for views.
 """
 
@@ -42,6 +43,7 @@ class Document(NamedTuple):
     counter: int
     once: str = ""
     queue: "tuple[Stored, ...]" = ()
+    proven: str = ""
 
     def find(self, owner: str) -> "Stored | None":
         return next((stored for stored in self.queue if stored.owner == owner), None)
@@ -57,6 +59,7 @@ class Document(NamedTuple):
                 "write": posix.urandom(8).hex(),
                 "counter": self.counter,
                 "once": self.once,
+                "proven": self.proven,
                 "queue": [dict(zip(Stored._fields, stored)) for stored in self.queue],
             }
         )
@@ -72,7 +75,8 @@ def parse_document(data: bytes) -> Document:
         raise ValueError("not in order")
     if len({stored.owner for stored in queue}) < len(queue):
         raise ValueError("an owner has two entries")
-    document = Document(expect(int, known["counter"]), expect(str, known["once"]), queue)
+    proven = expect(str, known.get("proven", ""))
+    document = Document(expect(int, known["counter"]), expect(str, known["once"]), queue, proven)
     if queue and queue[-1].number > document.counter:
         raise ValueError("a number exceeds the counter")
     return document

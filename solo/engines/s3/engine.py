@@ -2,8 +2,8 @@
 
 One object per name, PREFIX/NAME.json, has the whole queue. Every change of it is a GET and a PUT with If-Match, or
 If-None-Match for the first one, so changes are in one order and none is lost. The random word in each document keeps
-an old ETag from coming back. An object per entry would need a listing per look, which costs as much as a PUT, and a
-second protocol for the order.
+an old ETag from coming back. A store is first proved to honour these conditions (objects.py). An object per entry
+would need a listing per look, which costs as much as a PUT, and a second protocol for the order.
 
 The rule. A renewal increments the entry's `renewals`. A contender that has seen one and the same (owner, number,
 renewals) for ttl (1 + RATE) by its own boot clock, since the answer of the first GET that showed it, may remove the
@@ -148,6 +148,7 @@ class S3(OrderedEngine):
             wait = wait._replace(deadline=max(wait.deadline, monotonic() + proof + 2 * POLL[1]))
         elif obstacles and wait.deadline <= monotonic():
             raise make_busy(obstacles)
+        ask_until_answered(wait, self.objects.prove, self.objects.states[name])
         taken: Entry = super().take(name, record, wait)
         return taken
 

@@ -1,5 +1,10 @@
 """The objects of names in a bucket, and their changes: a GET, then a PUT that only replaces what was read.
 
+A store that ignores conditions would let two contenders hold a name. So the first PUT of a document must be preceded by
+a proof: the store refuses a PUT to an object that exists, and one with a wrong ETag. The proof writes to an object of its
+own, which has no queue to lose. Only then a PUT says in the document where it was proven, and spares later contenders
+the proof; until a document does, every contender proves it anew.
+
 A PUT without an answer may have taken effect, or may do so later. Then we read again, and write even what needs no
 change unless the ETag has changed: from then on the lost PUT can only fail.
 """
@@ -10,7 +15,7 @@ from time import monotonic, sleep
 from solo.engines.engine import pick_between, read_boot_clock
 from solo.engines.s3.document import Document, parse_document
 from solo.engines.s3.sign import quote
-from solo.engines.s3.store import BUSY, MISSING, NOT_MODIFIED, REFUSED, Reply, Store, find_text, find_texts
+from solo.engines.s3.store import BUSY, MISSING, NOT_MODIFIED, OK, REFUSED, Reply, Store, find_text, find_texts
 from solo.errors import SoloError, Unreachable
 from solo.kernel import decode
 
@@ -28,6 +33,7 @@ else:
 PREFIX, SUFFIX = "solo", ".json"
 SLOWEST = 16.0  # times as seldom, if the store asks us to slow down
 BACKOFF, LONGEST_PAUSE = 0.03, 1.0  # seconds
+PROOF = ".proof"  # the object that PUTs with wrong conditions go to; no name starts with a dot
 WRONG = "0" * 32  # no object's ETag
 ROUNDS = 5  # of the races of `solo doctor`
 ABSENT = ""  # the ETag of an object that does not exist
@@ -53,6 +59,7 @@ class Objects:
         self.lost: dict[str, str] = {}  # the ETag that a PUT without an answer was to replace, by name
         self.seen: dict[str, dict[tuple[str, int, int], float]] = {}  # when each mark was first seen, by name
         self.is_quoted = True  # Ceph 16 wants the ETag of If-Match without quotes
+        self.proven = ""  # what this process has proved
         self.pace = 1.0  # how much more seldom waiters ask
 
     def make_key(self, name: str) -> str:
@@ -76,6 +83,8 @@ class Objects:
         else:
             self.store.refuse(reply, self.make_key(name))
         self.states[name] = state
+        if state.document.proven == self.describe_proof(False):
+            self.is_quoted = False
         self.observe(name, state.document)
         return state
 
@@ -144,6 +153,7 @@ class Objects:
 
     def put(self, name: str, state: State, document: Document, deadline: float) -> Reply:
         """Replace a state. After anything but success it is no longer known."""
+        document = document._replace(proven=self.prove(state, deadline))
         del self.states[name]
         self.written.discard(name)
         self.lost[name] = state.etag
@@ -152,8 +162,6 @@ class Objects:
         if reply.status in (REFUSED, MISSING):
             del self.lost[name]
         elif reply.status == 200:
-            if state.etag == ABSENT:
-                self.verify(self.make_key(name), text, deadline)
             if reply.etag:
                 self.states[name] = State(reply.etag, document)
                 self.written.add(name)
@@ -166,14 +174,36 @@ class Objects:
         """Return the header of a PUT that replaces this ETag only."""
         if etag == ABSENT:
             return {"If-None-Match": "*"}
-        return {"If-Match": f'"{etag}"' if self.is_quoted else etag}
+        return {"If-Match": format_etag(etag, self.is_quoted)}
 
-    def verify(self, key: str, text: str, deadline: float) -> None:
-        """Verify, once per object, that conditions count: two PUTs of what is there must fail. Raises SoloError."""
-        for headers in ({"If-None-Match": "*"}, {"If-Match": f'"{WRONG}"'}):
-            reply = self.store.ask("PUT", key, headers, text, deadline=deadline)
-            if reply.status == 200:
+    def describe_proof(self, is_quoted: bool) -> str:
+        """Return what `prove` proves: that this bucket, by this address, honours conditions in this form."""
+        return f"{self.store.netloc}{self.store.root} {format_etag('ETag', is_quoted)}"
+
+    def prove(self, state: State, deadline: "Optional[float]" = None) -> str:
+        """Verify that the store honours conditions, unless `state` or this process knows. Return the proof.
+
+        Raises SoloError, Unreachable.
+        """
+        deadline = self.find_deadline() if deadline is None else deadline
+        proof = self.describe_proof(self.is_quoted)
+        if proof not in (state.document.proven, self.proven):
+            is_there = self.is_refused(ABSENT, deadline) or self.is_refused(ABSENT, deadline)  # the first may create it
+            if not is_there or not self.is_refused(WRONG, deadline):
                 raise SoloError(f"{self.where}: {UNSAFE}")
+            self.proven = proof
+        return proof
+
+    def is_refused(self, etag: str, deadline: float) -> bool:
+        """Return whether a PUT that replaces this ETag only is refused for that reason. Any other refusal is repeated."""
+        attempt = 0
+        while True:
+            key = f"{self.prefix}{PROOF}"
+            reply = self.store.ask("PUT", key, self.expect(etag), PROOF, deadline=deadline)
+            if reply.status in (*OK, REFUSED):
+                return reply.status == REFUSED
+            attempt += 1
+            self.back_off(attempt, deadline, reply)
 
     def observe(self, name: str, document: Document) -> None:
         """Note when each mark was first seen: now, after the answer that showed it."""
@@ -230,6 +260,10 @@ class Foreign(SoloError):
 
 def make_key(prefix: str, name: str) -> str:
     return f"{prefix}{quote(name, '/')}{SUFFIX}"
+
+
+def format_etag(etag: str, is_quoted: bool) -> str:
+    return f'"{etag}"' if is_quoted else etag
 
 
 def make_word() -> str:
