@@ -196,6 +196,43 @@ def test_process_without_keys_is_an_error_in_words(home, process):
         find(home, timeout=0.3)
 
 
+def write_hanging_process(home):
+    """Return the file that gets the pid of a process that never answers."""
+    file, script = home["HOME"] / "pid", home["HOME"] / "hang.sh"
+    script.write_text(f"#!/bin/sh\necho $$ >{file}\nexec sleep 1000\n")
+    script.chmod(0o755)
+    write_profile(home, f"[default]\ncredential_process = {script}\n")
+    return file
+
+
+def is_running(file):
+    return os.path.exists(f"/proc/{file.read_text().strip()}/cwd")
+
+
+def test_process_is_killed_at_its_time_limit(home):
+    file = write_hanging_process(home)
+
+    with pytest.raises(SoloError, match="no answer"):
+        find(home, timeout=1.0)
+
+    until(lambda: not is_running(file))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_process_does_not_outlive_the_launcher(lab, home, number):
+    file = write_hanging_process(home)
+    for name in [name for name in lab.environment if name.startswith("AWS_")]:
+        del lab.environment[name]
+    lab.environment.update(HOME=str(home["HOME"]), SOLO_VIA="s3://b?endpoint=http://127.0.0.1:1")
+    launcher = lab.start("-n", "job", "true")
+    until(lambda: file.exists() and file.read_text() and is_running(file))
+
+    launcher.send_signal(number)
+
+    assert launcher.wait(30) == -number
+    until(lambda: not is_running(file))
+
+
 @pytest.mark.parametrize("key", ["sso_session", "role_arn", "web_identity_token_file"])
 def test_profile_that_needs_another_service_is_refused_with_the_remedy(home, key):
     write_profile(home, f"[default]\n{key} = x\n")

@@ -27,6 +27,11 @@ TOKEN_LIFE = "21600"  # seconds
 TICK = 0.01  # seconds
 INSTANCE_TIMEOUT = 1.0  # seconds: elsewhere nobody answers
 EXPORT = "credential_process = aws configure export-credentials"
+# Runs $1. When our end of its stdin closes, as it does when solo dies, it kills its whole process group.
+GUARD = (
+    "exec 3<&0 </dev/null; (read -r line <&3; kill -KILL 0) >/dev/null & exec 3<&-;"
+    ' (eval "$1"); code=$?; kill -KILL $!; exit $code'
+)
 ELSEWHERE = ("sso_session", "sso_start_url", "role_arn", "web_identity_token_file")
 
 
@@ -145,17 +150,19 @@ def parse_keys(data: bytes, source: str) -> Keys:
 
 
 def run_process(command: str, where: str, timeout: float) -> Keys:
-    """Return the keys that a shell command prints."""
+    """Return the keys that a shell command prints. It runs in a process group of its own, which does not outlive us."""
     from select import POLLIN, poll
 
     read, write = posix.pipe2(posix.O_CLOEXEC)
+    guard, lifeline = posix.pipe2(posix.O_CLOEXEC)
     try:
-        actions = [(posix.POSIX_SPAWN_DUP2, write, 1)]
-        shell = ["sh", "-c", f"exec </dev/null; {command}"]
-        pid = posix.posix_spawn("/bin/sh", shell, posix.environ, file_actions=actions, setsigmask=[])
+        actions = [(posix.POSIX_SPAWN_DUP2, write, 1), (posix.POSIX_SPAWN_DUP2, guard, 0)]
+        shell = ["sh", "-c", GUARD, "sh", command]
+        pid = posix.posix_spawn("/bin/sh", shell, posix.environ, file_actions=actions, setpgroup=0, setsigmask=[])
     finally:
         posix.close(write)
-    data, deadline = b"", monotonic() + timeout
+        posix.close(guard)
+    data, deadline, until = b"", monotonic() + timeout, 0.0
     try:
         poller = poll()
         poller.register(read, POLLIN)
@@ -166,18 +173,20 @@ def run_process(command: str, where: str, timeout: float) -> Keys:
             if not piece:
                 break
             data += piece
+        until = deadline
     finally:
         posix.close(read)
-        reap(pid, deadline)
+        reap(pid, until)
+        posix.close(lifeline)
     return parse_keys(data, f"{where}: credential_process")
 
 
 def reap(pid: int, deadline: float) -> None:
-    """Collect the process, killed at the deadline."""
+    """Collect the process. At the deadline kill it with its group."""
     try:
         while posix.waitpid(pid, posix.WNOHANG)[0] == 0:
             if monotonic() >= deadline:
-                posix.kill(pid, SIGKILL)
+                posix.killpg(pid, SIGKILL)
                 posix.waitpid(pid, 0)
                 return
             sleep(TICK)
