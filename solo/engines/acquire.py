@@ -61,6 +61,7 @@ class EngineHold:
         self.inherited_descriptors = list_descriptors()
         self.most = plan.max_waiting
         self.replaces = plan.replace
+        self.is_quiet = plan.quiet
         self.patience = plan.file_deadline
         self.claims = plan_claims(wanted.names, wanted.claim)
         terms = Terms(TTL if plan.ttl is None else plan.ttl, plan.grace)
@@ -81,7 +82,7 @@ class EngineHold:
         A signal that ends us is delayed until the engine has everything back, but not for long. `once` is a PeriodGuard
         or None; it is asked before the queue and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
         """
-        wait = Wait(deadline, watch, self.patience, self.most, self.replaces, describe_self())
+        wait = Wait(deadline, watch, self.patience, self.most, self.replaces, describe_self(), self.is_quiet)
         self.caught = caught = [number for number in ENDING if getsignal(number) == SIG_DFL]
         try:
             for number in caught:

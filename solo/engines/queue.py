@@ -28,7 +28,7 @@ class Wait(NamedTuple):
 
     Until `patience` an engine that does not answer is asked again; without --wait that is NO_WAIT. `most` is the
     number of waiters that may be before us, None for any. If it `replaces`, the contender asks its obstacles to end,
-    in the name of `asker`.
+    in the name of `asker`. `is_quiet`: print nothing about a wait that was not asked for.
     """
 
     deadline: float
@@ -37,6 +37,7 @@ class Wait(NamedTuple):
     most: "Optional[int]" = None
     replaces: bool = False
     asker: str = ""
+    is_quiet: bool = False
 
 
 class OrderedEngine:

@@ -31,8 +31,9 @@ from solo.engines.queue import OrderedEngine, ask_until_answered, find_obstacles
 from solo.engines.s3.document import Document, Stored
 from solo.engines.s3.objects import Foreign, Objects, make_word
 from solo.errors import SoloError
-from solo.kernel import encode
+from solo.kernel import encode, say_promptly
 from solo.modes import MODES
+from solo.text.describe import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,8 +145,8 @@ class S3(OrderedEngine):
         obstacles, stale = find_obstacles([*queue, mine], len(queue)), self.find_stale(name)
         if obstacles and stale.keys() >= {entry.key for entry in obstacles}:
             # Their hosts are probably dead: wait for the proof, which no later contender would wait for either.
-            proof = max(stale[entry.key] for entry in obstacles) * (1 + RATE)
-            wait = wait._replace(deadline=max(wait.deadline, monotonic() + proof + 2 * POLL[1]))
+            longest = max(stale[entry.key] for entry in obstacles) * (1 + RATE) + 2 * POLL[1]
+            wait = extend(wait, longest, name, obstacles[0].record.host)
         elif obstacles and wait.deadline <= monotonic():
             raise make_busy(obstacles)
         ask_until_answered(wait, self.objects.prove, self.objects.states[name])
@@ -312,6 +313,17 @@ class S3(OrderedEngine):
 
 class Changed(Exception):
     """The last period is no longer as it was read."""
+
+
+def extend(wait: "Wait", seconds: float, name: str, host: str) -> "Wait":
+    """Return a wait of at least `seconds`, and say so if that is longer."""
+    deadline = monotonic() + seconds
+    if deadline <= wait.deadline:
+        return wait
+    if not wait.is_quiet:
+        span = format_duration(-(-seconds // 1))
+        say_promptly(f"{name}: waiting up to {span}: the holder on {host} does not renew its lease")
+    return wait._replace(deadline=deadline)
 
 
 def drop(document: Document, dead: "set[tuple[str, int, int]]") -> Document:
