@@ -5,6 +5,7 @@ import http.client
 import itertools
 import json
 import os
+import pwd
 import random
 import signal
 import ssl
@@ -179,6 +180,19 @@ def test_profile_is_read_from_both_files(home):
     assert settings.find_region() == "eu-west-1"
     with pytest.raises(SoloError, match="AWS_PROFILE: no profile test"):
         find({**home, "AWS_PROFILE": "test"})
+
+
+def test_files_of_aws_are_found_by_a_tilde_and_without_home(home, monkeypatch):
+    (home["HOME"] / "keys").write_text("[default]\naws_access_key_id = F\naws_secret_access_key = f\n")
+    (home["HOME"] / "settings").write_text("[default]\nregion = eu-west-1\n")
+    files = {**home, "AWS_SHARED_CREDENTIALS_FILE": "~/keys", "AWS_CONFIG_FILE": "~/settings"}
+    settings = credentials.Settings({key.encode(): str(value).encode() for key, value in files.items()})
+    homeless = credentials.Settings({})
+
+    assert (settings.find_region(), find(files)[:2]) == ("eu-west-1", ("F", "f"))
+    assert homeless.expand("~/.aws/config") == pwd.getpwuid(os.geteuid()).pw_dir + "/.aws/config"
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    assert homeless.expand("~/.aws/config") == ""
 
 
 def test_process_of_a_profile_prints_the_keys(home):

@@ -60,10 +60,16 @@ class Settings:
         """Return the first of these variables that is set and not empty, or ""."""
         return next((self.environment[name] for name in names if self.environment.get(name)), "")
 
+    def expand(self, path: str) -> str:
+        """Return `path` with the home directory for its `~`, or "" if there is none."""
+        if not path.startswith("~/"):
+            return path
+        home = self.find("HOME") or find_home()
+        return home and home.rstrip("/") + path[1:]
+
     def read_profile(self) -> "dict[str, str]":
-        home = self.find("HOME")
-        config = read_ini(self.find("AWS_CONFIG_FILE") or home + "/.aws/config")
-        shared = read_ini(self.find("AWS_SHARED_CREDENTIALS_FILE") or home + "/.aws/credentials")
+        config = read_ini(self.expand(self.find("AWS_CONFIG_FILE") or "~/.aws/config"))
+        shared = read_ini(self.expand(self.find("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials"))
         name = self.name if self.name == "default" else f"profile {self.name}"
         if self.find("AWS_PROFILE") and name not in config and self.name not in shared:
             raise SoloError(f"AWS_PROFILE: no profile {self.name} in ~/.aws/config or ~/.aws/credentials")
@@ -74,6 +80,16 @@ class Settings:
 
     def find_endpoint(self) -> str:
         return self.find("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or self.profile.get("endpoint_url", "")
+
+
+def find_home() -> str:
+    """Return our home directory in the password database, "" if there is none."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(posix.geteuid()).pw_dir
+    except KeyError:
+        return ""
 
 
 def read_ini(path: str) -> "dict[str, dict[str, str]]":
