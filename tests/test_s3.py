@@ -569,6 +569,15 @@ def test_timeout_after_the_answer_of_a_busy_store_says_it_is_busy(lab, memory):
     assert result.returncode == 69 and b"SlowDown" in result.stderr
 
 
+def test_failed_release_says_who_frees_the_name(lab, memory):
+    holder = lab.hold("job", "--ttl", "4s")
+    memory.service.answers = lambda *_: SLOW
+
+    status, _, errors = finish(holder)
+
+    assert status == 0 and "SlowDown: our names are free once a contender has seen no renewal for 4s" in errors
+
+
 def test_bucket_of_another_region_is_asked_there(lab, memory):
     body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-south-2</Region></Error>"
     memory.refusals = [(400, body)]

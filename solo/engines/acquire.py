@@ -6,7 +6,7 @@ from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, getsignal, pthread_sigmask,
 
 from solo.engines.engine import INVALID_ANSWER, Gone, make_entry_record, make_invalid_answer, make_lost
 from solo.engines.last_call import TIMEOUT, LastCall, die
-from solo.engines.lease import TTL, Lease, Terms
+from solo.engines.lease import RATE, TTL, Lease, Terms
 from solo.engines.queue import Wait, ask_until_answered, check_patience, pause
 from solo.engines.targets import open_engine
 from solo.errors import SoloError, UsageError
@@ -185,7 +185,10 @@ class EngineHold:
             self.report_failure(error)
 
     def report_failure(self, reason):
-        say_promptly(f"{reason}: the engine frees our names in {self.lease.terms.ttl:.0f}s")
+        ttl = self.lease.terms.ttl
+        if self.engine.expires_leases:
+            return say_promptly(f"{reason}: the engine frees our names in {ttl:.0f}s")
+        say_promptly(f"{reason}: our names are free once a contender has seen no renewal for {ttl * (1 + RATE):.0f}s")
 
     def read_once(self, name: str):
         """As Engine.read_once, between two renewals."""

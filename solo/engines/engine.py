@@ -141,7 +141,8 @@ class Engine(Protocol):
     `where` names it in messages, without secrets. `modes` are the modes of modes.py that it supports. `caveat` is a
     warning that -v prints about every lock there, or "". `ttl` is how many seconds an unrenewed lease lives: as
     requested, and after `take` as granted. `skew` is how many seconds its clock is ahead of this host's, 0 if unknown.
-    `keeps_outcomes` is whether it has log_outcome and read_outcomes.
+    `keeps_outcomes` is whether it has log_outcome and read_outcomes. `expires_leases` is whether it ends an unrenewed lease
+    without the help of a contender.
 
     Every method but `take` and `wait_loss` returns within `timeout` seconds. All raise Unreachable if the engine does
     not answer and SoloError if it refuses; Gone only where stated. Only `wait_loss` may run beside another call.
@@ -154,6 +155,7 @@ class Engine(Protocol):
     timeout: float
     skew: float
     keeps_outcomes: bool
+    expires_leases: bool
 
     def connect(self) -> None:
         """Connect, and verify that the server can keep locks."""

@@ -48,6 +48,7 @@ class OrderedEngine:
     entries: dict
     skew: float = 0.0
     keeps_outcomes = False
+    expires_leases = True
 
     def close(self):
         """As Engine.close."""

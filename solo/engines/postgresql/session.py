@@ -57,6 +57,7 @@ class PostgresSession:
     caveat = ""
     skew = 0.0
     keeps_outcomes = False
+    expires_leases = True
 
     def __init__(self, target, ttl: float, timeout: float):
         self.where = target.shown

@@ -54,6 +54,7 @@ class S3(OrderedEngine):
 
     modes = MODES
     caveat = ""
+    expires_leases = False
 
     def __init__(self, target: "Target", ttl: float, timeout: float) -> None:
         self.where: str = target.shown
