@@ -197,6 +197,19 @@ def test_table_lock_survives_session_end_and_restart(tabled, server):
     assert finish(holder)[0] == 0 and finish(waiting)[0] == 0
 
 
+@pytest.mark.parametrize("words", ["list", "show job", "history", "wait job", "stop job", "metrics"])
+def test_view_of_a_missing_table_is_empty_and_creates_none(fleet, server, words):
+    fleet.url += "?table=fresh"
+    server.ask("drop table if exists fresh, fresh_log")
+
+    result = fleet.run("a", *words.split()[:1], "--via", fleet.url, *words.split()[1:])
+
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert server.ask("select to_regclass('fresh') is null and to_regclass('fresh_log') is null") == "t"
+    assert fleet.run("a", "-n", "job", "true").returncode == 0
+    assert server.ask("select to_regclass('fresh') is null") == "f"
+
+
 def test_error_without_create_privilege_has_the_create_statement(fleet, server):
     server.ask("drop role if exists guest; create role guest login")
     fleet.url = server.url.replace("postgres@", "guest@") + "?table=guests"

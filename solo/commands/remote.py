@@ -22,9 +22,10 @@ SAMPLES = 5  # calls, for the latency
 
 
 @contextmanager
-def look(via: str):
+def look(via: str, is_view: bool = True):
     """Yield the engine, connected. Raise Unreachable, SoloError."""
     engine = open_engine(via, Terms(TTL))
+    engine.is_view = is_view
     try:
         engine.connect()
         yield engine
@@ -154,7 +155,7 @@ def examine(via: str):
     """Yield (state, text) of each finding of `solo doctor`."""
     try:
         begin = read_boot_clock()
-        with look(via) as engine:
+        with look(via, is_view=False) as engine:
             reached = read_boot_clock() - begin
             begin = read_boot_clock()
             for _ in range(SAMPLES):

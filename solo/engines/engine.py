@@ -142,7 +142,7 @@ class Engine(Protocol):
     warning that -v prints about every lock there, or "". `ttl` is how many seconds an unrenewed lease lives: as
     requested, and after `take` as granted. `skew` is how many seconds its clock is ahead of this host's, 0 if unknown.
     `keeps_outcomes` is whether it has log_outcome and read_outcomes. `expires_leases` is whether it ends an unrenewed lease
-    without the help of a contender.
+    without the help of a contender. `is_view`, which the caller may set before `connect`: create nothing there.
 
     Every method but `take` and `wait_loss` returns within `timeout` seconds. All raise Unreachable if the engine does
     not answer and SoloError if it refuses; Gone only where stated. Only `wait_loss` may run beside another call.
@@ -156,6 +156,7 @@ class Engine(Protocol):
     skew: float
     keeps_outcomes: bool
     expires_leases: bool
+    is_view: bool
 
     def connect(self) -> None:
         """Connect, and verify that the server can keep locks."""

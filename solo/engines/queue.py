@@ -49,6 +49,7 @@ class OrderedEngine:
     skew: float = 0.0
     keeps_outcomes = False
     expires_leases = True
+    is_view = False
 
     def close(self):
         """As Engine.close."""

@@ -58,6 +58,7 @@ class PostgresSession:
     skew = 0.0
     keeps_outcomes = False
     expires_leases = True
+    is_view = False
 
     def __init__(self, target, ttl: float, timeout: float):
         self.where = target.shown

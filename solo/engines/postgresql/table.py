@@ -49,6 +49,7 @@ class PostgresTable(OrderedEngine):
         self.prefix = f"solo {self.name}"[:PREFIX_LIMIT] + " "
         self.channels = set()  # the session listens to them
         self.ttl = ttl
+        self.is_missing = False  # a view found no table
         self.link = Link(
             target, {**settings, "application_name": f"solo {posix.uname().nodename}:{posix.getpid()}"}, ttl, timeout
         )
@@ -73,12 +74,16 @@ class PostgresTable(OrderedEngine):
     def connect(self):
         self.open()
         problem = self.probe()
-        if problem and not self.has(self.table):
+        self.is_missing = problem is not None and not self.has(self.table)
+        if self.is_missing and self.is_view:
+            return
+        if self.is_missing:
             self.create(self.table, COLUMNS, problem)
         # Probe again: another contender may have created the table since.
         problem = problem and self.probe()
         if problem:
             raise problem
+        self.is_missing = False
 
     def probe(self):
         """Return why the table cannot be read, or None. Raises Unreachable."""
@@ -216,6 +221,8 @@ class PostgresTable(OrderedEngine):
 
     def read_rows(self, condition: str, *values) -> list:
         """Return [[number, name, owner, note, seconds until it expires]], in order."""
+        if self.is_missing:
+            return []
         return self.ask(
             "select number, name, owner, note, extract(epoch from expires - clock_timestamp()) from TABLE"
             f" where expires > clock_timestamp() {condition} order by number",
