@@ -839,7 +839,10 @@ def test_doctor_finds_files_open_to_or_owned_by_other_users(lab):
     cleaned = lab.run("clean")
     after = lab.run("doctor")
 
-    assert wide.returncode == 1 and f"fails  other users can open {lab.directory}/job/.gate, and so lock it".encode() in wide.stdout
+    assert (
+        wide.returncode == 1
+        and f"fails  other users can open {lab.directory}/job/.gate, and so lock it".encode() in wide.stdout
+    )
     assert (cleaned.returncode, after.returncode) == (0, 0)
     lab.directory.chmod(0o1777)
     lab.run("-n", "own", "true")
