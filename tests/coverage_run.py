@@ -6,11 +6,9 @@ and tests/... replaces TESTS.
 """
 
 import ast
-import datetime
 import json
 import mmap
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -22,6 +20,7 @@ from pathlib import Path
 from coverage import Coverage, CoverageData
 from coverage_explained import EXPLAINED, LEFT_OUT, TESTS
 from coverage_tracer import LINES, SIZE
+from measured import describe, format_measured
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_SOURCE = (".git", ".venv*", "build", "dist", "__pycache__", ".pytest_cache", ".hypothesis", ".ruff_cache")
@@ -126,9 +125,7 @@ def record(table: str, reports: dict, missed: list):
         "".join(f"- `{where}`: `{what}`\n  {reason}\n" for (where, what), reason in EXPLAINED.items()) or "- nothing\n"
     )
     docs.parent.mkdir(exist_ok=True)
-    kernel = platform.release().partition("-")[0]
-    versions = f"Python {platform.python_version()}, coverage.py {metadata.version('coverage')}"
-    measured = f"{datetime.date.today()}, Linux {kernel}, {versions}"
+    measured = f"{format_measured(describe())}, coverage.py {metadata.version('coverage')}"
     docs.write_text(
         f"# The hot path, as run by the tests (`make coverage`)\n\n{measured}\n\n{table}\nNot run, and why:\n\n{why}"
     )

@@ -19,10 +19,11 @@ import tempfile
 import time
 import traceback
 from ast import literal_eval
-from datetime import date
 from pathlib import Path
 from random import Random
 from zlib import crc32
+
+import measured
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -241,9 +242,7 @@ def describe(results: list, seed: int, engine: str) -> dict:
     """Return the content of docs/fuzz.json for a run without findings."""
     version = f"atheris {importlib.metadata.version('atheris')}" if engine == "atheris" else "no atheris"
     return {
-        "date": date.today().isoformat(),
-        "kernel": platform.release().partition("-")[0],
-        "python": platform.python_version(),
+        **measured.describe(),
         "engine": version,
         "seed": seed,
         "inputs": sum(known["inputs"] for known in results),
@@ -261,9 +260,8 @@ def describe(results: list, seed: int, engine: str) -> dict:
 def make_sentence(run: dict) -> str:
     """Return the sentence for docs/evidence.md."""
     command = f"`make fuzz SEED={run['seed']}`"
-    measured = f"{command}, {run['date']}, Linux {run['kernel']}, Python {run['python']}, {run['engine']}"
     readers = f"{len(run['targets'])} readers ({', '.join(run['targets'])})"
-    return f"{run['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({measured})."
+    return f"{run['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({command}, {measured.format_measured(run)}, {run['engine']})."
 
 
 def record(run: dict):

@@ -6,11 +6,9 @@ records its work by tally.py.
 """
 
 import argparse
-import datetime
 import hashlib
 import json
 import os
-import platform
 import random
 import re
 import shutil
@@ -23,6 +21,7 @@ from collections import Counter
 from pathlib import Path
 
 import tally
+from measured import describe, format_measured
 from test_torture import SCENES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -224,7 +223,7 @@ def run_all(seed: int, minutes: float, only: list) -> list:
     return parts
 
 
-def sum_up(parts: list, seed: int, minutes: float, took: float) -> dict:
+def sum_up(parts: list, seed: int, minutes: float, took: float, measured: dict) -> dict:
     """Return the content of docs/torture.json."""
     tallies = {part: tally.read(part.file) for part in parts}
     total, by_kind = Counter(), {kind: Counter() for kind in KINDS}
@@ -235,9 +234,7 @@ def sum_up(parts: list, seed: int, minutes: float, took: float) -> dict:
     loops = [part for part in parts if tallies[part].of and part.node in EXHAUSTIVE]
     busy = {part.name for part in parts if tallies[part].of or tallies[part].counts}
     return {
-        "date": str(datetime.date.today()),
-        "kernel": platform.release().partition("-")[0],
-        "python": platform.python_version(),
+        **measured,
         "seed": seed,
         "minutes": minutes,
         "took": round(took / 60, 1),
@@ -280,10 +277,7 @@ def render(result: dict) -> str:
         "loops over all calls of a scene that the time limit cut short": len(result["unfinished"]),
         "parts of the torture that did not run": ", ".join(result["idle"]) or "none",
     }
-    head = (
-        f"`make torture MINUTES={result['minutes']:g} SEED={result['seed']}` ({result['date']}, Linux {result['kernel']}, "
-        f"Python {result['python']})"
-    )
+    head = f"`make torture MINUTES={result['minutes']:g} SEED={result['seed']}` ({format_measured(result)})"
     return "\n".join([f"| {head} | |", "|---|---|", *(f"| {what} | {amount} |" for what, amount in rows.items())])
 
 
@@ -321,9 +315,9 @@ def main():
     print(f"make torture MINUTES={options.minutes:g} SEED={options.seed}", flush=True)
     shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True)
-    begin = time.monotonic()
+    begin, measured = time.monotonic(), describe()
     parts = run_all(options.seed, options.minutes, options.only)
-    result = sum_up(parts, options.seed, options.minutes, time.monotonic() - begin)
+    result = sum_up(parts, options.seed, options.minutes, time.monotonic() - begin, measured)
     print("\n".join(["", render(result), "", f"took {result['took']} minutes"]))
     for loop in result["unfinished"]:
         print(f"not finished: {loop}")

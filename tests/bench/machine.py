@@ -1,12 +1,13 @@
-"""Describe the machine, the date and the versions of a measurement, without the host name."""
+"""Describe the machine, the date, the commit and the versions of a measurement, without the host name."""
 
 import importlib.metadata
 import os
 import platform
 import re
 import subprocess
-import time
 from pathlib import Path
+
+from measured import describe
 
 PACKAGES = (
     "util-linux",
@@ -26,10 +27,8 @@ LIBRARIES = ("filelock", "fasteners", "kazoo", "psycopg")
 def describe_machine() -> dict:
     model = re.search(r"^(?:model name|CPU part)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     return {
-        "date": time.strftime("%F"),
-        "kernel": platform.release().partition("-")[0],
+        **describe(),
         "architecture": platform.machine(),
-        "python": platform.python_version(),
         "cpu": model[1] if model else "",
         "cores": os.cpu_count(),
         "load": [round(load, 1) for load in os.getloadavg()],

@@ -3,6 +3,7 @@
 import re
 
 from bench.launch import OPTIONS
+from measured import format_measured
 
 
 def list_blocks(results: dict) -> dict:
@@ -160,7 +161,7 @@ def list_blocks(results: dict) -> dict:
                 for row in measures.get("engines: crowd", {}).get("rows", ())
             ],
         ),
-        "machine": f"({machine['date']}, Linux {machine['kernel']}, Python {machine['python']}, {machine['cores']} cores of "
+        "machine": f"({format_measured(machine)}, {machine['cores']} cores of "
         f"{machine['cpu']}, load {machine['load'][0]} at the start; turns and versions: "
         "[bench.json](bench.json).)",
     }

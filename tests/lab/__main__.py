@@ -4,13 +4,13 @@ With names of wrappers or scenes, measure only these, print the outcomes and wri
 """
 
 import json
-import os
 import platform
 import re
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from measured import describe
 
 from .cell import measure
 from .peers import PEERS
@@ -70,10 +70,8 @@ def measure_all(peers, scenes) -> dict:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(run, cells))
     return {
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "kernel": f"Linux {os.uname().release.partition('-')[0]}",
+        **describe(),
         "distribution": platform.freedesktop_os_release()["PRETTY_NAME"],
-        "python": platform.python_version(),
         "peers": {peer.name: {"version": peer.find_version(), "skip": peer.skip, "wait": peer.wait} for peer in peers},
         "scenes": {scene: {"title": SCENES[scene].title, "good": SCENES[scene].good} for scene in scenes},
         "outcomes": {

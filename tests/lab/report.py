@@ -5,6 +5,8 @@ import textwrap
 from html import escape
 from itertools import groupby
 
+from measured import format_measured
+
 from .verdicts import BAD, GOOD, NOTE, TWO, UNKNOWN, VERDICTS
 
 CELL, LABEL, HEAD, SIZE = (36, 24), 330, 122, 14  # pixels
@@ -18,7 +20,7 @@ class Report:
         self.data = data
         self.peers = list(data["peers"])
         self.scenes = data["scenes"]
-        self.measured = f"{data['date']}, {data['kernel']}, {data['distribution']}"
+        self.measured = f"{format_measured(data)}, {data['distribution']}"
 
     def get(self, scene, peer):
         """Return (verdict, words)."""
@@ -72,7 +74,7 @@ class Report:
                 [
                     "# How the alternatives fail",
                     "",
-                    f"`make lab` makes this table ({self.measured}, Python {self.data['python']}).",
+                    f"`make lab` makes this table ({self.measured}).",
                     "",
                     self.matrix(),
                     "",
