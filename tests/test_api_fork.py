@@ -43,6 +43,36 @@ def test_forked_child_leaves_the_block_of_its_parent(lab, via):
     assert lab.run_code(code) == (0, "0\n", "")
 
 
+def test_forked_child_keeps_its_own_hold_at_the_end_of_the_block_of_its_parent(lab, via):
+    code = """
+lock = solo.Lock('job', shared=True)
+with lock:
+    pid = os.fork()
+    hold = None if pid else lock.acquire()
+if not pid:
+    os._exit(hold.locked)
+print(os.WEXITSTATUS(os.waitpid(pid, 0)[1]))
+"""
+
+    assert lab.run_code(code) == (0, "1\n", "")
+
+
+def test_forked_child_ends_in_a_thread_what_it_entered_by_hand(lab, via):
+    code = """
+lock = solo.Lock('job')
+pid = os.fork()
+if not pid:
+    lock.__enter__()
+    thread = threading.Thread(target=lock.__exit__, args=(None, None, None))
+    thread.start()
+    thread.join()
+    os._exit(len(find_holders('job')))
+print(os.WEXITSTATUS(os.waitpid(pid, 0)[1]))
+"""
+
+    assert lab.run_code(code) == (0, "0\n", "")
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_contends_with_its_parent(lab, files, method):
     lock = solo.Lock("job", wait=math.inf)

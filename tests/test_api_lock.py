@@ -339,19 +339,19 @@ def test_exception_in_a_block_passes_and_releases(lab, kind):
 @pytest.mark.parametrize("end", ["block", "release"])
 def test_hold_of_a_lock_dies_where_no_signal_handler_can_raise(kind, end, monkeypatch):
     """Python ignores what a handler raises during a __del__: it would be lost."""
-    lock, deferring = solo.Lock("job"), []
-    monkeypatch.setattr(solo.Hold, "__del__", lambda hold: deferring.append(signal.getsignal(signal.SIGUSR1)))
+    lock, found = solo.Lock("job"), {}
+    monkeypatch.setattr(solo.Hold, "__del__", lambda hold: found.update({hold.token: signal.getsignal(signal.SIGUSR1)}))
     signal.signal(signal.SIGUSR1, handler := lambda *_: None)
 
     if end == "block":
         with lock:
-            pass
+            token = lock.token
     else:
-        lock.acquire()
+        token = lock.acquire().token
         lock.release()
     gc.collect()
 
-    assert len(deferring) == 1 and deferring[0] is not handler
+    assert found[token] is not handler
 
 
 @pytest.mark.parametrize("entered", ["with", "stack"])
@@ -386,6 +386,81 @@ def test_block_ends_only_the_hold_of_the_thread_that_entered_it(kind, entered):
 
         assert other.result(PATIENCE)
     assert find_holders("pool") == []
+
+
+def test_subclass_with_its_own_exit_is_left_by_another_thread(kind):
+    class Mine(solo.Lock):
+        def __exit__(self, *error):
+            return super().__exit__(*error)
+
+    lock = Mine("job")
+
+    def generate():
+        with lock:
+            yield 1
+
+    running = generate()
+    next(running)
+    in_thread(running.close)
+
+    assert find_holders("job") == []
+
+
+def test_pushed_lock_is_not_taken_for_the_next_that_is_entered_by_hand(kind):
+    pushed, other = solo.Lock("pushed"), solo.Lock("other")
+    pushed.acquire()
+    with contextlib.ExitStack() as stack:
+        stack.push(pushed)
+        other.__enter__()
+
+    assert not pushed.locked and other.locked
+    other.__exit__(None, None, None)
+    assert not other.locked
+
+
+def test_block_entered_by_a_thread_that_ended_is_still_locked(kind):
+    lock = solo.Lock("job")
+
+    def generate():
+        with lock:
+            yield 1
+            yield len(find_holders("job"))
+
+    running = generate()
+    in_thread(lambda: next(running))
+    gc.collect()
+
+    assert next(running) == 1
+    running.close()
+    assert find_holders("job") == []
+
+
+def test_block_entered_again_while_another_thread_leaves_it_is_locked(kind, monkeypatch):
+    lock, done = solo.Lock("job", reentrant=True), threading.Event()
+
+    def generate():
+        with lock:
+            yield 1
+
+    def close():
+        running.close()
+        done.set()
+
+    def look(hold):
+        if not closing:
+            closing.append(threading.Thread(target=close))
+            closing[0].start()
+            done.wait(0.2)
+        return bool(hold._tickets)
+
+    running, closing = generate(), []
+    next(running)
+    monkeypatch.setattr(solo.Hold, "locked", property(look))
+    with lock:
+        closing[0].join(PATIENCE)
+
+        assert done.is_set() and len(find_holders("job")) == 1
+    assert find_holders("job") == []
 
 
 def test_generator_closed_by_another_thread_releases_only_its_own_hold(kind):

@@ -35,7 +35,6 @@ import os
 import select
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Generator, Iterator
 from errno import EAGAIN
 from fcntl import F_DUPFD_CLOEXEC, F_GETFL, LOCK_SH, LOCK_UN, fcntl, flock
@@ -406,62 +405,79 @@ def list_handled() -> list[int]:
     return list(compress(SIGNALS, map(callable, map(_signal.getsignal, SIGNALS))))
 
 
+class Block:
+    """A `with` block `of` an object (its id; until it is entered, perhaps its class): the `hold` with which it was
+    entered, and whether it was `left`. A call of `__exit__` by hand makes one too, without a hold.
+    """
+
+    def __init__(self, owner: object, kind: Optional[type]) -> None:
+        self.of = kind if owner is None else id(owner)
+        self.pid = os.getpid()
+        self.hold: Any = None
+        self.left = False
+
+
+class Opening(threading.local):
+    """The block that this thread begins to enter."""
+
+    block: Optional[Block] = None
+
+    def take(self, owner: object) -> Optional[Block]:
+        """Return the block that `owner` enters, None if its `__enter__` was called by hand."""
+        block, self.block = self.block, None
+        if block is None or block.of not in (id(owner), type(owner)):
+            return None
+        block.of = id(owner)
+        return block
+
+
+opening = Opening()
+
+
 class LeaveBlock:
     """The `__exit__` of a class: `with` always reaches the `_leave` of its object, even if a signal handler raises.
 
     A handler may raise at the first bytecode of a Python function, before any `try` in it. But a suspended generator is
     already inside its `try`. `with` looks `__exit__` up before it enters the block, and gets a callable in C that
-    resumes such a generator: max() calls `send` for each argument, and returns the first one, `result`. That look-up
-    also tells which thread or task enters: another one may leave, as by closing a generator.
+    resumes such a generator: max() calls `send` for each argument, and returns the first one, `result`.
+
+    The `__enter__` that follows the look-up takes the Block from `opening` and puts its hold there. So the block ends
+    its own hold, whichever thread leaves it, as by closing a generator.
     """
 
     def __init__(self, result: object = False) -> None:
         self.result = result
 
     def __get__(self, owner: Any, kind: Optional[type] = None) -> Callable[..., object]:
-        entrant = weakref.ref(find_owner())
+        block = opening.block = Block(owner, kind)
         if owner is None:  # contextlib.ExitStack looks it up in the class
-            return lambda owner, *error: self.prepare(owner, entrant)(*error)
-        return self.prepare(owner, entrant)
+            return lambda owner, *error: self.prepare(owner, block)(*error)
+        return self.prepare(owner, block)
 
-    def prepare(self, owner: Any, entrant: Callable[[], object]) -> Callable[..., object]:
-        leaving = leave_once(owner, entrant)
+    def prepare(self, owner: Any, block: Block) -> Callable[..., object]:
+        leaving = leave_once(owner, block)
         next(leaving)
         return functools.partial(max, self.result, None, key=leaving.send)
 
 
-def leave_once(owner: Any, entrant: Callable[[], object]) -> Generator[int, object, None]:
-    """Call `owner._leave` when resumed: a generator. `_leave` appends to its list once no handler can raise."""
-    left: list[bool] = []
+def leave_once(owner: Any, block: Block) -> Generator[int, object, None]:
+    """Call `owner._leave` when resumed: a generator. `_leave` sets `block.left` once no handler can raise."""
     try:
         yield 0
-        owner._leave(left, entrant)
+        owner._leave(block)
     except GeneratorExit:
         return  # the block was never entered
     except BaseException:
         try:
             try:
-                owner._leave(left, entrant)
+                owner._leave(block)
             finally:
-                owner._leave(left, entrant)
+                owner._leave(block)
         except SoloError:
             pass  # the interrupt counts more; in Python 3.9 it may come before the block was entered
         raise
     while True:
         yield 0
-
-
-def find_owner() -> object:
-    """Return the owner of a hold: the running task if an event loop runs here, else the thread."""
-    current_task = getattr(sys.modules.get("asyncio"), "current_task", None)  # another thread may be importing it
-    if current_task is not None:
-        try:
-            task = current_task()
-        except RuntimeError:
-            task = None
-        if task is not None:
-            return task
-    return threading.current_thread()
 
 
 class Done:

@@ -214,12 +214,12 @@ class Hold:
     else:
         __exit__ = blocking.LeaveBlock()
 
-    def _leave(self, left: list[bool], _: object) -> None:
+    def _leave(self, block: blocking.Block) -> None:
         if not blocking.can_act():
             return
         with blocking.Deferred():
-            if not left:
-                left.append(True)
+            if not block.left:
+                block.left = True
                 self._undo()
 
     def __del__(self) -> None:
@@ -352,7 +352,7 @@ class Lock:
     @property
     def hold(self) -> Optional[Hold]:
         """The Hold of this thread or task, None if it holds nothing."""
-        hold = self._holds.get(blocking.find_owner())
+        hold = self._holds.get(find_owner())
         return hold if hold is not None and hold.locked else None
 
     @property
@@ -381,7 +381,7 @@ class Lock:
 
     def _acquire(self, timeout: Optional[float], entered: list[Hold]) -> Hold:
         """Acquire it, and append the Hold to `entered`: a signal handler may raise before it is returned."""
-        deadline, owner = self._find_deadline(timeout), blocking.find_owner()
+        deadline, owner = self._find_deadline(timeout), find_owner()
         again = self._enter_again(owner, entered)
         if again is not None:
             return again
@@ -398,7 +398,7 @@ class Lock:
 
     def acquire_async(self, timeout: Optional[float] = UNSET) -> "Coroutine[Any, Any, Hold]":
         """Acquire it as `acquire` does, while the event loop of asyncio runs. If cancelled, leave the queue."""
-        return self._acquire_async(blocking.find_owner(), self.hold, timeout)
+        return self._acquire_async(find_owner(), self.hold, timeout)
 
     async def _acquire_async(self, owner: object, held: Optional[Hold], timeout: Optional[float]) -> Hold:
         """Acquire it for the task `owner`, which called while it `held` that Hold, or None.
@@ -408,8 +408,8 @@ class Lock:
         """
         deadline, hold = self._find_deadline(timeout), self._holds.get(owner)
         is_held = hold is not None and hold.locked
-        if owner is not blocking.find_owner() and (owner in self._asking or is_held and hold is not held):
-            owner = blocking.find_owner()
+        if owner is not find_owner() and (owner in self._asking or is_held and hold is not held):
+            owner = find_owner()
         again = self._enter_again(owner, [])
         if again is not None:
             return again
@@ -437,18 +437,22 @@ class Lock:
         if not blocking.can_act():
             return
         with blocking.Deferred():
-            if not self._undo(blocking.find_owner()):
+            if not self._undo(self._holds.get(find_owner())):
                 raise SoloError(f"{self.name}: is not held by this thread or task")
 
-    def _undo(self, owner: object) -> bool:
-        """Undo one acquire of `owner`. Return whether it had a Hold. The caller is acting. Raises SoloError as Hold.release."""
-        hold = None if owner is None else self._holds.get(owner)
+    def _undo(self, hold: Optional[Hold]) -> bool:
+        """Undo one acquire. Return whether `hold` was still held. The caller is acting. Raises SoloError as Hold.release.
+
+        A Hold that has ended may die here. Later, in its __del__, Python would ignore what a signal handler raises.
+        """
         if hold is None or not hold._tickets:
             return False
-        hold._undo()
-        if not hold._tickets:
-            # It may die here. Later, in its __del__, Python would ignore what a handler raises.
-            del self._holds[owner]
+        try:
+            hold._undo()
+        finally:
+            owner = hold._owner()
+            if owner is not None and not hold._tickets and self._holds.get(owner) is hold:
+                self._holds.pop(owner, None)
         return True
 
     def _find_deadline(self, timeout: Optional[float]) -> float:
@@ -462,14 +466,17 @@ class Lock:
         None if it has none. Raises SoloError unless reentrant.
         """
         hold = self._holds.get(owner)
-        if hold is None or not hold.locked:
+        if hold is None:
             return None
-        if not self.reentrant:
-            raise SoloError(
-                f"{self.name}: held by this thread or task already: it would wait for itself (reentrant=True counts)"
-            )
-        hold.depth += 1
-        entered.append(hold)
+        with blocking.Deferred():  # another thread may release it
+            if not hold.locked:
+                return None
+            if not self.reentrant:
+                raise SoloError(
+                    f"{self.name}: held by this thread or task already: it would wait for itself (reentrant=True counts)"
+                )
+            hold.depth += 1
+            entered.append(hold)
         return hold
 
     def _keep(self, owner: object, hold: Hold, entered: list[Hold]) -> Hold:
@@ -481,11 +488,16 @@ class Lock:
 
     def __enter__(self) -> Hold:
         entered: list[Hold] = []
+        block = blocking.opening.take(self)
         try:
-            return self._acquire(UNSET, entered)
+            self._acquire(UNSET, entered)
+            if block is not None:
+                block.hold = entered[0]
+            return entered[0]
         except BaseException:  # a signal handler may raise after the lock was acquired
-            for hold in entered:
-                hold.release()
+            if entered and blocking.can_act():
+                with blocking.Deferred():
+                    self._undo(entered.pop())
             raise
 
     if TYPE_CHECKING:
@@ -496,20 +508,34 @@ class Lock:
         __exit__ = blocking.LeaveBlock()
         __aexit__ = blocking.LeaveBlock(blocking.Done())
 
-    def _leave(self, left: list[bool], entrant: Callable[[], object]) -> None:
+    def _leave(self, block: blocking.Block) -> None:
         if not blocking.can_act():
             return
         with blocking.Deferred():
-            if left:
+            if block.left:
                 return
-            left.append(True)
-            if not self._undo(entrant()) and not self._is_forked:
+            block.left = True
+            hold, block.hold = block.hold if block.of == id(self) else None, None
+            is_inherited = block.pid != os.getpid() or hold is None and self._is_forked
+            is_done = self._undo(hold or self._find_left())
+            del hold  # see _undo
+            if not is_done and not is_inherited:
                 raise SoloError(
                     f"{self.name}: this block's hold was released before its end (with lock.acquire(): may be)"
                 )
 
+    def _find_left(self) -> Optional[Hold]:
+        """Return the Hold that a call of `__exit__` by hand ends: that of this thread or task, else the only one."""
+        holds = [hold for hold in list(self._holds.values()) if hold._tickets]
+        own = self._holds.get(find_owner())
+        return own if own in holds else holds[0] if len(holds) == 1 else None
+
     async def __aenter__(self) -> Hold:
-        return await self.acquire_async()
+        block = blocking.opening.take(self)
+        hold = await self.acquire_async()
+        if block is not None:
+            block.hold = hold
+        return hold
 
     def __call__(self, function: Function) -> Function:
         """Decorate a function: each call holds the lock."""
@@ -877,6 +903,19 @@ def set_ready(future: "asyncio.Future[None]") -> None:
     """Complete the future, unless it was cancelled."""
     if not future.done():
         future.set_result(None)
+
+
+def find_owner() -> object:
+    """Return the owner of a hold: the running task if an event loop runs here, else the thread."""
+    current_task = getattr(sys.modules.get("asyncio"), "current_task", None)  # another thread may be importing it
+    if current_task is not None:
+        try:
+            task = current_task()
+        except RuntimeError:
+            task = None
+        if task is not None:
+            return task
+    return threading.current_thread()
 
 
 def identify() -> "tuple[Process, Origin, list[bytes]]":
