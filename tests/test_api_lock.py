@@ -339,8 +339,13 @@ def test_exception_in_a_block_passes_and_releases(lab, kind):
 @pytest.mark.parametrize("end", ["block", "release"])
 def test_hold_of_a_lock_dies_where_no_signal_handler_can_raise(kind, end, monkeypatch):
     """Python ignores what a handler raises during a __del__: it would be lost."""
-    lock, found = solo.Lock("job"), {}
-    monkeypatch.setattr(solo.Hold, "__del__", lambda hold: found.update({hold.token: signal.getsignal(signal.SIGUSR1)}))
+    lock, found, end_hold = solo.Lock("job"), {}, solo.Hold.__del__
+
+    def note(hold):
+        found[hold.token] = signal.getsignal(signal.SIGUSR1)
+        end_hold(hold)
+
+    monkeypatch.setattr(solo.Hold, "__del__", note)
     signal.signal(signal.SIGUSR1, handler := lambda *_: None)
 
     if end == "block":
