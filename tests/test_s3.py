@@ -223,8 +223,13 @@ def is_running(file):
     return os.path.exists(f"/proc/{file.read_text().strip()}/cwd")
 
 
-def test_process_is_killed_at_its_time_limit(home):
+@pytest.mark.parametrize("process", ["the process", "a child"])
+def test_process_is_killed_at_its_time_limit(home, process):
+    """A child that was left in the background still has the pipe of the answer."""
     file = write_hanging_process(home)
+    if process == "a child":
+        script = home["HOME"] / "hang.sh"
+        script.write_text(f"#!/bin/sh\nsleep 1000 & echo $! >{file}\n")
 
     with pytest.raises(SoloError, match="no answer"):
         find(home, timeout=1.0)
@@ -300,7 +305,7 @@ def test_keys_are_read_again_before_they_end(hosts, tmp_path):
         del hosts.environment[name]
     hosts.environment["HOME"] = str(tmp_path)
 
-    holder = hosts.hold(hosts.job, "--ttl", "3s")
+    holder = hosts.hold(hosts.job, "--ttl", "3s", "-w", "1m")
     until(lambda: count.read_text().count("x") >= 2)
     before = read_document(hosts.server, hosts.job)["queue"][0]["renewals"]
     until(lambda: read_document(hosts.server, hosts.job)["queue"][0]["renewals"] > before + 5)
@@ -515,6 +520,25 @@ def test_object_is_proven_once(lab, memory):
     assert lab.run("-n", "other", "true").returncode == 0
     puts = [path.rpartition("/")[2] for method, path, _ in memory.service.asked if method == "PUT"]
     assert puts[11:] == [".proof"] * 2 + ["other.json"] * 4
+
+
+def test_holder_proves_nothing_during_its_lease(lab, memory):
+    """A renewal has no time for it. Contenders by another address of the store replace what the object says of it."""
+    assert lab.run("-n", "job", "true").returncode == 0
+    holder = lab.hold("job", "--ttl", "3s")
+    [(path, (text, etag))] = [(path, there) for path, there in memory.objects.items() if path.endswith(".json")]
+    document = json.loads(text)
+    document["proven"] = document["proven"].replace("127.0.0.1", "other")
+    before = [path for method, path, _ in memory.service.asked if method == "PUT" and path.endswith(".proof")]
+    memory.objects[path] = json.dumps(document).encode(), f"{etag[:-1]}x" if '"' not in etag else f'{etag[:-2]}x"'
+
+    def read_renewals():
+        return json.loads(memory.objects[path][0])["queue"][0]["renewals"]
+
+    until(lambda: read_renewals() > document["queue"][0]["renewals"] + 2)
+    asked = [path for method, path, _ in memory.service.asked if method == "PUT" and path.endswith(".proof")]
+
+    assert finish(holder)[0] == 0 and asked == before
 
 
 @pytest.mark.parametrize("change", ["dropped", "elsewhere"])

@@ -30,7 +30,7 @@ EXPORT = "credential_process = aws configure export-credentials"
 # Runs $1. When our end of its stdin closes, as it does when solo dies, it kills its whole process group.
 GUARD = (
     "exec 3<&0 </dev/null; (read -r line <&3; kill -KILL 0) >/dev/null & exec 3<&-;"
-    ' (eval "$1"); code=$?; kill -KILL $!; exit $code'
+    ' (eval "$1"); code=$?; kill -KILL $!; wait $! 2>/dev/null; exit $code'
 )
 ELSEWHERE = ("sso_session", "sso_start_url", "role_arn", "web_identity_token_file")
 
@@ -192,21 +192,23 @@ def run_process(command: str, where: str, timeout: float) -> Keys:
         until = deadline
     finally:
         posix.close(read)
-        reap(pid, until)
-        posix.close(lifeline)
+        try:
+            reap(pid, until)
+        finally:
+            posix.close(lifeline)
     return parse_keys(data, f"{where}: credential_process")
 
 
 def reap(pid: int, deadline: float) -> None:
-    """Collect the process. At the deadline kill it with its group."""
+    """Collect the process. At the deadline kill it with its group, even if it has ended itself."""
     try:
-        while posix.waitpid(pid, posix.WNOHANG)[0] == 0:
-            if monotonic() >= deadline:
-                posix.killpg(pid, SIGKILL)
-                posix.waitpid(pid, 0)
+        while monotonic() < deadline:
+            if posix.waitpid(pid, posix.WNOHANG)[0]:
                 return
             sleep(TICK)
-    except ChildProcessError:
+        posix.killpg(pid, SIGKILL)
+        posix.waitpid(pid, 0)
+    except (ChildProcessError, ProcessLookupError):
         pass  # the launcher's main thread reaps all children
 
 

@@ -323,7 +323,8 @@ def extend(wait: "Wait", seconds: float, name: str, host: str) -> "Wait":
         return wait
     if not wait.is_quiet:
         span = format_duration(-(-seconds // 1))
-        say_promptly(f"{name}: waiting up to {span}: the holder on {host} does not renew its lease")
+        where = f" on {host}" if host else ""
+        say_promptly(f"{name}: waiting up to {span}: the holder{where} does not renew its lease")
     return wait._replace(deadline=deadline)
 
 

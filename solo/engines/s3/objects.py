@@ -183,19 +183,20 @@ class Objects:
     def prove(self, state: State, deadline: "Optional[float]" = None) -> str:
         """Verify that the store honours conditions, unless `state` or this process knows. Return the proof.
 
-        Raises SoloError, Unreachable.
+        Without a deadline each PUT has its own one, as before a hold: a renewal has no time for them. Raises SoloError,
+        Unreachable.
         """
-        deadline = self.find_deadline() if deadline is None else deadline
         proof = self.describe_proof(self.is_quoted)
         if proof not in (state.document.proven, self.proven):
             is_there = self.is_refused(ABSENT, deadline) or self.is_refused(ABSENT, deadline)  # the first may create it
             if not is_there or not self.is_refused(WRONG, deadline):
                 raise SoloError(f"{self.where}: {UNSAFE}")
-            self.proven = proof
+        self.proven = proof
         return proof
 
-    def is_refused(self, etag: str, deadline: float) -> bool:
+    def is_refused(self, etag: str, deadline: "Optional[float]") -> bool:
         """Return whether a PUT that replaces this ETag only is refused for that reason. Any other refusal is repeated."""
+        deadline = self.find_deadline() if deadline is None else deadline
         attempt = 0
         while True:
             key = f"{self.prefix}{PROOF}"
