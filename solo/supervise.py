@@ -188,7 +188,7 @@ def stop_too(child: Child):
             forward(SIGCONT, child)
         if info is not None and info.si_pid != posix.getpid():
             react(info, child)  # a stop that was sent after the SIGCONT
-    elif signal != SIGSTOP:
+    else:
         _signal.pthread_sigmask(SIG_UNBLOCK, {signal})
         _signal.pthread_sigmask(SIG_BLOCK, {signal})
 
