@@ -187,18 +187,18 @@ def match_processes(pid: int, start: int, theirs: Origin, mine: Origin) -> "Iter
 
 
 def match_process(entry: str, pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None":
-    """Whether /proc/`entry` is that process. None if it could be, but its namespace cannot be read."""
+    """Whether /proc/`entry` is that process. None if it could be, but its namespace or its pid there cannot be read."""
     try:
         namespace = read_namespace(entry, "pid")
     except OSError:
         namespace = ""
     try:
-        if namespace not in ("", theirs.pid_namespace) or read_inner_pid(entry) != pid:
+        if namespace not in ("", theirs.pid_namespace) or (inner := read_inner_pid(entry)) not in (0, pid):
             return False
         is_same = read_stat(entry).is_started(start, theirs, mine)
     except OSError:
         return False
-    return None if is_same and not namespace else is_same
+    return None if is_same and not (namespace and inner) else is_same
 
 
 def read_inner_pid(entry: str) -> int:

@@ -1,11 +1,13 @@
 """A holder in another pid namespace: every view has the pids that its reader can use, or says where a pid is valid."""
 
 import json
+import os
 import re
 import shlex
+import signal
 
 import pytest
-from conftest import finish, read_line, until
+from conftest import NOBODY, finish, read_line, until, wait_dead
 from test_process_1 import INNER, find_chain
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
@@ -117,3 +119,46 @@ def test_socket_of_a_process_that_cannot_be_seen_has_no_pid(lab):
 
     assert (seen["launcher"], seen["claims"]) == (holder.launcher, {})
     assert (unseen["launcher"], unseen["child"], unseen["claims"]) == (None, None, {})
+
+
+# --- an orphan that cannot be identified: it blocks no contender, but is not dead either -----------------------------------
+
+
+@pytest.fixture
+def orphan(common):
+    """Return the pid, here, of an orphan of root in a pid namespace, in a base for all users."""
+    common.directory.mkdir()
+    common.directory.chmod(0o1777)
+    process = common.start("-n", "job", "--", *COMMAND, prefix=(*INNER, "sh", "-c", '"$@"; read line', "sh"))
+    read_line(process)
+    _, launcher, child = find_chain(process)
+    os.kill(launcher, signal.SIGKILL)
+    wait_dead(launcher)
+    return child
+
+
+def is_taken_over(lab, **options):
+    result = lab.run("-n", "job", "true", **options)
+    return result.returncode == 0 and b"/job: taking over from " in result.stderr
+
+
+def test_orphan_in_a_namespace_that_cannot_be_read_is_unseen(common, orphan):
+    assert is_taken_over(common, user=NOBODY)
+
+
+@pytest.mark.tool("mount", "setpriv")
+def test_orphan_that_proc_lists_but_does_not_show_is_unseen(common, orphan):
+    become = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups"
+    hide = f'mount -t proc -o hidepid=1 proc /proc && exec {become} "$@"'
+
+    assert is_taken_over(common, prefix=("unshare", "--mount", "sh", "-c", hide, "sh"))
+
+
+@pytest.mark.tool("mount")
+def test_orphan_whose_inner_pid_is_not_known_is_unseen(common, orphan):
+    """As before Linux 4.1."""
+    status = common.path / "status"
+    status.write_text(re.sub("NSpid:.*\n", "", open(f"/proc/{orphan}/status").read()))
+    replace = f'mount --bind {status} /proc/{orphan}/status && exec "$@"'
+
+    assert is_taken_over(common, prefix=("unshare", "--mount", "sh", "-c", replace, "sh"))
