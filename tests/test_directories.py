@@ -390,7 +390,7 @@ def test_orphan_hidden_by_hidepid_holds(common):
 
 
 def orphan_elsewhere(lab, holder, name="job"):
-    """Kill the launcher, and change its ticket to one of another host that shares the base; return the ticket.
+    """Kill the launcher, and move its ticket to another host; return the ticket.
 
     The command lives, but cannot be seen from here.
     """
@@ -398,6 +398,11 @@ def orphan_elsewhere(lab, holder, name="job"):
     holder.wait()
     for waiter in lab.started[1:]:
         until(lambda: is_polling(waiter.pid))  # for the end of the command
+    return move_elsewhere(lab, name)
+
+
+def move_elsewhere(lab, name="job"):
+    """Change the ticket to one of another host that shares the base; return it."""
     ticket = lab.find_hold(name)
     boot = open("/proc/sys/kernel/random/boot_id", "rb").read().strip()
     record = ticket.read_bytes().replace(b"boot " + boot, b"boot x")
@@ -407,6 +412,17 @@ def orphan_elsewhere(lab, holder, name="job"):
 
 def is_polling(pid):
     return open(f"/proc/{pid}/syscall").read().split()[0] == BLOCKING[1]
+
+
+def test_kept_hold_of_another_host_holds_and_is_named_with_it(lab):
+    keeper = lab.start_words("sleep", "60")
+    lab.run("hold", "--pid", str(keeper.pid), "job")
+    ticket = move_elsewhere(lab)
+
+    busy = lab.run("-n", "job", "true")
+
+    assert (busy.returncode, ticket.exists()) == (75, True)
+    assert f" by pid {keeper.pid} on elsewhere (".encode() in busy.stderr
 
 
 def test_unseen_orphan_is_removed_with_warning(lab):
@@ -495,7 +511,12 @@ def has_inner_pid(pid, namespace, inside):
 # --- other users ---------------------------------------------------------------------------------------------------
 # Real users attack a base of each kind.
 
-BASES = [(0o755, 0o700, 0o600, 0o600), (0o2775, 0o2770, 0o660, 0o640), (0o1777, 0o1777, 0o666, 0o644)]
+BASES = [
+    (0o755, 0o700, 0o600, 0o600),
+    (0o2775, 0o2770, 0o660, 0o640),
+    (0o1777, 0o1777, 0o666, 0o644),
+    (0o1757, 0o1707, 0o606, 0o604),
+]
 
 
 def act_as_nobody(*words, **options):

@@ -3,10 +3,13 @@ typed."""
 
 import os
 import re
+import signal
 import subprocess
 
 import pytest
-from conftest import NOBODY, finish, until
+from conftest import NOBODY, count_injected, finish, inject, until
+
+from solo.process.tree import find_children
 
 OTHER, GROUP = 65533, 4242  # another user without a name, and a group
 TICKET = ".hold.00000000000000000001"
@@ -266,6 +269,51 @@ def test_name_with_group_of_earlier_version_is_refused_with_remedy(common):
         f"solo: job: cannot open {common.directory}/job: Permission denied (as root: chgrp -R {GROUP} "
     )
     assert [finish(start_member(common, user, "-n", "job", "true"))[0] for user in (NOBODY, OTHER)] == [0, 0]
+
+
+@pytest.mark.root
+def test_name_that_cannot_get_the_group_is_refused_with_remedy(common):
+    """The user of the base is no member of its group, so that chown(2) fails."""
+    make_base(common, 0o770, GROUP)
+    os.chown(common.directory, OTHER, GROUP)
+
+    refused = common.run("-n", "job", "true", user=OTHER, group=OTHER, extra_groups=[])
+    error = refused.stderr.decode().strip()
+    left = os.listdir(common.directory)
+    subprocess.run(["sh", "-c", find_remedies(error)[0]], check=True)
+
+    place = common.directory
+    assert (
+        error
+        == f"solo: job: cannot create {place}/job: it cannot get the group of {place} (as root: chmod g+s {place})"
+    )
+    assert (refused.returncode, left) == (125, [])
+    assert common.run("-n", "job", "true", user=OTHER, group=OTHER, extra_groups=[]).returncode == 0
+
+
+@pytest.mark.root
+@pytest.mark.tool("strace")
+def test_full_file_system_keeps_no_unnamed_directory(lab):
+    make_base(lab, 0o2770)
+
+    result = lab.run("-n", "job", "true", prefix=inject(lab, "renameat:error=ENOSPC:when=1"))
+
+    assert (result.returncode, count_injected(lab), os.listdir(lab.directory)) == (125, 1, [".journals"])
+    assert result.stderr.decode().startswith(f"solo: job: cannot create {lab.directory}/job: No space left on device")
+
+
+@pytest.mark.root
+@pytest.mark.tool("strace")
+def test_directory_that_another_contender_made_meanwhile_is_used(lab):
+    make_base(lab, 0o2770)
+    slow = lab.start("-n", "job", "--", "echo", "ran", prefix=inject(lab, "fchmod:signal=STOP:when=1"))
+    until(lambda: [path for path in lab.directory.glob(".new.*") if path.stat().st_mode & 0o7777 == 0o2770])
+
+    assert lab.run("-n", "job", "true").returncode == 0
+    [launcher] = [pid for pid, _ in find_children(slow.pid)]
+    os.kill(launcher, signal.SIGCONT)
+
+    assert finish(slow) == (0, "ran\n", "") and not list(lab.directory.glob(".new.*"))
 
 
 # --- messages -------------------------------------------------------------------------------------------------------

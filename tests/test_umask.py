@@ -19,8 +19,9 @@ print(oct(os.umask(0)))
 """
 
 
-def run_program(text, *words):
-    return subprocess.run([sys.executable, "-IS", "-c", HEAD + text, *map(str, words)], capture_output=True, text=True)
+def run_program(text, *words, prefix=()):
+    program = [*prefix, sys.executable, "-IS", "-c", HEAD + text, *map(str, words)]
+    return subprocess.run(program, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("umask", ["0", "077", "0177", "0777"])
@@ -48,6 +49,19 @@ def test_umask_locks_no_user_out_of_a_name(common):
     )
 
     assert (done.stdout, done.stderr) == ("held\n", "")
+
+
+@pytest.mark.root
+@pytest.mark.tool("unshare", "mount")
+def test_program_locks_where_the_kernel_does_not_show_its_umask(tmp_path):
+    """As before Linux 4.7."""
+    replace = 'grep -v ^Umask: /proc/$$/status >"$0" && mount --bind "$0" /proc/$$/status && exec "$@"'
+    prefix = ("unshare", "--mount", "sh", "-c", replace, tmp_path / "status")
+
+    done = run_program(HOLD, tmp_path / "names", "027", prefix=prefix)
+
+    *modes, after = done.stdout.splitlines()
+    assert (done.stderr, after, set(modes)) == ("", "0o27", {"0o700 True", "0o600 False"})
 
 
 def test_umask_narrows_no_directory_in_a_home(tmp_path):
