@@ -11,7 +11,7 @@ import time
 import pytest
 from conftest import count_injected, finish, inject, read_line, until, wait_dead
 
-from solo.gate import BOOT_AT
+from solo.gate import BOOT_AT, DIGITS, LARGEST
 
 GARBAGE = [b"", b"\0", b"garbage", b"\xff" * 5000, b"solo 1\n", (b"9" * 20 + b"\n") * 3, b"x" * 3_000_000, b"\n" * 100]
 
@@ -23,8 +23,8 @@ def runs_or_fails_in_one_line(result):
     return result.returncode == 0
 
 
-def run_beside(lab):
-    return lab.run("-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log")
+def run_beside(lab, **options):
+    return lab.run("-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log", **options)
 
 
 @pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
@@ -52,6 +52,37 @@ def test_wrong_counter_hides_no_ticket(lab, data, seat):
 
     assert run_beside(lab).returncode == 75
     assert lab.read_log() == []
+
+
+def test_number_of_a_live_ticket_is_not_used_again(lab):
+    """The counter is too low, and the next ticket cannot have a number above that of the last one."""
+    counter = 5 * 10**17
+    holders = [lab.hold("job", "--shared") for _ in range(2)]
+    for ticket, number in zip(list((lab.directory / "job").glob(".hold.*")), (counter + 1, LARGEST)):
+        ticket.rename(ticket.with_name(f".hold.{number:0{DIGITS}d}"))
+    (lab.directory / "job/.gate").write_bytes(b"%0*d\n" % (DIGITS, counter))
+
+    holders.append(lab.hold("job", "--shared"))
+
+    assert [row["state"] for row in lab.list()] == ["held"] * 3
+    for holder in holders:
+        finish(holder)
+
+
+@pytest.mark.root
+@pytest.mark.tool("strace")
+def test_ticket_that_vanishes_before_its_owner_is_known_is_an_error(lab):
+    """Opening a ticket that is a link fails; then its owner is asked for."""
+    lab.directory.mkdir()
+    lab.directory.chmod(0o1777)
+    lab.run("-n", "job", "true")
+    ticket = ".hold.00000000000000000001"
+    (lab.directory / "job" / ticket).symlink_to("/dev/null")
+
+    result = run_beside(lab, prefix=inject(lab, "newfstatat:error=ENOENT", paths=[ticket]))
+
+    assert (result.returncode, result.stderr.count(b"\n"), lab.read_log()) == (125, 1, []) and count_injected(lab)
+    assert b"bug" not in result.stderr and b"cannot continue" not in result.stderr
 
 
 @pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))

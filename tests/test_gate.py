@@ -254,3 +254,31 @@ def test_status_is_busy_if_skips_cannot_be_restored(lab):
 
     assert result.returncode == 75 and result.stderr.startswith(b"solo: b: busy: ") and count_injected(lab) == 1
     assert lab.run("-n", "a", "true").returncode == 0
+
+
+@pytest.mark.tool("strace")
+def test_gate_whose_time_cannot_be_set_is_locked(lab):
+    """A waiter at the gate sets that time, for the other waiters."""
+    lab.run("-n", "job", "true")
+    with open(lab.directory / "job/.gate") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        contender = lab.start("-n", "job", "--", "echo", "ran", prefix=inject(lab, "utimensat:error=EROFS"))
+        until(lambda: (tracee := find_tracee(contender.pid)) is not None and is_blocked(tracee))
+
+    assert finish(contender) == (0, "ran\n", "") and count_injected(lab) == 1
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o1777])
+def test_waiter_at_renamed_gate_makes_another(lab, mode):
+    """In a shared directory another user can link the gate: it keeps a link once it is removed."""
+    lab.directory.mkdir()
+    lab.directory.chmod(mode)
+    lab.run("-n", "job", "true")
+    path = lab.directory / "job/.gate"
+    with open(path) as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        contender = lab.start("-n", "job", "--", "echo", "ran")
+        until(lambda: is_blocked(contender.pid))
+        path.rename(lab.path / "kept") if mode == 0o1777 else path.unlink()
+
+    assert finish(contender) == (0, "ran\n", "") and path.exists()

@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 import time
+from importlib.util import cache_from_source
 
 import pytest
 from conftest import ROOT, TESTS, count_injected, finish, inject, is_blocked, kill_both, read_state, until
@@ -251,6 +252,22 @@ def test_turn_loads_no_module(lab, request):
     calls = trace.read_text().splitlines()
     assert len(calls) > before and not [call for call in calls[before:] if str(ROOT) in call]
     assert [call for call in calls[:before] if "contention" in call and "handoff" in call]
+
+
+@pytest.mark.tool("strace")
+def test_waiter_that_cannot_prepare_its_turn_runs(lab, request):
+    if request.config.getoption("bundle"):
+        pytest.skip("the bundle loads no file for it")
+    paths = [ROOT / "solo/contention/handoff.py", cache_from_source(ROOT / "solo/contention/handoff.py")]
+    holder = lab.hold("job")
+    waiter = lab.start(
+        "-w", "1h", "-n", "job", "--", "echo", "ran", prefix=inject(lab, "openat:error=EMFILE", paths=paths)
+    )
+    until_blocked(waiter)
+
+    finish(holder)
+
+    assert finish(waiter) == (0, "ran\n", "") and count_injected(lab)
 
 
 def test_shared_waiters_acquire_together(lab, via):

@@ -46,6 +46,18 @@ def test_other_name_is_free_while_held(lab):
     assert lab.run("-n", "other", "true").returncode == 0
 
 
+@pytest.mark.tool("strace")
+def test_contender_behind_a_dead_waiter_only_does_not_wait(lab):
+    holder, waiter, trace = lab.hold("job"), lab.start_waiter("job"), lab.path / "trace"
+    waiter.kill()
+    waiter.wait()
+    finish(holder)
+
+    lab.run("-w", "forever", "-n", "job", "true", prefix=("strace", "-qq", "-o", trace, "-e", "trace=renameat"))
+
+    assert re.findall(r', "\.(seat|hold)\.', trace.read_text()) == ["hold"]
+
+
 def test_all_names_are_held(lab):
     lab.hold("a", "-n", "b")
 
