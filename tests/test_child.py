@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import TESTS, count_injected, finish, inject, read_line, read_state, set_alarm, until
+from conftest import ROOT, TESTS, count_injected, finish, inject, read_line, read_state, set_alarm, until
 
 PROBE = [sys.executable, "-IS", str(TESTS / "probe.py")]
 CATCHABLE = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
@@ -194,6 +194,28 @@ def test_launcher_leaves_working_directory(lab, words):
     assert where == str(lab.path) and os.readlink(f"/proc/{holder.pid}/cwd") == "/"
     finish(holder)
     assert [run["outcome"] for run in lab.history()] == ["ok"] and lab.list() == []
+
+
+@pytest.mark.tool("strace")
+def test_launcher_that_cannot_leave_working_directory_stays(lab):
+    """As in a chroot whose root directory it cannot search."""
+    result = lab.run("-n", "job", "--", "echo", "ran", prefix=inject(lab, "chdir:error=EACCES"))
+
+    assert (result.returncode, result.stdout, result.stderr, count_injected(lab)) == (0, b"ran\n", b"", 1)
+
+
+def test_launcher_stays_where_it_finds_its_library_by_a_relative_path(lab):
+    """It may load more of it at the end."""
+    head = f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {os.path.relpath(ROOT, lab.path)!r})\n"
+    lab.script = lab.path / "relative"
+    lab.script.write_text(head + (ROOT / "solo/__main__.py").read_text())
+    lab.script.chmod(0o755)
+    holder = lab.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", cwd=lab.path)
+    read_line(holder)
+    until(lambda: re.match(SIGNAL_WAIT, open(f"/proc/{holder.pid}/syscall").read()))
+
+    assert os.readlink(f"/proc/{holder.pid}/cwd") == str(lab.path)
+    finish(holder)
 
 
 def test_unwritable_stderr_changes_no_status(lab):
@@ -515,7 +537,8 @@ def test_signal_of_unreadable_sender_is_forwarded(lab):
 
 
 # In /proc/PID/syscall: the number of the call, and for the pause before the launcher stops a timeout as third argument.
-PAUSE = r"%d (0x[0-9a-f]+ ){2}0x[1-9a-f]" % {"x86_64": 128, "aarch64": 137}[os.uname().machine]
+SIGNAL_WAIT = r"%d " % {"x86_64": 128, "aarch64": 137}[os.uname().machine]
+PAUSE = SIGNAL_WAIT + r"(0x[0-9a-f]+ ){2}0x[1-9a-f]"
 KILL = r"%d " % {"x86_64": 62, "aarch64": 129}[os.uname().machine]
 
 
@@ -541,6 +564,27 @@ def test_launchers_own_stop_discards_no_sigcont(lab, delay, call, receivers):
     for receiver in receivers:
         os.kill(pids[receiver], signal.SIGCONT)
 
+    assert finish(process)[0] == 4
+
+
+@pytest.mark.tool("strace")
+def test_stop_after_sigcont_stops_again(lab):
+    """Both come after the launcher has seen that its command stopped, and before it stops itself."""
+    delay = inject(lab, "kill:delay_enter=500000:when=2")
+    process = lab.start(
+        "-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", prefix=delay, preexec_fn=os.setpgrp
+    )
+    child, launcher = int(read_line(process)), find_tracee(process.pid)
+    os.kill(launcher, signal.SIGTSTP)
+    until(lambda: read_state(child) == "T" and re.match(KILL, open(f"/proc/{launcher}/syscall").read()))
+
+    os.kill(child, signal.SIGCONT)
+    for number in (signal.SIGCONT, signal.SIGTSTP):
+        os.kill(launcher, number)
+    until(lambda: read_state(child) == "S")
+    until(lambda: read_state(child) == "T")
+
+    os.kill(launcher, signal.SIGCONT)
     assert finish(process)[0] == 4
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,6 +151,19 @@ def test_unwritable_stdout_is_one_line_and_125(lab):
         result = lab.run("--version", capture_output=False, stdout=full, stderr=subprocess.PIPE)
 
     assert (result.returncode, result.stderr) == (125, b"solo: cannot continue: No space left on device\n")
+
+
+def test_incomplete_installation_is_one_line_and_125(lab):
+    shutil.copytree(ROOT / "solo", lab.path / "lib/solo", ignore=shutil.ignore_patterns("__pycache__", "launcher.py"))
+    lab.script = lab.path / "incomplete"
+    head = f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(lab.path / 'lib')!r})\n"
+    lab.script.write_text(head + (ROOT / "solo/__main__.py").read_text())
+    lab.script.chmod(0o755)
+
+    result = lab.run("-n", "job", "true")
+
+    refusal = b"solo: cannot continue: cannot import name 'launcher' from 'solo' (%s/lib/solo/__init__.py)\n"
+    assert (result.returncode, result.stderr) == (125, refusal % os.fsencode(lab.path))
 
 
 @pytest.mark.tool("tmux")

@@ -5,7 +5,7 @@ import shlex
 import signal
 
 import pytest
-from conftest import PATIENCE, finish, read_line, until, wait_dead
+from conftest import PATIENCE, finish, inject, read_line, until, wait_dead
 from fleet import find_children
 from servers import Redis, serve
 from test_terminal import Terminal
@@ -91,6 +91,14 @@ def test_notification_ends_before_the_container(lab):
 
     assert lab.run("--notify", notify, "-n", "job", "false", prefix=INNER).returncode == 1
     assert (lab.path / "notes").read_text() == "failed\n"
+
+
+@pytest.mark.tool("strace")
+def test_fork_that_fails_is_one_line_and_125(lab):
+    """With -D strace is no parent of its tracee, which keeps the pid 1."""
+    result = lab.run("-n", "job", "true", prefix=(*INNER, *inject(lab, "clone:error=EAGAIN"), "-D"))
+
+    assert (result.returncode, result.stderr) == (125, b"solo: cannot fork: Resource temporarily unavailable\n")
 
 
 # --- at an engine --------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import os
 import time
 
 import pytest
+from conftest import count_injected, inject
 
 LONG_AGO = time.time() - 40 * 86400
 
@@ -80,10 +81,10 @@ def test_a_run_of_an_existing_name_removes_none(lab, names):
     assert len(names()[0]) == 3
 
 
+@pytest.mark.tool("strace")
 def test_a_failed_pruning_does_not_change_the_status(lab):
     lab.run("echo", "1")
-    (lab.directory / ".journals" / "echo-00000000").write_text("not a directory")
 
-    result = lab.run("sh", "-c", "exit 7")
+    result = lab.run("sh", "-c", "exit 7", prefix=inject(lab, "getdents64:error=EIO", paths=[lab.directory]))
 
-    assert (result.returncode, result.stderr) == (7, b"")
+    assert (result.returncode, result.stderr, count_injected(lab)) == (7, b"", 1)
