@@ -546,9 +546,9 @@ KILL = r"%d " % {"x86_64": 62, "aarch64": 129}[os.uname().machine]
 @pytest.mark.parametrize(
     "delay, call, receivers",
     [
-        ("rt_sigtimedwait:delay_exit=500000:when=3", PAUSE, ["launcher"]),  # after SIGTSTP and SIGCHLD
-        ("rt_sigtimedwait:delay_exit=500000:when=3", PAUSE, ["child", "launcher"]),
-        ("kill:delay_enter=500000:when=2", KILL, ["child", "launcher"]),  # the first one forwards
+        ("rt_sigtimedwait:delay_exit=1500000:when=3", PAUSE, ["launcher"]),  # after SIGTSTP and SIGCHLD
+        ("rt_sigtimedwait:delay_exit=1500000:when=3", PAUSE, ["child", "launcher"]),
+        ("kill:delay_enter=1500000:when=2", KILL, ["child", "launcher"]),  # the first one forwards
     ],
 )
 def test_launchers_own_stop_discards_no_sigcont(lab, delay, call, receivers):
@@ -570,7 +570,7 @@ def test_launchers_own_stop_discards_no_sigcont(lab, delay, call, receivers):
 @pytest.mark.tool("strace")
 def test_stop_after_sigcont_stops_again(lab):
     """Both come after the launcher has seen that its command stopped, and before it stops itself."""
-    delay = inject(lab, "kill:delay_enter=500000:when=2")
+    delay = inject(lab, "kill:delay_enter=1500000:when=2")
     process = lab.start(
         "-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", prefix=delay, preexec_fn=os.setpgrp
     )

@@ -5,9 +5,10 @@ import os
 import re
 import signal
 import subprocess
+from importlib.util import cache_from_source
 
 import pytest
-from conftest import NOBODY, count_injected, finish, inject, until
+from conftest import NOBODY, ROOT, count_injected, finish, inject, until
 
 from solo.process.tree import find_children
 
@@ -351,6 +352,20 @@ def test_lack_of_descriptors_is_reported_with_verb_and_without_remedy(lab):
     errors = {result.stderr.decode() for result in results if result.returncode == 125}
     assert len(errors) >= 4 and f"solo: job: cannot lock {lab.directory}/job/.gate: Too many open files\n" in errors
     assert all(re.fullmatch(r"solo: (job: )?cannot [^:]*: Too many open files\n", error) for error in errors), errors
+
+
+@pytest.mark.tool("strace")
+def test_reason_is_reported_if_its_remedy_cannot_be_loaded(lab, request):
+    if request.config.getoption("bundle"):
+        pytest.skip("the bundle loads no file for it")
+    lab.directory.touch()
+    remedies = ROOT / "solo/text/remedies.py"
+
+    fail = inject(lab, "openat:error=EMFILE", paths=[remedies, cache_from_source(remedies)])
+    result = lab.run("-n", "job", "true", prefix=fail)
+
+    reason = f"solo: job: cannot open {lab.directory}: Not a directory\n"
+    assert (result.returncode, result.stderr.decode()) == (125, reason) and count_injected(lab)
 
 
 def test_path_in_remedy_is_quoted(lab):
