@@ -268,6 +268,21 @@ def test_stop_of_a_name_that_only_a_nested_one_blocks_names_that(lab, via):
     assert lab.run("stop", "a").returncode == 0
 
 
+@pytest.mark.tool("strace")
+def test_stop_leaves_a_holder_alone_that_arrives_after_its_look(lab):
+    """Stop ends its first look, which finds no holder, with the second getdents64(2)."""
+    lab.run("-n", "job", "true")
+    pause = inject(lab, "getdents64:signal=STOP:when=2", paths=[lab.directory / "job"])
+    stop = lab.start("stop", "job", prefix=pause)
+    until((lab.path / "injected").exists)
+    until(lambda: "stopped by SIGSTOP" in (lab.path / "injected").read_text())
+    holder = lab.hold("job")
+
+    os.kill(find_chain(stop)[0], signal.SIGCONT)
+
+    assert finish(stop) == (0, f"job: not held (names in {lab.directory})\n", "") and finish(holder)[0] == 0
+
+
 def test_stop_kills_after_grace(lab, via):
     holder = lab.start("-n", "job", "--", "sh", "-c", "trap '' TERM; echo; while :; do sleep 0.05; done")
     read_line(holder)

@@ -42,7 +42,8 @@ def stop_name(name: str, queue, options: dict) -> bool:
     stop = Stop(name, queue, options.get("kill_after", KILL_AFTER), "waiting" in options) if queue is not None else None
     if stop is not None and stop.left:
         return stop.run()
-    nested = [] if queue is None else list_holds(queue)
+    holds = [] if queue is None else list_holds(queue)
+    nested = [hold for hold in holds if hold.record and hold.record.claim.mode in INTENTIONS]  # others arrived later
     if nested:
         inner = [one for one in nested[0].record.names if one.startswith(f"{name}/")]
         what = inner[0] if inner else "a name nested in it"
