@@ -48,6 +48,7 @@ from solo.errors import SoloError
 from solo.kernel import FOREVER, close
 from solo.process.wakeup import Wakeup
 
+LOOK_AGAIN = 0.05  # seconds
 LONGEST_POLL = 1e9  # milliseconds; poll(2) takes an int
 SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
 NO_HANDLERS = "main interpreter"  # in Python's message to a subinterpreter, where no handler runs
@@ -175,13 +176,26 @@ class Watch:
         self.waiters: list[Waiter] = []
         self.stat = os.fstat(self.fd)
 
-    def start(self) -> None:
+    def start(self) -> bool:
+        """Start the thread. Return False if Python is ending, when 3.12 starts none: then `look` takes its place."""
         try:
             threading.Thread(target=self.run, name="solo watches a file", daemon=True).start()
         except RuntimeError as error:
+            if is_ending(error):
+                return False
             close(self.fd)
             raise OSError(EAGAIN, str(error)) from None
         watched[self.key] = self
+        return True
+
+    def look(self, waiter: Waiter, deadline: float) -> None:
+        """Try to lock the file until `deadline` (monotonic), then answer the waiter."""
+        while not kernel.try_lock(self.fd, self.mode, self.lock):
+            if monotonic() >= deadline:
+                close(self.fd)
+                return
+            waiter.wait_answer(min(deadline, monotonic() + LOOK_AGAIN))
+        self.finish(None)
 
     def run(self) -> None:
         try:
@@ -219,8 +233,9 @@ class OwnWatch(Watch):
         self.key = key
         self.waiters: list[Waiter] = []
 
-    def start(self) -> None:
+    def start(self) -> bool:
         watched[self.key] = self
+        return True
 
     def unlock(self) -> None:
         """Do nothing: nothing is open."""
@@ -295,12 +310,15 @@ def wait(kind: type[Watch], fd: int, mode: int, deadline: float, lock: Call) -> 
         raise WouldWait
     key = kind, stat.st_dev, stat.st_ino, mode, lock
     while True:
-        if key not in watched:
-            (OwnWatch if kind is Watch and is_own(stat) else kind)(fd, mode, key).start()
-        watch = watched[key]
+        watch, is_running = watched.get(key), True
+        if watch is None:
+            watch = (OwnWatch if kind is Watch and is_own(stat) else kind)(fd, mode, key)
+            is_running = watch.start()
         waiter.answers = []
         watch.waiters.append(waiter)
         try:
+            if not is_running:
+                watch.look(waiter, deadline)
             while not waiter.answers and waiter.wait_answer(deadline):
                 pass
         finally:
@@ -315,6 +333,11 @@ def wait(kind: type[Watch], fd: int, mode: int, deadline: float, lock: Call) -> 
             raise answer
         if answer != AGAIN:
             return answer is not None
+
+
+def is_ending(error: RuntimeError) -> bool:
+    """Whether Python refused to start a thread because it is ending."""
+    return "shutdown" in str(error)
 
 
 def keep(fd: int) -> int:

@@ -649,7 +649,7 @@ class Try:
             threading.Thread(target=self.run, name=f"solo acquires {self.lock.name}", daemon=True).start()
             return True
         except RuntimeError as error:
-            if "shutdown" not in str(error):
+            if not blocking.is_ending(error):
                 self.waiter.close()
                 raise SoloError(f"{self.lock.name}: cannot wait: {error}") from None
             self.run()
