@@ -226,6 +226,7 @@ def run_all(seed: int, minutes: float, only: list) -> list:
 def sum_up(parts: list, seed: int, minutes: float, took: float, measured: dict) -> dict:
     """Return the content of docs/torture.json."""
     tallies = {part: tally.read(part.file) for part in parts}
+    tried = {part: len(set(each.points)) for part, each in tallies.items()}
     total, by_kind = Counter(), {kind: Counter() for kind in KINDS}
     for each in tallies.values():
         for kind, amounts in by_kind.items():
@@ -239,15 +240,11 @@ def sum_up(parts: list, seed: int, minutes: float, took: float, measured: dict) 
         "minutes": minutes,
         "took": round(took / 60, 1),
         "scenes": len({part.scene for part in loops}),
-        "points": sum(tallies[part].of for part in loops),
-        "hit": sum(len(set(tallies[part].points)) for part in loops),
+        "points": sum(max(tallies[part].of, tried[part]) for part in loops),  # a repeated part may count other ones
+        "hit": sum(tried[part] for part in loops),
         **{what: total[what] for what in SUMS},
         **{kind: dict(amounts.most_common()) for kind, amounts in by_kind.items()},
-        "unfinished": [
-            f"{part.name}: {len(set(tallies[part].points))} of {tallies[part].of}"
-            for part in loops
-            if not part.is_finished
-        ],
+        "unfinished": [f"{part.name}: {tried[part]} of {tallies[part].of}" for part in loops if not part.is_finished],
         "idle": sorted({part.name for part in parts} - busy),
         "failed": [replay for part in parts for replay in part.failures],
     }
