@@ -564,11 +564,20 @@ def make_full_pipe():
     return read, write
 
 
+def read_call(pid):
+    return open(f"/proc/{pid}/syscall").read()
+
+
 def is_blocked(pid):
-    """Return whether a process sleeps in flock(2), poll(2) or fcntl(2), as a waiter does."""
+    """Return whether a process sleeps in flock(2), poll(2) or fcntl(2), as a waiter does.
+
+    strace stops its process (state t) in each of these calls, also in those that do not block.
+    """
     try:
-        number, *arguments = open(f"/proc/{pid}/syscall").read().split()
-        return number in BLOCKING and (number != FCNTL or int(arguments[1], 16) in WAITING_FCNTL)
+        before, state, after = read_call(pid), read_state(pid), read_call(pid)
+        number, *arguments = after.split()
+        waits = number in BLOCKING and (number != FCNTL or int(arguments[1], 16) in WAITING_FCNTL)
+        return waits and state == "S" and before == after
     except (OSError, IndexError):
         return False
 
