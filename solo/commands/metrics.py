@@ -142,7 +142,7 @@ def find_common_labels(directory) -> dict:
     A directory alone is not enough: sockets, and journals in a sticky directory, are of one user.
     """
     path = find_base(directory)
-    if path[0] != "/":
+    if path[0] != "/" or "//" in f"{path}/":
         from os.path import abspath
 
         path = abspath(path)
