@@ -101,7 +101,7 @@ SINCE = Option(
     "duration",
     "DURATION",
     OUTPUT,
-    "Show only runs and skips of the last DURATION",
+    "Omit what ended more than DURATION ago",
     text="Show only runs and skips of the last DURATION (12h, 7d), and what still runs.",
 )
 OUTPUT_FILE = Option(
