@@ -44,6 +44,9 @@ FULL = {
     "test_zookeeper",
 }
 
+# The longest run first, so that no worker is left alone with one at the end. They wait more than they compute.
+LONG = {"test_cron_log", "test_faults", "test_install", "test_lost_messages", "test_packages"}
+
 LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
     "quick": lambda quick, full: quick and not full,
     "test": lambda quick, full: not full,
@@ -73,5 +76,5 @@ def pytest_collection_modifyitems(config, items):
         return item.session.isinitpath(item.path) or is_in_loop(config, item.path, full)
 
     left_out = [item for item in items if not is_chosen(item)]
-    items[:] = filter(is_chosen, items)
+    items[:] = sorted(filter(is_chosen, items), key=lambda item: item.path.stem not in LONG)
     config.hook.pytest_deselected(items=left_out)
