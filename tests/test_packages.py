@@ -234,7 +234,7 @@ class TestNewcomer:
         assert "\nRemv solo-run " in "\n" + (newcomer / "other").read_text()
 
     def test_upgrade_keeps_the_name_of_a_running_command(self, newcomer):
-        assert "solo-run\t0.1.0+later" in (newcomer / "upgraded").read_text()
+        assert f"solo-run\t{read_version()}+later" in (newcomer / "upgraded").read_text()
         assert re.fullmatch(r"solo: held: busy: held for \d+s by pid \d+ .*\n75\n", (newcomer / "busy").read_text())
         assert "held   exclusive" in (newcomer / "list").read_text()
 
