@@ -219,6 +219,8 @@ def run_all(shares: dict, engine: str, seed: int) -> list:
             except (OSError, ValueError):
                 why = Path(answer + ".err").read_text()[-3000:]
                 known = {"target": name, "inputs": 0, "seconds": 0, "input": "?", "why": why}
+            if known.get("outcome") == "unguided":
+                print(Path(answer + ".err").read_text(errors="replace")[-1000:], file=sys.stderr)  # why it gave up
             done.append(known)
             outcome = "FOUND" if "why" in known else known.get("outcome", "-")
             print(f"| {name} | {known['inputs']:,} | {known['seconds']:.0f} | {outcome} |", flush=True)
