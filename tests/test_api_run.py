@@ -84,6 +84,25 @@ def test_interrupt_ends_the_command(lab):
     wait_dead(child)
 
 
+@pytest.mark.parametrize(
+    "event, function", [("c_return", "fork_exec"), ("return", "__init__"), ("call", "communicate")]
+)
+def test_interrupt_while_the_launcher_starts_ends_it(lab, event, function):
+    """Popen raises KeyboardInterrupt and has forked already. The launcher has the pipe that finish() reads to its end."""
+    program = lab.start_code(f"""
+def interrupt(frame, event, called):
+    name = called.__name__ if event == "c_return" else frame.f_code.co_name
+    if (event, name) == ({event!r}, {function!r}) and "subprocess" in frame.f_code.co_filename:
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGINT)
+sys.setprofile(interrupt)
+solo.run(["sleep", "999"], name="job")""")
+
+    status, _, error = finish(program)
+
+    assert status in (-signal.SIGINT, 1) and "\nKeyboardInterrupt" in error
+
+
 def test_command_gets_only_the_environment_of_its_hold(files):
     code = "import os; print(sorted(os.environ), sorted(os.listdir('/proc/self/fd')))"
     words = [sys.executable, "-IS", "-c", code]

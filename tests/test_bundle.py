@@ -14,7 +14,11 @@ from solo.generate import bundle
 
 
 def test_recorded_functions_are_what_an_ordinary_run_calls(lab):
-    assert record(lab.environment, lab.path) == bundle.read_recorded(), "python tests/ordinary_run.py"
+    recorded = bundle.read_recorded()
+    if os.geteuid():
+        recorded["solo.journal_files"].remove("is_same")  # only root's run compares its directory with /run/solo
+
+    assert record(lab.environment, lab.path) == recorded, "python tests/ordinary_run.py"
 
 
 @pytest.fixture(scope="session")

@@ -599,6 +599,7 @@ def test_journal_is_closed_while_the_command_runs(lab):
     finish(holder)
 
 
+@pytest.mark.root
 def test_roots_journals_are_found_by_any_path_of_its_directory(tmp_path, monkeypatch):
     """/var/run/solo is /run/solo: with two journals of one name, --once-per could run twice."""
     (tmp_path / "run").mkdir()

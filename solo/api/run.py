@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Optional, Union
 
 from solo import errors
-from solo.api.blocking import keep
+from solo.api.blocking import Deferred, keep
 from solo.api.lock import check_name, check_wait, holders
 from solo.api.status_pipe import OUTCOMES, STARTED, read_last
 from solo.kernel import FOREVER
@@ -128,34 +128,41 @@ def format_value(option: Any, value: Any) -> Path:
 def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, bytes, Any, Any]:
     """Run a launcher. Return its status, its report, stdout and stderr."""
     own_end, launchers_end = map(keep, os.pipe())  # not 0 to 2, which the program may have closed
+    process = None
     try:
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         code = LAUNCHER.format(root=root, path=list(filter(None, sys.path)))
         launcher = [sys.executable, "-IS", "-c", code, str(launchers_end), "solo", *words]
-        with subprocess.Popen(
-            launcher, **{**popen, "pass_fds": (*popen.get("pass_fds", ()), launchers_end)}
-        ) as process:
-            os.close(launchers_end)
-            launchers_end = -1
-            try:
-                stdout, stderr = process.communicate(input)
-            except BaseException:
-                process.terminate()  # the launcher forwards it; SIGKILL would leave an orphan
-                try:
-                    process.wait(KILL_AFTER)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                raise
+        popen["pass_fds"] = (*popen.get("pass_fds", ()), launchers_end)
+        with Deferred():  # a handler that raises in Popen would leave a launcher that nobody knows
+            process = subprocess.Popen(launcher, **popen)
+        os.close(launchers_end)
+        launchers_end = -1
+        stdout, stderr = process.communicate(input)
         os.set_blocking(own_end, False)
         try:
             report = os.read(own_end, 1 << 16)
         except BlockingIOError:
             report = b""
         return process.returncode, report, stdout, stderr
+    except BaseException:
+        if process is not None:
+            end(process)
+        raise
     finally:
         os.close(own_end)
         if launchers_end >= 0:
             os.close(launchers_end)
+
+
+def end(process: "subprocess.Popen[Any]") -> None:
+    """End a launcher. It forwards SIGTERM; SIGKILL would leave an orphan."""
+    with process:  # closes its pipes
+        process.terminate()
+        try:
+            process.wait(KILL_AFTER)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def find_directory(directory: Any, popen: dict[str, Any]) -> Any:
