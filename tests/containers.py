@@ -24,6 +24,7 @@ class Image:
     def __init__(self, machine, dockerfile):
         self.machine = machine
         self.root = machine.path / "root"
+        self.places = {"/run/solo": str(machine.directory), "/var/lib/solo": str(machine.path / "journals")}
         words = re.findall(r"^(?:ENTRYPOINT|CMD) (.*)$", dockerfile, re.M)
         self.entrypoint, self.command = map(json.loads, words)
         for folder in ("usr", "proc", "dev", "etc", "run", "tmp", "app/bin", "var/lib"):
@@ -53,7 +54,7 @@ class Image:
         for volume in volumes:
             outside, inside = volume.split(":")
             (self.root / inside[1:]).mkdir(parents=True, exist_ok=True)
-            own = self.machine.directory if outside == "/run/solo" else self.machine.replace_places(outside)
+            own = self.machine.replace_places(self.places.get(outside, outside))
             os.makedirs(own, exist_ok=True)
             mounted.append(f"{own}:{inside}")
         process = subprocess.Popen(

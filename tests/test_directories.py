@@ -654,8 +654,9 @@ def test_error_tells_root_to_run_as_the_user_of_a_base(common):
 @pytest.mark.parametrize("place", ["/run/solo", "/var/lib/solo"])
 def test_default_place_of_root_with_another_owner_has_a_remedy(lab, place):
     """The journal's place does not keep the command from running."""
-    parent = os.path.dirname(place)
-    prepare = f"mount -t tmpfs none {parent} && mkdir -m 700 {place} && chown {NOBODY} {place}"
+    prepare = (
+        f"mount -t tmpfs none /run && mount -t tmpfs none /var/lib && mkdir -m 700 {place} && chown {NOBODY} {place}"
+    )
     remedy = f"cannot use {place}: it belongs to uid {NOBODY} (chown root {place})"
     del lab.environment["SOLO_DIR"]
 
