@@ -145,6 +145,52 @@ def test_interrupt_at_each_bytecode_releases(lab, via, lock):
     assert (stuck, err) == (0, b"") and last > 100
 
 
+AT_EACH_LINE_OF_RUN = """
+last, step = map(int, sys.argv[1:])
+def attempt():
+    count = 0
+    def trace(frame, event, _):
+        nonlocal count
+        code = frame.f_code
+        if not code.co_filename.endswith(("/subprocess.py", "/solo/api/run.py")): return None
+        if code.co_name in ("__del__", "_internal_poll"): return None  # at the end of Popen, Python prints what is raised
+        count += event == "line"
+        if count == last:
+            sys.settrace(None)
+            os.kill(os.getpid(), signal.SIGINT)
+        return trace
+    sys.settrace(trace)
+    try:
+        solo.run(["true"], name="job")
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+def has_child():
+    try:
+        return os.waitpid(-1, os.WNOHANG) is not None
+    except ChildProcessError:
+        return False
+stuck = 0
+while attempt():
+    stuck += has_child()
+    last += step
+print(stuck, last)
+"""
+
+
+@pytest.mark.timeout(600)
+def test_interrupt_at_each_line_of_run_ends_the_launcher(lab):
+    """A sample of the lines of solo.run and Popen; all of them in `make torture`. No child is left, alive or dead."""
+    first, step = (1, 1) if tally.WHOLE else (tally.make_random("first").randrange(1, 12), 11)
+
+    status, out, err = lab.run_code(AT_EACH_LINE_OF_RUN, first, step)
+
+    stuck, last = map(int, out.split())
+    tally.add(stuck=stuck, interrupts=last // step)
+    assert (status, stuck, err) == (0, 0, "") and last > 100
+
+
 def test_each_signal_is_handled_once(lab, via):
     code = """
 import asyncio

@@ -43,6 +43,7 @@ RANDOM = {  # each test's share of a round; the longest first
     "tests/test_torture.py::test_kill_or_stop_at_handoff_breaks_no_promise[socket]": 2,
     "tests/test_api_signals.py::test_interrupt_at_each_bytecode_releases": 1,
     "tests/test_api_signals.py::test_interrupt_at_any_moment_releases": 1,
+    "tests/test_api_signals.py::test_interrupt_at_each_line_of_run_ends_the_launcher": 1,
     "tests/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[file]": 1,
     "tests/test_api_exit.py::test_program_killed_at_any_moment_leaves_the_name_free[socket]": 1,
     "tests/test_stateful.py::test_random_walk_agrees_with_the_model[file]": 3,

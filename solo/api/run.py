@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from io import FileIO
 from typing import Any, Optional, Union
 
 from solo import errors
@@ -127,32 +128,37 @@ def format_value(option: Any, value: Any) -> Path:
 
 def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, bytes, Any, Any]:
     """Run a launcher. Return its status, its report, stdout and stderr."""
-    own_end, launchers_end = map(keep, os.pipe())  # not 0 to 2, which the program may have closed
-    process = None
+    process = pipe = None
     try:
-        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        code = LAUNCHER.format(root=root, path=list(filter(None, sys.path)))
-        launcher = [sys.executable, "-IS", "-c", code, str(launchers_end), "solo", *words]
-        popen["pass_fds"] = (*popen.get("pass_fds", ()), launchers_end)
         with Deferred():  # a handler that raises in Popen would leave a launcher that nobody knows
-            process = subprocess.Popen(launcher, **popen)
-        os.close(launchers_end)
-        launchers_end = -1
+            process, pipe = start(words, popen)
         stdout, stderr = process.communicate(input)
-        os.set_blocking(own_end, False)
-        try:
-            report = os.read(own_end, 1 << 16)
-        except BlockingIOError:
-            report = b""
-        return process.returncode, report, stdout, stderr
+        os.set_blocking(pipe.fileno(), False)
+        return process.returncode, pipe.read(1 << 16) or b"", stdout, stderr
     except BaseException:
         if process is not None:
             end(process)
         raise
     finally:
-        os.close(own_end)
-        if launchers_end >= 0:
-            os.close(launchers_end)
+        if pipe is not None:
+            pipe.close()
+
+
+def start(words: list[Path], popen: dict[str, Any]) -> "tuple[subprocess.Popen[Any], FileIO]":
+    """Start a launcher. Return it and our end of the pipe of its report."""
+    own_end, launchers_end = map(keep, os.pipe())  # not 0 to 2, which the program may have closed
+    pipe = FileIO(own_end)
+    try:
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        code = LAUNCHER.format(root=root, path=list(filter(None, sys.path)))
+        launcher = [sys.executable, "-IS", "-c", code, str(launchers_end), "solo", *words]
+        passed = (*popen.get("pass_fds", ()), launchers_end)
+        return subprocess.Popen(launcher, **{**popen, "pass_fds": passed}), pipe
+    except BaseException:
+        pipe.close()
+        raise
+    finally:
+        os.close(launchers_end)
 
 
 def end(process: "subprocess.Popen[Any]") -> None:
