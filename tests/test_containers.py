@@ -174,19 +174,21 @@ class TestSharedNames:
     def test_containers_of_one_user_namespace_map_exclude_each_other_and_others_are_refused(self, podman, lab, volume):
         """Root of the containers owns the directory; the root of another map and that of the host do not."""
         os.chown(lab.directory, 100_000, 100_000)
-        mapped = ("--uidmap=0:100000:65536", volume)
+        # crun gives the streams of a container to its root. Without --interactive one of them is the machine's /dev/null.
+        mapped, others = (("--interactive", f"--uidmap=0:{first}:65536", volume) for first in (100_000, 300_000))
         holder = podman.start(*mapped, "--name=mapped", "report", *SHOW_NAMESPACE)
         read_line(holder)
         once = ("--entrypoint=solo", "report", "-n", "report", "true")
 
         codes = [
             finish(podman.start(*mapped, *once))[0],
-            finish(podman.start("--uidmap=0:300000:65536", volume, *once))[0],
+            finish(podman.start(*others, *once))[0],
             lab.run("-n", "report", "true").returncode,
         ]
         podman.check("stop", "--time=60", "mapped")
 
         assert codes == [75, 125, 125]
+        assert os.stat("/dev/null").st_uid == 0
         assert holder.wait() == 128 + signal.SIGTERM
         assert finish(podman.start(*mapped, *once))[0] == 0
 
