@@ -164,6 +164,7 @@ def run_guided(load, seed: int, count: int, corpus: str, answer: str):
         Path(corpus, str(number)).write_bytes(target.make(rng))
     # No timeout of libFuzzer: try_input has its own timer.
     flags = f"-seed={seed % (1 << 32) or 1} -max_len={LARGEST} -timeout=0 -runs=-1 -verbosity=0 -rss_limit_mb=0".split()
+    flags.append(f"-artifact_prefix={corpus}/")  # the unguided run tries the input at which it gave up
     atheris.Setup(["fuzz", *flags, corpus], one_input, custom_mutator=change)
     atheris.Fuzz()
 

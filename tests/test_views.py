@@ -49,9 +49,14 @@ def hold_many(lab, count=MANY):
     words = [word for number in range(count) for word in ("-n", f"name{number:03d}")]
     process = lab.start(*words, "--", "sh", "-c", "echo; read line; exit 0")
     read_line(process)
-    last = lab.find_journal(f"name{count - 1:03d}")
-    until(lambda: last.exists() and last.stat().st_size)
+    wait_for_journal(lab, f"name{count - 1:03d}")
     return process
+
+
+def wait_for_journal(lab, name):
+    """Wait for the row of a start: the command may run before the launcher has written it."""
+    journal = lab.find_journal(name)
+    until(lambda: journal.exists() and journal.stat().st_size)
 
 
 @pytest.mark.full
@@ -88,6 +93,7 @@ def hold_count(lab, count):
     """Hold no name, one or 300."""
     if count == 1:
         lab.hold("name007")
+        wait_for_journal(lab, "name007")
     elif count:
         hold_many(lab)
 
