@@ -778,9 +778,16 @@ def test_top_takes_no_pasted_text_or_function_key_as_yes(lab, screen):
     top = screen("top", "--via", "file")
     top.wait_for("1 held")
 
-    for keys in ("easy", "\x1bOQ", "\x1bOS", "\x1b[1;2S", "sys"):
+    def paste(keys):
         top.call("set-buffer", keys)
         top.call("paste-buffer", "-r")
+
+    paste("easy")
+    top.wait_for("? y/n")  # what is typed before it appears is dropped
+    paste("\x1bOQ")
+    top.wait_for("up/down: select")
+    for keys in ("\x1bOS", "\x1b[1;2S", "sys"):
+        paste(keys)
     top.wait_for("? y/n")
     top.type("n")
     top.wait_for("up/down: select")
