@@ -4,6 +4,8 @@ A file belongs to one loop; the marker `full` moves a single test to `make test-
 completely in every loop.
 """
 
+from collections import Counter
+
 # At most 15 seconds on two cores: pure functions, imports, the bundle, some real launches.
 QUICK = {
     "test_argv",
@@ -44,8 +46,7 @@ FULL = {
     "test_zookeeper",
 }
 
-# The longest run first, so that no worker is left alone with one at the end. They wait more than they compute.
-LONG = {"test_cron_log", "test_faults", "test_install", "test_lost_messages", "test_packages"}
+FIRST = "test_cron_log"  # waits for minutes of cron: at the end, the other worker would wait for it
 
 LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
     "quick": lambda quick, full: quick and not full,
@@ -76,5 +77,8 @@ def pytest_collection_modifyitems(config, items):
         return item.session.isinitpath(item.path) or is_in_loop(config, item.path, full)
 
     left_out = [item for item in items if not is_chosen(item)]
-    items[:] = sorted(filter(is_chosen, items), key=lambda item: item.path.stem not in LONG)
+    items[:] = filter(is_chosen, items)
+    if config.getoption("loop") in ("rest", "full"):  # as pytest-xdist would: the largest file first, but for FIRST
+        sizes = Counter(item.path for item in items)
+        items.sort(key=lambda item: (item.path.stem != FIRST, -sizes[item.path], item.path))
     config.hook.pytest_deselected(items=left_out)
