@@ -72,7 +72,7 @@ def main(paths: list):
     for name, text in JOBS.items():
         (jobs / name).write_text(f"#!/bin/sh\n{text}\n")
         (jobs / name).chmod(0o755)
-    (jobs / "solo").symlink_to(ROOT / ".venv/bin/solo")
+    (jobs / "solo").symlink_to(Path(sys.executable).parent / "solo")
     environment = {**os.environ, "PATH": f"{jobs}:/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC", "NO_COLOR": "1"}
     for variable in ("SOLO_DIR", "SOLO_VIA", "COLUMNS", "LINES"):
         environment.pop(variable, None)

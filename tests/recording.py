@@ -173,7 +173,7 @@ def main(target: Path):
     for name, text in JOBS.items():
         (Path("/srv") / name).write_text(f"#!/bin/sh\n{text}\n")
         (Path("/srv") / name).chmod(0o755)
-    Path("/srv/solo").symlink_to(ROOT / ".venv/bin/solo")
+    Path("/srv/solo").symlink_to(Path(sys.executable).parent / "solo")
     Path("/proc/sys/kernel/ns_last_pid").write_text("4700")
     environment = {
         **os.environ,

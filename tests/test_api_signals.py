@@ -95,6 +95,34 @@ def test_interrupt_at_any_moment_releases(lab, via, lock):
     tally.add(interrupts=int(hits))
 
 
+IN_FORK = """
+import functools
+class Over(Exception): pass
+def handler(*_): raise Over
+signal.signal(signal.SIGALRM, handler)
+os.register_at_fork(before=functools.partial(signal.setitimer, signal.ITIMER_REAL, 1e-4))  # arrives during fork(2)
+caught, checked, lock = 0, [], solo.Lock("job", wait=5)
+def check():
+    with lock: checked.append(1)
+for _ in range(20):
+    try:
+        if not os.fork(): os._exit(0)
+        time.sleep(5)
+    except Over:
+        caught += 1
+    os.wait()
+thread = threading.Thread(target=check, daemon=True)
+thread.start()
+thread.join(30)
+print(caught, len(checked))
+"""
+
+
+def test_exception_during_fork_is_not_lost(lab):
+    """Nor the mutex of the module: else other threads could acquire nothing any more."""
+    assert lab.run_code(IN_FORK) == (0, "20 1\n", "")
+
+
 AT_EACH_BYTECODE = """
 import dis, gc, warnings
 warnings.simplefilter("ignore")

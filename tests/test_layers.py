@@ -161,7 +161,7 @@ def test_view_of_nothing_loads_no_library(lab, line):
     loaded = list_loaded(lab, *line.split())
 
     own = {name for name in loaded if name.partition(".")[0] == "solo"}
-    assert loaded - own <= ALLOWED | {"__future__", "itertools", "pwd", "types"}
+    assert loaded - own <= ALLOWED | {"__future__", "_types", "itertools", "pwd", "types"}
     assert "solo.contention.sockets" not in own and f"solo.commands.{line.split()[0]}" in own
 
 
@@ -182,7 +182,8 @@ def test_launcher_fits_the_memory_budget(lab):
     added = read_own_memory(lab.hold("job").pid) - read_own_memory(minimal.pid)
 
     minimal.communicate()
-    assert 100 < added < (800 if sys.version_info >= (3, 11) else 850)  # objects of older Pythons are larger
+    # Objects of older Pythons are larger; in 3.14 the annotations of a function are a function.
+    assert 100 < added < (950 if sys.version_info >= (3, 14) else 800 if sys.version_info >= (3, 11) else 850)
 
 
 def read_own_memory(pid):

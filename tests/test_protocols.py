@@ -22,13 +22,11 @@ IMPLEMENTATIONS = [
 
 
 def list_methods(protocol):
+    """Return {name: method}, without those that typing.Protocol and Python add to a class."""
     return {
         name: method
         for name, method in vars(protocol).items()
-        if inspect.isfunction(method)
-        and name != "__init__"
-        and not name.startswith("_abc")
-        and name not in ("_no_init_or_replace_init", "__subclasshook__")
+        if inspect.isfunction(method) and method.__module__ == protocols.__name__ and name != "__annotate_func__"
     }
 
 

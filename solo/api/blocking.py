@@ -35,7 +35,7 @@ import os
 import select
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from errno import EAGAIN
 from fcntl import F_DUPFD_CLOEXEC, F_GETFL, LOCK_SH, LOCK_UN, fcntl, flock
 from itertools import compress
@@ -367,20 +367,32 @@ class Deferred:
 
     def __enter__(self) -> "Deferred":
         handled = list_handled() if is_main_thread() else ()
-        with acting:  # `with` locks in one step; after acquire() a handler could raise before the `try`
+        acts: list[bool] = []
+        try:
+            # One call locks and notes it, as a handler may raise after any call. It may also in `with acting`: Python
+            # 3.14 runs handlers between the `__enter__` of an object in C and the block.
+            acts.extend(map(acting.acquire, (True,)))
             if handled:
                 deferring[:] = [*(one for one in deferring if one.changed), self]
+            self.put_off_all(handled)
+        except BaseException:
             try:
-                for number in handled:
-                    self.put_off(number)
-            except BaseException as error:
-                if isinstance(error, ValueError) and NO_HANDLERS in str(error):
-                    self.changed.clear()
-                else:
-                    self.restore()
-                    raise
-            acting.acquire()  # for the block: no handler can raise any more
+                if acts:
+                    acting.release()
+            finally:
+                self.restore()
+            raise
         return self
+
+    def put_off_all(self, numbers: Iterable[int]) -> None:
+        """Replace the handlers of these signals. In a subinterpreter there are none to replace."""
+        try:
+            for number in numbers:
+                self.put_off(number)
+        except ValueError as error:
+            if NO_HANDLERS not in str(error):
+                raise
+            self.changed.clear()
 
     # Loop bodies are functions: in Python 3.13 a jump back from an `if` is outside the `try`, but a handler may raise
     # there.
@@ -534,8 +546,7 @@ def run_handlers(received: list[Signal]) -> None:
 
 def forget() -> None:
     """Start anew in a forked child: the threads are not there, and it is the parent that acts."""
-    global acting
-    acting = threading.RLock()
+    acting._at_fork_reinit()  # type: ignore[attr-defined]  # as concurrent.futures does
     for deferred in reversed(deferring):
         for change in reversed(deferred.changed):
             _signal.signal(*change)  # another thread has forked: the main thread, which would do this, is not here
@@ -545,13 +556,6 @@ def forget() -> None:
     own_files.clear()
 
 
-def begin_fork() -> None:
-    acting.acquire()
-
-
-def end_fork() -> None:
-    acting.release()
-
-
 kernel.block_by(sys.modules[__name__])
-os.register_at_fork(before=begin_fork, after_in_parent=end_fork, after_in_child=forget)
+# Functions in C: in one of Python a handler may raise before its first line, and fork(2) would ignore the exception.
+os.register_at_fork(before=acting.acquire, after_in_parent=acting.release, after_in_child=forget)

@@ -1,8 +1,8 @@
 """Run a subcommand. Its words are parsed like those of a guarded run; typer is loaded for --help and errors only."""
 
-import io
 import posix
 import sys
+from _io import TextIOWrapper  # io loads two more modules in Python 3.14
 from _signal import SIG_DFL, SIGPIPE, signal
 
 from solo.argv import check_excludes, parse_option, read_variable
@@ -24,7 +24,7 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     """
     subcommand = next((one for one in SUBCOMMANDS if one.name == name), None)
     signal(SIGPIPE, SIG_DFL)  # `solo list | head` prints no error
-    if isinstance(sys.stdout, io.TextIOWrapper):
+    if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     elif name not in PRINT_NOTHING:
         raise UsageError("stdout is closed")
