@@ -89,7 +89,8 @@ def test_cut_off_server_never_lets_commands_overlap(lab, cluster, alone, mode):
     """A follower without its leader and a leader without its followers answer reads until they detect it."""
     fleet = Fleet(lab, cluster.members[1])
     holder, first = start_beats(fleet, cluster.members[alone].url, "a")
-    until(lambda: has_begun(first))
+    until(lambda: has_begun(first) or holder.poll() is not None)
+    assert holder.poll() is None, holder.communicate()
     waiting, second = start_beats(fleet, cluster.members[1].url, "b", "-w", "1h")
     until(lambda: fleet.count(fleet.job, "waiting") == 1)
 
