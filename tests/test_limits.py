@@ -392,7 +392,7 @@ def test_out_of_memory_is_one_line_and_125(lab, words):
     """The limits rise from where Python itself starts, perhaps with messages of its own, to where the run succeeds."""
     lab.run(*words, "-n", "job", "true")
     statuses = set()
-    for limit in range(3_800_000, 8_000_000, 40_000):
+    for limit in range(2_000_000, 8_000_000, 40_000):
         result = lab.run(
             *words, "-n", "job", "true", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
         )

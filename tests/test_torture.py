@@ -487,7 +487,7 @@ def test_sigkill_at_every_system_call_breaks_no_promise(lab, scene):
         killed += status == -9
         tally.add(**{"kills" if status == -9 else "missed": 1})
     # The test proves nothing unless the kills came.
-    assert killed >= runs * 0.5 - 1  # some calls do not come in every run
+    assert killed >= runs * (0.5 if tally.WHOLE else 0.1)  # some calls do not come in every run
     print(f"\n{scene.__name__}: {killed} kills in {runs} runs, no promise broken")
 
 
