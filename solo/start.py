@@ -14,6 +14,7 @@ from solo.kernel import ENOEXEC, STATUS_SIZE, USUAL_SIZE, close, decode, drop_um
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of a go message; no variable of a launcher ends in it
 LARGEST_AT_ONCE = 4096  # bytes; PIPE_BUF
+NO_MEMORY = b"solo: cannot start the command: Cannot allocate memory\n"
 SPINS = 300  # half a millisecond; the launcher needs a third of it
 # Dispositions that Python changes at its start; only the parent shows what they were.
 CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
@@ -185,8 +186,10 @@ class Starter:
                     self.inherited.restore()
                     execute(self.path, self.words, script, self.complete_environment(launcher, variables))
             except BaseException as error:
-                reason = error.strerror if isinstance(error, OSError) else error
-                say(f"{decode(self.environment[b'SOLO_NAME'])}: cannot start {self.words[0]}: {reason}")
+                try:
+                    self.report(error)
+                except MemoryError:
+                    posix.write(2, NO_MEMORY)
             finally:
                 posix._exit(SoloError.status)
         close(ready)
@@ -196,6 +199,11 @@ class Starter:
             close(go)
             posix.waitpid(pid, 0)
             raise
+
+    def report(self, error: BaseException):
+        """Say why the child cannot start the command. Raises MemoryError."""
+        reason = error.strerror if isinstance(error, OSError) else str(error) or "Cannot allocate memory"
+        say(f"{decode(self.environment[b'SOLO_NAME'])}: cannot start {self.words[0]}: {reason}")
 
     def complete_environment(self, launcher: int, variables: list) -> dict:
         """Return the command's environment, in the child: with `variables` added and pids of the launcher replaced."""

@@ -209,7 +209,7 @@ def test_flock_excludes_both_ways(lab, files):
 
     locker = subprocess.Popen(["flock", file, "sh", "-c", "echo; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     read_line(locker)
-    for wait in (None, 0.05, 0.05, 0.05):
+    for wait in (None, 0.5, 0.5, 0.5):
         with pytest.raises(solo.Busy, match="locked by pid"):
             lock.acquire(wait)
     assert len(blocking.watched) == 1 and lab.list("job") == []

@@ -263,7 +263,7 @@ def test_only_a_launcher_with_children_lists_all_processes(lab, earlier, lists):
 
 @pytest.mark.tool("strace")
 def test_tree_holds_while_sigwaitinfo_fails(lab):
-    tree = "setsid sh -c 'sleep 1; echo over >>$LAB/log' & exit 3"
+    tree = "setsid sh -c 'sleep 3; echo over >>$LAB/log' & exit 3"
 
     result = lab.run(
         "--tree", "-n", "job", "--", "sh", "-c", tree, prefix=inject(lab, "rt_sigtimedwait:error=EINVAL:when=2..4")
@@ -392,10 +392,13 @@ def test_out_of_memory_is_one_line_and_125(lab, words):
     """The limits rise from where Python itself starts, perhaps with messages of its own, to where the run succeeds."""
     lab.run(*words, "-n", "job", "true")
     statuses = set()
-    for limit in range(2_000_000, 8_000_000, 40_000):
+    lowest = 3_800_000 if sys.version_info >= (3, 11) else 2_400_000  # with less, Python 3.13 tries forever
+    for limit in range(lowest, 8_000_000, 40_000):
         result = lab.run(
-            *words, "-n", "job", "true", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+            *words, "-n", "job", "echo", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
         )
+        if result.returncode == 125 and result.stdout:
+            continue  # the launcher ended while its command ran, as if it was killed
         statuses.add(result.returncode)
         if result.returncode == -signal.SIGABRT:
             continue  # Python aborts: it takes many MemoryErrors at once for an endless recursion
@@ -404,7 +407,8 @@ def test_out_of_memory_is_one_line_and_125(lab, words):
         assert not any(b"solo" in step for step in steps), (limit, result.stderr)
         if result.returncode in (0, 125):
             own = list(filter(lambda text: text.startswith(b"solo: "), lines))
-            assert len(own) == (result.returncode == 125), (limit, result.stderr)
+            assert len(own) in ((1, 2) if result.returncode else (0,)), (limit, result.stderr)  # one of each process
+            assert not any(text.endswith(b": ") for text in own), (limit, result.stderr)
         assert os.fsencode(ROOT / "solo") not in result.stderr and b"bug" not in result.stderr, (limit, result.stderr)
         if result.returncode == 0:
             break

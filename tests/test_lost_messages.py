@@ -176,8 +176,9 @@ def test_sigterm_ends_a_launcher_at_a_silent_engine(lab, server, fault):
 
         results = {number: one.end() for number, one in struck.items()}
         for status, out, seconds, _ in results.values():
-            # A command that runs gets the signal too.
-            assert status in ((-signal.SIGTERM, 3) if out else (-signal.SIGTERM,)) and seconds < 2 * DELAY, results
+            # A command that runs gets the signal too. A connection that is reset may end the lock, and with it the command.
+            allowed = {-signal.SIGTERM, *([3] if out else []), *([123] if fault == RESET else [])}
+            assert status in allowed and seconds < 2 * DELAY, results
         if not all(has_struck for *_, has_struck in results.values()):
             break
 

@@ -75,7 +75,7 @@ def test_note_of_each_nested_and_several_names_shows(lab):
 def test_waiter_shows_the_note_of_the_holder(lab, via):
     lab.hold("job", "--note", NOTE)
 
-    line = lab.run("-v", "--wait", "100ms", "-n", "job", "true").stderr.decode().splitlines()[0]
+    line = lab.run("-v", "--wait", "2s", "-n", "job", "true").stderr.decode().splitlines()[0]
 
     assert line.startswith("solo: job: waiting: held for ") and line.endswith(f": {NOTE}")
 

@@ -317,7 +317,7 @@ class Lock:
         directory: Optional[Path] = None,
         note: Optional[str] = None,
     ) -> None:
-        names = list(name) if hasattr(name, "__iter__") and not isinstance(name, str) else [name]
+        names = list(name) if isinstance(name, Iterable) and not isinstance(name, str) else [name]
         if not names:
             raise UsageError("a Lock needs a name")
         self.names = list(dict.fromkeys(map(check_name, names)))
