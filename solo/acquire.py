@@ -8,7 +8,7 @@ from solo.errors import Busy, RanAlready, SoloError, Vanished
 from solo.kernel import FOREVER, close
 from solo.modes import plan_claims
 from solo.obstacles import read_claim
-from solo.queue import NO_WAIT, take_hold, wait_unseen
+from solo.queue import NO_WAIT, acquire_hold, wait_unseen
 from solo.tickets import Queue, finish_handoff
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ class Holds(ListOfTickets):
     ended = refused
 
 
-def take_names(
+def acquire_names(
     wanted: "Record",
     plan: "Plan",
     watch: "Watch",
@@ -63,7 +63,7 @@ def take_names(
     name.
 
     The last hold is still to be settled. Of the `plan` only `deadline`, `dir`, `is_socket` and the policy count;
-    `watch` and `starter` are as for take_hold. `make_queue` makes a queue of (base, name, origin), by default that of
+    `watch` and `starter` are as for acquire_hold. `make_queue` makes a queue of (base, name, origin), by default that of
     `open_queue`. Raises Busy, SoloError.
     """
     taken: dict[str, Ticket] = {}
@@ -73,12 +73,10 @@ def take_names(
             settle_all(holds)
             record, policy = wanted.claiming(claim), find_policy(plan)
             try:
-                taken[name] = take_name(
+                taken[name] = acquire_name(
                     make_queue or open_queue, base, name, record, plan.deadline, watch, policy, starter
                 )
                 holds.append(taken[name])
-            except OSError as error:
-                raise SoloError(f"{name}: cannot be held: {error.strerror}") from None
             except BaseException as error:
                 if isinstance(error, SoloError):
                     error.args = (f"{name}: {error}",)
@@ -111,7 +109,7 @@ def find_policy(plan: "Plan") -> "Policy | None":
     return policy
 
 
-def take_name(
+def acquire_name(
     make_queue: "MakeQueue",
     base: "Directory | None",
     name: str,
@@ -128,7 +126,7 @@ def take_name(
         queue = None
         try:
             queue = make_queue(base, name, record.origin)
-            hold = take_hold(queue, record, deadline, watch, policy, starter)
+            hold = acquire_hold(queue, record, deadline, watch, policy, starter)
             queue.gate.close()
             return hold
         except BaseException as error:
@@ -138,7 +136,7 @@ def take_name(
                 raise
 
 
-def take_files(
+def acquire_files(
     name: str,
     named: "dict[str, Ticket]",
     plan: "Plan",
@@ -154,10 +152,10 @@ def take_files(
     from solo.contention import flocks
 
     mode = read_claim(named[name]).mode
-    take_more(name, named, lambda: flocks.lock_files(plan, mode, umask, watch, holds, is_program))
+    acquire_further(name, named, lambda: flocks.lock_files(plan, mode, umask, watch, holds, is_program))
 
 
-def take_more(name: str, named: "dict[str, Ticket]", take: "Callable[[], Result]") -> "Result":
+def acquire_further(name: str, named: "dict[str, Ticket]", take: "Callable[[], Result]") -> "Result":
     """Call `take`, which acquires what a run needs beside its names; if it raises Busy, count a skip of the name."""
     hold = named[name]
     settle_all(named.values())
@@ -201,7 +199,7 @@ def settle_all(holds: "Iterable[Ticket]") -> None:
         finish_handoff(hold.queue)
 
 
-def take_over(holds: "Iterable[Ticket]") -> None:
+def remove_unseen_holds(holds: "Iterable[Ticket]") -> None:
     """Remove the unreadable holds beside `holds`, those of a name before those of its parents.
 
     Call it once the command runs.
@@ -209,7 +207,7 @@ def take_over(holds: "Iterable[Ticket]") -> None:
     gone: set[tuple[Process, str, str]] = set()
     for hold in reversed(list(holds)):
         if isinstance(hold.queue, Queue) and hold.queue.unseen:
-            hold.queue.take_over(read_claim(hold), gone)
+            hold.queue.remove_unseen(read_claim(hold), gone)
 
 
 def make_variables(names: "list[str]", named: "dict[str, Ticket]") -> "list[bytes]":

@@ -12,14 +12,14 @@ from time import monotonic
 from solo import supervise
 from solo.acquire import (
     Holds,
+    acquire_files,
+    acquire_further,
+    acquire_names,
     add_waited,
     make_variables,
     make_watch,
+    remove_unseen_holds,
     settle_all,
-    take_files,
-    take_more,
-    take_names,
-    take_over,
 )
 from solo.command import find_command
 from solo.errors import LEASE_LOST, TIMED_OUT, SoloError
@@ -139,10 +139,12 @@ class Run:
         self.prepare()
         plan, holds = self.plan, self.holds
         starter = self.starter if self.remote is None else None
-        self.taken = self.named = take_names(self.record, plan, make_watch(plan, plan.deadline), holds, starter=starter)
+        self.taken = self.named = acquire_names(
+            self.record, plan, make_watch(plan, plan.deadline), holds, starter=starter
+        )
         if plan.locks_files:
             watch = make_watch(plan, plan.file_deadline)
-            take_files(self.names[0], self.named, plan, self.inherited.umask, watch, holds)
+            acquire_files(self.names[0], self.named, plan, self.inherited.umask, watch, holds)
         if self.remote is not None:
             self.acquire_remote()
         elif self.once is not None:
@@ -154,7 +156,7 @@ class Run:
         Last: so the contenders of one host exclude each other whatever the engine does.
         """
         remote, watch = self.remote, make_watch(self.plan, self.plan.deadline)
-        take_more(self.names[0], self.named, lambda: remote.take(self.plan.deadline, watch, self.once))
+        acquire_further(self.names[0], self.named, lambda: remote.acquire(self.plan.deadline, watch, self.once))
         self.holds.append(remote)
         self.termination.lease = remote.lease
         remote.add_variables(self.environment)
@@ -175,7 +177,7 @@ class Run:
             self.starter.dismiss()
         add_waited(error, self.plan)
         if self.once is not None:
-            error = self.once.judge(error)
+            error = self.once.undo_claim(error)
         for listener in self.own_listeners:
             if hasattr(listener, "refused"):
                 listener.refused(error)
@@ -184,7 +186,7 @@ class Run:
     def wait(self):
         """Wait for the command, with no more descriptors than it takes."""
         settle_all(self.taken.values())
-        take_over(self.taken.values())
+        remove_unseen_holds(self.taken.values())
         self.pid, begin = self.process.pid, monotonic()
         self.notify("started")
         writers = [*self.holds, *self.own_listeners, *self.listeners]

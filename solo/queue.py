@@ -43,7 +43,7 @@ HEAD = (
 HELD = "held"
 
 
-def take_hold(
+def acquire_hold(
     queue: "Queue",
     record: "Record",
     deadline: float,
@@ -58,7 +58,7 @@ def take_hold(
     then keeps the waiting ticket before it until finish_handoff: the next waiter looks again when our command has
     started.
     """
-    return Attempt(queue, record, deadline, watch, policy, starter).take()
+    return Attempt(queue, record, deadline, watch, policy, starter).acquire()
 
 
 class Attempt:
@@ -110,11 +110,11 @@ class Attempt:
         self.passed: list[Ticket] = []
         self.is_late = False
 
-    def take(self) -> "Ticket":
+    def acquire(self) -> "Ticket":
         """Return the hold once it is published. Raises Busy, SoloError; then it leaves no ticket in the queue."""
         try:
             while self.hold is None:
-                self.take_step()
+                self.advance()
             return self.hold
         except Superseded as error:
             from solo.contention.policies import name_superseder
@@ -139,7 +139,7 @@ class Attempt:
         if self.mask is not None:
             restore_mask(self.mask)
 
-    def take_step(self) -> None:
+    def advance(self) -> None:
         """Look and publish under the gate; then, without the gate, wait until the next look is due."""
         if self.deadline is not NO_WAIT:
             self.queue.gate.deadline = self.deadline

@@ -323,7 +323,7 @@ class Queue:
         flock(fd, LOCK_EX | LOCK_NB)
         return Ticket(self, file, fd, LIVE, record, len(text))
 
-    def take_over(self, claim: "Claim", gone: "set[tuple[Process, str, str]]") -> None:
+    def remove_unseen(self, claim: "Claim", gone: "set[tuple[Process, str, str]]") -> None:
         """Remove the holds whose processes we could not look for: our command runs with `claim` now.
 
         A contender that can look for them then finds our hold, and none that conflicts with it. Their launchers go into

@@ -283,7 +283,7 @@ def connect(server, authority, client, host="127.0.0.1"):
 @pytest.mark.tool("openssl")
 def test_trusted_certificates_of_both_sides_protect_a_lock(secure):
     engine = connect(secure, "ca", "client")
-    engine.take("job", EntryRecord(Claim(EXCLUSIVE), launcher=1, since=1.0), Wait(None, None))
+    engine.acquire("job", EntryRecord(Claim(EXCLUSIVE), launcher=1, since=1.0), Wait(None, None))
 
     assert engine.renew() is None
     [entry] = connect(secure, "ca", "client").list_entries()

@@ -516,7 +516,7 @@ def test_waiter_renews_without_reading_the_queue_again(peers):
     waiter.connect()
 
     with pytest.raises(Busy):
-        waiter.take("a", EntryRecord(Claim(EXCLUSIVE)), Wait(time.monotonic() + 1.5, wait_unseen))
+        waiter.acquire("a", EntryRecord(Claim(EXCLUSIVE)), Wait(time.monotonic() + 1.5, wait_unseen))
 
     waiter.release()
     assert waiter.count("set expires") >= 5

@@ -210,7 +210,7 @@ def test_interrupted_take_leaves_no_entry_in_the_queue(server, engine):
     thread = threading.Thread(target=wait_and_interrupt)
     thread.start()
     with pytest.raises(Stop):
-        other.take("torn", RECORD, NOT_LONG)
+        other.acquire("torn", RECORD, NOT_LONG)
     thread.join()
     signal.signal(signal.SIGUSR1, before)
 
@@ -222,14 +222,14 @@ def test_interrupted_take_leaves_no_entry_in_the_queue(server, engine):
 def test_expired_session_is_replaced(server, engine):
     other = make_engine(server, ttl=1.0)
     other.connect()
-    old = other.take("old", RECORD, NOT_LONG)
+    old = other.acquire("old", RECORD, NOT_LONG)
     until(lambda: engine.list_entries("old") == [])
 
     with pytest.raises(Gone):
         other.renew()
 
     other.release()
-    new = other.take("old", RECORD, NOT_LONG)
+    new = other.acquire("old", RECORD, NOT_LONG)
     assert new.key != old.key and new.number > old.number
     other.release()
 
@@ -291,7 +291,7 @@ def test_invalid_path_is_refused(fleet, server, path):
 
 def test_request_to_end_lasts_as_long_as_the_session_that_made_it(server, engine):
     other = make_engine(server)
-    entry = engine.take("asked", RECORD, NOT_LONG)
+    entry = engine.acquire("asked", RECORD, NOT_LONG)
     assert engine.renew() is None
 
     other.ask_to_end(entry, "pid 7 on db1")
@@ -305,7 +305,7 @@ def test_password_protects_entries_and_is_never_shown(server):
     target, known = parse_url(server.url + "/guarded"), {"user": "ops", "password": "s3cret:with colon"}
     secrets = (known, known, {}, {**known, "password": "wrong"})
     engines = [Engine(target._replace(**secret), 4.0, PATIENCE) for secret in secrets]
-    entry = engines[0].take("job", RECORD, NOT_LONG)
+    entry = engines[0].acquire("job", RECORD, NOT_LONG)
 
     assert [found.key for found in engines[1].list_entries()] == [entry.key]
     for stranger in engines[2:]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union, cast
 
-from solo.acquire import settle_all, take_files, take_names, take_over
+from solo.acquire import acquire_files, acquire_names, remove_unseen_holds, settle_all
 from solo.api import blocking
 from solo.argv import check_note, is_engine, read_variables
 from solo.directories import check_new_name, open_name
@@ -461,10 +461,7 @@ class Lock:
         return NO_WAIT if wait is None else FOREVER if wait == math.inf else time.monotonic() + wait
 
     def _enter_again(self, owner: object, entered: list[Hold]) -> Optional[Hold]:
-        """Return the Hold that `owner` already has, once deeper;
-
-        None if it has none. Raises SoloError unless reentrant.
-        """
+        """Return the Hold that `owner` has, one acquire deeper, or None. Raises SoloError unless the Lock is reentrant."""
         hold = self._holds.get(owner)
         if hold is None:
             return None
@@ -673,7 +670,7 @@ class Try:
         all_tries.add(self)
         blocking.mine.waiter = waiter
         try:
-            self.hold = self.take()
+            self.hold = self.acquire()
         except blocking.WouldWait:
             raise
         except BaseException as error:
@@ -685,8 +682,8 @@ class Try:
             for queue in self.queues:
                 queue.attempt = None  # else a Hold would refer to its owner, which would never be collected
 
-    def take(self) -> Hold:
-        """Acquire all names and files. Raises what take_names and take_files raise, with the holders in a Busy."""
+    def acquire(self) -> Hold:
+        """Acquire all names and files. Raises what acquire_names and acquire_files raise, with the holders in a Busy."""
         lock = self.lock
         plan = LockPlan(lock, self.deadline)
         launcher, origin, command = identify()
@@ -701,11 +698,11 @@ class Try:
 
         self.refuse_own_files()
         try:
-            taken = take_names(wanted, plan, wait_unseen, tickets, make)
+            taken = acquire_names(wanted, plan, wait_unseen, tickets, make)
             settle_all(tickets)
             if lock.flock or lock.fcntl:
-                take_files(lock.name, taken, plan, read_umask(), wait_unseen, tickets, True)
-            take_over(taken.values())
+                acquire_files(lock.name, taken, plan, read_umask(), wait_unseen, tickets, True)
+            remove_unseen_holds(taken.values())
             for ticket in taken.values():
                 if not isinstance(ticket.queue, Queue):
                     ticket.queue.leave()  # its watches are not needed any more
@@ -810,7 +807,7 @@ class Try:
 
 
 class LockPlan(Plan):
-    """The part of a Plan that take_names and take_files read: to make all of it takes a tenth of an acquire."""
+    """The part of a Plan that acquire_names and acquire_files read: to make all of it takes a tenth of an acquire."""
 
     __slots__ = ()
     latest = replace = verbose = False

@@ -11,7 +11,7 @@ import select
 from _signal import SIG_BLOCK, SIG_SETMASK, SIGKILL, pthread_sigmask, valid_signals
 from errno import EACCES, ENOENT, ESRCH
 
-from solo.acquire import Holds, add_waited, make_variables, make_watch, take_names, take_over
+from solo.acquire import Holds, acquire_names, add_waited, make_variables, make_watch, remove_unseen_holds
 from solo.argv import check_together
 from solo.commands.lookup import check_names
 from solo.errors import SoloError, UsageError
@@ -102,7 +102,7 @@ class Hold:
         try:
             if plan.wait or plan.replace or plan.replace_after is not None:
                 self.kept.watch(self.origin)
-            self.named = take_names(self.record, plan, make_watch(plan, plan.deadline), self.holds)
+            self.named = acquire_names(self.record, plan, make_watch(plan, plan.deadline), self.holds)
             if not is_alive(self.pid, self.kept.identity[1], self.origin, self.origin):
                 raise SoloError(f"{plan.names[0]}: cannot hold it for pid {self.pid}: the process has ended")
         except BaseException as error:
@@ -126,7 +126,7 @@ class Hold:
             failed = SoloError(f"{self.plan.names[0]}: {reason}")
             self.refuse(failed)
             raise failed from None
-        take_over(self.named.values())
+        remove_unseen_holds(self.named.values())
         self.journal.started(self)
 
     def write_variables(self) -> None:

@@ -106,7 +106,7 @@ class Stop:
         gone = [file for file in waited if file not in self.waiting]
         if gone:
             self.left[hold.file] = self.left.pop(gone[0])
-            self.eviction.go_on(gone[0], hold.file)
+            self.eviction.transfer_steps(gone[0], hold.file)
         if gone or not waited:
             self.decided.add(hold.file)
 

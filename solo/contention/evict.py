@@ -47,13 +47,13 @@ class Eviction:
             holders = (
                 [] if any(ticket in left for ticket in waiters) else [ticket for ticket in tickets if ticket.is_hold]
             )
-            due = [self.take_step(ticket, now) for ticket in waiters + holders if ticket not in left]
+            due = [self.advance(ticket, now) for ticket in waiters + holders if ticket not in left]
             return min(due + [now + LOOK_AGAIN] * bool(left), default=FOREVER)
         finally:
             for ticket in tickets:
                 ticket.close()
 
-    def take_step(self, ticket, now: float) -> float:
+    def advance(self, ticket, now: float) -> float:
         """Take the step that is due for one ticket. Return when its next step is due: never if it cannot be ended."""
         if ticket.file in self.refused:
             return FOREVER
@@ -71,10 +71,10 @@ class Eviction:
             self.steps[key] = steps + 1, due
         return due
 
-    def go_on(self, seat: str, hold: str):
-        """Count the steps taken for a waiter as taken for the holder that it has become."""
+    def transfer_steps(self, waiting: str, hold: str):
+        """Count the steps taken for a waiter as taken for the holder that it has become: the names of its tickets."""
         for (file, state), step in list(self.steps.items()):
-            if file == seat:
+            if file == waiting:
                 self.steps[hold, state] = step
 
     def act_on_all(self, tickets: list) -> float:

@@ -103,7 +103,7 @@ def lock_files(plan, mode: str, umask: int, watch, holds: list, is_program: bool
     """Lock all files of the `plan`, exclusively if `mode` is exclusive, else shared. Append a Flock each to `holds`.
 
     Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. Of the `plan`
-    only `flock`, `fcntl`, `file_deadline` and `verbose` count; `watch` is as for take_hold. `is_program`: do not refuse
+    only `flock`, `fcntl`, `file_deadline` and `verbose` count; `watch` is as for acquire_hold. `is_program`: do not refuse
     locks of this process, which may be those of other threads. Raises Busy, SoloError.
     """
     lock = LOCK_EX if mode == EXCLUSIVE else LOCK_SH

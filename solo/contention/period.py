@@ -94,7 +94,7 @@ class PeriodGuard:
                 if keeper.write_once(self.name, before, self.ran):
                     break
 
-    def judge(self, error: BaseException) -> BaseException:
+    def undo_claim(self, error: BaseException) -> BaseException:
         """Undo the claim: nothing runs, because of `error`.
 
         Return what to raise: RanAlready if the holder runs in this period.

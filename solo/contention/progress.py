@@ -125,16 +125,16 @@ class Watch:
             pass
 
 
-def describe_wait(line, record, seat) -> tuple:
+def describe_wait(queue, record, waiting) -> tuple:
     """Return (our place in the queue, `held for 3h12m by pid 4711 (deploy.sh)`).
 
     Without the gate: the result is only shown.
     """
     try:
-        files = sorted(line.list_files())
-        before = [file for file in files if file.startswith(SEAT) and (seat is None or file < seat.file)]
-        place = 1 + max(0, len(before) - MOST_OPEN) + len(look_at(line, before[-MOST_OPEN:]))
-        holds = look_at(line, [file for file in files if file.startswith(HOLD)])
+        files = sorted(queue.list_files())
+        before = [file for file in files if file.startswith(SEAT) and (waiting is None or file < waiting.file)]
+        place = 1 + max(0, len(before) - MOST_OPEN) + len(list_living(queue, before[-MOST_OPEN:]))
+        holds = list_living(queue, [file for file in files if file.startswith(HOLD)])
         conflicts = [holds[at] for at in find_conflicts(record.claim, list(map(read_claim, holds)))]
         if conflicts:
             return place, describe_holders(conflicts, record.claim)
@@ -143,11 +143,11 @@ def describe_wait(line, record, seat) -> tuple:
         return None, str(error)
 
 
-def look_at(line, files: list) -> list:
+def list_living(queue, files: list) -> list:
     """Return the live tickets among `files`, closed, with their records read."""
     living = []
     for file in files:
-        ticket = line.look(file)
+        ticket = queue.look(file)
         if ticket is not None:
             ticket.read_record()
             ticket.close()

@@ -75,7 +75,7 @@ class EngineHold:
         self.last_call = None
         self.is_released = False
 
-    def take(self, deadline, watch, once):
+    def acquire(self, deadline, watch, once):
         """Hold all wanted names and arm the kernel's timer, which kills us when the lease ends. On return all signals
         are blocked and `inherited` has the mask and the pending signals.
 
@@ -90,7 +90,7 @@ class EngineHold:
             ask_until_answered(wait, self.engine.connect)
             if once is not None:
                 ask_until_answered(wait, once.add, self)
-            self.take_and_renew(wait, once)
+            self.acquire_and_renew(wait, once)
             self.inherited.take_signals()
         except BaseException as failure:
             error = failure
@@ -113,7 +113,7 @@ class EngineHold:
         else:
             LastCall(self.caught, die)
         if once is not None:
-            error = once.judge(error)
+            error = once.undo_claim(error)
         if isinstance(error, Gone):
             error = make_lost(self.engine, error)
         elif isinstance(error, INVALID_ANSWER) and not isinstance(error, SoloError):
@@ -122,14 +122,14 @@ class EngineHold:
         pthread_sigmask(SIG_SETMASK, self.inherited.mask)  # a signal that came meanwhile ends us now
         return error
 
-    def take_and_renew(self, wait: Wait, once):
+    def acquire_and_renew(self, wait: Wait, once):
         """Hold all names, claim the period, then renew: the command starts under a fresh lease.
 
         Start over if it is lost.
         """
         while True:
             try:
-                self.entries = take_all(self.engine, self.claims, make_entry_record(self.wanted), wait)
+                self.entries = acquire_all(self.engine, self.claims, make_entry_record(self.wanted), wait)
                 if once is not None:
                     ask_until_answered(wait, once.claim)
                 return ask_until_answered(wait, self.lease.start, self.engine.ttl)
@@ -216,12 +216,12 @@ def check_plan(plan):
         raise UsageError("--replace-after cannot be used with an engine (use --replace)")
 
 
-def take_all(engine, claims: list, record, wait: Wait) -> dict:
+def acquire_all(engine, claims: list, record, wait: Wait) -> dict:
     """Return our entry for each name of `claims`. Raises Gone if the lease is lost meanwhile."""
     entries = {}
     for name, claim in claims:
         try:
-            entries[name] = engine.take(name, record._replace(claim=claim), wait)
+            entries[name] = engine.acquire(name, record._replace(claim=claim), wait)
         except SoloError as error:
             error.args = (f"{name}: {error}",)
             error.name = name

@@ -161,7 +161,7 @@ class Engine(Protocol):
     def connect(self) -> None:
         """Connect, and verify that the server can keep locks."""
 
-    def take(self, name: str, record: EntryRecord, wait) -> Entry:
+    def acquire(self, name: str, record: EntryRecord, wait) -> Entry:
         """Return our entry for `name` once it is held, has its slots, and was renewed after that.
 
         Parents are taken first. `wait` is a Wait (queue.py). Raises Busy. After any exception we have left the queue.

@@ -24,7 +24,7 @@ NEW, LOST, BLOCKED, UNSETTLED, SLOTLESS, UNCONFIRMED, HELD = range(7)  # see Con
 
 
 class Wait(NamedTuple):
-    """How a contender waits: until `deadline`; `watch` blocks and prints the progress, as in queue.take_hold.
+    """How a contender waits: until `deadline`; `watch` blocks and prints the progress, as in queue.acquire_hold.
 
     Until `patience` an engine that does not answer is asked again; without --wait that is NO_WAIT. `most` is the
     number of waiters that may be before us, None for any. If it `replaces`, the contender asks its obstacles to end,
@@ -77,7 +77,7 @@ class OrderedEngine:
         """
         raise NotImplementedError
 
-    def take(self, name: str, record, wait: Wait) -> Entry:
+    def acquire(self, name: str, record, wait: Wait) -> Entry:
         self.entries[name] = Contender(self, name, record, wait).acquire()
         return self.entries[name]
 
@@ -115,7 +115,7 @@ class Contender:
         self.is_new = self.is_renewed = self.has_changed = self.has_slots = False
 
     def acquire(self) -> Entry:
-        """Return our entry once it is held. Raises as Engine.take does, and then leaves the queue."""
+        """Return our entry once it is held. Raises as Engine.acquire does, and then leaves the queue."""
         state = NEW
         try:
             while True:

@@ -31,7 +31,7 @@ for turn in range(rounds):
     times = {}
     for step in ("acquire", "renew", "release"):
         begin = time.perf_counter()
-        engine.take("warm", EntryRecord(Claim(EXCLUSIVE)), Wait(None, wait_unseen)) if step == "acquire" else getattr(engine, step)()
+        engine.acquire("warm", EntryRecord(Claim(EXCLUSIVE)), Wait(None, wait_unseen)) if step == "acquire" else getattr(engine, step)()
         times[step] = 1000 * (time.perf_counter() - begin)
     print(json.dumps(times))
 """

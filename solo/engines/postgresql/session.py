@@ -175,7 +175,7 @@ class PostgresSession:
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
-    def take(self, name: str, record, wait) -> Entry:
+    def acquire(self, name: str, record, wait) -> Entry:
         if record.claim.slots > MOST:
             raise UsageError(f"--slots: PostgreSQL counts to {MOST}")
         asked, is_in = set(), False
@@ -184,7 +184,7 @@ class PostgresSession:
             while True:
                 try:
                     self.join(name, record)
-                    if self.acquire(make_key(name), record.claim, wait, asked):
+                    if self.acquire_locks(make_key(name), record.claim, wait, asked):
                         sleep(SETTLE)
                     self.confirm(name)
                     is_in = True
@@ -248,7 +248,7 @@ class PostgresSession:
             last,
         )
 
-    def acquire(self, key: int, claim, wait, asked: set) -> bool:
+    def acquire_locks(self, key: int, claim, wait, asked: set) -> bool:
         """Acquire the locks of the claim. Return whether that took waiting. Raises Busy."""
         if claim.mode == EXCLUSIVE:
             return self.lock(key, "", wait, asked)

@@ -140,7 +140,7 @@ class S3(OrderedEngine):
 
     # --- the queue ----------------------------------------------------------------------------------------------------
 
-    def take(self, name: str, record: "EntryRecord", wait: "Wait") -> Entry:
+    def acquire(self, name: str, record: "EntryRecord", wait: "Wait") -> Entry:
         """As OrderedEngine.take. A contender whose wait is over is busy without an entry, which saves two PUTs."""
         mine, queue = Entry(name, "", 0, record, False), ask_until_answered(wait, self.read_queue, name)
         obstacles, stale = find_obstacles([*queue, mine], len(queue)), self.find_stale(name)
@@ -151,7 +151,7 @@ class S3(OrderedEngine):
         elif obstacles and wait.deadline <= monotonic():
             raise make_busy(obstacles)
         ask_until_answered(wait, self.objects.prove, self.objects.states[name])
-        taken: Entry = super().take(name, record, wait)
+        taken: Entry = super().acquire(name, record, wait)
         return taken
 
     def find_stale(self, name: str) -> "dict[str, float]":
