@@ -51,6 +51,7 @@ from solo.process.wakeup import Wakeup
 LOOK_AGAIN = 0.05  # seconds
 LONGEST_POLL = 1e9  # milliseconds; poll(2) takes an int
 SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
+SETUP_WITH, BEFORE_ASYNC_WITH = 143, 52  # instructions of Python 3.9 and 3.10
 NO_HANDLERS = "main interpreter"  # in Python's message to a subinterpreter, where no handler runs
 GONE, AGAIN = "gone", "again"
 Answer = Union[str, int, OSError]  # GONE, AGAIN, a locked descriptor
@@ -380,7 +381,10 @@ class Deferred:
                 if acts:
                     acting.release()
             finally:
-                self.restore()
+                try:
+                    self.restore()
+                finally:
+                    run_handlers(self.received)
             raise
         return self
 
@@ -442,14 +446,16 @@ def list_handled() -> list[int]:
 
 class Block:
     """A `with` block `of` an object (its id; until it is entered, perhaps its class): the `hold` with which it was
-    entered, and whether it was `left`. A call of `__exit__` by hand makes one too, without a hold.
+    entered, whether its exit is `prepared`, and whether it was `left`. A call of `__exit__` by hand makes one too,
+    without a hold. It `may_drop` its exit without a call.
     """
 
-    def __init__(self, owner: object, kind: Optional[type]) -> None:
+    def __init__(self, owner: object, kind: Optional[type], may_drop: bool) -> None:
         self.of = kind if owner is None else id(owner)
+        self.may_drop = may_drop
         self.pid = os.getpid()
         self.hold: Any = None
-        self.left = False
+        self.prepared = self.left = False
 
 
 class Opening(threading.local):
@@ -484,7 +490,7 @@ class LeaveBlock:
         self.result = result
 
     def __get__(self, owner: Any, kind: Optional[type] = None) -> Callable[..., object]:
-        block = opening.block = Block(owner, kind)
+        block = opening.block = Block(owner, kind, is_old_with(sys._getframe().f_back))
         if owner is None:  # contextlib.ExitStack looks it up in the class
             return lambda owner, *error: self.prepare(owner, block)(*error)
         return self.prepare(owner, block)
@@ -492,7 +498,15 @@ class LeaveBlock:
     def prepare(self, owner: Any, block: Block) -> Callable[..., object]:
         leaving = leave_once(owner, block)
         next(leaving)
+        block.prepared = True
         return functools.partial(max, self.result, None, key=leaving.send)
+
+
+def is_old_with(frame: Optional[FrameType]) -> bool:
+    """Whether the frame executes a `with` that may drop the exit without a call: before Python 3.11, if a handler raises."""
+    if sys.version_info >= (3, 11) or frame is None:
+        return False
+    return frame.f_code.co_code[frame.f_lasti] in (SETUP_WITH, BEFORE_ASYNC_WITH)
 
 
 def leave_once(owner: Any, block: Block) -> Generator[int, object, None]:
@@ -500,16 +514,24 @@ def leave_once(owner: Any, block: Block) -> Generator[int, object, None]:
     try:
         yield 0
         owner._leave(block)
-    except GeneratorExit:
-        return  # the block was never entered
+    except GeneratorExit:  # nobody can call it any more
+        if block.hold is None or not block.may_drop:
+            return
+        try:
+            owner._leave(block)
+        except SoloError:
+            pass  # the interrupt counts more
+        return
     except BaseException:
+        if not block.prepared:
+            raise  # in Python 3.9 a handler may raise in the `try` before the `yield`
         try:
             try:
                 owner._leave(block)
             finally:
                 owner._leave(block)
         except SoloError:
-            pass  # the interrupt counts more; in Python 3.9 it may come before the block was entered
+            pass  # the interrupt counts more
         raise
     while True:
         yield 0

@@ -494,6 +494,8 @@ class Lock:
         except BaseException:  # a signal handler may raise after the lock was acquired
             if entered and blocking.can_act():
                 with blocking.Deferred():
+                    if block is not None:
+                        block.hold = None
                     self._undo(entered.pop())
             raise
 
@@ -972,7 +974,7 @@ def read_options(via: Optional[str], directory: Optional[Path]) -> dict[str, Any
 
 @functools.lru_cache
 def resolve_options(
-    via: Optional[str], directory: Union[str, bytes, None], *variables: tuple[bytes, Optional[bytes]]
+    via: Optional[str], directory: Optional[str], *variables: tuple[bytes, Optional[bytes]]
 ) -> dict[str, Any]:
     """Return the options of these arguments and environment variables. Raises UsageError."""
     typed = {"via": via, "dir": directory}
