@@ -233,6 +233,12 @@ def test_shared_directory_gets_modes_for_others(lab, files):
     assert modes == {"a": 0o1777, "b": 0o1777, ".gate": 0o666, ".hold.": 0o644}
 
 
+def test_directory_may_be_bytes(lab, files):
+    with solo.Lock("job", directory=os.fsencode(lab.directory)):
+        assert len(solo.holders("job", via="file", directory=os.fsencode(lab.directory))) == 1
+        assert len(solo.holders("job", via="file", directory=lab.directory)) == 1
+
+
 def test_lock_is_reentrant_only_if_asked(lab, kind):
     lock = solo.Lock("job", wait=math.inf)
     with lock, pytest.raises(solo.SoloError, match="wait for itself"):

@@ -34,6 +34,7 @@ def test_result_is_that_of_subprocess_run(files):
         (solo.UsageError, ["true"], {"shell": True}),
         (solo.UsageError, ["true"], {"executable": "/bin/true"}),
         (subprocess.TimeoutExpired, ["sleep", "99"], {"timeout": 0.2}),
+        (subprocess.TimeoutExpired, ["sleep", "99"], {"timeout": 1e-6}),
     ],
 )
 def test_error_of_the_launcher_is_raised(files, error, argv, options):
@@ -41,12 +42,25 @@ def test_error_of_the_launcher_is_raised(files, error, argv, options):
         solo.run(argv, **{"name": "job", **options})
 
 
-def test_busy_has_the_holders_in_any_directory(lab, files):
+def test_busy_has_the_holders_in_any_directory(lab, files, monkeypatch):
     holder = lab.hold("job")
-    for options in ({"wait": 0.1}, {"directory": lab.directory.name, "cwd": lab.path}):
+    by_bytes = {b"SOLO_DIR": os.fsencode(lab.directory)}
+    relative = {"directory": lab.directory.name, "cwd": lab.path}
+    for options in ({"wait": 0.1}, relative, {"env": os.environ}, {"env": os.environb}, {"env": by_bytes}):
+        if options == {"env": by_bytes}:
+            monkeypatch.setenv("SOLO_DIR", str(lab.path / "others"))
         with pytest.raises(solo.Busy) as busy:
             solo.run(["true"], name="job", **options)
         assert (busy.value.name, [row.launcher for row in busy.value.holders]) == ("job", [holder.pid])
+
+
+def test_busy_has_the_holders_by_socket_with_any_env(lab, files):
+    holder = lab.hold("job", "--via", "socket")
+
+    for env in (None, {}, os.environ):
+        with pytest.raises(solo.Busy) as busy:
+            solo.run(["true"], name="job", via="socket", wait=-0.0, env=env)
+        assert [row.launcher for row in busy.value.holders] == [holder.pid]
 
 
 @pytest.mark.root

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Path = Union[str, "os.PathLike[str]"]
+AnyPath = Union[Path, bytes, "os.PathLike[bytes]"]
 
 COMMAND_SIZE = 1 << 20  # bytes
 LONGEST_WAIT = 1e9  # seconds; longer waits have no limit
@@ -80,7 +81,7 @@ class Holder:
     note: Optional[str] = None
 
 
-def holders(name: str, *, via: Optional[str] = None, directory: Optional[Path] = None) -> list[Holder]:
+def holders(name: str, *, via: Optional[str] = None, directory: Optional[AnyPath] = None) -> list[Holder]:
     """Return the holders of `name` and of the names nested in it, the oldest of each name first.
 
     `via` and `directory` are as for `Lock`, but `via` may name an engine. Without `via`, list the holders by files and
@@ -314,7 +315,7 @@ class Lock:
         flock: Union[Path, Iterable[Path]] = (),
         fcntl: Union[Path, Iterable[Path]] = (),
         via: Optional[str] = None,
-        directory: Optional[Path] = None,
+        directory: Optional[AnyPath] = None,
         note: Optional[str] = None,
     ) -> None:
         names = list(name) if isinstance(name, Iterable) and not isinstance(name, str) else [name]
@@ -326,7 +327,7 @@ class Lock:
         self.reentrant = reentrant
         self.note = note
         self.via = via
-        self.directory = None if directory is None else os.fspath(directory)
+        self.directory = None if directory is None else os.fsdecode(directory)
         self.flock, self.fcntl = list_paths(flock), list_paths(fcntl)
         self._claim = make_claim(shared, slots, take)
         if max_waiting is not None and not (type(max_waiting) is int and max_waiting >= 0):
@@ -966,9 +967,9 @@ def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
     return Claim(COUNTED, slots, take)
 
 
-def read_options(via: Optional[str], directory: Optional[Path]) -> dict[str, Any]:
+def read_options(via: Optional[str], directory: Optional[AnyPath]) -> dict[str, Any]:
     """Return the options as the command line would have read them; not to be changed. Raises UsageError."""
-    path = None if directory is None else os.fspath(directory)
+    path = None if directory is None else os.fsdecode(directory)
     return resolve_options(via, path, *[(variable, os.environb.get(variable)) for variable in VARIABLES])
 
 

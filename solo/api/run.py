@@ -9,10 +9,11 @@ from typing import Any, Optional, Union
 
 from solo import errors
 from solo.api.blocking import Deferred, keep
-from solo.api.lock import check_name, check_wait, holders
+from solo.api.lock import AnyPath, check_name, check_wait, holders
 from solo.api.status_pipe import OUTCOMES, STARTED, read_last
+from solo.directories import find_base
 from solo.kernel import FOREVER
-from solo.options import LAUNCHER_OPTIONS
+from solo.options import FILE, LAUNCHER_OPTIONS
 from solo.plan import KILL_AFTER
 
 # Start as `solo` does, but with sys.path of this program, where the library of an engine may be. The words are: the
@@ -27,11 +28,9 @@ del sys.argv[:2]
 from solo.main import main
 main(report)"""
 
-Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
-
 
 def run(
-    argv: Sequence[Path],
+    argv: Sequence[AnyPath],
     *,
     name: Union[str, Sequence[str], None] = None,
     shared: bool = False,
@@ -46,15 +45,15 @@ def run(
     kill_after: Optional[float] = None,
     tree: bool = False,
     no_orphan: bool = False,
-    flock: Union[Path, Sequence[Path], None] = None,
-    fcntl: Union[Path, Sequence[Path], None] = None,
+    flock: Union[AnyPath, Sequence[AnyPath], None] = None,
+    fcntl: Union[AnyPath, Sequence[AnyPath], None] = None,
     note: Optional[str] = None,
     via: Optional[str] = None,
     ttl: Optional[float] = None,
     once_per: Optional[float] = None,
     once_retry: bool = False,
     notify: Optional[str] = None,
-    chdir: Optional[Path] = None,
+    chdir: Optional[AnyPath] = None,
     directory: Union[str, "os.PathLike[str]", None] = None,
     check: bool = False,
     input: Any = None,
@@ -100,14 +99,14 @@ def run(
             raise subprocess.TimeoutExpired(list(argv), timeout or 0, stdout, stderr)
         if kind == OUTCOMES[errors.LEASE_LOST]:
             raise errors.LeaseLost(f"{argv[0]!r}: the lease was lost, and it was ended")
-        raise make_error(kind, where, text, via, find_directory(directory, popen))
+        raise make_error(kind, where, text, via, directory, popen)
     done: subprocess.CompletedProcess[Any] = subprocess.CompletedProcess(list(argv), code, stdout, stderr)
     if check:
         done.check_returncode()
     return done
 
 
-def make_words(option: Any, value: Any) -> list[Path]:
+def make_words(option: Any, value: Any) -> list[AnyPath]:
     """Return the words of the command line for one option. Raises UsageError."""
     if option.kind == "flag":
         return [f"--{option.flag}"] if value else []
@@ -115,18 +114,18 @@ def make_words(option: Any, value: Any) -> list[Path]:
     return [word for one in values if one is not None for word in (f"--{option.flag}", format_value(option, one))]
 
 
-def format_value(option: Any, value: Any) -> Path:
+def format_value(option: Any, value: Any) -> AnyPath:
     if option.kind == "name":
         return check_name(value)
     if option.kind == "duration" or option.kind == "limit" and isinstance(value, float):
         seconds = check_wait(value)
-        return "forever" if seconds == FOREVER else f"{seconds:.3f}"
+        return "forever" if seconds == FOREVER else f"{seconds or 0:.9f}"  # not -0
     if isinstance(value, bool):
         raise errors.UsageError(f"{option.flag}={value}: not a number, a name or a path")
     return os.fspath(value) if isinstance(value, (bytes, os.PathLike)) else str(value)
 
 
-def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, bytes, Any, Any]:
+def launch(words: list[AnyPath], input: Any, popen: dict[str, Any]) -> tuple[int, bytes, Any, Any]:
     """Run a launcher. Return its status, its report, stdout and stderr."""
     process = pipe = None
     try:
@@ -144,7 +143,7 @@ def launch(words: list[Path], input: Any, popen: dict[str, Any]) -> tuple[int, b
             pipe.close()
 
 
-def start(words: list[Path], popen: dict[str, Any]) -> "tuple[subprocess.Popen[Any], FileIO]":
+def start(words: list[AnyPath], popen: dict[str, Any]) -> "tuple[subprocess.Popen[Any], FileIO]":
     """Start a launcher. Return it and our end of the pipe of its report."""
     own_end, launchers_end = map(keep, os.pipe())  # not 0 to 2, which the program may have closed
     pipe = FileIO(own_end)
@@ -172,19 +171,21 @@ def end(process: "subprocess.Popen[Any]") -> None:
 
 
 def find_directory(directory: Any, popen: dict[str, Any]) -> Any:
-    """Return the directory of names that the launcher used, as seen from this process."""
-    if directory is None:
-        directory = (popen.get("env") or {}).get("SOLO_DIR")
-    return directory and os.path.join(popen.get("cwd") or "", directory)
+    """Return the directory of names that the launcher used, as seen from this process. Raises SoloError."""
+    env = popen.get("env")
+    if directory is None and env is not None:
+        directory = {os.fsencode(key): value for key, value in env.items()}.get(b"SOLO_DIR") or find_base(None)
+    return directory and os.path.join(os.fsdecode(popen.get("cwd") or ""), os.fsdecode(directory))
 
 
-def make_error(kind: str, where: str, text: str, via: Any, directory: Any) -> errors.SoloError:
+def make_error(kind: str, where: str, text: str, via: Any, directory: Any, popen: dict[str, Any]) -> errors.SoloError:
     """Return the error that the launcher reported, a Busy with its holders."""
     error: errors.SoloError = getattr(errors, kind, errors.SoloError)(text)
     if isinstance(error, errors.Busy):
         error.name = where
         try:
-            error.holders = tuple(holders(where, via=via, directory=directory)) if where else ()
+            place = find_directory(directory, popen) if via in (None, FILE) else None
+            error.holders = tuple(holders(where, via=via, directory=place)) if where else ()
         except errors.SoloError:
             pass  # a damaged ticket: report Busy without holders
     return error
