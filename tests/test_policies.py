@@ -90,6 +90,25 @@ def test_latest_supersedes_all_waiters(lab, via):
     assert re.fullmatch(rf"solo: job: superseded by pid {new.pid} \(sh -c .*\)\n", ends[-1][2])
 
 
+def test_latest_wakes_a_waiter_that_missed_its_signal(lab):
+    """As one that the kernel delivered after Python's last check, before the system call."""
+    holder, script = lab.hold("job"), lab.script
+    lab.hasten(
+        "solo.kernel.wait",
+        "(lambda wait, missed: lambda *words: [missed and __import__('_signal').sigtimedwait([missed.pop()], 99),"
+        " wait(*words)][1])(solo.kernel.wait, [solo.kernel.WAKE_SIGNAL])",
+    )
+    old = lab.start("-w", "forever", "-n", "job", "true")
+    until(lambda: lab.count_waiting("job") == 1)
+    lab.script = script
+
+    new = lab.start("-w", "forever", "--latest", "-n", "job", "true")
+
+    assert finish(old)[0] == 75 and [row["state"] for row in lab.list()] == ["held", "waiting"]
+    finish(holder)
+    assert finish(new)[0] == 0
+
+
 def test_latest_passes_stopped_waiter(lab, via):
     holder = lab.hold("job")
     old = lab.start_waiter("job", tag="old")
@@ -104,6 +123,26 @@ def test_latest_passes_stopped_waiter(lab, via):
 
     assert finish(old)[0] == 75
     assert lab.read_log() == ["new"]
+
+
+@pytest.mark.tool("strace")
+def test_latest_wakes_a_stopped_waiter_a_few_times(lab):
+    """Then it sleeps without a timer, and it has printed the holder once."""
+    holder, trace = lab.hold("job"), lab.path / "trace"
+    old = lab.start_waiter("job", tag="old")
+    old.send_signal(signal.SIGSTOP)
+    until(lambda: read_state(old.pid) == "T")
+    strace = ("strace", "-qq", "-o", trace, "-e", "trace=kill,pidfd_send_signal,setitimer,flock")
+    new = lab.start("-v", "-w", "forever", "--latest", "-n", "job", "true", prefix=strace)
+
+    until(lambda: trace.exists() and trace.read_text().count("SIGURG") == 5)
+    until(lambda: re.search(r"SIGURG(?!.*setitimer).*flock\(\d+, LOCK_SH$", trace.read_text(), re.DOTALL))
+    finish(holder)
+
+    _, _, stderr = finish(new)
+    assert stderr.count("solo: job: waiting: held for ") == 1
+    old.send_signal(signal.SIGCONT)
+    assert finish(old)[0] == 75
 
 
 def test_last_of_several_latest_acquires_past_stopped_waiter(lab, via):

@@ -17,6 +17,8 @@ from solo.process.tree import open_recipient
 from solo.text.describe import describe_owner
 from solo.tickets import LIVE, MOST_OPEN, SEAT, get_number, is_published
 
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.8  # seconds between two wake signals
+
 
 def make_policy(plan):
     """Return the policy that the plan asks for, or None. The options exclude each other."""
@@ -64,35 +66,45 @@ class MaxWaiting(Policy):
 class Latest(Policy):
     """Supersede the waiters ahead of us: send each the wake signal.
 
-    With the gate locked, so that none acquires first.
+    With the gate locked, so that none acquires first. A signal that arrives just before the waiter's system call has no
+    effect until that call ends, as Python only notes it: repeat it a few times.
     """
 
     def __init__(self):
-        self.met = set()
+        self.pause = FIRST_PAUSE
+        self.has_woken = False
 
     def ignores(self, ticket, record):
         return wants_the_same(ticket, record)
 
     def meet(self, queue, record, waiting, obstacles):
+        self.has_woken = False
         for ticket in find_waiters(queue, waiting):
-            if ticket.file not in self.met and wants_the_same(ticket, record):
-                self.met.add(ticket.file)
-                wake(ticket)
+            if wants_the_same(ticket, record) and wake(ticket):
+                self.has_woken = True
             ticket.close()
 
+    def act(self, deadline):
+        if not self.has_woken or self.pause >= LONGEST_PAUSE:
+            return deadline  # the waiter is stopped, or a program, which cannot leave
+        self.pause *= 2
+        return min(deadline, monotonic() + self.pause)
 
-def wake(ticket):
-    """Send a waiter the wake signal. It blocks that signal before it joins, so once is enough."""
+
+def wake(ticket) -> bool:
+    """Send a waiter the wake signal, which it blocked before it joined. Return whether that was possible."""
     try:
         record = ticket.read_record()
         if record is not None:
             recipient = open_recipient(ticket, record.launcher)
             try:
                 recipient.send(WAKE_SIGNAL)
+                return True
             finally:
                 recipient.close()
     except (OSError, SoloError):
         pass  # it has left, or is another user's: then it keeps its place, and either can acquire first
+    return False
 
 
 def name_superseder(error: Superseded, queue, record, waiting) -> Superseded:

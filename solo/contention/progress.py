@@ -38,6 +38,7 @@ class Watch:
         self.is_log = is_log
         self.begin = monotonic()
         self.last_shown = -MINUTE
+        self.printed = ("", "")
 
     def __call__(self, block, look_again: float, describe, in_one_go: bool = False) -> bool:
         """Call `block(until)`, which blocks no longer than `until`, until it returns True. Return False at
@@ -47,13 +48,20 @@ class Watch:
         only once, and show the state once, without times.
         """
         if self.is_verbose:
-            say_promptly(f"{self.name}: waiting: {describe()[1]}")
-            self.last_shown = monotonic()
+            self.print_holder(describe()[1])
         if self.is_terminal:
             return self.show_line(block, look_again, describe, in_one_go)
         return (
             self.block_and_show(block, look_again, describe, in_one_go, self.log) if self.is_log else block(look_again)
         )
+
+    def print_holder(self, description: str):
+        """Print the description, unless only the age of the hold has changed."""
+        before, _, rest = description.partition("held for ")
+        holder = before, rest.partition(" ")[2]
+        if holder != self.printed:
+            self.printed, self.last_shown = holder, monotonic()
+            say_promptly(f"{self.name}: waiting: {description}")
 
     def block_and_show(self, block, look_again: float, describe, in_one_go: bool, show) -> bool:
         """Block and call `show`, with a function that describes our state, whenever it is due.
