@@ -216,6 +216,21 @@ def test_wait_timeout_names_holder(lab, via):
     )
 
 
+def test_wait_goes_on_while_an_earlier_name_is_held_again(lab, via):
+    lab.run("-n", "a", "true")
+    second = lab.hold("b")
+    waiting = lab.start("wait", "a", "b")
+    until(lambda: is_blocked(waiting.pid))
+    first = lab.hold("a")
+
+    finish(second)
+
+    with pytest.raises(subprocess.TimeoutExpired):
+        waiting.wait(0.5)
+    finish(first)
+    assert finish(waiting)[0] == 0
+
+
 def test_wait_includes_waiters_and_orphans(lab):
     holder = lab.hold("job")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", "read line; exit 0")
@@ -281,6 +296,19 @@ def test_stop_leaves_a_holder_alone_that_arrives_after_its_look(lab):
     os.kill(find_chain(stop)[0], signal.SIGCONT)
 
     assert finish(stop) == (0, f"job: not held (names in {lab.directory})\n", "") and finish(holder)[0] == 0
+
+
+@pytest.mark.parametrize("subcommand", ["stop", "show"])
+def test_refused_name_does_not_hide_the_next(lab, subcommand):
+    holder = lab.hold("b")
+    (lab.directory / "a").mkdir()
+    (lab.directory / "a").chmod(0o777)
+
+    result = lab.run(subcommand, "a", "b")
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and result.stderr.startswith(b"solo: a: ")
+    assert b"b" in result.stdout
+    finish(holder)
 
 
 def test_stop_kills_after_grace(lab, via):

@@ -90,8 +90,9 @@ def visit_queues(names: list, options: dict, visit) -> bool:
     """
     origin, complete = read_origin(), True
     for name in names:
-        queue = open_queue(name, options, origin)
+        queue = None
         try:
+            queue = open_queue(name, options, origin)
             complete = visit(name, queue) and complete
         except SoloError as error:
             say(f"{name}: {error}")

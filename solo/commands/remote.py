@@ -94,10 +94,13 @@ def make_row(entry, where: str) -> dict:
 def wait(options: dict, names: list) -> int:
     """Do as commands.wait.run does, but poll the engine."""
     deadline = monotonic() + options.get("timeout", FOREVER)
+    has_waited = True
     with look(options["via"]) as engine:
-        for name in names:
-            for part, claim in plan_exclusive(name):
+        while has_waited:
+            has_waited = False
+            for part, claim in [plan for name in names for plan in plan_exclusive(name)]:
                 while in_the_way := find_in_the_way(engine, part, claim):
+                    has_waited = True
                     if monotonic() >= deadline:
                         raise Busy(f"{part}: busy: {describe_entries(in_the_way)}{describe_waited(options['timeout'])}")
                     sleep(max(0.0, min(LOOK_AGAIN, deadline - monotonic())))

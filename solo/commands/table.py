@@ -179,7 +179,7 @@ SUBCOMMANDS = (
         "The names to wait for.",
         (DIR, VIA, PATIENCE, ALLOW_UNKNOWN),
         "Wait until a name is free",
-        "Wait until no process holds or wants the names. The exit status is 0 if they are free,"
+        "Wait until no process holds or wants any of the names. The exit status is 0 then,"
         " 75 after --timeout, 125 if one is unknown.",
     ),
     Subcommand(

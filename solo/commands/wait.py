@@ -1,4 +1,4 @@
-"""`solo wait`: block until the names have neither holders nor waiters.
+"""`solo wait`: block until the names have neither holders nor waiters, all of them in one look at each.
 
 Waits for one ticket after the other, without polling.
 """
@@ -14,7 +14,7 @@ from solo.text.describe import describe_holder, describe_waited
 
 
 def run(options: dict, names: list) -> int:
-    """Return 0 once each name was free in its turn.
+    """Return 0 once all names were free.
 
     Raise Busy after the timeout, SoloError for a name that was never used.
     """
@@ -26,11 +26,12 @@ def run(options: dict, names: list) -> int:
     for name in names:
         check_known(name, options, "wait for")
     deadline = monotonic() + options.get("timeout", FOREVER)
-    origin = read_origin()
-    for name in names:
-        for part, claim in plan_exclusive(name):
+    origin, has_waited = read_origin(), True
+    while has_waited:  # a name that was free may be held again
+        has_waited = False
+        for part, claim in [plan for name in names for plan in plan_exclusive(name)]:
             while not wait_next(part, claim, deadline, options, origin):
-                pass
+                has_waited = True
     return 0
 
 
