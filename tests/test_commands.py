@@ -782,6 +782,12 @@ def test_doctor_fails_on_broken_locks(lab):
     assert result.stdout.endswith(b"\nnot ready; first: choose another place with --dir\n")
 
 
+def test_doctor_works_where_sigchld_is_ignored(lab):
+    result = lab.run("doctor", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+
+    assert (result.returncode, result.stdout.count(b"flock(2) works")) == (0, 1)
+
+
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount")
 def test_doctor_sees_read_only_file_system_and_container(lab):

@@ -82,6 +82,16 @@ def test_a_run_of_an_existing_name_removes_none(lab, names):
 
 
 @pytest.mark.tool("strace")
+def test_error_of_clean_is_not_written_to_the_gate(lab):
+    """With stderr closed, the gate must not become descriptor 2."""
+    lab.run("-n", "job", "true")
+    (lab.directory / "job/.hold.00001795489659118146").write_bytes(b"x")
+    before = (lab.directory / "job/.gate").read_bytes()
+
+    assert lab.run("clean", prefix=("sh", "-c", 'exec "$@" <&- 2>&-', "sh")).returncode == 125
+    assert (lab.directory / "job/.gate").read_bytes() == before
+
+
 def test_a_failed_pruning_does_not_change_the_status(lab):
     lab.run("echo", "1")
 

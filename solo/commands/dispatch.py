@@ -3,11 +3,12 @@
 import posix
 import sys
 from _io import TextIOWrapper  # io loads two more modules in Python 3.14
-from _signal import SIG_DFL, SIGPIPE, signal
+from _signal import SIG_DFL, SIGCHLD, SIGPIPE, signal
 
 from solo.argv import check_excludes, parse_option, read_variable
 from solo.commands.table import SUBCOMMANDS, Subcommand
 from solo.errors import UsageError
+from solo.kernel import occupy_standard_descriptors
 from solo.options import DIR, HELP, VIA, Option
 
 TYPE_CHECKING = False
@@ -24,6 +25,8 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     """
     subcommand = next((one for one in SUBCOMMANDS if one.name == name), None)
     signal(SIGPIPE, SIG_DFL)  # `solo list | head` prints no error
+    signal(SIGCHLD, SIG_DFL)  # else the kernel reaps our children, and their status is lost
+    occupy_standard_descriptors()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     elif name not in PRINT_NOTHING:

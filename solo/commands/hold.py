@@ -17,18 +17,7 @@ from solo.commands.lookup import check_names
 from solo.errors import SoloError, UsageError
 from solo.identity import FIRST_PID_NAMESPACE, Origin, is_alive, read_namespace, read_origin, read_self, read_stat
 from solo.journal import Journal
-from solo.kernel import (
-    FOREVER,
-    HIGHEST_FD,
-    STATUS_SIZE,
-    close,
-    decode,
-    drop_umask,
-    encode,
-    occupy_standard_descriptors,
-    read_file,
-    say,
-)
+from solo.kernel import FOREVER, HIGHEST_FD, STATUS_SIZE, close, decode, drop_umask, encode, read_file, say
 from solo.options import FILE
 from solo.plan import Plan
 from solo.process.detach import detach
@@ -62,7 +51,6 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
     if via not in (b"", encode(FILE)):
         raise UsageError(f"hold works only with files, not with SOLO_VIA={decode(via)} (unset SOLO_VIA)")
     check_together(options)
-    occupy_standard_descriptors()
     drop_umask()
     kept = Process(options["pid"]) if "pid" in options else Timer(options["for"])
     hold = Hold(Plan({**options, "name": names}), kept)

@@ -79,21 +79,25 @@ def clean(name: str, base, options: dict):
     queue = open_queue(name, options, read_origin())
     if queue is None:
         return None
-    with queue.gate:
-        before = queue.list_files()
-        for file in before:
-            if file.startswith(NEW):
-                queue.remove(file)
-            else:
-                ticket = find_living(queue, file)
-                if ticket is not None:
-                    tighten(ticket.fd, queue.place.mode & READABLE)
-                    ticket.close()
-        after = list_directory(queue.place.fd)
-        dead = len(before) - sum(file in after for file in before)
-        # A new gate counts from the clock. A gate ahead of it must stay, or a token could repeat.
-        removed = after == [GATE] and (queue.gate.read_counter() or 0) < time() * 1e6 and remove_name(name, queue, base)
-    queue.leave()
+    try:
+        with queue.gate:
+            before = queue.list_files()
+            for file in before:
+                if file.startswith(NEW):
+                    queue.remove(file)
+                else:
+                    ticket = find_living(queue, file)
+                    if ticket is not None:
+                        tighten(ticket.fd, queue.place.mode & READABLE)
+                        ticket.close()
+            after = list_directory(queue.place.fd)
+            dead = len(before) - sum(file in after for file in before)
+            # A new gate counts from the clock. A gate ahead of it must stay, or a token could repeat.
+            removed = (
+                after == [GATE] and (queue.gate.read_counter() or 0) < time() * 1e6 and remove_name(name, queue, base)
+            )
+    finally:
+        queue.leave()
     return f"removed {dead} dead ticket{'s' * (dead != 1)}" if dead and not removed else "removed" if removed else None
 
 
