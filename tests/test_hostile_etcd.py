@@ -106,6 +106,15 @@ def test_invalid_answer_fails_in_one_line_without_a_run(lab, proxy, path, answer
     assert result.returncode == 0 or lab.read_log() == []
 
 
+@pytest.mark.parametrize("date", ["x", "", "Mon, 32 Nov 2026 05:47:03 GMT", "Tue Nov 24 10:00:00 2026"])
+def test_date_that_cannot_be_parsed_is_ignored(lab, proxy, monkeypatch, date):
+    monkeypatch.setattr(Handler, "date_time_string", lambda _: date)
+
+    result = lab.run("-n", "job", "--", "sh", "-c", "echo ran >>$LAB/log")
+
+    assert (result.returncode, result.stderr, lab.read_log()) == (0, b"", ["ran"])
+
+
 @pytest.mark.parametrize("path", ["/v3/kv/txn", "/v3/lease/keepalive"])
 def test_not_found_for_every_request_leaves_no_lease(lab, proxy, server, path):
     proxy.answers[path], proxy.status = b'{"error": "Not Found", "code": 5, "message": "Not Found"}', 404

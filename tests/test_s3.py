@@ -24,7 +24,8 @@ from fleet import HOLE, STOPPED, Host, Soak, find_overlaps, is_growing, read_lif
 from proxy import Proxy
 from servers import S3, serve
 
-from solo.engines.s3 import credentials, dates, sign
+from solo.engines import dates
+from solo.engines.s3 import credentials, sign
 from solo.engines.s3.engine import S3 as Engine
 from solo.engines.targets import parse_url
 from solo.errors import SoloError, UsageError

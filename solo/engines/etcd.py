@@ -8,9 +8,10 @@ Never use /v3/lock/lock: etcd 3.4 grants it even to a waiter whose lease ran out
 
 import posix
 from binascii import a2b_base64, b2a_base64
-from time import gmtime, monotonic, strftime, time
+from time import monotonic, time
 
 from solo.engines import json, network
+from solo.engines.dates import find_http_date
 from solo.engines.engine import KEPT, SKEWED, Entry, Gone, describe_skew, parse_entry_record
 from solo.engines.http import Connection
 from solo.engines.queue import OrderedEngine, sort_queues
@@ -27,7 +28,6 @@ MOST_OLD = 10  # outcomes to remove at once
 INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATED = 3, 4, 5, 9, 14, 16  # gRPC's codes
 PASSING = (DEADLINE_EXCEEDED, UNAVAILABLE)  # another host may have a leader
 OLD_TOKEN = "revision of auth store is old"  # a JWT is refused so after a change of users or roles
-DATE = "%a, %d %b %Y %H:%M:%S GMT"
 LEASE_EXISTS = "lease already exists"
 
 
@@ -128,8 +128,7 @@ class Etcd(OrderedEngine):
         data = answer.read(LARGEST).decode()
         if len(data) >= LARGEST:
             raise ValueError("the answer is too long")
-        if answer.headers.get("Date"):
-            self.date = parse_date(answer.headers["Date"]) + 0.5
+        self.date = find_http_date(answer.headers) or self.date
         known = json.loads(data.splitlines()[0] if data else "{}")  # of a stream only the first answer
         if not isinstance(known, dict):
             raise ValueError("the answer is not a JSON object")
@@ -386,17 +385,6 @@ class Etcd(OrderedEngine):
             ("ok", "first come, first served over all hosts; a lock survives a restart and the loss of a minority"),
             ("note", "restoring a backup forgets locks, and SOLO_TOKEN may repeat"),
         ]
-
-
-def parse_date(text: str) -> float:
-    """Return the time of a header, in seconds since the epoch. Raises ValueError."""
-    now = time()
-    for moment in (now, now - 1):
-        if strftime(DATE, gmtime(moment)) == text:
-            return moment // 1
-    from email.utils import parsedate_to_datetime  # takes 8 ms: only for clocks that differ
-
-    return parsedate_to_datetime(text).timestamp()
 
 
 def read_error(answer: dict) -> tuple:

@@ -64,7 +64,7 @@ READ = {
         engines.resp.Connection.receive""",
     "etcd": """
         engines.etcd.Etcd.ask engines.etcd.read_error engines.etcd.Etcd.read_queue engines.etcd.Etcd.read_entries
-        engines.etcd.Etcd.read_once engines.etcd.Etcd.read_outcomes engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change engines.etcd.parse_date
+        engines.etcd.Etcd.read_once engines.etcd.Etcd.read_outcomes engines.etcd.Etcd.renew engines.etcd.Etcd.wait_change
         engines.json.loads""",
     "zookeeper": """
         engines.zookeeper.session.Session.receive engines.zookeeper.session.Session.read_answer
@@ -80,7 +80,7 @@ READ = {
     "s3": """
         engines.s3.objects.Objects.read engines.s3.objects.Objects.parse engines.s3.engine.S3.read_queue
         engines.s3.engine.S3.read_once engines.s3.objects.parse_names engines.s3.store.Store.receive""",
-    "dates": "engines.s3.dates.parse_date engines.s3.dates.parse_http_date engines.s3.dates.read_number",
+    "dates": "engines.dates.parse_date engines.dates.parse_http_date engines.dates.read_number",
     "keys": "engines.s3.credentials.parse_keys",
     "profiles": "engines.s3.credentials.parse_ini engines.s3.credentials.read_ini",
     "postgresql": """

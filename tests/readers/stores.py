@@ -9,8 +9,8 @@ from readers import some
 from readers.engines import ANSWERED, NOTHING, Pieces, expect_answer, expect_entries, make_entry_record
 from readers.target import NUMBERS, attempt, expect, fuzzed, same
 from solo.contention import period
-from solo.engines import http, network, targets
-from solo.engines.s3 import credentials, dates, document, engine, objects, store
+from solo.engines import dates, http, network, targets
+from solo.engines.s3 import credentials, document, engine, objects, store
 from solo.errors import SoloError
 
 LAST = 253402300799  # seconds since the epoch

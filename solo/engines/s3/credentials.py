@@ -10,8 +10,8 @@ from _signal import SIGKILL
 from time import monotonic, sleep
 
 from solo.engines import json, network
+from solo.engines.dates import parse_date
 from solo.engines.http import Connection
-from solo.engines.s3.dates import parse_date
 from solo.errors import SoloError, Unreachable
 
 TYPE_CHECKING = False

@@ -9,10 +9,10 @@ from _thread import allocate_lock, start_new_thread
 from time import monotonic, sleep, time
 
 from solo.engines import network
+from solo.engines.dates import find_http_date
 from solo.engines.engine import read_boot_clock
 from solo.engines.http import Answer, Connection
 from solo.engines.s3.credentials import Keys, Settings, find_keys
-from solo.engines.s3.dates import parse_http_date
 from solo.engines.s3.sign import format_query, quote, sign
 from solo.errors import SoloError, Unreachable, UsageError
 
@@ -205,8 +205,8 @@ class Store:
             self.is_unread = False
             if len(data) >= LARGEST:
                 raise ValueError("the answer is too long")
-            if answer.headers.get("Date"):
-                self.clock = parse_http_date(answer.headers["Date"]) + 0.5 - read_boot_clock()
+            date = find_http_date(answer.headers)
+            self.clock = self.clock if date is None else date - read_boot_clock()
             etag = answer.headers.get("Etag", "").removeprefix("W/").strip('"')
             if not (etag.isascii() and etag.isprintable()):
                 raise ValueError("the ETag is not text")
