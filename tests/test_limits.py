@@ -185,6 +185,26 @@ def test_timeout_ends_the_whole_tree(lab, via):
     assert read_state(inner) == "gone"
 
 
+@pytest.mark.tool("strace")
+def test_refused_signal_to_the_command_leaves_out_no_other_step(lab):
+    """As one to a command that runs as another user."""
+    inner = "sh -c 'trap \"echo term; exit\" TERM; echo; while :; do sleep 0.05; done'"
+    process = lab.start(
+        *("--tree", "-t", "300ms", "-k", "1s", "-n", "job", "--", "sh", "-c", f"{inner} & wait"),
+        prefix=inject(lab, "kill:error=EPERM"),
+    )
+    read_line(process)
+    child = lab.list()[0]["child"]
+
+    status, out, err = finish(process)
+
+    assert (status, out) == (124, "term\n")
+    assert [line for line in err.splitlines() if line.startswith("solo: ")] == [
+        f"solo: job: cannot end pid {child}: Operation not permitted",
+        f"solo: job: timed out after 300ms: ending pid {child}",
+    ]
+
+
 def test_timeout_ends_a_tree_that_keeps_forking(lab):
     forker = (
         "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(flush=True)\nwhile True:\n"

@@ -28,7 +28,8 @@ class Termination:
     """The end of one command, step by step. `deadline` is when the next step is due, or FOREVER; `stage` is the last
     step.
 
-    `is_timed_out`: --timeout has passed. `is_ordered`: the launcher got a signal to end. `lease` is that of an engine,
+    `is_timed_out`: --timeout has passed. `is_ordered`: the launcher got a signal to end. `is_refused`: the kernel
+    refused a signal to the command. `lease` is that of an engine,
     or None; `loss` the reason why it is lost, None until then.
     """
 
@@ -41,7 +42,7 @@ class Termination:
         self.is_tree = plan.tree
         self.lease = self.loss = None
         self.deadline = FOREVER
-        self.is_timed_out = self.is_ordered = False
+        self.is_timed_out = self.is_ordered = self.is_refused = False
         self.stage = None  # then SIGTERM, then SIGKILL
         self.looks = 0
         self.asked = set()  # descendants that got SIGTERM
@@ -116,20 +117,13 @@ class Termination:
         """Send SIGTERM, and SIGCONT to a stopped command; SIGKILL is due after the grace."""
         self.stage = SIGTERM
         self.deadline = monotonic() + self.kill_after
-        if child.status is None:
-            posix.kill(child.pid, SIGTERM)
-            if is_stopped(child.pid):
-                posix.kill(child.pid, SIGCONT)
+        self.send_to_command(SIGTERM, child)
         self.send(SIGTERM, child)
 
     def kill(self, child):
         """Send SIGKILL."""
         self.stage = SIGKILL
-        if child.status is None:
-            try:
-                posix.kill(child.pid, SIGKILL)
-            except OSError as error:
-                say_promptly(f"{self.name}: cannot end pid {child.pid}: {error.strerror}")
+        self.send_to_command(SIGKILL, child)
         self.send(SIGKILL, child)
         # A process that forks while it is killed leaves children to the launcher: look again, also at each death.
         self.deadline = monotonic() + FIRST_LOOK * 2**self.looks if self.is_tree and self.looks < LOOKS else FOREVER
@@ -166,6 +160,19 @@ class Termination:
     def is_descendant(self, pid: int) -> bool:
         """Return whether `pid` descends from the launcher."""
         return any(process[0] == posix.getpid() for process in walk_parents(pid))
+
+    def send_to_command(self, signal: int, child):
+        """Signal the command. Report once that it cannot be ended, as one that runs as another user."""
+        if child.status is not None:
+            return
+        try:
+            posix.kill(child.pid, signal)
+            if signal == SIGTERM and is_stopped(child.pid):
+                posix.kill(child.pid, SIGCONT)
+        except OSError as error:
+            if not self.is_refused:
+                self.is_refused = True
+                say_promptly(f"{self.name}: cannot end pid {child.pid}: {error.strerror}")
 
     def send(self, signal: int, child):
         """Signal all of the tree but the command.
