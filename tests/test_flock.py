@@ -1,5 +1,7 @@
 """--flock: solo and flock(1) exclude each other on a file of the user, which solo locks and never changes."""
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -7,6 +9,9 @@ import sys
 
 import pytest
 from conftest import PATIENCE, finish, inject, need_tools, read_line, read_state, until
+
+from solo import kernel
+from solo.contention import flocks
 
 pytestmark = pytest.mark.tool("flock")
 
@@ -32,6 +37,24 @@ def path(request, lab):
 
 def try_flock(path, *words):
     return subprocess.run(["flock", "-n", *words, path, "true"]).returncode
+
+
+def test_lock_that_needs_a_writable_descriptor_leaves_none_behind(tmp_path, monkeypatch):
+    """As an exclusive lock on NFS."""
+
+    def try_lock(fd, lock, call):
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        return kernel.try_lock(fd, lock, call)
+
+    path = tmp_path / "theirs"
+    path.touch()
+    monkeypatch.setattr(flocks, "try_lock", try_lock)
+    before = os.listdir("/proc/self/fd")
+    fd = flocks.lock_path(flocks.Flock, str(path), 0o22, fcntl.LOCK_EX, 0, None, True)
+    os.close(fd)
+
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_flock_excludes_solo(lab, path):

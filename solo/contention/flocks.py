@@ -149,7 +149,9 @@ def lock_file(kind: type, fd: int, path: str, lock: int, deadline, watch, is_pro
     except OSError as error:
         if error.errno != EBADF:
             raise
-        posix.dup2(posix.open(path, posix.O_RDWR | FLAGS), fd, False)
+        writable = posix.open(path, posix.O_RDWR | FLAGS)
+        posix.dup2(writable, fd, False)
+        close(writable)
         if try_lock(fd, lock, kind.call):
             return fd
     owner = kind.find_owner(fd, lock)
