@@ -78,11 +78,13 @@ def acquire_names(
                 )
                 holds.append(taken[name])
             except BaseException as error:
+                for hold in holds:
+                    hold.queue.gate.restore_skips()
+                if isinstance(error, OSError):
+                    raise SoloError(f"{name}: cannot be held: {error.strerror}") from None
                 if isinstance(error, SoloError):
                     error.args = (f"{name}: {error}",)
                     error.name = name
-                for hold in holds:
-                    hold.queue.gate.restore_skips()
                 raise
     finally:
         if base is not None:

@@ -1,6 +1,7 @@
 """The engine on object stores: credentials, signatures, wrong and busy stores, and proof of a holder's death."""
 
 import calendar
+import errno
 import http.client
 import itertools
 import json
@@ -209,6 +210,18 @@ def test_process_without_keys_is_an_error_in_words(home, process):
 
     with pytest.raises(SoloError, match="profile default: credential_process: "):
         find(home, timeout=0.3)
+
+
+def test_process_that_cannot_be_started_leaves_no_descriptor(home, monkeypatch):
+    def fail(*_, **__):
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(credentials.posix, "posix_spawn", fail)
+    before = os.listdir("/proc/self/fd")
+
+    with pytest.raises(OSError, match="temporarily"):
+        credentials.run_process("true", "here", 1.0)
+    assert os.listdir("/proc/self/fd") == before
 
 
 def write_hanging_process(home):

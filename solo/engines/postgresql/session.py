@@ -321,7 +321,7 @@ class PostgresSession:
                 if wait.watch(block, wait.deadline, self.describe):
                     return True
             elif block(monotonic() + LOOK_AGAIN):
-                return False
+                return True
             elif monotonic() >= passed:
                 raise Busy(PASSING)
 

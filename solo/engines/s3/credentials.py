@@ -175,6 +175,10 @@ def run_process(command: str, where: str, timeout: float) -> Keys:
         actions = [(posix.POSIX_SPAWN_DUP2, write, 1), (posix.POSIX_SPAWN_DUP2, guard, 0)]
         shell = ["sh", "-c", GUARD, "sh", command]
         pid = posix.posix_spawn("/bin/sh", shell, posix.environ, file_actions=actions, setpgroup=0, setsigmask=[])
+    except BaseException:
+        posix.close(read)
+        posix.close(lifeline)
+        raise
     finally:
         posix.close(write)
         posix.close(guard)
