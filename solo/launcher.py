@@ -42,8 +42,7 @@ def run(typed: dict, command: list, listeners: list):
     is_below_init = posix.getpid() == 1
     if is_below_init:
         supervise.go_on_in_child()
-    guarded = Run(typed, command, listeners)
-    guarded.is_below_init = is_below_init
+    guarded = Run(typed, command, listeners, is_below_init)
     try:
         guarded.acquire()
         guarded.start()
@@ -56,14 +55,14 @@ def run(typed: dict, command: list, listeners: list):
 class Run:
     """One guarded run. Once started it has `pid`; once ended `code` (-N: by signal N), `seconds`, and `outcome`:
     TIMED_OUT, LEASE_LOST, or None if the command ended by itself. `named` is the hold of each name, `taken` the local
-    ones.
+    ones. `is_below_init` is whether the parent of the launcher is the process of go_on_in_child.
     """
 
-    is_below_init = False  # whether the parent of the launcher is the process of go_on_in_child
     names: list = []  # of a run whose plan was refused
     own_listeners: list = []
 
-    def __init__(self, typed: dict, command: list, listeners: list):
+    def __init__(self, typed: dict, command: list, listeners: list, is_below_init: bool):
+        self.is_below_init = is_below_init
         self.inherited = InheritedState()
         self.environment = read_environment()
         for listener in listeners:

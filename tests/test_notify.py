@@ -62,6 +62,12 @@ def test_bad_end_is_notified(lab, notes, words, status, note):
     assert re.sub(r"pid \d+", "pid N", re.sub(r"after \d+s", "after Ns", notes(1)[0])) == note
 
 
+def test_notification_reads_an_empty_stdin(lab, notes):
+    lab.run("--notify", "cat && echo read >>$LAB/notes", "-n", "job", "false")
+
+    assert notes(1) == ["read"]
+
+
 def test_skip_is_notified_with_its_holder(lab, notes):
     holder = lab.hold("job", "--note", "until noon")
     write = 'printf "%s\\n" "$SOLO_OUTCOME $SOLO_STATUS $SOLO_HOLDER_PID" "$SOLO_HOLDER_NOTE" "$SOLO_HOLDER_SINCE" "$SOLO_HOLDER_COMMAND" >>$LAB/notes'

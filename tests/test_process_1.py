@@ -86,11 +86,15 @@ def test_killed_launcher_ends_the_container(lab):
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-def test_notification_ends_before_the_container(lab):
+@pytest.mark.parametrize(
+    "words, status, outcome",
+    [(("-n", "job", "false"), 1, "failed"), (("-n", "job", "--slots", "0", "true"), 125, "refused")],
+)
+def test_notification_ends_before_the_container(lab, words, status, outcome):
     notify = f"sleep 0.3; echo $SOLO_OUTCOME >>{shlex.quote(str(lab.path))}/notes"
 
-    assert lab.run("--notify", notify, "-n", "job", "false", prefix=INNER).returncode == 1
-    assert (lab.path / "notes").read_text() == "failed\n"
+    assert lab.run("--notify", notify, *words, prefix=INNER).returncode == status
+    assert (lab.path / "notes").read_text() == f"{outcome}\n"
 
 
 @pytest.mark.tool("strace")

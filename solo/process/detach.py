@@ -15,4 +15,5 @@ def detach() -> None:
     null = posix.open("/dev/null", posix.O_RDWR)
     for fd in (0, 1, 2):
         posix.dup2(null, fd)
+        posix.set_inheritable(fd, True)  # dup2 does nothing if they are the same
     posix.chdir("/")
