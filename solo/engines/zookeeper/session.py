@@ -15,7 +15,7 @@ from kazoo.exceptions import EXCEPTIONS, BadVersionError, NodeExistsError, NoNod
 from kazoo.protocol.serialization import Auth, CloseInstance, Connect, ReplyHeader, Watch
 
 from solo.engines.engine import Gone
-from solo.engines.network import connect, find_distrust
+from solo.engines.network import TIMEOUTS, connect, find_distrust
 from solo.errors import SoloError, Unreachable
 
 REFUSALS = (NoNodeError, NodeExistsError, BadVersionError)  # expected answers
@@ -119,7 +119,7 @@ class Session:
         self.socket.sendall(struct.pack("!i", len(words)) + words)
 
     def receive(self, deadline: float) -> bytes:
-        """Return the next message. Raises BROKEN; a TimeoutError keeps the part received."""
+        """Return the next message. Raises BROKEN; one of TIMEOUTS keeps the part received."""
         while True:
             size = int.from_bytes(self.received[:4], "big")
             if size > MESSAGE_LIMIT:
@@ -197,7 +197,7 @@ class Session:
                 if monotonic() >= deadline:
                     return False
                 self.read_answer(EVENT, deadline)
-        except TimeoutError:
+        except TIMEOUTS:
             return False
         except BROKEN as error:
             raise Unreachable(f"cannot reach {self.where}: {self.drop(error)}") from None
