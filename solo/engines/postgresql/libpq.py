@@ -5,7 +5,7 @@ psycopg loads it too, but takes 150 ms more for what solo does not use.
 
 import posix
 import sys
-from _ctypes import Structure, byref
+from _ctypes import byref
 
 from solo.process.library import Bytes, Int, Pointer, find_function, load_library
 
@@ -20,6 +20,9 @@ BAD = 1  # PQstatus
 FAILED, READING, WRITING, OK = 0, 1, 2, 3  # PQconnectPoll
 COMMAND_OK, TUPLES_OK = 1, 2  # PQresultStatus
 SQLSTATE, PRIMARY = b"CM"  # PQresultErrorField
+# The beginning of a PGnotify: the channel, a pid padded to a pointer's size, and the payload. Python 3.14 loads all of
+# ctypes for a Structure.
+NOTIFICATION = Bytes * 3
 # The type of the result, then those of the arguments.
 FUNCTIONS: "dict[str, tuple[Any, ...]]" = {
     "PQconninfoParse": (Pointer, Bytes, Pointer),
@@ -53,12 +56,6 @@ FUNCTIONS: "dict[str, tuple[Any, ...]]" = {
 
 class LibpqError(Exception):
     """A call failed. The text is libpq's."""
-
-
-class Notification(Structure):
-    """The beginning of a PGnotify."""
-
-    _fields_ = [("channel", Bytes), ("pid", Int), ("payload", Bytes)]
 
 
 class Result:
@@ -141,7 +138,7 @@ class Connection:
             address = pq.PQnotifies(self.address)
             if not address:
                 return
-            payload = Notification.from_address(address).payload
+            payload = NOTIFICATION.from_address(address)[2]
             pq.PQfreemem(address)
             yield payload
 
