@@ -185,11 +185,11 @@ class Starter:
                     self.inherited.take_signals()
                     self.inherited.restore()
                     execute(self.path, self.words, script, self.complete_environment(launcher, variables))
+            except MemoryError:
+                posix.write(2, NO_MEMORY)  # as it is: there may be no room for another line
             except BaseException as error:
-                try:
-                    self.report(error)
-                except MemoryError:
-                    posix.write(2, NO_MEMORY)
+                reason = error.strerror if isinstance(error, OSError) else error
+                say(f"{decode(self.environment[b'SOLO_NAME'])}: cannot start {self.words[0]}: {reason}")
             finally:
                 posix._exit(SoloError.status)
         close(ready)
@@ -199,11 +199,6 @@ class Starter:
             close(go)
             posix.waitpid(pid, 0)
             raise
-
-    def report(self, error: BaseException):
-        """Say why the child cannot start the command. Raises MemoryError."""
-        reason = error.strerror if isinstance(error, OSError) else str(error) or "Cannot allocate memory"
-        say(f"{decode(self.environment[b'SOLO_NAME'])}: cannot start {self.words[0]}: {reason}")
 
     def complete_environment(self, launcher: int, variables: list) -> dict:
         """Return the command's environment, in the child: with `variables` added and pids of the launcher replaced."""

@@ -70,5 +70,9 @@ EXPLAINED = {
         "main.main",
         "refusal = SoloError(f\"cannot continue: {str(error) or 'Cannot allocate memory'}\")",
     ): "memory ran out: the tracer needs memory too",
+    (
+        "start.fork",
+        "posix.write(2, NO_MEMORY)  # as it is: there may be no room for another line",
+    ): "memory ran out: the tracer needs memory too",
     ("__main__", "if str(error):  ->  try:"): "memory ran out: no other error is without a text",
 }
