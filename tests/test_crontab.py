@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from random import Random
 
+import psutil
 import pytest
 from conftest import PATIENCE
 
@@ -766,6 +767,14 @@ def test_only_runs_that_certainly_overlapped_count():
     assert cron_log.find_overlap([one, two, three]) == (one, two)
     assert cron_log.find_overlap([one, cron_log.Run(0, 80)]) is None  # two equal lines
     assert cron_log.find_overlap([]) is None
+
+
+def test_running_command_is_found_without_psutil(monkeypatch):
+    started = psutil.Process().create_time()
+    monkeypatch.setitem(sys.modules, "psutil", None)
+
+    assert cron_log.is_running(cron_log.Entry(started, os.getpid(), "CMD", "alice"))
+    assert not cron_log.is_running(cron_log.Entry(started - 60, os.getpid(), "CMD", "alice"))
 
 
 def test_an_unguarded_line_that_overlapped_by_the_log_fails(tmp_path, monkeypatch, capsys):

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from solo.kernel import decode
+from solo.process.proc import find_psutil
 
 LOGS = ("/var/log/cron.log", "/var/log/cron", "/var/log/syslog", "/var/log/auth.log", "/var/log/secure")
 JOURNAL = ("journalctl", "--quiet", "--no-pager", "--output=short-iso", "--since=-7days", "-t", "CRON", "-t", "CROND")
@@ -149,8 +150,7 @@ def parse_date(text: str, now: float) -> float | None:
 
 def is_running(entry: Entry) -> bool:
     """Does the shell of the command live still?"""
-    import psutil
-
+    psutil = find_psutil()
     try:
         started: float = psutil.Process(entry.shell or entry.pid).create_time()
     except (psutil.Error, OverflowError, ValueError):
