@@ -13,11 +13,13 @@ import time
 count, rate = int(sys.argv[1]), float(sys.argv[2])
 errors = os.open(sys.argv[3], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
 started = []
+statuses = {}
 
 
 def kill_all(*_):
     for pid in started:
-        os.kill(pid, signal.SIGKILL)
+        if pid not in statuses:
+            os.kill(pid, signal.SIGKILL)
     os._exit(1)
 
 
@@ -37,7 +39,6 @@ for number in range(count):
             os._exit(127)
     started.append(pid)
 print(f"{time.monotonic() - begin:.1f}", flush=True)
-statuses = {}
 while len(statuses) < count:
     pid, status = os.wait()
     statuses[pid] = os.waitstatus_to_exitcode(status)

@@ -547,9 +547,9 @@ def make_witness(mode, names, slots, take, tag, delay):
     ]
 
 
-def count_switches(pid):
+def count_switches(pid, kinds=("voluntary", "nonvoluntary")):
     """Count the context switches of a process. The count does not change while it sleeps."""
-    return sum(int(row.split()[1]) for row in open(f"/proc/{pid}/status") if "ctxt_switches" in row)
+    return sum(int(row.split()[1]) for row in open(f"/proc/{pid}/status") if row.startswith(kinds))
 
 
 def make_full_pipe():

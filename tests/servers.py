@@ -461,7 +461,9 @@ class S3(Server):
         """Start a daemon that lives until Python ends, also while radosgw is restarted."""
         with open(self.path / "log", "ab") as log:
             words = [words[0], "-c", self.path / "ceph.conf", *words[1:]]
-            self.daemons.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+            # In Ceph 20 of Debian, the path of an OSD's classes is relative to the current directory.
+            ran = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/usr")
+            self.daemons.append(ran)
         atexit.register(self.daemons[-1].kill)
 
     def make_words(self):
@@ -469,7 +471,8 @@ class S3(Server):
 
     def start(self):
         super().start()
-        assert self.request("PUT", "").status in (200, 409)
+        if self.request("GET", "").status == 404:
+            assert self.request("PUT", "").status == 200
         return self
 
     def is_ready(self):

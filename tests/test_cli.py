@@ -212,9 +212,9 @@ def test_word_after_two_dashes_is_no_subcommand(lab):
 def test_options_before_a_subcommand_apply(lab):
     lab.hold("job", "--dir", lab.path / "new")
 
-    assert [ticket["name"] for ticket in json.loads(lab.run("--dir", lab.path / "new", "list", "--json").stdout)] == [
-        "job"
-    ]
+    listing = lab.run("--via", "file", "--dir", lab.path / "new", "list", "--json").stdout
+
+    assert [ticket["name"] for ticket in json.loads(listing)] == ["job"]
     assert lab.list() == []
 
 

@@ -198,7 +198,7 @@ def test_waiters_acquire_in_order_of_arrival(fleet):
 def test_wait_timeout_is_busy(fleet):
     holder = fleet.hold("a", fleet.job)
 
-    result = fleet.run("b", "-n", fleet.job, "-w", "2s", "true")  # of which it needs some to connect
+    result = fleet.run("b", "-n", fleet.job, "-w", "5s", "--ttl", "40s", "true")  # for which a call has 5 seconds
 
     assert result.returncode == 75 and b"busy: held for" in result.stderr
     finish(holder)

@@ -826,6 +826,7 @@ def test_top_reads_via_before_it_and_from_the_environment(lab, where):
 def test_a_long_name_is_cut_before_pid_time_or_question(lab, screen, view):
     name = f"{'long/' * 30}end"
     holder = lab.hold(name)
+    until(lambda: lab.history())  # it is written a moment after the command has started
 
     opened = screen(view, *(["--via", "file"] if view != "history" else []), width=80)
 
