@@ -48,10 +48,7 @@ class Directory:
 
 
 def find_base(asked) -> str:
-    """Return the path under which all names live:
-
-    `asked`, else the one of our uid. Creates nothing. Raises SoloError.
-    """
+    """Return the path under which all names live: `asked`, else that of our uid. Create nothing. Raises SoloError."""
     if asked:
         return asked
     uid = posix.geteuid()

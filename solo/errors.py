@@ -11,7 +11,7 @@ LEASE_LOST, TIMED_OUT = 123, 124
 
 
 class SoloError(Exception):
-    """solo failed. Except for LeaseLost and RanAlready, the command did not run.
+    """solo failed. The command of this call did not run, except with LeaseLost.
 
     The text is the message for the user, `status` the exit status of solo.
     """

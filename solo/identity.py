@@ -21,9 +21,8 @@ DEAD_STATES = ("Z", "X", "x")
 
 
 class Stat:
-    """The fields of /proc/PID/stat:
-
-    `pid`, `state` (a letter), `parent` (pid), `threads`, `start` (clock ticks since boot).
+    """The fields of /proc/PID/stat: `pid`, `state` (a letter), `parent` (pid), `threads`, `start` (clock ticks since
+    boot).
     """
 
     __slots__ = ("parent", "pid", "start", "state", "threads")
@@ -118,9 +117,8 @@ def read_namespace(pid: "int | str", kind: str) -> str:
 
 
 def is_alive(pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None":
-    """Whether the process lives.
-
-    None if it cannot be seen: on another host, or in a pid namespace that is not below ours.
+    """Return whether the process lives, None if it cannot be seen: on another host, or in a pid namespace that is not
+    below ours. Raises ValueError, IndexError if its /proc/PID/stat is torn.
     """
     if theirs.boot != mine.boot:
         return False if theirs.host == mine.host else None

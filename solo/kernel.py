@@ -53,7 +53,7 @@ blocker = None  # in a user's program api/blocking.py blocks instead of `wait`
 def occupy_standard_descriptors():
     """Open those of descriptors 0 to 2 that are closed: a ticket must not become stderr.
 
-    The command does not inherit them.
+    The command does not inherit them. One more descriptor, above 2, stays open.
     """
     while posix.open("/", DIRECTORY) <= 2:
         pass

@@ -183,7 +183,7 @@ class Run:
         return error
 
     def wait(self):
-        """Wait for the command, with no more descriptors than it takes."""
+        """Wait for the command. First close every descriptor that neither a hold nor a listener needs."""
         settle_all(self.taken.values())
         remove_unseen_holds(self.taken.values())
         self.pid, begin = self.process.pid, monotonic()

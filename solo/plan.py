@@ -22,8 +22,7 @@ KILL_AFTER = 10.0  # seconds
 
 
 class Plan:
-    """The options of LAUNCHER_OPTIONS by their keys, a flag as a bool, an option that was not typed as None; and what
-    they mean:
+    """The options of LAUNCHER_OPTIONS by their keys, a flag as a bool, an option that was not typed as None; and more.
 
     `names`: all names, once each, made from the command if none was typed; `command`: its words. `claim`: the mode,
     slots and take. `deadline`: when a waiter gives up, on the monotonic clock, FOREVER or NO_WAIT; `file_deadline`: the

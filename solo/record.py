@@ -32,13 +32,13 @@ last_names: "tuple[bytes, list[str]]" = b"", []  # of the last record: their tex
 class Record:
     """The text of a ticket, which describes its owner.
 
-    `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the command started.
-    `claim` is the claim on this name, one of those needed for all of `names`; `slot` lists its slots as (first, last).
-    `tree` is None, or with --tree the seconds between SIGTERM and SIGKILL for the descendants of the command. `since`
-    is when the ticket was made, in seconds since the epoch. `command` is a list of bytes. `via` is the engine that
-    keeps the lock beyond this machine, or "". `keep` is the process for which `solo hold` acquires, or None: once it is
-    the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is the timer of --for. `note`
-    is the text of --note, or "".
+    `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the command
+    started. `claim` is the claim on this name, one of those needed for all of `names`; `slot` lists its slots as
+    (first, last). `tree` is None, or with --tree the seconds between SIGTERM and SIGKILL for the descendants of the
+    command. `since` is when the ticket was made and, once `child` is known, when the command started, in seconds
+    since the epoch. `command` is a list of bytes. `via` is the engine that keeps the lock beyond this machine, or
+    "". `keep` is the process for which `solo hold` acquires, or None: once it is the child too, the hold is kept,
+    and its launcher has ended. `is_timed`: that process is the timer of --for. `note` is the text of --note, or "".
     """
 
     __slots__ = (

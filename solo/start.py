@@ -15,7 +15,7 @@ ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of a go message; no variable of a launcher ends in it
 LARGEST_AT_ONCE = 4096  # bytes; PIPE_BUF
 NO_MEMORY = b"solo: cannot start the command: Cannot allocate memory\n"
-SPINS = 300  # half a millisecond; the launcher needs a third of it
+SPINS = 300  # calls of sched_yield(2), some 0.5 ms in all; the launcher usually writes within a third of that
 # Dispositions that Python changes at its start; only the parent shows what they were.
 CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
 # sd_listen_fds(3), sd_watchdog_enabled(3), systemd.exec(5): addressed to the pid that reads them, which is now the
@@ -284,10 +284,7 @@ def execute(path: str, words: list, script: list, environment: dict):
 
 
 def find_interpreter(path: str):
-    """Describe what the kernel missed for an existing file, its interpreter or its loader;
-
-    None if the file is missing.
-    """
+    """Return what the kernel missed for an existing file: its interpreter or its loader. None if the file is missing."""
     try:
         start = read_file(path)
     except OSError:

@@ -17,8 +17,8 @@ from solo.kernel import HIGHEST_FD, close, read_file
 from solo.start import ALL_SIGNALS, STOPPING, Child
 
 PAUSE = 0.1  # seconds
-# Seconds before the launcher stops with its command. A SIGCONT within the microseconds of kill(2) would be lost without
-# a trace; one that soon follows the stop comes before.
+# Seconds between the command's stop and the launcher's own. A SIGCONT that follows the stop within this time is seen
+# first; one that arrives during kill(2) would be lost.
 STOP_DELAY = 0.02
 HANG_UP = (_signal.SIGHUP, SIGCONT)
 # struct flock: a lock of the whole file for writing; and the type that says that nothing conflicts with it.

@@ -103,7 +103,7 @@ class Ticket:
         return self.record
 
     def complete(self, child: "Process") -> None:
-        """Write the start time and the command's process into our own record, and close it. Raises OSError."""
+        """Write the start time and the command's process into our own record, which has them then. Raises OSError."""
         assert self.record is not None
         self.record.since = time()
         text = format_start(self.record.since, child)

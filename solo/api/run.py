@@ -1,4 +1,4 @@
-"""solo.run: as subprocess.run, but the command runs under a lock, through the launcher. Cold."""
+"""solo.run: as subprocess.run, but the command runs under a lock, through the launcher."""
 
 import os
 import subprocess

@@ -85,10 +85,7 @@ def run(options: dict, names: list) -> int:
 
 
 def summarize(failures: list) -> str:
-    """Return the last line:
-
-    `ready`, or the remedy of the first failure, which its text has in parentheses at the end.
-    """
+    """Return the last line: `ready`, or the remedy that the first failure has in parentheses at its end."""
     if not failures:
         return "ready"
     remedy = REMEDY.search(failures[0])

@@ -77,10 +77,7 @@ def show(view, screen):
 
 
 class View:
-    """The contents of the screen:
-
-    `rows` of `solo list`, the `selected` one, the one we `asked` about, and a `message`.
-    """
+    """The contents of the screen: `rows` of `solo list`, the `selected` one, the one we `asked` about, and a `message`."""
 
     def __init__(self, options: dict, names: list):
         self.options = options

@@ -87,7 +87,7 @@ class PeriodGuard:
             while True:
                 before = self.ask(keeper)
                 if before == self.ran:
-                    break  # an earlier write was stored, though its answer was no
+                    break  # our earlier write was stored, although the keeper reported a failure
                 if before not in self.written:
                     # Note it before the write: we may never know whether that succeeded.
                     self.claims = [*(claim for claim in self.claims if claim[0] is not keeper), (keeper, before)]
@@ -151,9 +151,9 @@ class LocalStore:
             return parse_ran(posix.pread(fd, SIZE_LIMIT, 0))
 
     def write_once(self, name: str, before, ran) -> bool:
-        """Replace the LastRun `before` with `ran`;
+        """Replace the LastRun `before` by `ran`; either may be None, for none.
 
-        None is no LastRun. Return False if another one is stored by now. Raises SoloError.
+        Return False if another one is stored by now. Raises SoloError.
         """
         with self.open(name) as fd:
             if parse_ran(posix.pread(fd, SIZE_LIMIT, 0)) != before:

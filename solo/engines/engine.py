@@ -198,7 +198,7 @@ class Engine(Protocol):
         """Ask the owner of `entry` to end its command or leave the queue. It reads that at its next renewal."""
 
     def read_once(self, name: str) -> "Optional[LastRun]":
-        """Return the last period in which `name` ran (contention/period.py), or None if the engine has none."""
+        """Return the LastRun of `name` (contention/period.py), or None if the engine has none."""
 
     def write_once(self, name: str, before: "Optional[LastRun]", ran: "Optional[LastRun]") -> bool:
         """Replace `before`, as read, by `ran`; None forgets it. Return False if it was changed meanwhile."""

@@ -111,10 +111,7 @@ class Totals(SimpleNamespace):
 
 
 class History(SimpleNamespace):
-    """The history of one name:
-
-    `events` in the order in which they were written, and the totals over all events ever written.
-    """
+    """The history of one name: `events` as they were written, and the totals over all events ever written."""
 
     def __init__(self, events: list[Run], totals: Totals):
         super().__init__(events=events, totals=totals)

@@ -25,7 +25,7 @@ class Recipient:
     __slots__ = ("mine", "pid", "pidfd", "process", "theirs")
 
     def __init__(self, process: "tuple[int, int]", theirs: Origin = HERE, mine: Origin = HERE) -> None:
-        """Raises ProcessLookupError if the process is gone, SoloError if it cannot be seen."""
+        """Find the recorded process. Raises ProcessLookupError if it is gone, SoloError if it is hidden."""
         self.process, self.theirs, self.mine = process, theirs, mine
         self.pid = find_pid(process, theirs, mine)
         if self.pid <= 0:
@@ -51,7 +51,7 @@ class Recipient:
             self.verify_pid_not_reused()
 
     def verify(self) -> None:
-        """Raises ProcessLookupError if the process is gone, SoloError if it cannot be seen."""
+        """Verify that the process is the recorded one. Raises ProcessLookupError if it is gone, SoloError if it is hidden."""
         try:
             is_same = read_stat(self.pid).is_started(self.process[1], self.theirs, self.mine)
         except OSError:
@@ -62,7 +62,7 @@ class Recipient:
             raise ProcessLookupError
 
     def verify_pid_not_reused(self) -> None:
-        """Raises SoloError if another process has the pid now: it may have got the signal."""
+        """Verify that no other process has the pid now: it may have got the signal. Raises SoloError."""
         try:
             stat = read_stat(self.pid)
         except OSError:

@@ -1,4 +1,4 @@
-"""One event of a run, as --syslog and --notify report it: a line of text, and values by name. Cold."""
+"""One event of a run, as --syslog and --notify report it: a line of text, and values by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The listener of --verbose: starts and ends, on stderr. Cold."""
+"""The listener of --verbose: starts and ends, on stderr."""
 
 from solo.kernel import say_promptly
 
