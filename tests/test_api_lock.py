@@ -164,7 +164,7 @@ def test_token_grows_and_slot_is_the_lowest_free(kind):
 
 INVALID = (
     "name='' | name='a//b' | name='.x' | name=[] | name=3 | name=[None] | wait=-1 | wait='1' | wait=math.nan | slots=0 | "
-    "slots=2, take=3 | take=2 | slots=1, shared=True | via='etcd' | via='socket', directory='/x' | max_waiting=-1 | slots='2'"
+    "slots=2, take=3 | take=2 | slots=1, shared=True | via='etcd' | via='socket', directory='/x' | directory='' | directory=b'' | max_waiting=-1 | slots='2'"
 )
 
 

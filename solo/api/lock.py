@@ -970,6 +970,8 @@ def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
 def read_options(via: Optional[str], directory: Optional[AnyPath]) -> dict[str, Any]:
     """Return the options as the command line would have read them; not to be changed. Raises UsageError."""
     path = None if directory is None else os.fsdecode(directory)
+    if path == "":
+        raise UsageError("directory is empty (is a variable unset?)")
     return resolve_options(via, path, *[(variable, os.environb.get(variable)) for variable in VARIABLES])
 
 
