@@ -122,9 +122,8 @@ def format_value(option: Any, value: Any) -> AnyPath:
         return "forever" if seconds == FOREVER else f"{seconds or 0:.9f}"  # not -0
     if isinstance(value, bool):
         raise errors.UsageError(f"{option.flag}={value}: not a number, a name or a path")
-    if option.kind in ("directory", "file"):
-        return os.fspath(value)
-    return os.fspath(value) if isinstance(value, (bytes, os.PathLike)) else str(value)
+    is_path = option.kind in ("directory", "file")
+    return os.fspath(value) if is_path or isinstance(value, (bytes, os.PathLike)) else str(value)
 
 
 def launch(words: list[AnyPath], input: Any, popen: dict[str, Any]) -> tuple[int, bytes, Any, Any]:
