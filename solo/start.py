@@ -175,21 +175,24 @@ class Starter:
             raise
         if pid == 0:
             try:
-                posix.close(go)
-                if self.die_with is not None:
-                    self.die_with(launcher)
-                if self.directory is not None:
-                    posix.fchdir(self.directory)
-                variables = wait(ready)
-                if variables is not None:
-                    self.inherited.take_signals()
-                    self.inherited.restore()
-                    execute(self.path, self.words, script, self.complete_environment(launcher, variables))
+                try:
+                    posix.close(go)
+                    if self.die_with is not None:
+                        self.die_with(launcher)
+                    if self.directory is not None:
+                        posix.fchdir(self.directory)
+                    variables = wait(ready)
+                    if variables is not None:
+                        self.inherited.take_signals()
+                        self.inherited.restore()
+                        execute(self.path, self.words, script, self.complete_environment(launcher, variables))
+                except MemoryError:
+                    raise
+                except BaseException as error:
+                    reason = error.strerror if isinstance(error, OSError) else error
+                    say(f"{decode(self.environment[b'SOLO_NAME'])}: cannot start {self.words[0]}: {reason}")
             except MemoryError:
                 posix.write(2, NO_MEMORY)  # as it is: there may be no room for another line
-            except BaseException as error:
-                reason = error.strerror if isinstance(error, OSError) else error
-                say(f"{decode(self.environment[b'SOLO_NAME'])}: cannot start {self.words[0]}: {reason}")
             finally:
                 posix._exit(SoloError.status)
         close(ready)
