@@ -162,8 +162,11 @@ def wait(block, deadline: float) -> bool:
 
 
 def block_wake_signal():
-    """Block the wake signal, so that none is lost until `restore_mask`. Return the mask for that."""
-    return pthread_sigmask(SIG_BLOCK, {WAKE_SIGNAL})
+    """Block the wake signal, so that none is lost until `restore_mask`. Return the mask for that.
+
+    Return None in a user's program, whose signals are not ours.
+    """
+    return pthread_sigmask(SIG_BLOCK, {WAKE_SIGNAL}) if blocker is None else None
 
 
 def is_woken() -> bool:

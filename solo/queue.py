@@ -163,7 +163,7 @@ class Attempt:
 
         Returns False if the gate was removed under us. Raises Busy if we may not wait, or no longer.
         """
-        if self.waiting is not None and is_woken():
+        if self.waiting is not None and self.mask is not None and is_woken():
             raise Superseded("superseded by a newer one")
         self.look()
         if not (self.join_or_wait() if self.obstacles else self.publish_hold()):

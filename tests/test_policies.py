@@ -125,6 +125,29 @@ def test_latest_passes_stopped_waiter(lab, via):
     assert lab.read_log() == ["new"]
 
 
+@pytest.mark.parametrize("blocked", ["set()", "{signal.SIGURG}"])
+def test_latest_never_supersedes_a_program(lab, via, blocked):
+    """Its SIGURG is its own: no signal is discarded, and a pending one has no effect."""
+    code = f"""
+got = []
+signal.signal(signal.SIGURG, lambda *_: got.append(1))
+signal.pthread_sigmask(signal.SIG_BLOCK, {blocked})
+with solo.Lock("job", wait=math.inf):
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {{signal.SIGURG}})
+    print(len(got) > 0)
+"""
+    holder = lab.hold("job")
+    program = lab.start_code(code)
+    until(lambda: lab.count_waiting("job") == 1)
+    new = lab.start("-w", "forever", "--latest", "-n", "job", "true")
+    until(lambda: lab.count_waiting("job") == 2)
+
+    finish(holder)
+
+    assert finish(new)[0] == 0
+    assert finish(program) == (0, "True\n", "")
+
+
 @pytest.mark.tool("strace")
 def test_latest_wakes_a_stopped_waiter_a_few_times(lab):
     """Then it sleeps without a timer, and it has printed the holder once."""
