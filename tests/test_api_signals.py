@@ -136,8 +136,13 @@ found.get(timeout=30)
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 11), reason="from Python 3.11 on, no handler runs there")
-@pytest.mark.parametrize("body", ["raise KeyError", "lock.release(); raise KeyError"])
-def test_block_whose_exit_is_never_called_releases(lab, body):
+@pytest.mark.parametrize(
+    "body",
+    ["raise KeyError", "lock.release(); raise KeyError", f"{'lock; ' * 300}raise KeyError"],
+    ids=["raising", "released", "long"],
+)
+@pytest.mark.parametrize("block", ["lock", "lock.acquire()"])
+def test_block_whose_exit_is_never_called_releases(lab, block, body):
     """Python before 3.11 drops the `__exit__` if a handler raises before it is called."""
     code = f"""
 import dis
@@ -149,7 +154,7 @@ def trace(frame, event, argument):
         raise Over
     return trace
 def block(lock):
-    with lock: {body}
+    with {block}: {body}
 lock = solo.Lock("job")
 sys.settrace(trace)
 try:
@@ -158,6 +163,28 @@ except Over:
     print(lock.locked, find_holders("job"))
 """
     assert lab.run_code(code) == (0, "False []\n", "")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 11), reason="from Python 3.11 on, no handler runs there")
+def test_block_whose_exit_is_never_called_releases_if_two_handlers_raise(lab):
+    """map() gets both signals before Python can call a handler, and then fails."""
+    code = """
+class First(Exception): pass
+class Second(Exception): pass
+def handle(number, _): raise First if number == signal.SIGUSR1 else Second
+signal.signal(signal.SIGUSR1, handle)
+signal.signal(signal.SIGUSR2, handle)
+def block(lock):
+    with lock: any(map(os.kill, [os.getpid(), os.getpid(), None], [signal.SIGUSR1, signal.SIGUSR2, None]))
+lock = solo.Lock("job")
+try:
+    block(lock)
+except First:
+    print(lock.locked, find_holders("job"))
+"""
+    status, out, err = lab.run_code(code)
+
+    assert (status, out) == (0, "False []\n") and "Second" in err
 
 
 def test_signal_is_kept_if_another_handler_raises_first(lab):

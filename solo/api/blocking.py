@@ -51,7 +51,7 @@ from solo.process.wakeup import Wakeup
 LOOK_AGAIN = 0.05  # seconds
 LONGEST_POLL = 1e9  # milliseconds; poll(2) takes an int
 SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
-SETUP_WITH, BEFORE_ASYNC_WITH = 143, 52  # instructions of Python 3.9 and 3.10
+EXTENDED_ARG, SETUP_WITH, BEFORE_ASYNC_WITH = 144, 143, 52  # instructions of Python 3.9 and 3.10
 NO_HANDLERS = "main interpreter"  # in Python's message to a subinterpreter, where no handler runs
 GONE, AGAIN = "gone", "again"
 Answer = Union[str, int, OSError]  # GONE, AGAIN, a locked descriptor
@@ -506,35 +506,46 @@ def is_old_with(frame: Optional[FrameType]) -> bool:
     """Whether the frame executes a `with` that may drop the exit without a call: before Python 3.11, if a handler raises."""
     if sys.version_info >= (3, 11) or frame is None:
         return False
-    return frame.f_code.co_code[frame.f_lasti] in (SETUP_WITH, BEFORE_ASYNC_WITH)
+    code, at = frame.f_code.co_code, frame.f_lasti
+    while code[at] == EXTENDED_ARG:  # before a long block
+        at += 2
+    return code[at] in (SETUP_WITH, BEFORE_ASYNC_WITH)
 
 
 def leave_once(owner: Any, block: Block) -> Generator[int, object, None]:
     """Call `owner._leave` when resumed: a generator. `_leave` sets `block.left` once no handler can raise."""
     try:
-        yield 0
-        owner._leave(block)
-    except GeneratorExit:  # nobody can call it any more
-        if block.hold is None or not block.may_drop:
+        try:
+            yield 0
+            owner._leave(block)
+        except GeneratorExit:  # nobody can call it any more
+            leave_dropped(owner, block)
             return
+        except BaseException:
+            if not block.prepared:
+                raise  # in Python 3.9 a handler may raise in the `try` before the `yield`
+            try:
+                try:
+                    owner._leave(block)
+                finally:
+                    owner._leave(block)
+            except SoloError:
+                pass  # the interrupt counts more
+            raise
+    except BaseException:  # before Python 3.11 a second handler may raise as one of the clauses above begins
+        leave_dropped(owner, block)
+        raise
+    while True:
+        yield 0
+
+
+def leave_dropped(owner: Any, block: Block) -> None:
+    """End the block if it was entered by a `with` that dropped its exit."""
+    if block.hold is not None and block.may_drop:
         try:
             owner._leave(block)
         except SoloError:
             pass  # the interrupt counts more
-        return
-    except BaseException:
-        if not block.prepared:
-            raise  # in Python 3.9 a handler may raise in the `try` before the `yield`
-        try:
-            try:
-                owner._leave(block)
-            finally:
-                owner._leave(block)
-        except SoloError:
-            pass  # the interrupt counts more
-        raise
-    while True:
-        yield 0
 
 
 class Done:

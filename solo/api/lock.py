@@ -207,6 +207,9 @@ class Hold:
             ticket.queue.leave()
 
     def __enter__(self) -> "Hold":
+        block = blocking.opening.take(self)
+        if block is not None:
+            block.hold = self
         return self
 
     if TYPE_CHECKING:

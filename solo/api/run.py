@@ -54,7 +54,7 @@ def run(
     once_retry: bool = False,
     notify: Optional[str] = None,
     chdir: Optional[AnyPath] = None,
-    directory: Union[str, "os.PathLike[str]", None] = None,
+    directory: Optional[AnyPath] = None,
     check: bool = False,
     input: Any = None,
     capture_output: bool = False,
