@@ -164,7 +164,7 @@ class Engine(Protocol):
     def acquire(self, name: str, record: EntryRecord, wait) -> Entry:
         """Return our entry for `name` once it is held, has its slots, and was renewed after that.
 
-        Parents are taken first. `wait` is a Wait (queue.py). Raises Busy. After any exception we have left the queue.
+        Parents are acquired first. `wait` is a Wait (queue.py). Raises Busy. After any exception we have left the queue.
         """
 
     def renew(self) -> "Optional[str]":

@@ -141,7 +141,7 @@ class S3(OrderedEngine):
     # --- the queue ----------------------------------------------------------------------------------------------------
 
     def acquire(self, name: str, record: "EntryRecord", wait: "Wait") -> Entry:
-        """As OrderedEngine.take. A contender whose wait is over is busy without an entry, which saves two PUTs."""
+        """As OrderedEngine.acquire. A contender whose wait is over is busy without an entry, which saves two PUTs."""
         mine, queue = Entry(name, "", 0, record, False), ask_until_answered(wait, self.read_queue, name)
         obstacles, stale = find_obstacles([*queue, mine], len(queue)), self.find_stale(name)
         if obstacles and stale.keys() >= {entry.key for entry in obstacles}:
