@@ -25,12 +25,15 @@ INDEX = st.integers(0, 60)
 
 
 class Contender:
-    """One launcher in the model. `child` is its command's pid, once that runs; `fates` are its allowed exit statuses."""
+    """One launcher in the model. `child` is its command's pid, once that runs; `fates` are its allowed exit statuses,
+    `imposed` those that it may give to waiters before it.
+    """
 
-    def __init__(self, number, name, mode, process, fates):
-        self.number, self.name, self.mode, self.process, self.fates = number, name, mode, process, fates
+    def __init__(self, number, name, mode, process, fates, imposed):
+        self.number, self.name, self.mode, self.process = number, name, mode, process
+        self.fates, self.imposed = {0, *fates}, set(imposed)
         self.child = None
-        self.killed = self.stopped = self.unreadable = self.is_latest = False
+        self.killed = self.stopped = self.unreadable = False
 
     def __repr__(self):
         return f"<{self.number}: {self.mode} {self.name} pid {self.process.pid} child {self.child}>"
@@ -65,14 +68,16 @@ class Walk(RuleBasedStateMachine):
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
-    def start(self, name, mode, words, fates):
+    def start(self, name, mode, words, fates, imposed=()):
         number = len(self.all)
         witness = make_witness(mode, [name], 2, 1, number, "line")
         process = self.lab.start(*words, "-n", self.prefix + name, *MODES[mode], "--", *witness, start_new_session=True)
         os.set_blocking(process.stdout.fileno(), False)
-        contender = Contender(number, name, mode, process, {0, *fates})
-        if "/" in name and any(it.is_latest and it.name == name and it.child is None for it in self.all):
-            contender.fates.add(75)  # both may wait for the parent, and then join the queue of the name together
+        contender = Contender(number, name, mode, process, fates, imposed)
+        if "/" in name:  # waiters for the parent may join the queue of the name in another order: CAVEATS of solo(1)
+            for other in self.all:
+                if other.name == name and other.child is None:
+                    contender.fates |= other.imposed
         self.all.append(contender)
         self.settle(contender)
         return contender
@@ -102,14 +107,15 @@ class Walk(RuleBasedStateMachine):
         for other in self.all:
             if other.name == name:
                 other.fates.add(75)
-        self.start(name, mode, ("-w", "forever", "--latest"), ()).is_latest = True
+        self.start(name, mode, ("-w", "forever", "--latest"), (), {75})
 
     @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
     def replace_holders(self, name, mode):
+        ended = {-signal.SIGTERM, -signal.SIGKILL}
         for other in self.all:
-            other.fates |= {-signal.SIGTERM, -signal.SIGKILL}
+            other.fates |= ended
         # A holder with an unreadable record cannot be ended, so it is refused.
-        self.start(name, mode, ("--replace", "-k", "100ms"), {125})
+        self.start(name, mode, ("--replace", "-k", "100ms"), {125}, ended)
 
     def choose(self, index, condition):
         """Return a contender that fits, or None. The draws of hypothesis must not depend on the state of processes."""
