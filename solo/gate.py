@@ -20,7 +20,7 @@ from time import monotonic
 from solo.directories import explain, open_file
 from solo.errors import SoloError, Vanished
 from solo.kernel import FOREVER, SAFELY, close, try_lock, wait_lock, write_whole
-from solo.modes import MODES, NO_STRONGER
+from solo.modes import EXCLUSIVE, MODES, NO_STRONGER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ class Gate:
     """The gate of the name whose directory is `place`; `with gate:` locks it.
 
     `boot` is the boot id of this machine, `fd` the descriptor of the gate or CLOSED. `deadline` is that of the
-    contender, FOREVER without --wait. `text` is what the gate said when it was last locked, with what we wrote since;
-    `skips` the skips before our ticket.
+    contender, FOREVER without --wait. `text` is what the gate said when it was last locked, with what we wrote since.
+    `number` and `mode` are those of our last ticket, the mode None for a waiting ticket; `ended` the skips that it ended.
     """
 
-    __slots__ = ("boot", "deadline", "fd", "place", "skips", "text")
+    __slots__ = ("boot", "deadline", "ended", "fd", "mode", "number", "place", "text")
 
     def __init__(self, place: "Directory", boot: str) -> None:
         self.place = place
@@ -53,7 +53,9 @@ class Gate:
         self.deadline = FOREVER
         self.fd = CLOSED
         self.text = b""
-        self.skips = [0] * len(MODES)
+        self.number = 0
+        self.mode: str | None = None
+        self.ended = [0] * len(MODES)
 
     # --- the mutex ------------------------------------------------------------------------------------------------
 
@@ -170,10 +172,10 @@ class Gate:
 
         Raises OSError.
         """
-        self.skips = self.read_skips()
-        left = []
-        if held_mode is not None and any(self.skips):
-            left = [0 if mode in NO_STRONGER[held_mode] else count for mode, count in zip(MODES, self.skips)]
+        self.number, self.mode = number, held_mode
+        skips, over = self.read_skips(), () if held_mode is None else NO_STRONGER[held_mode]
+        self.ended = [count if mode in over else 0 for mode, count in zip(MODES, skips)]
+        left = [before - ended for before, ended in zip(skips, self.ended)] if any(self.ended) else []
         self.write_lines([number, *left])
         boot, _ = self.read_boot()
         if boot != self.boot:
@@ -204,10 +206,12 @@ class Gate:
             return None
 
     def restore_skips(self) -> None:
-        """Write back the skips from before our hold, and close the gate: nothing ran, as something else was busy."""
+        """Count the skips again that our hold ended, and close the gate: nothing ran, as something else was busy."""
         try:
             with self:
-                self.write_lines(self.skips, 1)
+                # Beside a hold that is not exclusive, another contender may have run since, which ended them for good.
+                if self.mode == EXCLUSIVE or self.number == self.read_counter():
+                    self.write_lines([now + ended for now, ended in zip(self.read_skips(), self.ended)], 1)
         except (OSError, SoloError):
             pass
         self.close()

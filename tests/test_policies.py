@@ -10,7 +10,7 @@ import time
 from datetime import datetime
 
 import pytest
-from conftest import NOBODY, PATIENCE, finish, inject, read_line, read_state, until, wait_dead
+from conftest import NOBODY, PATIENCE, finish, inject, is_blocked, read_line, read_state, until, wait_dead
 
 from solo.identity import read_stat
 
@@ -553,6 +553,19 @@ def test_new_holder_gets_one_sigterm(lab, words):
     assert (ended.returncode, finish(waiter)[1], ended.stdout.count(b"ended") == 1) == (0, "term\n", words[0] == "stop")
 
 
+def test_replacer_keeps_one_descriptor_of_each_holder(lab):
+    holder = lab.start("-n", "job", "--", "sh", "-c", "trap '' TERM; echo up; read line")
+    read_line(holder)
+    replacer = lab.start("--replace", "-k", "1h", "-n", "job", "true")
+    until(lambda: lab.count_waiting("job") == 1 and is_blocked(replacer.pid))
+
+    folder = f"/proc/{replacer.pid}/fd"
+    open_files = [os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)]
+
+    assert [path for path in open_files if "/.hold." in path] == [str(lab.find_hold("job"))]
+    finish(holder)
+
+
 # --- --replace-after ---------------------------------------------------------------------------------------------
 
 
@@ -803,6 +816,21 @@ def test_hold_without_run_does_not_reset_skips(lab):
 
     gate = (lab.directory / "a/.gate").read_text().split()
     assert int(gate[1]) == 1
+
+
+def test_hold_without_run_does_not_undo_the_reset_by_a_run_beside_it(lab):
+    lab.hold("b")
+    holder = lab.hold("a")
+    assert lab.run("-s", "-n", "a", "true").returncode == 75
+    finish(holder)
+    waiter = lab.start("-w", "forever", "-s", "-n", "a", "-n", "b", "true")
+    until(lambda: lab.count_waiting("b") == 1)
+    assert lab.run("-s", "-n", "a", "true").returncode == 0
+
+    lab.start("-w", "forever", "--latest", "-n", "b", "true")
+    assert waiter.wait(PATIENCE) == 75
+
+    assert int((lab.directory / "a/.gate").read_text().split()[2]) == 0  # the skips of shared contenders
 
 
 def test_timeout_and_full_queue_count_as_skips(lab):

@@ -133,6 +133,8 @@ class Replace(Policy):
         self.targets = []
 
     def meet(self, queue, record, waiting, obstacles):
+        close_all(self.targets)
+        self.targets = []
         if not obstacles:
             return
         holds, _ = find_conflicting_holds(queue, record.claim)
