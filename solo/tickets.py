@@ -301,7 +301,9 @@ class Queue:
         clock = int(time() * 1e6)
         if counter is None:  # new or damaged: go on from the clock
             self.is_new = True
-            self.list_files()  # with those behind ours: the next contender counts on from the number that we write
+            # With those behind ours, as the next contender counts on from the number that we write. Not by list_files,
+            # which forgets the unseen holds of the last look.
+            self.files = list(filter(is_ticket, list_directory(self.place.fd)))
         newest = max([self.newest, *[file[-DIGITS:] for file in self.files]])
         number = 1 + max(clock if counter is None else counter, int(newest))
         if number >= LARGEST:  # made by damage or another user: take a number that is free now

@@ -434,6 +434,15 @@ def test_unseen_orphan_is_removed_with_warning(lab):
     assert b"taking over from elsewhere, whose processes cannot be seen from here" in result.stderr
 
 
+def test_unseen_orphan_is_removed_also_with_a_damaged_gate(lab):
+    ticket = orphan_elsewhere(lab, lab.hold("job"))
+    (lab.directory / "job/.gate").write_bytes(b"garbage")
+
+    result = lab.run("-n", "job", "true")
+
+    assert (result.returncode, result.stderr.count(b"taking over from elsewhere"), ticket.exists()) == (0, 1, False)
+
+
 def test_skipped_contender_and_clean_keep_unseen_orphan(lab):
     """Contenders that can see it still wait for it."""
     holder = lab.hold("job")
