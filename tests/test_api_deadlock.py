@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import math
+import os
+import resource
 
 import pytest
 from conftest import PATIENCE, do_when, find_holders, finish, in_thread
@@ -76,6 +78,19 @@ def test_thread_behind_a_waiter_for_itself_is_refused(lab, kind):
             lock("data", shared=True).acquire()
 
     assert finish(waiter)[0] == 0
+
+
+def test_thread_behind_more_waiters_than_descriptors_is_refused(lab, files):
+    with lock("data", shared=True):
+        for _ in range(20):
+            lab.start_waiter("data")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 10, hard))
+        try:
+            with REFUSED:
+                lock("data", shared=True).acquire()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_program_that_would_wait_for_itself_ends(lab):

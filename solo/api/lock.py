@@ -26,7 +26,7 @@ from solo.errors import Busy, SoloError, UsageError
 from solo.identity import read_origin, read_self
 from solo.kernel import FOREVER, OWNER_BITS, read_file, read_umask
 from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, find_conflicts
-from solo.obstacles import close_all, find_living, read_claim
+from solo.obstacles import find_living, read_claim
 from solo.options import DIR, FILE, SOCKET, VIA
 from solo.plan import Plan, make_absolute
 from solo.queue import NO_WAIT, wait_unseen
@@ -750,10 +750,13 @@ class Try:
         if not own:
             return
         claims = [ticket.record.claim for ticket in own]
-        waiting = [find_living(queue, file) for file in queue.list_files() if file.startswith(SEAT)]
-        ahead = [read_claim(ticket) for ticket in waiting if ticket is not None]
-        close_all([ticket for ticket in waiting if ticket is not None])
-        if any(find_conflicts(claim, claims) for claim in [wanted, *ahead]):
+        waited = [wanted]
+        for file in queue.list_files():
+            ticket = find_living(queue, file) if file.startswith(SEAT) else None
+            if ticket is not None:
+                waited.append(read_claim(ticket))
+                ticket.close()  # each at once: there may be more waiters than descriptors
+        if any(find_conflicts(claim, claims) for claim in waited):
             raise SoloError(
                 self.describe_own(" and ".join(sorted({name for ticket in own for name in ticket.record.names})))
             )
