@@ -33,8 +33,9 @@ class Busy(SoloError):
     """The name is held, or too many contenders wait for it.
 
     `skips` counts the contenders that were skipped since the name was last acquired, None if that is not known. `since` is
-    when the holder acquired the name, in seconds since the epoch. `name` is the busy one of the names, `holders` a
-    tuple of Holder. `tickets` and `note`, which ends the text, are internal. From solo.run, `skips` and `since` are None.
+    when the holder's command started, or its ticket was made if it has none, in seconds since the epoch. `name` is the
+    busy one of the names, `holders` a tuple of Holder. `tickets` and `note`, which ends the text, are internal. From
+    solo.run, `skips` and `since` are None.
     """
 
     status = 75

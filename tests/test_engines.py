@@ -153,6 +153,27 @@ def test_busy_message_names_the_holder_on_its_host(fleet):
     assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
 
 
+def test_busy_message_and_views_tell_waiting_from_holding(fleet):
+    holder = fleet.hold("a", fleet.job, "--shared")
+    waiter = fleet.start("b", "-w", "forever", "-n", fleet.job, "--", "sh", "-c", "echo up; read line")
+    until(lambda: "waiting" in [row["state"] for row in fleet.list(fleet.job)])
+
+    message = fleet.run("c", "--shared", "-n", fleet.job, "true").stderr.decode()
+    assert f"busy: pid {waiter.pid} on {socket.gethostname()} (sh -c" in message and ") has waited for " in message
+
+    time.sleep(1)
+    begin = time.time()
+    finish(holder)
+    read_line(waiter)
+    # Some engines write it with the next renewal.
+    until(
+        lambda: (
+            [datetime.fromisoformat(row["since"]).timestamp() > begin - 0.5 for row in fleet.list(fleet.job)] == [True]
+        )
+    )
+    finish(waiter)
+
+
 def test_note_of_the_holder_shows_on_every_host(fleet):
     note = "été: until noon, 50% */"
     fleet.hold("a", fleet.job, "--note", note)

@@ -56,6 +56,10 @@ class EntryRecord(NamedTuple):
     command: tuple = ()
     note: str = ""
 
+    def start(self, child: int) -> "EntryRecord":
+        """Return the record of the same entry once its command runs, as `child`, from now on."""
+        return self._replace(child=child, since=time())
+
     def format(self, skew: float = 0.0) -> bytes:
         claim = self.claim
         since = None if self.since is None else self.since + skew

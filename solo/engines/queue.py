@@ -83,7 +83,7 @@ class OrderedEngine:
 
     def record_child(self, pid: int):
         for name, entry in self.entries.items():
-            self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
+            self.entries[name] = entry._replace(record=entry.record.start(pid))
             self.rewrite(self.entries[name])
 
     def wait_loss(self, seconds: float, stop):
@@ -167,7 +167,7 @@ class Contender:
 
     def wait_for_obstacles(self):
         """Block until an obstacle may have gone. Raises Busy, Superseded."""
-        refuse(self.queue, self.place, self.obstacles, self.wait, self.is_new)
+        refuse(self.queue[: self.place], self.obstacles, self.wait, self.is_new)
         self.is_new = self.has_changed = False
         ask_obstacles_to_end(self.engine, self.obstacles, self.wait, self.asked)
         self.wait.watch(self.wait_change, self.wait.deadline, self.describe)
@@ -188,7 +188,7 @@ class Contender:
     def describe(self) -> tuple:
         """Return (our place among the waiters or None, a text) for the progress line."""
         try:
-            queue = self.engine.read_queue(self.name)
+            queue = mark_holds(self.engine.read_queue(self.name))
             place = find_place(queue, self.key)
             obstacles = [] if place is None else find_obstacles(queue, place)
             # Remember a change seen here: wait_change may report only later ones.
@@ -202,7 +202,7 @@ class Contender:
     def wait_for_slots(self):
         """Wait for earlier entries to take their slots. Raises Busy if they are stuck."""
         if monotonic() >= max(self.settled, self.wait.deadline):
-            raise make_busy(find_unready(self.queue[: self.place]))
+            raise make_busy(find_unready(mark_holds(self.queue[: self.place])))
         self.keeper.renew_in_time()
         self.engine.wait_change(self.name, None, monotonic() + PAUSE)
 
@@ -302,21 +302,28 @@ def ask_obstacles_to_end(engine, obstacles: list, wait: Wait, asked: set):
             asked.add(obstacle.key)
 
 
-def refuse(queue: list, place: int, obstacles: list, wait: Wait, is_new: bool):
-    """Raise Busy if the entry at `place` may not wait, or no longer."""
-    waiters = count_waiters(queue[:place]) if is_new and wait.most is not None else -1
-    if waiters >= (wait.most or 0) or monotonic() >= wait.deadline:
-        raise make_busy(obstacles)
+def refuse(earlier: list, obstacles: list, wait: Wait, is_new: bool):
+    """Raise Busy if a contender may not wait, or no longer: these `obstacles` are among the `earlier` entries."""
+    is_late, has_limit = monotonic() >= wait.deadline, is_new and wait.most is not None
+    if is_late or has_limit:
+        earlier = mark_holds(earlier)
+        if is_late or count_waiters(earlier) >= wait.most:
+            keys = {entry.key for entry in obstacles}
+            raise make_busy([entry for entry in earlier if entry.key in keys])
 
 
-def mark_held(queue: list) -> list:
-    """Return, for each entry of a queue, whether it holds the name."""
+def mark_holds(queue: list) -> list:
+    """Return the entries of a queue with `is_held` set."""
     claims = [entry.record.claim for entry in queue]
-    return [not find_conflicts(claim, claims[:at]) for at, claim in enumerate(claims)]
+    return [
+        entry._replace(is_held=not find_conflicts(claim, claims[:at]))
+        for at, (entry, claim) in enumerate(zip(queue, claims))
+    ]
 
 
-def count_waiters(queue: list) -> int:
-    return mark_held(queue).count(False)
+def count_waiters(entries: list) -> int:
+    """Return how many of the entries wait. Their `is_held` is set."""
+    return sum(not entry.is_held for entry in entries)
 
 
 def sort_queues(entries: list) -> list:
@@ -324,29 +331,37 @@ def sort_queues(entries: list) -> list:
     queues = {}
     for entry in entries:
         queues.setdefault(entry.name, []).append(entry)
-    return [
-        entry._replace(is_held=is_held)
-        for _, queue in sorted(queues.items())
-        for entry, is_held in zip(queue, mark_held(queue))
-    ]
+    return [entry for _, queue in sorted(queues.items()) for entry in mark_holds(queue)]
 
 
 def make_busy(obstacles: list) -> Busy:
-    busy = Busy(f"busy: {describe_holders(obstacles)}")
-    busy.since, busy.note = obstacles[0].record.since, obstacles[0].record.note
+    """Return what to raise for these obstacles, whose `is_held` is set."""
+    shown = choose_shown(obstacles)
+    busy = Busy(f"busy: {describe_holders(shown)}")
+    busy.since, busy.note = shown[0].record.since, shown[0].record.note
     return busy
 
 
 def describe_entries(entries: list) -> str:
-    """Return the same as describe_holders, with the note of the first entry."""
-    return describe_holders(entries) + describe_note(entries[0].record)
+    """Return the text of describe_holders for those to show, with the note of the first one."""
+    shown = choose_shown(entries)
+    return describe_holders(shown) + describe_note(shown[0].record)
+
+
+def choose_shown(obstacles: list) -> list:
+    """Return the holders among the obstacles, or, if all of them wait, all."""
+    return [entry for entry in obstacles if entry.is_held] or obstacles
 
 
 def describe_holders(entries: list) -> str:
-    """Return `held for 3h12m by pid 4711 on db1 (backup.sh --full)`, with `and 2 more` if there are more entries."""
+    """Return `held for 3h12m by pid 4711 on db1 (backup.sh --full)`, with `and 2 more` if there are more entries.
+
+    If the first one waits: `pid 4711 on db1 (backup.sh --full) has waited for 3h12m`.
+    """
     record = entries[0].record
     more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
     if record.launcher is None:
         return f"held by another program ({entries[0].key}){more}"
     span = format_duration(time() - record.since)
-    return f"held for {span} by pid {record.launcher} on {record.host} ({cut_command(record.command)}){more}"
+    owner = f"pid {record.launcher} on {record.host} ({cut_command(record.command)})"
+    return f"held for {span} by {owner}{more}" if entries[0].is_held else f"{owner} has waited for {span}{more}"

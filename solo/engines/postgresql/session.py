@@ -23,6 +23,7 @@ from solo.engines.queue import (
     Keeper,
     ask_obstacles_to_end,
     check_patience,
+    count_waiters,
     describe_entries,
     find_place,
     leave,
@@ -366,7 +367,7 @@ class PostgresSession:
         """Raise Busy if there are obstacles and we may not wait, or no longer. With --replace, ask them to end."""
         queue, place, obstacles = self.read_obstacles()
         if obstacles:
-            refuse(queue, place, obstacles, wait, self.is_new)
+            refuse(queue[:place], obstacles, wait, self.is_new)
         elif wait.deadline is not NO_WAIT and monotonic() >= wait.deadline:
             raise Busy(PASSING)
         self.is_new = False
@@ -375,8 +376,7 @@ class PostgresSession:
     def describe(self) -> tuple:
         try:
             queue, place, obstacles = self.read_obstacles()
-            waiters = sum(not entry.is_held for entry in queue[:place])
-            return waiters + 1, describe_entries(obstacles) if obstacles else "free just now"
+            return count_waiters(queue[:place]) + 1, describe_entries(obstacles) if obstacles else "free just now"
         except (SoloError, Gone) as error:
             return None, str(error)
 
@@ -412,7 +412,7 @@ class PostgresSession:
 
     def record_child(self, pid: int):
         for name, entry in self.entries.items():
-            self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
+            self.entries[name] = entry._replace(record=entry.record.start(pid))
         self.ask("select 1")
 
     def list_entries(self, name=None) -> list:

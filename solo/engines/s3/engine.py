@@ -27,7 +27,7 @@ from time import monotonic, sleep, time
 from solo.engines import json
 from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_entry_record, pick_between, read_boot_clock
 from solo.engines.lease import RATE
-from solo.engines.queue import OrderedEngine, ask_until_answered, find_obstacles, make_busy, sort_queues
+from solo.engines.queue import OrderedEngine, ask_until_answered, find_obstacles, make_busy, mark_holds, sort_queues
 from solo.engines.s3.document import Document, Stored
 from solo.engines.s3.objects import Foreign, Objects, make_word
 from solo.errors import SoloError
@@ -143,7 +143,7 @@ class S3(OrderedEngine):
     def acquire(self, name: str, record: "EntryRecord", wait: "Wait") -> Entry:
         """As OrderedEngine.acquire. A contender whose wait is over is busy without an entry, which saves two PUTs."""
         mine, queue = Entry(name, "", 0, record, False), ask_until_answered(wait, self.read_queue, name)
-        obstacles, stale = find_obstacles([*queue, mine], len(queue)), self.find_stale(name)
+        obstacles, stale = find_obstacles([*mark_holds(queue), mine], len(queue)), self.find_stale(name)
         if obstacles and stale.keys() >= {entry.key for entry in obstacles}:
             # Their hosts are probably dead: wait for the proof, which no later contender would wait for either.
             longest = max(stale[entry.key] for entry in obstacles) * (1 + RATE) + 2 * POLL[1]
@@ -197,7 +197,7 @@ class S3(OrderedEngine):
     def record_child(self, pid: int) -> None:
         """The next renewal writes it: that saves a request per run."""
         for name, entry in self.entries.items():
-            self.entries[name] = entry._replace(record=entry.record._replace(child=pid))
+            self.entries[name] = entry._replace(record=entry.record.start(pid))
             self.stale_records.add(name)
 
     def read_queue(self, name: str) -> "list[Entry]":

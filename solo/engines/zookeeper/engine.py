@@ -149,9 +149,9 @@ class ZooKeeper(OrderedEngine):
 
     def read_entry_record(self, data, stat):
         record = parse_entry_record(data or b"")
-        # Prefer the ensemble's own date of the znode.
+        # Prefer the ensemble's own date: a record is last written when the command starts.
         return (
-            record._replace(since=stat.ctime / 1000 - self.skew)
+            record._replace(since=stat.mtime / 1000 - self.skew)
             if record.since is not None and self.knows_skew
             else record
         )
