@@ -108,13 +108,13 @@ def test_timeout_forever_is_no_limit(lab):
 
 def test_full_stderr_does_not_delay_the_timeout(lab):
     """A hanging log reader often makes jobs hang."""
-    ready, full = make_full_pipe()
+    reader, full = make_full_pipe()
 
     process = lab.start("-t", "200ms", "-n", "job", "--", "sleep", "99", stderr=full)
-    verbose = lab.start("-t", "200ms", "-n", "other", "--", "sleep", "99", stderr=full)
+    verbose = lab.start("-v", "-t", "200ms", "-n", "other", "--", "sleep", "99", stderr=full)
 
     assert (process.wait(PATIENCE), verbose.wait(PATIENCE)) == (124, 124)
-    os.close(ready)
+    os.close(reader)
     os.close(full)
 
 
