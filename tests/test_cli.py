@@ -73,6 +73,18 @@ def test_directories_deeper_than_any_name_are_ignored(lab):
     assert lab.run("-n", "/".join("a" * 65), "true").returncode == 125
 
 
+def test_longest_name_can_be_used_shown_and_removed(lab):
+    name = "/".join(["n" * 255] * 7 + ["n" * 254, "n"])  # 2048 bytes
+    longer = lab.run("-n", name + "n", "true")
+
+    assert [
+        lab.run(*words).returncode
+        for words in (("-n", name, "true"), ("show", name), ("clean", "--history", "0", name))
+    ] == [0] * 3
+    assert lab.run("show", name).returncode == 125
+    assert (longer.returncode, longer.stderr) == (125, b"solo: a name may not be longer than 2048 bytes\n")
+
+
 def test_list_in_a_pipe_is_plain_aligned_text(lab):
     holder = lab.hold("job")
 

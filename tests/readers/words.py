@@ -71,6 +71,7 @@ def check_value(data: bytes):
             expect(value == other or math.isclose(value, other, rel_tol=1e-9), kind, value, other)
     parts = attempt(directories.split_name, typed, may=UsageError)
     bad = any(part[:1] in (b"", b".") or len(part) > 255 for part in data.split(b"/")) or data.count(b"/") > 63
+    bad = bad or len(data) > 2048
     if bad:
         expect(isinstance(parts, UsageError), "an invalid name is accepted", parts)
     else:
