@@ -133,7 +133,7 @@ def record(table: str, reports: dict, missed: list):
         sum(report["summary"][key] for report in reports.values()) for key in ("num_statements", "num_branches")
     )
     rest = f"all but {len(missed)}" if missed else "all"
-    text = f"{rest} of {lines:,} lines and {branches} branches ({measured})"
+    text = f"{rest} of {lines:,} lines and {branches} branches together ({measured})"
     evidence.write_text(MARKER.sub(rf"\g<1>{text}\g<2>", evidence.read_text()))
 
 

@@ -259,8 +259,9 @@ def render(result: dict) -> str:
 
     rows = {
         f"kills and errors at system calls in {result['scenes']} scenes: tried, of all": f"{result['hit']:,} of {result['points']:,}",
-        "of these, system calls that did not occur again": f"{result['missed']:,}",
-        "launchers started, commands run": f"{result['launchers']:,}, {result['commands']:,}",
+        "of these without effect, as the repeated run did not make that system call": f"{result['missed']:,}",
+        "launchers started": f"{result['launchers']:,}",
+        "commands run": f"{result['commands']:,}",
         "kills survived": f"{result['kills']:,}",
         "faults injected": f"{sum(result['faults'].values()):,}: {list_amounts(result['faults'])}",
         "kills and stops at handoffs": list_amounts(result["handoffs"]),
