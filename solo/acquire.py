@@ -202,9 +202,9 @@ def settle_all(holds: "Iterable[Ticket]") -> None:
 
 
 def remove_unseen_holds(holds: "Iterable[Ticket]") -> None:
-    """Remove the unreadable holds beside `holds`, those of a name before those of its parents.
+    """Remove the unseen holds beside `holds`: those whose processes we cannot look for.
 
-    Call it once the command runs.
+    A name comes before its parents. Call it once the command runs.
     """
     gone: set[tuple[Process, str, str]] = set()
     for hold in reversed(list(holds)):

@@ -38,7 +38,8 @@ IS_DIRECTORY, IS_REGULAR, TYPE_MASK = 0o040000, 0o100000, 0o170000
 EPERM, ENOENT, ENOEXEC, EACCES, ENOTDIR, EISDIR, EINVAL = 1, 2, 8, 13, 20, 21, 22
 EFBIG, ENOSPC, EROFS, ENOTEMPTY = 27, 28, 30, 39
 
-WAKE_SIGNAL = SIGURG  # the wake signal; ignored by default, so it harms no process
+# A newer contender sends it to the waiter that it supersedes. It is ignored by default, so it harms no process.
+WAKE_SIGNAL = SIGURG
 USUAL_SIZE = 4096  # bytes of one read
 STATUS_SIZE = 1 << 20  # bytes of a /proc/PID/status: up to 65536 groups come before the lines we want
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above

@@ -108,7 +108,9 @@ def list_holds(queue: "Queue") -> "list[Ticket]":
 
 
 def find_own_ancestors(queue: "Queue", holds: "list[Ticket]", keep: "Process | None" = None) -> "list[Ticket]":
-    """Return those of `holds` whose launcher or command is an ancestor of this process, or of `keep` or that itself."""
+    """Return those of `holds` whose launcher or command is an ancestor of this process, or is `keep` or an ancestor of
+    it.
+    """
     if not holds:
         return []
     ancestors = {*walk_parents(posix.getppid()), *(walk_parents(keep[0]) if keep else ())}

@@ -64,9 +64,10 @@ def acquire_hold(
 class Attempt:
     """One contender on its way to a hold: `state` is one of NEW, WAITING, HEAD, HELD.
 
-    `waiting` is its waiting ticket, then `hold` its hold. `obstacles` are the tickets in its way, `passed` those of the
-    last look. `newest` is the last waiter, found without listing the directory; `is_late` whether the deadline had
-    passed at the last look. `mask` is the signal mask from before the wake signal was blocked.
+    `waiting` is its waiting ticket, then `hold` its hold. `obstacles` are the tickets in its way at the latest look,
+    `passed` those of the look before it. `newest` is the last waiter, found without listing the directory; `is_late`
+    whether the deadline had passed at the latest look. `mask` is the signal mask from before the wake signal was
+    blocked.
     """
 
     __slots__ = (
@@ -155,7 +156,7 @@ class Attempt:
             self.state = HEAD
             if self.queue.handoff is not None:
                 self.queue.handoff.prepare(self.record, self.policy)
-                return  # look again now: memory that a fork shares is copied at its first use, and not in our turn
+                return  # look again now: it copies the pages that the fork shares, before our turn
         self.wait()
 
     def look_and_publish(self) -> bool:

@@ -262,7 +262,8 @@ class Queue:
         theirs, mine = record.origin, self.origin
         if theirs.boot != mine.boot and theirs.host == mine.host and stat.st_ctime >= read_boot_time():
             theirs.boot = mine.boot  # in systemd-nspawn a unit with a /proc of its own sees another id of the same boot
-        unseen = ORPHANED if record.is_kept else UNSEEN  # only an orphan is rare: a kept hold never has a launcher
+        # A kept hold never has a launcher, so its absence proves nothing: count it as held.
+        unseen = ORPHANED if record.is_kept else UNSEEN
         return {True: ORPHANED, False: DEAD, None: unseen}[is_alive(*record.child, theirs, mine)]
 
     # --- writing --------------------------------------------------------------------------------------------------
@@ -328,8 +329,9 @@ class Queue:
     def remove_unseen(self, claim: "Claim", gone: "set[tuple[Process, str, str]]") -> None:
         """Remove the holds whose processes we could not look for: our command runs with `claim` now.
 
-        A contender that can look for them then finds our hold, and none that conflicts with it. Their launchers go into
-        `gone`, and the other holds of those with them. A ticket's name is never used twice, so this needs no gate.
+        A contender that can look for them then finds our hold, and none that conflicts with it. Add their launchers to
+        `gone`, and remove the other holds of these launchers too. A ticket's name is never used twice, so this needs no
+        gate.
         """
         for at, (file, record) in enumerate(sorted(self.unseen.items(), reverse=True)):
             launcher = record.launcher, record.origin.pid_namespace, record.origin.host

@@ -151,8 +151,8 @@ class SocketGate:
             self.fd = None
 
     def wait(self, before, limit: float, deadline: float) -> tuple:
-        """Block until the gate's owner unbinds it, or for long. Returns its pid, 0 if it is not known, and the end of
-        our patience with it: `limit`, but a later time for another owner than `before`.
+        """Block until the gate's owner unbinds it, but not beyond `deadline` or our patience with it. Return its pid,
+        0 if it is not known, and when that patience ends: `limit`, but a later time for another owner than `before`.
         """
         try:
             fd, owner = connect(self.name, "gate")

@@ -144,12 +144,13 @@ class Engine(Protocol):
 
     `where` names it in messages, without secrets. `modes` are the modes of modes.py that it supports. `caveat` is a
     warning that -v prints about every lock there, or "". `ttl` is how many seconds an unrenewed lease lives: as
-    requested, and after `take` as granted. `skew` is how many seconds its clock is ahead of this host's, 0 if unknown.
-    `keeps_outcomes` is whether it has log_outcome and read_outcomes. `expires_leases` is whether it ends an unrenewed lease
-    without the help of a contender. `is_view`, which the caller may set before `connect`: create nothing there.
+    requested, and after `acquire` as granted. `skew` is how many seconds its clock is ahead of this host's, 0 if
+    unknown. `keeps_outcomes` is whether it has log_outcome and read_outcomes. `expires_leases` is whether it ends an
+    unrenewed lease without the help of a contender. `is_view`, which the caller may set before `connect`: create
+    nothing there.
 
-    Every method but `take` and `wait_loss` returns within `timeout` seconds. All raise Unreachable if the engine does
-    not answer and SoloError if it refuses; Gone only where stated. Only `wait_loss` may run beside another call.
+    Every method but `acquire` and `wait_loss` returns within `timeout` seconds. All raise Unreachable if the engine
+    does not answer and SoloError if it refuses; Gone only where stated. Only `wait_loss` may run beside another call.
     """
 
     where: str

@@ -26,8 +26,8 @@ NEW, LOST, BLOCKED, UNSETTLED, SLOTLESS, UNCONFIRMED, HELD = range(7)  # see Con
 class Wait(NamedTuple):
     """How a contender waits: until `deadline`; `watch` blocks and prints the progress, as in queue.acquire_hold.
 
-    Until `patience` an engine that does not answer is asked again; without --wait that is NO_WAIT. `most` is the
-    number of waiters that may be before us, None for any. If it `replaces`, the contender asks its obstacles to end,
+    Until `patience` an engine that does not answer is asked again; without --wait that is NO_WAIT. With `most`
+    waiters before us we are busy; None is no limit. If it `replaces`, the contender asks its obstacles to end,
     in the name of `asker`. `is_quiet`: print nothing about a wait that was not asked for.
     """
 
