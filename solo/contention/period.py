@@ -18,7 +18,7 @@ from solo.gate import GATE_PATIENCE
 from solo.identity import read_origin
 from solo.journal_files import make_place
 from solo.kernel import FOREVER, close, wait_lock, write_whole
-from solo.process.watch import find_lock_owner, is_first, make_stuck_error
+from solo.process.watch import find_lock_owner, make_stuck_error, try_lead
 
 FILE = ".once"
 SIZE_LIMIT = 4096
@@ -173,7 +173,7 @@ class LocalStore:
                 fd = open_file(place, FILE, posix.O_RDWR)
                 try:
                     if not wait_lock(fd, LOCK_EX, monotonic() + GATE_PATIENCE):
-                        owner = find_lock_owner(fd) if is_first(fd) else 0
+                        owner = find_lock_owner(fd) if try_lead(fd) else 0
                         raise make_stuck_error(f"{place.path}/{FILE}", owner, GATE_PATIENCE)
                     yield fd
                 finally:

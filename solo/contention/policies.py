@@ -17,7 +17,7 @@ from solo.process.tree import open_recipient
 from solo.text.describe import describe_owner
 from solo.tickets import LIVE, MOST_OPEN, SEAT, get_number, is_published
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.8  # seconds between two wake signals
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 0.8  # seconds between two wake signals
 
 
 def make_policy(plan):
@@ -85,10 +85,10 @@ class Latest(Policy):
             ticket.close()
 
     def act(self, deadline):
-        if not self.has_woken or self.pause >= LONGEST_PAUSE:
-            return deadline  # the waiter is stopped, or a program, which cannot leave
-        self.pause *= 2
-        return min(deadline, monotonic() + self.pause)
+        if not self.has_woken or self.pause > LONGEST_PAUSE:
+            return deadline  # no waiter was signalled, or it cannot leave: stopped, or a program
+        pause, self.pause = self.pause, 2 * self.pause
+        return min(deadline, monotonic() + pause)
 
 
 def wake(ticket) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMMAND_SIZE = 60  # bytes
 GATE_BUSY = "busy: another process has its gate locked"
 SLOW_CHECK = 0.2  # seconds between two checks of a process that no descriptor watches exactly
-LONGEST_PATIENCE = 60.0  # seconds between two looks at a gate whose queue makes progress
+LONGEST_PAUSE = 60.0  # seconds between two looks at a gate whose queue makes progress
 TIME_SLICES = 0.02  # seconds for which each runnable process may delay the owner of the gate
 
 
@@ -127,7 +127,7 @@ def wait_crowded_gate(gate: int, path: str, seen: int, patience: float, deadline
     one waiter at a time looks for the owner, because opening /proc/locks stops every flock(2) of the machine.
     """
     still = pause = patience / 4
-    asks = is_first(gate)
+    is_leader = try_lead(gate)
     try:
         while True:
             if wait_lock(gate, LOCK_EX, min(deadline, monotonic() + pause)):
@@ -138,10 +138,10 @@ def wait_crowded_gate(gate: int, path: str, seen: int, patience: float, deadline
             still = still + pause if seen == before else 0
             left = patience + TIME_SLICES * count_runnable() - still
             if left <= 0:
-                raise make_stuck_error(path, find_lock_owner(gate) if asks else 0, still)
-            pause = min(2 * pause, LONGEST_PATIENCE, left if still else LONGEST_PATIENCE)
+                raise make_stuck_error(path, find_lock_owner(gate) if is_leader else 0, still)
+            pause = min(2 * pause, LONGEST_PAUSE, left if still else LONGEST_PAUSE)
     finally:
-        if asks:
+        if is_leader:
             lockf(gate, LOCK_UN)
 
 
@@ -167,13 +167,13 @@ def describe_process(pid: int) -> str:
     return f"pid {pid} ({decode(words)})" if words else f"pid {pid}"
 
 
-def is_first(gate: int) -> bool:
-    """Take an fcntl(2) lock on the gate, which does not conflict with flock(2).
+def try_lead(fd: int) -> bool:
+    """Lock `fd` by fcntl(2), which does not conflict with flock(2).
 
-    Return False if another waiter has it.
+    Return False if another waiter has that lock: it looks for the owner.
     """
     try:
-        lockf(gate, LOCK_EX | LOCK_NB)
+        lockf(fd, LOCK_EX | LOCK_NB)
         return True
     except OSError:
         return False
