@@ -8,7 +8,7 @@ from solo.errors import Busy, RanAlready, SoloError, Vanished
 from solo.kernel import FOREVER, close
 from solo.modes import plan_claims
 from solo.obstacles import read_claim
-from solo.queue import NO_WAIT, acquire_hold, wait_unseen
+from solo.queue import NO_WAIT, acquire_hold, wait_silently
 from solo.tickets import Queue, finish_handoff
 
 TYPE_CHECKING = False
@@ -231,7 +231,7 @@ def make_watch(plan: "Plan", deadline: float) -> "Watch":
         if is_terminal and posix.environ.get(b"TERM", b"dumb") == b"dumb":
             is_terminal, is_log = False, True
     if deadline is NO_WAIT or not (plan.verbose or is_terminal or is_log):
-        return wait_unseen
+        return wait_silently
     made: list[Watch] = []
 
     def watch(block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False) -> bool:

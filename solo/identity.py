@@ -38,7 +38,7 @@ class Stat:
         """Whether the process has ended. If only its main thread has, the state is Z too, but other threads live."""
         return self.state in DEAD_STATES and self.threads <= 1
 
-    def is_started(self, start: int, theirs: "Origin", mine: "Origin") -> bool:
+    def is_same(self, start: int, theirs: "Origin", mine: "Origin") -> bool:
         """Whether it lives, and started at `start` as seen in the origin `theirs`.
 
         Time namespaces shift start times.
@@ -130,7 +130,7 @@ def is_alive(pid: int, start: int, theirs: Origin, mine: Origin) -> "bool | None
             is_unsure = True
         return False if not is_unsure and sees_all(mine) else None
     try:
-        return read_stat(pid).is_started(start, theirs, mine)
+        return read_stat(pid).is_same(start, theirs, mine)
     except OSError:
         return is_hidden(pid)
 
@@ -193,7 +193,7 @@ def match_process(entry: str, pid: int, start: int, theirs: Origin, mine: Origin
     try:
         if namespace not in ("", theirs.pid_namespace) or (inner := read_inner_pid(entry)) not in (0, pid):
             return False
-        is_same = read_stat(entry).is_started(start, theirs, mine)
+        is_same = read_stat(entry).is_same(start, theirs, mine)
     except OSError:
         return False
     return None if is_same and not (namespace and inner) else is_same

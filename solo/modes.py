@@ -90,4 +90,4 @@ def plan_claims(names: "list[str]", claim: Claim) -> "list[tuple[str, Claim]]":
         parts = name.split("/")
         for depth in range(1, len(parts)):
             claims.setdefault("/".join(parts[:depth]), intention)
-    return sorted(claims.items(), key=lambda claim: claim[0].split("/"))
+    return sorted(claims.items(), key=lambda item: item[0].split("/"))

@@ -9,7 +9,7 @@ import posix
 
 from solo.identity import walk_parents
 from solo.modes import EXCLUSIVE, Claim, allot_slots, find_conflicts
-from solo.tickets import HOLD, LIVE, MOST_OPEN, NEW, ORPHANED, SEAT, UNSEEN
+from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, SEAT, UNPUBLISHED, UNSEEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def find_obstacles(
     """
     files = queue.list_files() if waiting is None else queue.list_files(waiting.file)
     for file in files:
-        if file.startswith(NEW):
+        if file.startswith(UNPUBLISHED):
             queue.remove(file)  # its maker was killed: nobody else publishes while we hold the gate
     waiters = [file for file in files if file.startswith(SEAT)]
     while waiters:

@@ -167,7 +167,7 @@ class Attempt:
         if self.waiting is not None and self.mask is not None and is_woken():
             raise Superseded("superseded by a newer one")
         self.look()
-        if not (self.join_or_wait() if self.obstacles else self.publish_hold()):
+        if not (self.join_queue() if self.obstacles else self.publish_hold()):
             return False
         if self.policy is not None:
             self.policy.meet(self.queue, self.record, self.waiting, self.obstacles)
@@ -209,8 +209,8 @@ class Attempt:
         if waiting is not None:
             waiting.release()
 
-    def join_or_wait(self) -> bool:
-        """Publish our waiting ticket, unless there is one. Raises Busy if we may not wait."""
+    def join_queue(self) -> bool:
+        """Publish our waiting ticket, unless there is one. Raises Busy if we may not wait, or no longer."""
         close_all(self.passed)
         if self.state is NEW and self.newest is None:
             self.refuse_own_ancestors(find_holds(self.queue, 0))
@@ -290,7 +290,7 @@ def make_block(record: "Record", obstacles: "list[Ticket]") -> "Block":
     return obstacles[0].wait_end
 
 
-def wait_unseen(block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False) -> bool:
+def wait_silently(block: "Block", look_again: float, describe: "Describe", in_one_go: bool = False) -> bool:
     """A `watch` that shows nothing."""
     return block(look_again)
 

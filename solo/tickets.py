@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from solo.modes import Claim
     from solo.record import Record
 
-NEW, SEAT, HOLD = ".new.", ".seat.", ".hold."
+UNPUBLISHED, SEAT, HOLD = ".new.", ".seat.", ".hold."
 READABLE = 0o644  # mode of a ticket where it is shared: contenders open it for reading, and lock it shared
 MOST_OPEN = 64  # holds of one name that are watched at once, or kept though they cannot be seen
 
@@ -277,7 +277,7 @@ class Queue:
         fd = -1
         try:
             number = self.take_number(kind, record.claim.mode)
-            new, file = NEW + number, kind + number
+            new, file = UNPUBLISHED + number, kind + number
             ticket = self.handoff.name_hold(file) if self.handoff is not None else None
             if ticket is None:
                 flags = posix.O_RDWR | posix.O_CREAT | posix.O_EXCL | SAFELY
@@ -363,7 +363,12 @@ def is_foreign(place: "Directory", file: str) -> bool:
 
 
 def is_ticket(file: str) -> bool:
-    return file[:-DIGITS] in (SEAT, HOLD, NEW) and file[-DIGITS] == "0" and file.isascii() and file[-DIGITS:].isdigit()
+    return (
+        file[:-DIGITS] in (SEAT, HOLD, UNPUBLISHED)
+        and file[-DIGITS] == "0"
+        and file.isascii()
+        and file[-DIGITS:].isdigit()
+    )
 
 
 def get_number(file: str) -> int:
@@ -371,7 +376,7 @@ def get_number(file: str) -> int:
 
 
 def is_published(file: str) -> bool:
-    return not file.startswith(NEW)
+    return not file.startswith(UNPUBLISHED)
 
 
 def read_boot_time() -> float:

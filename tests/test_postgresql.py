@@ -21,7 +21,7 @@ from solo.engines.queue import Wait
 from solo.engines.targets import parse_url
 from solo.errors import Busy
 from solo.modes import COUNTED, EXCLUSIVE, Claim
-from solo.queue import wait_unseen
+from solo.queue import wait_silently
 
 server = serve(PostgreSQL)
 
@@ -517,7 +517,7 @@ def test_waiter_renews_without_reading_the_queue_again(peers):
     waiter.connect()
 
     with pytest.raises(Busy):
-        waiter.acquire("a", EntryRecord(Claim(EXCLUSIVE)), Wait(time.monotonic() + 1.5, wait_unseen))
+        waiter.acquire("a", EntryRecord(Claim(EXCLUSIVE)), Wait(time.monotonic() + 1.5, wait_silently))
 
     waiter.release()
     assert waiter.count("set expires") >= 5

@@ -29,7 +29,7 @@ from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, find_conflicts
 from solo.obstacles import find_living, read_claim
 from solo.options import DIR, FILE, SOCKET, VIA
 from solo.plan import Plan, make_absolute
-from solo.queue import NO_WAIT, wait_unseen
+from solo.queue import NO_WAIT, wait_silently
 from solo.record import Record
 from solo.tickets import READABLE, SEAT, Queue
 
@@ -704,10 +704,10 @@ class Try:
 
         self.refuse_own_files()
         try:
-            taken = acquire_names(wanted, plan, wait_unseen, tickets, make)
+            taken = acquire_names(wanted, plan, wait_silently, tickets, make)
             settle_all(tickets)
             if lock.flock or lock.fcntl:
-                acquire_files(lock.name, taken, plan, read_umask(), wait_unseen, tickets, True)
+                acquire_files(lock.name, taken, plan, read_umask(), wait_silently, tickets, True)
             remove_unseen_holds(taken.values())
             for ticket in taken.values():
                 if not isinstance(ticket.queue, Queue):
@@ -733,9 +733,9 @@ class Try:
         waits, they are.
         """
         tickets = []
+        owners = {id(self.thread), id(self.owner)}
         for hold in list(all_holds):
-            threads = {id(self.thread), id(self.owner)}
-            if id(hold._owner()) in threads or self.notify is None and hold._thread() is self.thread:
+            if id(hold._owner()) in owners or self.notify is None and hold._thread() is self.thread:
                 tickets += hold._tickets
         return tickets
 

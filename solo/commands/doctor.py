@@ -251,8 +251,8 @@ def find_wide(base: str, mode: int):
 
 def is_too_open(path: str, status, mode: int) -> bool:
     """Does this file of root or the user grant others more than `mode`? A ticket grants no more than reading."""
-    is_ticket = os.path.basename(path).startswith((SEAT, HOLD))
-    allowed = mode & READABLE if is_ticket else mode
+    is_of_ticket = os.path.basename(path).startswith((SEAT, HOLD))
+    allowed = mode & READABLE if is_of_ticket else mode
     is_ours = status.st_uid in (0, posix.geteuid())
     return is_ours and stat.S_ISREG(status.st_mode) and bool(status.st_mode & OTHER_USERS & ~allowed)
 

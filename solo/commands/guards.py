@@ -234,7 +234,7 @@ def find_tail(steps: list[Step], number: int, at: int) -> tuple[int, list[Findin
     step, findings = steps[number], []
     rest = [command for command in step.commands[at + 1 :] if not is_filter(command)]
     if rest:
-        findings.append(Finding(FAILS, "partial", describe_partial(step.commands[at], rest, "|")))
+        findings.append(Finding(FAILS, "partial", describe_partial(rest, "|")))
     after = steps[number + 1 :]
     while after and after[-1].join == "||":
         after.pop()  # what runs if the guarded steps fail
@@ -242,7 +242,7 @@ def find_tail(steps: list[Step], number: int, at: int) -> tuple[int, list[Findin
     loud = [one for one in open_ones if not is_ping(one)]
     commands = [command for one in loud for command in one.commands[:1]]
     if commands:
-        findings.append(Finding(FAILS, "partial", describe_partial(step.commands[at], commands, loud[0].join)))
+        findings.append(Finding(FAILS, "partial", describe_partial(commands, loud[0].join)))
     elif open_ones:
         name = open_ones[0].commands[0].program
         findings.append(Finding(NOTE, "partial", f"{name} after {open_ones[0].join} is not guarded"))
@@ -254,7 +254,7 @@ def find_tail(steps: list[Step], number: int, at: int) -> tuple[int, list[Findin
     return last + 2, findings
 
 
-def describe_partial(guarded: Command, others: list[Command], sign: str) -> str:
+def describe_partial(others: list[Command], sign: str) -> str:
     names = " and ".join(dict.fromkeys(command.program or command.words[0].raw for command in others))
     return f"the guard ends before {sign}: {names} {'run' if ' and ' in names else 'runs'} unguarded"
 
@@ -290,8 +290,8 @@ def rewrite(
     line: str, steps: list[Step], number: int, at: int, guard: Guard, solo: str, covered: int, setting: Setting
 ) -> str | None:
     """Return the line with solo in the place of the tool, and if `covered`, with more of it guarded. None if unsure."""
-    end = steps[-1].end if steps else 0
-    tail = line[end:] if steps[-1].end == split_line(line)[0][-1].end else ""
+    end = steps[-1].end
+    tail = line[end:] if end == split_line(line)[0][-1].end else ""
     command = steps[number].commands[at]
     if not covered:
         return line[: guard.start] + solo + guard.command + line[guard.end : end] + tail

@@ -19,7 +19,7 @@ from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, list_directory
 from solo.modes import EXCLUSIVE, Claim
 from solo.obstacles import find_living
-from solo.tickets import NEW, READABLE, Queue
+from solo.tickets import READABLE, UNPUBLISHED, Queue
 
 LIKE_GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # like those of command.make_name; some users choose such names
 IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, is removed
@@ -83,7 +83,7 @@ def clean(name: str, base, options: dict):
         with queue.gate:
             before = queue.list_files()
             for file in before:
-                if file.startswith(NEW):
+                if file.startswith(UNPUBLISHED):
                     queue.remove(file)
                 else:
                     ticket = find_living(queue, file)

@@ -152,11 +152,11 @@ def find_targets(queue, is_wanted, with_waiting: bool) -> tuple:
 def open_targets(queue, is_wanted, with_waiting: bool) -> list:
     """Return the living tickets that `is_wanted`, without holds of a parent for a nested name. MOST_OPEN stay open."""
 
-    def is_ticket(file):
+    def is_asked_for(file):
         return is_published(file) and (with_waiting or file.startswith(HOLD))
 
     targets = []
-    for ticket in open_living(queue, is_ticket, order_waiters_first):
+    for ticket in open_living(queue, is_asked_for, order_waiters_first):
         is_target = read_claim(ticket).mode not in INTENTIONS and is_wanted(ticket)
         if not is_target or len(targets) >= MOST_OPEN:
             ticket.close()

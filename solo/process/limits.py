@@ -45,7 +45,7 @@ class Termination:
         self.is_timed_out = self.is_ordered = self.is_refused = False
         self.stage = None  # then SIGTERM, then SIGKILL
         self.looks = 0
-        self.asked = set()  # descendants that got SIGTERM
+        self.terminated = set()  # descendants that got SIGTERM
         self.strangers = set()  # children from before solo was executed
         if plan.tree or plan.is_remote:
             become_subreaper()
@@ -182,10 +182,10 @@ class Termination:
         if not self.is_tree:
             return
         for process in find_descendants(posix.getpid(), self.strangers):
-            if process[0] == child.pid and child.status is None or signal == SIGTERM and process in self.asked:
+            if process[0] == child.pid and child.status is None or signal == SIGTERM and process in self.terminated:
                 continue
             if signal == SIGTERM:
-                self.asked.add(process)
+                self.terminated.add(process)
             send(process, signal)
 
     def has_descendants(self) -> bool:

@@ -28,7 +28,7 @@ def vouches(ticket, process: tuple) -> bool:
     theirs, mine = ticket.record.origin, ticket.queue.origin
     pid = find_pid(process, theirs, mine)
     try:
-        return pid > 0 and read_stat(pid).is_started(process[1], theirs, mine) and may_signal(ticket.owner_uid, pid)
+        return pid > 0 and read_stat(pid).is_same(process[1], theirs, mine) and may_signal(ticket.owner_uid, pid)
     except OSError:
         return False
 

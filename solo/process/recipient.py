@@ -53,7 +53,7 @@ class Recipient:
     def verify(self) -> None:
         """Verify that the process is the recorded one. Raises ProcessLookupError if it is gone, SoloError if it is hidden."""
         try:
-            is_same = read_stat(self.pid).is_started(self.process[1], self.theirs, self.mine)
+            is_same = read_stat(self.pid).is_same(self.process[1], self.theirs, self.mine)
         except OSError:
             if is_hidden(self.pid):
                 raise self.make_error("it cannot be seen from here")
@@ -67,7 +67,7 @@ class Recipient:
             stat = read_stat(self.pid)
         except OSError:
             return  # it has ended
-        if not stat.is_dead() and not stat.is_started(self.process[1], self.theirs, self.mine):
+        if not stat.is_dead() and not stat.is_same(self.process[1], self.theirs, self.mine):
             raise self.make_error("another process got its pid, and perhaps the signal")
 
     def is_gone(self) -> bool:

@@ -101,7 +101,7 @@ def open_pidfd(process: "Process", theirs: "Origin", mine: "Origin") -> "int | N
         return None  # an old kernel, or no descriptor left
     try:
         # Another process may have got the pid before the pidfd was open.
-        if read_stat(pid).is_started(start, theirs, mine):
+        if read_stat(pid).is_same(start, theirs, mine):
             return pidfd
         gone = True
     except OSError:

@@ -45,7 +45,7 @@ def trip_stat(rng):
     stat = identity.parse_stat(write_stat(some.word(rng) + some.word(rng), *fields))
     same(list_stat_fields(stat), fields)
     lives = state not in "ZXx" or threads > 1
-    same([stat.is_started(start + by, ORIGIN, ORIGIN) for by in (0, 1, -1)], [lives, False, False])
+    same([stat.is_same(start + by, ORIGIN, ORIGIN) for by in (0, 1, -1)], [lives, False, False])
 
 
 STATUS = b"""Name:\t%(name)b\nUmask:\t0027\nState:\tS (sleeping)\nTgid:\t5\nNgid:\t0\nPid:\t5\nPPid:\t1\nTracerPid:\t0
