@@ -10,8 +10,8 @@ from solo.kernel import FOREVER, decode
 from solo.options import (
     DIR,
     FILE,
-    KEEPERS,
     LAUNCHER_OPTIONS,
+    LOCAL_BACKENDS,
     LOUD_AFTER,
     ONCE_PER,
     REPLACE_AFTER,
@@ -111,7 +111,7 @@ def has_meaning(flag: str, options: dict) -> bool:
 
 def is_engine(options: dict) -> bool:
     """Return whether an engine keeps the lock, beyond this machine."""
-    return options.get(VIA.key, FILE) not in KEEPERS
+    return options.get(VIA.key, FILE) not in LOCAL_BACKENDS
 
 
 def find_option(table: dict, flag: str):

@@ -10,9 +10,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-EXCLUSIVE, SHARED, INTEND_EXCLUSIVE, INTEND_SHARED, COUNTED = MODES = ("X", "S", "IX", "IS", "C")
+EXCLUSIVE, SHARED, INTEND_EXCLUSIVE, INTEND_SHARED, SLOTS = MODES = ("X", "S", "IX", "IS", "C")
 INTENTIONS = (INTEND_EXCLUSIVE, INTEND_SHARED)
-INTENTION = {EXCLUSIVE: INTEND_EXCLUSIVE, SHARED: INTEND_SHARED, COUNTED: INTEND_EXCLUSIVE}
+INTENTION = {EXCLUSIVE: INTEND_EXCLUSIVE, SHARED: INTEND_SHARED, SLOTS: INTEND_EXCLUSIVE}
 
 COMPATIBLE = frozenset(
     (
@@ -23,7 +23,7 @@ COMPATIBLE = frozenset(
         (INTEND_EXCLUSIVE, INTEND_SHARED),
         (INTEND_SHARED, INTEND_EXCLUSIVE),
         (INTEND_SHARED, INTEND_SHARED),
-        (COUNTED, COUNTED),
+        (SLOTS, SLOTS),
     )
 )
 # Each mode and the weaker ones: a holder that conflicts with a weaker mode conflicts with the mode too.
@@ -32,7 +32,7 @@ NO_STRONGER = {
     SHARED: (SHARED, INTEND_SHARED),
     INTEND_EXCLUSIVE: (INTEND_EXCLUSIVE, INTEND_SHARED),
     INTEND_SHARED: (INTEND_SHARED,),
-    COUNTED: (COUNTED,),
+    SLOTS: (SLOTS,),
 }
 
 
@@ -54,7 +54,7 @@ def find_conflicts(wanted: Claim, held: "list[Claim]") -> "list[int]":
     is the smallest number of slots in any claim.
     """
     conflicts = [at for at, claim in enumerate(held) if (wanted.mode, claim.mode) not in COMPATIBLE]
-    if conflicts or wanted.mode != COUNTED:
+    if conflicts or wanted.mode != SLOTS:
         return conflicts
     limit = min([claim.slots for claim in held], default=wanted.slots)
     if wanted.take + sum([claim.take for claim in held]) <= min(limit, wanted.slots):
@@ -67,7 +67,7 @@ def allot_slots(wanted: Claim, taken: "Iterable[tuple[int, int]]") -> "list[tupl
 
     Empty unless it is for slots.
     """
-    if wanted.mode != COUNTED:
+    if wanted.mode != SLOTS:
         return []
     free, at = [], 0
     left = wanted.take

@@ -68,7 +68,7 @@ class Option:
         self.keyword = self.key if keyword == "" else keyword
 
 
-KEEPERS = FILE, SOCKET = ("file", "socket")  # of the lock, for --via
+LOCAL_BACKENDS = FILE, SOCKET = ("file", "socket")  # of the lock, for --via
 
 NAME = Option(
     "name",

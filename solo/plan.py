@@ -10,8 +10,8 @@ from solo.command import find_command, make_name
 from solo.directories import check_new_name
 from solo.errors import SoloError, UsageError
 from solo.kernel import FOREVER
-from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim
-from solo.options import FILE, KEEPERS, LAUNCHER_OPTIONS, SOCKET
+from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
+from solo.options import FILE, LAUNCHER_OPTIONS, LOCAL_BACKENDS, SOCKET
 from solo.queue import NO_WAIT
 
 TYPE_CHECKING = False
@@ -94,7 +94,7 @@ class Plan:
         self.tree_grace = self.kill_after if self.tree else None
         self.via = self.via or FILE
         self.is_socket = self.via == SOCKET
-        self.is_remote = self.via not in KEEPERS
+        self.is_remote = self.via not in LOCAL_BACKENDS
         self.locks_files = bool(self.flock or self.fcntl)
         if self.dir is not None:
             self.dir = make_absolute(self.dir)  # the launcher changes its working directory
@@ -131,4 +131,4 @@ def choose_claim(plan: Plan) -> Claim:
         raise UsageError("--slots must be at least 1")
     if not 0 < take <= plan.slots:
         raise UsageError("--take must be at least 1 and at most --slots")
-    return Claim(COUNTED, plan.slots, take)
+    return Claim(SLOTS, plan.slots, take)

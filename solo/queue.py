@@ -14,7 +14,7 @@ from time import monotonic
 
 from solo.errors import Busy, SoloError, Superseded, Vanished
 from solo.kernel import FOREVER, block_wake_signal, is_woken, restore_mask
-from solo.modes import COUNTED, EXCLUSIVE, find_conflicts
+from solo.modes import EXCLUSIVE, SLOTS, find_conflicts
 from solo.obstacles import (
     close_all,
     find_conflicting_holds,
@@ -283,7 +283,7 @@ def make_block(record: "Record", obstacles: "list[Ticket]") -> "Block":
     Any one of several that hold slots may make room for us. Otherwise all of them must end: wait for one after the
     other.
     """
-    if len(obstacles) > 1 and record.claim.mode == read_claim(obstacles[0]).mode == COUNTED:
+    if len(obstacles) > 1 and record.claim.mode == read_claim(obstacles[0]).mode == SLOTS:
         from solo.process.watch import wait_any
 
         return lambda deadline: wait_any(obstacles, deadline)

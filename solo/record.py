@@ -8,7 +8,7 @@ read as None.
 
 from solo.identity import Origin
 from solo.kernel import decode, encode, escape
-from solo.modes import COUNTED, MODES, Claim
+from solo.modes import MODES, SLOTS, Claim
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def format_record(record: Record) -> bytes:
 
 def format_claim(claim: Claim, slot: "list[tuple[int, int]]") -> str:
     """Return the lines of a claim and its slots."""
-    if claim.mode != COUNTED:
+    if claim.mode != SLOTS:
         return f"mode {claim.mode}\n"
     ranges = " ".join([f"{first}-{last}" for first, last in slot])
     return f"mode {claim.mode}\nslots {claim.slots}\ntake {claim.take}\nslot {ranges}\n"
@@ -207,7 +207,7 @@ def parse_claim(fields: "dict[bytes, bytes]") -> Claim:
     mode = fields[b"mode"].decode()
     if mode not in MODES:
         raise ValueError
-    if mode != COUNTED:
+    if mode != SLOTS:
         return Claim(mode)
     slots, take = int(fields[b"slots"]), int(fields[b"take"])
     if not 1 <= take <= slots:

@@ -30,7 +30,7 @@ from solo.kernel import (
     wait_unlocked,
     write_whole,
 )
-from solo.modes import COMPATIBLE, COUNTED
+from solo.modes import COMPATIBLE, SLOTS
 from solo.record import SIZE_LIMIT, format_record, format_start, parse_record
 
 TYPE_CHECKING = False
@@ -335,7 +335,7 @@ class Queue:
         """
         for at, (file, record) in enumerate(sorted(self.unseen.items(), reverse=True)):
             launcher = record.launcher, record.origin.pid_namespace, record.origin.host
-            if claim.mode == COUNTED or (claim.mode, record.claim.mode) not in COMPATIBLE:
+            if claim.mode == SLOTS or (claim.mode, record.claim.mode) not in COMPATIBLE:
                 gone.add(launcher)
                 host = record.origin.host
                 say_promptly(f"{self.place.path}: taking over from {host}, whose processes cannot be seen from here")

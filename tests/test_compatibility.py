@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from solo import modes
 
 GRAY = {"IS": {"IS", "IX", "S"}, "IX": {"IS", "IX"}, "S": {"IS", "S"}, "X": set(), "C": {"C"}}
-PLAIN = [mode for mode in modes.MODES if mode != modes.COUNTED]
+PLAIN = [mode for mode in modes.MODES if mode != modes.SLOTS]
 COUNTS = st.integers(1, 6).flatmap(
     lambda slots: st.builds(modes.Claim, st.just("C"), st.just(slots), st.integers(1, slots))
 )
@@ -38,7 +38,7 @@ def test_claims_granted_one_by_one_are_compatible_together(claims):
             held.append(claim)
 
     assert all(other.mode in GRAY[one.mode] for at, one in enumerate(held) for other in held[:at])
-    if held and held[0].mode == modes.COUNTED:
+    if held and held[0].mode == modes.SLOTS:
         assert sum(claim.take for claim in held) <= min(claim.slots for claim in held)
 
 
@@ -47,7 +47,7 @@ def test_claim_is_granted_without_its_conflicts(wanted, held):
     conflicts = modes.find_conflicts(wanted, held)
 
     others = [claim for at, claim in enumerate(held) if at not in conflicts]
-    assert is_granted(wanted, others) or wanted.mode == modes.COUNTED
+    assert is_granted(wanted, others) or wanted.mode == modes.SLOTS
     assert conflicts == sorted(set(conflicts))
     if not conflicts:
         assert all(is_granted(wanted, [claim]) for claim in held)

@@ -10,7 +10,7 @@ from solo.engines.engine import EntryRecord, parse_entry_record
 from solo.engines.lease import LATENCY, MARGIN, RATE, Lease, Terms
 from solo.engines.targets import parse_url
 from solo.errors import Unreachable, UsageError
-from solo.modes import COUNTED, EXCLUSIVE, Claim
+from solo.modes import EXCLUSIVE, SLOTS, Claim
 
 
 @given(some.floats(0.5, 1000), some.one_of(some.none(), some.floats(0, 1000)))
@@ -171,11 +171,11 @@ def test_invalid_note_is_an_exclusive_claim(data):
 @given(some.integers(1, 9), some.integers(1, 9), some.lists(some.text()), some.text())
 def test_note_round_trip(slots, take, command, host):
     assume(take <= slots)
-    record = EntryRecord(Claim(COUNTED, slots, take), [(0, take - 1)], host, "root", 7, None, 12.5, tuple(command))
+    record = EntryRecord(Claim(SLOTS, slots, take), [(0, take - 1)], host, "root", 7, None, 12.5, tuple(command))
 
     again = parse_entry_record(record.format())
 
-    assert (again.claim.mode, again.claim.slots, again.claim.take) == (COUNTED, slots, take)
+    assert (again.claim.mode, again.claim.slots, again.claim.take) == (SLOTS, slots, take)
     assert again[1:7] == record[1:7] and "".join(again.command) == "".join(command)[: len("".join(again.command))]
 
 

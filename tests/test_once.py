@@ -154,7 +154,7 @@ def test_delay_over_the_end_of_a_period_refuses_the_run(lab, monkeypatch):
     Late = type(
         "Late", (), {"read_once": lambda self, name: now.__setitem__(0, 1012.0) or period.LastRun("elsewhere", 1001.0)}
     )
-    one.keepers.append(Late())
+    one.stores.append(Late())
 
     with pytest.raises(RanAlready):
         one.claim()

@@ -20,7 +20,7 @@ from solo.engines.postgresql.table import PostgresTable
 from solo.engines.queue import Wait
 from solo.engines.targets import parse_url
 from solo.errors import Busy
-from solo.modes import COUNTED, EXCLUSIVE, Claim
+from solo.modes import EXCLUSIVE, SLOTS, Claim
 from solo.queue import wait_silently
 
 server = serve(PostgreSQL)
@@ -466,10 +466,10 @@ def test_release_wakes_the_next_waiter_alone(peers):
 
 
 def test_released_slot_wakes_the_first_waiter_and_its_slot_the_second(peers):
-    holders = [peers.join("a", Claim(COUNTED, 2)) for _ in range(2)]
+    holders = [peers.join("a", Claim(SLOTS, 2)) for _ in range(2)]
     for number, (engine, entry) in enumerate(holders):
         engine.rewrite(entry._replace(record=entry.record._replace(slot=[(number, number)])))
-    entries = [peers.join("a", Claim(COUNTED, 2)) for _ in range(3)]
+    entries = [peers.join("a", Claim(SLOTS, 2)) for _ in range(3)]
     waiters = [engine for engine, _ in entries]
     for engine in waiters:
         peers.wait(engine, "a")

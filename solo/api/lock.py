@@ -25,7 +25,7 @@ from solo.directories import check_new_name, open_name
 from solo.errors import Busy, SoloError, UsageError
 from solo.identity import read_origin, read_self
 from solo.kernel import FOREVER, OWNER_BITS, read_file, read_umask
-from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, find_conflicts
+from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim, find_conflicts
 from solo.obstacles import find_living, read_claim
 from solo.options import DIR, FILE, SOCKET, VIA
 from solo.plan import Plan, make_absolute
@@ -970,7 +970,7 @@ def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
         raise UsageError("shared and slots exclude each other")
     if not (type(slots) is type(take) is int and 0 < take <= slots <= MOST_SLOTS):
         raise UsageError(f"slots={slots!r}, take={take!r}: take must be at least 1 and at most slots")
-    return Claim(COUNTED, slots, take)
+    return Claim(SLOTS, slots, take)
 
 
 def read_options(via: Optional[str], directory: Optional[AnyPath]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from solo.errors import SoloError
 from solo.identity import find_pid, read_origin
 from solo.kernel import close, decode, encode, say
 from solo.modes import EXCLUSIVE, INTENTIONS, Claim
-from solo.options import FILE, KEEPERS, SOCKET
+from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.process.owners import is_trusted, vouches
 from solo.text.describe import format_duration
 from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_times, print_rows
@@ -56,7 +56,7 @@ def add_hosts(columns: tuple, lines: list, rows: list, via) -> tuple:
     """Return (columns, lines of cells), with the host before the last column if an engine keeps the locks or a row is of
     another host, as a container may be.
     """
-    if via in (None, *KEEPERS) and {row["host"] for row in rows} <= {None, posix.uname().nodename}:
+    if via in (None, *LOCAL_BACKENDS) and {row["host"] for row in rows} <= {None, posix.uname().nodename}:
         return columns, lines
     return (*columns[:-1], "HOST", columns[-1]), [
         [*cells[:-1], row["host"] or "-", cells[-1]] for cells, row in zip(lines, rows)
@@ -78,7 +78,7 @@ def collect(directory, via, names: list, report=say, visit=None) -> tuple:
     """
     for name in names:
         split_name(name)  # a bad one is an error, not an empty list
-    if via not in (None, *KEEPERS):
+    if via not in (None, *LOCAL_BACKENDS):
         from solo.commands import remote
 
         return remote.collect(via, names), True

@@ -12,7 +12,7 @@ from solo.journal_files import open_place
 from solo.kernel import close, say
 from solo.modes import EXCLUSIVE, MODES, Claim, find_conflicts, plan_claims
 from solo.obstacles import read_claim
-from solo.options import FILE, KEEPERS, SOCKET
+from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.users import find_user
 from solo.tickets import LIVE, ORPHANED, Queue, is_published
 
@@ -21,7 +21,7 @@ MOST_NAMES = 5000  # to compare with an unknown one
 
 def check_via(where: str):
     """Raise UsageError if `where` names no backend, SoloError if it cannot be verified."""
-    if where not in KEEPERS:
+    if where not in LOCAL_BACKENDS:
         from solo.engines.targets import find_target
 
         find_target(where)

@@ -16,14 +16,14 @@ from solo.errors import SoloError
 from solo.history.reader import Totals, find_histories
 from solo.identity import read_origin
 from solo.kernel import say
-from solo.modes import COUNTED
+from solo.modes import SLOTS
 from solo.options import FILE
 from solo.text.tables import MODES as MODE_WORDS
 from solo.text.users import find_user
 from solo.text.width import clean
 
 MODE = 0o644  # of a new file: its reader is another user
-SLOTS = MODE_WORDS[COUNTED]
+SLOTS_WORD = MODE_WORDS[SLOTS]
 SUFFIXES = {"gauge": ("",), "counter": ("",), "summary": ("_sum", "_count")}  # of the samples of a family
 # A name has few runs a day: a histogram of them would be a dozen of nearly empty series for each name.
 FAMILIES = (
@@ -99,7 +99,7 @@ def count_runs(history) -> dict:
         mine["solo_last_success_timestamp_seconds"] = totals.last_success
     if totals.last_failure:
         mine["solo_last_failure_timestamp_seconds"] = totals.last_failure
-    if history.events and history.events[-1].mode == COUNTED:
+    if history.events and history.events[-1].mode == SLOTS:
         mine.update(solo_slots=history.events[-1].slots, solo_slots_taken=0)
     return mine
 
@@ -122,14 +122,14 @@ def count_skips(name: str, totals: Totals, options: dict, origin) -> int:
 
 def add_row(mine: dict, row: dict, now: float):
     """Add a ticket, a row of `solo list`, to the samples of its name."""
-    if row["mode"] == SLOTS:
+    if row["mode"] == SLOTS_WORD:
         mine["solo_slots"] = max(row["slots"], mine.get("solo_slots", 0))
         mine.setdefault("solo_slots_taken", 0)
     if row["state"] == "waiting":
         mine["solo_waiting"] += 1
         return
     mine["solo_held"] += 1
-    if row["mode"] == SLOTS:
+    if row["mode"] == SLOTS_WORD:
         mine["solo_slots_taken"] += row["take"]
     if row["since"] is not None:
         age = round(max(0.0, now - row["since"]), 3)

@@ -21,7 +21,7 @@ from _signal import SIG_BLOCK, SIG_SETMASK, SIGALRM
 from time import time
 
 from solo.kernel import HIGHEST_FD, SAFELY, close, create, list_descriptors, write_whole
-from solo.modes import COUNTED
+from solo.modes import SLOTS
 from solo.obstacles import close_all
 from solo.record import RESERVED, format_since
 from solo.start import ALL_SIGNALS, CHANGED_BY_PYTHON, STOPPING, wait_go
@@ -61,7 +61,7 @@ class Handoff:
     def prepare(self, record: "Record", policy: "Policy | None") -> None:
         """Fork the command and make the hold. Its slots are not known before its turn, nor what a policy finds."""
         fork_early(self.starter)
-        if policy is None and record.claim.mode != COUNTED and isinstance(self.queue, Queue):
+        if policy is None and record.claim.mode != SLOTS and isinstance(self.queue, Queue):
             self.hold = make_hold(self.queue, record)
             self.counter = self.queue.gate.read_counter()
 

@@ -35,8 +35,8 @@ class LastRun(NamedTuple):
 class PeriodGuard:
     """The one run of `names` in a period of `length` seconds.
 
-    `keepers` store the last run. `ran` is the LastRun that we write there, and `written` lists all that we have
-    written. `claims` lists (keeper, the LastRun that was there before).
+    `stores` keep the last run. `ran` is the LastRun that we write there, and `written` lists all that we have
+    written. `claims` lists (store, the LastRun that was there before).
     """
 
     def __init__(self, plan):
@@ -50,20 +50,20 @@ class PeriodGuard:
         self.ran = None
         self.written = []
         self.claims = []
-        self.keepers = []
+        self.stores = []
         self.add(LocalStore(plan.dir))
 
-    def add(self, keeper):
-        """Ask one more keeper, an EngineHold or a LocalStore, and add it.
+    def add(self, store):
+        """Ask one more store, an EngineHold or a LocalStore, and add it.
 
         Raises RanAlready, SoloError; then it is not added.
         """
-        self.ask(keeper)
-        self.keepers.append(keeper)
+        self.ask(store)
+        self.stores.append(store)
 
-    def ask(self, keeper):
-        """Return the LastRun that `keeper` stores if it is our own or of an earlier period. Raises RanAlready."""
-        before = keeper.read_once(self.name)
+    def ask(self, store):
+        """Return the LastRun that `store` keeps if it is our own or of an earlier period. Raises RanAlready."""
+        before = store.read_once(self.name)
         now = self.ran.time if self.ran else time()  # judge by the time that we will write, however long that takes
         if (
             before is None
@@ -83,15 +83,15 @@ class PeriodGuard:
         """
         self.ran = LastRun(read_origin().host, time())
         self.written.append(self.ran)
-        for keeper in self.keepers:
+        for store in self.stores:
             while True:
-                before = self.ask(keeper)
+                before = self.ask(store)
                 if before == self.ran:
-                    break  # our earlier write was stored, although the keeper reported a failure
+                    break  # our earlier write was stored, although the store reported a failure
                 if before not in self.written:
                     # Note it before the write: we may never know whether that succeeded.
-                    self.claims = [*(claim for claim in self.claims if claim[0] is not keeper), (keeper, before)]
-                if keeper.write_once(self.name, before, self.ran):
+                    self.claims = [*(claim for claim in self.claims if claim[0] is not store), (store, before)]
+                if store.write_once(self.name, before, self.ran):
                     break
 
     def undo_claim(self, error: BaseException) -> BaseException:
@@ -102,8 +102,8 @@ class PeriodGuard:
         self.undo()
         if isinstance(error, Busy) and not isinstance(error, RanAlready):
             try:
-                for keeper in self.keepers:
-                    self.ask(keeper)
+                for store in self.stores:
+                    self.ask(store)
             except RanAlready as other:
                 return other
             except SoloError:
@@ -120,11 +120,11 @@ class PeriodGuard:
 
     def undo(self):
         """Restore what was stored before, where it is still ours. Ignores errors."""
-        for keeper, before in self.claims:
+        for store, before in self.claims:
             try:
-                known = keeper.read_once(self.name)
+                known = store.read_once(self.name)
                 if known in self.written:
-                    keeper.write_once(self.name, known, before)
+                    store.write_once(self.name, known, before)
             except Exception:
                 pass  # then it counts as a run: better no run than two
         self.claims = []
@@ -140,7 +140,7 @@ def find_period(now: float, length: float) -> int:
 
 
 class LocalStore:
-    """The keeper on this machine: a file beside the journal, which survives a boot. `directory` is --dir."""
+    """The store on this machine: a file beside the journal, which survives a boot. `directory` is --dir."""
 
     def __init__(self, directory):
         self.directory = directory

@@ -19,7 +19,7 @@ from solo.errors import Busy, SoloError
 from solo.gate import DIGITS, GATE_PATIENCE, LEAST_PATIENCE
 from solo.identity import read_namespace, read_stat
 from solo.kernel import FOREVER, close, decode, encode, read_file
-from solo.modes import COUNTED, INTENTIONS, MODES, Claim
+from solo.modes import INTENTIONS, MODES, SLOTS, Claim
 from solo.options import NOTE
 from solo.process.recipient import Recipient
 from solo.process.watch import GATE_BUSY, describe_stuck, poll, wait_any
@@ -350,7 +350,7 @@ def connect(name: str, text: str) -> tuple:
 def format_claim(record) -> str:
     """Return the claim and slots of a record, as in an address."""
     claim = record.claim
-    if claim.mode != COUNTED:
+    if claim.mode != SLOTS:
         return claim.mode
     return "-".join(
         map(str, (claim.mode, claim.slots, claim.take, *[number for pair in record.slot for number in pair]))
@@ -362,7 +362,7 @@ def parse_claim(text: str) -> tuple:
     mode, *numbers = text.split("-")
     if mode not in MODES:
         raise ValueError
-    if mode != COUNTED:
+    if mode != SLOTS:
         return Claim(mode), []
     slots, take, *ends = map(int, numbers)
     ranges = list(zip(ends[::2], ends[1::2]))

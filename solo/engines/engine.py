@@ -11,7 +11,7 @@ from time import CLOCK_BOOTTIME, clock_gettime, time
 from solo.engines import json
 from solo.errors import Unreachable
 from solo.kernel import decode
-from solo.modes import COUNTED, EXCLUSIVE, MODES, Claim
+from solo.modes import EXCLUSIVE, MODES, SLOTS, Claim
 from solo.record import clean_note, parse_range, parse_since
 from solo.text.users import find_user
 
@@ -89,7 +89,7 @@ def parse_entry_record(data: bytes, skew: float = 0.0) -> EntryRecord:
         if mode not in MODES or not 1 <= take <= slots:
             raise ValueError
         return EntryRecord(
-            Claim(mode, slots, take) if mode == COUNTED else Claim(mode),
+            Claim(mode, slots, take) if mode == SLOTS else Claim(mode),
             [parse_range(b"%d-%d" % tuple(pair)) for pair in known["slot"]],
             str(known["host"]),
             str(known["user"]),

@@ -8,7 +8,7 @@ from time import monotonic, sleep, time
 
 from solo.engines.engine import Entry, Gone, make_lost
 from solo.errors import Busy, SoloError, Superseded, Unreachable
-from solo.modes import COUNTED, allot_slots, find_conflicts
+from solo.modes import SLOTS, allot_slots, find_conflicts
 from solo.queue import NO_WAIT
 from solo.text.describe import cut_command, describe_note, format_duration
 
@@ -107,7 +107,7 @@ class Contender:
         self.name = name
         self.record = record
         self.wait = wait
-        self.keeper = Keeper(engine)
+        self.renewer = Renewer(engine)
         self.settled = monotonic() + engine.timeout  # until then earlier entries get time to take their slots
         self.holds_others = bool(engine.entries)  # they are lost with the lease
         self.key = self.place = None
@@ -151,7 +151,7 @@ class Contender:
             return BLOCKED
         # A rewrite whose answer was lost may have succeeded; later entries then rely on its slots.
         has_slots = self.has_slots or self.queue[self.place].record.slot
-        if self.record.claim.mode == COUNTED and not has_slots:
+        if self.record.claim.mode == SLOTS and not has_slots:
             return UNSETTLED if find_unready(self.queue[: self.place]) else SLOTLESS
         return HELD if self.is_renewed else UNCONFIRMED
 
@@ -175,11 +175,11 @@ class Contender:
     def wait_change(self, deadline: float) -> bool:
         """Block until an obstacle may have gone; meanwhile renew, but do not read the whole queue again."""
         # Of several holders of slots any one makes room.
-        is_any = len(self.obstacles) > 1 and self.obstacles[0].record.claim.mode == COUNTED
+        is_any = len(self.obstacles) > 1 and self.obstacles[0].record.claim.mode == SLOTS
         key = None if is_any else self.obstacles[-1].key
         while not self.has_changed:
-            self.keeper.renew_in_time()
-            if self.engine.wait_change(self.name, key, min(self.keeper.due, deadline)):
+            self.renewer.renew_in_time()
+            if self.engine.wait_change(self.name, key, min(self.renewer.due, deadline)):
                 return True
             if monotonic() >= deadline:
                 return False
@@ -203,7 +203,7 @@ class Contender:
         """Wait for earlier entries to take their slots. Raises Busy if they are stuck."""
         if monotonic() >= max(self.settled, self.wait.deadline):
             raise make_busy(find_unready(mark_holds(self.queue[: self.place])))
-        self.keeper.renew_in_time()
+        self.renewer.renew_in_time()
         self.engine.wait_change(self.name, None, monotonic() + PAUSE)
 
     def take_slots(self):
@@ -213,7 +213,7 @@ class Contender:
         self.has_slots = True
 
     def confirm(self):
-        self.keeper.renew()
+        self.renewer.renew()
         self.is_renewed = True
 
     STEPS = {
@@ -226,7 +226,7 @@ class Contender:
     }
 
 
-class Keeper:
+class Renewer:
     """Renews the lease of a waiter when that is due, whether the queue changes seldom or often."""
 
     def __init__(self, engine):
@@ -291,7 +291,7 @@ def find_obstacles(queue: list, place: int) -> list:
 
 def find_unready(earlier: list) -> list:
     """Return the entries without slots yet. They take slots one after another, so no slot is taken twice."""
-    return [other for other in earlier if other.record.claim.mode == COUNTED and not other.record.slot]
+    return [other for other in earlier if other.record.claim.mode == SLOTS and not other.record.slot]
 
 
 def ask_obstacles_to_end(engine, obstacles: list, wait: Wait, asked: set):

@@ -6,7 +6,7 @@ Exception: the keys of AWS, which its own tools take from the environment.
 
 from solo.engines.network import split_host, unquote
 from solo.errors import SoloError, UsageError
-from solo.modes import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, MODES, SHARED
+from solo.modes import EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, MODES, SHARED, SLOTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ POSTGRESQL = Kind(
     "libpq5",
     "psycopg[binary]>=3.1.7",
     5432,
-    (EXCLUSIVE, SHARED, COUNTED),
+    (EXCLUSIVE, SHARED, SLOTS),
     " without ?table=",
 )
 ZOOKEEPER = Kind("zookeeper", "kazoo", "the Python library kazoo", "python3-kazoo", "kazoo>=2.8", 2181)
@@ -62,7 +62,7 @@ ENGINES = {
 }
 WORDS = {
     SHARED: "--shared",
-    COUNTED: "--slots",
+    SLOTS: "--slots",
     INTEND_EXCLUSIVE: "a name within a name",
     INTEND_SHARED: "a name within a name",
 }

@@ -7,14 +7,14 @@ compare them as text and quote them for the command line; no shell expands them.
 import sys
 
 from solo.commands.table import SUBCOMMANDS
-from solo.options import KEEPERS, LAUNCHER_OPTIONS
+from solo.options import LAUNCHER_OPTIONS, LOCAL_BACKENDS
 
 LIST_NAMES = "solo list --null 2>/dev/null"
 # What completes the value of an option of each kind; a flag has no value.
 VALUES = {
     "flag": "",
     "name": "names",
-    "backend": "keepers",
+    "backend": "backends",
     "directory": "directories",
     "file": "files",
     "duration": "nothing",
@@ -55,7 +55,7 @@ def make_bash() -> str:
         "cases": cases,
         "flags": " ".join(list_flags(LAUNCHER_OPTIONS)),
         "subcommands": names,
-        "keepers": " ".join(KEEPERS),
+        "backends": " ".join(LOCAL_BACKENDS),
         "list": LIST_NAMES,
     }
 
@@ -99,7 +99,7 @@ _solo_find_values() {
 _solo_offer_values() {
     case $values in
     names) _solo_offer_names ;;
-    keepers) _solo_offer %(keepers)s ;;
+    backends) _solo_offer %(backends)s ;;
     files) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
     directories) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
     esac
@@ -207,7 +207,7 @@ def format_zsh_words(subcommand) -> str:
 ZSH_VALUES = {
     "directories": "_files -/",
     "files": "_files",
-    "keepers": f"({' '.join(KEEPERS)})",
+    "backends": f"({' '.join(LOCAL_BACKENDS)})",
     "names": "_solo_names",
     "nothing": " ",
 }
@@ -238,7 +238,7 @@ FISH_VALUES = {
     "": "",
     "directories": " -x -a '(__fish_complete_directories)'",
     "files": " -r -F",
-    "keepers": f" -x -a '{' '.join(KEEPERS)}'",
+    "backends": f" -x -a '{' '.join(LOCAL_BACKENDS)}'",
     "names": " -x -a '(__solo_names)'",
     "nothing": " -x",
 }

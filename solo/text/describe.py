@@ -5,7 +5,7 @@ import posix
 from time import time
 
 from solo.kernel import decode, escape
-from solo.modes import COUNTED
+from solo.modes import SLOTS
 from solo.process.owners import describe_pid, is_trusted, vouches
 from solo.text.users import find_user
 from solo.tickets import ORPHANED
@@ -22,7 +22,7 @@ def describe_holders(tickets: list, wanted, skips=None) -> str:
     """
     more = f" and {len(tickets) - 1} more" if len(tickets) > 1 else ""
     slots = ""
-    if tickets[0].is_hold and tickets[0].record and wanted.mode == tickets[0].record.claim.mode == COUNTED:
+    if tickets[0].is_hold and tickets[0].record and wanted.mode == tickets[0].record.claim.mode == SLOTS:
         taken = sum(ticket.record.claim.take for ticket in tickets)
         slots = f"{taken} of {min(wanted.slots, *(ticket.record.claim.slots for ticket in tickets))} slots taken, the first "
     return f"{slots}{describe_state(tickets[0])}{more}{describe_skips(skips)}{describe_note(tickets[0].record)}"

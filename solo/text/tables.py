@@ -3,13 +3,13 @@
 import sys
 from time import localtime, strftime
 
-from solo.modes import COUNTED, EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED
+from solo.modes import EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED, SLOTS
 from solo.text.width import clean, cut, measure, pad
 
 MODES = {
     EXCLUSIVE: "exclusive",
     SHARED: "shared",
-    COUNTED: "slots",
+    SLOTS: "slots",
     INTEND_EXCLUSIVE: "exclusive",
     INTEND_SHARED: "shared",
 }
@@ -84,12 +84,12 @@ def add_notes(columns: tuple, lines: list, rows: list) -> tuple:
 
 def describe_claim(claim, slot) -> dict:
     """Return the fields of a row that describe a claim. `slot` is its first slot, or None."""
-    is_counted = claim.mode == COUNTED
+    has_slots = claim.mode == SLOTS
     return {
         "mode": MODES[claim.mode],
         "slot": slot,
-        "slots": claim.slots if is_counted else None,
-        "take": claim.take if is_counted else None,
+        "slots": claim.slots if has_slots else None,
+        "take": claim.take if has_slots else None,
     }
 
 

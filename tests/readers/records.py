@@ -9,7 +9,7 @@ from readers.target import NUMBERS, ORIGIN, agree, attempt, expect, expect_claim
 from solo import gate, kernel, record, tickets
 from solo.errors import SoloError
 from solo.identity import Origin
-from solo.modes import COUNTED, MODES
+from solo.modes import MODES, SLOTS
 
 BLANK = b" " * (record.RESERVED - 1) + b"\n"
 WORD = rb"[^\0-\x20\x7f]*"
@@ -86,7 +86,7 @@ def check_record(data: bytes):
     expect(one.names and one.command and 0 <= one.since < record.LATEST)
     words = [one.origin.boot, one.origin.pid_namespace, one.origin.time_namespace]
     has_space = any(word.isascii() and re.search("[ \n]", word) for word in words)
-    if (one.claim.mode == COUNTED or not one.slot) and not has_space:
+    if (one.claim.mode == SLOTS or not one.slot) and not has_space:
         one.since, one.tree = float(int(one.since)), None
         again = record.parse_record(write_record(one))
         if again is not None or all(map(str.isascii, words)):

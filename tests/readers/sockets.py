@@ -12,7 +12,7 @@ from solo import kernel, record, tickets
 from solo.api import status_pipe
 from solo.contention import addresses, sockets
 from solo.errors import SoloError
-from solo.modes import COUNTED, Claim
+from solo.modes import SLOTS, Claim
 from solo.process import watch
 
 HEAD = b"Num       RefCount Protocol Flags    Type St Inode Path\n"
@@ -88,7 +88,7 @@ def trip_sockets(rng):
         same(queue.find_texts(), {ticket.file: ticket.text})
     read = sockets.SocketTicket(queue, ticket.file, ticket.text, None).read_record()
     agree(read, one, f"{CLAIM} tree")
-    same(read.slot, one.slot if one.claim.mode == COUNTED else [])
+    same(read.slot, one.slot if one.claim.mode == SLOTS else [])
     expect(abs(read.since - one.since) < 1e-3)
 
 

@@ -1,7 +1,7 @@
 """Random values: of the kinds that records, tables and answers contain."""
 
 from solo import kernel
-from solo.modes import COUNTED, MODES, Claim
+from solo.modes import MODES, SLOTS, Claim
 
 WORDS = b"a|job|a/b|x y|\xc3\xa9|\xff%|-n|list|a\nb|\x01|\x0bNSpid: 7|\x0c|\x85|) R 1|SigIgn:1".split(b"|")
 
@@ -29,11 +29,11 @@ def process(rng) -> tuple:
 def claim(rng) -> Claim:
     mode = rng.choice(MODES)
     slots = rng.randrange(1, 9)
-    return Claim(mode, slots, rng.randrange(1, slots + 1)) if mode == COUNTED else Claim(mode)
+    return Claim(mode, slots, rng.randrange(1, slots + 1)) if mode == SLOTS else Claim(mode)
 
 
 def slot(rng, claim: Claim) -> list:
-    firsts = sorted(rng.sample(range(50), rng.randrange(3))) if claim.mode == COUNTED else []
+    firsts = sorted(rng.sample(range(50), rng.randrange(3))) if claim.mode == SLOTS else []
     return [(first, first + rng.randrange(4)) for first in firsts]
 
 

@@ -20,7 +20,7 @@ from solo.engines.postgresql.link import Canceled, Link, make_key
 from solo.engines.postgresql.table import PostgresTable
 from solo.engines.queue import (
     PAUSE,
-    Keeper,
+    Renewer,
     ask_obstacles_to_end,
     check_patience,
     count_waiters,
@@ -31,7 +31,7 @@ from solo.engines.queue import (
     refuse,
 )
 from solo.errors import Busy, SoloError, Superseded, Unreachable, UsageError
-from solo.modes import COUNTED, EXCLUSIVE, SHARED, Claim, allot_slots, find_conflicts
+from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim, allot_slots, find_conflicts
 from solo.queue import NO_WAIT
 
 SETTLE = 0.25  # seconds: a holder whose session was ended must still kill its command
@@ -54,7 +54,7 @@ def PostgreSQL(target, ttl: float, timeout: float):
 class PostgresSession:
     """See engine.Engine."""
 
-    modes = (EXCLUSIVE, SHARED, COUNTED)
+    modes = (EXCLUSIVE, SHARED, SLOTS)
     caveat = ""
     skew = 0.0
     keeps_outcomes = False
@@ -227,7 +227,7 @@ class PostgresSession:
         if count != "1":
             raise Gone("its lock was taken away")
         self.entries[name], self.wanted = self.wanted._replace(number=int(number), is_held=True), None
-        Keeper(self).renew()
+        Renewer(self).renew()
 
     def leave(self, name: str):
         try:
@@ -331,7 +331,7 @@ class PostgresSession:
         locks = self.read_lanes(key, 0, LAST)
         taken = [lane - SLOT for _, lane in locks if lane >= SLOT]
         limit = min([claim.slots, *(lane - LIMIT for _, lane in locks if LIMIT <= lane < SLOT)])
-        if self.has_sharers(locks) or find_conflicts(claim, [Claim(COUNTED, limit)] * len(taken)):
+        if self.has_sharers(locks) or find_conflicts(claim, [Claim(SLOTS, limit)] * len(taken)):
             return False
         slot = allot_slots(claim, [(number, number) for number in taken])
         keys = "{%s}" % ",".join(str(key + SLOT + number) for first, last in slot for number in range(first, last + 1))

@@ -15,7 +15,7 @@ from solo.engines.engine import KEPT, Entry, Gone, describe_skew, parse_entry_re
 from solo.engines.postgresql.link import Link, hash_name, make_key
 from solo.engines.queue import OrderedEngine, find_place, find_unready, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
-from solo.modes import COUNTED, MODES
+from solo.modes import MODES, SLOTS
 
 CHANNEL_LIMIT, PREFIX_LIMIT, DIGEST = 60, 40, 16  # characters; a channel has 63 at most
 LOOK_AGAIN = 0.5  # seconds: no notification passes a pooler
@@ -180,7 +180,7 @@ class PostgresTable(OrderedEngine):
 
     def rewrite(self, entry):
         # Waiters need to know its slots, but not its child.
-        gets_slots = entry.record.claim.mode == COUNTED and entry.record.child is None
+        gets_slots = entry.record.claim.mode == SLOTS and entry.record.child is None
         change = self.notify if gets_slots else lambda query, *values: self.ask(f"{query} returning 1", *values)
         if not change(
             "update TABLE set note = $1 where number = $2 and owner = $3 and expires > clock_timestamp()",
