@@ -66,17 +66,17 @@ def acquire_names(
     `watch` and `starter` are as for acquire_hold. `make_queue` makes a queue of (base, name, origin), by default that of
     `open_queue`. Raises Busy, SoloError.
     """
-    taken: dict[str, Ticket] = {}
+    named: dict[str, Ticket] = {}
     base = None if plan.is_socket else make_base_for(wanted.names[0], plan)
     try:
         for name, claim in plan_claims(wanted.names, wanted.claim):
             settle_all(holds)
             record, policy = wanted.claiming(claim), find_policy(plan)
             try:
-                taken[name] = acquire_name(
+                named[name] = acquire_name(
                     make_queue or open_queue, base, name, record, plan.deadline, watch, policy, starter
                 )
-                holds.append(taken[name])
+                holds.append(named[name])
             except BaseException as error:
                 for hold in holds:
                     hold.queue.gate.restore_skips()
@@ -89,7 +89,7 @@ def acquire_names(
     finally:
         if base is not None:
             close(base.fd)
-    return taken
+    return named
 
 
 def make_base_for(name: str, plan: "Plan") -> "Directory":
@@ -157,12 +157,12 @@ def acquire_files(
     acquire_further(name, named, lambda: flocks.lock_files(plan, mode, umask, watch, holds, is_program))
 
 
-def acquire_further(name: str, named: "dict[str, Ticket]", take: "Callable[[], Result]") -> "Result":
-    """Call `take`, which acquires what a run needs beside its names; if it raises Busy, count a skip of the name."""
+def acquire_further(name: str, named: "dict[str, Ticket]", acquire: "Callable[[], Result]") -> "Result":
+    """Call `acquire`, which acquires what a run needs beside its names; if it raises Busy, count a skip of the name."""
     hold = named[name]
     settle_all(named.values())
     try:
-        return take()
+        return acquire()
     except BaseException as error:
         hold.queue.gate.restore_skips()
         if isinstance(error, Busy) and not isinstance(error, RanAlready):

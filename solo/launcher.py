@@ -54,8 +54,8 @@ def run(typed: dict, command: list, listeners: list):
 
 class Run:
     """One guarded run. Once started it has `pid`; once ended `code` (-N: by signal N), `seconds`, and `outcome`:
-    TIMED_OUT, LEASE_LOST, or None if the command ended by itself. `named` is the hold of each name, `taken` the local
-    ones. `is_below_init` is whether the parent of the launcher is the process of go_on_in_child.
+    TIMED_OUT, LEASE_LOST, or None if the command ended by itself. `named` is the hold of each name, `local_holds` the
+    local ones. `is_below_init` is whether the parent of the launcher is the process of go_on_in_child.
     """
 
     names: list = []  # of a run whose plan was refused
@@ -138,7 +138,7 @@ class Run:
         self.prepare()
         plan, holds = self.plan, self.holds
         starter = self.starter if self.remote is None else None
-        self.taken = self.named = acquire_names(
+        self.local_holds = self.named = acquire_names(
             self.record, plan, make_watch(plan, plan.deadline), holds, starter=starter
         )
         if plan.locks_files:
@@ -184,8 +184,8 @@ class Run:
 
     def wait(self):
         """Wait for the command. First close every descriptor that neither a hold nor a listener needs."""
-        settle_all(self.taken.values())
-        remove_unseen_holds(self.taken.values())
+        settle_all(self.local_holds.values())
+        remove_unseen_holds(self.local_holds.values())
         self.pid, begin = self.process.pid, monotonic()
         self.notify("started")
         writers = [*self.holds, *self.own_listeners, *self.listeners]
@@ -207,7 +207,7 @@ class Run:
         """Release, log, and end as the command ended. Does not return."""
         plan = self.plan
         keeps_files = not (plan.is_remote or plan.is_socket)
-        is_new = keeps_files and plan.name is None and self.taken[self.names[0]].queue.is_new
+        is_new = keeps_files and plan.name is None and self.local_holds[self.names[0]].queue.is_new
         self.notify("ended")
         if self.outcome is not None:
             self.notify("timed_out")

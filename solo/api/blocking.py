@@ -5,7 +5,7 @@ own waits, and the main thread waits for that thread, so that signal handlers ru
 the same while the event loop runs. Any other thread runs no signal handlers, and waits itself. flock(2) has no time
 limit and cannot be cancelled, so a waiting thread does not call it: one more thread (`Watch`) blocks in flock(2), for
 each ticket or file and mode. It wakes all its waiters when the ticket is gone, or hands its locked descriptor to one of
-them (`Take`). It cannot be stopped: after a time limit it stays until the file is unlocked. A ticket of this process
+them (`LockWatch`). It cannot be stopped: after a time limit it stays until the file is unlocked. A ticket of this process
 needs no such thread (`OwnWatch`): the thread that removes it wakes the waiters. All this holds for fcntl(2), too, which
 locks the files of `fcntl=`.
 
@@ -272,7 +272,7 @@ def forget_own(file: tuple[int, int], heir: Optional[tuple[int, int]] = None) ->
             watched[key] = watch
 
 
-class Take(Watch):
+class LockWatch(Watch):
     """A watch that hands its locked file to the first waiter. The others try again."""
 
     def finish(self, error: Optional[OSError]) -> None:
@@ -295,7 +295,7 @@ def wait_unlocked(fd: int, deadline: float) -> bool:
 
 def wait_lock(fd: int, mode: int, deadline: float, lock: Call) -> bool:
     """Block until `lock` has locked `fd`. It is another open file of the same inode then."""
-    return wait(Take, fd, mode, deadline, lock)
+    return wait(LockWatch, fd, mode, deadline, lock)
 
 
 def wait_poll(poller: "select.poll", deadline: float) -> bool:

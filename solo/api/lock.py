@@ -119,11 +119,11 @@ class Hold:
     is None. Only a Lock creates Holds.
     """
 
-    def __init__(self, names: list[str], taken: dict[str, Any], tickets: list[Any]) -> None:
+    def __init__(self, names: list[str], named: dict[str, Any], tickets: list[Any]) -> None:
         self.name = names[0]
         self._files = {fd: identify_file(fd) for ticket in tickets for fd in ticket.descriptors}
-        self.tokens: dict[str, int] = {name: taken[name].number for name in names}
-        self.slots: dict[str, Optional[int]] = {name: find_slot(taken[name]) for name in names}
+        self.tokens: dict[str, int] = {name: named[name].number for name in names}
+        self.slots: dict[str, Optional[int]] = {name: find_slot(named[name]) for name in names}
         self.depth = 1  # the number of times that a reentrant Lock acquired it
         self._tickets = tickets
         self._pid = os.getpid()
@@ -602,7 +602,7 @@ class Try:
         self.error: Optional[BaseException] = None
         self.is_abandoned = False
         self.tickets: list[Any] = []  # all tickets of the attempt, waiting ones too
-        self.taken: list[Any] = []  # the acquired ones and locked files
+        self.holds: list[Any] = []  # the acquired ones and locked files
         self.queues: list[Any] = []  # each is an Own
 
     def run_hastily(self) -> bool:
@@ -695,7 +695,7 @@ class Try:
         launcher, origin, command = identify()
         note = lock.note or ""
         wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, None, command, note=note)
-        tickets = self.taken = []
+        holds = self.holds = []
 
         def make(base: "Optional[Directory]", name: str, origin: "Origin") -> "AnyQueue":
             queue: AnyQueue = make_queue(base, name, origin, self)
@@ -704,17 +704,17 @@ class Try:
 
         self.refuse_own_files()
         try:
-            taken = acquire_names(wanted, plan, wait_silently, tickets, make)
-            settle_all(tickets)
+            named = acquire_names(wanted, plan, wait_silently, holds, make)
+            settle_all(holds)
             if lock.flock or lock.fcntl:
-                acquire_files(lock.name, taken, plan, read_umask(), wait_silently, tickets, True)
-            remove_unseen_holds(taken.values())
-            for ticket in taken.values():
-                if not isinstance(ticket.queue, Queue):
-                    ticket.queue.leave()  # its watches are not needed any more
-            return Hold(lock.names, taken, tickets)
+                acquire_files(lock.name, named, plan, read_umask(), wait_silently, holds, True)
+            remove_unseen_holds(named.values())
+            for hold in named.values():
+                if not isinstance(hold.queue, Queue):
+                    hold.queue.leave()  # its watches are not needed any more
+            return Hold(lock.names, named, holds)
         except BaseException as error:
-            release_all(tickets)
+            release_all(holds)
             if isinstance(error, Busy):
                 from solo.commands.list import make_row
 
@@ -807,7 +807,7 @@ class Try:
 
     def forget(self) -> None:
         """Close everything in a forked child: the thread is not there, and its tickets belong to the parent."""
-        for ticket in (*self.tickets, *self.taken):
+        for ticket in (*self.tickets, *self.holds):
             ticket.close()
         for queue in self.queues:
             queue.leave()  # this closes a copy of the gate, too

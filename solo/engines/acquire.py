@@ -1,4 +1,4 @@
-"""The names of a guarded run at an engine: taken after its local names, kept by a Lease, given back before them."""
+"""The names of a guarded run at an engine: acquired after its local names, kept by a Lease, released before them."""
 
 import _signal
 import posix
