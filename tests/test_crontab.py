@@ -760,12 +760,12 @@ Nov 23 11:11:01 host CROND[51]: (alice) CMDEND (long.sh % \\303\\251)
 
 
 def test_only_runs_that_certainly_overlapped_count():
-    one, two, three = cron_log.Run(0, 100), cron_log.Run(60, 90), cron_log.Run(99, 200)
+    one, two, three = cron_log.LoggedRun(0, 100), cron_log.LoggedRun(60, 90), cron_log.LoggedRun(99, 200)
 
     assert cron_log.find_overlap([one, two]) == (one, two)
     assert cron_log.find_overlap([one, three]) is None  # for a second: entries have whole seconds
     assert cron_log.find_overlap([one, two, three]) == (one, two)
-    assert cron_log.find_overlap([one, cron_log.Run(0, 80)]) is None  # two equal lines
+    assert cron_log.find_overlap([one, cron_log.LoggedRun(0, 80)]) is None  # two equal lines
     assert cron_log.find_overlap([]) is None
 
 

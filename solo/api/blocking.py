@@ -3,11 +3,11 @@
 THREADS. An acquire in the main thread first tries in that thread (`Hasty`). If it would have to wait, a thread of its
 own waits, and the main thread waits for that thread, so that signal handlers run meanwhile. An acquire of asyncio does
 the same while the event loop runs. Any other thread runs no signal handlers, and waits itself. flock(2) has no time
-limit and cannot be cancelled, so a waiting thread does not call it: one more thread (`Watch`) blocks in flock(2), for
-each ticket or file and mode. It wakes all its waiters when the ticket is gone, or hands its locked descriptor to one of
-them (`LockWatch`). It cannot be stopped: after a time limit it stays until the file is unlocked. A ticket of this process
-needs no such thread (`OwnWatch`): the thread that removes it wakes the waiters. All this holds for fcntl(2), too, which
-locks the files of `fcntl=`.
+limit and cannot be cancelled, so a waiting thread does not call it: one more thread (`FileWatch`) blocks in flock(2),
+for each ticket or file and mode. It wakes all its waiters when the ticket is gone, or hands its locked descriptor to
+one of them (`LockWatch`). It cannot be stopped: after a time limit it stays until the file is unlocked. A ticket of
+this process needs no such thread (`OwnWatch`): the thread that removes it wakes the waiters. All this holds for
+fcntl(2), too, which locks the files of `fcntl=`.
 
 THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket, `watched` or `own_files`, and gives it up
 only in the waits of `Waiter`, and while it blocks in flock(2). The gate of a queue is never held across such a
@@ -22,8 +22,8 @@ may still raise before `Deferred` has begun or after it has ended:
 - after it: the `except` of `Lock._acquire` abandons the attempt, that of `Lock.__enter__` releases the Hold;
 - at the entry of `__exit__`, before its first `try`: `LeaveBlock`;
 - between the return of `acquire` and the assignment of its result: nothing helps, as the manual says. A thread of its
-  own keeps an error, and `Try.find_result` raises it in the thread that asked. An abandoned attempt is cancelled: its
-  `Waiter.wait` raises Cancelled, and its thread releases all that it has acquired.
+  own keeps an error, and `LockAttempt.find_result` raises it in the thread that asked. An abandoned attempt is
+  cancelled: its `Waiter.wait` raises Cancelled, and its thread releases all that it has acquired.
 
 THE END. While Python ends, a daemon thread may be frozen as it holds `acting`. `can_act` then returns False, and the
 kernel releases all locks.
@@ -58,11 +58,11 @@ Answer = Union[str, int, OSError]  # GONE, AGAIN, a locked descriptor
 Handler = Callable[[int, Optional[FrameType]], object]
 Signal = tuple[Handler, int, Optional[FrameType]]
 Call = Callable[[int, int], object]  # flock(2), or what is called as it is
-Key = tuple["type[Watch]", int, int, int, Call]  # kind, device, inode, mode, what locks
+Key = tuple["type[FileWatch]", int, int, int, Call]  # kind, device, inode, mode, what locks
 
 acting = threading.RLock()
 mine = threading.local()  # .waiter: the Waiter of this thread's attempt
-watched: "dict[Key, Watch]" = {}
+watched: "dict[Key, FileWatch]" = {}
 own_files: dict[tuple[int, int], int] = {}  # (device, inode) of each ticket of this process -> its descriptor
 deferring: "list[Deferred]" = []  # those of the main thread whose handlers may not be restored yet
 
@@ -164,7 +164,7 @@ class Waiter:
         return bool(ready)
 
 
-class Watch:
+class FileWatch:
     """A thread that blocks until `lock` can lock the file of `fd` in `mode`, through an open file of its own."""
 
     def __init__(self, fd: int, mode: int, key: "Key") -> None:
@@ -226,7 +226,7 @@ class Watch:
         close(self.fd)
 
 
-class OwnWatch(Watch):
+class OwnWatch(FileWatch):
     """The watch of a ticket of this process: `forget_own` ends it, and no thread has to block in flock(2)."""
 
     def __init__(self, fd: int, mode: int, key: "Key") -> None:
@@ -262,17 +262,17 @@ def is_own(stat: os.stat_result) -> bool:
 def forget_own(file: tuple[int, int], heir: Optional[tuple[int, int]] = None) -> None:
     """Wake all that wait for a ticket of this process, which was removed; or let them wait for the ticket `heir`."""
     own_files.pop(file, None)
-    key: Key = (Watch, *file, LOCK_SH, flock)
+    key: Key = (FileWatch, *file, LOCK_SH, flock)
     if isinstance(watched.get(key), OwnWatch):
         watch = watched.pop(key)
         if heir is None:
             watch.finish(None)
         else:
-            key = (Watch, *heir, LOCK_SH, flock)
+            key = (FileWatch, *heir, LOCK_SH, flock)
             watched[key] = watch
 
 
-class LockWatch(Watch):
+class LockWatch(FileWatch):
     """A watch that hands its locked file to the first waiter. The others try again."""
 
     def finish(self, error: Optional[OSError]) -> None:
@@ -290,7 +290,7 @@ class LockWatch(Watch):
 
 def wait_unlocked(fd: int, deadline: float) -> bool:
     """Block until no exclusive lock is on the file of `fd`."""
-    return wait(Watch, fd, LOCK_SH, deadline, flock)
+    return wait(FileWatch, fd, LOCK_SH, deadline, flock)
 
 
 def wait_lock(fd: int, mode: int, deadline: float, lock: Call) -> bool:
@@ -304,7 +304,7 @@ def wait_poll(poller: "select.poll", deadline: float) -> bool:
     return waiter.wait(poller, deadline)
 
 
-def wait(kind: type[Watch], fd: int, mode: int, deadline: float, lock: Call) -> bool:
+def wait(kind: type[FileWatch], fd: int, mode: int, deadline: float, lock: Call) -> bool:
     """Block until a watch of that `kind` answers. Put a locked descriptor in the place of `fd`."""
     waiter, stat = mine.waiter, os.fstat(fd)
     if isinstance(waiter, Hasty):
@@ -313,7 +313,7 @@ def wait(kind: type[Watch], fd: int, mode: int, deadline: float, lock: Call) -> 
     while True:
         watch, is_running = watched.get(key), True
         if watch is None:
-            watch = (OwnWatch if kind is Watch and is_own(stat) else kind)(fd, mode, key)
+            watch = (OwnWatch if kind is FileWatch and is_own(stat) else kind)(fd, mode, key)
             is_running = watch.start()
         waiter.answers = []
         watch.waiters.append(waiter)
@@ -444,7 +444,7 @@ def list_handled() -> list[int]:
     return list(compress(SIGNALS, map(callable, map(_signal.getsignal, SIGNALS))))
 
 
-class Block:
+class WithBlock:
     """A `with` block `of` an object (its id; until it is entered, perhaps its class): the `hold` with which it was
     entered, whether its exit is `prepared`, and whether it was `left`. A call of `__exit__` by hand makes one too,
     without a hold. It `may_drop` its exit without a call.
@@ -461,9 +461,9 @@ class Block:
 class Opening(threading.local):
     """The block that this thread begins to enter."""
 
-    block: Optional[Block] = None
+    block: Optional[WithBlock] = None
 
-    def take(self, owner: object) -> Optional[Block]:
+    def take(self, owner: object) -> Optional[WithBlock]:
         """Return the block that `owner` enters, None if its `__enter__` was called by hand."""
         block, self.block = self.block, None
         if block is None or block.of not in (id(owner), type(owner)):
@@ -482,20 +482,20 @@ class LeaveBlock:
     already inside its `try`. `with` looks `__exit__` up before it enters the block, and gets a callable in C that
     resumes such a generator: max() calls `send` for each argument, and returns the first one, `result`.
 
-    The `__enter__` that follows the look-up takes the Block from `opening` and puts its hold there. So the block ends
-    its own hold, whichever thread leaves it, as by closing a generator.
+    The `__enter__` that follows the look-up takes the WithBlock from `opening` and puts its hold there. So the block
+    ends its own hold, whichever thread leaves it, as by closing a generator.
     """
 
     def __init__(self, result: object = False) -> None:
         self.result = result
 
     def __get__(self, owner: Any, kind: Optional[type] = None) -> Callable[..., object]:
-        block = opening.block = Block(owner, kind, is_old_with(sys._getframe().f_back))
+        block = opening.block = WithBlock(owner, kind, is_old_with(sys._getframe().f_back))
         if owner is None:  # contextlib.ExitStack looks it up in the class
             return lambda owner, *error: self.prepare(owner, block)(*error)
         return self.prepare(owner, block)
 
-    def prepare(self, owner: Any, block: Block) -> Callable[..., object]:
+    def prepare(self, owner: Any, block: WithBlock) -> Callable[..., object]:
         leaving = leave_once(owner, block)
         next(leaving)
         block.prepared = True
@@ -512,7 +512,7 @@ def is_old_with(frame: Optional[FrameType]) -> bool:
     return code[at] in (SETUP_WITH, BEFORE_ASYNC_WITH)
 
 
-def leave_once(owner: Any, block: Block) -> Generator[int, object, None]:
+def leave_once(owner: Any, block: WithBlock) -> Generator[int, object, None]:
     """Call `owner._leave` when resumed: a generator. `_leave` sets `block.left` once no handler can raise."""
     try:
         try:
@@ -539,7 +539,7 @@ def leave_once(owner: Any, block: Block) -> Generator[int, object, None]:
         yield 0
 
 
-def leave_dropped(owner: Any, block: Block) -> None:
+def leave_dropped(owner: Any, block: WithBlock) -> None:
     """End the block if it was entered by a `with` that dropped its exit."""
     if block.hold is not None and block.may_drop:
         try:

@@ -218,7 +218,7 @@ class Hold:
     else:
         __exit__ = blocking.LeaveBlock()
 
-    def _leave(self, block: blocking.Block) -> None:
+    def _leave(self, block: blocking.WithBlock) -> None:
         if not blocking.can_act():
             return
         with blocking.Deferred():
@@ -270,7 +270,7 @@ def find_slot(ticket: "Ticket") -> Optional[int]:
 
 
 all_holds: "weakref.WeakSet[Hold]" = weakref.WeakSet()
-all_tries: "set[Try]" = set()
+all_attempts: "set[LockAttempt]" = set()
 all_locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
@@ -389,7 +389,7 @@ class Lock:
         again = self._enter_again(owner, entered)
         if again is not None:
             return again
-        attempt = Try(self, deadline, owner)
+        attempt = LockAttempt(self, deadline, owner)
         try:
             if not blocking.is_main_thread():
                 attempt.run_here()  # signal handlers run only in the main thread
@@ -421,7 +421,7 @@ class Lock:
 
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
-        attempt = Try(self, deadline, owner, lambda: loop.call_soon_threadsafe(set_ready, ready))
+        attempt = LockAttempt(self, deadline, owner, lambda: loop.call_soon_threadsafe(set_ready, ready))
         self._asking.add(owner)
         try:
             if not attempt.run_hastily() and attempt.start():
@@ -511,7 +511,7 @@ class Lock:
         __exit__ = blocking.LeaveBlock()
         __aexit__ = blocking.LeaveBlock(blocking.Done())
 
-    def _leave(self, block: blocking.Block) -> None:
+    def _leave(self, block: blocking.WithBlock) -> None:
         if not blocking.can_act():
             return
         with blocking.Deferred():
@@ -581,7 +581,7 @@ class Lock:
         return f"<solo.Lock on {', '.join(self.names)}{', held' if self.locked else ''}>"
 
 
-class Try:
+class LockAttempt:
     """One attempt to acquire `lock` until `deadline`, in this thread or in one of its own. `notify` is called when it
     is over.
 
@@ -612,7 +612,7 @@ class Try:
             return True
         with blocking.Deferred():
             try:
-                self.attempt(blocking.Hasty())
+                self.acquire_with(blocking.Hasty())
             except blocking.WouldWait:
                 return False
         return True
@@ -630,7 +630,7 @@ class Try:
         assert self.waiter is not None
         try:
             with blocking.acting:
-                self.attempt(self.waiter)
+                self.acquire_with(self.waiter)
                 if self.is_abandoned:
                     self.drop()
         finally:
@@ -663,7 +663,7 @@ class Try:
         if self.done is not None:
             self.done.wait()
 
-    def attempt(self, waiter: Union[blocking.Waiter, blocking.Hasty]) -> None:
+    def acquire_with(self, waiter: Union[blocking.Waiter, blocking.Hasty]) -> None:
         """Keep the Hold or the error of the attempt.
 
         The caller is acting. Raises WouldWait if `waiter` must not wait.
@@ -673,7 +673,7 @@ class Try:
                 f"{self.lock.name}: cannot acquire the lock inside another acquire (a __del__, or a callback)"
             )
             return
-        all_tries.add(self)
+        all_attempts.add(self)
         blocking.mine.waiter = waiter
         try:
             self.hold = self.acquire()
@@ -684,7 +684,7 @@ class Try:
         finally:
             blocking.mine.waiter = None
             waiter.close()
-            all_tries.discard(self)
+            all_attempts.discard(self)
             for queue in self.queues:
                 queue.attempt = None  # else a Hold would refer to its owner, which would never be collected
 
@@ -835,7 +835,7 @@ class Own:
     """A queue that adds the tickets it publishes to those of `attempt`."""
 
     __slots__ = ()
-    attempt: Optional["Try"]
+    attempt: Optional["LockAttempt"]
 
     def publish(self, kind: str, record: Record) -> Any:
         assert self.attempt is not None
@@ -889,7 +889,7 @@ def identify_queue(queue: Any) -> object:
     return getattr(queue, "name", None) if place is None else identify_file(place.fd)
 
 
-def make_queue(base: "Optional[Directory]", name: str, origin: "Origin", attempt: "Try") -> Any:
+def make_queue(base: "Optional[Directory]", name: str, origin: "Origin", attempt: "LockAttempt") -> Any:
     """Return the queue of `name`: files in `base`, or sockets if that is None."""
     if base is not None:
         queue: Any = OwnQueue(open_name(base, name), origin)
@@ -996,12 +996,12 @@ def forget_all() -> None:
     """Forget all holds in a forked child: they belong to the parent."""
     for hold in list(all_holds):
         hold._abandon()  # first: a Lock that drops it would release it
-    for attempt in list(all_tries):
+    for attempt in list(all_attempts):
         attempt.forget()
     for lock in list(all_locks):
         lock._start()
         lock._is_forked = True
-    all_tries.clear()
+    all_attempts.clear()
     all_holds.clear()
 
 

@@ -28,7 +28,7 @@ SAME_TIME = 2  # seconds between the entries of one start
 SHORTEST = 2  # seconds for which two runs overlap; entries have whole seconds
 
 
-class Run(NamedTuple):
+class LoggedRun(NamedTuple):
     start: float
     end: float  # that the log proves; the run may have taken longer
 
@@ -72,15 +72,15 @@ def try_read_end(path: str) -> str:
         return ""
 
 
-def find_runs(lines: list[str], now: float) -> dict[tuple[str, str], list[Run]]:
+def find_runs(lines: list[str], now: float) -> dict[tuple[str, str], list[LoggedRun]]:
     """Return the runs of each (user, command as the log has it), in the order of their starts."""
     entries = sorted((entry for line in lines if (entry := parse_entry(line, now))), key=lambda entry: entry.at)
     sessions, ends = find_sessions(entries), find_ends(entries)
-    runs: dict[tuple[str, str], list[Run]] = {}
+    runs: dict[tuple[str, str], list[LoggedRun]] = {}
     for index, entry in enumerate(entries):
         if entry.kind == "CMD":
             end = ends.get(index) or (now if is_running(entry) else find_proof(sessions.get(entry.user, []), entry))
-            runs.setdefault((entry.user, entry.text.strip()), []).append(Run(entry.at, end))
+            runs.setdefault((entry.user, entry.text.strip()), []).append(LoggedRun(entry.at, end))
     return runs
 
 
@@ -158,7 +158,7 @@ def is_running(entry: Entry) -> bool:
     return abs(started - entry.at) <= SAME_TIME
 
 
-def find_overlap(runs: list[Run]) -> tuple[Run, Run] | None:
+def find_overlap(runs: list[LoggedRun]) -> tuple[LoggedRun, LoggedRun] | None:
     """Return the last two runs that overlapped, None if no two did."""
     found, longest = None, None
     for run in runs:
@@ -169,7 +169,7 @@ def find_overlap(runs: list[Run]) -> tuple[Run, Run] | None:
     return found
 
 
-def find_logged(runs: dict[tuple[str, str], list[Run]], user: str, command: str) -> list[Run]:
+def find_logged(runs: dict[tuple[str, str], list[LoggedRun]], user: str, command: str) -> list[LoggedRun]:
     """Return the runs of a command, which is the text that the shell gets."""
     return runs.get((user, quote(command.strip())), [])
 

@@ -19,7 +19,7 @@ from time import localtime, strftime, time
 from typing import Any, NamedTuple
 
 from solo.commands.advice import FAILS, NOTE, Advice, Finding, Setting, make_name, normalize
-from solo.commands.cron_log import Run, find_logged, find_overlap, find_runs, read_log
+from solo.commands.cron_log import LoggedRun, find_logged, find_overlap, find_runs, read_log
 from solo.commands.doctor import CRON_PATH
 from solo.commands.guards import examine
 from solo.commands.shell_line import Step, Unclear, Unclosed, split_line
@@ -46,7 +46,7 @@ FIELD = r"-?[\d*][\w*/,~#?-]*"
 DAY = r"(?:[\d*][\w*/,~#?-]*|[A-Za-z]{3}[\w,/-]*)"
 ENTRY = re.compile(rf"\s*(@[a-z]+|{FIELD}\s+{FIELD}\s+{DAY}\s+{DAY}\s+{DAY})\s+(.*)")
 USER = re.compile(r"([A-Za-z_][\w.-]*\$?)(?::[\w.-]+)?(?:/[\w.-]+)?\s+(\S.*)")
-Runs = dict[tuple[str, str], list[Run]]
+Runs = dict[tuple[str, str], list[LoggedRun]]
 COMMON_USERS = frozenset("root www-data nobody".split())
 NAMED_PERIODS = {"@hourly": 3600, "@daily": 86400, "@midnight": 86400}
 EXEC = re.compile(r"(ExecStart\s*=\s*[-:+!|]*)([^-:+!|@\s].*)")

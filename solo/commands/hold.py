@@ -52,19 +52,19 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
         raise UsageError(f"hold works only with files, not with SOLO_VIA={decode(via)} (unset SOLO_VIA)")
     check_together(options)
     drop_umask()
-    kept = Process(options["pid"]) if "pid" in options else Timer(options["for"])
-    hold = Hold(Plan({**options, "name": names}), kept)
+    kept = GivenProcess(options["pid"]) if "pid" in options else Timer(options["for"])
+    hold = Keeping(Plan({**options, "name": names}), kept)
     hold.acquire()
     hold.keep("export" in options)
     return 0
 
 
-class Hold:
+class Keeping:
     """A kept hold in the making, for the process `kept`. A listener of the journal sees it as a run with `pid` and
     `named`.
     """
 
-    def __init__(self, plan: Plan, kept: "Process | Timer") -> None:
+    def __init__(self, plan: Plan, kept: "GivenProcess | Timer") -> None:
         self.plan, self.kept = plan, kept
         self.origin = read_origin()
         self.record = Record(
@@ -130,7 +130,7 @@ class Hold:
         self.journal.refused(error)
 
 
-class Process:
+class GivenProcess:
     """The process of --pid: its `identity` and `words`."""
 
     is_timed = False

@@ -179,7 +179,7 @@ class Engine(Protocol):
         """
 
     def wait_loss(self, seconds: float, stop) -> None:
-        """Sleep for `seconds`, or until the Event `stop`, which poll(2) accepts too. May raise Gone."""
+        """Sleep for `seconds`, or until the StopEvent `stop`, which poll(2) accepts too. May raise Gone."""
 
     def record_child(self, pid: int) -> None:
         """Record in our entries that the command runs, as `pid`."""

@@ -94,7 +94,7 @@ class Lease:
         self.lost = self.asked = None
         self.ordered = 0
         self.problem = ""
-        self.stop = Stop()
+        self.stop = StopEvent()
         self.lock = RLock()  # held by the thread that calls the engine
         self.running = None  # a lock that the renewing thread holds while it runs
         self.dead_man = DeadMan()
@@ -222,7 +222,7 @@ class Lease:
             self.engine.release()
 
 
-class Stop:
+class StopEvent:
     """The end of a Lease. One thread waits for it; poll(2) can wait for it as well."""
 
     def __init__(self):
