@@ -54,7 +54,7 @@ def prepare(typed: dict, words: list, listeners: list):
         listeners += make_listeners(typed)
     read_variables(typed, posix.environ)
     if not words or not words[0]:
-        raise UsageError("no command given (solo --help tells more)")
+        raise UsageError("no command given (see solo --help)")
 
 
 def run_subcommand(typed: dict, name, words: list, listeners: list):

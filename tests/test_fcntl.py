@@ -168,7 +168,7 @@ def test_busy_line_names_the_holder(lab, path):
 
 
 @pytest.mark.root
-def test_holder_that_cannot_be_seen_is_someone_else(lab, common, path):
+def test_holder_that_cannot_be_seen_is_another_process(lab, common, path):
     common.directory.mkdir()
     common.directory.chmod(0o1777)
     shared = common.directory.parent / "theirs"
@@ -179,7 +179,7 @@ def test_holder_that_cannot_be_seen_is_someone_else(lab, common, path):
 
     result = common.run("--fcntl", shared, "-n", "two", "true", user=NOBODY)
 
-    assert result.returncode == 75 and b"locked by someone else" in result.stderr
+    assert result.returncode == 75 and b"locked by another process" in result.stderr
 
 
 @pytest.mark.parametrize("words", [("-s",), ("--slots", "3")], ids=" ".join)

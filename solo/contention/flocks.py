@@ -281,6 +281,6 @@ def identify(stat) -> tuple:
 def describe_locker(pid: int) -> str:
     """Return `pid 4711 (make)`, or what is known of the owner of a lock."""
     try:
-        return f"pid {pid} ({decode(read_file(f'/proc/{pid}/comm')).rstrip()})" if pid else "someone else"
+        return f"pid {pid} ({decode(read_file(f'/proc/{pid}/comm')).rstrip()})" if pid else "another process"
     except OSError:
         return f"pid {pid}, which is gone, and what it passed the lock on to"

@@ -288,7 +288,7 @@ class SocketQueue:
         try:
             fd = bind(self.name, text)
         except FileExistsError:
-            raise make_error("someone else has our address") from None
+            raise make_error("another process has our address") from None
         return SocketTicket(self, file, text, fd, LIVE, posix.getpid(), None, record)
 
     def remove(self, file: str):

@@ -171,7 +171,7 @@ class Etcd(OrderedEngine):
         if not answer.get("succeeded"):
             raise Gone("its key was removed")
         asked = answer["responses"][0]["response_range"].get("kvs", [])
-        return unpack(asked[0].get("value", "")).decode(errors="replace") or "someone" if asked else None
+        return unpack(asked[0].get("value", "")).decode(errors="replace") or "another contender" if asked else None
 
     def grant(self):
         # Choose the number ourselves: if we are interrupted, we can still revoke the lease.

@@ -148,7 +148,7 @@ class PostgresSession:
         return self.find_asker()
 
     def find_asker(self):
-        return (self.link.heard[0] or "someone") if self.link.heard else None
+        return (self.link.heard[0] or "another contender") if self.link.heard else None
 
     def wait_loss(self, seconds: float, stop):
         self.link.wait_end(seconds, stop)

@@ -140,7 +140,7 @@ class PostgresTable(OrderedEngine):
         numbers = {int(number) for number, _ in rows}
         if len(numbers) < len(self.joined) or {entry.number for entry in self.entries.values()} - numbers:
             raise Gone("its row has expired or was removed")
-        return next((asked or "someone" for _, asked in rows if asked is not None), None)
+        return next((asked or "another contender" for _, asked in rows if asked is not None), None)
 
     def release(self):
         try:

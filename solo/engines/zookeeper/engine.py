@@ -98,7 +98,9 @@ class ZooKeeper(OrderedEngine):
         if not mine:
             return None
         [asked] = self.session.ask(GetData(f"{self.prefix}/{ENDS}/{mine[0]}", None), deadline=deadline)
-        return None if isinstance(asked, NoNodeError) else (asked[0] or b"").decode(errors="replace") or "someone"
+        if isinstance(asked, NoNodeError):
+            return None
+        return (asked[0] or b"").decode(errors="replace") or "another contender"
 
     def release(self):
         self.entries = {}
