@@ -162,6 +162,11 @@ def walk_parents(pid: int) -> "Iterator[Process]":
         pid = stat.parent
 
 
+def descends_from(pid: int, ancestor: int) -> bool:
+    """Return whether a process is `ancestor` or one of its descendants, as far as that can be seen."""
+    return any(process[0] == ancestor for process in walk_parents(pid))
+
+
 def find_pid(process: "Process", theirs: Origin, mine: Origin) -> int:
     """Return our pid of (pid, start) in the origin `theirs`; 0 if it cannot be seen from here.
 

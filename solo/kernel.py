@@ -13,6 +13,10 @@ from _signal import (
     SIG_SETMASK,
     SIG_UNBLOCK,
     SIGALRM,
+    SIGHUP,
+    SIGINT,
+    SIGQUIT,
+    SIGTERM,
     SIGURG,
     getitimer,
     getsignal,
@@ -40,6 +44,7 @@ EFBIG, ENOSPC, EROFS, ENOTEMPTY = 27, 28, 30, 39
 
 # A newer contender sends it to the waiter that it supersedes. It is ignored by default, so it harms no process.
 WAKE_SIGNAL = SIGURG
+ENDING = (SIGINT, SIGTERM, SIGHUP, SIGQUIT)  # signals that ask a program to end
 USUAL_SIZE = 4096  # bytes of one read
 STATUS_SIZE = 1 << 20  # bytes of a /proc/PID/status: up to 65536 groups come before the lines we want
 LONGEST_TIMER = 1e8  # seconds; setitimer(2) overflows somewhere above

@@ -1,8 +1,8 @@
 """Obstacles: the tickets in a contender's way. The nearest live waiter ahead, else the live holds that conflict with
 its claim.
 
-The gate is locked while these functions run, as they remove dead tickets; but for `list_holds`, which removes nothing.
-They return open tickets, which the caller closes.
+The gate is locked while these functions run, as they remove dead tickets; but for `list_holds` and `list_living`, which
+remove nothing. They return open tickets, which the caller closes; these two return closed ones.
 """
 
 import posix
@@ -96,15 +96,20 @@ def find_living(queue: "Queue", file: str) -> "Ticket | None":
 
 def list_holds(queue: "Queue") -> "list[Ticket]":
     """Return all live holds, closed, with their records. Removes nothing, so it needs no gate."""
-    holds = []
-    for file in queue.list_files(SEAT):
-        hold = queue.look(file) if file.startswith(HOLD) else None
-        if hold is not None:
-            if hold.state in (LIVE, ORPHANED):
-                hold.read_record()
-                holds.append(hold)
-            hold.close()
-    return holds
+    return list_living(queue, [file for file in queue.list_files(SEAT) if file.startswith(HOLD)])
+
+
+def list_living(queue: "Queue", files: "Iterable[str]") -> "list[Ticket]":
+    """Return the live tickets among `files`, closed, with their records. Removes nothing, so it needs no gate."""
+    living = []
+    for file in files:
+        ticket = queue.look(file)
+        if ticket is not None:
+            if ticket.state in (LIVE, ORPHANED):
+                ticket.read_record()
+                living.append(ticket)
+            ticket.close()
+    return living
 
 
 def find_own_ancestors(queue: "Queue", holds: "list[Ticket]", keep: "Process | None" = None) -> "list[Ticket]":

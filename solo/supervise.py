@@ -12,7 +12,7 @@ from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCO
 from time import sleep
 
 from solo.errors import SoloError
-from solo.identity import is_stopped, walk_parents
+from solo.identity import descends_from, is_stopped
 from solo.kernel import HIGHEST_FD, close, read_file
 from solo.start import ALL_SIGNALS, STOPPING, Child
 
@@ -248,11 +248,6 @@ def forward(signal: int, child: Child):
         posix.kill(child.pid, signal)
     except OSError:
         pass  # now of another user (sudo): the sender could not have signalled it either
-
-
-def descends_from(pid: int, ancestor: int) -> bool:
-    """Return whether `pid` is a descendant of `ancestor`."""
-    return any(process[0] == ancestor for process in walk_parents(pid))
 
 
 def has_systemd_signalled_all(signal: int, sender: int, child: Child) -> bool:

@@ -20,6 +20,7 @@ from solo.contention.evict import Eviction
 from solo.errors import SoloError, UsageError
 from solo.gate import DIGITS
 from solo.identity import read_origin
+from solo.kernel import ENDING
 from solo.process.tree import find_roots
 from solo.text.tables import NAME, find_widths, format_time, print_rows
 from solo.text.width import clean, cut, pad, print_clean
@@ -33,7 +34,6 @@ HELP = "up/down: select   s: stop it   q: quit"
 UP, DOWN, QUIT, STOP, YES = "up", "down", "q", "s", "y"
 KEYS = {b"\x1b[A": UP, b"\x1bOA": UP, b"k": UP, b"\x1b[B": DOWN, b"\x1bOB": DOWN, b"j": DOWN}
 SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?|O.?)?|.", re.DOTALL)  # ECMA-48: CSI, SS3, or a byte
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def run(options: dict, names: list) -> int:

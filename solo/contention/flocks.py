@@ -12,7 +12,7 @@ from time import monotonic
 
 from solo.contention import ofd
 from solo.errors import Busy, SoloError
-from solo.identity import read_stat, walk_parents
+from solo.identity import descends_from, read_stat
 from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, close, decode, read_file, say, try_lock, wait_lock
 from solo.modes import EXCLUSIVE
 from solo.process.watch import find_lock_owner
@@ -126,7 +126,7 @@ def lock_path(kind: type, path: str, umask: int, lock: int, deadline, watch, is_
     while True:
         fd = open_file(path, umask, kind, lock)
         try:
-            fd = lock_file(kind, fd, path, lock, deadline, watch, is_program)
+            lock_file(kind, fd, path, lock, deadline, watch, is_program)
             if is_still(path, fd):
                 return fd
         except OSError as error:
@@ -138,14 +138,14 @@ def lock_path(kind: type, path: str, umask: int, lock: int, deadline, watch, is_
         close(fd)  # the file was replaced meanwhile: others lock the new one
 
 
-def lock_file(kind: type, fd: int, path: str, lock: int, deadline, watch, is_program: bool) -> int:
-    """Lock `fd` and return it.
+def lock_file(kind: type, fd: int, path: str, lock: int, deadline, watch, is_program: bool):
+    """Lock `fd`.
 
     Reopen it for writing on NFS, as an exclusive lock there needs. Raises OSError, Busy, SoloError.
     """
     try:
         if try_lock(fd, lock, kind.call):
-            return fd
+            return
     except OSError as error:
         if error.errno != EBADF:
             raise
@@ -153,7 +153,7 @@ def lock_file(kind: type, fd: int, path: str, lock: int, deadline, watch, is_pro
         posix.dup2(writable, fd, False)
         close(writable)
         if try_lock(fd, lock, kind.call):
-            return fd
+            return
     owner = kind.find_owner(fd, lock)
     if not is_program:
         refuse_own_lock(kind, fd, path, owner)
@@ -164,7 +164,6 @@ def lock_file(kind: type, fd: int, path: str, lock: int, deadline, watch, is_pro
         lambda _: wait_lock(fd, lock, deadline, kind.call), deadline, lambda: describe_lock(kind, path, fd, lock), True
     ):
         raise make_busy(path, kind.find_owner(fd, lock))
-    return fd
 
 
 def warn_of_other_kind(kind: type, path: str, fd: int, lock: int):
@@ -174,7 +173,7 @@ def warn_of_other_kind(kind: type, path: str, fd: int, lock: int):
         owner = other.find_owner(fd, lock)
     except OSError:
         return  # a file system or kernel without that kind of lock
-    if owner and owner not in (posix.getpid(), *[pid for pid, _ in walk_parents(posix.getppid())]):
+    if owner and owner != posix.getpid() and not descends_from(posix.getppid(), owner):
         say(
             f"{path}: {describe_locker(owner)} holds a lock of {other.system_call},"
             f" which --{kind.option} does not exclude (use --{other.option} {path})"
@@ -202,7 +201,7 @@ def refuse_own_lock(kind: type, fd: int, path: str, owner: int):
     """Raise SoloError if an ancestor, an inherited descriptor or this process since before its exec holds the lock: it
     would outlive our command.
     """
-    if owner and any(pid == owner for pid, _ in walk_parents(posix.getppid())):
+    if owner and descends_from(posix.getppid(), owner):
         raise SoloError(f"{path}: locked by pid {owner}, an ancestor of this process: it would wait for itself")
     for entry in posix.listdir("/proc/self/fd"):
         try:

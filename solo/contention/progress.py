@@ -5,21 +5,20 @@ than a handoff takes, and doubles the memory of a waiter.
 """
 
 import posix
-from _signal import SIG_DFL, SIGHUP, SIGINT, SIGQUIT, SIGTERM, getsignal, signal
+from _signal import SIG_DFL, getsignal, signal
 from time import monotonic
 
 from solo.errors import SoloError
-from solo.kernel import ENCODING, FOREVER, has_room, say_promptly
+from solo.kernel import ENCODING, ENDING, FOREVER, has_room, say_promptly
 from solo.modes import find_conflicts
-from solo.obstacles import read_claim
+from solo.obstacles import list_living, read_claim
 from solo.text.describe import describe_holders, format_duration
 from solo.text.width import clean, cut
-from solo.tickets import HOLD, LIVE, MOST_OPEN, ORPHANED, SEAT
+from solo.tickets import HOLD, MOST_OPEN, SEAT
 
 TICK = 1.0  # seconds, on a terminal
 MINUTE = 60.0
 CLEAR, DIM, PLAIN = b"\r\x1b[2K", b"\x1b[2m", b"\x1b[0m"
-ENDING = (SIGINT, SIGTERM, SIGHUP, SIGQUIT)
 SOME_WIDTH = 80  # cells, if the terminal does not say
 
 
@@ -149,16 +148,3 @@ def describe_wait(queue, record, waiting) -> tuple:
         return place, "others are waiting" if place > 1 else "free just now"
     except (OSError, SoloError) as error:
         return None, str(error)
-
-
-def list_living(queue, files: list) -> list:
-    """Return the live tickets among `files`, closed, with their records read."""
-    living = []
-    for file in files:
-        ticket = queue.look(file)
-        if ticket is not None:
-            ticket.read_record()
-            ticket.close()
-            if ticket.state in (LIVE, ORPHANED):
-                living.append(ticket)
-    return living

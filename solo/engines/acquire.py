@@ -14,7 +14,7 @@ from solo.kernel import encode, list_descriptors, say_promptly
 from solo.modes import plan_claims
 from solo.text.describe import describe_self
 
-# ENDING: signals whose default action ends a process, except faults and those that cannot be caught.
+# FATAL: signals whose default action ends a process, except faults and those that cannot be caught.
 FAULTS = {
     _signal.SIGSEGV,
     _signal.SIGBUS,
@@ -24,7 +24,7 @@ FAULTS = {
     _signal.SIGSYS,
     _signal.SIGABRT,
 }
-HARMLESS = {
+NOT_ENDING = {
     _signal.SIGKILL,
     _signal.SIGSTOP,
     _signal.SIGTSTP,
@@ -35,7 +35,7 @@ HARMLESS = {
     _signal.SIGURG,
     _signal.SIGWINCH,
 }
-ENDING = valid_signals() - FAULTS - HARMLESS
+FATAL = valid_signals() - FAULTS - NOT_ENDING
 
 
 class Interrupted(BaseException):
@@ -83,7 +83,7 @@ class EngineHold:
         or None; it is asked before the queue and claimed after it. Raises Busy, Unreachable, UsageError, SoloError.
         """
         wait = Wait(deadline, watch, self.patience, self.most, self.replaces, describe_self(), self.is_quiet)
-        self.caught = caught = [number for number in ENDING if getsignal(number) == SIG_DFL]
+        self.caught = caught = [number for number in FATAL if getsignal(number) == SIG_DFL]
         try:
             for number in caught:
                 signal(number, self.interrupt)
@@ -140,7 +140,7 @@ class EngineHold:
                 pause(wait, error)
 
     def interrupt(self, number, _):
-        for other in ENDING:
+        for other in FATAL:
             if getsignal(other) == self.interrupt:  # leave SIGPIPE ignored: a broken connection causes one
                 signal(other, SIG_DFL)  # a second signal ends us at once
         self.engine.timeout = min(self.engine.timeout, TIMEOUT)

@@ -6,17 +6,16 @@ and group. The command's pid is safe to signal until it is reaped; every other p
 """
 
 import posix
-from _signal import SIG_IGN, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, getsignal
+from _signal import SIG_IGN, SIGCHLD, SIGCONT, SIGHUP, SIGKILL, SIGTERM, getsignal
 from time import monotonic, sleep
 
 from solo.errors import UsageError
-from solo.identity import is_stopped, walk_parents
-from solo.kernel import FOREVER, say_promptly
+from solo.identity import descends_from, is_stopped
+from solo.kernel import ENDING, FOREVER, say_promptly
 from solo.process.prctl import become_subreaper
 from solo.process.tree import find_children, find_descendants, send
 from solo.text.describe import format_duration
 
-ORDERS = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)  # signals that ask a program to end
 LONGEST_WAIT = 1e6  # seconds
 LOOKS = 6  # after SIGKILL, each after twice the pause; then only deaths wake the launcher
 WALL = 0x40000000  # of waitid(2): children of clone(2) too
@@ -131,7 +130,7 @@ class Termination:
 
     def hear(self, info, was_forwarded: bool, child):
         """Pass a signal that orders the end on to the whole tree, also after the command has ended."""
-        if self.lease is not None and info.si_signo in ORDERS:
+        if self.lease is not None and info.si_signo in ENDING:
             self.lease.ordered = info.si_signo
         if not self.is_tree:
             return
@@ -151,15 +150,11 @@ class Termination:
         SIGHUP from a process often means "reload"; Ctrl-C is for the command.
         """
         signal = info.si_signo
-        if signal not in ORDERS or getsignal(signal) == SIG_IGN:
+        if signal not in ENDING or getsignal(signal) == SIG_IGN:
             return False
         if info.si_code > 0:
             return signal == SIGHUP or child.status is not None
-        return signal != SIGHUP and not self.is_descendant(info.si_pid)
-
-    def is_descendant(self, pid: int) -> bool:
-        """Return whether `pid` descends from the launcher."""
-        return any(process[0] == posix.getpid() for process in walk_parents(pid))
+        return signal != SIGHUP and not descends_from(info.si_pid, posix.getpid())
 
     def send_to_command(self, signal: int, child):
         """Signal the command. Report once that it cannot be ended, as one that runs as another user."""

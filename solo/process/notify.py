@@ -21,9 +21,8 @@ from _signal import (
 from time import monotonic
 
 from solo.errors import Busy, RanAlready, SoloError
-from solo.kernel import HIGHEST_FD, encode
+from solo.kernel import ENDING, HIGHEST_FD, encode
 from solo.process.detach import detach
-from solo.process.limits import ORDERS
 from solo.text.events import VALUES, Event, Listener, describe_end, encode_any, make_end, make_refusal
 
 TYPE_CHECKING = False
@@ -61,13 +60,13 @@ class Notifier(Listener):
             waits = is_first_of_unit(self.run)
             if waits:
                 signal(SIGCHLD, SIG_DFL)
-                while sigtimedwait(ORDERS, 0):
+                while sigtimedwait(ENDING, 0):
                     pass  # they have ended the command
             watcher = posix.fork()
             if watcher == 0:
                 self.watch(make)
             if waits:
-                wait_end(watcher, LIMIT + 1, ORDERS)
+                wait_end(watcher, LIMIT + 1, ENDING)
         except OSError as error:
             self.report(f"cannot start: {error.strerror}")
         finally:

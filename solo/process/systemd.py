@@ -7,7 +7,7 @@ import _signal
 
 from solo.kernel import STATUS_SIZE, decode, read_file
 
-ENDING = {_signal.SIGTERM, _signal.SIGINT, _signal.SIGQUIT}  # a second one often means "at once"
+NOT_TWICE = {_signal.SIGTERM, _signal.SIGINT, _signal.SIGQUIT}  # a second one often means "at once"
 
 
 def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
@@ -28,7 +28,7 @@ def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
     answer = ask("--user" if manager > 1 else "--system", unit) if unit else []
     if "ActiveState=deactivating" in answer:
         return "KillMode=control-group" in answer
-    return bool(answer) and signal in ENDING and notices(pid, signal)
+    return bool(answer) and signal in NOT_TWICE and notices(pid, signal)
 
 
 def notices(pid: int, signal: int) -> bool:
