@@ -1,5 +1,6 @@
 """The subcommands show, wait, stop, clean and doctor."""
 
+import fcntl
 import json
 import os
 import pwd
@@ -639,6 +640,22 @@ def test_clean_keeps_orphans_and_foreign_files(lab):
 
     assert lab.run("-n", "job", "true").returncode == 75
     assert (lab.directory / "mine/notes").read_text() == "precious"
+
+
+def test_clean_follows_no_link_to_another_place(lab):
+    """A member of a group's directory can lock the gate, and put a link in place of the name above it."""
+    lab.run("-n", "up/job", "true")
+    outside = lab.path / "outside"
+    (outside / "job").mkdir(parents=True)
+    with open(lab.directory / "up/job/.gate") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        cleaner = lab.start("clean", "up/job")
+        until(lambda: is_blocked(cleaner.pid))
+        (lab.directory / "up").rename(lab.path / "moved")
+        (lab.directory / "up").symlink_to(outside)
+    cleaner.wait(PATIENCE)
+
+    assert (outside / "job").exists()
 
 
 def test_token_grows_across_clean(lab):

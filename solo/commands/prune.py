@@ -10,7 +10,7 @@ from itertools import islice
 from time import time
 
 from solo.commands.lookup import find_in_the_way, open_queue
-from solo.directories import STICKY, find_base, open_base, tighten
+from solo.directories import STICKY, Directory, find_base, open_base, open_below, tighten
 from solo.errors import SoloError
 from solo.gate import GATE
 from solo.history.reader import PAST, find_history
@@ -111,10 +111,23 @@ def remove_name(name: str, queue: Queue, base) -> bool:
         return False
     try:
         posix.unlink(GATE, dir_fd=queue.place.fd)
-        posix.rmdir(name, dir_fd=base.fd)
+        remove_directory(name, base)
         return True
-    except OSError:
+    except (OSError, SoloError):
         return False
+
+
+def remove_directory(name: str, base):
+    """Remove the empty directory of a name in `base`. Raises OSError, SoloError.
+
+    Each part above it is opened by itself: in a shared directory another user may have put a link there.
+    """
+    *above, last = name.split("/")
+    place = open_below(Directory(posix.dup(base.fd), base.path, base.mode, base.shared), above)
+    try:
+        posix.rmdir(last, dir_fd=place.fd)
+    finally:
+        close(place.fd)
 
 
 def forget(name: str, base, options: dict):
@@ -134,7 +147,7 @@ def forget(name: str, base, options: dict):
         for file in journals:
             posix.unlink(file, dir_fd=place.fd)
         for part in range(name.count("/") + 1):
-            posix.rmdir(name.rsplit("/", part)[0], dir_fd=base.fd)
+            remove_directory(name.rsplit("/", part)[0], base)
     except FileNotFoundError:
         return None  # another process removes it
     except OSError as error:
