@@ -178,6 +178,20 @@ def test_hold_of_several_names_keeps_none_if_one_is_busy(lab, target):
     assert finish(holder)[0] == 0
 
 
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
+def test_signal_leaves_all_names_held_or_none(lab, target, name):
+    outcomes = set()
+    for when in range(1, 9):
+        result = hold(lab, target, "a", "b", prefix=inject(lab, f"pwrite64:signal=SIG{name}:when={when}"))
+        held = {row["name"] for row in lab.list()}
+        outcomes.add((result.returncode, tuple(sorted(held))))
+        for each in held:
+            assert lab.run("release", each).returncode == 0
+
+    assert outcomes == {(0, ("a", "b")), (-getattr(signal, f"SIG{name}"), ())}
+
+
 # --- waiting ---------------------------------------------------------------------------------------------------------
 
 
@@ -387,6 +401,27 @@ def test_release_does_not_end_a_command(lab):
     assert result.returncode == 125
     assert f"job: not held by solo hold; it is held by pid {holder.pid}" in result.stderr.decode()
     assert finish(holder)[0] == 0
+
+
+def test_release_of_an_unreadable_hold_says_so(lab):
+    holder = lab.hold("job")
+    lab.find_hold("job").write_bytes(b"garbage")
+
+    result = lab.run("release", "job")
+
+    problem = b"solo: job: not held by solo hold, and the record of its holder cannot be read\n"
+    assert (result.returncode, result.stderr) == (125, problem)
+    finish(holder)
+
+
+def test_release_of_a_parent_names_a_nested_name_that_is_held(lab, target):
+    hold(lab, target, "other", "n/a", "n/b")
+    lab.run("release", "n/a")
+
+    result = lab.run("release", "n")
+
+    assert result.returncode == 125
+    assert result.stderr == b"solo: n: not held by solo hold, but n/b is, which is nested in it (release that)\n"
 
 
 def test_release_takes_the_hold_of_the_caller(lab, target):
@@ -747,6 +782,16 @@ def test_eval_fails_if_solo_was_killed(lab, shell):
     status, out, _ = finish(script)
     assert out == ""
     assert finish(holder)[0] == 0
+
+
+def test_hold_whose_shell_has_gone_holds_nothing(lab, target):
+    holder = lab.hold("job")
+    waiting = lab.start("hold", "--pid", str(target.own), "-w", "forever", "--export", "job")
+    until(lambda: lab.count_waiting("job") == 1)
+    waiting.stdout.close()
+    finish(holder)
+
+    assert waiting.wait(PATIENCE) == 125 and lab.list() == []
 
 
 def test_hold_without_stdout_for_its_variables_holds_nothing(lab, target):

@@ -101,8 +101,10 @@ class Keeping:
         """Record the process, so that the holds outlive this one, then write the variables if wanted: a shell that has
         read them has the names.
 
-        Raises SoloError, and then holds none.
+        Raises SoloError, and then holds none. From the first record on no signal ends this process: it would leave some
+        of the names held. A shell that has gone is then an error, EPIPE.
         """
+        pthread_sigmask(SIG_BLOCK, valid_signals())
         try:
             for hold in self.holds:
                 hold.complete(self.kept.identity)

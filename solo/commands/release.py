@@ -73,7 +73,7 @@ def release(name: str, queue: "Queue | None", options: "dict[str, Any]") -> bool
     """Release the kept hold of one name, and those of its parents that only it needs. Raises SoloError."""
     if queue is None:
         raise SoloError(NOT_KEPT)
-    hold = choose(queue, options.get("pid"))
+    hold = choose(name, queue, options)
     names, claim = hold.record.names, hold.record.claim
     left = [other for other in names if other != name and visit_same(other, options, hold, lambda _: None)]
     nested = [other for other in left if other.startswith(f"{name}/")]
@@ -133,19 +133,23 @@ def find_kept(queue: "Queue", holds: "list[Ticket]") -> "list[KeptHold]":
     return [KeptHold(queue, hold) for hold in sorted(kept, key=lambda hold: hold.number)]
 
 
-def choose(queue: "Queue", pid: "int | None") -> KeptHold:
-    """Return the kept hold to release: that of the process `pid` if given, else of the caller or its nearest ancestor,
-    else the only one of this user. Raises SoloError.
+def choose(name: str, queue: "Queue", options: "dict[str, Any]") -> KeptHold:
+    """Return the kept hold to release: that of the process of --pid if given, else of the caller or its nearest
+    ancestor, else the only one of this user. Raises SoloError.
     """
+    pid = options.get("pid")
     holds = list_holds(queue)
     found = find_kept(queue, holds)
     kept = [hold for hold in found if hold.record.claim.mode not in INTENTIONS]
-    if found and not kept:
-        raise SoloError(
-            f"not held by solo hold, but {found[0].record.names[0]} is, which is nested in it (release that)"
-        )
+    if not kept:
+        for hold in found:
+            for other in hold.record.names:
+                if other.startswith(f"{name}/") and visit_same(other, options, hold, lambda _: None):
+                    raise SoloError(f"{NOT_KEPT}, but {other} is, which is nested in it (release that)")
     if not kept:
         others = [hold for hold in holds if read_claim(hold).mode not in INTENTIONS]
+        if others and others[0].record is None:
+            raise SoloError(f"{NOT_KEPT}, and the record of its holder cannot be read")
         remedy = f"; it is held by {describe_owner(others[0])} (solo stop ends it)" if others else ""
         raise SoloError(NOT_KEPT + remedy)
     ours = [hold for hold in kept if posix.geteuid() in (0, hold.uid)]
