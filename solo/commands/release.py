@@ -133,6 +133,18 @@ def find_kept(queue: "Queue", holds: "list[Ticket]") -> "list[KeptHold]":
     return [KeptHold(queue, hold) for hold in sorted(kept, key=lambda hold: hold.number)]
 
 
+def explain_others(name: str, options: "dict[str, Any]", holds: "list[Ticket]", found: "list[KeptHold]") -> str:
+    """Return what to add to NOT_KEPT: who else holds the name, or which name nested in it is kept by one of `found`."""
+    for hold in found:
+        for other in hold.record.names:
+            if other.startswith(f"{name}/") and visit_same(other, options, hold, lambda _: None):
+                return f", but {other} is, which is nested in it (release that)"
+    others = [hold for hold in holds if read_claim(hold).mode not in INTENTIONS]
+    if others and others[0].record is None:
+        return ", and the record of its holder cannot be read"
+    return f"; it is held by {describe_owner(others[0])} (solo stop ends it)" if others else ""
+
+
 def choose(name: str, queue: "Queue", options: "dict[str, Any]") -> KeptHold:
     """Return the kept hold to release: that of the process of --pid if given, else of the caller or its nearest
     ancestor, else the only one of this user. Raises SoloError.
@@ -142,16 +154,7 @@ def choose(name: str, queue: "Queue", options: "dict[str, Any]") -> KeptHold:
     found = find_kept(queue, holds)
     kept = [hold for hold in found if hold.record.claim.mode not in INTENTIONS]
     if not kept:
-        for hold in found:
-            for other in hold.record.names:
-                if other.startswith(f"{name}/") and visit_same(other, options, hold, lambda _: None):
-                    raise SoloError(f"{NOT_KEPT}, but {other} is, which is nested in it (release that)")
-    if not kept:
-        others = [hold for hold in holds if read_claim(hold).mode not in INTENTIONS]
-        if others and others[0].record is None:
-            raise SoloError(f"{NOT_KEPT}, and the record of its holder cannot be read")
-        remedy = f"; it is held by {describe_owner(others[0])} (solo stop ends it)" if others else ""
-        raise SoloError(NOT_KEPT + remedy)
+        raise SoloError(NOT_KEPT + explain_others(name, options, holds, found))
     ours = [hold for hold in kept if posix.geteuid() in (0, hold.uid)]
     if not ours:
         whose = "root" if kept[0].uid == 0 else f"{find_user(kept[0].uid)} and root"
