@@ -3,9 +3,11 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import copy
 import gc
 import math
 import os
+import pickle
 import signal
 import subprocess
 import threading
@@ -264,6 +266,28 @@ def test_hold_is_released_once_by_any_thread(kind, reentrant):
         assert not lock.locked and find_holders("job") == []
     assert lock.acquire().locked
     lock.release()
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_hold_cannot_be_copied(lab, kind, duplicate):
+    """The end of a copy released the lock."""
+    with solo.Lock("job") as hold:
+        with pytest.raises(TypeError, match="a Hold cannot be copied or pickled"):
+            duplicate(hold)
+        gc.collect()
+
+        assert hold.locked and lab.run("-n", "job", "true").returncode == 75
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda lock: pickle.loads(pickle.dumps(lock))])
+def test_copy_of_a_lock_holds_nothing(kind, duplicate):
+    lock = solo.Lock("pool", slots=2)
+    with lock:
+        other = duplicate(lock)
+        assert not other.locked
+        with other as hold:
+            assert hold.slot == 1
+        assert lock.locked
 
 
 DROPS = {

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Optional, TypeVar, Union, cast
 
 from solo.acquire import acquire_files, acquire_names, remove_unseen_holds, settle_all
 from solo.api import blocking
@@ -239,6 +239,10 @@ class Hold:
         except Exception:
             if not ending:
                 raise
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse to be copied: the end of a copy would release the lock."""
+        raise TypeError("a Hold cannot be copied or pickled")
 
     def __repr__(self) -> str:
         return f"<solo.Hold of {', '.join(self.tokens)}{'' if self.locked else ', released'}>"
