@@ -202,6 +202,21 @@ def test_no_failure_leaks_a_descriptor(lab, kind):
     until(lambda: count() == before - 3)  # the pipes to the holder
 
 
+def test_first_acquire_without_descriptors_raises_one_line(lab):
+    """The first acquire of a process reads who it is from /proc."""
+    code = """
+import resource, solo.api.lock
+lock, limits = solo.Lock("job"), resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+try: lock.acquire()
+except solo.SoloError as error: print(error)
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+with lock: print("acquired")
+"""
+
+    assert lab.run_code(code) == (0, "cannot read /proc/self/cmdline: Too many open files\nacquired\n", "")
+
+
 def test_flock_excludes_both_ways(lab, files):
     file, second = lab.path / "file", lab.path / "second"
     lock = solo.Lock("job", flock=file)

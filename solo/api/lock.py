@@ -929,10 +929,13 @@ def find_owner() -> object:
 
 
 def identify() -> "tuple[Process, Origin, list[bytes]]":
-    """Return ((pid, start), origin, command line) of this process."""
+    """Return ((pid, start), origin, command line) of this process. Raises SoloError."""
     if identity[0] != os.getpid():
-        command = read_file("/proc/self/cmdline", COMMAND_SIZE).split(b"\0")[:-1]
-        identity[:] = [os.getpid(), (read_self(), read_origin(), command)]
+        try:
+            command = read_file("/proc/self/cmdline", COMMAND_SIZE).split(b"\0")[:-1]
+            identity[:] = [os.getpid(), (read_self(), read_origin(), command)]
+        except OSError as error:
+            raise SoloError(f"cannot read {error.filename or '/proc/self'}: {error.strerror}") from None
     return cast("tuple[Process, Origin, list[bytes]]", identity[1])
 
 
