@@ -8,6 +8,7 @@ import gc
 import math
 import os
 import pickle
+import re
 import signal
 import subprocess
 import threading
@@ -178,6 +179,25 @@ def test_invalid_options_raise_one_line(files, options):
     assert str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        ({"via": "nope"}, "--via nope: neither file nor socket"),
+        ({"via": "nope://host"}, "--via nope://: no such engine"),
+        ({"via": "etcd://host"}, "a program cannot hold a lock at an engine"),
+        ({"flock": ""}, "flock is empty (is a variable unset?)"),
+        ({"fcntl": ["x", b""]}, "fcntl is empty (is a variable unset?)"),
+        ({"flock": "a\0b"}, "flock may not contain NUL"),
+        ({"flock": "\ud800"}, "flock has characters that cannot be in a path"),
+        ({"directory": b"\0"}, "directory may not contain NUL"),
+    ],
+    ids=str,
+)
+def test_error_says_which_option_is_invalid_and_why(files, options, reason):
+    with pytest.raises(solo.UsageError, match=f"^{re.escape(reason)}"):
+        solo.Lock("job", **options)
+
+
 def test_no_failure_leaks_a_descriptor(lab, kind):
     def count():
         return len(os.listdir("/proc/self/fd"))
@@ -219,7 +239,7 @@ with lock: print("acquired")
 
 def test_flock_excludes_both_ways(lab, files):
     file, second = lab.path / "file", lab.path / "second"
-    lock = solo.Lock("job", flock=file)
+    lock = solo.Lock("job", flock=os.fsencode(file))
     with lock, solo.Lock("other", shared=True, flock=[str(second)]):
         assert (is_locked(file), is_locked(second), is_locked(second, "-s")) == (True, True, False)
     assert not is_locked(file)

@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from solo.tickets import Ticket as FileTicket
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Path = Union[str, "os.PathLike[str]"]
-AnyPath = Union[Path, bytes, "os.PathLike[bytes]"]
+AnyPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 COMMAND_SIZE = 1 << 20  # bytes
 LONGEST_WAIT = 1e9  # seconds; longer waits have no limit
@@ -319,8 +318,8 @@ class Lock:
         wait: Optional[float] = None,
         max_waiting: Optional[int] = None,
         reentrant: bool = False,
-        flock: Union[Path, Iterable[Path]] = (),
-        fcntl: Union[Path, Iterable[Path]] = (),
+        flock: Union[AnyPath, Iterable[AnyPath]] = (),
+        fcntl: Union[AnyPath, Iterable[AnyPath]] = (),
         via: Optional[str] = None,
         directory: Optional[AnyPath] = None,
         note: Optional[str] = None,
@@ -334,14 +333,18 @@ class Lock:
         self.reentrant = reentrant
         self.note = note
         self.via = via
-        self.directory = None if directory is None else os.fsdecode(directory)
-        self.flock, self.fcntl = list_paths(flock), list_paths(fcntl)
+        self.directory = None if directory is None else check_path("directory", directory)
+        self.flock, self.fcntl = list_paths("flock", flock), list_paths("fcntl", fcntl)
         self._claim = make_claim(shared, slots, take)
         if max_waiting is not None and not (type(max_waiting) is int and max_waiting >= 0):
             raise UsageError(f"max_waiting={max_waiting!r}: not a count")
         if note is not None:
             check_note("note", note)
-        if is_engine(read_options(via, self.directory)):
+        options = read_options(via, self.directory)
+        if is_engine(options):
+            from solo.commands.lookup import check_via
+
+            check_via(str(options["via"]))
             raise UsageError("a program cannot hold a lock at an engine, which could not end it in time: solo.run can")
         self._start()
 
@@ -942,9 +945,22 @@ def identify() -> "tuple[Process, Origin, list[bytes]]":
 identity: list[Any] = [0, None]
 
 
-def list_paths(paths: Union[Path, Iterable[Path]]) -> list[str]:
-    """Return the paths of one or several files."""
-    return [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+def list_paths(keyword: str, paths: Union[AnyPath, Iterable[AnyPath]]) -> list[str]:
+    """Return the paths of one or several files. Raises UsageError if one is invalid."""
+    return [check_path(keyword, path) for path in ([paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths)]
+
+
+def check_path(keyword: str, path: AnyPath) -> str:
+    """Return the path. Raises UsageError if it cannot be one."""
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        raise UsageError(f"{keyword} has characters that cannot be in a path") from None
+    if not encoded:
+        raise UsageError(f"{keyword} is empty (is a variable unset?)")
+    if b"\0" in encoded:
+        raise UsageError(f"{keyword} may not contain NUL")
+    return os.fsdecode(encoded)
 
 
 def check_name(name: object) -> str:
@@ -982,9 +998,7 @@ def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
 
 def read_options(via: Optional[str], directory: Optional[AnyPath]) -> dict[str, Any]:
     """Return the options as the command line would have read them; not to be changed. Raises UsageError."""
-    path = None if directory is None else os.fsdecode(directory)
-    if path == "":
-        raise UsageError("directory is empty (is a variable unset?)")
+    path = None if directory is None else check_path("directory", directory)
     return resolve_options(via, path, *[(variable, os.environb.get(variable)) for variable in VARIABLES])
 
 
