@@ -2,6 +2,7 @@
 
 import math
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import pytest
 from conftest import PATIENCE, finish, read_line, until, wait_dead
 
 import solo
+from solo.api.status_pipe import LIMIT, Report, read_last
+from solo.directories import LONGEST
 
 
 def test_result_is_that_of_subprocess_run(files):
@@ -55,6 +58,31 @@ def test_busy_has_the_holders_in_any_directory(lab, files, monkeypatch):
         with pytest.raises(solo.Busy) as busy:
             solo.run(["true"], name="job", **options)
         assert (busy.value.name, [row.launcher for row in busy.value.holders]) == ("job", [holder.pid])
+
+
+def test_busy_of_the_longest_name_is_whole(lab, files):
+    name = "/".join(["x" * 240] * 8 + ["y" * 120])
+    assert len(name) == LONGEST
+    holder = lab.hold(name)
+
+    with pytest.raises(solo.Busy) as busy:
+        solo.run(["true"], name=name)
+
+    assert busy.value.name == name and [row.launcher for row in busy.value.holders] == [holder.pid]
+
+
+@pytest.mark.parametrize("error", [solo.NotExecutable, solo.Unreachable])
+def test_longest_message_is_sent_by_one_write(error):
+    refusal = error("t" * 100_000)
+    refusal.name = "n" * LONGEST
+    reader, writer = os.pipe()
+
+    Report(writer).refused(refusal)
+
+    message = os.read(reader, 1 << 20)
+    assert len(message) <= select.PIPE_BUF and read_last(message) == (error.__name__, refusal.name, "t" * LIMIT)
+    os.close(reader)
+    os.close(writer)
 
 
 def test_busy_has_the_holders_by_socket_with_any_env(lab, files):

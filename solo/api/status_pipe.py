@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from solo.launcher import Run
 
 STARTED, OUTCOMES = "Started", {TIMED_OUT: "TimedOut", LEASE_LOST: "LeaseLost"}
-LIMIT = 1000  # bytes of a text: a pipe accepts a message in one write, even if nobody reads
+LIMIT = 2000  # bytes of the last text: with the longest name a message stays below PIPE_BUF, so one write sends it
 
 
 class Report:
@@ -35,7 +35,8 @@ class Report:
         self.send(type(error).__name__, getattr(error, "name", ""), str(error))
 
     def send(self, kind: str, name: str = "", text: str = "") -> None:
-        parts = [part.encode("utf-8", "surrogateescape")[:LIMIT] for part in (kind, name, text)]
+        parts = [part.encode("utf-8", "surrogateescape") for part in (kind, name, text)]
+        parts[2] = parts[2][:LIMIT]
         try:
             posix.write(self.pipe, b"%d %d %d\n" % tuple(map(len, parts)) + b"".join(parts))
         except OSError:
