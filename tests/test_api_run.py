@@ -1,11 +1,13 @@
 """solo.run: subprocess.run under a lock. Its results, errors and options, and signals to the launcher."""
 
+import functools
 import math
 import os
 import select
 import signal
 import subprocess
 import sys
+import warnings
 
 import pytest
 from conftest import PATIENCE, finish, read_line, until, wait_dead
@@ -156,6 +158,40 @@ def test_command_gets_only_the_environment_of_its_hold(files):
     plain = subprocess.run(words, capture_output=True, text=True).stdout
 
     assert guarded.replace("'SOLO_NAME', ", "").replace("'SOLO_TOKEN', ", "").replace(", 'SOLO_TOKEN'", "") == plain
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"input": b"a", "stdin": subprocess.DEVNULL},
+        {"capture_output": True, "stdout": 1},
+        {"capture_output": True, "stderr": subprocess.STDOUT},
+    ],
+    ids=str,
+)
+def test_arguments_that_exclude_each_other_are_refused_as_by_subprocess_run(files, options):
+    for run in (subprocess.run, functools.partial(solo.run, name="job")):
+        with pytest.raises(ValueError):
+            run(["true"], **options)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("options", [{}, {"close_fds": True}, {"close_fds": False}], ids=str)
+def test_command_inherits_the_descriptors_of_subprocess_run(files, options, named):
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    words = [sys.executable, "-IS", "-c", "import os; print(*sorted(os.listdir('/proc/self/fd')))"]
+    options = {**options, "pass_fds": [reader]} if named else options
+
+    def run(call, **more):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            done = call(words, stdout=subprocess.PIPE, **options, **more)
+        return done.stdout, [str(warning.message) for warning in caught]
+
+    assert run(solo.run, name="job") == run(subprocess.run)
+    os.close(reader)
+    os.close(writer)
 
 
 def test_options_reach_the_launcher(lab, files, monkeypatch):

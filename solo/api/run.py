@@ -85,10 +85,7 @@ def run(
     words = [
         word for option in LAUNCHER_OPTIONS if option.keyword for word in make_words(option, keywords[option.keyword])
     ]
-    if capture_output:
-        popen.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    if input is not None:
-        popen["stdin"] = subprocess.PIPE
+    add_pipes(popen, capture_output, input)
     code, report, stdout, stderr = launch([*words, "--", *argv], input, popen)
     message = read_last(report)
     if message is None:
@@ -104,6 +101,18 @@ def run(
     if check:
         done.check_returncode()
     return done
+
+
+def add_pipes(popen: dict[str, Any], capture_output: bool, input: Any) -> None:
+    """Add the pipes that these arguments ask for. Raises UsageError, where subprocess.run raises ValueError."""
+    if capture_output:
+        if popen.get("stdout") is not None or popen.get("stderr") is not None:
+            raise errors.UsageError("capture_output excludes stdout and stderr")
+        popen.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if input is not None:
+        if popen.get("stdin") is not None:
+            raise errors.UsageError("input and stdin exclude each other")
+        popen["stdin"] = subprocess.PIPE
 
 
 def make_words(option: Any, value: Any) -> list[AnyPath]:
@@ -152,8 +161,12 @@ def start(words: list[AnyPath], popen: dict[str, Any]) -> "tuple[subprocess.Pope
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         code = LAUNCHER.format(root=root, path=list(filter(None, sys.path)))
         launcher = [sys.executable, "-IS", "-c", code, str(launchers_end), "solo", *words]
-        passed = (*popen.get("pass_fds", ()), launchers_end)
-        return subprocess.Popen(launcher, **{**popen, "pass_fds": passed}), pipe
+        passed = tuple(popen.get("pass_fds", ()))
+        if passed or popen.get("close_fds", True):
+            popen = {**popen, "pass_fds": (*passed, launchers_end)}
+        else:
+            os.set_inheritable(launchers_end, True)  # as pass_fds would override close_fds
+        return subprocess.Popen(launcher, **popen), pipe
     except BaseException:
         pipe.close()
         raise
