@@ -10,7 +10,7 @@ import sys
 import warnings
 
 import pytest
-from conftest import PATIENCE, finish, read_line, until, wait_dead
+from conftest import PATIENCE, do_when, finish, read_line, read_state, until, wait_dead
 
 import solo
 from solo.api.status_pipe import LIMIT, Report, read_last
@@ -48,6 +48,40 @@ def test_result_is_that_of_subprocess_run(files):
 def test_error_of_the_launcher_is_raised(files, error, argv, options):
     with pytest.raises(error):
         solo.run(argv, **{"name": "job", **options})
+
+
+@pytest.mark.parametrize("text, out, err", [(False, b"out\xff\n", b"err\n"), (True, "out\ufffd\n", "err\n")])
+@pytest.mark.parametrize("end", ["exec sleep 999", "exit 7"])
+def test_timeout_does_not_wait_for_a_descendant_that_keeps_the_output(lab, files, end, text, out, err):
+    """The descendant ends after a while, so that a run that waits for it fails and does not hang."""
+    pid = lab.path / "pid"
+    script = f"printf 'out\\377\\n'; echo err >&2; sleep 20 & echo $! >{pid}; {end}"
+
+    with pytest.raises(subprocess.TimeoutExpired) as expired:
+        solo.run(
+            ["sh", "-c", script],
+            name="job",
+            timeout=1,
+            capture_output=True,
+            text=text,
+            encoding=text and "utf-8" or None,
+        )
+
+    descendant = int(pid.read_text())
+    assert read_state(descendant) == "S"
+    assert expired.value.stdout == out and expired.value.stderr.startswith(err)
+    os.kill(descendant, signal.SIGKILL)
+    assert lab.run("-n", "job", "true").returncode == 0
+
+
+@pytest.mark.parametrize("timeout", [60, 3e6, 1e300, math.inf])
+def test_input_is_sent_after_a_wait_with_a_timeout(lab, files, timeout):
+    holder, data = lab.hold("job"), os.urandom(1 << 20)
+    do_when(lambda: lab.count_waiting("job"), holder.stdin.close)
+
+    done = solo.run(["cat"], name="job", wait=math.inf, timeout=timeout, input=data, capture_output=True)
+
+    assert done.stdout == data
 
 
 def test_busy_has_the_holders_in_any_directory(lab, files, monkeypatch):

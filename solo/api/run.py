@@ -1,20 +1,25 @@
 """solo.run: as subprocess.run, but the command runs under a lock, through the launcher."""
 
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Sequence
-from io import FileIO
-from typing import Any, Optional, Union
+from io import BytesIO, FileIO, TextIOWrapper
+from time import monotonic
+from typing import Any, NamedTuple, Optional, Union
 
 from solo import errors
-from solo.api.blocking import Deferred, keep
+from solo.api.blocking import LONGEST_POLL, LOOK_AGAIN, Deferred, keep
 from solo.api.lock import AnyPath, check_name, check_wait, holders
 from solo.api.status_pipe import OUTCOMES, STARTED, read_last
 from solo.directories import find_base
 from solo.kernel import FOREVER
 from solo.options import FILE, LAUNCHER_OPTIONS
 from solo.plan import KILL_AFTER
+
+LONGEST_STEP = LONGEST_POLL / 1000  # seconds
+DEATH_PERIOD = 1000  # milliseconds between two looks at a launcher that has reported nothing yet
 
 # Start as `solo` does, but with sys.path of this program, where the library of an engine may be. The words are: the
 # pipe, `solo` (so that ps(1) shows it), and the arguments of solo.
@@ -71,7 +76,7 @@ def run(
     (`once_per`); Unreachable if the engine of `via` cannot be reached; LeaseLost if the lease there was lost and the
     command ended; NotFound, NotExecutable, UsageError or SoloError if the command could not be started;
     subprocess.TimeoutExpired after `timeout` seconds, when SIGTERM or, `kill_after` seconds later (default 10), SIGKILL
-    has ended the command; with `check` subprocess.CalledProcessError.
+    has ended the command, or if the command has ended, but its captured output has not; with `check` subprocess.CalledProcessError.
 
     >>> run(["echo", "hello"], name="greeting", capture_output=True, text=True).stdout
     'hello\\n'
@@ -86,18 +91,18 @@ def run(
         word for option in LAUNCHER_OPTIONS if option.keyword for word in make_words(option, keywords[option.keyword])
     ]
     add_pipes(popen, capture_output, input)
-    code, report, stdout, stderr = launch([*words, "--", *argv], input, popen)
+    code, report, output = launch([*words, "--", *argv], input, popen, check_wait(timeout))
     message = read_last(report)
     if message is None:
         raise errors.SoloError(f"solo ended with status {code} before the command was started")
     kind, where, text = message
+    if kind == OUTCOMES[errors.TIMED_OUT] or kind == STARTED and output.is_cut:
+        raise subprocess.TimeoutExpired(list(argv), timeout or 0, output.stdout, output.stderr)
     if kind != STARTED:
-        if kind == OUTCOMES[errors.TIMED_OUT]:
-            raise subprocess.TimeoutExpired(list(argv), timeout or 0, stdout, stderr)
         if kind == OUTCOMES[errors.LEASE_LOST]:
             raise errors.LeaseLost(f"{argv[0]!r}: the lease was lost, and it was ended")
         raise make_error(kind, where, text, via, directory, popen)
-    done: subprocess.CompletedProcess[Any] = subprocess.CompletedProcess(list(argv), code, stdout, stderr)
+    done: subprocess.CompletedProcess[Any] = subprocess.CompletedProcess(list(argv), code, output.stdout, output.stderr)
     if check:
         done.check_returncode()
     return done
@@ -135,15 +140,25 @@ def format_value(option: Any, value: Any) -> AnyPath:
     return os.fspath(value) if is_path or isinstance(value, (bytes, os.PathLike)) else str(value)
 
 
-def launch(words: list[AnyPath], input: Any, popen: dict[str, Any]) -> tuple[int, bytes, Any, Any]:
-    """Run a launcher. Return its status, its report, stdout and stderr."""
+class Output(NamedTuple):
+    """The output that was read. `is_cut`: another process kept a pipe open until after the timeout."""
+
+    stdout: Any
+    stderr: Any
+    is_cut: bool = False
+
+
+def launch(
+    words: list[AnyPath], input: Any, popen: dict[str, Any], timeout: Optional[float]
+) -> tuple[int, bytes, Output]:
+    """Run a launcher. Return its status, its report and its output."""
     process = pipe = None
     try:
         with Deferred():  # a handler that raises in Popen would leave a launcher that nobody knows
             process, pipe = start(words, popen)
-        stdout, stderr = process.communicate(input)
+        output = communicate(process, pipe, input, timeout)
         os.set_blocking(pipe.fileno(), False)
-        return process.returncode, pipe.read(1 << 16) or b"", stdout, stderr
+        return process.returncode, pipe.read(1 << 16) or b"", output
     except BaseException:
         if process is not None:
             end(process)
@@ -172,6 +187,45 @@ def start(words: list[AnyPath], popen: dict[str, Any]) -> "tuple[subprocess.Pope
         raise
     finally:
         os.close(launchers_end)
+
+
+def communicate(process: "subprocess.Popen[Any]", pipe: FileIO, input: Any, timeout: Optional[float]) -> Output:
+    """Exchange input and output with a launcher until both it and the output have ended.
+
+    Once the timeout has passed, do not wait longer than for the launcher: another process may keep a pipe open.
+    """
+    if timeout is None or timeout == FOREVER or process.stdin is process.stdout is process.stderr is None:
+        return Output(*process.communicate(input))
+    wait_started(process, pipe)
+    deadline, is_over = monotonic() + timeout, False
+    while True:
+        try:
+            return Output(*process.communicate(input, max(LOOK_AGAIN, min(deadline - monotonic(), LONGEST_STEP))))
+        except subprocess.TimeoutExpired as error:
+            if is_over:
+                with process:  # closes its pipes
+                    return Output(decode(error.stdout, process.stdout), decode(error.stderr, process.stderr), True)
+        input = None  # communicate() refuses it a second time
+        is_over = monotonic() >= deadline and process.poll() is not None  # then read once more
+
+
+def wait_started(process: "subprocess.Popen[Any]", pipe: FileIO) -> None:
+    """Wait until the launcher has started the command, which the timeout counts from, or has refused it.
+
+    Only the first communicate() sends input in most versions of Python, so none may time out before the start.
+    """
+    poller = select.poll()
+    poller.register(pipe, select.POLLIN)
+    # If the launcher dies, another child of this program may have its end of the pipe.
+    while not poller.poll(DEATH_PERIOD) and process.poll() is None:
+        pass
+
+
+def decode(output: Optional[bytes], stream: Any) -> Any:
+    """Return the first part of the output of a stream, as text if it is a stream of text."""
+    if output is None or not isinstance(stream, TextIOWrapper):
+        return output
+    return TextIOWrapper(BytesIO(output), stream.encoding, "replace").read()
 
 
 def end(process: "subprocess.Popen[Any]") -> None:
