@@ -13,6 +13,7 @@ import signal
 import subprocess
 import threading
 import time
+import warnings
 
 import pytest
 from conftest import PATIENCE, do_when, find_holders, finish, in_thread, is_locked, read_line, until
@@ -392,6 +393,32 @@ def test_decorated_function_generator_and_coroutine_hold_the_lock(kind):
     assert not lock.locked
     with pytest.raises(solo.UsageError):
         lock(generate_later)
+
+
+async def wait_later():
+    await asyncio.sleep(0)
+
+
+def yield_one():
+    yield 1
+
+
+async def yield_later():
+    yield 1
+
+
+@pytest.mark.parametrize("make", [wait_later, yield_one, yield_later])
+def test_decorated_function_that_returns_unfinished_work_is_refused(kind, make):
+    lock = solo.Lock("job")
+    guarded = lock(lambda: make())
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(solo.UsageError, match="would run without the lock: decorate the function"):
+            guarded()
+        gc.collect()
+
+    assert not caught and not lock.locked
 
 
 def test_exception_in_a_block_passes_and_releases(lab, kind):

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Optional, TypeVar, Union, cast
 
 from solo.acquire import acquire_files, acquire_names, remove_unseen_holds, settle_all
@@ -573,7 +574,7 @@ class Lock:
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:
             with self:
-                return function(*args, **kwargs)
+                return refuse_unfinished(function(*args, **kwargs))
 
         return cast(Function, guarded)
 
@@ -586,6 +587,26 @@ class Lock:
 
     def __repr__(self) -> str:
         return f"<solo.Lock on {', '.join(self.names)}{', held' if self.locked else ''}>"
+
+
+def refuse_unfinished(result: Any) -> Any:
+    """Return the result of a decorated function. Raises UsageError if its work has yet to be done, without the lock."""
+    kind = UNFINISHED.get(type(result))
+    if kind is None:
+        return result
+    if isinstance(result, CoroutineType):
+        result.close()  # else Python warns that it was never awaited
+    raise UsageError(
+        f"the decorated function returned {kind}, which would run without the lock: decorate the function"
+        " that is defined with async def or yield, or use the Lock inside of it"
+    )
+
+
+UNFINISHED: dict[type, str] = {
+    CoroutineType: "a coroutine",
+    GeneratorType: "a generator",
+    AsyncGeneratorType: "an asynchronous generator",
+}
 
 
 class LockAttempt:
