@@ -802,10 +802,10 @@ def test_wall_clock_has_no_part(hosts, server, ahead):
         host.environment = {**host.environment, "LD_PRELOAD": str(shim), "CLOCK": str(clock)}
     clocks[1].write_bytes(struct.pack("q", -ahead))
     files = [hosts.path / "life0", hosts.path / "life1"]
-    pair[0].start(hosts.job, files[0], 9, "--ttl", "3s", "-k", "300ms")
+    pair[0].start(hosts.job, files[0], 12, "--ttl", "5s", "-k", "300ms")
     until(lambda: read_life(files[0]) is not None or pair[0].launcher.poll() is not None)
     assert pair[0].launcher.poll() is None, pair[0].launcher.stderr.read()
-    pair[1].start(hosts.job, files[1], 0.2, "--ttl", "3s", "-k", "300ms")
+    pair[1].start(hosts.job, files[1], 0.2, "--ttl", "5s", "-k", "300ms")
     clocks[0].write_bytes(struct.pack("q", ahead))
 
     assert [host.launcher.wait(60) for host in pair] == [0, 0], [host.launcher.stderr.read() for host in pair]
