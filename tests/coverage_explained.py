@@ -70,6 +70,8 @@ EXPLAINED = {
         "main.main",
         "refusal = SoloError(f\"cannot continue: {str(error) or 'Cannot allocate memory'}\")",
     ): "memory ran out: the tracer needs memory too",
+    ("start.fork", "raise"): "memory ran out: the tracer needs memory too",
+    ("start.fork", "except MemoryError:"): "memory ran out: the tracer needs memory too",
     (
         "start.fork",
         "posix.write(2, NO_MEMORY)  # as it is: there may be no room for another line",
