@@ -204,7 +204,9 @@ def communicate(process: "subprocess.Popen[Any]", pipe: FileIO, input: Any, time
         except subprocess.TimeoutExpired as error:
             if is_over:
                 with process:  # closes its pipes
-                    return Output(decode(error.stdout, process.stdout), decode(error.stderr, process.stderr), True)
+                    return Output(
+                        make_text(error.stdout, process.stdout), make_text(error.stderr, process.stderr), True
+                    )
         input = None  # communicate() refuses it a second time
         is_over = monotonic() >= deadline and process.poll() is not None  # then read once more
 
@@ -221,7 +223,7 @@ def wait_started(process: "subprocess.Popen[Any]", pipe: FileIO) -> None:
         pass
 
 
-def decode(output: Optional[bytes], stream: Any) -> Any:
+def make_text(output: Optional[bytes], stream: Any) -> Any:
     """Return the first part of the output of a stream, as text if it is a stream of text."""
     if output is None or not isinstance(stream, TextIOWrapper):
         return output
