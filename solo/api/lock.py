@@ -47,6 +47,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 AnyPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 COMMAND_SIZE = 1 << 20  # bytes
+UNFINISHED: dict[type, str] = {  # what a call may return before any of its work is done
+    CoroutineType: "a coroutine",
+    GeneratorType: "a generator",
+    AsyncGeneratorType: "an asynchronous generator",
+}
 LONGEST_WAIT = 1e9  # seconds; longer waits have no limit
 MOST_SLOTS = 999_999_999  # as on the command line
 VARIABLES = [option.variable.encode() for option in (VIA, DIR) if option.variable]  # of read_variables
@@ -334,7 +339,7 @@ class Lock:
         self.reentrant = reentrant
         self.note = note
         self.via = via
-        self.directory = None if directory is None else check_path("directory", directory)
+        self.directory = None if directory is None else os.fsdecode(directory)
         self.flock, self.fcntl = list_paths("flock", flock), list_paths("fcntl", fcntl)
         self._claim = make_claim(shared, slots, take)
         if max_waiting is not None and not (type(max_waiting) is int and max_waiting >= 0):
@@ -600,13 +605,6 @@ def refuse_unfinished(result: Any) -> Any:
         f"the decorated function returned {kind}, which would run without the lock: decorate the function"
         " that is defined with async def or yield, or use the Lock inside of it"
     )
-
-
-UNFINISHED: dict[type, str] = {
-    CoroutineType: "a coroutine",
-    GeneratorType: "a generator",
-    AsyncGeneratorType: "an asynchronous generator",
-}
 
 
 class LockAttempt:

@@ -76,7 +76,8 @@ def run(
     (`once_per`); Unreachable if the engine of `via` cannot be reached; LeaseLost if the lease there was lost and the
     command ended; NotFound, NotExecutable, UsageError or SoloError if the command could not be started;
     subprocess.TimeoutExpired after `timeout` seconds, when SIGTERM or, `kill_after` seconds later (default 10), SIGKILL
-    has ended the command, or if the command has ended, but its captured output has not; with `check` subprocess.CalledProcessError.
+    has ended the command, or if another process still has its captured output open then; with `check`
+    subprocess.CalledProcessError.
 
     >>> run(["echo", "hello"], name="greeting", capture_output=True, text=True).stdout
     'hello\\n'

@@ -75,7 +75,7 @@ def release(name: str, queue: "Queue | None", options: "dict[str, Any]") -> bool
         raise SoloError(NOT_KEPT)
     hold = choose(name, queue, options)
     names, claim = hold.record.names, hold.record.claim
-    left = [other for other in names if other != name and visit_same(other, options, hold, lambda _: None)]
+    left = [other for other in names if other != name and is_kept(other, options, hold)]
     nested = [other for other in left if other.startswith(f"{name}/")]
     if nested:
         raise SoloError(f"cannot release it: {nested[0]}, held with it, is nested in it (release that first)")
@@ -127,6 +127,11 @@ def visit_same(name: str, options: "dict[str, Any]", hold: KeptHold, visit: "Cal
         queue.leave()
 
 
+def is_kept(name: str, options: "dict[str, Any]", hold: KeptHold) -> bool:
+    """Return whether `name` still has a kept hold from the same call as `hold`."""
+    return visit_same(name, options, hold, lambda _: None)
+
+
 def find_kept(queue: "Queue", holds: "list[Ticket]") -> "list[KeptHold]":
     """Return those of `holds` that `solo hold` left, the oldest first."""
     kept = [hold for hold in holds if hold.record and hold.record.is_kept]
@@ -137,7 +142,7 @@ def explain_others(name: str, options: "dict[str, Any]", holds: "list[Ticket]", 
     """Return what to add to NOT_KEPT: who else holds the name, or which name nested in it is kept by one of `found`."""
     for hold in found:
         for other in hold.record.names:
-            if other.startswith(f"{name}/") and visit_same(other, options, hold, lambda _: None):
+            if other.startswith(f"{name}/") and is_kept(other, options, hold):
                 return f", but {other} is, which is nested in it (release that)"
     others = [hold for hold in holds if read_claim(hold).mode not in INTENTIONS]
     if others and others[0].record is None:
