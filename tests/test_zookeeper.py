@@ -107,10 +107,13 @@ def test_cut_off_server_never_lets_commands_overlap(lab, cluster, alone, mode):
     assert end < begin and token < later
 
 
+LONGER_THAN_AN_ELECTION = ("--ttl", "30s", "-k", "300ms")  # 10s can be over before a busy machine has a new leader
+
+
 def test_lock_survives_the_loss_of_the_leader(lab, cluster):
     fleet = Fleet(lab, cluster)
     fleet.url = cluster.members[0].make_url(cluster.members[2].port, cluster.members[1].port, cluster.members[0].port)
-    holder = fleet.hold("a", fleet.job, "--ttl", "10s", "-k", "300ms")
+    holder = fleet.hold("a", fleet.job, *LONGER_THAN_AN_ELECTION)
 
     cluster.members[2].stop()
     until(lambda: any(member.leads() for member in cluster.members[:2]))
@@ -124,7 +127,7 @@ def test_lock_survives_the_loss_of_the_leader(lab, cluster):
 
 
 def test_lock_survives_a_server_restart(fleet, server):
-    holder = fleet.hold("a", fleet.job, "--ttl", "10s", "-k", "300ms")
+    holder = fleet.hold("a", fleet.job, *LONGER_THAN_AN_ELECTION)
 
     server.stop()
     server.start()
