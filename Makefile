@@ -4,12 +4,6 @@ PYTHON ?= python3
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 DESTDIR ?=
 
-LIB = $(PREFIX)/lib/solo
-SHARE = $(PREFIX)/share
-STAGED = $(DESTDIR)$(LIB)
-PAGES = $(foreach page,$(notdir $(wildcard man/*.[0-9])),$(SHARE)/man/man$(subst .,,$(suffix $(page)))/$(page))
-FILES = $(PREFIX)/bin/solo $(PAGES) $(SHARE)/bash-completion/completions/solo \
-	$(SHARE)/zsh/site-functions/_solo $(SHARE)/fish/vendor_completions.d/solo.fish
 VENV = .venv
 VENV_PYTHON = $(VENV)/bin/python
 MADE = $(VENV)/made
@@ -20,23 +14,15 @@ SITE = build/site
 WORKERS ?= 3
 # In test-full the tests of a file run in one worker: they share servers and services of the machine.
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal
-DEB_TOOLS = dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
+DEB_TOOLS = gcc libc6-dev dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
 .PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab man docs captures dashboard recording clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-install: ## install under PREFIX (root: /usr/local, else ~/.local), staged in DESTDIR
-	@PYTHON='$(PYTHON)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' FOLDERS='$(sort $(dir $(FILES) $(LIB)))' sh packaging/install.sh
-	@echo "installed $(PREFIX)/bin/solo"
-	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) [ -n "$(DESTDIR)" ] || echo 'not in PATH yet: export PATH="$(PREFIX)/bin:$$PATH"' ;; esac
-
-uninstall: ## remove exactly the files that install wrote
-	@set -e; made=$$(cat "$(STAGED)/made-directories" "$(STAGED).new/made-directories" 2>/dev/null || true); \
-	for file in $(FILES); do rm -f "$(DESTDIR)$$file"; done; rm -rf "$(STAGED)" "$(STAGED).new" "$(STAGED).old"; \
-	for folder in $$made; do rmdir "$(DESTDIR)$$folder" 2>/dev/null || true; done
-	@echo "removed $(PREFIX)/bin/solo; history stays in /var/lib/solo (root) and ~/.local/state/solo"
+install uninstall: ## install under PREFIX (root: /usr/local, else ~/.local), staged in DESTDIR; or remove exactly that
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHON='$(if $(filter file,$(origin PYTHON)),,$(PYTHON))' sh packaging/install.sh $@
 
 dist: $(MADE) ## build the wheel and the sdist, dist/solo_run-VERSION
 	@$(VENV_PYTHON) -m hatchling build -d dist
@@ -45,7 +31,7 @@ pyz: $(MADE) ## build dist/solo.pyz, one file for any Python, with help and view
 	@$(VENV_PYTHON) packaging/pyz.py dist/solo.pyz
 	@echo "built dist/solo.pyz"
 
-deb: ## build dist/solo-run_VERSION_all.deb with Debian's tools
+deb: ## build dist/solo-run_VERSION_ARCH.deb with Debian's tools
 	@missing=; for package in $(DEB_TOOLS); do \
 	    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null)" = installed ] || missing="$$missing $$package"; \
 	done; [ -z "$$missing" ] || { echo "solo: make deb lacks tools of Debian: apt install$$missing" >&2; exit 1; }
@@ -53,8 +39,8 @@ deb: ## build dist/solo-run_VERSION_all.deb with Debian's tools
 	@cp -r solo man docs packaging packaging/debian README.md CONTRIBUTING.md SECURITY.md LICENSE pyproject.toml $(DEB)/
 	@cd $(DEB) && PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg-buildpackage --build=binary --no-sign --no-check-builddeps >../log 2>&1 \
 	    || { cat ../log >&2; exit 1; }
-	@cp build/deb/solo-run_*_all.deb dist/
-	@cd dist && echo "built dist/$$(ls -t solo-run_*_all.deb | head -n 1)"
+	@cp build/deb/solo-run_*.deb dist/
+	@cd dist && echo "built dist/$$(ls -t solo-run_*.deb | head -n 1)"
 
 rpm: dist ## build the RPM packages in build/rpm, from the sdist, with rpmbuild
 	@rm -rf build/rpm && mkdir -p build

@@ -1,6 +1,6 @@
 # Install what a package has, for the recipes of packages: `sh packaging/stage.sh ROOT PYTHON [MODULES...]`, in the source.
-# MODULES are the directories of Python's modules, those of PYTHON below /usr by default. Only in an sdist, install the module too:
-# for Debian pybuild does.
+# MODULES are the directories of Python's modules, those of PYTHON below /usr by default. Only in an sdist, install the module and
+# the program of one file too: for Debian pybuild and solo-run.postinst do, since they know the Python.
 set -eu
 umask 022
 root=$1
@@ -10,6 +10,8 @@ share=$root/usr/share
 doc=/usr/share/doc/solo-run
 
 ask() { "$python" -IBc "import sysconfig; print(sysconfig.get_path('$1', 'posix_prefix', {'base': '/usr', 'platbase': '/usr'}))"; }
+
+bundle() { "$python" -IB -X no_debug_ranges solo/generate/bundle.py "$@"; }
 
 install_text() { # SOURCE TARGET: name the files of the package
     mkdir -p "${2%/*}"
@@ -27,14 +29,14 @@ if [ -e PKG-INFO ]; then
     find "$root$1/solo" -name __pycache__ -prune -exec rm -r {} +
     find "$root$1/solo" -type f -exec chmod 644 {} +
     "$python" -m compileall -q --invalidation-mode unchecked-hash -s "$root" "$root$1/solo"
+    mkdir -p "$root/usr/lib/solo"
+    bundle program "$1/solo" "$root/usr/lib/solo/program"
 fi
-mkdir -p "$root/usr/bin"
-{
-    printf '#!%s -IS\nimport sys\n' "$python"
-    printf 'sys.path.append("%s")\n' "$@" | uniq
-    tail -n +2 solo/__main__.py
-} >"$root/usr/bin/solo"
-chmod 755 "$root/usr/bin/solo"
+mkdir -p "$root/usr/bin" "$root/usr/lib/solo"
+# Without a C compiler the script has no stub before it.
+if sh packaging/stub.sh /usr/lib/solo/solo "$root/usr/bin/solo"; then script=/usr/lib/solo/solo stub=stub; else script=/usr/bin/solo stub=alone; fi
+bundle script "$python" "$stub" "$@" /usr/lib/solo/program >"$root$script"
+chmod 755 "$root$script"
 for page in man/*.[0-9]; do install_text "$page" "$share/man/man${page##*.}/${page#man/}"; done
 for place in bash-completion/completions/solo zsh/site-functions/_solo fish/vendor_completions.d/solo.fish; do
     mkdir -p "$share/${place%/*}"

@@ -53,6 +53,7 @@ RING_AGAIN = 0.05  # seconds between two alarms after the deadline
 
 OWNER_BITS = 0o700
 is_umask_dropped = False  # only in the launcher: a program's umask is not ours to change
+program: "int | None" = None  # the descriptor of the file that modules are imported from (generate/loader.py)
 blocker = None  # in a user's program api/blocking.py blocks instead of `wait`
 
 

@@ -11,6 +11,7 @@ import sys
 from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCONT, SIGSTOP
 from time import sleep
 
+from solo import kernel
 from solo.errors import SoloError
 from solo.identity import descends_from, is_stopped
 from solo.kernel import HIGHEST_FD, close, read_file
@@ -50,6 +51,8 @@ def go_on_in_child():
 def close_descriptors(kept: list, candidates=None):
     """Close all descriptors, or only `candidates`, but `kept`: a copy of a pipe would keep its reader waiting."""
     kept = [*kept, *find_locked(kept)]
+    if kernel.program is not None:
+        kept.append(kernel.program)
     if candidates is not None:
         for fd in candidates.difference(kept):
             close(fd)

@@ -202,7 +202,7 @@ def skip_without_tool():
 
 @pytest.fixture(scope="session")
 def solo_script(request, tmp_path_factory):
-    """Write a `solo` like that of `make install`, over this source tree; with --bundle, with its bundle."""
+    """Write a `solo` over this source tree, that imports it module by module; with --bundle, from one file."""
     site = next(path for path in sys.path if path.endswith("site-packages"))
     if request.config.getoption("bundle"):
         return make_bundled(tmp_path_factory.mktemp("bin"), site)
@@ -215,11 +215,11 @@ def solo_script(request, tmp_path_factory):
     return script
 
 
-def make_bundled(folder, site=str(ROOT), index=bundle.INDEX):
-    """Write a bundle and the script that loads it, as `make install` does. Return the script."""
-    text = bundle.make(sys.executable, str(ROOT), f"{folder}/launcher-", bundle.read_recorded(), index=index)
+def make_bundled(folder, site=str(ROOT)):
+    """Write a program and the script that opens it, as `make install` does. Return the script."""
+    (folder / "program").write_bytes(bundle.make_program(str(ROOT / "solo")))
     script = folder / "solo"
-    script.write_text(text.replace("sys.path.append(", f"sys.path.append({site!r}); sys.path.append("))
+    script.write_text(bundle.make_script(sys.executable, [str(ROOT), site], str(folder / "program"), has_stub=False))
     script.chmod(0o755)
     return script
 

@@ -13,7 +13,6 @@ QUICK = {
     "test_engine_parts",
     "test_layers",
     "test_lease",
-    "test_merge",
     "test_once",
     "test_options",
     "test_record",

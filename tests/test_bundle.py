@@ -1,24 +1,13 @@
-"""The launcher in one file, as `make install` makes it: it does all that the source tree does, lazy imports included."""
+"""The program of an installation: all modules in one file, opened once, read to the end of a run whatever is installed."""
 
 import os
 import re
-import signal
+import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, ROOT, finish, is_blocked, make_bundled, read_line, until
-from ordinary_run import record
-from test_handoff import find_forked
-
-from solo.generate import bundle
-
-
-def test_recorded_functions_are_what_an_ordinary_run_calls(lab):
-    recorded = bundle.read_recorded()
-    if os.geteuid():
-        recorded["solo.journal_files"].remove("is_same")  # only root's run compares its directory with /run/solo
-
-    assert record(lab.environment, lab.path) == recorded, "python tests/ordinary_run.py"
+from conftest import PATIENCE, ROOT, finish, make_bundled, read_line, until
+from test_handoff import until_blocked
 
 
 @pytest.fixture(scope="session")
@@ -33,118 +22,96 @@ def bundled(lab, bundled_script):
 
 def use(lab, script):
     lab.plain, lab.script = lab.script, str(script)
-    lab.bundle = script.parent / f"launcher-{sys.implementation.cache_tag}"
+    lab.program = script.parent / "program"
     return lab
 
 
-def test_only_the_bundle_is_read(bundled):
-    trace = bundled.path / "trace"
-
-    result = bundled.run(
-        "-n", "job", "-w", "1", "echo", "ran", prefix=("strace", "-qq", "-f", "-e", "trace=openat", "-o", trace)
-    )
-
-    assert result.stdout == b"ran\n" and trace.read_text().count(str(bundled.bundle)) == 1
-    assert str(ROOT / "solo") not in trace.read_text()
+def trace(bundled, *words):
+    """Return the lines of strace, of the files that solo opens and reads."""
+    output = bundled.path / "trace"
+    calls = ("strace", "-qq", "-f", "-y", "-e", "trace=openat,read,pread64", "-o", output)
+    assert bundled.run(*words, prefix=calls).stdout == b"ran\n"
+    return [line for line in output.read_text().splitlines() if str(bundled.program) in line]
 
 
-def test_bundle_names_the_holder_to_a_skipped_contender(bundled):
+@pytest.mark.tool("strace")
+def test_run_opens_the_program_once_and_reads_no_source(bundled):
+    lines = trace(bundled, "-n", "job", "echo", "ran")
+
+    assert [re.search(r"(\w+)\(", line)[1] for line in lines] == ["openat", "read", "read"]
+    assert f'"{ROOT}/solo' not in (bundled.path / "trace").read_text()
+
+
+@pytest.mark.tool("strace")
+def test_module_that_few_runs_need_comes_from_the_same_descriptor(bundled):
+    lines = trace(bundled, "-n", "job", "-t", "9", "echo", "ran")
+
+    assert len([line for line in lines if "openat" in line]) == 1
+    assert [line for line in lines if "pread64" in line]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_program_is_no_standard_descriptor_and_close_on_exec(bundled, closed):
+    look = 'ls -l /proc/$PPID/fd >"$LAB/launcher"; ls -l /proc/self/fd/ >"$LAB/command"'
+    words = ["sh", "-c", f'exec "$SOLO" -n job -- sh -c "$1" {closed}', "sh", look]
+
+    assert os.spawnvpe(os.P_WAIT, "sh", words, {**bundled.environment, "SOLO": bundled.script}) == 0
+
+    [number] = re.findall(rf" (\d+) -> {bundled.program}\n", (bundled.path / "launcher").read_text())
+    assert int(number) > 2
+    assert str(bundled.program) not in (bundled.path / "command").read_text()
+
+
+def test_waiter_loads_what_it_needs_from_the_removed_program(lab):
+    """Everything is removed and replaced by another version while they wait: each ends as it would have."""
+    bundled = use(lab, make_bundled(lab.path))
     holder = bundled.hold("job")
-
-    result = bundled.run("-n", "job", "true")
-
-    assert (result.returncode, f"pid {holder.pid}".encode() in result.stderr) == (75, True)
-
-
-def test_bundle_queues_in_order_and_forwards_signals(bundled):
-    holder = bundled.hold("job")
-    bundled.start_waiter("job", tag="first")
-    catcher = "trap 'echo term; exit 7' TERM; echo up; while :; do sleep 0.01; done"
-    second = bundled.start("-n", "job", "-w", "1h", "sh", "-c", catcher)
+    busy = bundled.start("-n", "job", "-w", "2", "true")
+    served = bundled.start("-n", "job", "-w", "1h", "-t", "0.1", "--", "sleep", "99")
     until(lambda: bundled.count_waiting("job") == 2)
+    bundled.program.unlink()
+    bundled.program.write_bytes(b"of another version")
 
-    holder.communicate()
-    assert read_line(second) == "up" and bundled.read_log() == ["first"]
-    second.terminate()
+    status, _, stderr = finish(busy)
+    assert status == 75 and re.search(r"busy: held for \d+s by pid \d+ .*; waited 2.0s\n$", stderr)
+    finish(holder)
 
-    assert finish(second)[:2] == (7, "term\n")
+    assert served.wait(PATIENCE) == 124
 
 
-def test_bundle_sees_orphans_and_mirrors_death_by_signal(bundled):
+@pytest.mark.tool("strace")
+def test_turn_loads_nothing(bundled):
+    """Between the end of the holder and its own command a waiter reads nothing of the program."""
     holder = bundled.hold("job")
-    holder.kill()
-    holder.wait()
-
-    assert b"orphan" in bundled.run("-n", "job", "true").stderr
-    os.kill(holder.child, signal.SIGKILL)
-
-    assert bundled.run("-n", "job", "-w", "10", "sh", "-c", "kill -USR1 $$").returncode == -signal.SIGUSR1
-
-
-@pytest.mark.parametrize(
-    "words, status",
-    [
-        (("--wait", "soon", "true"), 125),
-        (("-n", ".", "true"), 125),
-        (("/proc/nowhere",), 127),
-        (("/etc/passwd",), 126),
-        ((), 125),
-        (("-t", "0.1", "sleep", "9"), 124),
-        (("--slots", "2", "true"), 0),
-        (("-n", "a/b/c", "true"), 0),
-    ],
-)
-def test_bundle_prints_and_exits_like_the_source(bundled, words, status):
-    results = [bundled.run(*words) for bundled.script in (bundled.plain, bundled.script)]
-
-    assert [result.returncode for result in results] == [status, status]
-    assert len({re.sub(rb"pid \d+", b"pid", result.stderr) for result in results}) == 1
-
-
-def test_turn_loads_no_part(bundled):
-    load = "            data = _read(key)"
-    assert load in bundle.INDEX
-    index = bundle.INDEX.replace(load, "            posix.write(2, b'loads %b\\n' % key.encode())\n" + load)
-    bundled.script = str(make_bundled(bundled.path, index=index))
-    log = bundled.path / "stderr"
-    holder = bundled.hold("job")
-    with open(log, "ab") as stderr:
-        waiter = bundled.start("-w", "1h", "-n", "job", "--", "sh", "-c", "echo runs >&2", stderr=stderr)
-        find_forked(waiter)
-        until(lambda: is_blocked(waiter.pid))
-        stderr.write(b"turn\n")
+    output = bundled.path / "trace"
+    calls = ("strace", "-qq", "-f", "-y", "-e", "trace=pread64", "-o", output)
+    waiter = bundled.start("-w", "1h", "-n", "job", "--", "sh", "-c", "echo runs; read line", prefix=calls)
+    until_blocked(waiter)
+    before = output.read_text().count(str(bundled.program))
 
     finish(holder)
 
-    assert waiter.wait(PATIENCE) == 0
-    before, _, after = log.read_text().partition("turn\n")
-    assert "loads solo.contention.handoff\n" in before and after.startswith("runs\n")
+    assert read_line(waiter) == "runs"
+    assert output.read_text().count(str(bundled.program)) == before > 0
+    finish(waiter)
 
 
-def test_parts_of_another_version_are_not_loaded(lab):
-    """A waiter that began before an upgrade loads the modules of files then, as those that no bundle has."""
+def test_traceback_names_files_and_lines_of_the_source(bundled_script):
+    head = bundled_script.read_text().partition("    from solo.main")[0]
+    fail = "    import solo.kernel\n    solo.kernel.read_file('/nowhere')\nfinally: pass\n"
+
+    failed = subprocess.run([sys.executable, "-IS", "-c", head + fail], capture_output=True, text=True)
+
+    assert re.search(rf'File "{ROOT}/solo/kernel.py", line \d+, in read_file\n    fd = posix.open', failed.stderr)
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "of another Python", "of another source"])
+def test_unusable_program_is_ignored(lab, damage):
     bundled = use(lab, make_bundled(lab.path))
-    holder = bundled.hold("job")
-    waiter = bundled.start("-w", "1h", "-n", "job", "--", "sh", "-c", "sleep 99")
-    until(lambda: bundled.count_waiting("job"))
-    timed = bundled.start("-n", "other", "--", "sh", "-c", "echo; read line")
-    read_line(timed)
-    bundled.bundle.write_bytes(b"of another version")
+    whole = bundled.program.read_bytes()
+    bundled.program.unlink()
+    if damage != "missing":
+        other = {"empty": b"", "cut": whole[:1000], "of another Python": b"\0" + whole[1:]}
+        bundled.program.write_bytes(other.get(damage, whole[:4] + bytes(8) + whole[12:]))
 
-    finish(holder)
-    until(lambda: bundled.list("job")[0]["state"] == "held")
-    waiter.terminate()
-
-    assert waiter.wait(PATIENCE) == -signal.SIGTERM
-    assert finish(timed, b"\n")[0] == 0
-
-
-def test_missing_or_foreign_bundle_is_ignored(lab):
-    bundled = use(lab, make_bundled(lab.path))
-    whole = bundled.bundle.read_bytes()
-    for content in (None, b"", b"of another Python", whole[:-100], whole + b"of a later version"):
-        bundled.bundle.unlink(missing_ok=True)
-        if content is not None:
-            bundled.bundle.write_bytes(content)
-
-        assert bundled.run("-n", "job", "echo", "ran").stdout == b"ran\n"
+    assert bundled.run("-n", "job", "echo", "ran").stdout == b"ran\n"

@@ -100,15 +100,13 @@ def test_no_folder_imports_the_launcher():
     assert users <= {"api.run", "contention.handoff"}  # the second is a part of it, which only waiters load
 
 
-def test_bundle_has_all_files_in_the_order_of_imports():
-    ordered = list(bundle.read_sources())
+def test_run_executes_all_files_in_the_order_of_imports():
+    modules = bundle.list_modules()
+    ordered = bundle.list_hot(modules)
 
-    assert {name.removeprefix("solo.") for name in ordered if name.count(".") == 1} == HOT - {"__main__"}
+    assert {name.removeprefix("solo.") for name in ordered if name != "solo"} == HOT - {"__main__"}
     for at, name in enumerate(ordered):
-        needed = {
-            own for own, at_top in read_imports(Path(bundle.find_path(name))) if at_top and own.startswith("solo.")
-        }
-        assert needed - {f"solo.{folder}" for folder in bundle.FOLDERS} <= set(ordered[:at])
+        assert {own for own, at_top in read_imports(modules[name]) if at_top and own in modules} <= set(ordered[:at])
 
 
 def list_loaded(lab, *words, before=""):

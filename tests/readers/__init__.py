@@ -115,9 +115,7 @@ UNREAD = {
         contention.flocks.describe_locker start.find_interpreter""",
     "reads text that this process has just written": """
         api.lock.make_holder commands.history.read_time
-        commands.metrics.run engines.s3.engine.S3.pack engines.postgresql.session.PostgresSession.make_comment
-        generate.bundle.read_recorded generate.bundle.read_sources generate.merge.Merger.split
-        generate.merge.read_import""",
+        commands.metrics.run engines.s3.engine.S3.pack engines.postgresql.session.PostgresSession.make_comment""",
     "reads columns of solo's own queries, cast by the server": """
         engines.postgresql.libpq.Connection.receive engines.postgresql.libpq.read_value
         engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles
