@@ -21,8 +21,15 @@ DEB_TOOLS = gcc libc6-dev dpkg-dev debhelper dh-python pybuild-plugin-pyproject 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-install uninstall: ## install under PREFIX (root: /usr/local, else ~/.local), staged in DESTDIR; or remove exactly that
-	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHON='$(if $(filter file,$(origin PYTHON)),,$(PYTHON))' sh packaging/install.sh $@
+install uninstall: export PREFIX := $(PREFIX)
+install uninstall: export DESTDIR := $(DESTDIR)
+install uninstall: export PYTHON := $(if $(filter file,$(origin PYTHON)),,$(PYTHON))
+
+install: ## install under PREFIX (root: /usr/local, else ~/.local), staged in DESTDIR
+	@sh packaging/install.sh install
+
+uninstall: ## remove exactly the files that install wrote
+	@sh packaging/install.sh uninstall
 
 dist: $(MADE) ## build the wheel and the sdist, dist/solo_run-VERSION
 	@$(VENV_PYTHON) -m hatchling build -d dist

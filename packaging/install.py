@@ -39,8 +39,8 @@ PIP = {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PIP_DISABLE_PIP_VERSION_
 NOT_FOR_PIP = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PYTHONPATH", "PYTHONHOME")
 # Printed by a Python: what install.py must know of it.
 PROBE = """import json, sys
-print(json.dumps([sys.version_info[:3], getattr(sys, "_base_executable", "") or sys.executable,
-    "libpython" in open("/proc/self/maps").read()]))"""
+path = sys.executable if sys.argv[1:] else sys._base_executable  # without PYTHON= no virtual environment
+print(json.dumps([sys.version_info[:3], path, "libpython" in open("/proc/self/maps").read()]))"""
 # Printed by a Python: where its libraries are, and the versions of those that views use.
 LIBRARIES = """import json, os, site
 from importlib.metadata import PackageNotFoundError, version
@@ -101,7 +101,7 @@ def choose_python(prefix: str, typed: str) -> Python:
     Prefer one that is not linked to libpython.so: a launch costs a third more there. Raises Failure.
     """
     found, reasons = [], []
-    answers = [ask(name, "-IS", "-c", PROBE) for name in ([typed] if typed else NAMES)]
+    answers = [ask(name, "-IS", "-c", PROBE, *[typed] * bool(typed)) for name in ([typed] if typed else NAMES)]
     pythons: dict = {}
     for version, path, is_shared in filter(None, answers):
         pythons.setdefault(os.path.realpath(path), Python(path, version, is_shared))
@@ -271,6 +271,8 @@ def read_made(base: str) -> list:
 
 def install(prefix: str, stage: str, typed: str):
     python = choose_python(stage + prefix, typed)
+    if stage:
+        os.makedirs(stage, exist_ok=True)
     texts = list_texts(prefix)
     tree = Tree(stage)
     final = f"{prefix}/lib/solo"

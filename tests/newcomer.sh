@@ -17,7 +17,7 @@ cron=$!
 
 stat -c '%n %U %a' /run/solo /var/lib/solo >places
 solo -- date +now >date 2>&1
-head -n 1 /usr/bin/solo >start
+solo -n started -- sh -c 'tr "\0" " " </proc/$PPID/cmdline; ls -l /proc/$PPID/fd' >start
 solo --help >help 2>&1; echo $? >>help
 solo list --jsn >mistyped 2>&1; echo $? >>mistyped
 python3 -c 'import solo; print(solo.Lock("job").acquire())' >lock 2>&1

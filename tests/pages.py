@@ -31,6 +31,7 @@ KINDS = {  # {kind: a pattern}; the first match decides
     "python": r"^(import|with) ",
     "table": r"\S {3,}solo ",
     "debian": r"^apt install ",
+    "install": r"\Amake install ",
     "hold": r"\A(#!/bin/sh\n|eval .*)?solo hold ",
     "shell": r"\A(exec )?(solo|flock|make) ",
 }

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,9 +12,15 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE, ROOT, until
+from conftest import NOBODY, PATIENCE, ROOT, is_blocked, until
+
+from solo.text.missing import LIBRARIES as LIBRARY_LIMITS
 
 pytestmark = pytest.mark.network
+
+
+README = (ROOT / "README.md").read_text()
+CUT = r"sed -n 's/^    \(make install .*\)/\1/p' README.md"
 
 
 def list_tree(path):
@@ -30,9 +37,12 @@ def run(*words, **options):
     )
 
 
-def make(*words, start=run, **variables):
+def make(*words, start=run, source=ROOT, python=sys.executable, umask=-1, **variables):
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-    return start("make", "-C", ROOT, f"PYTHON={sys.executable}", *words, env={**environment, **variables})
+    typed = [f"PYTHON={python}"] if python else []
+    return start(
+        "make", "--no-print-directory", "-C", source, *typed, *words, umask=umask, env={**environment, **variables}
+    )
 
 
 def start(*words, **options):
@@ -40,7 +50,7 @@ def start(*words, **options):
     return subprocess.Popen(
         list(map(str, words)),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -58,12 +68,32 @@ def index():
         pytest.skip(f"pip gets no packages: {result.stderr[-200:]}")
 
 
-@pytest.mark.tool("strace")
-def test_make_install_works_and_uninstall_removes_exactly_its_files(lab, index):
-    prefix = lab.path / "usr"
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A Python without libraries and without pip."""
+    folder = tmp_path_factory.mktemp("bare")
+    assert run(sys.executable, "-m", "venv", "--without-pip", folder).returncode == 0
+    return folder / "bin/python"
+
+
+class TestReadme:
+    def test_has_one_line_to_install(self):
+        [line] = run("sh", "-c", CUT, cwd=ROOT).stdout.splitlines()
+
+        assert line.startswith("make install && ") and line.endswith(" && solo -- date")
+
+    @pytest.mark.parametrize("path", [".ci/run", ".github/workflows/ci.yml"])
+    def test_line_is_typed_as_it_stands(self, path):
+        text = (ROOT / path).read_text()
+
+        assert f'eval "$({CUT})"\n' in text and not re.search(r"(?m)^[^#]*make install [^.]", text.replace(CUT, ""))
+
+
+def test_make_install_works_and_uninstall_removes_exactly_its_files(lab):
+    prefix = lab.path / "a prefix"
     (prefix / "share/man/man1").mkdir(parents=True)
     (prefix / "share/man/man1/other.1").write_text("other")
-    before = list_tree(lab.path / "usr")
+    before = list_tree(prefix)
 
     result = make("install", f"PREFIX={prefix}")
     assert result.returncode == 0, result.stderr
@@ -72,12 +102,6 @@ def test_make_install_works_and_uninstall_removes_exactly_its_files(lab, index):
     assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
     assert lab.list() == []
     assert lab.run("--help").returncode == 0
-    assert open(lab.script).readline().endswith("/lib/solo/bin/python -IS\n")
-    assert (
-        run("strace", "-f", "-e", "trace=open,openat", lab.script, "--version").stderr.count("site-packages/solo/") == 0
-    )
-    (prefix / "lib/solo/launcher").write_bytes(b"for another Python")
-    assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
     for file in (
         "share/man/man1/solo.1",
         "share/man/man3/solo.3",
@@ -88,13 +112,125 @@ def test_make_install_works_and_uninstall_removes_exactly_its_files(lab, index):
         assert (prefix / file).stat().st_size > 200
     page = (prefix / "share/man/man7/solo.7").read_text()
     assert page.count("ExecStart=") == page.count(f"ExecStart={prefix}/bin/solo ") > 0
-    assert make("install", f"PREFIX={prefix}").returncode == 0  # a second time, over the first
+    for _ in range(2):  # over the first; the second removes the first
+        assert make("install", f"PREFIX={prefix}").returncode == 0
+    versions = [path for path in (prefix / "lib/solo").iterdir() if path.is_dir() and not path.is_symlink()]
+    assert len(versions) == 2 and (prefix / "lib/solo/current").resolve() in versions
     assert make("uninstall", f"PREFIX={prefix}").returncode == 0
-    assert list_tree(lab.path / "usr") == before
+    assert list_tree(prefix) == before
+
+
+@pytest.mark.tool("cc")
+@pytest.mark.parametrize("ignored", ["", "trap '' PIPE; ", "trap '' XFSZ; ", "trap '' PIPE XFSZ; "])
+@pytest.mark.parametrize("parent", [signal.SIG_DFL, signal.SIG_IGN])
+def test_command_ignores_what_solo_inherited_as_ignored(lab, installed, ignored, parent):
+    """Whatever the parent ignores for itself."""
+    lab.script = str(installed / "bin/solo")
+    see = "grep SigIgn /proc/self/status"
+    parents = f"import signal, subprocess, sys\nfor number in 13, 25: signal.signal(number, {int(parent)})\n"
+    words = ["sh", "-c", f'{ignored}exec "$@"', "sh"]
+
+    seen = [
+        run(
+            sys.executable,
+            "-c",
+            f"{parents}sys.exit(subprocess.call(sys.argv[1:], restore_signals=True))",
+            *words,
+            *solo,
+            *see.split(),
+            env=lab.environment,
+        )
+        for solo in ([], [lab.script, "-n", "job", "--"])
+    ]
+
+    assert [one.returncode for one in seen] == [0, 0], seen[1].stderr
+    assert seen[0].stdout == seen[1].stdout
+
+
+@pytest.mark.tool("cc")
+def test_stub_changes_neither_environment_nor_name(lab, installed):
+    lab.script = str(installed / "bin/solo")
+
+    ran = lab.run(
+        "-n", "job", "--", "sh", "-c", "cat /proc/$PPID/comm; tr '\\0' '\\n' </proc/$PPID/environ", env={"A": "1"}
+    )
+    last = lab.run("-n", "job", "--", "sh", "-c", 'echo "$#" "$@"', "sh", "", "a b", "-n")
+
+    assert ran.stdout.decode() == "solo\nA=1\n"
+    assert last.stdout == b"3  a b -n\n"
+
+
+@pytest.mark.tool("cc")
+def test_start_without_its_installation_is_one_line_and_125(lab):
+    assert make("install", f"PREFIX={lab.path}/usr").returncode == 0
+    shutil.rmtree(lab.path / "usr/lib/solo")
+
+    ran = run(lab.path / "usr/bin/solo", "-n", "job", "true")
+
+    reason = f"solo: cannot start {lab.path}/usr/lib/solo/current/solo: No such file or directory\n"
+    assert (ran.returncode, ran.stderr) == (125, reason)
+
+
+def test_without_compiler_the_script_is_installed(lab):
+    result = make("install", f"PREFIX={lab.path}/usr", CC="false")
+
+    assert result.returncode == 0 and "no C compiler (cc): " in result.stdout
+    lab.script = str(lab.path / "usr/bin/solo")
+    assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A prefix with an installed solo."""
+    prefix = tmp_path_factory.mktemp("installed")
+    result = make("install", f"PREFIX={prefix}")
+    assert result.returncode == 0, result.stderr
+    return prefix
+
+
+class TestLibraries:
+    """Views need libraries; guarded runs need none."""
+
+    def test_without_network_guarded_runs_are_installed(self, lab, bare):
+        result = make("install", f"PREFIX={lab.path}/usr", python=bare, PIP_NO_INDEX="1")
+
+        assert (result.returncode, result.stderr) == (0, "")
+        [line] = [line for line in result.stdout.splitlines() if "lack" in line]
+        assert line.startswith("help and views lack python3-typer, python3-rich, python3-psutil (")
+        lab.script = str(lab.path / "usr/bin/solo")
+        assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
+        assert lab.run("hold", "--for", "1m", "kept").returncode == lab.run("release", "kept").returncode == 0
+        holder = lab.hold("job")
+        assert f"by pid {holder.pid} (".encode() in lab.run("-n", "job", "true").stderr
+
+    def test_pip_adds_pinned_ones_to_the_installation(self, lab, index, bare):
+        """Whatever pip's environment says for other installations."""
+        other = {"PIP_USER": "1", "PIP_TARGET": str(lab.path / "target"), "PIP_PREFIX": str(lab.path / "prefix")}
+        result = make("install", f"PREFIX={lab.path}/usr", python=bare, PIP_REQUIRE_VIRTUALENV="1", **other)
+
+        assert (result.returncode, result.stderr) == (0, "") and "lack" not in result.stdout
+        library = lab.path / "usr/lib/solo/current/lib"
+        pinned = re.findall(r"(?m)^([\w-]+)==", (ROOT / "packaging/requirements.txt").read_text())
+        found = {path.name.partition("-")[0].replace("_", "-") for path in library.glob("*.dist-info")}
+        assert {"typer", "rich", "psutil"} <= found <= set(pinned)
+        assert not (lab.path / "target").exists() and not (lab.path / "prefix").exists()
+        lab.script = str(lab.path / "usr/bin/solo")
+        assert lab.run("list", "--jsn").stderr == b"solo: --jsn: no such option (did you mean --json?)\n"
+
+    def test_pins_are_what_pyproject_allows(self):
+        from packaging.requirements import Requirement
+
+        pins = dict(
+            re.findall(r"(?m)^([\w-]+)==([\w.]+)(?!.*< \"3)", (ROOT / "packaging/requirements.txt").read_text())
+        )
+        for text in LIBRARY_LIMITS.values():
+            wanted = Requirement(text)
+            assert wanted.specifier.contains(pins[wanted.name]), text
 
 
 def install_by_make(path, dist):
-    assert make("install", f"PREFIX={path}/usr").returncode == 0
+    assert run(sys.executable, "-m", "venv", path / "own").returncode == 0
+    assert make("install", f"PREFIX={path}/usr", python=path / "own/bin/python").returncode == 0
     return path / "usr/bin/solo"
 
 
@@ -143,10 +279,23 @@ def test_hint_for_a_missing_library_works_as_typed(lab, index, dist, install):
     assert lab.list() == []
 
 
-def interrupt(prefix, number):
-    """Start `make install`, signal its process group once it makes its venv, and wait until its session is empty."""
-    installation = make("install", f"PREFIX={prefix}", start=start)
-    until(lambda: (prefix / "lib/solo.new/pyvenv.cfg").exists() or installation.poll() is not None)
+@pytest.fixture
+def slow_compiler(lab):
+    """A compiler that says when `make install` calls it, and waits until the test removes a file."""
+    lab.gate = lab.path / "gate"
+    lab.gate.touch()
+    compiler = lab.path / "compiler"
+    compiler.write_text(
+        f'#!/bin/sh\necho $$ >{lab.path}/reached\nwhile [ -e {lab.gate} ]; do sleep 0.1; done\nexec cc "$@"\n'
+    )
+    compiler.chmod(0o755)
+    return {"CC": str(compiler)}
+
+
+def interrupt(lab, number, compiler):
+    """Start `make install`, signal its process group in the middle, and wait until its session is empty."""
+    installation = make("install", f"PREFIX={lab.path}/usr", start=start, **compiler)
+    until(lambda: (lab.path / "reached").exists())
     os.killpg(installation.pid, number)
     installation.communicate(timeout=PATIENCE)
     until(lambda: not run("pgrep", "-s", installation.pid).stdout)
@@ -154,51 +303,102 @@ def interrupt(prefix, number):
 
 
 @pytest.mark.tool("pgrep")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_make_install_leaves_nothing(lab, number):
-    interrupt(lab.path / "usr", number)
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_interrupted_make_install_leaves_nothing(lab, number, slow_compiler):
+    interrupt(lab, number, slow_compiler)
 
     assert not (lab.path / "usr").exists()
 
 
 @pytest.mark.tool("pgrep")
-def test_uninstall_removes_the_rest_of_a_killed_make_install(lab):
-    interrupt(lab.path / "usr", signal.SIGKILL)
-    assert (lab.path / "usr/lib/solo.new").exists()
+def test_uninstall_removes_the_rest_of_a_killed_make_install(lab, slow_compiler):
+    interrupt(lab, signal.SIGKILL, slow_compiler)
+    assert list((lab.path / "usr/lib/solo").iterdir())
 
     assert make("uninstall", f"PREFIX={lab.path}/usr").returncode == 0
 
     assert not (lab.path / "usr").exists()
 
 
-def test_failed_make_install_leaves_nothing(lab, index):
+def test_second_make_install_waits_for_the_first(lab, slow_compiler):
+    first = make("install", f"PREFIX={lab.path}/usr", start=start, **slow_compiler)
+    until(lambda: (lab.path / "reached").exists())
+    second = make("install", f"PREFIX={lab.path}/usr", start=start)
+    until(lambda: any(is_blocked(pid) for pid in find_session(second.pid)))
+    assert not (lab.path / "usr/bin/solo").exists()
+
+    lab.gate.unlink()
+
+    assert [one.wait(4 * PATIENCE) for one in (first, second)] == [0, 0]
+    assert run(lab.path / "usr/bin/solo", "--version").returncode == 0
+
+
+def find_session(leader):
+    return [int(pid) for pid in run("ps", "-o", "pid=", "-s", leader).stdout.split()]
+
+
+# One of the last steps fails.
+@pytest.mark.parametrize("path", ["share/man/man7/solo.7", "bin/solo"])
+def test_failed_make_install_leaves_nothing(lab, path):
     prefix = lab.path / "usr"
-    (prefix / "share/man/man1/solo.1").mkdir(parents=True)  # makes one of the last steps fail
+    (prefix / path).mkdir(parents=True)
     before = list_tree(prefix)
 
-    early = make("install", f"PREFIX={prefix}", PIP_NO_INDEX="1")
-    left_early = list_tree(prefix)
-    late = make("install", f"PREFIX={prefix}")
+    failed = make("install", f"PREFIX={prefix}")
 
-    assert early.returncode and "No matching distribution" in early.stderr
-    assert late.returncode and "solo.1" in late.stderr
-    assert left_early == list_tree(prefix) == before
+    assert failed.returncode and failed.stderr.startswith(f"solo: make install: {prefix}/{path}")
+    assert failed.stderr.count("\n") == 2 and list_tree(prefix) == before
 
 
-def test_failed_make_install_keeps_the_older_one_working(lab, index):
+def test_failed_make_install_keeps_the_older_one_working(lab):
     prefix = lab.path / "usr"
-    page = prefix / "share/man/man1/solo.1"
+    page = prefix / "share/man/man7/solo.7"
     assert make("install", f"PREFIX={prefix}").returncode == 0
     before = list_tree(prefix)
     page.unlink()
     page.mkdir()
-    (prefix / "lib/solo/older").touch()
 
     assert make("install", f"PREFIX={prefix}").returncode
 
-    assert list_tree(prefix) == sorted([*before, "lib/solo/older"])
+    assert list_tree(prefix) == before
     lab.script = str(prefix / "bin/solo")
     assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
+
+
+@pytest.mark.full
+@pytest.mark.tool("strace")
+def test_start_finds_the_old_solo_or_the_new_one_whenever_an_installation_is_killed(lab):
+    """Kill it at each of its steps; the next installation works, and uninstall removes all."""
+    prefix = lab.path / "usr"
+    steps = "mkdir,rename,symlink,unlink,unlinkat,rmdir"
+    lab.script = str(prefix / "bin/solo")
+    assert make("install", f"PREFIX={prefix}").returncode == 0
+    for at in range(1, 1000, 2):
+        kill = ["strace", "-qq", "-o", "/dev/null", "-e", f"inject={steps}:signal=SIGKILL:when={at}"]
+        words = [sys.executable, "-IB", ROOT / "packaging/install.py", "install", prefix, "", sys.executable]
+        status = run(*kill, *words).returncode
+        assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n", at
+        if status == 0:
+            break
+    assert at > 12
+    assert make("install", f"PREFIX={prefix}").returncode == make("uninstall", f"PREFIX={prefix}").returncode == 0
+    assert not prefix.exists()
+
+
+@pytest.mark.full
+def test_every_start_during_installations_runs(lab):
+    assert make("install", f"PREFIX={lab.path}/usr").returncode == 0
+    loop = 'while [ -e "$LAB/go" ]; do "$LAB/usr/bin/solo" -n "$1" -- echo ran || exit; done; echo ended'
+    (lab.path / "go").touch()
+    loops = [start("sh", "-c", loop, "sh", name, env=lab.environment) for name in ("one", "two")]
+
+    installations = [make("install", f"PREFIX={lab.path}/usr") for _ in range(5)]
+    (lab.path / "go").unlink()
+
+    assert [one.returncode for one in installations] == [0] * 5
+    for one in loops:
+        out, err = one.communicate(timeout=PATIENCE)
+        assert (out.count("ran\n") > 20, out.endswith("ended\n"), err) == (True, True, "")
 
 
 @pytest.fixture
@@ -209,34 +409,73 @@ def public():
         yield Path(folder)
 
 
-@pytest.mark.root
-def test_make_install_by_root_refuses_a_python_that_others_cannot_run(public):
-    (public / "home").mkdir(mode=0o700)
-    python = public / "home/bin/python"
-    assert run(sys.executable, "-m", "venv", "--without-pip", python.parent.parent).returncode == 0
+SYSTEM = pytest.mark.skipif(not os.access("/usr/bin/python3", os.X_OK), reason="no Python of the system")
 
-    refused = make("install", f"PYTHON={python}", f"PREFIX={public}/usr")
-    for_root_alone = run(python, ROOT / "packaging/others.py", public / "home/.local")
+
+@pytest.fixture
+def private_python(public):
+    """A Python that only root can run, named python3."""
+    (public / "home").mkdir(mode=0o700)
+    python = public / "home/bin/python3"
+    assert run(sys.executable, "-m", "venv", "--without-pip", "--copies", python.parent.parent).returncode == 0
+    return python
+
+
+@pytest.mark.root
+@SYSTEM
+def test_make_install_by_root_passes_over_a_python_that_others_cannot_run(public, private_python):
+    path = f"{private_python.parent}:/usr/bin:/bin"
+
+    result = make("install", f"PREFIX={public}/usr", python=None, PATH=path, PIP_NO_INDEX="1", umask=0o077)
+
+    first = result.stdout.splitlines()[0]
+    assert result.returncode == 0 and re.fullmatch(
+        r"using /usr/bin/python3 \(3[\d.]+\): other users cannot run .*", first
+    )
+    ran = run(public / "usr/bin/solo", "--dir", public, "--version", user=NOBODY, group=NOBODY, extra_groups=[])
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.root
+def test_make_install_by_root_refuses_a_typed_python_that_others_cannot_run(public, private_python):
+    refused = make("install", f"PREFIX={public}/usr", python=private_python)
+    for_root_alone = make("install", f"PREFIX={public}/home/.local", python=private_python, PIP_NO_INDEX="1")
 
     assert refused.returncode == 2 and refused.stderr.startswith("solo: make install: other users cannot run ")
     assert "(make install PYTHON=/usr/bin/python3; or " in refused.stderr
     assert (for_root_alone.returncode, os.listdir(public)) == (0, ["home"])
 
 
-@pytest.mark.root
-@pytest.mark.skipif(not os.access("/usr/bin/python3", os.X_OK), reason="no Python of the system")
-def test_other_users_can_run_a_root_installation_with_any_umask(public, index):
-    if run("/usr/bin/python3", "-c", "import ensurepip, sys; sys.exit(sys.version_info < (3, 9))").returncode:
-        pytest.skip("the system's Python cannot make a venv")
-    words = "make", "-C", ROOT, "install", "PYTHON=/usr/bin/python3", f"PREFIX={public}/usr"
+@pytest.mark.parametrize(
+    "words, reason",
+    [
+        (["PREFIX=usr"], "PREFIX=usr is not an absolute path"),
+        (["PYTHON=/nowhere/python"], "/nowhere/python was not found (Debian: apt install python3)"),
+        (["PYTHON=/bin/false"], "/bin/false is older than Python 3.9, or does not run (PYTHON= names another)"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_make_install_refuses_in_one_line(words, reason):
+    refused = make("install", *words)
 
-    assert run(*words, umask=0o077).returncode == 0
-
-    ran = run(public / "usr/bin/solo", "--dir", public, "--version", user=65534, group=65534, extra_groups=[])
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert refused.stderr.splitlines()[0] == f"solo: make install: {reason}"
+    assert refused.stdout == "" and refused.stderr.count("\n") == 2  # make's own line is the second
 
 
-def test_destdir_stages_files_that_run_from_prefix(lab, index):
+@pytest.mark.tool("git")
+def test_make_install_writes_nothing_into_the_clone(lab):
+    clone = lab.path / "clone"
+    shutil.copytree(
+        ROOT, clone, ignore=shutil.ignore_patterns(".git", ".venv*", "build", "dist", "__pycache__", ".*_cache")
+    )
+    before = list_tree(clone)
+
+    assert make("install", f"PREFIX={lab.path}/usr", source=clone).returncode == 0
+
+    assert list_tree(clone) == before
+
+
+def test_destdir_stages_files_that_run_from_prefix(lab):
     stage, prefix = lab.path / "stage", lab.path / "final"
 
     assert make("install", f"DESTDIR={stage}", f"PREFIX={prefix}").returncode == 0
@@ -246,8 +485,7 @@ def test_destdir_stages_files_that_run_from_prefix(lab, index):
     lab.script = str(prefix / "bin/solo")
     assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
     assert lab.run("list").returncode == 0
-    found = run("grep", "-rlI", stage, prefix, "--include=pyvenv.cfg", "--include=solo")
-    assert found.stdout == ""
+    assert run("grep", "-rlI", stage, prefix).stdout == ""
 
 
 @pytest.fixture(scope="module")
@@ -412,10 +650,10 @@ def test_views_and_usage_errors_are_the_same_with_all_libraries(lab, libraries):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the default prefix of root")
 def test_default_prefix_depends_on_the_user():
-    assert "/usr/local/bin/solo" in make("-n", "install").stdout
+    assert "install: PREFIX := /usr/local\n" in make("-np", "install").stdout
     with open(ROOT / "Makefile") as makefile:  # opened here, as the other user may not reach it
         user = subprocess.run(
-            ["make", "-f", "-", "-n", "install", "HOME=/somewhere"],
+            ["make", "-f", "-", "-np", "install", "HOME=/somewhere"],
             stdin=makefile,
             capture_output=True,
             text=True,
@@ -423,7 +661,7 @@ def test_default_prefix_depends_on_the_user():
             user=65534,
             env={"PATH": os.environ["PATH"]},
         )
-    assert "/somewhere/.local/bin/solo" in user.stdout
+    assert "install: PREFIX := /somewhere/.local\n" in user.stdout
 
 
 def test_oldest_python_is_named_alike_everywhere():
@@ -433,7 +671,8 @@ def test_oldest_python_is_named_alike_everywhere():
         "README.md": f"Python 3.{minor} or newer",
         "CONTRIBUTING.md": f"Python 3.{minor} and newer",
         "packaging/pyz.py": f'sys.version_info >= (3, {minor}) or sys.exit("solo: needs Python 3.{minor} or newer")',
-        "packaging/install.sh": f"sys.version_info < (3, {minor}))' || fail \"$PYTHON is older than 3.{minor} ",
+        "packaging/install.sh": f"sys.exit(sys.version_info < (3, {minor}))'",
+        "packaging/install.py": f"tuple(python.version) < (3, {minor}):",
         "packaging/debian/control": f"python3 (>= 3.{minor}),",
         "pyproject.toml": f'"Programming Language :: Python :: 3.{minor}"',
         "tests/pythons.py": f"int(version[1]) >= {minor}:",

@@ -50,9 +50,7 @@ class Loader:
         return code
 
 
-def start(
-    fd: int, base: int, index: "dict[str, tuple[int, int, str]]", hot: "list[tuple[str, str, CodeType]]"
-) -> None:
+def start(fd: int, base: int, index: "dict[str, tuple[int, int, str]]", hot: "list[tuple[str, str, CodeType]]") -> None:
     """Execute the modules `hot`, (name, path of its source, code), which every run needs; import the others later."""
     if fd <= 2:  # the caller closed a standard descriptor, which the command must not get from us
         low, fd = fd, fcntl(fd, F_DUPFD_CLOEXEC, 3)
