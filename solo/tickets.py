@@ -275,6 +275,8 @@ class Queue:
         """
         directory = self.place.fd
         fd = -1
+        if kind == HOLD and self.gate.number:  # our last ticket waited, maybe for long
+            self.refuse_replaced_place()
         try:
             number = self.take_number(kind, record.claim.mode)
             new, file = UNPUBLISHED + number, kind + number
@@ -290,11 +292,26 @@ class Queue:
                 self.remove(new)
             if self.gate.is_lost():
                 return None
-            raise SoloError(f"cannot write in {self.place.path}: {error.strerror}") from None
+            raise SoloError(f"cannot write in {self.place.path}: {explain(self.place.path, error)}") from None
         if self.gate.is_lost():
             ticket.release()
             return None
         return ticket
+
+    def refuse_replaced_place(self) -> None:
+        """Raise SoloError if our path leads to another directory now, in which newcomers look. A relative one may."""
+        path = self.place.path
+        if path[:1] != "/":
+            return
+        try:
+            ours, now = posix.fstat(self.place.fd), posix.stat(path)
+            is_same = (ours.st_dev, ours.st_ino) == (now.st_dev, now.st_ino)
+        except FileNotFoundError:
+            is_same = False
+        except OSError:
+            return  # newcomers cannot use it either
+        if not is_same:
+            raise SoloError(f"cannot use {path}: it was replaced or unmounted during the wait (start again)")
 
     def take_number(self, kind: str, mode: str) -> str:
         """Return the next number, above those of all tickets, as digits. Gate locked. Raises OSError, SoloError."""

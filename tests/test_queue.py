@@ -361,6 +361,22 @@ def test_removed_name_ends_wait_with_error(lab):
     assert stderr == f"solo: job: cannot use {lab.directory}/job: another process removed it\n"
 
 
+def test_waiter_refuses_to_run_in_a_directory_that_was_replaced(lab):
+    """Newcomers hold the name in the new one."""
+    holder = lab.hold("job")
+    waiter = lab.start_waiter("job", tag="waiter")
+    lab.directory.rename(lab.path / "old")
+    newcomer = lab.hold("job")
+    finish(holder)
+
+    status, _, stderr = finish(waiter)
+
+    assert (status, lab.read_log(), finish(newcomer)[0]) == (125, [], 0)
+    assert stderr == (
+        f"solo: job: cannot use {lab.directory}/job: it was replaced or unmounted during the wait (start again)\n"
+    )
+
+
 def test_recycled_pid_is_no_orphan(lab):
     holder = lab.hold("job")
     kill_both(holder)
