@@ -5,6 +5,7 @@ Every signal is blocked from before the fork on, so none is lost between the lau
 
 import _signal
 import posix
+import sys
 from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGPIPE, SIGXFSZ
 
 from solo.errors import NotExecutable, NotFound, SoloError
@@ -16,8 +17,13 @@ GO = b"!"  # the last byte of a go message; no variable of a launcher ends in it
 LARGEST_AT_ONCE = 4096  # bytes; PIPE_BUF
 NO_MEMORY = b"solo: cannot start the command: Cannot allocate memory\n"
 SPINS = 300  # calls of sched_yield(2), some 0.5 ms in all; the launcher usually writes within a third of that
-# Dispositions that Python changes at its start; only the parent shows what they were.
-CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)
+CHANGED_BY_PYTHON = (SIGPIPE, SIGXFSZ)  # it ignores both at its start
+# Programs whose children inherit what they inherited. Others (sshd, node, git, tmux, fish, sudo on a terminal) ignore
+# SIGPIPE for themselves and reset it in their children.
+HAND_ON = (
+    b"sh bash dash zsh ksh mksh ash busybox perl make xargs find timeout flock script su runuser run-parts cron crond"
+    b" systemd init runsv s6-supervise tini docker-init dumb-init"
+).split()
 # sd_listen_fds(3), sd_watchdog_enabled(3), systemd.exec(5): addressed to the pid that reads them, which is now the
 # command.
 NAMING_A_PID = (b"LISTEN_PID", b"WATCHDOG_PID", b"SYSTEMD_EXEC_PID")
@@ -66,22 +72,37 @@ class InheritedState:
 
 
 def read_parents_ignored() -> int:
-    """Return the signals that the parent ignores, a mask like SigIgn: the best evidence of what we inherited."""
+    """Return which signals of CHANGED_BY_PYTHON we inherited as ignored, a mask like SigIgn.
+
+    The stub of an installed solo read it before Python started. Without a stub, believe "ignored" only of a parent that
+    hands it on: a command that wrongly ignores SIGPIPE may outlive its reader for good.
+    """
     parent = posix.getppid()
     try:
+        if "solo_ignored" in sys._xoptions:
+            return int(sys._xoptions["solo_ignored"], 16)
         status = read_file(f"/proc/{parent}/status")
         if len(status) >= USUAL_SIZE:  # many groups
             status = read_file(f"/proc/{parent}/status", STATUS_SIZE)
         at = status.index(b"\nSigIgn:") + len(b"\nSigIgn:")  # a newline is escaped in the Name: line
-        ignored = int(status[at : at + 20].split()[0], 16)
-        both = all(ignored >> signal - 1 & 1 for signal in CHANGED_BY_PYTHON)
-        # A Python program ignores both; its subprocess module restores them in its children.
-        if both and posix.readlink(f"/proc/{parent}/exe").rpartition("/")[2].startswith("python"):
+        pipe, size = [int(status[at : at + 20].split()[0], 16) & 1 << signal - 1 for signal in CHANGED_BY_PYTHON]
+        if not pipe | size:
             return 0
-        return ignored
+        program = find_program(parent, status)
+        # A Python program ignores both, and resets them in its children; but solo's launcher has what it inherited.
+        return pipe | size if program in HAND_ON or program == b"python" and not (pipe and size) else 0
     except (OSError, ValueError, IndexError):
         # Hidden by ProtectProc=: IgnoreSIGPIPE=yes is the default of a service manager.
         return 1 << SIGPIPE - 1 if parent == 1 and b"INVOCATION_ID" in posix.environ else 0
+
+
+def find_program(pid: int, status: bytes) -> bytes:
+    """Return what the process `pid` runs, without a version; another user's by the name in its `status` file."""
+    try:
+        program = posix.readlink(b"/proc/%d/exe" % pid).rpartition(b"/")[2].removesuffix(b" (deleted)")
+    except PermissionError:
+        program = status.partition(b"\n")[0].partition(b"\t")[2]
+    return program.rstrip(b"0123456789.-")
 
 
 class Child:

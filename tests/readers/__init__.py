@@ -105,14 +105,14 @@ UNREAD = {
     "reads one word that only the kernel writes": """
         command.make_name commands.hold.find_process contention.ofd.find_unnamed_owner engines.engine.read_boot_clock
         engines.s3.store.Store.read_clock identity.read_namespace identity.read_origin
-        process.watch.count_runnable supervise.has_systemd_signalled_all tickets.read_boot_time""",
+        process.watch.count_runnable text.remedies.describe_false_root text.remedies.find_outside supervise.has_systemd_signalled_all tickets.read_boot_time""",
     "only searches for a word": """
         contention.flocks.refuse_own_lock contention.flocks.refuse_to_lose_lock contention.ofd.has_locked
         supervise.has_lock""",
     "splits text of the kernel at spaces or NUL bytes, after identity.parse_stat": """
         process.proc.Process.__init__ process.proc.Process.cmdline""",
     "reads a process name or the first line of a script, which kernel.say cleans": """
-        contention.flocks.describe_locker start.find_interpreter""",
+        contention.flocks.describe_locker start.find_interpreter start.find_program text.remedies.describe_link""",
     "reads text that this process has just written": """
         api.lock.make_holder commands.history.read_time
         commands.metrics.run engines.s3.engine.S3.pack engines.postgresql.session.PostgresSession.make_comment""",
