@@ -21,9 +21,8 @@ from solo.kernel import (
     create,
     encode,
 )
-from solo.options import ROOT_PLACE
+from solo.options import HOME_PLACE, OVERFLOW, ROOT_PLACE, USERS_PLACE
 
-HOME_PLACE = "/.local/state/solo"
 PRIVATE = 0o700
 SETGID, STICKY, GROUP_WRITE, OTHER_WRITE = 0o2000, 0o1000, 0o020, 0o002
 GROUP, OTHERS = 0o070, 0o007
@@ -50,11 +49,32 @@ class Directory:
 
 def find_base(asked) -> str:
     """Return the path under which all names live: `asked`, else that of our uid. Create nothing. Raises SoloError."""
-    if asked:
-        return asked
-    uid = posix.geteuid()
+    return asked or find_place(posix.geteuid())
+
+
+def find_place(uid: int) -> str:
+    """Return the path of a user's default directory of names. Create nothing. Raises SoloError.
+
+    Where root made one for that uid, it counts, whatever the home directory is now.
+    """
     if uid == 0:
         return ROOT_PLACE
+    path = f"{USERS_PLACE}/{uid}"
+    try:
+        posix.stat(path, follow_symlinks=False)
+        above = posix.stat(USERS_PLACE)
+        if above.st_uid in (0, OVERFLOW) and not above.st_mode & (GROUP_WRITE | OTHER_WRITE):
+            return path
+        reason = "other users can write there"
+    except FileNotFoundError:
+        return find_home_place(uid)
+    except OSError as error:  # there may be one
+        reason = error.strerror
+    raise SoloError(f"cannot use {USERS_PLACE}: {reason} (as root: chown root {USERS_PLACE}; chmod 755 {USERS_PLACE})")
+
+
+def find_home_place(uid: int) -> str:
+    """Return the path of a user's directory of names in its home directory. Raises SoloError."""
     import pwd
 
     try:
@@ -77,19 +97,24 @@ def make_base(asked) -> Directory:
     try:
         return open_base(path, asked)
     except FileNotFoundError:
-        make_directory(path) if asked else make_home_directories(path)
+        make_directory(path, asked) if asked else make_home_directories(path)
     try:
         return open_base(path, asked)
     except FileNotFoundError:
-        raise SoloError(f"cannot use {path}: another process removed it") from None
+        from solo.text.remedies import explain_missing
+
+        raise SoloError(f"cannot use {path}: {explain_missing(path)}") from None
 
 
-def explain(path: str, error: OSError, place: "Directory | None" = None) -> str:
-    """Return the reason why a directory, or what `path` names in `place`, cannot be used, and a remedy if that loads."""
+def explain(path: str, error: OSError, place: "Directory | None" = None, asked: object = True) -> str:
+    """Return the reason why a directory, or what `path` names in `place`, cannot be used, and a remedy if that loads.
+
+    The default directory of names was not `asked` for.
+    """
     try:
         from solo.text import remedies
 
-        return remedies.explain_file(place, path, error) if place else remedies.explain(path, error)
+        return remedies.explain_file(place, path, error) if place else remedies.explain(path, error, asked)
     except (ImportError, OSError):  # as without a free descriptor
         return error.strerror
 
@@ -99,18 +124,18 @@ def make_home_directories(path: str):
     start = len(path) - len(HOME_PLACE) if path.endswith(HOME_PLACE) else len(path)
     for end in range(start + 1, len(path)):
         if path[end] == "/":
-            make_directory(path[:end])
-    make_directory(path)
+            make_directory(path[:end], None)
+    make_directory(path, None)
 
 
-def make_directory(path: str):
+def make_directory(path: str, asked: object = True):
     """Make a private directory, unless it exists. Raises SoloError."""
     try:
         create(posix.mkdir, path, PRIVATE)
     except FileExistsError:
         pass
     except OSError as error:
-        raise SoloError(f"cannot create {path}: {explain(path, error)}") from None
+        raise SoloError(f"cannot create {path}: {explain(path, error, None, asked)}") from None
 
 
 def open_base(path: str, asked) -> Directory:
@@ -123,7 +148,7 @@ def open_base(path: str, asked) -> Directory:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise SoloError(f"cannot open {path}: {explain(path, error)}") from None
+        raise SoloError(f"cannot open {path}: {explain(path, error, None, asked)}") from None
     try:
         stat = examine(fd, path)
         if stat.st_uid not in (0, posix.geteuid()):

@@ -10,6 +10,9 @@ GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
 )
 
 ROOT_PLACE = "/run/solo"  # where the names of root live
+HOME_PLACE = "/.local/state/solo"  # where those of others live, in their home directories
+USERS_PLACE = "/var/lib/solo-users"  # only root can make a user's place in it; /run would lose it at each boot
+OVERFLOW = 65534  # the owner of root's files in a user namespace that lacks root
 
 
 class Option:

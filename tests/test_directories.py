@@ -15,6 +15,7 @@ from solo.directories import open_base, open_name
 from solo.errors import SoloError
 from solo.identity import read_origin, read_self
 from solo.modes import EXCLUSIVE, Claim
+from solo.options import HOME_PLACE
 from solo.record import Record
 from solo.tickets import HOLD, MOST_OPEN, Queue
 
@@ -254,14 +255,6 @@ def test_private_base_of_other_user_is_refused(common):
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
 
 
-def test_user_without_home_is_advised_to_set_dir(common):
-    environment = {key: value for key, value in common.environment.items() if key not in ("SOLO_DIR", "HOME")}
-    for user in (NOBODY, 54321):
-        result = common.run("-n", "job", "true", user=user, env=environment)
-        assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
-        assert b"SOLO_DIR" in result.stderr
-
-
 def test_default_base_is_run_or_home_of_password_database(monkeypatch):
     from solo import directories
 
@@ -277,7 +270,7 @@ def test_default_base_is_run_or_home_of_password_database(monkeypatch):
 def test_default_base_is_created_with_parents_below_home(tmp_path):
     from solo import directories
 
-    path = f"{tmp_path}/home{directories.HOME_PLACE}"
+    path = f"{tmp_path}/home{HOME_PLACE}"
     with pytest.raises(SoloError):
         directories.make_home_directories(path)  # the home itself is not created
     (tmp_path / "home").mkdir()

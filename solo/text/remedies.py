@@ -1,12 +1,12 @@
 """Why a directory or a file of a name cannot be used, and what to type then."""
 
 import posix
-from errno import EACCES, EINVAL, EISDIR, ENOENT, ENOTDIR, EROFS
-from stat import S_ISGID, S_ISVTX
+from errno import EACCES, EDQUOT, EINVAL, EISDIR, ENOENT, ENOSPC, ENOTDIR, EPERM, EROFS
+from stat import S_ISGID, S_ISLNK, S_ISVTX, S_IWGRP, S_IWOTH
 
-from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK
-from solo.options import ROOT_PLACE
-from solo.text.users import find_user
+from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, read_file
+from solo.options import HOME_PLACE, OVERFLOW, ROOT_PLACE, USERS_PLACE
+from solo.text.users import find_home, find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,25 +16,122 @@ if TYPE_CHECKING:
 IN_A_UNIT = "RuntimeDirectory={0} RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes"
 ROOTS_JOURNALS = "StateDirectory=solo StateDirectoryMode=0700"
 ELSEWHERE = "choose another place with --dir or SOLO_DIR"
+NO_FILE = "without a file: --via socket, in every run of the name"
+DYNAMIC = range(61184, 65520)  # uids of DynamicUser=: another service gets them next
 CLOSE_BASE = "chmod go-w {0}"
 SHARE_BASE = "chmod go-w {0}, or to share it with all users: chmod +t {0}"
 
 
 def explain_no_home(uid: int) -> str:
     """Return the reason why there is no default directory of names for a user, and a remedy."""
-    remedy = f"; in a unit: {IN_A_UNIT.format('NAME')} Environment=SOLO_DIR=/run/NAME" if is_in_unit() else ""
-    return f"cannot find a place for names: uid {uid} has no home directory (use --dir or SOLO_DIR{remedy})"
+    remedy = f"{give_place(uid)}; or use --dir or SOLO_DIR"
+    if uid in DYNAMIC and is_in_unit():
+        remedy = f"in a unit: {IN_A_UNIT.format('NAME')} Environment=SOLO_DIR=/run/NAME"
+    return f"cannot find a place for names: uid {uid} has no home directory ({remedy})"
 
 
-def explain(path: str, error: OSError) -> str:
-    """Return the system's reason why a directory cannot be used, and a remedy."""
-    if error.errno == EROFS and is_in_unit():
-        ours = path == ROOT_PLACE or path.startswith(ROOT_PLACE + "/")
-        remedy = f"{IN_A_UNIT.format('solo')} {ROOTS_JOURNALS}" if ours else "ReadWritePaths="
-        return f"{error.strerror} (in a unit: {remedy})"
-    if error.errno in (EACCES, ENOENT, EROFS):
-        return f"{error.strerror} ({ELSEWHERE})"
-    return str(error.strerror)
+def give_place(uid: int) -> str:
+    """Return what root types to give a user without a home of its own a default directory of names."""
+    return f"as root: install -d -m 700 -o {uid} {USERS_PLACE}/{uid}"
+
+
+def explain_useless_place(uid: int, path: str) -> "str | None":
+    """Return why user `uid` cannot use its default directory of names, `path`, and a remedy; None if it can. For root."""
+    found = find_nearest(path)
+    owner = posix.lstat(found).st_uid
+    return None if owner == uid else f"{found} {blame(owner, uid, found, asked=False)}"
+
+
+def explain(path: str, error: OSError, asked: object = True) -> str:
+    """Return the system's reason why a directory cannot be used, and a remedy.
+
+    The default directory of names was not `asked` for.
+    """
+    reason, uid = str(error.strerror), posix.geteuid()
+    if error.errno in (ENOSPC, EDQUOT, EROFS):
+        return f"{reason} ({choose_writable(path, uid) if error.errno == EROFS and is_in_unit() else ''}{NO_FILE})"
+    if error.errno not in (EACCES, EPERM, ENOENT, ENOTDIR):
+        return reason
+    found = find_nearest(path)
+    status = posix.lstat(found)
+    if S_ISLNK(status.st_mode):
+        return f"{found} is {describe_link(found)}" if found != path else f"it is {describe_link(found)}"
+    if not asked and not uid and (root := describe_false_root()):
+        return f"{reason} ({root})"
+    if status.st_uid == uid or asked and (found != path or status.st_mode & (S_IWGRP | S_IWOTH)):
+        return f"{reason} ({ELSEWHERE if asked or not uid else give_place(uid)})"
+    where = "it" if found == path else found
+    whose = blame(status.st_uid, uid, found, asked)
+    return f"{reason}: {where} {whose}" if found != "/" else f"{reason} {whose[whose.index('(') :]}"
+
+
+def choose_writable(path: str, uid: int) -> str:
+    """Return the settings with which a unit can write in `path`, and what separates them from another remedy."""
+    if path == ROOT_PLACE or path.startswith(ROOT_PLACE + "/"):
+        return f"in a unit: {IN_A_UNIT.format('solo')} {ROOTS_JOURNALS}; "
+    ours = f"{USERS_PLACE}/{uid}"
+    return f"in a unit: ReadWritePaths={ours if path.startswith(ours) else ''}; "
+
+
+def find_nearest(path: str) -> str:
+    """Return `path`, or the nearest directory or dangling link above it that this user can see."""
+    while path.rpartition("/")[0]:
+        try:
+            posix.lstat(path)
+            return path
+        except OSError:
+            path = path.rpartition("/")[0]
+    return path if path[:1] != "/" else "/"
+
+
+def blame(owner: int, uid: int, found: str, asked: object) -> str:
+    """Return whose `found` is, which keeps user `uid` from a directory of names, and a remedy.
+
+    The default directory was not `asked` for.
+    """
+    if owner == OVERFLOW and find_outside() is not None:
+        return f"belongs to a user that this user namespace lacks ({ELSEWHERE})"
+    remedy = f"as root: chown -R {uid} {quote_path(found)}"
+    if asked:
+        remedy = f"if it should be ours, {remedy}"
+    elif not found.startswith((f"{USERS_PLACE}/", f"{find_home(uid) or USERS_PLACE}/")):
+        remedy = give_place(uid)
+    return f"belongs to uid {owner} ({remedy})"
+
+
+def explain_missing(path: str) -> str:
+    """Return the reason why a directory is missing that exists or has just been made."""
+    try:
+        return f"it is {describe_link(path)}"
+    except OSError:
+        return "another process removed it"
+
+
+def describe_link(path: str) -> str:
+    return f"a link to {posix.readlink(path)}, which does not exist"
+
+
+def describe_false_root() -> str:
+    """Return why this root has no rights, and a remedy: by fakeroot(1) or in a user namespace. "" for any other root."""
+    real = int(read_file("/proc/self/status").partition(b"\nUid:")[2].split()[1])
+    outside = real or find_outside()
+    if outside is None:
+        return ""
+    where = "fakeroot" if real else "this user namespace"
+    for place in (f"{USERS_PLACE}/{outside}", find_home(outside) + HOME_PLACE):
+        if posix.access(place, posix.X_OK):
+            return f"{where} makes root of uid {outside}: SOLO_DIR={quote_path(place)} has its names"
+    return f"{where} makes root of uid {outside}: {ELSEWHERE}"
+
+
+def find_outside() -> "int | None":
+    """Return the uid of this user outside its user namespace, None in the first one."""
+    uid = posix.geteuid()
+    for line in read_file("/proc/self/uid_map").decode().splitlines():
+        inside, outside, count = map(int, line.split())
+        if inside <= uid < inside + count:
+            return None if (inside, outside, count) == (0, 0, 2**32 - 1) else outside + uid - inside
+    return uid
 
 
 def explain_other_user(uid: int, path: str, asked: object) -> str:
@@ -42,12 +139,14 @@ def explain_other_user(uid: int, path: str, asked: object) -> str:
 
     If none was `asked` for, root's own one has the wrong owner.
     """
-    user, remedy = find_user(uid), ELSEWHERE
-    if posix.geteuid() == 0:
-        if not asked:
-            remedy = f"chown root {path}"
-        elif user != str(uid):
-            remedy = f"as that user: runuser -u {user} -- solo ..."
+    own, user = posix.geteuid(), find_user(uid)
+    if own or uid == OVERFLOW and find_outside() is not None:
+        return f"it {blame(uid, own, path, asked)}"
+    remedy = ELSEWHERE
+    if not asked:
+        remedy = f"chown root {path}"
+    elif user != str(uid):
+        remedy = f"as that user: runuser -u {user} -- solo ..."
     return f"it belongs to uid {uid} ({remedy})"
 
 
@@ -68,6 +167,9 @@ def explain_file(place: "Directory", file: str, error: OSError) -> str:
         group = posix.fstat(place.fd).st_gid
         remedy = f"chgrp -R {group} {top} && chmod -R g+rwX {top} && find {top} -type d -exec chmod g+s {{}} +"
         return f"{error.strerror} (as root: {remedy})"
+    if error.errno == EACCES and not place.shared and stat.st_uid != posix.geteuid():
+        remedy = choose_remedy(place, file) if kind == IS_DIRECTORY else f"chown -h {posix.geteuid()} {quote_path(path)}"
+        return f"it belongs to uid {stat.st_uid} (as root: {remedy})"
     return explain(place.path, error)
 
 

@@ -13,3 +13,13 @@ def find_user(uid: int) -> str:
         except (KeyError, OverflowError):
             users[uid] = str(uid)
     return users[uid]
+
+
+def find_home(uid: int) -> str:
+    """Return the home directory of a user as the password database has it, "/" and an unknown one as ""."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_dir.rstrip("/")
+    except (KeyError, OverflowError):
+        return ""
