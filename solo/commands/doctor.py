@@ -20,15 +20,15 @@ from solo.commands.names import find_files, find_names
 from solo.commands.prune import LIKE_GENERATED
 from solo.contention.addresses import list_addresses
 from solo.contention.period import FILE as ONCE
-from solo.directories import HOME_PLACE, PRIVATE, STICKY, check_file, find_base, open_base
+from solo.directories import PRIVATE, STICKY, check_file, find_base, find_home_place, open_base
 from solo.errors import SoloError, UsageError
 from solo.gate import GATE
 from solo.identity import FIRST_PID_NAMESPACE, FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
 from solo.journal_files import JOURNAL, find_journals, open_place
 from solo.kernel import SAFELY
-from solo.options import FILE
+from solo.options import FILE, HOME_PLACE, USERS_PLACE
 from solo.process.prctl import load_prctl
-from solo.text.remedies import explain, explain_file, quote_path
+from solo.text.remedies import explain, explain_file, find_nearest, quote_path
 from solo.text.tables import format_json
 from solo.text.width import print_clean
 from solo.tickets import DEAD, HOLD, READABLE, SEAT, Queue, is_foreign, is_published, is_ticket
@@ -36,6 +36,7 @@ from solo.tickets import DEAD, HOLD, READABLE, SEAT, Queue, is_foreign, is_publi
 SUSPICIOUS = 10  # names made from commands of one program
 GOOD, BAD, NOTE = "ok", "fails", "note"
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre", "gfs2", "ocfs2")
+WITHOUT_MODES = ("vfat", "msdos", "exfat", "fuseblk", "ntfs", "ntfs3")  # the mount sets those of all files
 OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 CLEANED = ("/tmp/", "/var/tmp/")
 CRON = ("crontab", "cron", "crond")
@@ -106,11 +107,25 @@ def check_directory(asked):
         posix.close(place.fd)
     else:
         yield NOTE, f"{path} does not exist: the first run makes it"
+    if not asked and path.startswith(USERS_PLACE + "/"):
+        yield from check_home_place(path)
     try:
         write_file(folder)
         yield GOOD, "solo can create and write files there"
     except OSError as error:
         yield BAD, f"cannot write in {folder}: {error.strerror} (use --via socket, which needs no file)"
+
+
+def check_home_place(path: str):
+    """Would a run that does not see `path`, which root made, use the home directory, as in a container?"""
+    try:
+        home = find_home_place(posix.geteuid())
+    except SoloError:
+        return  # it would fail
+    if os.path.realpath(home) != path and os.access(find_nearest(home), os.W_OK):
+        to, at, above = path, quote_path(home), quote_path(os.path.dirname(home))
+        prepare = f"mv {at} {at}.old" if os.path.lexists(home) else f"mkdir -p {above}"
+        yield NOTE, f"a run that cannot see {to}, as in a container, uses {home} ({prepare} && ln -s {to} {at} stops it)"
 
 
 def open_existing(asked):
@@ -131,7 +146,7 @@ def find_existing(path: str, asked) -> str:
         write_file(folder)
         return folder
     except OSError as error:
-        raise SoloError(f"cannot create {path}: {explain(path, error)}") from None
+        raise SoloError(f"cannot create {path}: {explain(path, error, asked)}") from None
 
 
 def check_trust(asked):
@@ -221,9 +236,11 @@ def describe_wide(asked, path: str, mode: int):
     for base in filter(may_enter, dict.fromkeys([path, os.path.realpath(find_journals(asked)[0])])):
         wide += find_wide(base, mode if base == path else PRIVATE)
     if wide:
-        remedy = f"solo clean --dir {quote_path(asked)}" if asked else "solo clean"
+        remedy = f"run solo clean --dir {quote_path(asked)}" if asked else "run solo clean"
+        if find_file_system(path)[0] in WITHOUT_MODES:
+            remedy = "mount it with umask=077"
         more = f", and {len(wide) - 1} more" if wide[1:] else ""
-        yield BAD, f"other users can open {wide[0]}{more}, and so lock it (run {remedy})"
+        yield BAD, f"other users can open {wide[0]}{more}, and so lock it ({remedy})"
 
 
 def check_above(path: str):
@@ -340,12 +357,14 @@ def check_locks(asked):
     """Does one process see the lock of another?"""
     try:
         path = find_base(asked)
-        with tempfile.TemporaryFile(dir=path if os.path.isdir(path) else find_existing(path, asked)) as file:
-            words = [sys.executable, "-IS", "-c", LOCK_CHECK, f"/proc/{posix.getpid()}/fd/{file.fileno()}"]
+        folder = path if os.path.isdir(path) else find_existing(path, asked)
+        # It has a name: mergerfs opens no file by /proc/PID/fd once that has none.
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
+            words = [sys.executable, "-IS", "-c", LOCK_CHECK, file.name]
             fcntl.flock(file, fcntl.LOCK_EX)
-            held = subprocess.run(words, stdin=subprocess.DEVNULL).returncode
+            held = subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
             fcntl.flock(file, fcntl.LOCK_UN)
-            free = subprocess.run(words, stdin=subprocess.DEVNULL).returncode
+            free = subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
     except (SoloError, FileNotFoundError):
         return  # check_directory reports it
     except OSError as error:
@@ -425,7 +444,8 @@ def check_environment(asked):
         own = find_base(None)
     except SoloError:
         own = None  # no home directory: check_directory reports it
-    if not asked and own and posix.geteuid() != 0 and home and not own.startswith(home.rstrip("/") + "/"):
+    in_home = own and own.endswith(HOME_PLACE)
+    if not asked and in_home and home and not own.startswith(home.rstrip("/") + "/"):
         yield NOTE, f"HOME is {home}, unlike in the password database: names live in the home directory of the database"
     if asked and not os.path.isabs(asked):
         yield (
