@@ -247,6 +247,12 @@ def close(fd: int):
         pass
 
 
+def close_from(lowest: int):
+    """Close all descriptors from `lowest` on, but not the file that modules are imported from."""
+    for first, end in ((lowest, HIGHEST_FD),) if program is None else ((lowest, program), (program + 1, HIGHEST_FD)):
+        posix.closerange(first, end)
+
+
 def list_descriptors() -> set:
     """Return the open descriptors of this process."""
     found = set()

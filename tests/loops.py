@@ -42,6 +42,7 @@ FULL = {
     "test_s3",
     "test_systemd",
     "test_torture",
+    "test_upgrade",
     "test_zookeeper",
 }
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 
+from solo import kernel
 from solo.argv import is_engine
 from solo.commands.names import find_files, find_names
 from solo.commands.prune import LIKE_GENERATED
@@ -458,6 +459,17 @@ def check_environment(asked):
             yield NOTE, f"{variable} is set to {value}: unless cron and systemd have the same, there are two locks"
 
 
+def check_installation(asked):
+    """Does solo start as fast as it can, and see what it inherited?"""
+    if "solo_ignored" not in sys._xoptions:
+        yield NOTE, "started without its stub: which signals were ignored is guessed from the parent (CAVEATS, solo(1))"
+    with open("/proc/self/maps") as maps:
+        if "libpython" in maps.read():
+            yield NOTE, f"{sys.executable} is linked to libpython.so, which makes each start slower"
+    if kernel.program is None and os.path.exists(f"{os.path.dirname(os.path.realpath(sys.argv[0]))}/program"):
+        yield NOTE, "solo was installed for another version of Python, and starts slower (install it again)"
+
+
 def check_cron(asked):
     """Does cron, if there is one, find solo by its name, in the PATH that it sets?"""
     typed = os.path.abspath(sys.argv[0])
@@ -488,6 +500,7 @@ CHECKS = (
     check_journal,
     check_kernel_settings,
     check_environment,
+    check_installation,
     check_cron,
     check_generated_names,
 )

@@ -107,7 +107,7 @@ def open_engine(where: str, terms, modes=frozenset()):
 
 
 def import_engine(kind: Kind):
-    """Return the class of an engine. Raises ImportError. The bundle has the engines that are named here."""
+    """Return the class of an engine. Raises ImportError."""
     if kind is ETCD:
         from solo.engines.etcd import Etcd
 

@@ -1,1 +1,1 @@
-"""Generated files: the bundle of `make install`, completions, tables of the manual."""
+"""Generated files: the program of an installation and its loader, completions, tables of the manual."""
