@@ -104,6 +104,7 @@ def choose_python(prefix: str, typed: str) -> Python:
     answers = [ask(name, "-IS", "-c", PROBE, *[typed] * bool(typed)) for name in ([typed] if typed else NAMES)]
     pythons: dict = {}
     for version, path, is_shared in filter(None, answers):
+        path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))  # /usr/bin for /bin
         pythons.setdefault(os.path.realpath(path), Python(path, version, is_shared))
     for python in pythons.values():
         if tuple(python.version) < (3, 9):
@@ -197,31 +198,34 @@ def fits(name: str, versions: dict) -> bool:
 
 
 def run_pip(python: Python, target: str) -> str:
-    """Install what the views need into `target`, in the versions of requirements.txt. Return why it failed, or ""."""
+    """Install what the views need into `target`, in the versions of requirements.txt.
+
+    Return "", or why it failed with what to do.
+    """
     environment = {name: value for name, value in os.environ.items() if name not in NOT_FOR_PIP} | PIP
     with tempfile.TemporaryDirectory() as folder:
         words = [python.path, "-Im", "pip"]
         if not succeeds(*words, "--version"):
             if not succeeds(python.path, "-Im", "venv", folder):
-                return "this Python has neither pip nor venv"
+                remedy = "apt install python3-venv" if os.path.exists("/usr/bin/apt") else "install pip"
+                return f"{python.path} has neither pip nor venv ({remedy}, then make install)"
             words = [f"{folder}/bin/python", "-Im", "pip"]
         words += ["install", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes"]
         words += ["--requirement", str(ROOT / "packaging/requirements.txt"), "--target", target]
         result = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     errors = [line[7:] for line in result.stderr.splitlines() if line.startswith("ERROR: ")]
-    return [*errors, f"pip ended with status {result.returncode}"][0] if result.returncode else ""
+    reason = [*errors, f"it ended with status {result.returncode}"][0]
+    return f"pip: {reason} (make install again where pip reaches its index)" if result.returncode else ""
 
 
 def find_libraries(python: Python, target: str) -> list:
     """Return the directories of this Python's libraries. Install into `target` what views need and those lack."""
     sites, versions = ask(python.path, "-I", "-c", LIBRARIES) or ([], {})
-    lacking = {f"python3-{name}": wanted for name, wanted in missing.LIBRARIES.items() if not fits(name, versions)}
+    lacking = [name for name in missing.LIBRARIES if not fits(name, versions)]
     reason = run_pip(python, target) if lacking else ""
-    remove(f"{target}/bin")
     if reason:
-        sys.executable = python.path
-        remedy = missing.describe_install(lacking)
-        say(f"help and views lack {', '.join(lacking)} ({reason}); guarded runs need none. To add them: {remedy}")
+        say(f"guarded runs are complete; help and views lack {', '.join(lacking)}: {reason}")
+    remove(f"{target}/bin")
     return sites
 
 
