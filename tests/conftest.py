@@ -29,6 +29,7 @@ from loops import pytest_addoption, pytest_collection_modifyitems, pytest_ignore
 from tools import PACKAGES, find_tool
 
 import solo
+from solo.contention import addresses
 from solo.generate import bundle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +38,7 @@ NOBODY = 65534
 LIBC, CLONE_NEWNET = ctypes.CDLL(None), 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 network = None  # a descriptor of the machine's network namespace, if this worker has left it
+source = ROOT  # of the solo that tests start; where the network namespace cannot be left, a copy
 # flock, poll and fcntl in /proc/PID/syscall
 BLOCKING = {"x86_64": ("73", "7", "72"), "aarch64": ("32", "73", "25")}[os.uname().machine]
 FCNTL, WAITING_FCNTL = BLOCKING[2], (7, 38)  # F_SETLKW and F_OFD_SETLKW; no other command waits for long
@@ -116,8 +118,8 @@ def pytest_configure(config):
         f"{config.option.basetemp}/parallel"  # else GNU parallel writes into the home directory
     )
     runs_tests = "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", None)
-    if runs_tests and os.geteuid() == 0:
-        leave_network()
+    if runs_tests and not leave_network():
+        addresses.PREFIX = f"{os.getpid():04x}"[-4:]  # in this process; those that it starts use a copy of the source
 
 
 @pytest.hookimpl(trylast=True)
@@ -129,14 +131,26 @@ def pytest_sessionfinish(session, exitstatus):
 
 
 def leave_network():
-    """Enter a new network namespace, if the machine allows it: it hides the sockets of other processes."""
+    """Enter a new network namespace, which hides the sockets of other processes. Return whether the machine allows it."""
     global network
-    network = os.open("/proc/self/ns/net", os.O_RDONLY)
+    machines = os.open("/proc/self/ns/net", os.O_RDONLY)
     if LIBC.unshare(CLONE_NEWNET):
-        network = None
-        return
+        os.close(machines)
+        return False
+    network = machines
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
+    return True
+
+
+def copy_source(folder):
+    """Copy solo into `folder`, with our prefix of the addresses of sockets: those of other processes are not names to it."""
+    shutil.copytree(ROOT / "solo", folder / "solo", ignore=shutil.ignore_patterns("__pycache__"))
+    file = folder / "solo/contention/addresses.py"
+    text = file.read_text()
+    assert 'PREFIX = "solo"' in text
+    file.write_text(text.replace('PREFIX = "solo"', f'PREFIX = "{addresses.PREFIX}"'))
+    return folder
 
 
 @contextmanager
@@ -203,13 +217,16 @@ def skip_without_tool():
 @pytest.fixture(scope="session")
 def solo_script(request, tmp_path_factory):
     """Write a `solo` over this source tree, that imports it module by module; with --bundle, from one file."""
+    global source
     site = next(path for path in sys.path if path.endswith("site-packages"))
+    if network is None:
+        source = copy_source(tmp_path_factory.mktemp("source"))
     if request.config.getoption("bundle"):
         return make_bundled(tmp_path_factory.mktemp("bin"), site)
-    source = (ROOT / "solo" / "__main__.py").read_text().partition("\n")[2]
+    main = (ROOT / "solo" / "__main__.py").read_text().partition("\n")[2]
     script = tmp_path_factory.mktemp("bin") / "solo"
     script.write_text(
-        f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\nsys.path.append({site!r})\n" + source
+        f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(source)!r})\nsys.path.append({site!r})\n" + main
     )
     script.chmod(0o755)
     return script
@@ -273,12 +290,12 @@ class Lab:
     def hasten(self, constant, seconds):
         """Change a constant, such as `solo.gate.GATE_PATIENCE`, in every launcher from now on, where a test waits for it."""
         module, _, name = constant.rpartition(".")
-        head, _, source = Path(self.script).read_text().partition("site-packages')\n")
-        if not source:
+        head, _, main = Path(self.script).read_text().partition("site-packages')\n")
+        if not main:
             pytest.skip("a bundle cannot be hastened")
         assert hasattr(importlib.import_module(module), name)
         self.script = str(self.path / "hastened")
-        Path(self.script).write_text(f"{head}site-packages')\nimport {module}\n{constant} = {seconds}\n{source}")
+        Path(self.script).write_text(f"{head}site-packages')\nimport {module}\n{constant} = {seconds}\n{main}")
         os.chmod(self.script, 0o755)
 
     def start(self, *words, prefix=(), **options):
@@ -309,7 +326,7 @@ class Lab:
 
     def start_code(self, code, *words, flags=("-IS",), prefix=()):
         """Start a Python program that has imported solo and what such programs use; all three streams are pipes."""
-        head = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport math, os, signal, threading, time, solo\n"
+        head = f"import sys; sys.path.insert(0, {str(source)!r})\nimport math, os, signal, threading, time, solo\n"
         head += inspect.getsource(find_holders)
         return self.start_words(*prefix, sys.executable, *flags, "-c", head + code, *map(str, words))
 
@@ -461,7 +478,7 @@ def common(lab, tmp_path_factory):
     place = tmp_path_factory.mktemp("common")
     for path in (place, *list(place.parents)[:-2]):
         path.chmod(0o755) if path.name.startswith(("pytest", "popen")) or path == place else None
-    shutil.copytree(ROOT / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(source / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
     script = place / "run"
     script.write_text(
         f"#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n"

@@ -14,7 +14,7 @@ import fuzz
 import pytest
 from conftest import ROOT
 from readers import READ, TARGETS, UNREAD, engines, journals, proc, records, urls
-from readers.sockets import check_sockets
+from readers.sockets import OURS, check_sockets
 from readers.target import attempt, put_into_file, read_from
 
 import solo
@@ -227,7 +227,7 @@ GROWING = {
     ),
     "report": (lambda size: b"1 0 0\nx" * (size // 7), status_pipe.read_last, 1 << 16),
     "sockets": (
-        lambda size: b"a 1 0 00010000 1 1 5 @solo/%d/a/hold.1.X...0\n" % os.geteuid() * (size // 40),
+        lambda size: b"a 1 0 00010000 1 1 5 %ba/hold.1.X...0\n" % OURS * (size // 40),
         check_sockets,
         1 << 19,
     ),

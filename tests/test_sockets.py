@@ -11,6 +11,8 @@ import sys
 import pytest
 from conftest import NOBODY, PATIENCE, finish, read_line, read_state, until, wait_dead
 
+from solo.contention.addresses import PREFIX
+
 
 @pytest.fixture(autouse=True)
 def sockets(lab):
@@ -111,7 +113,7 @@ def test_waiter_of_killed_launcher_waits_until_its_command_is_dead(lab):
 
 def test_address_bound_by_another_user_is_an_error(common):
     common.use_sockets()
-    address = "\\0solo/0/job/hold.1.X..0.0"
+    address = f"\\0{PREFIX}/0/job/hold.1.X..0.0"
     squatter = subprocess.Popen(
         [
             "/usr/bin/python3",
@@ -132,11 +134,11 @@ def test_address_bound_by_another_user_is_an_error(common):
     assert common.run("-n", "job", "true").returncode == 0
 
 
-INJECTION = """
+INJECTION = f"""
 import socket, sys
 one, two = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
-one.bind(b"\\0z\\n0: 00000002 00000000 00010000 0001 01 1 @solo/0/job/seat.9999999999999999999.X...0")
-two.bind("\\0z\\n0: 00000002 00000000 00010000 0001 01 1 @solo/0/job/hold.\u00b2".encode())
+one.bind(b"\\0z\\n0: 00000002 00000000 00010000 0001 01 1 @{PREFIX}/0/job/seat.9999999999999999999.X...0")
+two.bind("\\0z\\n0: 00000002 00000000 00010000 0001 01 1 @{PREFIX}/0/job/hold.\u00b2".encode())
 one.listen(), two.listen()
 print(flush=True)
 sys.stdin.read()
@@ -170,7 +172,7 @@ def test_users_do_not_see_each_others_sockets(common):
 def test_stuck_gate_names_its_owner(lab):
     lab.hasten("solo.contention.sockets.GATE_PATIENCE", 1.5)
     gate = socket.socket(socket.AF_UNIX)
-    gate.bind(f"\0solo/{os.geteuid()}/job/gate")
+    gate.bind(f"\0{PREFIX}/{os.geteuid()}/job/gate")
     gate.listen()
 
     result = lab.run("-n", "job", "true")
@@ -190,7 +192,7 @@ def test_stuck_gate_names_its_owner(lab):
 )
 def test_garbage_in_an_address_causes_no_traceback(lab, text):
     odd = socket.socket(socket.AF_UNIX)
-    odd.bind(f"\0solo/{os.geteuid()}/job/{text}")
+    odd.bind(f"\0{PREFIX}/{os.geteuid()}/job/{text}")
     odd.listen()
 
     result = lab.run("-n", "job", "true")

@@ -16,7 +16,7 @@ from solo.modes import SLOTS, Claim
 from solo.process import watch
 
 HEAD = b"Num       RefCount Protocol Flags    Type St Inode Path\n"
-OURS = b"@solo/%d/" % os.geteuid()
+OURS = b"@%b/%d/" % (addresses.PREFIX.encode(), os.geteuid())
 LISTED = re.compile(rb"\S+\s+\S+\s+\S+\s+00010000\s+\S+\s+\S+\s+\S+\s+%b(.*)/([^/]*)" % OURS, re.S)
 ADDRESS = re.compile(
     r"(?:hold|seat)\.\d{1,18}\.((?:X|S|IX|IS)|C-(\d{1,9})-(\d{1,9})(?:-\d{1,9}-\d{1,9})*)\.[0-9a-f-]*\.(?:-|\d{1,9})\.\d{1,9}",

@@ -1,0 +1,36 @@
+"""The tests themselves: a result depends on nothing else that runs on the machine."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+NAMES = {"job", "busy"}  # also names of those tests
+TESTS_OF_VIEWS = (
+    "tests/test_cli.py::test_list_in_a_pipe_is_plain_aligned_text",
+    "tests/test_api_run.py::test_busy_has_the_holders_in_any_directory",
+    "tests/test_hold.py::test_export_sets_variables_in_the_shell_and_below",
+    "tests/test_sockets.py::test_skipped_contender_prints_the_holder",
+)
+
+
+@pytest.mark.full
+def test_no_socket_of_another_process_is_seen_without_a_network_namespace(lab, tmp_path):
+    """An ordinary user cannot leave the network namespace. Here root cannot either."""
+    ordinary = () if os.geteuid() else ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/inner"]
+    solo = [sys.executable, "-m", "solo"]  # with the addresses of everybody
+    words = ["--via", "socket", "--", "sh", "-c", "echo; read line"]
+    for name in NAMES:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        holder = subprocess.Popen([*solo, "-n", name, *words], cwd=ROOT, **pipes)
+        lab.started.append(holder)
+        assert holder.stdout.readline() == b"\n"
+
+    view = subprocess.run([*solo, "list", "-0"], cwd=ROOT, capture_output=True, text=True)
+    result = subprocess.run([*ordinary, *run, *TESTS_OF_VIEWS], cwd=ROOT, capture_output=True, text=True)
+
+    assert NAMES <= set(view.stdout.split("\0"))
+    assert result.returncode == 0 and "passed" in result.stdout, result.stdout
