@@ -9,6 +9,7 @@ import importlib
 import inspect
 import json
 import os
+import py_compile
 import select
 import shutil
 import signal
@@ -145,11 +146,13 @@ def leave_network():
 
 def copy_source(folder):
     """Copy solo into `folder`, with our prefix of the addresses of sockets: those of other processes are not names to it."""
-    shutil.copytree(ROOT / "solo", folder / "solo", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "solo", folder / "solo")
     file = folder / "solo/contention/addresses.py"
     text = file.read_text()
     assert 'PREFIX = "solo"' in text
     file.write_text(text.replace('PREFIX = "solo"', f'PREFIX = "{addresses.PREFIX}"'))
+    py_compile.compile(file)  # as the others are: a launcher writes no file
+    importlib.import_module("solo.api.run").__file__ = str(folder / "solo/api/run.py")  # solo.run starts the copy too
     return folder
 
 

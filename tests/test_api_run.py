@@ -130,6 +130,16 @@ def test_busy_has_the_holders_by_socket_with_any_env(lab, files):
         assert [row.launcher for row in busy.value.holders] == [holder.pid]
 
 
+@pytest.mark.parametrize("options", [{"via": "socket"}, {"env": {"SOLO_VIA": "socket"}}, {}])
+def test_busy_has_the_holders_of_its_backend_only(lab, files, options):
+    by_file, by_socket = lab.hold("job"), lab.hold("job", "--via", "socket")
+
+    with pytest.raises(solo.Busy) as busy:
+        solo.run(["true"], name="job", **options)
+
+    assert [row.launcher for row in busy.value.holders] == [(by_socket if options else by_file).pid]
+
+
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount")
 def test_bug_of_the_launcher_is_one_line(lab):

@@ -95,6 +95,21 @@ def test_list_in_a_pipe_is_plain_aligned_text(lab):
     assert head.index("STATE") == row.index("held")
 
 
+def test_list_names_the_backends_where_rows_differ(lab):
+    by_file = lab.hold("job")
+    by_socket = lab.hold("job", "--via", "socket")
+
+    head, *rows = lab.run("list").stdout.decode().splitlines()
+    [plain, _] = lab.run("list", "--via", "socket").stdout.decode().splitlines()
+
+    at = head.index("VIA")
+    assert {row.split()[3]: row[at:].split()[0] for row in rows} == {
+        str(by_file.pid): "file",
+        str(by_socket.pid): "socket",
+    }
+    assert "VIA" not in plain
+
+
 def test_list_on_a_terminal_is_a_table(lab):
     lab.hold("job")
 

@@ -113,7 +113,7 @@ def test_waiter_of_killed_launcher_waits_until_its_command_is_dead(lab):
 
 def test_address_bound_by_another_user_is_an_error(common):
     common.use_sockets()
-    address = f"\\0{PREFIX}/0/job/hold.1.X..0.0"
+    address = f"\\x00{PREFIX}/0/job/hold.1.X..0.0"
     squatter = subprocess.Popen(
         [
             "/usr/bin/python3",

@@ -13,6 +13,7 @@ from solo import errors
 from solo.api.blocking import LONGEST_POLL, LOOK_AGAIN, Deferred, keep
 from solo.api.lock import AnyPath, check_name, check_wait, holders
 from solo.api.status_pipe import OUTCOMES, STARTED, read_last
+from solo.argv import read_variables
 from solo.directories import find_base
 from solo.kernel import FOREVER
 from solo.options import FILE, LAUNCHER_OPTIONS
@@ -241,22 +242,24 @@ def end(process: "subprocess.Popen[Any]") -> None:
             process.kill()
 
 
-def find_directory(directory: Any, popen: dict[str, Any]) -> Any:
-    """Return the directory of names that the launcher used, as seen from this process. Raises SoloError."""
+def find_place(via: Any, directory: Any, popen: dict[str, Any]) -> dict[str, Any]:
+    """Return the backend and the directory of names that the launcher used, as seen from this process. Raises SoloError."""
     env = popen.get("env")
-    if directory is None and env is not None:
-        directory = {os.fsencode(key): value for key, value in env.items()}.get(b"SOLO_DIR") or find_base(None)
-    return directory and os.path.join(os.fsdecode(popen.get("cwd") or ""), os.fsdecode(directory))
+    options = {key: os.fsdecode(value) for key, value in (("via", via), ("dir", directory)) if value is not None}
+    variables = os.environb if env is None else {os.fsencode(key): os.fsencode(value) for key, value in env.items()}
+    read_variables(options, variables)
+    backend = options.get("via", FILE)
+    path = os.path.join(os.fsdecode(popen.get("cwd") or ""), find_base(options.get("dir"))) if backend == FILE else None
+    return {"via": backend, "directory": path}
 
 
 def make_error(kind: str, where: str, text: str, via: Any, directory: Any, popen: dict[str, Any]) -> errors.SoloError:
-    """Return the error that the launcher reported, a Busy with its holders."""
+    """Return the error that the launcher reported, a Busy with its holders at that backend."""
     error: errors.SoloError = getattr(errors, kind, errors.SoloError)(text)
     if isinstance(error, errors.Busy):
         error.name = where
         try:
-            place = find_directory(directory, popen) if via in (None, FILE) else None
-            error.holders = tuple(holders(where, via=via, directory=place)) if where else ()
+            error.holders = tuple(holders(where, **find_place(via, directory, popen))) if where else ()
         except errors.SoloError:
             pass  # a damaged ticket: report Busy without holders
     return error

@@ -15,7 +15,7 @@ from solo.modes import EXCLUSIVE, INTENTIONS, Claim
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.process.owners import is_trusted, vouches
 from solo.text.describe import format_duration
-from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_times, print_rows
+from solo.text.tables import NAME, add_column, add_notes, describe_claim, format_json, format_times, print_rows
 from solo.text.users import find_user
 from solo.tickets import LIVE, ORPHANED, Queue, is_published, is_ticket
 
@@ -37,7 +37,8 @@ def run(options: dict, names: list) -> int:
     elif options.get("json"):
         print(format_json(format_times(rows)))
     else:
-        columns, cells = add_hosts(COLUMNS, list(map(make_cells, rows)), rows, via)
+        columns, cells = add_backends(COLUMNS, list(map(make_cells, rows)), rows)
+        columns, cells = add_hosts(columns, cells, rows, via)
         print_rows(
             *add_notes(columns, cells, rows),
             "STATE",
@@ -52,15 +53,19 @@ def describe_places(options: dict) -> str:
     return describe_place(options) + (", and by sockets" if "via" not in options else "")
 
 
+def add_backends(columns: tuple, lines: list, rows: list) -> tuple:
+    """Return (columns, lines of cells), with the backend if the rows differ in it: of one name by two, each has a holder."""
+    backends = [row["via"].partition("://")[0] for row in rows]
+    return add_column(columns, lines, "VIA", backends) if len(set(backends)) > 1 else (columns, lines)
+
+
 def add_hosts(columns: tuple, lines: list, rows: list, via) -> tuple:
-    """Return (columns, lines of cells), with the host before the last column if an engine keeps the locks or a row is of
-    another host, as a container may be.
+    """Return (columns, lines of cells), with the host if an engine keeps the locks or a row is of another host, as a
+    container may be.
     """
     if via in (None, *LOCAL_BACKENDS) and {row["host"] for row in rows} <= {None, posix.uname().nodename}:
         return columns, lines
-    return (*columns[:-1], "HOST", columns[-1]), [
-        [*cells[:-1], row["host"] or "-", cells[-1]] for cells, row in zip(lines, rows)
-    ]
+    return add_column(columns, lines, "HOST", [row["host"] or "-" for row in rows])
 
 
 def print_names(rows: list):

@@ -73,13 +73,16 @@ def find_widths(lines: list, room: int, last: int, gap: int) -> list:
     return widths
 
 
+def add_column(columns: tuple, lines: list, heading: str, cells: list) -> tuple:
+    """Return (columns, lines of cells), with one more column before the last."""
+    return (*columns[:-1], heading, columns[-1]), [[*line[:-1], cell, line[-1]] for line, cell in zip(lines, cells)]
+
+
 def add_notes(columns: tuple, lines: list, rows: list) -> tuple:
-    """Return (columns, lines of cells), with the notes of the rows before the last column if some row has one."""
+    """Return (columns, lines of cells), with the notes of the rows if some row has one."""
     if not any(row["note"] for row in rows):
         return columns, lines
-    return (*columns[:-1], NOTE, columns[-1]), [
-        [*cells[:-1], row["note"] or "-", cells[-1]] for cells, row in zip(lines, rows)
-    ]
+    return add_column(columns, lines, NOTE, [row["note"] or "-" for row in rows])
 
 
 def describe_claim(claim, slot) -> dict:
