@@ -2,8 +2,9 @@
 # Run `make test` of the last commit in minimal Debians, as root and as an ordinary user: tests/debian.sh [SUITE]...
 #
 # debootstrap makes each root once, in build/debian (ROOTS). The tests write only to a temporary layer over it.
-# The root has make, python3 and python3-venv; TERM=dumb, LANG=C. BIND lists directories of this machine to mount inside, such as a
-# local package index. It is a failure if the tests leave a file outside their clone.
+# The root has make, python3 and python3-venv; TERM=dumb, LANG=C. It gets the configuration of this machine's pip, and the certificates
+# and directories which that names. BIND lists more directories to mount inside. It is a failure if the tests leave a file outside
+# their clone.
 set -eu
 cd "$(dirname "$0")/.."
 suites=${*:-bookworm trixie}
@@ -22,11 +23,12 @@ if [ "${1:-}" = --inside ]; then # in new namespaces; arguments: the root, the l
     mount -t tmpfs -o mode=1777 tmpfs dev/shm
     ln -s pts/ptmx dev/ptmx
     ln -s /proc/self/fd dev/fd
-    for folder in ${BIND:-}; do mkdir -p "./$folder"; mount --rbind "$folder" "./$folder"; done
     cp /etc/hosts /etc/resolv.conf etc/
-    cat /etc/pip.conf "${HOME:-/root}/.config/pip/pip.conf" >etc/pip.conf.all 2>/dev/null || true
-    awk '/^\[/ { if (seen[$0]++) next } { print }' etc/pip.conf.all >etc/pip.conf
-    rm etc/pip.conf.all
+    { echo '[global]'; python3 -m pip config list | sed -n "s/^[^.]*\\.\\(.*\\)='\\(.*\\)'\$/\\1 = \\2/p" | sort -u -t= -k1,1; } >etc/pip.conf
+    for path in ${BIND:-} $(sed 's,file://,,g' etc/pip.conf | grep -o ' /[^ ]*'); do
+        if [ -d "$path" ]; then mkdir -p "./$path"; mount --rbind "$path" "./$path"
+        elif [ -e "$path" ]; then install -D -m 644 "$path" "./$path"; fi
+    done
     chroot . useradd --create-home tester
     list() { chroot . find / -xdev \( -path /proc -o -path "$1/solo" -o -path "$1/.cache" \) -prune -o -print | sort; }
     for user in root tester; do
@@ -36,7 +38,7 @@ if [ "${1:-}" = --inside ]; then # in new namespaces; arguments: the root, the l
         chroot . chown -R "$user" "$home/solo"
         list "$home" >"$layer/before"
         chroot . setpriv --reuid="$user" --regid="$user" --init-groups env -i HOME="$home" PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb \
-            LANG=C $(env | grep ^PIP_ || true) make -C "$home/solo" "${TARGET:-test}" ARGS="${ARGS:-}" || echo "$user" >>"$layer/failed"
+            LANG=C make -C "$home/solo" "${TARGET:-test}" ARGS="${ARGS:-}" || echo "$user" >>"$layer/failed"
         left=$(list "$home" | diff "$layer/before" - | head -n 40) # pytest keeps the directories of tests that failed
         [ -z "$left" ] || { echo "files left by $user: $left"; echo "$user" >>"$layer/failed"; }
     done
