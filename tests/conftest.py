@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import again
 import pytest
 from hypothesis import HealthCheck, settings
 from loops import pytest_addoption, pytest_collection_modifyitems, pytest_ignore_collect  # noqa: F401
@@ -97,15 +98,17 @@ ENVIRONMENT = {
 # No deadlines or limits on slowness: a busy machine must not change a result.
 settings.register_profile("solo", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("quick", settings.get_profile("solo"), max_examples=20)
+settings.register_profile("test", settings.get_profile("solo"), max_examples=40)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
+    again.pytest_configure(config)
     config.addinivalue_line("markers", "tool(name): skip and name the tool if it is not installed")
     config.addinivalue_line("markers", "root: needs to be root")
     config.addinivalue_line("markers", "network: needs the machine's network, for packages")
     config.addinivalue_line("markers", "full: only `make test-full` runs it")
-    settings.load_profile("quick" if config.getoption("loop") == "quick" else "solo")
+    settings.load_profile({"quick": "quick", "test": "test"}.get(config.getoption("loop"), "solo"))
     # A shell's background job ignores SIGINT and SIGQUIT: reset them, as from a terminal.
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) == signal.SIG_IGN:
@@ -620,7 +623,7 @@ def kill_both(holder):
 def set_alarm(prepare="pass"):
     """Return a prefix that sets an alarm(2) of one second and executes the rest of the words, like perl's time limit idiom."""
     code = f"import posix, _signal, sys; {prepare}; _signal.alarm(1); posix.execv(sys.argv[1], sys.argv[1:])"
-    return ("python3", "-IS", "-c", code)
+    return (sys.executable, "-IS", "-c", code)
 
 
 def do_when(condition, act):

@@ -4,6 +4,9 @@ A file belongs to one loop; the marker `full` moves a single test to `make test-
 completely in every loop.
 """
 
+import functools
+import shutil
+import subprocess
 from collections import Counter
 
 # At most 15 seconds on two cores: pure functions, imports, the bundle, some real launches.
@@ -31,6 +34,8 @@ FULL = {
     "test_engines",
     "test_etcd",
     "test_faults",
+    "test_fuzz",
+    "test_harness",
     "test_hostile_etcd",
     "test_install",
     "test_lab",
@@ -46,6 +51,16 @@ FULL = {
     "test_zookeeper",
 }
 
+# The tests of instruments are of FULL. `make test` runs those whose instrument differs from the last commit.
+INSTRUMENTS = {
+    "test_bench": ("tests/bench",),
+    "test_coverage": ("tests/coverage_run.py", "tests/coverage_tracer.py", "tests/coverage_explained.py"),
+    "test_dashboard": ("tests/dashboard.py", "packaging/grafana"),
+    "test_fuzz": ("tests/fuzz.py", "tests/readers"),
+    "test_harness": ("tests/again.py", "tests/conftest.py", "tests/debian.sh", "tests/loops.py"),
+    "test_lab": ("tests/lab",),
+}
+
 FIRST = "test_cron_log"  # waits for minutes of cron: at the end, the other worker would wait for it
 
 LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
@@ -58,11 +73,25 @@ LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
 
 def pytest_addoption(parser):
     parser.addoption("--loop", choices=LOOPS, default="full", help="the tests to run; rest is full without test")
+    parser.addoption("--again", metavar="FILE", help="run failed tests once more, alone; add those that pass then to FILE")
     parser.addoption("--bundle", action="store_true", help="run the bundle that `make install` makes")
 
 
+@functools.lru_cache
+def find_changed(root):
+    """Return the tests of instruments that differ, with their instruments, from the last commit. Without git: none."""
+    git = ("git", "-C", root, "status", "--porcelain", "--")
+    return {
+        test
+        for test, files in INSTRUMENTS.items()
+        if shutil.which("git") and subprocess.run([*git, f"tests/{test}.py", *files], capture_output=True).stdout
+    }
+
+
 def is_in_loop(config, path, full=False):
-    return LOOPS[config.getoption("loop")](path.stem in QUICK, full or path.stem in FULL)
+    loop = config.getoption("loop")
+    full = full or path.stem in FULL and not (loop == "test" and path.stem in find_changed(str(config.rootpath)))
+    return LOOPS[loop](path.stem in QUICK, full)
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -1,103 +1,32 @@
-"""A sample of `make fuzz`: every reader of outside data has a target, old findings stay fixed, broken readers are found."""
+"""`make fuzz`: it reports what it finds, finds broken readers, and readers that take quadratic time."""
 
-import ast
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
-from random import Random, SystemRandom
+from random import Random
 
 import fuzz
 import pytest
 from conftest import ROOT
-from readers import READ, TARGETS, UNREAD, engines, journals, proc, records, urls
+from readers import TARGETS, records
 from readers.sockets import OURS, check_sockets
-from readers.target import attempt, put_into_file, read_from
 
-import solo
 from solo import argv, identity, record
 from solo.api import status_pipe
-from solo.commands import doctor
-from solo.contention import sockets
 from solo.engines import engine, targets
-from solo.errors import SoloError, UsageError
 from solo.gate import Gate
 from solo.history import reader
 from solo.process import systemd
 
-SEED = int(os.environ.get("SOLO_SEED", SystemRandom().randrange(1 << 32)))
-SHARE = 500  # inputs for each share of a target: 8 s of CPU in all
-READER = re.compile(r"_*(parse|read|unquote|unpack|decode|load|split|clean|cut|receive)(_|$)")
-SIGNS = {"read_file", "pread", "recv", "loads", "splitlines", "parse_qsl", "fromisoformat", "readlink", "readline"}
+SHARE = 500  # inputs for each share of a target
 
 
 def sample(name: str, seed: int) -> dict:
     target = TARGETS[name]
     return fuzz.run_plain(target, seed, max(150, int(SHARE * target.share)))
-
-
-# --- the tables --------------------------------------------------------------------------------------------------
-
-
-def find_readers():
-    """Yield the names of functions with a reader's name or a call of a reading function."""
-    for path in (ROOT / "solo").rglob("*.py"):
-        module = ".".join(path.relative_to(ROOT / "solo").with_suffix("").parts)
-        yield from (f"{module}.{name}" for name in list_readers(ast.parse(path.read_text()), ""))
-
-
-def list_readers(node, within: str):
-    for inner in ast.iter_child_nodes(node):
-        if isinstance(inner, ast.ClassDef):
-            yield from list_readers(inner, f"{within}{inner.name}.")
-        elif isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            called = {
-                getattr(call.func, "attr", getattr(call.func, "id", ""))
-                for call in ast.walk(inner)
-                if isinstance(call, ast.Call)
-            }
-            if READER.match(inner.name) or called & SIGNS:
-                yield within + inner.name
-
-
-def test_every_reader_has_a_target_or_a_reason():
-    fuzzed = {reader for readers in READ.values() for reader in readers.split()}
-    excused = {reader for readers in UNREAD.values() for reader in readers.split()}
-    found = set(find_readers())
-
-    assert READ.keys() == TARGETS.keys()
-    assert found - fuzzed - excused == set()
-    assert (excused - found, fuzzed & excused) == (set(), set())
-
-
-def test_every_reader_in_the_table_exists():
-    for name in " ".join(READ.values()).split():
-        words = name.split(".")
-        parts = next(
-            at for at in range(len(words), 0, -1) if (ROOT / "solo" / "/".join(words[:at])).with_suffix(".py").exists()
-        )
-        found = __import__(".".join(["solo", *words[:parts]]), fromlist=["x"])
-        for attribute in words[parts:]:
-            found = getattr(found, attribute)
-
-
-# --- the sample --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", TARGETS)
-def test_no_input_crashes_hangs_or_misleads(name):
-    result = sample(name, SEED)
-
-    assert "why" not in result, f"SOLO_SEED={SEED}: --replay {name} {json.dumps(result['input'])}\n{result['why']}"
-
-
-@pytest.mark.parametrize("line", (ROOT / "tests/corpus.txt").read_text().splitlines())
-def test_an_old_finding_stays_fixed(line):
-    name, _, data = line.partition(" ")
-    fuzz.try_input(TARGETS[name], ast.literal_eval(data))
 
 
 def test_a_finding_is_printed_with_its_replay_and_fails_the_run(tmp_path):
@@ -266,92 +195,3 @@ def test_quadratic_time_is_detected():
             data = data[1:]
 
     assert is_quadratic(lambda size: bytes(size), read, 1 << 18)
-
-
-# --- findings -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("text", ["1m30", "1h30", "2d12", "5m.", ".", "1h30m5"])
-def test_a_duration_needs_a_unit_after_each_number(text):
-    with pytest.raises(UsageError):
-        argv.read_duration("-t", text)
-
-
-@pytest.mark.parametrize("name", [b"\x0bNSpid: 7", b"\x0cNSpid:7", b"\rUmask: 777", b"a\xc2\x85b"])
-def test_a_process_name_is_no_line_of_its_status(name):
-    data = proc.make_status(Random(1), (4711, 12), 0x1000, 0).replace(b"Name:\t", b"Name:\t" + name)
-
-    assert read_from(data, identity.read_inner_pid, "5") == 12
-    noticed = [read_from(data, systemd.notices, 5, number) for number in (signal.SIGPIPE, signal.SIGTERM)]
-    assert noticed == [True, False]
-
-
-@pytest.mark.root
-def test_a_process_with_many_groups_is_found_in_its_namespace():
-    code = (
-        "import os; from solo.identity import read_inner_pid; os.setgroups(range(1, 3000));"
-        "print(read_inner_pid('self') == os.getpid())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-
-    assert done.stdout == "True\n", done.stderr
-
-
-def test_ignored_signals_are_read_from_a_parent_with_many_groups_and_any_name():
-    many_groups = proc.make_status(Random(1), (5,), 0x1000, 900)
-    any_name = proc.make_status(Random(1), (5,), 0x1000, 0).replace(b"\t", b"\tSigIgn:1", 1)
-
-    assert [proc.read_ignored(data) for data in (many_groups, any_name)] == [0x1000, 0x1000]
-
-
-@pytest.mark.parametrize("torn", [b"a%2", b"%+5", b"% 5"])
-def test_a_torn_escape_is_invalid(torn):
-    with pytest.raises(ValueError):
-        record.unquote(torn)
-
-
-def test_totals_torn_by_a_full_disk_are_written_again():
-    for seed in range(20):
-        journals.trip_journals(Random(seed))
-
-
-@pytest.mark.parametrize("key", ["password", "pass%77ord", "sslp%61ssword"])
-def test_a_secret_is_hidden_for_every_spelling_of_its_key(key):
-    target = targets.parse_url(f"postgresql://h/?{key}={urls.SECRET}")
-
-    assert targets.has_secret(target) and urls.SECRET not in target.shown
-
-
-def test_a_deeply_nested_configuration_is_refused_in_one_line():
-    with pytest.raises(SoloError, match="text"):
-        targets.read_configuration(put_into_file(b"a = " + b"[" * 4000))
-
-
-def test_an_infinite_number_in_an_answer_is_invalid():
-    answer = b'200 \n{"header": {"revision": 1e999}}'
-
-    assert isinstance(attempt(engines.open_etcd(answer).read_queue, "job", may=engine.INVALID_ANSWER), OverflowError)
-
-
-@pytest.mark.parametrize("claim", ["C-0-0", "C-2-5", "C-5-2-1", "C-5-2-3-1", "C-5"])
-def test_an_impossible_claim_in_an_address_is_invalid(claim):
-    with pytest.raises(ValueError):
-        sockets.parse_claim(claim)
-
-
-@pytest.mark.parametrize("point", ["é", "a b", "\u2028", "\xa0", "\udcff", "back\\slash"])
-def test_a_mount_with_any_name_is_found(point):
-    data = proc.write_mount(b"", b"ext4") + proc.write_mount(os.fsencode(point), b"nfs4")
-
-    assert proc.find_mounted(data, os.fsencode(f"/{point}/x")) == ("nfs4", "/" + point)
-    assert doctor.find_file_system("/proc")[0] == "proc"
-
-
-def test_a_name_of_control_characters_reaches_solo_run(lab):
-    name = "a\x01b\x02"
-    holder = lab.hold(name)
-
-    with pytest.raises(solo.Busy) as caught:
-        solo.run(["true"], name=name, directory=lab.directory)
-
-    assert (caught.value.name, [one.launcher for one in caught.value.holders]) == (name, [holder.pid])

@@ -2,7 +2,7 @@
 
 A target `make`s valid text from a Random. `check` compares the reader, for any bytes, with a second implementation or with
 invariants. `trip` converts a value to text and back, or damages the text. A finding is an exception. UNREAD names functions that
-look like readers but read no outside data, by the reason; test_fuzz.py compares both tables with the source.
+look like readers but read no outside data, by the reason; test_readers.py compares both tables with the source.
 """
 
 from readers import crontabs, engines, journals, proc, records, sockets, stores, urls, words  # noqa: F401
