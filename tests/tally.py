@@ -49,6 +49,11 @@ def is_time_left() -> bool:
     return UNTIL is None or time.monotonic() < UNTIL
 
 
+def share(points):
+    """Return a random third of the points of a sweep; all of them in a whole torture."""
+    return points if WHOLE else points[SEED % 3 :: 3]
+
+
 def rounds(sample: int, whole: int):
     """Yield the numbers of the rounds to run. With a deadline, run at least one, and more while there is time."""
     if POINT:

@@ -68,7 +68,7 @@ begun.wait()
 def test_program_killed_at_any_moment_leaves_the_name_free(lab, kind):
     chance = tally.make_random("kills")
     code = "print(flush=True)\nwhile True:\n  with solo.Lock('job', wait=math.inf): pass\n  with solo.Lock('job', slots=2): pass"
-    for _ in tally.rounds(60, 500):
+    for _ in tally.rounds(25, 500):
         program = lab.start_code(code)
         read_line(program)
         time.sleep(chance.random() * 0.02)  # the moment

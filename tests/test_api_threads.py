@@ -69,7 +69,7 @@ print(failed)
 def test_programs_of_threads_and_tasks_never_overlap(lab, kind):
     marks = lab.path / "marks"
     marks.mkdir()
-    programs = [lab.start_code(CROWD, marks) for _ in range(8)]
+    programs = [lab.start_code(CROWD, marks) for _ in range(4)]
 
     assert {finish(program) for program in programs} == {(0, "[]\n", "")}
     assert list(marks.iterdir()) == find_holders("pool") == find_holders("data") == []

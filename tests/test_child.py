@@ -46,14 +46,14 @@ def test_exit_status_passes_through(lab, status):
 @pytest.mark.parametrize(
     "number",
     [n for n in CATCHABLE if n not in {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, *TERMINAL_STOPS}]
-    + [signal.SIGKILL],
+    + [signal.SIGKILL, signal.SIGRTMIN, signal.SIGRTMAX],
 )
 def test_death_by_signal_is_mirrored(lab, number):
     result = lab.run(
         "-n",
         "job",
         "--",
-        "python3",
+        sys.executable,
         "-IS",
         "-c",
         f"import os, _signal\nif {number} != 9: _signal.signal({number}, _signal.SIG_DFL)\nos.kill(os.getpid(), {number})",

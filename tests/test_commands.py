@@ -672,7 +672,7 @@ def test_clean_beside_contenders_keeps_exclusion(lab):
     witness = str(TESTS / "witness.sh")
     cleaner = lab.start_shell("while [ ! -e $LAB/done ]; do $SOLO clean >/dev/null || echo failed; done")
     running, ends = [], []
-    for number in range(120):
+    for number in range(50):
         running.append(lab.start("-w", "forever", "-n", "job", witness, str(number), "0"))
         if len(running) > 4:
             ends.append(finish(running.pop(0)))

@@ -285,6 +285,7 @@ def connect(server, authority, client, host="127.0.0.1"):
     return engine
 
 
+@pytest.mark.full  # needs servers
 @pytest.mark.tool("openssl")
 def test_trusted_certificates_of_both_sides_protect_a_lock(secure):
     engine = connect(secure, "ca", "client")

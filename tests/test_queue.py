@@ -220,7 +220,7 @@ def test_name_is_free_after_launcher_and_command_are_killed(lab):
 
 def test_zombie_orphan_holds_nothing(lab):
     """A zombie keeps its pid and start time; REAPER never waits for it."""
-    holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=("python3", "-c", REAPER))
+    holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=(sys.executable, "-c", REAPER))
     child = int(read_line(holder))
     launcher = lab.list()[0]["launcher"]
     os.kill(launcher, signal.SIGKILL)

@@ -306,7 +306,7 @@ def test_random_walk_agrees_with_the_model(solo_script, tmp_path, via):
         tally.note(number)
         walk = type("Walk", (Walk,), {"via": via, "script": solo_script, "directory": tmp_path})
         how = settings(
-            max_examples=12,
+            max_examples=6,
             stateful_step_count=40 if tally.WHOLE else 25,
             database=None,
             suppress_health_check=list(HealthCheck),
