@@ -3,7 +3,7 @@
 #
 # debootstrap makes each root once, in build/debian (ROOTS). The tests write only to a temporary layer over it.
 # The root has make, python3 and python3-venv; TERM=dumb, LANG=C. It gets the configuration of this machine's pip, and the certificates
-# and directories which that names. BIND lists more directories to mount inside. It is a failure if the tests leave a file outside
+# and directories which that names. BIND lists more directories to mount inside, USERS the users (root tester). It is a failure if the tests leave a file outside
 # their clone.
 set -eu
 cd "$(dirname "$0")/.."
@@ -31,7 +31,7 @@ if [ "${1:-}" = --inside ]; then # in new namespaces; arguments: the root, the l
     done
     chroot . useradd --create-home tester
     list() { chroot . find / -xdev \( -path /proc -o -path "$1/solo" -o -path "$1/.cache" \) -prune -o -print | sort; }
-    for user in root tester; do
+    for user in ${USERS:-root tester}; do
         home=$(chroot . sh -c "echo ~$user")
         mkdir ".$home/solo"
         tar -x -C ".$home/solo" <"$layer/source.tar"

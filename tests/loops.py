@@ -73,7 +73,9 @@ LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
 
 def pytest_addoption(parser):
     parser.addoption("--loop", choices=LOOPS, default="full", help="the tests to run; rest is full without test")
-    parser.addoption("--again", metavar="FILE", help="run failed tests once more, alone; add those that pass then to FILE")
+    parser.addoption(
+        "--again", metavar="FILE", help="run failed tests once more, alone; add those that pass then to FILE"
+    )
     parser.addoption("--bundle", action="store_true", help="run the bundle that `make install` makes")
 
 

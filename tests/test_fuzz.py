@@ -155,11 +155,7 @@ GROWING = {
         1 << 20,
     ),
     "report": (lambda size: b"1 0 0\nx" * (size // 7), status_pipe.read_last, 1 << 16),
-    "sockets": (
-        lambda size: b"a 1 0 00010000 1 1 5 %ba/hold.1.X...0\n" % OURS * (size // 40),
-        check_sockets,
-        1 << 19,
-    ),
+    "sockets": (lambda size: b"a 1 0 00010000 1 1 5 %ba/hold.1.X...0\n" % OURS * (size // 40), check_sockets, 1 << 19),
 }
 
 

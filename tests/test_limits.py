@@ -407,7 +407,10 @@ def test_denied_prctl_is_one_line_and_125(lab, word, waits):
 
 @pytest.mark.parametrize(
     "words",
-    [("-w", "1"), *(pytest.param(words, marks=pytest.mark.full) for words in ((), ("--once-per", "1ms"), ("--slots", "2")))],
+    [
+        ("-w", "1"),
+        *(pytest.param(words, marks=pytest.mark.full) for words in ((), ("--once-per", "1ms"), ("--slots", "2"))),
+    ],
 )
 def test_out_of_memory_is_one_line_and_125(lab, words):
     """The limits rise from where Python itself starts, perhaps with messages of its own, to where the run succeeds."""

@@ -49,7 +49,9 @@ def make_sets():
     while left:
         chosen = list(left[0])
         for option in sorted(OPTIONS, key=lambda option: -sum(option in pair for pair in left)):
-            if option not in chosen and not any(find_refusal(*sorted((option, other), key=OPTIONS.index)) for other in chosen):
+            if option not in chosen and not any(
+                find_refusal(*sorted((option, other), key=OPTIONS.index)) for other in chosen
+            ):
                 chosen.append(option)
         left = [pair for pair in left if not set(pair) <= set(chosen)]
         yield chosen

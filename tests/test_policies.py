@@ -862,7 +862,11 @@ def test_sockets_refuse_loud_after_count(lab):
 # --- all policies -----------------------------------------------------------------------------------------------
 
 
-MAX_WAITING, LATEST, REPLACE = (("--max-waiting", "99", "-w", "0.1"), 75), (("--latest", "-w", "0.1"), 75), (("--replace", "-k", "1"), 0)
+MAX_WAITING, LATEST, REPLACE = (
+    (("--max-waiting", "99", "-w", "0.1"), 75),
+    (("--latest", "-w", "0.1"), 75),
+    (("--replace", "-k", "1"), 0),
+)
 
 
 @pytest.mark.parametrize("policies", [(MAX_WAITING, REPLACE), pytest.param((LATEST,), marks=pytest.mark.full)])

@@ -33,6 +33,7 @@ TYPES = {
 }
 ALWAYS_SET = {"via", "kill_after"}
 
+
 def is_module(name):
     path = ROOT / name.replace(".", "/")
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
