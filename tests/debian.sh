@@ -3,8 +3,8 @@
 #
 # debootstrap makes each root once, in build/debian (ROOTS). The tests write only to a temporary layer over it.
 # The root has make, python3 and python3-venv; TERM=dumb, LANG=C. It gets the configuration of this machine's pip, and the certificates
-# and directories which that names. BIND lists more directories to mount inside, USERS the users (root tester). It is a failure if the tests leave a file outside
-# their clone.
+# and directories which that names. BIND lists more directories to mount inside, USERS the users (root tester). It is a failure if the
+# tests leave a file outside their clone.
 set -eu
 cd "$(dirname "$0")/.."
 suites=${*:-bookworm trixie}

@@ -253,21 +253,15 @@ def suggest(folder, command):
 
 
 def run_all(folder, tmp_path, lab, lines):
-    """Run each line in a directory of its own, in one shell. Return [(the jobs that ran, with their names; stderr)]."""
+    """Run each line in a directory of its own. Yield (the jobs that ran, with their names; stderr) of each."""
     environment = {**lab.environment, "PATH": f"{folder}:{os.environ['PATH']}"}
-    script = []
     for number, (line, given) in enumerate(lines):
         place = tmp_path / str(number)
-        place.mkdir(exist_ok=True)
-        (place / "given").write_text(given)
-        (place / "line").write_text(f"{line}\nwait")
-        script.append(f"(cd {place}; RAN={place}/ran sh ./line <given >out 2>err)")
-
-    subprocess.run(["sh", "-c", "\n".join(script)], env=environment, check=True, timeout=PATIENCE)
-
-    for number in range(len(lines)):
-        ran, err = (tmp_path / str(number) / name for name in ("ran", "err"))
-        yield [line.split("=") for line in ran.read_text().splitlines()] if ran.exists() else [], err.read_text()
+        place.mkdir()
+        ran = place / "ran"
+        words, options = ["sh", "-c", f"{line}\nwait"], {"cwd": place, "env": {**environment, "RAN": str(ran)}}
+        done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=PATIENCE, **options)
+        yield [row.split("=") for row in ran.read_text().splitlines()] if ran.exists() else [], done.stderr
 
 
 def test_every_job_of_a_suggested_line_runs_guarded(folder, tmp_path, lab):
