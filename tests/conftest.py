@@ -44,6 +44,10 @@ source = ROOT  # of the solo that tests start; where the network namespace canno
 # flock, poll and fcntl in /proc/PID/syscall
 BLOCKING = {"x86_64": ("73", "7", "72"), "aarch64": ("32", "73", "25")}[os.uname().machine]
 FCNTL, WAITING_FCNTL = BLOCKING[2], (7, 38)  # F_SETLKW and F_OFD_SETLKW; no other command waits for long
+SOCKET_IN_FULL = [
+    "file",
+    pytest.param("socket", marks=pytest.mark.full),
+]  # of long tests, for the fixtures via and kind
 PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
 
 sys.path.insert(0, str(ROOT))

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from conftest import ROOT, need_tools
+from guest import PACKAGES
 from roots import get_root
 
 BASE = "docker.io/library/python:3.13-slim"  # of the Containerfile
@@ -57,7 +58,7 @@ class Podman:
         pyz = self.path / "context/dist/solo.pyz"
         subprocess.run([sys.executable, ROOT / "packaging/pyz.py", pyz], check=True)
         with open(self.path / "base.tar", "wb") as tar:
-            root = get_root("trixie", "python3")
+            root = get_root("trixie", PACKAGES)  # that of the tests of systemd
             subprocess.run(["tar", "-C", root, "--exclude=./var/cache", "-c", "."], stdout=tar, check=True)
         self.check("import", "--quiet", self.path / "base.tar", BASE)
         self.check(

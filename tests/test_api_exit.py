@@ -5,7 +5,7 @@ import time
 
 import pytest
 import tally
-from conftest import find_holders, finish, read_line, until
+from conftest import SOCKET_IN_FULL, find_holders, finish, read_line, until
 
 import solo
 
@@ -65,6 +65,7 @@ begun.wait()
     assert lab.list("held") == []
 
 
+@pytest.mark.parametrize("kind", SOCKET_IN_FULL, indirect=True)
 def test_program_killed_at_any_moment_leaves_the_name_free(lab, kind):
     chance = tally.make_random("kills")
     code = "print(flush=True)\nwhile True:\n  with solo.Lock('job', wait=math.inf): pass\n  with solo.Lock('job', slots=2): pass"

@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import PATIENCE, is_locked, read_line, read_state, until
+from conftest import PATIENCE, SOCKET_IN_FULL, is_locked, read_line, read_state, until
 
 import solo
 
@@ -146,6 +146,7 @@ print(set(statuses), signal.getsignal(signal.SIGUSR1) is handler)
     assert lab.run_code(code, flags=("-IS", "-W", "ignore::DeprecationWarning")) == (0, "{0} True\n", "")
 
 
+@pytest.mark.parametrize("via", SOCKET_IN_FULL, indirect=True)
 def test_forks_in_the_middle_of_acquires_break_nothing(lab, via):
     code = """
 import random, select

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import tally
+from conftest import SOCKET_IN_FULL
 
 from solo.api import blocking
 
@@ -82,7 +83,7 @@ print(hits, hits - len(checked), lock.locked, reentrant.locked)
 """
 
 
-@pytest.mark.parametrize("via", ["file", pytest.param("socket", marks=pytest.mark.full)], indirect=True)
+@pytest.mark.parametrize("via", SOCKET_IN_FULL, indirect=True)
 @pytest.mark.parametrize("lock", ["global", "own", "reentrant"])
 def test_interrupt_at_any_moment_releases(lab, via, lock):
     """The name and the mutex of the module: else the thread that checks would wait."""

@@ -6,7 +6,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import PATIENCE, do_when, find_holders, finish, read_line, run_threads, until
+from conftest import PATIENCE, SOCKET_IN_FULL, do_when, find_holders, finish, read_line, run_threads, until
 
 import solo
 from solo import kernel
@@ -66,6 +66,7 @@ print(failed)
 """
 
 
+@pytest.mark.parametrize("kind", SOCKET_IN_FULL, indirect=True)
 def test_programs_of_threads_and_tasks_never_overlap(lab, kind):
     marks = lab.path / "marks"
     marks.mkdir()

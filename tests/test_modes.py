@@ -8,7 +8,17 @@ import subprocess
 import time
 
 import pytest
-from conftest import PATIENCE, count_switches, finish, kill_both, make_witness, read_line, read_state, until
+from conftest import (
+    PATIENCE,
+    SOCKET_IN_FULL,
+    count_switches,
+    finish,
+    kill_both,
+    make_witness,
+    read_line,
+    read_state,
+    until,
+)
 
 
 def test_shared_holder_admits_only_shared(lab, via):
@@ -293,7 +303,7 @@ def name_words(mode, names, slots):
 COUNTS = {"file": 80, "socket": 200}  # contenders
 
 
-@pytest.mark.parametrize("via", ["file", pytest.param("socket", marks=pytest.mark.full)], indirect=True)
+@pytest.mark.parametrize("via", SOCKET_IN_FULL, indirect=True)
 def test_random_sets_of_names_never_deadlock(lab, via):
     """Contenders of nested and several names, in random order and modes: all end, and none overlaps."""
     chance = random.Random(7)

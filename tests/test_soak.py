@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 import tally
-from conftest import PATIENCE, TESTS, finish, make_witness, until
+from conftest import PATIENCE, SOCKET_IN_FULL, TESTS, finish, make_witness, until
 
 SOAK = {"file": 90, "socket": 240}  # launchers
 LAUNCHER = 6000  # kB: more than the private memory of one waiter
@@ -115,7 +115,7 @@ def add_to_tally(log, launchers, kills, **others):
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("via", ["file", pytest.param("socket", marks=pytest.mark.full)])
+@pytest.mark.parametrize("via", SOCKET_IN_FULL)
 def test_soak_over_slots_keeps_limit_and_loses_no_command(lab, via):
     """Sixty launchers at a time over three slots, some killed at random with their commands. The commands count each other."""
     if via == "socket":

@@ -10,7 +10,7 @@ import time
 
 import pytest
 import tally
-from conftest import PATIENCE, Lab, make_witness, read_state
+from conftest import PATIENCE, SOCKET_IN_FULL, Lab, make_witness, read_state
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -299,9 +299,9 @@ class Walk(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("via", [FILE, SOCKET])
+@pytest.mark.parametrize("via", SOCKET_IN_FULL)
 def test_random_walk_agrees_with_the_model(solo_script, tmp_path, via):
-    """Twelve walks a round, each round with its own seed."""
+    """Six walks a round, each round with its own seed."""
     for number in tally.rounds(1, 12):
         tally.note(number)
         walk = type("Walk", (Walk,), {"via": via, "script": solo_script, "directory": tmp_path})
