@@ -5,6 +5,7 @@ PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 DESTDIR ?=
 
 VENV = .venv
+GROUP = test
 VENV_PYTHON = $(VENV)/bin/python
 MADE = $(VENV)/made
 PIP = $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check
@@ -57,7 +58,7 @@ rpm: dist ## build the RPM packages in build/rpm, from the sdist, with rpmbuild
 $(MADE): pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) --upgrade pip # one that knows dependency groups: 25.1 or newer
-	@$(PIP) -e . --group test
+	@$(PIP) -e . --group $(GROUP)
 	@touch $@
 
 venv: $(MADE) ## make the development environment in .venv
@@ -65,7 +66,7 @@ venv: $(MADE) ## make the development environment in .venv
 quick: $(MADE) ## run the fast tests, in at most 15 seconds
 	@$(PYTEST) --loop=quick $(ARGS)
 
-test: $(MADE) ## test every promise of one machine in at most 4 minutes; installs nothing outside this directory
+test: $(MADE) ## test every promise of one machine in at most 3 minutes; installs nothing outside this directory
 	@$(PYTEST) --loop=test $(ARGS)
 
 test-full: $(VENV)/bench $(VENV)/docs $(VENV)/deploy ## run all tests except the long torture: with servers, packages, systemd and cron
