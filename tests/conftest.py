@@ -480,22 +480,34 @@ def via(request, lab):
     return request.param
 
 
-@pytest.fixture
-def common(lab, tmp_path_factory):
-    """Return a lab that other users can use: its script runs on Debian's Python, from a copy of the source."""
+def write_script(place):
+    """Write a `solo` that runs the source in `place` on Debian's Python. Return its path."""
+    head = f"#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n"
+    script = place / "run"
+    script.write_text(head + (ROOT / "solo/__main__.py").read_text())
+    script.chmod(0o755)
+    return script
+
+
+@pytest.fixture(scope="session")
+def compiled(solo_script, tmp_path_factory):
+    """Return a directory with the source, in which Debian's Python has compiled what an ordinary run loads."""
     if os.geteuid() != 0 or not os.access("/usr/bin/python3", os.X_OK):
         pytest.skip("needs root and /usr/bin/python3")
+    place = tmp_path_factory.mktemp("compiled")
+    shutil.copytree(source / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run([write_script(place), "-n", "job", "true"], env={"SOLO_DIR": f"{place}/names"}, check=True)
+    return place
+
+
+@pytest.fixture
+def common(lab, compiled, tmp_path_factory):
+    """Return a lab that other users can use: its script runs on Debian's Python, from a copy of the source."""
     place = tmp_path_factory.mktemp("common")
     for path in (place, *list(place.parents)[:-2]):
         path.chmod(0o755) if path.name.startswith(("pytest", "popen")) or path == place else None
-    shutil.copytree(source / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
-    script = place / "run"
-    script.write_text(
-        f"#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n"
-        + (ROOT / "solo/__main__.py").read_text()
-    )
-    script.chmod(0o755)
-    lab.script = str(script)
+    shutil.copytree(compiled / "solo", place / "solo")
+    lab.script = str(write_script(place))
     lab.directory = place / "names"
     lab.environment["SOLO_DIR"] = str(lab.directory)
     lab.list = None  # Debian's Python lacks its libraries
