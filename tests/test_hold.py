@@ -905,11 +905,11 @@ def test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck(lab):
 
 
 @pytest.mark.full
-def test_thousands_of_holds_of_one_process(lab, target):
-    words = [f"n{number}" for number in range(10)]
-    for _ in range(200):
+def test_thousand_holds_of_one_process(lab, target):
+    words = [f"n{number}" for number in range(8)]
+    for _ in range(128):
         assert hold(lab, target, "-s", *words).returncode == 0
-    assert len(lab.list()) == 2000
+    assert len(lab.list()) == 1024
     assert try_job(lab, "n3")[0] == 75
     end_target(target)
-    assert [try_job(lab, f"n{number}") for number in range(10)] == [(0, "")] * 10 and lab.list() == []
+    assert [try_job(lab, name) for name in words] == [(0, "")] * 8 and lab.list() == []

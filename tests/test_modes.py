@@ -300,7 +300,7 @@ def name_words(mode, names, slots):
     return [*words, *{"X": [], "S": ["-s"], "C": ["--slots", str(slots)]}[mode], "--"]
 
 
-COUNTS = {"file": 80, "socket": 200}  # contenders
+COUNTS = {"file": 80, "socket": 120}  # contenders
 
 
 @pytest.mark.parametrize("via", SOCKET_IN_FULL, indirect=True)

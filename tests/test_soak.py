@@ -9,7 +9,7 @@ import pytest
 import tally
 from conftest import PATIENCE, SOCKET_IN_FULL, TESTS, finish, make_witness, until
 
-SOAK = {"file": 90, "socket": 240}  # launchers
+SOAK = {"file": 90, "socket": 150}  # launchers
 LAUNCHER = 6000  # kB: more than the private memory of one waiter
 
 
