@@ -109,6 +109,8 @@ UNREAD = {
     "only searches for a word": """
         contention.flocks.refuse_own_lock contention.flocks.refuse_to_lose_lock contention.ofd.has_locked
         supervise.has_lock""",
+    "reads the code of its own installation": """
+        generate.loader.Loader.get_code""",
     "splits text of the kernel at spaces or NUL bytes, after identity.parse_stat": """
         process.proc.Process.__init__ process.proc.Process.cmdline""",
     "reads a process name or the first line of a script, which kernel.say cleans": """
