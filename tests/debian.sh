@@ -54,7 +54,7 @@ for suite in $suites; do
         mirror=$(sed -n 's/^URIs: //p' /etc/apt/sources.list.d/debian.sources | head -n 1)
         script=/usr/share/debootstrap/scripts/$suite
         [ -e "$script" ] || script=${script%/*}/sid # newer than this debootstrap
-        debootstrap --variant=minbase --include=make,python3,python3-venv "$suite" "$roots/$suite" "${mirror:-http://deb.debian.org/debian}" "$script" >"$roots/$suite.log"
+        unshare --mount debootstrap --variant=minbase --include=make,python3,python3-venv "$suite" "$roots/$suite" "${mirror:-http://deb.debian.org/debian}" "$script" >"$roots/$suite.log"
         touch "$roots/$suite.made"
     fi
     layer=$(mktemp -d "$roots/layer.XXXXXX")
