@@ -17,21 +17,11 @@ REAL_TIME = range(signal.SIGRTMIN + 1, signal.SIGRTMAX)  # as the first and the 
 TERMINAL_STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
 
-def report(run, *words, **options):
-    result = run(*words, **options)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
-
-
 def read_signals(text, key="SigIgn"):
     """Return the signals in a line of /proc/PID/status, without 32 and 33: posix_spawn(3) leaves those of glibc ignored."""
     text = text.decode() if isinstance(text, bytes) else text
     bits = int(re.search(rf"{key}:\s*(\w+)", text)[1], 16)
     return {number for number in range(1, 65) if bits >> number - 1 & 1} - {32, 33}
-
-
-def run_bare(*words, **options):
-    return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, **options)
 
 
 # --- exit status -------------------------------------------------------------------------------------------------
@@ -132,25 +122,7 @@ def test_failure_between_fork_and_exec_is_one_line_and_125(lab):
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-# --- what the command inherits -------------------------------------------------------------------------------------
-
-
-def test_command_inherits_what_it_would_without_solo(lab):
-    read_end, write_end = os.pipe()
-    options = {
-        "pass_fds": (read_end, write_end),
-        "cwd": lab.path,
-        "env": {**lab.environment, "ODD": "a\nb"},
-        "umask": 0o27,
-    }
-
-    bare = report(run_bare, *PROBE, "report", "word", **options)
-    guarded = report(lab.run, "-n", "job", *PROBE, "report", "word", **options)
-
-    for key in ("SOLO_NAME", "SOLO_TOKEN"):
-        guarded["environment"].pop(key.encode().hex())
-    assert guarded.pop("parent") != bare.pop("parent")
-    assert guarded == bare
+# --- what the command inherits; tests/homes/ has more -------------------------------------------------------------------------------------
 
 
 def test_launchers_pid_in_environment_becomes_the_commands(lab):
@@ -239,19 +211,6 @@ def test_unwritable_stderr_changes_no_status(lab):
     assert result.stderr.startswith(b"solo: other: cannot write in ") and result.stderr.count(b"\n") == 1
 
 
-LOCALES = [{"LC_CTYPE": value} for value in ("C", "UTF-8", "C.UTF-8", "POSIX", "")]
-
-
-@pytest.mark.parametrize("environment", [{}, {"LC_ALL": "C"}, {"LANG": "C"}, *LOCALES], ids=str)
-def test_environment_gains_only_solo_name_and_token(lab, environment):
-    """Python itself may set LC_CTYPE, as in the C locale."""
-    output = lab.run("--dir", lab.directory, "-n", "job", "/usr/bin/env", env=environment).stdout.decode()
-
-    gained = dict(line.split("=", 1) for line in output.splitlines())
-    assert gained.pop("SOLO_NAME") == "job" and gained.pop("SOLO_TOKEN").isdigit()
-    assert gained == environment
-
-
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
 def test_closed_standard_descriptors_stay_closed(lab, closed):
     """And no ticket gets their numbers: a message would be written into it."""
@@ -280,32 +239,6 @@ def test_closed_standard_descriptors_stay_closed(lab, closed):
     assert not inherited & (set(closed) - {1})  # sh opened 1 itself, for `ls >seen`
     assert not closed == (1,) or inherited >= {0, 2}
     assert lab.log.read_text().endswith("\nend\n") and "solo:" not in lab.log.read_text()
-
-
-def test_dispositions_and_mask_are_inherited(lab):
-    ignored, blocked = {signal.SIGTTOU, signal.SIGSEGV, signal.SIGINT}, {signal.SIGTTIN, signal.SIGILL, signal.SIGTERM}
-
-    def prepare():
-        for number in ignored:
-            signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
-
-    guarded = lab.run("-n", "job", "--", "cat", "/proc/self/status", preexec_fn=prepare).stdout
-
-    assert (read_signals(guarded), read_signals(guarded, "SigBlk")) == (ignored, blocked)
-
-
-@pytest.mark.parametrize("nested", ["", "$SOLO -n outer -- "], ids=["solo", "solo in solo"])
-@pytest.mark.parametrize("trap, ignored", [("", set()), ("trap '' PIPE;", {13}), ("trap '' XFSZ;", {25})])
-def test_dispositions_that_python_changes_are_restored(lab, trap, ignored, nested):
-    shell = lab.start_shell(f"{trap} {nested}$SOLO -n job -- grep SigIgn /proc/self/status; true")
-
-    assert read_signals(finish(shell)[1]) == ignored
-
-
-def test_python_caller_passes_on_no_ignored_sigpipe(lab):
-    """Python ignores SIGPIPE in itself, and subprocess restores it in a child."""
-    assert read_signals(lab.run("-n", "job", "--", "grep", "SigIgn", "/proc/self/status").stdout) == set()
 
 
 def test_ignored_sigchld_is_inherited_and_hides_no_status(lab):
@@ -433,7 +366,7 @@ def find_tracee(pid):
 
 
 def test_every_catchable_signal_is_forwarded_once_and_in_order(lab):
-    process = lab.start("-n", "job", *PROBE, "signals")
+    process = lab.start("-n", "job", *PROBE)
     read_line(process)
     sent = [number for number in CATCHABLE if number != signal.SIGTERM] + [signal.SIGTERM]
 
@@ -672,7 +605,7 @@ def test_quick_stop_and_continue_leave_both_running(lab, is_whole_group):
 
 
 def test_stop_signal_caught_by_command_is_forgotten(lab):
-    process = lab.start("-n", "job", *PROBE, "signals", preexec_fn=os.setpgrp)
+    process = lab.start("-n", "job", *PROBE, preexec_fn=os.setpgrp)
     child = int(read_line(process).split()[1])
     for number in (signal.SIGTSTP, signal.SIGCONT):  # the probe only prints them
         os.kill(process.pid, number)

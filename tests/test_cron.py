@@ -33,7 +33,6 @@ PATH=/usr/local/bin:/usr/bin:/bin
 * * * * * solo -q -E 0 --loud-after 2 -- hold.sh loud; echo $? >>/lab/loud
 * * * * * solo -q -E 0 --loud-after 2 -- hold.sh loud; echo $? >>/lab/loud
 * * * * * solo -n percent -- sh -c 'cat; date +year:\%Y' %first line%second line
-* * * * * solo -n environment -- env
 * * * * * solo -n bad --notify 'until grep -qs failing /lab/mails/*; do sleep 0.1; done; echo "$SOLO_MESSAGE" >/lab/note' -- sh -c 'echo failing; exit 3'
 """
 
@@ -54,7 +53,7 @@ BARE = """
 """
 
 HOLDERS = 5  # plain, quiet, loud, shared of alice, shared of root
-MAILS = 8  # plain, loud, shared, percent, environment, failing, two of BARE
+MAILS = 7  # plain, loud, shared, percent, failing, two of BARE
 
 
 class Minute(Layer):
@@ -137,15 +136,6 @@ def test_text_after_a_percent_sign_is_stdin_and_an_escaped_one_reaches_the_comma
     [lines] = minute.find_mails("percent")
 
     assert lines[:2] == ["first line", "second line"] and lines[2].startswith("year:2")
-
-
-def test_command_has_the_environment_of_cron(minute):
-    [lines] = minute.find_mails("environment")
-    environment = dict(line.split("=", 1) for line in lines)
-
-    assert {key for key in environment if key.startswith("SOLO_")} == {"SOLO_NAME", "SOLO_TOKEN"}
-    assert not any(key.startswith("XDG_") for key in environment)
-    assert (environment["SHELL"], environment["HOME"], environment["LOGNAME"]) == ("/bin/sh", "/root", "root")
 
 
 def test_cron_neither_waits_for_a_notification_nor_ends_it(minute):

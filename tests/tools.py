@@ -18,6 +18,12 @@ from pathlib import Path
 PACKAGES = {
     "strace": "strace",
     "cron": "cron",
+    "at": "at",
+    "atd": "at",
+    "perl": "perl-base",
+    "bwrap": "bubblewrap",
+    "mergerfs": "mergerfs",
+    "mkfs.vfat": "dosfstools",
     "mandoc": "mandoc",
     "node": "nodejs",
     "flock": "util-linux",

@@ -1,0 +1,112 @@
+"""A solo that every user can run, by the launcher of the source tree or installed, and what a command inherits with and without it.
+
+SOLO_INSTALLED names an installed solo to test instead of one from `make install`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import PATIENCE, ROOT, until
+
+PERL = ["/usr/bin/perl", str(Path(__file__).with_name("probe.pl"))]
+VOLATILE = {"_", "SSH_CLIENT", "SSH_CONNECTION", "TMUX", "TMUX_PANE", "SUDO_COMMAND", "INVOCATION_ID", "JOURNAL_STREAM"}
+
+
+def install_source(place):
+    shutil.copytree(ROOT / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
+    head = f"#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n"
+    (place / "run").write_text(head + (ROOT / "solo/__main__.py").read_text())
+    (place / "run").chmod(0o755)
+    return place / "run"
+
+
+def install_by_make(place):
+    if "SOLO_INSTALLED" in os.environ:
+        return Path(os.environ["SOLO_INSTALLED"])
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+    words = ["make", "-C", ROOT, "install", f"PREFIX={place}/usr", "PYTHON=/usr/bin/python3"]
+    subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    return place / "usr/bin/solo"
+
+
+LAUNCHERS = {"source": install_source, "installed": install_by_make}
+
+
+@pytest.fixture(scope="session", params=["source", pytest.param("installed", marks=pytest.mark.full)])
+def launcher(request, tmp_path_factory):
+    """Return a solo that every user can run."""
+    place = tmp_path_factory.mktemp(request.param)
+    for path in (place, *place.parents):
+        if path.name.startswith(("pytest", "popen")) or path == place:
+            path.chmod(0o755)
+    return LAUNCHERS[request.param](place)
+
+
+@pytest.fixture
+def home(launcher, tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "facts").mkdir()
+    (tmp_path / "facts").chmod(0o1777)
+    return Home(launcher, tmp_path)
+
+
+class Home:
+    """One directory with the facts of two commands, one `guarded`, and a directory of names."""
+
+    def __init__(self, launcher, path):
+        self.launcher = str(launcher)
+        self.path = path
+        self.is_exact = not self.launcher.endswith("/run")  # a stub reads the dispositions before Python does
+
+    def make_words(self, guarded):
+        probe = [*PERL, self.find_facts(guarded)]
+        return [self.launcher, "--dir", f"{self.path}/names", "-n", "job", "--", *probe] if guarded else probe
+
+    def find_facts(self, guarded):
+        return f"{self.path}/facts/{'guarded' if guarded else 'plain'}"
+
+    def compare(self, start):
+        """Let `start(words)` run both commands below a parent; return (what it returned, facts) of each."""
+        found = []
+        for guarded in (False, True):
+            status = start(self.make_words(guarded))
+            path = Path(self.find_facts(guarded))
+            until(path.exists)
+            found.append((status, read_facts(path.read_text(), guarded)))
+        return found
+
+
+def read_facts(text, guarded):
+    """Return the facts as {key: value}, with pids as roles: the launcher has that of the command without solo."""
+    facts = {"variables": {}}
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        if key == "variable":
+            variable, _, value = bytes.fromhex(value).partition(b"=")
+            facts["variables"][os.fsdecode(variable)] = value
+        elif key == "ids":
+            pid, parent, grandparent, *ids = value.split()
+            roles = {pid: "self", parent: "parent"}
+            if guarded:
+                roles = {pid: "self", parent: "self", grandparent: "parent"}
+            if (named := facts["variables"].get("SYSTEMD_EXEC_PID")) is not None:
+                facts["variables"]["SYSTEMD_EXEC_PID"] = named == pid.encode()
+            facts[key] = [roles.get(number, "other") for number in (ids[0], ids[1], ids[3])] + [ids[2] != "0"]
+        elif key == "link":
+            path, _, target = value.partition(" ")
+            facts[path] = re.sub(r"\d[\da-f]*", "N", target) if "/fd/" in path else target
+        else:
+            facts[f"{key} {value.rpartition(' ')[0]}" if key in ("limit", "value") else key] = value
+    for variable in list(facts["variables"]):
+        if variable in VOLATILE or variable in ("SOLO_NAME", "SOLO_TOKEN"):
+            del facts["variables"][variable]
+    return facts
+
+
+def run(*words, **options):
+    """Run a parent to its end; return its status."""
+    return subprocess.run(words, stdin=subprocess.DEVNULL, timeout=PATIENCE, **options).returncode
