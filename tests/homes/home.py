@@ -110,3 +110,68 @@ def read_facts(text, guarded):
 def run(*words, **options):
     """Run a parent to its end; return its status."""
     return subprocess.run(words, stdin=subprocess.DEVNULL, timeout=PATIENCE, **options).returncode
+
+
+SETUP = """
+for place in /run /var/lib /home; do mount -t tmpfs -o mode=755 tmpfs $place || exit; done
+grep -v ^www-data: /etc/passwd >/run/passwd && chmod 644 /run/passwd && mount --bind /run/passwd /etc/passwd || exit
+echo 'www-data:x:33:33::/home/www:/bin/sh' >>/etc/passwd
+echo 'alice:x:3001:3001::/home/alice:/bin/sh' >>/etc/passwd
+mkdir /home/www && install -d -m 700 -o 3001 -g 3001 /home/alice && exec sleep infinity
+"""
+
+
+class Machine:
+    """This machine with an empty /run, /var/lib and /home, and the users alice, whose home is 0700, and www-data, whose home is root's."""
+
+    def __init__(self, launcher):
+        self.launcher = str(launcher)
+        self.process = subprocess.Popen(["unshare", "--mount", "sh", "-c", SETUP], stdin=subprocess.DEVNULL)
+        until(lambda: self.process.poll() is not None or Path(f"/proc/{self.process.pid}/comm").read_text() == "sleep\n")
+        if self.process.poll() is not None:
+            pytest.skip("cannot mount")
+        self.started = []
+
+    def start(self, uid, *words, **environment):
+        """Start a command as a user, as cron would: with an environment of its own."""
+        become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"] if uid else []
+        enter = ["nsenter", f"--target={self.process.pid}", "--mount", *become, *words]
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **environment}
+        self.started.append(subprocess.Popen(enter, env=clean, cwd="/", text=True, **pipes))
+        return self.started[-1]
+
+    def run(self, uid, *words, **environment):
+        """Run it to its end; return (status, stdout, stderr)."""
+        process = self.start(uid, *words, **environment)
+        out, err = process.communicate(timeout=PATIENCE)
+        return process.returncode, out, err
+
+    def solo(self, uid, *words, **environment):
+        return self.run(uid, self.launcher, *words, **environment)
+
+    def type(self, line):
+        """Let root type a line."""
+        status, out, err = self.run(0, "sh", "-c", line)
+        assert status == 0, (line, err)
+        return out
+
+    def close(self):
+        for process in (*self.started, self.process):
+            process.kill()
+            process.wait()
+            for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
+                stream.close()
+
+
+@pytest.fixture
+def machine(launcher):
+    made = Machine(launcher)
+    yield made
+    made.close()
+
+
+def find_remedy(message):
+    """Return the line that root is to type, the end of a message of one line."""
+    assert message.count("\n") == 1, message
+    return re.search(r"[( ]as root: (.*?)(?:; or .*)?\)\n", message)[1]

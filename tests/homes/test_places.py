@@ -1,0 +1,84 @@
+"""A place for names that cannot be used: the message says why, in one line, and what is to be typed works as printed."""
+
+import re
+
+import pytest
+from conftest import need_tools
+from home import find_remedy, launcher, machine  # noqa: F401
+
+pytestmark = [pytest.mark.root, pytest.mark.tool("unshare", "nsenter", "setpriv")]
+
+ALICE = 3001
+BASE = "/home/alice/.local/state/solo"
+RUN = ("-n", "job", "--", "echo", "ran")
+NO_FILE = "(without a file: --via socket, in every run of the name)"
+FILL = "mount -t tmpfs -o size=4k tmpfs {0} && chown {1} {0}; head -c 1M /dev/zero >{0}/full || true"
+
+# What root does first, and how the message ends; the remedy, if it is a line for root, is then typed.
+PLACES = {
+    "read-only home": ("mount -o remount,ro /home", f"Read-only file system {NO_FILE}"),
+    "full disk": (FILL.format("/home/alice", ALICE), f"No space left on device {NO_FILE}"),
+    "base of another uid": (f"install -d -m 700 -o 3002 {BASE}", "it belongs to uid 3002 (as root: chown -R 3001 {base})"),
+    "name of another uid": (f"install -d -m 700 -o 3002 {BASE}/job", "it belongs to uid 3002 (as root: find .*)"),
+    "name of root": (f"install -d -m 700 {BASE}/job", "it belongs to uid 0 (as root: find .*)"),
+    "gate of root": (f"install -d -m 700 -o 3001 {BASE}/job; install -m 600 /dev/null {BASE}/job/.gate", "it belongs to uid 0 (as root: chown -h 3001 {base}/job/.gate)"),
+    "~/.local of root": ("mkdir /home/alice/.local", "/home/alice/.local belongs to uid 0 (as root: chown -R 3001 /home/alice/.local)"),
+    "dangling link": (f"mkdir -p {BASE}; rmdir {BASE}; ln -s /gone {BASE}", "it is a link to /gone, which does not exist"),
+    "dangling ~/.local": ("ln -s /gone /home/alice/.local", "/home/alice/.local is a link to /gone, which does not exist"),
+    "hidden places": ("mkdir -m 700 /var/lib/solo-users", "Permission denied (as root: chown root .*)"),
+    "places open to all": ("install -d -m 700 -o 3001 /var/lib/solo-users/3001; chmod 777 /var/lib/solo-users", "other users can write there (as root: .*)"),
+    "place of root": ("mkdir -p -m 700 /var/lib/solo-users/3001", "it belongs to uid 0 (as root: chown -R 3001 /var/lib/solo-users/3001)"),
+    "dangling place": ("mkdir /var/lib/solo-users; ln -s /gone /var/lib/solo-users/3001", "it is a link to /gone, which does not exist"),
+}  # fmt: skip
+IN_MAKE_TEST = {"full disk", "base of another uid", "dangling link"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.full] * (name not in IN_MAKE_TEST)) for name in PLACES]
+)
+def test_unusable_place_is_explained_and_the_remedy_works(machine, name):  # noqa: F811
+    prepare, reason = PLACES[name]
+    for folder in ("/home/alice/.local", "/home/alice/.local/state") * (BASE in prepare):
+        machine.type(f"install -d -o {ALICE} {folder}")
+    machine.type(prepare)
+
+    status, out, err = machine.solo(ALICE, *RUN)
+
+    pattern = re.escape(reason.replace("{base}", BASE)).replace(r"\.\*", ".*")
+    assert (status, out) == (125, "") and re.search(pattern + "$", err), err
+    if "as root: " in err:
+        machine.type(find_remedy(err))
+        status, out, err = machine.solo(ALICE, *RUN)
+        assert (status, out) == (0, "ran\n"), err
+    elif "--via socket" in err:
+        assert machine.solo(ALICE, "--via", "socket", *RUN)[:2] == (0, "ran\n")
+
+
+EDGES = {
+    "unshare -Ur": ("this user namespace", ["unshare", "-Ur"]),
+    "bwrap --uid 0": ("this user namespace", ["bwrap", "--bind", "/", "/", "--proc", "/proc", "--unshare-user", "--uid", "0"]),
+    "fakeroot": ("fakeroot", ["fakeroot", "--"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.full) for name in EDGES])
+def test_root_in_name_only_learns_whose_names_to_use(machine, name):  # noqa: F811
+    where, prefix = EDGES[name]
+    need_tools(prefix[0])
+    if machine.run(ALICE, *prefix, "true")[0]:
+        pytest.skip(f"{prefix[0]} does not work here")
+    assert machine.solo(ALICE, *RUN)[0] == 0
+
+    status, out, err = machine.run(ALICE, *prefix, machine.launcher, *RUN)
+
+    assert (status, out, err.count("\n")) == (125, "", 1)
+    assert err.endswith(f" ({where} makes root of uid {ALICE}: SOLO_DIR={BASE} has its names)\n")
+    assert machine.run(ALICE, *prefix, machine.launcher, *RUN, SOLO_DIR=BASE)[:2] == (0, "ran\n")
+
+
+def test_owner_that_a_user_namespace_lacks_is_not_called_nobody(machine):  # noqa: F811
+    machine.type(f"install -d -m 755 {BASE}")
+
+    status, _, err = machine.run(ALICE, "unshare", "-Ur", machine.launcher, "--dir", BASE, *RUN)
+
+    assert status == 125 and "belongs to a user that this user namespace lacks" in err and "runuser" not in err

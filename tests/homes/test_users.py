@@ -1,0 +1,59 @@
+"""Every user has one place for names, by uid alone: as cron, ssh and a unit start it, and whatever becomes of the home directory.
+
+A user without a home of its own gets one by the line that solo prints for root.
+"""
+
+import pytest
+from home import find_remedy, launcher, machine  # noqa: F401
+
+pytestmark = [pytest.mark.root, pytest.mark.tool("unshare", "nsenter", "setpriv")]
+
+# The uid, and its place; None: root must make one, and later /home/www becomes its own home.
+HOMES = {
+    "root": (0, "/run/solo"),
+    "home 0700, without .local": (3001, "/home/alice/.local/state/solo"),
+    "www-data, whose home is root's": (33, None),
+    "nobody": (65534, None),
+    "no passwd entry": (54321, None),
+}
+IN_MAKE_TEST = "www-data, whose home is root's"
+RUN = ("-n", "job", "--", "echo", "ran")
+
+
+def list_rows():
+    return [pytest.param(name, marks=[pytest.mark.full] * (name != IN_MAKE_TEST)) for name in HOMES]
+
+
+@pytest.mark.parametrize("name", list_rows())
+def test_user_has_one_place_that_stays(machine, name):  # noqa: F811
+    uid, place = HOMES[name]
+
+    if place is None:
+        place = f"/var/lib/solo-users/{uid}"
+        status, out, err = machine.solo(uid, *RUN)
+        assert (status, out) == (125, "")
+        machine.type(f"umask 077; {find_remedy(err)}")
+    holder = machine.start(uid, machine.launcher, "-n", "job", "--", "sh", "-c", "echo; read line", HOME="/elsewhere")
+    holder.stdout.readline()
+    if place.startswith("/var/lib"):  # the home directory becomes the user's own
+        entry = f"u:x:{uid}:0::/home/www:/bin/sh"
+        machine.type(f"chown {uid} /home/www; users=$(grep -v :{uid}: /etc/passwd); echo \"$users\n{entry}\" >/etc/passwd")
+        assert machine.type(f"getent passwd {uid}") == f"{entry}\n"
+
+    assert machine.solo(uid, *RUN)[0] == 75
+    assert machine.type("find /run /var/lib /home -name '.hold.*' -printf '%h\\n'").split() == [f"{place}/job"]
+    assert machine.type(f"stat -c '%u %a' {place}").split() == [str(uid), "700"]
+
+
+def test_nobody_but_root_makes_a_place(machine):  # noqa: F811
+    """And no place of another user counts."""
+    machine.type("install -d /var/lib/solo-users")
+    for uid, line in ((33, "mkdir /var/lib/solo-users/3001"), (3001, "mkdir /var/lib/solo-users/3001")):
+        assert machine.run(uid, "sh", "-c", line)[0] != 0
+    machine.type("install -d -m 700 -o 33 /var/lib/solo-users/3001")
+
+    status, out, err = machine.solo(3001, *RUN)
+
+    assert (status, out) == (125, "") and "belongs to uid 33 " in err
+    machine.type(find_remedy(err))
+    assert machine.solo(3001, *RUN)[:2] == (0, "ran\n")
