@@ -247,14 +247,6 @@ def test_users_share_name_of_root_in_sticky_base(common, first, second):
     assert common.run("-n", "job", "true", user=second).returncode == 0
 
 
-def test_private_base_of_other_user_is_refused(common):
-    common.run("-n", "job", "true")
-
-    result = common.run("-n", "job", "true", user=NOBODY)
-
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
-
-
 def test_default_base_is_run_or_home_of_password_database(monkeypatch):
     from solo import directories
 

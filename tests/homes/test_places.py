@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from conftest import need_tools
+from conftest import need_tools, until
 from home import find_remedy, launcher, machine  # noqa: F401
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare", "nsenter", "setpriv")]
@@ -82,3 +82,27 @@ def test_owner_that_a_user_namespace_lacks_is_not_called_nobody(machine):  # noq
     status, _, err = machine.run(ALICE, "unshare", "-Ur", machine.launcher, "--dir", BASE, *RUN)
 
     assert status == 125 and "belongs to a user that this user namespace lacks" in err and "runuser" not in err
+
+
+FILE_SYSTEMS = {
+    "mergerfs": ("mergerfs", "mkdir /home/b; exec mergerfs -f -o allow_other /home/b /home/m", 0, "\nready\n"),
+    "vfat": ("mkfs.vfat", "truncate -s 1M /home/v; mkfs.vfat /home/v >&2; mount -o loop /home/v /home/m && read line", 1, "(mount it with umask=077)\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.full) for name in FILE_SYSTEMS])
+def test_doctor_is_right_on_odd_file_systems(machine, name):  # noqa: F811
+    tool, mount, expected, words = FILE_SYSTEMS[name]
+    need_tools(tool)
+    machine.type("mkdir /home/m")
+    mounting = machine.start(0, "sh", "-c", mount)
+    until(lambda: mounting.poll() is not None or machine.run(0, "mountpoint", "-q", "/home/m")[0] == 0)
+    if machine.run(0, "mountpoint", "-q", "/home/m")[0]:
+        pytest.skip(f"cannot mount {name} here")
+    assert machine.solo(0, "--dir", "/home/m/names", *RUN)[0] == 0
+
+    status, out, err = machine.solo(0, "doctor", "--dir", "/home/m/names")
+
+    if status == 125:
+        pytest.skip(f"views need libraries: {err}")
+    assert (status, err) == (expected, "") and words in out

@@ -3,6 +3,8 @@
 A user without a home of its own gets one by the line that solo prints for root.
 """
 
+import re
+
 import pytest
 from home import find_remedy, launcher, machine  # noqa: F401
 
@@ -57,3 +59,24 @@ def test_nobody_but_root_makes_a_place(machine):  # noqa: F811
     assert (status, out) == (125, "") and "belongs to uid 33 " in err
     machine.type(find_remedy(err))
     assert machine.solo(3001, *RUN)[:2] == (0, "ran\n")
+
+
+@pytest.mark.full
+def test_views_doctor_and_clean_know_the_place(machine):  # noqa: F811
+    machine.type("install -d -m 700 -o 33 /var/lib/solo-users/33")
+    status, out, err = machine.solo(33, "doctor")
+    if status == 125:
+        pytest.skip(f"views need libraries: {err}")
+    assert "names live in /var/lib/solo-users/33, for uid 33" in out and "as in a container" not in out
+    assert machine.solo(33, *RUN)[0] == 0
+
+    assert machine.solo(33, "history")[1].splitlines()[1].startswith("job ")
+    assert machine.solo(33, "clean")[1] == "job: removed\n"
+
+    machine.type("chown 33 /home/www")
+    out = machine.solo(33, "doctor")[1]
+    assert "a run that cannot see /var/lib/solo-users/33, as in a container, uses /home/www/" in out
+    remedy = re.search(r"container, uses .* \((.*) stops it\)\n", out)[1]
+    assert machine.run(33, "sh", "-c", remedy)[0] == 0
+    machine.type("mv /var/lib/solo-users /var/lib/hidden")
+    assert machine.solo(33, *RUN)[2].endswith(": it is a link to /var/lib/solo-users/33, which does not exist\n")
