@@ -101,9 +101,7 @@ def make_base(asked) -> Directory:
     try:
         return open_base(path, asked)
     except FileNotFoundError:
-        from solo.text.remedies import explain_missing
-
-        raise SoloError(f"cannot use {path}: {explain_missing(path)}") from None
+        raise SoloError(f"cannot use {path}: another process removed it") from None
 
 
 def explain(path: str, error: OSError, place: "Directory | None" = None, asked: object = True) -> str:
@@ -145,8 +143,12 @@ def open_base(path: str, asked) -> Directory:
     """
     try:
         fd = posix.open(path, DIRECTORY)
-    except FileNotFoundError:
-        raise
+    except FileNotFoundError as error:
+        try:
+            target = posix.readlink(path)
+        except OSError:
+            raise error from None
+        raise SoloError(f"cannot use {path}: it is a link to {target}, which does not exist") from None
     except OSError as error:
         raise SoloError(f"cannot open {path}: {explain(path, error, None, asked)}") from None
     try:

@@ -53,15 +53,17 @@ def explain(path: str, error: OSError, asked: object = True) -> str:
     if error.errno not in (EACCES, EPERM, ENOENT, ENOTDIR):
         return reason
     found = find_nearest(path)
-    status = posix.lstat(found)
-    if S_ISLNK(status.st_mode):
-        return f"{found} is {describe_link(found)}" if found != path else f"it is {describe_link(found)}"
+    try:
+        status = posix.stat(found)
+    except FileNotFoundError:
+        return f"{found} is a link to {posix.readlink(found)}, which does not exist"
     if not asked and not uid and (root := describe_false_root()):
         return f"{reason} ({root})"
     if status.st_uid == uid or asked and (found != path or status.st_mode & (S_IWGRP | S_IWOTH)):
         return f"{reason} ({ELSEWHERE if asked or not uid else give_place(uid)})"
     where = "it" if found == path else found
-    whose = blame(status.st_uid, uid, found, asked)
+    top = f"{found}/." if S_ISLNK(posix.lstat(found).st_mode) else found  # chown -R does not follow a link alone
+    whose = blame(status.st_uid, uid, top, asked)
     return f"{reason}: {where} {whose}" if found != "/" else f"{reason} {whose[whose.index('(') :]}"
 
 
@@ -97,18 +99,6 @@ def blame(owner: int, uid: int, found: str, asked: object) -> str:
     elif not found.startswith((f"{USERS_PLACE}/", f"{find_home(uid) or USERS_PLACE}/")):
         remedy = give_place(uid)
     return f"belongs to uid {owner} ({remedy})"
-
-
-def explain_missing(path: str) -> str:
-    """Return the reason why a directory is missing that exists or has just been made."""
-    try:
-        return f"it is {describe_link(path)}"
-    except OSError:
-        return "another process removed it"
-
-
-def describe_link(path: str) -> str:
-    return f"a link to {posix.readlink(path)}, which does not exist"
 
 
 def describe_false_root() -> str:

@@ -114,7 +114,7 @@ UNREAD = {
     "splits text of the kernel at spaces or NUL bytes, after identity.parse_stat": """
         process.proc.Process.__init__ process.proc.Process.cmdline""",
     "reads a process name or the first line of a script, which kernel.say cleans": """
-        contention.flocks.describe_locker start.find_interpreter start.find_program text.remedies.describe_link""",
+        contention.flocks.describe_locker start.find_interpreter start.find_program directories.open_base text.remedies.explain""",
     "reads text that this process has just written": """
         api.lock.make_holder commands.history.read_time
         commands.metrics.run engines.s3.engine.S3.pack engines.postgresql.session.PostgresSession.make_comment""",
