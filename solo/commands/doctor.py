@@ -126,7 +126,10 @@ def check_home_place(path: str):
     if os.path.realpath(home) != path and os.access(find_nearest(home), os.W_OK):
         to, at, above = path, quote_path(home), quote_path(os.path.dirname(home))
         prepare = f"mv {at} {at}.old" if os.path.lexists(home) else f"mkdir -p {above}"
-        yield NOTE, f"a run that cannot see {to}, as in a container, uses {home} ({prepare} && ln -s {to} {at} stops it)"
+        yield (
+            NOTE,
+            f"a run that cannot see {to}, as in a container, uses {home} ({prepare} && ln -s {to} {at} stops it)",
+        )
 
 
 def open_existing(asked):
@@ -342,6 +345,11 @@ def check_file_system(asked):
         yield (
             NOTE,
             f"cleaners of {path} remove old files: journals, and the tickets of long runs (choose another place with --dir)",
+        )
+    if path.startswith("/run/user/"):
+        yield (
+            NOTE,
+            f"{path} is unmounted when the user logs out, and a job that runs on is not seen (choose another --dir)",
         )
     if kind in REMOTE:
         yield (

@@ -158,7 +158,9 @@ def explain_file(place: "Directory", file: str, error: OSError) -> str:
         remedy = f"chgrp -R {group} {top} && chmod -R g+rwX {top} && find {top} -type d -exec chmod g+s {{}} +"
         return f"{error.strerror} (as root: {remedy})"
     if error.errno == EACCES and not place.shared and stat.st_uid != posix.geteuid():
-        remedy = choose_remedy(place, file) if kind == IS_DIRECTORY else f"chown -h {posix.geteuid()} {quote_path(path)}"
+        remedy = (
+            choose_remedy(place, file) if kind == IS_DIRECTORY else f"chown -h {posix.geteuid()} {quote_path(path)}"
+        )
         return f"it belongs to uid {stat.st_uid} (as root: {remedy})"
     return explain(place.path, error)
 

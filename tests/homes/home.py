@@ -36,8 +36,8 @@ def install_by_make(place):
 LAUNCHERS = {"source": install_source, "installed": install_by_make}
 
 
-@pytest.fixture(scope="session", params=["source", pytest.param("installed", marks=pytest.mark.full)])
-def launcher(request, tmp_path_factory):
+@pytest.fixture(name="launcher", scope="session", params=["source", pytest.param("installed", marks=pytest.mark.full)])
+def install_launcher(request, tmp_path_factory):
     """Return a solo that every user can run."""
     place = tmp_path_factory.mktemp(request.param)
     for path in (place, *place.parents):
@@ -46,8 +46,8 @@ def launcher(request, tmp_path_factory):
     return LAUNCHERS[request.param](place)
 
 
-@pytest.fixture
-def home(launcher, tmp_path):
+@pytest.fixture(name="home")
+def make_home(launcher, tmp_path):
     tmp_path.chmod(0o755)
     (tmp_path / "facts").mkdir()
     (tmp_path / "facts").chmod(0o1777)
@@ -127,7 +127,9 @@ class Machine:
     def __init__(self, launcher):
         self.launcher = str(launcher)
         self.process = subprocess.Popen(["unshare", "--mount", "sh", "-c", SETUP], stdin=subprocess.DEVNULL)
-        until(lambda: self.process.poll() is not None or Path(f"/proc/{self.process.pid}/comm").read_text() == "sleep\n")
+        until(
+            lambda: self.process.poll() is not None or Path(f"/proc/{self.process.pid}/comm").read_text() == "sleep\n"
+        )
         if self.process.poll() is not None:
             pytest.skip("cannot mount")
         self.started = []
@@ -164,8 +166,8 @@ class Machine:
                 stream.close()
 
 
-@pytest.fixture
-def machine(launcher):
+@pytest.fixture(name="machine")
+def make_machine(launcher):
     made = Machine(launcher)
     yield made
     made.close()

@@ -105,7 +105,10 @@ def facts(request, tmp_path_factory):
 def test_command_inherits_the_same_below_a_service_manager(facts, launcher):
     name, found = facts
     plain, guarded = dict(found["plain"]), dict(found[launcher])
-    if (name, launcher) == ("systemd IgnoreSIGPIPE=no", "source"):  # systemd ignores SIGPIPE, and hands it on by default
+    if (name, launcher) == (
+        "systemd IgnoreSIGPIPE=no",
+        "source",
+    ):  # systemd ignores SIGPIPE, and hands it on by default
         assert [int(facts.pop("SigIgn"), 16) & 0x1000 for facts in (plain, guarded)] == [0, 0x1000]
 
     assert guarded == plain

@@ -15,7 +15,7 @@ import tempfile
 
 import pytest
 from conftest import PATIENCE, need_tools
-from home import home, launcher, run  # noqa: F401
+from home import install_launcher, make_home, run  # noqa: F401
 
 PARENTS = {}
 IN_MAKE_TEST = {"odd state", "environment {}", "dash trap PIPE", "solo", "node"}  # one of each kind
@@ -213,7 +213,7 @@ def list_rows():
 
 @pytest.mark.tool("perl")
 @pytest.mark.parametrize("name", list(list_rows()))
-def test_command_inherits_the_same_with_and_without_solo(home, name):  # noqa: F811
+def test_command_inherits_the_same_with_and_without_solo(home, name):
     tools, start = PARENTS[name]
     need_tools(*tools)
 

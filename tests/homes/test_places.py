@@ -4,7 +4,7 @@ import re
 
 import pytest
 from conftest import need_tools, until
-from home import find_remedy, launcher, machine  # noqa: F401
+from home import find_remedy, install_launcher, make_machine  # noqa: F401
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare", "nsenter", "setpriv")]
 
@@ -38,7 +38,7 @@ IN_MAKE_TEST = {"full disk", "base of another uid", "dangling link"}
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.full] * (name not in IN_MAKE_TEST)) for name in PLACES]
 )
-def test_unusable_place_is_explained_and_the_remedy_works(machine, name):  # noqa: F811
+def test_unusable_place_is_explained_and_the_remedy_works(machine, name):
     prepare, reason = PLACES[name]
     for folder in ("/home/alice/.local", "/home/alice/.local/state") * (BASE in prepare):
         machine.type(f"install -d -o {ALICE} {folder}")
@@ -64,7 +64,7 @@ EDGES = {
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.full) for name in EDGES])
-def test_root_in_name_only_learns_whose_names_to_use(machine, name):  # noqa: F811
+def test_root_in_name_only_learns_whose_names_to_use(machine, name):
     where, prefix = EDGES[name]
     need_tools(prefix[0])
     if machine.run(ALICE, *prefix, "true")[0]:
@@ -78,7 +78,7 @@ def test_root_in_name_only_learns_whose_names_to_use(machine, name):  # noqa: F8
     assert machine.run(ALICE, *prefix, machine.launcher, *RUN, SOLO_DIR=BASE)[:2] == (0, "ran\n")
 
 
-def test_owner_that_a_user_namespace_lacks_is_not_called_nobody(machine):  # noqa: F811
+def test_owner_that_a_user_namespace_lacks_is_not_called_nobody(machine):
     machine.type(f"install -d -m 755 {BASE}")
 
     status, _, err = machine.run(ALICE, "unshare", "-Ur", machine.launcher, "--dir", BASE, *RUN)
@@ -93,7 +93,7 @@ FILE_SYSTEMS = {
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.full) for name in FILE_SYSTEMS])
-def test_doctor_is_right_on_odd_file_systems(machine, name):  # noqa: F811
+def test_doctor_is_right_on_odd_file_systems(machine, name):
     tool, mount, expected, words = FILE_SYSTEMS[name]
     need_tools(tool)
     machine.type("mkdir /home/m")

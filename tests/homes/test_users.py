@@ -6,7 +6,7 @@ A user without a home of its own gets one by the line that solo prints for root.
 import re
 
 import pytest
-from home import find_remedy, launcher, machine  # noqa: F401
+from home import find_remedy, install_launcher, make_machine  # noqa: F401
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare", "nsenter", "setpriv")]
 
@@ -27,7 +27,7 @@ def list_rows():
 
 
 @pytest.mark.parametrize("name", list_rows())
-def test_user_has_one_place_that_stays(machine, name):  # noqa: F811
+def test_user_has_one_place_that_stays(machine, name):
     uid, place = HOMES[name]
 
     if place is None:
@@ -39,7 +39,9 @@ def test_user_has_one_place_that_stays(machine, name):  # noqa: F811
     holder.stdout.readline()
     if place.startswith("/var/lib"):  # the home directory becomes the user's own
         entry = f"u:x:{uid}:0::/home/www:/bin/sh"
-        machine.type(f"chown {uid} /home/www; users=$(grep -v :{uid}: /etc/passwd); echo \"$users\n{entry}\" >/etc/passwd")
+        machine.type(
+            f'chown {uid} /home/www; users=$(grep -v :{uid}: /etc/passwd); echo "$users\n{entry}" >/etc/passwd'
+        )
         assert machine.type(f"getent passwd {uid}") == f"{entry}\n"
 
     assert machine.solo(uid, *RUN)[0] == 75
@@ -47,7 +49,7 @@ def test_user_has_one_place_that_stays(machine, name):  # noqa: F811
     assert machine.type(f"stat -c '%u %a' {place}").split() == [str(uid), "700"]
 
 
-def test_nobody_but_root_makes_a_place(machine):  # noqa: F811
+def test_nobody_but_root_makes_a_place(machine):
     """And no place of another user counts."""
     machine.type("install -d /var/lib/solo-users")
     for uid, line in ((33, "mkdir /var/lib/solo-users/3001"), (3001, "mkdir /var/lib/solo-users/3001")):
@@ -62,7 +64,7 @@ def test_nobody_but_root_makes_a_place(machine):  # noqa: F811
 
 
 @pytest.mark.full
-def test_views_doctor_and_clean_know_the_place(machine):  # noqa: F811
+def test_views_doctor_and_clean_know_the_place(machine):
     machine.type("install -d -m 700 -o 33 /var/lib/solo-users/33")
     status, out, err = machine.solo(33, "doctor")
     if status == 125:
