@@ -373,13 +373,15 @@ RECIPES = {
     ],
     "home-read-only": ["User=alice", "ProtectHome=read-only", "ReadWritePaths=/home/alice/.local/state/solo"],
     "home-hidden": ["User=alice", "ProtectHome=tmpfs", "BindPaths=/home/alice/.local/state/solo"],
+    "service-user": ["User=www-data", "ProtectSystem=strict", "ReadWritePaths=/lab /var/lib/solo-users/33"],
 }
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_sandboxed_unit_contends_for_the_same_name(guest, unit, recipe):
     properties = [f"--property={setting}" for setting in RECIPES[recipe]]
-    user = ALICE if "User=alice" in RECIPES[recipe] else None
+    user = {"User=alice": ALICE, "User=www-data": 33}.get(RECIPES[recipe][0])
+    guest.do("install", "-d", "-m", "700", "-o", "33", "/var/lib/solo-users/33")
     assert guest.run("solo", "-n", unit, "true", user=user).returncode == 0
     serve(guest, unit, *properties, options=["--no-orphan", "--timeout", "10m", "--tree"])
 
@@ -400,21 +402,23 @@ def test_unit_in_a_pid_namespace_contends_for_the_same_name(guest, unit):
     assert is_free(guest, unit, "--wait", "30s")
 
 
+GIVE = f"else as root: install -d -m 700 -o {ALICE} /var/lib/solo-users/{ALICE}"
 REFUSALS = {
     "strict": (
         ["ProtectSystem=strict"],
         "(in a unit: RuntimeDirectory=solo RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes "
-        "StateDirectory=solo StateDirectoryMode=0700)",
+        "StateDirectory=solo StateDirectoryMode=0700; without a file: --via socket, in every run of the name)",
     ),
-    "home": (["User=alice", "ProtectHome=yes"], "Permission denied (choose another place with --dir or SOLO_DIR)"),
-    "home-read-only": (["User=alice", "ProtectHome=read-only"], "Read-only file system (in a unit: ReadWritePaths=)"),
+    "home": (["User=alice", "ProtectHome=yes"], f" (if the unit hides the home directory: ProtectHome=no; {GIVE})"),
+    "home-read-only": (["User=alice", "ProtectHome=read-only"], "Read-only file system (in a unit: ReadWritePaths=; "),
     "home-tmpfs": (
         ["User=alice", "ProtectHome=tmpfs"],
-        "No such file or directory (choose another place with --dir or SOLO_DIR)",
+        f" (if the unit hides the home directory: ProtectHome=no; {GIVE})",
     ),
+    "service-user": (["User=backup"], "belongs to uid 0 (as root: install -d -m 700 -o 34 /var/lib/solo-users/34)"),
     "dynamic": (
         ["DynamicUser=yes"],
-        "(use --dir or SOLO_DIR; in a unit: RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "
+        "(in a unit: RuntimeDirectory=NAME RuntimeDirectoryMode=0700 "
         "RuntimeDirectoryPreserve=yes Environment=SOLO_DIR=/run/NAME)",
     ),
     "proc": (["ProcSubset=pid"], "No such file or directory (in a unit: ProcSubset=all)"),
@@ -438,7 +442,7 @@ def ask_settings(guest, unit, *properties):
     """Return `properties` plus those that the refusal in a unit with them recommends, as words of systemd-run."""
     status, [message] = guest.run_unit(f"{unit}-refused", *properties, "solo", "-n", unit, "true")
     assert status == 125
-    recommended = re.search(r"in a unit: (.*)\)", message)[1].replace("NAME", "shared").split()
+    recommended = re.search(r"in a unit: (.*?)[;)]", message)[1].replace("NAME", "shared").split()
     return [*properties, *(f"--property={setting}" for setting in recommended)]
 
 
@@ -494,16 +498,6 @@ def test_directory_of_a_recipe_is_private_and_outlives_its_unit(guest, unit, tex
         assert (status, guest.do("stat", "-L", "-c", "%a", f"/run/{name}")) == (0, mode)
     if "StateDirectory=solo" in settings:
         assert guest.do("stat", "-c", "%U %a", "/var/lib/solo") == "root 700"
-
-
-def test_root_directory_is_refused_as_a_home(guest, unit):
-    guest.do("useradd", "--home-dir=/", "--uid=1002", "rootless")
-
-    result = guest.run("solo", "-n", unit, "true", user=1002)
-
-    assert result.returncode == 125
-    reason = "cannot find a place for names: uid 1002 has no home directory (use --dir or SOLO_DIR)"
-    assert result.stderr == f"solo: {unit}: {reason}\n"
 
 
 def test_dynamic_user_without_a_directory_can_use_sockets(guest, unit):

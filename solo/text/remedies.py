@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 IN_A_UNIT = "RuntimeDirectory={0} RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes"
 ROOTS_JOURNALS = "StateDirectory=solo StateDirectoryMode=0700"
 ELSEWHERE = "choose another place with --dir or SOLO_DIR"
+HIDDEN = "if the unit hides the home directory: ProtectHome=no; else "
 NO_FILE = "without a file: --via socket, in every run of the name"
 DYNAMIC = range(61184, 65520)  # uids of DynamicUser=: another service gets them next
 CLOSE_BASE = "chmod go-w {0}"
@@ -93,10 +94,12 @@ def blame(owner: int, uid: int, found: str, asked: object) -> str:
     """
     if owner == OVERFLOW and find_outside() is not None:
         return f"belongs to a user that this user namespace lacks ({ELSEWHERE})"
-    remedy = f"as root: chown -R {uid} {quote_path(found)}"
+    home, remedy = find_home(uid), f"as root: chown -R {uid} {quote_path(found)}"
     if asked:
         remedy = f"if it should be ours, {remedy}"
-    elif not found.startswith((f"{USERS_PLACE}/", f"{find_home(uid) or USERS_PLACE}/")):
+    elif not f"{found}/".startswith((f"{USERS_PLACE}/", f"{home or USERS_PLACE}/")):
+        remedy = HIDDEN * is_in_unit() + give_place(uid)
+    elif found == home:
         remedy = give_place(uid)
     return f"belongs to uid {owner} ({remedy})"
 

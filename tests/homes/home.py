@@ -117,6 +117,7 @@ for place in /run /var/lib /home; do mount -t tmpfs -o mode=755 tmpfs $place || 
 grep -v ^www-data: /etc/passwd >/run/passwd && chmod 644 /run/passwd && mount --bind /run/passwd /etc/passwd || exit
 echo 'www-data:x:33:33::/home/www:/bin/sh' >>/etc/passwd
 echo 'alice:x:3001:3001::/home/alice:/bin/sh' >>/etc/passwd
+echo 'rootless:x:3002:3002::/:/bin/sh' >>/etc/passwd
 mkdir /home/www && install -d -m 700 -o 3001 -g 3001 /home/alice && exec sleep infinity
 """
 
