@@ -238,7 +238,9 @@ def build(python: Python, folder: str, final: str, prefix: str):
     stub = "sh", str(ROOT / "packaging/stub.sh"), f"{prefix}/lib/solo/current/solo", f"{folder}/stub"
     has_stub = succeeds(*stub)
     if not has_stub:
-        say("no C compiler (cc): the command's SIGPIPE is guessed from the parent of solo; see INHERITED STATE in solo(7)")
+        say(
+            "no C compiler (cc): the command's SIGPIPE is guessed from the parent of solo; see INHERITED STATE in solo(7)"
+        )
     script = bundle.make_script(python.path, [f"{final}/lib", *sites], f"{final}/program", has_stub)
     write_file(script, 0o755)(f"{folder}/solo")
 

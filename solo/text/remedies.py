@@ -2,7 +2,7 @@
 
 import posix
 from errno import EACCES, EDQUOT, EINVAL, EISDIR, ENOENT, ENOSPC, ENOTDIR, EPERM, EROFS
-from stat import S_ISGID, S_ISLNK, S_ISVTX, S_IWGRP, S_IWOTH
+from stat import S_ISGID, S_ISVTX, S_IWGRP, S_IWOTH
 
 from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, read_file
 from solo.options import HOME_PLACE, OVERFLOW, ROOT_PLACE, USERS_PLACE
@@ -39,8 +39,7 @@ def give_place(uid: int) -> str:
 def explain_useless_place(uid: int, path: str) -> "str | None":
     """Return why user `uid` cannot use its default directory of names, `path`, and a remedy; None if it can. For root."""
     found = find_nearest(path)
-    owner = posix.lstat(found).st_uid
-    return None if owner == uid else f"{found} {blame(owner, uid, found, asked=False)}"
+    return None if posix.stat(found).st_uid == uid else blame(found, uid, asked=False)
 
 
 def explain(path: str, error: OSError, asked: object = True) -> str:
@@ -62,10 +61,8 @@ def explain(path: str, error: OSError, asked: object = True) -> str:
         return f"{reason} ({root})"
     if status.st_uid == uid or asked and (found != path or status.st_mode & (S_IWGRP | S_IWOTH)):
         return f"{reason} ({ELSEWHERE if asked or not uid else give_place(uid)})"
-    where = "it" if found == path else found
-    top = f"{found}/." if S_ISLNK(posix.lstat(found).st_mode) else found  # chown -R does not follow a link alone
-    whose = blame(status.st_uid, uid, top, asked)
-    return f"{reason}: {where} {whose}" if found != "/" else f"{reason} {whose[whose.index('(') :]}"
+    whose = blame(found, uid, asked, path)
+    return f"{reason}: {whose}" if found != "/" else f"{reason} {whose[whose.index('(') :]}"
 
 
 def choose_writable(path: str, uid: int) -> str:
@@ -78,30 +75,33 @@ def choose_writable(path: str, uid: int) -> str:
 
 def find_nearest(path: str) -> str:
     """Return `path`, or the nearest directory or dangling link above it that this user can see."""
-    while path.rpartition("/")[0]:
+    while path:
         try:
             posix.lstat(path)
             return path
         except OSError:
             path = path.rpartition("/")[0]
-    return path if path[:1] != "/" else "/"
+    return "/"
 
 
-def blame(owner: int, uid: int, found: str, asked: object) -> str:
-    """Return whose `found` is, which keeps user `uid` from a directory of names, and a remedy.
+def blame(found: str, uid: int, asked: object, path: str = "") -> str:
+    """Return whose `found` is, which keeps user `uid` from the directory of names `path`, and a remedy.
 
-    The default directory was not `asked` for.
+    The default directory was not `asked` for. Name the real directory: root must see what a link would have it chown.
     """
+    fd = posix.open(found, posix.O_PATH | posix.O_CLOEXEC)
+    owner, real = posix.fstat(fd).st_uid, posix.readlink(f"/proc/self/fd/{fd}")
+    posix.close(fd)
+    home, remedy = find_home(uid), f"as root: chown -R {uid} {quote_path(real)}"
     if owner == OVERFLOW and find_outside() is not None:
-        return f"belongs to a user that this user namespace lacks ({ELSEWHERE})"
-    home, remedy = find_home(uid), f"as root: chown -R {uid} {quote_path(found)}"
+        return f"it belongs to a user that this user namespace lacks ({ELSEWHERE})"
     if asked:
         remedy = f"if it should be ours, {remedy}"
-    elif not f"{found}/".startswith((f"{USERS_PLACE}/", f"{home or USERS_PLACE}/")):
-        remedy = HIDDEN * is_in_unit() + give_place(uid)
-    elif found == home:
+    elif real == home:
         remedy = give_place(uid)
-    return f"belongs to uid {owner} ({remedy})"
+    elif not real.startswith((f"{USERS_PLACE}/", f"{home or USERS_PLACE}/")):
+        remedy = HIDDEN * is_in_unit() + give_place(uid)
+    return f"{'it' if real == path else real} belongs to uid {owner} ({remedy})"
 
 
 def describe_false_root() -> str:
@@ -134,7 +134,7 @@ def explain_other_user(uid: int, path: str, asked: object) -> str:
     """
     own, user = posix.geteuid(), find_user(uid)
     if own or uid == OVERFLOW and find_outside() is not None:
-        return f"it {blame(uid, own, path, asked)}"
+        return blame(path, own, asked, path)
     remedy = ELSEWHERE
     if not asked:
         remedy = f"chown root {path}"
