@@ -760,10 +760,13 @@ def test_doctor_names_the_path_of_solo_if_cron_does_not_find_it(lab):
     assert note == f"note   cron does not find solo in /usr/bin:/bin: write {lab.script} in crontabs, or set PATH there"
 
 
+GIVE = "as root: install -d -m 700 -o {0} /var/lib/solo-users/{0}"
+
+
 @pytest.mark.root
 @pytest.mark.parametrize(
     "uid, first",
-    [(12345, "use --dir or SOLO_DIR"), (NOBODY, "choose another place with --dir or SOLO_DIR"), (4242, None)],
+    [(12345, f"{GIVE}; or use --dir or SOLO_DIR"), (NOBODY, GIVE), (4242, None)],
     ids=["no-user", "no-home", "empty-home"],
 )
 @pytest.mark.tool("unshare", "mount", "setpriv")
@@ -786,7 +789,7 @@ def test_doctor_ends_with_the_first_thing_to_do_for_a_new_user(lab, uid, first):
     )
 
     *lines, last = result.stdout.splitlines()
-    assert (result.returncode, last) == ((1, f"not ready; first: {first}") if first else (0, "ready")), result
+    assert (result.returncode, last) == ((1, f"not ready; first: {first.format(uid)}") if first else (0, "ready")), result
     assert result.stderr == "" and sum(line.startswith("fails") for line in lines) == bool(first)
 
 

@@ -1,7 +1,7 @@
 """Why a directory or a file of a name cannot be used, and what to type then."""
 
 import posix
-from errno import EACCES, EDQUOT, EINVAL, EISDIR, ENOENT, ENOSPC, ENOTDIR, EPERM, EROFS
+from errno import EACCES, EDQUOT, EINVAL, EISDIR, ENOENT, ENOSPC, ENOTDIR, EROFS
 from stat import S_ISGID, S_ISVTX, S_IWGRP, S_IWOTH
 
 from solo.kernel import IS_DIRECTORY, IS_REGULAR, TYPE_MASK, read_file
@@ -45,12 +45,16 @@ def explain_useless_place(uid: int, path: str) -> "str | None":
 def explain(path: str, error: OSError, asked: object = True) -> str:
     """Return the system's reason why a directory cannot be used, and a remedy.
 
-    The default directory of names was not `asked` for.
+    The default directory of names was not `asked` for; True: unless `path` is in it.
     """
     reason, uid = str(error.strerror), posix.geteuid()
+    if asked is True:
+        default = (f"{USERS_PLACE}/{uid}/", f"{find_home(uid)}{HOME_PLACE}/") if uid else f"{ROOT_PLACE}/"
+        asked = not f"{path}/".startswith(default)
     if error.errno in (ENOSPC, EDQUOT, EROFS):
-        return f"{reason} ({choose_writable(path, uid) if error.errno == EROFS and is_in_unit() else ''}{NO_FILE})"
-    if error.errno not in (EACCES, EPERM, ENOENT, ENOTDIR):
+        elsewhere = f"{ELSEWHERE}; " if asked else ""
+        return f"{reason} ({choose_writable(path, uid) if error.errno == EROFS and is_in_unit() else elsewhere}{NO_FILE})"
+    if error.errno not in (EACCES, ENOENT):
         return reason
     found = find_nearest(path)
     try:

@@ -25,7 +25,7 @@ PLACES = {
     "~/.local of root": ("mkdir /home/alice/.local", "/home/alice/.local belongs to uid 0 (as root: chown -R 3001 /home/alice/.local)"),
     "dangling link": (f"mkdir -p {BASE}; rmdir {BASE}; ln -s /gone {BASE}", "it is a link to /gone, which does not exist"),
     "dangling ~/.local": ("ln -s /gone /home/alice/.local", "/home/alice/.local is a link to /gone, which does not exist"),
-    "link to a directory of root": (f"mkdir -p /home/elsewhere {BASE}; rmdir {BASE}; ln -s /home/elsewhere {BASE}", "/home/elsewhere belongs to uid 0 (if it should be ours, as root: chown -R 3001 /home/elsewhere)"),
+    "link to a directory of root": (f"mkdir -p /home/elsewhere {BASE}; rmdir {BASE}; ln -s /home/elsewhere {BASE}", "/home/elsewhere belongs to uid 0 (as root: install -d -m 700 -o 3001 /var/lib/solo-users/3001)"),
     "link to a private one of root": ("mkdir -m 700 /home/elsewhere; ln -s /home/elsewhere /home/alice/.local", "/home/elsewhere belongs to uid 0 (as root: install -d -m 700 -o 3001 /var/lib/solo-users/3001)"),
     "hidden places": ("mkdir -m 700 /var/lib/solo-users", "Permission denied (as root: chown root .*)"),
     "places open to all": ("install -d -m 700 -o 3001 /var/lib/solo-users/3001; chmod 777 /var/lib/solo-users", "other users can write there (as root: .*)"),
