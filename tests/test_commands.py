@@ -789,7 +789,9 @@ def test_doctor_ends_with_the_first_thing_to_do_for_a_new_user(lab, uid, first):
     )
 
     *lines, last = result.stdout.splitlines()
-    assert (result.returncode, last) == ((1, f"not ready; first: {first.format(uid)}") if first else (0, "ready")), result
+    assert (result.returncode, last) == ((1, f"not ready; first: {first.format(uid)}") if first else (0, "ready")), (
+        result
+    )
     assert result.stderr == "" and sum(line.startswith("fails") for line in lines) == bool(first)
 
 

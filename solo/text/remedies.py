@@ -52,8 +52,10 @@ def explain(path: str, error: OSError, asked: object = True) -> str:
         default = (f"{USERS_PLACE}/{uid}/", f"{find_home(uid)}{HOME_PLACE}/") if uid else f"{ROOT_PLACE}/"
         asked = not f"{path}/".startswith(default)
     if error.errno in (ENOSPC, EDQUOT, EROFS):
-        elsewhere = f"{ELSEWHERE}; " if asked else ""
-        return f"{reason} ({choose_writable(path, uid) if error.errno == EROFS and is_in_unit() else elsewhere}{NO_FILE})"
+        first = f"{ELSEWHERE}; " if asked else ""
+        if error.errno == EROFS and is_in_unit():
+            first = choose_writable(path, uid)
+        return f"{reason} ({first}{NO_FILE})"
     if error.errno not in (EACCES, ENOENT):
         return reason
     found = find_nearest(path)
