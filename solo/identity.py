@@ -7,7 +7,7 @@ A wrong "dead" lets two commands run at once: a process is "dead" only if this p
 import posix
 
 from solo.errors import SoloError
-from solo.kernel import ENOENT, STATUS_SIZE, decode, read_file
+from solo.kernel import ENOENT, STATUS_SIZE, decode, read_boot_clock, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,6 +106,11 @@ def read_shift() -> int:
     """Return the clock ticks by which this time namespace shifts the time since boot."""
     seconds, nanoseconds = read_file("/proc/self/timens_offsets").partition(b"boottime")[2].split()
     return round((int(seconds) + int(nanoseconds) / 1e9) * posix.sysconf("SC_CLK_TCK"))
+
+
+def read_uptime(origin: Origin) -> float:
+    """Return the seconds since boot, as the first time namespace has them."""
+    return read_boot_clock() - (origin.shift / posix.sysconf("SC_CLK_TCK") if origin.shift else 0)
 
 
 def read_namespace(pid: "int | str", kind: str) -> str:

@@ -26,7 +26,7 @@ from _signal import (
     sigpending,
     sigtimedwait,
 )
-from time import monotonic
+from time import CLOCK_BOOTTIME, clock_gettime, monotonic
 
 from solo.errors import Superseded
 
@@ -237,6 +237,11 @@ def read_umask() -> int:
         if line.startswith(b"Umask:"):
             return int(line.split()[1], 8)
     return 0o077
+
+
+def read_boot_clock() -> float:
+    """Return the seconds since boot, including suspended ones. No step of the wall clock changes it."""
+    return clock_gettime(CLOCK_BOOTTIME)
 
 
 def close(fd: int):

@@ -1,8 +1,8 @@
 """Text <-> record: what a ticket says about its owner. Pure.
 
-A record is lines of `key value`, the last of them `since`, then a line of blanks that reserves the place of the closing
-lines. Once the command's process is known, and before its exec, one write replaces `since` and the blanks with the
-closing lines. So a record without them means that the command never started. A record in neither form is damaged, and
+A record is lines of `key value`, the last of them `uptime` and `since`, then a line of blanks that reserves the place of
+the closing lines. Once the command's process is known, and before its exec, one write replaces the two and the blanks
+with the closing lines. So a record without them means that the command never started. A record in neither form is damaged, and
 read as None.
 """
 
@@ -36,7 +36,7 @@ class Record:
     started. `claim` is the claim on this name, one of those needed for all of `names`; `slot` lists its slots as
     (first, last). `tree` is None, or with --tree the seconds between SIGTERM and SIGKILL for the descendants of the
     command. `since` is when the ticket was made and, once `child` is known, when the command started, in seconds
-    since the epoch. `command` is a list of bytes. `via` is the engine that keeps the lock beyond this machine, or
+    since the epoch; `uptime` is the same on the boot clock, or None. `command` is a list of bytes. `via` is the engine that keeps the lock beyond this machine, or
     "". `keep` is the process for which `solo hold` acquires, or None: once it is the child too, the hold is kept,
     and its launcher has ended. `is_timed`: that process is the timer of --for. `note` is the text of --note, or "".
     """
@@ -55,6 +55,7 @@ class Record:
         "slot",
         "tree",
         "uid",
+        "uptime",
         "via",
     )
 
@@ -74,6 +75,7 @@ class Record:
         keep: "Process | None" = None,
         is_timed: bool = False,
         note: str = "",
+        uptime: "float | None" = None,
     ) -> None:
         self.launcher = launcher
         self.origin = origin
@@ -89,6 +91,7 @@ class Record:
         self.keep = keep
         self.is_timed = is_timed
         self.note = note
+        self.uptime = uptime
 
     @property
     def is_kept(self) -> bool:
@@ -122,7 +125,7 @@ def format_record(record: Record) -> bytes:
         + quote(encode(origin.host)),
         quote_words(map(encode, record.names)),
         quote_words(record.command),
-        format_since(record.since),
+        format_since(record),
         b" " * (RESERVED - 1),
     )
 
@@ -144,14 +147,15 @@ def parse_tree(text: str) -> "float | None":
     return None if text == "-" else int(text) / 1000
 
 
-def format_since(since: float) -> bytes:
-    """Return the line of a time. Its length is the same for every time since 1970."""
-    return b"since %017.6f\n" % since
+def format_since(record: Record) -> bytes:
+    """Return the lines of the two clocks. Their length is the same for every time since 1970."""
+    uptime = b"" if record.uptime is None else b"uptime %017.6f\n" % record.uptime
+    return b"%bsince %017.6f\n" % (uptime, record.since)
 
 
-def format_start(since: float, child: "Process") -> bytes:
-    """Return the text that replaces the end of a record, from `since` on, when its command starts."""
-    return format_since(since) + format_closing(child)
+def format_start(record: Record, child: "Process") -> bytes:
+    """Return the text that replaces the end of a record, from the clocks on, when its command starts."""
+    return format_since(record) + format_closing(child)
 
 
 def format_closing(child: "Process") -> bytes:
@@ -188,6 +192,7 @@ def parse_record(data: bytes) -> "Record | None":
             parse_process(fields[b"keep"]) if b"keep" in fields else None,
             b"timed" in fields,
             parse_note(fields[b"note"]) if b"note" in fields else "",
+            parse_since(fields[b"uptime"]) if b"uptime" in fields else None,
         )
     except (ValueError, KeyError, OverflowError):
         return None

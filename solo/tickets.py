@@ -16,7 +16,7 @@ from time import time
 from solo.directories import STICKY, explain
 from solo.errors import SoloError
 from solo.gate import DIGITS, LARGEST, Gate
-from solo.identity import is_alive
+from solo.identity import is_alive, read_uptime
 from solo.kernel import (
     EINVAL,
     IS_REGULAR,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 UNPUBLISHED, SEAT, HOLD = ".new.", ".seat.", ".hold."
 READABLE = 0o644  # mode of a ticket where it is shared: contenders open it for reading, and lock it shared
+LEAST_STEP = 0.5  # seconds between the two clocks that are more than the time between reading them
 MOST_OPEN = 64  # holds of one name that are watched at once, or kept though they cannot be seen
 
 # UNSEEN: its launcher is gone, and its command ran where we cannot look for processes.
@@ -100,13 +101,15 @@ class Ticket:
                 raise self.queue.fail(self.file, error.strerror) from None
             if len(data) <= SIZE_LIMIT:
                 self.record = parse_record(data)
+                if self.record is not None:
+                    follow_clock(self.record, self.queue.origin)
         return self.record
 
     def complete(self, child: "Process") -> None:
         """Write the start time and the command's process into our own record, which has them then. Raises OSError."""
         assert self.record is not None
-        self.record.since = time()
-        text = format_start(self.record.since, child)
+        stamp(self.record)
+        text = format_start(self.record, child)
         write_whole(self.fd, text, self.size - len(text))
 
     def wait_end(self, deadline: float) -> bool:
@@ -337,7 +340,7 @@ class Queue:
         """Write the record into our new file and lock it. Raises OSError."""
         if self.place.shared:
             posix.fchmod(fd, self.place.mode & READABLE)  # the umask of a program is its own
-        record.since = time()
+        stamp(record)
         text = format_record(record)
         write_whole(fd, text, 0)
         flock(fd, LOCK_EX | LOCK_NB)
@@ -394,6 +397,19 @@ def get_number(file: str) -> int:
 
 def is_published(file: str) -> bool:
     return not file.startswith(UNPUBLISHED)
+
+
+def stamp(record: "Record") -> None:
+    """Set the time of our own record, by both clocks."""
+    record.since, record.uptime = time(), read_uptime(record.origin)
+
+
+def follow_clock(record: "Record", mine: "Origin") -> None:
+    """If the wall clock was set since a record of this boot was written, set `since` by the present one."""
+    if record.uptime is not None and record.origin.boot == mine.boot:
+        since = time() - (read_uptime(mine) - record.uptime)
+        if abs(since - record.since) >= LEAST_STEP:
+            record.since = since
 
 
 def read_boot_time() -> float:

@@ -671,6 +671,21 @@ def test_replace_after_counts_the_time_of_the_oldest_holder_in_the_way(lab):
     assert [row["name"] for row in lab.list()] == ["up/other"]
 
 
+@pytest.mark.tool("faketime")
+@pytest.mark.parametrize("step", ["+2d", "-2d"])
+def test_age_of_a_holder_ignores_a_step_of_the_wall_clock(lab, via, step):
+    """A board without a clock battery steps at its first answer of a time server. faketime has no boot clock to set."""
+    lab.hold("job")
+    stepped = {"prefix": ("env", "FAKETIME_DONT_FAKE_MONOTONIC=1", "faketime", "-f", step)}
+
+    day = lab.run("--replace-after", "1d", "-n", "job", "true", **stepped)
+    loud = lab.run("-q", "-E", "0", "--loud-after", "1d", "-n", "job", "true", **stepped)
+    until(lambda: lab.run("--replace-after", "1s", "-n", "job", "true", **stepped).returncode == 0)
+
+    assert re.search(rb"busy: held for \ds by pid ", day.stderr) and day.returncode == 75
+    assert (loud.returncode, loud.stderr) == (0, b"")
+
+
 def find_age(lab, holder):
     [since] = [row["since"] for row in lab.collect() if row["launcher"] == holder.pid]
     return time.time() - datetime.fromisoformat(since).timestamp()

@@ -37,6 +37,7 @@ PACKAGES = {
     "ksh": "ksh",
     "busybox": "busybox",
     "fish": "fish",
+    "faketime": "faketime",
     "bash": "bash",
     "ps": "procps",
     "make": "make",

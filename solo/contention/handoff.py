@@ -18,14 +18,13 @@ A waiter of the launcher loads this file when it joins the queue: in its turn th
 import _signal
 import posix
 from _signal import SIG_BLOCK, SIG_SETMASK, SIGALRM
-from time import time
 
 from solo.kernel import HIGHEST_FD, SAFELY, close, create, list_descriptors, write_whole
 from solo.modes import SLOTS
 from solo.obstacles import close_all
 from solo.record import RESERVED, format_since
 from solo.start import ALL_SIGNALS, CHANGED_BY_PYTHON, STOPPING, wait_go
-from solo.tickets import LIVE, READABLE, Queue
+from solo.tickets import LIVE, READABLE, Queue, stamp
 from solo.tickets import Ticket as FileTicket
 
 TYPE_CHECKING = False
@@ -85,8 +84,8 @@ class Handoff:
             return None
         assert hold.record is not None
         try:
-            hold.record.since = time()  # it may be long until its command starts: another name comes first
-            text = format_since(hold.record.since)
+            stamp(hold.record)  # it may be long until its command starts: another name comes first
+            text = format_since(hold.record)
             write_whole(hold.fd, text, hold.size - RESERVED - len(text))
             posix.link(f"/proc/self/fd/{hold.fd}", file, dst_dir_fd=hold.queue.place.fd, follow_symlinks=True)
         except OSError:

@@ -18,13 +18,13 @@ from solo.contention.addresses import PREFIX, list_addresses
 from solo.errors import Busy, SoloError
 from solo.gate import DIGITS, GATE_PATIENCE, LEAST_PATIENCE
 from solo.identity import read_namespace, read_stat
-from solo.kernel import FOREVER, close, decode, encode, read_file
+from solo.kernel import FOREVER, close, decode, encode, read_boot_clock, read_file
 from solo.modes import INTENTIONS, MODES, SLOTS, Claim
 from solo.options import NOTE
 from solo.process.recipient import Recipient
 from solo.process.watch import GATE_BUSY, describe_stuck, poll, wait_any
 from solo.record import Record, format_tree, parse_tree, quote
-from solo.tickets import HOLD, LIVE, ORPHANED, SEAT, finish_handoff, get_number
+from solo.tickets import HOLD, LEAST_STEP, LIVE, ORPHANED, SEAT, finish_handoff, get_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -390,8 +390,19 @@ def make_record(ticket):
     except OSError:
         pass  # it has just ended
     names = names.split("-") if names else [ticket.queue.shorten(ticket.queue.name)]
-    since = int(number) / 1e6
+    since = follow_clock(int(number) / 1e6, launcher[1], started)
     return Record(launcher, ticket.queue.origin, uid, claim, names, tree, command, slot, since, started, note=note)
+
+
+def follow_clock(since: float, start: int, child) -> float:
+    """Return `since`, or another time if the wall clock was set after it: it lies before the owner's `start` or ahead.
+
+    The time of the command's fork then, else the present one: no command is ended for an age that is not known.
+    """
+    now, ticks = time(), posix.sysconf("SC_CLK_TCK")
+    if now - read_boot_clock() + start / ticks - LEAST_STEP <= since <= now + LEAST_STEP:
+        return since
+    return now if child is None else now - read_boot_clock() + child[1] / ticks
 
 
 def read_command(pid: int) -> tuple:

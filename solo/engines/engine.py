@@ -6,7 +6,7 @@ the owner's command still runs. lease.py guarantees that the command is dead by 
 """
 
 import posix
-from time import CLOCK_BOOTTIME, clock_gettime, time
+from time import time
 
 from solo.engines import json
 from solo.errors import Unreachable
@@ -227,11 +227,6 @@ def describe_skew(server: float) -> tuple:
     skew = server - time()
     order = "ahead of" if skew > 0 else "behind"
     return "ok" if abs(skew) < SKEWED else "note", f"its clock is {abs(skew):.1f}s {order} this host's"
-
-
-def read_boot_clock() -> float:
-    """Return the seconds since boot, including suspended ones. No jump of the wall clock changes it."""
-    return clock_gettime(CLOCK_BOOTTIME)
 
 
 def pick_between(least: float, most: float) -> float:

@@ -16,9 +16,10 @@ from _signal import SIGKILL, SIGURG
 from _thread import RLock, allocate_lock, start_new_thread
 from select import POLLIN, poll
 
-from solo.engines.engine import Gone, read_boot_clock
+from solo.engines.engine import Gone
 from solo.engines.queue import RENEWALS
 from solo.errors import SoloError, Unreachable, UsageError
+from solo.kernel import read_boot_clock
 from solo.process.wakeup import Wakeup
 from solo.text.describe import format_duration
 

@@ -103,8 +103,8 @@ UNREAD = {
     "passes bytes on unread": """
         api.lock.identify commands.hold.read_words contention.addresses.read_table journal.append kernel.read_file""",
     "reads one word that only the kernel writes": """
-        command.make_name commands.hold.find_process contention.ofd.find_unnamed_owner engines.engine.read_boot_clock
-        engines.s3.store.Store.read_clock identity.read_namespace identity.read_origin
+        command.make_name commands.hold.find_process contention.ofd.find_unnamed_owner kernel.read_boot_clock
+        engines.s3.store.Store.read_clock identity.read_namespace identity.read_origin identity.read_uptime
         process.watch.count_runnable text.remedies.describe_false_root text.remedies.find_outside supervise.has_systemd_signalled_all tickets.read_boot_time""",
     "only searches for a word": """
         contention.flocks.refuse_own_lock contention.flocks.refuse_to_lose_lock contention.ofd.has_locked

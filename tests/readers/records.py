@@ -17,11 +17,12 @@ CANON = re.compile(
     rb"solo 1\nlauncher (\d{1,10}) \d{1,20}\nboot [!-~]*\npid-namespace [!-~]*\n"
     rb"time-namespace [!-~]*\nshift -?\d{1,20}\nuid \d{1,20}\n"
     rb"mode (?:X|S|IX|IS|C\nslots (\d{1,20})\ntake (\d{1,20})\nslot ((?:\d+-\d+(?: \d+-\d+)*)?))\n"
-    rb"tree (?:-|\d{1,20})\nsince \d{1,11}\.\d{6}\n"
+    rb"tree (?:-|\d{1,20})\n"
     rb"((?:via W\n)?(?:keep (\d{1,10}) \d{1,20}\n)?(?:timed 1\n)?(?:note W\n)?host W\nnames W(?: W)*\ncommand W(?: W)*\n)".replace(
         b"W", WORD
     )
-    + rb"(?: {47}\n|child (\d{1,10}) (\d{1,20}) *\nend\n)",
+    + rb"(?:uptime \d{1,11}\.\d{6}\n)?since \d{1,11}\.\d{6}\n"
+    + rb"(?: {47}\n|(?=.{43}\nend\n)child (\d{1,10}) (\d{1,20}) *\nend\n)",
     re.A,
 )
 ESCAPES = re.compile(rb"(?:[^%]|%[0-9A-Fa-f]{2})*", re.S)
@@ -30,7 +31,7 @@ CLOSING = re.compile(rb"child\s+\+?([\d_]+)\s+[+-]?([\d_]+)\s*end\n")
 STRUCTURE = re.compile(rb"^(?:solo 1|(?:launcher|boot|shift|uid|mode)(?= ))|\n|(?<=\n)(?:child|end)", re.M)
 CLAIM = "claim.mode claim.slots claim.take"
 ORIGINS = " ".join(f"origin.{key}" for key in Origin.__slots__)
-FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since via keep is_timed note"
+FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since via keep is_timed note uptime"
 
 
 def invent_record(rng):
@@ -42,7 +43,7 @@ def invent_record(rng):
     via = rng.choice(("", "etcd://h/%20", "a b"))
     note = rng.choice(("", "until noon", "été 50% 🔒"))
     keep, is_timed = rng.choice((None, some.process(rng))), rng.random() < 0.5
-    kept = {"keep": keep, "is_timed": is_timed, "note": note}
+    kept = {"keep": keep, "is_timed": is_timed, "note": note, "uptime": rng.choice((None, float(rng.randrange(1 << 20))))}
     return record.Record(launcher, origin, uid, claim, names, tree, command, slot, since, child, via, **kept)
 
 
@@ -63,12 +64,13 @@ def is_canonical(data: bytes) -> bool:
         and (slots is None or 1 <= int(take) <= int(slots))
         and all(int(first) <= int(last) for first, last in ranges)
         and ESCAPES.fullmatch(quoted)
-        and data[: -record.RESERVED].endswith(quoted)
     )
 
 
 def make_record(rng) -> bytes:
-    return write_record(invent_record(rng))
+    data = write_record(invent_record(rng))
+    expect(is_canonical(data))
+    return data
 
 
 @fuzzed(5, b"launcher |child |end\n|mode C\n|solo 1\n|slot |%20|" + BLANK + b"|" + NUMBERS)
@@ -88,6 +90,7 @@ def check_record(data: bytes):
     has_space = any(word.isascii() and re.search("[ \n]", word) for word in words)
     if (one.claim.mode == SLOTS or not one.slot) and not has_space:
         one.since, one.tree = float(int(one.since)), None
+        one.uptime = one.uptime and float(int(one.uptime))
         again = record.parse_record(write_record(one))
         if again is not None or all(map(str.isascii, words)):
             agree(again, one, FIELDS)

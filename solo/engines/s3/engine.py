@@ -25,13 +25,13 @@ renewed, and a contender without --wait waits for the end of such an entry inste
 from time import monotonic, sleep, time
 
 from solo.engines import json
-from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_entry_record, pick_between, read_boot_clock
+from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_entry_record, pick_between
 from solo.engines.lease import RATE
 from solo.engines.queue import OrderedEngine, ask_until_answered, find_obstacles, make_busy, mark_holds, sort_queues
 from solo.engines.s3.document import Document, Stored
 from solo.engines.s3.objects import Foreign, Objects, make_word
 from solo.errors import SoloError
-from solo.kernel import encode, say_promptly
+from solo.kernel import encode, read_boot_clock, say_promptly
 from solo.modes import MODES
 from solo.text.describe import format_duration
 

@@ -12,12 +12,12 @@ change unless the ETag has changed: from then on the lost PUT can only fail.
 import posix
 from time import monotonic, sleep
 
-from solo.engines.engine import pick_between, read_boot_clock
+from solo.engines.engine import pick_between
 from solo.engines.s3.document import Document, parse_document
 from solo.engines.s3.sign import quote
 from solo.engines.s3.store import BUSY, MISSING, NOT_MODIFIED, OK, REFUSED, Reply, Store, find_text, find_texts
 from solo.errors import SoloError, Unreachable
-from solo.kernel import decode
+from solo.kernel import decode, read_boot_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
