@@ -35,6 +35,18 @@ def test_next_period_runs_again(lab):
     assert lab.read_log() == ["ran", "ran"]
 
 
+@pytest.mark.tool("faketime")
+def test_two_hosts_at_the_end_of_a_period_run_once(lab):
+    """Their clocks are 4 s apart, and cron fires at noon, where one period of 1d ends and the next begins."""
+    for clock in ("11:59:58", "12:00:02", "23:59:50"):
+        lab.run(*DAY, "--", *APPEND, prefix=("env", "TZ=UTC", "faketime", f"2026-03-01 {clock}"))
+    assert lab.read_log() == ["ran"]
+
+    for clock in ("11:59:58", "12:00:02"):
+        lab.run(*DAY, "--", *APPEND, prefix=("env", "TZ=UTC", "faketime", f"2026-03-02 {clock}"))
+    assert lab.read_log() == ["ran"] * 2
+
+
 def test_changed_period_counts_the_earlier_run(lab):
     assert [
         lab.run("-n", "job", "--once-per", span, "--", *APPEND).returncode for span in ("1d", "2d", "1d", "300d")

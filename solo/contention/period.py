@@ -1,7 +1,7 @@
 """--once-per: at most one run per period, even if a short run ended before cron fired on the other host.
 
-The period of a moment is the nearest multiple of its length. So clocks that differ by less than half a period agree,
-even at the moment when cron fires. The last run is stored beside the journal and, with an engine, there too. The
+The period of a moment is the nearest multiple of its length, and a start less than half a period after the last run
+belongs to the period of that run. So clocks that differ by less than half a period agree, whenever cron fires. The last run is stored beside the journal and, with an engine, there too. The
 contender that replaces it runs.
 """
 
@@ -65,11 +65,7 @@ class PeriodGuard:
         """Return the LastRun that `store` keeps if it is our own or of an earlier period. Raises RanAlready."""
         before = store.read_once(self.name)
         now = self.ran.time if self.ran else time()  # judge by the time that we will write, however long that takes
-        if (
-            before is None
-            or before in self.written
-            or find_period(before.time, self.length) < find_period(now, self.length)
-        ):
+        if before is None or before in self.written or is_over(before.time, now, self.length):
             return before
         if before.time > now + self.length:
             return before  # a broken clock wrote it
@@ -128,6 +124,11 @@ class PeriodGuard:
             except Exception:
                 pass  # then it counts as a run: better no run than two
         self.claims = []
+
+
+def is_over(before: float, now: float, length: float) -> bool:
+    """Whether the period of a run at `before` has ended: not before half of it has passed."""
+    return find_period(before, length) < find_period(now, length) and now - before >= length / 2
 
 
 def find_period(now: float, length: float) -> int:
