@@ -15,6 +15,7 @@ from _signal import (
     SIGALRM,
     SIGHUP,
     SIGINT,
+    SIGKILL,
     SIGQUIT,
     SIGTERM,
     SIGURG,
@@ -252,10 +253,28 @@ def close(fd: int):
         pass
 
 
-def close_from(lowest: int):
-    """Close all descriptors from `lowest` on, but not the file that modules are imported from."""
-    for first, end in ((lowest, HIGHEST_FD),) if program is None else ((lowest, program), (program + 1, HIGHEST_FD)):
-        posix.closerange(first, end)
+def close_all_but(kept):
+    """Close all descriptors but those in `kept` and the file that modules are imported from."""
+    low = 0
+    for fd in sorted(kept if program is None else {*kept, program}):
+        posix.closerange(low, fd)
+        low = fd + 1
+    posix.closerange(low, HIGHEST_FD)
+
+
+def is_gone(pid: int) -> bool:
+    """Return whether the child has ended, and reap it then."""
+    try:
+        return posix.waitpid(pid, posix.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True  # reaped before
+
+
+def end_child(pid: int):
+    """Kill and reap a child, unless it has ended."""
+    if not is_gone(pid):
+        posix.kill(pid, SIGKILL)  # it may be stopped
+        posix.waitpid(pid, 0)
 
 
 def list_descriptors() -> set:

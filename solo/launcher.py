@@ -23,7 +23,7 @@ from solo.acquire import (
 )
 from solo.command import find_command
 from solo.errors import LEASE_LOST, TIMED_OUT, SoloError
-from solo.identity import read_origin, read_self
+from solo.identity import FIRST_PID_NAMESPACE, read_origin, read_self
 from solo.journal import Journal
 from solo.kernel import encode, occupy_standard_descriptors, read_file, say, say_promptly
 from solo.plan import Plan, make_absolute
@@ -132,6 +132,11 @@ class Run:
             self.own_listeners.insert(at, self.once)  # it forgets a failed run before the names are released
         environment[b"SOLO_NAME"] = encode(" ".join(self.names))
         self.starter = Starter(path, self.command, environment, self.inherited, die_with, directory)
+        if self.record.origin.pid_namespace != FIRST_PID_NAMESPACE and not plan.is_socket:
+            from solo.process.holder import Holder
+
+            self.starter.holder = Holder(self.record.origin)
+            self.own_listeners.append(self.starter.holder)
 
     def acquire(self):
         """Acquire the names, then the files, then the engine's lock; claim the period of --once-per last."""

@@ -10,7 +10,19 @@ from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGPIPE, 
 
 from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import read_stat
-from solo.kernel import ENOEXEC, STATUS_SIZE, USUAL_SIZE, close, decode, drop_umask, read_file, say
+from solo.kernel import (
+    ENOEXEC,
+    STATUS_SIZE,
+    USUAL_SIZE,
+    close,
+    decode,
+    drop_umask,
+    end_child,
+    is_gone,
+    read_file,
+    say,
+)
+from solo.tickets import Ticket
 
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of a go message; no variable of a launcher ends in it
@@ -134,10 +146,11 @@ class Starter:
     `die_with` makes a process die with the launcher of a pid, or is None; `directory` is a descriptor of --chdir, or
     None.
 
-    `child` is the forked command, or None; contention/handoff.py forks it in advance.
+    `child` is the forked command, or None; contention/handoff.py forks it in advance. `holder` is a process/holder.py,
+    or None.
     """
 
-    __slots__ = ("child", "die_with", "directory", "environment", "inherited", "path", "words")
+    __slots__ = ("child", "die_with", "directory", "environment", "holder", "inherited", "path", "words")
 
     def __init__(self, path: str, words: list, environment: dict, inherited: InheritedState, die_with, directory=None):
         self.path = path
@@ -147,6 +160,7 @@ class Starter:
         self.die_with = die_with
         self.directory = directory
         self.child: Child | None = None
+        self.holder = None
 
     def start(self, holds: list, variables: list, termination) -> Child:
         """Record the process in every hold, and only then let it exec the command. Raises OSError if nothing ran.
@@ -161,6 +175,10 @@ class Starter:
         try:
             for hold in holds:
                 hold.complete((child.pid, child.start))
+            if self.holder is not None:
+                self.holder.begin((child.pid, child.start), [hold for hold in holds if isinstance(hold, Ticket)])
+                if termination is not None:
+                    termination.strangers.add(self.holder.process)
             send_go(child.go, b"\0".join([*variables, GO]))
         except BaseException:
             self.dismiss()
@@ -176,9 +194,7 @@ class Starter:
         child, self.child = self.child, None
         if child is None:
             return
-        if not is_gone(child.pid):
-            posix.kill(child.pid, _signal.SIGKILL)  # it may be stopped
-            posix.waitpid(child.pid, 0)
+        end_child(child.pid)
         close(child.go)
 
     def fork(self, wait) -> Child:
@@ -248,14 +264,6 @@ def open_working_directory(path: str) -> int:
         )  # "/.": needs the right to enter it
     except OSError as error:
         raise SoloError(f"cannot change to directory {path}: {error.strerror}") from None
-
-
-def is_gone(pid: int) -> bool:
-    """Return whether the child has ended, and reap it then."""
-    try:
-        return posix.waitpid(pid, posix.WNOHANG)[0] != 0
-    except ChildProcessError:
-        return True  # reaped before
 
 
 def send_go(go: int, message: bytes):

@@ -14,7 +14,7 @@ from time import sleep
 from solo import kernel
 from solo.errors import SoloError
 from solo.identity import descends_from, is_stopped
-from solo.kernel import HIGHEST_FD, close, read_file
+from solo.kernel import close, close_all_but, read_file
 from solo.start import ALL_SIGNALS, STOPPING, Child
 
 PAUSE = 0.1  # seconds
@@ -51,17 +51,11 @@ def go_on_in_child():
 def close_descriptors(kept: list, candidates=None):
     """Close all descriptors, or only `candidates`, but `kept`: a copy of a pipe would keep its reader waiting."""
     kept = [*kept, *find_locked(kept)]
-    if kernel.program is not None:
-        kept.append(kernel.program)
     if candidates is not None:
-        for fd in candidates.difference(kept):
+        for fd in candidates.difference(kept, (kernel.program,)):
             close(fd)
         return
-    low = 0
-    for fd in sorted(kept):
-        posix.closerange(low, fd)
-        low = fd + 1
-    posix.closerange(low, HIGHEST_FD)
+    close_all_but(kept)
 
 
 def leave_directory():

@@ -103,8 +103,9 @@ class Image:
                 service[key].append(found[1])
             else:
                 service[key].append("=".join(re.fullmatch(r" {6}(\w+): (.*)", line).groups()))
-        assert service.keys() == {"environment", "volumes", "image", "user"}
-        return self.start(volumes=service["volumes"], user=service["user"], environment=service["environment"])
+        words = [*json.loads(service.pop("entrypoint")), *json.loads(service.pop("command"))]
+        assert service.pop("restart") == "on-failure" and service.pop("image") == "report"
+        return self.start(*words, **service)
 
 
 def find_first(process):

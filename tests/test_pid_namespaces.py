@@ -1,13 +1,16 @@
 """A holder in another pid namespace: every view has the pids that its reader can use, or says where a pid is valid."""
 
+import ast
 import json
 import os
 import re
 import shlex
 import signal
+import subprocess
 
 import pytest
-from conftest import NOBODY, finish, read_line, until, wait_dead
+from conftest import NOBODY, PATIENCE, finish, read_line, read_state, until, wait_dead
+from fleet import find_children
 from test_process_1 import INNER, find_chain
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]
@@ -121,7 +124,90 @@ def test_socket_of_a_process_that_cannot_be_seen_has_no_pid(lab):
     assert (unseen["launcher"], unseen["child"], unseen["claims"]) == (None, None, {})
 
 
-# --- an orphan that cannot be identified: it blocks no contender, but is not dead either -----------------------------------
+# --- a launcher that is killed in a container: a holder keeps the name until the command has ended ----------------------------
+
+
+class Killed:
+    """A launcher in a pid namespace, killed: `child` and `holder` are the pids, here, of its children."""
+
+    def __init__(self, lab, *words, command=COMMAND):
+        self.process = lab.start(*words, "-n", "job", "--", *command, prefix=(*INNER, "sh", "-c", '"$@"; cat', "sh"))
+        read_line(self.process)
+        _, self.launcher, *_ = find_chain(self.process)
+        self.child, self.holder = find_children(self.launcher)
+        os.kill(self.launcher, signal.SIGKILL)
+        wait_dead(self.launcher)
+
+
+def test_contender_in_a_second_container_runs_after_the_orphan_of_the_first(lab):
+    killed = Killed(lab)
+    first = lab.run("-n", "job", "true", prefix=INNER)
+    waiter = lab.start_words(*INNER, lab.script, "-w", "forever", "-n", "job", "echo", "ran")
+    until(lambda: lab.count_waiting("job") == 1)
+
+    assert first.returncode == 75 and [row["state"] for row in lab.list()] == ["orphaned", "waiting"]
+    os.kill(killed.child, signal.SIGKILL)
+    assert finish(waiter) == (0, "ran\n", "")
+    wait_dead(killed.holder)
+
+
+def test_stop_ends_an_orphan_and_its_holder(lab):
+    killed = Killed(lab, "--tree")
+
+    ended = lab.run("stop", "job").stdout.decode()
+
+    assert f"job: ended orphan pid {killed.child} " in ended and lab.list() == []
+    wait_dead(killed.holder)
+
+
+def test_holder_keeps_nothing_of_its_caller(lab):
+    """It blocks all signals but SIGKILL, and is in a session of its own."""
+    process = lab.start("-n", "job", "--", *COMMAND, prefix=(*INNER, "sh", "-c", '"$@"; cat', "sh"))
+    read_line(process)
+    _, launcher, _ = find_chain(process)
+    _, holder = find_children(launcher)
+    until(lambda: open(f"/proc/{holder}/comm").read() == "solo-holder\n")
+
+    files = {os.readlink(f"/proc/{holder}/fd/{fd}") for fd in os.listdir(f"/proc/{holder}/fd")}
+    tickets = {str(lab.find_hold("job")), str(lab.directory / "job"), "anon_inode:[pidfd]"}
+
+    assert files <= {*tickets, "anon_inode:[eventpoll]"} and os.getsid(holder) != os.getsid(launcher)
+    until(lambda: read_state(holder) == "S")
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        os.kill(holder, number)
+    os.kill(launcher, signal.SIGKILL)
+    wait_dead(launcher)
+    assert lab.run("-n", "job", "true", prefix=INNER).returncode == 75
+
+
+def test_holder_ends_with_a_launcher_that_ends(lab):
+    """Process 1 of this container reaps nobody: a zombie would stay."""
+    script = f"import os, subprocess; subprocess.run([{str(lab.script)!r}, '-n', 'job', 'true']); print(os.listdir('/proc'))"
+
+    seen = subprocess.run(
+        [*INNER, "/usr/bin/python3", "-c", script], env=lab.environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+
+    assert [entry for entry in ast.literal_eval(seen.stdout) if entry.isdigit()] == ["1"]
+
+
+def test_tree_does_not_wait_for_the_holder(lab):
+    """A stopped holder does not see the end of the command."""
+    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", "echo; read line; exit 3", prefix=(*INNER, "sh", "-c", '"$@"; echo $?', "sh"))
+    assert read_line(process) == ""
+    _, launcher, *_ = find_chain(process)
+    os.kill(find_children(launcher)[1], signal.SIGSTOP)
+
+    assert finish(process)[1] == "3\n"
+
+
+def test_first_pid_namespace_has_no_holder(lab):
+    holder = lab.hold("job")
+
+    assert find_children(holder.pid) == [holder.child]
+
+
+# --- an orphan whose holder was killed too, and that cannot be identified: it blocks no contender, but is not dead either -----
 
 
 @pytest.fixture
@@ -129,12 +215,10 @@ def orphan(common):
     """Return the pid, here, of an orphan of root in a pid namespace, in a base for all users."""
     common.directory.mkdir()
     common.directory.chmod(0o1777)
-    process = common.start("-n", "job", "--", *COMMAND, prefix=(*INNER, "sh", "-c", '"$@"; read line', "sh"))
-    read_line(process)
-    _, launcher, child = find_chain(process)
-    os.kill(launcher, signal.SIGKILL)
-    wait_dead(launcher)
-    return child
+    killed = Killed(common)
+    os.kill(killed.holder, signal.SIGKILL)
+    wait_dead(killed.holder)
+    return killed.child
 
 
 def is_taken_over(lab, **options):

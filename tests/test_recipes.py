@@ -495,6 +495,7 @@ def run_compose(new, block):
     assert os.stat(f"/proc/{first}").st_uid == 1234
 
     volume = {"volumes": ["/srv/locks:/srv/locks"], "environment": ["SOLO_DIR=/srv/locks"]}
+    assert finish(image.compose(block.text))[0] == 0  # a skip: no restart
     assert finish(image.start("solo", "-n", "report", "true", user="999:4242", **volume))[0] == 75
     assert finish(machine.type("solo --dir /srv/locks -n report true"))[0] == 75
     assert finish(image.start("solo", "-n", "report", "true", user="1234:999", **volume))[0] == 125
@@ -564,8 +565,8 @@ def test_container_excludes_but_cannot_end_a_holder_in_another_one(new):
     assert finish(process)[0] == 128 + 15
 
 
-@pytest.mark.parametrize("where, status", [("container", 0), ("pid host", 75), ("host", 75)])
-def test_only_contenders_that_see_an_orphan_in_a_container_wait_for_it(new, where, status):
+@pytest.mark.parametrize("where", ["container", "pid host", "host"])
+def test_every_contender_waits_for_an_orphan_in_a_container(new, where):
     """A shell is process 1, so that the command outlives its launcher."""
     machine = new()
     image = make_image(machine)
@@ -585,9 +586,23 @@ def test_only_contenders_that_see_an_orphan_in_a_container_wait_for_it(new, wher
     else:
         found = finish(image.start("solo", "-n", "report", "true", pid_host=where == "pid host", **SHARED))
 
-    assert found[0] == status, found
-    assert ("taking over" in found[2]) == (status == 0)
+    assert found[0] == 75, found
     os.kill(find_first(process), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("pid_host, status", [(False, 0), (True, 75)])
+def test_only_a_container_that_sees_the_host_waits_for_an_orphan_there(new, pid_host, status):
+    machine = new()
+    image = make_image(machine)
+    launcher = machine.type("exec solo -n report report.sh")
+    machine.wait_for_starts(1)
+    launcher.kill()
+    launcher.wait()
+
+    found = finish(image.start("solo", "-n", "report", "true", pid_host=pid_host, **SHARED))
+
+    assert (found[0], "taking over" in found[2]) == (status, not status), found
+    machine.release()
 
 
 @pytest.mark.root

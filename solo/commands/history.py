@@ -12,6 +12,7 @@ from solo.journal_files import ENDED, STARTED, UNNOTIFIED
 from solo.kernel import decode, say
 from solo.obstacles import list_holds
 from solo.options import FILE, SOCKET
+from solo.process.owners import is_orphaned
 from solo.text.describe import format_span, name_signal
 from solo.text.events import FAILED, LOST, OK, RUNNING, SIGNALED, TIMED_OUT, name_end
 from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_time, print_rows, print_table
@@ -90,7 +91,7 @@ def find_states(queue) -> dict:
     if queue is None:
         return {}
     try:
-        holds = [(hold.record, hold.state) for hold in list_holds(queue)]
+        holds = [(hold.record, ORPHANED if is_orphaned(hold) else hold.state) for hold in list_holds(queue)]
         return {(record.launcher[0], record.child[0]): state for record, state in holds if record and record.child}
     except SoloError:
         return {}  # a damaged ticket: the outcome is unknown

@@ -13,7 +13,7 @@ from solo.identity import find_pid, read_origin
 from solo.kernel import close, decode, encode, say
 from solo.modes import EXCLUSIVE, INTENTIONS, Claim
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
-from solo.process.owners import is_trusted, vouches
+from solo.process.owners import is_orphaned, is_trusted, vouches
 from solo.text.describe import format_duration
 from solo.text.tables import NAME, add_column, add_notes, describe_claim, format_json, format_times, print_rows
 from solo.text.users import find_user
@@ -155,8 +155,7 @@ def make_row(name: str, where: str, ticket, record) -> dict:
     """Return the row of a ticket. `since` is in seconds since the epoch, as `format_times` expects it."""
     # A launcher that holds the name on this machine waits at its engine until its command runs.
     is_waiting = not ticket.is_hold or record is not None and record.via and record.child is None
-    is_orphan = ticket.state is ORPHANED and not (record and record.is_kept)
-    state = "waiting" if is_waiting else "orphaned" if is_orphan else "held"
+    state = "waiting" if is_waiting else "orphaned" if is_orphaned(ticket) else "held"
     row = {
         "name": name,
         "state": state,

@@ -12,7 +12,7 @@ from time import monotonic
 from solo.errors import SoloError
 from solo.identity import find_pid
 from solo.kernel import FOREVER, say_promptly
-from solo.process.owners import describe_pid, is_trusted, may_signal, vouches
+from solo.process.owners import describe_pid, has_launcher, is_trusted, may_signal, vouches
 from solo.process.tree import end, find_children, find_descendants, open_recipient, send
 from solo.text.describe import describe_owner
 from solo.text.users import find_user
@@ -101,7 +101,7 @@ def ask_to_end(ticket):
     not signal the command, as after sudo(8).
     """
     record = read_record(ticket)
-    is_forwarded = ticket.state is LIVE and (
+    is_forwarded = has_launcher(ticket) and (
         record.tree is not None or record.child is None or not vouches(ticket, record.child)
     )
     announce = (lambda: announce_kept(ticket)) if record.is_kept else None
@@ -134,7 +134,7 @@ def kill_command(ticket):
     """
     record = read_record(ticket)
     end_one(ticket, record.child or record.launcher, SIGKILL)
-    if record.tree is None or ticket.state is not LIVE or record.child is None:
+    if record.tree is None or not has_launcher(ticket) or record.child is None:
         return GRACE
     kill_descendants(ticket)
     return GRACE + record.tree
@@ -178,7 +178,7 @@ def is_older(process: tuple, child: tuple) -> bool:
 
 def kill_launcher(ticket):
     """Send SIGKILL to a launcher that is stopped or hangs after its command has ended."""
-    if ticket.state is LIVE:
+    if has_launcher(ticket):
         end_one(ticket, read_record(ticket).launcher, SIGKILL)
     return GRACE
 

@@ -45,7 +45,7 @@ class Termination:
         self.stage = None  # then SIGTERM, then SIGKILL
         self.looks = 0
         self.terminated = set()  # descendants that got SIGTERM
-        self.strangers = set()  # children from before solo was executed
+        self.strangers = set()  # children from before solo was executed, and a holder
         if plan.tree or plan.is_remote:
             become_subreaper()
             self.strangers = set(find_children(posix.getpid())) if has_children() else set()

@@ -21,7 +21,7 @@ from _signal import (
 from time import monotonic
 
 from solo.errors import Busy, RanAlready, SoloError
-from solo.kernel import ENDING, close_from, encode
+from solo.kernel import ENDING, close_all_but, encode
 from solo.process.detach import detach
 from solo.text.events import VALUES, Event, Listener, describe_end, encode_any, make_end, make_refusal
 
@@ -76,7 +76,7 @@ class Notifier(Listener):
         """Be the watcher: run the command to its end, and report its failure. Does not return."""
         try:
             detach()
-            close_from(3)
+            close_all_but(range(3))
             event, begin = make(), monotonic()
             pid = posix.fork()
             if pid == 0:

@@ -7,8 +7,9 @@ are always believed.
 
 import posix
 
-from solo.identity import find_pid, read_stat
+from solo.identity import FIRST_PID_NAMESPACE, find_pid, is_alive, read_stat
 from solo.kernel import STATUS_SIZE, escape, read_file
+from solo.tickets import LIVE, ORPHANED
 
 HOST_LENGTH = 64  # characters: the kernel's limit
 
@@ -31,6 +32,23 @@ def vouches(ticket, process: tuple) -> bool:
         return pid > 0 and read_stat(pid).is_same(process[1], theirs, mine) and may_signal(ticket.owner_uid, pid)
     except OSError:
         return False
+
+
+def is_orphaned(ticket) -> bool:
+    """Whether the ticket is of a command whose launcher was killed, unless a holder keeps it where we cannot look."""
+    record = ticket.read_record()
+    if record is None or record.child is None or record.is_kept:
+        return False
+    theirs = record.origin
+    return ticket.state is ORPHANED or (
+        theirs.pid_namespace != FIRST_PID_NAMESPACE and is_alive(*record.launcher, theirs, ticket.queue.origin) is False
+    )
+
+
+def has_launcher(ticket) -> bool:
+    """Whether signals for the ticket go to its launcher: it was not killed, and no process without one keeps the ticket."""
+    record = ticket.read_record()
+    return ticket.state is LIVE and not (record and record.is_kept) and not is_orphaned(ticket)
 
 
 def describe_pid(process: tuple, theirs, mine) -> str:

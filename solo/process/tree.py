@@ -4,10 +4,9 @@ import posix
 
 from solo.errors import SoloError
 from solo.identity import find_pid, is_alive, read_stat
-from solo.process.owners import vouches
+from solo.process.owners import has_launcher, vouches
 from solo.process.recipient import Recipient
 from solo.text.users import find_user
-from solo.tickets import LIVE
 
 
 def end(ticket, process: tuple, signal: int, announce=None):
@@ -78,7 +77,7 @@ def find_roots(ticket) -> list:
         return []
     if record.child is None:
         return find_here(ticket, record.launcher)
-    if record.tree is not None and ticket.state is LIVE:
+    if record.tree is not None and has_launcher(ticket):
         return [pid for launcher in find_here(ticket, record.launcher) for pid, _ in find_children(launcher)]
     return find_here(ticket, record.child)
 

@@ -6,9 +6,8 @@ from time import time
 
 from solo.kernel import decode, escape
 from solo.modes import SLOTS
-from solo.process.owners import describe_pid, is_trusted, vouches
+from solo.process.owners import describe_pid, is_orphaned, is_trusted, vouches
 from solo.text.users import find_user
-from solo.tickets import ORPHANED
 
 COMMAND_WIDTH = 60  # characters
 SIGNAL_ALIASES = ("SIGCLD", "SIGIOT", "SIGPOLL")
@@ -49,7 +48,7 @@ def describe_state(ticket) -> str:
     if record is None:
         return "held (its record cannot be read)" if ticket.is_hold else "others are waiting"
     span = format_duration(time() - record.since)
-    if ticket.state is ORPHANED and not record.is_kept:
+    if is_orphaned(ticket):
         return f"held for {span} by {describe_owner(ticket)}, whose launcher was killed"
     if not ticket.is_hold:
         return f"{describe_owner(ticket)} has waited for {span}"
@@ -62,7 +61,7 @@ def describe_owner(ticket) -> str:
     Name another user, and mark a claim of its record as such.
     """
     record = ticket.record
-    is_orphan = ticket.state is ORPHANED and not record.is_kept
+    is_orphan = is_orphaned(ticket)
     process = record.child if is_orphan else record.holder
     if not process[0]:
         return "a process that cannot be seen from here"

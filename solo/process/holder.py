@@ -1,0 +1,85 @@
+"""A holder: a process that keeps the locks of a run until the command has ended, even if the launcher is killed.
+
+An orphan holds no lock: a contender finds it by its pid. In another pid namespace, as of a second container, that pid
+means nothing. So a launcher outside the first pid namespace forks a holder, before the command's exec. The holder is a
+child of the launcher, so the command and the launcher's parent never wait for it. It is in a session of its own, has
+every signal blocked, and keeps no descriptor of the caller.
+"""
+
+import posix
+from time import sleep
+
+from solo.identity import is_alive, read_stat
+from solo.kernel import FOREVER, close, close_all_but, end_child
+from solo.process.watch import SLOW_CHECK, open_pidfd, poll
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from solo.identity import Origin, Process
+    from solo.tickets import Ticket
+
+COMM = b"solo-holder"
+
+
+class Holder:
+    """The holder of a run in `origin`: a listener, which hears of the end after the tickets were released. `process` is
+    its (pid, start), None until it is forked.
+    """
+
+    def __init__(self, origin: "Origin") -> None:
+        self.origin = origin
+        self.process: "Process | None" = None
+
+    def begin(self, child: "Process", tickets: "list[Ticket]") -> None:
+        """Keep the `tickets` locked until the process `child` has ended. Raises OSError."""
+        launcher, pidfd = posix.getpid(), open_pidfd(child, self.origin, self.origin)
+
+        def wait() -> None:
+            if pidfd is not None:
+                poll([pidfd], FOREVER)
+            while is_alive(*child, self.origin, self.origin):
+                sleep(SLOW_CHECK)  # an old kernel, or a filter of system calls
+            if posix.getppid() != launcher:
+                remove_all(tickets)
+
+        pid = fork_holder(wait, [fd for ticket in tickets for fd in ticket.descriptors], pidfd)
+        self.process = pid, read_stat(pid).start
+        if pidfd is not None:
+            close(pidfd)
+
+    def ended(self, _: object) -> None:
+        """End and reap it: process 1 of a container may reap no orphan."""
+        if self.process is not None:
+            end_child(self.process[0])
+
+    refused = ended
+
+
+def remove_all(tickets: "list[Ticket]") -> None:
+    """Remove the tickets, before their locks are released: a contender that cannot look for the process finds none."""
+    for ticket in reversed(tickets):
+        ticket.queue.remove(ticket.file)
+
+
+def fork_holder(wait: "Callable[[], object]", kept: "list[int]", watched: "int | None") -> int:
+    """Fork a process that keeps the descriptors `kept`, and `watched` if any, until `wait` returns. Return its pid.
+
+    Raises OSError.
+    """
+    pid = posix.fork()
+    if pid:
+        return pid
+    try:
+        posix.setsid()
+        close_all_but(kept if watched is None else [*kept, watched])
+        posix.chdir("/")
+        try:
+            with open("/proc/self/comm", "wb", 0) as comm:
+                comm.write(COMM)
+        except OSError:
+            pass  # only for people that look at ps(1)
+        wait()
+    finally:
+        posix._exit(0)
