@@ -5,6 +5,8 @@ GNU style: `-n NAME`, `-nNAME`, `-qn NAME`, `--name NAME`, `--name=NAME`. The fi
 options; it and all later words belong to the command.
 """
 
+import posix
+
 from solo.errors import UsageError
 from solo.kernel import FOREVER, decode
 from solo.options import (
@@ -210,6 +212,8 @@ def read_count(flag: str, text: str) -> int:
 
 
 def read_pid(flag: str, text: str) -> int:
+    if text == "parent":
+        return posix.getppid()
     if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0:
         return int(text)
     raise UsageError(f"{flag} {text}: not a process id")

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from solo.identity import Process
 
+    # The pid and start of its holder; the device and inode of its file, the byte that is locked there, its path.
+    Descriptor = tuple[int, int, int, int, int, bytes]
+
 MAGIC = b"solo 1"
 END = b"end\n"
 RESERVED = 48  # bytes: `child`, a pid, a start time of 20 digits, `end`
@@ -36,15 +39,17 @@ class Record:
     started. `claim` is the claim on this name, one of those needed for all of `names`; `slot` lists its slots as
     (first, last). `tree` is None, or with --tree the seconds between SIGTERM and SIGKILL for the descendants of the
     command. `since` is when the ticket was made and, once `child` is known, when the command started, in seconds
-    since the epoch; `uptime` is the same on the boot clock, or None. `command` is a list of bytes. `via` is the engine that keeps the lock beyond this machine, or
-    "". `keep` is the process for which `solo hold` acquires, or None: once it is the child too, the hold is kept,
-    and its launcher has ended. `is_timed`: that process is the timer of --for. `note` is the text of --note, or "".
+    since the epoch; `uptime` is the same on the boot clock, or None. `command` is a list of bytes. `via` is the engine
+    that keeps the lock beyond this machine, or "". `keep` is the process for which `solo hold` acquires, or None: once
+    it is the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is the timer of --for.
+    `descriptor` is the Descriptor of --fd, or None. `note` is the text of --note, or "".
     """
 
     __slots__ = (
         "child",
         "claim",
         "command",
+        "descriptor",
         "is_timed",
         "keep",
         "launcher",
@@ -76,6 +81,7 @@ class Record:
         is_timed: bool = False,
         note: str = "",
         uptime: "float | None" = None,
+        descriptor: "Descriptor | None" = None,
     ) -> None:
         self.launcher = launcher
         self.origin = origin
@@ -92,6 +98,7 @@ class Record:
         self.is_timed = is_timed
         self.note = note
         self.uptime = uptime
+        self.descriptor = descriptor
 
     @property
     def is_kept(self) -> bool:
@@ -106,6 +113,7 @@ class Record:
         """Return a new record that differs only in the claim, without slots, time and child."""
         record = Record(self.launcher, self.origin, self.uid, claim, self.names, self.tree, self.command, via=self.via)
         record.keep, record.is_timed, record.note = self.keep, self.is_timed, self.note
+        record.descriptor = self.descriptor
         return record
 
 
@@ -120,6 +128,7 @@ def format_record(record: Record) -> bytes:
         + (b"via %b\n" % quote(encode(record.via)) if record.via else b"")
         + (b"keep %d %d\n" % record.keep if record.keep else b"")
         + (b"timed 1\n" if record.is_timed else b"")
+        + (format_descriptor(record.descriptor) if record.descriptor else b"")
         + (b"note %b\n" % quote(record.note.encode()) if record.note else b"")
         + b"host "
         + quote(encode(origin.host)),
@@ -193,6 +202,7 @@ def parse_record(data: bytes) -> "Record | None":
             b"timed" in fields,
             parse_note(fields[b"note"]) if b"note" in fields else "",
             parse_since(fields[b"uptime"]) if b"uptime" in fields else None,
+            parse_descriptor(fields[b"descriptor"]) if b"descriptor" in fields else None,
         )
     except (ValueError, KeyError, OverflowError):
         return None
@@ -257,6 +267,18 @@ def parse_process(text: bytes) -> "Process":
     if not 0 < pid < 1 << 31 or start < 0:
         raise ValueError
     return pid, start
+
+
+def format_descriptor(descriptor: "Descriptor") -> bytes:
+    return b"descriptor %d %d %d %d %d %b\n" % (*descriptor[:-1], quote(descriptor[-1]))
+
+
+def parse_descriptor(text: bytes) -> "Descriptor":
+    *numbers, path = text.split(b" ")
+    pid, start, device, inode, offset = map(int, numbers)
+    if not 0 < pid < 1 << 31 or not 0 <= offset < 1 << 63:
+        raise ValueError
+    return pid, start, device, inode, offset, unquote(path)
 
 
 def quote_words(plain: "Iterable[bytes]", limit: int = WORDS_LIMIT) -> bytes:

@@ -10,18 +10,7 @@ from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGCHLD, SIGPIPE, 
 
 from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import read_stat
-from solo.kernel import (
-    ENOEXEC,
-    STATUS_SIZE,
-    USUAL_SIZE,
-    close,
-    decode,
-    drop_umask,
-    end_child,
-    is_gone,
-    read_file,
-    say,
-)
+from solo.kernel import ENOEXEC, STATUS_SIZE, USUAL_SIZE, close, decode, drop_umask, end_child, is_gone, read_file, say
 from solo.tickets import Ticket
 
 ALL_SIGNALS = _signal.valid_signals()

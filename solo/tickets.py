@@ -267,7 +267,12 @@ class Queue:
             theirs.boot = mine.boot  # in systemd-nspawn a unit with a /proc of its own sees another id of the same boot
         # A kept hold never has a launcher, so its absence proves nothing: count it as held.
         unseen = ORPHANED if record.is_kept else UNSEEN
-        return {True: ORPHANED, False: DEAD, None: unseen}[is_alive(*record.child, theirs, mine)]
+        lives = is_alive(*record.child, theirs, mine)
+        if record.descriptor is not None and lives is False:
+            from solo.process.descriptor import is_locked
+
+            lives = is_locked(record.descriptor)
+        return {True: ORPHANED, False: DEAD, None: unseen}[lives]
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -400,7 +405,7 @@ def is_published(file: str) -> bool:
 
 
 def stamp(record: "Record") -> None:
-    """Set the time of our own record, by both clocks."""
+    """Set the time of a record that we write, by both clocks."""
     record.since, record.uptime = time(), read_uptime(record.origin)
 
 

@@ -26,8 +26,8 @@ PROGRAMS = [
 ETCD = "etcd://h1,h2,h3"
 JOB = """#!/bin/sh
 echo "start:${{0##*/}}:$DB$CUDA_VISIBLE_DEVICES" >>{lab}/log
-exec 9<{lab}/gate
-flock -s 9 </dev/null >/dev/null 2>&1
+exec 7<{lab}/gate
+flock -s 7 </dev/null >/dev/null 2>&1
 echo "end:${{0##*/}}:$DB$CUDA_VISIBLE_DEVICES" >>{lab}/log
 """
 

@@ -32,6 +32,7 @@ KINDS = {  # {kind: a pattern}; the first match decides
     "table": r"\S {3,}solo ",
     "debian": r"^apt install ",
     "install": r"\Amake install ",
+    "block": r"^  solo hold --fd 9 ",
     "hold": r"\A(#!/bin/sh\n|eval .*)?solo hold ",
     "shell": r"\A(exec )?(solo|flock|make) ",
 }

@@ -1,5 +1,6 @@
 """`solo hold` and `solo release`: the hold of a running process, or for a time, without a launcher."""
 
+import contextlib
 import json
 import os
 import re
@@ -23,8 +24,10 @@ from conftest import (
     until,
     wait_dead,
 )
+from fleet import find_children
 from test_views import parse_metrics
 
+from solo.record import parse_record
 from solo.text.users import find_user
 
 SHELLS = {
@@ -37,6 +40,18 @@ SHELLS = {
 }
 OTHER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 SAMPLE = 12  # system calls that are hit in one run of a sweep
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request):
+    if not find_tool(SHELLS[request.param][0]):
+        pytest.skip(f"needs {SHELLS[request.param][0]}: make test-deps")
+    return SHELLS[request.param]
+
+
+def run_in(lab, shell, script):
+    status, out, text = finish(lab.start_words(*shell, "-c", script))
+    return status, out, text
 
 
 @pytest.fixture
@@ -286,7 +301,7 @@ def test_command_below_the_process_is_refused(lab):
 @pytest.mark.parametrize(
     "words, text",
     [
-        ((), "hold needs --pid or --for (in a script: solo hold --pid $$ job)"),
+        ((), "hold needs --pid, --fd or --for (in a script: solo hold --pid $$ job)"),
         (("--pid", "0"), "--pid 0: not a process id"),
         (("--pid", "x"), "--pid x: not a process id"),
         (("--pid", "999999999"), "cannot hold for pid 999999999: there is no such process"),
@@ -723,19 +738,165 @@ def test_process_of_another_pid_namespace_holds(lab):
     assert waiter.wait(PATIENCE) == 0 and lab.read_log() == ["ran"]
 
 
+# --- a descriptor, and the parent ---------------------------------------------------------------------------------------
+
+
+class Opened:
+    """A block that holds names by descriptor 9 of `file`: its `shell`, its `holder`, and `job`, which it left running."""
+
+    def __init__(self, lab, shell=("sh",), words="job", file="opened"):
+        self.file = lab.path / file
+        block = f'( "$SOLO" hold --fd 9 {words} || exit; sleep 1000 & echo $!; read line; exit 0 ) 9>>{self.file}'
+        self.process = lab.start_words(*shell, "-c", f"{block}; exit $?")
+        self.job = int(read_line(self.process) or 0)
+
+    def find(self, lab, name="job"):
+        record = parse_record(lab.find_hold(name).read_bytes())
+        self.shell, self.holder = record.child[0], record.descriptor[0]
+        return self
+
+    def kill_shells(self):
+        for pid in {self.shell, self.process.pid}:
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        wait_dead(self.shell)
+
+    def end(self):
+        os.kill(self.job, signal.SIGKILL)
+
+
+@pytest.fixture
+def opened(lab):
+    block = Opened(lab).find(lab)
+    yield block
+    with contextlib.suppress(ProcessLookupError):
+        block.end()
+
+
+def test_descriptor_holds_while_anything_in_the_block_lives(lab, shell):
+    block = Opened(lab, shell).find(lab)
+    block.kill_shells()
+    waiter = lab.start_waiter("job", tag="ran")
+
+    status, text = try_job(lab)
+    block.end()
+
+    assert status == 75 and text.startswith("solo: job: busy: held for 0s by pid ") and f" of {block.file}" in text
+    assert waiter.wait(PATIENCE) == 0 and lab.read_log() == ["ran"]
+    wait_dead(block.holder)
+    assert lab.list() == []
+
+
+def test_descriptor_holds_though_its_holder_was_killed(lab, opened):
+    os.kill(opened.holder, signal.SIGKILL)
+    wait_dead(opened.holder)
+    opened.kill_shells()
+    waiter = lab.start_waiter("job", tag="ran")
+
+    assert try_job(lab)[0] == 75
+    opened.end()
+
+    assert waiter.wait(PATIENCE) == 0 and lab.read_log() == ["ran"]
+
+
+def test_descriptor_that_the_shell_closes_is_released(lab):
+    script = f'{{ "$SOLO" hold --fd 9 job || exit; }} 9>>{lab.path}/opened; echo; read line'
+    shell = lab.start_shell(script)
+    read_line(shell)
+
+    assert lab.run("-w", "1m", "-n", "job", "echo", "ran").stdout == b"ran\n"
+    assert finish(shell)[0] == 1
+
+
+def test_holder_of_a_descriptor_keeps_nothing_of_its_caller(lab, opened):
+    links = {os.readlink(f"/proc/{opened.holder}/fd/{fd}") for fd in os.listdir(f"/proc/{opened.holder}/fd")}
+
+    assert links == {str(opened.file), str(lab.directory / "job"), str(lab.find_hold("job"))}
+    assert os.getsid(opened.holder) != os.getsid(opened.shell)
+
+
+def test_release_wakes_the_waiter_of_one_of_two_names(lab):
+    block = Opened(lab, words="one two").find(lab, "one")
+    waiter = lab.start_waiter("one", tag="ran")
+
+    assert lab.run("release", "one").returncode == 0
+    assert waiter.wait(PATIENCE) == 0 and [row["name"] for row in lab.list()] == ["two"]
+    assert lab.run("release", "two").returncode == 0
+    wait_dead(block.holder)
+    assert lab.list() == [] and read_state(block.job) == "S"
+    block.end()
+
+
+def test_stop_of_a_descriptor_names_the_file_that_is_still_open(lab, opened):
+    result = lab.run("stop", "-k", "1ms", "job")
+
+    assert (
+        result.returncode == 125
+        and f"started has {opened.file} open (list them: fuser {opened.file})" in result.stderr.decode()
+    )
+    assert try_job(lab)[0] == 75
+
+
+@pytest.mark.parametrize("words", ["--shared", "--slots 2"])
+def test_two_blocks_may_share_one_file(lab, words):
+    blocks = [Opened(lab, words=f"{words} job") for _ in range(2)]
+
+    assert [row["state"] for row in lab.list()] == ["held", "held"]
+    for left, block in enumerate(blocks[::-1]):
+        end_target(block.process)
+        assert len(lab.list()) == 2 - left
+        block.end()
+        until(lambda left=left: len(lab.list()) == 1 - left)
+
+
+@pytest.mark.parametrize(
+    "redirection, reason",
+    [
+        ("9>&-", "Bad file descriptor (open it: 9>>FILE)"),
+        ("9</etc/passwd", "it is not a file open for writing (9>>FILE)"),
+        ("9>/dev/null", "it is not a file open for writing (9>>FILE)"),
+    ],
+)
+def test_descriptor_of_no_file_is_refused(lab, redirection, reason):
+    status, _, text = run_in(lab, ["sh"], f'"$SOLO" hold --fd 9 job {redirection}')
+
+    assert (status, text) == (125, f"solo: cannot hold by descriptor 9: {reason}\n")
+
+
+def test_parent_is_the_subshell_that_called(lab, shell):
+    """But ksh runs ( ... ) in its own process."""
+    script = '( "$SOLO" hold --pid parent job || exit; echo; sleep 1000; true ) & wait'
+    process = lab.start_words(*shell, "-c", script)
+    assert read_line(process) == ""
+    [row] = lab.list()
+
+    process.kill()
+    process.wait()
+
+    assert row["child"] != process.pid and try_job(lab)[0] == 75
+    for pid in (row["child"], *find_children(row["child"])):
+        os.kill(pid, signal.SIGKILL)
+    wait_dead(row["child"])
+    assert try_job(lab) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "script, warns",
+    [
+        ('( "$SOLO" hold --pid $$ job || exit; true )', True),
+        ('( "$SOLO" hold -q --pid $$ job || exit; true )', False),
+        ('( "$SOLO" hold --pid parent job || exit; true )', False),
+        ('"$SOLO" hold --pid $$ job; true', False),
+        ('code=$("$SOLO" hold --pid $$ --export job); true', False),
+    ],
+)
+def test_hold_for_the_shell_of_the_subshell_that_called_warns(lab, script, warns):
+    status, _, text = run_in(lab, ["bash"], script)
+
+    assert (status, ", not for its subshell, pid " in text, text.count("\n")) == (0, warns, warns)
+
+
 # --- eval --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=SHELLS)
-def shell(request):
-    if not find_tool(SHELLS[request.param][0]):
-        pytest.skip(f"needs {SHELLS[request.param][0]}: make test-deps")
-    return SHELLS[request.param]
-
-
-def run_in(lab, shell, script):
-    status, out, text = finish(lab.start_words(*shell, "-c", script))
-    return status, out, text
 
 
 def test_export_sets_variables_in_the_shell_and_below(lab, shell):
@@ -823,6 +984,10 @@ def list_calls(lab, *words):
     """Return [(call, number)] of the system calls of a run of solo, from its first access to the directory on."""
     trace = lab.path / "trace"
     lab.run(*words, prefix=("strace", "-qq", "-s", "200", "-o", trace))
+    return read_calls(lab, trace)
+
+
+def read_calls(lab, trace):
     counts, points, has_accessed = {}, [], False
     for row in trace.read_text().splitlines():
         if match := re.match(r"(\w+)\(", row):
@@ -880,6 +1045,30 @@ def test_sigkill_at_every_system_call_of_a_timed_hold_holds_all_or_none(lab):
             os.kill(pid, signal.SIGKILL)
         until(lambda: lab.list() == [])
         assert [try_job(lab, name) for name in names] == [(0, "")] * 2, point
+        tally.add(kills=1, launchers=1)
+
+
+@pytest.mark.full
+@pytest.mark.tool("strace")
+def test_sigkill_at_every_system_call_of_a_hold_by_descriptor_leaves_nothing_stuck(lab):
+    """A block that goes on has all names; once it has ended they are free."""
+    file = lab.path / "opened"
+
+    def run_block(*prefix):
+        script = f'( "$@"; echo $?; "$SOLO" list --json; exit 0 ) 9>>{file}'
+        words = ("sh", "-c", script, "sh", *prefix, lab.script, "hold", "--fd", "9", "a/b", "c")
+        status, rows = finish(lab.start_words(*words))[1].split("\n", 1)
+        for name in ("a/b", "c"):
+            assert lab.run("-w", "1m", "-n", name, "true").returncode == 0, prefix
+        assert lab.list() == [], prefix
+        return int(status), json.loads(rows)
+
+    trace = lab.path / "trace"
+    run_block("strace", "-qq", "-s", "200", "-o", trace)
+    for point in tally.choose(read_calls(lab, trace), SAMPLE):
+        call, number = point.split()
+        status, rows = run_block(*inject(lab, f"{call}:signal=KILL:when={number}"))
+        assert status in (0, 128 + signal.SIGKILL) and (status or len(rows) == 2), (point, status, rows)
         tally.add(kills=1, launchers=1)
 
 

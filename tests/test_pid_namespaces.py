@@ -182,10 +182,16 @@ def test_holder_keeps_nothing_of_its_caller(lab):
 
 def test_holder_ends_with_a_launcher_that_ends(lab):
     """Process 1 of this container reaps nobody: a zombie would stay."""
-    script = f"import os, subprocess; subprocess.run([{str(lab.script)!r}, '-n', 'job', 'true']); print(os.listdir('/proc'))"
+    script = (
+        f"import os, subprocess; subprocess.run([{str(lab.script)!r}, '-n', 'job', 'true']); print(os.listdir('/proc'))"
+    )
 
     seen = subprocess.run(
-        [*INNER, "/usr/bin/python3", "-c", script], env=lab.environment, capture_output=True, text=True, timeout=PATIENCE
+        [*INNER, "/usr/bin/python3", "-c", script],
+        env=lab.environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
 
     assert [entry for entry in ast.literal_eval(seen.stdout) if entry.isdigit()] == ["1"]
@@ -193,7 +199,16 @@ def test_holder_ends_with_a_launcher_that_ends(lab):
 
 def test_tree_does_not_wait_for_the_holder(lab):
     """A stopped holder does not see the end of the command."""
-    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", "echo; read line; exit 3", prefix=(*INNER, "sh", "-c", '"$@"; echo $?', "sh"))
+    process = lab.start(
+        "--tree",
+        "-n",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        "echo; read line; exit 3",
+        prefix=(*INNER, "sh", "-c", '"$@"; echo $?', "sh"),
+    )
     assert read_line(process) == ""
     _, launcher, *_ = find_chain(process)
     os.kill(find_children(launcher)[1], signal.SIGSTOP)

@@ -198,6 +198,31 @@ def run_hold(new, block):
         run_script(new, block)
 
 
+SHELLS = ("sh", "dash", "bash", "ksh", "zsh", "busybox sh")
+
+
+def run_block(new, block):
+    """Verify that the block excludes itself while a program that it has started lives, though its shell was killed."""
+    program = re.search(r"^  (\w+\.sh)$", block.text, re.M)[1]
+    name = re.search(r"(\w+) \|\| exit", block.text)[1]
+    for shell in [shell for shell in (*SHELLS, "mksh") if shutil.which(shell.split()[0])]:
+        machine = new()
+        (machine.bin / "night.sh").write_text(re.sub("9>>(.*)", f"9>>{machine.path}/opened", block.text))
+        holder = machine.type(f"exec {shell} night.sh")
+        machine.wait_for_starts(1)
+        [row] = machine.list()
+        for pid in {holder.pid, row["child"]}:
+            os.kill(pid, signal.SIGKILL)
+        holder.wait(PATIENCE)
+
+        assert (
+            finish(machine.type(f"{shell} night.sh" if "wait" not in block.text else f"solo -n {name} true"))[0] == 75
+        )
+        assert machine.count(f"start:{program}") == 1
+        machine.release()
+        assert finish(machine.type(f"{shell} night.sh"))[0] == 0, shell
+
+
 CHECKS = {"flock": check_beside, "lckdo": check_beside, "solo=$(command": check_crontab}
 
 
@@ -210,9 +235,6 @@ def run_shell(new, block):
 
 
 # --- scripts -------------------------------------------------------------------------------------------------------------
-
-
-SHELLS = ("sh", "dash", "bash", "ksh", "zsh", "busybox sh")
 
 
 def write_script(machine, block):
@@ -773,6 +795,7 @@ def run_toml(new, block):
 
 RUN = {
     "hold": run_hold,
+    "block": run_block,
     "shell": run_shell,
     "script": run_script,
     "notify": run_notify,

@@ -15,7 +15,16 @@ from solo.acquire import Holds, acquire_names, add_waited, make_variables, make_
 from solo.argv import check_together
 from solo.commands.lookup import check_names
 from solo.errors import SoloError, UsageError
-from solo.identity import FIRST_PID_NAMESPACE, Origin, is_alive, read_namespace, read_origin, read_self, read_stat
+from solo.identity import (
+    FIRST_PID_NAMESPACE,
+    Origin,
+    descends_from,
+    is_alive,
+    read_namespace,
+    read_origin,
+    read_self,
+    read_stat,
+)
 from solo.journal import Journal
 from solo.kernel import FOREVER, HIGHEST_FD, STATUS_SIZE, close, decode, drop_umask, encode, read_file, say
 from solo.options import FILE
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from solo.contention.protocols import Ticket
+    from solo.record import Descriptor
 
 WORDS_SIZE = 1 << 20  # bytes read of a command line
 SLEEP = ("/usr/bin/sleep", "/bin/sleep")
@@ -43,8 +53,8 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
     check_names(names)
     if options.get("for", FOREVER) <= 0:
         raise UsageError("--for must be longer than 0s")
-    if "pid" not in options and "for" not in options:
-        raise UsageError(f"hold needs --pid or --for (in a script: solo hold --pid $$ {' '.join(names)})")
+    if options.keys().isdisjoint(("pid", "for", "fd")):
+        raise UsageError(f"hold needs --pid, --fd or --for (in a script: solo hold --pid $$ {' '.join(names)})")
     if "export" in options and options.get("busy_exit") == 0:
         raise UsageError("--export and --busy-exit 0 exclude each other: eval would go on without the names")
     via = posix.environ.get(b"SOLO_VIA", b"")
@@ -52,11 +62,19 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
         raise UsageError(f"hold works only with files, not with SOLO_VIA={decode(via)} (unset SOLO_VIA)")
     check_together(options)
     drop_umask()
-    kept = GivenProcess(options["pid"]) if "pid" in options else Timer(options["for"])
+    kept = choose_kept(options)
     hold = Keeping(Plan({**options, "name": names}), kept)
     hold.acquire()
     hold.keep("export" in options)
+    if "pid" in options and "quiet" not in options:
+        warn_of_fork(options["pid"], names[0])
     return 0
+
+
+def choose_kept(options: "dict[str, Any]") -> "GivenProcess | GivenDescriptor | Timer":
+    if "fd" in options:
+        return GivenDescriptor(options["fd"])
+    return GivenProcess(options["pid"]) if "pid" in options else Timer(options["for"])
 
 
 class Keeping:
@@ -64,7 +82,7 @@ class Keeping:
     `named`.
     """
 
-    def __init__(self, plan: Plan, kept: "GivenProcess | Timer") -> None:
+    def __init__(self, plan: Plan, kept: "GivenProcess | GivenDescriptor | Timer") -> None:
         self.plan, self.kept = plan, kept
         self.origin = read_origin()
         self.record = Record(
@@ -78,6 +96,7 @@ class Keeping:
             keep=kept.identity,
             is_timed=kept.is_timed,
             note=plan.note or "",
+            descriptor=kept.descriptor,
         )
         self.holds = Holds()
         self.journal = Journal(self.record, plan.dir, lambda text: None)
@@ -108,7 +127,7 @@ class Keeping:
         try:
             for hold in self.holds:
                 hold.complete(self.kept.identity)
-            self.kept.go()
+            self.kept.go(self.holds)
             if exports:
                 self.write_variables()
         except (OSError, SoloError) as error:
@@ -136,6 +155,7 @@ class GivenProcess:
     """The process of --pid: its `identity` and `words`."""
 
     is_timed = False
+    descriptor: "Descriptor | None" = None
 
     def __init__(self, pid: int) -> None:
         self.identity = find_process(pid)
@@ -158,11 +178,29 @@ class GivenProcess:
         _thread.start_new_thread(end, ())
         pthread_sigmask(SIG_SETMASK, mask)
 
-    def go(self) -> None:
+    def go(self, holds: "list[Ticket]") -> None:
         """Do nothing: it runs already."""
 
     def dismiss(self) -> None:
         """Do nothing: it is not ours."""
+
+
+class GivenDescriptor(GivenProcess):
+    """The descriptor of --fd, and the process that called solo, for people."""
+
+    def __init__(self, fd: int) -> None:
+        from solo.process.descriptor import DescriptorHolder
+
+        super().__init__(posix.getppid())
+        self.holder = DescriptorHolder(fd)
+        self.descriptor = self.holder.descriptor
+
+    def go(self, holds: "list[Ticket]") -> None:
+        """Give the tickets to the holder."""
+        self.holder.give(holds)
+
+    def dismiss(self) -> None:
+        self.holder.dismiss()
 
 
 class Timer:
@@ -172,6 +210,7 @@ class Timer:
     """
 
     is_timed = True
+    descriptor = None
 
     def __init__(self, seconds: float) -> None:
         self.words = [b"solo", b"hold", b"--for", encode(describe_seconds(seconds))]
@@ -188,7 +227,7 @@ class Timer:
     def watch(self, origin: Origin) -> None:
         """Do nothing: it lives at least as long as this process."""
 
-    def go(self) -> None:
+    def go(self, holds: "list[Ticket]") -> None:
         posix.write(self.writer, b"!")
 
     def dismiss(self) -> None:
@@ -248,6 +287,24 @@ def find_process(pid: int) -> "tuple[int, int]":
     if reason:
         raise SoloError(f"cannot hold for pid {pid}: {reason}")
     return pid, stat.start
+
+
+def warn_of_fork(pid: int, name: str) -> None:
+    """Print a warning if the caller is a fork of `pid`, as in `( solo hold --pid $$ ... ) &`: $$ is the main shell's pid."""
+    caller = posix.getppid()
+    try:
+        if caller != pid and descends_from(caller, pid) and is_fork(caller, pid):
+            say(
+                f"{name}: held for pid {pid}, not for its subshell, pid {caller} (for that one: solo hold --pid parent)"
+            )
+    except OSError:
+        pass  # one has just ended, or is hidden
+
+
+def is_fork(caller: int, pid: int) -> bool:
+    """Whether the process still runs what `pid` does. Raises OSError."""
+    parts = [(read_words(each), posix.readlink(f"/proc/{each}/exe")) for each in (caller, pid)]
+    return parts[0] == parts[1]
 
 
 def read_words(pid: int) -> "list[bytes]":

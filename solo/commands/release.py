@@ -85,8 +85,10 @@ def release(name: str, queue: "Queue | None", options: "dict[str, Any]") -> bool
         if part not in needed and needs.mode in INTENTIONS:
             visit_same(part, options, hold, KeptHold.remove)
     append_journal(name, hold, options.get("dir"))
-    if hold.record.is_timed and not left:
-        end_timer(hold)
+    if hold.record.descriptor is not None:
+        end_process(hold, hold.record.descriptor[:2])  # the holder: it unlocks what was removed
+    elif hold.record.is_timed and not left:
+        end_process(hold, hold.process)
     return True
 
 
@@ -101,10 +103,10 @@ def append_journal(name: str, hold: KeptHold, directory: "str | None") -> None:
     )
 
 
-def end_timer(hold: KeptHold) -> None:
-    """End the process that --for has left. The name is released in any case."""
+def end_process(hold: KeptHold, process: "Process") -> None:
+    """End a process of solo hold, that of --for or --fd. The name is released in any case."""
     try:
-        end(hold.ticket, hold.process, SIGTERM)
+        end(hold.ticket, process, SIGTERM)
     except SoloError as error:
         say(f"{hold.record.names[0]}: {error}")
 

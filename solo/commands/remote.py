@@ -5,13 +5,13 @@ from time import monotonic, sleep
 
 from solo.commands.lookup import plan_exclusive
 from solo.commands.names import is_within
-from solo.engines.engine import INVALID_ANSWER, Gone, make_invalid_answer, read_boot_clock
+from solo.engines.engine import INVALID_ANSWER, Gone, make_invalid_answer
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
 from solo.engines.queue import describe_entries
 from solo.engines.targets import open_engine
 from solo.errors import Busy, SoloError, UsageError
 from solo.history.reader import parse
-from solo.kernel import FOREVER, say
+from solo.kernel import FOREVER, read_boot_clock, say
 from solo.modes import INTENTIONS, find_conflicts
 from solo.text.describe import cut_command, describe_self, describe_waited, format_duration
 from solo.text.tables import describe_claim

@@ -29,9 +29,21 @@ PID = Option(
     "PID",
     LIMITS,
     "Hold until the process PID ends",
-    excludes=("for",),
+    excludes=("for", "fd"),
     text="Hold the names until the process PID ends, however it ends. It must be a process of the caller's user,"
-    " unless the caller is root. In a script, $$ is the pid of its shell.",
+    " unless the caller is root. In a script, $$ is the pid of its shell, also in a subshell; the word parent is the process"
+    " that called solo.",
+)
+FD = Option(
+    "fd",
+    None,
+    "count",
+    "FD",
+    LIMITS,
+    "Hold until every process has closed descriptor FD",
+    excludes=("for",),
+    text="Hold the names until all processes that inherited the caller's descriptor FD have closed it or ended, as the lock"
+    " of flock 9 in ( ... ) 9>>FILE. FILE must be open for writing; solo writes nothing into it.",
 )
 FOR = Option("for", None, "duration", "DURATION", LIMITS, "Hold for DURATION, or until solo release")
 EXPORT = Option(
@@ -197,6 +209,7 @@ SUBCOMMANDS = (
         "The names to hold.",
         (
             PID,
+            FD,
             FOR,
             NOTE,
             DIR,
@@ -215,8 +228,8 @@ SUBCOMMANDS = (
             EXPORT,
         ),
         "Hold names for the rest of a script, or for a time",
-        "Hold the names until the process of --pid ends or the time of --for is over (one is needed), or until solo"
-        " release; see solo-hold(1).",
+        "Hold the names until the process of --pid ends, the descriptor of --fd is closed or the time of --for is over (one"
+        " is needed), or until solo release; see solo-hold(1).",
     ),
     Subcommand(
         "release",

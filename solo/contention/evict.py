@@ -11,7 +11,7 @@ from time import monotonic
 
 from solo.errors import SoloError
 from solo.identity import find_pid
-from solo.kernel import FOREVER, say_promptly
+from solo.kernel import FOREVER, decode, say_promptly
 from solo.process.owners import describe_pid, has_launcher, is_trusted, may_signal, vouches
 from solo.process.tree import end, find_children, find_descendants, open_recipient, send
 from solo.text.describe import describe_owner
@@ -187,6 +187,12 @@ def refuse(ticket):
     """Raise SoloError: no step is left."""
     record = read_record(ticket)
     pid = describe_pid(record.child or record.launcher, record.origin, ticket.queue.origin)
+    if record.descriptor is not None:
+        from solo.text.remedies import quote_path
+
+        path = decode(record.descriptor[-1])
+        remedy = f"list them: fuser {quote_path(path)}"
+        raise SoloError(f"pid {pid} has ended, but a process that it started has {path} open ({remedy})")
     raise SoloError(f"cannot end pid {pid}: it does not end even by SIGKILL")
 
 

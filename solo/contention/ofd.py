@@ -29,10 +29,13 @@ UNNAMED = -1  # the pid of a lock that belongs to an open file description
 OFD_LOCK = b" OFDLCK "  # in /proc/PID/fdinfo
 
 
-def lock(fd: int, mode: int) -> None:
-    """Do as flock(2) does, by fcntl(2). An exclusive lock needs a descriptor open for writing. Raises OSError."""
+def lock(fd: int, mode: int, start: int = 0, length: int = 0) -> None:
+    """Do as flock(2) does, by fcntl(2), by default on the whole file. An exclusive lock needs a descriptor open for writing.
+
+    Raises OSError.
+    """
     call = F_OFD_SETLK if mode & LOCK_NB else F_OFD_SETLKW
-    fcntl(fd, call, struct.pack(FORMAT, TYPES[mode & ~LOCK_NB], 0, 0, 0, 0))
+    fcntl(fd, call, struct.pack(FORMAT, TYPES[mode & ~LOCK_NB], 0, start, length, 0))
 
 
 def find_owner(fd: int, mode: int = LOCK_EX) -> int:
@@ -45,6 +48,12 @@ def find_owner(fd: int, mode: int = LOCK_EX) -> int:
     if kind == F_UNLCK:
         return 0
     return find_unnamed_owner(fd) if pid == UNNAMED else max(0, pid)
+
+
+def is_byte_locked(fd: int, offset: int) -> bool:
+    """Whether another open file description has a lock on this byte. Take none. Raises OSError."""
+    request = struct.pack(FORMAT, F_WRLCK, 0, offset, 1, 0)
+    return bool(struct.unpack(FORMAT, fcntl(fd, F_OFD_GETLK, request))[0] != F_UNLCK)
 
 
 def find_unnamed_owner(fd: int) -> int:

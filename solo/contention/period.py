@@ -1,8 +1,8 @@
 """--once-per: at most one run per period, even if a short run ended before cron fired on the other host.
 
 The period of a moment is the nearest multiple of its length, and a start less than half a period after the last run
-belongs to the period of that run. So clocks that differ by less than half a period agree, whenever cron fires. The last run is stored beside the journal and, with an engine, there too. The
-contender that replaces it runs.
+belongs to the period of that run. So clocks that differ by less than half a period agree, whenever cron fires.
+The last run is stored beside the journal and, with an engine, there too. The contender that replaces it runs.
 """
 
 import json

@@ -30,7 +30,7 @@ class Holder:
 
     def __init__(self, origin: "Origin") -> None:
         self.origin = origin
-        self.process: "Process | None" = None
+        self.process: Process | None = None
 
     def begin(self, child: "Process", tickets: "list[Ticket]") -> None:
         """Keep the `tickets` locked until the process `child` has ended. Raises OSError."""
@@ -44,7 +44,8 @@ class Holder:
             if posix.getppid() != launcher:
                 remove_all(tickets)
 
-        pid = fork_holder(wait, [fd for ticket in tickets for fd in ticket.descriptors], pidfd)
+        kept = [fd for ticket in tickets for fd in ticket.descriptors]
+        pid = fork_holder(wait, kept if pidfd is None else [*kept, pidfd])
         self.process = pid, read_stat(pid).start
         if pidfd is not None:
             close(pidfd)
@@ -63,17 +64,14 @@ def remove_all(tickets: "list[Ticket]") -> None:
         ticket.queue.remove(ticket.file)
 
 
-def fork_holder(wait: "Callable[[], object]", kept: "list[int]", watched: "int | None") -> int:
-    """Fork a process that keeps the descriptors `kept`, and `watched` if any, until `wait` returns. Return its pid.
-
-    Raises OSError.
-    """
+def fork_holder(wait: "Callable[[], object]", kept: "list[int]") -> int:
+    """Fork a process that keeps the descriptors `kept` until `wait` returns. Return its pid. Raises OSError."""
     pid = posix.fork()
     if pid:
         return pid
     try:
         posix.setsid()
-        close_all_but(kept if watched is None else [*kept, watched])
+        close_all_but(kept)
         posix.chdir("/")
         try:
             with open("/proc/self/comm", "wb", 0) as comm:

@@ -67,9 +67,9 @@ def watch_ticket(ticket: "FileTicket", is_orphan: bool) -> "tuple[list[int], boo
     try:
         pidfd = open_pidfd(process or record.launcher, record.origin, ticket.queue.origin)
     except ProcessLookupError:
-        if process:
+        if process and record.descriptor is None:
             raise
-        pidfd = None  # a child of the launcher has the lock, just before its exec
+        pidfd = None  # a child of the launcher has the lock, just before its exec, or a descriptor has it
     if pidfd is None:
         return [], False
     if process is None or record.keep is None:

@@ -52,7 +52,8 @@ def describe_state(ticket) -> str:
         return f"held for {span} by {describe_owner(ticket)}, whose launcher was killed"
     if not ticket.is_hold:
         return f"{describe_owner(ticket)} has waited for {span}"
-    return f"held for {span} by {describe_owner(ticket)}"
+    path = f", by a descriptor of {escape(decode(record.descriptor[-1]))}" if record.descriptor else ""
+    return f"held for {span} by {describe_owner(ticket)}{path}"
 
 
 def describe_owner(ticket) -> str:

@@ -11,7 +11,8 @@ from readers.target import TARGETS  # noqa: F401
 READ = {
     "record": """
         record.parse_record record.parse_names record.parse_tree record.parse_claim record.parse_range
-        record.parse_since record.parse_closing record.parse_process record.parse_note record.clean_note""",
+        record.parse_since record.parse_closing record.parse_process record.parse_note record.clean_note
+        record.parse_descriptor""",
     "quoted": "record.unquote",
     "gate": """
         gate.Gate.load gate.Gate.read_counter gate.Gate.read_skips gate.Gate.read_boot gate.read_line gate.is_number
@@ -101,7 +102,8 @@ UNREAD = {
         gate.Gate.read_unlocked identity.read_self identity.read_stat obstacles.read_claim process.systemd.signals_whole_unit
         process.tree.read_all tickets.Ticket.read_record""",
     "passes bytes on unread": """
-        api.lock.identify commands.hold.read_words contention.addresses.read_table journal.append kernel.read_file""",
+        api.lock.identify commands.hold.is_fork commands.hold.read_words contention.addresses.read_table journal.append
+        kernel.read_file process.descriptor.DescriptorHolder.__init__""",
     "reads one word that only the kernel writes": """
         command.make_name commands.hold.find_process contention.ofd.find_unnamed_owner kernel.read_boot_clock
         engines.s3.store.Store.read_clock identity.read_namespace identity.read_origin identity.read_uptime

@@ -18,9 +18,9 @@ CANON = re.compile(
     rb"time-namespace [!-~]*\nshift -?\d{1,20}\nuid \d{1,20}\n"
     rb"mode (?:X|S|IX|IS|C\nslots (\d{1,20})\ntake (\d{1,20})\nslot ((?:\d+-\d+(?: \d+-\d+)*)?))\n"
     rb"tree (?:-|\d{1,20})\n"
-    rb"((?:via W\n)?(?:keep (\d{1,10}) \d{1,20}\n)?(?:timed 1\n)?(?:note W\n)?host W\nnames W(?: W)*\ncommand W(?: W)*\n)".replace(
-        b"W", WORD
-    )
+    + rb"((?:via W\n)?(?:keep (\d{1,10}) \d{1,20}\n)?(?:timed 1\n)?"
+    rb"(?:descriptor (\d{1,10}) \d{1,20} \d{1,20} \d{1,20} [1-8]?\d{1,18} W\n)?"
+    rb"(?:note W\n)?host W\nnames W(?: W)*\ncommand W(?: W)*\n)".replace(b"W", WORD)
     + rb"(?:uptime \d{1,11}\.\d{6}\n)?since \d{1,11}\.\d{6}\n"
     + rb"(?: {47}\n|(?=.{43}\nend\n)child (\d{1,10}) (\d{1,20}) *\nend\n)",
     re.A,
@@ -31,7 +31,7 @@ CLOSING = re.compile(rb"child\s+\+?([\d_]+)\s+[+-]?([\d_]+)\s*end\n")
 STRUCTURE = re.compile(rb"^(?:solo 1|(?:launcher|boot|shift|uid|mode)(?= ))|\n|(?<=\n)(?:child|end)", re.M)
 CLAIM = "claim.mode claim.slots claim.take"
 ORIGINS = " ".join(f"origin.{key}" for key in Origin.__slots__)
-FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since via keep is_timed note uptime"
+FIELDS = f"launcher child {CLAIM} {ORIGINS} uid slot names tree command since via keep is_timed descriptor note uptime"
 
 
 def invent_record(rng):
@@ -43,7 +43,14 @@ def invent_record(rng):
     via = rng.choice(("", "etcd://h/%20", "a b"))
     note = rng.choice(("", "until noon", "été 50% 🔒"))
     keep, is_timed = rng.choice((None, some.process(rng))), rng.random() < 0.5
-    kept = {"keep": keep, "is_timed": is_timed, "note": note, "uptime": rng.choice((None, float(rng.randrange(1 << 20))))}
+    kept = {
+        "keep": keep,
+        "is_timed": is_timed,
+        "note": note,
+        "uptime": rng.choice((None, float(rng.randrange(1 << 20)))),
+    }
+    if keep and rng.random() < 0.5:
+        kept["descriptor"] = (*some.process(rng), some.number(rng), 7, rng.randrange(1 << 59), some.word(rng))
     return record.Record(launcher, origin, uid, claim, names, tree, command, slot, since, child, via, **kept)
 
 
@@ -57,10 +64,10 @@ def is_canonical(data: bytes) -> bool:
     match = CANON.fullmatch(data)
     if not match:
         return False
-    launcher, slots, take, slot, quoted, keep, child, _ = match.groups()
+    launcher, slots, take, slot, quoted, keep, holder, child, _ = match.groups()
     ranges = re.findall(rb"(\d+)-(\d+)", slot or b"")
     return bool(
-        all(0 < int(one) < 1 << 31 for one in (launcher, keep or b"1", child or b"1"))
+        all(0 < int(one) < 1 << 31 for one in (launcher, keep or b"1", holder or b"1", child or b"1"))
         and (slots is None or 1 <= int(take) <= int(slots))
         and all(int(first) <= int(last) for first, last in ranges)
         and ESCAPES.fullmatch(quoted)

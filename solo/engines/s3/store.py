@@ -10,11 +10,11 @@ from time import monotonic, sleep, time
 
 from solo.engines import network
 from solo.engines.dates import find_http_date
-from solo.kernel import read_boot_clock
 from solo.engines.http import Answer, Connection
 from solo.engines.s3.credentials import Keys, Settings, find_keys
 from solo.engines.s3.sign import format_query, quote, sign
 from solo.errors import SoloError, Unreachable, UsageError
+from solo.kernel import read_boot_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,0 +1,124 @@
+"""A hold that lives as long as an open file description (solo hold --fd), as a lock by `flock 9` does.
+
+solo locks one byte of the caller's file through the caller's descriptor. The lock belongs to the open file description:
+it ends when the last process that inherited the descriptor closes it, however that process ends. A holder, forked before
+there is a ticket, opens the file again and waits for that byte; meanwhile it keeps the tickets locked. If the holder is
+killed, contenders look at the byte themselves, by the record.
+"""
+
+import _thread
+import posix
+import socket
+from _signal import SIG_BLOCK, SIGTERM, pthread_sigmask, sigwait, valid_signals
+from fcntl import F_GETFL, LOCK_EX, LOCK_NB, fcntl
+from time import time_ns
+
+from solo.contention.ofd import is_byte_locked, lock
+from solo.errors import SoloError
+from solo.identity import read_stat
+from solo.kernel import ENOENT, IS_REGULAR, SAFELY, TYPE_MASK, close, encode
+from solo.process.holder import fork_holder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from solo.contention.protocols import Ticket
+    from solo.record import Descriptor
+
+    Kept = list[tuple[int, int, bytes]]  # a ticket's descriptor, that of its directory, its file
+
+LONGEST_FILE = 255  # bytes of a ticket's name
+
+
+class DescriptorHolder:
+    """The holder for a descriptor `fd` of the caller. `descriptor` is what records say of it. Raises SoloError."""
+
+    def __init__(self, fd: int) -> None:
+        try:
+            stat = posix.fstat(fd)
+            if stat.st_mode & TYPE_MASK != IS_REGULAR or not fcntl(fd, F_GETFL) & (posix.O_WRONLY | posix.O_RDWR):
+                raise SoloError(f"cannot hold by descriptor {fd}: it is not a file open for writing ({fd}>>FILE)")
+            path = posix.readlink(f"/proc/self/fd/{fd}")
+            opened = posix.open(f"/proc/self/fd/{fd}", posix.O_WRONLY | posix.O_CLOEXEC)
+        except OSError as error:
+            raise SoloError(f"cannot hold by descriptor {fd}: {error.strerror} (open it: {fd}>>FILE)") from None
+        self.fd, self.offset = fd, time_ns()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = fork_holder(lambda: keep_tickets(theirs, opened, self.offset), [theirs.fileno(), opened])
+        theirs.close()
+        close(opened)
+        self.socket = ours
+        self.descriptor: Descriptor = (pid, read_stat(pid).start, stat.st_dev, stat.st_ino, self.offset, encode(path))
+
+    def give(self, tickets: "Iterable[Ticket]") -> None:
+        """Lock the byte, and give the tickets to the holder. Raises OSError."""
+        lock(self.fd, LOCK_EX | LOCK_NB, self.offset, 1)
+        for ticket in tickets:
+            socket.send_fds(self.socket, [ticket.file.encode()], list(ticket.descriptors))
+        self.socket.send(b"!")
+
+    def dismiss(self) -> None:
+        """Let the holder end: it has no ticket, or none that is not released."""
+        self.socket.close()
+
+
+def keep_tickets(received: socket.socket, opened: int, offset: int) -> None:
+    """Be the holder: keep the tickets that arrive until the byte is unlocked, or until all were released.
+
+    `solo release` sends SIGTERM after it has removed a ticket: unlock that, so that its waiters wake.
+    """
+    pthread_sigmask(SIG_BLOCK, valid_signals())
+    tickets: Kept = []
+    while True:
+        message, fds, _, _ = socket.recv_fds(received, LONGEST_FILE, 2)
+        if not fds:
+            break
+        tickets.append((fds[0], fds[1], message))
+    received.close()
+    if not message:
+        return  # solo hold has failed, and released what it had
+    _thread.start_new_thread(remove_at_end, (tickets, opened, offset))
+    while tickets:
+        for ticket in [ticket for ticket in tickets if not posix.fstat(ticket[0]).st_nlink]:
+            tickets.remove(ticket)
+            close(ticket[0])
+        if tickets:
+            sigwait({SIGTERM})
+
+
+def remove_at_end(tickets: "Kept", opened: int, offset: int) -> None:
+    """Wait until no process has the caller's descriptor. Then remove the tickets, and end the holder, which unlocks them."""
+    try:
+        lock(opened, LOCK_EX, offset, 1)
+        for _, directory, file in reversed(tickets):
+            try:
+                posix.unlink(file, dir_fd=directory)
+            except OSError:
+                pass  # it is dead all the same
+    finally:
+        posix._exit(0)
+
+
+def is_locked(descriptor: "Descriptor") -> "bool | None":
+    """Whether a process still has the descriptor, by the lock of its byte; None if the file cannot be opened.
+
+    False if the file is not there: then only its holder knew.
+    """
+    _, _, device, inode, offset, path = descriptor
+    found = -1
+    try:
+        found = posix.open(path, posix.O_PATH | SAFELY)  # to open a device could do harm
+        stat = posix.fstat(found)
+        if (stat.st_dev, stat.st_ino) != (device, inode):
+            return False
+        fd = posix.open(f"/proc/self/fd/{found}", posix.O_RDONLY | posix.O_NONBLOCK | posix.O_CLOEXEC)
+        try:
+            return is_byte_locked(fd, offset)
+        finally:
+            close(fd)
+    except (OSError, ValueError) as error:
+        return False if getattr(error, "errno", ENOENT) == ENOENT else None
+    finally:
+        if found >= 0:
+            close(found)
