@@ -144,6 +144,10 @@ def store(options: dict, option, flag: str, value):
         value = read_pid(flag, value)
     elif option.kind == "limit":
         value = read_count(flag, value) if value.isdigit() else read_duration(flag, value)
+    elif option.kind == "signal":
+        from solo.text.describe import read_signal
+
+        value = read_signal(flag, value)
     elif option.kind == "note":
         check_note(flag, value)
     elif value == "":

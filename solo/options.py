@@ -18,7 +18,7 @@ OVERFLOW = 65534  # the owner of root's files in a user namespace that lacks roo
 class Option:
     """One option: how it is typed, what its value is, and how it is explained.
 
-    `kind` is flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255), pid,
+    `kind` is flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255), signal, pid,
     note (a line of text), line (a line for the shell): it decides how a value is read, completed and tested. `many`
     lets it be repeated; `variable` is its environment variable; `keyword` that of solo.run(), None if it has none. It
     needs one of the flags `needs` beside it, and goes with none of the flags `excludes`. `group` is its heading in
@@ -149,7 +149,7 @@ NOTE = Option(
     "TEXT",
     LOCK,
     "Show TEXT in list, show, history and when busy",
-    text="Show TEXT (at most 200 characters) in list, show and history, and in the lines about a busy name.",
+    text="Show TEXT in list, show, history and when busy (200 characters).",
 )
 SHARED = Option("shared", "s", "flag", None, SHARE, "Share NAME with other shared holders", excludes=("slots",))
 SLOTS = Option("slots", None, "count", "N", SHARE, "Let at most N hold NAME at once")
@@ -192,7 +192,7 @@ REPLACE = Option(
     None,
     BUSY,
     "First end the holder and waiters in the way",
-    text="First end the holder and the waiters that are in the way. They get SIGTERM, and after --kill-after SIGKILL.",
+    text="First end the holder and the waiters in the way (see --kill-after).",
 )
 REPLACE_AFTER = Option(
     "replace-after",
@@ -237,6 +237,16 @@ KILL_AFTER = Option(
     needs=("timeout", "replace", "replace-after", "tree", "via"),
     text="Wait DURATION between SIGTERM and SIGKILL. Default: 10s, or a fifth of --ttl when the"
     " lease of an engine is lost.",
+)
+SIGNAL = Option(
+    "signal",
+    None,
+    "signal",
+    "SIGNAL",
+    LIMITS,
+    "Signal of --timeout: INT, SIGHUP, 10 (TERM)",
+    needs=("timeout",),
+    text="Let --timeout send SIGNAL (INT, SIGINT or 2) instead of SIGTERM.",
 )
 ONCE_PER = Option(
     "once-per",
@@ -329,6 +339,7 @@ LAUNCHER_OPTIONS = (
     LOUD_AFTER,
     TIMEOUT,
     KILL_AFTER,
+    SIGNAL,
     TREE,
     NO_ORPHAN,
     CHDIR,

@@ -65,6 +65,7 @@ class Plan:
         loud_after: int | float | None
         timeout: float | None
         kill_after: float
+        signal: int | None
         tree: bool
         no_orphan: bool
         chdir: str | None

@@ -18,6 +18,7 @@ VALUES = {
     "count": "2",
     "limit": "6h",
     "status": "3",
+    "signal": "INT",
     "pid": "1",
     "note": "migration until noon",
     "line": "echo $SOLO_OUTCOME",

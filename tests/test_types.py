@@ -27,6 +27,7 @@ TYPES = {
     "duration": "float",
     "count": "int",
     "status": "int",
+    "signal": "int",
     "limit": "int | float",
     "note": "str",
     "line": "str",

@@ -49,6 +49,7 @@ def run(
     replace_after: Union[int, float, None] = None,
     timeout: Optional[float] = None,
     kill_after: Optional[float] = None,
+    signal: Union[int, str, None] = None,
     tree: bool = False,
     no_orphan: bool = False,
     flock: Union[AnyPath, Sequence[AnyPath], None] = None,
@@ -76,8 +77,8 @@ def run(
     Raises Busy, with its `holders`, if the name is held; its subclass RanAlready if the command ran in this period
     (`once_per`); Unreachable if the engine of `via` cannot be reached; LeaseLost if the lease there was lost and the
     command ended; NotFound, NotExecutable, UsageError or SoloError if the command could not be started;
-    subprocess.TimeoutExpired after `timeout` seconds, when SIGTERM or, `kill_after` seconds later (default 10), SIGKILL
-    has ended the command, or if another process still has its captured output open then; with `check`
+    subprocess.TimeoutExpired after `timeout` seconds, when SIGTERM (or `signal`) or, `kill_after` seconds later (default 10),
+    SIGKILL has ended the command, or if another process still has its captured output open then; with `check`
     subprocess.CalledProcessError.
 
     >>> run(["echo", "hello"], name="greeting", capture_output=True, text=True).stdout

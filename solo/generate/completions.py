@@ -8,7 +8,9 @@ import sys
 
 from solo.commands.table import SUBCOMMANDS
 from solo.options import LAUNCHER_OPTIONS, LOCAL_BACKENDS
+from solo.text.describe import list_signals
 
+SIGNALS = " ".join(name[3:] for name in list_signals())
 LIST_NAMES = "solo list --null 2>/dev/null"
 # What completes the value of an option of each kind; a flag has no value.
 VALUES = {
@@ -21,6 +23,7 @@ VALUES = {
     "count": "nothing",
     "limit": "nothing",
     "status": "nothing",
+    "signal": "signals",
     "pid": "nothing",
     "note": "nothing",
     "line": "nothing",
@@ -56,6 +59,7 @@ def make_bash() -> str:
         "flags": " ".join(list_flags(LAUNCHER_OPTIONS)),
         "subcommands": names,
         "backends": " ".join(LOCAL_BACKENDS),
+        "signals": SIGNALS,
         "list": LIST_NAMES,
     }
 
@@ -100,6 +104,7 @@ _solo_offer_values() {
     case $values in
     names) _solo_offer_names ;;
     backends) _solo_offer %(backends)s ;;
+    signals) _solo_offer %(signals)s ;;
     files) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
     directories) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
     esac
@@ -208,6 +213,7 @@ ZSH_VALUES = {
     "directories": "_files -/",
     "files": "_files",
     "backends": f"({' '.join(LOCAL_BACKENDS)})",
+    "signals": f"({SIGNALS})",
     "names": "_solo_names",
     "nothing": " ",
 }
@@ -239,6 +245,7 @@ FISH_VALUES = {
     "directories": " -x -a '(__fish_complete_directories)'",
     "files": " -r -F",
     "backends": f" -x -a '{' '.join(LOCAL_BACKENDS)}'",
+    "signals": f" -x -a '{SIGNALS}'",
     "names": " -x -a '(__solo_names)'",
     "nothing": " -x",
 }

@@ -38,6 +38,7 @@ class Termination:
         self.name = plan.names[0]
         self.timeout = FOREVER if plan.timeout is None else plan.timeout
         self.kill_after = plan.kill_after
+        self.signal = plan.signal or SIGTERM
         self.is_tree = plan.tree
         self.lease = self.loss = None
         self.deadline = FOREVER
@@ -80,7 +81,7 @@ class Termination:
             return
         if self.stage is None:
             self.is_timed_out = True
-            self.ask(child)
+            self.ask(child, self.signal)
             span = format_duration(self.timeout) if self.timeout.is_integer() else f"{self.timeout * 1000:.0f}ms"
             left = f"pid {child.pid}" if child.status is None else "what it left behind"
             say_promptly(f"{self.name}: timed out after {span}: ending {left}")
@@ -112,12 +113,12 @@ class Termination:
         """Return whether a contender at the engine asked the command to end, and no step was taken yet."""
         return self.stage is None and self.lease is not None and self.lease.asked is not None
 
-    def ask(self, child):
-        """Send SIGTERM, and SIGCONT to a stopped command; SIGKILL is due after the grace."""
+    def ask(self, child, signal: int = SIGTERM):
+        """Send the signal, and SIGCONT to a stopped command; SIGKILL is due after the grace."""
         self.stage = SIGTERM
         self.deadline = monotonic() + self.kill_after
-        self.send_to_command(SIGTERM, child)
-        self.send(SIGTERM, child)
+        self.send_to_command(signal, child)
+        self.send(signal, child)
 
     def kill(self, child):
         """Send SIGKILL."""
@@ -162,7 +163,7 @@ class Termination:
             return
         try:
             posix.kill(child.pid, signal)
-            if signal == SIGTERM and is_stopped(child.pid):
+            if signal != SIGKILL and is_stopped(child.pid):
                 posix.kill(child.pid, SIGCONT)
         except OSError as error:
             if not self.is_refused:

@@ -33,7 +33,9 @@ READ = {
         commands.cron_log.read_log commands.cron_log.parse_entry commands.cron_log.parse_date
         commands.cron_log.find_runs""",
     "environ": "launcher.read_environment",
-    "value": "argv.read_duration argv.read_count argv.read_status argv.read_pid directories.split_name",
+    "value": """
+        argv.read_duration argv.read_count argv.read_status argv.read_pid text.describe.read_signal
+        directories.split_name""",
     "words": """
         argv.parse commands.dispatch.parse_mixed argv.parse_option argv.parse_long argv.parse_letters argv.take_word argv.store argv.read_variables
         argv.read_variable argv.check_together""",

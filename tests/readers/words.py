@@ -4,6 +4,7 @@ import getopt
 import json
 import math
 import re
+import signal
 from types import SimpleNamespace
 
 from readers import some
@@ -36,6 +37,14 @@ def find_number(text: str, most: int, digits: int):
     return int(text) if re.fullmatch(r"[0-9]{1,%d}" % digits, text) and int(text) <= most else None
 
 
+def find_signal(text: str):
+    if re.fullmatch("[0-9]+", text):
+        return int(text) if len(text) <= 2 and int(text) in signal.valid_signals() else None
+    name = "SIG" + text.upper().removeprefix("SIG")
+    aliases = {"SIGCLD": signal.SIGCHLD, "SIGIOT": signal.SIGABRT, "SIGPOLL": signal.SIGIO}
+    return aliases.get(name) or signal.Signals.__members__.get(name)
+
+
 def find_value(kind: str, text: str):
     """Return the value of an option, or None if it is invalid."""
     if kind == "duration" or kind == "limit" and not text.isdigit():
@@ -44,6 +53,8 @@ def find_value(kind: str, text: str):
         return find_number(text, 999999999, 9) or None
     if kind in ("count", "limit"):
         return find_number(text, 999999999, 9)
+    if kind == "signal":
+        return find_signal(text)
     if kind == "note":
         return text if text.strip() and text.isprintable() and len(text) <= record.NOTE_LIMIT else None
     return find_number(text, 255, 3) if kind == "status" else text or None
@@ -63,6 +74,7 @@ def check_value(data: bytes):
         (argv.read_count, "count"),
         (argv.read_status, "status"),
         (argv.read_pid, "pid"),
+        (describe.read_signal, "signal"),
     ):
         value, other = attempt(read, "-x", typed, may=UsageError), find_value(kind, typed)
         if other is None:
