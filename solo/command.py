@@ -9,10 +9,10 @@ NAME_LENGTH = 200  # bytes, of 255 that a directory's name may have
 DEFAULT_PATH = "/bin:/usr/bin"  # of execvp(3) without PATH
 
 
-def find_command(word: str, search) -> str:
+def find_command(word: str, search, following: str = "") -> str:
     """Return the path that execvp(3) would execute for `word`. Raises NotFound, NotExecutable.
 
-    `search` is the bytes of PATH, or None if it is not set.
+    `search` is the bytes of PATH, or None if it is not set; `following` is the next word, for a hint.
     """
     if "/" in word:
         candidates = [word]
@@ -31,11 +31,12 @@ def find_command(word: str, search) -> str:
         if kind == IS_REGULAR and posix.access(path, posix.X_OK, effective_ids=True):
             return path
         refused = refused or ("Is a directory" if kind == IS_DIRECTORY else "Permission denied")
-    if refused and word:
-        raise NotExecutable(f"{word}: {refused}")
-    from solo.text.hints import explain_missing_command
+    from solo.text.hints import explain_lock_file, explain_missing_command
 
-    raise NotFound(f"{word}: command not found{explain_missing_command(word)}")
+    hint = explain_lock_file(word, following)
+    if refused and word:
+        raise NotExecutable(f"{word}: {refused}{hint}")
+    raise NotFound(f"{word}: command not found{hint or explain_missing_command(word)}")
 
 
 def make_name(path: str, command: list) -> str:

@@ -102,7 +102,7 @@ class Run:
     def prepare(self):
         """Make all that can fail before a name is wanted. Raises SoloError, UsageError."""
         plan, environment = self.plan, self.environment
-        path = find_command(self.command[0], environment.get(b"PATH"))
+        path = find_command(self.command[0], environment.get(b"PATH"), *self.command[1:2])
         directory = None
         if plan.chdir is not None:
             path, directory = make_absolute(path), open_working_directory(plan.chdir)

@@ -106,7 +106,9 @@ class Plan:
         self.claim = choose_claim(self)
         self.names = list(dict.fromkeys(self.name or ()))
         if command and not self.names:
-            self.names = [make_name(find_command(command[0], (environment or {}).get(b"PATH")), list(command))]
+            self.names = [
+                make_name(find_command(command[0], (environment or {}).get(b"PATH"), *command[1:2]), list(command))
+            ]
         for name in self.names:
             check_new_name(name)  # refuse an invalid name before waiting for another
 

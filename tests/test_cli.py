@@ -384,6 +384,16 @@ def test_zsh_completion_is_valid_syntax(tmp_path):
         (["-name", "job", "true"], "-name: a long option starts with two dashes (use --name)"),
         (["-wait=5", "true"], "-wait=5: a long option starts with two dashes (use --wait=5)"),
         (["-n", "/tmp/j.lock", "true"], "/tmp/j.lock: a name is not a path (to lock a file use --flock /tmp/j.lock)"),
+        (
+            ["-port=3801", "true"],
+            "-p: no such option (no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock)",
+        ),
+        (
+            ["/run/my.lock", "true"],
+            "/run/my.lock: command not found (solo needs no lock file, as flock(1) does: solo -- true ...)",
+        ),
+        (["/dev/null/x", "true"], "/dev/null/x: command not found"),
+        (["stop", "-k", "5", "m"], "-k 5 m: a duration is one word, like 30s, 5m, 2h (for a name m: -k 5s m)"),
         (["--flock", "--", "date"], "--flock needs a value"),
         (["--lockf", "file", "true"], "--lockf: no such option (did you mean --fcntl?)"),
         (["-n", "", "true"], "-n needs a value, not an empty word (is a variable unset?)"),

@@ -58,7 +58,8 @@ def test_invalid_usage_is_refused_in_one_line(lab, words):
 
 
 @pytest.mark.parametrize(
-    "words, verb", [(("wait",), "wait for"), (("stop",), "stop"), (("show",), "show"), (("history",), "show")]
+    "words, verb",
+    [(("wait",), "wait for"), (("stop",), "stop"), (("show",), "show"), (("history",), "show"), (("list",), "list")],
 )
 def test_unknown_name_fails_and_suggests_known_one(lab, words, verb):
     """A script that waits for a mistyped name before it reboots must not reboot at once."""
@@ -71,6 +72,14 @@ def test_unknown_name_fails_and_suggests_known_one(lab, words, verb):
     assert mistyped.stderr.decode() == f"solo: bakcup: cannot {verb} it: {place} (did you mean backup?)\n"
     assert far.stderr.decode() == f"solo: zzz: cannot {verb} it: {place}\n"
     assert lab.run(*words, "backup").returncode == 0
+
+
+def test_a_known_name_may_be_a_unit_of_time(lab):
+    holder = lab.hold("m")
+
+    assert lab.run("stop", "-k", "1", "m").returncode == 0
+    assert holder.wait(PATIENCE) == -signal.SIGTERM
+    assert lab.run("stop", "-k", "1", "h").returncode == 125
 
 
 def test_name_is_known_as_long_as_it_has_a_journal(lab):

@@ -34,6 +34,14 @@ def test_contender_is_skipped_while_held(lab):
     assert re.fullmatch(line, result.stderr.decode())
 
 
+def test_busy_line_says_that_the_holder_is_stopped(lab):
+    holder = lab.hold("job")
+    os.kill(holder.child, signal.SIGSTOP)
+    until(lambda: read_state(holder.child) == "T")
+
+    assert f"by stopped pid {holder.pid} (".encode() in lab.run("-n", "job", "true").stderr
+
+
 def test_name_is_free_after_command(lab):
     finish(lab.hold("job"))
 

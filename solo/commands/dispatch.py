@@ -36,7 +36,7 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     check_before(before, subcommand)
     try:
         typed, names = parse_mixed(words, (*subcommand.options, HELP))
-        check_words(words, names, subcommand.options)
+        check_words(words, names)
         if names and not subcommand.arguments:
             raise UsageError(f"{name} takes no names")
     except UsageError:
@@ -52,6 +52,7 @@ def run(before: "dict[str, Any]", name: "str | None", words: "list[str]") -> int
     for option in find_common(subcommand):
         if option.variable is not None:
             read_variable(before, option, posix.environ)
+    check_units(words, subcommand.options, before)
     if subcommand.needs_name and not names:
         raise UsageError(f"{name}: no name given (solo list shows them)")
     command = __import__(f"solo.commands.{name}", fromlist=["run"])  # importlib imports warnings
@@ -80,19 +81,26 @@ def parse_mixed(words: "list[str]", table: "tuple[Option, ...]") -> "tuple[dict[
     return options, names
 
 
-def check_words(words: "list[str]", names: "list[str]", options: "tuple[Option, ...]") -> None:
-    """Raise UsageError for words that look like a command, or like a duration of two words: they would be names."""
+def check_words(words: "list[str]", names: "list[str]") -> None:
+    """Raise UsageError for words that look like a command: they would be names."""
     after = words[words.index("--") + 1 :] if "--" in words else []
     if after and len(names) > len(after):
         raise UsageError("a subcommand runs no command (solo -n NAME -- COMMAND does)")
+
+
+def check_units(words: "list[str]", options: "tuple[Option, ...]", typed: "dict[str, Any]") -> None:
+    """Raise UsageError for a duration of two words, as `-k 5 m`, unless m is a known name."""
     timed = [option for option in options if option.kind in ("duration", "limit")]
     flags = [f"--{option.flag}" for option in timed] + [f"-{option.short}" for option in timed if option.short]
     for flag, number, unit in zip(words, words[1:], words[2:]):
         if flag in flags and number.isdecimal():
+            from solo.commands.lookup import has_traces
             from solo.text.hints import UNITS_OF_TIME
 
-            if unit.lower() in UNITS_OF_TIME:
-                raise UsageError(f"{flag} {number} {unit}: a duration is one word, like 30s, 5m, 2h")
+            if unit.lower() in UNITS_OF_TIME and not has_traces(unit, typed.get(DIR.key)):
+                raise UsageError(
+                    f"{flag} {number} {unit}: a duration is one word, like 30s, 5m, 2h (for a name {unit}: {flag} {number}s {unit})"
+                )
 
 
 def print_help(words: "list[str]", subcommand: "Subcommand | None") -> int:

@@ -4,7 +4,7 @@ import posix
 import sys
 from time import time
 
-from solo.commands.lookup import check_via, describe_place
+from solo.commands.lookup import check_via, describe_place, report_unknown
 from solo.commands.names import ForeignName, find_files, is_within
 from solo.contention.addresses import list_addresses
 from solo.directories import find_base, open_base, split_name
@@ -26,12 +26,14 @@ STYLES = {"held": "green", "orphaned": "bold red", "waiting": "yellow"}
 def run(options: dict, names: list) -> int:
     """Print the tickets of `names` and of the names nested in them, or all tickets.
 
-    Return 125 if one cannot be read.
+    Return 125 if one cannot be read or was never used.
     """
     via = options.get("via")
     if via is not None:
         check_via(via)
     rows, complete = collect(options.get("dir"), via, names)
+    absent = [name for name in names if not any(is_within(row["name"], [name]) for row in rows)]
+    unknown = [name for name in absent if report_unknown(name, options, "list")]
     if options.get("null"):
         print_names(rows)
     elif options.get("json"):
@@ -45,7 +47,7 @@ def run(options: dict, names: list) -> int:
             STYLES,
             f"no locks {'held' if complete else 'readable'}: {describe_places(options)}",
         )
-    return 0 if complete else SoloError.status
+    return 0 if complete and not unknown else SoloError.status
 
 
 def describe_places(options: dict) -> str:

@@ -5,6 +5,7 @@ import posix
 from time import time
 
 from solo.errors import UsageError
+from solo.identity import find_pid, is_stopped
 from solo.kernel import decode, escape
 from solo.modes import SLOTS
 from solo.process.owners import describe_pid, is_orphaned, is_trusted, vouches
@@ -67,7 +68,8 @@ def describe_owner(ticket) -> str:
     process = record.child if is_orphan else record.holder
     if not process[0]:
         return "a process that cannot be seen from here"
-    pid = f"{'orphan ' * is_orphan}pid {describe_pid(process, record.origin, ticket.queue.origin)}"
+    kind = "orphan " * is_orphan + "stopped " * has_stopped(ticket, record.child or process)
+    pid = f"{kind}pid {describe_pid(process, record.origin, ticket.queue.origin)}"
     command = f"({format_command(record.command)})"
     if ticket.owner_uid == posix.geteuid():
         return f"{pid} {command}"
@@ -75,6 +77,11 @@ def describe_owner(ticket) -> str:
     if is_trusted(ticket) or claimed == user and vouches(ticket, process):
         return f"{pid} of {user} {command}"
     return f"{user}, whose record claims {pid}{f' of {claimed}' if claimed != user else ''} {command}"
+
+
+def has_stopped(ticket, process: tuple) -> bool:
+    """Whether a signal has stopped the process that the record of `ticket` names."""
+    return vouches(ticket, process) and is_stopped(find_pid(process, ticket.record.origin, ticket.queue.origin))
 
 
 def format_command(command: list) -> str:

@@ -3,7 +3,7 @@
 Loaded for errors only.
 """
 
-from posix import isatty
+from posix import isatty, stat
 
 from solo.kernel import say
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
@@ -28,6 +28,7 @@ FLOCK_OPTIONS = {
 }
 # Other words for solo's options; the nearest spelling of --lockf is --flock, which locks otherwise.
 OTHER_OPTIONS = {"--lockf": "--fcntl", "--posix": "--fcntl"}
+PORT = "-p"  # -port=N of another program named solo, which binds a port
 # Words of other tools for solo's subcommands.
 SUBCOMMAND_WORDS = {
     "status": "show",
@@ -96,6 +97,16 @@ def explain_missing_command(word: str) -> str:
     return suggest(word, SUBCOMMAND_NAMES, "solo ")
 
 
+def explain_lock_file(word: str, following: str) -> str:
+    """Return a hint if `solo FILE COMMAND` was typed as for flock(1): FILE looks like a lock file, or is empty."""
+    try:
+        is_lock = not stat(word).st_size
+    except (OSError, ValueError):
+        is_lock = False
+    is_lock = is_lock or "/" in word and "lock" in word or word.endswith((".lock", ".lck", ".pid"))
+    return f" (solo needs no lock file, as flock(1) does: solo -- {following} ...)" if following and is_lock else ""
+
+
 def find_meant(word: str) -> str:
     """Return the command line of solo for a word of another tool."""
     return f"solo {SUBCOMMAND_WORDS.get(word) or OPTION_WORDS[word]}"
@@ -113,6 +124,8 @@ def explain_option(flag: str, table: dict) -> str:
         long = next((f"--{option.flag}" for option in LAUNCHER_OPTIONS if flag == f"-{option.short}"), flag)
         if long in HOLD_REASONS:
             return f" of solo hold ({HOLD_REASONS[long]})"
+    if flag == PORT:
+        return " (no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock)"
     if flag in OTHER_OPTIONS:
         return f" (did you mean {OTHER_OPTIONS[flag]}?)"
     return f" (of flock(1): {FLOCK_OPTIONS[flag]})" if flag in FLOCK_OPTIONS else suggest(flag, table)
