@@ -60,10 +60,13 @@ class Journal:
         self.append_all(STARTED, describe)
 
     def ended(self, run):
-        """Write that it ended, with exit status `run.code` or by signal -`run.code`.
+        """Write that it ended, with exit status `run.code` or by signal -`run.code`; or that it was never executed.
 
         `run.outcome` is TIMED_OUT, LEASE_LOST, or None if solo did not end it.
         """
+        if run.process.is_refused:
+            why = format_reason(f"{run.command[0]}: not executed")
+            return self.append_all(REFUSED, lambda: self.start + b" code=%d why=%b" % (run.code, why))
         result = monotonic() - self.running_since, run.code, run.outcome == TIMED_OUT
         lost = b" lost=1" if run.outcome == LEASE_LOST else b""
         self.append_all(ENDED, lambda: self.start + b" ran=%.3f code=%d timed-out=%d" % result + lost)

@@ -113,11 +113,12 @@ class Child:
     `start` is when it was forked, in clock ticks since boot; `go` the pipe on which it waits for the go message.
     `termination` enforces the time limit and ends descendants; None without either.
 
+    `is_refused`: it failed before it executed the command.
     `stopped_by` is the signal that stopped it, or 0; `got_stop`: has the launcher got such a signal as well?
     `was_stopped`: has the launcher stopped with it, and not seen SIGCONT yet?
     """
 
-    __slots__ = ("termination", "go", "pid", "start", "status", "stopped_by", "got_stop", "was_stopped")
+    __slots__ = ("termination", "go", "is_refused", "pid", "start", "status", "stopped_by", "got_stop", "was_stopped")
 
     def __init__(self, pid, start, go):
         self.pid = pid
@@ -125,6 +126,7 @@ class Child:
         self.go = go
         self.termination = None
         self.status = None
+        self.is_refused = False
         self.stopped_by = 0
         self.got_stop = False
         self.was_stopped = False

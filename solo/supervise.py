@@ -12,11 +12,13 @@ from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, SIG_UNBLOCK, SIGCHLD, SIGCO
 from time import sleep
 
 from solo import kernel
-from solo.errors import SoloError
+from solo.errors import NotExecutable, NotFound, SoloError
 from solo.identity import descends_from, is_stopped
 from solo.kernel import close, close_all_but, read_file
 from solo.start import ALL_SIGNALS, STOPPING, Child
 
+UNSTARTED = (SoloError.status, NotExecutable.status, NotFound.status)  # of a child that failed before exec
+FORKNOEXEC = 0x40  # of the flags in /proc/PID/stat
 PAUSE = 0.1  # seconds
 # Seconds between the command's stop and the launcher's own. A SIGCONT that follows the stop within this time is seen
 # first; one that arrives during kill(2) would be lost.
@@ -117,6 +119,8 @@ def react(info, child: Child):
     if info is None:
         return child.termination.advance(child)
     if info.si_signo == SIGCHLD:
+        if info.si_pid == child.pid and info.si_status in UNSTARTED:
+            child.is_refused = not has_executed(child.pid)
         reap(child)
         if child.status is not None and child.termination is None:
             return  # return at once: a waiter may be next
@@ -134,6 +138,14 @@ def take_signal(child: Child):
     """Return the next signal, or None if a time limit passed first."""
     left = child.termination.find_left() if child.termination is not None else None
     return _signal.sigwaitinfo(ALL_SIGNALS) if left is None else _signal.sigtimedwait(ALL_SIGNALS, left)
+
+
+def has_executed(pid: int) -> bool:
+    """Return whether our child, not yet reaped, has executed a program since its fork."""
+    try:
+        return not int(read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()[6]) & FORKNOEXEC
+    except (OSError, ValueError, IndexError):
+        return True
 
 
 def reap(child: Child):

@@ -48,6 +48,21 @@ def test_each_run_is_recorded_with_its_outcome(lab):
     assert rows[3]["ran"] >= 0.1
 
 
+def test_a_command_that_was_never_executed_is_refused(lab):
+    """An exit with the same status by the command is a run."""
+    script = lab.path / "script"
+    script.write_text("#!/no/such\n")
+    script.chmod(0o755)
+
+    assert lab.run("-n", "job", "--", script).returncode == 127
+    assert lab.run("-n", "job", "--", "sh", "-c", "exit 127").returncode == 127
+
+    refused, failed = lab.history()
+    assert (refused["outcome"], refused["code"], refused["reason"]) == ("refused", None, f"{script}: not executed")
+    assert (failed["outcome"], failed["code"]) == ("failed", 127)
+    assert read_totals(lab).failures == 2
+
+
 def test_each_skip_is_recorded_with_its_reason(lab):
     holder = lab.hold("job")
     lab.run("-n", "job", "true")

@@ -116,7 +116,7 @@ UNREAD = {
     "reads the code of its own installation": """
         generate.loader.Loader.get_code""",
     "splits text of the kernel at spaces or NUL bytes, after identity.parse_stat": """
-        process.proc.Process.__init__ process.proc.Process.cmdline""",
+        process.proc.Process.__init__ process.proc.Process.cmdline supervise.has_executed""",
     "reads a process name or the first line of a script, which kernel.say cleans": """
         contention.flocks.describe_locker start.find_interpreter start.find_program directories.open_base text.remedies.explain""",
     "reads text that this process has just written": """

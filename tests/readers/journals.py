@@ -55,7 +55,9 @@ def write_journal(rng) -> tuple:
             written.refused(SoloError(some.text(rng) + "…"))
         else:
             hold = SimpleNamespace(record=one, number=some.number(rng, 1 << 60))
-            run = SimpleNamespace(named={name: hold for name in one.names}, pid=some.pid(rng))
+            process = SimpleNamespace(is_refused=rng.random() < 0.2)
+            run = SimpleNamespace(named={name: hold for name in one.names}, pid=some.pid(rng), process=process)
+            run.command = ["true"]
             written.started(run)
             if rng.random() < 0.7:
                 run.code, run.outcome = rng.choice((0, 1, -9, 255)), rng.choice((None, 123, 124))
