@@ -28,13 +28,19 @@ __all__ = [
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.api.lock import Hold, Holder, Lock, holders
+    from solo.api.hold import Hold
+    from solo.api.holder import Holder, holders
+    from solo.api.lock import Lock
     from solo.api.run import run
     from solo.errors import Busy, LeaseLost, NotExecutable, NotFound, RanAlready, SoloError, Unreachable, UsageError
 
 
 def __getattr__(name: str) -> object:
-    for module in ("errors", "api.lock", "api.run") if name in __all__ else ():
+    import sys
+
+    if sys.implementation.name != "cpython":
+        raise ImportError(f"solo needs CPython, not {sys.implementation.name}")
+    for module in ("errors", "api.lock", "api.holder", "api.run") if name in __all__ else ():
         found = getattr(__import__(f"solo.{module}", fromlist=["*"]), name, None)
         if found is not None:
             globals()[name] = found

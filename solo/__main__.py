@@ -8,9 +8,12 @@ if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 import posix
+import sys
 
 last_words = b"solo: cannot continue: Cannot allocate memory\n"
 try:
+    if sys.implementation.name != "cpython":
+        raise ImportError(f"solo needs CPython, not {sys.implementation.name} (start it with python3)")
     from solo.main import main
 
     main()  # does not return

@@ -1,7 +1,6 @@
 """solo.Lock and solo.Hold: acquire, wait, release, modes, reentrance, decorators, files of flock(2)."""
 
 import asyncio
-import concurrent.futures
 import contextlib
 import copy
 import gc
@@ -250,7 +249,7 @@ def test_flock_excludes_both_ways(lab, files):
     for wait in (None, 0.5, 0.5, 0.5):
         with pytest.raises(solo.Busy, match="locked by pid"):
             lock.acquire(wait)
-    assert len(blocking.watched) == 1 and lab.list("job") == []
+    assert blocking.watched == {} and lab.list("job") == []
     do_when(lambda: any(watch.waiters for watch in list(blocking.watched.values())), locker.communicate)
     with solo.Lock("job", flock=file, wait=math.inf):
         assert is_locked(file)
@@ -451,38 +450,25 @@ def test_hold_of_a_lock_dies_where_no_signal_handler_can_raise(kind, end, monkey
     assert found[token] is not handler
 
 
-@pytest.mark.parametrize("entered", ["with", "stack"])
-def test_block_ends_only_the_hold_of_the_thread_that_entered_it(kind, entered):
+def test_block_left_by_another_thread_ends_its_own_hold(kind):
+    """Also if that thread has another hold by `acquire`."""
     lock = solo.Lock("pool", slots=2)
-    acquired, may_end = threading.Event(), threading.Event()
 
     def generate():
-        with contextlib.ExitStack() if entered == "stack" else lock as stack:
-            if entered == "stack":
-                stack.enter_context(lock)
+        with lock:
             yield 1
 
-    def hold_too():
+    def leave():
         hold = lock.acquire()
-        acquired.set()
-        assert may_end.wait(PATIENCE)
+        running.close()
         was_locked = hold.locked
         hold.release()
         return was_locked
 
     running = generate()
     next(running)
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        other = pool.submit(hold_too)
-        assert acquired.wait(PATIENCE)
-        pool.submit(running.close).result(PATIENCE)
-        assert not lock.locked
-        with pytest.raises(solo.SoloError, match="this block's hold was released before its end"), lock:
-            lock.release()
-        may_end.set()
 
-        assert other.result(PATIENCE)
-    assert find_holders("pool") == []
+    assert in_thread(leave) and find_holders("pool") == []
 
 
 def test_subclass_with_its_own_exit_is_left_by_another_thread(kind):

@@ -20,13 +20,27 @@ def test_import_solo_loads_nothing():
         solo.nothing
 
 
+@pytest.mark.parametrize(
+    "start", ["import solo; solo.Lock", "import runpy; runpy.run_module('solo', run_name='__main__')"]
+)
+def test_other_pythons_are_refused_in_words(start):
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.implementation.name = 'pypy'; {start}"
+
+    result = subprocess.run([sys.executable, "-ISc", code], capture_output=True, text=True)
+
+    assert result.returncode == (1 if "Lock" in start else 125)
+    assert "solo needs CPython, not pypy" in result.stderr.splitlines()[-1]
+    assert "Lock" in start or result.stderr.count("\n") == 1
+
+
 def test_examples_in_docstrings_work(files, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    from solo.api import lock, run
+    from solo.api import holder, lock, run
 
-    results = [doctest.testmod(module, extraglobs={"os": os}) for module in (lock, run)]
+    globs = {"os": os, "Lock": solo.Lock}
+    results = [doctest.testmod(module, extraglobs=globs) for module in (holder, lock, run)]
 
-    assert [result.failed for result in results] == [0, 0] and sum(result.attempted for result in results) >= 5
+    assert [result.failed for result in results] == [0, 0, 0] and sum(result.attempted for result in results) >= 5
 
 
 RIGHT = """

@@ -422,7 +422,7 @@ def test_lock_excludes_both_ways(lab, files, path):
     for wait in (None, 0.05, 0.05):
         with pytest.raises(solo.Busy, match=f"locked by pid {holder.pid}"):
             lock.acquire(wait)
-    assert len(blocking.watched) == 1 and lab.list("job") == []
+    assert blocking.watched == {} and lab.list("job") == []
     do_when(lambda: any(watch.waiters for watch in list(blocking.watched.values())), holder.communicate)
     with solo.Lock("job", fcntl=path, wait=math.inf):
         assert not try_tool("lockf of Python", path)

@@ -17,7 +17,16 @@ else:
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
 LOOSE = SETTINGS["overrides"][0]["module"]
 STRICT_ONES = ("errors", "options", "plan", "modes", "record", "identity", "tickets", "gate", "queue", "acquire")
-STRICT_ONES += ("obstacles", "contention.handoff", "contention.protocols", "api.lock", "api.blocking", "api.run")
+STRICT_ONES += (
+    "obstacles",
+    "contention.handoff",
+    "contention.protocols",
+    "api.lock",
+    "api.hold",
+    "api.attempt",
+    "api.blocking",
+    "api.run",
+)
 TYPES = {
     "flag": "bool",
     "name": "str",

@@ -30,12 +30,12 @@ kernel releases all locks.
 """
 
 import _signal
-import functools
+import _thread
 import os
 import select
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from errno import EAGAIN
 from fcntl import F_DUPFD_CLOEXEC, F_GETFL, LOCK_SH, LOCK_UN, fcntl, flock
 from itertools import compress
@@ -44,26 +44,25 @@ from types import FrameType
 from typing import Any, Optional, Union
 
 from solo import kernel
-from solo.errors import SoloError
 from solo.kernel import FOREVER, close
+from solo.process import interrupt
+from solo.process.interrupt import Call
 from solo.process.wakeup import Wakeup
 
 LOOK_AGAIN = 0.05  # seconds
+AGAIN_AFTER = 0.001  # seconds; a thread that was interrupted before it began to block needs another signal
 LONGEST_POLL = 1e9  # milliseconds; poll(2) takes an int
 SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
-EXTENDED_ARG, SETUP_WITH, BEFORE_ASYNC_WITH = 144, 143, 52  # instructions of Python 3.9 and 3.10
 NO_HANDLERS = "main interpreter"  # in Python's message to a subinterpreter, where no handler runs
 GONE, AGAIN = "gone", "again"
 Answer = Union[str, int, OSError]  # GONE, AGAIN, a locked descriptor
 Handler = Callable[[int, Optional[FrameType]], object]
 Signal = tuple[Handler, int, Optional[FrameType]]
-Call = Callable[[int, int], object]  # flock(2), or what is called as it is
 Key = tuple["type[FileWatch]", int, int, int, Call]  # kind, device, inode, mode, what locks
 
-acting = threading.RLock()
+acting = _thread.RLock()
 mine = threading.local()  # .waiter: the Waiter of this thread's attempt
 watched: "dict[Key, FileWatch]" = {}
-own_files: dict[tuple[int, int], int] = {}  # (device, inode) of each ticket of this process -> its descriptor
 deferring: "list[Deferred]" = []  # those of the main thread whose handlers may not be restored yet
 
 
@@ -92,7 +91,7 @@ class Waiter:
     """
 
     def __init__(self) -> None:
-        self.bell = threading.Lock()  # locked until it is woken
+        self.bell = make_native_lock()  # locked until it is woken
         self.bell.acquire()
         self.wakeup: Optional[Wakeup] = None  # the same for poll(2), made when it is called
         self.is_cancelled = False
@@ -131,7 +130,7 @@ class Waiter:
             raise Cancelled
         acting.release()
         try:
-            is_woken = self.bell.acquire(timeout=max(0.0, min(deadline - monotonic(), threading.TIMEOUT_MAX)))
+            is_woken: bool = self.bell.acquire(timeout=max(0.0, min(deadline - monotonic(), threading.TIMEOUT_MAX)))
         finally:
             acting.acquire()
         if self.is_cancelled:
@@ -176,11 +175,15 @@ class FileWatch:
         self.lock = key[-1]
         self.waiters: list[Waiter] = []
         self.stat = os.fstat(self.fd)
+        self.is_left = False
+        self.ended = make_native_lock()  # locked until the thread no longer blocks
+        self.ended.acquire()
 
     def start(self) -> bool:
         """Start the thread. Return False if Python is ending, when 3.12 starts none: then `look` takes its place."""
+        interrupt.prepare()  # here, where one thread acts
         try:
-            threading.Thread(target=self.run, name="solo watches a file", daemon=True).start()
+            self.thread = start_thread(self.run, "solo watches a file")
         except RuntimeError as error:
             if is_ending(error):
                 return False
@@ -200,14 +203,25 @@ class FileWatch:
 
     def run(self) -> None:
         try:
-            self.lock(self.fd, self.mode)
+            interrupt.lock(self.lock, self.fd, self.mode, lambda: self.is_left)
             error = None
         except OSError as failure:
             error = failure
-        with acting:
+        self.ended.release()
+        with acting:  # so the thread lives as long as `leave` may interrupt it
             if watched.get(self.key) is self:  # else a fork has replaced `watched`
                 del watched[self.key]
                 self.finish(error)
+
+    def leave(self) -> None:
+        """End the thread, which would lock the file for nobody. If that is not possible, it stays."""
+        self.is_left = True
+        while not self.ended.acquire(timeout=AGAIN_AFTER):
+            if not interrupt.interrupt(self.thread, self.lock):
+                self.is_left = False
+                return
+        del watched[self.key]
+        self.unlock()
 
     def finish(self, error: Optional[OSError]) -> None:
         """Unlock, and let all waiters look again: the ticket is gone."""
@@ -224,52 +238,6 @@ class FileWatch:
         except OSError:
             pass
         close(self.fd)
-
-
-class OwnWatch(FileWatch):
-    """The watch of a ticket of this process: `forget_own` ends it, and no thread has to block in flock(2)."""
-
-    def __init__(self, fd: int, mode: int, key: "Key") -> None:
-        self.fd = -1
-        self.key = key
-        self.waiters: list[Waiter] = []
-
-    def start(self) -> bool:
-        watched[self.key] = self
-        return True
-
-    def unlock(self) -> None:
-        """Do nothing: nothing is open."""
-
-
-def remember_own(fd: int, stat: os.stat_result) -> tuple[int, int]:
-    """Note that `fd` is a ticket of this process. Return the argument for `forget_own`."""
-    own_files[stat.st_dev, stat.st_ino] = fd
-    return stat.st_dev, stat.st_ino
-
-
-def is_own(stat: os.stat_result) -> bool:
-    """Whether that file is a ticket of this process.
-
-    Not if the program has closed it: another file may have its inode by now.
-    """
-    try:
-        return os.path.samestat(stat, os.fstat(own_files.get((stat.st_dev, stat.st_ino), -1)))
-    except OSError:
-        return False
-
-
-def forget_own(file: tuple[int, int], heir: Optional[tuple[int, int]] = None) -> None:
-    """Wake all that wait for a ticket of this process, which was removed; or let them wait for the ticket `heir`."""
-    own_files.pop(file, None)
-    key: Key = (FileWatch, *file, LOCK_SH, flock)
-    if isinstance(watched.get(key), OwnWatch):
-        watch = watched.pop(key)
-        if heir is None:
-            watch.finish(None)
-        else:
-            key = (FileWatch, *heir, LOCK_SH, flock)
-            watched[key] = watch
 
 
 class LockWatch(FileWatch):
@@ -313,7 +281,7 @@ def wait(kind: type[FileWatch], fd: int, mode: int, deadline: float, lock: Call)
     while True:
         watch, is_running = watched.get(key), True
         if watch is None:
-            watch = (OwnWatch if kind is FileWatch and is_own(stat) else kind)(fd, mode, key)
+            watch = kind(fd, mode, key)
             is_running = watch.start()
         waiter.answers = []
         watch.waiters.append(waiter)
@@ -325,6 +293,8 @@ def wait(kind: type[FileWatch], fd: int, mode: int, deadline: float, lock: Call)
         finally:
             if waiter in watch.waiters:
                 watch.waiters.remove(waiter)
+            if not watch.waiters and watched.get(key) is watch:
+                watch.leave()
             answer = waiter.answers[0] if waiter.answers else None
             if isinstance(answer, int):
                 os.dup2(answer, fd, inheritable=False)
@@ -334,6 +304,45 @@ def wait(kind: type[FileWatch], fd: int, mode: int, deadline: float, lock: Call)
             raise answer
         if answer != AGAIN:
             return answer is not None
+
+
+# gevent and eventlet replace Python's threads by greenlets, which all stop if one blocks. gevent keeps the originals.
+
+
+def is_gevent() -> bool:
+    """Whether gevent has replaced Python's threads."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))
+
+
+def is_eventlet() -> bool:
+    """Whether eventlet has replaced Python's threads."""
+    patcher = sys.modules.get("eventlet.patcher")
+    return patcher is not None and bool(patcher.is_monkey_patched("thread"))
+
+
+def find_hub() -> Any:
+    """Return gevent's hub of this thread, None if gevent has not replaced Python's threads."""
+    return sys.modules["gevent"].get_hub() if is_gevent() else None
+
+
+def find_native(name: str) -> Any:
+    """Return what the module _thread had before gevent."""
+    return sys.modules["gevent.monkey"].get_original("_thread", name) if is_gevent() else getattr(_thread, name)
+
+
+def make_native_lock() -> Any:
+    """Return a mutex of threads of the system, not of greenlets."""
+    return find_native("allocate_lock")()
+
+
+def start_thread(run: Callable[[], object], name: str) -> int:
+    """Start a thread of the system. Return its identifier. Raises RuntimeError."""
+    if is_gevent():
+        return int(find_native("start_new_thread")(run, ()))
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread.ident or 0
 
 
 def is_ending(error: RuntimeError) -> bool:
@@ -352,6 +361,9 @@ def keep(fd: int) -> int:
 
 
 def is_main_thread() -> bool:
+    """Whether Python calls signal handlers in this thread of the system."""
+    if is_gevent():
+        return _thread.get_native_id() == os.getpid()
     return threading.current_thread() is threading.main_thread()
 
 
@@ -444,117 +456,6 @@ def list_handled() -> list[int]:
     return list(compress(SIGNALS, map(callable, map(_signal.getsignal, SIGNALS))))
 
 
-class WithBlock:
-    """A `with` block `of` an object (its id; until it is entered, perhaps its class): the `hold` with which it was
-    entered, whether its exit is `prepared`, and whether it was `left`. A call of `__exit__` by hand makes one too,
-    without a hold. It `may_drop` its exit without a call.
-    """
-
-    def __init__(self, owner: object, kind: Optional[type], may_drop: bool) -> None:
-        self.of = kind if owner is None else id(owner)
-        self.may_drop = may_drop
-        self.pid = os.getpid()
-        self.hold: Any = None
-        self.prepared = self.left = False
-
-
-class Opening(threading.local):
-    """The block that this thread begins to enter."""
-
-    block: Optional[WithBlock] = None
-
-    def take(self, owner: object) -> Optional[WithBlock]:
-        """Return the block that `owner` enters, None if its `__enter__` was called by hand."""
-        block, self.block = self.block, None
-        if block is None or block.of not in (id(owner), type(owner)):
-            return None
-        block.of = id(owner)
-        return block
-
-
-opening = Opening()
-
-
-class LeaveBlock:
-    """The `__exit__` of a class: `with` always reaches the `_leave` of its object, even if a signal handler raises.
-
-    A handler may raise at the first bytecode of a Python function, before any `try` in it. But a suspended generator is
-    already inside its `try`. `with` looks `__exit__` up before it enters the block, and gets a callable in C that
-    resumes such a generator: max() calls `send` for each argument, and returns the first one, `result`.
-
-    The `__enter__` that follows the look-up takes the WithBlock from `opening` and puts its hold there. So the block
-    ends its own hold, whichever thread leaves it, as by closing a generator.
-    """
-
-    def __init__(self, result: object = False) -> None:
-        self.result = result
-
-    def __get__(self, owner: Any, kind: Optional[type] = None) -> Callable[..., object]:
-        block = opening.block = WithBlock(owner, kind, is_old_with(sys._getframe().f_back))
-        if owner is None:  # contextlib.ExitStack looks it up in the class
-            return lambda owner, *error: self.prepare(owner, block)(*error)
-        return self.prepare(owner, block)
-
-    def prepare(self, owner: Any, block: WithBlock) -> Callable[..., object]:
-        leaving = leave_once(owner, block)
-        next(leaving)
-        block.prepared = True
-        return functools.partial(max, self.result, None, key=leaving.send)
-
-
-def is_old_with(frame: Optional[FrameType]) -> bool:
-    """Whether the frame executes a `with` that may drop the exit without a call: before Python 3.11, if a handler raises."""
-    if sys.version_info >= (3, 11) or frame is None:
-        return False
-    code, at = frame.f_code.co_code, frame.f_lasti
-    while code[at] == EXTENDED_ARG:  # before a long block
-        at += 2
-    return code[at] in (SETUP_WITH, BEFORE_ASYNC_WITH)
-
-
-def leave_once(owner: Any, block: WithBlock) -> Generator[int, object, None]:
-    """Call `owner._leave` when resumed: a generator. `_leave` sets `block.left` once no handler can raise."""
-    try:
-        try:
-            yield 0
-            owner._leave(block)
-        except GeneratorExit:  # nobody can call it any more
-            leave_dropped(owner, block)
-            return
-        except BaseException:
-            if not block.prepared:
-                raise  # in Python 3.9 a handler may raise in the `try` before the `yield`
-            try:
-                try:
-                    owner._leave(block)
-                finally:
-                    owner._leave(block)
-            except SoloError:
-                pass  # the interrupt counts more
-            raise
-    except BaseException:  # before Python 3.11 a second handler may raise as one of the clauses above begins
-        leave_dropped(owner, block)
-        raise
-    while True:
-        yield 0
-
-
-def leave_dropped(owner: Any, block: WithBlock) -> None:
-    """End the block if it was entered by a `with` that dropped its exit."""
-    if block.hold is not None and block.may_drop:
-        try:
-            owner._leave(block)
-        except SoloError:
-            pass  # the interrupt counts more
-
-
-class Done:
-    """An awaitable for `async with` that is already done."""
-
-    def __await__(self) -> Iterator[None]:
-        return iter(())
-
-
 def can_act() -> bool:
     """Whether this thread can act.
 
@@ -586,7 +487,6 @@ def forget() -> None:
     for watch in watched.values():
         close(watch.fd)
     watched.clear()
-    own_files.clear()
 
 
 kernel.block_by(sys.modules[__name__])

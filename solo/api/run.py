@@ -10,8 +10,9 @@ from time import monotonic
 from typing import Any, NamedTuple, Optional, Union
 
 from solo import errors
+from solo.api.arguments import AnyPath, check_name, check_wait
 from solo.api.blocking import LONGEST_POLL, LOOK_AGAIN, Deferred, keep
-from solo.api.lock import AnyPath, check_name, check_wait, holders
+from solo.api.holder import holders
 from solo.api.status_pipe import OUTCOMES, STARTED, read_last
 from solo.argv import read_variables
 from solo.directories import find_base

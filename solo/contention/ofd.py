@@ -35,7 +35,12 @@ def lock(fd: int, mode: int, start: int = 0, length: int = 0) -> None:
     Raises OSError.
     """
     call = F_OFD_SETLK if mode & LOCK_NB else F_OFD_SETLKW
-    fcntl(fd, call, struct.pack(FORMAT, TYPES[mode & ~LOCK_NB], 0, start, length, 0))
+    fcntl(fd, call, make_request(mode, start, length))
+
+
+def make_request(mode: int, start: int = 0, length: int = 0) -> bytes:
+    """Return the struct flock that asks for the lock."""
+    return struct.pack(FORMAT, TYPES[mode & ~LOCK_NB], 0, start, length, 0)
 
 
 def find_owner(fd: int, mode: int = LOCK_EX) -> int:
@@ -43,8 +48,7 @@ def find_owner(fd: int, mode: int = LOCK_EX) -> int:
 
     Take no lock. Raises OSError.
     """
-    request = struct.pack(FORMAT, TYPES[mode], 0, 0, 0, 0)
-    kind, _, _, _, pid = struct.unpack(FORMAT, fcntl(fd, F_OFD_GETLK, request))
+    kind, _, _, _, pid = struct.unpack(FORMAT, fcntl(fd, F_OFD_GETLK, make_request(mode)))
     if kind == F_UNLCK:
         return 0
     return find_unnamed_owner(fd) if pid == UNNAMED else max(0, pid)

@@ -94,7 +94,7 @@ READ = {
 UNREAD = {
     "only selects a reader": """
         engines.s3.credentials.Settings.read_profile
-        api.lock.read_options commands.crontab.load_histories commands.lookup.read_skips contention.evict.read_record
+        api.arguments.read_options commands.crontab.load_histories commands.lookup.read_skips contention.evict.read_record
         contention.period.LocalStore.read_once contention.period.LocalStore.write_once
         contention.sockets.SocketTicket.read_record engines.acquire.EngineHold.read_once engines.engine.Engine.read_once
         engines.engine.Engine.read_outcomes
@@ -104,7 +104,7 @@ UNREAD = {
         gate.Gate.read_unlocked identity.read_self identity.read_stat obstacles.read_claim process.systemd.signals_whole_unit
         process.tree.read_all tickets.Ticket.read_record""",
     "passes bytes on unread": """
-        api.lock.identify commands.hold.is_fork commands.hold.read_words contention.addresses.read_table journal.append
+        api.attempt.identify commands.hold.is_fork commands.hold.read_words contention.addresses.read_table journal.append
         kernel.read_file process.descriptor.DescriptorHolder.__init__""",
     "reads one word that only the kernel writes": """
         command.make_name commands.hold.find_process contention.ofd.find_unnamed_owner kernel.read_boot_clock
@@ -120,7 +120,7 @@ UNREAD = {
     "reads a process name or the first line of a script, which kernel.say cleans": """
         contention.flocks.describe_locker start.find_interpreter start.find_program directories.open_base text.remedies.explain""",
     "reads text that this process has just written": """
-        api.lock.make_holder commands.history.read_time
+        api.holder.make_holder commands.history.read_time
         commands.metrics.run engines.s3.engine.S3.pack engines.postgresql.session.PostgresSession.make_comment""",
     "reads columns of solo's own queries, cast by the server": """
         engines.postgresql.libpq.Connection.receive engines.postgresql.libpq.read_value

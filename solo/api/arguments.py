@@ -1,0 +1,96 @@
+"""Arguments of the programs that use solo, verified and resolved as on the command line."""
+
+import functools
+import math
+import os
+from binascii import crc32
+from collections.abc import Iterable
+from typing import Any, Optional, Union
+
+from solo.argv import read_variables
+from solo.command import NAME_LENGTH
+from solo.directories import check_new_name
+from solo.errors import UsageError
+from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
+from solo.options import DIR, VIA
+
+AnyPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+
+LONGEST_WAIT = 1e9  # seconds; longer waits have no limit
+MOST_SLOTS = 999_999_999  # as on the command line
+VARIABLES = [option.variable.encode() for option in (VIA, DIR) if option.variable]  # of read_variables
+
+
+def list_paths(keyword: str, paths: Union[AnyPath, Iterable[AnyPath]]) -> list[str]:
+    """Return the paths of one or several files. Raises UsageError if one is invalid."""
+    return [check_path(keyword, path) for path in ([paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths)]
+
+
+def check_path(keyword: str, path: AnyPath) -> str:
+    """Return the path. Raises UsageError if it cannot be one."""
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        raise UsageError(f"{keyword} has characters that cannot be in a path") from None
+    if not encoded:
+        raise UsageError(f"{keyword} is empty (is a variable unset?)")
+    if b"\0" in encoded:
+        raise UsageError(f"{keyword} may not contain NUL")
+    return os.fsdecode(encoded)
+
+
+def name_file(path: str) -> str:
+    """Return the name of a file that is locked without a name, from its real path: `app.lock-1f0c2a9e`."""
+    real = os.path.realpath(path)
+    base = os.fsdecode(os.fsencode(os.path.basename(real).lstrip(".-="))[:NAME_LENGTH])
+    return f"{base or 'file'}-{crc32(os.fsencode(real)):08x}"
+
+
+def check_name(name: object) -> str:
+    """Return the name. Raises UsageError if it is invalid."""
+    if not isinstance(name, str):
+        raise UsageError(f"a name is a str, not {type(name).__name__}")
+    try:
+        check_new_name(name)
+    except UnicodeEncodeError:
+        raise UsageError("a name with characters that cannot be in a file name") from None
+    if "\0" in name:
+        raise UsageError("a name may not contain NUL")
+    return name
+
+
+def check_wait(wait: Optional[float]) -> Optional[float]:
+    """Return the seconds, math.inf if they are too many. Raises UsageError if it is not a number of seconds."""
+    if wait is not None and (isinstance(wait, bool) or not (isinstance(wait, (int, float)) and wait >= 0)):
+        raise UsageError(f"{wait!r} is not a number of seconds (None: do not wait, math.inf: without limit)")
+    return math.inf if wait is not None and wait > LONGEST_WAIT else wait
+
+
+def make_claim(shared: bool, slots: Optional[int], take: int) -> Claim:
+    """Return the claim of these arguments. Raises UsageError if they are invalid."""
+    if slots is None:
+        if take != 1:
+            raise UsageError(f"take={take} needs slots")
+        return Claim(SHARED if shared else EXCLUSIVE)
+    if shared:
+        raise UsageError("shared and slots exclude each other")
+    if not (type(slots) is type(take) is int and 0 < take <= slots <= MOST_SLOTS):
+        raise UsageError(f"slots={slots!r}, take={take!r}: take must be at least 1 and at most slots")
+    return Claim(SLOTS, slots, take)
+
+
+def read_options(via: Optional[str], directory: Optional[AnyPath]) -> dict[str, Any]:
+    """Return the options as the command line would have read them; not to be changed. Raises UsageError."""
+    path = None if directory is None else check_path("directory", directory)
+    return resolve_options(via, path, *[(variable, os.environb.get(variable)) for variable in VARIABLES])
+
+
+@functools.lru_cache
+def resolve_options(
+    via: Optional[str], directory: Optional[str], *variables: tuple[bytes, Optional[bytes]]
+) -> dict[str, Any]:
+    """Return the options of these arguments and environment variables. Raises UsageError."""
+    typed = {"via": via, "dir": directory}
+    options = {key: value for key, value in typed.items() if value is not None}
+    read_variables(options, dict(variables))
+    return options

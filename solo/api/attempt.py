@@ -1,0 +1,350 @@
+"""One attempt to acquire a Lock, in the thread that asks or in one of its own."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Union, cast
+
+from solo.acquire import acquire_files, acquire_names, remove_unseen_holds, settle_all
+from solo.api import blocking
+from solo.api.arguments import read_options
+from solo.api.hold import Hold, all_holds, identify_file, release_all
+from solo.directories import open_name
+from solo.errors import Busy, SoloError
+from solo.identity import read_origin, read_self
+from solo.kernel import FOREVER, OWNER_BITS, read_file, read_umask
+from solo.modes import EXCLUSIVE, Claim, find_conflicts
+from solo.obstacles import find_living, read_claim
+from solo.options import FILE, SOCKET
+from solo.plan import Plan, make_absolute
+from solo.queue import wait_silently
+from solo.record import Record
+from solo.tickets import READABLE, SEAT, Queue
+
+if TYPE_CHECKING:
+    from solo.api.lock import Lock
+    from solo.contention.protocols import Queue as AnyQueue
+    from solo.contention.protocols import Ticket
+    from solo.directories import Directory
+    from solo.identity import Origin, Process
+    from solo.tickets import Ticket as FileTicket
+
+COMMAND_SIZE = 1 << 20  # bytes
+
+all_attempts: "set[LockAttempt]" = set()
+
+
+class LockAttempt:
+    """One attempt to acquire `lock` until `deadline`, in this thread or in one of its own. `notify` is called when it
+    is over.
+
+    Its Hold has exactly one owner, whatever exception interrupts its caller: the caller, or if it was abandoned none.
+    """
+
+    def __init__(
+        self, lock: "Lock", deadline: float, owner: object, notify: Optional[Callable[[], object]] = None
+    ) -> None:
+        self.lock = lock
+        self.deadline = deadline
+        self.owner = owner
+        self.thread = threading.current_thread()
+        self.notify = notify  # set only by an event loop, which runs meanwhile
+        self.waiter: Optional[blocking.Waiter] = None
+        self.done: Optional[threading.Event] = None  # set when it is over, if it runs in a thread of its own
+        self.hold: Optional[Hold] = None
+        self.error: Optional[BaseException] = None
+        self.is_abandoned = False
+        self.tickets: list[Any] = []  # all tickets of the attempt, waiting ones too
+        self.holds: list[Any] = []  # the acquired ones and locked files
+        self.queues: list[Any] = []  # each is an Own
+
+    def run_hastily(self) -> bool:
+        """Acquire it in this thread. Return False if it would have to wait."""
+        if not blocking.can_act():
+            self.error = SoloError(f"{self.lock.name}: the program is ending")
+            return True
+        with blocking.Deferred():
+            try:
+                self.acquire_with(blocking.Hasty())
+            except blocking.WouldWait:
+                return False
+        return True
+
+    def run_here(self) -> None:
+        """Acquire it in this thread, and wait if necessary."""
+        if not blocking.can_act():
+            self.error = SoloError(f"{self.lock.name}: the program is ending")
+            return
+        self.waiter = blocking.Waiter()
+        self.run()
+
+    def run(self) -> None:
+        """Acquire it in this thread, and notify the caller."""
+        assert self.waiter is not None
+        try:
+            with blocking.acting:
+                self.acquire_with(self.waiter)
+                if self.is_abandoned:
+                    self.drop()
+        finally:
+            if self.done is not None:
+                self.done.set()
+            try:
+                if self.notify is not None:
+                    self.notify()
+            except RuntimeError:
+                self.drop()  # the event loop is closed: no task will take the Hold
+
+    def start(self) -> bool:
+        """Run in a thread of its own, which no exception of a signal handler can interrupt.
+
+        Return False after running here, if Python is shutting down. Raises SoloError if there are too many threads.
+        """
+        self.waiter = blocking.Waiter()
+        self.done = threading.Event() if self.notify is None else None
+        try:
+            blocking.start_thread(self.run, f"solo acquires {self.lock.name}")
+            return True
+        except RuntimeError as error:
+            if not blocking.is_ending(error):
+                self.waiter.close()
+                raise SoloError(f"{self.lock.name}: cannot wait: {error}") from None
+            self.run()
+            return False
+
+    def wait(self) -> None:
+        """Wait until it is over; signal handlers run meanwhile."""
+        if self.done is not None:
+            self.done.wait()
+
+    def acquire_with(self, waiter: Union[blocking.Waiter, blocking.Hasty]) -> None:
+        """Keep the Hold or the error of the attempt.
+
+        The caller is acting. Raises WouldWait if `waiter` must not wait.
+        """
+        if getattr(blocking.mine, "waiter", None) is not None:
+            self.error = SoloError(
+                f"{self.lock.name}: cannot acquire the lock inside another acquire (a __del__, or a callback)"
+            )
+            return
+        all_attempts.add(self)
+        blocking.mine.waiter = waiter
+        try:
+            self.hold = self.acquire()
+        except blocking.WouldWait:
+            raise
+        except BaseException as error:
+            self.error = error
+        finally:
+            blocking.mine.waiter = None
+            waiter.close()
+            all_attempts.discard(self)
+            for queue in self.queues:
+                queue.attempt = None  # else a Hold would refer to its owner, which would never be collected
+
+    def acquire(self) -> Hold:
+        """Acquire all names and files. Raises what acquire_names and acquire_files raise, with the holders in a Busy."""
+        lock = self.lock
+        plan = LockPlan(lock, self.deadline)
+        launcher, origin, command = identify()
+        note = lock.note or ""
+        wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, None, command, note=note)
+        holds = self.holds = []
+
+        def make(base: "Optional[Directory]", name: str, origin: "Origin") -> "AnyQueue":
+            queue: AnyQueue = make_queue(base, name, origin, self)
+            self.queues.append(queue)
+            return queue
+
+        self.refuse_own_files()
+        try:
+            named = acquire_names(wanted, plan, wait_silently, holds, make)
+            settle_all(holds)
+            if lock.flock or lock.fcntl:
+                acquire_files(lock.name, named, plan, read_umask(), wait_silently, holds, True)
+            remove_unseen_holds(named.values())
+            for hold in named.values():
+                if not isinstance(hold.queue, Queue):
+                    hold.queue.leave()  # its watches are not needed any more
+            return Hold(lock.names, named, holds)
+        except BaseException as error:
+            release_all(holds)
+            if isinstance(error, Busy):
+                from solo.api.holder import make_holder
+                from solo.commands.list import make_row
+
+                rows = [
+                    make_row(error.name, plan.via, ticket, ticket.record)
+                    for ticket in cast("Sequence[Ticket]", error.tickets)
+                ]
+                error.holders = tuple(map(make_holder, rows))
+                error.tickets = ()
+            raise
+
+    def find_own_tickets(self) -> list[Any]:
+        """Return the tickets that cannot be released while this attempt waits: those of its own thread or task.
+
+        An event loop runs while a task waits, so the holds of other tasks are not among them. If the thread itself
+        waits, they are.
+        """
+        tickets = []
+        owners = {id(self.thread), id(self.owner)}
+        for hold in list(all_holds):
+            if id(hold._owner()) in owners or self.notify is None and hold._thread() is self.thread:
+                tickets += hold._tickets
+        return tickets
+
+    def refuse_own_tickets(self, queue: "AnyQueue", wanted: Claim) -> None:
+        """Raise SoloError if it would wait in `queue` without limit for itself, or for waiters that wait for it.
+
+        Under the gate.
+        """
+        if self.deadline != FOREVER:
+            return
+        own = [ticket for ticket in self.find_own_tickets() if identify_queue(ticket.queue) == identify_queue(queue)]
+        if not own:
+            return
+        claims = [ticket.record.claim for ticket in own]
+        waited = [wanted]
+        for file in queue.list_files():
+            ticket = find_living(queue, file) if file.startswith(SEAT) else None
+            if ticket is not None:
+                waited.append(read_claim(ticket))
+                ticket.close()  # each at once: there may be more waiters than descriptors
+        if any(find_conflicts(claim, claims) for claim in waited):
+            raise SoloError(
+                self.describe_own(" and ".join(sorted({name for ticket in own for name in ticket.record.names})))
+            )
+
+    def refuse_own_files(self) -> None:
+        """Raise SoloError if it would wait without limit for a file that it has locked itself."""
+        lock = self.lock
+        if self.deadline != FOREVER or not (lock.flock or lock.fcntl):
+            return
+        from solo.contention.flocks import KINDS
+
+        own = {(type(ticket), identify_file(ticket.fd)): ticket for ticket in self.find_own_tickets()}
+        for kind in KINDS:
+            for path in filter(os.path.exists, getattr(lock, kind.option)):
+                stat = os.stat(path)
+                found = own.get((kind, (stat.st_dev, stat.st_ino)))
+                if found is not None and EXCLUSIVE in (found.mode, lock._claim.mode):
+                    raise SoloError(f"{lock.name}: {self.describe_own(path)}")
+
+    def describe_own(self, held: str) -> str:
+        """Return the message of a wait for itself."""
+        owner = "thread" if self.owner is self.thread else "task or its thread"
+        remedy = "if another thread will release that Hold, set a wait in seconds"
+        return f"cannot wait for the lock: this {owner} already holds {held} by another Lock, and would wait for itself ({remedy})"
+
+    def find_result(self) -> Hold:
+        """Return the Hold, or raise the error of the attempt."""
+        if self.hold is None:
+            assert self.error is not None
+            raise self.error
+        return self.hold
+
+    def abandon(self) -> None:
+        """Cancel the attempt, and release its Hold if it has one."""
+        if not blocking.can_act():
+            return
+        with blocking.Deferred():
+            self.is_abandoned = True
+            if self.waiter is not None:
+                self.waiter.cancel()
+            self.drop()
+
+    def drop(self) -> None:
+        """Release the Hold, if there is one."""
+        if self.hold is not None:
+            with blocking.acting:
+                self.hold._release()
+
+    def forget(self) -> None:
+        """Close everything in a forked child: the thread is not there, and its tickets belong to the parent."""
+        for ticket in (*self.tickets, *self.holds):
+            ticket.close()
+        for queue in self.queues:
+            queue.leave()  # this closes a copy of the gate, too
+        if self.waiter is not None:
+            self.waiter.close()
+
+
+class LockPlan(Plan):
+    """The part of a Plan that acquire_names and acquire_files read: to make all of it takes a tenth of an acquire."""
+
+    __slots__ = ()
+    latest = replace = verbose = False
+    replace_after = None
+
+    def __init__(self, lock: "Lock", deadline: float) -> None:
+        options = read_options(lock.via, lock.directory)
+        self.via = options.get("via", FILE)
+        self.is_socket = self.via == SOCKET
+        self.dir = make_absolute(options["dir"]) if "dir" in options else None
+        self.max_waiting, self.flock, self.fcntl = lock.max_waiting, lock.flock, lock.fcntl
+        self.deadline = self.file_deadline = deadline
+
+
+class Own:
+    """A queue that adds the tickets it publishes to those of `attempt`."""
+
+    __slots__ = ()
+    attempt: Optional["LockAttempt"]
+
+    def publish(self, kind: str, record: Record) -> Any:
+        assert self.attempt is not None
+        if kind == SEAT:
+            self.attempt.refuse_own_tickets(cast("AnyQueue", self), record.claim)
+            if isinstance(blocking.mine.waiter, blocking.Hasty):
+                raise blocking.WouldWait  # before it is published: a waiter that leaves lets others overtake
+        ticket = super().publish(kind, record)  # type: ignore[misc]
+        if ticket is not None:
+            self.attempt.tickets.append(ticket)
+        return ticket
+
+
+class OwnQueue(Own, Queue):
+    """A queue of files."""
+
+    __slots__ = ("attempt",)
+
+    def write_ticket(self, file: str, fd: int, record: Record) -> "FileTicket":
+        if self.place.mode & READABLE & OWNER_BITS & ~os.fstat(fd).st_mode:  # lost to the umask of the program
+            os.fchmod(fd, self.place.mode & READABLE)
+        return super().write_ticket(file, fd, record)
+
+
+def identify_queue(queue: Any) -> object:
+    """Return what identifies the queue of a name: its directory, or for sockets the name. None for a locked file."""
+    place = getattr(queue, "place", None)
+    return getattr(queue, "name", None) if place is None else identify_file(place.fd)
+
+
+def make_queue(base: "Optional[Directory]", name: str, origin: "Origin", attempt: "LockAttempt") -> Any:
+    """Return the queue of `name`: files in `base`, or sockets if that is None."""
+    if base is not None:
+        queue: Any = OwnQueue(open_name(base, name), origin)
+    else:
+        from solo.contention.sockets import SocketQueue
+
+        class OwnSocketQueue(Own, SocketQueue):
+            __slots__ = ("attempt",)
+
+        queue = OwnSocketQueue(name, origin)
+    queue.attempt = attempt
+    return queue
+
+
+def identify() -> "tuple[Process, Origin, list[bytes]]":
+    """Return ((pid, start), origin, command line) of this process. Raises SoloError."""
+    if identity[0] != os.getpid():
+        try:
+            command = read_file("/proc/self/cmdline", COMMAND_SIZE).split(b"\0")[:-1]
+            identity[:] = [os.getpid(), (read_self(), read_origin(), command)]
+        except OSError as error:
+            raise SoloError(f"cannot read {error.filename or '/proc/self'}: {error.strerror}") from None
+    return cast("tuple[Process, Origin, list[bytes]]", identity[1])
+
+
+identity: list[Any] = [0, None]

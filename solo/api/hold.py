@@ -1,0 +1,166 @@
+"""A lock that a program has acquired."""
+
+import os
+import sys
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, Optional
+
+from solo.api import blocking
+from solo.errors import SoloError
+
+if TYPE_CHECKING:
+    from solo.contention.protocols import Ticket
+
+
+class Hold:
+    """An acquired lock, returned by `Lock.acquire`. Release it by `release`, or by leaving its `with` block.
+
+    `name` is the first of the names, `token` and `slot` are those of it; `tokens` and `slots` have those of each name.
+    A token is greater than all earlier tokens of its name, over crashes and reboots: a resource can refuse a request
+    with an older one. If a name has N slots, its slot is the lowest of the numbers 0 to N-1 that this hold has; else it
+    is None. Only a Lock creates Holds.
+    """
+
+    def __init__(self, names: list[str], named: dict[str, Any], tickets: list[Any]) -> None:
+        self.name = names[0]
+        self._files = {fd: identify_file(fd) for ticket in tickets for fd in ticket.descriptors}
+        self.tokens: dict[str, int] = {name: named[name].number for name in names}
+        self.slots: dict[str, Optional[int]] = {name: find_slot(named[name]) for name in names}
+        self.depth = 1  # the number of times that a reentrant Lock acquired it
+        self._tickets = tickets
+        self._pid = os.getpid()
+        self._owner: Callable[[], object] = no_owner  # the thread or task that acquired it, if it still exists
+        self._thread: Callable[[], object] = no_owner  # the thread in which it was acquired
+        all_holds.add(self)
+
+    @property
+    def token(self) -> int:
+        """The fencing token of the first name."""
+        return self.tokens[self.name]
+
+    @property
+    def slot(self) -> Optional[int]:
+        """The slot of the first name, None if it has no slots."""
+        return self.slots[self.name]
+
+    @property
+    def locked(self) -> bool:
+        """Whether it is still held: not if it was released, or if the program has closed its descriptors."""
+        return bool(self._tickets) and all(self._has_kept(ticket.fd) for ticket in self._tickets)
+
+    def release(self) -> None:
+        """Release the lock; if it is reentrant, undo one acquire. Do nothing if it was released before, or in a forked
+        child.
+
+        Raises SoloError if the program has closed its descriptors: the lock ended then, and another process may have
+        had it.
+        """
+        if not blocking.can_act():
+            return
+        with blocking.Deferred():
+            self._undo()
+
+    def _undo(self) -> None:
+        """Undo one acquire. The caller is acting. Raises SoloError as `release` does."""
+        if self.depth > 1:
+            self.depth -= 1
+        elif self._release():
+            raise SoloError(
+                f"{self.name}: cannot release the lock: the program has closed its descriptors, which ended it"
+            )
+
+    def _release(self) -> bool:
+        """Release it. Return True if the program had closed its descriptors before."""
+        tickets, self._tickets = self._tickets, []
+        all_holds.discard(self)
+        if self._pid != os.getpid():
+            return False
+        is_lost = self._forget_closed(tickets)
+        release_all(tickets)
+        return is_lost
+
+    def _has_kept(self, fd: int) -> bool:
+        """Whether the descriptor is still ours.
+
+        The program may have closed it and opened another file with its number.
+        """
+        return fd in self._files and self._files[fd] == identify_file(fd)
+
+    def _forget_closed(self, tickets: list[Any]) -> bool:
+        """Forget descriptors that the program has closed: they may be other files now.
+
+        Return True if that ended a lock.
+        """
+        is_lost = False
+        for ticket in tickets:
+            place = getattr(ticket.queue, "place", None)
+            if place is not None and not self._has_kept(place.fd):
+                place.fd = -1
+            if not self._has_kept(ticket.fd):
+                ticket.fd, is_lost = -1, True
+        return is_lost
+
+    def _abandon(self) -> None:
+        """Close our copies of the descriptors in a forked child, without unlocking: the lock belongs to the parent."""
+        tickets, self._tickets = self._tickets, []
+        self._forget_closed(tickets)
+        for ticket in tickets:
+            ticket.close()
+            ticket.queue.leave()
+
+    def __enter__(self) -> "Hold":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        ending = sys is None or sys.is_finalizing()  # then the kernel releases what we cannot
+        try:
+            if getattr(self, "_tickets", None) and self._pid == os.getpid() and blocking.can_act():
+                with blocking.Deferred():
+                    is_lost = self._release()
+                if not (ending or is_lost):
+                    warnings.warn(
+                        f"solo: {self.name} was still held when its Lock was dropped", ResourceWarning, 2, self
+                    )
+        except Exception:
+            if not ending:
+                raise
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse to be copied: the end of a copy would release the lock."""
+        raise TypeError("a Hold cannot be copied or pickled")
+
+    def __repr__(self) -> str:
+        return f"<solo.Hold of {', '.join(self.tokens)}{'' if self.locked else ', released'}>"
+
+
+def release_all(tickets: list[Any]) -> None:
+    """Release the tickets, the last one first, and leave their queues."""
+    for ticket in reversed(tickets):
+        ticket.release()
+        ticket.queue.leave()
+
+
+def no_owner() -> None:
+    """Stand in for a weak reference until the Hold has an owner."""
+
+
+def identify_file(fd: int) -> Optional[tuple[int, int]]:
+    """Return the device and inode of an open file; None if it is not open."""
+    try:
+        stat = os.fstat(fd)
+        return stat.st_dev, stat.st_ino
+    except (OSError, OverflowError):
+        return None
+
+
+def find_slot(ticket: "Ticket") -> Optional[int]:
+    """Return the lowest slot of a ticket, or None."""
+    return ticket.record.slot[0][0] if ticket.record and ticket.record.slot else None
+
+
+all_holds: "weakref.WeakSet[Hold]" = weakref.WeakSet()
