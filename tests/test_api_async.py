@@ -34,6 +34,26 @@ def test_event_loop_runs_while_tasks_wait_in_order(lab, kind):
     assert len(ticks) >= 20 and order == sorted(order) and {number for _, number in order} == {0, 1, 2}
 
 
+def test_acquire_of_a_free_lock_lets_other_tasks_run(kind):
+    turns = []
+
+    async def main():
+        other = asyncio.create_task(take_turns())
+        for _ in range(20):
+            async with solo.Lock("job"):
+                pass
+        other.cancel()
+
+    async def take_turns():
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+    assert len(turns) >= 20 and find_holders("job") == []
+
+
 @pytest.mark.parametrize("end", ["cancel", "wait_for"])
 def test_cancelled_task_leaves_the_queue(lab, kind, end):
     holder = lab.hold("job")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import fcntl
 import gc
 import math
 import os
@@ -19,6 +20,7 @@ from conftest import PATIENCE, do_when, find_holders, finish, in_thread, is_lock
 
 import solo
 from solo.api import blocking
+from solo.contention import ofd
 
 
 def test_holder_is_listed_and_others_are_busy(lab, kind):
@@ -235,6 +237,35 @@ with lock: print("acquired")
 """
 
     assert lab.run_code(code) == (0, "cannot read /proc/self/cmdline: Too many open files\nacquired\n", "")
+
+
+@pytest.mark.parametrize("kind_of_lock", ["flock", "fcntl"])
+def test_a_wait_for_a_file_that_ended_does_not_lock_it_later(lab, files, kind_of_lock):
+    """The thread that blocked in flock(2) stayed, and locked the file as soon as it was free."""
+    path = lab.path / "file"
+    lock, call = solo.Lock("job", **{kind_of_lock: path}), fcntl.flock if kind_of_lock == "flock" else ofd.lock
+    for _ in range(20):
+        with open(path, "a") as file:
+            call(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with pytest.raises(solo.Busy):
+                lock.acquire(0.01)
+
+        with lock:
+            pass
+
+
+def test_files_need_no_name(lab, files):
+    """The name is that of the real path, so all who lock the file by solo wait in one queue."""
+    path = lab.path / "app.lock"
+    (lab.path / "link").symlink_to(lab.path)
+
+    lock, other = solo.Lock(flock=path), solo.Lock(flock=[lab.path / "link/app.lock"])
+
+    assert lock.names == other.names and lock.name.startswith("app.lock-")
+    with lock, pytest.raises(solo.Busy):
+        other.acquire()
+    with pytest.raises(solo.UsageError, match=r"a Lock needs a name, or files \(flock, fcntl\)"):
+        solo.Lock()
 
 
 def test_flock_excludes_both_ways(lab, files):
