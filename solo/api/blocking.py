@@ -1,29 +1,28 @@
 """Blocks a thread of a user's program until a name is free, without alarms and without losing a signal.
 
 THREADS. An acquire in the main thread first tries in that thread (`Hasty`). If it would have to wait, a thread of its
-own waits, and the main thread waits for that thread, so that signal handlers run meanwhile. An acquire of asyncio does
-the same while the event loop runs. Any other thread runs no signal handlers, and waits itself. flock(2) has no time
-limit and cannot be cancelled, so a waiting thread does not call it: one more thread (`FileWatch`) blocks in flock(2),
-for each ticket or file and mode. It wakes all its waiters when the ticket is gone, or hands its locked descriptor to
-one of them (`LockWatch`). It cannot be stopped: after a time limit it stays until the file is unlocked. A ticket of
-this process needs no such thread (`OwnWatch`): the thread that removes it wakes the waiters. All this holds for
+own waits, and the main thread waits for that thread, so that signal handlers run meanwhile. An acquire of asyncio or
+of a greenlet of gevent does the same while the event loop or the hub runs. Any other thread runs no signal handlers,
+and waits itself. flock(2) has no time limit, so a waiting thread does not call it: one more thread (`FileWatch`) blocks
+in flock(2), for each ticket or file and mode. It wakes all its waiters when the ticket is gone, or hands its locked
+descriptor to one of them (`LockWatch`). When the last waiter gives up, it interrupts that thread. All this holds for
 fcntl(2), too, which locks the files of `fcntl=`.
 
-THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket, `watched` or `own_files`, and gives it up
-only in the waits of `Waiter`, and while it blocks in flock(2). The gate of a queue is never held across such a
-wait. fork takes `acting` too, so a child finds no half-done change: it closes what it inherited, makes a new `acting`
-and starts without watches. `acting` is reentrant, because the garbage collector may run a __del__ that releases a Hold
-in the middle of an acquire.
+THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket or `watched`, and gives it up only in the
+waits of `Waiter`, and while it blocks in flock(2). The gate of a queue is never held across such a wait. fork takes
+`acting` too, whether or not a Lock waits: a child must find no half-done change, whose descriptors it could not know.
+It closes what it inherited, makes a new `acting` and starts without watches. `acting` is reentrant, because the garbage
+collector may run a __del__ that releases a Hold in the middle of an acquire.
 
 EXCEPTIONS. Only a signal handler can raise at any line, and only in the main thread. While a thread acts, `Deferred`
 replaces every handler by a recorder; at its end the handlers are restored and called, and may raise there. A handler
 may still raise before `Deferred` has begun or after it has ended:
 - before an acquire has begun to act: nothing was acquired;
 - after it: the `except` of `Lock._acquire` abandons the attempt, that of `Lock.__enter__` releases the Hold;
-- at the entry of `__exit__`, before its first `try`: `LeaveBlock`;
-- between the return of `acquire` and the assignment of its result: nothing helps, as the manual says. A thread of its
-  own keeps an error, and `LockAttempt.find_result` raises it in the thread that asked. An abandoned attempt is
-  cancelled: its `Waiter.wait` raises Cancelled, and its thread releases all that it has acquired.
+- at the entry of `__exit__`, or between the return of `acquire` and the assignment of its result: nothing helps, as the
+  manual says.
+A thread of its own keeps an error, and `LockAttempt.find_result` raises it in the thread that asked. An abandoned
+attempt is cancelled: its `Waiter.wait` raises Cancelled, and its thread releases all that it has acquired.
 
 THE END. While Python ends, a daemon thread may be frozen as it holds `acting`. `can_act` then returns False, and the
 kernel releases all locks.

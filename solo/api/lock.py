@@ -1,8 +1,8 @@
 """The lock for Python programs: the same names, directory, queue and records as the command line.
 
 A program holds a name as a launcher does, without a command: its record identifies the program's process, and when that
-ends the name is free. Blocking calls run in a thread of their own, see api/blocking.py. So no signal is needed to
-interrupt them, and no exception of a signal handler, such as KeyboardInterrupt, can lose a name that was just acquired.
+ends the name is free. Blocking calls run in a thread of their own, see api/blocking.py. So no exception of a signal
+handler, such as KeyboardInterrupt, can lose a name that was just acquired.
 """
 
 import functools
