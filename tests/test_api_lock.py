@@ -254,6 +254,13 @@ def test_a_wait_for_a_file_that_ended_does_not_lock_it_later(lab, files, kind_of
             pass
 
 
+def test_holders_ignores_the_variable_of_the_backend(lab, files, monkeypatch):
+    lab.hold("job")
+    monkeypatch.setenv("SOLO_VIA", "socket")
+
+    assert [holder.name for holder in solo.holders("job", directory=lab.directory)] == ["job"]
+
+
 def test_files_need_no_name(lab, files):
     """The name is that of the real path, so all who lock the file by solo wait in one queue."""
     path = lab.path / "app.lock"

@@ -385,7 +385,7 @@ class Deferred:
             # 3.14 runs handlers between the `__enter__` of an object in C and the block.
             acts.extend(map(acting.acquire, (True,)))
             if handled:
-                deferring[:] = [*(one for one in deferring if one.changed), self]
+                deferring[:] = [*(earlier for earlier in deferring if earlier.changed), self]
             self.put_off_all(handled)
         except BaseException:
             try:

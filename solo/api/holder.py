@@ -6,6 +6,7 @@ from typing import Any, Literal, Optional
 
 from solo.api.arguments import AnyPath, check_name, read_options
 from solo.errors import SoloError
+from solo.options import FILE
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ def holders(name: str, *, via: Optional[str] = None, directory: Optional[AnyPath
     from solo.commands.list import collect
 
     problems: list[str] = []
-    rows, complete = collect(read_options(via, directory).get("dir"), via, [check_name(name)], report=problems.append)
+    rows, complete = collect(
+        read_options(via or FILE, directory).get("dir"), via, [check_name(name)], report=problems.append
+    )
     if not complete:
         raise SoloError(problems[0])
     return [make_holder(row) for row in rows if row["state"] != "waiting"]

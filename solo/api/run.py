@@ -129,7 +129,7 @@ def make_words(option: Any, value: Any) -> list[AnyPath]:
     if option.kind == "flag":
         return [f"--{option.flag}"] if value else []
     values = list(value or ()) if option.many and not isinstance(value, (str, bytes, os.PathLike)) else [value]
-    return [word for one in values if one is not None for word in (f"--{option.flag}", format_value(option, one))]
+    return [word for item in values if item is not None for word in (f"--{option.flag}", format_value(option, item))]
 
 
 def format_value(option: Any, value: Any) -> AnyPath:
