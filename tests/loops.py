@@ -28,7 +28,6 @@ FULL = {
     "test_containers",
     "test_coverage",
     "test_cron",
-    "test_cron_log",
     "test_dashboard",
     "test_docs",
     "test_engines",
@@ -61,7 +60,7 @@ INSTRUMENTS = {
     "test_lab": ("tests/lab",),
 }
 
-FIRST = "test_cron_log"  # waits for minutes of cron: at the end, the other worker would wait for it
+FIRST = "test_oracle"  # runs for minutes: at the end, the other worker would wait for it
 
 LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
     "quick": lambda quick, full: quick and not full,

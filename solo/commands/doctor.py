@@ -61,9 +61,9 @@ def run(options: dict, names: list) -> int:
     Return 0 if no check fails, else 1. Raises UsageError for names without an option that reads files.
     """
     if "crontab" in options or "unit" in options:
-        from solo.commands import crontab
+        from solo.commands import jobs
 
-        return crontab.run(options, names)
+        return jobs.run(options, names)
     if names:
         raise UsageError(f"doctor {names[0]}: a FILE needs --crontab or --unit")
     findings = [

@@ -1,4 +1,4 @@
-"""The guard of a line against a second run, mistakes in its use, and the same line with solo.
+"""The guards of a line, what is wrong with them, and the parts of the line to replace by solo.
 
 Pure functions over the text of one line, for `solo doctor --crontab`. They run nothing.
 """
@@ -6,373 +6,264 @@ Pure functions over the text of one line, for `solo doctor --crontab`. They run 
 from __future__ import annotations
 
 import re
-import shlex
 from posixpath import normpath
-from typing import Any
+from typing import Any, NamedTuple
 
 from solo.argv import parse
-from solo.commands.advice import (
-    CHANGES,
-    FAILS,
-    INTERPRETER,
-    NOTE,
-    SHELLS,
-    Advice,
-    Finding,
-    Guard,
-    Setting,
-    find_job,
-    make_name,
-    normalize,
-)
-from solo.commands.idioms import find_idiom, format_job, is_removal, name_job
-from solo.commands.lock_tools import MENTION, WRAPPERS, find_descriptor, find_guard, skip_wrappers
-from solo.commands.shell_line import Command, Step, Unclear, Word, flatten_condition, get_program, skip_to, split_line
+from solo.commands.lock_tools import MENTION, Guard, find_guard, skip_wrappers
+from solo.commands.shell_line import Command, Unclear, Word, split_line
 from solo.errors import UsageError
 
-CLEANED = re.compile(r"""["']?(?:/(?:var/)?tmp/|/dev/shm/|\$\{?TMPDIR)""")
-# Commands after the guarded one that need no guard: they report.
-REPORTERS = frozenset("echo printf logger mail mailx sendmail date true false : exit test [ touch sleep".split())
-PINGS = frozenset(["curl", "wget"])
-FILTERS = frozenset("logger systemd-cat ts cat grep egrep fgrep sed awk head tail tr cut sort uniq mail mailx".split())
-FIRST_KEYWORD = re.compile(r"\s*(?:if|!)\s")
-SAME_FOR_ALL = frozenset(["nice", "ionice", "chrt", "exec", "chronic"])  # may also precede the commands that follow
+FAILS, NOTE = "fails", "note"
+NEW_EACH_RUN = re.compile(r"(?:\$\(|`)\s*(?:\S*/)?(?:mktemp|uuidgen)\b|\$\$|\$\{?RANDOM|date \S*%[sN]")
+CHANGES = re.compile(rf"(?:\$\(|`)\s*(?:\S*/)?date\b|{NEW_EACH_RUN.pattern}")
+CLEANED = re.compile(r"(?:/(?:var/)?tmp|/dev/shm)/")
+NAMABLE = re.compile(r"(?:/[\w+@,=-][\w.+@,=-]*)+", re.ASCII)
+HOME = re.compile(r"""(?:~|\$HOME|\$\{HOME\}|"\$HOME(?=/[^"]*"$))(/[^"]+)"?""")
+SHELLS = frozenset("sh bash dash ksh zsh ash".split())
+REPORTERS = frozenset(
+    "echo printf logger mail mailx sendmail date true false : exit test [ touch sleep curl wget systemd-cat ts cat grep egrep "
+    "fgrep sed awk head tail tr cut sort uniq rm".split()
+)
+# A lock made by hand, or a search for processes, before a job.
+SEARCH = re.compile(r"(?:^|[;&|(`!]|\bif)\s*(?:\S*/)?(pgrep|pidof|killall\s+-0|kill\s+-0|ps)\b(.*)")
+MADE = re.compile(r"(?:^|[;&|(!]|\bif)\s*(?:\S*/)?(mkdir(?!\s+-\S*p)|lockfile|dotlockfile|shlock|ln)\s+([^;&|]*)[;&|]")
+TESTED = re.compile(r"(?:^|[;&|(!]|\bif)\s*(\[|test)\s+([^;&|]*)[;&|]")
+GOES_ON = re.compile(r"\|\||&&|\bthen\b|\bexit\b")
+MANAGED = re.compile(r"\b(?:service|systemctl|initctl|supervisorctl|pkill|kill -(?!0)\S+)\s|/init\.d/")
+SETS = re.compile(r"(?:^|[;&|({'])\s*(?:\.|source|eval|export|read)\s")
+LOCK_LIKE = re.compile(r"lock|lck|mutex|running|\.pid\b", re.IGNORECASE)
+WRAPPER = re.compile(r"(?<![bc])lock|once|single", re.IGNORECASE)
 
 
-def examine(line: str, setting: Setting) -> Advice:
+class Finding(NamedTuple):
+    """`state` is fails or note, `check` a word for programs, `text` the message."""
+
+    state: str
+    check: str
+    text: str
+
+
+class Edit(NamedTuple):
+    """From `start` to `end` the line becomes solo, `words`, --, and `command`."""
+
+    start: int
+    end: int
+    words: str
+    command: str
+
+
+class Advice(NamedTuple):
+    """The guard of a line, what was found, and what to replace: nothing if `reason` says why not."""
+
+    tool: str | None = None
+    call: str | None = None
+    lock: str | None = None
+    findings: tuple[Finding, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    reason: str = ""
+    is_bare: bool = True  # the PATH of the line is still that of its file where the guard is
+    solo: str = ""  # the word by which the line calls solo
+    options: dict[str, Any] = {}
+    runs: bool = False  # the line runs a command under solo
+
+
+def examine(line: str, shell: str, home: str = "") -> Advice:
     """Return the advice for a line of a shell. Never raises: an unclear line with the name of a tool gets a note."""
-    reason = ""
+    error, commands = "", list[Command]()
     try:
-        advice = examine_line(line, setting)
+        commands = split_line(line)
+        advice = examine_commands(line, commands, shell, home)
         if advice.tool is not None:
             return advice
-    except Unclear as error:
-        reason = f" ({error})" if str(error) else ""
-    found = MENTION.search(line)
-    if found is None:
-        return Advice()
-    text = f"no advice: solo does not understand this use of {found[1]}{reason}"
-    return Advice(found[1], findings=(Finding(NOTE, "unclear", text),))
+    except Unclear as reason:
+        error = f" ({reason})" if str(reason) else ""
+    if found := MENTION.search(line):
+        return give_note(found[1], "unclear", f"no advice: solo does not understand this use of {found[1]}{error}")
+    return find_idiom(line) or find_wrapper(commands)
 
 
-def examine_line(line: str, setting: Setting) -> Advice:
-    """Return the advice for a line that may be a condition or a group. Raises Unclear."""
-    if line.lstrip()[:1] == "(":
-        return examine_group(line.lstrip(), setting)
-    if FIRST_KEYWORD.match(line) and (flat := flatten_condition(line)) is not None:
-        advice = find_idiom(flat, split_line(flat)[0], setting)
-        if advice is not None:
-            return advice
-    return examine_steps(line, setting)
+def give_note(tool: str | None, check: str, text: str) -> Advice:
+    return Advice(tool, findings=(Finding(NOTE, check, text),))
 
 
-def examine_group(line: str, setting: Setting) -> Advice:
-    """Return the advice for `( ... )`, which may lock a file by a descriptor: `( flock 9; ... ) 9>FILE`. Raises Unclear."""
-    end = skip_to(line, 1, ")")
-    inner, rest = line[1 : end - 1], line[end:]
-    after, is_background = split_line(f":{rest}")
-    commands = after[0].commands
-    if len(after) > 1 or is_background or len(commands[0].words) > 1 or not all(map(is_filter, commands[1:])):
-        raise Unclear("a group and more commands")
-    for one in commands[0].redirections:
-        sign = f":{rest}"[one.start :]
-        if number := re.match(r"\d{2,}|[3-9]", sign):
-            others = f"{rest[: one.start - 1].rstrip()}{rest[one.target.end - 1 :]}"
-            return advise_descriptor(inner, number[0], one.target, others, setting)
-    advice = examine_line(inner, setting)
-    return advice if advice.use is None else advice._replace(use=f"({advice.use}){rest}")
-
-
-def advise_descriptor(inner: str, number: str, lock: Word, rest: str, setting: Setting) -> Advice:
-    """Return the advice for `flock NUMBER` and what follows it in a group. Raises Unclear."""
-    steps, is_background = split_line(inner)
-    first = steps[0].commands[0]
-    options, kept = find_descriptor(first.plain, number), steps[1:]
-    if first.program != "flock" or len(steps[0].commands) > 1 or is_background or not kept:
-        raise Unclear("not flock first")
-    if kept[0].join == "||" and kept[0].commands[0].program == "exit":
-        status = kept[0].commands[0].plain[1].known if len(kept[0].commands[0].plain) > 1 else "1"
-        options = [f"-q -E {status}" if status == "0" else f"-E {status}" if status != "1" else "", *options]
-        kept = kept[1:]
-    elif kept[0].join != "&&" and "--wait forever" not in options:
-        raise Unclear("the job starts also if the file is locked")
-    if not kept or any(step.join not in ("&&", ";") for step in kept):
-        raise Unclear("a way on after the job failed")
-    findings = check_lock(lock)
-    name = setting.find_name(lock.raw, "", name_job(kept))
-    files, finding = describe_callers(Guard("flock", "flock", lock, "", 0, 0), setting)
-    typed = " ".join(
-        filter(None, [setting.solo, f"-n {name}", files, *options, "--", format_job(inner, kept, setting)])
-    )
-    return Advice("flock", "flock", lock.known, (*findings, finding), typed + rest)
-
-
-def examine_steps(line: str, setting: Setting) -> Advice:
-    """Return the advice for a line of a shell. Raises Unclear."""
-    steps, _ = split_line(line)
-    inner = find_inner(steps)
-    if inner is not None:
-        return examine_inner(line, inner, setting)
-    guards = [
-        (number, at, guard)
-        for number, step in enumerate(steps)
-        for at, command in enumerate(step.commands)
-        if (guard := find_guard(command, setting.shell)) is not None
-    ]
-    if len(guards) > 1:
-        raise Unclear("it is there more than once")
+def examine_commands(line: str, commands: list[Command], shell: str, home: str) -> Advice:
+    """Return the advice for the commands of a line. Raises Unclear."""
+    if inner := find_inner(commands):
+        text = inner.raw[1:-1]
+        advice = examine_commands(text, split_line(text), shell, home)
+        shift = inner.start + 1
+        edits = [edit._replace(start=edit.start + shift, end=edit.end + shift) for edit in advice.edits]
+        return advice._replace(edits=tuple(edits))
+    guards = [(at, guard) for at, command in enumerate(commands) if (guard := find_guard(command, shell))]
     if guards:
-        return advise(line, steps, *guards[0], setting)
-    for number, step in enumerate(steps):
-        for at, command in enumerate(step.commands):
-            if (words := skip_wrappers(command.plain)) and get_program(words[0]) == "solo":
-                return examine_solo(line, steps, number, at, words, setting)
-    return find_idiom(line, steps, setting) or Advice()
+        return advise(line, commands, guards, home)
+    for at, command in enumerate(commands):
+        words = skip_wrappers(command.plain)
+        if words and words[0].program == "solo":
+            return examine_solo(line, commands, at, words)
+    return Advice()
 
 
-def find_inner(steps: list[Step]) -> Word | None:
+def find_inner(commands: list[Command]) -> Word | None:
     """Return the string of `sh -c 'STRING'`, if the line is only that and the string is in single quotes."""
-    if len(steps) != 1 or len(steps[0].commands) != 1:
-        return None
-    words = skip_wrappers(steps[0].commands[0].plain)
-    if len(words) != 3 or get_program(words[0]) not in SHELLS or not re.fullmatch("-[a-z]*c", words[1].raw):
+    words = skip_wrappers(commands[0].plain) if len(commands) == 1 else []
+    if len(words) != 3 or words[0].program not in SHELLS or words[1].raw != "-c":
         return None
     raw = words[2].raw
-    return words[2] if raw[:1] == raw[-1:] == "'" and "'" not in raw[1:-1] else None
+    return words[2] if len(raw) > 1 and raw[0] == raw[-1] == "'" and "'" not in raw[1:-1] else None
 
 
-def examine_inner(line: str, inner: Word, setting: Setting) -> Advice:
-    """Return the advice for the string, with the whole line in its suggestion."""
-    advice = examine_steps(inner.raw[1:-1], setting)
-    if advice.use is None:
-        return advice
-    return advice._replace(use=line[: inner.start] + shlex.quote(advice.use) + line[inner.end :])
+def advise(line: str, commands: list[Command], guards: list[tuple[int, Guard]], home: str) -> Advice:
+    """Return the advice for a line that other tools guard."""
+    findings: list[Finding] = []
+    edits, reason = [], ""
+    for _, guard in guards:
+        path = resolve(guard.lock, home) if guard.lock else ""
+        name = guard.key or make_name(path)
+        findings += check_lock(guard, path)
+        reason = reason or find_reason(guard, name)
+        edits.append(Edit(guard.start, guard.end, f"-n {name} {guard.options}".rstrip(), guard.command))
+    first = guards[0][1]
+    findings += check_tail(commands, guards[-1][0])
+    if not reason:
+        findings += dict.fromkeys(describe_change(guard) for _, guard in guards)
+    lock = resolve(first.lock, home) or first.lock.known if first.lock else None
+    is_bare = keeps_path(line)
+    return Advice(first.tool, first.call, lock, tuple(findings), () if reason else tuple(edits), reason, is_bare)
 
 
-def advise(line: str, steps: list[Step], number: int, at: int, guard: Guard, setting: Setting) -> Advice:
-    """Return the advice for a line that another tool guards."""
-    command = steps[number].commands[at]
-    kept, findings = list(steps), list(guard.findings)
-    lock = guard.lock
-    words = line[guard.end : command.end]
-    guarded = skip_wrappers([word for word in command.words if word.start >= guard.end])
-    if not guarded and not guard.command:
-        raise Unclear("no command")
-    program = find_job(guarded or command.plain)
-    if lock is not None:
-        findings += check_lock(lock)
-        kept = drop_removals(kept, number, lock, findings)
-    covered, tail_findings = find_tail(kept, number, at)
-    findings += tail_findings
-    findings += check_truncation(command)
-    names = "" if re.match(r"-n ", guard.options) else make_names(guard, guarded, words, program, setting, findings)
-    files, finding = describe_callers(guard, setting)
-    findings.append(finding)
-    options = " ".join(filter(None, (names, files, guard.options)))
-    solo = f"{setting.solo} {options} -- ".replace("  ", " ")
-    is_sure = not any(finding.check == "program" for finding in findings)
-    use = rewrite(line, kept, number, at, guard, solo, covered, setting) if is_sure else None
-    path = lock.known if lock else None
-    return Advice(guard.tool, guard.call, path, tuple(findings), use)
+def resolve(lock: Word, home: str) -> str:
+    """Return the path of a lock file, "" if it depends on the environment or the working directory."""
+    text = lock.text
+    if text is None and home and (found := HOME.fullmatch(lock.raw)):
+        text = home + found[1]
+    return normalize(text) if text and NAMABLE.fullmatch(normpath(text)) else ""
 
 
-def describe_callers(guard: Guard, setting: Setting) -> tuple[str, Finding]:
-    """Return (the option that locks the file too, if other users' lines do, what to do about other callers)."""
-    lock = guard.lock
-    if lock is None or guard.call is None:
-        return "", Finding(NOTE, "callers", f"change all callers of {guard.tool} for this job at the same time")
-    option = f"--{guard.call} {lock.raw}"
-    if setting.is_shared(lock.raw):
-        text = f"lines of several users lock {lock.known}: names are separate, so keep --{guard.call}"
-        return option, Finding(NOTE, "users", text)
-    text = f"while other callers lock {lock.known} by {guard.tool}, add {option}"
-    return "", Finding(NOTE, "callers", text)
+def normalize(path: str) -> str:
+    """Return the path without a link that every system has."""
+    path = normpath(path)
+    for link, target in (("/var/run/", "/run/"), ("/var/lock/", "/run/lock/")):
+        if path.startswith(link):
+            return target + path[len(link) :]
+    return path
 
 
-def make_names(
-    guard: Guard, guarded: list[Word], words: str, program: str, setting: Setting, findings: list[Finding]
-) -> str:
-    """Return -n NAME; "" if the name can come from the command, as its words do not change."""
-    if guard.lock is not None:
-        return f"-n {setting.find_name(guard.lock.raw, words, program)}"
-    changing = [word.raw for word in guarded if CHANGES.search(word.raw)]
-    if not changing:
-        return ""
-    text = f"{changing[0]} gives each run a lock of its own, so no run excludes another"
-    findings.append(Finding(FAILS, "changing", text))
-    return f"-n {setting.find_name('', words, program)}"
+def make_name(path: str) -> str:
+    """Return the path as a name, "" if it cannot be one. No path has a colon: two paths are two names."""
+    return path[1:].replace("/", ":") if len(path) < 200 and path[1:2].isalnum() else ""
 
 
-def check_lock(lock: Word) -> list[Finding]:
-    """Return what is wrong with the place or the name of a lock file."""
+def find_reason(guard: Guard, name: str) -> str:
+    """Return why solo in place of the tool might not have the same effect, "" if it has."""
+    if not name and guard.lock:
+        return f"{guard.lock.raw} is no fixed path of plain characters, so it makes no name"
+    if guard.leaves:
+        return f"a process that the command leaves keeps the lock of {guard.tool}, not that of solo (see --tree)"
+    return ""
+
+
+def check_lock(guard: Guard, path: str) -> list[Finding]:
+    """Return what is wrong with the lock file, or with the tool's use of it."""
     findings = []
-    if CLEANED.match(lock.raw):
-        text = f"{lock.known}: any user can lock a file there first, and cleaners remove it (solo needs no lock file)"
-        findings.append(Finding(FAILS, "tmp", text))
-    if CHANGES.search(lock.raw):
-        findings.append(
-            Finding(FAILS, "changing", f"{lock.raw} is a new lock file in each run, so no run excludes another")
-        )
-    if INTERPRETER.fullmatch(get_program(lock)):
-        text = f"{lock.known} is a program, and becomes the lock file: a lock file is missing before it"
-        findings.append(Finding(FAILS, "program", text))
+    typed = guard.lock.raw if guard.lock else ""
+    if CLEANED.match(path or typed.strip("\"'")):
+        findings.append(Finding(FAILS, "tmp", f"{typed}: any user can lock a file there first, and cleaners remove it"))
+    if NEW_EACH_RUN.search(typed):
+        text = f"{typed} is a new lock file in each run, so no run excludes another"
+        findings.append(Finding(FAILS, "changing", text))
+    if guard.is_lost:
+        text = f"if {guard.tool} is killed, the next run starts beside the command"
+        findings.append(Finding(FAILS, "overlap", text))
     return findings
 
 
-def drop_removals(steps: list[Step], number: int, lock: Word, findings: list[Finding]) -> list[Step]:
-    """Return the steps without one at the end that removes the lock file, with a finding."""
-    last = steps[-1]
-    if number < len(steps) - 1 and is_removal(last, lock.raw):
-        text = f"removing {lock.known} lets two runs lock two files of that name"
-        findings.append(Finding(FAILS, "removed", text))
-        return steps[:-1]
-    return steps
+def check_tail(commands: list[Command], at: int) -> list[Finding]:
+    """Return a note about the commands after the guarded one."""
+    after = [one for one in commands[at + 1 :] if one.sign in ("&&", ";", "|") and one.program not in REPORTERS]
+    if not after:
+        return []
+    names = " and ".join(dict.fromkeys(one.program for one in after))
+    return [Finding(NOTE, "partial", f"the guard ends before {after[0].sign}, and does not cover {names}")]
 
 
-def find_tail(steps: list[Step], number: int, at: int) -> tuple[int, list[Finding]]:
-    """Return (how many steps the guard should cover, what it does not cover today); -1 if it cannot be extended."""
-    step, findings = steps[number], []
-    rest = [command for command in step.commands[at + 1 :] if not is_filter(command)]
-    if rest:
-        findings.append(Finding(FAILS, "partial", describe_partial(rest, "|")))
-    after = steps[number + 1 :]
-    while after and after[-1].join == "||":
-        after.pop()  # what runs if the guarded steps fail
-    open_ones = [one for one in after if not is_report(one)]
-    loud = [one for one in open_ones if not is_ping(one)]
-    commands = [command for one in loud for command in one.commands[:1]]
-    if commands:
-        findings.append(Finding(FAILS, "partial", describe_partial(commands, loud[0].join)))
-    elif open_ones:
-        name = open_ones[0].commands[0].program
-        findings.append(Finding(NOTE, "partial", f"{name} after {open_ones[0].join} is not guarded"))
-    if not rest and not commands:
-        return 0, findings
-    if any(one.join == "||" for one in after):
-        return -1, findings
-    last = max([index for index, one in enumerate(after) if one in loud], default=-1)
-    return last + 2, findings
+def describe_change(guard: Guard) -> Finding:
+    """Return what is the same, and what is different, once solo is in the place of the tool."""
+    tool, same = guard.tool, ""
+    others = [f"other callers of {tool} (change all at the same time)"]
+    if found := re.search(r"-q(?: -E (\d+))?", guard.options):
+        same = f"a skip prints nothing and has status {found[1] or 75}, as with {tool}; "
+    if guard.lock:
+        others = [f"programs that lock {guard.lock.known} (add --{guard.call} {guard.lock.raw})"]
+    if guard.keeps:
+        others.append("processes that the command leaves in the background (add --tree)")
+    return Finding(NOTE, "callers", f"{same}solo does not exclude {', nor '.join(others)}")
 
 
-def describe_partial(others: list[Command], sign: str) -> str:
-    names = " and ".join(dict.fromkeys(command.program or command.words[0].raw for command in others))
-    return f"the guard ends before {sign}: {names} {'run' if ' and ' in names else 'runs'} unguarded"
+def keeps_path(text: str) -> bool:
+    """Is the PATH of the line certainly that of its file?"""
+    return "PATH=" not in text and not SETS.search(text)
 
 
-def is_filter(command: Command) -> bool:
-    """Does the command only pass on, or report, what it reads?"""
-    writes = any(one.sign in (">", ">|", "&>") and not is_device(one.target) for one in command.redirections)
-    return command.program in FILTERS and not writes
+def find_idiom(line: str) -> Advice | None:
+    """Return a note about a lock made by mkdir, a pid file or a search for processes. The line is not rewritten."""
+    found = SEARCH.search(line)
+    if found and GOES_ON.search(found[2]) and not MANAGED.search(line) and (found[1] != "ps" or "grep" in found[2]):
+        tool = " ".join(found[1].split())
+        text = f"{tool} and the start are two steps: two runs can both start, and {tool} can match other processes"
+        return give_note(tool, "race", text)
+    made = MADE.search(line)
+    if made and (LOCK_LIKE.search(made[0]) or re.search(r"\brm(?:dir)?\b", line)):
+        return give_note(
+            made[1], "stale", f"a lock made by {made[1]} stays after a kill or a crash: then no run starts"
+        )
+    tested = TESTED.search(line)
+    if tested and LOCK_LIKE.search(tested[2]):
+        text = "two runs can both test that file before one of them makes it, and it stays after a kill"
+        return give_note("pid file", "stale", text)
+    return None
 
 
-def is_device(word: Word) -> bool:
-    return word.known.startswith("/dev/") or word.known.isdigit() or word.known == "-"
-
-
-def is_report(step: Step) -> bool:
-    return all(command.program in REPORTERS or is_filter(command) for command in step.commands)
-
-
-def is_ping(step: Step) -> bool:
-    return step.join == "&&" and all(command.program in PINGS for command in step.commands[:1])
-
-
-def check_truncation(command: Command) -> list[Finding]:
-    """Return a note if the shell empties a file although the run is skipped."""
-    for one in command.redirections:
-        if one.sign in (">", "&>", ">|") and not is_device(one.target) and not CHANGES.search(one.target.raw):
-            text = f"a skipped run empties {one.target.known}, while another run writes it (use >>)"
-            return [Finding(NOTE, "truncates", text)]
-    return []
-
-
-def rewrite(
-    line: str, steps: list[Step], number: int, at: int, guard: Guard, solo: str, covered: int, setting: Setting
-) -> str | None:
-    """Return the line with solo in the place of the tool, and if `covered`, with more of it guarded. None if unsure."""
-    end = steps[-1].end
-    tail = line[end:] if end == split_line(line)[0][-1].end else ""
-    command = steps[number].commands[at]
-    if not covered:
-        return line[: guard.start] + solo + guard.command + line[guard.end : end] + tail
-    before = [word for word in command.words if word.start < guard.start]
-    if covered < 0 or any(get_program(word) in WRAPPERS and get_program(word) not in SAME_FOR_ALL for word in before):
-        return None
-    if (
-        any(re.match(r"[A-Za-z_]\w*=", word.raw) for word in before)
-        or at
-        or any(one.start < guard.start for one in command.redirections)
-    ):
-        return None
-    stop = steps[number + covered - 1].end
-    body = shlex.quote(guard.command + line[guard.end : stop])
-    return f"{line[: guard.start]}{solo}{setting.shell} -c {body}{line[stop:end]}{tail}"
+def find_wrapper(commands: list[Command]) -> Advice:
+    """Return a note about a program whose name says that it locks."""
+    for words in [skip_wrappers(command.plain) for command in commands]:
+        if len(words) > 1 and words[0].text and WRAPPER.search(words[0].program):
+            text = f"no advice: {words[0].program} may be a lock wrapper, which solo does not know"
+            return give_note(words[0].program, "wrapper", text)
+    return Advice()
 
 
 # --- lines with solo ---------------------------------------------------------------------------------------------------
 
 
-def examine_solo(line: str, steps: list[Step], number: int, at: int, words: list[Word], setting: Setting) -> Advice:
+def examine_solo(line: str, commands: list[Command], at: int, words: list[Word]) -> Advice:
     """Return the advice for a line that solo guards already."""
-    typed = [word.known for word in words[1:]]
+    is_bare = keeps_path(line) and words[0].start == commands[at].words[0].start
+    advice = Advice("solo", is_bare=is_bare, solo=words[0].known)
     try:
-        options, subcommand, rest = parse(typed)
+        options, subcommand, rest = parse([word.known for word in words[1:]])
     except UsageError as error:
         if any(word.text is None for word in words):
-            return Advice("solo")
-        return Advice("solo", findings=(Finding(FAILS, "usage", f"solo refuses this line: {error}"),))
-    command = steps[number].commands[at]
-    called, findings = check_called(line, steps, number, command, words[0], setting)
+            return advice
+        return advice._replace(findings=(Finding(FAILS, "usage", f"solo refuses this line: {error}"),))
     if subcommand is not None or not rest:
-        whole = line[: words[0].start] + called + line[words[0].end :]
-        return Advice(
-            "solo", findings=tuple(findings), use=whole if whole != line else None, can_skip=subcommand == "hold"
-        )
+        return advice._replace(runs=subcommand == "hold")
     first = len(words) - len(rest)
-    advice = Advice("solo")
-    if "via" not in options and all(word.text is not None for word in words[:first]):
-        advice = advice._replace(names=tuple(options.get("name", ())), shared=list_shared(options))
-    guard = Guard("solo", None, None, "", words[0].start, words[first].start)
-    program = get_program(words[first])
-    findings += [found for path in options.get("flock", []) + options.get("fcntl", []) for found in check_shared(path)]
-    covered, tail_findings = find_tail(steps, number, at)
-    findings += tail_findings
-    if "name" not in options and any(CHANGES.search(word.raw) for word in words[first:]):
-        word = next(word.raw for word in words[first:] if CHANGES.search(word.raw))
-        findings.append(Finding(FAILS, "changing", f"{word} gives each run a name of its own (add -n NAME)"))
-        called += f" -n {make_name('', program)}"
-    if not findings:
-        return advice
-    solo = called + line[words[0].end : words[first].start].rstrip()
-    solo += " " if solo.endswith(" --") else " -- "
-    use = rewrite(line, steps, number, at, guard, solo, covered, setting)
-    return advice._replace(findings=tuple(findings), use=use if use != line else None)
+    findings = check_tail(commands, at)
+    changing = [word.raw for word in words[first:] if CHANGES.search(word.raw)]
+    if changing and "name" not in options:
+        findings.append(Finding(FAILS, "changing", f"{changing[0]} gives each run a name of its own (add -n NAME)"))
+    for path in options.get("flock", []) + options.get("fcntl", []):
+        if CLEANED.match(path):
+            text = f"{path}: any user can lock a file there first, and cleaners remove it"
+            findings.append(Finding(FAILS, "tmp", text))
+    is_certain = all(word.text is not None for word in words[:first])
+    return advice._replace(findings=tuple(findings), options=options if is_certain else {}, runs=is_certain)
 
 
 def list_shared(options: dict[str, Any]) -> frozenset[str]:
     """Return the options by which two lines of one name, of several users, have one lock; or --shared: they need none."""
     paths = [(key, path) for key in ("flock", "fcntl") for path in options.get(key, ())]
     paths += [("dir", options["dir"])] if "dir" in options else []
-    return frozenset([f"{key} {normpath(normalize(path))}" for key, path in paths] + ["shared"] * ("shared" in options))
-
-
-def check_called(
-    line: str, steps: list[Step], number: int, command: Command, word: Word, setting: Setting
-) -> tuple[str, list[Finding]]:
-    """Return (how the line should call solo, what is wrong with its call)."""
-    if word.known[:1] == "/":
-        if fault := setting.find_fault(word.known):
-            return setting.path, [Finding(FAILS, "path", f"{word.known} {fault} (solo is {setting.path})")]
-    elif not setting.has_solo and "/" not in word.raw and is_start(line, steps, number, command, word):
-        return setting.solo, [Finding(FAILS, "path", "cron does not find solo in the PATH of this line")]
-    return word.raw, []
-
-
-def check_shared(path: str) -> list[Finding]:
-    return check_lock(Word(0, 0, path, path))[:1] if CLEANED.match(path) else []
-
-
-def is_start(text: str, steps: list[Step], number: int, command: Command, word: Word) -> bool:
-    """Is the PATH of the line still the one that cron sets, where solo is called?"""
-    before = [one.program for step in steps[:number] for one in step.commands]
-    return set(before) <= {"cd"} and command.words[0].start == word.start and "PATH=" not in text
+    return frozenset([f"{key} {normalize(path)}" for key, path in paths] + ["shared"] * ("shared" in options))

@@ -26,12 +26,9 @@ READ = {
     "locks": "process.watch.find_lock_owner",
     "mounts": "commands.doctor.find_file_system commands.doctor.read_lines",
     "crontab": """
-        commands.crontab.cut_header commands.crontab.parse_crontab commands.crontab.parse_unit commands.crontab.read_all
-        commands.crontab.read_text
-        commands.shell_line.split_line commands.shell_line.split_steps commands.shell_line.read_word""",
-    "cron_log": """
-        commands.cron_log.read_log commands.cron_log.parse_entry commands.cron_log.parse_date
-        commands.cron_log.find_runs""",
+        commands.crontab.cut_header commands.crontab.parse_crontab commands.crontab.parse_entry commands.crontab.read_all
+        commands.crontab.read_text commands.units.parse_unit commands.units.read_settings
+        commands.shell_line.split_line commands.shell_line.split_commands commands.shell_line.read_word""",
     "environ": "launcher.read_environment",
     "value": """
         argv.read_duration argv.read_count argv.read_status argv.read_pid text.describe.read_signal
@@ -94,7 +91,7 @@ READ = {
 UNREAD = {
     "only selects a reader": """
         engines.s3.credentials.Settings.read_profile
-        api.arguments.read_options commands.crontab.load_histories commands.lookup.read_skips contention.evict.read_record
+        api.arguments.read_options commands.lookup.read_skips contention.evict.read_record
         contention.period.LocalStore.read_once contention.period.LocalStore.write_once
         contention.sockets.SocketTicket.read_record engines.acquire.EngineHold.read_once engines.engine.Engine.read_once
         engines.engine.Engine.read_outcomes
@@ -120,7 +117,7 @@ UNREAD = {
     "reads a process name or the first line of a script, which kernel.say cleans": """
         contention.flocks.describe_locker start.find_interpreter start.find_program directories.open_base text.remedies.explain""",
     "reads text that this process has just written": """
-        api.holder.make_holder commands.history.read_time
+        api.holder.make_holder commands.history.read_time commands.place.find_place
         commands.metrics.run engines.s3.engine.S3.pack engines.postgresql.session.PostgresSession.make_comment""",
     "reads columns of solo's own queries, cast by the server": """
         engines.postgresql.libpq.Connection.receive engines.postgresql.libpq.read_value
