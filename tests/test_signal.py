@@ -1,57 +1,42 @@
-"""--signal: the signal that --timeout sends."""
+"""--signal: the signal that --timeout sends first. The journal says by which signal the command ended."""
 
-import re
+import signal
 import subprocess
 
 import pytest
-from conftest import PATIENCE, read_line, read_state
 
 import solo
 
-TRAPS = (
-    "trap 'echo INT; exit' INT; trap 'echo TERM; exit' TERM; trap 'echo USR1; exit' USR1; while :; do sleep 0.05; done"
-)
+IGNORING_INT = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
 
 
-@pytest.mark.parametrize(
-    "typed, sent", [("INT", "INT"), ("SIGINT", "INT"), ("sigusr1", "USR1"), ("10", "USR1"), ("TERM", "TERM")]
-)
-def test_timeout_sends_the_signal_by_name_or_number(lab, typed, sent):
-    result = lab.run("-t", "300ms", "--signal", typed, "-n", "job", "--", "sh", "-c", TRAPS)
+def end_by_timeout(lab, *words, command=("sleep", "99"), **options):
+    """Run a command until its timeout; return (status, outcome and signal in the journal)."""
+    result = lab.run("-t", "100ms", *words, "-n", "job", "--", *command, **options)
+    [row] = lab.history()
+    return result.returncode, row["outcome"], row["signal"]
 
-    assert (result.returncode, result.stdout.decode()) == (124, f"{sent}\n")
-    assert re.fullmatch(rb"solo: job: timed out after 300ms: ending pid \d+\n", result.stderr)
+
+@pytest.mark.parametrize("typed", ["USR1", "SIGUSR1", "sigusr1", "10"])
+def test_timeout_sends_the_signal_by_name_or_number(lab, typed):
+    assert end_by_timeout(lab, "--signal", typed) == (124, "timed out", signal.SIGUSR1)
 
 
 def test_a_command_that_ignores_the_signal_is_killed_after_the_grace(lab):
-    process = lab.start(
-        "-t", "200ms", "--signal", "INT", "-k", "200ms", "-n", "job", "--", "sh", "-c",
-        "trap '' INT; echo $$; while :; do sleep 0.05; done",
-    )  # fmt: skip
-    child = int(read_line(process))
+    ended = end_by_timeout(lab, "--signal", "INT", "-k", "100ms", prefix=IGNORING_INT)
 
-    assert process.wait(PATIENCE) == 124
-    assert read_state(child) in ("gone", "Z")
+    assert ended == (124, "timed out", signal.SIGKILL)
 
 
-def test_signal_kill_ends_the_command_at_once(lab):
-    assert (
-        lab.run(
-            "-t", "200ms", "--signal", "KILL", "-k", "1h", "-n", "job", "--", "sh", "-c", "trap '' TERM; exec sleep 99"
-        ).returncode
-        == 124
-    )
+def test_signal_may_be_kill(lab):
+    assert end_by_timeout(lab, "--signal", "KILL", "-k", "1h") == (124, "timed out", signal.SIGKILL)
 
 
-def test_signal_reaches_a_stopped_command_and_its_tree(lab):
-    below = f'sh -c "{TRAPS}" & wait; kill -STOP $$; exit 0'
-    process = lab.start(
-        "-t", "400ms", "--tree", "--signal", "USR1", "-n", "job", "--", "sh", "-c", f"trap 'wait' USR1; echo; {below}"
-    )
+@pytest.mark.parametrize("line", ["kill -STOP $$; exit 0", "sleep 99 & wait"], ids=["stopped", "tree"])
+def test_signal_reaches_a_stopped_command_and_its_tree(lab, line):
+    ended = end_by_timeout(lab, "--tree", "--signal", "USR1", "-k", "1h", command=("sh", "-c", line))
 
-    assert read_line(process) == ""
-    assert read_line(process) == "USR1"
-    assert process.wait(PATIENCE) == 124
+    assert ended == (124, "timed out", signal.SIGUSR1)
 
 
 @pytest.mark.parametrize("typed", ["NOPE", "0", "32", "99", "", "SIG", "_DFL"])
@@ -68,10 +53,9 @@ def test_signal_needs_timeout(lab):
     assert (result.returncode, result.stderr) == (125, b"solo: --signal needs --timeout\n")
 
 
-def test_solo_run_sends_the_signal(lab, monkeypatch):
-    monkeypatch.setenv("SOLO_DIR", str(lab.directory))
+@pytest.mark.parametrize("number", [signal.SIGUSR1, "usr1"])
+def test_solo_run_sends_the_signal(lab, files, number):
+    with pytest.raises(subprocess.TimeoutExpired):
+        solo.run(["sleep", "99"], name="job", timeout=0.1, signal=number)
 
-    with pytest.raises(subprocess.TimeoutExpired) as info:
-        solo.run(["sh", "-c", TRAPS], name="job", timeout=0.3, signal=10, capture_output=True)
-
-    assert info.value.stdout == b"USR1\n"
+    assert lab.history()[0]["signal"] == signal.SIGUSR1

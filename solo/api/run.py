@@ -141,6 +141,8 @@ def format_value(option: Any, value: Any) -> AnyPath:
     if isinstance(value, bool):
         raise errors.UsageError(f"{option.flag}={value}: not a number, a name or a path")
     is_path = option.kind in ("directory", "file")
+    if isinstance(value, int) and not is_path:
+        return str(int(value))  # str() of signal.SIGINT is its name before Python 3.11
     return os.fspath(value) if is_path or isinstance(value, (bytes, os.PathLike)) else str(value)
 
 
