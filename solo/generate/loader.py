@@ -55,7 +55,7 @@ def start(fd: int, base: int, index: "dict[str, tuple[int, int, str]]", hot: "li
     if fd <= 2:  # the caller closed a standard descriptor, which the command must not get from us
         low, fd = fd, fcntl(fd, F_DUPFD_CLOEXEC, 3)
         posix.close(low)
-    sys.meta_path.insert(0, Loader(fd, base, index))  # type: ignore[arg-type]
+    sys.meta_path.insert(0, Loader(fd, base, index))
     for name, source, code in hot:
         module = sys.modules[name] = type(sys)(name)
         module.__file__ = source
