@@ -537,10 +537,11 @@ def count_injected(lab):
 
 def until(condition, patience=PATIENCE):
     """Poll until `condition()` is true. Use it only if no line, lock or descriptor shows the event."""
-    deadline = time.monotonic() + patience
+    deadline, pause = time.monotonic() + patience, 0.001
     while not condition():
         assert time.monotonic() < deadline, "the condition never became true"
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.02)  # what takes long is asked less often: some conditions read all of /proc
 
 
 def read_line(process, patience=PATIENCE):
