@@ -16,9 +16,14 @@ for my $key (qw(Umask Uid Gid Groups ShdPnd SigBlk SigIgn CapInh CapPrm CapEff C
 }
 push @facts, map { s/ +/ /gr } map { "limit $_" } split /\n/, read_file('/proc/self/limits');
 push @facts, map { 'variable ' . unpack('H*', $_) } split /\0/, read_file('/proc/self/environ');
-for my $path (glob('/proc/self/fd/* /proc/self/ns/*'), '/proc/self/cwd', '/proc/self/root') {
+for my $path (glob('/proc/self/fd/*'), '/proc/self/cwd', '/proc/self/root') {
     my $target = readlink $path;
     push @facts, "link $path $target" if defined $target;
+}
+my $above = getppid;
+for my $path (glob('/proc/self/ns/*')) {    # a parent may make new ones for each command
+    my $target = readlink($path =~ s/self/$above/r) // '';
+    push @facts, "link $path " . ($target eq readlink $path ? 'as the parent' : $target);
 }
 push @facts, "value $_ " . read_file("/proc/self/$_") =~ s/\n/;/gr
     for qw(timerslack_ns oom_score_adj coredump_filter personality cgroup loginuid);
