@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from conftest import need_tools, until
+from conftest import PATIENCE, need_tools, until
 from home import find_remedy, install_launcher, make_machine  # noqa: F401
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare", "nsenter", "setpriv")]
@@ -108,3 +108,31 @@ def test_doctor_is_right_on_odd_file_systems(machine, name):
     if status == 125:
         pytest.skip(f"views need libraries: {err}")
     assert (status, err) == (expected, "") and words in out
+
+
+@pytest.mark.full
+def test_doctor_warns_of_a_place_that_a_logout_unmounts(machine):
+    machine.type("mkdir -m 700 -p /run/user/0/solo")
+
+    status, out, err = machine.solo(0, "doctor", "--dir", "/run/user/0/solo")
+
+    if status == 125:
+        pytest.skip(f"views need libraries: {err}")
+    assert status == 0 and "note   /run/user/0/solo is unmounted when the user logs out" in out
+
+
+@pytest.mark.full
+def test_waiter_refuses_to_run_below_a_lazy_unmount(machine):
+    machine.type("mkdir /home/m; mount -t tmpfs -o mode=700 tmpfs /home/m")
+    solo = [machine.launcher, "--dir", "/home/m", "-n", "job"]
+    holder = machine.start(0, *solo, "--", "sh", "-c", "echo; read line; exit 0")
+    holder.stdout.readline()
+    waiter = machine.start(0, *solo, "--wait", "1m", "--", "echo", "ran")
+    until(lambda: ".seat." in machine.type("ls -A /home/m/job"))
+    machine.type("umount -l /home/m")
+
+    holder.communicate("\n", timeout=PATIENCE)
+    out, err = waiter.communicate(timeout=PATIENCE)
+
+    assert (waiter.returncode, out) == (125, "")
+    assert err == "solo: job: cannot use /home/m/job: it was replaced or unmounted during the wait (start again)\n"
