@@ -257,7 +257,8 @@ def close_all_but(kept):
     """Close all descriptors but those in `kept` and the file that modules are imported from."""
     low = 0
     for fd in sorted(kept if program is None else {*kept, program}):
-        posix.closerange(low, fd)
+        if low < fd:  # closerange(0, 0) closes everything
+            posix.closerange(low, fd)
         low = fd + 1
     posix.closerange(low, HIGHEST_FD)
 
