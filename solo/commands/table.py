@@ -40,7 +40,7 @@ FD = Option(
     "count",
     "FD",
     LIMITS,
-    "Hold until every process has closed descriptor FD",
+    "Hold until descriptor FD is closed everywhere",
     excludes=("for",),
     text="Hold the names until all processes that inherited the caller's descriptor FD have closed it or ended, as the lock"
     " of flock 9 in ( ... ) 9>>FILE. FILE must be open for writing; solo writes nothing into it.",
@@ -228,8 +228,7 @@ SUBCOMMANDS = (
             EXPORT,
         ),
         "Hold names for the rest of a script, or for a time",
-        "Hold the names until the process of --pid ends, the descriptor of --fd is closed or the time of --for is over (one"
-        " is needed), or until solo release; see solo-hold(1).",
+        "Hold the names until the end of --pid, --fd or --for (one is needed), or until solo release; see solo-hold(1).",
     ),
     Subcommand(
         "release",
