@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from conftest import ROOT
 
 from solo.argv import parse
 from solo.commands import crontab, jobs, place, units
@@ -508,6 +509,13 @@ def test_settings_that_stand_in_the_way_prevent_a_suggestion(folder, tmp_path, s
     assert find_text(tool).startswith(f"no line to use: {reason.lstrip('!')}" if reason else "a skip prints nothing")
     assert solo["state"] == ("fails" if reason[:1] == "!" else "note")
     assert reason[:1] != "!" or find_text(solo).startswith(reason[1:])
+
+
+@pytest.mark.root
+def test_the_templates_of_the_project_fail_in_nothing(lab):
+    result = lab.run("doctor", "--unit", ROOT / "packaging/systemd")
+
+    assert result.returncode == 0 and b"not understood" not in result.stdout, result.stdout
 
 
 @pytest.mark.root

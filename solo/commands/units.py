@@ -49,7 +49,7 @@ def parse_unit(source: Source) -> Iterator[Line]:
     more = [text for path in list_files(f"{source.file}.d") if path.endswith(".conf") and (text := try_read(path))]
     for _, key, value in [*found, *(one for text in more for one in read_settings(text))]:
         settings[key] = f"{settings.get(key, '')} {value}".strip() if key in LISTS and value else value
-    if not found:
+    if not re.search(r"^\[\w+\]$", source.text, re.MULTILINE):
         finding = Finding(FAILS, "unread", "no line there looks like a unit's")
         yield make_unread(source, 1, "")._replace(advice=Advice(findings=(finding,)))
     for number, key, value in found:
@@ -87,7 +87,7 @@ def make_line(source: Source, number: int, settings: Settings, prefix: str, comm
         advice = advice._replace(edits=(), reason="", tool="shell")
         findings = [Finding(FAILS, "shell", text)]
     asked = ([""] + re.findall(r"""SOLO_DIR=([^\s"']+)""", settings.get("Environment", "")))[-1]
-    asked = str(advice.options.get("dir", asked))
+    asked = str(advice.options.get("dir", asked)).replace("%t/", "/run/").replace("%S/", "/var/lib/")
     made = list_made(settings)
     is_made = any(f"{asked}/".startswith(f"{path}/") for path in made)
     place = check_unit(source, settings, user, asked, made)
