@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from solo.contention.protocols import Queue as AnyQueue
     from solo.directories import Directory
     from solo.identity import Origin, Process
+    from solo.modes import Claim
     from solo.plan import Plan
     from solo.record import Record
     from solo.start import Starter
@@ -31,6 +32,7 @@ else:
     ListOfTickets = list
 
 ATTEMPTS = 20
+OF_SOME_RUNS = (b"SOLO_SLOT", b"SOLO_TTL", b"SOLO_VIA_KEY")  # the variables that a run sets only with some options
 CI_VARIABLES = (b"CI", b"JENKINS_URL", b"TEAMCITY_VERSION", b"TF_BUILD")  # set where people read stderr as a log
 
 
@@ -69,7 +71,7 @@ def acquire_names(
     named: dict[str, Ticket] = {}
     base = None if plan.is_socket else make_base_for(wanted.names[0], plan)
     try:
-        for name, claim in plan_claims(wanted.names, wanted.claim):
+        for name, claim in order_claims(wanted):
             settle_all(holds)
             record, policy = wanted.claiming(claim), find_policy(plan)
             try:
@@ -83,7 +85,7 @@ def acquire_names(
                 if isinstance(error, OSError):
                     raise SoloError(f"{name}: cannot be held: {error.strerror}") from None
                 if isinstance(error, SoloError):
-                    error.args = (f"{name}: {error}",)
+                    error.args = (f"{wanted.names[0] if wanted.is_generated else name}: {error}",)
                     error.name = name
                 raise
     finally:
@@ -92,10 +94,21 @@ def acquire_names(
     return named
 
 
+def order_claims(wanted: "Record") -> "list[tuple[str, Claim]]":
+    """Return [(name, Claim)] in the order of acquiring: the global one.
+
+    A pair that solo made is acquired as it is: all waiters of one line are then in the queue of one name. The second
+    name is of a real path, which is the only name of that path: so no circle of waiters comes from this order.
+    """
+    if wanted.is_generated:
+        return [(name, wanted.claim) for name in wanted.names]
+    return plan_claims(wanted.names, wanted.claim)
+
+
 def make_base_for(name: str, plan: "Plan") -> "Directory":
     """Return the directory of all names, which is made if it is missing. Raises SoloError about `name`."""
     try:
-        return make_base(plan.dir)
+        return make_base(plan.dir, plan.verbose)
     except SoloError as error:
         error.args = (f"{name}: {error}",)
         raise
@@ -238,7 +251,8 @@ def make_watch(plan: "Plan", deadline: float) -> "Watch":
         from solo.contention import progress
 
         if not made:
-            made.append(progress.Watch(plan.names, deadline, plan.verbose, is_terminal, is_log))
+            names = plan.names[:1] if plan.is_generated else plan.names
+            made.append(progress.Watch(names, deadline, plan.verbose, is_terminal, is_log))
         return made[0](block, look_again, describe, in_one_go)
 
     return watch

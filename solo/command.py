@@ -1,4 +1,4 @@
-"""Find the program of a command's first word, and make the name of a job without one."""
+"""Find the program of a command's first word, and make the names of a job without -n."""
 
 import posix
 
@@ -39,18 +39,29 @@ def find_command(word: str, search, following: str = "") -> str:
     raise NotFound(f"{word}: command not found{hint or explain_missing_command(word)}")
 
 
-def make_name(path: str, command: list) -> str:
-    """Return the name of a job without -n, like `backup.sh-1f0c2a9e`. Raises NotExecutable.
+def make_names(path: str, command: list) -> list:
+    """Return the names of a job without -n: that of its words as typed, then that of its program's real path; one if they
+    are the same. Raises NotExecutable.
 
-    The digits are the CRC-32 of the program's real path and the arguments: one job has one name from every directory.
+    The same line has the first name wherever PATH or a link leads, the same program the second by whatever link.
     """
-    from binascii import crc32
-
+    word = command[0]
     try:
+        if "/" in word:
+            word = word if word[0] == "/" else f"{posix.readlink('/proc/self/cwd')}/{word}"
+            word = "/" + "/".join([part for part in word.split("/") if part not in ("", ".")])
         fd = posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
         real = posix.readlink(f"/proc/self/fd/{fd}")
         posix.close(fd)
     except OSError as error:
         raise NotExecutable(f"{path}: {error.strerror}") from None
-    digest = crc32(b"\0".join([encode(real), *map(encode, command[1:])]))
-    return f"{decode(encode(real.rpartition('/')[2].lstrip('.-='))[:NAME_LENGTH]) or 'command'}-{digest:08x}"
+    return list(dict.fromkeys([make_name(program, command[1:]) for program in (word, real)]))
+
+
+def make_name(program: str, arguments: list) -> str:
+    """Return a name like `backup.sh-1f0c2a9e`. The digits are the CRC-32 of the program and the arguments."""
+    from binascii import crc32
+
+    digest = crc32(b"\0".join(map(encode, [program, *arguments])))
+    base = program.rpartition("/")[2].lstrip(".-=")
+    return f"{decode(encode(base)[:NAME_LENGTH]) or 'command'}-{digest:08x}"

@@ -20,6 +20,7 @@ from solo.kernel import (
     close,
     create,
     encode,
+    say,
 )
 from solo.options import HOME_PLACE, OVERFLOW, ROOT_PLACE, USERS_PLACE
 
@@ -88,8 +89,8 @@ def find_home_place(uid: int) -> str:
     return home + HOME_PLACE
 
 
-def make_base(asked) -> Directory:
-    """Open the directory of all names, made if it is missing.
+def make_base(asked, is_verbose: bool) -> Directory:
+    """Open the directory of all names, made if it is missing; `is_verbose`: report that on stderr.
 
     Make its parents too unless it was `asked` for. Raises SoloError.
     """
@@ -98,6 +99,8 @@ def make_base(asked) -> Directory:
         return open_base(path, asked)
     except FileNotFoundError:
         make_directory(path, asked) if asked else make_home_directories(path)
+        if is_verbose:
+            say(f"created {path}, a new directory of names")
     try:
         return open_base(path, asked)
     except FileNotFoundError:
@@ -381,6 +384,8 @@ def check_new_name(name: str):
     split_name(name)
     if name[0] in "-=":  # `-n $UNSET -- job` and `-n=job` would guard the job by a wrong name
         raise UsageError(f"{name}: a name may not start with {name[0]}")
+    if not name.isprintable() and any(char < " " or "\x7f" <= char < "\xa0" for char in name):
+        raise UsageError(f"{name}: a name may not contain control characters")
 
 
 def split_name(name: str) -> list:

@@ -29,19 +29,18 @@ WORDS_LIMIT = 1 << 10  # bytes, of the command, of the names and of the reason i
 class Journal:
     """Writes the events of a launcher with this `record` to the journals of all its names.
 
-    `directory` is --dir; `report` is called with each problem; `is_generated` is whether solo made the name from the
-    command. `waiting_since` and `running_since` are on the monotonic clock.
+    `directory` is --dir; `report` is called with each problem. `waiting_since` and `running_since` are on the monotonic
+    clock.
     """
 
-    __slots__ = ("directory", "is_generated", "record", "running_since", "start", "report", "tokens", "waiting_since")
+    __slots__ = ("directory", "record", "running_since", "start", "report", "tokens", "waiting_since")
     title = "the journal"
     clock = staticmethod(time)
 
-    def __init__(self, record, directory, report, is_generated=False):
+    def __init__(self, record, directory, report):
         self.record = record
         self.directory = directory
         self.report = report
-        self.is_generated = is_generated
         self.waiting_since = monotonic()
         self.running_since = 0.0
         self.start = b""
@@ -54,7 +53,7 @@ class Journal:
         self.start = b" start=%.3f waited=%.3f child=%d" % (now, self.running_since - self.waiting_since, run.pid)
 
         def describe() -> bytes:
-            self.tokens = {name: format_token(run.named[name]) for name in self.record.names}
+            self.tokens = {name: format_token(run.named[name]) for name in self.record.shown_names}
             return self.start
 
         self.append_all(STARTED, describe)
@@ -106,15 +105,15 @@ class Journal:
             claim.slots,
             claim.take,
             b" kept=1" if record.keep else b"",
-            b" generated=1" if self.is_generated else b"",
-            format_names(record.names),
+            b" generated=1" if record.is_generated else b"",
+            format_names(record.shown_names),
             details,
         )
         if record.note:
             common += b" note=" + quote(record.note.encode())
         command = quote_words(record.command, WORDS_LIMIT)
         failed, now = None, self.clock()
-        for name in record.names:
+        for name in record.shown_names:
             line = b"%b %.3f %b%b command=%b\n" % (event, now, common, self.tokens.get(name, b""), command)
             try:
                 self.write(name, event, line)

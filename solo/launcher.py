@@ -11,6 +11,7 @@ from time import monotonic
 
 from solo import supervise
 from solo.acquire import (
+    OF_SOME_RUNS,
     Holds,
     acquire_files,
     acquire_further,
@@ -69,7 +70,7 @@ class Run:
             listener.run = self
         self.plan = plan = Plan(typed, command, self.environment)
         self.names, self.command, self.listeners = plan.names, command, listeners
-        if plan.verbose and plan.name is None:
+        if plan.verbose and plan.is_generated:
             from solo.text.hints import warn_of_date
 
             warn_of_date(plan.names[0], command)
@@ -77,6 +78,8 @@ class Run:
         origin = read_origin()  # before read_self: its error says what is wrong with /proc
         note, tree = plan.note or "", plan.tree_grace
         self.record = Record(read_self(), origin, posix.geteuid(), plan.claim, plan.names, tree, words, note=note)
+        self.record.is_generated = plan.is_generated
+        self.names = self.record.shown_names
         self.holds = Holds()
         self.own_listeners = [self.holds]  # a refusal is reported to them at once, in this order
         if plan.verbose:
@@ -84,7 +87,7 @@ class Run:
 
             self.own_listeners.append(Verbose())
         if not plan.is_socket:
-            self.own_listeners.append(Journal(self.record, plan.dir, self.print_verbose, plan.name is None))
+            self.own_listeners.append(Journal(self.record, plan.dir, self.print_verbose))
         self.pid = self.remote = self.once = self.starter = self.termination = None
         self.outcome: int | None = None
 
@@ -130,6 +133,8 @@ class Run:
             self.once = PeriodGuard(plan)
             at = self.own_listeners.index(self.holds)
             self.own_listeners.insert(at, self.once)  # it forgets a failed run before the names are released
+        for variable in OF_SOME_RUNS:
+            environment.pop(variable, None)  # of a run around this one
         environment[b"SOLO_NAME"] = encode(" ".join(self.names))
         self.starter = Starter(path, self.command, environment, self.inherited, die_with, directory)
         if self.record.origin.pid_namespace != FIRST_PID_NAMESPACE and not plan.is_socket:
@@ -212,7 +217,7 @@ class Run:
         """Release, log, and end as the command ended. Does not return."""
         plan = self.plan
         keeps_files = not (plan.is_remote or plan.is_socket)
-        is_new = keeps_files and plan.name is None and self.local_holds[self.names[0]].queue.is_new
+        is_new = keeps_files and plan.is_generated and any(hold.queue.is_new for hold in self.local_holds.values())
         self.notify("ended")
         if self.outcome is not None:
             self.notify("timed_out")

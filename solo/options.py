@@ -83,7 +83,7 @@ NAME = Option(
     many=True,
     text="Lock NAME; repeat it to hold several names. Names nest: x excludes x/y and x/z,"
     " which can run together."
-    " Default: a name made from the command and its arguments.",
+    " Default: names made from the command and its arguments; see solo(7).",
 )
 DIR = Option(
     "dir",

@@ -6,7 +6,7 @@ Below `launcher.run` nothing reads the options.
 import posix
 from time import monotonic
 
-from solo.command import find_command, make_name
+from solo.command import find_command, make_names
 from solo.directories import check_new_name
 from solo.errors import SoloError, UsageError
 from solo.kernel import FOREVER
@@ -24,7 +24,7 @@ KILL_AFTER = 10.0  # seconds
 class Plan:
     """The options of LAUNCHER_OPTIONS by their keys, a flag as a bool, an option that was not typed as None; and more.
 
-    `names`: all names, once each, made from the command if none was typed; `command`: its words. `claim`: the mode,
+    `names`: all names, once each; made from the command if none was typed, `is_generated`; `command`: its words. `claim`: the mode,
     slots and take. `deadline`: when a waiter gives up, on the monotonic clock, FOREVER or NO_WAIT; `file_deadline`: the
     same for files. `locks_files`: whether --flock or --fcntl is used. `is_remote`, `is_socket`: the backend of the
     lock. `dir`: absolute, or None for the default. `kill_after`: with its default; `grace`: as typed or None, since a
@@ -38,6 +38,7 @@ class Plan:
         "deadline",
         "file_deadline",
         "grace",
+        "is_generated",
         "is_remote",
         "is_socket",
         "locks_files",
@@ -105,12 +106,12 @@ class Plan:
         )  # --replace cannot end the holder of a file
         self.claim = choose_claim(self)
         self.names = list(dict.fromkeys(self.name or ()))
-        if command and not self.names:
-            self.names = [
-                make_name(find_command(command[0], (environment or {}).get(b"PATH"), *command[1:2]), list(command))
-            ]
         for name in self.names:
             check_new_name(name)  # refuse an invalid name before waiting for another
+        self.is_generated = not self.names
+        if command and self.is_generated:
+            path = find_command(command[0], (environment or {}).get(b"PATH"), *command[1:2])
+            self.names = make_names(path, list(command))
 
 
 def make_absolute(path: str) -> str:

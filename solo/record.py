@@ -36,13 +36,15 @@ class Record:
     """The text of a ticket, which describes its owner.
 
     `launcher` and `child` are (pid, start), valid in the origin `origin`; `child` is None until the command
-    started. `claim` is the claim on this name, one of those needed for all of `names`; `slot` lists its slots as
+    started. `claim` is the claim on this name, one of those needed for all of `names`; solo made these from the
+    command if `is_generated`. `slot` lists its slots as
     (first, last). `tree` is None, or with --tree the seconds between SIGTERM and SIGKILL for the descendants of the
     command. `since` is when the ticket was made and, once `child` is known, when the command started, in seconds
     since the epoch; `uptime` is the same on the boot clock, or None. `command` is a list of bytes. `via` is the engine
     that keeps the lock beyond this machine, or "". `keep` is the process for which `solo hold` acquires, or None: once
     it is the child too, the hold is kept, and its launcher has ended. `is_timed`: that process is the timer of --for.
-    `descriptor` is the Descriptor of --fd, or None. `note` is the text of --note, or "".
+    `descriptor` is the Descriptor of --fd, or None. `note` is the text of --note, or "". `retained` are the numbers of
+    the holds that a program keeps while this ticket waits, None of a launcher: all.
     """
 
     __slots__ = (
@@ -50,12 +52,14 @@ class Record:
         "claim",
         "command",
         "descriptor",
+        "is_generated",
         "is_timed",
         "keep",
         "launcher",
         "names",
         "note",
         "origin",
+        "retained",
         "since",
         "slot",
         "tree",
@@ -82,6 +86,7 @@ class Record:
         note: str = "",
         uptime: "float | None" = None,
         descriptor: "Descriptor | None" = None,
+        is_generated: bool = False,
     ) -> None:
         self.launcher = launcher
         self.origin = origin
@@ -99,6 +104,21 @@ class Record:
         self.note = note
         self.uptime = uptime
         self.descriptor = descriptor
+        self.is_generated = is_generated
+        self.retained: list[int] | None = None
+
+    @property
+    def shown_names(self) -> "list[str]":
+        """The names that people see: of a pair that solo made, only the name of the words as typed."""
+        return self.names[:1] if self.is_generated else self.names
+
+    @property
+    def is_pair(self) -> bool:
+        return self.is_generated and len(self.names) > 1
+
+    def retains(self, number: int) -> bool:
+        """Return whether a process that waits by this ticket keeps its hold `number` meanwhile."""
+        return self.retained is None or number in self.retained
 
     @property
     def is_kept(self) -> bool:
@@ -114,6 +134,7 @@ class Record:
         record = Record(self.launcher, self.origin, self.uid, claim, self.names, self.tree, self.command, via=self.via)
         record.keep, record.is_timed, record.note = self.keep, self.is_timed, self.note
         record.descriptor = self.descriptor
+        record.is_generated, record.retained = self.is_generated, self.retained
         return record
 
 
@@ -129,6 +150,8 @@ def format_record(record: Record) -> bytes:
         + (b"keep %d %d\n" % record.keep if record.keep else b"")
         + (b"timed 1\n" if record.is_timed else b"")
         + (format_descriptor(record.descriptor) if record.descriptor else b"")
+        + (b"generated 1\n" if record.is_generated else b"")
+        + (f"retained {' '.join(map(str, record.retained))}\n".encode() if record.retained is not None else b"")
         + (b"note %b\n" % quote(record.note.encode()) if record.note else b"")
         + b"host "
         + quote(encode(origin.host)),
@@ -180,7 +203,7 @@ def parse_record(data: bytes) -> "Record | None":
         if magic != MAGIC or rest:
             return None
         fields = dict(line.split(b" ", 1) for line in lines)
-        return Record(
+        record = Record(
             parse_process(fields[b"launcher"]),
             Origin(
                 fields[b"boot"].decode(),
@@ -203,7 +226,11 @@ def parse_record(data: bytes) -> "Record | None":
             parse_note(fields[b"note"]) if b"note" in fields else "",
             parse_since(fields[b"uptime"]) if b"uptime" in fields else None,
             parse_descriptor(fields[b"descriptor"]) if b"descriptor" in fields else None,
+            b"generated" in fields,
         )
+        if b"retained" in fields:
+            record.retained = list(map(int, fields[b"retained"].split()))
+        return record
     except (ValueError, KeyError, OverflowError):
         return None
 

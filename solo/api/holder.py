@@ -14,9 +14,9 @@ class Holder:
     """A holder of a name: a row of `solo list --json`.
 
     `launcher` is the pid of the solo process, or of the program that holds the name; `child` is the pid of the command.
-    `since` is an aware datetime. A value that is not known is None. `user` owns the ticket. Fields of its record about
-    which that user cannot be believed, and pids of processes that cannot be seen from here, are only in `claims`, under
-    their names: "user", "launcher", "child".
+    `since` is an aware datetime, `directory` the working directory of a run without -n. A value that is not known is
+    None. `user` owns the ticket. Fields of its record about which that user cannot be believed, and pids of processes
+    that cannot be seen from here, are only in `claims`, under their names: "user", "launcher", "child".
     """
 
     name: str
@@ -35,6 +35,7 @@ class Holder:
     ticket: int
     claims: dict[str, Any] = field(default_factory=dict, hash=False)
     note: Optional[str] = None
+    directory: Optional[str] = None
 
 
 def holders(name: str, *, via: Optional[str] = None, directory: Optional[AnyPath] = None) -> list[Holder]:

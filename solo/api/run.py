@@ -71,7 +71,7 @@ def run(
     """Run the command `argv` (a sequence of words) under the lock of `name`, and wait for its end.
 
     The options are those of solo(1), durations in seconds; `wait=math.inf` waits without a limit; `replace_after` is a
-    number of skips as an int, seconds as a float. Without `name`, a name is made from the command. All other arguments
+    number of skips as an int, seconds as a float. Without `name`, names are made from the command. All other arguments
     are those of subprocess.run, except `shell` and `executable`.
     Return its CompletedProcess.
 

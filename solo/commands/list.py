@@ -14,7 +14,7 @@ from solo.kernel import close, decode, encode, say
 from solo.modes import EXCLUSIVE, INTENTIONS, Claim
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.process.owners import is_orphaned, is_trusted, vouches
-from solo.text.describe import format_duration
+from solo.text.describe import find_directory, format_duration
 from solo.text.tables import NAME, add_column, add_notes, describe_claim, format_json, format_times, print_rows
 from solo.text.users import find_user
 from solo.tickets import LIVE, ORPHANED, Queue, is_published, is_ticket
@@ -41,6 +41,9 @@ def run(options: dict, names: list) -> int:
     else:
         columns, cells = add_backends(COLUMNS, list(map(make_cells, rows)), rows)
         columns, cells = add_hosts(columns, cells, rows, via)
+        here = posix.readlink("/proc/self/cwd")
+        if any(row["directory"] not in (None, here) for row in rows):
+            columns, cells = add_column(columns, cells, "DIRECTORY", [row["directory"] or "-" for row in rows])
         print_rows(
             *add_notes(columns, cells, rows),
             "STATE",
@@ -97,7 +100,7 @@ def collect(directory, via, names: list, report=say, visit=None) -> tuple:
                 complete = complete and not names and isinstance(ticket, ForeignName)
                 continue
             record = ticket.read_record()
-            if is_listed(ticket, record):
+            if is_listed(ticket, record) and (name in names or not is_second(queue, name, record)):
                 rows.append(make_row(name, where, ticket, record))
                 if visit is not None:
                     visit(rows[-1], ticket)
@@ -132,6 +135,11 @@ def is_listed(ticket, record) -> bool:
     return ticket.state in (LIVE, ORPHANED) and not is_for_nested
 
 
+def is_second(queue, name: str, record) -> bool:
+    """Is this name the second of a pair that solo made from a command? The ticket of the first one is listed."""
+    return record is not None and record.is_pair and queue.shorten(name) != record.names[0]
+
+
 def find_queues(directory, via, origin):
     """Yield (name, "file" or "socket", its queue or the SoloError that refuses it, its tickets' files) of every name."""
     if via in (None, FILE):
@@ -155,8 +163,8 @@ def find_queues(directory, via, origin):
 
 def make_row(name: str, where: str, ticket, record) -> dict:
     """Return the row of a ticket. `since` is in seconds since the epoch, as `format_times` expects it."""
-    # A launcher that holds the name on this machine waits at its engine until its command runs.
-    is_waiting = not ticket.is_hold or record is not None and record.via and record.child is None
+    # Before its command runs, a launcher that holds the name may wait at its engine, or for the second name of a pair.
+    is_waiting = not ticket.is_hold or record is not None and record.child is None and (record.via or record.is_pair)
     state = "waiting" if is_waiting else "orphaned" if is_orphaned(ticket) else "held"
     row = {
         "name": name,
@@ -172,6 +180,7 @@ def make_row(name: str, where: str, ticket, record) -> dict:
         "via": where,
         "ticket": ticket.number,
         "claims": {},
+        "directory": None,
     }
     if record is not None:
         pids, claims = find_claims(ticket, record)
@@ -183,6 +192,7 @@ def make_row(name: str, where: str, ticket, record) -> dict:
             note=record.note or None,
             via=record.via or where,
             claims=claims,
+            directory=find_directory(ticket),
             **pids,
         )
     return row

@@ -21,7 +21,7 @@ from solo.modes import EXCLUSIVE, Claim
 from solo.obstacles import find_living
 from solo.tickets import READABLE, UNPUBLISHED, Queue
 
-LIKE_GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # like those of command.make_name; some users choose such names
+LIKE_GENERATED = re.compile(r"[^/]*-[0-9a-f]{8}")  # like those of command.make_names; some users choose such names
 IDLE = 30 * 86400.0  # seconds after which a generated name, with its history, is removed
 MOST_LOOKED_AT, MOST_REMOVED = 256, 16  # names in one go
 
@@ -66,9 +66,14 @@ def is_idle(base, name: str) -> bool:
 
 
 def is_generated(name: str, directory) -> bool:
-    """Did solo make this name from a command, each time that it was used?"""
+    """Did solo make this name from a command, each time that it was used? True for the second of a pair, without a
+    journal.
+    """
     try:
+        close(open_place(directory, name).fd)
         events = find_history(directory, name).events
+    except FileNotFoundError:
+        return True
     except SoloError:
         return False
     return bool(events) and all(event.is_generated for event in events)

@@ -88,6 +88,7 @@ def make_row(entry, where: str) -> dict:
         "via": where,
         "ticket": entry.number,
         "claims": {},
+        "directory": None,
     }
 
 

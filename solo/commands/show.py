@@ -100,12 +100,12 @@ def collect(name: str, queue, options: dict, origin, report) -> dict:
         known["skips"] = read_skips(queue)
     for ticket in open_readable(queue, report):
         row = make_row(name, via, ticket, ticket.read_record())
-        if ticket.is_hold:
+        if row["state"] == "waiting":
+            known["waiting"].append(row)
+        else:
             row["names"] = ticket.record.names if ticket.record is not None and via == FILE else [name]
             row["processes"] = list_processes(find_roots(ticket))
             known["holds"].append(row)
-        else:
-            known["waiting"].append(row)
         ticket.close()
     return known
 
@@ -211,6 +211,7 @@ def describe_hold(row: dict) -> list:
         f"{row['state']} for {format_age(row)} by {pid} ({format_user(row)} on {row['host']}), {format_mode(row)},"
         f" {row['via']}{names}",
         f"command: {' '.join(row['command'])}",
+        *([f"in:      {row['directory']}"] if row["directory"] else []),
         f"since:   {format_time(row['since'])}",
         *([f"note:    {row['note']}"] if row["note"] else []),
     ]

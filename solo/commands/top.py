@@ -18,13 +18,11 @@ from solo.commands.list import STYLES, collect, format_age, format_pid, format_u
 from solo.commands.lookup import check_names, check_via, open_queue
 from solo.contention.evict import Eviction
 from solo.errors import SoloError, UsageError
-from solo.gate import DIGITS
 from solo.identity import read_origin
 from solo.kernel import ENDING
 from solo.process.tree import find_roots
 from solo.text.tables import NAME, find_widths, format_time, print_rows
 from solo.text.width import clean, cut, pad, print_clean
-from solo.tickets import HOLD, SEAT
 
 INTERVAL = 1.0  # seconds
 COLUMNS = (NAME, "STATE", "PID", "FOR", "CPU", "MEMORY", "USER", "COMMAND")
@@ -138,7 +136,7 @@ class View:
             queue = open_queue(row["name"], {**self.options, "via": row["via"]}, read_origin())
             try:
                 targets, settling = (
-                    stop.find_targets(queue, lambda ticket: ticket.file == key[-1], True) if queue else ([], ())
+                    stop.find_targets(queue, lambda ticket: ticket.number == key[-1], True) if queue else ([], ())
                 )
                 if targets or settling:
                     self.evictions[key][1].act_on_all(targets)
@@ -220,8 +218,8 @@ def render_row(cells, widths: list, style: str, styles=None):
 
 
 def identify(row: dict) -> tuple:
-    """Return the key of a row's ticket; its last part is the file."""
-    return row["via"], row["name"], f"{SEAT if row['state'] == 'waiting' else HOLD}{row['ticket']:0{DIGITS}d}"
+    """Return the key of a row's ticket; its last part is the number."""
+    return row["via"], row["name"], row["ticket"]
 
 
 def describe(row: dict) -> str:

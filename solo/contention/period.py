@@ -43,7 +43,7 @@ class PeriodGuard:
         self.length = plan.once_per
         if not SHORTEST <= self.length < FOREVER:
             raise UsageError("--once-per must be at least 1ms, and not forever")
-        if len(plan.names) > 1:
+        if len(plan.names) > 1 and not plan.is_generated:
             raise UsageError("--once-per: give one name")
         self.name = plan.names[0]
         self.may_retry = plan.once_retry

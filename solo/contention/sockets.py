@@ -36,6 +36,7 @@ NO_CHILD = ".0"
 KINDS = {"hold": HOLD, "seat": SEAT}
 BLINK = 0.001  # seconds
 MOST_NAMES = 3  # in the address of a ticket at a parent
+OF_PAIR = FIRST, SECOND = "1", "2"  # instead of names: for which name of a pair that solo made from a command
 
 
 owners = {}  # {(name, the rest of the address): pid} of tickets that were shown before
@@ -284,6 +285,8 @@ class SocketQueue:
         file = f"{kind}{number:0{DIGITS}d}"
         below = [name for name in record.names if name.startswith(self.name + "/")]
         names = "-".join(map(self.shorten, below[:MOST_NAMES])) if record.claim.mode in INTENTIONS else ""
+        if record.is_pair:
+            names = OF_PAIR[record.names.index(self.name)]
         text = f"{kind.strip('.')}.{number}.{format_claim(record)}.{names}.{format_tree(record.tree)}{NO_CHILD}"
         try:
             fd = bind(self.name, text)
@@ -389,9 +392,12 @@ def make_record(ticket):
                 started = (child, stat.start) if stat.parent == ticket.owner else None
     except OSError:
         pass  # it has just ended
-    names = names.split("-") if names else [ticket.queue.shorten(ticket.queue.name)]
-    since = follow_clock(int(number) / 1e6, launcher[1], started)
-    return Record(launcher, ticket.queue.origin, uid, claim, names, tree, command, slot, since, started, note=note)
+    own, place = ticket.queue.shorten(ticket.queue.name), names
+    names = {FIRST: [own, ""], SECOND: ["", own]}.get(place) or (names.split("-") if names else [own])
+    since, origin = follow_clock(int(number) / 1e6, launcher[1], started), ticket.queue.origin
+    record = Record(launcher, origin, uid, claim, names, tree, command, slot, since, started, note=note)
+    record.is_generated = place in OF_PAIR
+    return record
 
 
 def follow_clock(since: float, start: int, child) -> float:

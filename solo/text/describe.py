@@ -55,7 +55,22 @@ def describe_state(ticket) -> str:
     if not ticket.is_hold:
         return f"{describe_owner(ticket)} has waited for {span}"
     path = f", by a descriptor of {escape(decode(record.descriptor[-1]))}" if record.descriptor else ""
-    return f"held for {span} by {describe_owner(ticket)}{path}"
+    directory = find_directory(ticket)
+    place = f" in {escape(directory)}" if directory and directory != posix.readlink("/proc/self/cwd") else ""
+    return f"held for {span} by {describe_owner(ticket)}{path}{place}"
+
+
+def find_directory(ticket):
+    """Return the working directory of a run without -n, whose name does not say in which project it is; None if unknown."""
+    record = ticket.record
+    if record is None or not record.is_generated:
+        return None
+    process = record.child or record.launcher
+    try:
+        pid = find_pid(process, record.origin, ticket.queue.origin)
+        return posix.readlink(f"/proc/{pid}/cwd") if vouches(ticket, process) else None
+    except OSError:
+        return None
 
 
 def describe_owner(ticket) -> str:

@@ -104,18 +104,20 @@ UNREAD = {
         api.attempt.identify commands.hold.is_fork commands.hold.read_words contention.addresses.read_table journal.append
         kernel.read_file process.descriptor.DescriptorHolder.__init__""",
     "reads one word that only the kernel writes": """
-        command.make_name commands.hold.find_process contention.ofd.find_unnamed_owner kernel.read_boot_clock
+        command.make_names commands.hold.find_process commands.list.run contention.deadlock.list_below
+        contention.ofd.find_unnamed_owner kernel.read_boot_clock
         engines.s3.store.Store.read_clock identity.read_namespace identity.read_origin identity.read_uptime
         process.watch.count_runnable text.remedies.describe_false_root text.remedies.find_outside supervise.has_systemd_signalled_all tickets.read_boot_time""",
     "only searches for a word": """
-        contention.flocks.refuse_own_lock contention.flocks.refuse_to_lose_lock contention.ofd.has_locked
+        contention.deadlock.open_waiting contention.flocks.refuse_own_lock contention.flocks.refuse_to_lose_lock contention.ofd.has_locked
         supervise.has_lock""",
     "reads the code of its own installation": """
         generate.loader.Loader.get_code""",
     "splits text of the kernel at spaces or NUL bytes, after identity.parse_stat": """
         process.proc.Process.__init__ process.proc.Process.cmdline supervise.has_executed""",
-    "reads a process name or the first line of a script, which kernel.say cleans": """
-        contention.flocks.describe_locker start.find_interpreter start.find_program directories.open_base text.remedies.explain""",
+    "reads a process name, a path or the first line of a script, which kernel.say cleans": """
+        contention.flocks.describe_locker start.find_interpreter start.find_program directories.open_base text.remedies.explain
+        text.describe.describe_state text.describe.find_directory""",
     "reads text that this process has just written": """
         api.holder.make_holder commands.history.read_time commands.place.find_place
         commands.metrics.run engines.s3.engine.S3.pack engines.postgresql.session.PostgresSession.make_comment""",

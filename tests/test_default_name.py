@@ -1,0 +1,232 @@
+"""A run without -n guards two names: that of its words as typed, and that of its program's real path."""
+
+import os
+import shutil
+import subprocess
+import zlib
+from pathlib import Path
+
+import pytest
+from conftest import finish, kill_both, read_line
+
+import solo
+
+SHELL = os.path.realpath("/bin/sh")
+HELD = "echo $SOLO_NAME; read line; exit 0"  # of a holder: says its name, and lives until its stdin is closed
+
+
+@pytest.fixture
+def places(lab):
+    """Make two folders with a copy of a shell each, `job`, and a link `current` to the first one."""
+    for folder in ("one", "two"):
+        (lab.path / folder).mkdir()
+        shutil.copy(SHELL, lab.path / folder / "job")
+    (lab.path / "current").symlink_to("one")
+    return lab.path
+
+
+def name_of(program, *arguments):
+    """Return the name that solo 0.2.0 makes of a real path, and this solo of a word as typed."""
+    return f"{Path(program).name}-{zlib.crc32(chr(0).join([str(program), *arguments]).encode()):08x}"
+
+
+def start(lab, *words, **options):
+    """Start a holder; return it, and its SOLO_NAME."""
+    holder = lab.start(*words, "-c", HELD, **options)
+    return holder, read_line(holder)
+
+
+def test_same_line_has_one_name_wherever_path_leads(lab, places):
+    start(lab, "--", "job", env={**lab.environment, "PATH": f"{places}/one:{os.environ['PATH']}"})
+
+    second = lab.run("--", "job", "-c", HELD, env={**lab.environment, "PATH": f"{places}/two:{os.environ['PATH']}"})
+
+    assert (second.returncode, second.stdout) == (75, b"")
+    assert second.stderr.decode().startswith(f"solo: {name_of('job', '-c', HELD)}: busy: held for ")
+
+
+@pytest.mark.parametrize("word", ["current/job", "./current//./job"])
+def test_same_line_has_one_name_while_its_link_is_switched(lab, places, word):
+    start(lab, "--", "current/job", cwd=places)
+    (places / "new").symlink_to("two")
+    (places / "new").rename(places / "current")
+
+    assert lab.run("--", word, "-c", HELD, cwd=places).returncode == 75
+    assert lab.run("--", f"{places}/current/job", "-c", HELD).returncode == 75
+
+
+def test_program_has_one_name_by_every_link(lab, places):
+    _, held = start(lab, "--", places / "current/job")
+
+    other = lab.run("--", "one/job", "-c", HELD, cwd=places)
+
+    real = name_of(places / "one/job", "-c", HELD)
+    assert (other.returncode, held) == (75, name_of(places / "current/job", "-c", HELD))
+    assert other.stderr.decode().startswith(f"solo: {real}: busy: held for ")
+
+
+def test_run_excludes_one_of_an_earlier_version(lab, places):
+    """Version 0.2.0 holds only the name of the real path."""
+    real = name_of(places / "one/job", "-c", HELD)
+    old = lab.hold(real)
+    words = ("--", places / "current/job")
+    assert lab.run(*words, "-c", HELD).returncode == 75
+    finish(old)
+    start(lab, *words)
+
+    assert lab.run("-n", real, "true").returncode == 75
+
+
+def test_real_path_has_one_name(lab, places):
+    start(lab, "--", places / "one/job")
+
+    assert [name for name in os.listdir(lab.directory) if name[0] != "."] == [name_of(places / "one/job", "-c", HELD)]
+
+
+def test_arguments_and_their_boundaries_change_the_name(lab, places):
+    words = ["one/job", "-c", "echo $SOLO_NAME"]
+
+    names = [
+        lab.run("--", *words, *more, cwd=places).stdout for more in (["a b", "c"], ["a", "b c"], ["a", "b"], ["a", "b"])
+    ]
+
+    assert len(set(names)) == 3 and names[2] == names[3] and all(len(name) == len("job-1f0c2a9e\n") for name in names)
+
+
+def test_long_name_is_cut_to_file_name_limit(lab):
+    tool = lab.path / ("漢" * 84)
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    (lab.path / "link").symlink_to(tool)
+
+    assert lab.run(tool).returncode == lab.run(lab.path / "link").returncode == 0
+
+
+def test_one_relative_line_in_two_projects_says_where_it_runs(lab, places):
+    """It is one job: the busy line and the views name the directory of the holder unless they run there."""
+    words = ("--", SHELL, "-c", HELD)
+    holder = lab.start(*words, cwd=places / "one")
+    name = read_line(holder)
+
+    here, elsewhere = (lab.run(*words, cwd=places / folder).stderr.decode() for folder in ("one", "two"))
+
+    assert " in /" not in here and f") in {places}/one, 1 skip since\n" in elsewhere
+    assert lab.list(name)[0]["directory"] == f"{places}/one"
+    assert b"DIRECTORY" in lab.run("list", cwd=places / "two").stdout
+    assert b"DIRECTORY" not in lab.run("list", cwd=places / "one").stdout
+    assert f"\nin:      {places}/one\n" in lab.run("show", name).stdout.decode()
+
+
+def test_views_show_one_row_by_the_words_as_typed(lab, places):
+    holder, held = start(lab, "--", places / "current/job")
+    link = name_of(places / "current/../one/job", "-c", HELD)
+    waiter = lab.start("-w", "forever", "-v", "--", places / "current/../one/job", "-c", HELD)
+    line = waiter.stderr.readline().decode()  # it waits for the second name
+    lab.run("--", places / "current/job", "-c", HELD)
+
+    assert line.startswith(f"solo: {link}: waiting: held for ")
+    assert {row["name"]: row["state"] for row in lab.list()} == {link: "waiting", held: "held"} and len(lab.list()) == 2
+    assert [row["name"] for row in lab.list(name_of(places / "one/job", "-c", HELD))] == [
+        name_of(places / "one/job", "-c", HELD)
+    ] * 2
+    assert [(row["name"], row["outcome"]) for row in lab.history()] == [(held, "running"), (held, "skipped")]
+    metrics = lab.run("metrics").stdout.decode()
+    assert [
+        line.partition('",')[0] for line in metrics.splitlines() if line.startswith(("solo_held{", "solo_wait"))
+    ] == [f'solo_held{{name="{name}' for name in sorted([held, link])] + [
+        f'solo_waiting{{name="{name}' for name in sorted([held, link])
+    ] + [f'solo_wait_seconds_{part}{{name="{held}' for part in ("sum", "count")]
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_show_stop_and_wait_accept_both_names(lab, places, which):
+    holder, held = start(lab, "--", places / "current/job")
+    name = {"first": held, "second": name_of(places / "one/job", "-c", HELD)}[which]
+
+    shown = lab.run("show", name)
+    stopped = lab.run("stop", name)
+
+    assert f"{name}: 1 held, 0 waiting".encode() in shown.stdout
+    assert b": ended pid " in stopped.stdout and lab.run("wait", name).returncode == 0
+    assert finish(holder)[0] == -15
+
+
+def test_busy_of_solo_run_names_the_holder_by_another_link(lab, places, monkeypatch):
+    monkeypatch.setenv("SOLO_DIR", str(lab.directory))
+    holder, _ = start(lab, "--", places / "current/job")
+
+    with pytest.raises(solo.Busy) as busy:
+        solo.run([str(places / "one/job"), "-c", HELD])
+
+    assert [one.launcher for one in busy.value.holders] == [holder.pid]
+
+
+def test_pair_by_sockets_is_one_row(lab, places):
+    lab.use_sockets()
+    holder, held = start(lab, "--", places / "current/job")
+    busy = lab.run("--", places / "one/job", "-c", HELD)
+
+    assert [(row["name"], row["state"]) for row in lab.list()] == [(held, "held")]
+    assert busy.returncode == 75 and busy.stderr.decode().startswith(
+        f"solo: {name_of(places / 'one/job', '-c', HELD)}: "
+    )
+
+
+def test_waiters_of_one_line_run_in_order_of_arrival(lab, places):
+    """The waiters queue in one name, whichever of the two sorts first."""
+    holder, held = start(lab, "--", places / "current/job")
+    waiters = []
+    for number in range(3):
+        waiters.append(lab.start("-w", "forever", "--", places / "current/job", "-c", HELD))
+        while lab.count_waiting(held) <= number:
+            assert waiters[-1].poll() is None
+    finish(holder)
+
+    for waiter in waiters:
+        read_line(waiter)
+        assert finish(waiter)[0] == 0
+
+
+def test_replace_ends_a_run_by_another_link(lab, places):
+    holder, _ = start(lab, "--", places / "current/job")
+
+    assert lab.run("--replace", "--", places / "one/job", "-c", HELD).returncode == 0
+    assert finish(holder)[0] == -15
+
+
+def test_orphan_holds_both_names(lab, places):
+    holder, held = start(lab, "--", places / "current/job")
+    holder.kill()
+    holder.wait()
+
+    busy = [lab.run("--", word, "-c", HELD) for word in (places / "current/job", places / "one/job")]
+
+    assert all(one.returncode == 75 and b"by orphan pid " in one.stderr for one in busy)
+    assert [(row["name"], row["state"]) for row in lab.list()] == [(held, "orphaned")]
+    kill_both(holder) if holder.poll() is None else None
+
+
+def test_once_per_counts_the_words_as_typed(lab, places):
+    words = ("--once-per", "1d", "-E", "9", "--", "current/job", "-c", "echo ran")
+
+    assert [lab.run(*words, cwd=places).returncode for _ in range(2)] == [0, 9]
+
+
+@pytest.mark.tool("strace")
+def test_second_name_costs_few_system_calls(lab, places):
+    def count(word):
+        lab.run("--", word, "-c", "")  # makes its directories
+        trace = lab.path / "trace"
+        lab.run("--", word, "-c", "", prefix=("strace", "-f", "-qq", "-o", trace))
+        return sum("sched_yield" not in call for call in trace.read_text().splitlines())  # the child spins a while
+
+    assert count(places / "current/job") - count(places / "one/job") < 60  # of some 800
+
+
+def test_second_names_are_pruned(lab, places):
+    """They have no journal that says that solo made them."""
+    lab.run("--", places / "current/job", "-c", "")
+
+    cleaned = subprocess.run([lab.script, "clean", "--generated"], env=lab.environment, capture_output=True, check=True)
+
+    assert cleaned.stdout.count(b": removed\n") == 2 and os.listdir(lab.directory) == [".journals"]
