@@ -13,6 +13,7 @@
 from time import monotonic
 
 from solo.errors import Busy, SoloError, Superseded, Vanished
+from solo.identity import read_stat
 from solo.kernel import FOREVER, block_wake_signal, is_woken, restore_mask
 from solo.modes import EXCLUSIVE, SLOTS, find_conflicts
 from solo.obstacles import (
@@ -66,13 +67,14 @@ class Attempt:
 
     `waiting` is its waiting ticket, then `hold` its hold. `obstacles` are the tickets in its way at the latest look,
     `passed` those of the look before it. `newest` is the last waiter, found without listing the directory; `is_late`
-    whether the deadline had passed at the latest look. `mask` is the signal mask from before the wake signal was
-    blocked.
+    whether the deadline had passed at the latest look, `is_joining` whether it joined the queue then. `mask` is the
+    signal mask from before the wake signal was blocked.
     """
 
     __slots__ = (
         "deadline",
         "hold",
+        "is_joining",
         "is_late",
         "mask",
         "newest",
@@ -110,6 +112,7 @@ class Attempt:
         self.obstacles: list[Ticket] = []
         self.passed: list[Ticket] = []
         self.is_late = False
+        self.is_joining = False
 
     def acquire(self) -> "Ticket":
         """Return the hold once it is published. Raises Busy, SoloError; then it leaves no ticket in the queue."""
@@ -151,6 +154,7 @@ class Attempt:
         if self.newest is not None:  # the directory was not listed: do it now, while nobody waits for us
             self.newest = None
             self.refuse_own_ancestors(list_holds(self.queue))
+        self.refuse_deadlock()
         self.begin_handoff()
         if self.state is WAITING and self.obstacles[0].is_hold:
             self.state = HEAD
@@ -231,7 +235,7 @@ class Attempt:
         self.waiting = self.queue.publish(SEAT, self.record)
         if self.waiting is None:
             return False
-        self.state = WAITING
+        self.state, self.is_joining = WAITING, True
         return True
 
     def refuse_own_ancestors(self, holds: "list[Ticket]") -> None:
@@ -239,10 +243,9 @@ class Attempt:
 
         `holds` are the live holds.
         """
-        # A program that holds the name, and has no command, may release it before we end.
         keep = self.record.keep
-        running = [hold for hold in holds if hold.record and hold.record.child]
-        held = [hold.record for hold in find_own_ancestors(self.queue, running, keep) if hold.record]
+        above = find_own_ancestors(self.queue, holds, keep)
+        held = [hold.record for hold in above if hold.record and not may_release(hold.record)]
         if not held:
             return
         whose = "for which it was asked" if held[0].holder == keep else "an ancestor of this process"
@@ -251,6 +254,17 @@ class Attempt:
             raise SoloError(f"held by {ancestor}: it would wait for itself")
         if not self.obstacles[0].is_hold and self.deadline is not NO_WAIT:
             raise SoloError(f"held by {ancestor}, and waiters ahead wait for it: a deadlock")
+
+    def refuse_deadlock(self) -> None:
+        """Once we have joined the queue: raise SoloError if a run that we would wait for waits for us.
+
+        With --replace we wait only until it has ended.
+        """
+        is_joining, self.is_joining = self.is_joining, False
+        if is_joining and self.waiting is not None and (self.policy is None or not self.policy.ends_holders):
+            from solo.contention.deadlock import refuse_deadlock
+
+            refuse_deadlock(self.queue, self.record, self.waiting)
 
     def begin_handoff(self) -> None:
         """Load what prepares the handoff to our command, once and before we wait.
@@ -275,6 +289,14 @@ class Attempt:
         from solo.contention.progress import describe_wait
 
         return describe_wait(self.queue, self.record, self.waiting)
+
+
+def may_release(record: "Record") -> bool:
+    """Return whether the owner of a hold above us may release it before we end: a program with more than one thread."""
+    try:
+        return record.child is None and read_stat(record.launcher[0]).threads > 1
+    except OSError:
+        return True
 
 
 def make_block(record: "Record", obstacles: "list[Ticket]") -> "Block":

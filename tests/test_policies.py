@@ -699,15 +699,26 @@ def test_replace_after_never_ends_an_ancestor(lab):
     assert b"an ancestor of this process: it would wait for itself" in result.stderr
 
 
-def test_replace_after_is_skipped_if_a_program_above_it_holds_the_name(lab):
-    """The program waits for it, so it must not wait for the program."""
-    code = """
+ASK = """
 import subprocess
-import time
+def ask(*words):
+    print(subprocess.run([os.environ["SOLO"], *words, "-n", "job", "true"]).returncode)
 with solo.Lock("job"):
-    print(subprocess.run([os.environ["SOLO"], "--replace-after", "0", "-n", "job", "true"]).returncode)
+    {}
 """
-    status, out, err = lab.run_code(code)
+
+
+@pytest.mark.parametrize("words", [[], ["-w", "forever"], ["--replace"], ["--replace-after", "0"]], ids=" ".join)
+def test_run_below_a_program_that_holds_its_name_is_refused(lab, words):
+    """The program waits for it, so it must neither wait for the program nor end it."""
+    status, out, err = lab.run_code(ASK.format(f"ask(*{words})"))
+
+    assert (status, out) == (0, "125\n") and "an ancestor of this process: it would wait for itself" in err
+
+
+def test_run_below_a_program_with_another_thread_is_busy(lab):
+    """The other thread may release the name meanwhile."""
+    status, out, err = lab.run_code(ASK.format("other = threading.Thread(target=ask); other.start(); other.join()"))
 
     assert (status, out) == (0, "75\n") and "busy: held for" in err
 

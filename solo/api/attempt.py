@@ -19,7 +19,7 @@ from solo.options import FILE, SOCKET
 from solo.plan import Plan, make_absolute
 from solo.queue import wait_silently
 from solo.record import Record
-from solo.tickets import READABLE, SEAT, Queue
+from solo.tickets import HOLD, READABLE, SEAT, Queue
 
 if TYPE_CHECKING:
     from solo.api.lock import Lock
@@ -149,6 +149,9 @@ class LockAttempt:
         launcher, origin, command = identify()
         note = lock.note or ""
         wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, None, command, note=note)
+        # With a limit, another thread may be about to release them.
+        own = self.find_own_tickets() if self.deadline == FOREVER else []
+        wanted.retained = [ticket.number for ticket in own if hasattr(ticket, "number")]
         holds = self.holds = []
 
         def make(base: "Optional[Directory]", name: str, origin: "Origin") -> "AnyQueue":
@@ -301,6 +304,8 @@ class Own:
         ticket = super().publish(kind, record)  # type: ignore[misc]
         if ticket is not None:
             self.attempt.tickets.append(ticket)
+            if kind == HOLD and record.retained is not None:
+                record.retained.append(ticket.number)  # while it waits for the next name
         return ticket
 
 

@@ -34,6 +34,8 @@ def make_policy(plan):
 class Policy:
     """Does nothing about any other contender. The methods are those of contention/protocols.py."""
 
+    ends_holders = False
+
     def may_wait(self, queue, record) -> bool:
         return True
 
@@ -128,6 +130,8 @@ def name_superseder(error: Superseded, queue, record, waiting) -> Superseded:
 class Replace(Policy):
     """Terminate the conflicting holders and the waiters ahead of us: the command first, then its launcher."""
 
+    ends_holders = True
+
     def __init__(self, kill_after: float):
         self.eviction = Eviction(kill_after)
         self.targets = []
@@ -162,6 +166,8 @@ class ReplaceAfter(Replace):
 
     `due` is when the holder will have run that long, on the monotonic clock. Once it has, the deadline no longer counts.
     """
+
+    ends_holders = False  # not yet
 
     def __init__(self, limit, kill_after: float):
         super().__init__(kill_after)

@@ -145,6 +145,9 @@ class Queue(Protocol):
 class Policy(Protocol):
     """The rule by which a contender treats other contenders of its name."""
 
+    # Whether it ends the holders in its way: then it waits for none for long.
+    ends_holders: bool
+
     # Return whether we may join the queue. Gate locked.
     def may_wait(self, queue: Queue, record: Record) -> bool: ...
 
