@@ -168,7 +168,7 @@ def test_token_grows_and_slot_is_the_lowest_free(kind):
 
 
 INVALID = (
-    "name='' | name='a//b' | name='.x' | name=[] | name=3 | name=[None] | wait=-1 | wait='1' | wait=math.nan | slots=0 | "
+    "name='' | name='a//b' | name='a\\x00' | name='a\\x7f' | name='.x' | name=[] | name=3 | name=[None] | wait=-1 | wait='1' | wait=math.nan | slots=0 | "
     "slots=2, take=3 | take=2 | slots=1, shared=True | via='etcd' | via='socket', directory='/x' | directory='' | directory=b'' | max_waiting=-1 | slots='2'"
 )
 

@@ -109,7 +109,7 @@ def test_fish_offers_a_name_with_shell_text_without_running_it(lab, trap, typed)
 @pytest.mark.tool("fish")
 def test_fish_offers_no_part_of_a_name_with_a_newline_or_tab(lab):
     for name in ("new\nline", "tab\tulator", "name"):
-        lab.hold(name)
+        lab.hold_old(name)
 
     assert complete_in_fish(lab, "solo show ") == ["name"]
 
@@ -138,7 +138,7 @@ def test_fish_completes_names_options_and_subcommands(lab, typed, expected):
 @pytest.mark.parametrize("kind", ["bash", "zsh"])
 def test_a_completed_name_is_quoted_for_the_shell(lab, shell, kind):
     for name in NAMES:
-        lab.hold(name)
+        lab.hold_old(name)
     screen = shell(kind)
 
     for number, name in enumerate(NAMES):
@@ -209,7 +209,8 @@ def test_names_are_not_offered_as_the_value_of_since(lab, shell, kind):
 
 
 def test_list_null_prints_each_name_once_ended_by_nul(lab):
-    for name in ("b", "new\nline", "a/c"):
+    lab.hold_old("new\nline")
+    for name in ("b", "a/c"):
         lab.hold(name)
     lab.start("-n", "b", "-w", "forever", "true")
 

@@ -20,34 +20,6 @@ from solo.record import Record
 from solo.tickets import HOLD, MOST_OPEN, Queue
 
 
-def test_same_command_has_same_name_from_everywhere(lab):
-    tool = lab.path / "backup.sh"
-    tool.write_text('#!/bin/sh\necho "$SOLO_NAME"\n')
-    tool.chmod(0o755)
-    (lab.path / "link").symlink_to(tool)
-    path = {**lab.environment, "PATH": f"{lab.path}:{os.environ['PATH']}"}
-
-    names = [
-        lab.run(tool, "--full").stdout,
-        lab.run(lab.path / "link", "--full").stdout,
-        lab.run("./backup.sh", "--full", cwd=lab.path).stdout,
-        lab.run("backup.sh", "--full", env=path).stdout,
-        lab.run("--", "backup.sh", "--full", env=path, cwd="/").stdout,
-    ]
-    other = lab.run(tool, "--half").stdout
-
-    assert len(set(names)) == 1 and names[0].startswith(b"backup.sh-") and len(names[0]) == len("backup.sh-1f0c2a9e\n")
-    assert other.startswith(b"backup.sh-") and other != names[0]
-
-
-def test_long_name_is_cut_to_file_name_limit(lab):
-    tool = lab.path / ("漢" * 84)
-    tool.write_text("#!/bin/sh\n")
-    tool.chmod(0o755)
-
-    assert lab.run(tool).returncode == 0
-
-
 @pytest.mark.parametrize("mode", [0o777, 0o770])
 def test_name_writable_by_others_is_refused_in_private_base(lab, mode):
     lab.run("-n", "job", "true")
@@ -72,18 +44,25 @@ def test_missing_proc_is_refused(lab, environment):
     assert result.stderr == b"solo: cannot read /proc: No such file or directory\n"
 
 
-def test_argument_boundaries_change_name(lab):
-    first = lab.run("--", "sh", "-c", "echo $SOLO_NAME", "a b", "c").stdout
-    second = lab.run("--", "sh", "-c", "echo $SOLO_NAME", "a", "b c").stdout
-
-    assert first != second
-
-
 @pytest.mark.tool("strace")
 def test_program_removed_before_naming_is_126(lab):
     result = lab.run("/usr/bin/true", prefix=inject(lab, "openat:error=ENOENT", paths=["/usr/bin/true"]))
 
     assert (result.returncode, result.stderr) == (126, b"solo: /usr/bin/true: No such file or directory\n")
+
+
+def test_typing_error_in_dir_makes_one_directory_and_verbose_says_so(lab):
+    """Its locks are others: a run with -v and doctor say that the directory is new."""
+    new, deep = lab.path / "typo", lab.path / "missing/typo"
+    doctor = lab.run("--dir", new, "doctor").stdout.decode()
+
+    first, second, refused = (lab.run("-v", "--dir", path, "-n", "job", "true") for path in (new, new, deep))
+
+    created = f"solo: created {new}, a new directory of names\n"
+    assert f"{new} does not exist: the first run makes it, and its locks exclude no run that uses another" in doctor
+    assert created in first.stderr.decode() and b"created" not in second.stderr
+    assert (refused.returncode, deep.parent.exists()) == (125, False)
+    assert lab.run("--dir", lab.path / "silent", "-n", "job", "true").stderr == b""
 
 
 # --- removed, created or failing meanwhile ---------------------------------------------------------------------------

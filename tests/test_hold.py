@@ -913,6 +913,15 @@ def test_export_sets_variables_in_the_shell_and_below(lab, shell):
     assert {int(token) for token in tokens.split()} == {row["ticket"] for row in json.loads(rows)}
 
 
+def test_export_removes_the_variables_of_another_hold(lab, shell):
+    script = """
+        export SOLO_SLOT=3 SOLO_TTL=15 SOLO_VIA_KEY=key
+        eval "$("$SOLO" hold --pid $$ --export job)" || exit 9
+        sh -c 'echo "$SOLO_NAME:$SOLO_SLOT:$SOLO_TTL:$SOLO_VIA_KEY"'
+    """
+    assert run_in(lab, shell, script) == (0, "job:::\n", "")
+
+
 @pytest.mark.parametrize(
     "words, status",
     [
@@ -1102,3 +1111,51 @@ def test_thousand_holds_of_one_process(lab, target):
     assert try_job(lab, "n3")[0] == 75
     end_target(target)
     assert [try_job(lab, name) for name in words] == [(0, "")] * 8 and lab.list() == []
+
+
+# --- on a terminal ---------------------------------------------------------------------------------------------------
+
+
+def run_on_terminal(lab, *words):
+    """Run `solo WORDS` with a terminal as its stderr, in the lab's directory; return what it prints there."""
+    master, slave = os.openpty()
+    lab.run(*words, stderr=slave, capture_output=False, stdout=subprocess.DEVNULL, cwd=lab.path)
+    os.close(slave)
+    text = b""
+    try:
+        while part := os.read(master, 4096):
+            text += part
+    except OSError:
+        pass  # the end
+    os.close(master)
+    return text.decode()
+
+
+def test_hold_on_a_terminal_prints_what_it_holds_until_when(lab):
+    timed = run_on_terminal(lab, "hold", "--for", "5m", "a", "it's b")
+    given = run_on_terminal(lab, "hold", "--pid", str(os.getpid()), "c")
+    endless = run_on_terminal(lab, "hold", "--for", "forever", "d")
+
+    until = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert re.fullmatch(
+        rf"solo: held until {until}: a, it's b \(solo release a 'it'\"'\"'s b' releases earlier\)\r\n", timed
+    )
+    assert given == f"solo: held until pid {os.getpid()} ends: c (solo release c releases earlier)\r\n"
+    assert endless == "solo: held: d (solo release d releases earlier)\r\n"
+    assert lab.run("release", "a", "it's b", "c", "d").returncode == 0
+    for words in (["-q"], ["--export"]):
+        assert run_on_terminal(lab, "hold", "--for", "5m", *words, "job") == ""
+        lab.run("release", "job")
+    assert lab.run("hold", "--for", "5m", "job").stderr == b""
+    lab.run("release", "job")
+
+
+def test_hold_of_a_program_says_that_nothing_runs(lab):
+    (lab.path / "backup.sh").write_text("#!/bin/sh\necho ran $1\n")
+    (lab.path / "backup.sh").chmod(0o755)
+
+    *_, hint = run_on_terminal(lab, "hold", "--for", "5m", "backup.sh", "full").splitlines()
+    lab.run("release", "backup.sh", "full")
+
+    assert hint == "solo: backup.sh is a program, but hold runs nothing (solo -- ./backup.sh full runs it)"
+    assert lab.run("--", "./backup.sh", "full", cwd=lab.path).stdout == b"ran full\n"

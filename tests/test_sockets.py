@@ -210,12 +210,12 @@ def test_name_too_long_for_an_address_is_refused(lab):
 
 
 def test_odd_names_are_different_locks(lab):
-    names = ["a b", "a%20b", "ä", "a\nb", "a@b"]
+    names = ["a b", "a%20b", "ä", "a@b"]
     for name in names:
         lab.hold(name)
 
     assert sorted(row["name"] for row in lab.list()) == sorted(names)
-    assert [lab.run("-n", name, "true").returncode for name in names] == [75] * 5
+    assert [lab.run("-n", name, "true").returncode for name in names] == [75] * 4
 
 
 def test_full_backlog_still_counts_as_held(lab):

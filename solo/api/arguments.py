@@ -54,8 +54,6 @@ def check_name(name: object) -> str:
         check_new_name(name)
     except UnicodeEncodeError:
         raise UsageError("a name with characters that cannot be in a file name") from None
-    if "\0" in name:
-        raise UsageError("a name may not contain NUL")
     return name
 
 

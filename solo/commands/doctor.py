@@ -107,7 +107,8 @@ def check_directory(asked):
     if place:
         posix.close(place.fd)
     else:
-        yield NOTE, f"{path} does not exist: the first run makes it"
+        apart = ", and its locks exclude no run that uses another directory" if asked else ""
+        yield NOTE, f"{path} does not exist: the first run makes it{apart}"
     if not asked and path.startswith(USERS_PLACE + "/"):
         yield from check_home_place(path)
     try:

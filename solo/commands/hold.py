@@ -10,9 +10,11 @@ import posix
 import select
 from _signal import SIG_BLOCK, SIG_SETMASK, SIGKILL, pthread_sigmask, valid_signals
 from errno import EACCES, ENOENT, ESRCH
+from time import localtime, strftime, time
 
-from solo.acquire import Holds, acquire_names, add_waited, make_variables, make_watch, remove_unseen_holds
+from solo.acquire import OF_SOME_RUNS, Holds, acquire_names, add_waited, make_variables, make_watch, remove_unseen_holds
 from solo.argv import check_together
+from solo.command import find_command
 from solo.commands.lookup import check_names
 from solo.errors import SoloError, UsageError
 from solo.identity import (
@@ -66,6 +68,8 @@ def run(options: "dict[str, Any]", names: "list[str]") -> int:
     hold = Keeping(Plan({**options, "name": names}), kept)
     hold.acquire()
     hold.keep("export" in options)
+    if posix.isatty(2) and "quiet" not in options and "export" not in options:
+        report(names, options)
     if "pid" in options and "quiet" not in options:
         warn_of_fork(options["pid"], names[0])
     return 0
@@ -75,6 +79,29 @@ def choose_kept(options: "dict[str, Any]") -> "GivenProcess | GivenDescriptor | 
     if "fd" in options:
         return GivenDescriptor(options["fd"])
     return GivenProcess(options["pid"]) if "pid" in options else Timer(options["for"])
+
+
+def report(names: "list[str]", options: "dict[str, Any]") -> None:
+    """Print until when the names are held, and that nothing runs if the first one is a program: a mistake for `solo --`."""
+    from shlex import quote
+
+    seconds, until = options.get("for", FOREVER), ""
+    if "pid" in options:
+        until = f" until pid {options['pid']} ends"
+    elif "fd" in options:
+        until = f" until descriptor {options['fd']} is closed everywhere"
+    elif seconds <= LONGEST_SLEEP:
+        until = strftime(" until %F %T", localtime(time() + seconds))
+    words = " ".join(map(quote, names))
+    say(f"held{until}: {', '.join(names)} (solo release {words} releases earlier)")
+    for path in (names[0], f"./{names[0]}"):
+        try:
+            find_command(path, posix.environ.get(b"PATH"))
+        except SoloError:
+            continue
+        line = f"{'./' * (path != names[0])}{words}"
+        say(f"{names[0]} is a program, but hold runs nothing (solo -- {line} runs it)")
+        return
 
 
 class Keeping:
@@ -142,7 +169,7 @@ class Keeping:
         """Write the rest of the shell code of --export. Raises SoloError."""
         name = b"SOLO_NAME=" + encode(" ".join(self.plan.names))
         variables = [quote_variable(each) for each in (name, *make_variables(self.plan.names, self.named))]
-        write_stdout(b"export " + b" ".join(variables) + b"\n")
+        write_stdout(b"unset %b && export %b\n" % (b" ".join(OF_SOME_RUNS), b" ".join(variables)))
 
     def refuse(self, error: BaseException) -> None:
         add_waited(error, self.plan)

@@ -12,7 +12,7 @@ from solo.contention.policies import identify_launcher
 from solo.errors import SoloError
 from solo.kernel import say
 from solo.modes import INTENTIONS
-from solo.obstacles import close_all, list_holds, read_claim
+from solo.obstacles import close_all, find_own_ancestors, list_holds, read_claim
 from solo.plan import KILL_AFTER
 from solo.process.watch import wait_any
 from solo.text.describe import describe_owner, format_duration
@@ -62,6 +62,7 @@ class Stop:
         self.name, self.queue, self.with_waiting = name, queue, with_waiting
         self.eviction, self.begin = Eviction(kill_after), monotonic()
         found, _ = find_targets(queue, lambda ticket: True, with_waiting)
+        refuse_own_ancestors(queue, found)
         self.left = {ticket.file: describe(ticket) for ticket in found}
         self.launchers = {ticket.file: identify_launcher(ticket) for ticket in found if not ticket.is_hold}
         self.decided = set(self.left)  # holds that are known to be in `left`, or not
@@ -133,6 +134,17 @@ class Stop:
         else:
             sleep(LOOK_AGAIN)
         close_all(targets)
+
+
+def refuse_own_ancestors(queue, targets: list):
+    """Raise SoloError if one of them is above this process: to stop it would end the script that asks for that."""
+    above = find_own_ancestors(queue, [ticket for ticket in targets if ticket.is_hold])
+    if above:
+        close_all(targets)
+        remedy = "solo release ends only the hold" if above[0].record.is_kept else "exit ends the job"
+        raise SoloError(
+            f"cannot stop it from inside: {describe_owner(above[0])} is an ancestor of this process ({remedy})"
+        )
 
 
 def find_targets(queue, is_wanted, with_waiting: bool) -> tuple:
