@@ -27,27 +27,27 @@ def use(lab, script):
 
 
 def trace(bundled, *words):
-    """Return the lines of strace, of the files that solo opens and reads."""
+    """Return the system calls on the program, as strace prints them."""
     output = bundled.path / "trace"
-    calls = ("strace", "-qq", "-f", "-y", "-e", "trace=openat,read,pread64", "-o", output)
-    assert bundled.run(*words, prefix=calls).stdout == b"ran\n"
-    return [line for line in output.read_text().splitlines() if str(bundled.program) in line]
+    strace = ("strace", "-qq", "-f", "-y", "-e", "trace=openat,read,pread64", "-o", output)
+    assert bundled.run(*words, prefix=strace).stdout == b"ran\n"
+    return [call for call in output.read_text().splitlines() if str(bundled.program) in call]
 
 
 @pytest.mark.tool("strace")
 def test_run_opens_the_program_once_and_reads_no_source(bundled):
-    lines = trace(bundled, "-n", "job", "echo", "ran")
+    calls = trace(bundled, "-n", "job", "echo", "ran")
 
-    assert [re.search(r"(\w+)\(", line)[1] for line in lines] == ["openat", "read", "read"]
+    assert [re.search(r"(\w+)\(", call)[1] for call in calls] == ["openat", "read", "read"]
     assert f'"{ROOT}/solo' not in (bundled.path / "trace").read_text()
 
 
 @pytest.mark.tool("strace")
 def test_module_that_few_runs_need_comes_from_the_same_descriptor(bundled):
-    lines = trace(bundled, "-n", "job", "-t", "9", "echo", "ran")
+    calls = trace(bundled, "-n", "job", "-t", "9", "echo", "ran")
 
-    assert len([line for line in lines if "openat" in line]) == 1
-    assert [line for line in lines if "pread64" in line]
+    assert sum("openat" in call for call in calls) == 1
+    assert any("pread64" in call for call in calls)
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -195,7 +195,7 @@ class TestLibraries:
         result = make("install", f"PREFIX={lab.path}/usr", python=bare, PIP_NO_INDEX="1")
 
         assert (result.returncode, result.stderr) == (0, "")
-        [line] = [line for line in result.stdout.splitlines() if "lack" in line]
+        [line] = [text for text in result.stdout.splitlines() if "lack" in text]
         assert line.startswith("guarded runs are complete; help and views lack typer, rich, psutil: pip: ")
         assert line.endswith(" (make install again where pip reaches its index)")
         lab.script = str(lab.path / "usr/bin/solo")
