@@ -241,7 +241,9 @@ def build(python: Python, folder: str, final: str, prefix: str):
         say(
             "no C compiler (cc): the command's SIGPIPE is guessed from the parent of solo; see INHERITED STATE in solo(7)"
         )
-    script = bundle.make_script(python.path, [f"{final}/lib", *sites], f"{final}/program", has_stub)
+    script = bundle.make_script(
+        python.path, [f"{final}/lib", *sites], f"{final}/program", f"{prefix}/bin/solo" * has_stub
+    )
     write_file(script, 0o755)(f"{folder}/solo")
 
 

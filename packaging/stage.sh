@@ -34,7 +34,7 @@ if [ -e PKG-INFO ]; then
 fi
 mkdir -p "$root/usr/bin" "$root/usr/lib/solo"
 # Without a C compiler the script has no stub before it.
-if sh packaging/stub.sh /usr/lib/solo/solo "$root/usr/bin/solo"; then script=/usr/lib/solo/solo stub=stub; else script=/usr/bin/solo stub=alone; fi
+if sh packaging/stub.sh /usr/lib/solo/solo "$root/usr/bin/solo"; then script=/usr/lib/solo/solo stub=/usr/bin/solo; else script=/usr/bin/solo stub=; fi
 bundle script "$python" "$stub" "$@" /usr/lib/solo/program >"$root$script"
 chmod 755 "$root$script"
 for page in man/*.[0-9]; do install_text "$page" "$share/man/man${page##*.}/${page#man/}"; done

@@ -246,7 +246,7 @@ def make_bundled(folder, site=str(ROOT)):
     """Write a program and the script that opens it, as `make install` does. Return the script."""
     (folder / "program").write_bytes(bundle.make_program(str(ROOT / "solo")))
     script = folder / "solo"
-    script.write_text(bundle.make_script(sys.executable, [str(ROOT), site], str(folder / "program"), has_stub=False))
+    script.write_text(bundle.make_script(sys.executable, [str(ROOT), site], str(folder / "program")))
     script.chmod(0o755)
     return script
 

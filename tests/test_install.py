@@ -160,6 +160,15 @@ def test_stub_changes_neither_environment_nor_name(lab, installed):
     assert last.stdout == b"3  a b -n\n"
 
 
+@pytest.mark.tool("cc", "cron")
+def test_doctor_names_the_installed_command(lab, installed):
+    lab.script = str(installed / "bin/solo")
+
+    said = lab.run("doctor").stdout.decode()
+
+    assert f": write {installed}/bin/solo in crontabs, or set PATH there\n" in said
+
+
 @pytest.mark.tool("cc")
 def test_start_without_its_installation_is_one_line_and_125(lab):
     assert make("install", f"PREFIX={lab.path}/usr").returncode == 0

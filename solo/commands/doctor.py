@@ -475,7 +475,8 @@ def check_installation(asked):
     with open("/proc/self/maps") as maps:
         if "libpython" in maps.read():
             yield NOTE, f"{sys.executable} is linked to libpython.so, which makes each start slower"
-    if kernel.program is None and os.path.exists(f"{os.path.dirname(os.path.realpath(sys.argv[0]))}/program"):
+    beside = os.path.dirname(os.path.realpath(sys.argv[0]))
+    if kernel.program is None and ("solo_ignored" in sys._xoptions or os.path.exists(f"{beside}/program")):
         yield NOTE, "solo was installed for another version of Python, and starts slower (install it again)"
 
 

@@ -1,9 +1,9 @@
 """Make the program of an installation: every module of solo, compiled, in one file; and the script that opens it.
 
     python -m solo.generate.bundle program SOURCE OUTPUT
-    python -m solo.generate.bundle script PYTHON stub|alone SITE... PROGRAM
+    python -m solo.generate.bundle script PYTHON STUB SITE... PROGRAM
 
-`SOURCE` is the directory of solo's modules when it is installed: tracebacks name the files there. The script is printed.
+`STUB` is the path of the stub in front of the script, or empty. `SOURCE` is the directory of solo's modules when it is installed: tracebacks name the files there. The script is printed.
 If the program is missing, or made by another Python or from another source, the script imports solo from a SITE.
 
 The program begins with HEAD bytes: the magic number of Python's bytecode, the tag of the source, and the size of what
@@ -26,7 +26,7 @@ HEAD = len(MAGIC_NUMBER) + TAG_SIZE + 4
 
 THRESHOLD = 100_000  # of the garbage collector: a start makes many objects, and none of them is garbage
 
-FROM_STUB = "sys._xoptions['solo_ignored'] = sys.argv.pop(1)\n"
+FROM_STUB = "sys._xoptions['solo_ignored'] = sys.argv.pop(1)\nsys.argv[0] = {stub!r}\n"
 # Kept short: Python compiles a script anew at each start.
 SCRIPT = """#!{python} -IS
 import _signal
@@ -103,13 +103,13 @@ def make_program(source: str) -> bytes:
     return MAGIC_NUMBER + make_tag(modules) + len(first).to_bytes(4, "little") + first + later
 
 
-def make_script(python: str, sites: "list[str]", program: str, has_stub: bool) -> str:
-    """Return the script. With a stub in front (packaging/stub.c) its first word is a mask of ignored signals."""
+def make_script(python: str, sites: "list[str]", program: str, stub: str = "") -> str:
+    """Return the script. Behind a `stub` (packaging/stub.c) its first word is a mask of ignored signals."""
     return SCRIPT.format(
         python=python,
         sites=sites,
         program=program,
-        inherited=FROM_STUB * has_stub,
+        inherited=FROM_STUB.format(stub=stub) if stub else "",
         threshold=THRESHOLD,
         head=HEAD,
         tag=make_tag(list_modules()),
@@ -124,8 +124,8 @@ def main(what: str, *words: str) -> None:
             file.write(make_program(source))
         os.replace(staged, output)
     else:
-        python, has_stub, *sites, program = words
-        sys.stdout.write(make_script(python, sites, program, has_stub == "stub"))
+        python, stub, *sites, program = words
+        sys.stdout.write(make_script(python, sites, program, stub))
 
 
 if __name__ == "__main__":
