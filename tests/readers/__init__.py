@@ -107,7 +107,7 @@ UNREAD = {
         command.make_names commands.hold.find_process commands.list.run contention.deadlock.list_below
         contention.ofd.find_unnamed_owner kernel.read_boot_clock
         engines.s3.store.Store.read_clock identity.read_namespace identity.read_origin identity.read_uptime
-        process.watch.count_runnable text.remedies.describe_false_root text.remedies.find_outside supervise.has_systemd_signalled_all tickets.read_boot_time""",
+        process.watch.count_runnable text.remedies.blame text.remedies.describe_false_root text.remedies.find_outside supervise.has_systemd_signalled_all tickets.read_boot_time""",
     "only searches for a word": """
         contention.deadlock.open_waiting contention.flocks.refuse_own_lock contention.flocks.refuse_to_lose_lock contention.ofd.has_locked
         supervise.has_lock""",
