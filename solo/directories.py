@@ -20,7 +20,7 @@ from solo.kernel import (
     close,
     create,
     encode,
-    say,
+    say_promptly,
 )
 from solo.options import HOME_PLACE, OVERFLOW, ROOT_PLACE, USERS_PLACE
 
@@ -100,7 +100,7 @@ def make_base(asked, is_verbose: bool) -> Directory:
     except FileNotFoundError:
         make_directory(path, asked) if asked else make_home_directories(path)
         if is_verbose:
-            say(f"created {path}, a new directory of names")
+            say_promptly(f"created {path}, a new directory of names")
     try:
         return open_base(path, asked)
     except FileNotFoundError:

@@ -240,6 +240,9 @@ solo, slow = os.environ["SOLO"], sys.argv[2:]
 launcher = subprocess.Popen([solo, "-n", "job", "--", "sh", "-c", "echo $$; exec sleep 99"], stdout=subprocess.PIPE)
 child = int(launcher.stdout.readline())
 start = read_stat(child).start
+for holder in open(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read().split():
+    if int(holder) != child:
+        os.kill(int(holder), signal.SIGKILL)  # it would see the end
 launcher.kill()
 launcher.wait()
 stop = subprocess.Popen([*slow, solo, "stop", "job"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

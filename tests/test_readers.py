@@ -15,7 +15,6 @@ from conftest import ROOT
 from readers import READ, TARGETS, UNREAD, engines, journals, proc, urls
 from readers.target import attempt, put_into_file, read_from
 
-import solo
 from solo import argv, identity, record
 from solo.commands import doctor
 from solo.contention import sockets
@@ -167,13 +166,3 @@ def test_a_mount_with_any_name_is_found(point):
 
     assert proc.find_mounted(data, os.fsencode(f"/{point}/x")) == ("nfs4", "/" + point)
     assert doctor.find_file_system("/proc")[0] == "proc"
-
-
-def test_a_name_of_control_characters_reaches_solo_run(lab):
-    name = "a\x01b\x02"
-    holder = lab.hold(name)
-
-    with pytest.raises(solo.Busy) as caught:
-        solo.run(["true"], name=name, directory=lab.directory)
-
-    assert (caught.value.name, [one.launcher for one in caught.value.holders]) == (name, [holder.pid])
