@@ -33,6 +33,7 @@ from tools import PACKAGES, find_tool
 import solo
 from solo.contention import addresses
 from solo.generate import bundle
+from solo.identity import FIRST_PID_NAMESPACE, read_namespace
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
@@ -110,6 +111,7 @@ def pytest_configure(config):
     again.pytest_configure(config)
     config.addinivalue_line("markers", "tool(name): skip and name the tool if it is not installed")
     config.addinivalue_line("markers", "root: needs to be root")
+    config.addinivalue_line("markers", "host: needs the first pid namespace; in others each run has a holder")
     config.addinivalue_line("markers", "network: needs the machine's network, for packages")
     config.addinivalue_line("markers", "full: only `make test-full` runs it")
     settings.load_profile({"quick": "quick", "test": "test"}.get(config.getoption("loop"), "solo"))
@@ -206,6 +208,8 @@ def pytest_runtest_setup(item):
         need_tools(*mark.args)
     if item.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root")
+    if item.get_closest_marker("host") and read_namespace("self", "pid") != FIRST_PID_NAMESPACE:
+        pytest.skip("needs the first pid namespace")
     return (yield from skip_without_tool())
 
 

@@ -34,6 +34,7 @@ def trace(bundled, *words):
     return [call for call in output.read_text().splitlines() if str(bundled.program) in call]
 
 
+@pytest.mark.host
 @pytest.mark.tool("strace")
 def test_run_opens_the_program_once_and_reads_no_source(bundled):
     calls = trace(bundled, "-n", "job", "echo", "ran")

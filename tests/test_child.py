@@ -110,6 +110,7 @@ def test_failed_exec_is_one_line_and_126_or_127(lab, error, status):
     assert result.stderr.startswith(b"solo: /usr/bin/true: ") and result.stderr.count(b"\n") == 1
 
 
+@pytest.mark.host
 @pytest.mark.tool("strace")
 def test_failure_between_fork_and_exec_is_one_line_and_125(lab):
     """The go message is late, so the child calls sched_yield(2), which fails."""
@@ -658,6 +659,7 @@ def find_launcher(ancestor):
     return next(child for child in children(shell) if b"solo" in open(f"/proc/{child}/cmdline", "rb").read())
 
 
+@pytest.mark.host
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize("library, option", [("select", "-v"), ("syslog", "--syslog")])
 def test_failed_import_for_a_message_does_not_end_launcher(lab, library, option):

@@ -100,6 +100,7 @@ def test_damaged_record_frees_no_held_name(lab, data):
     assert run_beside(lab).returncode == 0
 
 
+@pytest.mark.host
 @pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
 def test_damaged_record_of_an_orphan_is_an_error(lab, data):
     holder = lab.hold("job")
@@ -220,6 +221,7 @@ def test_torn_record_from_before_the_boot_is_removed(lab, booted, gate):
     assert [path.name for path in (lab.directory / "job").iterdir()] == [".gate"]
 
 
+@pytest.mark.host
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount")
 def test_damaged_record_of_orphan_frees_nothing_after_clock_step(lab, stepped):
@@ -240,6 +242,7 @@ def test_damaged_record_of_orphan_frees_nothing_after_clock_step(lab, stepped):
     holder.stdin.close()
 
 
+@pytest.mark.host
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount")
 def test_gate_of_older_solo_frees_nothing_after_clock_step(lab, stepped):
@@ -410,6 +413,7 @@ def test_order_survives_a_removed_gate_and_a_clock_set_back(lab):
     assert [finish(second)[0], finish(third)[0]] == [0, 0] and lab.read_log() == ["first", "second", "third"]
 
 
+@pytest.mark.host
 def test_torn_escape_in_the_record_of_an_orphan_is_damage(lab):
     holder = lab.hold("job")
     ticket = lab.find_hold("job")

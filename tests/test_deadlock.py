@@ -98,6 +98,7 @@ def test_circle_through_kept_holds_is_refused(lab):
     assert finish(first)[1] == "0\n"
 
 
+@pytest.mark.host
 def test_circle_through_an_orphan_is_refused(lab):
     first, second = start(lab, "da", "db"), start(lab, "db", "da")
     first.kill()

@@ -30,6 +30,7 @@ def test_name_writable_by_others_is_refused_in_private_base(lab, mode):
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
 
 
+@pytest.mark.host
 @pytest.mark.root
 @pytest.mark.tool("unshare", "umount")
 @pytest.mark.parametrize("environment", [{}, {"LC_ALL": "C.UTF-8"}])
@@ -250,6 +251,7 @@ def test_default_base_is_created_with_parents_below_home(tmp_path):
     assert os.stat(path).st_mode & 0o777 == 0o700
 
 
+@pytest.mark.host
 @pytest.mark.root
 @pytest.mark.tool("unshare")
 @pytest.mark.parametrize("groups", [0, 900])  # /proc/PID/status lists them before NSpid
@@ -389,6 +391,7 @@ def test_kept_hold_of_another_host_holds_and_is_named_with_it(lab):
     assert f" by pid {keeper.pid} on elsewhere (".encode() in busy.stderr
 
 
+@pytest.mark.host
 def test_unseen_orphan_is_removed_with_warning(lab):
     ticket = orphan_elsewhere(lab, lab.hold("job"))
 
@@ -398,6 +401,7 @@ def test_unseen_orphan_is_removed_with_warning(lab):
     assert b"taking over from elsewhere, whose processes cannot be seen from here" in result.stderr
 
 
+@pytest.mark.host
 def test_unseen_orphan_is_removed_also_with_a_damaged_gate(lab):
     ticket = orphan_elsewhere(lab, lab.hold("job"))
     (lab.directory / "job/.gate").write_bytes(b"garbage")
@@ -407,6 +411,7 @@ def test_unseen_orphan_is_removed_also_with_a_damaged_gate(lab):
     assert (result.returncode, result.stderr.count(b"taking over from elsewhere"), ticket.exists()) == (0, 1, False)
 
 
+@pytest.mark.host
 def test_skipped_contender_and_clean_keep_unseen_orphan(lab):
     """Contenders that can see it still wait for it."""
     holder = lab.hold("job")
@@ -420,6 +425,7 @@ def test_skipped_contender_and_clean_keep_unseen_orphan(lab):
     assert (cleaned.returncode, cleaned.stdout, cleaned.stderr, ticket.exists()) == (0, b"", b"", True)
 
 
+@pytest.mark.host
 def test_contender_of_busy_second_name_keeps_unseen_orphan(lab):
     ticket = orphan_elsewhere(lab, lab.hold("a"), "a")
     lab.hold("b")
@@ -439,6 +445,7 @@ def test_contender_of_busy_second_name_keeps_unseen_orphan(lab):
     assert not ticket.exists()
 
 
+@pytest.mark.host
 def test_compatible_holder_keeps_unseen_orphan(lab):
     ticket = orphan_elsewhere(lab, lab.hold("job", "-s"))
 
@@ -446,6 +453,7 @@ def test_compatible_holder_keeps_unseen_orphan(lab):
     assert b"taking over" in lab.run("-n", "job", "true").stderr and not ticket.exists()
 
 
+@pytest.mark.host
 def test_removed_unseen_orphan_loses_tickets_of_parents(lab):
     holder = lab.hold("up/job")
     tickets = [lab.find_hold("up"), orphan_elsewhere(lab, holder, "up/job")]
@@ -456,6 +464,7 @@ def test_removed_unseen_orphan_loses_tickets_of_parents(lab):
     assert not any(ticket.exists() for ticket in tickets)
 
 
+@pytest.mark.host
 def test_number_of_compatible_unseen_orphans_is_limited(lab):
     ticket = orphan_elsewhere(lab, lab.hold("job", "-s"))
     for number in range(MOST_OPEN + 3):

@@ -221,6 +221,7 @@ def test_file_replaced_during_the_wait_is_opened_again(lab):
     assert try_flock(path) == 1
 
 
+@pytest.mark.host
 def test_command_dies_with_its_launcher(lab, path):
     """The kernel releases the file's lock with the launcher; no record would show an orphan to flock(1)."""
     holder = lab.start("--flock", path, "-n", "job", "--", "sh", "-c", "echo $$; read line")

@@ -133,6 +133,7 @@ solo.main.main()
     return set(output.read_text().split("\n"))
 
 
+@pytest.mark.host
 def test_guarded_run_loads_all_files_and_no_folder(lab):
     loaded = list_loaded(lab, "-n", "job", "--", "true")
 
@@ -170,6 +171,7 @@ posix.wait()
 """
 
 
+@pytest.mark.host
 def test_launcher_fits_the_memory_budget(lab):
     """In kB more than a program that only imports, forks and waits. Pages of files do not count: processes share them."""
     assert lab.run("-n", "job", "true").returncode == 0  # compiles the modules

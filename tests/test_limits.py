@@ -267,6 +267,7 @@ def test_tree_holds_while_proc_cannot_be_listed(lab):
     os.kill(earlier, signal.SIGKILL)
 
 
+@pytest.mark.host
 @pytest.mark.tool("strace")
 @pytest.mark.parametrize("earlier, lists", [("", 0), ("sleep 99 & echo $!;", 1)])
 def test_only_a_launcher_with_children_lists_all_processes(lab, earlier, lists):

@@ -248,6 +248,7 @@ def test_daemon_of_a_notification_lives_on(lab, notes, ended):
     assert lab.run("-n", "job", "true").returncode == 0
 
 
+@pytest.mark.host
 @pytest.mark.tool("strace")
 def test_failed_fork_is_in_the_history_only(lab):
     """The second fork of the launcher: the first is that of the command."""

@@ -142,6 +142,7 @@ class Killed:
         wait_dead(self.launcher)
 
 
+@pytest.mark.host
 def test_contender_in_a_second_container_runs_after_the_orphan_of_the_first(lab):
     killed = Killed(lab)
     first = lab.run("-n", "job", "true", prefix=INNER)
@@ -181,6 +182,7 @@ def test_sigkill_of_a_launcher_in_a_container_lets_no_other_container_run_beside
         tally.add(kills=1, launchers=1)
 
 
+@pytest.mark.host
 def test_stop_ends_an_orphan_and_its_holder(lab):
     killed = Killed(lab, "--tree")
 
@@ -246,6 +248,7 @@ def test_tree_does_not_wait_for_the_holder(lab):
     assert finish(process)[1] == "3\n"
 
 
+@pytest.mark.host
 def test_first_pid_namespace_has_no_holder(lab):
     holder = lab.hold("job")
 

@@ -587,6 +587,7 @@ def test_container_excludes_but_cannot_end_a_holder_in_another_one(new):
     assert finish(process)[0] == 128 + 15
 
 
+@pytest.mark.host
 @pytest.mark.parametrize("where", ["container", "pid host", "host"])
 def test_every_contender_waits_for_an_orphan_in_a_container(new, where):
     """A shell is process 1, so that the command outlives its launcher."""
@@ -612,6 +613,7 @@ def test_every_contender_waits_for_an_orphan_in_a_container(new, where):
     os.kill(find_first(process), signal.SIGKILL)
 
 
+@pytest.mark.host
 @pytest.mark.parametrize("pid_host, status", [(False, 0), (True, 75)])
 def test_only_a_container_that_sees_the_host_waits_for_an_orphan_there(new, pid_host, status):
     machine = new()

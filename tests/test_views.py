@@ -669,6 +669,7 @@ def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
     finish(holder)
 
 
+@pytest.mark.host
 @pytest.mark.tool("strace")
 def test_list_opens_each_name_once(lab):
     lab.run("list")  # compiles the modules
