@@ -3,8 +3,9 @@
     python -m solo.generate.bundle program SOURCE OUTPUT
     python -m solo.generate.bundle script PYTHON STUB SITE... PROGRAM
 
-`STUB` is the path of the stub in front of the script, or empty. `SOURCE` is the directory of solo's modules when it is installed: tracebacks name the files there. The script is printed.
-If the program is missing, or made by another Python or from another source, the script imports solo from a SITE.
+`STUB` is the path of the stub in front of the script, or empty. `SOURCE` is the directory of solo's modules when it is
+installed: tracebacks name the files there. The script is printed. If the program is missing, or made by another Python
+or from another source, the script imports solo from a SITE.
 
 The program begins with HEAD bytes: the magic number of Python's bytecode, the tag of the source, and the size of what
 every run needs, which follows. Then come the modules that some runs need.
