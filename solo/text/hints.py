@@ -13,7 +13,7 @@ INTRODUCTION = b"""\
 solo: no command given
 solo runs a command so that it never runs twice at once. In a crontab:
 
-    */5 * * * * solo -- backup.sh --full
+    */5 * * * * solo -n backup -- backup.sh --full
 
 See solo --help, man solo, and solo doctor, which checks this machine.
 """
