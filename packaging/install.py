@@ -262,6 +262,14 @@ def lock(tree: Tree, path: str):
             os.close(fd)
 
 
+def flush(*places: str):
+    """Write files and directories to the disk: after a power loss, a renamed link may not name an empty program."""
+    for place in places:
+        fd = os.open(place, os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+
+
 def read_link(place: str) -> str:
     return os.readlink(place) if os.path.islink(place) else ""
 
@@ -300,6 +308,7 @@ def install(prefix: str, stage: str, typed: str):
             build(python, folder, f"{final}/{name}", prefix)
             for path, text in texts.items():
                 tree.put(f"{prefix}/{path}", write_file(text))
+            flush(*(entry.path for entry in os.scandir(folder) if entry.is_file()), folder, base)
             tree.put(f"{final}/current", make_link(name))
             if os.path.exists(f"{folder}/stub"):
                 tree.put(f"{prefix}/bin/solo", lambda place: shutil.move(f"{folder}/stub", place))
