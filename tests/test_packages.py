@@ -82,11 +82,10 @@ def test_builds_are_reproducible_and_use_source_date_epoch(tmp_path, targets):
 @DEB_TOOLS
 @pytest.mark.tool("lintian")
 def test_lintian_finds_nothing(deb):
-    found = run("lintian", "--display-info", "--display-experimental", "--pedantic", "--show-overrides", deb)
-    overridden = re.findall(r"(?m)^O: solo-run: ([\w-]+)", found.stdout)
+    """Beside what packaging/debian/solo-run.lintian-overrides explains."""
+    found = run("lintian", "--display-info", "--display-experimental", "--pedantic", deb)
 
-    assert (found.returncode, sorted(overridden)) == (0, ["executable-in-usr-lib", "statically-linked-binary"])
-    assert not re.search(r"(?m)^[^NO]", found.stdout), found.stdout
+    assert (found.returncode, found.stdout) == (0, "")
 
 
 def test_debian_version_is_that_of_solo():
