@@ -42,6 +42,8 @@ PACKAGES = {
     "ps": "procps",
     "make": "make",
     "gcc": "gcc",
+    "/usr/include/stdio.h": "libc6-dev",
+    "spin": "spin",
     "git": "git",
     "curl": "curl",
     "jq": "jq",
