@@ -139,7 +139,7 @@ def test_host_that_moved_is_found_at_its_new_address(lab, names, tmp_path):
         waiting = lab.start(
             "-v", "-n", "job", "--via", f"redis://{NAME}:{server.port}", "-w", "1h", "echo", "ran", prefix=names.prefix
         )
-        assert b"waiting" in waiting.stderr.readline()
+        assert b"a new directory of names" in waiting.stderr.readline() and b"waiting" in waiting.stderr.readline()
 
         names.move_host("127.0.0.1")
 

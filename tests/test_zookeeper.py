@@ -276,9 +276,7 @@ def test_other_protocol_is_unreachable_in_time(server):
         thread.join()
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "zookeeper", "x%2Fy", "new\nline", "ü/ß/語", os.fsdecode(b"\xff\x80"), "~" + "n" * 254]
-)
+@pytest.mark.parametrize("name", ["a b", "zookeeper", "x%2Fy", "ü/ß/語", os.fsdecode(b"\xff\x80"), "~" + "n" * 254])
 def test_each_name_has_its_own_queue(fleet, engine, name):
     holder = fleet.hold("a", name)
 
