@@ -154,7 +154,7 @@ def test_default_path_of_cron_lacks_usr_local_bin(minute):
 
 
 def test_crontabs_of_user_and_system_share_the_names_of_a_uid(minute):
-    pid, _ = minute.find_holder("shared", "alice")
+    pid, name = minute.find_holder("shared", "alice")
     roots = minute.find_holder("shared", "root")
 
     [[mail]] = minute.find_mails("shared")
