@@ -160,8 +160,8 @@ def test_solo_alone_prints_six_lines_and_an_example_that_works(lab):
     lines = result.stderr.decode().splitlines()
     assert (result.returncode, result.stdout, len(lines), max(map(len, lines)) < 80) == (125, b"", 6, True)
     assert lines[0] == "solo: no command given"
-    [example] = [text.split() for text in lines if " solo -- " in text]
-    assert argv.parse(example[example.index("solo") + 1 :]) == ({}, None, ["backup.sh", "--full"])
+    [example] = [text.split() for text in lines if " -- " in text]
+    assert argv.parse(example[example.index("solo") + 1 :]) == ({"name": ["backup"]}, None, ["backup.sh", "--full"])
     assert (closed.returncode, closed.stdout) == (125, b"")
 
 
