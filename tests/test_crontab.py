@@ -333,6 +333,25 @@ SAME = [
 ]
 
 
+@pytest.mark.parametrize(
+    "first, second, checks",
+    [
+        ("cd /srv/a && solo -- php artisan run", "cd /srv/b && solo -- php artisan run", {"directory", "twins"}),
+        ("solo -- /x/job a", "solo -q -- /x/job a", {"twins"}),
+        ("solo -- /x/job a", "solo -- /x/job b", set()),
+        ("cd /srv/a && solo -n a -- php artisan run", "cd /srv/b && solo -n b -- php artisan run", set()),
+        ("cd /srv/a && solo -- ./run", "cd /srv/b && solo -- ./run", set()),
+    ],
+)
+def test_lines_without_a_name_that_skip_each_other_get_a_note(folder, first, second, checks):
+    (folder / "crontab").write_text(f"PATH={os.environ['PATH']}\n{DAILY}{first}\n{DAILY}{second}\n")
+
+    rows = list(jobs.describe(jobs.list_lines([str(folder / "crontab")], False)))
+
+    for row in rows:
+        assert {finding["check"] for finding in row["findings"]} & {"directory", "twins"} == checks
+
+
 @pytest.mark.parametrize("first, second, is_noted", SAME)
 def test_the_same_name_of_two_users_gets_a_note_unless_they_share_the_lock(folder, first, second, is_noted):
     lines = [f"@daily {user} solo {words} -- job.sh" for user, words in (("root", first), (OTHER, second))]
@@ -427,7 +446,7 @@ def test_a_column_of_users_is_recognized(folder):
 
 
 def test_a_path_without_solo_fails_and_the_suggestion_has_its_path(folder):
-    text = "PATH=/nowhere:$PATH\n@daily solo job.sh\n@daily flock -n /run/x job.sh\n@daily PATH=/x solo job.sh\n"
+    text = "PATH=/nowhere:$PATH\n@daily solo job.sh\n@daily flock -n /run/x job.sh\n@daily PATH=/x solo other.sh\n"
     first, second, third = examine(text, folder)
     [fourth] = examine("PATH=BIN\n@daily . /etc/profile; flock -n /run/x job.sh", folder)
 

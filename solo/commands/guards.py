@@ -66,6 +66,7 @@ class Advice(NamedTuple):
     solo: str = ""  # the word by which the line calls solo
     options: dict[str, Any] = {}
     runs: bool = False  # the line runs a command under solo
+    unnamed: tuple[str, ...] = ()  # the words that solo makes a name from, if it is the same in every directory
 
 
 def examine(line: str, shell: str, home: str = "") -> Advice:
@@ -259,7 +260,15 @@ def examine_solo(line: str, commands: list[Command], at: int, words: list[Word])
             text = f"{path}: any user can lock a file there first, and cleaners remove it"
             findings.append(Finding(FAILS, "tmp", text))
     is_certain = all(word.text is not None for word in words[:first])
-    return advice._replace(findings=tuple(findings), options=options if is_certain else {}, runs=is_certain)
+    unnamed: tuple[str, ...] = ()
+    if is_certain and "name" not in options and (rest[0][:1] == "/" or "/" not in rest[0]):
+        unnamed = tuple(rest)
+        if any(command.plain and command.plain[0].raw == "cd" for command in commands[:at]):
+            text = "the same words in another directory make the same name (add -n NAME)"
+            findings.append(Finding(NOTE, "directory", text))
+    return advice._replace(
+        findings=tuple(findings), options=options if is_certain else {}, runs=is_certain, unnamed=unnamed
+    )
 
 
 def list_shared(options: dict[str, Any]) -> frozenset[str]:

@@ -72,7 +72,7 @@ def describe(lines: list[Line], others: Iterable[Line] = ()) -> Iterator[dict[st
         advice = line.advice
         findings, use = list(advice.findings), None
         if advice.tool == "solo" and not advice.edits:
-            findings += judge(line) + compare_names(line, owners)
+            findings += judge(line) + compare_names(line, owners) + find_twins(line, lines)
         elif advice.edits or advice.reason:
             reason = advice.reason or find_reason(line, users)
             use = None if reason else rewrite(line)
@@ -125,6 +125,18 @@ def compare_names(line: Line, owners: Owners) -> list[Finding]:
             text = f"-n {name} does not exclude that of {', '.join(found.values())}: each user has separate names"
             findings.append(Finding(NOTE, "users", f"{text} (add the same --dir to these lines)"))
     return findings
+
+
+def find_twins(line: Line, lines: list[Line]) -> list[Finding]:
+    """Return a note if other lines of the user have the same words, so the same name, and none has -n."""
+
+    def find_key(line: Line) -> tuple[object, ...]:
+        return line.advice.unnamed, line.user, line.variables.get("SOLO_DIR"), line.advice.options.get("dir")
+
+    twins = [other for other in lines if line.advice.unnamed and find_key(other) == find_key(line)]
+    places = [f"{other.file}:{other.number}" for other in twins if other is not line]
+    text = f"without -n its name is that of {', '.join(places)}: they skip each other (add another -n NAME to each)"
+    return [Finding(NOTE, "twins", text)] if places else []
 
 
 def find_reason(line: Line, users: dict[str, set[str]]) -> str:
