@@ -4,6 +4,7 @@ import gc
 import json
 import math
 import multiprocessing
+import contextlib
 import os
 import signal
 import subprocess
@@ -220,4 +221,8 @@ os._exit(0)
 
 
 def list_open(pid):
-    return [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
+    found = []
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # just closed
+            found.append(os.readlink(entry.path))
+    return found
