@@ -1,10 +1,10 @@
 """Holds and child processes: a hold belongs to the process that acquired it, and no child keeps or releases it."""
 
+import contextlib
 import gc
 import json
 import math
 import multiprocessing
-import contextlib
 import os
 import signal
 import subprocess
