@@ -184,8 +184,8 @@ def read_both(place) -> tuple:
     return past, now
 
 
-def read_journal(place, file: str) -> tuple:
-    """Return (the last READ_LIMIT bytes of a file, its inode number), or (b"", None) if it is missing.
+def read_journal(place, file: str, size: int | None = None) -> tuple[bytes, int | None]:
+    """Return (the last `size` bytes of a file, or READ_LIMIT, its inode number), or (b"", None) if it is missing.
 
     Raises OSError.
     """
@@ -197,7 +197,8 @@ def read_journal(place, file: str) -> tuple:
         stat = posix.fstat(fd)
         if stat.st_mode & TYPE_MASK != IS_REGULAR:
             raise OSError(EINVAL, f"{file} is not a regular file")
-        return posix.pread(fd, READ_LIMIT, max(0, stat.st_size - READ_LIMIT)), stat.st_ino
+        size = size or READ_LIMIT
+        return posix.pread(fd, size, max(0, stat.st_size - size)), stat.st_ino
     finally:
         close(fd)
 

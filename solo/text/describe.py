@@ -149,6 +149,14 @@ def format_duration(seconds: float) -> str:
     return "".join(parts)
 
 
+def format_rough(seconds: float) -> str:
+    """Return a duration for what is usual or expected: 340ms, 1m50s, 4m, 3h50m."""
+    for least, step in ((2 * 86400, 3600), (2 * 3600, 600), (120, 60)):
+        if seconds >= least:
+            return format_duration(round(seconds / step) * step)
+    return format_span(seconds)
+
+
 def describe_waited(seconds) -> str:
     """Return what the busy line adds after a wait: `; waited 30s`."""
     return f"; waited {format_span(seconds)}" if seconds else ""

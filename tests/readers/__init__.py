@@ -41,9 +41,10 @@ READ = {
         engines.etcd.unpack""",
     "journal": """
         history.reader.parse history.reader.parse_event history.reader.parse_optional history.reader.parse_int
-        history.reader.parse_time history.reader.parse_totals""",
+        history.reader.parse_time history.reader.parse_totals history.usual.parse_run""",
     "journals": """
-        history.reader.read_history history.reader.read_both history.reader.read_journal history.rotation.rotate""",
+        history.reader.read_history history.reader.read_both history.reader.read_journal history.rotation.rotate
+        history.usual.read_usual history.usual.read_tail""",
     "ran": "contention.period.parse_ran",
     "sockets": """
         contention.addresses.list_addresses contention.sockets.SocketQueue.find_texts contention.sockets.parse_claim

@@ -15,7 +15,7 @@ from readers.target import NUMBERS, expect, fuzzed, same, shelf, swapped
 from solo import directories, journal, journal_files, record
 from solo.contention import period
 from solo.errors import SoloError
-from solo.history import reader, rotation
+from solo.history import reader, rotation, usual
 from solo.modes import MODES
 
 TIME = rb"(\d{1,10}\.\d{3})"
@@ -112,6 +112,10 @@ def check_journal(data: bytes):
         expect(run.names and run.command)
         for key in NEEDED[run.event]:
             expect(getattr(run, key.decode()) is not None, key)
+    for line in whole:
+        run = reader.parse("job", line + b"\n")[1][0]
+        if run.event == b"ended":
+            same((usual.parse_run(line) or [None])[0], run.ran if run.is_success else None)
     start = copy(totals or reader.Totals())
     counted = reader.add_up(totals, events)
     events_of_runs = [run for run in events if not (run.is_kept and run.event in (b"started", b"ended"))]
