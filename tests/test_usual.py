@@ -1,4 +1,4 @@
-"""What is usual for a job: read from the tail of its journal."""
+"""The usual run of a job, read from the tail of its journal."""
 
 import pytest
 

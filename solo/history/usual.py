@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 MOST, FEWEST = 100, 5  # runs: no more are looked at, and fewer say nothing
 SIZES = (1 << 16, 1 << 20)  # bytes of the tail; the second if skips fill the first
-LEAST_OVERDUE = 60.0  # seconds: of a shorter run nobody wants to be told
+LEAST_OVERDUE = 60.0  # seconds: no report of a shorter run
 
 
 class Usual:
-    """What is usual for a job. `spans` are the seconds of its last successful runs, from 5 to 100 of them, sorted.
+    """The usual run of a job. `spans` are the seconds of its last successful runs, from 5 to 100 of them, sorted.
 
     A run that failed, timed out, lost its lease or was killed does not count, nor does a hold of `solo hold`.
     """
