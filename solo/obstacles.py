@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from solo.contention.protocols import Policy, Queue, Ticket
+    from solo.contention.protocols import Policy, Queue, Ticket  # protocols name the types of all
     from solo.identity import Process
     from solo.record import Record
 

@@ -35,8 +35,8 @@ from solo.record import SIZE_LIMIT, format_record, format_start, parse_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.contention.handoff import Handoff
-    from solo.contention.protocols import Queue as AnyQueue
+    from solo.contention.handoff import Handoff  # a Handoff is between two tickets
+    from solo.contention.protocols import Queue as AnyQueue  # protocols name the types of all
     from solo.directories import Directory
     from solo.identity import Origin, Process
     from solo.modes import Claim

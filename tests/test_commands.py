@@ -28,7 +28,7 @@ from conftest import (
 )
 from test_process_1 import find_chain
 
-from solo.commands import doctor
+from solo.commands import checks, doctor
 from solo.contention.evict import Eviction
 from solo.directories import open_base, open_name
 from solo.identity import read_origin
@@ -865,6 +865,6 @@ def test_doctor_finds_cleaners_relative_dir_and_missing_home(lab, monkeypatch, c
     assert "note   --dir names is relative: contenders in another working directory have other names" in printed
     assert f"note   cleaners of {lab.path}/names remove old files" in printed or not str(lab.path).startswith("/tmp/")
 
-    monkeypatch.setattr(doctor.posix, "geteuid", lambda: 54321)
+    monkeypatch.setattr(checks.posix, "geteuid", lambda: 54321)
     assert doctor.run({}, []) == 1
     assert capsys.readouterr().out.startswith("fails  cannot find a place for names: uid 54321 has no home directory")

@@ -23,34 +23,33 @@ def list_modules():
         yield name.removesuffix(".__init__") if name != "__init__" else "", path
 
 
-def read_imports(path):
-    """Yield (module as written, whether at the top of the file), without imports that only type checkers read."""
-    tree = ast.parse(path.read_text())
-    top = set(ast.iter_child_nodes(tree))
-    unread = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for kept in node.body
-        for inner in ast.walk(kept)
-    }
+MODULES = dict(list_modules())
+TOP, LATE, TYPES = "at the top of the file", "in a function", "for type checkers"
+
+
+def read_imports(source):
+    """Yield (module, TOP, LATE or TYPES, line number) of each import. `from solo.text import width` imports solo.text.width."""
+    tree = ast.parse(source)
+    places = dict.fromkeys(ast.iter_child_nodes(tree), TOP)
     for node in ast.walk(tree):
-        if node in unread:
-            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            places.update((inner, TYPES) for kept in node.body for inner in ast.walk(kept))
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
         if isinstance(node, ast.ImportFrom):
-            if node.module == "solo":
-                yield from ((f"solo.{alias.name}", node in top) for alias in node.names)
-            else:
-                yield node.module, node in top
-        elif isinstance(node, ast.Import):
-            yield from ((alias.name, node in top) for alias in node.names)
+            inner = [f"{node.module}.{name}" for name in names]
+            names = [name if name.removeprefix("solo.") in MODULES else node.module for name in inner]
+        yield from ((name, places.get(node, LATE), node.lineno) for name in names)
 
 
-IMPORTS = {
-    name: [(own.removeprefix("solo."), at_top) for own, at_top in read_imports(path) if own.startswith("solo.")]
-    for name, path in list_modules()
-    if name
-}
+def list_own(path):
+    """Return the imports of solo's own modules, named without `solo.`."""
+    found = read_imports(path.read_text())
+    return [(name.removeprefix("solo."), place, line) for name, place, line in found if name.startswith("solo.")]
+
+
+IMPORTS = {name: list_own(path) for name, path in MODULES.items() if name}
+RUN = {name: [own for own, place, _ in imports if place != TYPES] for name, imports in IMPORTS.items()}
 HOT = {name for name in IMPORTS if (ROOT / "solo" / f"{name}.py").exists()}
 
 
@@ -74,29 +73,76 @@ def find_cycle(imports):
 
 @pytest.mark.parametrize("name", sorted(HOT))
 def test_file_imports_only_files_and_cheap_modules_of_python_at_its_top(name):
-    for imported, at_top in read_imports(ROOT / "solo" / f"{name}.py"):
-        if at_top and imported != "solo.__version__":
+    for imported, place, _ in read_imports(MODULES[name].read_text()):
+        if place == TOP and imported != "solo":
             assert imported.removeprefix("solo.") in HOT | ALLOWED, f"{name} imports {imported}"
 
 
 def test_imports_make_no_cycle():
-    assert find_cycle({name: [own for own, _ in imports] for name, imports in IMPORTS.items()}) == []
+    assert find_cycle(RUN) == []
+
+
+def test_an_import_for_types_that_closes_a_cycle_says_why():
+    every = {name: [own for own, *_ in imports] for name, imports in IMPORTS.items()}
+    silent = []
+    for name, imports in IMPORTS.items():
+        lines = MODULES[name].read_text().split("\n")
+        for own, place, line in imports:
+            if place == TYPES and "  # " not in lines[line - 1] and name in list_reached(every, own):
+                silent.append(f"{name}: {lines[line - 1].strip()}")
+    assert silent == []
+
+
+def list_reached(imports, name):
+    """Return the modules that `name` imports, and those that these import, and so on."""
+    reached, left = set(), [name]
+    while left:
+        new = set(imports.get(left.pop(), [])) - reached
+        reached |= new
+        left += new
+    return reached
 
 
 def test_find_cycle_finds_a_cycle():
     assert find_cycle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c"]
+    assert list_reached({"a": ["b"], "b": ["c"], "c": ["b"]}, "a") == {"b", "c"}
+
+
+def test_imports_are_read_in_every_form():
+    source = """
+import solo.text.width, os
+from solo import kernel
+if TYPE_CHECKING:
+    from solo.commands import list
+def late():
+    from solo.text import width, users
+    from solo.commands.list import run
+    from solo import __version__
+"""
+    assert {(name, place) for name, place, _ in read_imports(source)} == {
+        ("solo.text.width", TOP),
+        ("os", TOP),
+        ("solo.kernel", TOP),
+        ("solo.commands.list", TYPES),
+        ("solo.text.width", LATE),
+        ("solo.text.users", LATE),
+        ("solo.commands.list", LATE),
+        ("solo", LATE),
+    }
+
+
+def list_users(*wanted):
+    return {name for name, imports in RUN.items() for own in imports if own.startswith(wanted)} - HOT
 
 
 def test_no_folder_imports_the_launcher():
-    users = {
-        name
-        for name, imports in IMPORTS.items()
-        if name not in HOT
-        for own, _ in imports
-        if own in ("launcher", "main", "start", "supervise")
-    }
+    users = list_users("launcher", "main", "start", "supervise")
 
     assert users <= {"api.run", "contention.handoff"}  # the second is a part of it, which only waiters load
+
+
+def test_only_what_is_above_the_subcommands_imports_them():
+    assert {name.partition(".")[0] for name in list_users("commands.")} == {"api", "commands", "generate"}
 
 
 def test_run_executes_all_files_in_the_order_of_imports():
@@ -105,7 +151,8 @@ def test_run_executes_all_files_in_the_order_of_imports():
 
     assert {name.removeprefix("solo.") for name in ordered if name != "solo"} == HOT - {"__main__"}
     for at, name in enumerate(ordered):
-        assert {own for own, at_top in read_imports(modules[name]) if at_top and own in modules} <= set(ordered[:at])
+        imports = read_imports(modules[name].read_text())
+        assert {own for own, place, _ in imports if place == TOP and own in modules} <= set(ordered[:at])
 
 
 def list_loaded(lab, *words, before=""):

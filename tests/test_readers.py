@@ -16,7 +16,7 @@ from readers import READ, TARGETS, UNREAD, engines, journals, proc, urls
 from readers.target import attempt, put_into_file, read_from
 
 from solo import argv, identity, record
-from solo.commands import doctor
+from solo.commands import checks
 from solo.contention import sockets
 from solo.engines import engine, targets
 from solo.errors import SoloError, UsageError
@@ -165,4 +165,4 @@ def test_a_mount_with_any_name_is_found(point):
     data = proc.write_mount(b"", b"ext4") + proc.write_mount(os.fsencode(point), b"nfs4")
 
     assert proc.find_mounted(data, os.fsencode(f"/{point}/x")) == ("nfs4", "/" + point)
-    assert doctor.find_file_system("/proc")[0] == "proc"
+    assert checks.find_file_system("/proc")[0] == "proc"

@@ -22,7 +22,7 @@ from solo.record import Record
 from solo.tickets import HOLD, READABLE, SEAT, Queue
 
 if TYPE_CHECKING:
-    from solo.api.lock import Lock
+    from solo.api.lock import Lock  # a Lock makes its Attempts
     from solo.contention.protocols import Queue as AnyQueue
     from solo.contention.protocols import Ticket
     from solo.directories import Directory
@@ -174,7 +174,7 @@ class LockAttempt:
             release_all(holds)
             if isinstance(error, Busy):
                 from solo.api.holder import make_holder
-                from solo.commands.list import make_row
+                from solo.text.rows import make_row
 
                 rows = [
                     make_row(error.name, plan.via, ticket, ticket.record)

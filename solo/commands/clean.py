@@ -6,11 +6,11 @@ It holds the gate of each name. A contender that arrives meanwhile finds the gat
 import posix
 
 from solo.commands.lookup import check_names
-from solo.commands.names import find_names, is_within
 from solo.commands.prune import LIKE_GENERATED, clean, forget, is_generated
 from solo.contention.period import FILE as ONCE
 from solo.directories import find_base, open_base, tighten
 from solo.errors import SoloError
+from solo.history.names import find_names, is_within
 from solo.history.reader import PAST
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import SAFELY, close, say

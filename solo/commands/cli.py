@@ -6,10 +6,10 @@ from typing import Optional
 import typer
 import typer.core
 
+from solo.commands.help import format_help, format_subcommand_help, paint
 from solo.commands.table import SUBCOMMANDS
 from solo.errors import UsageError
 from solo.options import HELP, LAUNCHER_OPTIONS
-from solo.text.help import format_help, format_subcommand_help, paint
 from solo.text.hints import explain_option
 
 

@@ -108,7 +108,7 @@ def print_help(words: "list[str]", subcommand: "Subcommand | None") -> int:
     try:
         return run_typer(words)
     except ModuleNotFoundError:
-        from solo.text.help import format_help, format_subcommand_help, paint
+        from solo.commands.help import format_help, format_subcommand_help, paint
 
         print(paint(format_subcommand_help(subcommand) if subcommand else format_help()))
         return 0

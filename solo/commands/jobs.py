@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from solo.commands.checks import CRON_PATH
 from solo.commands.crontab import Line, find_crontabs, parse_crontab, read_all
-from solo.commands.doctor import CRON_PATH
 from solo.commands.guards import FAILS, NOTE, Finding, list_shared
 from solo.commands.place import Place, find_place, find_solo
 from solo.commands.units import find_units, parse_unit

@@ -5,18 +5,17 @@ import sys
 from time import time
 
 from solo.commands.lookup import check_via, describe_place, report_unknown
-from solo.commands.names import ForeignName, find_files, is_within
 from solo.contention.addresses import list_addresses
 from solo.directories import find_base, open_base, split_name
 from solo.errors import SoloError
-from solo.identity import find_pid, read_origin
-from solo.kernel import close, decode, encode, say
-from solo.modes import EXCLUSIVE, INTENTIONS, Claim
+from solo.history.names import ForeignName, find_files, is_within
+from solo.identity import read_origin
+from solo.kernel import close, encode, say
+from solo.modes import INTENTIONS
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
-from solo.process.owners import is_orphaned, is_trusted, vouches
-from solo.text.describe import find_directory, format_duration
-from solo.text.tables import NAME, add_column, add_notes, describe_claim, format_json, format_times, print_rows
-from solo.text.users import find_user
+from solo.text.describe import format_duration
+from solo.text.rows import make_row
+from solo.text.tables import NAME, add_column, add_notes, format_json, format_times, print_rows
 from solo.tickets import LIVE, ORPHANED, Queue, is_published, is_ticket
 
 COLUMNS = (NAME, "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
@@ -159,60 +158,6 @@ def find_queues(directory, via, origin):
             queue = SocketQueue(name, origin)
             yield name, SOCKET, queue, queue.list_files()
             queue.leave()
-
-
-def make_row(name: str, where: str, ticket, record) -> dict:
-    """Return the row of a ticket. `since` is in seconds since the epoch, as `format_times` expects it."""
-    # Before its command runs, a launcher that holds the name may wait at its engine, or for the second name of a pair.
-    is_waiting = not ticket.is_hold or record is not None and record.child is None and (record.via or record.is_pair)
-    state = "waiting" if is_waiting else "orphaned" if is_orphaned(ticket) else "held"
-    row = {
-        "name": name,
-        "state": state,
-        **describe_claim(Claim(EXCLUSIVE), None),
-        "launcher": None,
-        "child": None,
-        "since": None,
-        "user": find_user(ticket.owner_uid),
-        "host": None,
-        "command": [],
-        "note": None,
-        "via": where,
-        "ticket": ticket.number,
-        "claims": {},
-        "directory": None,
-    }
-    if record is not None:
-        pids, claims = find_claims(ticket, record)
-        row.update(
-            describe_claim(record.claim, record.slot[0][0] if record.slot else None),
-            since=record.since,
-            host=record.origin.host,
-            command=[decode(word) for word in record.command],
-            note=record.note or None,
-            via=record.via or where,
-            claims=claims,
-            directory=find_directory(ticket),
-            **pids,
-        )
-    return row
-
-
-def find_claims(ticket, record) -> tuple:
-    """Return (our pids of the `launcher` and `child`; the `user`, `launcher` and `child` of the record that the owner of
-    its file cannot vouch for, and pids that we cannot see).
-    """
-    pids, claims, trusted = {}, {}, is_trusted(ticket)
-    if not trusted and record.uid != ticket.owner_uid:
-        claims["user"] = find_user(record.uid)
-    for key, process in (("launcher", None if record.is_kept else record.launcher), ("child", record.child)):
-        if process and process[0]:
-            pid = find_pid(process, record.origin, ticket.queue.origin)
-            if pid and (trusted or vouches(ticket, process)):
-                pids[key] = pid
-            else:
-                claims[key] = pid or process[0]
-    return pids, claims
 
 
 def format_pid(row: dict, key: str):

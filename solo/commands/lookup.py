@@ -4,9 +4,9 @@ import posix
 from itertools import islice
 
 from solo.argv import is_engine
-from solo.commands.names import find_names
 from solo.directories import find_base, open_base, open_below, split_name
 from solo.errors import SoloError, UsageError
+from solo.history.names import find_names
 from solo.identity import read_origin
 from solo.journal_files import open_place
 from solo.kernel import close, say

@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from solo import directories
-from solo.commands.doctor import BAD, check_directory
+from solo.commands.checks import BAD, check_directory
 from solo.commands.lock_tools import SAFE
 from solo.errors import SoloError
 from solo.text import remedies  # noqa: F401 - before the child, which may not be able to read it

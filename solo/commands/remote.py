@@ -4,12 +4,12 @@ from contextlib import contextmanager
 from time import monotonic, sleep
 
 from solo.commands.lookup import plan_exclusive
-from solo.commands.names import is_within
 from solo.engines.engine import INVALID_ANSWER, Gone, make_invalid_answer
 from solo.engines.lease import LATENCY, MARGIN, RATE, TTL, Terms
 from solo.engines.queue import describe_entries
 from solo.engines.targets import open_engine
 from solo.errors import Busy, SoloError, UsageError
+from solo.history.names import is_within
 from solo.history.reader import parse
 from solo.kernel import FOREVER, read_boot_clock, say
 from solo.modes import INTENTIONS, find_conflicts

@@ -4,7 +4,7 @@ from time import time
 
 from solo.argv import is_engine
 from solo.commands import history
-from solo.commands.list import add_hosts, format_age, format_mode, format_pid, format_user, look_at, make_row
+from solo.commands.list import add_hosts, format_age, format_mode, format_pid, format_user, look_at
 from solo.commands.list import collect as collect_rows
 from solo.commands.lookup import check_names, describe_place, read_skips, report_unknown, visit_queues
 from solo.errors import SoloError
@@ -15,6 +15,7 @@ from solo.kernel import close, say
 from solo.options import FILE, SOCKET
 from solo.process.tree import find_roots
 from solo.text.describe import describe_skips, format_duration
+from solo.text.rows import make_row
 from solo.text.tables import add_notes, format_json, format_time, format_times, print_rows
 from solo.text.width import print_clean
 from solo.tickets import LIVE, ORPHANED

@@ -31,10 +31,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from solo.contention.protocols import Policy, Ticket
-    from solo.contention.protocols import Queue as AnyQueue
+    from solo.contention.protocols import Policy, Ticket  # protocols name the types of all
+    from solo.contention.protocols import Queue as AnyQueue  # the same
     from solo.record import Record
-    from solo.start import Starter
+    from solo.start import Starter  # a Starter needs a Ticket, a Ticket its Handoff
 
 # Signals that a launcher survives in the queue: it is continued, has a time limit, or ignores them as Python does.
 SURVIVED = STOPPING | {SIGALRM, *CHANGED_BY_PYTHON}

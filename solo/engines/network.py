@@ -12,12 +12,33 @@ from time import monotonic
 
 from solo.errors import SoloError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple, Optional
+else:
+    from solo.engines.fields import NamedTuple
+
 SHORTEST_WAIT = 0.001  # seconds
 PIECE = 1 << 16  # bytes of one read
 TIMEOUTS = (TimeoutError, timeout)  # before Python 3.10 they differ
 
 known = {}  # addresses by (host, port), as getaddrinfo returns them
 lookups = {}  # running Lookups by (host, port)
+
+
+class Target(NamedTuple):
+    """An engine and its address. `hosts` are (host, port), `path` has no outer slashes, `shown` is without secrets."""
+
+    scheme: str
+    hosts: list
+    path: str
+    settings: dict
+    shown: str
+    user: "Optional[str]" = None
+    password: "Optional[str]" = None
+    cafile: "Optional[str]" = None
+    certfile: "Optional[str]" = None
+    keyfile: "Optional[str]" = None
 
 
 class Lookup:

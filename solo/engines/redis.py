@@ -271,7 +271,7 @@ class Redis(OrderedEngine):
         self.run(LOG, [make_key(name, b"log")], number, text, -1 - KEPT)
 
     def read_outcomes(self, name=None) -> list:
-        from solo.commands.names import is_within
+        from solo.history.names import is_within
 
         names = {find_name(key, b"log") for keys in self.scan(make_key("*", b"log")) for key in keys}
         wanted = [one for one in sorted(names) if name is None or is_within(one, [name])]

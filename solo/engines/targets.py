@@ -4,13 +4,13 @@ A password is never taken from the command line or the environment, which others
 Exception: the keys of AWS, which its own tools take from the environment.
 """
 
-from solo.engines.network import split_host, unquote
+from solo.engines.network import Target, split_host, unquote
 from solo.errors import SoloError, UsageError
 from solo.modes import EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, MODES, SHARED, SLOTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NamedTuple, Optional
+    from typing import NamedTuple
 else:
     from solo.engines.fields import NamedTuple
 
@@ -66,21 +66,6 @@ WORDS = {
     INTEND_EXCLUSIVE: "a name within a name",
     INTEND_SHARED: "a name within a name",
 }
-
-
-class Target(NamedTuple):
-    """An engine and its address. `hosts` are (host, port), `path` has no outer slashes, `shown` is without secrets."""
-
-    scheme: str
-    hosts: list
-    path: str
-    settings: dict
-    shown: str
-    user: "Optional[str]" = None
-    password: "Optional[str]" = None
-    cafile: "Optional[str]" = None
-    certfile: "Optional[str]" = None
-    keyfile: "Optional[str]" = None
 
 
 def open_engine(where: str, terms, modes=frozenset()):

@@ -10,8 +10,8 @@ from __future__ import annotations
 import posix
 from types import SimpleNamespace  # dataclasses take 8 ms to load
 
-from solo.commands.names import find_names, is_within
 from solo.errors import SoloError
+from solo.history.names import find_names, is_within
 from solo.journal_files import ENDED, JOURNAL, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, UNNOTIFIED, open_place
 from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close, decode
 from solo.modes import MODES

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from solo.contention.protocols import Ticket
+    from solo.contention.protocols import Ticket  # protocols name the types of all
     from solo.record import Descriptor
 
     Kept = list[tuple[int, int, bytes]]  # a ticket's descriptor, that of its directory, its file

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from solo.identity import Origin, Process
-    from solo.tickets import Ticket
+    from solo.tickets import Ticket  # a Ticket's process is a holder
 
 COMM = b"solo-holder"
 

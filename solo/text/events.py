@@ -86,7 +86,7 @@ def find_holder(busy: Busy) -> dict[str, str]:
 
     values = {SINCE: format_time(busy.since) or "", NOTE: busy.note}
     if busy.tickets:
-        from solo.commands.list import make_row
+        from solo.text.rows import make_row
 
         ticket: Any = busy.tickets[0]
         row = make_row(busy.name, "", ticket, ticket.record)

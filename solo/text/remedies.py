@@ -10,7 +10,7 @@ from solo.text.users import find_home, find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.directories import Directory
+    from solo.directories import Directory  # a Directory asks for its remedies
 
 # Without the mode systemd sets 0755 at each start; without Preserve a stopping unit removes other units' tickets.
 IN_A_UNIT = "RuntimeDirectory={0} RuntimeDirectoryMode=0700 RuntimeDirectoryPreserve=yes"

@@ -24,7 +24,7 @@ READ = {
     "offsets": "identity.read_shift",
     "cgroup": "process.systemd.find_unit",
     "locks": "process.watch.find_lock_owner",
-    "mounts": "commands.doctor.find_file_system commands.doctor.read_lines",
+    "mounts": "commands.checks.find_file_system commands.checks.read_lines",
     "crontab": """
         commands.crontab.cut_header commands.crontab.parse_crontab commands.crontab.parse_entry commands.crontab.read_all
         commands.crontab.read_text commands.units.parse_unit commands.units.read_settings

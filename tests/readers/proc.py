@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from readers import some
 from readers.target import KERNELS, NUMBERS, ORIGIN, attempt, expect, fuzzed, put_into_file, read_from, same, swapped
 from solo import identity, kernel, launcher, start
-from solo.commands import doctor
+from solo.commands import checks
 from solo.process import owners, systemd, watch
 
 STAT_LINE = b"%d (%b) %b %d 5 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 %d 0 %d 1000 100 1844 1\n"
@@ -168,9 +168,9 @@ def make_mounts(rng) -> bytes:
 
 
 def find_mounted(data: bytes, path: bytes):
-    file, read_lines = put_into_file(data), doctor.read_lines
-    with swapped(doctor, read_lines=lambda _: read_lines(file)):
-        return doctor.find_file_system(kernel.decode(path))
+    file, read_lines = put_into_file(data), checks.read_lines
+    with swapped(checks, read_lines=lambda _: read_lines(file)):
+        return checks.find_file_system(kernel.decode(path))
 
 
 @fuzzed(0.5, b"\\040|\\x|/run| nfs4 ")

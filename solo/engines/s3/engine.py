@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     from solo.contention.period import LastRun
     from solo.engines.engine import EntryRecord
+    from solo.engines.network import Target
     from solo.engines.queue import Wait
     from solo.engines.s3.objects import Change
-    from solo.engines.targets import Target
 
 PROBE = ".probe-"  # no name starts with a dot
 POLL = (0.5, 1.5)  # seconds; random, so that waiters do not all ask at once

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NamedTuple, Optional
 
-    from solo.engines.targets import Target
+    from solo.engines.network import Target
 
     Change = Callable[[Document], Document]
 else:

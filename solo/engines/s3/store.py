@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple, NoReturn, Optional
 
-    from solo.engines.targets import Target
+    from solo.engines.network import Target
 else:
     from solo.engines.fields import NamedTuple
 

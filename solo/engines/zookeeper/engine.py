@@ -244,7 +244,7 @@ class ZooKeeper(OrderedEngine):
             self.session.ask(*(Delete(f"{path}/{old}", ANY) for old in sorted(children)[:-KEPT]))
 
     def read_outcomes(self, name=None) -> list:
-        from solo.commands.names import is_within
+        from solo.history.names import is_within
 
         path = f"{self.prefix}/{LOGS}"
         _, children = self.session.ask(Sync(path), GetChildren(path, None))

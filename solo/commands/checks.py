@@ -1,0 +1,491 @@
+"""What `solo doctor` checks of this machine and user. Each check yields (state, text)."""
+
+import fcntl
+import grp
+import os
+import posix
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from solo import kernel
+from solo.commands.prune import LIKE_GENERATED
+from solo.contention.addresses import list_addresses
+from solo.contention.period import FILE as ONCE
+from solo.directories import PRIVATE, STICKY, check_file, find_base, find_home_place, open_base
+from solo.errors import SoloError
+from solo.gate import GATE
+from solo.history.names import find_files, find_names
+from solo.identity import FIRST_PID_NAMESPACE, FIRST_TIME_NAMESPACE, read_namespace, read_origin, read_self
+from solo.journal_files import JOURNAL, find_journals, open_place
+from solo.kernel import SAFELY
+from solo.options import FILE, HOME_PLACE, USERS_PLACE
+from solo.process.prctl import load_prctl
+from solo.text.remedies import explain, explain_file, find_nearest, quote_path
+from solo.tickets import DEAD, HOLD, READABLE, SEAT, Queue, is_foreign, is_published, is_ticket
+
+SUSPICIOUS = 10  # names made from commands of one program
+GOOD, BAD, NOTE = "ok", "fails", "note"
+REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre", "gfs2", "ocfs2")
+WITHOUT_MODES = ("vfat", "msdos", "exfat", "fuseblk", "ntfs", "ntfs3")  # the mount sets those of all files
+OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
+CLEANED = ("/tmp/", "/var/tmp/")
+CRON = ("crontab", "cron", "crond")
+CRON_PATH = "/usr/bin:/bin"
+GONE_AT_BOOT = ("tmpfs", "ramfs")
+LOCK_CHECK = """
+import fcntl, sys
+try:
+    fcntl.flock(open(sys.argv[1], "r+"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit(3)
+"""
+
+
+def check_directory(asked):
+    """Can solo use the directory of names, and write in it?"""
+    try:
+        path = find_base(asked)
+        place = open_existing(asked)
+        folder = path if place else find_existing(path, asked)
+    except SoloError as error:
+        yield BAD, str(error)
+        return
+    yield GOOD, f"names live in {path}, for uid {posix.geteuid()}" + (", as --dir or SOLO_DIR says" if asked else "")
+    if place:
+        posix.close(place.fd)
+    else:
+        apart = ", and its locks exclude no run that uses another directory" if asked else ""
+        yield NOTE, f"{path} does not exist: the first run makes it{apart}"
+    if not asked and path.startswith(USERS_PLACE + "/"):
+        yield from check_home_place(path)
+    try:
+        write_file(folder)
+        yield GOOD, "solo can create and write files there"
+    except OSError as error:
+        yield BAD, f"cannot write in {folder}: {error.strerror} (use --via socket, which needs no file)"
+
+
+def check_home_place(path: str):
+    """Would a run that does not see `path`, which root made, use the home directory, as in a container?"""
+    try:
+        home = find_home_place(posix.geteuid())
+    except SoloError:
+        return  # it would fail
+    if os.path.realpath(home) != path and os.access(find_nearest(home), os.W_OK):
+        to, at, above = path, quote_path(home), quote_path(os.path.dirname(home))
+        prepare = f"mv {at} {at}.old" if os.path.lexists(home) else f"mkdir -p {above}"
+        yield (
+            NOTE,
+            f"a run that cannot see {to}, as in a container, uses {home} ({prepare} && ln -s {to} {at} stops it)",
+        )
+
+
+def open_existing(asked):
+    """Return the directory of names, or None if it is missing. Raises SoloError."""
+    try:
+        return open_base(find_base(asked), asked)
+    except FileNotFoundError:
+        return None
+
+
+def find_existing(path: str, asked) -> str:
+    """Return the nearest directory in which a run would make the missing `path`. Raises SoloError if it would not."""
+    folder = os.path.dirname(os.path.abspath(path))
+    needed = folder if asked else path.removesuffix(HOME_PLACE)
+    while not os.path.isdir(folder) and len(folder) > len(needed):
+        folder = os.path.dirname(folder)
+    try:
+        write_file(folder)
+        return folder
+    except OSError as error:
+        raise SoloError(f"cannot create {path}: {explain(path, error, asked)}") from None
+
+
+def check_trust(asked):
+    """Which other users can read, block or change the locks? TRUST in solo(1) has the rules."""
+    try:
+        place = open_existing(asked)
+    except SoloError:
+        return  # check_directory reports it
+    if place is None:
+        return
+    path, mode = os.path.realpath(place.path), place.mode
+    yield from describe_sharing(path, mode, os.fstat(place.fd))
+    found = [*examine_names(place), *describe_wide(asked, path, mode)]
+    posix.close(place.fd)
+    yield from found
+    if mode == PRIVATE and not found:
+        yield GOOD, f"no other user can read, block or change the locks in {path}"
+    yield from check_above(path)
+
+
+def examine_names(place):
+    """Yield a finding for each directory, gate and ticket that a run refuses, and for each ticket that it ignores."""
+    origin = read_origin()
+    for name, inner, files in find_files(place):
+        if isinstance(inner, SoloError):
+            # In a directory of all users each of them may have names of its own.
+            yield NOTE if place.mode & STICKY and is_foreign(place, name) else BAD, str(inner)
+            continue
+        queue = Queue(inner, origin)
+        if GATE in files:
+            yield from examine_gate(inner)
+        for file in sorted(filter(is_ticket, files)):
+            yield from examine_ticket(queue, file) if is_published(file) else ()
+
+
+def examine_gate(place):
+    try:
+        fd = posix.open(GATE, posix.O_RDWR | SAFELY, dir_fd=place.fd)
+        try:
+            check_file(place, GATE, os.fstat(fd))
+        finally:
+            posix.close(fd)
+    except FileNotFoundError:
+        return  # solo clean removed it
+    except OSError as error:
+        yield BAD, f"cannot lock {place.path}/{GATE}: {explain_file(place, GATE, error)}"
+
+
+def examine_ticket(queue, file: str):
+    try:
+        ticket = queue.look(file)
+        is_damaged = ticket is None or ticket.is_hold and ticket.state is DEAD and ticket.read_record() is None
+    except SoloError as error:
+        yield BAD, str(error)
+        return
+    if ticket is not None:
+        ticket.close()
+    if is_damaged and is_foreign(queue.place, file):
+        path = f"{queue.place.path}/{file}"
+        yield (
+            NOTE,
+            f"{path} is no ticket, and solo ignores it; another user made it (as root: rm -r {quote_path(path)})",
+        )
+
+
+def describe_sharing(path: str, mode: int, status):
+    """Yield a note if other users can see or use the names in `path`.
+
+    `mode` is the access that new files there grant.
+    """
+    group = f"the members of group {find_group(status.st_gid)}"
+    users = "all users" if mode & stat.S_IWOTH else group
+    if mode & STICKY:
+        yield (
+            NOTE,
+            f"{path} is shared: {users} can read and block each name in it, and use each name that root made first",
+        )
+    elif mode != PRIVATE:
+        yield NOTE, f"{path} is shared: {group} can read, block and remove each lock in it"
+    elif status.st_mode & OTHER_USERS:
+        yield NOTE, f"other users can see which names there are in {path}, but cannot use them (chmod 700 hides them)"
+
+
+def describe_wide(asked, path: str, mode: int):
+    """Yield a finding if files of names or journals give other users too much access."""
+    wide = []
+    for base in filter(may_enter, dict.fromkeys([path, os.path.realpath(find_journals(asked)[0])])):
+        wide += find_wide(base, mode if base == path else PRIVATE)
+    if wide:
+        remedy = f"run solo clean --dir {quote_path(asked)}" if asked else "run solo clean"
+        if find_file_system(path)[0] in WITHOUT_MODES:
+            remedy = "mount it with umask=077"
+        more = f", and {len(wide) - 1} more" if wide[1:] else ""
+        yield BAD, f"other users can open {wide[0]}{more}, and so lock it ({remedy})"
+
+
+def check_above(path: str):
+    """Yield a note for each directory above `path` whose owner or writers could replace `path`."""
+    for above in list_above(path):
+        status = os.stat(above)
+        if status.st_uid not in (0, posix.geteuid()):
+            yield NOTE, f"{above} belongs to uid {status.st_uid}, who can put another directory in the place of {path}"
+        elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & STICKY:
+            yield NOTE, f"other users can write in {above}, and put another directory in the place of {path}"
+
+
+def find_wide(base: str, mode: int):
+    """Yield the files that grant other users more than `mode`."""
+    for folder, folders, files in os.walk(base):
+        for path in [os.path.join(folder, one) for one in files if one.startswith((GATE, SEAT, HOLD, JOURNAL, ONCE))]:
+            try:
+                if is_too_open(path, os.lstat(path), mode):
+                    yield path
+            except OSError:
+                continue
+        # Other users cannot reach a file in a directory that they cannot enter, whatever its mode.
+        folders[:] = [one for one in folders if may_enter(os.path.join(folder, one))]
+
+
+def is_too_open(path: str, status, mode: int) -> bool:
+    """Does this file of root or the user grant others more than `mode`? A ticket grants no more than reading."""
+    is_of_ticket = os.path.basename(path).startswith((SEAT, HOLD))
+    allowed = mode & READABLE if is_of_ticket else mode
+    is_ours = status.st_uid in (0, posix.geteuid())
+    return is_ours and stat.S_ISREG(status.st_mode) and bool(status.st_mode & OTHER_USERS & ~allowed)
+
+
+def may_enter(folder: str) -> bool:
+    """Can other users enter the directory?"""
+    try:
+        return bool(os.lstat(folder).st_mode & (stat.S_IXGRP | stat.S_IXOTH))
+    except OSError:
+        return False
+
+
+def list_above(path: str) -> list:
+    """Return the directories above `path`, the nearest first."""
+    above = []
+    while path != "/":
+        path = os.path.dirname(path)
+        above.append(path)
+    return above
+
+
+def find_group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def check_journal(asked):
+    """Can the journal be written? Where it cannot, only --once-per fails."""
+    try:
+        if (place := open_existing(asked)) is not None:
+            posix.close(place.fd)
+    except SoloError:
+        return  # check_directory reports it
+    path = find_journals(asked)[0]
+    try:
+        place = open_place(asked)
+        path = place.path
+        yield from ((BAD, str(inner)) for _, inner in find_names(place) if isinstance(inner, SoloError))
+        posix.close(place.fd)
+    except FileNotFoundError:
+        pass  # the first run makes it
+    except SoloError as error:
+        yield BAD, str(error)
+        return
+    try:
+        write_file(path if os.path.isdir(path) else find_existing(path, asked))
+        yield GOOD, f"runs are recorded in {path}, for solo history and metrics"
+    except (SoloError, OSError) as error:
+        yield NOTE, f"solo history and metrics will know no runs: {getattr(error, 'strerror', None) or error}"
+
+
+def write_file(folder: str):
+    """Write a file without a name. Raises OSError."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"x" * 4096)
+        file.flush()
+
+
+def check_file_system(asked):
+    """Does flock(2) reach all contenders? On a network file system it may not reach other machines."""
+    try:
+        path = os.path.realpath(find_base(asked))
+        kind, point = find_file_system(path)
+    except (SoloError, OSError):
+        return
+    if f"{path}/".startswith(CLEANED):
+        yield (
+            NOTE,
+            f"cleaners of {path} remove old files: journals, and the tickets of long runs (choose another place with --dir)",
+        )
+    if path.startswith("/run/user/"):
+        yield (
+            NOTE,
+            f"{path} is unmounted when the user logs out, and a job that runs on is not seen (choose another --dir)",
+        )
+    if kind in REMOTE:
+        yield (
+            NOTE,
+            f"{point} is {kind}: locks may not reach other machines, and solo hangs with its server (choose a local --dir)",
+        )
+    elif kind == "overlay":
+        yield NOTE, f"{point} is overlay: each container has names of its own there"
+    else:
+        yield GOOD, f"{point} is {kind}" + (", emptied at each boot, which is fine" if kind in GONE_AT_BOOT else "")
+
+
+def check_locks(asked):
+    """Does one process see the lock of another?"""
+    try:
+        path = find_base(asked)
+        folder = path if os.path.isdir(path) else find_existing(path, asked)
+        # It has a name: mergerfs opens no file by /proc/PID/fd once that has none.
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
+            words = [sys.executable, "-IS", "-c", LOCK_CHECK, file.name]
+            fcntl.flock(file, fcntl.LOCK_EX)
+            held = subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+            fcntl.flock(file, fcntl.LOCK_UN)
+            free = subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+    except (SoloError, FileNotFoundError):
+        return  # check_directory reports it
+    except OSError as error:
+        yield BAD, f"cannot try flock(2): {error.strerror}"
+        return
+    if (held, free) == (3, 0):
+        yield GOOD, "flock(2) works between processes here"
+    else:
+        yield BAD, f"flock(2) does not work in {path} (choose another place with --dir)"
+
+
+def check_processes(asked):
+    """Can solo identify processes, by /proc, pidfd and prctl?"""
+    try:
+        read_self()
+        origin = read_origin()
+    except (SoloError, OSError) as error:
+        yield BAD, f"/proc: {getattr(error, 'strerror', None) or error}"
+        return
+    if is_proc_hidden() and posix.geteuid() != 0:
+        yield NOTE, "/proc hides other users' processes (hidepid): a process that solo cannot see counts as alive"
+    else:
+        yield GOOD, "/proc shows which processes live"
+    try:
+        posix.close(posix.pidfd_open(posix.getpid()))
+        yield GOOD, "solo waits for orphans without polling (pidfd)"
+    except (OSError, AttributeError):
+        yield NOTE, "no pidfd: solo polls orphans; stop and --replace verify a pid just before they signal it"
+    try:
+        load_prctl()
+        yield GOOD, "--tree, --no-orphan, --flock and --fcntl work (prctl by ctypes)"
+    except SoloError as error:
+        yield NOTE, str(error)
+    if origin.pid_namespace not in (FIRST_PID_NAMESPACE, "-"):
+        yield NOTE, "in a pid namespace (a container): contenders outside of it see the locks, not always the processes"
+    if origin.time_namespace not in (FIRST_TIME_NAMESPACE, "-"):
+        yield NOTE, "in a time namespace: start times are compared with its offset"
+
+
+def is_proc_hidden() -> bool:
+    """Is /proc mounted with an effective hidepid?"""
+    mounts = [mount for mount in read_lines("/proc/self/mounts") if mount.split()[1] == "/proc" and "hidepid=" in mount]
+    return bool(mounts) and not any(f"hidepid={off}" in mounts[0] for off in ("0", "off"))
+
+
+def check_sockets(asked):
+    """Can --via socket read /proc/net/unix?"""
+    try:
+        list_addresses()
+        yield (
+            GOOD,
+            f"--via socket works, between all processes in this network namespace ({read_namespace('self', 'net')})",
+        )
+    except (SoloError, OSError) as error:
+        yield NOTE, f"--via socket does not work: {error}"
+
+
+def check_kernel_settings(asked):
+    """Which kernel settings concern shared directories?"""
+    value = "".join(read_lines("/proc/sys/fs/protected_regular")).strip()
+    if value and value != "0":
+        yield (
+            GOOD,
+            f"fs.protected_regular is {value}: files of others in sticky directories are opened without creating them",
+        )
+    if "".join(read_lines("/proc/sys/fs/protected_hardlinks")).strip() == "0":
+        yield (
+            NOTE,
+            "fs.protected_hardlinks is 0: another user can put a link to your file in the place of a shared gate",
+        )
+
+
+def check_environment(asked):
+    """Does the environment name places that cron, ssh or systemd would not use?"""
+    home = os.environ.get("HOME")
+    try:
+        own = find_base(None)
+    except SoloError:
+        own = None  # no home directory: check_directory reports it
+    in_home = own and own.endswith(HOME_PLACE)
+    if not asked and in_home and home and not own.startswith(home.rstrip("/") + "/"):
+        yield NOTE, f"HOME is {home}, unlike in the password database: names live in the home directory of the database"
+    if asked and not os.path.isabs(asked):
+        yield (
+            NOTE,
+            f"--dir {asked} is relative: contenders in another working directory have other names (use an absolute path)",
+        )
+    for variable, default in (("SOLO_DIR", own), ("SOLO_VIA", FILE)):
+        value = os.environ.get(variable)
+        if value and os.path.normpath(value) != default:
+            yield NOTE, f"{variable} is set to {value}: unless cron and systemd have the same, there are two locks"
+
+
+def check_installation(asked):
+    """Does solo start as fast as it can, and see what it inherited?"""
+    if "solo_ignored" not in sys._xoptions:
+        yield NOTE, "started without its stub: which signals were ignored is guessed from the parent (CAVEATS, solo(1))"
+    with open("/proc/self/maps") as maps:
+        if "libpython" in maps.read():
+            yield NOTE, f"{sys.executable} is linked to libpython.so, which makes each start slower"
+    beside = os.path.dirname(os.path.realpath(sys.argv[0]))
+    if kernel.program is None and ("solo_ignored" in sys._xoptions or os.path.exists(f"{beside}/program")):
+        yield NOTE, "solo was installed for another version of Python, and starts slower (install it again)"
+
+
+def check_cron(asked):
+    """Does cron, if there is one, find solo by its name, in the PATH that it sets?"""
+    typed = os.path.abspath(sys.argv[0])
+    if not any(shutil.which(program, path=f"{CRON_PATH}:/usr/sbin:/sbin") for program in CRON):
+        return
+    if os.path.basename(typed) == "solo" and not shutil.which("solo", path=CRON_PATH):
+        yield NOTE, f"cron does not find solo in {CRON_PATH}: write {typed} in crontabs, or set PATH there"
+
+
+def check_generated_names(asked):
+    """Are there many names of one program? A name made from changing arguments never excludes another run."""
+    try:
+        names = [name for name, _ in find_names(open_place(asked)) if LIKE_GENERATED.fullmatch(name)]
+    except (SoloError, OSError):
+        return
+    for program, count in Counter(name.rpartition("-")[0] for name in names).most_common(3):
+        if count >= SUSPICIOUS:
+            yield NOTE, f"{program} ran under {count} names made from its words; runs of one job need one name: -n NAME"
+
+
+CHECKS: "tuple[Callable[[str | None], Iterator[tuple[str, str]]], ...]" = (
+    check_directory,
+    check_trust,
+    check_file_system,
+    check_locks,
+    check_processes,
+    check_sockets,
+    check_journal,
+    check_kernel_settings,
+    check_environment,
+    check_installation,
+    check_cron,
+    check_generated_names,
+)
+
+
+def find_file_system(path: str) -> tuple:
+    """Return (kind, mount point) of the file system that `path` is on."""
+    path, best = os.path.realpath(path), ("unknown", "/")
+    for line in read_lines("/proc/self/mounts"):
+        _, point, kind = line.split(" ")[:3]
+        point = re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), point)
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best[1]):
+            best = kind, point
+    return best
+
+
+def read_lines(path: str) -> list:
+    """Return the lines of a file, or none if it cannot be read."""
+    try:
+        # Only a newline ends a line: mount points may contain the other characters at which Python splits.
+        with open(path, errors="surrogateescape", newline="\n") as file:
+            return file.read().rstrip("\n").split("\n")
+    except OSError:
+        return []

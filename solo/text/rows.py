@@ -1,0 +1,69 @@
+"""The row of a ticket, as `solo list --json` prints it."""
+
+from solo.identity import find_pid
+from solo.kernel import decode
+from solo.modes import EXCLUSIVE, Claim
+from solo.process.owners import is_orphaned, is_trusted, vouches
+from solo.text.describe import find_directory
+from solo.text.tables import describe_claim
+from solo.text.users import find_user
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def make_row(name: str, where: str, ticket: "Any", record: "Any") -> "dict[str, Any]":
+    """Return the row of a ticket. `since` is in seconds since the epoch, as `format_times` expects it."""
+    # Before its command runs, a launcher that holds the name may wait at its engine, or for the second name of a pair.
+    is_waiting = not ticket.is_hold or record is not None and record.child is None and (record.via or record.is_pair)
+    state = "waiting" if is_waiting else "orphaned" if is_orphaned(ticket) else "held"
+    row = {
+        "name": name,
+        "state": state,
+        **describe_claim(Claim(EXCLUSIVE), None),
+        "launcher": None,
+        "child": None,
+        "since": None,
+        "user": find_user(ticket.owner_uid),
+        "host": None,
+        "command": [],
+        "note": None,
+        "via": where,
+        "ticket": ticket.number,
+        "claims": {},
+        "directory": None,
+    }
+    if record is not None:
+        pids, claims = find_claims(ticket, record)
+        row.update(
+            describe_claim(record.claim, record.slot[0][0] if record.slot else None),
+            since=record.since,
+            host=record.origin.host,
+            command=[decode(word) for word in record.command],
+            note=record.note or None,
+            via=record.via or where,
+            claims=claims,
+            directory=find_directory(ticket),
+            **pids,
+        )
+    return row
+
+
+def find_claims(ticket: "Any", record: "Any") -> "tuple[dict[str, int], dict[str, Any]]":
+    """Return (our pids of the `launcher` and `child`; the `user`, `launcher` and `child` of the record that the owner of
+    its file cannot vouch for, and pids that we cannot see).
+    """
+    pids: dict[str, int] = {}
+    claims: dict[str, Any] = {}
+    trusted = is_trusted(ticket)
+    if not trusted and record.uid != ticket.owner_uid:
+        claims["user"] = find_user(record.uid)
+    for key, process in (("launcher", None if record.is_kept else record.launcher), ("child", record.child)):
+        if process and process[0]:
+            pid = find_pid(process, record.origin, ticket.queue.origin)
+            if pid and (trusted or vouches(ticket, process)):
+                pids[key] = pid
+            else:
+                claims[key] = pid or process[0]
+    return pids, claims
