@@ -138,7 +138,7 @@ class Machine:
     def start(self, uid, *words, **environment):
         """Start a command as a user, as cron would: with an environment of its own."""
         become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"] if uid else []
-        enter = ["nsenter", f"--target={self.process.pid}", "--mount", *become, *words]
+        enter = ["nsenter", f"--target={self.process.pid}", "--mount", "--root", *become, *words]
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **environment}
         self.started.append(subprocess.Popen(enter, env=clean, cwd="/", text=True, **pipes))
