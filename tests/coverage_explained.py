@@ -50,7 +50,6 @@ TESTS = [
     "tests/test_prune.py",
     "tests/test_process_1.py",
     "tests/test_pid_namespaces.py",
-    "tests/test_postgresql.py::test_command_words_neither_open_nor_close_a_comment",
     "tests/test_views.py::test_a_waiter_on_a_terminal_shows_the_holder_and_its_place",
     "tests/test_views.py::test_without_a_terminal_progress_goes_only_to_a_ci_log",
     "tests/test_views.py::test_progress_names_the_holder_of_slots_and_of_a_file",

@@ -43,11 +43,11 @@ def serve(kinds, scope="module"):
 
 
 class Server:
-    """A server of one process. `url` is its value of --via. `has_nested` and so on say what its engine supports."""
+    """A server of one process. `url` is its value of --via. `has_history` and so on say what its engine supports."""
 
     scheme = ""
     tools = ()
-    has_nested = has_once = has_history = has_bytes = outlives_restart = True
+    has_history = has_bytes = outlives_restart = True
 
     def __init__(self, path: Path):
         need_tools(*self.tools)
@@ -212,12 +212,12 @@ class Redis(Server):
 
 
 class PostgreSQL(Server):
-    """PostgreSQL with advisory locks. `settings` end its URLs."""
+    """PostgreSQL. `settings` end its URLs."""
 
     scheme = "postgresql"
     tools = ("postgres", "psql")
-    settings = ""
-    has_nested = has_once = has_history = has_bytes = outlives_restart = False
+    settings = "?table=solo_lock"
+    has_bytes = False
 
     def prepare(self):
         # postgres refuses to run as root, and other users cannot enter the directories of pytest.
@@ -287,17 +287,6 @@ class PostgreSQL(Server):
         return subprocess.run(
             words, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
         ).stdout.strip()
-
-    def remove_lock(self, name):
-        ended = f"select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo %:% {name}'"
-        assert self.ask(ended) == "t"
-
-
-class PostgreSQLTable(PostgreSQL):
-    """PostgreSQL with a table."""
-
-    settings = "?table=solo_lock"
-    has_nested = has_once = has_history = outlives_restart = True
 
     def remove_lock(self, name):
         assert self.ask(f"delete from solo_lock where name = '{name}'") == "DELETE 1"
@@ -539,11 +528,4 @@ rgw run sync thread = false
 os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"] = S3.keys
 # Debian installs its programs outside of PATH.
 os.environ["PATH"] += "".join(f":{path}" for path in sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1:])
-SERVERS = {
-    "etcd": Etcd,
-    "zookeeper": ZooKeeper,
-    "redis": Redis,
-    "postgresql": PostgreSQL,
-    "postgresql-table": PostgreSQLTable,
-    "s3": S3,
-}
+SERVERS = {"etcd": Etcd, "zookeeper": ZooKeeper, "redis": Redis, "postgresql": PostgreSQL, "s3": S3}

@@ -74,7 +74,7 @@ def fleet(lab, server):
 
 
 def need(server, feature):
-    """Skip the test if the engine lacks a feature, such as has_once."""
+    """Skip the test if the engine lacks a feature, such as has_history."""
     if not getattr(server, feature):
         pytest.skip(f"{server.scheme} {feature.replace('_', ' ')}: no")
 
@@ -306,11 +306,6 @@ def test_simultaneous_contenders_fill_all_slots(fleet):
 
 
 def test_parent_excludes_nested_names(fleet):
-    if not fleet.server.has_nested:
-        result = fleet.run("a", "-n", "deploy/prod", "true")
-        assert result.returncode == 125 and result.stderr.count(b"\n") == 1
-        assert b"a name within a name without ?table=: etcd, zookeeper, redis, s3 do" in result.stderr
-        return
     holder = fleet.hold("a", "deploy/prod")
 
     assert [fleet.run("b", "-n", name, "true").returncode for name in ("deploy", "deploy/test", "deploy/prod")] == [
@@ -656,7 +651,6 @@ def test_doctor_reports_the_engine_and_fails_without_it(fleet):
 
 
 def test_once_per_runs_once_in_a_period_over_all_hosts(fleet):
-    need(fleet.server, "has_once")
     words = ["-n", "nightly", "--once-per", "1d", "--", "sh", "-c", "echo ran >>$LAB/log"]
 
     results = [fleet.run(host, *words) for host in "abab"]
@@ -667,7 +661,6 @@ def test_once_per_runs_once_in_a_period_over_all_hosts(fleet):
 
 
 def test_once_per_skips_while_the_first_still_runs(fleet):
-    need(fleet.server, "has_once")
     holder = fleet.start("a", "-n", "slow", "--once-per", "1d", "--", "sh", "-c", "echo; read line")
     read_line(holder)
 
@@ -677,7 +670,6 @@ def test_once_per_skips_while_the_first_still_runs(fleet):
 
 
 def test_once_retry_runs_again_after_a_failure(fleet):
-    need(fleet.server, "has_once")
     words = ["-n", "retried", "--once-per", "1d", "--once-retry", "--", "sh", "-c", "echo ran >>$LAB/log; exit $0"]
 
     assert [fleet.run(host, *words, status).returncode for host, status in (("a", "1"), ("b", "0"), ("a", "0"))] == [

@@ -21,8 +21,7 @@ URLS = {
     "etcd": f"etcd://{NAME}:1",
     "redis": f"redis://{NAME}:1",
     "zookeeper": f"zookeeper://{NAME}:1",
-    "postgresql": f"postgresql://{NAME}:1/x",
-    "postgresql-table": f"postgresql://{NAME}:1/x?table=t",
+    "postgresql": f"postgresql://{NAME}:1/x?table=t",
 }
 
 

@@ -1,22 +1,19 @@
-"""PostgreSQL alone: ended sessions, restarts, tables and their notifications, poolers, standbys, passwords."""
+"""PostgreSQL alone: its table and notifications, restarts, poolers, standbys, passwords."""
 
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
-from conftest import TESTS, finish, read_line, read_state, until
-from fleet import LOST
-from proxy import HOLE, RESET, Proxy
-from servers import PostgreSQL, PostgreSQLTable, Server, find_port, serve
+from conftest import finish, read_state, until
+from servers import PostgreSQL, Server, find_port, serve
 from test_engines import Fleet
 
 pytest.importorskip("solo.engines.postgresql.libpq")
 
 from solo.engines.engine import EntryRecord
-from solo.engines.postgresql.table import PostgresTable
+from solo.engines.postgresql.engine import PostgreSQL as Engine
 from solo.engines.queue import Wait
 from solo.engines.targets import parse_url
 from solo.errors import Busy
@@ -31,176 +28,35 @@ def fleet(lab, server):
     return Fleet(lab, server)
 
 
-@pytest.fixture
-def tabled(fleet):
-    """The same server, with a table."""
-    fleet.url += PostgreSQLTable.settings
-    return fleet
-
-
 def restart(server):
     server.stop(signal.SIGINT)
     server.start()
 
 
-def start_beats(fleet, host, seconds, *words):
-    """Start a contender whose command writes the times of its life into a file named after its host."""
-    command = [sys.executable, "-IS", TESTS / "beats.py", fleet.lab.path / f"beats.{host}", seconds]
-    return fleet.start(host, "-n", fleet.job, "--ttl", "3s", *words, "--", *map(str, command))
-
-
-def has_beats(fleet, host):
-    path = fleet.lab.path / f"beats.{host}"
-    return path.exists() and path.stat().st_size > 8
-
-
-def read_beats(fleet, host):
-    """Return (token, first beat, last beat)."""
-    data = (fleet.lab.path / f"beats.{host}").read_bytes()
-    beats = memoryview(data)[8:].cast("d")
-    return int.from_bytes(data[:8], sys.byteorder), beats[0], beats[-1]
-
-
-# --- sessions -----------------------------------------------------------------------------------------------------------------
-
-
-TERMINATED = "session terminated"
-
-
-@pytest.mark.parametrize(
-    "settings, fault",
-    [("", TERMINATED), ("", RESET), (PostgreSQLTable.settings, HOLE)],
-    ids=["terminated", "reset", "hole"],
-)
-def test_lost_lease_ends_the_command_before_the_next_starts(fleet, server, settings, fault):
-    proxy = Proxy(server.port)
-    try:
-        through = Fleet(fleet.lab, server)
-        through.job, through.url = fleet.job, server.make_url(proxy.port) + settings
-        fleet.url += settings
-        holder = start_beats(through, "a", "1000", "--kill-after", "500ms")
-        until(lambda: has_beats(fleet, "a"))
-        waiting = start_beats(fleet, "b", "0", "-w", "forever")
-        until(lambda: fleet.count(fleet.job, "waiting") == 1)
-
-        if fault == TERMINATED:
-            server.ask(
-                f"select pg_terminate_backend(l.pid) from pg_locks l join pg_stat_activity using (pid)"
-                f" where application_name like 'solo % {fleet.job}' and l.granted and l.locktype = 'advisory'"
-            )
-        else:
-            proxy.set(fault)
-
-        assert finish(holder)[0] in LOST and finish(waiting)[0] == 0
-        before, after = read_beats(fleet, "a"), read_beats(fleet, "b")
-        assert before[0] < after[0] and before[2] < after[1]
-    finally:
-        proxy.close()
-
-
-def test_server_restart_ends_the_command_and_keeps_waiters(fleet, server):
-    holder = fleet.hold("a", fleet.job)
-    waiting = fleet.start_waiter("b", fleet.job, tag="in")
-
-    restart(server)
-
-    assert finish(holder)[0] == 123
-    assert finish(waiting)[0] == 0 and fleet.lab.read_log() == ["in"]
-
-
-@pytest.mark.parametrize("word", ["ls /*", "*/ '", "/* */ /*", "\\*/"])
-def test_command_words_neither_open_nor_close_a_comment(fleet, word):
-    holder = fleet.hold("a", fleet.job)
-    waiting = fleet.start("b", "-w", "1m", "-n", fleet.job, "--", "sh", "-c", "exit 3", word)
-    until(lambda: any(row["command"][-1:] == [word] for row in fleet.list("c", fleet.job)))
-    finish(holder)
-
-    assert finish(waiting)[0] == 3
-
-
 @pytest.mark.parametrize("ttl", ["5m", "1000000000s"])
-@pytest.mark.parametrize("table", ["", PostgreSQLTable.settings], ids=["session", "table"])
-def test_lease_may_be_longer_than_tcp_timeouts(fleet, ttl, table):
-    fleet.url += table
-
+def test_lease_may_be_longer_than_tcp_timeouts(fleet, ttl):
     assert fleet.run("a", "-n", fleet.job, "--ttl", ttl, "--", "sh", "-c", "exit 3").returncode == 3
 
 
-def test_stop_waiting_ends_a_waiter(fleet):
-    holder = fleet.hold("a", fleet.job)
-    waiting = fleet.start_waiter("b", fleet.job)
-
-    assert fleet.run("c", "stop", "--waiting", fleet.job).returncode == 0
-
-    status, _, message = finish(waiting)
-    assert status == 75 and "superseded by pid" in message
-    finish(holder)
-
-
-def test_lock_of_another_program_is_respected(fleet, server):
-    from solo.engines.postgresql.link import make_key
-
-    psql = subprocess.Popen(
-        ["psql", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-XAt"],
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    print(f"select pg_advisory_lock({make_key(fleet.job)}), 'mine';", file=psql.stdin, flush=True)
-    assert psql.stdout.readline() == "|mine\n"
-
-    result = fleet.run("a", "-n", fleet.job, "true")
-
-    assert result.returncode == 75 and b"held by another program (psql/" in result.stderr
-    psql.communicate()
-    assert fleet.run("a", "-n", fleet.job, "true").returncode == 0
-
-
-def test_shared_excludes_slots_and_the_smallest_limit_counts(fleet):
-    holders = [fleet.hold(host, fleet.job, "--slots", "3") for host in "ab"]
-    assert [
-        fleet.run("c", "-n", fleet.job, *words, "true").returncode for words in (["--shared"], [], ["--slots", "2"])
-    ] == [75] * 3
-    assert fleet.run("c", "-n", fleet.job, "--slots", "5", "--take", "2", "true").returncode == 75
-    reader = fleet.start("c", "-w", "forever", "-n", fleet.job, "--shared", "--", "sh", "-c", "echo in; read line")
-    until(lambda: fleet.count(fleet.job, "waiting") == 1)
-    for holder in holders:
-        finish(holder)
-    assert read_line(reader) == "in"
-
-    assert fleet.run("d", "-n", fleet.job, "--slots", "3", "true").returncode == 75
-    finish(reader)
-    assert fleet.run("d", "-n", fleet.job, "--slots", "3", "true").returncode == 0
-
-
-def test_once_per_without_a_table_is_refused(fleet):
-    result = fleet.run("a", "-n", fleet.job, "--once-per", "1d", "true")
-
-    assert result.returncode == 125 and b"table=" in result.stderr and result.stderr.count(b"\n") == 1
-
-
-# --- tables -------------------------------------------------------------------------------------------------------------------
-
-
-def test_table_lock_survives_session_end_and_restart(tabled, server):
-    holder = tabled.hold("a", tabled.job, "--ttl", "10s")
-    waiting = tabled.start_waiter("b", tabled.job, tag="in")
+def test_lock_survives_session_end_and_restart(fleet, server):
+    holder = fleet.hold("a", fleet.job, "--ttl", "10s")
+    waiting = fleet.start_waiter("b", fleet.job, tag="in")
     started = server.ask("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'solo %'")
     assert started == "t\nt"
 
     restart(server)
 
-    until(lambda: tabled.count(tabled.job, "waiting") == 1 and tabled.count(tabled.job, "held") == 1)
-    expires = f"select min(expires) from solo_lock where name = '{tabled.job}'"
+    until(lambda: fleet.count(fleet.job, "waiting") == 1 and fleet.count(fleet.job, "held") == 1)
+    expires = f"select min(expires) from solo_lock where name = '{fleet.job}'"
     before = server.ask(expires)
     until(lambda: server.ask(expires) > before)
-    assert tabled.lab.read_log() == [] and read_state(holder.child) != "gone"
+    assert fleet.lab.read_log() == [] and read_state(holder.child) != "gone"
     assert finish(holder)[0] == 0 and finish(waiting)[0] == 0
 
 
 @pytest.mark.parametrize("words", ["list", "show job", "history", "wait job", "stop job", "metrics"])
 def test_view_of_a_missing_table_is_empty_and_creates_none(fleet, server, words):
-    fleet.url += "?table=fresh"
+    fleet.url = fleet.url.replace("solo_lock", "fresh")
     server.ask("drop table if exists fresh, fresh_log")
 
     result = fleet.run("a", *words.split()[:1], "--via", fleet.url, *words.split()[1:])
@@ -211,33 +67,34 @@ def test_view_of_a_missing_table_is_empty_and_creates_none(fleet, server, words)
     assert server.ask("select to_regclass('fresh') is null") == "f"
 
 
-def test_error_without_create_privilege_has_the_create_statement(fleet, server):
-    server.ask("drop role if exists guest; create role guest login")
-    fleet.url = server.url.replace("postgres@", "guest@") + "?table=guests"
+@pytest.mark.parametrize("table", ["guests", "rooms.guests"])
+def test_error_without_create_privilege_has_the_create_statement(fleet, server, table):
+    role = f"of_{table[:5]}"
+    server.ask(f"create role {role} login")
+    fleet.url = server.url.replace("postgres@", f"{role}@").replace("solo_lock", table)
 
     result = fleet.run("a", "-n", fleet.job, "true")
 
     message = result.stderr.decode()
     assert result.returncode == 125 and message.count("\n") == 1
-    server.ask(message[message.index("create table") :].replace("...", "guest"))
-    assert fleet.run("a", "-n", fleet.job, "true").returncode == 0
+    server.ask(message.partition("must run: ")[2].rstrip(")\n"))
+    run = fleet.run("a", "-v", "-n", fleet.job, "true")
+    assert run.returncode == 0 and b"not written" not in run.stderr
 
 
-def test_outcome_that_cannot_be_written_changes_no_status(tabled, server):
-    tabled.run("a", "-n", "first", "true")
+def test_outcome_that_cannot_be_written_changes_no_status(fleet, server):
+    fleet.run("a", "-n", "first", "true")
     server.ask("create role locker login; grant select, insert, update, delete on solo_lock to locker")
     server.ask("drop table solo_lock_log")
-    tabled.url = tabled.url.replace("postgres@", "locker@")
+    fleet.url = fleet.url.replace("postgres@", "locker@")
 
-    result = tabled.run("a", "-v", "-n", tabled.job, "--", "sh", "-c", "exit 3")
+    result = fleet.run("a", "-v", "-n", fleet.job, "--", "sh", "-c", "exit 3")
 
     assert result.returncode == 3 and b"an administrator must run: create table" in result.stderr
-    assert b"not written" not in tabled.run("a", "-n", tabled.job, "true").stderr
+    assert b"not written" not in fleet.run("a", "-n", fleet.job, "true").stderr
 
 
-@pytest.mark.parametrize("settings", ["", PostgreSQLTable.settings], ids=["session", "table"])
-def test_each_holder_and_each_waiter_has_one_connection(fleet, server, settings):
-    fleet.url += settings
+def test_each_holder_and_each_waiter_has_one_connection(fleet, server):
     holder = fleet.hold("a", fleet.job, "-n", "other")
     waiters = [fleet.start_waiter(host, fleet.job) for host in "bc"]
 
@@ -248,8 +105,7 @@ def test_each_holder_and_each_waiter_has_one_connection(fleet, server, settings)
     assert [finish(waiter)[0] for waiter in waiters] == [0, 0]
 
 
-@pytest.mark.parametrize("settings", ["", PostgreSQLTable.settings], ids=["session", "table"])
-def test_full_server_is_asked_again_until_the_wait_is_over(lab, tmp_path, settings):
+def test_full_server_is_asked_again_until_the_wait_is_over(lab, tmp_path):
     server = PostgreSQL(tmp_path / "server").start()
     server.ask("alter system set max_connections = 4")
     restart(server)
@@ -259,7 +115,7 @@ def test_full_server_is_asked_again_until_the_wait_is_over(lab, tmp_path, settin
         one.stdin.write(b"select 1;\n")
         one.stdin.flush()
         assert one.stdout.readline() == b"1\n"
-    lab.environment["SOLO_VIA"] = server.url + settings
+    lab.environment["SOLO_VIA"] = server.url
 
     result = lab.run("-n", "job", "true")
     waiting = lab.start("-v", "-n", "job", "--wait", "1h", "--", "echo", "ran")
@@ -273,9 +129,33 @@ def test_full_server_is_asked_again_until_the_wait_is_over(lab, tmp_path, settin
     server.stop()
 
 
-@pytest.mark.parametrize("query", ["?table=", "?table=a;b", "?tables=x", "?sslmode=loud", "?password=secret"])
+def test_url_without_a_table_is_refused_with_the_url_to_type(fleet):
+    right = fleet.url
+    fleet.url = fleet.url.partition("?")[0]
+
+    result = fleet.run("a", "-n", fleet.job, "true")
+
+    assert (result.returncode, result.stderr.decode()) == (
+        125,
+        f"solo: --via {fleet.url}: names no table for its locks (use {right})\n",
+    )
+
+
+def test_notices_of_the_server_do_not_reach_the_user(fleet, server):
+    """As after an upgrade of the C library: then the server warns at each connection."""
+    server.ask("update pg_database set datcollversion = '0.1' where datname = 'postgres'")
+
+    result = fleet.run("a", "-n", fleet.job, "true")
+
+    server.ask("update pg_database set datcollversion = null")
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "query", ["table=", "table=a;b", "tables=x", "table=t&sslmode=loud", "table=t&password=secret"]
+)
 def test_invalid_settings_are_refused_in_one_line(fleet, query):
-    fleet.url += query
+    fleet.url = f"{fleet.url.partition('?')[0]}?{query}"
 
     result = fleet.run("a", "-n", fleet.job, "true")
 
@@ -321,16 +201,12 @@ def pooler(request, server, tmp_path):
     pooler.stop()
 
 
-def test_pooler_that_shares_sessions_needs_a_table(fleet, server, pooler):
-    direct, fleet.url = fleet.url, server.make_url(pooler.port)
-    if pooler.mode != "session":
-        result = fleet.run("a", "-n", fleet.job, "true")
-        assert result.returncode == 125 and b"pool_mode=session" in result.stderr and result.stderr.count(b"\n") == 1
-        fleet.url, direct = (url + PostgreSQLTable.settings for url in (fleet.url, direct))
+def test_pooler_may_share_sessions(fleet, server, pooler):
+    fleet.url = server.make_url(pooler.port)
     holder = fleet.hold("a", fleet.job)
     waiting = fleet.start_waiter("b", fleet.job, tag="in")
 
-    fleet.url = direct
+    fleet.url = server.url
     assert fleet.run("c", "-n", fleet.job, "true").returncode == 75
     assert finish(holder)[0] == 0 and finish(waiting)[0] == 0 and fleet.lab.read_log() == ["in"]
 
@@ -374,7 +250,8 @@ def test_standby_is_refused_or_passed_over(fleet, server, tmp_path):
 
 
 def test_password_from_libpqs_file_is_never_shown(fleet, server, tmp_path):
-    server.ask("drop role if exists clerk; create role clerk login password 'se%cr3t'")
+    server.ask("create role clerk login password 'se%cr3t'")
+    server.ask("grant create on schema public to clerk")
     rules = server.home / "data" / "pg_hba.conf"
     old = rules.read_text()
     rules.write_text("host all clerk 127.0.0.1/32 scram-sha-256\n" + old)
@@ -383,7 +260,7 @@ def test_password_from_libpqs_file_is_never_shown(fleet, server, tmp_path):
     passwords.write_text("*:*:*:clerk:wrong\n")
     passwords.chmod(0o600)
     fleet.lab.environment["PGPASSFILE"] = str(passwords)
-    fleet.url = server.url.replace("postgres@", "clerk@")
+    fleet.url = server.url.replace("postgres@", "clerk@").replace("solo_lock", "clerks")
 
     refused = fleet.run("a", "-n", fleet.job, "true")
     passwords.write_text("*:*:*:clerk:se%cr3t\n")
@@ -398,14 +275,14 @@ def test_password_from_libpqs_file_is_never_shown(fleet, server, tmp_path):
 def test_table_created_by_another_contender_meanwhile_is_used(server):
     """Two first contenders race: the other creates the table between the probe and the check of this one."""
 
-    class Late(PostgresTable):
+    class Late(Engine):
         def ask(self, query, *values):
             if "to_regclass" in query:
                 other.connect()
             return super().ask(query, *values)
 
-    target = parse_url(server.url + "?table=raced")
-    other, late = PostgresTable(target, 15.0, 5.0), Late(target, 15.0, 5.0)
+    target = parse_url(server.url.replace("solo_lock", "raced"))
+    other, late = Engine(target, 15.0, 5.0), Late(target, 15.0, 5.0)
     late.connect()
 
     assert late.list_entries() == []
@@ -417,11 +294,11 @@ class Peers:
     """Sessions at one table, each with an entry in a queue, as of contenders on several hosts."""
 
     def __init__(self, server, table):
-        self.target = parse_url(f"{server.url}?table={table}")
+        self.target = parse_url(server.url.replace("solo_lock", table))
         self.engines = []
 
     def join(self, name, claim):
-        engine = PostgresTable(self.target, 3600.0, 5.0)
+        engine = Engine(self.target, 3600.0, 5.0)
         engine.connect()
         key = engine.join(name, EntryRecord(claim, launcher=1, since=1.0))
         entry = engine.read_queue(name)[-1]
@@ -495,7 +372,7 @@ def test_release_by_an_earlier_version_wakes_a_waiter(peers, server):
     assert peers.count_woken([waiter]) == [1]
 
 
-class Recorded(PostgresTable):
+class Recorded(Engine):
     """A table that records its queries."""
 
     def __init__(self, *words):
@@ -532,14 +409,14 @@ def test_waiter_reads_no_entry_after_its_own(peers):
     assert len(engines[0].list_entries("a")) == 4
 
 
-def test_waiter_whose_row_was_removed_joins_again(tabled, server):
-    holder = tabled.hold("a", tabled.job)
-    waiting = tabled.start_waiter("b", tabled.job, "--ttl", "3s", tag="in")
-    last = f"select max(number) from solo_lock where name = '{tabled.job}'"
+def test_waiter_whose_row_was_removed_joins_again(fleet, server):
+    holder = fleet.hold("a", fleet.job)
+    waiting = fleet.start_waiter("b", fleet.job, "--ttl", "3s", tag="in")
+    last = f"select max(number) from solo_lock where name = '{fleet.job}'"
     before = server.ask(last)
 
     server.ask(f"delete from solo_lock where number = {before}")
 
-    until(lambda: tabled.count(tabled.job, "waiting") == 1 and server.ask(last) > before)
+    until(lambda: fleet.count(fleet.job, "waiting") == 1 and server.ask(last) > before)
     finish(holder)
-    assert finish(waiting)[0] == 0 and tabled.lab.read_log() == ["in"]
+    assert finish(waiting)[0] == 0 and fleet.lab.read_log() == ["in"]

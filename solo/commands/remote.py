@@ -61,9 +61,7 @@ def collect_runs(via: str, names: list) -> list:
     """Return [(name, Run)] of the outcomes of `names` and of the names nested in them, or all, by this host's clock."""
     with look(via) as engine:
         if not engine.keeps_outcomes:
-            raise SoloError(
-                f"{engine.where}: cannot keep a history (etcd, ZooKeeper, Redis and PostgreSQL with ?table= can)"
-            )
+            raise SoloError(f"{engine.where}: cannot keep a history (etcd, ZooKeeper, Redis and PostgreSQL can)")
         found = dict.fromkeys(pair for name in names or [None] for pair in engine.read_outcomes(name))
         skew = engine.skew
     runs = [(name, run) for name, text in found for run in parse(name, text)[1] if run.start]

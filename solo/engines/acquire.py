@@ -66,7 +66,7 @@ class EngineHold:
         self.claims = plan_claims(wanted.names, wanted.claim)
         terms = Terms(TTL if plan.ttl is None else plan.ttl, plan.grace)
         terms.check()
-        self.engine = open_engine(plan.via, terms, {claim.mode for _, claim in self.claims})
+        self.engine = open_engine(plan.via, terms)
         check_plan(plan)
         wanted.via = self.engine.where
         self.lease = Lease(self.engine, terms)

@@ -142,19 +142,17 @@ class Entry(NamedTuple):
 class Engine(Protocol):
     """One connection to an engine, with one lease for all names held through it.
 
-    `where` names it in messages, without secrets. `modes` are the modes of modes.py that it supports. `caveat` is a
-    warning that -v prints about every lock there, or "". `ttl` is how many seconds an unrenewed lease lives: as
-    requested, and after `acquire` as granted. `skew` is how many seconds its clock is ahead of this host's, 0 if
-    unknown. `keeps_outcomes` is whether it has log_outcome and read_outcomes. `expires_leases` is whether it ends an
-    unrenewed lease without the help of a contender. `is_view`, which the caller may set before `connect`: create
-    nothing there.
+    `where` names it in messages, without secrets. `caveat` is a warning that -v prints about every lock there, or "".
+    `ttl` is how many seconds an unrenewed lease lives: as requested, and after `acquire` as granted. `skew` is how many
+    seconds its clock is ahead of this host's, 0 if unknown. `keeps_outcomes` is whether it has log_outcome and
+    read_outcomes. `expires_leases` is whether it ends an unrenewed lease without the help of a contender. `is_view`,
+    which the caller may set before `connect`: create nothing there.
 
-    Every method but `acquire` and `wait_loss` returns within `timeout` seconds. All raise Unreachable if the engine
-    does not answer and SoloError if it refuses; Gone only where stated. Only `wait_loss` may run beside another call.
+    Every method but `acquire` returns within `timeout` seconds. All raise Unreachable if the engine does not answer and
+    SoloError if it refuses; Gone only where stated.
     """
 
     where: str
-    modes: tuple
     caveat: str
     ttl: float
     timeout: float
@@ -177,9 +175,6 @@ class Engine(Protocol):
 
         Return the contender that asks us to end (ask_to_end), or None.
         """
-
-    def wait_loss(self, seconds: float, stop) -> None:
-        """Sleep for `seconds`, or until the StopEvent `stop`, which poll(2) accepts too. May raise Gone."""
 
     def record_child(self, pid: int) -> None:
         """Record in our entries that the command runs, as `pid`."""

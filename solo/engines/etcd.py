@@ -17,7 +17,6 @@ from solo.engines.http import Connection
 from solo.engines.queue import OrderedEngine, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
-from solo.modes import MODES
 
 PREFIX = "solo"
 ENDS, ONCES, LOGS = ".end", ".once", ".log"  # no part of a name starts with a dot
@@ -34,8 +33,6 @@ LEASE_EXISTS = "lease already exists"
 class Etcd(OrderedEngine):
     """An OrderedEngine; see also engine.Engine."""
 
-    modes = MODES
-    caveat = ""
     keeps_outcomes = True
 
     def __init__(self, target, ttl: float, timeout: float):

@@ -157,8 +157,7 @@ class Lease:
             self.try_record_child(child)
             due = self.renewed + self.terms.period
             while not self.stop.is_set():
-                self.engine.wait_loss(max(0.0, due - read_boot_clock()), self.stop)
-                if self.stop.is_set():
+                if self.stop.wait(max(0.0, due - read_boot_clock())):
                     break
                 try:
                     self.renew()
@@ -224,7 +223,7 @@ class Lease:
 
 
 class StopEvent:
-    """The end of a Lease. One thread waits for it; poll(2) can wait for it as well."""
+    """The end of a Lease. One thread waits for it."""
 
     def __init__(self):
         self.is_stopped = False

@@ -46,6 +46,7 @@ class OrderedEngine:
     """
 
     entries: dict
+    caveat = ""
     skew: float = 0.0
     keeps_outcomes = False
     expires_leases = True
@@ -85,9 +86,6 @@ class OrderedEngine:
         for name, entry in self.entries.items():
             self.entries[name] = entry._replace(record=entry.record.start(pid))
             self.rewrite(self.entries[name])
-
-    def wait_loss(self, seconds: float, stop):
-        stop.wait(seconds)
 
 
 class Contender:

@@ -16,7 +16,6 @@ from solo.engines.queue import OrderedEngine, sort_queues
 from solo.engines.resp import Connection, Refused
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
-from solo.modes import MODES
 
 POLL = (0.05, 0.15)  # seconds; random, so that waiters do not all ask at once
 PASSING = ("LOADING", "ERR max number of clients")  # a server that starts, or is full
@@ -98,7 +97,6 @@ redis.call('zremrangebyrank', KEYS[1], 0, ARGV[3])
 class Redis(OrderedEngine):
     """An OrderedEngine; see also engine.Engine."""
 
-    modes = MODES
     keeps_outcomes = True
     caveat = "Redis is best effort: after a restart, a failover or a step of its clock two may run; SOLO_TOKEN tells them apart"
 

@@ -6,7 +6,6 @@ Exception: the keys of AWS, which its own tools take from the environment.
 
 from solo.engines.network import Target, split_host, unquote
 from solo.errors import SoloError, UsageError
-from solo.modes import EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, MODES, SHARED, SLOTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +21,7 @@ KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
 
 class Kind(NamedTuple):
     """One of the engines. `scheme` is that of its URLs without TLS; `needs` is what must be installed for it, `package`
-    Debian's with that, `library` the Python library that is it or brings it. `unless` ends the message about an
-    unsupported mode.
+    Debian's with that, `library` the Python library that is it or brings it.
     """
 
     scheme: str
@@ -32,21 +30,10 @@ class Kind(NamedTuple):
     package: str
     requirement: str  # for pip, as in pyproject.toml
     port: int
-    modes: tuple = MODES
-    unless: str = ""
 
 
 ETCD = Kind("etcd", "", "", "", "", 2379)
-POSTGRESQL = Kind(
-    "postgresql",
-    "psycopg",
-    "libpq",
-    "libpq5",
-    "psycopg[binary]>=3.1.7",
-    5432,
-    (EXCLUSIVE, SHARED, SLOTS),
-    " without ?table=",
-)
+POSTGRESQL = Kind("postgresql", "psycopg", "libpq", "libpq5", "psycopg[binary]>=3.1.7", 5432)
 ZOOKEEPER = Kind("zookeeper", "kazoo", "the Python library kazoo", "python3-kazoo", "kazoo>=2.8", 2181)
 REDIS = Kind("redis", "", "", "", "", 6379)
 S3 = Kind("s3", "", "", "", "", 443)
@@ -60,19 +47,10 @@ ENGINES = {
     "rediss": REDIS,
     "s3": S3,
 }
-WORDS = {
-    SHARED: "--shared",
-    SLOTS: "--slots",
-    INTEND_EXCLUSIVE: "a name within a name",
-    INTEND_SHARED: "a name within a name",
-}
 
 
-def open_engine(where: str, terms, modes=frozenset()):
-    """Return the Engine of --via `where`, not yet connected, for a lease of these Terms and claims of these modes.
-
-    Raises SoloError, UsageError.
-    """
+def open_engine(where: str, terms):
+    """Return the Engine of --via `where`, not yet connected, for a lease of these Terms. Raises SoloError, UsageError."""
     target = find_target(where)
     kind = ENGINES[target.scheme]
     try:
@@ -84,11 +62,7 @@ def open_engine(where: str, terms, modes=frozenset()):
 
         how = describe_install({kind.package: kind.requirement})
         raise SoloError(f"--via {target.scheme} needs {kind.needs} (install: {how})") from None
-    engine = make(target, terms.ttl, terms.timeout)
-    for mode in sorted(set(modes) - set(engine.modes)):
-        able = ", ".join(dict.fromkeys(other.scheme for other in ENGINES.values() if mode in other.modes))
-        raise UsageError(f"--via {target.scheme} does not support {WORDS[mode]}{kind.unless}: {able} do")
-    return engine
+    return make(target, terms.ttl, terms.timeout)
 
 
 def import_engine(kind: Kind):
@@ -102,7 +76,7 @@ def import_engine(kind: Kind):
 
         return Redis
     if kind is POSTGRESQL:
-        from solo.engines.postgresql.session import PostgreSQL
+        from solo.engines.postgresql.engine import PostgreSQL
 
         return PostgreSQL
     if kind is ZOOKEEPER:

@@ -72,11 +72,11 @@ def read_cpu(words) -> float:
 def measure_crowd(bench: Bench, rounds: int) -> dict:
     """Measure a handoff in a queue of 200 waiters at PostgreSQL's table, until the last launcher has ended."""
     import pytest
-    from servers import PostgreSQLTable
+    from servers import PostgreSQL
 
     count = 4 if bench.small else 200
     try:
-        server = PostgreSQLTable(bench.folder / "crowd")
+        server = PostgreSQL(bench.folder / "crowd")
     except pytest.skip.Exception:
         return {}
     with open(server.home / "data/postgresql.conf", "a") as settings:

@@ -84,9 +84,6 @@ READ = {
     "dates": "engines.dates.parse_date engines.dates.parse_http_date engines.dates.read_number",
     "keys": "engines.s3.credentials.parse_keys",
     "profiles": "engines.s3.credentials.parse_ini engines.s3.credentials.read_ini",
-    "postgresql": """
-        engines.postgresql.session.parse_comment engines.postgresql.session.read_entry
-        engines.postgresql.link.decode engines.postgresql.table.PostgresTable.make_entries""",
 }
 
 UNREAD = {
@@ -96,8 +93,8 @@ UNREAD = {
         contention.period.LocalStore.read_once contention.period.LocalStore.write_once
         contention.sockets.SocketTicket.read_record engines.acquire.EngineHold.read_once engines.engine.Engine.read_once
         engines.engine.Engine.read_outcomes
-        engines.postgresql.session.PostgresSession.read_once engines.postgresql.table.PostgresTable.read_once
-        engines.postgresql.table.PostgresTable.read_queue engines.queue.OrderedEngine.read_queue
+        engines.postgresql.engine.PostgreSQL.read_once
+        engines.postgresql.engine.PostgreSQL.read_queue engines.queue.OrderedEngine.read_queue
         engines.zookeeper.engine.ZooKeeper.read_once engines.zookeeper.engine.ZooKeeper.read_once_with_version
         gate.Gate.read_unlocked identity.read_self identity.read_stat obstacles.read_claim process.systemd.signals_whole_unit
         process.tree.read_all tickets.Ticket.read_record""",
@@ -121,11 +118,11 @@ UNREAD = {
         text.describe.describe_state text.describe.find_directory""",
     "reads text that this process has just written": """
         api.holder.make_holder commands.history.read_time commands.place.find_place
-        commands.metrics.run engines.s3.engine.S3.pack engines.postgresql.session.PostgresSession.make_comment""",
+        commands.metrics.run engines.s3.engine.S3.pack""",
     "reads columns of solo's own queries, cast by the server": """
         engines.postgresql.libpq.Connection.receive engines.postgresql.libpq.read_value
-        engines.postgresql.session.PostgresSession.read_lanes engines.postgresql.session.PostgresSession.read_obstacles
-        engines.postgresql.table.PostgresTable.read_outcomes engines.postgresql.table.PostgresTable.read_rows""",
+        engines.postgresql.link.decode engines.postgresql.engine.PostgreSQL.read_outcomes
+        engines.postgresql.engine.PostgreSQL.read_rows""",
     "reads no outside data": """
         api.blocking.Deferred.receive commands.clean.clean_all commands.prune.clean commands.top.Screen.receive
         contention.protocols.Ticket.read_record engines.network.make_tls process.library.load_library

@@ -9,13 +9,12 @@ from io import SEEK_END, BytesIO
 from types import SimpleNamespace
 
 from readers import some
-from readers.target import NUMBERS, agree, attempt, expect, expect_claim, fuzzed, same
+from readers.target import NUMBERS, attempt, expect, expect_claim, fuzzed, same
 from solo.contention import period
 from solo.engines import engine, etcd, http, network, redis, resp, targets
-from solo.engines.postgresql import link, session, table
 from solo.engines.zookeeper.engine import ZooKeeper
 from solo.errors import SoloError
-from solo.modes import EXCLUSIVE, Claim
+from solo.modes import EXCLUSIVE
 from solo.record import LATEST
 
 ANSWERED = (SoloError, engine.Gone, *engine.INVALID_ANSWER)
@@ -399,46 +398,3 @@ def trip_redis(rng):
     name, record, count = some.text(rng), invent_entry_record(rng), some.number(rng)
     [entry] = redis.make_entries([[redis.make_key(name), b"0a", b"%d %b" % (count, record.format())]])
     same((entry.name, entry.number, list_fields(entry.record)), (name, count, list_fields(record)))
-
-
-# --- PostgreSQL --------------------------------------------------------------------------------------------------
-
-
-def open_postgresql(rng, name: str):
-    one = session.PostgresSession.__new__(session.PostgresSession)
-    record = invent_entry_record(rng, rng.choice((Claim("X"), Claim("S"), Claim("C", 5, 2))))
-    one.entries = {name: engine.Entry(name, f"{name}/5", some.number(rng), record, True)}
-    one.wanted = None
-    one.link = SimpleNamespace(skew=0.0)
-    return one
-
-
-def make_postgresql(rng) -> bytes:
-    return (open_postgresql(rng, "job").make_comment() + "select 1").encode()
-
-
-@fuzzed(1, b'/*solo |"names"|*/|null|1e999|[[[[|' + NUMBERS)
-def check_postgresql(data: bytes):
-    query = link.decode(data)
-    for name, (position, is_held, record) in session.parse_comment(query).items():
-        expect(isinstance(name, str) and isinstance(position, int) and isinstance(is_held, bool))
-        expect_claim(record.claim, record.slot)
-    key = str(link.make_key("job"))
-    entry = session.read_entry(None, "5", key, "ExclusiveLock", "t", query, query[:40])
-    expect(entry is None or entry.name == "job", entry)
-    entry = session.read_entry("job", "5", key, "ShareLock", "f", query, None)
-    expect(entry is not None and entry.name == "job" and not entry.is_held, "a lock of this name is not seen")
-    here = SimpleNamespace(name="t", skew=0.0)
-    [row] = table.PostgresTable.make_entries(here, [["5", "job", "me", query, "1"]])
-    same((row.number, row.key), (5, "t/job/me"))
-
-
-def trip_postgresql(rng):
-    name = rng.choice(("job", "é", "a*/b", "x'\"\\", "{}"))
-    one, key = open_postgresql(rng, name), str(link.make_key(name))
-    query, own = one.make_comment() + "select 1", one.entries[name]
-    entry = session.read_entry(None, "5", key, "ShareLock", "t", query, "solo h:5")
-    agree(entry, own, "name number is_held")
-    same(list_fields(entry.record)[:-2], list_fields(own.record)[:-2])
-    cut = session.read_entry(name, "5", key, "ExclusiveLock", "t", query[: rng.randrange(60)], "solo h:5")
-    same((cut.name, cut.record.claim.mode), (name, EXCLUSIVE))

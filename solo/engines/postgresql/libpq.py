@@ -36,6 +36,7 @@ FUNCTIONS: "dict[str, tuple[Any, ...]]" = {
     "PQsocket": (Int, Pointer),
     "PQbackendPID": (Int, Pointer),
     "PQfinish": (None, Pointer),
+    "PQsetNoticeProcessor": (Pointer, Pointer, Pointer, Pointer),
     "PQsendQueryParams": (Int, Pointer, Bytes, Int, Pointer, Pointer, Pointer, Pointer, Int),
     "PQflush": (Int, Pointer),
     "PQconsumeInput": (Int, Pointer),
@@ -77,6 +78,8 @@ class Connection:
         self.address = pq.PQconnectStart(settings)
         if not self.address:
             raise MemoryError
+        # libpq prints notices to stderr. It now calls PQfreemem(NULL, text) instead, which does nothing.
+        pq.PQsetNoticeProcessor(self.address, pq.PQfreemem, None)
 
     def poll(self) -> int:
         """Go on connecting. Return READING or WRITING for what to wait for, OK or FAILED."""

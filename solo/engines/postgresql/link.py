@@ -1,10 +1,9 @@
 """One session at a PostgreSQL server, by libpq's asynchronous calls: each ends by its deadline, and can be given up."""
 
 import posix
-from select import POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, poll
+from select import POLLIN, POLLOUT, poll
 from time import monotonic, time
 
-from solo.engines.engine import Gone
 from solo.engines.network import find_addresses, look_up_again, unquote
 from solo.engines.postgresql.libpq import FAILED, OK, READING, WRITING, Connection, LibpqError, make_conninfo
 from solo.errors import SoloError, Unreachable, UsageError
@@ -13,7 +12,6 @@ LONGEST_POLL = 1e6  # seconds
 # The limits of tcp(7). TCP_USER_TIMEOUT decides how long a silent session lives, not the number of probes.
 LONGEST_IDLE, MOST_PROBES = 32767, 127  # seconds
 LONGEST = (1 << 31) - 1  # milliseconds; an int
-ENDED = POLLRDHUP | POLLHUP | POLLERR
 # libpq has no codes for a failed connection, so match its text. Other reasons may pass: a server that starts, or is
 # full.
 REFUSALS = (
@@ -32,19 +30,13 @@ FULL = ("too many", "slots are reserved")
 FULL_REMEDY = " (each holder and each waiter needs a connection: raise max_connections)"
 # Codes of errors that may pass: connection, deadlock, resources, read-only (now a standby), locks, operator.
 PASSING = ("08", "40", "53", "25006", "55P03", "57")
-CANCELED = "57014"
-
-
-class Canceled(Unreachable):
-    """Another session had the server cancel our query."""
 
 
 class Link:
     """A session at the first of a Target's hosts that accepts one and is no standby; its clock is ahead by `skew`.
 
-    `timeout` limits one query; `ttl` is how long either end keeps a session while the other end is silent. `pid` is
-    the server's process; `is_pooled` tells whether a pooler is in between. `heard` are the notifications received.
-    `is_busy` while an answer is outstanding. `answered` is when the last answer came, on the monotonic clock.
+    `timeout` limits one query; `ttl` is how long we keep a session while the server is silent. `is_pooled` tells
+    whether a pooler is in between. `heard` are the notifications received. `is_busy` while an answer is outstanding.
     """
 
     def __init__(self, target, settings: dict, ttl: float, timeout: float):
@@ -78,8 +70,7 @@ class Link:
             raise UsageError(f"--via {self.where}: {join_lines(str(error))}") from None
         self.connection = None
         self.is_busy = self.is_pooled = False
-        self.pid, self.version = 0, ""
-        self.answered = monotonic()
+        self.version = ""
         self.heard = []
 
     # --- the connection ---------------------------------------------------------------------------------------------
@@ -117,8 +108,7 @@ class Link:
         self.skew = float(clock) - time()
         if is_standby == "t":
             raise Unreachable(f"{self.where}: {host}:{port} is a standby")
-        self.pid = int(pid)
-        self.is_pooled = connection.get_pid() != self.pid
+        self.is_pooled = connection.get_pid() != int(pid)
 
     def connect(self, connection: Connection, deadline: float):
         """Wait until the connection is made. Raises Unreachable, SoloError, LibpqError."""
@@ -147,20 +137,6 @@ class Link:
         known = ", ".join(f"('{name}', '{value}')" for name, value in values.items())
         self.ask(
             f"select set_config(name, value, false) from pg_settings join (values {known}) as ours(name, value) using (name)"
-        )
-
-    def live_for_ttl(self):
-        """Have the server end the session after a silence of the ttl, and not before, whatever its configuration."""
-        self.set(
-            tcp_keepalives_idle=self.idle,
-            tcp_keepalives_interval=1,
-            tcp_keepalives_count=self.probes,
-            tcp_user_timeout=self.silence,
-            client_connection_check_interval=self.silence // 3,
-            idle_session_timeout=0,
-            statement_timeout=0,
-            transaction_timeout=0,
-            lock_timeout=0,
         )
 
     def close(self):
@@ -217,7 +193,7 @@ class Link:
             self.hear()
         except LibpqError as error:
             raise self.lose(str(error)) from None
-        self.is_busy, self.answered = False, monotonic()
+        self.is_busy = False
         if problem is not None:
             raise self.describe_problem(problem)
         return rows
@@ -241,22 +217,12 @@ class Link:
         except LibpqError as error:
             raise self.lose(str(error)) from None
 
-    def wait_end(self, seconds: float, stop):
-        """Wait for `seconds`, or until `stop`. Raises Gone if the server ends the session."""
-        if self.connection is None:
-            raise Gone("its session has ended")
-        poller = poll()
-        poller.register(self.connection, ENDED)
-        poller.register(stop, POLLIN)
-        if any(events & ENDED for _, events in poller.poll(min(seconds, LONGEST_POLL) * 1000)):
-            raise Gone("the server has ended the session")
-
     def describe_problem(self, result) -> SoloError:
         text = decode(result.message) or "no reason given"
         code = decode(result.code) or "08"
         if self.connection.is_bad():
             return self.lose(text)
-        kind = Canceled if code == CANCELED else Unreachable if code.startswith(PASSING) else SoloError
+        kind = Unreachable if code.startswith(PASSING) else SoloError
         return kind(f"{self.where}: {join_lines(text)}")
 
     def lose(self, text: str) -> Unreachable:
@@ -289,7 +255,7 @@ def join_lines(text: str) -> str:
 
 
 def make_key(name: str) -> int:
-    """Return the advisory lock of a name: a signed bigint of 48 bits of a hash, then 16 zero bits for lanes."""
+    """Return the advisory lock of a name: a signed bigint of 48 bits of a hash, then 16 zero bits."""
     return int.from_bytes(hash_name(f"solo\0{name}")[:6], "big", signed=True) << 16
 
 

@@ -32,7 +32,6 @@ from solo.engines.s3.document import Document, Stored
 from solo.engines.s3.objects import Foreign, Objects, make_word
 from solo.errors import SoloError
 from solo.kernel import encode, read_boot_clock, say_promptly
-from solo.modes import MODES
 from solo.text.describe import format_duration
 
 TYPE_CHECKING = False
@@ -52,8 +51,6 @@ POLL = (0.5, 1.5)  # seconds; random, so that waiters do not all ask at once
 class S3(OrderedEngine):
     """An OrderedEngine; see also engine.Engine."""
 
-    modes = MODES
-    caveat = ""
     expires_leases = False
 
     def __init__(self, target: "Target", ttl: float, timeout: float) -> None:

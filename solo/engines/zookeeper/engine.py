@@ -30,7 +30,6 @@ from solo.engines.queue import OrderedEngine, sort_queues
 from solo.engines.zookeeper.session import REFUSALS, Session
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import decode, encode
-from solo.modes import MODES
 
 PREFIX = "solo"
 ENDS, ONCES, LOGS = ".end", ".once", ".log"  # no name starts with a dot
@@ -45,8 +44,6 @@ class CreateContainer(Create):
 class ZooKeeper(OrderedEngine):
     """An OrderedEngine; see also engine.Engine."""
 
-    modes = MODES
-    caveat = ""
     keeps_outcomes = True
 
     def __init__(self, target, ttl: float, timeout: float):

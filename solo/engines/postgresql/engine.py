@@ -15,12 +15,13 @@ from solo.engines.engine import KEPT, Entry, Gone, describe_skew, parse_entry_re
 from solo.engines.postgresql.link import Link, hash_name, make_key
 from solo.engines.queue import OrderedEngine, find_place, find_unready, sort_queues
 from solo.errors import SoloError, Unreachable, UsageError
-from solo.modes import MODES, SLOTS
+from solo.modes import SLOTS
 
 CHANNEL_LIMIT, PREFIX_LIMIT, DIGEST = 60, 40, 16  # characters; a channel has 63 at most
 LOOK_AGAIN = 0.5  # seconds: no notification passes a pooler
 SHORTEST_WAIT = 0.01  # seconds
 LOOK_SELDOM = 4.0, 8.0  # seconds: an administrator who deletes a row notifies no waiter
+TABLE = "solo_lock"  # the one that we propose
 ONCE = ""  # the owner of the row with the last period of a name
 COLUMNS = (
     "number bigint generated always as identity primary key, name text not null, owner text not null, expires timestamptz,"
@@ -30,17 +31,18 @@ COLUMNS = (
 LOG, LOG_COLUMNS = "_log", "name text, number bigint, outcome text not null, primary key (name, number)"
 
 
-class PostgresTable(OrderedEngine):
+class PostgreSQL(OrderedEngine):
     """An OrderedEngine; see also engine.Engine."""
 
-    modes = MODES
-    caveat = ""
     keeps_outcomes = True
 
     def __init__(self, target, ttl: float, timeout: float):
         self.where = target.shown
         settings = dict(target.settings)
-        self.name = settings.pop("table")
+        self.name = settings.pop("table", None)
+        if self.name is None:
+            mark = "&" if target.settings else "?"
+            raise UsageError(f"--via {self.where}: names no table for its locks (use {self.where}{mark}table={TABLE})")
         parts = self.name.split(".")
         if len(parts) > 2 or not all(part.isascii() and part.replace("_", "x").isalnum() for part in parts):
             raise UsageError(f"--via {self.where}: table: not the name of a table")
@@ -50,10 +52,9 @@ class PostgresTable(OrderedEngine):
         self.channels = set()  # the session listens to them
         self.ttl = ttl
         self.is_missing = False  # a view found no table
-        self.link = Link(
-            target, {**settings, "application_name": f"solo {posix.uname().nodename}:{posix.getpid()}"}, ttl, timeout
-        )
-        self.owner = f"{posix.uname().nodename}:{posix.getpid()}:{posix.urandom(8).hex()}"
+        me = f"{posix.uname().nodename}:{posix.getpid()}"
+        self.link = Link(target, {**settings, "application_name": f"solo {me}"}, ttl, timeout)
+        self.owner = f"{me}:{posix.urandom(8).hex()}"
         self.joined = set()  # names with our row in their queue
         self.entries = {}  # our held entries by name
         self.seen = []  # the rows of the queue as it was last read, and their entries
@@ -82,7 +83,7 @@ class PostgresTable(OrderedEngine):
         # Probe again: another contender may have created the table since.
         problem = problem and self.probe()
         if problem:
-            raise problem
+            raise self.refuse(problem)
         self.is_missing = False
 
     def probe(self):
@@ -105,10 +106,18 @@ class PostgresTable(OrderedEngine):
         except SoloError:
             if self.has(table):
                 return  # another contender created it
-            raise SoloError(
-                f"{error}; an administrator must run: create table {table} ({columns});"
-                f" grant select, insert, update, delete on {table} to ..."
-            ) from None
+            raise self.refuse(error) from None
+
+    def refuse(self, error: SoloError) -> SoloError:
+        """Return `error` with the SQL that makes our tables, for an administrator to run."""
+        [[role]] = self.ask("select quote_ident(current_user)")
+        tables = ((self.table, COLUMNS), (self.log, LOG_COLUMNS))
+        made = "".join(f"create table if not exists {table} ({columns}); " for table, columns in tables)
+        schema, is_named, _ = self.table.rpartition(".")
+        if is_named:
+            made = f"create schema if not exists {schema}; grant usage on schema {schema} to {role}; {made}"
+        rights = f"grant select, insert, update, delete on {self.table}, {self.log} to {role};"
+        return SoloError(f"{error} (an administrator must run: {made}{rights})")
 
     def open(self):
         self.channels = set()
