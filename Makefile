@@ -9,15 +9,16 @@ GROUP = test
 VENV_PYTHON = $(VENV)/bin/python
 MADE = $(VENV)/made
 PIP = $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check
+# With a pip that knows dependency groups: 25.1 or newer.
+MAKE_VENV = $(PYTHON) -m venv $(VENV) && $(PIP) --upgrade pip
 DEB = build/deb/solo-run
-SITE = build/site
 # On two cores: tests wait for processes about as long as they compute.
 WORKERS ?= 3
 # In test-full the tests of a file run in one worker: they share servers and services of the machine.
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal
 DEB_TOOLS = gcc libc6-dev dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab man docs captures dashboard recording clean
+.PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab records man clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,11 +33,16 @@ install: ## install under PREFIX (root: /usr/local, else ~/.local), staged in DE
 uninstall: ## remove exactly the files that install wrote
 	@sh packaging/install.sh uninstall
 
-dist: $(MADE) ## build the wheel and the sdist, dist/solo_run-VERSION
+$(VENV)/dist:
+	@$(MAKE_VENV)
+	@$(PIP) --group dist
+	@touch $@
+
+dist: $(VENV)/dist ## build the wheel and the sdist, dist/solo_run-VERSION
 	@$(VENV_PYTHON) -m hatchling build -d dist
 
-pyz: $(MADE) ## build dist/solo.pyz, one file for any Python, with help and views
-	@$(VENV_PYTHON) packaging/pyz.py dist/solo.pyz
+pyz: ## build dist/solo.pyz, one file for any Python, with help and views
+	@$(PYTHON) -B packaging/pyz.py dist/solo.pyz
 	@echo "built dist/solo.pyz"
 
 deb: ## build dist/solo-run_VERSION_ARCH.deb with Debian's tools
@@ -56,9 +62,12 @@ rpm: dist ## build the RPM packages in build/rpm, from the sdist, with rpmbuild
 	    >build/rpm.log 2>&1 || { cat build/rpm.log >&2; exit 1; }
 
 $(MADE): pyproject.toml
-	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) --upgrade pip # one that knows dependency groups: 25.1 or newer
+	@$(MAKE_VENV)
 	@$(PIP) -e . --group $(GROUP)
+	@touch $@
+
+$(VENV)/lint $(VENV)/bench $(VENV)/deploy: $(MADE)
+	@$(PIP) --group $(@F)
 	@touch $@
 
 venv: $(MADE) ## make the development environment in .venv
@@ -69,7 +78,7 @@ quick: $(MADE) ## run the fast tests, in at most 15 seconds
 test: $(MADE) ## test every promise of one machine in at most 3 minutes; installs nothing outside this directory
 	@$(PYTEST) --loop=test $(ARGS)
 
-test-full: $(VENV)/bench $(VENV)/docs $(VENV)/deploy ## run all tests except the long torture: with servers, packages, systemd and cron
+test-full: $(VENV)/bench $(VENV)/deploy ## run all tests except the long torture: with servers, packages, systemd and cron
 	@$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder --loop=full $(ARGS)
 
 test-deps: ## install the programs that the tests need, by one apt-get call; starts and enables no service
@@ -77,10 +86,6 @@ test-deps: ## install the programs that the tests need, by one apt-get call; sta
 
 test-debian: ## run `make test` in a minimal Debian, as root and as a user; SUITES='bookworm trixie' (root)
 	@tests/debian.sh $(SUITES)
-
-$(VENV)/lint: $(MADE)
-	@$(PIP) --group lint
-	@touch $@
 
 lint: $(VENV)/lint ## find mistakes in source and prose, by ruff, mypy, codespell and the words of tests/idiom.txt
 	@$(VENV)/bin/ruff check --quiet .
@@ -105,15 +110,11 @@ coverage: $(MADE) ## report lines and branches of the hot path that tests run; A
 	@$(PYTHON) tests/tools.py
 	@$(VENV_PYTHON) tests/coverage_run.py $(ARGS)
 
-$(VENV)/bench: $(MADE)
-	@$(PIP) --group bench
-	@touch $@
-
 bench: $(VENV)/bench ## measure speed beside a floor and peers, report regressions; ARGS='launch queue', ARGS=--record
 	@$(PYTHON) tests/tools.py
 	@PYTHONPATH=tests $(VENV_PYTHON) -m bench $(ARGS)
 
-lab: ## measure how Debian's lock wrappers and solo fail, in one set of scenes; writes docs/lab.*, docs/evidence.md
+lab: ## measure how Debian's lock wrappers and solo fail, in one set of scenes; ARGS=--record
 	@$(PYTHON) tests/tools.py
 	@install -d -m 700 build build/lab # private, so that any Python is accepted
 	@$(MAKE) -s install PREFIX=$(CURDIR)/build/lab DESTDIR= >&2
@@ -123,35 +124,14 @@ fuzz: $(MADE) ## feed ten million inputs to the readers of outside data; SEED=n 
 	@$(PIP) --group fuzz || echo "solo: cannot install atheris: fuzzing without guidance" >&2
 	@nice $(VENV_PYTHON) tests/fuzz.py $(TARGETS) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(ARGS)
 
+records: ## do all of these with --record, in two hours: results in build/records, tables in docs/evidence.md
+	@$(MAKE) --no-print-directory coverage lab fuzz bench torture ARGS=--record
+
 man: ## renew the tables of the manual, check and show it
 	@$(PYTHON) -m solo.generate.manual man/solo.1 man/solo-hold.1
 	@mandoc -T lint -W warning man/*.[0-9]
 	@mandoc man/*.[0-9] | $${PAGER:-cat}
 
-$(VENV)/docs: $(MADE)
-	@$(PIP) --group docs
-	@touch $@
-
-$(VENV)/deploy: $(MADE)
-	@$(PIP) --group deploy
-	@touch $@
-
-docs: $(VENV)/docs ## build a static site of the manual, README and docs/, build/site/; any browser shows it
-	@rm -rf $(SITE)
-	@$(VENV_PYTHON) packaging/site/build.py $(SITE)
-	@echo "built $(SITE)/index.html"
-
-captures: $(MADE) ## renew the captures of the views in README.md and docs/views.md (root, tmux)
-	@$(VENV_PYTHON) tests/captures.py
-
-dashboard: $(VENV)/bench ## draw the panels of packaging/grafana from a real Prometheus into docs/dashboard.svg
-	@$(PYTHON) tests/tools.py
-	@$(VENV_PYTHON) tests/dashboard.py
-
-recording: $(MADE) ## renew docs/recording.svg, the picture of a terminal in README.md (root, tmux)
-	@$(VENV_PYTHON) tests/recording.py
-
 clean: ## remove all build results
 	@rm -rf $(VENV) .venv-3.* dist build .pytest_cache .hypothesis .mypy_cache .ruff_cache
-
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -208,14 +208,14 @@ def run_pip(python: Python, target: str) -> str:
         if not succeeds(*words, "--version"):
             if not succeeds(python.path, "-Im", "venv", folder):
                 remedy = "apt install python3-venv" if os.path.exists("/usr/bin/apt") else "install pip"
-                return f"{python.path} has neither pip nor venv ({remedy}, then make install)"
+                return f"{python.path} has neither pip nor venv ({remedy}, then try again)"
             words = [f"{folder}/bin/python", "-Im", "pip"]
         words += ["install", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes"]
         words += ["--requirement", str(ROOT / "packaging/requirements.txt"), "--target", target]
         result = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     errors = [line[7:] for line in result.stderr.splitlines() if line.startswith("ERROR: ")]
     reason = [*errors, f"it ended with status {result.returncode}"][0]
-    return f"pip: {reason} (make install again where pip reaches its index)" if result.returncode else ""
+    return f"pip: {reason} (try again where pip reaches its index)" if result.returncode else ""
 
 
 def find_libraries(python: Python, target: str) -> list:
@@ -365,4 +365,5 @@ def main(what: str, prefix: str, stage: str, typed: str):
         sys.exit(f"solo: make {what}: {error}")
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":  # pyz.py imports this file
+    main(*sys.argv[1:])

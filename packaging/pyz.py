@@ -1,15 +1,19 @@
 """Make solo in one file: `python packaging/pyz.py OUTPUT`. The same source and the same rich always give the same bytes.
 
 The file has sources, compiled at each start, since bytecode depends on the version of Python. Those of solo are stored, so that
-no start has to unpack them. It contains this Python's rich, which draws the tables, for where none is installed. It needs neither
-typer, as solo can print its help without, nor psutil, which is compiled (process/proc.py).
+no start has to unpack them. It contains rich, which draws the tables, for where none is installed: that of this Python, or else the
+one of requirements.txt, by pip. It needs neither typer, as solo can print its help without, nor psutil, which is compiled
+(process/proc.py).
 """
 
 import os
 import sys
+import tempfile
 import zipfile
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
+
+from install import Python, run_pip
 
 ROOT = Path(__file__).resolve().parent.parent
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
@@ -20,14 +24,17 @@ sys.path.append(sys.path[0] + "/vendor")
 
 
 def read_rich() -> dict:
-    """Return the files of this Python's rich; none if it has no rich: then only tables on a terminal are missing."""
-    spec = find_spec("rich")
-    if spec is None:
-        return {}
-    rich = Path(spec.origin).parent
-    files = {f"vendor/rich/{path.relative_to(rich)}": path.read_bytes() for path in rich.rglob("*.py")}
-    [licence] = rich.parent.glob("rich-*.dist-info/**/LICENSE")
-    return {**files, "vendor/rich/LICENSE": licence.read_bytes()}
+    """Return the files of rich. Without it, only tables on a terminal are missing: say so and return none."""
+    with tempfile.TemporaryDirectory() as folder:
+        if PathFinder.find_spec("rich") is None:
+            reason = run_pip(Python(sys.executable, [], False), folder)
+            if reason:
+                print(f"solo: solo.pyz lacks rich, which draws tables on a terminal: {reason}", file=sys.stderr)
+                return {}
+        rich = Path(PathFinder.find_spec("rich", [folder, *sys.path]).origin).parent
+        files = {f"vendor/rich/{path.relative_to(rich)}": path.read_bytes() for path in rich.rglob("*.py")}
+        [licence] = rich.parent.glob("rich-*.dist-info/**/LICENSE")
+        return {**files, "vendor/rich/LICENSE": licence.read_bytes()}
 
 
 def main():

@@ -19,7 +19,7 @@ install_text() { # SOURCE TARGET: name the files of the package
 }
 
 [ $# -gt 0 ] || set -- "$(ask purelib)" "$(ask platlib)"
-examples=$(find packaging/* -type d -prune | cut -d / -f 2 | grep -vxE 'debian|rpm|arch|alpine|nix|site|tmpfiles' | paste -sd '|' -)
+examples=$(find packaging/* -type d -prune | cut -d / -f 2 | grep -vxE 'debian|rpm|arch|alpine|nix|tmpfiles' | paste -sd '|' -)
 
 if [ -e PKG-INFO ]; then
     mkdir -p "$root$1"
@@ -45,7 +45,7 @@ done
 for unit in packaging/systemd/solo-clean.*; do install_text "$unit" "$root/usr/lib/systemd/system/${unit##*/}"; done
 install -D -m 644 packaging/tmpfiles/solo-run.conf "$root/usr/lib/tmpfiles.d/solo-run.conf"
 for page in README.md CONTRIBUTING.md SECURITY.md docs/*.md; do install_text "$page" "$root$doc/$page"; done
-for file in docs/*; do [ -e "$root$doc/$file" ] || install -m 644 "$file" "$root$doc/$file"; done
+for picture in docs/*.svg; do install -m 644 "$picture" "$root$doc/$picture"; done
 find packaging -type f | grep -E "^packaging/($examples)/" | grep -v /solo-clean | while read -r file; do
     install_text "$file" "$root$doc/examples/${file#packaging/}"
 done

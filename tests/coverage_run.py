@@ -1,15 +1,14 @@
 """`make coverage`: print which lines and branches of the hot path the tests run in real processes, and unexplained misses.
 
 The tests run in a copy of the tree that traces every process which imports solo (coverage_tracer.py). coverage.py decides which
-lines can run at all. ARGS: --record also writes docs/coverage.md and the sentence in docs/evidence.md; other words go to pytest,
-and tests/... replaces TESTS.
+lines can run at all. ARGS: --record also writes build/records and the sentence in docs/evidence.md; other words go to pytest, and
+tests/... replaces TESTS.
 """
 
 import ast
 import json
 import mmap
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -20,11 +19,10 @@ from pathlib import Path
 from coverage import Coverage, CoverageData
 from coverage_explained import EXPLAINED, LEFT_OUT, TESTS
 from coverage_tracer import LINES, SIZE
-from measured import describe, format_measured
+from measured import describe, format_measured, write_record
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_SOURCE = (".git", ".venv*", "build", "dist", "__pycache__", ".pytest_cache", ".hypothesis", ".ruff_cache")
-MARKER = re.compile(r"(<!-- coverage -->).*?(<!-- end -->)", re.DOTALL)
 
 
 class Missed:
@@ -118,23 +116,16 @@ def compare(missed: list, explained: dict) -> tuple:
     return [one for one in missed if one.key not in explained], [key for key in explained if key not in keys]
 
 
-def record(table: str, reports: dict, missed: list):
-    """Write docs/coverage.md and the sentence in docs/evidence.md."""
-    docs, evidence = ROOT / "docs/coverage.md", ROOT / "docs/evidence.md"
-    why = (
-        "".join(f"- `{where}`: `{what}`\n  {reason}\n" for (where, what), reason in EXPLAINED.items()) or "- nothing\n"
-    )
-    docs.parent.mkdir(exist_ok=True)
-    measured = f"{format_measured(describe())}, coverage.py {metadata.version('coverage')}"
-    docs.write_text(
-        f"# The hot path, as run by the tests (`make coverage`)\n\n{measured}\n\n{table}\nNot run, and why:\n\n{why}"
-    )
-    lines, branches = (
-        sum(report["summary"][key] for report in reports.values()) for key in ("num_statements", "num_branches")
-    )
-    rest = f"all but {len(missed)}" if missed else "all"
-    text = f"{rest} of {lines:,} lines and {branches} branches together ({measured})"
-    evidence.write_text(MARKER.sub(rf"\g<1>{text}\g<2>", evidence.read_text()))
+def record(reports: dict, missed: list):
+    """Write the counts of each module and the reason of each miss to build/records, and the sentence in docs/evidence.md."""
+    run = describe()
+    modules = {module: report["summary"] for module, report in reports.items()}
+    lines, branches = (sum(counts[key] for counts in modules.values()) for key in ("num_statements", "num_branches"))
+    rest = f"All but {len(missed)}" if missed else "All"
+    version = f"coverage.py {metadata.version('coverage')}"
+    text = f"{rest} of {lines:,} lines and {branches} branches together ({format_measured(run)}, {version})."
+    reasons = {": ".join(key): reason for key, reason in EXPLAINED.items()}
+    write_record("coverage", {**run, "modules": modules, "not run": reasons}, {"coverage": text})
 
 
 def main():
@@ -167,7 +158,7 @@ def main():
     if failed:
         print("tests failed")
     if "--record" in sys.argv and not (failed or unexplained or outdated or words):
-        record(table, reports, missed)
+        record(reports, missed)
     sys.exit(1 if failed or unexplained or outdated and not words else 0)
 
 

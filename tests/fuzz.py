@@ -28,7 +28,6 @@ import measured
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-RECORD, EVIDENCE, MARKS = ROOT / "docs/fuzz.json", ROOT / "docs/evidence.md", ("<!-- fuzz -->", "<!-- end -->")
 COUNT = 10_000_000
 PATIENCE = 20  # seconds of CPU until an input counts as a hang
 LARGEST = 4096  # bytes of an input; test_fuzz.py has larger ones
@@ -242,7 +241,7 @@ def wait_for_one(running):
 
 
 def describe(results: list, seed: int, engine: str) -> dict:
-    """Return the content of docs/fuzz.json for a run without findings."""
+    """Return the record of a run without findings."""
     version = f"atheris {importlib.metadata.version('atheris')}" if engine == "atheris" else "no atheris"
     return {
         **measured.describe(),
@@ -267,17 +266,6 @@ def make_sentence(run: dict) -> str:
     return f"{run['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({command}, {measured.format_measured(run)}, {run['engine']})."
 
 
-def record(run: dict):
-    """Write docs/fuzz.json and the sentence in docs/evidence.md."""
-    RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text(json.dumps(run, indent=1) + "\n")
-    page = EVIDENCE.read_text()
-    begin = page.find(MARKS[0])
-    end = page.find(MARKS[1], begin)
-    if 0 <= begin < end:
-        EVIDENCE.write_text(page[: begin + len(MARKS[0])] + "\n" + make_sentence(run) + "\n" + page[end:])
-
-
 def find_engine() -> str:
     return "atheris" if importlib.util.find_spec("atheris") else "plain"
 
@@ -288,8 +276,9 @@ def main():
     options.add_argument("--seed", type=int, default=int(time.time()))
     options.add_argument("--count", type=int, default=COUNT)
     options.add_argument("--engine", choices=("atheris", "plain"), default=find_engine())
-    recording = "if nothing is found, write docs/fuzz.json and docs/evidence.md"
-    options.add_argument("--record", action="store_true", help=recording)
+    options.add_argument(
+        "--record", action="store_true", help="if nothing is found, write build/records and docs/evidence.md"
+    )
     options.add_argument("--replay", nargs=2, metavar=("TARGET", "INPUT"))
     options.add_argument("--one", help=argparse.SUPPRESS)
     options.add_argument("--answer", help=argparse.SUPPRESS)
@@ -314,7 +303,7 @@ def main():
     for known in found:
         print(f"\n{known['target']}: --replay {known['target']} {json.dumps(known['input'])}\n{known['why']}")
     if asked.record and not found:
-        record(run)
+        measured.write_record("fuzz", run, {"fuzz": make_sentence(run)})
     return bool(found)
 
 

@@ -29,7 +29,6 @@ FULL = {
     "test_coverage",
     "test_cron",
     "test_dashboard",
-    "test_docs",
     "test_engines",
     "test_etcd",
     "test_faults",
@@ -54,7 +53,6 @@ FULL = {
 INSTRUMENTS = {
     "test_bench": ("tests/bench",),
     "test_coverage": ("tests/coverage_run.py", "tests/coverage_tracer.py", "tests/coverage_explained.py"),
-    "test_dashboard": ("tests/dashboard.py", "packaging/grafana"),
     "test_fuzz": ("tests/fuzz.py", "tests/readers"),
     "test_harness": ("tests/again.py", "tests/conftest.py", "tests/debian.sh", "tests/loops.py"),
     "test_lab": ("tests/lab",),

@@ -1,11 +1,14 @@
-"""The date, commit, kernel and Python of a measurement, for its record."""
+"""The date, commit, kernel and Python of a measurement; its record in build/records, and its blocks in docs/evidence.md."""
 
+import json
 import platform
+import re
 import subprocess
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+RECORDS, PAGE = ROOT / "build/records", ROOT / "docs/evidence.md"
 SOURCES = ("solo", "tests", "Makefile", "pyproject.toml")
 
 
@@ -34,3 +37,19 @@ def find_commit() -> str:
 
 def format_measured(run: dict) -> str:
     return f"{run['date']}, commit {run['commit']}, Linux {run['kernel']}, Python {run['python']}"
+
+
+def write_record(name: str, result: dict, blocks: dict):
+    """Write a result to build/records/NAME.json, and its blocks into docs/evidence.md."""
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    (RECORDS / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(fill_page(PAGE.read_text(), blocks))
+
+
+def fill_page(page: str, blocks: dict) -> str:
+    """Return the page with each block, between `<!-- NAME -->` and `<!-- end -->`, replaced. Fail if it has no marker."""
+    for name, text in blocks.items():
+        block = f"<!-- {name} -->\n{text}\n<!-- end -->"
+        page, count = re.subn(rf"<!-- {name} -->.*?<!-- end -->", lambda _, block=block: block, page, flags=re.S)
+        assert count == 1, f"docs/evidence.md has no marker for {name}"
+    return page

@@ -47,20 +47,6 @@ def test_a_finding_is_printed_with_its_replay_and_fails_the_run(tmp_path):
     assert "--replay stat " in found.stdout and "1 found" in found.stdout
 
 
-def test_record_writes_the_json_and_the_page(tmp_path, monkeypatch):
-    page = tmp_path / "evidence.md"
-    page.write_text("before\n<!-- fuzz -->old<!-- end -->\nafter\n")
-    monkeypatch.setattr(fuzz, "RECORD", tmp_path / "docs/fuzz.json")
-    monkeypatch.setattr(fuzz, "EVIDENCE", page)
-    results = [{"target": "stat", "inputs": 2_000_000, "seconds": 3}]
-
-    fuzz.record(fuzz.describe(results, 5, "plain"))
-
-    assert json.loads(fuzz.RECORD.read_text())["targets"]["stat"]["inputs"] == 2_000_000
-    assert page.read_text().startswith("before\n<!-- fuzz -->\n2,000,000 inputs for 1 readers (stat): no crash")
-    assert page.read_text().endswith("<!-- end -->\nafter\n")
-
-
 # --- broken readers are found ------------------------------------------------------------------------------------------
 
 

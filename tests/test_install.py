@@ -206,7 +206,7 @@ class TestLibraries:
         assert (result.returncode, result.stderr) == (0, "")
         [line] = [text for text in result.stdout.splitlines() if "lack" in text]
         assert line.startswith("guarded runs are complete; help and views lack typer, rich, psutil: pip: ")
-        assert line.endswith(" (make install again where pip reaches its index)")
+        assert line.endswith(" (try again where pip reaches its index)")
         lab.script = str(lab.path / "usr/bin/solo")
         assert lab.run("-n", "job", "--", "echo", "ran").stdout == b"ran\n"
         assert lab.run("hold", "--for", "1m", "kept").returncode == lab.run("release", "kept").returncode == 0

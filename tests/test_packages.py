@@ -33,7 +33,7 @@ def build(tree, *targets, prefix=(), umask=0o022, **environment):
     shutil.copytree(ROOT, tree, ignore=IGNORED)
     python = sys.executable
     # `-o` counts the venv as up to date: this Python has what the targets need.
-    words = [*prefix, "make", "-C", tree, "-o", ".venv/made", f"PYTHON={python}", f"VENV_PYTHON={python}", *targets]
+    words = [*prefix, "make", "-C", tree, "-o", ".venv/dist", f"PYTHON={python}", f"VENV_PYTHON={python}", *targets]
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
     result = run(*words, env={**inherited, **environment}, umask=umask)
     assert result.returncode == 0, result.stdout + result.stderr

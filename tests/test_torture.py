@@ -5,7 +5,6 @@ run: `make test-full` takes a sample, `make torture` all calls in all scenes. Th
 waiter, the child that it has forked, and the holder are killed or stopped.
 """
 
-import json
 import os
 import re
 import shlex
@@ -730,11 +729,3 @@ def test_torture_runs_existing_tests():
     for node in (*EXHAUSTIVE, *RANDOM):
         file, _, test = node.partition("[")[0].partition("::")
         assert f"\ndef {test}(" in (ROOT / file).read_text(), node
-
-
-def test_evidence_has_table_of_torture():
-    from torture import RECORD, render
-
-    [table] = re.findall(r"<!-- torture -->\n(.*?)\n<!-- end -->", (ROOT / "docs/evidence.md").read_text(), flags=re.S)
-
-    assert table == render(json.loads(RECORD.read_text()))

@@ -14,7 +14,7 @@ from datetime import datetime
 
 import jsonschema
 import pytest
-from conftest import PATIENCE, ROOT, TESTS, finish, make_full_pipe, read_line, read_state, until
+from conftest import PATIENCE, finish, make_full_pipe, read_line, read_state, until
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import parser
@@ -58,36 +58,6 @@ def wait_for_journal(lab, name):
     """Wait for the row of a start: the command may run before the launcher has written it."""
     journal = lab.find_journal(name)
     until(lambda: journal.exists() and journal.stat().st_size)
-
-
-@pytest.mark.full
-@pytest.mark.root
-@pytest.mark.tool("tmux", "unshare", "gzip")
-def test_make_captures_renews_every_view(tmp_path):
-    page = tmp_path / "views.md"
-    page.write_text(
-        re.sub(
-            r"(<!-- captured: \w+ -->\n).*?(<!-- end -->)", r"\1\2", (ROOT / "docs/views.md").read_text(), flags=re.S
-        )
-    )
-
-    subprocess.run([sys.executable, str(TESTS / "captures.py"), str(page)], check=True, stdin=subprocess.DEVNULL)
-
-    made, recorded = page.read_text(), (ROOT / "docs/views.md").read_text()
-    for view, words in {
-        "list": "deploy/prod   waiting",
-        "show": "last runs:",
-        "history": "━",
-        "top": "s: stop it",
-    }.items():
-        assert f"<!-- captured: {view} -->\n```\n$ solo {view}" in made
-        assert words in made and words in recorded
-    # The same columns in both: the recorded captures are up to date.
-    heads = [
-        [line.split() for line in page.splitlines() if line.startswith(("NAME ", "TIME ", "PID "))]
-        for page in (made, recorded)
-    ]
-    assert heads[0] == heads[1], made
 
 
 def hold_count(lab, count):

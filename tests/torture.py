@@ -21,12 +21,11 @@ from collections import Counter
 from pathlib import Path
 
 import tally
-from measured import describe, format_measured
+from measured import describe, format_measured, write_record
 from test_torture import SCENES
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/torture"
-RECORD = ROOT / "docs/torture.json"
 LOOPS = ("test_sigkill_at_every_system_call_breaks_no_promise", "test_failure_of_any_system_call_breaks_no_promise")
 CHILD = "test_sigkill_at_every_system_call_of_forked_child_breaks_no_promise"
 EXHAUSTIVE = {f"tests/test_torture.py::{loop}[{scene.__name__}]": 1 for scene in SCENES for loop in LOOPS} | {
@@ -225,7 +224,7 @@ def run_all(seed: int, minutes: float, only: list) -> list:
 
 
 def sum_up(parts: list, seed: int, minutes: float, took: float, measured: dict) -> dict:
-    """Return the content of docs/torture.json."""
+    """Return the content of torture.json."""
     tallies = {part: tally.read(part.file) for part in parts}
     tried = {part: len(set(each.points)) for part, each in tallies.items()}
     total, by_kind = Counter(), {kind: Counter() for kind in KINDS}
@@ -280,21 +279,6 @@ def render(result: dict) -> str:
     return "\n".join([f"| {head} | |", "|---|---|", *(f"| {what} | {amount} |" for what, amount in rows.items())])
 
 
-def write_record(result: dict):
-    """Write docs/torture.json and the table in docs/evidence.md."""
-    RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text(json.dumps(result, indent=1) + "\n")
-    page = ROOT / "docs/evidence.md"
-    text, count = re.subn(
-        r"(<!-- torture -->\n).*?(\n<!-- end -->)",
-        lambda found: found[1] + render(result) + found[2],
-        page.read_text(),
-        flags=re.S,
-    )
-    assert count == 1, "docs/evidence.md has no marker for it"
-    page.write_text(text)
-
-
 def main():
     parser = argparse.ArgumentParser(description="Run all parts of the torture. The same seed makes the same choices.")
     parser.add_argument("--minutes", type=float, default=60)
@@ -306,9 +290,7 @@ def main():
         metavar="WORD",
         help="only parts with WORD in their names; repeatable, all must match",
     )
-    parser.add_argument(
-        "--record", action="store_true", help="write docs/torture.json, and its table in docs/evidence.md"
-    )
+    parser.add_argument("--record", action="store_true", help="write build/records and the table in docs/evidence.md")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"make torture MINUTES={options.minutes:g} SEED={options.seed}", flush=True)
@@ -322,7 +304,7 @@ def main():
         print(f"not finished: {loop}")
     (BUILD / "torture.json").write_text(json.dumps(result, indent=1) + "\n")
     if options.record:
-        write_record(result)
+        write_record("torture", result, {"torture": render(result)})
     for replay in result["failed"]:
         print(f"replay: {replay}")
     wrong = any(result[what] for what in ("overlaps", "unrecorded", "stuck", "disordered"))

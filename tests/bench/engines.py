@@ -1,19 +1,12 @@
-"""Measure a run of `true` at each engine, its steps in a running process, and a long queue."""
+"""Measure a run of `true` at each engine, and its steps in a running process."""
 
 import os
-import signal
 import sys
-import time
 from contextlib import ExitStack
 
-from bench.contestants import ROOT, TRUE, Bench, Holder, spawn
-from bench.launch import run_in_turn
+from bench.contestants import ROOT, TRUE, Bench, Series, run_in_turn, spawn
 from bench.library import run_program
-from bench.quartiles import Series
-from bench.queue import WAVE
 
-SPARE = 50  # sessions of the holder, of psql and of the server
-PATIENCE = 120  # seconds until a wave counts as stuck; never a measurement
 ENGINE = """
 import json, sys, time
 url, rounds, source = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -67,70 +60,6 @@ def read_cpu(words) -> float:
     _, status, usage = os.wait4(spawn(words), 0)
     assert status == 0, f"{words} ended with {status}"
     return 1000 * (usage.ru_utime + usage.ru_stime)
-
-
-def measure_crowd(bench: Bench, rounds: int) -> dict:
-    """Measure a handoff in a queue of 200 waiters at PostgreSQL's table, until the last launcher has ended."""
-    import pytest
-    from servers import PostgreSQL
-
-    count = 4 if bench.small else 200
-    try:
-        server = PostgreSQL(bench.folder / "crowd")
-    except pytest.skip.Exception:
-        return {}
-    with open(server.home / "data/postgresql.conf", "a") as settings:
-        settings.write(f"max_connections = {count + SPARE}\n")
-    series, solo = Series("ms"), write_script(bench)
-    try:
-        server.start()
-        for _ in range(rounds):
-            series.add({f"solo via postgresql-table, {count} waiters": drain_crowd(bench, solo, server, count)})
-    finally:
-        server.stop()
-    return {"engines: crowd": series}
-
-
-def drain_crowd(bench: Bench, solo: str, server, count: int) -> float:
-    """Start `count` waiters in waves, then end the holder; return the milliseconds of a handoff.
-
-    Each waiter has its own directory, as on a host of its own: only the first of a directory joins the engine's queue.
-    """
-
-    def make_words(number):
-        place = ["--dir", str(bench.folder / f"host{number}"), "--via", server.url]
-        return [solo, *place, "-n", "crowd", "-w", "forever", "--"]
-
-    waiters = []
-    try:
-        with Holder(make_words(0)) as holder:
-            while len(waiters) < count:
-                waiters += [
-                    spawn([*make_words(len(waiters) + 1 + one), TRUE]) for one in range(min(WAVE, count - len(waiters)))
-                ]
-                wait_joined(server, len(waiters) + 1)
-            begin = time.perf_counter()
-            holder.release()
-            for pid in reversed(waiters):  # last first: this process then sleeps until all have ended
-                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-            seconds = time.perf_counter() - begin
-    except BaseException:
-        for pid in waiters:
-            os.kill(pid, signal.SIGKILL)
-        raise
-    finally:
-        statuses = {os.waitpid(pid, 0)[1] for pid in waiters}
-    assert statuses == {0}, statuses
-    return 1000 * seconds / count
-
-
-def wait_joined(server, count: int):
-    """Wait until the table has `count` rows. Raises TimeoutError."""
-    deadline = time.monotonic() + PATIENCE
-    while int(server.ask("select count(*) from solo_lock")) < count:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"fewer than {count} contenders joined the queue")
-        time.sleep(0.05)
 
 
 def start_servers(bench: Bench, stack: ExitStack) -> dict:

@@ -1,14 +1,9 @@
-"""Measure a run of `true` behind each launcher, with options and inherited descriptors, and a skip."""
+"""Measure a run of `true` behind each launcher and with options, a skip, and `solo list`."""
 
-import os
-import random
-import resource
+from contextlib import ExitStack
 
-from bench.contestants import TRUE, Bench, Holder, time_run
-from bench.quartiles import Series
+from bench.contestants import TRUE, Bench, Holder, run_in_turn
 
-# These run only in every tenth or fourth turn.
-SLOW = {"sem": 10, "solo list, 10000 held": 4, "solo list --json, 10000 held": 4}
 OPTIONS = {
     "--no-orphan": ["--no-orphan"],
     "--tree": ["--tree"],
@@ -16,23 +11,18 @@ OPTIONS = {
     "--flock FILE": ["--flock", "{}"],
     "--via socket": ["--via", "socket"],
 }
-FILES = 1000  # open files that a launcher inherits
-SPARE = 100  # descriptors of the bench itself
+EACH = 500  # names per launcher, which keeps a descriptor open for each
 
 
 def measure_launch(bench: Bench, rounds: int) -> dict:
     solos = {
         "solo, make install": [bench.solo, "-n", "job", "--", TRUE],
         "solo, default name": [bench.solo, "--", TRUE],
+        **{f"solo, {way}": [solo, "-n", "job", "--", TRUE] for way, solo in bench.others.items()},
     }
-    if bench.pip_solo:
-        solos["solo, pip"] = [bench.pip_solo, "-n", "job", "--", TRUE]
     references = {"true alone": [TRUE], "python -IS": [bench.python, "-IS", "-c", "pass"], "floor": bench.floor}
-    if bench.pip_python:
-        references["floor, pip"] = [
-            bench.pip_python,
-            bench.floor[-1],
-        ]  # without -IS: it imports site, as "solo, pip" does
+    if bench.pip_python:  # without -IS: it imports site, as "solo, pip" does
+        references["floor, pip"] = [bench.pip_python, bench.floor[-1]]
     contestants = references | solos | bench.list_peers()
 
     def list_references(row):
@@ -51,37 +41,6 @@ def measure_options(bench: Bench, rounds: int) -> dict:
     return {"options": run_in_turn(contestants, rounds, lambda row: ["floor"])}
 
 
-def measure_descriptors(bench: Bench, rounds: int) -> dict:
-    """Measure a run of `true` whose launcher inherits 1,000 open files, beside one that inherits none."""
-    launchers = {"floor": bench.floor, "solo": [bench.solo, "-n", "job", "--", TRUE]}
-    folder = bench.folder / "files"
-    folder.mkdir()
-    contestants = {}
-    for name, words in launchers.items():
-        contestants[name] = (words, folder, 0)
-        contestants[f"{name}, {FILES} files"] = (words, folder, FILES)
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Both runs get the same limit: a launcher may read it.
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[1], max(limits[0], FILES + SPARE)), limits[1]))
-    try:
-        series = run_in_turn(contestants, rounds, lambda row: [row.partition(",")[0]], time_inheritor)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    return {"descriptors": series}
-
-
-def time_inheritor(words, folder, count: int) -> float:
-    """Run `words` with `count` open files that they inherit; return the milliseconds, without opening the files."""
-    files = [os.open(folder / str(number), os.O_RDWR | os.O_CREAT) for number in range(count)]
-    try:
-        for file in files:
-            os.set_inheritable(file, True)
-        return time_run(words)
-    finally:
-        for file in files:
-            os.close(file)
-
-
 def measure_busy(bench: Bench, rounds: int) -> dict:
     lock = str(bench.folder / "busy")
     contestants = {
@@ -94,16 +53,28 @@ def measure_busy(bench: Bench, rounds: int) -> dict:
         return {"busy": run_in_turn(contestants, rounds, lambda row: ["python -IS"])}
 
 
-def run_in_turn(contestants: dict, rounds: int, against, run=time_run) -> Series:
-    """Call `run` for every contestant once a turn, in a random order, so that none always follows the same one.
+def measure_list(bench: Bench, rounds: int) -> dict:
+    """Measure `solo list`, written into a pipe, for growing numbers of names, beside that of an empty directory."""
+    stocks = ["0 held", "10 held", "5 idle"]
+    if not bench.small:
+        stocks = ["0 held", "10 held", "100 held", "1000 held", "10000 held", "1000 idle"]
+    contestants = {"python -IS": ([bench.python, "-IS", "-c", "pass"],)}
+    with ExitStack() as stack:
+        for stock in stocks:
+            place = ["--dir", str(bench.folder / stock)]
+            for holder in hold_names(bench, place, int(stock.split()[0])):
+                stack.enter_context(holder)
+                if stock.endswith("idle"):
+                    holder.release()
+            contestants[f"solo list, {stock}"] = ([bench.solo, "list", *place],)
 
-    `contestants` are {name: arguments of `run`}. Discard a first turn.
-    """
-    series, dice = Series("ms", against), random.Random(0)
-    for turn in range(-1, rounds):
-        names = [name for name in contestants if turn % SLOW.get(name, 1) == 0 or turn < 0]
-        dice.shuffle(names)
-        times = {name: run(*contestants[name]) for name in names}
-        if turn >= 0:
-            series.add({name: times[name] for name in contestants if name in times})
-    return series
+        def list_references(row):
+            return ["python -IS"] if row == "solo list, 0 held" else ["solo list, 0 held"]
+
+        return {"list": run_in_turn(contestants, rounds, list_references)}
+
+
+def hold_names(bench: Bench, place: list, count: int) -> list:
+    names = [f"name{number:05d}" for number in range(count)]
+    parts = [names[at : at + EACH] for at in range(0, count, EACH)]
+    return [Holder([bench.solo, *place, *(word for name in part for word in ("-n", name)), "--"]) for part in parts]

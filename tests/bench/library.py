@@ -7,8 +7,7 @@ import json
 import subprocess
 import sys
 
-from bench.contestants import ROOT, Bench
-from bench.quartiles import Series
+from bench.contestants import ROOT, Bench, Series
 
 UNCONTENDED = """
 import fcntl, json, os, sys, time

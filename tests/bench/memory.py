@@ -8,8 +8,7 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.contestants import TRUE, Bench, Holder, spawn, wait_asleep
-from bench.quartiles import Series
+from bench.contestants import TRUE, Bench, Holder, Series, spawn, wait_asleep
 
 SCRIPT = "import posix; posix.write(1, posix.read(0, 1)); posix.read(0, 1)"
 

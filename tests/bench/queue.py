@@ -1,6 +1,6 @@
-"""Measure waiting and handoff: time, CPU and wake-ups with one to a thousand waiters, beside flock(1).
+"""Measure waiting and handoff: time, CPU and wake-ups with one to a thousand waiters, beside flock(1) and the floor.
 
-Both run `true`. Times include it; CPU is that of the launchers alone: the CPU of each launcher when it is dead and not yet reaped,
+All run `true`. Times include it; CPU is that of the launchers alone: the CPU of each launcher when it is dead and not yet reaped,
 less its CPU while it waited.
 """
 
@@ -8,10 +8,8 @@ import os
 import shutil
 import subprocess
 import time
-from contextlib import ExitStack
 
-from bench.contestants import TRUE, Bench, Holder, read_cost, spawn, wait_asleep
-from bench.quartiles import Series
+from bench.contestants import TRUE, Bench, Holder, Series, read_cost, spawn, wait_asleep
 
 WAVE = 20  # waiters that start at once
 COUNTS = (1, 10, 100)  # waiters; MOST only in the first turn, as they take half a minute
@@ -23,6 +21,7 @@ def list_contenders(bench: Bench) -> dict:
     flock = ["flock", str(bench.folder / "queue")]
     return {
         "flock(1)": (flock, flock),
+        "floor": (bench.floor_in_queue, bench.floor_in_queue),
         "solo": ([bench.solo, "-n", "queue", "--"], [bench.solo, "-n", "queue", "-w", "forever", "--"]),
     }
 
@@ -30,15 +29,13 @@ def list_contenders(bench: Bench) -> dict:
 def drain(hold, wait, count: int) -> dict:
     """Start `count` waiters in waves, let them wait for up to a second, then end the holder and time the handoffs.
 
-    Numbers are per waiter, but "waiting, CPU" is the sum of all waiters. Joining times are exact to some 20 ms.
+    Numbers are per waiter, but "waiting, CPU" is the sum of all waiters.
     """
     with Holder(hold) as holder:
-        begin = time.perf_counter()
         waiters, joined = [], []
         for wave in range(0, count, WAVE):
             waiters += [spawn([*wait, TRUE]) for _ in range(wave, min(wave + WAVE, count))]
             joined += wait_asleep(waiters[wave:])
-        joining = time.perf_counter() - begin
         time.sleep(min(1, count / 100))
         waited = [read_cost(pid) for pid in waiters]
         begin = time.perf_counter()
@@ -51,22 +48,11 @@ def drain(hold, wait, count: int) -> dict:
     cpu = [sum(nanoseconds for _, nanoseconds, _ in costs) / 1e6 for costs in (joined, waited, ended)]
     sleeps = [sum(sleeps for _, _, sleeps in costs) for costs in (waited, ended)]
     return {
-        "joining": 1000 * joining / count,
-        "joining, CPU": cpu[0] / count,
         "waiting, CPU": cpu[1] - cpu[0],
         "handoff": 1000 * seconds / count,
         "handoff, CPU": (cpu[2] - cpu[1]) / count,
         "handoff, wake-ups": (sleeps[1] - sleeps[0]) / count,
     }
-
-
-def measure_handoff(bench: Bench, rounds: int) -> dict:
-    """Measure the handoff in a queue of 40."""
-    contenders = {**list_contenders(bench), "floor": (bench.floor_in_queue, bench.floor_in_queue)}
-    series = Series("ms", list_peers)
-    for _ in range(rounds):
-        series.add({name: drain(*words, 4 if bench.small else 40)["handoff"] for name, words in contenders.items()})
-    return {"handoff in a queue of 40": series}
 
 
 def measure_queue(bench: Bench, rounds: int) -> dict:
@@ -80,15 +66,15 @@ def measure_queue(bench: Bench, rounds: int) -> dict:
                 drains = [drain(*words, count) for _ in range(1 if bench.small else max(1, min(10, 100 // count)))]
                 for what in drains[0]:
                     turn.setdefault(what, {})[f"{name}, {count}"] = sum(one[what] for one in drains) / len(drains)
-        turn["joining"] = {row: time for row, time in turn["joining"].items() if int(row.split(", ")[1]) >= WAVE}
         for what, rows in turn.items():
             found.setdefault(what, Series("" if "wake-ups" in what else "ms", list_references)).add(rows)
     return {f"queue: {what}": series for what, series in found.items()}
 
 
 def list_references(row: str) -> list:
+    """Compare with the peers in a queue of the same length, and a long queue of solo with a short one."""
     name, count = row.split(", ")
-    return [f"flock(1), {count}", *(["solo, 10"] if int(count) > 10 else [])] if name == "solo" else []
+    return [f"{peer}, {count}" for peer in list_peers(name)] + ["solo, 10"] * (name == "solo" and int(count) > 10)
 
 
 def list_peers(row: str) -> list:
@@ -97,35 +83,25 @@ def list_peers(row: str) -> list:
 
 def measure_latency(bench: Bench, rounds: int) -> dict:
     """Measure from the end of the holder to the first word of the waiter's `echo`, including the start of `echo`."""
-    flock, slots = ["flock", str(bench.folder / "latency")], ["-n", "slots", "--slots", "3", "--no-orphan"]
     series = Series("ms", list_peers)
     for _ in range(rounds):
         turn = {}
-        for name, words in (("flock(1)", flock), ("floor", bench.floor_in_queue)):
-            with Holder(words) as holder:
-                turn[name] = time_first_word(words, holder.release)
-        with Holder([bench.solo, "-n", "next", "--"]) as holder:
-            turn["solo"] = time_first_word([bench.solo, "-n", "next", "-w", "forever"], holder.release)
+        for name, (hold, wait) in list_contenders(bench).items():
+            with Holder(hold) as holder:
+                turn[name] = time_first_word(wait, holder.release)
         with Holder([bench.solo, "-n", "orphan", "--"]) as holder:
             holder.process.kill()
             holder.process.wait()
-            turn["solo, after an orphan"] = time_first_word(
-                [bench.solo, "-n", "orphan", "-w", "forever"], holder.release
-            )
-        with ExitStack() as stack:
-            three = [stack.enter_context(Holder([bench.solo, *slots, "--"])) for _ in range(3)]
-            turn["solo, after SIGKILL in a slot"] = time_first_word(
-                [bench.solo, *slots, "-w", "forever"], three[1].process.kill
-            )
+            words = [bench.solo, "-n", "orphan", "-w", "forever"]
+            turn["solo, after an orphan"] = time_first_word(words, holder.release)
         series.add(turn)
     return {"latency": series}
 
 
 def time_first_word(wait, end) -> float:
     """Start a waiter, call `end`; return the milliseconds until the first byte of the waiter's command."""
-    waiter = subprocess.Popen(
-        [*wait, shutil.which("echo")], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
-    )
+    words = [*wait, shutil.which("echo")]
+    waiter = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0)
     wait_asleep([waiter.pid])
     begin = time.perf_counter()
     end()

@@ -1,23 +1,15 @@
-"""Reports of the results: tables for people, targets, and regressions against the recorded results."""
+"""Reports of the results: rows for people, regressions against the record, and the tables of docs/evidence.md."""
 
 from bench.launch import OPTIONS
+from measured import format_measured
 
 FEWEST = 3  # turns; fewer show no spread
 NOISE = 1.05  # a smaller ratio of medians is no change, however small their spread
 
 
-def read_median(measures: dict, title: str, row: str):
-    """Return the median of a row, or None if it was not measured."""
-    found = measures.get(title, {}).get("rows", {}).get(row)
-    return found and found["quartiles"][1]
-
-
 def print_rows(results: dict):
     machine = results["machine"]
-    print(
-        f"Linux {machine['kernel']}, {machine['cpu']}, {machine['cores']} cores, load {machine['load'][0]}, "
-        f"Python {machine['python']}, {machine['date']}"
-    )
+    print(f"{format_measured(machine)}, {machine['cores']} cores of {machine['cpu']}, load {machine['load']}")
     for title, measure in results["measures"].items():
         heading = f"{title}, {measure['unit']}".removesuffix(", ")
         print(f"\n{heading:<46}{'median':>9}  {'quartiles':<20}({measure['turns']} turns)")
@@ -27,62 +19,6 @@ def print_rows(results: dict):
                 f"{of:.2f} ({low:.2f} - {high:.2f}) x {other}" for other, (low, of, high) in found["ratios"].items()
             )
             print(f"{row:<46}{median:>9.4g}  {f'{first:.4g} - {last:.4g}':<20}{ratios}".rstrip())
-
-
-def list_targets(measures: dict) -> list:
-    """Return [(title, measured, limit)] of the targets that were measured."""
-
-    def take_median(title, row):
-        return read_median(measures, title, row)
-
-    def take_ratio(title, row, other):
-        found = measures.get(title, {}).get("rows", {}).get(row)
-        return found and found["ratios"].get(other, (None, None))[1]
-
-    def subtract(title, row, other):
-        medians = take_median(title, row), take_median(title, other)
-        return None if None in medians else medians[0] - medians[1]
-
-    options = [take_ratio("options", f"solo {option}", "floor") for option in OPTIONS if option != "--via socket"]
-    threads = take_ratio("python: 20 threads", "solo.Lock", "filelock")
-    crowd = take_median("engines: crowd", "solo via postgresql-table, 200 waiters")
-    targets = [
-        ("launch, / floor", take_ratio("launch", "solo, make install", "floor"), 1.22),
-        ("launch from pip, / floor", take_ratio("launch", "solo, pip", "floor"), 1.45),
-        ("largest of four options, / floor", None if None in options else max(options), 1.40),
-        ("--via socket, / floor", take_ratio("options", "solo --via socket", "floor"), 1.45),
-        ("first word after a handoff, / flock(1)", take_ratio("latency", "solo", "flock(1)"), 1.55),
-        ("queue of 40, / floor", take_ratio("handoff in a queue of 40", "solo", "floor"), 1.3),
-        ("resident, a waiter, MB", take_median("memory: RSS", "solo, waiting"), 9.0),
-        ("list, nothing held, / python -IS", take_ratio("list", "solo list, 0 held", "python -IS"), 3.2),
-        ("list --json, 1,000 held, ms", take_median("list", "solo list --json, 1000 held"), 130),
-        ("list, 10,000 held, ms", take_median("list", "solo list, 10000 held"), 1000),
-        ("uncontended solo.Lock, / filelock", take_ratio("python", "solo.Lock", "filelock"), 1.0),
-        ("handoff between 20 threads, / filelock", threads, 2),
-        ("1,000 inherited files, ms", subtract("descriptors", "solo, 1000 files", "solo"), 2),
-        ("CPU at etcd, / etcdctl lock", take_ratio("engines: CPU", "solo via etcd", "etcdctl lock"), 1.5),
-        ("a run at Redis, ms", take_median("engines: launch", "solo via redis"), 60),
-        ("a run at PostgreSQL, ms", take_median("engines: launch", "solo via postgresql"), 60),
-        ("handoff, 200 waiters at PostgreSQL, ms", crowd, 40),
-    ]
-    return [target for target in targets if target[1] is not None]
-
-
-def print_targets(measures: dict, recorded: dict):
-    """Print each target that was measured, beside its recorded value."""
-    targets, before = list_targets(measures), {title: value for title, value, _ in list_targets(recorded)}
-    if targets:
-        print(f"\n{'TARGETS':<46}{'measured':>9}{'recorded':>9}{'most':>9}")
-    for title, value, most in targets:
-        was = format_number(before[title]) if title in before else "-"
-        missed = f"missed by {format_number(value - most)} ({100 * (value / most - 1):.0f} %)"
-        verdict = "met" if value <= most else missed
-        print(f"{title:<46}{format_number(value):>9}{was:>9}{format_number(most):>9}  {verdict}")
-    print()
-
-
-def format_number(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def find_worse(measures: dict, recorded: dict) -> list:
@@ -108,3 +44,91 @@ def list_ratios(measures: dict):
             if row.startswith("solo") and found.get("turns", measure["turns"]) >= FEWEST:
                 for other, cuts in found["ratios"].items():
                     yield title, row, other, cuts
+
+
+# --- docs/evidence.md ------------------------------------------------------------------------------------------------
+
+# {table: (head of its first column, its measure, the row to compare with, {row: label})}
+# fmt: off
+COMPARED = {
+    "launch": ("a run of `true`", "launch", "floor", {
+        "floor": "the floor", "solo, make install": "solo from `make install`", "solo, default name": "the same, with a generated name",
+        "solo, package": "solo from a package", "solo, pip": "solo from pip, in a clean environment",
+        "floor, pip": "the floor in that environment, with `site`",
+        **{peer: peer for peer in ("flock(1)", "flock -o", "lckdo", "setlock", "chpst -L", "s6-setlock", "sem")},
+    }),
+    "options": ("a run of `true` with an option", "options", "floor", {f"solo {option}": f"`{option}`" for option in OPTIONS}),
+    "busy": ("skipped", "busy", "python -IS", {"flock(1)": "flock -n", "solo": "solo, with its message", "solo -q": "solo -q"}),
+    "latency": ("from the end of a holder to the first word of `echo`", "latency", "flock(1)", {
+        "flock(1)": "flock(1)", "floor": "the floor", "solo": "solo", "solo, after an orphan": "solo, after an orphan",
+    }),
+    "threads": ("a handoff between 20 threads", "python: 20 threads", "filelock", {"filelock": "filelock", "solo.Lock": "solo.Lock"}),
+    "etcd": ("CPU of a run of `true` at etcd", "engines: CPU", "etcdctl lock", {"etcdctl lock": "etcdctl lock", "solo via etcd": "solo via etcd"}),
+}
+# {table: (its heads, its measures, {row: label})}
+SIDE_BY_SIDE = {
+    "memory": (("MB", "resident", "proportional (PSS)", "private (USS)"), ("memory: RSS", "memory: PSS", "memory: USS"), {
+        "solo": "a launcher whose command runs", "solo, waiting": "a waiter", "solo, one of 50": "one of 50 waiters",
+        "python -IS": "`python -IS`, nothing loaded", "flock(1)": "flock(1)",
+    }),
+    "python": (("acquire and release from Python", "µs"), ("python",), {
+        row: row for row in ("fcntl.flock", "fasteners", "filelock", "solo.Lock")
+    }),
+}
+# fmt: on
+
+
+def make_tables(results: dict) -> dict:
+    """Return {marker: table} of all measures."""
+    measures, machine = results["measures"], results["machine"]
+
+    def show(title, row):
+        median = measures[title]["rows"][row]["quartiles"][1] if row in measures[title]["rows"] else None
+        return "" if median is None else f"{median:,.0f}" if median >= 100 else f"{median:.3g}"
+
+    def show_ratio(title, row, other):
+        first, median, last = measures[title]["rows"][row]["ratios"].get(other, (1, 1, 1))
+        return f"{median:.2f} ({first:.2f} to {last:.2f})" if first < last else f"{median:.2f}"
+
+    tables = {}
+    for name, (head, title, other, labels) in COMPARED.items():
+        known = {row: label for row, label in labels.items() if row in measures.get(title, {}).get("rows", ())}
+        rows = [(label, show(title, row), show_ratio(title, row, other)) for row, label in known.items()]
+        unit = measures.get(title, {}).get("unit", "ms").replace("us", "µs")
+        tables[name] = make_table((head, unit, f"/ {other}"), rows)
+    for name, (heads, titles, labels) in SIDE_BY_SIDE.items():
+        tables[name] = make_table(
+            heads, [(label, *(show(one, row) for one in titles)) for row, label in labels.items()]
+        )
+    queues = [(what, name) for what in ("", ", CPU", ", wake-ups") for name in ("solo", "flock(1)")]
+    tables["queue"] = make_table(
+        ("waiters", "a handoff, ms", "flock(1)", "CPU, ms", "flock(1)", "wake-ups", "flock(1)"),
+        [
+            (f"{at:,}", *(show(f"queue: handoff{what}", f"{name}, {at}") for what, name in queues))
+            for at in (1, 10, 100, 1000)
+        ],
+    )
+    tables["waiting"] = f"A thousand waiters used {show('queue: waiting, CPU', 'solo, 1000')} ms of CPU in one second."
+    listed = [row for row in measures["list"]["rows"] if row.startswith("solo list")]
+    tables["list"] = make_table(("names", "`solo list`, ms"), [(row[11:], show("list", row)) for row in listed])
+    steps = [f", {step}" for step in ("acquire", "renew", "release")]
+    engines = [row for row in measures.get("engines: launch", {}).get("rows", ()) if row != "floor"]
+    tables["engines"] = make_table(
+        ("at an engine on loopback, ms", "a run of `true`", "acquire", "renew", "release"),
+        [
+            (
+                row.removeprefix("solo via "),
+                show("engines: launch", row),
+                *(show("engines: steps", row + step) for step in steps),
+            )
+            for row in engines
+        ],
+    )
+    where = f"{machine['cores']} cores of {machine['cpu']}, load {machine['load']} at the start"
+    tables["machine"] = f"({format_measured(machine)}, {where}.)"
+    return {f"bench: {name}": text for name, text in tables.items()}
+
+
+def make_table(header, rows) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) if rows else "(not measured)"

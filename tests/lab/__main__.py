@@ -1,16 +1,13 @@
-"""`make lab`: measure every installed wrapper; write docs/lab.* and the lab's part of docs/evidence.md.
+"""`make lab`: measure every installed wrapper. --record writes build/records, docs/lab.svg and the lab's part of docs/evidence.md.
 
-With names of wrappers or scenes, measure only these, print the outcomes and write nothing.
+With names of wrappers or scenes, measure only these.
 """
 
-import json
 import platform
-import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-from measured import describe
+from measured import RECORDS, ROOT, describe, write_record
 
 from .cell import measure
 from .peers import PEERS
@@ -18,39 +15,38 @@ from .report import Report
 from .scenes import SCENES
 from .verdicts import UNKNOWN
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 AT_ONCE = 4  # most of a cell's time is waiting
-EVIDENCE = re.compile(r"(<!-- lab -->\n).*?(?=<!-- end -->)", re.S)
+WORDS = [word for word in sys.argv[1:] if word != "--record"]
 
 
 def main():
-    unknown = set(sys.argv[1:]) - {peer.name for peer in PEERS} - set(SCENES)
-    if unknown:
-        sys.exit(
-            f"lab: neither a wrapper nor a scene: {', '.join(unknown)} "
-            f"(wrappers: {', '.join(peer.name for peer in PEERS)}; scenes: {', '.join(SCENES)})"
-        )
-    peers = [peer for peer in PEERS if peer.is_installed() and is_chosen(peer.name, [peer.name for peer in PEERS])]
-    scenes = [scene for scene in SCENES if is_chosen(scene, SCENES)]
+    names = [peer.name for peer in PEERS]
+    if unknown := set(WORDS) - {*names, *SCENES}:
+        known = f"wrappers: {', '.join(names)}; scenes: {', '.join(SCENES)}"
+        sys.exit(f"lab: neither a wrapper nor a scene: {', '.join(unknown)} ({known})")
+    absent = [peer.name for peer in PEERS if not peer.is_installed()]
+    print(f"lab: not installed: {', '.join(absent) or 'none'}", file=sys.stderr)
+    peers = [peer for peer in PEERS if peer.name not in absent and is_chosen(peer.name, names)]
+    report = Report(measure_all(peers, [scene for scene in SCENES if is_chosen(scene, SCENES)]))
 
-    print(
-        f"lab: not installed: {', '.join(peer.name for peer in PEERS if not peer.is_installed()) or 'none'}",
-        file=sys.stderr,
-    )
-    report = Report(measure_all(peers, scenes))
-
-    if sys.argv[1:]:
-        print(report.matrix(), *(line for scene in scenes for line in report.describe(scene)), sep="\n", flush=True)
-        return
     print(report.to_markdown(), end="")
-    write(report)
+    if WORDS:
+        return
+    if "--record" in sys.argv:
+        record(report)
     if report.has_gaps() or "solo" not in report.find_faultless():
         sys.exit("lab: solo fails in a scene, or a scene could not be measured")
 
 
+def record(report):
+    write_record("lab", report.data, {"lab": report.to_evidence()})
+    (RECORDS / "lab.md").write_text(report.to_markdown())
+    (ROOT / "docs/lab.svg").write_text(report.to_svg())
+
+
 def is_chosen(name, kind):
     """Whether the command line names it, or names none of its kind."""
-    return name in sys.argv[1:] or not set(sys.argv[1:]) & set(kind)
+    return name in WORDS or not set(WORDS) & set(kind)
 
 
 def measure_all(peers, scenes) -> dict:
@@ -82,16 +78,6 @@ def measure_all(peers, scenes) -> dict:
             for scene in scenes
         },
     }
-
-
-def write(report):
-    docs = ROOT / "docs"
-    docs.mkdir(exist_ok=True)
-    (docs / "lab.json").write_text(json.dumps(report.data, indent=1, ensure_ascii=False) + "\n")
-    (docs / "lab.md").write_text(report.to_markdown())
-    (docs / "lab.svg").write_text(report.to_svg())
-    evidence = ROOT / "docs/evidence.md"
-    evidence.write_text(EVIDENCE.sub(lambda found: found[1] + report.to_evidence() + "\n", evidence.read_text()))
 
 
 if __name__ == "__main__":
