@@ -5,10 +5,9 @@ GNU style: `-n NAME`, `-nNAME`, `-qn NAME`, `--name NAME`, `--name=NAME`. The fi
 options; it and all later words belong to the command.
 """
 
-import posix
-
 from solo.errors import UsageError
-from solo.kernel import FOREVER, decode
+from solo.kernel import decode
+from solo.kinds import FLAG
 from solo.options import (
     DIR,
     FILE,
@@ -21,20 +20,28 @@ from solo.options import (
     SUBCOMMAND_NAMES,
     VIA,
 )
-from solo.record import NOTE_LIMIT
 
-UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from solo.options import Option
+
+    Typed = dict[str, Any]  # options by key
+    Table = Mapping[str, Option]  # options by flag
 
 SHORT = {"-" + option.short: option for option in LAUNCHER_OPTIONS if option.short}
 LONG = {"--" + option.flag: option for option in LAUNCHER_OPTIONS}
 
 
-def parse(words: list) -> tuple:
+def parse(words: "list[str]") -> "tuple[Typed, str | None, list[str]]":
     """Parse the words after `solo`.
 
     Return (options by key, subcommand or None, the words from there on). Raises UsageError.
     """
-    options, at = {}, 0
+    options: Typed = {}
+    at = 0
     while at < len(words):
         word = words[at]
         if word == "--":
@@ -46,28 +53,27 @@ def parse(words: list) -> tuple:
     return options, None, []
 
 
-def parse_option(options: dict, words: list, at: int, long: dict, short: dict) -> int:
+def parse_option(options: "Typed", words: "list[str]", at: int, long: "Table", short: "Table") -> int:
     """Store the options in the word before number `at`. Return the number of the next word to parse."""
     if words[at - 1][:2] == "--":
         return parse_long(options, words, at, long)
     return parse_letters(options, words, at, short, long)
 
 
-def parse_long(options: dict, words: list, at: int, table: dict) -> int:
+def parse_long(options: "Typed", words: "list[str]", at: int, table: "Table") -> int:
     """Store the long option before the word number `at`. Return the number of the next word to parse."""
     flag, equals, value = words[at - 1].partition("=")
     option = find_option(table, flag)
-    if option.kind == "flag":
+    if option.kind is FLAG:
         if equals:
             raise UsageError(f"{flag} takes no value")
-        value = True
     elif not equals:
         value, at = take_word(flag, words, at)
     store(options, option, flag, value)
     return at
 
 
-def parse_letters(options: dict, words: list, at: int, table: dict, long: dict) -> int:
+def parse_letters(options: "Typed", words: "list[str]", at: int, table: "Table", long: "Table") -> int:
     """Store the short options in the word before number `at`. Return the number of the next word to parse."""
     word = words[at - 1]
     if len(word) > 2 and f"-{word.partition('=')[0]}" in long:
@@ -76,8 +82,8 @@ def parse_letters(options: dict, words: list, at: int, table: dict, long: dict) 
     while letters:
         flag, letters = "-" + letters[0], letters[1:]
         option = find_option(table, flag)
-        if option.kind == "flag":
-            value = True
+        if option.kind is FLAG:
+            value = ""
         elif letters:
             value, letters = letters, ""
         else:
@@ -86,7 +92,7 @@ def parse_letters(options: dict, words: list, at: int, table: dict, long: dict) 
     return at
 
 
-def check_together(options: dict):
+def check_together(options: "Typed") -> None:
     """Raise UsageError if an option excludes another that was typed, or needs one that was not."""
     check_excludes(options, LAUNCHER_OPTIONS)
     typed = [option for option in LAUNCHER_OPTIONS if option.key in options]
@@ -98,7 +104,7 @@ def check_together(options: dict):
             raise UsageError(f"--{option.flag} needs {', '.join(first)}{' or ' * bool(first)}{last}")
 
 
-def check_excludes(options: dict, table: tuple):
+def check_excludes(options: "Typed", table: "Sequence[Option]") -> None:
     """Raise UsageError if two of `options` exclude each other."""
     for option in table:
         for flag in option.excludes if option.key in options else ():
@@ -106,17 +112,17 @@ def check_excludes(options: dict, table: tuple):
                 raise UsageError(f"--{option.flag} and --{flag} exclude each other")
 
 
-def has_meaning(flag: str, options: dict) -> bool:
+def has_meaning(flag: str, options: "Typed") -> bool:
     """Return whether the option was typed; --via counts only with an engine."""
     return is_engine(options) if flag == VIA.flag else LONG["--" + flag].key in options
 
 
-def is_engine(options: dict) -> bool:
+def is_engine(options: "Mapping[str, Any]") -> bool:
     """Return whether an engine keeps the lock, beyond this machine."""
     return options.get(VIA.key, FILE) not in LOCAL_BACKENDS
 
 
-def find_option(table: dict, flag: str):
+def find_option(table: "Table", flag: str) -> "Option":
     """Return the Option of `flag`. Raises UsageError, with a hint."""
     if flag in table:
         return table[flag]
@@ -125,62 +131,23 @@ def find_option(table: dict, flag: str):
     raise UsageError(f"{flag}: no such option{explain_option(flag, table)}")
 
 
-def take_word(flag: str, words: list, at: int) -> tuple:
+def take_word(flag: str, words: "list[str]", at: int) -> "tuple[str, int]":
     """Return the value of `flag`, the word number `at`, and the number of the next word. Raises UsageError."""
     if at == len(words) or words[at] == "--":
         raise UsageError(f"{flag} needs a value")
     return words[at], at + 1
 
 
-def store(options: dict, option, flag: str, value):
-    """Convert the value by the kind of its option, and store it by key. Raises UsageError."""
-    if option.kind == "duration":
-        value = read_duration(flag, value)
-    elif option.kind == "status":
-        value = read_status(flag, value)
-    elif option.kind == "count":
-        value = read_count(flag, value)
-    elif option.kind == "pid":
-        value = read_pid(flag, value)
-    elif option.kind == "limit":
-        value = read_count(flag, value) if value.isdigit() else read_duration(flag, value)
-    elif option.kind == "signal":
-        from solo.text.describe import read_signal
-
-        value = read_signal(flag, value)
-    elif option.kind == "note":
-        check_note(flag, value)
-    elif value == "":
-        raise UsageError(f"{flag} needs a value, not an empty word (is a variable unset?)")
+def store(options: "Typed", option: "Option", flag: str, text: str) -> None:
+    """Convert the text of a value by the kind of its option, and store it by key. Raises UsageError."""
+    value = option.kind.read(flag, text)
     if option.many:
         options.setdefault(option.key, []).append(value)
     else:
         options[option.key] = value
 
 
-def read_duration(flag: str, text: str) -> float:
-    """Return the seconds in `500ms`, `30`, `30s`, `5m`, `1h30m`, `2d`, `forever`."""
-    if text == "forever":
-        return FOREVER
-    if is_number(text):
-        return float(text)
-    seconds, rest = 0.0, text
-    while rest:
-        digits = len(rest) - len(rest.lstrip("0123456789."))
-        number, tail = rest[:digits], rest[digits:]
-        for unit, factor in UNITS:
-            if tail.startswith(unit) and is_number(number):
-                seconds += float(number) * factor
-                rest = tail[len(unit) :]
-                break
-        else:
-            break
-    if rest or not text:
-        raise UsageError(f"{flag} {text}: not a duration (like 500ms, 30s, 5m, 1h30m, 2d or forever)")
-    return seconds
-
-
-def read_variables(options: dict, environment):
+def read_variables(options: "Typed", environment: "Mapping[bytes, bytes]") -> None:
     """Add options from the environment, a mapping of bytes, unless they were typed.
 
     Raises UsageError for a wrong combination.
@@ -199,41 +166,11 @@ def read_variables(options: dict, environment):
                 raise UsageError(f"--{option.flag} cannot count skips with --via socket (use a duration)")
 
 
-def read_variable(options: dict, option, environment):
+def read_variable(options: "Typed", option: "Option", environment: "Mapping[bytes, bytes]") -> None:
     """Add one option from the environment, unless it was typed. Raises UsageError."""
-    value = environment.get(option.variable.encode())
+    value = environment.get((option.variable or "").encode())
     if value and option.key not in options:
         if option is DIR and value[:1] != b"/":
             remedy = "(a relative one differs between working directories)"
             raise UsageError(f"{option.variable} must be an absolute path, not {decode(value)} {remedy}")
         options[option.key] = decode(value)
-
-
-def read_count(flag: str, text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= 9:
-        return int(text)
-    raise UsageError(f"{flag} {text}: not a number (0 to 999999999)")
-
-
-def read_pid(flag: str, text: str) -> int:
-    if text == "parent":
-        return posix.getppid()
-    if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0:
-        return int(text)
-    raise UsageError(f"{flag} {text}: not a process id")
-
-
-def check_note(flag: str, text: str):
-    """Raise UsageError unless the text is one line that cannot control a terminal."""
-    if not isinstance(text, str) or not text.strip() or len(text) > NOTE_LIMIT or not text.isprintable():
-        raise UsageError(f"{flag} must be one line of 1 to {NOTE_LIMIT} printable characters")
-
-
-def is_number(text: str) -> bool:
-    return text.isascii() and text.replace(".", "", 1).isdigit()
-
-
-def read_status(flag: str, text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 255:
-        return int(text)
-    raise UsageError(f"{flag} {text}: not an exit status (0 to 255)")

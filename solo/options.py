@@ -1,5 +1,7 @@
 """Options, declared once: parser, --help, completions, manual and Python keywords use this table."""
 
+from solo import kinds
+
 GROUPS = LOCK, SHARE, BUSY, LIMITS, REMOTE, OUTPUT = (
     "What to lock",
     "How to share",
@@ -18,34 +20,23 @@ OVERFLOW = 65534  # the owner of root's files in a user namespace that lacks roo
 class Option:
     """One option: how it is typed, what its value is, and how it is explained.
 
-    `kind` is flag, name, backend, directory, file, duration, count, limit (a count or a duration), status (0-255), signal, pid,
-    note (a line of text), line (a line for the shell): it decides how a value is read, completed and tested. `many`
-    lets it be repeated; `variable` is its environment variable; `keyword` that of solo.run(), None if it has none. It
-    needs one of the flags `needs` beside it, and goes with none of the flags `excludes`. `group` is its heading in
-    --help, `help` its line there, and `text` what the manual says of it, by default the same.
+    `kind`, one of kinds.py, decides how a value is read, completed and tested. `many` lets it be repeated; `variable` is
+    its environment variable; `keyword` that of solo.run(), None if it has none. It needs one of the flags `needs` beside
+    it, and goes with none of the flags `excludes`. `group` is its heading in --help, `help` its line there, and `text`
+    what the manual says of it, by default the same.
     """
 
+    # fmt: off
     __slots__ = (
-        "excludes",
-        "flag",
-        "group",
-        "help",
-        "key",
-        "keyword",
-        "kind",
-        "many",
-        "metavar",
-        "needs",
-        "short",
-        "text",
-        "variable",
+        "excludes", "flag", "group", "help", "key", "keyword", "kind", "many", "metavar", "needs", "short", "text", "variable",
     )
+    # fmt: on
 
     def __init__(
         self,
         flag: str,
         short: "str | None",
-        kind: str,
+        kind: kinds.Kind,
         metavar: "str | None",
         group: str,
         help: str,
@@ -71,287 +62,91 @@ class Option:
         self.keyword = self.key if keyword == "" else keyword
 
 
+# fmt: off
 LOCAL_BACKENDS = FILE, SOCKET = ("file", "socket")  # of the lock, for --via
 
-NAME = Option(
-    "name",
-    "n",
-    "name",
-    "NAME",
-    LOCK,
-    "Lock NAME (may be repeated); x/y is nested in x",
-    many=True,
-    text="Lock NAME; repeat it to hold several names. Names nest: x excludes x/y and x/z,"
-    " which can run together."
-    " Default: names made from the command and its arguments; see solo(7).",
-)
-DIR = Option(
-    "dir",
-    None,
-    "directory",
-    "DIR",
-    LOCK,
-    "Use DIR as the directory of names",
-    variable="SOLO_DIR",
+NAME = Option("name", "n", kinds.NAME, "NAME", LOCK, "Lock NAME (may be repeated); x/y is nested in x", many=True,
+    text="Lock NAME; repeat it to hold several names. Names nest: x excludes x/y and x/z, which can run together. Default: "
+    "names made from the command and its arguments; see solo(7).")
+DIR = Option("dir", None, kinds.DIRECTORY, "DIR", LOCK, "Use DIR as the directory of names", variable="SOLO_DIR",
     keyword="directory",
-    text="Keep the names in DIR. Default: SOLO_DIR, else /run/solo for root and ~/.local/state/solo for other users.",
-)
-VIA = Option(
-    "via",
-    None,
-    "backend",
-    "WHERE",
-    REMOTE,
-    "Lock backend: file, socket, engine URL or name",
+    text="Keep the names in DIR. Default: SOLO_DIR, else /run/solo for root and ~/.local/state/solo for other users.")
+VIA = Option("via", None, kinds.BACKEND, "WHERE", REMOTE, "Lock backend: file, socket, engine URL or name",
     variable="SOLO_VIA",
-    text="Choose the backend that keeps the lock: file, or socket, which needs no file at all. To lock on"
-    " several machines, choose an engine: by URL, as etcd://h1,h2,h3/prefix, postgresql://...,"
-    " zookeeper://h1,h2/chroot, redis://... or s3://bucket/prefix, or by its name in solo.toml (see FILES)."
-    " Default: SOLO_VIA, else file.",
-)
-TTL = Option(
-    "ttl",
-    None,
-    "duration",
-    "DURATION",
-    REMOTE,
-    "Life of an engine's lease after a renewal (15s)",
+    text="Choose the backend that keeps the lock: file, or socket, which needs no file at all. To lock on several "
+    "machines, choose an engine: by URL, as etcd://h1,h2,h3/prefix, postgresql://..., zookeeper://h1,h2/chroot, "
+    "redis://... or s3://bucket/prefix, or by its name in solo.toml (see FILES). Default: SOLO_VIA, else file.")
+TTL = Option("ttl", None, kinds.DURATION, "DURATION", REMOTE, "Life of an engine's lease after a renewal (15s)",
     needs=("via",),
-    text="Let the engine keep the lock DURATION (15s) after each renewal. If renewals fail,"
-    " the command is ended before this time is over.",
-)
-FLOCK = Option(
-    "flock",
-    None,
-    "file",
-    "PATH",
-    LOCK,
-    "Lock PATH by flock(2) too, as flock(1) does",
-    many=True,
-    text="Also lock the file or directory PATH by flock(2), so that flock(1) and solo exclude each"
-    " other; with --shared or --slots the lock is shared. If the file is missing, solo creates it empty."
-    " solo never writes to it and never removes it. Implies --no-orphan.",
-)
-FCNTL = Option(
-    "fcntl",
-    None,
-    "file",
-    "PATH",
-    LOCK,
-    "Lock PATH by fcntl(2) too, as lckdo does",
-    many=True,
-    text="As --flock, but lock the file PATH by fcntl(2), as lckdo, s6-setlock and lockf(3) do; see solo(7).",
-)
-NOTE = Option(
-    "note",
-    None,
-    "note",
-    "TEXT",
-    LOCK,
-    "Show TEXT in list, show, history and when busy",
-    text="Show TEXT in list, show, history and when busy (200 characters).",
-)
-SHARED = Option("shared", "s", "flag", None, SHARE, "Share NAME with other shared holders", excludes=("slots",))
-SLOTS = Option("slots", None, "count", "N", SHARE, "Let at most N hold NAME at once")
-TAKE = Option("take", None, "count", "K", SHARE, "Occupy K of the N slots instead of one", needs=("slots",))
-WAIT = Option(
-    "wait",
-    "w",
-    "duration",
-    "DURATION",
-    BUSY,
-    "Wait up to DURATION (500ms, 30s, 1h30m, forever)",
-    text="Wait up to DURATION in the queue (500ms, 30 = 30s, 1h30m, forever).",
-)
-MAX_WAITING = Option(
-    "max-waiting",
-    None,
-    "count",
-    "N",
-    BUSY,
-    "Do not wait if N waiters are in the queue",
-    needs=("wait",),
-    excludes=("latest", "replace"),
-    text="Do not wait if N waiters are in the queue: exit as busy.",
-)
-LATEST = Option(
-    "latest",
-    None,
-    "flag",
-    None,
-    BUSY,
-    "Make all earlier waiters exit as busy",
-    needs=("wait",),
+    text="Let the engine keep the lock DURATION (15s) after each renewal. If renewals fail, the command is ended before "
+    "this time is over.")
+FLOCK = Option("flock", None, kinds.FILE, "PATH", LOCK, "Lock PATH by flock(2) too, as flock(1) does", many=True,
+    text="Also lock the file or directory PATH by flock(2), so that flock(1) and solo exclude each other; with --shared or "
+    "--slots the lock is shared. If the file is missing, solo creates it empty. solo never writes to it and never "
+    "removes it. Implies --no-orphan.")
+FCNTL = Option("fcntl", None, kinds.FILE, "PATH", LOCK, "Lock PATH by fcntl(2) too, as lckdo does", many=True,
+    text="As --flock, but lock the file PATH by fcntl(2), as lckdo, s6-setlock and lockf(3) do; see solo(7).")
+NOTE = Option("note", None, kinds.NOTE, "TEXT", LOCK, "Show TEXT in list, show, history and when busy",
+    text="Show TEXT in list, show, history and when busy (200 characters).")
+SHARED = Option("shared", "s", kinds.FLAG, None, SHARE, "Share NAME with other shared holders", excludes=("slots",))
+SLOTS = Option("slots", None, kinds.COUNT, "N", SHARE, "Let at most N hold NAME at once")
+TAKE = Option("take", None, kinds.COUNT, "K", SHARE, "Occupy K of the N slots instead of one", needs=("slots",))
+WAIT = Option("wait", "w", kinds.DURATION, "DURATION", BUSY, "Wait up to DURATION (500ms, 30s, 1h30m, forever)",
+    text="Wait up to DURATION in the queue (500ms, 30 = 30s, 1h30m, forever).")
+MAX_WAITING = Option("max-waiting", None, kinds.COUNT, "N", BUSY, "Do not wait if N waiters are in the queue",
+    needs=("wait",), excludes=("latest", "replace"),
+    text="Do not wait if N waiters are in the queue: exit as busy.")
+LATEST = Option("latest", None, kinds.FLAG, None, BUSY, "Make all earlier waiters exit as busy", needs=("wait",),
     excludes=("replace",),
-    text="Make all earlier waiters exit with the busy status.",
-)
-REPLACE = Option(
-    "replace",
-    None,
-    "flag",
-    None,
-    BUSY,
-    "First end the holder and waiters in the way",
-    text="First end the holder and the waiters in the way (see --kill-after).",
-)
-REPLACE_AFTER = Option(
-    "replace-after",
-    None,
-    "limit",
-    "N|DURATION",
-    BUSY,
-    "Replace after N skips, or if held for DURATION",
+    text="Make all earlier waiters exit with the busy status.")
+REPLACE = Option("replace", None, kinds.FLAG, None, BUSY, "First end the holder and waiters in the way",
+    text="First end the holder and the waiters in the way (see --kill-after).")
+REPLACE_AFTER = Option("replace-after", None, kinds.LIMIT, "N|DURATION", BUSY, "Replace after N skips, or if held for DURATION",
     excludes=("max-waiting", "latest", "replace"),
-    text="Replace after N skips in a row, or once the holder has run for DURATION; see solo(7)."
-    " A bare number is N, as in --loud-after.",
-)
-BUSY_EXIT = Option("busy-exit", "E", "status", "CODE", BUSY, "Exit with CODE instead of 75 when busy", keyword=None)
-QUIET = Option("quiet", "q", "flag", None, BUSY, "Print nothing when busy", keyword=None)
-LOUD_AFTER = Option(
-    "loud-after",
-    None,
-    "limit",
-    "N|DURATION",
-    BUSY,
-    "Ignore -q, -E after N skips or if held DURATION",
+    text="Replace after N skips in a row, or once the holder has run for DURATION; see solo(7). A bare number is N, as in "
+    "--loud-after.")
+BUSY_EXIT = Option("busy-exit", "E", kinds.STATUS, "CODE", BUSY, "Exit with CODE instead of 75 when busy", keyword=None)
+QUIET = Option("quiet", "q", kinds.FLAG, None, BUSY, "Print nothing when busy", keyword=None)
+LOUD_AFTER = Option("loud-after", None, kinds.LIMIT, "N|DURATION", BUSY, "Ignore -q, -E after N skips or if held DURATION",
     keyword=None,
-    text="Ignore --quiet and --busy-exit after N skips in a row, or once the holder has run for"
-    " DURATION. Every later skip is reported too.",
-)
-TIMEOUT = Option(
-    "timeout",
-    "t",
-    "duration",
-    "DURATION",
-    LIMITS,
-    "End the command after DURATION, with status 124",
-    text="End the command after DURATION: SIGTERM, and after --kill-after SIGKILL. The exit status is 124.",
-)
-KILL_AFTER = Option(
-    "kill-after",
-    "k",
-    "duration",
-    "DURATION",
-    LIMITS,
-    "Time from SIGTERM to SIGKILL (10s)",
+    text="Ignore --quiet and --busy-exit after N skips in a row, or once the holder has run for DURATION. Every later skip "
+    "is reported too.")
+TIMEOUT = Option("timeout", "t", kinds.DURATION, "DURATION", LIMITS, "End the command after DURATION, with status 124",
+    text="End the command after DURATION: SIGTERM, and after --kill-after SIGKILL. The exit status is 124.")
+KILL_AFTER = Option("kill-after", "k", kinds.DURATION, "DURATION", LIMITS, "Time from SIGTERM to SIGKILL (10s)",
     needs=("timeout", "replace", "replace-after", "tree", "via"),
-    text="Wait DURATION between SIGTERM and SIGKILL. Default: 10s, or a fifth of --ttl when the"
-    " lease of an engine is lost.",
-)
-SIGNAL = Option(
-    "signal",
-    None,
-    "signal",
-    "SIGNAL",
-    LIMITS,
-    "Signal of --timeout: INT, SIGHUP, 10 (TERM)",
+    text="Wait DURATION between SIGTERM and SIGKILL. Default: 10s, or a fifth of --ttl when the lease of an engine is "
+    "lost.")
+SIGNAL = Option("signal", None, kinds.SIGNAL, "SIGNAL", LIMITS, "Signal of --timeout: INT, SIGHUP, 10 (TERM)",
     needs=("timeout",),
-    text="Let --timeout send SIGNAL (INT, SIGINT or 2) instead of SIGTERM.",
-)
-ONCE_PER = Option(
-    "once-per",
-    None,
-    "duration",
-    "DURATION",
-    LIMITS,
-    "Run at most once in each period of DURATION",
-    text="Run at most once in each period of DURATION; with an engine, once on all hosts together."
-    " A later start in the period exits with status 0, or CODE of --busy-exit.",
-)
-ONCE_RETRY = Option(
-    "once-retry",
-    None,
-    "flag",
-    None,
-    LIMITS,
-    "Do not count a failed run (--once-per)",
+    text="Let --timeout send SIGNAL (INT, SIGINT or 2) instead of SIGTERM.")
+ONCE_PER = Option("once-per", None, kinds.DURATION, "DURATION", LIMITS, "Run at most once in each period of DURATION",
+    text="Run at most once in each period of DURATION; with an engine, once on all hosts together. A later start in the "
+    "period exits with status 0, or CODE of --busy-exit.")
+ONCE_RETRY = Option("once-retry", None, kinds.FLAG, None, LIMITS, "Do not count a failed run (--once-per)",
     needs=("once-per",),
-    text="Do not count a failed run: the next start in the period runs the command. solo itself never repeats it.",
-)
-TREE = Option(
-    "tree",
-    None,
-    "flag",
-    None,
-    LIMITS,
-    "Wait for all descendants, and signal them too",
-    text="Hold the name until every descendant of the command has ended. When solo ends the"
-    " command, it ends all descendants too.",
-)
-NO_ORPHAN = Option(
-    "no-orphan",
-    None,
-    "flag",
-    None,
-    LIMITS,
-    "Kill the command if solo is killed",
-    text="Let the kernel kill the command if solo dies, even by SIGKILL.",
-)
-CHDIR = Option(
-    "chdir",
-    None,
-    "directory",
-    "DIR",
-    LIMITS,
-    "Run the command in DIR",
-    text="Run the command in DIR. COMMAND and the paths of other options are still looked up from"
-    " the current directory.",
-)
-SYSLOG = Option(
-    "syslog",
-    None,
-    "flag",
-    None,
-    OUTPUT,
-    "Log starts, skips and ends to syslog",
-    keyword=None,
-    text="Log starts, skips and ends to syslog; see solo(7).",
-)
-NOTIFY = Option(
-    "notify",
-    None,
-    "line",
-    "LINE",
-    OUTPUT,
-    "Run shell command LINE after a skip or bad end",
-    text="Run the shell command LINE after a skip or a bad end; see solo(7).",
-)
-VERBOSE = Option("verbose", "v", "flag", None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
-HELP = Option("help", "h", "flag", None, OUTPUT, "Print this help and exit", keyword=None, text="Print help and exit.")
-VERSION = Option("version", None, "flag", None, OUTPUT, "Print the version and exit", keyword=None)
+    text="Do not count a failed run: the next start in the period runs the command. solo itself never repeats it.")
+TREE = Option("tree", None, kinds.FLAG, None, LIMITS, "Wait for all descendants, and signal them too",
+    text="Hold the name until every descendant of the command has ended. When solo ends the command, it ends all "
+    "descendants too.")
+NO_ORPHAN = Option("no-orphan", None, kinds.FLAG, None, LIMITS, "Kill the command if solo is killed",
+    text="Let the kernel kill the command if solo dies, even by SIGKILL.")
+CHDIR = Option("chdir", None, kinds.DIRECTORY, "DIR", LIMITS, "Run the command in DIR",
+    text="Run the command in DIR. COMMAND and the paths of other options are still looked up from the current directory.")
+SYSLOG = Option("syslog", None, kinds.FLAG, None, OUTPUT, "Log starts, skips and ends to syslog", keyword=None,
+    text="Log starts, skips and ends to syslog; see solo(7).")
+NOTIFY = Option("notify", None, kinds.LINE, "LINE", OUTPUT, "Run shell command LINE after a skip or bad end",
+    text="Run the shell command LINE after a skip or a bad end; see solo(7).")
+VERBOSE = Option("verbose", "v", kinds.FLAG, None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
+HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and exit", keyword=None,
+    text="Print help and exit.")
+VERSION = Option("version", None, kinds.FLAG, None, OUTPUT, "Print the version and exit", keyword=None)
 LAUNCHER_OPTIONS = (
-    NAME,
-    DIR,
-    VIA,
-    FLOCK,
-    FCNTL,
-    NOTE,
-    SHARED,
-    SLOTS,
-    TAKE,
-    WAIT,
-    MAX_WAITING,
-    LATEST,
-    REPLACE,
-    REPLACE_AFTER,
-    BUSY_EXIT,
-    QUIET,
-    LOUD_AFTER,
-    TIMEOUT,
-    KILL_AFTER,
-    SIGNAL,
-    TREE,
-    NO_ORPHAN,
-    CHDIR,
-    TTL,
-    ONCE_PER,
-    ONCE_RETRY,
-    SYSLOG,
-    NOTIFY,
-    VERBOSE,
-    HELP,
-    VERSION,
+    NAME, DIR, VIA, FLOCK, FCNTL, NOTE, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, REPLACE_AFTER,
+    BUSY_EXIT, QUIET, LOUD_AFTER, TIMEOUT, KILL_AFTER, SIGNAL, TREE, NO_ORPHAN, CHDIR, TTL, ONCE_PER, ONCE_RETRY,
+    SYSLOG, NOTIFY, VERBOSE, HELP, VERSION,
 )
+# fmt: on
 
 # A run compares its first word with these; commands/table.py explains them.
 SUBCOMMAND_NAMES = ("list", "show", "wait", "stop", "hold", "release", "history", "metrics", "top", "clean", "doctor")

@@ -10,6 +10,7 @@ from solo.command import find_command, make_names
 from solo.directories import check_new_name
 from solo.errors import SoloError, UsageError
 from solo.kernel import FOREVER
+from solo.kinds import FLAG
 from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
 from solo.options import FILE, LAUNCHER_OPTIONS, LOCAL_BACKENDS, SOCKET
 from solo.queue import NO_WAIT
@@ -17,6 +18,7 @@ from solo.queue import NO_WAIT
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 KILL_AFTER = 10.0  # seconds
 
@@ -47,38 +49,12 @@ class Plan:
     )
 
     if TYPE_CHECKING:
-        name: list[str] | None
         dir: str | None
         via: str
-        flock: list[str] | None
-        fcntl: list[str] | None
-        note: str | None
-        shared: bool
-        slots: int | None
-        take: int | None
-        wait: float | None
-        max_waiting: int | None
-        latest: bool
-        replace: bool
-        replace_after: int | float | None
-        busy_exit: int | None
-        quiet: bool
-        loud_after: int | float | None
-        timeout: float | None
         kill_after: float
-        signal: int | None
-        tree: bool
-        no_orphan: bool
-        chdir: str | None
-        ttl: float | None
-        once_per: float | None
-        once_retry: bool
-        syslog: bool
-        notify: str | None
-        verbose: bool
-        help: bool
-        version: bool
-        grace: float | None
+        names: list[str]
+
+        def __getattr__(self, key: str) -> Any: ...  # an option: its kind has checked the value
 
     def __init__(
         self, typed: "dict[str, object]", command: "Sequence[str]" = (), environment: "dict[bytes, bytes] | None" = None
@@ -88,7 +64,7 @@ class Plan:
         Raises UsageError, NotFound, NotExecutable; SoloError without a working directory.
         """
         for option in LAUNCHER_OPTIONS:
-            setattr(self, option.key, typed.get(option.key, False if option.kind == "flag" else None))
+            setattr(self, option.key, typed.get(option.key, False if option.kind is FLAG else None))
         self.command = command
         self.grace = self.kill_after
         if self.kill_after is None:
@@ -101,9 +77,8 @@ class Plan:
         if self.dir is not None:
             self.dir = make_absolute(self.dir)  # the launcher changes its working directory
         self.deadline = monotonic() + self.wait if self.wait is not None else FOREVER if self.replace else NO_WAIT
-        self.file_deadline = (
-            self.deadline if self.wait is not None else NO_WAIT
-        )  # --replace cannot end the holder of a file
+        # --replace cannot end the holder of a file.
+        self.file_deadline = self.deadline if self.wait is not None else NO_WAIT
         self.claim = choose_claim(self)
         self.names = list(dict.fromkeys(self.name or ()))
         for name in self.names:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from solo import argv
+from solo import argv, kinds
 from solo.errors import UsageError
 
 
@@ -59,4 +59,4 @@ def test_invalid_words_are_a_usage_error(words, text):
     + [("0", 0)],
 )
 def test_duration_is_read_in_seconds(text, seconds):
-    assert argv.read_duration("-w", text) == seconds
+    assert kinds.read_duration("-w", text) == seconds

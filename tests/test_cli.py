@@ -16,6 +16,7 @@ from tmux import Tmux
 from solo import __version__, argv
 from solo.commands.table import SUBCOMMANDS
 from solo.generate import completions
+from solo.kinds import FLAG
 from solo.options import GROUPS, LAUNCHER_OPTIONS
 from solo.text.describe import name_signal
 
@@ -311,7 +312,7 @@ def test_typer_and_launcher_have_the_same_options():
         (
             f"{option.key}_",
             frozenset([f"--{option.flag}", *([f"-{option.short}"] if option.short else [])]),
-            option.kind == "flag",
+            option.kind is FLAG,
             option.many,
         )
         for option in LAUNCHER_OPTIONS

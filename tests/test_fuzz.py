@@ -14,7 +14,7 @@ from conftest import ROOT
 from readers import TARGETS, records
 from readers.sockets import OURS, check_sockets
 
-from solo import argv, identity, record
+from solo import identity, kinds, record
 from solo.api import status_pipe
 from solo.engines import engine, targets
 from solo.gate import Gate
@@ -89,7 +89,7 @@ def give_up(text):
     raise KeyError(text)
 
 
-WHOLE = {"read_duration": argv.read_duration, "unquote": record.unquote, "parse": reader.parse}
+WHOLE = {"read_duration": kinds.read_duration, "unquote": record.unquote, "parse": reader.parse}
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ WHOLE = {"read_duration": argv.read_duration, "unquote": record.unquote, "parse"
     [
         ("stat", identity, {"parse_stat": cut_at_the_first_bracket}),
         ("record", record, {"parse_closing": ignore_the_end}),
-        ("value", argv, {"read_duration": ignore_the_rest}),
-        ("words", argv, {"read_duration": ignore_the_rest}),
+        ("value", kinds, {"read_duration": ignore_the_rest}),
+        ("words", kinds, {"read_duration": ignore_the_rest}),
         ("quoted", record, {"unquote": drop_a_byte}),
         ("journal", reader, {"parse": count_torn_lines}),
         ("gate", Gate, {"read_counter": take_any_counter}),

@@ -7,6 +7,7 @@ from conftest import ROOT
 import solo
 from solo.commands.table import SUBCOMMANDS
 from solo.generate import manual
+from solo.kinds import FLAG
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
 
 
@@ -17,9 +18,9 @@ def test_solo_run_has_a_keyword_for_every_option_and_its_default():
 
     assert keywords.keys() - others == {option.keyword for option in LAUNCHER_OPTIONS} - {None}
     for option in LAUNCHER_OPTIONS:
-        assert option.keyword is None or keywords[option.keyword].default is (
-            False if option.kind == "flag" else None
-        ), option.flag
+        assert option.keyword is None or keywords[option.keyword].default is (False if option.kind is FLAG else None), (
+            option.flag
+        )
     assert {option.flag for option in LAUNCHER_OPTIONS if option.keyword is None} == {
         "busy-exit",
         "quiet",

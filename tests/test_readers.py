@@ -15,7 +15,7 @@ from conftest import ROOT
 from readers import READ, TARGETS, UNREAD, engines, journals, proc, urls
 from readers.target import attempt, put_into_file, read_from
 
-from solo import argv, identity, record
+from solo import identity, kinds, record
 from solo.commands import checks
 from solo.contention import sockets
 from solo.engines import engine, targets
@@ -95,7 +95,7 @@ def test_an_old_finding_stays_fixed(line):
 @pytest.mark.parametrize("text", ["1m30", "1h30", "2d12", "5m.", ".", "1h30m5"])
 def test_a_duration_needs_a_unit_after_each_number(text):
     with pytest.raises(UsageError):
-        argv.read_duration("-t", text)
+        kinds.read_duration("-t", text)
 
 
 @pytest.mark.parametrize("name", [b"\x0bNSpid: 7", b"\x0cNSpid:7", b"\rUmask: 777", b"a\xc2\x85b"])

@@ -90,5 +90,5 @@ def resolve_options(
     """Return the options of these arguments and environment variables. Raises UsageError."""
     typed = {"via": via, "dir": directory}
     options = {key: value for key, value in typed.items() if value is not None}
-    read_variables(options, dict(variables))
+    read_variables(options, {key: value for key, value in variables if value is not None})
     return options

@@ -20,9 +20,10 @@ from solo.api import blocking
 from solo.api.arguments import AnyPath, check_name, check_wait, list_paths, make_claim, name_file, read_options
 from solo.api.attempt import LockAttempt, all_attempts
 from solo.api.hold import Hold, all_holds
-from solo.argv import check_note, is_engine
+from solo.argv import is_engine
 from solo.errors import SoloError, UsageError
 from solo.kernel import FOREVER
+from solo.kinds import read_note
 from solo.queue import NO_WAIT
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Lock:
         if max_waiting is not None and not (type(max_waiting) is int and max_waiting >= 0):
             raise UsageError(f"max_waiting={max_waiting!r}: not a count")
         if note is not None:
-            check_note("note", note)
+            read_note("note", note)
         options = read_options(via, self.directory)
         if is_engine(options):
             from solo.commands.lookup import check_via

@@ -9,7 +9,7 @@ from io import BytesIO, FileIO, TextIOWrapper
 from time import monotonic
 from typing import Any, NamedTuple, Optional, Union
 
-from solo import errors
+from solo import errors, kinds
 from solo.api.arguments import AnyPath, check_name, check_wait
 from solo.api.blocking import LONGEST_POLL, LOOK_AGAIN, Deferred, keep
 from solo.api.holder import holders
@@ -126,21 +126,21 @@ def add_pipes(popen: dict[str, Any], capture_output: bool, input: Any) -> None:
 
 def make_words(option: Any, value: Any) -> list[AnyPath]:
     """Return the words of the command line for one option. Raises UsageError."""
-    if option.kind == "flag":
+    if option.kind is kinds.FLAG:
         return [f"--{option.flag}"] if value else []
     values = list(value or ()) if option.many and not isinstance(value, (str, bytes, os.PathLike)) else [value]
     return [word for item in values if item is not None for word in (f"--{option.flag}", format_value(option, item))]
 
 
 def format_value(option: Any, value: Any) -> AnyPath:
-    if option.kind == "name":
+    if option.kind is kinds.NAME:
         return check_name(value)
-    if option.kind == "duration" or option.kind == "limit" and isinstance(value, float):
+    if option.kind is kinds.DURATION or option.kind is kinds.LIMIT and isinstance(value, float):
         seconds = check_wait(value)
         return "forever" if seconds == FOREVER else f"{seconds or 0:.9f}"  # not -0
     if isinstance(value, bool):
         raise errors.UsageError(f"{option.flag}={value}: not a number, a name or a path")
-    is_path = option.kind in ("directory", "file")
+    is_path = option.kind in (kinds.DIRECTORY, kinds.FILE)
     if isinstance(value, int) and not is_path:
         return str(int(value))  # str() of signal.SIGINT is its name before Python 3.11
     return os.fspath(value) if is_path or isinstance(value, (bytes, os.PathLike)) else str(value)

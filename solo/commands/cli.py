@@ -9,6 +9,7 @@ import typer.core
 from solo.commands.help import format_help, format_subcommand_help, paint
 from solo.commands.table import SUBCOMMANDS
 from solo.errors import UsageError
+from solo.kinds import FLAG
 from solo.options import HELP, LAUNCHER_OPTIONS
 from solo.text.hints import explain_option
 
@@ -69,8 +70,8 @@ def make_function(parameters: list):
 
 def make_parameter(option) -> inspect.Parameter:
     flags = [f"--{option.flag}"] + ([f"-{option.short}"] if option.short else [])
-    kind = bool if option.kind == "flag" else Optional[list[str]] if option.many else Optional[str]
-    default = False if option.kind == "flag" else None
+    kind = bool if option.kind is FLAG else Optional[list[str]] if option.many else Optional[str]
+    default = False if option.kind is FLAG else None
     return declare(
         f"{option.key}_",
         kind,

@@ -9,6 +9,7 @@ from solo.argv import check_excludes, parse_option, read_variable
 from solo.commands.table import SUBCOMMANDS, Subcommand
 from solo.errors import UsageError
 from solo.kernel import occupy_standard_descriptors
+from solo.kinds import DURATION, LIMIT
 from solo.options import DIR, HELP, VIA, Option
 
 TYPE_CHECKING = False
@@ -90,7 +91,7 @@ def check_words(words: "list[str]", names: "list[str]") -> None:
 
 def check_units(words: "list[str]", options: "tuple[Option, ...]", typed: "dict[str, Any]") -> None:
     """Raise UsageError for a duration of two words, as `-k 5 m`, unless m is a known name."""
-    timed = [option for option in options if option.kind in ("duration", "limit")]
+    timed = [option for option in options if option.kind in (DURATION, LIMIT)]
     flags = [f"--{option.flag}" for option in timed] + [f"-{option.short}" for option in timed if option.short]
     for flag, number, unit in zip(words, words[1:], words[2:]):
         if flag in flags and number.isdecimal():

@@ -1,5 +1,6 @@
 """Subcommands and their own options, declared once: parser, --help, completions and manual use this table."""
 
+from solo import kinds
 from solo.options import (
     BUSY_EXIT,
     DIR,
@@ -25,7 +26,7 @@ from solo.options import (
 PID = Option(
     "pid",
     None,
-    "pid",
+    kinds.PID,
     "PID",
     LIMITS,
     "Hold until the process PID ends",
@@ -37,7 +38,7 @@ PID = Option(
 FD = Option(
     "fd",
     None,
-    "count",
+    kinds.COUNT,
     "FD",
     LIMITS,
     "Hold until descriptor FD is closed everywhere",
@@ -45,11 +46,11 @@ FD = Option(
     text="Hold the names until all processes that inherited the caller's descriptor FD have closed it or ended, as the lock"
     " of flock 9 in ( ... ) 9>>FILE. FILE must be open for writing; solo writes nothing into it.",
 )
-FOR = Option("for", None, "duration", "DURATION", LIMITS, "Hold for DURATION, or until solo release")
+FOR = Option("for", None, kinds.DURATION, "DURATION", LIMITS, "Hold for DURATION, or until solo release")
 EXPORT = Option(
     "export",
     None,
-    "flag",
+    kinds.FLAG,
     None,
     OUTPUT,
     "Print shell code that sets SOLO_TOKEN and so on",
@@ -59,7 +60,7 @@ EXPORT = Option(
 RELEASE_PID = Option(
     "pid",
     None,
-    "pid",
+    kinds.PID,
     "PID",
     LIMITS,
     "Release only the hold of the process PID",
@@ -84,33 +85,33 @@ HISTORY_VIA = Option(
     text="Show the last runs on all hosts, which an engine keeps, see solo-engines(7). Default, whatever SOLO_VIA says: the runs"
     " and skips of this host.",
 )
-JSON = Option("json", None, "flag", None, OUTPUT, "Print a JSON array")
+JSON = Option("json", None, kinds.FLAG, None, OUTPUT, "Print a JSON array")
 NULL = Option(
     "null",
     "0",
-    "flag",
+    kinds.FLAG,
     None,
     OUTPUT,
     "Print only the names, each ended by a NUL byte",
     excludes=("json",),
     text="Print only the names, each ended by a NUL byte: for xargs -0 and other scripts.",
 )
-PATIENCE = Option("timeout", "t", "duration", "DURATION", LIMITS, "Give up after DURATION, with status 75")
-STOP_KILL_AFTER = Option("kill-after", "k", "duration", "DURATION", LIMITS, "Time from SIGTERM to SIGKILL (10s)")
+PATIENCE = Option("timeout", "t", kinds.DURATION, "DURATION", LIMITS, "Give up after DURATION, with status 75")
+STOP_KILL_AFTER = Option("kill-after", "k", kinds.DURATION, "DURATION", LIMITS, "Time from SIGTERM to SIGKILL (10s)")
 ALLOW_UNKNOWN = Option(
     "allow-unknown",
     None,
-    "flag",
+    kinds.FLAG,
     None,
     LOCK,
     "Accept a name that was never used",
     text="Accept a name that was never used; else it is an error.",
 )
-WAITING = Option("waiting", None, "flag", None, LIMITS, "End the waiters in the queue as well")
+WAITING = Option("waiting", None, kinds.FLAG, None, LIMITS, "End the waiters in the queue as well")
 SINCE = Option(
     "since",
     None,
-    "duration",
+    kinds.DURATION,
     "DURATION",
     OUTPUT,
     "Omit what ended more than DURATION ago",
@@ -119,7 +120,7 @@ SINCE = Option(
 OUTPUT_FILE = Option(
     "output",
     None,
-    "file",
+    kinds.FILE,
     "FILE",
     OUTPUT,
     "Write to FILE, replacing it atomically",
@@ -128,16 +129,18 @@ OUTPUT_FILE = Option(
 HISTORY = Option(
     "history",
     None,
-    "duration",
+    kinds.DURATION,
     "DURATION",
     LIMITS,
     "Also remove journals of names idle for DURATION",
     text="Also remove the journals of names that have been idle for DURATION.",
 )
-GENERATED = Option("generated", None, "flag", None, LOCK, "Only names that solo made from commands")
+GENERATED = Option("generated", None, kinds.FLAG, None, LOCK, "Only names that solo made from commands")
 
-CRONTAB = Option("crontab", None, "flag", None, OUTPUT, "Check crontabs: FILEs, or those of cron", excludes=("unit",))
-UNIT = Option("unit", None, "flag", None, OUTPUT, "Check systemd units: FILEs, or the local ones")
+CRONTAB = Option(
+    "crontab", None, kinds.FLAG, None, OUTPUT, "Check crontabs: FILEs, or those of cron", excludes=("unit",)
+)
+UNIT = Option("unit", None, kinds.FLAG, None, OUTPUT, "Check systemd units: FILEs, or the local ones")
 
 
 class Subcommand:

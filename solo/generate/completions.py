@@ -7,27 +7,11 @@ compare them as text and quote them for the command line; no shell expands them.
 import sys
 
 from solo.commands.table import SUBCOMMANDS
+from solo.kinds import FLAG, list_signals
 from solo.options import LAUNCHER_OPTIONS, LOCAL_BACKENDS
-from solo.text.describe import list_signals
 
 SIGNALS = " ".join(name[3:] for name in list_signals())
 LIST_NAMES = "solo list --null 2>/dev/null"
-# What completes the value of an option of each kind; a flag has no value.
-VALUES = {
-    "flag": "",
-    "name": "names",
-    "backend": "backends",
-    "directory": "directories",
-    "file": "files",
-    "duration": "nothing",
-    "count": "nothing",
-    "limit": "nothing",
-    "status": "nothing",
-    "signal": "signals",
-    "pid": "nothing",
-    "note": "nothing",
-    "line": "nothing",
-}
 
 
 def list_flags(options) -> list:
@@ -36,7 +20,7 @@ def list_flags(options) -> list:
 
 
 def find_offered(subcommand) -> str:
-    """Return what completes the words of a subcommand, a value of VALUES; "" if it has none."""
+    """Return what completes the words of a subcommand, a word of kinds.py; "" if it has none."""
     return "files" if subcommand.takes_files else "names" if subcommand.arguments else ""
 
 
@@ -45,7 +29,7 @@ def make_bash() -> str:
     for options in (LAUNCHER_OPTIONS, *(subcommand.options for subcommand in SUBCOMMANDS)):
         for option in options:
             for flag in list_flags([option]):
-                values.setdefault(VALUES[option.kind], {})[flag] = True
+                values.setdefault(option.kind.completes, {})[flag] = True
     del values[""]
     kinds = "\n".join(f"    {'|'.join(flags)}) values={kind} ;;" for kind, flags in values.items())
     cases = "\n".join(
@@ -224,7 +208,7 @@ def join_zsh(options) -> str:
     lines = []
     for option in options:
         flags = list_flags([option])
-        value = "" if option.kind == "flag" else f":{option.metavar}:{ZSH_VALUES[VALUES[option.kind]]}"
+        value = "" if option.kind is FLAG else f":{option.metavar}:{ZSH_VALUES[option.kind.completes]}"
         head = quote_zsh(f"({' '.join(flags)})") if not option.many else "'*'"
         flags = [flag + ("" if not value else "=" if flag[:2] == "--" else "+") for flag in flags]
         tails = "{" + ",".join(flags) + "}" if len(flags) > 1 else flags[0]
@@ -275,7 +259,7 @@ def make_fish() -> str:
 
 def format_fish(condition: str, option) -> str:
     short = f" -s {option.short}" if option.short else ""
-    value = FISH_VALUES[VALUES[option.kind]]
+    value = FISH_VALUES[option.kind.completes]
     return f"complete -c solo -n {condition}{short} -l {option.flag}{value} -d {quote_fish(option.help)}"
 
 

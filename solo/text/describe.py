@@ -1,12 +1,11 @@
 """Words for people: holders, owners, commands, durations."""
 
-import _signal
 import posix
 from time import time
 
-from solo.errors import UsageError
 from solo.identity import find_pid, is_stopped
 from solo.kernel import decode, escape
+from solo.kinds import list_signals
 from solo.modes import SLOTS
 from solo.process.owners import describe_pid, is_orphaned, is_trusted, vouches
 from solo.text.users import find_user
@@ -115,25 +114,10 @@ def describe_self() -> str:
     return f"pid {posix.getpid()} on {posix.uname().nodename}"
 
 
-def list_signals() -> dict:
-    """Return {name: number} of every signal with a name. Python's module signal could, but takes 3 ms to load."""
-    return {name: getattr(_signal, name) for name in dir(_signal) if name[:3] == "SIG" and name[3:4] != "_"}
-
-
 def name_signal(number: int) -> str:
     """Return `SIGKILL` for 9."""
     names = [name for name, value in list_signals().items() if value == number and name not in SIGNAL_ALIASES]
     return names[0] if names else f"signal {number}"
-
-
-def read_signal(flag: str, text: str) -> int:
-    """Return the number of `INT`, `sigint` or `2`. Raises UsageError."""
-    name = text.upper()
-    is_number = text.isascii() and text.isdigit() and len(text) <= 2
-    number = int(text) if is_number else list_signals().get(f"SIG{name.removeprefix('SIG')}")
-    if number in _signal.valid_signals():
-        return number
-    raise UsageError(f"{flag} {text}: not a signal (like INT, SIGHUP or 10)")
 
 
 def format_duration(seconds: float) -> str:

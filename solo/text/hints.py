@@ -8,6 +8,10 @@ from posix import isatty, stat
 from solo.kernel import say
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.argv import Table  # which imports this file to explain an error
+
 # The answer to `solo` alone.
 INTRODUCTION = b"""\
 solo: no command given
@@ -118,7 +122,7 @@ def warn_of_program(word: str):
         say(f"{word} is run as COMMAND (did you mean {find_meant(word)}?)")
 
 
-def explain_option(flag: str, table: dict) -> str:
+def explain_option(flag: str, table: "Table") -> str:
     """Return ` (HINT)` about the probable meaning of an unknown option; "" if there is none."""
     if "--for" in table:
         long = next((f"--{option.flag}" for option in LAUNCHER_OPTIONS if flag == f"-{option.short}"), flag)

@@ -79,6 +79,8 @@ def test_root_in_name_only_learns_whose_names_to_use(machine, name):
 
 
 def test_owner_that_a_user_namespace_lacks_is_not_called_nobody(machine):
+    if machine.run(ALICE, "unshare", "-Ur", "true")[0]:
+        pytest.skip("unshare does not work here")  # as in a chroot
     machine.type(f"install -d -m 755 {BASE}")
 
     status, _, err = machine.run(ALICE, "unshare", "-Ur", machine.launcher, "--dir", BASE, *RUN)

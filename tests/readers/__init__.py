@@ -31,7 +31,8 @@ READ = {
         commands.shell_line.split_line commands.shell_line.split_commands commands.shell_line.read_word""",
     "environ": "launcher.read_environment",
     "value": """
-        argv.read_duration argv.read_count argv.read_status argv.read_pid text.describe.read_signal
+        kinds.read_flag kinds.read_word kinds.read_duration kinds.read_count kinds.read_limit kinds.read_status kinds.read_signal
+        kinds.read_pid kinds.read_note
         directories.split_name""",
     "words": """
         argv.parse commands.dispatch.parse_mixed argv.parse_option argv.parse_long argv.parse_letters argv.take_word argv.store argv.read_variables

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 from readers import some
 from readers.target import NUMBERS, attempt, expect, fuzzed, same, swapped
-from solo import argv, directories, kernel, record
+from solo import argv, directories, kernel, kinds, record
 from solo.commands import dispatch
 from solo.commands.table import SUBCOMMANDS
 from solo.engines import engine, etcd
@@ -45,19 +45,25 @@ def find_signal(text: str):
     return aliases.get(name) or signal.Signals.__members__.get(name)
 
 
-def find_value(kind: str, text: str):
-    """Return the value of an option, or None if it is invalid."""
-    if kind == "duration" or kind == "limit" and not text.isdigit():
-        return find_seconds(text)
-    if kind == "pid":
-        return find_number(text, 999999999, 9) or None
-    if kind in ("count", "limit"):
-        return find_number(text, 999999999, 9)
-    if kind == "signal":
-        return find_signal(text)
-    if kind == "note":
-        return text if text.strip() and text.isprintable() and len(text) <= record.NOTE_LIMIT else None
-    return find_number(text, 255, 3) if kind == "status" else text or None
+def find_note(text: str):
+    return text if text.strip() and text.isprintable() and len(text) <= record.NOTE_LIMIT else None
+
+
+# How another reader finds the value of a kind, None if it is invalid; all other kinds take any word.
+FINDERS = {
+    kinds.FLAG: lambda text: True,
+    kinds.DURATION: find_seconds,
+    kinds.COUNT: lambda text: find_number(text, 999999999, 9),
+    kinds.LIMIT: lambda text: find_number(text, 999999999, 9) if text.isdigit() else find_seconds(text),
+    kinds.STATUS: lambda text: find_number(text, 255, 3),
+    kinds.PID: lambda text: find_number(text, 999999999, 9) or None,
+    kinds.SIGNAL: find_signal,
+    kinds.NOTE: find_note,
+}
+
+
+def find_value(kind, text: str):
+    return FINDERS.get(kind, lambda text: text or None)(text)
 
 
 def make_value(rng) -> bytes:
@@ -69,18 +75,12 @@ def make_value(rng) -> bytes:
 @fuzzed(16, b"ms|forever|1h|.|/|" + NUMBERS)
 def check_value(data: bytes):
     typed = kernel.decode(data)
-    for read, kind in (
-        (argv.read_duration, "duration"),
-        (argv.read_count, "count"),
-        (argv.read_status, "status"),
-        (argv.read_pid, "pid"),
-        (describe.read_signal, "signal"),
-    ):
-        value, other = attempt(read, "-x", typed, may=UsageError), find_value(kind, typed)
+    for kind in FINDERS:
+        value, other = attempt(kind.read, "-x", typed, may=UsageError), find_value(kind, typed)
         if other is None:
-            expect(isinstance(value, UsageError), "an invalid value is accepted", kind, value)
+            expect(isinstance(value, UsageError), "an invalid value is accepted", kind.sample, value)
         else:
-            expect(value == other or math.isclose(value, other, rel_tol=1e-9), kind, value, other)
+            expect(value == other or math.isclose(value, other, rel_tol=1e-9), kind.sample, value, other)
     parts = attempt(directories.split_name, typed, may=UsageError)
     bad = any(part[:1] in (b"", b".") or len(part) > 255 for part in data.split(b"/")) or data.count(b"/") > 63
     bad = bad or len(data) > 2048
@@ -93,16 +93,16 @@ def check_value(data: bytes):
 def trip_value(rng):
     seconds = rng.randrange(10 ** rng.randrange(1, 10))
     wording = describe.format_duration(seconds)
-    read = argv.read_duration("-x", wording)
+    read = kinds.read_duration("-x", wording)
     expect(read <= seconds and (seconds - read) * 24 <= max(seconds, 24 * 3600 * (seconds >= 86400)) + 60 * 24, wording)
-    same(argv.read_duration("-x", f"{seconds}ms"), seconds * 0.001)
+    same(kinds.read_duration("-x", f"{seconds}ms"), seconds * 0.001)
 
 
 # --- words, compared with getopt of the standard library ---------------------------------------------------------
 
 BY_FLAG = {flag: option for option in LAUNCHER_OPTIONS for flag in (f"--{option.flag}", f"-{option.short}")}
-SHORTS = "".join(option.short + ":" * (option.kind != "flag") for option in LAUNCHER_OPTIONS if option.short)
-LONGS = [option.flag + "=" * (option.kind != "flag") for option in LAUNCHER_OPTIONS]
+SHORTS = "".join(option.short + ":" * (option.kind is not kinds.FLAG) for option in LAUNCHER_OPTIONS if option.short)
+LONGS = [option.flag + "=" * (option.kind is not kinds.FLAG) for option in LAUNCHER_OPTIONS]
 NO_OPTIONS = "|--|-|list|--\0list\0-x|true\0-n|-qvs|-qE9|--wiat".split("|")
 
 
@@ -151,7 +151,7 @@ def convert(pairs: list):
     options = {}
     for flag, value in pairs:
         option = BY_FLAG[flag]
-        value = True if option.kind == "flag" else find_value(option.kind, value)
+        value = find_value(option.kind, value)
         if value is None:
             return None
         if option.many:
@@ -166,9 +166,9 @@ def make_words(rng) -> bytes:
     for _ in range(rng.randrange(5)):
         option = rng.choice(LAUNCHER_OPTIONS)
         flag = f"-{option.short}" if option.short and rng.random() < 0.5 else f"--{option.flag}"
-        value = rng.choice(DURATIONS if option.kind in ("duration", "limit") else VALUES)
+        value = rng.choice(DURATIONS if option.kind in (kinds.DURATION, kinds.LIMIT) else VALUES)
         joined = flag + ("=" if flag[:2] == "--" else "") + value
-        typed += [flag] if option.kind == "flag" else rng.choice(([flag, value], [joined]))
+        typed += [flag] if option.kind is kinds.FLAG else rng.choice(([flag, value], [joined]))
     typed += rng.choice(([], *(words.split("\0") for words in NO_OPTIONS)))
     return "\0".join(typed).encode()
 
