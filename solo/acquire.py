@@ -14,7 +14,7 @@ from solo.tickets import Queue, finish_handoff
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     from solo.contention.protocols import Block, Describe, Policy, Ticket, Watch
     from solo.contention.protocols import Queue as AnyQueue
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     MakeQueue = Callable[["Directory | None", str, Origin], AnyQueue]
     Result = TypeVar("Result")
-    ListOfTickets = list[Ticket]
+    ListOfTickets = list[Any]  # tickets of files and sockets, and the hold of an engine
 else:
     ListOfTickets = list
 

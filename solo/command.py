@@ -9,7 +9,7 @@ NAME_LENGTH = 200  # bytes, of 255 that a directory's name may have
 DEFAULT_PATH = "/bin:/usr/bin"  # of execvp(3) without PATH
 
 
-def find_command(word: str, search, following: str = "") -> str:
+def find_command(word: str, search: "bytes | None", following: str = "") -> str:
     """Return the path that execvp(3) would execute for `word`. Raises NotFound, NotExecutable.
 
     `search` is the bytes of PATH, or None if it is not set; `following` is the next word, for a hint.
@@ -39,7 +39,7 @@ def find_command(word: str, search, following: str = "") -> str:
     raise NotFound(f"{word}: command not found{hint or explain_missing_command(word)}")
 
 
-def make_names(path: str, command: list) -> list:
+def make_names(path: str, command: "list[str]") -> "list[str]":
     """Return the names of a job without -n: that of its words as typed, then that of its program's real path; one if they
     are the same. Raises NotExecutable.
 
@@ -58,7 +58,7 @@ def make_names(path: str, command: list) -> list:
     return list(dict.fromkeys([make_name(program, command[1:]) for program in (word, real)]))
 
 
-def make_name(program: str, arguments: list) -> str:
+def make_name(program: str, arguments: "list[str]") -> str:
     """Return a name like `backup.sh-1f0c2a9e`. The digits are the CRC-32 of the program and the arguments."""
     from binascii import crc32
 

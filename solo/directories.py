@@ -41,14 +41,14 @@ class Directory:
 
     __slots__ = ("fd", "mode", "path", "shared")
 
-    def __init__(self, fd, path, mode, shared):
+    def __init__(self, fd: int, path: str, mode: int, shared: bool) -> None:
         self.fd = fd
         self.path = path
         self.mode = mode
         self.shared = shared
 
 
-def find_base(asked) -> str:
+def find_base(asked: "str | None") -> str:
     """Return the path under which all names live: `asked`, else that of our uid. Create nothing. Raises SoloError."""
     return asked or find_place(posix.geteuid())
 
@@ -70,7 +70,7 @@ def find_place(uid: int) -> str:
     except FileNotFoundError:
         return find_home_place(uid)
     except OSError as error:  # there may be one
-        reason = error.strerror
+        reason = error.strerror or str(error)
     raise SoloError(f"cannot use {USERS_PLACE}: {reason} (as root: chown root {USERS_PLACE}; chmod 755 {USERS_PLACE})")
 
 
@@ -89,7 +89,7 @@ def find_home_place(uid: int) -> str:
     return home + HOME_PLACE
 
 
-def make_base(asked, is_verbose: bool) -> Directory:
+def make_base(asked: "str | None", is_verbose: bool) -> Directory:
     """Open the directory of all names, made if it is missing; `is_verbose`: report that on stderr.
 
     Make its parents too unless it was `asked` for. Raises SoloError.
@@ -117,10 +117,10 @@ def explain(path: str, error: OSError, place: "Directory | None" = None, asked: 
 
         return remedies.explain_file(place, path, error) if place else remedies.explain(path, error, asked)
     except (ImportError, OSError):  # as without a free descriptor
-        return error.strerror
+        return error.strerror or str(error)
 
 
-def make_home_directories(path: str):
+def make_home_directories(path: str) -> None:
     """Make the directories of HOME_PLACE, as mkdir -p. The home directory itself must exist."""
     start = len(path) - len(HOME_PLACE) if path.endswith(HOME_PLACE) else len(path)
     for end in range(start + 1, len(path)):
@@ -129,7 +129,7 @@ def make_home_directories(path: str):
     make_directory(path, None)
 
 
-def make_directory(path: str, asked: object = True):
+def make_directory(path: str, asked: object = True) -> None:
     """Make a private directory, unless it exists. Raises SoloError."""
     try:
         create(posix.mkdir, path, PRIVATE)
@@ -139,7 +139,7 @@ def make_directory(path: str, asked: object = True):
         raise SoloError(f"cannot create {path}: {explain(path, error, None, asked)}") from None
 
 
-def open_base(path: str, asked) -> Directory:
+def open_base(path: str, asked: object) -> Directory:
     """Open a directory of names, shared only if it was `asked` for.
 
     Raises SoloError, or FileNotFoundError if it is missing.
@@ -160,7 +160,7 @@ def open_base(path: str, asked) -> Directory:
             from solo.text.remedies import explain_other_user
 
             raise SoloError(f"cannot use {path}: {explain_other_user(stat.st_uid, path, asked)}")
-        check_writers(path, stat.st_mode, asked)
+        check_writers(path, stat.st_mode, bool(asked))
     except SoloError:
         posix.close(fd)
         raise
@@ -184,7 +184,7 @@ def choose_mode(mode: int) -> int:
     return mode & 0o7777
 
 
-def examine(fd: int, path: str):
+def examine(fd: int, path: str) -> posix.stat_result:
     """Return the stat of a directory. Raises SoloError."""
     try:
         return posix.fstat(fd)
@@ -192,7 +192,7 @@ def examine(fd: int, path: str):
         raise SoloError(f"cannot open {path}: {error.strerror}") from None
 
 
-def check_writers(path: str, mode: int, may_be_shared, place=None):
+def check_writers(path: str, mode: int, may_be_shared: bool, place: "Directory | None" = None) -> None:
     """Raise SoloError if users who are not trusted can write in a directory of that `mode`, in `place` or the base."""
     if mode & OTHER_WRITE and not mode & STICKY:
         reason = "anyone can write there, and it has no sticky bit"
@@ -206,7 +206,7 @@ def check_writers(path: str, mode: int, may_be_shared, place=None):
     raise SoloError(f"cannot use {path}: {reason} ({remedy})")
 
 
-def tighten(fd: int, mode: int):
+def tighten(fd: int, mode: int) -> None:
     """Remove the permissions of group and others that `mode` lacks, if this user owns the file. Raises OSError."""
     stat = posix.fstat(fd)
     excess = stat.st_mode & (GROUP | OTHERS) & ~mode
@@ -222,7 +222,7 @@ def open_name(base: Directory, name: str) -> Directory:
     return open_parts(base, split_name(name))
 
 
-def open_parts(base: Directory, parts: list) -> Directory:
+def open_parts(base: Directory, parts: "list[str]") -> Directory:
     """Open the nested directory `parts` below `base`.
 
     Make each part that is missing. Raises SoloError. `base` stays open.
@@ -259,7 +259,7 @@ def open_or_make(place: Directory, part: str) -> Directory:
         raise Vanished(f"cannot use {place.path}/{part}: another process removed it") from None
 
 
-def open_below(base: Directory, parts: list) -> Directory:
+def open_below(base: Directory, parts: "list[str]") -> Directory:
     """Open the nested directory `parts` below `base`, and close `base`.
 
     Raises SoloError, or FileNotFoundError if it is missing.
@@ -274,7 +274,7 @@ def open_below(base: Directory, parts: list) -> Directory:
     return place
 
 
-def make_part(place: Directory, part: str):
+def make_part(place: Directory, part: str) -> None:
     """Make the directory `part` in `place`, unless it exists. Raises SoloError."""
     try:
         if place.mode & SETGID:
@@ -287,7 +287,7 @@ def make_part(place: Directory, part: str):
         raise SoloError(f"cannot create {place.path}/{part}: {explain(place.path, error)}") from None
 
 
-def make_for_group(place: Directory, part: str):
+def make_for_group(place: Directory, part: str) -> None:
     """Make the directory `part` with the group of `place`, which need not have the set-group-ID bit. Raises OSError.
 
     It gets its name last: before it has the group, other members could not open it.
@@ -367,7 +367,7 @@ def open_file(place: Directory, file: str, flags: int) -> int:
     return fd
 
 
-def check_file(place: Directory, file: str, stat):
+def check_file(place: Directory, file: str, stat: posix.stat_result) -> None:
     """Raise OSError if `file` in `place` is not a regular file that only its user, root or the group can replace."""
     if stat.st_mode & TYPE_MASK != IS_REGULAR:
         raise OSError(EINVAL, "it is not a regular file")
@@ -377,7 +377,7 @@ def check_file(place: Directory, file: str, stat):
         raise OSError(EPERM, explain_owner(stat.st_uid, f"chown -h root {quote_path(f'{place.path}/{file}')}"))
 
 
-def check_new_name(name: str):
+def check_new_name(name: str) -> None:
     """Raise UsageError if no new name may be called that."""
     if name[:1] == "/":
         raise UsageError(f"{name}: a name is not a path (to lock a file use --flock {name})")
@@ -388,7 +388,7 @@ def check_new_name(name: str):
         raise UsageError(f"{name}: a name may not contain control characters")
 
 
-def split_name(name: str) -> list:
+def split_name(name: str) -> "list[str]":
     """Return the parts of a nested name. Raises UsageError if a part cannot be the name of a directory."""
     parts = name.split("/")
     if len(parts) > DEEPEST:

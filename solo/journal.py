@@ -23,6 +23,14 @@ from solo.journal_files import (
 from solo.kernel import EFBIG, ENOSPC, close, encode
 from solo.record import quote, quote_words
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from solo.directories import Directory
+    from solo.record import Record
+
 WORDS_LIMIT = 1 << 10  # bytes, of the command, of the names and of the reason in one line
 
 
@@ -37,20 +45,20 @@ class Journal:
     title = "the journal"
     clock = staticmethod(time)
 
-    def __init__(self, record, directory, report):
+    def __init__(self, record: "Record", directory: "str | None", report: "Callable[[str], None]") -> None:
         self.record = record
         self.directory = directory
         self.report = report
         self.waiting_since = monotonic()
         self.running_since = 0.0
         self.start = b""
-        self.tokens = {}
+        self.tokens: dict[str, bytes] = {}
 
-    def started(self, run):
+    def started(self, run: "Any") -> None:
         """Write that the command runs as `run.pid`, under the holds `run.named` by name."""
         self.running_since = monotonic()
         now = self.clock()
-        self.start = b" start=%.3f waited=%.3f child=%d" % (now, self.running_since - self.waiting_since, run.pid)
+        self.start = b" start=%.3f waited=%.3f child=%d" % (now, self.running_since - self.waiting_since, run.pid or 0)
 
         def describe() -> bytes:
             self.tokens = {name: format_token(run.named[name]) for name in self.record.shown_names}
@@ -58,7 +66,7 @@ class Journal:
 
         self.append_all(STARTED, describe)
 
-    def ended(self, run):
+    def ended(self, run: "Any") -> None:
         """Write that it ended, with exit status `run.code` or by signal -`run.code`; or that it was never executed.
 
         `run.outcome` is TIMED_OUT, LEASE_LOST, or None if solo did not end it.
@@ -70,7 +78,7 @@ class Journal:
         lost = b" lost=1" if run.outcome == LEASE_LOST else b""
         self.append_all(ENDED, lambda: self.start + b" ran=%.3f code=%d timed-out=%d" % result + lost)
 
-    def refused(self, error: BaseException):
+    def refused(self, error: BaseException) -> None:
         """Write that nothing ran, because of `error`."""
         if not isinstance(error, SoloError):
             return
@@ -80,11 +88,11 @@ class Journal:
             event, lambda: b" waited=%.3f code=%d why=%b" % (waited, error.status, format_reason(str(error)))
         )
 
-    def unnotified(self, reason: str):
+    def unnotified(self, reason: str) -> None:
         """Write that --notify failed, because of `reason`."""
         self.append_all(UNNOTIFIED, lambda: b" why=" + format_reason(reason))
 
-    def append_all(self, event: bytes, describe):
+    def append_all(self, event: bytes, describe: "Callable[[], bytes]") -> None:
         """Append a line to the journal of each name.
 
         Report an exception of any kind, and never raise it: the job must go on.
@@ -95,7 +103,7 @@ class Journal:
             reason = error.strerror if isinstance(error, OSError) else error
             self.report(f"{self.record.names[0]}: {self.title} is not written: {reason}")
 
-    def append_lines(self, event: bytes, details: bytes):
+    def append_lines(self, event: bytes, details: bytes) -> None:
         record, claim = self.record, self.record.claim
         common = b"uid=%d host=%b launcher=%d mode=%b slots=%d take=%d%b%b%b%b" % (
             record.uid,
@@ -122,17 +130,17 @@ class Journal:
         if failed is not None:
             raise failed
 
-    def write(self, name: str, event: bytes, line: bytes):
+    def write(self, name: str, event: bytes, line: bytes) -> None:
         is_first = event == STARTED or not self.start
         append((make_place if is_first else open_place)(self.directory, name), line, event != STARTED)
 
 
-def format_token(hold) -> bytes:
+def format_token(hold: "Any") -> bytes:
     slot = hold.record.slot
     return b" token=%d" % hold.number + (b" slot=%d" % slot[0][0] if slot else b"")
 
 
-def format_names(names: list) -> bytes:
+def format_names(names: "list[str]") -> bytes:
     """Return the field of all names of a run that has several.
 
     The journal of each name has it, so its size is limited: without a limit they would grow with the square of the
@@ -150,7 +158,7 @@ def format_reason(text: str) -> bytes:
         return quote(text[:WORDS_LIMIT].encode("ascii", "backslashreplace"))
 
 
-def append(place, line: bytes, may_rotate: bool = True):
+def append(place: "Directory", line: bytes, may_rotate: bool = True) -> None:
     """Append a whole line to the journal in `place`, and close `place`. Raises OSError."""
     journal = -1
     try:

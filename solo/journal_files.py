@@ -30,7 +30,7 @@ STARTED, ENDED, SKIPPED, REFUSED = b"started", b"ended", b"skipped", b"refused" 
 UNNOTIFIED = b"unnotified"  # not of a run: --notify failed
 
 
-def find_journals(directory, *names) -> tuple:
+def find_journals(directory: "str | None", *names: str) -> "tuple[str, list[str], bool]":
     """Return (path, directories below it, whether other users may write there) of the journal of one name, or of all
     names.
 
@@ -50,7 +50,7 @@ def is_same(path: str, other: str) -> bool:
         return path.rstrip("/") == other
 
 
-def make_place(directory, *names):
+def make_place(directory: "str | None", *names: str) -> Directory:
     """Open the directory of the journal of one name, or of all names, made if it is missing. Raises SoloError."""
     path, parts, may_be_shared = find_journals(directory, *names)
     try:
@@ -64,13 +64,13 @@ def make_place(directory, *names):
         close(base.fd)
 
 
-def open_place(directory, *names):
+def open_place(directory: "str | None", *names: str) -> Directory:
     """Open the same directory without making anything. Raises SoloError, or FileNotFoundError if it is missing."""
     path, parts, may_be_shared = find_journals(directory, *names)
     return open_below(*choose_own(open_base(path, may_be_shared), parts))
 
 
-def choose_own(base, parts: list) -> tuple:
+def choose_own(base: Directory, parts: "list[str]") -> "tuple[Directory, list[str]]":
     """Return `base` and `parts`, or in a sticky directory those of this user's own folder.
 
     Other users could write into a common folder there, or lock its journals.
@@ -80,6 +80,6 @@ def choose_own(base, parts: list) -> tuple:
     return Directory(base.fd, base.path, PRIVATE, False), [f"{FOLDER}.{posix.geteuid()}", *parts[1:]]
 
 
-def open_journal(place) -> int:
+def open_journal(place: Directory) -> int:
     """Open the journal in `place`, made if it is missing. Raises OSError."""
     return open_file(place, JOURNAL, posix.O_RDWR | posix.O_APPEND)

@@ -31,6 +31,12 @@ from time import CLOCK_BOOTTIME, clock_gettime, monotonic
 
 from solo.errors import Superseded
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from select import poll
+    from typing import Any
+
 ENCODING = sys.getfilesystemencoding()
 FOREVER = float("inf")
 
@@ -55,10 +61,10 @@ RING_AGAIN = 0.05  # seconds between two alarms after the deadline
 OWNER_BITS = 0o700
 is_umask_dropped = False  # only in the launcher: a program's umask is not ours to change
 program: "int | None" = None  # the descriptor of the file that modules are imported from (generate/loader.py)
-blocker = None  # in a user's program api/blocking.py blocks instead of `wait`
+blocker: "Any" = None  # in a user's program api/blocking.py blocks instead of `wait`
 
 
-def occupy_standard_descriptors():
+def occupy_standard_descriptors() -> None:
     """Open those of descriptors 0 to 2 that are closed: a ticket must not become stderr.
 
     The command does not inherit them. One more descriptor, above 2, stays open.
@@ -77,7 +83,7 @@ def decode(data: bytes) -> str:
     return data.decode(ENCODING, "surrogateescape")
 
 
-def try_lock(fd: int, mode: int, lock=fcntl.flock) -> bool:
+def try_lock(fd: int, mode: int, lock: "Callable[[int, int], object]" = fcntl.flock) -> bool:
     """Call flock(2), or a `lock` that is called as it is, without waiting. Return False if another lock is in the way."""
     try:
         lock(fd, mode | fcntl.LOCK_NB)
@@ -86,7 +92,7 @@ def try_lock(fd: int, mode: int, lock=fcntl.flock) -> bool:
         return False
 
 
-def wait_lock(fd: int, mode: int, deadline: float, lock=fcntl.flock) -> bool:
+def wait_lock(fd: int, mode: int, deadline: float, lock: "Callable[[int, int], object]" = fcntl.flock) -> bool:
     """Block in `lock`. Return False once `deadline`, in seconds of the monotonic clock, has passed."""
     if deadline <= monotonic():
         return try_lock(fd, mode, lock)
@@ -107,14 +113,14 @@ def wait_unlocked(fd: int, deadline: float) -> bool:
     )
 
 
-def wait_poll(poller, deadline: float) -> bool:
+def wait_poll(poller: "poll", deadline: float) -> bool:
     """Block in poll(2). Return False once `deadline` has passed and nothing is ready."""
     if deadline <= monotonic():
         return bool(poller.poll(0))
     return wait(poller.poll, deadline) if blocker is None else blocker.wait_poll(poller, deadline)
 
 
-def block_by(other):
+def block_by(other: "Any") -> None:
     """Let the module `other` block from now on: alarms suit the launcher, but not the threads of a user's program."""
     global blocker
     blocker = other
@@ -127,7 +133,7 @@ def block_by(other):
 # handlers are restored, and so is an alarm that was set before solo was executed, less the time that has passed.
 
 
-def wait(block, deadline: float) -> bool:
+def wait(block: "Callable[[], object]", deadline: float) -> bool:
     """Call `block`, which may sleep without limit.
 
     Return False once `deadline` has passed. Raises Superseded at a wake signal.
@@ -139,7 +145,7 @@ def wait(block, deadline: float) -> bool:
         timed = getsignal(SIGALRM) != SIG_DFL or SIGALRM in pthread_sigmask(SIG_BLOCK, ())
     over = False
 
-    def ring(number, _):
+    def ring(number: int, _: object) -> None:
         nonlocal over
         if not over and (number == WAKE_SIGNAL or monotonic() >= deadline):
             over = True
@@ -169,12 +175,12 @@ def wait(block, deadline: float) -> bool:
             setitimer(ITIMER_REAL, max(0.001, alarm - (monotonic() - begin)), interval)
 
 
-def block_wake_signal():
+def block_wake_signal() -> "set[int] | None":
     """Block the wake signal, so that none is lost until `restore_mask`. Return the mask for that.
 
     Return None in a user's program, whose signals are not ours.
     """
-    return pthread_sigmask(SIG_BLOCK, {WAKE_SIGNAL}) if blocker is None else None
+    return set(pthread_sigmask(SIG_BLOCK, {WAKE_SIGNAL})) if blocker is None else None
 
 
 def is_woken() -> bool:
@@ -182,7 +188,7 @@ def is_woken() -> bool:
     return WAKE_SIGNAL in sigpending()
 
 
-def restore_mask(mask):
+def restore_mask(mask: "Iterable[int]") -> None:
     """Discard a pending wake signal and restore `mask`."""
     while sigtimedwait({WAKE_SIGNAL}, 0):
         pass
@@ -198,12 +204,12 @@ def read_file(path: str, size: int = USUAL_SIZE) -> bytes:
         posix.close(fd)
 
 
-def list_directory(fd: int) -> list:
+def list_directory(fd: int) -> "list[str]":
     """List a directory, through a descriptor of its own: `fd` may have been read to its end, and would list nothing."""
     return posix.listdir(f"/proc/self/fd/{fd}")
 
 
-def write_whole(fd: int, data: bytes, offset: int):
+def write_whole(fd: int, data: bytes, offset: int) -> None:
     """Write all of `data` at `offset`. Raises OSError: a full disk first writes a part, and fails only at the rest."""
     while data:
         written = posix.pwrite(fd, data, offset)
@@ -217,7 +223,7 @@ def drop_umask() -> int:
     return posix.umask(0)
 
 
-def create(call, *words, **within):
+def create(call: "Callable[..., Any]", *words: "Any", **within: "Any") -> "Any":
     """Call mkdir(2) or open(2) to create a file that its owner can open, whatever the umask.
 
     Change a program's umask only if it removes them, and only for the call. It still applies to group and others.
@@ -245,7 +251,7 @@ def read_boot_clock() -> float:
     return clock_gettime(CLOCK_BOOTTIME)
 
 
-def close(fd: int):
+def close(fd: int) -> None:
     """Close, and ignore errors of close(2): on Linux the descriptor is closed all the same."""
     try:
         posix.close(fd)
@@ -253,7 +259,7 @@ def close(fd: int):
         pass
 
 
-def close_all_but(kept):
+def close_all_but(kept: "Iterable[int]") -> None:
     """Close all descriptors but those in `kept` and the file that modules are imported from."""
     low = 0
     for fd in sorted(kept if program is None else {*kept, program}):
@@ -271,14 +277,14 @@ def is_gone(pid: int) -> bool:
         return True  # reaped before
 
 
-def end_child(pid: int):
+def end_child(pid: int) -> None:
     """Kill and reap a child, unless it has ended."""
     if not is_gone(pid):
         posix.kill(pid, SIGKILL)  # it may be stopped
         posix.waitpid(pid, 0)
 
 
-def list_descriptors() -> set:
+def list_descriptors() -> "set[int]":
     """Return the open descriptors of this process."""
     found = set()
     for entry in posix.listdir("/proc/self/fd"):
@@ -301,7 +307,7 @@ def escape(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1].replace("\\udc", "\\x") for letter in text)
 
 
-def say(text: str):
+def say(text: str) -> None:
     """Write one line to stderr, without loading sys.stderr. Ignore errors: there may be no reader."""
     try:
         posix.write(2, f"solo: {escape(text)}\n".encode(ENCODING, "backslashreplace"))
@@ -309,7 +315,7 @@ def say(text: str):
         pass
 
 
-def say_promptly(text: str):
+def say_promptly(text: str) -> None:
     """Write one line to stderr unless that would block: signals must be forwarded even if nobody reads.
 
     Never raises.

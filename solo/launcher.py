@@ -31,10 +31,19 @@ from solo.plan import Plan, make_absolute
 from solo.record import Record
 from solo.start import InheritedState, Starter, open_working_directory
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from solo.argv import Typed
+    from solo.contention.period import PeriodGuard
+    from solo.engines.acquire import EngineHold
+    from solo.process.limits import Termination
+
 ENVIRONMENT_LIMIT = 1 << 24  # bytes; more than execve(2) accepts
 
 
-def run(typed: dict, command: list, listeners: list):
+def run(typed: "Typed", command: "list[str]", listeners: "list[Any]") -> None:
     """Guard `command` (a list of str) as the options `typed` say, and end as it ends. Raises SoloError if nothing ran.
 
     The caller notifies its `listeners` of a refusal; all other events reach them from here.
@@ -59,10 +68,10 @@ class Run:
     local ones. `is_below_init` is whether the parent of the launcher is the process of go_on_in_child.
     """
 
-    names: list = []  # of a run whose plan was refused
-    own_listeners: list = []
+    names: "list[str]" = []  # of a run whose plan was refused
+    own_listeners: "list[Any]" = []
 
-    def __init__(self, typed: dict, command: list, listeners: list, is_below_init: bool):
+    def __init__(self, typed: "Typed", command: "list[str]", listeners: "list[Any]", is_below_init: bool) -> None:
         self.is_below_init = is_below_init
         self.inherited = InheritedState()
         self.environment = read_environment()
@@ -88,21 +97,25 @@ class Run:
             self.own_listeners.append(Verbose())
         if not plan.is_socket:
             self.own_listeners.append(Journal(self.record, plan.dir, self.print_verbose))
-        self.pid = self.remote = self.once = self.starter = self.termination = None
+        self.pid: int | None = None
         self.outcome: int | None = None
+        self.starter: Starter | None = None
+        self.remote: EngineHold | None = None
+        self.once: PeriodGuard | None = None
+        self.termination: Termination | None = None
 
-    def print_verbose(self, text: str):
+    def print_verbose(self, text: str) -> None:
         """Print it with --verbose. Once the command runs, a full pipe behind stderr must not block the launcher."""
         if self.plan.verbose:
             (say if self.pid is None else say_promptly)(text)
 
-    def notify(self, event: str):
+    def notify(self, event: str) -> None:
         for listener in (*self.own_listeners, *self.listeners):
             hear = getattr(listener, event, None)
             if hear is not None:
                 hear(self)
 
-    def prepare(self):
+    def prepare(self) -> None:
         """Make all that can fail before a name is wanted. Raises SoloError, UsageError."""
         plan, environment = self.plan, self.environment
         path = find_command(self.command[0], environment.get(b"PATH"), *self.command[1:2])
@@ -143,7 +156,7 @@ class Run:
             self.starter.holder = Holder(self.record.origin)
             self.own_listeners.append(self.starter.holder)
 
-    def acquire(self):
+    def acquire(self) -> None:
         """Acquire the names, then the files, then the engine's lock; claim the period of --once-per last."""
         self.prepare()
         plan, holds = self.plan, self.holds
@@ -155,26 +168,28 @@ class Run:
             watch = make_watch(plan, plan.file_deadline)
             acquire_files(self.names[0], self.named, plan, self.inherited.umask, watch, holds)
         if self.remote is not None:
-            self.acquire_remote()
+            self.acquire_remote(self.remote)
         elif self.once is not None:
             self.once.claim()
 
-    def acquire_remote(self):
+    def acquire_remote(self, remote: "EngineHold") -> None:
         """Acquire the names at the engine.
 
         Last: so the contenders of one host exclude each other whatever the engine does.
         """
-        remote, watch = self.remote, make_watch(self.plan, self.plan.deadline)
+        watch = make_watch(self.plan, self.plan.deadline)
         acquire_further(self.names[0], self.named, lambda: remote.acquire(self.plan.deadline, watch, self.once))
         self.holds.append(remote)
+        assert self.termination  # of every run with an engine
         self.termination.lease = remote.lease
         remote.add_variables(self.environment)
         if remote.engine.caveat:
             self.print_verbose(f"{self.names[0]}: {remote.engine.caveat}")
         self.named = remote.entries
 
-    def start(self):
+    def start(self) -> None:
         """Start the command. Raises SoloError if it did not start."""
+        assert self.starter
         try:
             self.process = self.starter.start(self.holds, make_variables(self.names, self.named), self.termination)
         except OSError as error:
@@ -192,7 +207,7 @@ class Run:
                 listener.refused(error)
         return error
 
-    def wait(self):
+    def wait(self) -> None:
         """Wait for the command. First close every descriptor that neither a hold nor a listener needs."""
         settle_all(self.local_holds.values())
         remove_unseen_holds(self.local_holds.values())
@@ -201,7 +216,8 @@ class Run:
         writers = [*self.holds, *self.own_listeners, *self.listeners]
         kept = [fd for writer in writers for fd in getattr(writer, "descriptors", ())]
         supervise.close_descriptors(
-            kept if self.termination is None else [*kept, 2], self.remote and self.remote.inherited_descriptors
+            kept if self.termination is None else [*kept, 2],
+            None if self.remote is None else self.remote.inherited_descriptors,
         )
         if self.remote is None:
             supervise.leave_directory()  # an engine may read a certificate by a relative path again
@@ -213,7 +229,7 @@ class Run:
         if self.termination is not None:
             self.outcome = LEASE_LOST if self.termination.loss else TIMED_OUT if self.termination.is_timed_out else None
 
-    def finish(self):
+    def finish(self) -> None:
         """Release, log, and end as the command ended. Does not return."""
         plan = self.plan
         keeps_files = not (plan.is_remote or plan.is_socket)
@@ -225,14 +241,14 @@ class Run:
             prune(plan.dir)
         self.end()
 
-    def end(self):
+    def end(self) -> None:
         """End as the command ended. Does not return."""
         if self.outcome is not None:
             posix._exit(self.outcome)
         supervise.mirror(self.status)
 
 
-def prune(directory):
+def prune(directory: "str | None") -> None:
     """Remove a few idle names that were made from commands, as this run added one. Never fails."""
     try:
         from solo.commands.prune import prune_generated_names
@@ -242,7 +258,7 @@ def prune(directory):
         pass  # the command's status counts
 
 
-def read_environment() -> dict:
+def read_environment() -> "dict[bytes, bytes]":
     """Return the environment as it was inherited, in bytes. Raises SoloError."""
     environment = dict(posix.environ)
     environment.pop(b"", None)  # execve(2) accepts it, Python's does not

@@ -10,13 +10,21 @@ from solo.errors import Busy, RanAlready, SoloError, Superseded, UsageError
 from solo.kernel import encode, say
 from solo.options import HELP
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-def main(report=None):
+    from solo.api.status_pipe import Report
+    from solo.argv import Typed
+
+
+def main(report: "Report | None" = None) -> None:
     """Run the `solo` command with sys.argv.
 
     Does not return. `report` is the Report to solo.run(), if that started this process.
     """
-    typed, listeners = {}, [] if report is None else [report]
+    typed: Typed = {}
+    listeners: list[Any] = [] if report is None else [report]
     try:
         if not sys.argv[1:]:
             introduce()
@@ -44,7 +52,7 @@ def main(report=None):
     posix._exit(refuse(refusal, typed, listeners, report is not None))
 
 
-def prepare(typed: dict, words: list, listeners: list):
+def prepare(typed: "Typed", words: "list[str]", listeners: "list[Any]") -> None:
     """Add the options that the environment sets and the listeners that the options ask for. Raises UsageError."""
     if not typed and (words in (["ls"], ["ps"]) or words[:1] == ["kill"]):
         from solo.text.hints import warn_of_program
@@ -57,7 +65,7 @@ def prepare(typed: dict, words: list, listeners: list):
         raise UsageError("no command given (see solo --help)")
 
 
-def run_subcommand(typed: dict, name, words: list, listeners: list):
+def run_subcommand(typed: "Typed", name: "str | None", words: "list[str]", listeners: "list[Any]") -> None:
     """Run a subcommand, or --help if `name` is None, and exit. Raises SoloError."""
     if name == "hold" and "--export" in words:
         from solo.commands.hold import Exporter
@@ -71,7 +79,7 @@ def run_subcommand(typed: dict, name, words: list, listeners: list):
     posix._exit(status)  # Python's own end would take a fifth of the time of `solo list`
 
 
-def refuse(error: SoloError, typed: dict, listeners: list, is_reported: bool) -> int:
+def refuse(error: SoloError, typed: "Typed", listeners: "list[Any]", is_reported: bool) -> int:
     """Report why nothing ran, on stderr unless a listener does. Return the exit status."""
     error.is_loud = not isinstance(error, Busy) or is_loud(error, typed.get("loud_after"))
     is_silent = "quiet" in typed or isinstance(error, RanAlready) and "verbose" not in typed
@@ -84,7 +92,7 @@ def refuse(error: SoloError, typed: dict, listeners: list, is_reported: bool) ->
     return error.status
 
 
-def is_loud(busy: Busy, limit) -> bool:
+def is_loud(busy: Busy, limit: "int | float | None") -> bool:
     """Return whether --loud-after ends --quiet: after `limit` skips (int), or `limit` seconds of the holder (float)."""
     if limit is None or isinstance(busy, (Superseded, RanAlready)):
         return False
@@ -93,7 +101,7 @@ def is_loud(busy: Busy, limit) -> bool:
     return busy.since is None or time() - busy.since >= limit
 
 
-def introduce():
+def introduce() -> None:
     """Print what solo is and where to go on: `solo` alone is a question, but in a script a mistake. Does not return."""
     from solo.text.hints import INTRODUCTION
 
@@ -101,16 +109,16 @@ def introduce():
     posix._exit(UsageError.status)
 
 
-def print_version():
+def print_version() -> None:
     from solo import __version__
 
     posix.write(1, encode(f"solo {__version__}\n"))
     posix._exit(0)
 
 
-def make_listeners(typed: dict) -> list:
+def make_listeners(typed: "Typed") -> "list[Any]":
     """Return the listeners of --syslog and --notify that this Python can load: the command's status counts."""
-    made = []
+    made: list[Any] = []
     try:
         if "syslog" in typed:
             from solo.text.syslog import Syslog

@@ -13,6 +13,11 @@ from solo.identity import read_stat
 from solo.kernel import ENOEXEC, STATUS_SIZE, USUAL_SIZE, close, decode, drop_umask, end_child, is_gone, read_file, say
 from solo.tickets import Ticket
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
 ALL_SIGNALS = _signal.valid_signals()
 GO = b"!"  # the last byte of a go message; no variable of a launcher ends in it
 LARGEST_AT_ONCE = 4096  # bytes; PIPE_BUF
@@ -40,7 +45,7 @@ class InheritedState:
 
     __slots__ = ("child_disposition", "ignored", "mask", "pending", "umask")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.umask = drop_umask()
         self.mask = _signal.pthread_sigmask(SIG_BLOCK, ())
         self.pending = self.mask & _signal.sigpending() if self.mask else ()
@@ -49,7 +54,7 @@ class InheritedState:
         self.child_disposition = _signal.getsignal(SIGCHLD)
         self.ignored = read_parents_ignored()
 
-    def take_signals(self):
+    def take_signals(self) -> None:
         """Block every signal, for sigwaitinfo(2), and undo what Python did to two of them.
 
         Undo it in the launcher, not in the child: a nested solo reads its parent's dispositions in /proc.
@@ -59,7 +64,7 @@ class InheritedState:
             if not self.ignored >> signal - 1 & 1:
                 _signal.signal(signal, SIG_DFL)
 
-    def restore(self):
+    def restore(self) -> None:
         """Restore all of it in the child, before exec.
 
         The mask comes last: a pending signal may end the child there.
@@ -120,12 +125,12 @@ class Child:
 
     __slots__ = ("termination", "go", "is_refused", "pid", "start", "status", "stopped_by", "got_stop", "was_stopped")
 
-    def __init__(self, pid, start, go):
+    def __init__(self, pid: int, start: int, go: int) -> None:
         self.pid = pid
         self.start = start
         self.go = go
-        self.termination = None
-        self.status = None
+        self.termination: Any = None  # process/limits.py
+        self.status: int | None = None
         self.is_refused = False
         self.stopped_by = 0
         self.got_stop = False
@@ -143,7 +148,15 @@ class Starter:
 
     __slots__ = ("child", "die_with", "directory", "environment", "holder", "inherited", "path", "words")
 
-    def __init__(self, path: str, words: list, environment: dict, inherited: InheritedState, die_with, directory=None):
+    def __init__(
+        self,
+        path: str,
+        words: "list[str]",
+        environment: "dict[bytes, bytes]",
+        inherited: InheritedState,
+        die_with: "Callable[[int], None] | None",
+        directory: "int | None" = None,
+    ) -> None:
         self.path = path
         self.words = words
         self.environment = environment
@@ -151,9 +164,9 @@ class Starter:
         self.die_with = die_with
         self.directory = directory
         self.child: Child | None = None
-        self.holder = None
+        self.holder: Any = None  # process/holder.py
 
-    def start(self, holds: list, variables: list, termination) -> Child:
+    def start(self, holds: "Iterable[Any]", variables: "list[bytes]", termination: "Any") -> Child:
         """Record the process in every hold, and only then let it exec the command. Raises OSError if nothing ran.
 
         `variables` (`NAME=value`, bytes) are added to its environment. If the launcher dies before the go message, it
@@ -180,7 +193,7 @@ class Starter:
         close(child.go)
         return child
 
-    def dismiss(self):
+    def dismiss(self) -> None:
         """End and reap a child that was forked in advance."""
         child, self.child = self.child, None
         if child is None:
@@ -188,7 +201,7 @@ class Starter:
         end_child(child.pid)
         close(child.go)
 
-    def fork(self, wait) -> Child:
+    def fork(self, wait: "Callable[[int], list[bytes] | None]") -> Child:
         """Fork a child that waits for the go message by `wait`, as wait_go. Every signal is blocked. Raises OSError."""
         if self.inherited.child_disposition == SIG_IGN:
             _signal.signal(SIGCHLD, SIG_DFL)  # else the kernel reaps the child and may reuse its pid
@@ -231,10 +244,10 @@ class Starter:
             posix.waitpid(pid, 0)
             raise
 
-    def complete_environment(self, launcher: int, variables: list) -> dict:
+    def complete_environment(self, launcher: int, variables: "list[bytes]") -> "dict[bytes, bytes]":
         """Return the command's environment, in the child: with `variables` added and pids of the launcher replaced."""
         environment = self.environment
-        environment.update([variable.split(b"=", 1) for variable in variables])
+        environment.update([variable.partition(b"=")[::2] for variable in variables])
         launcher_pid = b"%d" % launcher
         for variable in NAMING_A_PID:
             if environment.get(variable) == launcher_pid:
@@ -257,7 +270,7 @@ def open_working_directory(path: str) -> int:
         raise SoloError(f"cannot change to directory {path}: {error.strerror}") from None
 
 
-def send_go(go: int, message: bytes):
+def send_go(go: int, message: bytes) -> None:
     if len(message) > LARGEST_AT_ONCE:
         posix.set_blocking(go, True)
     try:
@@ -289,7 +302,7 @@ def wait_go(ready: int, spins: int = SPINS) -> "list[bytes] | None":
     return message.split(b"\0")[:-1]
 
 
-def execute(path: str, words: list, script: list, environment: dict):
+def execute(path: str, words: "list[str]", script: "list[str]", environment: "dict[bytes, bytes]") -> None:
     """Become the command, in the child, or print why not and exit with the status of a shell."""
     try:
         try:
@@ -306,7 +319,7 @@ def execute(path: str, words: list, script: list, environment: dict):
         posix._exit(NotExecutable.status)
 
 
-def find_interpreter(path: str):
+def find_interpreter(path: str) -> "str | None":
     """Return what the kernel missed for an existing file: its interpreter or its loader. None if the file is missing."""
     try:
         start = read_file(path)

@@ -17,6 +17,10 @@ from solo.identity import descends_from, is_stopped
 from solo.kernel import close, close_all_but, read_file
 from solo.start import ALL_SIGNALS, STOPPING, Child
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from signal import struct_siginfo
+
 UNSTARTED = (SoloError.status, NotExecutable.status, NotFound.status)  # of a child that failed before exec
 FORKNOEXEC = 0x40  # of the flags in /proc/PID/stat
 PAUSE = 0.1  # seconds
@@ -30,7 +34,7 @@ NO_LOCK = fcntl.F_UNLCK.to_bytes(2, sys.byteorder)
 KERNEL_TIMERS = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF)
 
 
-def go_on_in_child():
+def go_on_in_child() -> None:
     """As process 1 of a pid namespace, as of a container, return in a child. Raises SoloError.
 
     Process 1 forwards signals to the child, reaps orphans, and exits as the child. It can be no launcher: for it, the
@@ -50,7 +54,7 @@ def go_on_in_child():
     _signal.pthread_sigmask(SIG_SETMASK, mask)
 
 
-def close_descriptors(kept: list, candidates=None):
+def close_descriptors(kept: "list[int]", candidates: "set[int] | None" = None) -> None:
     """Close all descriptors, or only `candidates`, but `kept`: a copy of a pipe would keep its reader waiting."""
     kept = [*kept, *find_locked(kept)]
     if candidates is not None:
@@ -60,7 +64,7 @@ def close_descriptors(kept: list, candidates=None):
     close_all_but(kept)
 
 
-def leave_directory():
+def leave_directory() -> None:
     """Change to /, to keep no file system busy, unless Python finds its library by a relative path."""
     if all([path[:1] == "/" for path in sys.path]):
         try:
@@ -69,7 +73,7 @@ def leave_directory():
             pass
 
 
-def find_locked(kept: list) -> list:
+def find_locked(kept: "list[int]") -> "list[int]":
     """Return descriptors besides `kept` of files with an fcntl(2) lock held here: closing one would release it."""
     try:
         return [int(entry) for entry in posix.listdir("/proc/self/fd") if int(entry) not in kept and has_lock(entry)]
@@ -114,10 +118,12 @@ def wait(child: Child) -> int:
             continue  # lose one signal, not all later ones
 
 
-def react(info, child: Child):
+def react(info: "struct_siginfo | None", child: Child) -> None:
     """Act on one signal; None means that a time limit passed."""
     if info is None:
-        return child.termination.advance(child)
+        if child.termination is not None:
+            child.termination.advance(child)
+        return
     if info.si_signo == SIGCHLD:
         if info.si_pid == child.pid and info.si_status in UNSTARTED:
             child.is_refused = not has_executed(child.pid)
@@ -134,7 +140,7 @@ def react(info, child: Child):
         stop_too(child)
 
 
-def take_signal(child: Child):
+def take_signal(child: Child) -> "struct_siginfo | None":
     """Return the next signal, or None if a time limit passed first."""
     left = child.termination.find_left() if child.termination is not None else None
     return _signal.sigwaitinfo(ALL_SIGNALS) if left is None else _signal.sigtimedwait(ALL_SIGNALS, left)
@@ -148,7 +154,7 @@ def has_executed(pid: int) -> bool:
         return True
 
 
-def reap(child: Child):
+def reap(child: Child) -> None:
     """Collect every child that changed state, and note the state of the command."""
     while True:
         # Reap any child: pid 1 of a namespace inherits strangers.
@@ -165,7 +171,7 @@ def reap(child: Child):
                 child.status, child.stopped_by = status, 0
 
 
-def note_stop(info, child: Child):
+def note_stop(info: "struct_siginfo", child: Child) -> None:
     """Note that a signal stops or continues the launcher."""
     signal = info.si_signo
     if signal in STOPPING:
@@ -176,7 +182,7 @@ def note_stop(info, child: Child):
         child.got_stop, child.stopped_by = False, 0
 
 
-def stop_too(child: Child):
+def stop_too(child: Child) -> None:
     """Stop the launcher as the command was stopped, so that the shell notices.
 
     Do nothing if only the command got the signal and there is no terminal: a SIGCONT for the command alone would leave
@@ -226,7 +232,7 @@ def has_terminal() -> bool:
         return False
 
 
-def must_forward(info, child: Child) -> bool:
+def must_forward(info: "struct_siginfo", child: Child) -> bool:
     """Return whether the launcher must forward this signal to the command.
 
     The command has already got a signal of the terminal, and the shell's SIGCONT after a stop. A signal from the
@@ -249,7 +255,7 @@ def must_forward(info, child: Child) -> bool:
         return True  # twice is better than never
 
 
-def forward(signal: int, child: Child):
+def forward(signal: int, child: Child) -> None:
     """Send the signal to the command, if it was not reaped."""
     if child.status is not None:
         return  # reaped: the pid may be in use again
@@ -272,7 +278,7 @@ def has_systemd_signalled_all(signal: int, sender: int, child: Child) -> bool:
     return signals_whole_unit(signal, sender, child.pid)
 
 
-def mirror(status: int):
+def mirror(status: int) -> None:
     """End as the command ended: with its exit status, or by the same signal. Does not return."""
     if posix.WIFEXITED(status):
         posix._exit(posix.WEXITSTATUS(status))
@@ -287,7 +293,7 @@ def mirror(status: int):
     posix._exit(128 + signal)  # reached only by pid 1 of a namespace
 
 
-def forbid_core():
+def forbid_core() -> None:
     """Dump no core: it would overwrite that of the command."""
     import resource
 

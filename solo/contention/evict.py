@@ -29,7 +29,7 @@ class Eviction:
     `refused` maps the file of a ticket that cannot be ended to its error.
     """
 
-    def __init__(self, kill_after: float):
+    def __init__(self, kill_after: float) -> None:
         self.kill_after = kill_after
         self.steps = {}
         self.refused = {}
@@ -71,7 +71,7 @@ class Eviction:
             self.steps[key] = steps + 1, due
         return due
 
-    def transfer_steps(self, waiting: str, hold: str):
+    def transfer_steps(self, waiting: str, hold: str) -> None:
         """Count the steps taken for a waiter as taken for the holder that it has become: the names of its tickets."""
         for (file, state), step in list(self.steps.items()):
             if file == waiting:
@@ -94,7 +94,7 @@ def is_known(ticket) -> bool:
     return record is not None and record.launcher[0] > 0
 
 
-def ask_to_end(ticket):
+def ask_to_end(ticket) -> None:
     """Send SIGTERM to the command.
 
     Send it to the launcher, which forwards it, if no command runs yet, with --tree, or if the owner of the ticket could
@@ -108,7 +108,7 @@ def ask_to_end(ticket):
     end_one(ticket, record.launcher if is_forwarded else record.child, SIGTERM, announce)
 
 
-def announce_kept(ticket):
+def announce_kept(ticket) -> None:
     """Say which process ends: the user may not know that a hold of it is in the way."""
     user = find_process_user(ticket)
     whose = f" of {user}" if user else ""
@@ -140,7 +140,7 @@ def kill_command(ticket):
     return GRACE + record.tree
 
 
-def kill_descendants(ticket):
+def kill_descendants(ticket) -> None:
     """Send SIGKILL to the descendants of the launcher, except its children from before the command.
 
     A launcher in another namespace does that itself. Raises SoloError if the owner of the ticket could not have
@@ -199,7 +199,7 @@ def refuse(ticket):
 STEPS = (ask_to_end, kill_command, kill_launcher)
 
 
-def end_one(ticket, process: tuple, signal: int, announce=None):
+def end_one(ticket, process: tuple, signal: int, announce=None) -> None:
     """Send `signal` to (pid, start). Raises SoloError if it cannot be seen or signalled."""
     if process[0] <= 0:
         raise SoloError("cannot end the holder: it cannot be seen from here")

@@ -47,7 +47,7 @@ class Flock:
         """Return the access mode that open(2) needs: as flock(1) reads only, a script can be executed while locked."""
         return posix.O_RDONLY
 
-    def __init__(self, fd, mode):
+    def __init__(self, fd, mode) -> None:
         self.fd = fd
         self.mode = mode
 
@@ -55,24 +55,24 @@ class Flock:
     def queue(self):
         return self
 
-    def leave(self):
+    def leave(self) -> None:
         """Do nothing: there is no queue."""
 
     @property
     def descriptors(self) -> tuple:
         return (self.fd,)
 
-    def complete(self, child: tuple):
+    def complete(self, child: tuple) -> None:
         """Do nothing: there is no record."""
 
-    def release(self):
+    def release(self) -> None:
         try:
             self.call(self.fd, LOCK_UN)
         except (OSError, ValueError):
             pass
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         fd, self.fd = self.fd, -1
         if fd >= 0:
             close(fd)
@@ -99,7 +99,7 @@ class FcntlLock(Flock):
 KINDS = Flock, FcntlLock
 
 
-def lock_files(plan, mode: str, umask: int, watch, holds: list, is_program: bool = False):
+def lock_files(plan, mode: str, umask: int, watch, holds: list, is_program: bool = False) -> None:
     """Lock all files of the `plan`, exclusively if `mode` is exclusive, else shared. Append a Flock each to `holds`.
 
     Lock them in the order of device and inode: it is the same for all contenders, whatever path they use. Of the `plan`
@@ -138,7 +138,7 @@ def lock_path(kind: type, path: str, umask: int, lock: int, deadline, watch, is_
         close(fd)  # the file was replaced meanwhile: others lock the new one
 
 
-def lock_file(kind: type, fd: int, path: str, lock: int, deadline, watch, is_program: bool):
+def lock_file(kind: type, fd: int, path: str, lock: int, deadline, watch, is_program: bool) -> None:
     """Lock `fd`.
 
     Reopen it for writing on NFS, as an exclusive lock there needs. Raises OSError, Busy, SoloError.
@@ -166,7 +166,7 @@ def lock_file(kind: type, fd: int, path: str, lock: int, deadline, watch, is_pro
         raise make_busy(path, kind.find_owner(fd, lock))
 
 
-def warn_of_other_kind(kind: type, path: str, fd: int, lock: int):
+def warn_of_other_kind(kind: type, path: str, fd: int, lock: int) -> None:
     """Print that another program holds the file by a lock of the other kind, which ours does not exclude."""
     other = KINDS[1 - KINDS.index(kind)]
     try:
@@ -185,7 +185,7 @@ def describe_lock(kind: type, path: str, fd: int, lock: int) -> tuple:
     return None, f"{path} is locked by {describe_locker(kind.find_owner(fd, lock))}"
 
 
-def refuse_to_lose_lock(identity: tuple, path: str):
+def refuse_to_lose_lock(identity: tuple, path: str) -> None:
     """Raise SoloError if this program has locked the file with classic fcntl(2): closing our descriptor releases it."""
     for entry in posix.listdir("/proc/self/fd"):
         try:
@@ -197,7 +197,7 @@ def refuse_to_lose_lock(identity: tuple, path: str):
             continue
 
 
-def refuse_own_lock(kind: type, fd: int, path: str, owner: int):
+def refuse_own_lock(kind: type, fd: int, path: str, owner: int) -> None:
     """Raise SoloError if an ancestor, an inherited descriptor or this process since before its exec holds the lock: it
     would outlive our command.
     """

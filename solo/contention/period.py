@@ -39,7 +39,7 @@ class PeriodGuard:
     written. `claims` lists (store, the LastRun that was there before).
     """
 
-    def __init__(self, plan):
+    def __init__(self, plan) -> None:
         self.length = plan.once_per
         if not SHORTEST <= self.length < FOREVER:
             raise UsageError("--once-per must be at least 1ms, and not forever")
@@ -53,7 +53,7 @@ class PeriodGuard:
         self.stores = []
         self.add(LocalStore(plan.dir))
 
-    def add(self, store):
+    def add(self, store) -> None:
         """Ask one more store, an EngineHold or a LocalStore, and add it.
 
         Raises RanAlready, SoloError; then it is not added.
@@ -72,7 +72,7 @@ class PeriodGuard:
         when = strftime("%F %T", localtime(before.time))
         raise RanAlready(f"{self.name}: ran already in this period, on {before.host} at {when}")
 
-    def claim(self):
+    def claim(self) -> None:
         """Claim the present period for our run. Raises RanAlready, SoloError.
 
         May be called again, also after an error: the last call counts.
@@ -106,7 +106,7 @@ class PeriodGuard:
                 pass
         return error
 
-    def ended(self, run):
+    def ended(self, run) -> None:
         """Do not count a failed run with --once-retry.
 
         Before the names are released: the next run may be this job again.
@@ -114,7 +114,7 @@ class PeriodGuard:
         if self.may_retry and (run.code or run.outcome):
             self.undo()
 
-    def undo(self):
+    def undo(self) -> None:
         """Restore what was stored before, where it is still ours. Ignores errors."""
         for store, before in self.claims:
             try:
@@ -143,7 +143,7 @@ def find_period(now: float, length: float) -> int:
 class LocalStore:
     """The store on this machine: a file beside the journal, which survives a boot. `directory` is --dir."""
 
-    def __init__(self, directory):
+    def __init__(self, directory) -> None:
         self.directory = directory
 
     def read_once(self, name: str):

@@ -45,7 +45,7 @@ class Policy:
     def choose_deadline(self, queue, record, deadline: float) -> float:
         return deadline
 
-    def meet(self, queue, record, waiting, obstacles: list):
+    def meet(self, queue, record, waiting, obstacles: list) -> None:
         pass
 
     def act(self, deadline: float) -> float:
@@ -55,7 +55,7 @@ class Policy:
 class MaxWaiting(Policy):
     """Do not wait if so many waiters want the same name already."""
 
-    def __init__(self, limit: int):
+    def __init__(self, limit: int) -> None:
         self.limit = limit
 
     def may_wait(self, queue, record):
@@ -72,14 +72,14 @@ class Latest(Policy):
     effect until that call ends, as Python only notes it: repeat it a few times.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.pause = FIRST_PAUSE
         self.has_woken = False
 
     def ignores(self, ticket, record):
         return wants_the_same(ticket, record)
 
-    def meet(self, queue, record, waiting, obstacles):
+    def meet(self, queue, record, waiting, obstacles) -> None:
         self.has_woken = False
         for ticket in find_waiters(queue, waiting):
             if wants_the_same(ticket, record) and wake(ticket):
@@ -132,11 +132,11 @@ class Replace(Policy):
 
     ends_holders = True
 
-    def __init__(self, kill_after: float):
+    def __init__(self, kill_after: float) -> None:
         self.eviction = Eviction(kill_after)
         self.targets = []
 
-    def meet(self, queue, record, waiting, obstacles):
+    def meet(self, queue, record, waiting, obstacles) -> None:
         close_all(self.targets)
         self.targets = []
         if not obstacles:
@@ -169,7 +169,7 @@ class ReplaceAfter(Replace):
 
     ends_holders = False  # not yet
 
-    def __init__(self, limit, kill_after: float):
+    def __init__(self, limit, kill_after: float) -> None:
         super().__init__(kill_after)
         self.limit = limit
         self.is_due = False
@@ -193,7 +193,7 @@ class ReplaceAfter(Replace):
             return 0.0 if skips >= self.limit else FOREVER
         return oldest.since + self.limit - time()
 
-    def meet(self, queue, record, waiting, obstacles):
+    def meet(self, queue, record, waiting, obstacles) -> None:
         if self.is_due:
             super().meet(queue, record, waiting, obstacles)
 

@@ -29,7 +29,7 @@ class Watch:
     changes.
     """
 
-    def __init__(self, names: list, deadline: float, is_verbose: bool, is_terminal: bool, is_log: bool):
+    def __init__(self, names: list, deadline: float, is_verbose: bool, is_terminal: bool, is_log: bool) -> None:
         self.name = " ".join(names)
         self.deadline = deadline
         self.is_verbose = is_verbose
@@ -54,7 +54,7 @@ class Watch:
             self.block_and_show(block, look_again, describe, in_one_go, self.log) if self.is_log else block(look_again)
         )
 
-    def print_holder(self, description: str):
+    def print_holder(self, description: str) -> None:
         """Print the description, unless only the age of the hold has changed."""
         before, _, rest = description.partition("held for ")
         holder = before, rest.partition(" ")[2]
@@ -93,7 +93,7 @@ class Watch:
             for number, disposition in changed.items():
                 signal(number, disposition)
 
-    def clear_and_end(self, number, _):
+    def clear_and_end(self, number, _) -> None:
         """Clear the line, then die by the signal."""
         self.write(CLEAR)
         signal(number, SIG_DFL)
@@ -119,7 +119,7 @@ class Watch:
         self.write(CLEAR + (text if posix.environ.get(b"NO_COLOR") else DIM + text + PLAIN) + b"\r")
         return monotonic() + TICK
 
-    def write(self, data: bytes):
+    def write(self, data: bytes) -> None:
         """Write to the terminal, in one write: a signal may come any time.
 
         Do nothing in the background, or if it is stopped.

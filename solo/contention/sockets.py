@@ -51,7 +51,7 @@ class SocketTicket:
 
     __slots__ = ("fd", "file", "owner", "queue", "record", "state", "text", "watch")
 
-    def __init__(self, queue, file, text, fd, state=LIVE, owner=None, watch=None, record=None):
+    def __init__(self, queue, file, text, fd, state=LIVE, owner=None, watch=None, record=None) -> None:
         self.queue = queue
         self.file = file
         self.text = text
@@ -79,7 +79,7 @@ class SocketTicket:
             self.record = make_record(self)
         return self.record
 
-    def complete(self, child: tuple):
+    def complete(self, child: tuple) -> None:
         """Put the command's process into our address: a second socket takes the place of the first. Raises OSError."""
         self.text = f"{self.text.rpartition('.')[0]}.{child[0]}"
         old, self.fd = self.fd, bind(self.queue.name, self.text)
@@ -104,12 +104,12 @@ class SocketTicket:
     def has_left(self) -> bool:
         return poll([self.fd], 0)
 
-    def close(self):
+    def close(self) -> None:
         fd, self.fd = self.fd, None
         if fd is not None:
             close(fd)
 
-    def release(self):
+    def release(self) -> None:
         """Give up our own ticket."""
         finish_handoff(self.queue)
         self.close()
@@ -123,7 +123,7 @@ class SocketGate:
 
     __slots__ = ("deadline", "fd", "name")
 
-    def __init__(self, name: str):
+    def __init__(self, name: str) -> None:
         self.name = name
         self.deadline = FOREVER
         self.fd = None
@@ -143,10 +143,10 @@ class SocketGate:
             if monotonic() >= limit:
                 raise make_error(f"cannot bind the gate's address: {describe_stuck(owner, GATE_PATIENCE)}")
 
-    def __exit__(self, *_):
+    def __exit__(self, *_) -> None:
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         if self.fd is not None:
             close(self.fd)
             self.fd = None
@@ -170,10 +170,10 @@ class SocketGate:
         finally:
             close(fd)
 
-    def count_skip(self, mode: str):
+    def count_skip(self, mode: str) -> None:
         """Return None: skips are not counted."""
 
-    def restore_skips(self):
+    def restore_skips(self) -> None:
         """Do nothing: skips are not counted."""
 
 
@@ -184,7 +184,7 @@ class SocketQueue:
 
     __slots__ = ("files", "gate", "handoff", "highest", "name", "origin", "seen", "texts", "unseen")
 
-    def __init__(self, name: str, origin):
+    def __init__(self, name: str, origin) -> None:
         self.name = name
         self.origin = origin
         self.gate = SocketGate(name)
@@ -195,7 +195,7 @@ class SocketQueue:
         self.seen = {}  # by file: a Recipient of its command, which may outlive the launcher for a moment
         self.highest = 0  # the highest number of a ticket that answered: any process can add to the list of sockets
 
-    def leave(self):
+    def leave(self) -> None:
         """Close what is open but for tickets."""
         self.gate.close()
         while self.seen:
@@ -266,7 +266,7 @@ class SocketQueue:
             owners[self.name, ticket.text] = ticket.owner
         return ticket
 
-    def see_command(self, ticket):
+    def see_command(self, ticket) -> None:
         """Keep a Recipient of its command. While the launcher lives the pid can be no other process's."""
         record = ticket.read_record() if ticket.is_hold and ticket.file not in self.seen else None
         if record is not None and record.child is not None:
@@ -275,7 +275,7 @@ class SocketQueue:
             except (ProcessLookupError, SoloError):
                 pass  # it has just ended, or cannot be seen
 
-    def find_newest_waiting(self):
+    def find_newest_waiting(self) -> None:
         """Return None: the kernel lists all sockets or none."""
 
     def publish(self, kind: str, record):
@@ -294,7 +294,7 @@ class SocketQueue:
             raise make_error("another process has our address") from None
         return SocketTicket(self, file, text, fd, LIVE, posix.getpid(), None, record)
 
-    def remove(self, file: str):
+    def remove(self, file: str) -> None:
         """Do nothing: the kernel removes a ticket with its owner."""
 
     def shorten(self, name: str) -> str:

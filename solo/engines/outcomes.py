@@ -25,7 +25,7 @@ class OutcomeLog(Journal):
     title = "the history at the engine"
 
     def __init__(self, record: "Record", remote: "EngineHold", report: "Callable[[str], None]") -> None:
-        super().__init__(record, None, report)  # type: ignore[no-untyped-call]
+        super().__init__(record, None, report)
         self.remote = remote
 
     def clock(self) -> float:

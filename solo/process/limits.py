@@ -16,6 +16,10 @@ from solo.process.prctl import become_subreaper
 from solo.process.tree import find_children, find_descendants, send
 from solo.text.describe import format_duration
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.engines.lease import Lease  # the launcher made it
+
 LONGEST_WAIT = 1e6  # seconds
 LOOKS = 6  # after SIGKILL, each after twice the pause; then only deaths wake the launcher
 WALL = 0x40000000  # of waitid(2): children of clone(2) too
@@ -32,7 +36,7 @@ class Termination:
     or None; `loss` the reason why it is lost, None until then.
     """
 
-    def __init__(self, plan):
+    def __init__(self, plan) -> None:
         if plan.timeout is not None and not plan.timeout > 0:
             raise UsageError("--timeout must be more than 0")
         self.name = plan.names[0]
@@ -40,7 +44,8 @@ class Termination:
         self.kill_after = plan.kill_after
         self.signal = plan.signal or SIGTERM
         self.is_tree = plan.tree
-        self.lease = self.loss = None
+        self.lease: Lease | None = None
+        self.loss: str | None = None
         self.deadline = FOREVER
         self.is_timed_out = self.is_ordered = self.is_refused = False
         self.stage = None  # then SIGTERM, then SIGKILL
@@ -53,7 +58,7 @@ class Termination:
             if self.strangers:
                 sleep(TICK)  # the command starts in a later tick: other processes know strangers by that
 
-    def begin(self, pid: int):
+    def begin(self, pid: int) -> None:
         """Start the time limit and the lease of the command `pid`."""
         self.deadline = monotonic() + self.timeout
         if self.lease is not None:
@@ -95,7 +100,7 @@ class Termination:
         """
         return self.lease is not None and self.lease.lost is not None and self.stage != SIGKILL
 
-    def give_up(self, loss: str, child):
+    def give_up(self, loss: str, child) -> None:
         """End the command and all descendants before another contender can get the lease; at once if it is lost."""
         self.loss, self.is_tree = loss, True
         due = monotonic() + self.lease.find_life()
@@ -113,14 +118,14 @@ class Termination:
         """Return whether a contender at the engine asked the command to end, and no step was taken yet."""
         return self.stage is None and self.lease is not None and self.lease.asked is not None
 
-    def ask(self, child, signal: int = SIGTERM):
+    def ask(self, child, signal: int = SIGTERM) -> None:
         """Send the signal, and SIGCONT to a stopped command; SIGKILL is due after the grace."""
         self.stage = SIGTERM
         self.deadline = monotonic() + self.kill_after
         self.send_to_command(signal, child)
         self.send(signal, child)
 
-    def kill(self, child):
+    def kill(self, child) -> None:
         """Send SIGKILL."""
         self.stage = SIGKILL
         self.send_to_command(SIGKILL, child)
@@ -129,7 +134,7 @@ class Termination:
         self.deadline = monotonic() + FIRST_LOOK * 2**self.looks if self.is_tree and self.looks < LOOKS else FOREVER
         self.looks += 1
 
-    def hear(self, info, was_forwarded: bool, child):
+    def hear(self, info, was_forwarded: bool, child) -> None:
         """Pass a signal that orders the end on to the whole tree, also after the command has ended."""
         if self.lease is not None and info.si_signo in ENDING:
             self.lease.ordered = info.si_signo
@@ -157,7 +162,7 @@ class Termination:
             return signal == SIGHUP or child.status is not None
         return signal != SIGHUP and not descends_from(info.si_pid, posix.getpid())
 
-    def send_to_command(self, signal: int, child):
+    def send_to_command(self, signal: int, child) -> None:
         """Signal the command. Report once that it cannot be ended, as one that runs as another user."""
         if child.status is not None:
             return
@@ -170,7 +175,7 @@ class Termination:
                 self.is_refused = True
                 say_promptly(f"{self.name}: cannot end pid {child.pid}: {error.strerror}")
 
-    def send(self, signal: int, child):
+    def send(self, signal: int, child) -> None:
         """Signal all of the tree but the command.
 
         Send SIGTERM only once: to some programs a second one means "at once".

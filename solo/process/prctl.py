@@ -23,7 +23,7 @@ def load_prctl():
     except (ImportError, OSError) as error:
         raise SoloError(f"cannot load ctypes: {error}") from None
 
-    def prctl(option: int, value):
+    def prctl(option: int, value) -> None:
         if call(option, value, 0, 0, 0):
             raise OSError(get_errno(), posix.strerror(get_errno()))
 
@@ -48,7 +48,7 @@ def make_die_with():
     except OSError as error:
         raise SoloError(f"cannot make the command die with its launcher: prctl: {error.strerror}") from None
 
-    def die_with(launcher: int):
+    def die_with(launcher: int) -> None:
         prctl(SET_PDEATHSIG, SIGKILL)
         if posix.getppid() != launcher:  # the launcher died before; the parent is then init or a subreaper
             posix._exit(SoloError.status)
@@ -56,7 +56,7 @@ def make_die_with():
     return die_with
 
 
-def become_subreaper():
+def become_subreaper() -> None:
     """Adopt descendants whose parents die, from now on. Raises SoloError."""
     try:
         load_prctl()(SET_CHILD_SUBREAPER, 1)

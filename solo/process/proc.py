@@ -34,7 +34,7 @@ def find_psutil() -> "Any":
 class Process:
     """A process as it was when it was looked at. Raises OSError if it is gone or hidden."""
 
-    def __init__(self, pid: int):
+    def __init__(self, pid: int) -> None:
         data = read_file(f"/proc/{pid}/stat")
         stat = parse_stat(data)
         fields = data[data.rindex(b")") + 2 :].split()

@@ -9,7 +9,7 @@ from solo.process.recipient import Recipient
 from solo.text.users import find_user
 
 
-def end(ticket, process: tuple, signal: int, announce=None):
+def end(ticket, process: tuple, signal: int, announce=None) -> None:
     """Send `signal` to (pid, start), which the record of `ticket` names, and SIGCONT if it is stopped. Do nothing if it
     is gone.
 
@@ -53,7 +53,7 @@ def open_recipient(ticket, process: tuple) -> Recipient:
     )
 
 
-def send(process: tuple, signal: int):
+def send(process: tuple, signal: int) -> None:
     """Send `signal` to our descendant (pid, start), and SIGCONT if it is stopped.
 
     Never signal one that cannot be identified.

@@ -116,7 +116,7 @@ def find_meant(word: str) -> str:
     return f"solo {SUBCOMMAND_WORDS.get(word) or OPTION_WORDS[word]}"
 
 
-def warn_of_program(word: str):
+def warn_of_program(word: str) -> None:
     """Warn on a terminal that `solo ls` runs ls(1)."""
     if isatty(2):
         say(f"{word} is run as COMMAND (did you mean {find_meant(word)}?)")
@@ -148,7 +148,7 @@ def suggest(word: str, words, prefix: str = "") -> str:
     return f" (did you mean {prefix}{near[0]}?)" if near else ""
 
 
-def warn_of_date(name: str, command: list):
+def warn_of_date(name: str, command: list) -> None:
     """Warn if a name was made from a command with a date: runs of different days do not exclude each other."""
     word = next(filter(holds_date, command), None)
     if word is not None:

@@ -27,17 +27,17 @@ MESSAGE_IDS = {
 class Syslog(Listener):
     """The listener of --syslog. None of its methods raises."""
 
-    def refused(self, error: SoloError):
+    def refused(self, error: SoloError) -> None:
         log(make_refusal, error, self.names)
 
-    def started(self, run):
+    def started(self, run) -> None:
         log(make_start, run)
 
-    def ended(self, run):
+    def ended(self, run) -> None:
         log(make_end, run)
 
 
-def log(make, *about):
+def log(make, *about) -> None:
     """Log the event `make(*about)`. Never raises."""
     try:
         event = make(*about)

@@ -19,7 +19,7 @@ SHORTEST = 12  # cells of them
 JSON_CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 
 
-def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty: str = ""):
+def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty: str = "") -> None:
     """Print `rows` of cells under `columns`; without rows `empty`.
 
     `styles` maps values of the column `styled` to their style.
@@ -39,7 +39,7 @@ def align(lines: list) -> list:
     return ["  ".join(map(pad, cells, widths)).rstrip() for cells in lines]
 
 
-def print_table(console, columns: tuple, rows: list, styled: str, styles: dict):
+def print_table(console, columns: tuple, rows: list, styled: str, styles: dict) -> None:
     """Print clean cells as a table by rich. Cut cells wider than the terminal; in the last column with an ellipsis."""
     from rich import box
     from rich.table import Table

@@ -6,10 +6,10 @@ from solo.kernel import say_promptly
 class Verbose:
     descriptors = (2,)
 
-    def started(self, run):
+    def started(self, run) -> None:
         say_promptly(f"{run.names[0]}: started {run.command[0]} as pid {run.pid}")
 
-    def ended(self, run):
+    def ended(self, run) -> None:
         say_promptly(f"{run.names[0]}: pid {run.pid} ended {describe_code(run.code)}")
 
 

@@ -13,7 +13,7 @@ def clean(text) -> str:
     return "?" if text is None else escape(str(text))
 
 
-def print_clean(text):
+def print_clean(text) -> None:
     """Print a line that cannot control a terminal, and flush it."""
     print(clean(text), flush=True)
 
