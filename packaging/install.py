@@ -177,12 +177,11 @@ def write_file(text: str, mode: int = 0o644):
     return write
 
 
-def list_texts(prefix: str) -> dict:
-    """Return the manual and the completions: {path below `prefix`: text}."""
+def list_texts() -> dict:
+    """Return the manual and the completions: {path below the prefix: text}."""
     texts = {f"share/{path}": completions.SHELLS[shell]() for shell, path in COMPLETIONS.items()}
     for page in sorted((ROOT / "man").glob("*.[0-9]")):
-        text = page.read_text().replace("/usr/local/bin/solo", f"{prefix}/bin/solo")
-        texts[f"share/man/man{page.suffix[1:]}/{page.name}"] = text
+        texts[f"share/man/man{page.suffix[1:]}/{page.name}"] = page.read_text()
     return texts
 
 
@@ -289,7 +288,7 @@ def install(prefix: str, stage: str, typed: str):
     python = choose_python(stage + prefix, typed)
     if stage:
         os.makedirs(stage, exist_ok=True)
-    texts = list_texts(prefix)
+    texts = list_texts()
     tree = Tree(stage)
     final = f"{prefix}/lib/solo"
     folder = before = ""
@@ -336,7 +335,7 @@ def remove(place: str):
 def uninstall(prefix: str, stage: str, typed: str):
     base = f"{stage}{prefix}/lib/solo"
     made = [*read_made(base), *read_made(f"{base}.new")]  # the second: of 0.2.0
-    for path in (*list_texts(prefix), "bin/solo", "lib/solo", "lib/solo.new", "lib/solo.old"):
+    for path in (*list_texts(), "bin/solo", "lib/solo", "lib/solo.new", "lib/solo.old"):
         remove(f"{stage}{prefix}/{path}")
     for path in sorted(made, key=len, reverse=True):
         with contextlib.suppress(OSError):

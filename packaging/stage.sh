@@ -15,11 +15,11 @@ bundle() { "$python" -IB -X no_debug_ranges solo/generate/bundle.py "$@"; }
 
 install_text() { # SOURCE TARGET: name the files of the package
     mkdir -p "${2%/*}"
-    sed -E "s,/usr/local/bin/solo,/usr/bin/solo,g; s,^(Exec[A-Za-z]*=)solo ,\1/usr/bin/solo ,; s,packaging/($examples),$doc/examples/\1,g" "$1" >"$2"
+    sed -E "s,packaging/($examples),$doc/examples/\1,g; s,(^|[ \`])examples/,\1$doc/examples/,g" "$1" >"$2"
 }
 
 [ $# -gt 0 ] || set -- "$(ask purelib)" "$(ask platlib)"
-examples=$(find packaging/* -type d -prune | cut -d / -f 2 | grep -vxE 'debian|rpm|arch|alpine|nix|tmpfiles' | paste -sd '|' -)
+examples=$(find packaging/* -type d -prune | cut -d / -f 2 | grep -vxE 'debian|rpm|arch|alpine|nix|systemd|tmpfiles' | paste -sd '|' -)
 
 if [ -e PKG-INFO ]; then
     mkdir -p "$root$1"
@@ -46,6 +46,6 @@ for unit in packaging/systemd/solo-clean.*; do install_text "$unit" "$root/usr/l
 install -D -m 644 packaging/tmpfiles/solo-run.conf "$root/usr/lib/tmpfiles.d/solo-run.conf"
 for page in README.md CONTRIBUTING.md SECURITY.md docs/*.md; do install_text "$page" "$root$doc/$page"; done
 for picture in docs/*.svg; do install -m 644 "$picture" "$root$doc/$picture"; done
-find packaging -type f | grep -E "^packaging/($examples)/" | grep -v /solo-clean | while read -r file; do
-    install_text "$file" "$root$doc/examples/${file#packaging/}"
+find examples packaging -type f | grep -E "^(examples|packaging/($examples))/" | while read -r file; do
+    install_text "$file" "$root$doc/examples/${file#*/}"
 done

@@ -90,22 +90,12 @@ class Image:
         assert (options.docker, options.run) == ("docker", "run")
         return self.start(volumes=options.v)
 
-    def compose(self, text):
-        """Do what the only service of a compose file says."""
-        service = {"environment": [], "volumes": []}
-        key = None
-        for line in text.splitlines()[2:]:
-            if found := re.fullmatch(r" {4}(\w+): *(.*)", line):
-                key, value = found.groups()
-                if value:
-                    service[key] = value.strip('"')
-            elif found := re.fullmatch(r" {6}- (.*)", line):
-                service[key].append(found[1])
-            else:
-                service[key].append("=".join(re.fullmatch(r" {6}(\w+): (.*)", line).groups()))
-        words = [*json.loads(service.pop("entrypoint")), *json.loads(service.pop("command"))]
-        assert service.pop("restart") == "on-failure" and service.pop("image") == "report"
-        return self.start(*words, **service)
+    def compose(self, service):
+        """Do what a service of a compose file says."""
+        assert (service["image"], service["restart"]) == ("report", "on-failure")
+        environment = [f"{name}={value}" for name, value in service["environment"].items()]
+        words = [*service["entrypoint"], *service["command"]]
+        return self.start(*words, environment=environment, volumes=service["volumes"], user=service["user"])
 
 
 def find_first(process):

@@ -15,7 +15,9 @@ from conftest import PATIENCE, ROOT, TESTS, until
 from roots import get_root, start_container
 
 PACKAGES = "systemd,systemd-sysv,dbus,libpam-systemd,python3-minimal,libpython3-stdlib,procps"
-TEMPLATES = ROOT / "packaging/systemd"
+TEMPLATES = [
+    path for folder in ("examples/systemd", "packaging/systemd") for path in sorted((ROOT / folder).glob("solo*"))
+]
 UNITS = TESTS / "units"
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
@@ -161,7 +163,7 @@ def boot(lab: Path):
     shutil.copy(TESTS / "service.py", lab)
     units = lab / "units"
     units.mkdir()
-    for unit in [*UNITS.iterdir(), *TEMPLATES.iterdir()]:
+    for unit in [*UNITS.iterdir(), *TEMPLATES]:
         shutil.copy(unit, units)
     container = start_container(
         root,

@@ -1,49 +1,18 @@
-"""The code blocks of README and manuals. The kind of a block decides how a test runs it."""
+"""The recipes: the code blocks of README, the files of examples/, and the blocks of the manual, which quote them."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ["README.md", "man/solo.1", "man/solo-hold.1", "man/solo.3", "man/solo.7", "man/solo-engines.7"]
+EXAMPLES = ROOT / "examples"
 ESCAPES = {r"\(aq": "'", r"\e": "\\", r"\&": ""}
-KINDS = {  # {kind: a pattern}; the first match decides
-    "notify": r"--notify ",
-    "ping": r" && curl ",
-    "user's metrics": r"runuser .* solo metrics ",
-    "journalctl": r"^journalctl ",
-    "crontab": r"^[*\d/]+( [*\d/]+){4} ",
-    "image": r"^ENTRYPOINT ",
-    "compose": r"^services:$",
-    "rights": r"^docker run .*--read-only",
-    "docker": r"^docker run ",
-    "group": r"^install -d ",
-    "script": r"\A#!/usr/bin/env|GUARD=",
-    "worktree": r"git rev-parse",
-    "unit": r"^\[Service\]$",
-    "later steps": r"^ +hold: true$",
-    "github": r"^ +runs-on:",
-    "gitlab": r"^ +script:$",
-    "component": r"^ +- component: ",
-    "jenkins": r"^pipeline \{$",
-    "makefile": r"^[a-z]+:\n\t",
-    "toml": r"^\[via\.\w+\]$",
-    "sql": r"^UPDATE ",
-    "python": r"^(import|with) ",
-    "table": r"\S {3,}solo ",
-    "debian": r"^apt install ",
-    "install": r"\Amake install ",
-    "block": r"^  solo hold --fd 9 ",
-    "hold": r"\A(#!/bin/sh\n|eval .*)?solo hold ",
-    "shell": r"\A(exec )?(solo|flock|make) ",
-}
 
 
 class Block:
-    def __init__(self, page, line, text):
+    def __init__(self, page, place, text):
         self.page = page
         self.text = text
-        self.id = f"{page}:{line}"
-        self.kind = next((kind for kind, found in KINDS.items() if re.search(found, text, re.M)), "unknown")
+        self.id = f"{page}:{place}"
 
     @property
     def lines(self):
@@ -51,21 +20,51 @@ class Block:
         return [re.sub(r" {2,}# .*", "", line) for line in self.text.splitlines()]
 
 
-def read_blocks() -> list:
-    return [block for page in PAGES for block in read_page(page)]
+def read_readme() -> list:
+    """Return the fenced and indented blocks, each under the heading that it has."""
+    text = (ROOT / "README.md").read_text()
+    blocks = []
+    for found in re.finditer(r"^```\w*\n((?s:.*?))^```$|((?:^ {4}.*\n)+)", text, re.M):
+        heading = re.findall(r"^##? (.*)", text[: found.start()], re.M)[-1]
+        block = found[1] or "".join(line[4:] for line in found[2].splitlines(True))
+        blocks.append(Block("README.md", heading, block))
+    return blocks
 
 
-def read_page(page):
-    """Yield the fenced and indented blocks of Markdown except captures, and .Bd -literal and .Dl of mdoc."""
-    text = (ROOT / page).read_text()
-    if page.endswith(".md"):
-        text = re.sub(r"<!-- captured: .*?<!-- end -->", lambda found: re.sub(r".+", "", found[0]), text, flags=re.S)
-        pattern, indent = r"^```\w*\n((?s:.*?))^```$|((?:^ {4}.*\n)+)", 4
-    else:
-        pattern, indent = r"^\.Bd -literal.*\n((?s:.*?))^\.Ed$|((?:^\.Dl .*\n)+)", len(".Dl ")
-    for found in re.finditer(pattern, text, re.M):
-        block = found[1] or "".join(line[indent:] for line in found[2].splitlines(True))
-        if not page.endswith(".md"):
+def read_quotes() -> list:
+    """Return the blocks of the manual, .Bd -literal and .Dl."""
+    blocks = []
+    for page in sorted((ROOT / "man").glob("*.[0-9]")):
+        text = page.read_text()
+        for found in re.finditer(r"^\.Bd -literal.*\n((?s:.*?))^\.Ed$|((?:^\.Dl .*\n)+)", text, re.M):
+            block = found[1] or "".join(line[4:] for line in found[2].splitlines(True))
             for escape, meaning in ESCAPES.items():
                 block = block.replace(escape, meaning)
-        yield Block(page, text.count("\n", 0, found.start()) + 1, block)
+            blocks.append(Block(page.name, text.count("\n", 0, found.start()) + 1, block))
+    return blocks
+
+
+def read_example(name) -> str:
+    return (EXAMPLES / name).read_text()
+
+
+def read_cron_lines(text) -> tuple:
+    """Return (variables, commands). As in crontab(5), a line has five fields, and the first unescaped % ends its command."""
+    variables, commands = {}, []
+    for line in text.splitlines():
+        if found := re.fullmatch(r"(\w+)=(.*)", line):
+            variables[found[1]] = found[2]
+        elif line and line[0] != "#":
+            *fields, command = line.split(None, 5)
+            for field, last in zip(fields, (59, 23, 31, 12, 7)):
+                assert re.fullmatch(r"\*(/\d+)?|\d+", field), field
+                assert all(int(number) <= last for number in re.findall(r"\d+", field)), field
+            assert not re.search(r"(?<!\\)%", command), "cron would cut it here"
+            commands.append(command.replace("\\%", "%"))
+    return variables, commands
+
+
+def read_jobs() -> dict:
+    """Return {name: text} of the jobs of the workflow, each as a workflow of its own."""
+    jobs = re.findall(r"^  (\w+):\n((?:    .*\n)+)", read_example("workflow.yml"), re.M)
+    return {name: f"jobs:\n  {name}:\n{text}" for name, text in jobs}

@@ -9,7 +9,8 @@ import sys
 import pytest
 from conftest import ROOT, find_script
 from machine import finish
-from test_recipes import check_guard, make_cron_environment, read_crontab
+from pages import read_cron_lines
+from test_recipes import check_guard, make_cron_environment
 
 yaml = pytest.importorskip("yaml")
 
@@ -67,7 +68,7 @@ def check_line(machine, layer):
     [row] = [row for row in (layer / "crontab").read_text().splitlines() if "dump.sh" in row]
     minute, *fields, user, command = row.split(None, 6)
     assert (minute, fields, user) == ("*/5", ["*"] * 4, "root")
-    _, [command] = read_crontab(f"*/5 * * * * {command}")
+    _, [command] = read_cron_lines(f"*/5 * * * * {command}")
     (machine.bin / "solo").unlink()
     shutil.copy(layer / "solo", machine.bin / "solo")
     check_guard(machine, command, make_cron_environment(machine, "/usr/bin:/bin"))

@@ -3,6 +3,7 @@
 The sources of the runners are the reference. Their graces between signals are shortened, except where a test depends on them.
 """
 
+import collections
 import contextlib
 import os
 import re
@@ -12,25 +13,20 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import pytest
 from conftest import PATIENCE, ROOT, find_script, read_line, read_state, until, wait_dead
 from machine import count_most_at_once, finish
-from pages import read_blocks
+from pages import read_example, read_jobs
 
 yaml = pytest.importorskip("yaml")
 pytestmark = pytest.mark.tool("flock", "bash", "make")
 
-BLOCKS = {}  # by kind
-for block in read_blocks():
-    BLOCKS.setdefault(block.kind, []).append(block)
 ACTION = ROOT / "packaging/action"
 COMPONENT = ROOT / "packaging/gitlab/templates/solo.yml"
 INPUT = r"\$\[\[ inputs\.(\w+) \]\]"
 SHORT_GRACE = 0.5, 0.5  # seconds, instead of GITHUB_GRACE
 GITHUB_GRACE = 7.5, 2.0  # really 7.5 and 2.5: the job must end half a second earlier
-GITLAB_GRACE = 9.5  # really 10
 
 
 class Pipeline:
@@ -128,17 +124,27 @@ def make_variables(machine, values, action=ACTION):
 
 
 def run_gitlab(machine, text):
-    """Run a login shell in a new process group; it evaluates the script in a pipeline."""
+    """Run a login shell in a new process group."""
+    return start_gitlab(machine, text, cancel_gitlab, preexec_fn=os.setpgrp)
+
+
+def run_gitlab_by_su(machine, text):
+    """Run it like the runner of GitLab's packages, which has the option --user: below su, in a session of its own."""
+    return start_gitlab(machine, text, cancel_su, start_new_session=True)
+
+
+def start_gitlab(machine, text, cancel, **options):
+    """The login shell evaluates the script in a pipeline."""
     [job] = yaml.safe_load(text).values()
-    (machine.path / ".bash_profile").write_text(f"PATH={machine.environment['PATH']}\n")
     script = machine.path / f"script-{len(machine.started)}.sh"
     lines = "\n".join(job["script"]).replace("'", "'\\''")
     script.write_text(
+        f"PATH={machine.environment['PATH']}\n"
         "if set -o | grep pipefail > /dev/null; then set -o pipefail; fi; set -o errexit\n"
         f"set +o noclobber\n: | eval '{lines}'\nexit 0\n"
     )
     variables = {"GITLAB_CI": "true", **{name: about["value"] for name, about in job.get("variables", {}).items()}}
-    return Pipeline(machine, ["bash", "--login", script], cancel_gitlab, variables, preexec_fn=os.setpgrp)
+    return Pipeline(machine, ["bash", "--login", script], cancel, variables, **options)
 
 
 def run_component(machine, text):
@@ -170,15 +176,16 @@ def fill_component(values):
     return head, fill(jobs)
 
 
-def cancel_gitlab(process, grace=None):
-    """Send SIGTERM to the group; after `grace` SIGKILL, unless the last writer of the job's output has ended before."""
+def cancel_su(process):
+    """Signal the shell alone, as su(1) does when the runner sends SIGTERM to the process group of su."""
+    process.terminate()
+    process.wait(PATIENCE)
+
+
+def cancel_gitlab(process):
+    """Send SIGTERM to the group. The runner sends SIGKILL ten minutes later."""
     os.killpg(process.pid, signal.SIGTERM)
     process.wait(PATIENCE)
-    try:
-        process.communicate(timeout=grace) if grace else None
-    except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 # --- Jenkins: BourneShellScript.java, ProcessTree.java ---------------------------------------------------------------
@@ -237,8 +244,25 @@ RUN = {
     "jenkins": run_jenkins,
     "makefile": run_makefile,
 }
-RECIPES = [block for kind in RUN for block in BLOCKS[kind]]
-STEP = next(block for block in BLOCKS["github"] if "exec solo" in block.text)
+Recipe = collections.namedtuple("Recipe", "kind id text")
+GITHUB = [Recipe("github", f"workflow.yml:{name}", text) for name, text in read_jobs().items() if "hold:" not in text]
+STEP = GITHUB[0]
+GITLAB = Recipe("gitlab", "gitlab-ci.yml", read_example("gitlab-ci.yml"))
+USE = """
+include:
+  - component: gitlab.example.com/tools/solo/solo@1.0.0
+    inputs:
+      name: deploy
+      run: ./deploy.sh
+"""
+MAKEFILE = Recipe("makefile", "Makefile", read_example("Makefile").partition("\nnewest:")[0])
+RECIPES = [
+    *GITHUB,
+    GITLAB,
+    Recipe("component", "component", USE),
+    Recipe("jenkins", "Jenkinsfile", read_example("Jenkinsfile")),
+    MAKEFILE,
+]
 
 
 def run(machine, block, old="", new=""):
@@ -357,7 +381,7 @@ def test_cancel_by_gitlab_can_signal_the_job_twice(new):
     """
     machine = new()
     put_probe(machine, signal.SIGTERM)
-    pipeline = run(machine, BLOCKS["gitlab"][0])
+    pipeline = run(machine, GITLAB)
     job = find_job(machine)
     [row] = machine.list()
     assert os.getpgid(job) == os.getpgid(row["launcher"]) == pipeline.process.pid
@@ -370,10 +394,36 @@ def test_cancel_by_gitlab_can_signal_the_job_twice(new):
     pipeline.process.wait(PATIENCE)
 
 
+@pytest.mark.tool("setpriv")
+@pytest.mark.parametrize("kept", [True, False])
+def test_cancel_by_gitlab_reaches_a_job_below_su_only_by_the_death_signal(new, kept):
+    """su kills the shell, which is not in the runner's process group. Without --pdeathsig the job runs on, and holds the name."""
+    machine = new()
+    put_probe(machine)
+    words = "exec setpriv --pdeathsig TERM "
+    assert words in GITLAB.text
+    pipeline = run_gitlab_by_su(machine, GITLAB.text if kept else GITLAB.text.replace(words, ""))
+    job = find_job(machine)
+
+    pipeline.cancel()
+
+    if not kept:
+        os.kill(job, signal.SIGUSR1)  # a witness: the job can receive a signal
+    until(lambda: read_signals(machine)[-1:] == (["end"] if kept else [f"signal:{int(signal.SIGUSR1)}"]))
+    assert read_signals(machine)[0] == ("signal:15" if kept else f"signal:{int(signal.SIGUSR1)}")
+    if kept:
+        put_plain(machine)
+        machine.release()
+        assert finish(run_gitlab_by_su(machine, GITLAB.text).process)[0] == 0
+    else:
+        assert [row["child"] for row in machine.list()] == [job]
+        os.kill(job, signal.SIGKILL)
+
+
 def test_sigkill_by_gitlab_ends_the_job_and_the_next_pipeline_runs(new):
     machine = new()
     put_probe(machine, signal.SIGTERM)
-    pipeline = run(machine, BLOCKS["gitlab"][0])
+    pipeline = run(machine, GITLAB)
     job = find_job(machine)
 
     pipeline.cancel()
@@ -383,7 +433,7 @@ def test_sigkill_by_gitlab_ends_the_job_and_the_next_pipeline_runs(new):
     wait_dead(job)
     put_plain(machine)
     machine.release()
-    assert finish(run(machine, BLOCKS["gitlab"][0]).process)[0] == 0
+    assert finish(run(machine, GITLAB).process)[0] == 0
 
 
 def test_without_exec_the_job_gets_no_signal_and_the_next_pipeline_waits(new):
@@ -406,7 +456,7 @@ def test_without_exec_the_job_gets_no_signal_and_the_next_pipeline_waits(new):
     assert finish(following.process)[0] == 0
 
 
-@pytest.mark.parametrize("block", BLOCKS["github"], ids=lambda block: block.id)
+@pytest.mark.parametrize("block", GITHUB, ids=lambda block: block.id)
 def test_next_pipeline_waits_for_a_job_that_outlives_its_killed_step(new, block):
     machine = new()
     put_probe(machine, signal.SIGTERM)
@@ -454,23 +504,16 @@ def put_stubborn(machine):
 
 @pytest.mark.tool("setsid")
 def test_stubborn_descendant_is_dead_before_the_runner_kills_solo(new):
-    """Run all recipes at once, because each of them needs its whole grace."""
+    """Run both recipes at once, because each of them needs its whole grace."""
     runs = []
-    for block in [*BLOCKS["github"], *BLOCKS["gitlab"], *BLOCKS["component"]]:
+    for block in GITHUB:
         machine = new()
         put_stubborn(machine)
         pipeline = run(machine, block, *(["            ./migrate.sh\n"] if "migrate" in block.text else []))
         runs.append((block, machine, pipeline, find_job(machine)))
 
-    def cancel(one):
-        block, _, pipeline, _ = one
-        if block.kind == "github":
-            cancel_github(pipeline.process, GITHUB_GRACE)
-        else:
-            cancel_gitlab(pipeline.process, GITLAB_GRACE)
-
     with ThreadPoolExecutor(len(runs)) as threads:
-        list(threads.map(cancel, runs))
+        list(threads.map(lambda one: cancel_github(one[2].process, GITHUB_GRACE), runs))
 
     for block, machine, pipeline, stubborn in runs:
         ended = pipeline.process.returncode != -signal.SIGKILL and read_state(stubborn) in ("gone", "Z")
@@ -504,7 +547,7 @@ def test_tree_signals_the_children_of_a_shell_script(new, tree):
 def test_make_forwards_sigterm_but_not_sigint(new):
     machine = new()
     put_probe(machine)
-    pipeline = run(machine, BLOCKS["makefile"][0])
+    pipeline = run(machine, MAKEFILE)
     job = find_job(machine)
 
     pipeline.process.send_signal(signal.SIGINT)
@@ -616,8 +659,7 @@ done
 def test_action_holds_a_name_until_the_process_of_the_job_ends(new):
     """The shell that starts the steps of the manual's job stands for Runner.Worker."""
     machine = new()
-    [block] = BLOCKS["later steps"]
-    [job] = yaml.safe_load(block.text)["jobs"].values()
+    [job] = yaml.safe_load(read_jobs()["steps"])["jobs"].values()
     _, hold, migrate, deploy = job["steps"]
     assert hold["uses"] == "./.github/actions/solo"
     guard = yaml.safe_load((ACTION / "action.yml").read_text())["runs"]["steps"][0]

@@ -2,14 +2,13 @@
 
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
 
 import pytest
 from conftest import ROOT, find_script, finish, read_line, until
-from pages import read_blocks
+from pages import EXAMPLES, read_example
 from podman import BASE, Podman
 from servers import Etcd
 from test_ci import ACTION, make_variables
@@ -17,7 +16,7 @@ from test_ci import ACTION, make_variables
 yaml = pytest.importorskip("yaml")
 
 CONTAINERFILE = ROOT / "packaging/container/Containerfile"
-CRONJOB = ROOT / "packaging/kubernetes/cronjob.yaml"
+CRONJOB = EXAMPLES / "cronjob.yaml"
 RUNTIME = [pytest.mark.root, pytest.mark.tool("podman", "crun", "debootstrap", "unshare")]
 SHOW_NAMESPACE = ("sh", "-c", "readlink /proc/self/ns/pid; exec sleep 1000")
 # No right that a container can lack. podman sets HOME always.
@@ -120,12 +119,17 @@ class TestImage:
         assert (places, refused) == ("home=none shm= passwd=0", "Read-only file system")
         assert checked[0] == 0 and checked[1].endswith("ready\n"), checked
 
-    def test_line_of_the_manual_runs_with_a_read_only_root(self, podman):
-        [line] = [line for block in read_blocks() if block.kind == "rights" for line in block.lines]
-        docker, run, rm, *words = shlex.split(line)
-        assert (docker, run, rm) == ("docker", "run", "--rm")
+    def test_strict_service_of_the_examples_runs(self, podman):
+        service = yaml.safe_load(read_example("compose.yaml"))["services"]["strict"]
+        assert service["read_only"] and service["cap_drop"] == ["ALL"]
+        [(name, value)] = service["environment"].items()
+        words = ("--read-only", "--read-only-tmpfs=false", "--cap-drop=all", f"--user={service['user']}")
 
-        assert finish(podman.start("--read-only-tmpfs=false", *words, "id", "-u")) == (0, "1234\n", "")
+        done = finish(
+            podman.start(*words, f"--env={name}={value}", f"--tmpfs={service['tmpfs']}", "report", "id", "-u")
+        )
+
+        assert done == (0, "1234\n", "")
 
     def test_read_only_root_without_a_directory_is_refused_in_one_line(self, podman):
         code, out, err = finish(podman.start(*STRICT, "report", "-n", "job", "--", "true"))

@@ -532,7 +532,7 @@ def test_settings_that_stand_in_the_way_prevent_a_suggestion(folder, tmp_path, s
 
 @pytest.mark.root
 def test_the_templates_of_the_project_fail_in_nothing(lab):
-    result = lab.run("doctor", "--unit", ROOT / "packaging/systemd")
+    result = lab.run("doctor", "--unit", ROOT / "examples/systemd")
 
     assert result.returncode == 0 and b"not understood" not in result.stdout, result.stdout
 

@@ -110,8 +110,6 @@ def test_make_install_works_and_uninstall_removes_exactly_its_files(lab):
         "share/fish/vendor_completions.d/solo.fish",
     ):
         assert (prefix / file).stat().st_size > 200
-    page = (prefix / "share/man/man7/solo.7").read_text()
-    assert page.count("ExecStart=") == page.count(f"ExecStart={prefix}/bin/solo ") > 0
     for _ in range(2):  # over the first; the second removes the first
         assert make("install", f"PREFIX={prefix}").returncode == 0
     versions = [path for path in (prefix / "lib/solo").iterdir() if path.is_dir() and not path.is_symlink()]

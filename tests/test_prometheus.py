@@ -10,7 +10,7 @@ import pytest
 import yaml
 from conftest import ROOT, finish
 from dashboard import NodeExporter
-from pages import read_blocks
+from pages import read_cron_lines, read_example
 from prometheus_client import parser
 
 from solo.commands.metrics import FAMILIES, SUFFIXES
@@ -103,8 +103,8 @@ def test_a_scrape_has_the_samples_of_two_users_of_a_sticky_directory(common, exp
 @pytest.mark.tool("prometheus-node-exporter", "runuser")
 def test_line_of_the_manual_writes_the_metrics_of_a_user(common, exporter):
     """If solo fails, the old file stays."""
-    [block] = [block for block in read_blocks() if block.kind == "user's metrics"]
-    line = block.text.split(None, 5)[5].replace("alice", "nobody")
+    [typed] = [typed for typed in read_cron_lines(read_example("crontab"))[1] if "runuser" in typed]
+    line = typed.replace("alice", "nobody")
     line = line.replace("/var/lib/prometheus/node-exporter", str(exporter.file.parent))
     common.directory.mkdir(mode=0o700)
     os.chown(common.directory, 65534, 65534)

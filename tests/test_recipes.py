@@ -1,7 +1,7 @@
-"""Every code block of README and manuals is run: its programs are small scripts that log, its options say what must happen.
+"""The blocks of README and the files of examples/ are run: their programs are small scripts that log, their options say what must happen.
 
-A block of an unknown kind fails. test_ci.py runs the blocks for CI runners, test_containers.py those that need a real runtime, and
-test_prometheus.py that for node_exporter.
+The manual quotes these files. test_ci.py runs those for CI runners, test_containers.py and test_systemd.py those that need a real
+runtime or systemd, and test_prometheus.py the metrics of a user.
 """
 
 import http.server
@@ -13,7 +13,6 @@ import shlex
 import shutil
 import signal
 import sqlite3
-import string
 import subprocess
 import sys
 import threading
@@ -22,33 +21,16 @@ import pytest
 from conftest import PATIENCE, ROOT, need_tools, until
 from containers import Image, find_first
 from machine import ETCD, count_most_at_once, finish
-from pages import Block, read_blocks
+from pages import EXAMPLES, read_cron_lines, read_example, read_jobs, read_quotes, read_readme
 
 from solo.argv import parse
 from solo.engines.targets import read_configuration
-from solo.journal_files import ENDED, SKIPPED
-from solo.text import syslog
 
 pytestmark = pytest.mark.tool("flock")
 
-BLOCKS = read_blocks()
-CI = ("github", "later steps", "gitlab", "component", "jenkins", "makefile")
-RUNTIME = ("rights",)
-EXPORTER = ("user's metrics",)
-# Not run here: .ci/run and test_install.py install; the tests run small parts of the long ones.
-RUN_ELSEWHERE = [
-    "make install && solo -- date",
-    "make quick",
-    "make test",
-    "make test-full",
-    "make test-deps",
-    "make test-all",
-    "make torture",
-    "make fuzz",
-    "make coverage",
-    "make lab",
-    "make bench",
-]
+README = {block.id.partition(":")[2]: block for block in read_readme() if block.text[:7] != "install"}
+CRON_PATH = "/usr/local/bin:/usr/bin:/bin"
+SHELLS = ("sh", "dash", "bash", "ksh", "zsh", "busybox sh")
 
 
 # --- command lines ---------------------------------------------------------------------------------------------------
@@ -80,8 +62,6 @@ def check_guard(machine, line, environment=None):
     assert "replace" in options or count_most_at_once(machine.read_log()) == together
     if re.search(r"\bDB=", line):
         assert {event.split(":")[2] for event in machine.read_log()} == {f"test{slot}" for slot in range(together)}
-    if re.search(r"\bCUDA_VISIBLE_DEVICES=", line):
-        assert {event.split(":")[2] for event in machine.read_log()} == {str(slot) for slot in range(together)}
 
 
 def check_skip(machine, line, options, environment):
@@ -137,14 +117,11 @@ def check_subcommand(machine, line, environment=None):
         assert ("backup" in out) == (word in ("list", "show", "history") and "--via" not in words)
 
 
-def check_beside(machine, line):
-    """Verify that a line of another tool and the recipe before it exclude each other."""
-    tool = shlex.split(line)[0]
-    need_tools(tool)
-    recipe = f"solo --{'flock' if tool == 'flock' else 'fcntl'} /var/lock/backup -- backup.sh"
+def check_beside(machine, recipe, line):
+    """Verify that a line of flock(1) and the recipe exclude each other."""
     holder = machine.type(recipe)
     machine.wait_for_starts(1)
-    assert finish(machine.type(line))[0] == (1 if tool == "flock" else 75)
+    assert finish(machine.type(line))[0] == 1
     machine.release()
     assert finish(holder)[0] == 0
 
@@ -156,157 +133,19 @@ def check_beside(machine, line):
     assert finish(holder)[0] == 0
 
 
-def check_crontab(machine, line):
-    """Verify that the line adds a line to the user's crontab and keeps the others."""
-    need_tools("unshare", "crontab")
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    line = machine.replace_places(line)
-    script = f"mount -t tmpfs tmpfs /var/spool/cron/crontabs && {line} && {line} && crontab -l"
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script], env=machine.environment, capture_output=True, text=True
-    )
-    variables, commands = read_crontab("".join(row for row in done.stdout.splitlines(True) if row[:1] != "#"))
-    assert len(commands) == 2 and not variables, done.stderr
-    check_guard(machine, commands[1], make_cron_environment(machine, "/usr/bin:/bin"))
-
-
-def check_hold(machine, script):
-    """Verify that the script holds its names while its shell lives, or for a time, unless it releases them."""
-    wait = (
-        f"\necho start:held:$CUDA_VISIBLE_DEVICES >>{machine.path}/log; exec 9<{machine.path}/gate; flock -s 9; exit 0"
-    )
-    process = machine.type(script + wait)
+def check_hold(machine, typed):
+    """Verify that the typed holds a name while its shell lives, or for a time."""
+    wait = f"\necho start:held: >>{machine.path}/log; exec 9<{machine.path}/gate; flock -s 9; exit 0"
+    process = machine.type(typed + wait)
     machine.wait_for_starts(1)
-    rows = machine.list()
-    if "solo release" in script:
-        assert rows == []
-    else:
-        keeper = os.getpid() if "$PPID" in script else process.pid if "--pid" in script else rows[0]["child"]
-        assert {(row["state"], row["launcher"], row["child"]) for row in rows} == {("held", None, keeper)}
-        assert ("start:held:0" in machine.read_log()) == ("CUDA" in script)
+    [row] = machine.list()
+    keeper = process.pid if "--pid" in typed else row["child"]
+    assert (row["state"], row["launcher"], row["child"]) == ("held", None, keeper)
     machine.release()
     assert finish(process)[0] == 0
     for row in machine.list():
         assert row["child"] != process.pid
         assert finish(machine.type(f"solo release {row['name']}"))[0] == 0
-
-
-def run_hold(new, block):
-    check_hold(new(), block.text)
-    if block.text.startswith("#!"):
-        run_script(new, block)
-
-
-SHELLS = ("sh", "dash", "bash", "ksh", "zsh", "busybox sh")
-
-
-def run_block(new, block):
-    """Verify that the block excludes itself while a program that it has started lives, though its shell was killed."""
-    program = re.search(r"^  (\w+\.sh)$", block.text, re.M)[1]
-    name = re.search(r"(\w+) \|\| exit", block.text)[1]
-    for shell in [shell for shell in (*SHELLS, "mksh") if shutil.which(shell.split()[0])]:
-        machine = new()
-        (machine.bin / "night.sh").write_text(re.sub("9>>(.*)", f"9>>{machine.path}/opened", block.text))
-        holder = machine.type(f"exec {shell} night.sh")
-        machine.wait_for_starts(1)
-        [row] = machine.list()
-        for pid in {holder.pid, row["child"]}:
-            os.kill(pid, signal.SIGKILL)
-        holder.wait(PATIENCE)
-
-        assert (
-            finish(machine.type(f"{shell} night.sh" if "wait" not in block.text else f"solo -n {name} true"))[0] == 75
-        )
-        assert machine.count(f"start:{program}") == 1
-        machine.release()
-        assert finish(machine.type(f"{shell} night.sh"))[0] == 0, shell
-
-
-CHECKS = {"flock": check_beside, "lckdo": check_beside, "solo=$(command": check_crontab}
-
-
-def run_shell(new, block):
-    for line in block.lines:
-        if line.startswith("solo hold"):
-            check_hold(new(), line)
-        elif line not in RUN_ELSEWHERE:
-            CHECKS.get(line.split()[0], check_guard)(new(), line)
-
-
-# --- scripts -------------------------------------------------------------------------------------------------------------
-
-
-def write_script(machine, block):
-    """Write the script, which also prints its arguments and ends with status 7, to a file."""
-    text = block.text if "backup.sh" in block.text else f"{block.text}backup.sh\n"
-    (machine.bin / "night.sh").write_text(text + "printf '<%s>' \"$@\"; exit 7\n")
-    (machine.bin / "night.sh").chmod(0o755)
-
-
-def run_script(new, block):
-    """Verify that the script, run in each way, excludes itself, and gets its arguments and status.
-
-    A script that only its first line guards runs without a guard if a shell reads it.
-    """
-    shells = [f"{shell} night.sh" for shell in SHELLS if shutil.which(shell.split()[0])]
-    by_kernel = ["./night.sh", "PATH=.:$PATH night.sh", "solo -n other -- ./night.sh"]
-    unguarded = shells if block.text.startswith("#!/usr/bin/env") else []
-    for line in by_kernel if unguarded else by_kernel + shells:
-        machine = new()
-        write_script(machine, block)
-        holder = machine.type(f"{line} a 'b  c' ''")
-        machine.wait_for_starts(1)
-        for other in (*by_kernel[:2], *(() if unguarded else shells)):
-            status, out, err = finish(machine.type(other))
-            assert (status, out, err.count("\n")) == (75, "", 1), (line, other, err)
-        assert machine.count("start") == 1
-        if unguarded:
-            machine.type(unguarded[0])
-            machine.wait_for_starts(2)
-        machine.release()
-        assert finish(holder) == (7, "<a><b  c><>", ""), line
-
-
-GUARDED = next(block for block in BLOCKS if "GUARD=" in block.text)
-
-
-def test_guard_line_ignores_a_variable_that_was_only_inherited(new):
-    """The variable of another run, of another name with the same parent, and of the shell's own parent's parent."""
-    machine = new()
-    write_script(machine, GUARDED)
-    holder = machine.type("./night.sh")
-    machine.wait_for_starts(1)
-
-    for line in (
-        'GUARD="nightly 1" ./night.sh',
-        'GUARD="other $$" exec ./night.sh',
-        'GUARD="nightly $PPID" ./night.sh',
-    ):
-        assert finish(machine.type(line))[0] == 75
-    machine.release()
-    assert finish(holder)[0] == 7
-
-
-def test_guard_line_below_its_own_name_is_refused_once(new):
-    machine = new()
-    write_script(machine, GUARDED)
-
-    status, _, err = finish(machine.type("solo -n nightly -- ./night.sh"))
-
-    assert (status, err.count("\n"), machine.count("start")) == (125, 1, 0)
-    assert "an ancestor of this process" in err
-
-
-def test_guard_line_does_not_loop_when_the_launcher_is_killed(new):
-    """The launcher is killed before the second shell reads the line: the shell finds its own hold."""
-    machine = new()
-    (machine.bin / "night.sh").write_text(GUARDED.text.replace("[ ", "kill -KILL $PPID; [ ", 1))
-
-    process = machine.type("exec 3>&1; GUARD=x solo -n nightly -- sh night.sh; echo $?")
-
-    out, err = finish(process)[1:]
-    assert (out, machine.count("start")) == ("137\n", 0), err
 
 
 class Inbox:
@@ -350,17 +189,14 @@ class Inbox:
         self.server.server_close()
 
 
-def run_notify(new, block):
+def check_notify(machine, line, environment):
     """Verify that a bad end is sent, and of the skips those that the options select; a success is not sent."""
     need_tools("curl", "jq")
-    [command] = read_crontab(block.text)[1] if re.match(r"[*\d]", block.text) else block.lines
-    *_, job = re.search(r" -- (\./)?([\w.]+)", command).groups()
-    options = parse(shlex.split(command)[1:])[0]
-    machine = new()
+    job = re.search(r" -- ([\w.]+)", line)[1]
+    options = parse(shlex.split(line)[1:])[0]
     program = (machine.bin / job).read_text()
     inbox = Inbox(machine)
-    line = inbox.replace_hosts(command)
-    environment = make_cron_environment(machine, machine.environment["PATH"])
+    line = inbox.replace_hosts(line)
     for text, status in (("exit 0", 0), ("exit 7", 7)):
         (machine.bin / job).write_text(f"#!/bin/sh\n{text}\n")
         assert finish(machine.type(line, environment))[0] == status
@@ -387,14 +223,11 @@ def run_notify(new, block):
             assert path == f"/sync/{status}"
 
 
-def run_ping(new, block):
+def check_ping(machine, line, environment):
     """Verify that each success is sent, but no failure and no skip, and that cron has nothing to mail."""
     need_tools("curl")
-    [command] = read_crontab(block.text)[1]
-    machine = new()
     inbox = Inbox(machine)
-    line = inbox.replace_hosts(command)
-    environment = make_cron_environment(machine, machine.environment["PATH"])
+    line = inbox.replace_hosts(line)
 
     holder = machine.type(line, environment)
     machine.wait_for_starts(1)
@@ -409,40 +242,323 @@ def run_ping(new, block):
     assert inbox.get() == ("/sync", "") and inbox.received.empty()
 
 
-def run_journalctl(new, block):
-    """Verify that the lines name fields that --syslog sends. test_systemd.py has a journal of systemd."""
-    known = {
-        f"{name}={value}"
-        for name, values in (
-            ("SOLO_NAME", ["backup"]),
-            ("PRIORITY", ["4"]),
-            ("MESSAGE_ID", [syslog.MESSAGE_IDS[event] for event in (ENDED, SKIPPED)]),
-        )
-        for value in values
-    }
-    assert {word for word in block.text.split() if "=" in word} == known
+# --- README ----------------------------------------------------------------------------------------------------------
 
 
-def run_worktree(new, block):
-    """Verify that the worktrees of a repository exclude each other, and those of another one run at the same time."""
-    need_tools("git")
-    [line] = block.lines
+def test_readme_has_no_other_blocks():
+    blocks = ["solo", "Install", "cron", "systemd", "CI", "Containers", "Shell", "Python", "Beyond one machine"]
+    assert list(README) == blocks and README["Install"].text.startswith("make deb ")  # test_packages.py runs it
+
+
+def test_first_block_skips_waits_lists_and_stops(new):
+    first, second, third, listed, stop = README["solo"].lines
+    machine = new()
+    (machine.bin / "sleep").write_text((machine.bin / "job.sh").read_text())
+    (machine.bin / "sleep").chmod(0o755)
+    holder = machine.type(first.removesuffix(" &"))
+    machine.wait_for_starts(1)
+
+    busy = finish(machine.type(second))
+    waiter = machine.start_waiter(third.replace("--wait 2s", "--wait 10m"))
+
+    assert (busy[0], busy[2].count("\n")) == (75, 1) and "demo: busy: held for" in busy[2]
+    shown = finish(machine.type(listed))[1]
+    assert "sleep 60" in shown and "waiting" in shown
+    assert finish(machine.type(stop))[0] == 0
+    assert finish(holder)[0] in (-15, 128 + 15) and finish(waiter)[0] == 0
+
+
+@pytest.mark.parametrize("typed", README["Shell"].lines)
+def test_line_of_readme_does_what_it_says(new, typed):
+    if typed.startswith("solo hold"):
+        check_hold(new(), typed)
+    else:
+        check_guard(new(), typed)
+    if "--flock" in typed:
+        check_beside(new(), typed, "flock -n /var/lock/backup backup.sh")
+
+
+@pytest.mark.parametrize("block", ["cron", "Beyond one machine"])
+def test_crontab_of_readme_is_of_the_examples(block):
+    examples = (read_example("crontab") + read_example("two-hosts")).splitlines()
+
+    assert set(README[block].text.splitlines()) <= set(examples)
+
+
+def test_workflow_of_readme_is_of_the_examples():
+    [step] = re.findall(r".*run: .*", README["CI"].text)
+
+    assert step in read_jobs()["deploy"].splitlines()
+
+
+def test_unit_of_readme_guards(new):
+    check_guard(new(), re.search(r"^ExecStart=(.*)", README["systemd"].text, re.M)[1])
+
+
+def test_python_of_readme_runs(new):
+    done = run_python(new(), README["Python"].text)
+
+    assert (done.returncode, done.stderr) == (0, "") and {"alone,", "hello"} <= set(done.stdout.split())
+
+
+# --- examples --------------------------------------------------------------------------------------------------------
+
+
+def read_lines(*names) -> list:
+    """Return a parameter for each command of crontabs. Those with an engine are of `make test-full`."""
+    found = []
+    for name in names:
+        for typed in read_cron_lines(read_example(name))[1]:
+            marks = [pytest.mark.full] * (ETCD in typed)
+            found.append(pytest.param(typed, marks=marks, id=f"{name}-{len(found)}"))
+    return found
+
+
+@pytest.mark.parametrize("typed", read_lines("crontab", "two-hosts"))
+def test_line_of_a_crontab_does_what_it_says(new, typed):
+    machine = new()
+    environment = make_cron_environment(machine, machine.replace_places(CRON_PATH))
+    if "--notify" in typed:
+        check_notify(machine, typed, environment)
+    elif "&& curl" in typed:
+        check_ping(machine, typed, environment)
+    elif "runuser" not in typed:  # test_prometheus.py
+        check_guard(machine, typed, environment)
+
+
+def make_cron_environment(machine, path):
+    return {"SHELL": "/bin/sh", "HOME": "/root", "LOGNAME": "root", "PATH": path, "SOLO_DIR": str(machine.directory)}
+
+
+@pytest.mark.parametrize("name", ["crontab", "two-hosts"])
+def test_path_of_a_crontab_finds_solo(name):
+    assert read_cron_lines(read_example(name))[0]["PATH"] == CRON_PATH
+
+
+MAKEFILE = re.findall(r"^(\w+): # .*\n\texec (.*)", read_example("Makefile"), re.M)
+
+
+@pytest.mark.parametrize("target", [target for target, _ in MAKEFILE])
+def test_target_of_the_makefile_does_what_it_says(new, target):
+    line = dict(MAKEFILE)[target].replace("$$", "$")
+    check_guard(new(), line)
+
+
+@pytest.mark.tool("make")
+def test_no_deploy_runs_during_the_migration(new):
+    machine = new()
+    shutil.copy(EXAMPLES / "Makefile", machine.bin)
+    migration = machine.type("exec make migrate")
+    machine.wait_for_starts(1)
+
+    deploy = machine.start_waiter("exec make deploy")
+
+    machine.release()
+    assert [finish(process)[0] for process in (migration, deploy)] == [0, 0]
+    assert machine.read_log() == ["start:migrate.sh:", "end:migrate.sh:", "start:deploy.sh:", "end:deploy.sh:"]
+
+
+def test_load_runs_alone_and_no_later_report_overtakes_it(new):
+    machine = new()
+    shutil.copy(EXAMPLES / "Makefile", machine.bin)
+    first = machine.type("exec make report")
+    machine.wait_for_starts(1)
+
+    others = [machine.start_waiter("exec make load"), machine.start_waiter("exec make report")]
+
+    machine.release()
+    assert [finish(process)[0] for process in (first, *others)] == [0] * 3
+    order = ["report.sh"] * 2 + ["load.sh"] * 2 + ["report.sh"] * 2
+    assert [line.split(":")[1] for line in machine.read_log()] == order
+
+
+def test_each_of_four_commands_gets_a_gpu_and_the_fifth_waits(new):
+    machine = new()
+    running = []
+    for number in range(1, 5):
+        running.append(machine.type(f"exec {EXAMPLES}/gpus.sh train.sh"))
+        machine.wait_for_starts(number)
+
+    running.append(machine.start_waiter(f"exec {EXAMPLES}/gpus.sh train.sh"))
+
+    assert {event.split(":")[2] for event in machine.read_log()} == {"0", "1", "2", "3"}
+    machine.release()
+    assert [finish(process)[0] for process in running] == [0] * 5
+    assert count_most_at_once(machine.read_log()) == 4
+
+
+FIRST_LINE = "#!/usr/bin/env -S solo -n nightly -- bash\n"  # of solo(7)
+
+
+@pytest.mark.parametrize("text", [read_example("nightly.sh"), FIRST_LINE + "backup.sh --full\n"], ids=["hold", "env"])
+def test_script_excludes_itself_and_gets_arguments_and_status(new, text):
+    """However it is started; but a first line with env guards only a script that the kernel starts."""
+    shells = [f"{shell} night.sh" for shell in SHELLS if shutil.which(shell.split()[0])]
+    by_kernel = ["./night.sh", "PATH=.:$PATH night.sh", "solo -n other -- ./night.sh"]
+    for line in by_kernel if text.startswith(FIRST_LINE) else by_kernel + shells:
+        machine = new()
+        (machine.bin / "night.sh").write_text(text + "printf '<%s>' \"$@\"; exit 7\n")
+        (machine.bin / "night.sh").chmod(0o755)
+        holder = machine.type(f"{line} a 'b  c' ''")
+        machine.wait_for_starts(1)
+        status, out, err = finish(machine.type("./night.sh"))
+        assert (status, out, err.count("\n")) == (75, "", 1), (line, err)
+        machine.release()
+        assert finish(holder) == (7, "<a><b  c><>", ""), line
+
+
+def test_step_excludes_itself_while_a_program_of_its_block_lives(new):
+    """Also once its shell and the holder's process are killed."""
+    for shell in [shell for shell in (*SHELLS, "mksh") if shutil.which(shell.split()[0])]:
+        machine = new()
+        text = read_example("step.sh").replace("/tmp/deploy", f"{machine.path}/opened")
+        (machine.bin / "step.sh").write_text(text.replace("--wait 10m ", ""))
+        holder = machine.type(f"exec {shell} step.sh")
+        machine.wait_for_starts(1)
+        [row] = machine.list()
+        for pid in {holder.pid, row["child"]}:
+            os.kill(pid, signal.SIGKILL)
+        holder.wait(PATIENCE)
+
+        assert finish(machine.type(f"{shell} step.sh"))[0] == 75
+        assert machine.count("start") == 1
+        machine.release()
+        assert finish(machine.type(f"{shell} step.sh"))[0] == 0, shell
+
+
+@pytest.mark.tool("git")
+def test_worktrees_of_a_repository_exclude_each_other_but_not_those_of_another(new):
     machine = new()
     git = "git -c user.name=x -c user.email=x@example.com"
     for repository in ("one", "two"):
-        make = f"git init -q {repository} && cd {repository} && {git} commit -q --allow-empty -m x && git worktree add -q ../{repository}-b && mkdir sub"
-        assert finish(machine.type(make))[0] == 0
-    line = line.replace("./test.sh", str(machine.bin / "test.sh"))
+        make = f"git init -q {repository} && cd {repository} && {git} commit -q --allow-empty -m x"
+        assert finish(machine.type(f"{make} && git worktree add -q ../{repository}-b && mkdir sub"))[0] == 0
+    line = f"exec {EXAMPLES}/worktree.sh {machine.bin}/test.sh"
     running = [machine.type(f"cd {folder} && {line}") for folder in ("one/sub", "two-b")]
     machine.wait_for_starts(2)
 
     running += [machine.start_waiter(f"cd {folder} && {line}") for folder in ("one", "one-b", "two")]
 
-    outside = finish(machine.type(f"cd / && {line}"))
-    assert outside[0] == 125, outside
+    assert finish(machine.type(f"cd / && {line}"))[0] == 125  # the name would be test/
     machine.release()
     assert [finish(process)[0] for process in running] == [0] * 5
     assert count_most_at_once(machine.read_log()) == 2
+
+
+def run_python(machine, text):
+    machine.release()
+    environment = {**machine.environment, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-W", "error", "-c", text]
+    return subprocess.run(words, env=environment, capture_output=True, text=True, cwd=machine.bin)
+
+
+def test_report_of_python_refuses_an_older_token_and_a_held_name(new):
+    machine = new()
+    text = read_example("report.py")
+    assert [run_python(machine, text).returncode for _ in range(2)] == [0, 0]
+    assert machine.count("end:backup.sh") == 2
+    with sqlite3.connect(machine.bin / "report.db") as database:
+        database.execute("UPDATE report SET token = token * 2")
+
+    late = run_python(machine, text)
+    holder = machine.type("exec solo -n report -- sh -c 'echo start >>../log; exec sleep 600'")
+    until(lambda: machine.count("start") == 3)
+    busy = run_python(machine, text.replace("wait=600", "wait=0.1"))
+
+    holder.kill()
+    assert (late.returncode, late.stderr) == (1, "a newer report is there\n")
+    assert (busy.returncode, busy.stderr) == (1, f"still held by [{holder.pid}]\n")
+
+
+UNITS = sorted(path for path in EXAMPLES.glob("systemd/**/*") if path.suffix in (".service", ".timer"))
+
+
+@pytest.mark.tool("systemd-analyze")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_finds_no_fault_in_a_unit(new, unit):
+    """backup.service with its drop-in. test_systemd.py runs the others."""
+    machine = new()
+    folder = machine.path / "units"
+    shutil.copytree(EXAMPLES / "systemd", folder)
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        text = re.sub(r"/etc/solo/%i|/usr/local/bin/\w+\.sh", str(machine.bin / "backup.sh"), path.read_text())
+        path.write_text(re.sub(r"^(Exec\w+=)solo", rf"\1{machine.bin}/solo", text, flags=re.M))
+
+    for change, faults in (("", 0), ("\n[Service]\nNonsense=1\n", 1)):
+        (folder / unit.name).write_text((folder / unit.name).read_text() + change)
+        words = ["systemd-analyze", "verify", "--man=no", folder / unit.name.replace("@", "@example")]
+        done = subprocess.run(words, capture_output=True, text=True)
+        assert done.stderr.count(f"{unit.name}:") == faults, done.stderr
+
+
+def test_drop_in_guards(new):
+    lines = re.findall(r"^ExecStart=(.*)", read_example("systemd/backup.service.d/solo.conf"), re.M)
+
+    assert lines[0] == ""
+    check_guard(new(), lines[1])
+
+
+# --- the manual ------------------------------------------------------------------------------------------------------
+
+
+def read_sources() -> list:
+    """Return the lines that a page may quote: those of README and of the examples, without their indent."""
+    texts = [block.text for block in README.values()]
+    folders = (EXAMPLES, ROOT / "packaging/container", ROOT / "packaging/gitlab")
+    texts += [path.read_text() for folder in folders for path in folder.rglob("*") if path.is_file()]
+    lines = [re.sub(r" {2,}# .*", "", line) for text in texts for line in text.splitlines()]
+    return [re.sub(r"^(exec |- )", "", line.strip()).replace("$$SOLO", "$SOLO") for line in lines]
+
+
+QUOTES = read_quotes()
+
+
+@pytest.mark.parametrize("block", QUOTES, ids=lambda block: block.id)
+def test_block_of_the_manual_quotes_an_example(block):
+    """An example of another page is a line of README, or of a file in examples/."""
+    sources = set(read_sources())
+    for line in block.lines:
+        assert re.sub(r"^(exec |- )", "", line.strip()) in sources, line
+
+
+def test_password_of_an_engine_is_read_and_not_shown(tmp_path):
+    path = tmp_path / "solo.toml"
+    path.write_text(read_example("solo.toml"))
+    path.chmod(0o600)
+
+    [target] = read_configuration(str(path)).values()
+
+    assert target.password and target.password not in target.shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "solo -- job.sh",
+        "solo --wait forever -- job.sh",
+        "solo -n x --slots 2 --wait 1m -- job.sh",
+        "solo -q -E 0 --loud-after 2 -- job.sh",
+    ],
+)
+def test_launcher_without_locks_fails_the_check(new, line):
+    machine = new()
+    (machine.bin / "solo").unlink()
+    (machine.bin / "solo").write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
+    (machine.bin / "solo").chmod(0o755)
+    machine.release()
+
+    with pytest.raises(AssertionError):
+        check_guard(machine, line)
+
+
+@pytest.mark.tool("mandoc")
+@pytest.mark.parametrize("page", ["solo-hold.1", "solo.3", "solo.7", "solo-engines.7"])  # solo.1: test_cli.py
+def test_mandoc_finds_no_fault_in_the_manuals(page):
+    result = subprocess.run(
+        ["mandoc", "-T", "lint", "-W", "warning", ROOT / "man" / page], capture_output=True, text=True
+    )
+
+    assert result.stdout == "", result.stdout
 
 
 # --- containers and groups -------------------------------------------------------------------------------------------
@@ -452,11 +568,11 @@ def make_image(machine):
     need_tools("unshare", "mount", "chroot")
     if os.geteuid() != 0 or not os.access("/usr/bin/python3", os.X_OK):
         pytest.skip("needs root and /usr/bin/python3")
-    return Image(machine, next(block.text for block in BLOCKS if block.kind == "image"))
+    text = (ROOT / "packaging/container/Containerfile").read_text()
+    return Image(machine, text.replace('CMD ["date"]', 'CMD ["report.sh"]'))
 
 
-def run_image(new, block):
-    """Verify that solo as process 1 passes on signals and statuses, reaps, and that nothing outlives it."""
+def test_process_1_passes_on_signals_and_statuses_and_reaps(new):
     machine = new()
     image = make_image(machine)
     process = image.start()
@@ -465,7 +581,7 @@ def run_image(new, block):
     assert open(f"/proc/{first}/cmdline").read().split("\0")[2:-1] == [
         f"/app/bin/{image.entrypoint[0]}",
         *image.entrypoint[1:],
-        *image.command,
+        "report.sh",
     ]
     os.kill(first, signal.SIGTERM)
     assert finish(process)[0] == 128 + 15
@@ -480,9 +596,9 @@ def run_image(new, block):
     assert finish(process)[:2] == (6, "term\n")
 
 
-def run_docker(new, block):
-    """Verify that containers and the host exclude each other, in order of arrival. Without Docker: see containers.py."""
-    docker, host = block.lines
+def test_containers_and_the_host_wait_in_one_queue(new):
+    """The lines of README. Without Docker: see containers.py."""
+    docker, host = README["Containers"].lines
     machine = new()
     image = make_image(machine)
     inside = image.docker(docker)
@@ -492,7 +608,7 @@ def run_docker(new, block):
         running.append(image.docker(docker))
         until(lambda number=number: machine.count_waiters() == number)
     assert finish(machine.type("solo -n report true"))[0] == 75
-    assert finish(image.start("solo", "-n", "report", "true", volumes=["/run/solo:/run/solo"]))[0] == 75
+    assert finish(image.start("solo", "-n", "report", "true", **SHARED))[0] == 75
     assert finish(image.start("solo", "-n", "report", "true"))[0] == 0  # not mounted: a name of its own
     machine.release()
     assert [finish(process)[0] for process in (inside, *running)] == [0] * 4
@@ -500,55 +616,33 @@ def run_docker(new, block):
 
 
 def make_group_directory(machine):
-    [line] = [line for block in BLOCKS if block.kind == "group" for line in block.lines if line.startswith("install")]
-    assert finish(machine.type(line.replace("staff", "4242")))[0] == 0
+    """Run the line in the head of compose.yaml."""
+    line = re.search(r"`(install -d -m 2770 .*)`", read_example("compose.yaml"))[1]
+    assert finish(machine.type(line))[0] == 0
     machine.directory = machine.bin / "locks"
     machine.environment["SOLO_DIR"] = str(machine.directory)
 
 
-def run_compose(new, block):
-    """Verify that a container with any uid of the group runs, and excludes another such container and root of the host."""
+def test_services_of_any_uid_of_a_group_exclude_each_other_and_the_host(new):
     machine = new()
     image = make_image(machine)
     make_group_directory(machine)
-    process = image.compose(block.text)
+    report = {**pytest.importorskip("yaml").safe_load(read_example("compose.yaml"))["services"]["report"]}
+    process = image.compose(report)
     machine.wait_for_starts(1)
-    first = find_first(process)
-    assert os.stat(f"/proc/{first}").st_uid == 1234
+    assert os.stat(f"/proc/{find_first(process)}").st_uid == 1234
 
     volume = {"volumes": ["/srv/locks:/srv/locks"], "environment": ["SOLO_DIR=/srv/locks"]}
-    assert finish(image.compose(block.text))[0] == 0  # a skip: no restart
+    assert finish(image.compose(report))[0] == 0  # a skip: no restart
     assert finish(image.start("solo", "-n", "report", "true", user="999:4242", **volume))[0] == 75
     assert finish(machine.type("solo --dir /srv/locks -n report true"))[0] == 75
     assert finish(image.start("solo", "-n", "report", "true", user="1234:999", **volume))[0] == 125
     assert "no home directory" in finish(image.start("solo", "-n", "report", "true", user="1234:4242"))[2]
-    machine.release()
-    assert finish(process)[0] == 0
-    assert finish(machine.type("solo --dir /srv/locks -n report true"))[0] == 0
-    assert finish(image.start("solo", "-n", "report", "true", user="999:4242", **volume))[0] == 0
-
-
-def run_group(new, block):
-    """Verify that members of the group exclude each other, and that other users are refused."""
-    machine = new()
-    image = make_image(machine)
-    _, line = block.lines
-    make_group_directory(machine)
-    assert machine.directory.stat().st_mode & 0o7777 == 0o2770
-
-    def start(user, words):
-        return image.start(*shlex.split(words), volumes=["/srv/locks:/srv/locks"], user=user, pid_host=True)
-
-    line = line.replace("./release.sh", "report.sh")
-    running = [start("1001:4242", line)]
-    machine.wait_for_starts(1)
-    running.append(start("1002:4242", line))
+    turn = image.compose({**report, "entrypoint": ["solo", "-n", "report", "--wait", "forever", "--"]})
     until(lambda: machine.count_waiters() == 1)
-    assert finish(start("1003:4242", "solo --dir /srv/locks -n release true"))[0] == 75
-    assert finish(start("1003:1003", "solo --dir /srv/locks -n release true"))[0] == 125
     machine.release()
-    assert [finish(process)[0] for process in running] == [0, 0]
-    check_guard(new(), line.replace("--dir /srv/locks ", ""))
+    assert [finish(one)[0] for one in (process, turn)] == [0, 0]
+    assert finish(machine.type("solo --dir /srv/locks -n report true"))[0] == 0
 
 
 SHARED_COMMAND = ("solo", "-n", "report", "report.sh")
@@ -650,261 +744,3 @@ def test_root_of_a_rootless_container_excludes_the_user_who_started_it(common):
         holder.communicate(b"\n")
 
         assert (busy, common.run(*words, "true", prefix=rootless).returncode) == statuses
-
-
-# --- cron ------------------------------------------------------------------------------------------------------------
-
-
-def read_crontab(text):
-    """Return (variables, commands). As in crontab(5), a line has five fields, and the first unescaped % ends its command."""
-    variables, commands = {}, []
-    for line in text.splitlines():
-        if found := re.fullmatch(r"(\w+)=(.*)", line):
-            variables[found[1]] = found[2]
-            continue
-        *fields, command = line.split(None, 5)
-        for field, last in zip(fields, (59, 23, 31, 12, 7)):
-            assert re.fullmatch(r"\*(/\d+)?|\d+", field) and all(
-                int(number) <= last for number in re.findall(r"\d+", field)
-            ), field
-        assert not re.search(r"(?<!\\)%", command), "cron would cut it here"
-        commands.append(command.replace("\\%", "%"))
-    return variables, commands
-
-
-def run_crontab(new, block):
-    variables, commands = read_crontab("\n".join(block.lines))
-    assert commands
-    for command in commands:
-        machine = new()
-        path = machine.replace_places(variables.get("PATH", "/usr/local/bin:/usr/bin:/bin"))
-        check_guard(machine, command, make_cron_environment(machine, path))
-
-
-def make_cron_environment(machine, path):
-    return {"SHELL": "/bin/sh", "HOME": "/root", "LOGNAME": "root", "PATH": path, "SOLO_DIR": str(machine.directory)}
-
-
-def test_crontab_of_the_manual_sets_a_path_that_finds_solo(new):
-    variables, _ = read_crontab(
-        next(block.text for block in BLOCKS if block.kind == "crontab" and "PATH=" in block.text)
-    )
-
-    assert variables["PATH"].split(":") == ["/usr/local/bin", "/usr/bin", "/bin"]
-    if not shutil.which("solo", path="/usr/bin:/bin"):
-        assert finish(new().type("solo -- backup.sh", {"PATH": "/usr/bin:/bin"}))[0] == 127
-
-
-# --- units, tables, Python -------------------------------------------------------------------------------------------
-
-
-def run_unit(new, block):
-    machine = new()
-    if shutil.which("systemd-analyze"):
-        unit = machine.path / "recipe.service"
-        for change, found in (("", 0), ("Nonsense=1\n", 1)):
-            unit.write_text(machine.replace_places(block.text) + change)
-            done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
-            assert done.stderr.count("recipe.service:") == found, done.stderr
-    commands = dict(re.findall(r"^(Exec\w+)=(.*)$", block.text, re.M))
-    check_guard(machine, commands["ExecStart"])
-    if condition := commands.get("ExecCondition"):
-        machine = new()
-        assert finish(machine.type(condition))[0] == 0
-        machine.type("solo -n backup -- backup.sh")
-        machine.wait_for_starts(1)
-        assert finish(machine.type(condition))[0] == 75  # 1 to 254: not met, and no failure
-
-
-def run_table(new, block):
-    """Verify that the line of solo does the same as that of the other tool: skip or wait, shared or not, and the status."""
-    for line in block.lines:
-        other, own = re.split(r" {3,}", line)
-        if shutil.which(other.split()[0]):
-            check_other_tool(new(), other, parse(shlex.split(own)[1:])[0])
-        check_guard(new(), own)
-
-
-def check_other_tool(machine, line, options):
-    """Verify that a line of another tool does what these options of solo say."""
-    together = "shared" in options or "slots" in options
-    first = machine.type(line)
-    machine.wait_for_starts(1)
-    second = machine.type(line)
-    if together:
-        machine.wait_for_starts(2)
-    elif "wait" not in options:
-        assert (finish(second)[0] == 0) == ("busy_exit" in options), line
-        assert machine.count("start") == 1
-    machine.release()
-    assert finish(first)[0] == 0
-    assert second.wait(PATIENCE) == 0 or "wait" not in options
-    assert count_most_at_once(machine.read_log()) == 1 + together, line
-
-
-def run_python(new, block):
-    parts = [block]
-    if block.page == "README.md":  # one program, in parts
-        parts = [other for other in BLOCKS if (other.page, other.kind) == (block.page, block.kind)]
-    if parts[0] is not block:
-        return
-    text = "".join(part.text for part in parts)
-    machine = new()
-    machine.release()
-    environment = {**machine.environment, "PYTHONPATH": str(ROOT)}
-    words = [sys.executable, "-W", "error", "-c", text]
-    guard = [machine.script, "-n", "fenced", "--"] if "SOLO_TOKEN" in text else []
-
-    def run(*prefix, **variables):
-        return subprocess.run(
-            [*prefix, *words], env={**environment, **variables}, capture_output=True, text=True, cwd=machine.bin
-        )
-
-    done = run(*guard)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    if guard:
-        assert run(*guard).returncode == 0
-        late = run(SOLO_TOKEN="1")
-        assert (late.returncode, late.stderr) == (1, "someone with a newer token was here\n")
-
-
-def run_install(new, block):
-    """test_packages.py runs the package's lines in a clean root, test_install.py and .ci/run the other line."""
-
-
-def run_sql(new, block):
-    """Verify that a write with an older token changes nothing."""
-    database = sqlite3.connect(":memory:")
-    database.execute("CREATE TABLE report (id, body, token)")
-    database.execute("INSERT INTO report VALUES (7, NULL, 0)")
-
-    changed = [
-        database.execute(string.Template(block.text).substitute(SOLO_TOKEN=token)).rowcount for token in (3, 2, 3)
-    ]
-
-    assert changed == [1, 0, 1]
-
-
-def run_toml(new, block):
-    path = new().bin / "solo.toml"
-    path.write_text(block.text)
-    path.chmod(0o600)
-
-    [target] = read_configuration(str(path)).values()
-
-    assert target.password and target.password not in target.shown
-
-
-RUN = {
-    "hold": run_hold,
-    "block": run_block,
-    "shell": run_shell,
-    "script": run_script,
-    "notify": run_notify,
-    "ping": run_ping,
-    "journalctl": run_journalctl,
-    "worktree": run_worktree,
-    "image": run_image,
-    "docker": run_docker,
-    "compose": run_compose,
-    "group": run_group,
-    "crontab": run_crontab,
-    "unit": run_unit,
-    "table": run_table,
-    "python": run_python,
-    "sql": run_sql,
-    "debian": run_install,
-    "install": run_install,
-    "toml": run_toml,
-}
-
-
-@pytest.mark.parametrize(
-    "block",
-    [pytest.param(block, marks=[pytest.mark.full] * (ETCD in block.text)) for block in BLOCKS],
-    ids=lambda block: block.id,
-)
-def test_code_block_does_what_its_page_says(new, block):
-    assert block.kind in {*RUN, *CI, *RUNTIME, *EXPORTER}, f"no function runs {block.text!r}"
-    if block.kind in RUN:
-        RUN[block.kind](new, block)
-
-
-def find_line(words):
-    """Return the words; fails if they are no line of the manual."""
-    return next(line for block in BLOCKS if block.page == "man/solo.7" for line in block.lines if line == words)
-
-
-def test_no_deploy_runs_during_the_migration(new):
-    machine = new()
-    migration = machine.type(find_line("solo -n deploy --wait forever --note 'migration until noon' -- ./migrate.sh"))
-    machine.wait_for_starts(1)
-
-    deploy = machine.start_waiter(find_line("solo -n deploy/prod --wait 10m -- ./deploy.sh prod"))
-
-    machine.release()
-    assert [finish(process)[0] for process in (migration, deploy)] == [0, 0]
-    assert machine.read_log() == ["start:migrate.sh:", "end:migrate.sh:", "start:deploy.sh:", "end:deploy.sh:"]
-
-
-def test_load_runs_alone_and_no_later_report_overtakes_it(new):
-    machine = new()
-    report, load = (
-        find_line("solo -n data --shared --wait 1h -- report.sh"),
-        find_line("solo -n data --wait 1h -- load.sh"),
-    )
-    first = machine.type(report)
-    machine.wait_for_starts(1)
-
-    others = [machine.start_waiter(load), machine.start_waiter(report)]
-
-    machine.release()
-    assert [finish(process)[0] for process in (first, *others)] == [0] * 3
-    assert [line.split(":")[1] for line in machine.read_log()] == ["report.sh"] * 2 + ["load.sh"] * 2 + [
-        "report.sh"
-    ] * 2
-
-
-def test_block_of_an_unknown_kind_is_detected():
-    assert {Block("page", 1, text).kind for text in ("frobnicate --now\n", "$ solo list\n", "")} == {"unknown"}
-    assert {block.kind for block in BLOCKS} == {*RUN, *CI, *RUNTIME, *EXPORTER}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "solo -- job.sh",
-        "solo --wait forever -- job.sh",
-        "solo -n x --slots 2 --wait 1m -- job.sh",
-        "solo -q -E 0 --loud-after 2 -- job.sh",
-    ],
-)
-def test_launcher_without_locks_fails_the_check(new, line):
-    machine = new()
-    (machine.bin / "solo").unlink()
-    (machine.bin / "solo").write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
-    (machine.bin / "solo").chmod(0o755)
-    machine.release()
-
-    with pytest.raises(AssertionError):
-        check_guard(machine, line)
-
-
-@pytest.mark.tool("mandoc")
-def test_rendered_page_shows_the_lines_that_are_run():
-    page = subprocess.run(["mandoc", "-T", "utf8", ROOT / "man/solo.7"], capture_output=True, text=True).stdout
-    shown = {line.strip() for line in re.sub(r".\x08", "", page).splitlines()}
-
-    for block in BLOCKS:
-        if block.page == "man/solo.7":
-            assert {line.strip() for line in block.text.splitlines()} <= shown, block.id
-
-
-@pytest.mark.tool("mandoc")
-@pytest.mark.parametrize("page", ["solo-hold.1", "solo.3", "solo.7", "solo-engines.7"])  # solo.1: test_cli.py
-def test_mandoc_finds_no_fault_in_the_manuals(page):
-    result = subprocess.run(
-        ["mandoc", "-T", "lint", "-W", "warning", ROOT / "man" / page], capture_output=True, text=True
-    )
-
-    assert result.stdout == "", result.stdout

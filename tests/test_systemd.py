@@ -1,18 +1,18 @@
 """Units under a real systemd, pid 1 of a container (guest.py): stopped, killed, started by timers, and sandboxed.
 
-tests/units has units that are files, packaging/systemd the templates to copy; other units are transient.
+tests/units has units that are files, examples/systemd the templates to copy; other units are transient.
 """
 
 import json
 import os
 import re
 import shlex
+import shutil
 import socket
 
 import pytest
-from conftest import until
+from conftest import ROOT, until
 from guest import TEMPLATES, UNITS, boot
-from pages import read_blocks
 from test_syslog import read_message_ids
 
 pytestmark = [pytest.mark.root, pytest.mark.network, pytest.mark.tool("debootstrap", "systemd-nspawn", "nsenter")]
@@ -481,8 +481,7 @@ def read_settings(text):
     return [setting for setting in settings if not setting.startswith(("Exec", "Type", "Restart"))]
 
 
-UNIT_TEXTS = {path.name: path.read_text() for path in sorted(TEMPLATES.glob("*.service"))}
-UNIT_TEXTS.update({block.id: block.text for block in read_blocks() if block.kind == "unit"})
+UNIT_TEXTS = {path.name: path.read_text() for path in TEMPLATES if path.suffix == ".service"}
 UNIT_TEXTS = {name: text for name, text in UNIT_TEXTS.items() if "RuntimeDirectory=" in text}
 
 
@@ -623,7 +622,7 @@ def test_notification_of_a_script_in_a_unit_needs_killmode_process(guest, unit, 
 
 
 def test_systemd_analyze_finds_no_fault_in_the_units(guest):
-    units = [unit.name.replace("@.", f"@{INSTANCE}.") for folder in (TEMPLATES, UNITS) for unit in folder.iterdir()]
+    units = [unit.name.replace("@.", f"@{INSTANCE}.") for unit in (*TEMPLATES, *UNITS.iterdir())]
 
     result = guest.run(
         "systemd-analyze",
@@ -670,6 +669,23 @@ def test_job_template_runs_the_job_or_skips(guest, template):
     again = guest.run("systemctl", "start", job)
 
     assert skip == 75 and again.returncode == 0 and guest.read_messages(job) == [f"ran {name}"] * 2
+
+
+def test_drop_in_guards_a_unit_of_a_package(guest):
+    """Also one with ProtectSystem=strict."""
+    system = "/run/systemd/system"
+    shutil.copytree(ROOT / "examples/systemd", guest.lab / "examples")
+    (guest.lab / "backup.sh").write_text("#!/bin/sh\necho ran; until [ -e /lab/backup.go ]; do sleep 0.1; done\n")
+    guest.do("sh", "-c", f"install /lab/backup.sh /usr/local/bin; cp -r /lab/examples/backup.service* {system}")
+    guest.do("systemctl", "daemon-reload")
+    guest.do("systemctl", "start", "--no-block", "backup")
+    until(lambda: guest.read_messages("backup"))
+
+    assert guest.run("solo", "-n", "backup", "true").returncode == 75
+    (guest.lab / "backup.go").touch()
+    guest.wait_state("backup", "inactive")
+    assert guest.run("sh", "-c", "solo -n backup systemctl start backup").returncode == 0
+    assert len(guest.read_messages("backup")) == 2  # the run and the message of the skip
 
 
 def start_now(guest, name):
