@@ -113,13 +113,13 @@ def test_failed_exec_is_one_line_and_126_or_127(lab, error, status):
 @pytest.mark.host
 @pytest.mark.tool("strace")
 def test_failure_between_fork_and_exec_is_one_line_and_125(lab):
-    """The go message is late, so the child calls sched_yield(2), which fails."""
-    fail = inject(lab, "sched_yield:error=ENOSYS", "pwrite64:delay_enter=50000", follow=True)
+    """Of all calls of fchdir(2), the only one is the child's."""
+    fail = inject(lab, "fchdir:error=EIO", follow=True)
 
-    result = lab.run("-n", "job", "--", "echo", "ran", prefix=fail)
+    result = lab.run("-n", "job", "--chdir", lab.path, "--", "echo", "ran", prefix=fail)
 
-    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
-    assert result.stderr.startswith(b"solo: job: cannot start echo: ")
+    assert (result.returncode, result.stdout, count_injected(lab)) == (125, b"", 1)
+    assert result.stderr == b"solo: job: cannot start echo: Input/output error\n"
     assert lab.run("-n", "job", "true").returncode == 0
 
 

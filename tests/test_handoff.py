@@ -94,15 +94,17 @@ def test_forked_child_ends_with_launcher(lab, via, end):
 
 
 @pytest.mark.parametrize("prepare", [(), ("env", "--ignore-signal=CHLD")], ids=["", "SIGCHLD ignored"])
-def test_stopped_forked_child_ends_when_wait_times_out(lab, prepare):
+def test_stopped_forked_child_ends_with_its_waiter(lab, prepare):
     lab.hold("job")
-    waiter = lab.start("-w", "1", "-n", "job", "--", "true", prefix=prepare)
+    words = ("-w", "forever", "--latest", "-n", "job", "--", "true")
+    waiter = lab.start(*words, prefix=prepare)
     forked = find_forked(waiter)
     os.kill(forked, signal.SIGSTOP)
 
-    status, _, stderr = finish(waiter)
+    lab.start(*words)
 
-    assert (status, stderr.count("busy")) == (75, 1) and read_state(forked) == "gone"
+    status, _, stderr = finish(waiter)
+    assert (status, stderr.count("superseded")) == (75, 1) and read_state(forked) == "gone"
 
 
 @pytest.mark.parametrize("prepare", [(), ("env", "--ignore-signal=CHLD")], ids=["", "SIGCHLD ignored"])
