@@ -62,42 +62,11 @@ ENVIRONMENT = {
     "HISTFILE": "",
     **dict.fromkeys(
         (
-            "LANGUAGE",
-            "LC_ALL",
-            "LC_CTYPE",
-            "LC_MESSAGES",
-            "LC_NUMERIC",
-            "LC_TIME",
-            "LC_COLLATE",
-            "COLUMNS",
-            "LINES",
-            "NO_COLOR",
-            "FORCE_COLOR",
-            "CLICOLOR_FORCE",
-            "CI",
-            "JENKINS_URL",
-            "TEAMCITY_VERSION",
-            "TF_BUILD",
-            "GITHUB_ACTIONS",
-            "GITLAB_CI",
-            "NOTIFY_SOCKET",
-            "LISTEN_FDS",
-            "LISTEN_PID",
-            "WATCHDOG_PID",
-            "INVOCATION_ID",
-            "PYTHONPATH",
-            "PYTHONWARNINGS",
-            "PYTHONDONTWRITEBYTECODE",
-            "PYTHONUNBUFFERED",
-            "BASH_ENV",
-            "ENV",
-            "CDPATH",
-            "SOLO_DIR",
-            "SOLO_NAME",
-            "SOLO_SLOT",
-            "SOLO_TOKEN",
-            "SOLO_VIA",
-        )
+            "LANGUAGE LC_ALL LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME LC_COLLATE COLUMNS LINES NO_COLOR FORCE_COLOR"
+            " CLICOLOR_FORCE CI JENKINS_URL TEAMCITY_VERSION TF_BUILD GITHUB_ACTIONS GITLAB_CI NOTIFY_SOCKET LISTEN_FDS"
+            " LISTEN_PID WATCHDOG_PID INVOCATION_ID PYTHONPATH PYTHONWARNINGS PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED"
+            " BASH_ENV ENV CDPATH SOLO_DIR SOLO_NAME SOLO_SLOT SOLO_TOKEN SOLO_VIA"
+        ).split()
     ),
 }
 # No deadlines or limits on slowness: a busy machine must not change a result.

@@ -10,55 +10,27 @@ import subprocess
 from collections import Counter
 
 # At most 15 seconds on two cores: pure functions, imports, the bundle, some real launches.
-QUICK = {
-    "test_argv",
-    "test_compatibility",
-    "test_engine_parts",
-    "test_layers",
-    "test_lease",
-    "test_once",
-    "test_options",
-    "test_record",
-}
+QUICK = set(
+    "test_argv test_compatibility test_engine_parts test_layers test_lease test_once test_options test_record".split()
+)
 
-# These need servers, packages, another root directory, a booted systemd, or minutes.
-FULL = {
-    "test_ansible",
-    "test_bench",
-    "test_containers",
-    "test_coverage",
-    "test_cron",
-    "test_dashboard",
-    "test_engines",
-    "test_etcd",
-    "test_faults",
-    "test_fuzz",
-    "test_harness",
-    "test_hostile_etcd",
-    "test_install",
-    "test_lab",
-    "test_lost_messages",
-    "test_packages",
-    "test_postgresql",
-    "test_prometheus",
-    "test_redis",
-    "test_s3",
-    "test_systemd",
-    "test_torture",
-    "test_upgrade",
-    "test_zookeeper",
-}
+# These need servers, packages, another root directory, a booted systemd, or minutes. The longest first: at the end, the other
+# workers would wait for it.
+FULL = (
+    "test_packages test_lost_messages test_engines test_install test_torture test_faults test_s3 test_systemd test_bench"
+    " test_hostile_etcd test_lab test_upgrade test_zookeeper test_containers test_coverage test_postgresql test_cron"
+    " test_prometheus test_model test_harness test_etcd test_redis test_ansible test_dashboard test_fuzz"
+).split()
 
-# The tests of instruments are of FULL. `make test` runs those whose instrument differs from the last commit.
+# These are of FULL. `make test` runs those whose instrument, or model, differs from the last commit.
 INSTRUMENTS = {
     "test_bench": ("tests/bench",),
     "test_coverage": ("tests/coverage_run.py", "tests/coverage_tracer.py", "tests/coverage_explained.py"),
     "test_fuzz": ("tests/fuzz.py", "tests/readers"),
     "test_harness": ("tests/again.py", "tests/conftest.py", "tests/debian.sh", "tests/loops.py"),
     "test_lab": ("tests/lab",),
+    "test_model": ("tests/model",),
 }
-
-FIRST = "test_oracle"  # runs for minutes: at the end, the other worker would wait for it
 
 LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
     "quick": lambda quick, full: quick and not full,
@@ -106,7 +78,8 @@ def pytest_collection_modifyitems(config, items):
 
     left_out = [item for item in items if not is_chosen(item)]
     items[:] = filter(is_chosen, items)
-    if config.getoption("loop") in ("rest", "full"):  # as pytest-xdist would: the largest file first, but for FIRST
+    if config.getoption("loop") in ("rest", "full"):
+        order = {name: place for place, name in enumerate(["test_oracle", *FULL])}
         sizes = Counter(item.path for item in items)
-        items.sort(key=lambda item: (item.path.stem != FIRST, -sizes[item.path], item.path))
+        items.sort(key=lambda item: (order.get(item.path.stem, len(order)), -sizes[item.path], item.path))
     config.hook.pytest_deselected(items=left_out)

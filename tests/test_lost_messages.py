@@ -1,4 +1,7 @@
-"""A launcher with --wait retries: the command runs exactly once, whichever message is lost."""
+"""A launcher with --wait retries: the command runs exactly once, whichever message is lost.
+
+Every other message is reset, the others vanish; which of them, SOLO_SEED decides.
+"""
 
 import itertools
 import os
@@ -7,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import tally
 from conftest import PATIENCE, finish, inject, read_line, until
 from proxy import ANSWER, HOLE, REQUEST, RESET, Proxy
 from servers import SERVERS, serve
@@ -59,58 +63,60 @@ class Struck:
         return self.launcher.returncode, out.decode(), err.decode(), self.proxy.has_struck
 
 
+def choose_fault(number):
+    return (HOLE, RESET)[(number + tally.SEED) % 2]
+
+
+def strike_in_turn(lab, server, at_once=AT_ONCE):
+    """Yield {number of the message to lose: Struck}, until a launcher has ended without so many messages."""
+    for first in itertools.count(1, at_once):
+        struck = {number: Struck(lab, server) for number in range(first, first + at_once)}
+        yield struck
+        if not all(one.proxy.has_struck for one in struck.values()):
+            return
+
+
 @pytest.mark.parametrize("kind", [REQUEST, ANSWER])
-@pytest.mark.parametrize("fault", [HOLE, RESET])
-def test_wait_runs_the_command_once_whichever_message_is_lost(lab, server, fault, kind):
-    for first in itertools.count(1, AT_ONCE):
-        struck = {number: Struck(lab, server) for number in range(first, first + AT_ONCE)}
+def test_wait_runs_the_command_once_whichever_message_is_lost(lab, server, kind):
+    for struck in strike_in_turn(lab, server):
         for number, one in struck.items():
-            one.proxy.strike(fault, kind, number)
+            one.proxy.strike(choose_fault(number), kind, number)
             one.start("--wait", "1m", "--once-per", "300d", "--", "echo", "ran")
 
-        results = {number: one.finish() for number, one in struck.items()}
-        assert all((status, out) == (0, "ran\n") for status, out, _, _ in results.values()), results
-        if not all(has_struck for _, _, _, has_struck in results.values()):
-            break
+        for number, one in struck.items():
+            status, out, err, _ = one.finish()
+            assert (status, out) == (0, "ran\n"), (tally.SEED, number, err)
 
 
 @pytest.mark.parametrize("server", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("kind", [REQUEST, ANSWER])
 def test_slot_is_recorded_whichever_message_is_lost(lab, server, kind):
     """The command gets its slot, and the next contender another one. Other engines repeat requests themselves."""
-    words = ["--ttl", "1m"]  # a loaded machine must not lose the lease
-    for first in itertools.count(1, AT_ONCE):
-        struck = {number: Struck(lab, server) for number in range(first, first + AT_ONCE)}
+    for struck in strike_in_turn(lab, server):
         for number, one in struck.items():
             one.proxy.strike(RESET, kind, number)
-            one.start(*words, "--wait", "1m", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT; read line")
+            command = ("--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT; read line")
+            one.start("--ttl", "1m", "--wait", "1m", *command)  # a loaded machine must not lose the lease
         for number, one in struck.items():
             assert read_line(one.launcher) == "0", number
-            other = one.start_beside(
-                server.url, "other", "--wait", "30s", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT"
-            )
-            assert finish(other)[:2] == (0, "1\n"), number
-
-        if not all([one.finish()[3] for one in struck.values()]):
-            break
+            words = ("--wait", "30s", "--slots", "2", "--", "sh", "-c", "echo $SOLO_SLOT")
+            assert finish(one.start_beside(server.url, "other", *words))[:2] == (0, "1\n"), number
+            one.finish()
 
 
 @pytest.mark.parametrize("kind", [REQUEST, ANSWER])
 def test_waiter_keeps_its_place_whichever_message_is_lost_at_its_turn(lab, server, kind):
-    for first in itertools.count(1, 4):
-        struck = {number: Struck(lab, server) for number in range(first, first + 4)}
+    for struck in strike_in_turn(lab, server, 4):
         queues = {number: start_queue(one) for number, one in struck.items()}
 
         for number, (holder, _) in queues.items():
-            struck[number].proxy.strike(RESET if number % 2 else HOLE, kind, number)
+            struck[number].proxy.strike(choose_fault(number), kind, number)
             holder.stdin.close()
 
-        results = {number: one.finish() for number, one in struck.items()}
         for number, (_, second) in queues.items():
-            assert second.wait(PATIENCE) == 0 and results[number][0] == 0, results[number]
-            assert (lab.path / struck[number].name).read_text() == "first\nsecond\n", number
-        if not all(has_struck for _, _, _, has_struck in results.values()):
-            break
+            status, _, err, _ = struck[number].finish()
+            assert (status, second.wait(PATIENCE)) == (0, 0), (tally.SEED, number, err)
+            assert (lab.path / struck[number].name).read_text() == "first\nsecond\n", (tally.SEED, number)
 
 
 def start_queue(struck):
@@ -139,26 +145,21 @@ def test_signal_may_delay_the_end_by_less_than_a_second():
     assert 2 * TIMEOUT <= DELAY  # a call and its repetition
 
 
-@pytest.mark.parametrize("fault", [HOLE, RESET])
-def test_sigterm_ends_a_launcher_at_a_silent_engine(lab, server, fault):
+def test_sigterm_ends_a_launcher_at_a_silent_engine(lab, server):
     """Whichever message is the first without an answer, from the first one to the release. A call may take 5 s."""
-    for first in itertools.count(1, AT_ONCE):
-        struck = {number: Struck(lab, server) for number in range(first, first + AT_ONCE)}
+    words = ["--ttl", "60s", "-k", "3s", "--wait", "1m", "--once-per", "300d", "--", "sh", "-c", "echo ran; exit 3"]
+    for struck in strike_in_turn(lab, server):
         for number, one in struck.items():
-            one.proxy.strike(fault, ANSWER, number, HOLE)
-            one.start(
-                "--ttl", "60s", "-k", "3s", "--wait", "1m", "--once-per", "300d", "--", "sh", "-c", "echo ran; exit 3"
-            )
+            one.proxy.strike(choose_fault(number), ANSWER, number, HOLE)
+            one.start(*words)
         for one in struck.values():
             until(lambda one=one: one.proxy.has_struck or one.launcher.poll() is not None)
 
-        results = {number: one.end() for number, one in struck.items()}
-        for status, out, seconds, _ in results.values():
+        for number, one in struck.items():
+            status, out, seconds, _ = one.end()
             # A command that runs gets the signal too. A connection that is reset may end the lock, and with it the command.
-            allowed = {-signal.SIGTERM, *([3] if out else []), *([123] if fault == RESET else [])}
-            assert status in allowed and seconds < 2 * DELAY, results
-        if not all(has_struck for *_, has_struck in results.values()):
-            break
+            allowed = {-signal.SIGTERM, *([3] if out else []), *([123] if choose_fault(number) == RESET else [])}
+            assert status in allowed and seconds < 2 * DELAY, (tally.SEED, number, status, seconds)
 
 
 def test_sigterm_ends_a_launcher_with_its_command_at_a_silent_engine(lab, server):
