@@ -99,6 +99,8 @@ def pytest_configure(config):
     runs_tests = "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", None)
     if runs_tests and not leave_network():
         addresses.PREFIX = f"{os.getpid():04x}"[-4:]  # in this process; those that it starts use a copy of the source
+    # A worker of xdist has several threads. With -n 0 a launcher would be refused a name that pytest, with one thread, holds.
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
 
 
 @pytest.hookimpl(trylast=True)

@@ -243,18 +243,21 @@ def install_by_make(path, dist):
 
 
 def install_by_pip(path, dist):
+    """Install the sdist, of which pip makes a wheel."""
     assert run(sys.executable, "-m", "venv", path / "venv").returncode == 0
-    assert run(path / "venv/bin/pip", "install", "-q", find(dist, "*.whl")).returncode == 0
+    result = run(path / "venv/bin/pip", "install", "-q", "--disable-pip-version-check", find(dist, "*.tar.gz"))
+    assert result.returncode == 0, result.stderr
+    assert (path / "venv/share/man/man1/solo.1").exists()
     return path / "venv/bin/solo"
 
 
 def install_by_uv(path, dist):
     """Install by uv, whose environments have no pip."""
     environment = {**os.environ, "UV_TOOL_DIR": f"{path}/tools", "UV_TOOL_BIN_DIR": f"{path}/bin"}
-    result = run(
-        sys.executable, "-m", "uv", "tool", "install", "--python", sys.executable, find(dist, "*.whl"), env=environment
-    )
+    words = ("-m", "uv", "tool", "install", "--python", sys.executable, find(dist, "*.whl"))
+    result = run(sys.executable, *words, env=environment)
     assert result.returncode == 0, result.stderr
+    assert (path / "tools/solo-run/share/man/man1/solo.1").stat().st_size > 1000
     return path / "bin/solo"
 
 
@@ -284,7 +287,7 @@ def test_hint_for_a_missing_library_works_as_typed(lab, index, dist, install):
     reached = lab.run(*words)
 
     assert (refused.returncode, typed.returncode, reached.returncode) == (125, 0, 69), typed.stderr
-    assert lab.list() == []
+    assert lab.list() == [] and lab.run("-n", "job", "--", "sh", "-c", "exit 5").returncode == 5
 
 
 @pytest.fixture
@@ -510,23 +513,6 @@ def find(folder, pattern):
     return path
 
 
-def test_pip_install_of_the_sdist_works_in_a_clean_environment(lab, index, dist):
-    venv = lab.path / "venv"
-    assert run(sys.executable, "-m", "venv", venv).returncode == 0
-
-    result = run(venv / "bin/pip", "install", "-q", "--disable-pip-version-check", find(dist, "*.tar.gz"))
-
-    assert result.returncode == 0, result.stderr
-    lab.script = str(venv / "bin/solo")
-    assert lab.run("-n", "job", "--", "sh", "-c", "exit 5").returncode == 5
-    assert lab.list() == []
-    assert (venv / "share/man/man1/solo.1").exists()
-    assert (
-        run(venv / "bin/python", "-m", "solo", "--dir", lab.directory, "-n", "job", "--", "echo", "ran").stdout
-        == "ran\n"
-    )
-
-
 @pytest.mark.tool("git")
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a clone by git")
 def test_sdist_has_every_file_of_the_source(dist):
@@ -537,32 +523,17 @@ def test_sdist_has_every_file_of_the_source(dist):
     assert tracked - names == set()
 
 
-@pytest.mark.parametrize(
-    "installer, manual",
-    [
-        (["pipx", "install", "--python"], "manual/man1/solo.1"),
-        (["uv", "tool", "install", "--python"], "tools/solo-run/share/man/man1/solo.1"),
-    ],
-    ids=["pipx", "uv"],
-)
-def test_tool_installers_get_command_views_and_manual_from_the_wheel(lab, index, dist, installer, manual):
-    home, tools = lab.path, lab.path / "tools"
-    environment = {
-        **os.environ,
-        "PIPX_HOME": f"{home}/pipx",
-        "PIPX_BIN_DIR": f"{home}/bin",
-        "PIPX_MAN_DIR": f"{home}/manual",
-        "UV_TOOL_DIR": str(tools),
-        "UV_TOOL_BIN_DIR": f"{home}/bin",
-    }
+def test_pipx_installs_command_views_and_manual_from_the_wheel(lab, index, dist):
+    home = {"PIPX_HOME": "pipx", "PIPX_BIN_DIR": "bin", "PIPX_MAN_DIR": "manual"}
+    environment = {**os.environ, **{variable: f"{lab.path}/{folder}" for variable, folder in home.items()}}
+    words = ("-m", "pipx", "install", "--python", sys.executable, find(dist, "*.whl"))
 
-    result = run(sys.executable, "-m", *installer, sys.executable, find(dist, "*.whl"), env=environment)
+    result = run(sys.executable, *words, env=environment)
 
     assert result.returncode == 0, result.stderr
-    lab.script = str(home / "bin/solo")
-    assert lab.run("-n", "job", "--", "sh", "-c", "exit 5").returncode == 5
-    assert lab.list() == []
-    assert (home / manual).stat().st_size > 1000
+    lab.script = str(lab.path / "bin/solo")
+    assert lab.run("-n", "job", "--", "sh", "-c", "exit 5").returncode == 5 and lab.list() == []
+    assert (lab.path / "manual/man1/solo.1").stat().st_size > 1000
 
 
 def test_wheel_without_libraries_runs_commands_and_prints_help(lab, dist):
