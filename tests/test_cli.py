@@ -134,26 +134,6 @@ def test_list_escapes_control_characters_and_survives_a_closed_pipe(lab):
     finish(process)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["list", "--jsn"],
-        ["list", "--dir"],
-        ["--dir"],
-        ["-x"],
-        ["--"],
-        [""],
-        ["--quiet=yes", "true"],
-        ["-E", "256", "true"],
-    ],
-)
-def test_wrong_usage_is_one_line_and_125(lab, words):
-    result = lab.run(*words)
-
-    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
-    assert result.stderr.startswith(b"solo: ")
-
-
 def test_solo_alone_prints_six_lines_and_an_example_that_works(lab):
     result = lab.run()
     closed = lab.run(prefix=("sh", "-c", 'exec "$@" 2>&-', "sh"))
@@ -244,13 +224,6 @@ def test_options_before_a_subcommand_apply(lab):
 
     assert [ticket["name"] for ticket in json.loads(listing)] == ["job"]
     assert lab.list() == []
-
-
-@pytest.mark.parametrize("words", [["-n", "x", "list"], ["-w", "5", "list"], ["list", "--dir", ""], ["list", "a//b"]])
-def test_options_without_a_meaning_for_list_are_refused(lab, words):
-    result = lab.run(*words)
-
-    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
 
 
 def test_version(lab):
@@ -402,6 +375,7 @@ def test_zsh_completion_is_valid_syntax(tmp_path):
         (["list", "--all"], "--all: no such option"),
         (["list", "a//b"], "a//b: a part of a name may not be empty or start with a dot"),
         (["-n", "--", "true"], "-n needs a value"),
+        (["list", "--dir", ""], "--dir needs a value, not an empty word (is a variable unset?)"),
         (["-n=job", "true"], "=job: a name may not start with ="),
         (["-n", "a\nb", "true"], "a\\nb: a name may not contain control characters"),
         (["hold", "--for", "9", "a\x1b"], "a\\x1b: a name may not contain control characters"),
@@ -418,7 +392,10 @@ def test_zsh_completion_is_valid_syntax(tmp_path):
     ],
 )
 def test_likely_mistake_gets_a_hint(lab, words, message):
-    assert lab.run(*words).stderr.decode() == f"solo: {message}\n"
+    result = lab.run(*words)
+
+    assert result.returncode in (125, 127) and result.stdout == b""
+    assert result.stderr.decode() == f"solo: {message}\n"
 
 
 @pytest.mark.parametrize("words", [["-c", "date"], ["-e", "true"], ["-o", "true"], ["-F", "true"]])
