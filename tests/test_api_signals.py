@@ -55,7 +55,7 @@ print(hits, hits - len(checked), lock.locked, reentrant.locked)
 @pytest.mark.parametrize("lock", ["global", "own", "reentrant"])
 def test_interrupt_at_any_moment_releases(lab, via, lock):
     """The name and the mutex of the module: else the thread that checks would wait."""
-    status, out, err = lab.run_code(AT_ANY_MOMENT, lock, 3000 if tally.WHOLE else 300)
+    status, out, err = lab.run_code(AT_ANY_MOMENT, lock, 3000 if tally.WHOLE else 100)
 
     assert (status, err) == (0, "")
     hits, *stuck = out.split()
