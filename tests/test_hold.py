@@ -1111,7 +1111,7 @@ def test_thousand_holds_of_one_process(lab, target):
     assert len(lab.list()) == 1024
     assert try_job(lab, "n3")[0] == 75
     end_target(target)
-    assert [try_job(lab, name) for name in words] == [(0, "")] * 8 and lab.list() == []
+    assert [try_job(lab, name) for name in words] == [(0, "")] * 32 and lab.list() == []
 
 
 # --- on a terminal ---------------------------------------------------------------------------------------------------
