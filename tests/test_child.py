@@ -27,7 +27,7 @@ def read_signals(text, key="SigIgn"):
 # --- exit status -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [0, 1, 2, 64, 69, 75, 123, 124, 125, 126, 127, 128, 255])
+@pytest.mark.parametrize("status", [0, 1, 75, 125, 127, 128, 255])
 def test_exit_status_passes_through(lab, status):
     result = lab.run("-n", "job", "--", "sh", "-c", f"exit {status}")
 
@@ -271,13 +271,6 @@ def test_ten_thousand_arguments_arrive_and_are_recorded(lab):
     count, _, listed = result.stdout.decode().partition("\n")
     assert count == "10000"
     assert json.loads(listed)[0]["command"][-10000:] == words
-
-
-def test_runs_without_terminal_stdin_or_home(lab):
-    environment = {key: value for key, value in lab.environment.items() if key in ("SOLO_DIR", "LAB")}
-    result = lab.run("-n", "job", "--", "sh", "-c", "echo fine", env=environment, start_new_session=True)
-
-    assert (result.returncode, result.stdout, result.stderr) == (0, b"fine\n", b"")
 
 
 def test_launcher_keeps_no_pipe_of_its_caller(lab):
@@ -575,17 +568,6 @@ def test_command_stops_and_continues_with_launcher(lab):
     until(lambda: (read_state(process.pid), read_state(child)) == ("T", "T"))
     os.kill(process.pid, signal.SIGCONT)
     until(lambda: read_state(child) != "T" != read_state(process.pid))
-
-    assert finish(process)[0] == 4
-
-
-def test_hundred_stops_and_continues_leave_both_running(lab):
-    process = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 4", preexec_fn=os.setpgrp)
-    child = int(read_line(process))
-    for _ in range(100):
-        os.kill(process.pid, signal.SIGTSTP)
-        os.kill(process.pid, signal.SIGCONT)  # before the launcher can have seen the stop
-    until(lambda: read_state(child) in "SR" and read_state(process.pid) in "SR")
 
     assert finish(process)[0] == 4
 
