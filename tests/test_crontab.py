@@ -6,6 +6,7 @@ test_oracle.py runs the lines and their suggestions under cron and systemd.
 import json
 import os
 import pwd
+import re
 import shutil
 from pathlib import Path
 from random import Random
@@ -14,7 +15,7 @@ import pytest
 from conftest import ROOT
 
 from solo.argv import parse
-from solo.commands import crontab, jobs, place, units
+from solo.commands import crontab, jobs, place, schedule, units
 from solo.commands.crontab import Source
 from solo.commands.guards import make_name
 from solo.commands.shell_line import Unclear, split_line
@@ -62,11 +63,6 @@ REWRITTEN = [
     (f"sh -c 'flock -n {LOCK} job.sh'", "callers", f"sh -c '{FLOCK} -- job.sh'"),
     (f"if flock -n {LOCK} true; then job.sh; fi", "partial callers", f"if {FLOCK} -- true; then job.sh; fi"),
     (f"{{ flock -n {LOCK} a.sh; }} & ", "callers", f"{{ {FLOCK} -- a.sh; }} &"),
-    (
-        "flock -n /a/x a.sh; flock -n /b/x b.sh",
-        "callers callers",
-        "solo -n a:x -q -E 1 -- a.sh; solo -n b:x -q -E 1 -- b.sh",
-    ),
     # other tools
     (f"lckdo {LOCK} job.sh", "!overlap callers", "solo -n run:lock:job -- job.sh"),
     (f"lckdo -e -q -W 60 {LOCK} job.sh", "callers", "solo -n run:lock:job -q --wait 60 -- job.sh"),
@@ -80,13 +76,14 @@ REWRITTEN = [
     (f"with-lock-ex -q {LOCK} job.sh", "callers", "solo -n run:lock:job -q -E 0 -- job.sh"),
     (f"runlock -f {LOCK} job.sh", "callers", "solo -n run:lock:job -q -E 73 --wait 5 -- job.sh"),
     (f"runlock -t 0 -f {LOCK} -- job.sh", "callers", "solo -n run:lock:job -q -E 73 --wait forever -- job.sh"),
-    ("run-one job.sh --full", "callers", "solo -n run-one:job.sh:41696209 -q -E 1 -- job.sh --full"),
+    ("run-one job.sh --full", "callers", "solo -n run-one:job.sh-b14aa7e6 -q -E 1 -- job.sh --full"),
     ("solo -silent -port=2037 job.sh", "callers", "solo -n port-2037 -q -E 0 -- job.sh"),
     ("solo -port=2037 job.sh -x", "callers", "solo -n port-2037 -E 98 -- job.sh -x"),
 ]
 # What is found in lines that are not rewritten.
 KEPT = [
     # the same effect is not certain
+    ("flock -n /a/x a.sh; flock -n /b/x b.sh", "unclear"),
     (f"flock -n {LOCK} -- job.sh", "unclear"),
     (f"flock -n --verbose {LOCK} job.sh", "unclear"),
     (f"flock -nw 5 {LOCK} job.sh", "unclear"),
@@ -336,7 +333,7 @@ SAME = [
 @pytest.mark.parametrize(
     "first, second, checks",
     [
-        ("cd /srv/a && solo -- php artisan run", "cd /srv/b && solo -- php artisan run", {"directory", "twins"}),
+        ("cd /srv/a && solo -- php artisan run", "cd /srv/b && solo -- php artisan run", {"twins"}),
         ("solo -- /x/job a", "solo -q -- /x/job a", {"twins"}),
         ("solo -- /x/job a", "solo -- /x/job b", set()),
         ("cd /srv/a && solo -n a -- php artisan run", "cd /srv/b && solo -n b -- php artisan run", set()),
@@ -349,7 +346,7 @@ def test_lines_without_a_name_that_skip_each_other_get_a_note(folder, first, sec
     rows = list(jobs.describe(jobs.list_lines([str(folder / "crontab")], False)))
 
     for row in rows:
-        assert {finding["check"] for finding in row["findings"]} & {"directory", "twins"} == checks
+        assert {finding["check"] for finding in row["findings"]} & {"twins"} == checks
 
 
 @pytest.mark.parametrize("first, second, is_noted", SAME)
@@ -479,6 +476,53 @@ def test_a_path_of_solo_that_is_gone_fails(folder):
     first, second = examine(lines, folder)
 
     assert find_text(first) == f"/nowhere/solo is not there (solo is {folder}/solo)" and second["findings"] == []
+
+
+def test_an_outgrown_schedule_is_named(lab):
+    """Of fifteen starts nine were skipped, because a run takes longer than the interval."""
+    holder = lab.hold("job")
+    assert lab.run("-n", "job", "true").returncode == 75
+    holder.communicate(b"\n")
+    assert lab.run("-n", "job", "true").returncode == 0
+    journal = lab.directory / ".journals/job/.journal"
+    last = {line.split()[0]: line for line in journal.read_text().splitlines(True)}
+    run = last["started"] + re.sub(r"ran=\S+", "ran=420.000", last["ended"])
+    runs = [re.sub(r"token=\d+", f"token={number}", run) for number in range(6)]
+    journal.write_text("".join(runs) + 9 * last["skipped"])
+    text = f"SOLO_DIR={lab.directory}\n*/5 * * * * solo -n job -- true\n*/10 * * * * solo -n job -- true\n"
+    first, second = (line for line in crontab.parse_crontab(Source("tab", text, False, ME)))
+
+    [found] = schedule.check_schedule(first)
+
+    assert found.text.startswith(
+        "*/5 * * * *: the usual run takes 7m, the next start comes after 5m: 9 of the last 15 starts"
+    )
+    assert list(schedule.check_schedule(second)) == []
+
+
+GAPS = [
+    ("*/5 * * * *", 5),
+    ("* * * * *", 1),
+    ("0,30 8-9 * * 1", 30),
+    ("0 0,23 * * *", 60),
+    ("0 3 * * *", 1440),
+    ("@daily", 1440),
+]
+GAPS += [("@reboot", None), ("0 3 * * 1", None), ("x * * * *", None), ("", None)]
+
+
+@pytest.mark.parametrize("times, gap", GAPS)
+def test_the_gap_is_the_least_time_between_two_starts(times, gap):
+    assert schedule.find_gap(times) == gap
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\nSHELL=/bin/sh\n", "root:x:0:0:root:/root:/bin/bash\n"])
+def test_a_file_without_a_command_is_said_to_be_one(lab, text):
+    (lab.path / "tab").write_text(text)
+
+    result = lab.run("doctor", "--crontab", lab.path / "tab")
+
+    assert result.stdout.splitlines()[-1] == b"no command found" and result.returncode == ("root" in text)
 
 
 def test_a_control_character_prevents_a_suggestion():
@@ -670,11 +714,11 @@ def test_the_default_is_every_crontab_that_cron_reads(tmp_path, monkeypatch, cap
     monkeypatch.setattr(crontab, "SYSTEM", str(tmp_path / "crontab"))
     monkeypatch.setattr(crontab, "SYSTEM_DIRECTORY", str(tmp_path / "cron.d"))
     monkeypatch.setattr(crontab, "SPOOLS", (str(tmp_path / "spool"),))
-    monkeypatch.setattr(units, "UNITS", str(tmp_path / "missing"))
+    monkeypatch.setattr(jobs, "UNITS", str(tmp_path / "missing"))
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
 
     monkeypatch.setattr(crontab.os, "geteuid", lambda: 0)
-    assert [list(one)[3] for one in crontab.find_crontabs()] == ["", "", "alice"]
+    assert [list(one)[3] for one in crontab.find_crontabs()] == [ME, ME, "alice"]
     monkeypatch.setattr(crontab.os, "geteuid", lambda: 65534)
     assert [one.file for one in crontab.find_crontabs()] == [
         str(tmp_path / "crontab"),
@@ -699,7 +743,7 @@ def test_without_files_crontabs_and_units_are_compared(tmp_path, monkeypatch, ca
     for name in ("SYSTEM", "SYSTEM_DIRECTORY"):
         monkeypatch.setattr(crontab, name, str(tmp_path / "missing"))
     monkeypatch.setattr(crontab, "SPOOLS", (str(tmp_path / "spool"),))
-    monkeypatch.setattr(units, "UNITS", str(tmp_path / "system"))
+    monkeypatch.setattr(jobs, "UNITS", str(tmp_path / "system"))
     monkeypatch.setattr(jobs, "CRON_PATH", f"{tmp_path}/bin")
     monkeypatch.setattr(crontab.os, "geteuid", lambda: 0)
 
@@ -734,68 +778,6 @@ def test_lines_of_the_spool_are_numbered_as_the_editor_of_crontab_shows_them(tmp
 
 
 # --- garbage -----------------------------------------------------------------------------------------------------------
-
-PIECES = [
-    "flock -n /run/x job",
-    "flock",
-    "lckdo",
-    "-n",
-    "/run/x",
-    "job",
-    "&&",
-    ";",
-    "|",
-    ">",
-    "'",
-    '"',
-    "$(",
-    ")",
-    "`",
-    "%",
-    "\\",
-    "* * * * * ",
-]
-PIECES += [
-    "solo",
-    "--",
-    "-c",
-    "mkdir",
-    "[",
-    "]",
-    "\t",
-    "\0",
-    "\n",
-    "\udcff",
-    "é",
-    "-",
-    "=",
-    "sem",
-    "--id",
-    "#",
-    "@daily ",
-    "${",
-    "&",
-]
-
-
-def test_no_garbage_causes_a_traceback_or_a_line_that_solo_refuses():
-    rng, suggested = Random(7), 0
-    for _ in range(3000):
-        text = "".join(rng.choice(PIECES) + rng.choice(("", " ")) for _ in range(rng.randrange(25)))
-        for is_unit in (False, True):
-            for row in examine(("ExecStart=" if is_unit else "@daily ") + text, is_unit=is_unit):
-                suggested += row["use"] is not None
-                assert row["use"] is None or row["use"].isprintable()
-    assert suggested > 10
-
-
-def test_random_bytes_cause_no_traceback(lab):
-    rng = Random(8)
-    (lab.path / "tab").write_bytes(b"".join(b"* * * * * flock " + rng.randbytes(60) + b"\n" for _ in range(200)))
-
-    result = lab.run("doctor", "--crontab", lab.path / "tab")
-
-    assert result.returncode in (0, 1) and result.stderr == b""
 
 
 def test_a_line_of_a_megabyte_is_unclear():

@@ -38,54 +38,30 @@ note("end", unpack("H*", $0));
 print "out\n" if $0 =~ /job$/;
 exit($1) if "@ARGV" =~ /exit=(\d+)/;
 """
+# fmt: off
 TOOLS = {
-    "flock": [
-        "flock -n LOCK",
-        "flock LOCK",
-        "flock -w 50 LOCK",
-        "flock -nE 7 LOCK",
-        "flock -n -E 0 LOCK",
-        "flock -xo -w 0 LOCK",
-        "flock -nF 'LOCK'",
-    ],
-    "lckdo": ["lckdo LOCK", "lckdo -e -q LOCK", "lckdo -W 50 LOCK", "lckdo -e -w LOCK"],
-    "setlock": ["setlock -n LOCK", "setlock -nx LOCK", "setlock LOCK"],
-    "s6-setlock": ["s6-setlock -n LOCK", "s6-setlock LOCK"],
-    "chpst": ["chpst -L LOCK", "chpst -l LOCK"],
-    "with-lock-ex": ["with-lock-ex -w LOCK", "with-lock-ex -f LOCK", "with-lock-ex -q LOCK"],
-    "runlock": ["runlock -t 50 -f LOCK", "runlock -t 0 -f LOCK"],
-    "run-one": ["run-one"],
+    "flock": ["-n LOCK", "LOCK", "-w 50 LOCK", "-nE 7 LOCK", "-n -E 0 LOCK", "-xo -w 0 LOCK", "-nF 'LOCK'"],
+    "lckdo": ["LOCK", "-e -q LOCK", "-W 50 LOCK", "-e -w LOCK"],
+    "setlock": ["-n LOCK", "-nx LOCK", "LOCK"],
+    "s6-setlock": ["-n LOCK", "LOCK"],
+    "chpst": ["-L LOCK", "-l LOCK"],
+    "with-lock-ex": ["-w LOCK", "-f LOCK", "-q LOCK"],
+    "runlock": ["-t 50 -f LOCK", "-t 0 -f LOCK"],
+    "run-one": [""],
 }
+TOOLS = {tool: [f"{tool} {options}".strip() for options in forms] for tool, forms in TOOLS.items()}
 STRINGS = ["-c 'job a; after'", '-c "job \\"$HOME\\" exit=4"', "--command 'job <given | cat'"]  # only of flock
 BEFORE = [
-    "",
-    "",
-    "nice ",
-    "cd sub && ",
-    "cd sub; ",
-    "A='b c' ",
-    "env A=b nice -n 3 ",
-    "timeout 90 ",
-    "exec ",
-    "( ",
-    "{ ",
-    "if ",
-    "! ",
+    "", "", "nice ", "cd sub && ", "cd sub; ", "A='b c' ", "env A=b nice -n 3 ", "timeout 90 ", "exec ", "( ", "{ ", "if ", "! ",
+    "after exit=1 || ", "after $(echo 1) | ", "sh -c '",
 ]
-BEFORE += ["after exit=1 || ", "after $(echo 1) | ", "sh -c '"]
 AFTER = ["", "", " && after", " || after $?", "; after $?", " | cat", " 2>&1", " >out", " <given", " # note"]
 CLOSES = {"( ": " )", "{ ": "; }", "if ": "; then after; else after $?; fi", "sh -c '": "'"}
 JOBS = [
-    "job",
-    "job 'a  b' c\\ d",
-    'job "$HOME" $((1+2)) ~',
-    "job *",
-    "job exit=3",
-    "nice job $A",
-    "job \"a;b\" '|&' --x=y",
-    "job '' -n -- x",
+    "job", "job 'a  b' c\\ d", 'job "$HOME" $((1+2)) ~', "job *", "job exit=3", "nice job $A", "job \"a;b\" '|&' --x=y",
+    "job '' -n -- x", "env B=c job", "job $(echo x y) `echo z`",
 ]
-JOBS += ["env B=c job", "job $(echo x y) `echo z`"]
+# fmt: on
 
 
 def make_line(rng, tools):

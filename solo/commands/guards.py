@@ -1,4 +1,4 @@
-"""The guards of a line, what is wrong with them, and the parts of the line to replace by solo.
+"""The guard of a line, what is wrong with it, and the part of the line to replace by solo.
 
 Pure functions over the text of one line, for `solo doctor --crontab`. They run nothing.
 """
@@ -17,23 +17,31 @@ from solo.errors import UsageError
 FAILS, NOTE = "fails", "note"
 NEW_EACH_RUN = re.compile(r"(?:\$\(|`)\s*(?:\S*/)?(?:mktemp|uuidgen)\b|\$\$|\$\{?RANDOM|date \S*%[sN]")
 CHANGES = re.compile(rf"(?:\$\(|`)\s*(?:\S*/)?date\b|{NEW_EACH_RUN.pattern}")
-CLEANED = re.compile(r"(?:/(?:var/)?tmp|/dev/shm)/")
-NAMABLE = re.compile(r"(?:/[\w+@,=-][\w.+@,=-]*)+", re.ASCII)
+CLEANED = re.compile(r"[\"']?(?:/(?:var/)?tmp|/dev/shm)/")
+NAMABLE = re.compile(r"(?:/[\w.+@,=-]+)+", re.ASCII)
 HOME = re.compile(r"""(?:~|\$HOME|\$\{HOME\}|"\$HOME(?=/[^"]*"$))(/[^"]+)"?""")
 SHELLS = frozenset("sh bash dash ksh zsh ash".split())
 REPORTERS = frozenset(
     "echo printf logger mail mailx sendmail date true false : exit test [ touch sleep curl wget systemd-cat ts cat grep egrep "
     "fgrep sed awk head tail tr cut sort uniq rm".split()
 )
-# A lock made by hand, or a search for processes, before a job.
-SEARCH = re.compile(r"(?:^|[;&|(`!]|\bif)\s*(?:\S*/)?(pgrep|pidof|killall\s+-0|kill\s+-0|ps)\b(.*)")
-MADE = re.compile(r"(?:^|[;&|(!]|\bif)\s*(?:\S*/)?(mkdir(?!\s+-\S*p)|lockfile|dotlockfile|shlock|ln)\s+([^;&|]*)[;&|]")
-TESTED = re.compile(r"(?:^|[;&|(!]|\bif)\s*(\[|test)\s+([^;&|]*)[;&|]")
-GOES_ON = re.compile(r"\|\||&&|\bthen\b|\bexit\b")
-MANAGED = re.compile(r"\b(?:service|systemctl|initctl|supervisorctl|pkill|kill -(?!0)\S+)\s|/init\.d/")
-SETS = re.compile(r"(?:^|[;&|({'])\s*(?:\.|source|eval|export|read)\s")
-LOCK_LIKE = re.compile(r"lock|lck|mutex|running|\.pid\b", re.IGNORECASE)
+SETS = re.compile(r"PATH=|(?:^|[;&|({'])\s*(?:\.|source|eval|export|read)\s")  # or may set PATH in the line
 WRAPPER = re.compile(r"(?<![bc])lock|once|single", re.IGNORECASE)
+# A lock made by hand, or a search for processes, before a job.
+START, LOCK_LIKE = r"(?:^|[;&|(`!]|\bif)\s*", r"(?i:lock|lck|mutex|running|\.pid\b)"
+MANAGED = r"\b(?:service|systemctl|initctl|supervisorctl|pkill|kill -(?!0)\S+)\s|/init\.d/"
+SEARCH = r"(pgrep|pidof|killall\s+-0|kill\s+-0|ps\b(?=.*grep))\b.*(?:\|\||&&|\bthen\b|\bexit\b)"
+MADE = (
+    rf"(?=[^;&|]*{LOCK_LIKE}|.*\brm(?:dir)?\b)(?:\S*/)?(mkdir(?!\s+-\S*p)|lockfile|dotlockfile|shlock|ln)\s[^;&|]*[;&|]"
+)
+RACE = "{0} and the start are two steps: two runs can both start, and {0} can match other processes"
+STALE = "a lock made by {0} stays after a kill or a crash: then no run starts"
+TESTED = "two runs can both test that file before one of them makes it, and it stays after a kill"
+IDIOMS = (
+    ("race", RACE, rf"^(?!.*(?:{MANAGED})).*?{START}(?:\S*/)?{SEARCH}"),
+    ("stale", STALE, START + MADE),
+    ("stale", TESTED, rf"{START}(\[|test)\s[^;&|]*{LOCK_LIKE}[^;&|]*[;&|]"),
+)
 
 
 class Finding(NamedTuple):
@@ -44,29 +52,30 @@ class Finding(NamedTuple):
     text: str
 
 
-class Edit(NamedTuple):
-    """From `start` to `end` the line becomes solo, `words`, --, and `command`."""
-
-    start: int
-    end: int
-    words: str
-    command: str
-
-
 class Advice(NamedTuple):
-    """The guard of a line, what was found, and what to replace: nothing if `reason` says why not."""
+    """The guard of a line, what was found, and the `edit`: (start, end, words after solo); None if `reason` says why not."""
 
     tool: str | None = None
     call: str | None = None
     lock: str | None = None
     findings: tuple[Finding, ...] = ()
-    edits: tuple[Edit, ...] = ()
+    edit: tuple[int, int, str] | None = None
     reason: str = ""
     is_bare: bool = True  # the PATH of the line is still that of its file where the guard is
     solo: str = ""  # the word by which the line calls solo
     options: dict[str, Any] = {}
     runs: bool = False  # the line runs a command under solo
-    unnamed: tuple[str, ...] = ()  # the words that solo makes a name from, if it is the same in every directory
+    words: tuple[str, ...] = ()  # of the command under solo
+
+    @property
+    def unnamed(self) -> tuple[str, ...]:
+        """The words that solo makes a name from, if it is the same in every directory."""
+        is_relative = not re.match("/|[^/]+$", "".join(self.words[:1]))
+        return () if is_relative or "name" in self.options else self.words
+
+    def add(self, state: str, check: str, text: str) -> Advice:
+        """Return the advice with one more finding."""
+        return self._replace(findings=(*self.findings, Finding(state, check, text)))
 
 
 def examine(line: str, shell: str, home: str = "") -> Advice:
@@ -80,29 +89,37 @@ def examine(line: str, shell: str, home: str = "") -> Advice:
     except Unclear as reason:
         error = f" ({reason})" if str(reason) else ""
     if found := MENTION.search(line):
-        return give_note(found[1], "unclear", f"no advice: solo does not understand this use of {found[1]}{error}")
-    return find_idiom(line) or find_wrapper(commands)
-
-
-def give_note(tool: str | None, check: str, text: str) -> Advice:
-    return Advice(tool, findings=(Finding(NOTE, check, text),))
+        tool = found[1]
+        return Advice(tool).add(NOTE, "unclear", f"no advice: solo does not understand this use of {tool}{error}")
+    for check, text, pattern in IDIOMS:
+        if found := re.search(pattern, line):
+            tool = " ".join(found[1].split())
+            return Advice(tool).add(NOTE, check, text.format(tool))
+    for words in [skip_wrappers(command.plain) for command in commands]:
+        if len(words) > 1 and words[0].text and WRAPPER.search(words[0].program):
+            tool = words[0].program
+            return Advice(tool).add(NOTE, "wrapper", f"no advice: {tool} may be a lock wrapper that solo does not know")
+    return Advice()
 
 
 def examine_commands(line: str, commands: list[Command], shell: str, home: str) -> Advice:
     """Return the advice for the commands of a line. Raises Unclear."""
     if inner := find_inner(commands):
-        text = inner.raw[1:-1]
+        text, at = inner.raw[1:-1], inner.start + 1
         advice = examine_commands(text, split_line(text), shell, home)
-        shift = inner.start + 1
-        edits = [edit._replace(start=edit.start + shift, end=edit.end + shift) for edit in advice.edits]
-        return advice._replace(edits=tuple(edits))
+        return advice._replace(edit=advice.edit and (advice.edit[0] + at, advice.edit[1] + at, advice.edit[2]))
     guards = [(at, guard) for at, command in enumerate(commands) if (guard := find_guard(command, shell))]
+    if len(guards) > 1:
+        raise Unclear("two guards in one line")
     if guards:
-        return advise(line, commands, guards, home)
+        at, guard = guards[0]
+        advice = Advice(guard.tool, guard.call, is_bare=not SETS.search(line))
+        return advise(check_tail(advice, commands, at), guard, home)
     for at, command in enumerate(commands):
         words = skip_wrappers(command.plain)
         if words and words[0].program == "solo":
-            return examine_solo(line, commands, at, words)
+            is_bare = not SETS.search(line) and words[0].start == command.words[0].start
+            return examine_solo(Advice("solo", is_bare=is_bare, solo=words[0].known), commands, at, words)
     return Advice()
 
 
@@ -111,27 +128,36 @@ def find_inner(commands: list[Command]) -> Word | None:
     words = skip_wrappers(commands[0].plain) if len(commands) == 1 else []
     if len(words) != 3 or words[0].program not in SHELLS or words[1].raw != "-c":
         return None
-    raw = words[2].raw
-    return words[2] if len(raw) > 1 and raw[0] == raw[-1] == "'" and "'" not in raw[1:-1] else None
+    return words[2] if re.fullmatch("'[^']*'", words[2].raw) else None
 
 
-def advise(line: str, commands: list[Command], guards: list[tuple[int, Guard]], home: str) -> Advice:
-    """Return the advice for a line that other tools guard."""
-    findings: list[Finding] = []
-    edits, reason = [], ""
-    for _, guard in guards:
-        path = resolve(guard.lock, home) if guard.lock else ""
-        name = guard.key or make_name(path)
-        findings += check_lock(guard, path)
-        reason = reason or find_reason(guard, name)
-        edits.append(Edit(guard.start, guard.end, f"-n {name} {guard.options}".rstrip(), guard.command))
-    first = guards[0][1]
-    findings += check_tail(commands, guards[-1][0])
-    if not reason:
-        findings += dict.fromkeys(describe_change(guard) for _, guard in guards)
-    lock = resolve(first.lock, home) or first.lock.known if first.lock else None
-    is_bare = keeps_path(line)
-    return Advice(first.tool, first.call, lock, tuple(findings), () if reason else tuple(edits), reason, is_bare)
+def check_tail(advice: Advice, commands: list[Command], at: int) -> Advice:
+    """Return the advice with a note about the commands after the guarded one."""
+    after = [one for one in commands[at + 1 :] if one.sign in ("&&", ";", "|") and one.program not in REPORTERS]
+    if not after:
+        return advice
+    names = " and ".join(dict.fromkeys(one.program for one in after))
+    return advice.add(NOTE, "partial", f"the guard ends before {after[0].sign}, and does not cover {names}")
+
+
+def advise(advice: Advice, guard: Guard, home: str) -> Advice:
+    """Return the advice for a line that another tool guards."""
+    path = resolve(guard.lock, home) if guard.lock else ""
+    name, typed = guard.key or make_name(path), guard.lock.raw if guard.lock else ""
+    advice = advice._replace(lock=path or guard.lock and guard.lock.known)
+    if CLEANED.match(path or typed):
+        advice = advice.add(FAILS, "tmp", f"{typed}: any user can lock a file there first, and cleaners remove it")
+    if NEW_EACH_RUN.search(typed):
+        advice = advice.add(FAILS, "changing", f"{typed} is a new lock file in each run, so no run excludes another")
+    if guard.is_lost:
+        advice = advice.add(FAILS, "overlap", f"if {guard.tool} is killed, the next run starts beside the command")
+    if not name:
+        return advice._replace(reason=f"{typed} is no fixed path of plain characters, so it makes no name")
+    if guard.leaves:
+        text = f"a process that the command leaves keeps the lock of {guard.tool}, not that of solo (see --tree)"
+        return advice._replace(reason=text)
+    words = f"-n {name} {guard.options}".rstrip() + f" -- {guard.shell}"
+    return advice.add(NOTE, "callers", describe_change(guard))._replace(edit=(guard.start, guard.end, words))
 
 
 def resolve(lock: Word, home: str) -> str:
@@ -144,11 +170,7 @@ def resolve(lock: Word, home: str) -> str:
 
 def normalize(path: str) -> str:
     """Return the path without a link that every system has."""
-    path = normpath(path)
-    for link, target in (("/var/run/", "/run/"), ("/var/lock/", "/run/lock/")):
-        if path.startswith(link):
-            return target + path[len(link) :]
-    return path
+    return re.sub("^/var/(?:run/|(?=lock/))", "/run/", normpath(path))
 
 
 def make_name(path: str) -> str:
@@ -156,40 +178,7 @@ def make_name(path: str) -> str:
     return path[1:].replace("/", ":") if len(path) < 200 and path[1:2].isalnum() else ""
 
 
-def find_reason(guard: Guard, name: str) -> str:
-    """Return why solo in place of the tool might not have the same effect, "" if it has."""
-    if not name and guard.lock:
-        return f"{guard.lock.raw} is no fixed path of plain characters, so it makes no name"
-    if guard.leaves:
-        return f"a process that the command leaves keeps the lock of {guard.tool}, not that of solo (see --tree)"
-    return ""
-
-
-def check_lock(guard: Guard, path: str) -> list[Finding]:
-    """Return what is wrong with the lock file, or with the tool's use of it."""
-    findings = []
-    typed = guard.lock.raw if guard.lock else ""
-    if CLEANED.match(path or typed.strip("\"'")):
-        findings.append(Finding(FAILS, "tmp", f"{typed}: any user can lock a file there first, and cleaners remove it"))
-    if NEW_EACH_RUN.search(typed):
-        text = f"{typed} is a new lock file in each run, so no run excludes another"
-        findings.append(Finding(FAILS, "changing", text))
-    if guard.is_lost:
-        text = f"if {guard.tool} is killed, the next run starts beside the command"
-        findings.append(Finding(FAILS, "overlap", text))
-    return findings
-
-
-def check_tail(commands: list[Command], at: int) -> list[Finding]:
-    """Return a note about the commands after the guarded one."""
-    after = [one for one in commands[at + 1 :] if one.sign in ("&&", ";", "|") and one.program not in REPORTERS]
-    if not after:
-        return []
-    names = " and ".join(dict.fromkeys(one.program for one in after))
-    return [Finding(NOTE, "partial", f"the guard ends before {after[0].sign}, and does not cover {names}")]
-
-
-def describe_change(guard: Guard) -> Finding:
+def describe_change(guard: Guard) -> str:
     """Return what is the same, and what is different, once solo is in the place of the tool."""
     tool, same = guard.tool, ""
     others = [f"other callers of {tool} (change all at the same time)"]
@@ -199,76 +188,27 @@ def describe_change(guard: Guard) -> Finding:
         others = [f"programs that lock {guard.lock.known} (add --{guard.call} {guard.lock.raw})"]
     if guard.keeps:
         others.append("processes that the command leaves in the background (add --tree)")
-    return Finding(NOTE, "callers", f"{same}solo does not exclude {', nor '.join(others)}")
+    return f"{same}solo does not exclude {', nor '.join(others)}"
 
 
-def keeps_path(text: str) -> bool:
-    """Is the PATH of the line certainly that of its file?"""
-    return "PATH=" not in text and not SETS.search(text)
-
-
-def find_idiom(line: str) -> Advice | None:
-    """Return a note about a lock made by mkdir, a pid file or a search for processes. The line is not rewritten."""
-    found = SEARCH.search(line)
-    if found and GOES_ON.search(found[2]) and not MANAGED.search(line) and (found[1] != "ps" or "grep" in found[2]):
-        tool = " ".join(found[1].split())
-        text = f"{tool} and the start are two steps: two runs can both start, and {tool} can match other processes"
-        return give_note(tool, "race", text)
-    made = MADE.search(line)
-    if made and (LOCK_LIKE.search(made[0]) or re.search(r"\brm(?:dir)?\b", line)):
-        return give_note(
-            made[1], "stale", f"a lock made by {made[1]} stays after a kill or a crash: then no run starts"
-        )
-    tested = TESTED.search(line)
-    if tested and LOCK_LIKE.search(tested[2]):
-        text = "two runs can both test that file before one of them makes it, and it stays after a kill"
-        return give_note("pid file", "stale", text)
-    return None
-
-
-def find_wrapper(commands: list[Command]) -> Advice:
-    """Return a note about a program whose name says that it locks."""
-    for words in [skip_wrappers(command.plain) for command in commands]:
-        if len(words) > 1 and words[0].text and WRAPPER.search(words[0].program):
-            text = f"no advice: {words[0].program} may be a lock wrapper, which solo does not know"
-            return give_note(words[0].program, "wrapper", text)
-    return Advice()
-
-
-# --- lines with solo ---------------------------------------------------------------------------------------------------
-
-
-def examine_solo(line: str, commands: list[Command], at: int, words: list[Word]) -> Advice:
-    """Return the advice for a line that solo guards already."""
-    is_bare = keeps_path(line) and words[0].start == commands[at].words[0].start
-    advice = Advice("solo", is_bare=is_bare, solo=words[0].known)
+def examine_solo(advice: Advice, commands: list[Command], at: int, words: list[Word]) -> Advice:
+    """Return the advice for the words of a command that solo guards already."""
     try:
         options, subcommand, rest = parse([word.known for word in words[1:]])
     except UsageError as error:
-        if any(word.text is None for word in words):
-            return advice
-        return advice._replace(findings=(Finding(FAILS, "usage", f"solo refuses this line: {error}"),))
+        is_certain = all(word.text is not None for word in words)
+        return advice.add(FAILS, "usage", f"solo refuses this line: {error}") if is_certain else advice
     if subcommand is not None or not rest:
         return advice._replace(runs=subcommand == "hold")
-    first = len(words) - len(rest)
-    findings = check_tail(commands, at)
+    advice, first = check_tail(advice, commands, at), len(words) - len(rest)
     changing = [word.raw for word in words[first:] if CHANGES.search(word.raw)]
     if changing and "name" not in options:
-        findings.append(Finding(FAILS, "changing", f"{changing[0]} gives each run a name of its own (add -n NAME)"))
-    for path in options.get("flock", []) + options.get("fcntl", []):
-        if CLEANED.match(path):
-            text = f"{path}: any user can lock a file there first, and cleaners remove it"
-            findings.append(Finding(FAILS, "tmp", text))
-    is_certain = all(word.text is not None for word in words[:first])
-    unnamed: tuple[str, ...] = ()
-    if is_certain and "name" not in options and (rest[0][:1] == "/" or "/" not in rest[0]):
-        unnamed = tuple(rest)
-        if any(command.plain and command.plain[0].raw == "cd" for command in commands[:at]):
-            text = "the same words in another directory make the same name (add -n NAME)"
-            findings.append(Finding(NOTE, "directory", text))
-    return advice._replace(
-        findings=tuple(findings), options=options if is_certain else {}, runs=is_certain, unnamed=unnamed
-    )
+        advice = advice.add(FAILS, "changing", f"{changing[0]} gives each run a name of its own (add -n NAME)")
+    for path in filter(CLEANED.match, options.get("flock", []) + options.get("fcntl", [])):
+        advice = advice.add(FAILS, "tmp", f"{path}: any user can lock a file there first, and cleaners remove it")
+    if not all(word.text is not None for word in words[:first]):
+        return advice
+    return advice._replace(options=options, runs=True, words=tuple(rest))
 
 
 def list_shared(options: dict[str, Any]) -> frozenset[str]:

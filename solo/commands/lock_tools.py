@@ -6,52 +6,59 @@ Pure functions over the words of a command, for `solo doctor --crontab`. tests/t
 from __future__ import annotations
 
 import re
-from hashlib import sha256
+from getopt import GetoptError, getopt
 from typing import NamedTuple
 
 from solo.argv import parse
-from solo.commands.shell_line import Command, Unclear, Word
+from solo.command import make_name
+from solo.commands.shell_line import ASSIGNMENT, Command, Unclear, Word
 from solo.errors import UsageError
 
-# Programs before another one, which they execute: the options that have a value, and how many words come before it.
-WRAPPERS = dict.fromkeys(("env", "exec", "nohup", "setsid", "chronic"), ("", 0))
-WRAPPERS.update(nice=("n", 0), ionice=("cn", 0), chrt=("TPD", 1), time=("of", 0), timeout=("ks", 1), stdbuf=("ioe", 0))
 SAFE = re.compile(r"[\w.:+@,/=-]+", re.ASCII)  # words that are the same in a shell, a unit and a crontab
-BACKGROUND = re.compile(r"[^&>|]&\s*(?:$|[^&>\s])")
+BACKGROUND = re.compile(r"(?=.* ).*[^&>|]&\s*(?:$|[^&>\s])")  # in a string for a shell
 STARTERS = frozenset("start-stop-daemon daemonize daemon".split())  # they return, and leave a process
+# Programs that execute another one: their options as for getopt(3), and how many words come before the command.
+WRAPPERS = {
+    **dict.fromkeys(("env", "exec", "nohup", "setsid", "chronic"), ("", 0)),
+    "nice": ("0123456789n: adjustment=", 0),
+    "ionice": ("c:n:t class= classdata= ignore", 0),
+    "time": ("apvqo:f:", 0),
+    "timeout": ("k:s:v kill-after= signal= foreground preserve-status verbose", 1),
+}
 
 
 class Tool(NamedTuple):
-    """`valued` are the options with a value, `neutral` those that solo need not have.
+    """`options` are as for getopt(3); `rules` has those of solo for each set of them, without those that are in no rule.
 
-    `rules` are the options of solo for each set of the other letters. A child `keeps` the lock of some tools.
+    A child `keeps` the lock of some tools.
     """
 
     call: str | None  # flock or fcntl: the system call by which it locks the file
-    valued: str
-    neutral: str
+    options: str
     rules: dict[str, str]
     keeps: bool = False
-    lock: str = ""  # the option that has the file; else it is the first operand
+    lock: str = ""  # the options that have the file; else it is the first operand
 
 
-FLOCK = {"n": "-q -E 1", "En": "-q -E {E}", "w": "-q -E 1 --wait {w}", "Ew": "-q -E {E} --wait {w}"}
-LCKDO = {"": "", "q": "-q", "w": "--wait forever", "W": "--wait {W}", "Wq": "-q --wait {W}"}
-EXIT_0 = "-q -E 0"
+LONG = {"wait": "w", "timeout": "w", "conflict-exit-code": "E", "nonblock": "n", "nb": "n", "shared": "s"}
+LONG |= {"exclusive": "x", "close": "o", "no-fork": "F", "fcntl": "f", "port": "p", "silent": "s"}
+LONG_FLOCK = " wait= timeout= conflict-exit-code= nonblock nb shared exclusive close no-fork fcntl"
+FOREVER, EXIT_0 = "--wait forever", "-q -E 0"
+# fmt: off
+FLOCK = {"": FOREVER, "E": FOREVER, "n": "-q -E 1", "En": "-q -E {E}", "w": "-q -E 1 --wait {w}", "Ew": "-q -E {E} --wait {w}"}
 TOOLS = {
-    "flock": Tool("flock", "wE", "xeoFfs", {**FLOCK, "": "--wait forever", "E": "--wait forever"}, keeps=True),
-    "lckdo": Tool("fcntl", "W", "exs", LCKDO),
-    "setlock": Tool("flock", "", "NX", {"": "--wait forever", "n": "-E 111", "nx": EXIT_0}, keeps=True),
-    "s6-setlock": Tool("fcntl", "", "Nrw", {"": "--wait forever", "n": "-E 1"}),
-    "chpst": Tool("flock", "lL", "", {"l": "--wait forever", "L": "-E 111"}, keeps=True, lock="lL"),
-    "with-lock-ex": Tool("fcntl", "", "", {"w": "--wait forever", "f": "-E 255", "q": EXIT_0}),
-    "runlock": Tool("fcntl", "ft", "", {"f": "-q -E 73 --wait 5", "ft": "-q -E 73 --wait {t}"}, lock="f"),
-    "run-one": Tool(None, "", "", {"": "-q -E 1"}, keeps=True),
+    "flock": Tool("flock", f"nw:E:xeoFfs{LONG_FLOCK}", FLOCK, keeps=True),
+    "lckdo": Tool("fcntl", "qwW:exs", {"": "", "q": "-q", "w": FOREVER, "W": "--wait {W}", "Wq": "-q --wait {W}"}),
+    "setlock": Tool("flock", "nNxX", {"": FOREVER, "n": "-E 111", "nx": EXIT_0}, keeps=True),
+    "s6-setlock": Tool("fcntl", "nNrw", {"": FOREVER, "n": "-E 1"}),
+    "chpst": Tool("flock", "l:L:", {"l": FOREVER, "L": "-E 111"}, keeps=True, lock="lL"),
+    "with-lock-ex": Tool("fcntl", "wfq", {"w": FOREVER, "f": "-E 255", "q": EXIT_0}),
+    "runlock": Tool("fcntl", "f:t:", {"f": "-q -E 73 --wait 5", "ft": "-q -E 73 --wait {t}"}, lock="f"),
+    "run-one": Tool(None, "", {"": "-q -E 1"}, keeps=True),
     # of Timothy Kay: binds a port of a loopback address that has the uid in it
-    "solo": Tool(None, "p", "", {"p": "-E 98", "ps": EXIT_0}, keeps=True),
+    "solo": Tool(None, " port= silent", {"p": "-E 98", "ps": EXIT_0}, keeps=True),
 }
-LONG = dict.fromkeys(("wait", "timeout"), "w") | dict.fromkeys(("nonblock", "nb"), "n")
-LONG |= {"shared": "s", "exclusive": "x", "conflict-exit-code": "E", "close": "o", "no-fork": "F", "fcntl": "f"}
+# fmt: on
 OTHERS = ("run-this-one", "run-one-constantly", "keep-one-running", "lockrun", "sem")
 NAMES = "|".join(map(re.escape, sorted({*TOOLS, *OTHERS} - {"solo"})))
 MENTION = re.compile(rf"(?:^|[\s/|&;(`'\"])({NAMES}|solo(?=\s+-(?:port|silent)\b))\s+\S")
@@ -70,7 +77,7 @@ class Guard(NamedTuple):
     start: int
     end: int
     key: str = ""
-    command: str = ""  # before the rest of the line, if the tool itself calls a shell
+    shell: str = ""  # before the rest of the line, if the tool itself calls a shell
     keeps: bool = False  # processes that the command leaves keep the lock
     leaves: bool = False  # the command certainly leaves one
     is_lost: bool = False  # the lock ends with the tool, if the tool is killed
@@ -80,17 +87,15 @@ def find_guard(command: Command, shell: str) -> Guard | None:
     """Return the guard of the command, None if it has none. Raises Unclear."""
     words = skip_wrappers(command.plain)
     name = words[0].program if words and words[0].text else ""
-    second = words[1].raw if len(words) > 1 else ""
-    if name not in TOOLS or name == "solo" and not re.match("-(port=|silent$)", second):
+    is_ours = name == "solo" and not re.match("-port=|-silent$", "".join(word.raw for word in words[1:2]))
+    if name not in TOOLS or is_ours or name == "chpst" and not any(word.raw[:2] in ("-l", "-L") for word in words):
         return None
-    if name == "chpst" and not any(word.raw[:2] in ("-l", "-L") for word in words):
-        return None
-    given, at = take_options(words, TOOLS[name])
-    guard = make_guard(words, at, given, TOOLS[name])
+    found, at = take_options(words, TOOLS[name].options)
+    guard = make_guard(words, at, {LONG.get(key, key): value for key, value in found.items()}, TOOLS[name])
     if name == "flock" and words[at + 1].raw in ("-c", "--command"):
         if len(words) != at + 3 or not SAFE.fullmatch(shell) or "SHELL=" in str(command.words):
             raise Unclear("-c")
-        guard = guard._replace(command=f"{shell} -c ", end=words[at + 2].start)
+        guard = guard._replace(shell=f"{shell} -c ", end=words[at + 2].start)
     elif name == "flock" and (words[at + 1].raw[:1] == "-" or words[at].raw.isdigit()):
         raise Unclear("a descriptor, or a word that it would execute")
     if any(guard.start < place < guard.end for place in command.redirections):
@@ -101,13 +106,14 @@ def find_guard(command: Command, shell: str) -> Guard | None:
 def make_guard(words: list[Word], at: int, given: dict[str, str], tool: Tool) -> Guard:
     """Return the guard by a tool with options, whose operands begin at word `at`. Raises Unclear."""
     name, key, lock = words[0].program, "", None
-    letters = "".join(sorted(given.keys() - set(tool.neutral)))
+    neutral = given.keys() - set("".join(tool.rules))
+    letters = "".join(sorted(given.keys() - neutral))
     if letters not in tool.rules:
         raise Unclear(f"its options {letters}" if letters else "no option")
-    typed = tool.rules[letters].format(**given) + " --shared" * bool({"r", "s"} & given.keys() & set(tool.neutral))
-    typed = typed.replace("--wait 0", "--wait forever") if given.get("t") == "0" else typed
+    typed = tool.rules[letters].format(**given) + " --shared" * bool({"r", "s"} & neutral)
+    typed = typed.replace("--wait 0", FOREVER) if given.get("t") == "0" else typed
     if name == "run-one":
-        key = find_key(words[1:])
+        key = make_key([word.text or "" for word in words[1:]])
     elif name == "solo":
         key = f"port-{given['p']}" * given["p"].isdigit()
     elif tool.lock:
@@ -124,67 +130,39 @@ def make_guard(words: list[Word], at: int, given: dict[str, str], tool: Tool) ->
     call = "fcntl" if name == "flock" and "f" in given else tool.call
     keeps = tool.keeps and "o" not in given
     is_lost = name == "flock" and "o" in given or name == "lckdo" and "e" not in given
-    leaves = keeps and leaves_process(words[at:])
+    leaves = keeps and any(word.program in STARTERS or BACKGROUND.search(word.known) for word in words[at:])
     return Guard(name, call, lock, typed.strip(), words[0].start, words[at].start, key, "", keeps, leaves, is_lost)
 
 
-def take_options(words: list[Word], tool: Tool) -> tuple[dict[str, str], int]:
-    """Return ({letter: value}, the number of the first word after the options). Raises Unclear."""
-    found: dict[str, str] = {}
-    at = 1
-    while at < len(words) and words[at].raw[:1] == "-":
-        word = words[at].raw
-        at += 1
-        if not SAFE.fullmatch(word) or word == "-":
-            raise Unclear("an option that the shell computes")
-        if word == "--":
-            break
-        letters = word[1:]
-        if words[0].program == "solo":
-            letters = word.replace("-port=", "p").replace("-silent", "s")
-        elif word[:2] == "--":
-            name, _, value = word[2:].partition("=")
-            letters = LONG.get(name, "") + value if words[0].program == "flock" else ""
-        if not letters:
-            raise Unclear(word)
-        while letters:
-            letter, letters = letters[0], letters[1:]
-            if letter in found or letter not in tool.valued + tool.neutral + "".join(tool.rules):
-                raise Unclear(word)
-            found[letter] = ""
-            if letter in tool.valued:
-                if not letters and at < len(words):
-                    letters, at = words[at].known, at + 1
-                if not SAFE.fullmatch(letters):
-                    raise Unclear("a word that the shell computes")
-                found[letter], letters = letters, ""
-    return found, at
-
-
-def find_key(words: list[Word]) -> str:
-    """Return a name for run-one, which locks a file of the user that is called by a hash of the words. Raises Unclear."""
-    typed = [word.text or "" for word in words]
-    if not typed or "" in typed or not re.fullmatch(r"[\w.+-]+", words[0].program, re.ASCII):
+def take_options(words: list[Word], options: str) -> tuple[dict[str, str], int]:
+    """Return ({option without its hyphens: value}, the number of the first word after them). Raises Unclear."""
+    short, *long = options.split(" ")
+    try:
+        found, rest = getopt([re.sub("^-(?=port=|silent$)", "--", word.known) for word in words[1:]], short, long)
+    except GetoptError as error:
+        raise Unclear(error.msg) from None
+    at = len(words) - len(rest)
+    if not all(SAFE.fullmatch(word.known) for word in words[1:at]):
         raise Unclear("a word that the shell computes")
-    return f"run-one:{words[0].program}:{sha256(' '.join(typed).encode(errors='surrogateescape')).hexdigest()[:8]}"
+    return {name.lstrip("-"): value for name, value in found}, at
 
 
-def leaves_process(words: list[Word]) -> bool:
-    """Does the command certainly leave a process, which keeps an inherited lock?"""
-    if any(word.program in STARTERS for word in words):
-        return True
-    return any(BACKGROUND.search(word.known) for word in words if " " in word.known)
+def make_key(words: list[str]) -> str:
+    """Return a name for run-one, which locks a file of the user that is called by a hash of the words. Raises Unclear."""
+    if not all(words) or not SAFE.fullmatch("".join(words[:1])):
+        raise Unclear("a word that the shell computes")
+    return f"run-one:{make_name(words[0], words[1:])}"
 
 
 def skip_wrappers(words: list[Word]) -> list[Word]:
-    """Return the words from the first program on that is no wrapper."""
+    """Return the words from the first program on that is no wrapper; those of a wrapper used in an unknown way."""
     while words and words[0].program in WRAPPERS:
-        name, at = words[0].program, 1
-        valued, more = WRAPPERS[name]
-        while at < len(words) and words[at].raw[:1] == "-" and name != "env":
-            raw = words[at].raw
-            at += 1 + (raw[:2] != "--" and raw[-1:] in valued and len(raw) == 2)
-        while name == "env" and at < len(words) and re.match(r"[A-Za-z_]\w*=", words[at].raw):
+        options, more = WRAPPERS[words[0].program]
+        try:
+            at = take_options(words, options)[1] + more
+        except Unclear:
+            break
+        while words[0].program == "env" and at < len(words) and ASSIGNMENT.match(words[at].raw):
             at += 1
-        words = words[at + more :]
+        words = words[at:]
     return words

@@ -7,26 +7,21 @@ import os
 import pwd
 import shutil
 import sys
+from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from solo import directories
 from solo.commands.checks import BAD, check_directory
 from solo.commands.lock_tools import SAFE
-from solo.errors import SoloError
 from solo.text import remedies  # noqa: F401 - before the child, which may not be able to read it
 
 
 class Place(NamedTuple):
-    """`problem` is why solo cannot run there, `unknown` why that was not found out.
-
-    `solo` is the word by which a line calls it, `path` the path of this solo.
-    """
+    """`problem` is why solo cannot run there, `unknown` why that was not found out, `solo` the word by which a line calls it."""
 
     problem: str = ""
     unknown: str = ""
     solo: str = "solo"
-    path: str = "solo"
 
 
 @cache
@@ -35,16 +30,22 @@ def find_place(user: str, path: str | None, asked: str | None) -> Place:
 
     `asked` is "" for the default, None for a directory that a unit will make.
     """
-    place = Place(path=find_solo(), solo=find_solo())
-    uid = find_uid(user)
-    if not SAFE.fullmatch(place.path):
-        return place._replace(unknown=f"{place.path} needs quotes")
+    ours, uid = find_solo(), find_uid(user)
+    if not SAFE.fullmatch(ours):
+        return Place(unknown=f"{ours} needs quotes")
     if uid is None:
-        text = f"this machine has no user {user}" if user else "it is not certain which user runs it"
-        return place._replace(unknown=text)
+        return Place(unknown=f"this machine has no user {user}" if user else "it is not certain which user runs it")
+    if os.geteuid() not in (0, uid):
+        return Place(unknown=f"only root can try solo as {user}")
+    answer = call_as(user, lambda: try_place(ours, path, asked))
+    if answer is None:
+        return Place(unknown=f"solo could not be tried as {user}")
+    return Place(answer[0] and f"solo cannot run as {user}: {answer[0]}", solo=answer[1])
+
+
+def call_as(user: str, ask: Callable[[], Any]) -> Any:
+    """Return what `ask` returns in a child process of that user, in the form of JSON; None if it fails there."""
     entry = pwd.getpwnam(user)
-    if os.geteuid() not in (0, entry.pw_uid):
-        return place._replace(unknown=f"only root can try solo as {user}")
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -53,28 +54,24 @@ def find_place(user: str, path: str | None, asked: str | None) -> Place:
                 os.initgroups(user, entry.pw_gid)
                 os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
                 os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
-            os.write(writer, json.dumps(try_place(place, path, asked)).encode())
+            os.write(writer, json.dumps(ask()).encode())
         finally:
             os._exit(0)
     os.close(writer)
     with open(reader, "rb") as file:
         answer = file.read()
     os.waitpid(child, 0)
-    if not answer:
-        return place._replace(unknown=f"solo could not be tried as {user}")
-    problem, solo = json.loads(answer)
-    return place._replace(problem=problem and f"solo cannot run as {user}: {problem}", solo=solo)
+    return json.loads(answer) if answer else None
 
 
-def try_place(place: Place, path: str | None, asked: str | None) -> tuple[str, str]:
+def try_place(ours: str, path: str | None, asked: str | None) -> tuple[str, str]:
     """Return (why this user cannot run solo, the word that calls it)."""
     found = shutil.which("solo", path=path) if path is not None else None
-    is_ours = found is not None and os.path.realpath(found) == os.path.realpath(place.path)
-    if not is_ours and not os.access(place.path, os.X_OK):
-        return f"cannot execute {place.path}: Permission denied (install solo for all users)", place.path
-    states = [] if asked is None else list(check_directory(asked))
-    problems = [text for state, text in states if state == BAD]
-    return "".join(problems[:1]), "solo" if is_ours else place.path
+    is_ours = found is not None and os.path.realpath(found) == os.path.realpath(ours)
+    if not is_ours and not os.access(ours, os.X_OK):
+        return f"cannot execute {ours}: Permission denied (install solo for all users)", ours
+    problems = [text for state, text in check_directory(asked) if state == BAD] if asked is not None else []
+    return "".join(problems[:1]), "solo" if is_ours else ours
 
 
 def find_solo() -> str:
@@ -91,12 +88,3 @@ def find_uid(name: str) -> int | None:
         return pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError, UnicodeError):
         return None
-
-
-def find_names(user: str) -> str:
-    """Return the path of the default directory of a user's names, "" if there is none."""
-    try:
-        uid = find_uid(user)
-        return "" if uid is None else directories.find_place(uid)
-    except SoloError:
-        return ""

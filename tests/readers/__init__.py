@@ -26,9 +26,9 @@ READ = {
     "locks": "process.watch.find_lock_owner",
     "mounts": "commands.checks.find_file_system commands.checks.read_lines",
     "crontab": """
-        commands.crontab.cut_header commands.crontab.parse_crontab commands.crontab.parse_entry commands.crontab.read_all
-        commands.crontab.read_text commands.units.parse_unit commands.units.read_settings
-        commands.shell_line.split_line commands.shell_line.split_commands commands.shell_line.read_word""",
+        commands.crontab.parse_crontab commands.crontab.parse_entry commands.crontab.read_all
+        commands.crontab.read_source commands.units.parse_unit commands.units.read_settings
+        commands.shell_line.split_line""",
     "environ": "launcher.read_environment",
     "value": """
         kinds.read_flag kinds.read_word kinds.read_duration kinds.read_count kinds.read_limit kinds.read_status kinds.read_signal
@@ -90,7 +90,7 @@ READ = {
 UNREAD = {
     "only selects a reader": """
         engines.s3.credentials.Settings.read_profile
-        api.arguments.read_options commands.lookup.read_skips contention.evict.read_record
+        api.arguments.read_options commands.schedule.read_starts commands.lookup.read_skips contention.evict.read_record
         contention.period.LocalStore.read_once contention.period.LocalStore.write_once
         contention.sockets.SocketTicket.read_record engines.acquire.EngineHold.read_once engines.engine.Engine.read_once
         engines.engine.Engine.read_outcomes
@@ -118,7 +118,7 @@ UNREAD = {
         contention.flocks.describe_locker start.find_interpreter start.find_program directories.open_base text.remedies.explain
         text.describe.describe_state text.describe.find_directory""",
     "reads text that this process has just written": """
-        api.holder.make_holder commands.history.read_time commands.place.find_place
+        api.holder.make_holder commands.history.read_time commands.place.call_as
         commands.metrics.run engines.s3.engine.S3.pack""",
     "reads columns of solo's own queries, cast by the server": """
         engines.postgresql.libpq.Connection.receive engines.postgresql.libpq.read_value
