@@ -87,7 +87,7 @@ def find_guard(command: Command, shell: str) -> Guard | None:
     """Return the guard of the command, None if it has none. Raises Unclear."""
     words = skip_wrappers(command.plain)
     name = words[0].program if words and words[0].text else ""
-    is_ours = name == "solo" and not re.match("-port=|-silent$", "".join(word.raw for word in words[1:2]))
+    is_ours = name == "solo" and not re.match(r"-port=\d+$|-silent$", "".join(word.raw for word in words[1:2]))
     if name not in TOOLS or is_ours or name == "chpst" and not any(word.raw[:2] in ("-l", "-L") for word in words):
         return None
     found, at = take_options(words, TOOLS[name].options)
@@ -115,7 +115,7 @@ def make_guard(words: list[Word], at: int, given: dict[str, str], tool: Tool) ->
     if name == "run-one":
         key = make_key([word.text or "" for word in words[1:]])
     elif name == "solo":
-        key = f"port-{given['p']}" * given["p"].isdigit()
+        key = f"port-{given['p']}"
     elif tool.lock:
         path = next(value for letter, value in given.items() if letter in tool.lock)
         lock = words[0]._replace(raw=path, text=path)

@@ -130,13 +130,11 @@ def check_unit(source: Source, settings: Settings, user: str, asked: str) -> Pla
         return Place(f"ProtectHome= hides {names} ({own})")
     for key, may in (("InaccessiblePaths", "remove it"), ("ReadOnlyPaths", remedy), ("TemporaryFileSystem", "")):
         covering = list_covering(settings, names, key)
-        if covering and not (is_made and key == "ReadOnlyPaths"):
+        if covering and names and not (is_made and key == "ReadOnlyPaths"):
             text = f"{key}={covering[0]} covers {names}"
-            return (
-                Place(f"{text} ({may})")
-                if may
-                else Place(unknown=f"{text}, so the unit would exclude no run elsewhere")
-            )
+            if not may:
+                return Place(unknown=f"{text}, so the unit would exclude no run elsewhere")
+            return Place(f"{text} ({may})")
     return check_type(settings)
 
 
