@@ -55,6 +55,11 @@ class Line(NamedTuple):
     asked: str | None = ""
     times: str = ""
 
+    @property
+    def is_set_apart(self) -> bool:
+        """Does its environment choose another backend, or its command itself another directory?"""
+        return "SOLO_VIA" in self.variables or "SOLO_" in self.command
+
 
 class Source(NamedTuple):
     """A crontab or a unit. `has_user` says whether the lines name their user; None: look at them."""

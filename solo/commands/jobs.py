@@ -96,14 +96,10 @@ def list_keys(line: Line) -> list[tuple[object, ...]]:
 
 def list_names(line: Line) -> list[str]:
     """Return the names of the user that the line types, if they are certainly in the directory of the user."""
-    is_elsewhere = is_set_apart(line) or "SOLO_DIR" in line.variables or "via" in line.advice.options
-    names = line.advice.options.get("name", ()) if line.user and not is_elsewhere else ()
+    options = line.advice.options
+    is_elsewhere = line.is_set_apart or line.variables.get("SOLO_DIR") or "via" in options
+    names = options.get("name", ()) if line.user and not is_elsewhere else ()
     return [name for name in names if "%" not in name]
-
-
-def is_set_apart(line: Line) -> bool:
-    """Does the environment of the line choose another backend, or in the line itself another directory?"""
-    return "SOLO_VIA" in line.variables or "SOLO_" in line.command
 
 
 def compare(line: Line, groups: Groups) -> Iterator[Finding]:
@@ -126,7 +122,7 @@ def compare(line: Line, groups: Groups) -> Iterator[Finding]:
 
 def find_reason(line: Line, groups: Groups) -> str:
     """Return why solo would not run there as the tool does, "" if it was tried."""
-    if is_set_apart(line):
+    if line.is_set_apart:
         return "SOLO_VIA or SOLO_DIR is set"
     place, lock = find_line_place(line), line.advice.lock
     if place.problem or place.unknown:
@@ -158,7 +154,7 @@ def rewrite(line: Line) -> str | None:
 def judge(line: Line) -> Iterator[Finding]:
     """Yield what prevents that a line with solo runs: its call, its user, or the settings of its unit."""
     advice, ours = line.advice, find_solo()
-    if "via" in advice.options or "SOLO_VIA" in line.variables:
+    if "via" in advice.options or {"SOLO_VIA"} & line.variables.keys():
         return
     place = find_line_place(line)
     if advice.solo[:1] == "/":
@@ -166,5 +162,5 @@ def judge(line: Line) -> Iterator[Finding]:
             yield Finding(FAILS, "path", f"{advice.solo} is not there (solo is {ours})")
     elif advice.is_bare and place.solo != "solo" and line.unit is None:
         yield Finding(FAILS, "path", f"cron does not find solo in the PATH of this line (write {ours})")
-    if advice.runs and place.problem and not is_set_apart(line):
+    if advice.runs and place.problem and not line.is_set_apart:
         yield Finding(FAILS, "place", place.problem)

@@ -29,7 +29,7 @@ def check_schedule(line: Line) -> Iterator[Finding]:
     if gap is None or uid is None or not name or OVERLAPS & options.keys() or os.geteuid() not in (0, uid):
         return
     asked = options.get("dir") or line.variables.get("SOLO_DIR")
-    words = [encode(word) for word in line.advice.words]
+    words = list(map(encode, line.advice.words))
     usual, skips, starts = call_as(line.user, lambda: read_starts(asked, name, words)) or (0, 0, 0)
     if usual > gap * 60:
         spans = f"the usual run takes {format_rough(usual)}, the next start comes after {format_duration(gap * 60)}"
@@ -41,7 +41,7 @@ def find_name(line: Line) -> str:
     """Return the name under which the runs of a line are in the history, "" if it is not certain."""
     first, *rest = line.advice.unnamed or [""]
     names = line.advice.options.get("name") or [make_name(first, rest)] * bool(first)
-    return names[0] if names and not set("%$") & set(names[0]) and "SOLO_" not in line.command else ""
+    return names[0] if names and not set("%$") & set(names[0]) and not line.is_set_apart else ""
 
 
 def read_starts(asked: str | None, name: str, words: list[bytes]) -> tuple[float, int, int] | None:
