@@ -449,7 +449,7 @@ def test_a_unit_without_a_line_to_use_fails_with_solo(guest, number, settings):
 
     assert (old[0], advice["use"]) == ("success", None), advice
     assert new[:3] == ("exit-code", "125", []) and judged["state"] == "fails", judged
-    text = judged["findings"][-1]["text"]
+    text = judged["findings"][0]["text"]
     if found := re.search(r"as root: (install .*?)[;)]", text):
         guest.do("sh", "-c", found[1])
     elif found := re.search(r"\(add (.*)\)$", text):
