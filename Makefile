@@ -121,7 +121,6 @@ lab: ## measure how Debian's lock wrappers and solo fail, in one set of scenes; 
 	@cd tests && PATH="$(CURDIR)/build/lab/bin:$$PATH" $(PYTHON) -m lab $(ARGS)
 
 fuzz: $(MADE) ## feed ten million inputs to the readers of outside data; SEED=n COUNT=n TARGETS='stat words' ARGS=--record
-	@$(PIP) --group fuzz || echo "solo: cannot install atheris: fuzzing without guidance" >&2
 	@nice $(VENV_PYTHON) tests/fuzz.py $(TARGETS) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(ARGS)
 
 records: ## do all of these with --record, in two hours: results in build/records, tables in docs/evidence.md

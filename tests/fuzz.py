@@ -1,24 +1,20 @@
-"""`make fuzz`: feed millions of inputs to the targets of readers/, two at a time, each in its own process.
+"""`make fuzz`: feed millions of inputs to the targets of readers/, in one process for each CPU.
 
-With atheris installed (make fuzz installs it if it can), the first tenth is guided by coverage. The rest mutates the corpus of that
-part and valid texts. An input is bytes: `check` reads it, and for one in four it is also the seed of a `trip`. Findings are printed
-with their input; `--replay TARGET INPUT` runs it again.
+Inputs are valid texts after a few small changes. An input is bytes: `check` reads it, and for one in four it is also the seed of a
+`trip`. Findings are printed with their input; `--replay TARGET INPUT` runs it again.
 """
 
 import argparse
-import importlib.metadata
-import importlib.util
 import json
+import multiprocessing
 import os
 import platform
-import select
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from ast import literal_eval
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from random import Random
 from zlib import crc32
@@ -31,10 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 COUNT = 10_000_000
 PATIENCE = 20  # seconds of CPU until an input counts as a hang
 LARGEST = 4096  # bytes of an input; test_fuzz.py has larger ones
-BESIDE = 2  # processes at a time
-GUIDED = 10  # one input in 10
-GAVE_UP = 77  # libFuzzer's exit status when it gives up; the unguided run meets the same problem
-SEEDS = 40  # valid texts in the initial corpus
+SEEDS = 40  # valid texts to begin with
 BYTES = b"\0\n\r\t \x0b%-+_=/.,:;\"'()[]{}@019azZ\x7f\x80\xc3\xff"
 
 
@@ -101,10 +94,10 @@ def splice(target, rng, data, at):
 CHANGES = (flip, put, put, put_word, put_word, cut, drop, repeat, splice)
 
 
-def generate(target, seed: int, corpus=()):
-    """Yield inputs without end: the same ones for the same seed and corpus."""
+def generate(target, seed: int):
+    """Yield inputs without end: the same ones for the same seed."""
     rng = Random(seed)
-    pool = [target.make(rng) for _ in range(SEEDS)] + [b"", *corpus]
+    pool = [target.make(rng) for _ in range(SEEDS)] + [b""]
     while True:
         data = mutate(target, rng, rng.choice(pool))
         if rng.random() < 0.02:
@@ -112,86 +105,42 @@ def generate(target, seed: int, corpus=()):
         yield data
 
 
-def run_plain(target, seed: int, count: int, corpus=()) -> dict:
-    """Fuzz without guidance, starting with `corpus` and valid texts. Return the result, with the finding if there is one."""
-    begin, data, done = time.monotonic(), b"", 0
-    for data in generate(target, seed, corpus):
+def run(target, seed: int, count: int) -> dict:
+    """Feed `count` inputs to a target. Return the result, with the finding if there is one."""
+    begin, done = time.monotonic(), 0
+    for data in generate(target, seed):
         if done >= count:
             break
         done += 1
         try:
             try_input(target, data)
         except (Exception, Hang):
-            return summarize(target, done, begin, data, traceback.format_exc())
+            return {**summarize(target, done, begin), "input": repr(data), "why": traceback.format_exc()}
     return summarize(target, done, begin)
 
 
-def summarize(target, done: int, begin: float, data=None, why: str = "") -> dict:
-    found = {} if data is None else {"input": repr(data), "why": why}
-    return {"target": target.name, "inputs": done, "seconds": time.monotonic() - begin, **found}
+def summarize(target, done: int, begin: float) -> dict:
+    return {"target": target.name, "inputs": done, "seconds": round(time.monotonic() - begin)}
 
 
-def run_guided(load, seed: int, count: int, corpus: str, answer: str):
-    """Fuzz with atheris, which ends this process. The result goes to the file `answer`, new inputs to the folder `corpus`."""
-    import atheris
+def run_named(name: str, seed: int, count: int) -> dict:
+    """Run a target, in a process of the pool, which imports the readers itself."""
+    from readers import TARGETS
 
-    with atheris.instrument_imports(include=["solo"]):
-        target = load()
-    begin, done = time.monotonic(), 0
-
-    def finish(*finding):
-        # Rename it: libFuzzer may give up in the middle of a write.
-        Path(answer + ".new").write_text(json.dumps(summarize(target, done, begin, *finding)))
-        os.replace(answer + ".new", answer)
-        os._exit(0)
-
-    def one_input(data: bytes):
-        nonlocal done
-        done += 1
-        try:
-            try_input(target, data)
-        except (Exception, Hang):
-            finish(data, traceback.format_exc())
-        if done >= count:
-            finish()
-
-    def change(data: bytes, most: int, seed: int) -> bytes:
-        return mutate(target, Random(seed), data)[:most] if seed % 8 < 5 else atheris.Mutate(data, most)
-
-    rng = Random(seed)
-    for number in range(SEEDS):
-        Path(corpus, str(number)).write_bytes(target.make(rng))
-    # No timeout of libFuzzer: try_input has its own timer.
-    flags = f"-seed={seed % (1 << 32) or 1} -max_len={LARGEST} -timeout=0 -runs=-1 -verbosity=0 -rss_limit_mb=0".split()
-    flags.append(f"-artifact_prefix={corpus}/")  # the unguided run tries the input at which it gave up
-    atheris.Setup(["fuzz", *flags, corpus], one_input, custom_mutator=change)
-    atheris.Fuzz()
+    return run(TARGETS[name], seed, count)
 
 
-def run_one(name: str, engine: str, seed: int, count: int, answer: str):
-    """Fuzz one target in this process: a guided tenth, then the rest, unguided and several times as fast."""
-
-    def load():
-        from readers import TARGETS
-
-        return TARGETS[name]
-
-    first = {"inputs": 0, "seconds": 0, "outcome": "-"}
-    with tempfile.TemporaryDirectory() as corpus:
-        if engine == "atheris":
-            guided = os.fork()
-            if guided == 0:
-                run_guided(load, seed, -(-count // GUIDED), corpus, answer)
-            status = os.waitstatus_to_exitcode(os.waitpid(guided, 0)[1])
-            if status != GAVE_UP or os.path.exists(answer):
-                first = json.loads(Path(answer).read_text())
-            else:
-                first["outcome"] = "unguided"
-        found = [file.read_bytes() for file in sorted(Path(corpus).iterdir())]
-    if "why" not in first:
-        last = run_plain(load(), seed, count - first["inputs"], found)
-        first = {**first, **last, **{key: first[key] + last[key] for key in ("inputs", "seconds")}}
-    Path(answer).write_text(json.dumps(first))
+def run_all(shares: dict, seed: int) -> list:
+    """Run all targets, the largest first; return their results."""
+    spawning = multiprocessing.get_context("spawn")
+    results = []
+    with ProcessPoolExecutor(os.cpu_count(), spawning) as pool:
+        largest = sorted(shares, key=shares.get, reverse=True)
+        for found in pool.map(run_named, largest, [seed] * len(largest), [shares[name] for name in largest]):
+            outcome = "FOUND" if "why" in found else "-"
+            print(f"| {found['target']} | {found['inputs']:,} | {found['seconds']} | {outcome} |", flush=True)
+            results.append(found)
+    return results
 
 
 def share_out(targets: list, count: int) -> dict:
@@ -200,74 +149,22 @@ def share_out(targets: list, count: int) -> dict:
     return {target.name: int(-(-count * target.share // whole)) for target in targets}
 
 
-def run_all(shares: dict, engine: str, seed: int) -> list:
-    """Fuzz all targets, BESIDE at a time; return their results."""
-    waiting, running, done = sorted(shares, key=shares.get), {}, []
-    with tempfile.TemporaryDirectory() as folder:
-        while waiting or running:
-            while waiting and len(running) < BESIDE:
-                name = waiting.pop()
-                answer = os.path.join(folder, name)
-                words = [sys.executable, __file__, "--one", name, "--engine", engine, "--seed", str(seed)]
-                words += ["--count", str(shares[name]), "--answer", answer]
-                process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=open(answer + ".err", "wb"))
-                running[process] = name, answer
-            process = wait_for_one(running)
-            name, answer = running.pop(process)
-            try:
-                known = json.loads(Path(answer).read_text())
-            except (OSError, ValueError):
-                why = Path(answer + ".err").read_text()[-3000:]
-                known = {"target": name, "inputs": 0, "seconds": 0, "input": "?", "why": why}
-            if known.get("outcome") == "unguided":
-                print(Path(answer + ".err").read_text(errors="replace")[-1000:], file=sys.stderr)  # why it gave up
-            done.append(known)
-            outcome = "FOUND" if "why" in known else known.get("outcome", "-")
-            print(f"| {name} | {known['inputs']:,} | {known['seconds']:.0f} | {outcome} |", flush=True)
-    return done
-
-
-def wait_for_one(running):
-    """Wait until one of the processes has ended; return it."""
-    poller = select.poll()
-    pidfds = {os.pidfd_open(process.pid): process for process in running}
-    for pidfd in pidfds:
-        poller.register(pidfd, select.POLLIN)
-    process = pidfds[poller.poll()[0][0]]
-    for pidfd in pidfds:
-        os.close(pidfd)
-    process.wait()
-    return process
-
-
-def describe(results: list, seed: int, engine: str) -> dict:
+def describe(results: list, seed: int) -> dict:
     """Return the record of a run without findings."""
-    version = f"atheris {importlib.metadata.version('atheris')}" if engine == "atheris" else "no atheris"
+    inputs = {found["target"]: found["inputs"] for found in results}
     return {
         **measured.describe(),
-        "engine": version,
         "seed": seed,
-        "inputs": sum(known["inputs"] for known in results),
-        "targets": {
-            known["target"]: {
-                "inputs": known["inputs"],
-                "seconds": round(known["seconds"]),
-                "found": known.get("outcome", "-"),
-            }
-            for known in sorted(results, key=lambda known: known["target"])
-        },
+        "inputs": sum(inputs.values()),
+        "targets": dict(sorted(inputs.items())),
     }
 
 
 def make_sentence(run: dict) -> str:
     """Return the sentence for docs/evidence.md."""
-    command = f"`make fuzz SEED={run['seed']}`"
     readers = f"{len(run['targets'])} readers ({', '.join(run['targets'])})"
-    return f"{run['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({command}, {measured.format_measured(run)}, {run['engine']})."
-
-
-def find_engine() -> str:
-    return "atheris" if importlib.util.find_spec("atheris") else "plain"
+    command = f"`make fuzz SEED={run['seed']}`, {measured.format_measured(run)}"
+    return f"{run['inputs']:,} inputs for {readers}: no crash, no hang, no wrong answer ({command})."
 
 
 def main():
@@ -275,16 +172,11 @@ def main():
     options.add_argument("targets", nargs="*")
     options.add_argument("--seed", type=int, default=int(time.time()))
     options.add_argument("--count", type=int, default=COUNT)
-    options.add_argument("--engine", choices=("atheris", "plain"), default=find_engine())
     options.add_argument(
         "--record", action="store_true", help="if nothing is found, write build/records and docs/evidence.md"
     )
     options.add_argument("--replay", nargs=2, metavar=("TARGET", "INPUT"))
-    options.add_argument("--one", help=argparse.SUPPRESS)
-    options.add_argument("--answer", help=argparse.SUPPRESS)
     asked = options.parse_args()
-    if asked.one:
-        return run_one(asked.one, asked.engine, asked.seed, asked.count, asked.answer)
     if asked.record and asked.targets:
         options.error("--record is for a run of all targets")
     from readers import TARGETS
@@ -293,18 +185,17 @@ def main():
         return try_input(TARGETS[asked.replay[0]], literal_eval(asked.replay[1]))
     shares = share_out([TARGETS[name] for name in asked.targets or TARGETS], asked.count)
     print(
-        f"SEED={asked.seed}, {asked.engine}, Python {platform.python_version()}\n\n"
-        "| target | inputs | seconds | found |\n|---|---:|---:|---|"
+        f"SEED={asked.seed}, Python {platform.python_version()}\n\n| target | inputs | seconds | found |\n|---|---:|---:|---|"
     )
-    results = run_all(shares, asked.engine, asked.seed)
-    found = [known for known in results if "why" in known]
-    run = describe(results, asked.seed, asked.engine)
-    print("\n" + (f"{len(found)} found" if found else make_sentence(run)))
-    for known in found:
-        print(f"\n{known['target']}: --replay {known['target']} {json.dumps(known['input'])}\n{known['why']}")
-    if asked.record and not found:
-        measured.write_record("fuzz", run, {"fuzz": make_sentence(run)})
-    return bool(found)
+    results = run_all(shares, asked.seed)
+    findings = [found for found in results if "why" in found]
+    record = describe(results, asked.seed)
+    print("\n" + (f"{len(findings)} found" if findings else make_sentence(record)))
+    for found in findings:
+        print(f"\n{found['target']}: --replay {found['target']} {json.dumps(found['input'])}\n{found['why']}")
+    if asked.record and not findings:
+        measured.write_record("fuzz", record, {"fuzz": make_sentence(record)})
+    return bool(findings)
 
 
 if __name__ == "__main__":

@@ -19,18 +19,17 @@ from solo.api import status_pipe
 from solo.engines import engine, targets
 from solo.gate import Gate
 from solo.history import reader
-from solo.process import systemd
 
 SHARE = 500  # inputs for each share of a target
 
 
 def sample(name: str, seed: int) -> dict:
     target = TARGETS[name]
-    return fuzz.run_plain(target, seed, max(150, int(SHARE * target.share)))
+    return fuzz.run(target, seed, max(150, int(SHARE * target.share)))
 
 
 def test_a_finding_is_printed_with_its_replay_and_fails_the_run(tmp_path):
-    options = "--engine plain --seed 1 --count 400 stat report".split()
+    options = "--seed 1 --count 400 stat value".split()
     words = [sys.executable, str(ROOT / "tests/fuzz.py"), *options]
     broken = {**os.environ, "PYTHONPATH": str(tmp_path)}
     (tmp_path / "sitecustomize.py").write_text(
@@ -102,9 +101,9 @@ WHOLE = {"read_duration": kinds.read_duration, "unquote": record.unquote, "parse
         ("quoted", record, {"unquote": drop_a_byte}),
         ("journal", reader, {"parse": count_torn_lines}),
         ("gate", Gate, {"read_counter": take_any_counter}),
-        ("report", status_pipe, {"read_last": spin}),
+        ("stat", identity, {"parse_stat": spin}),
         ("url", targets, {"hide_secrets": lambda query: query}),
-        ("cgroup", systemd, {"find_unit": give_up}),
+        ("entry_record", engine, {"parse_entry_record": give_up}),
     ],
 )
 def test_a_broken_reader_is_found_within_the_sample(name, module, broken, monkeypatch):

@@ -1,16 +1,14 @@
-"""Files of /proc: stat, status, timens_offsets, cgroup, locks, mounts and environ."""
+"""Files of /proc: stat, status and mounts."""
 
-import os
 import re
-from io import StringIO
 from operator import attrgetter
 from types import SimpleNamespace
 
 from readers import some
 from readers.target import KERNELS, NUMBERS, ORIGIN, attempt, expect, fuzzed, put_into_file, read_from, same, swapped
-from solo import identity, kernel, launcher, start
+from solo import identity, kernel, start
 from solo.commands import checks
-from solo.process import owners, systemd, watch
+from solo.process import owners, systemd
 
 STAT_LINE = b"%d (%b) %b %d 5 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 %d 0 %d 1000 100 1844 1\n"
 STAT = re.compile(rb"(\S+) (-?\d+)(?: -?\d+){15} (\d+) -?\d+ (\d+)(?: [ -~]*)?\n?")
@@ -90,69 +88,6 @@ def trip_status(rng):
     same(read_from(data, kernel.read_umask), 0o27)
 
 
-OFFSETS = b"monotonic  %10d %9d\nboottime   %10d %9d\n"
-
-
-def make_offsets(rng) -> bytes:
-    return OFFSETS % (some.number(rng), some.number(rng, 10**9), some.number(rng) - 5, some.number(rng, 10**9))
-
-
-@fuzzed(8, b"boottime |\n|" + NUMBERS)
-def check_offsets(data: bytes):
-    shift = attempt(read_from, data, identity.read_shift, may=(*KERNELS, OverflowError))
-    match = re.fullmatch(rb"monotonic +-?\d{1,9} +\d{1,9}\nboottime +(-?\d{1,9}) +(\d{1,9})\n", data)
-    if match:
-        ticks = os.sysconf("SC_CLK_TCK")
-        expect(abs(shift - int(match[1]) * ticks - int(match[2]) * ticks / 1e9) <= 0.5 + 1e-6, shift)
-
-
-def trip_offsets(rng):
-    seconds, nanoseconds = some.number(rng) - 5, rng.choice((0, 500_000_000))
-    shift = read_from(OFFSETS % (0, 0, seconds, nanoseconds), identity.read_shift)
-    same(shift, seconds * 100 + nanoseconds // 10_000_000)
-
-
-UNITS = b"|cron.service|run-u1.scope|init.scope|user.slice|x y.service|a\x0b.service|\xff.scope|..service".split(b"|")
-
-
-def make_cgroup(rng) -> bytes:
-    path = b"/".join(rng.choice(UNITS) for _ in range(rng.randrange(1, 5)))
-    lines = [b"12:cpu,memory:/x\n", b"1:name=systemd:/%b\n" % path, b"0::/%b\n" % path]
-    return b"".join(rng.sample(lines, rng.randrange(1, 4)))
-
-
-@fuzzed(10, b"0::|:name=systemd:|.service|.scope|/")
-def check_cgroup(data: bytes):
-    unit = systemd.find_unit(kernel.decode(data))
-    lines = [line.split(b":", 2) for line in data.split(b"\n") if re.match(rb"0::|.*:name=systemd:", line, re.S)]
-    parts = [part for line in lines for part in reversed(line[2].split(b"/"))]
-    found = [part for part in parts if re.search(rb"\.(service|scope)\Z", part)]
-    same(kernel.encode(unit), found[0] if found else b"")
-
-
-def make_lock(rng) -> bytes:
-    kinds = rng.choice((b"", b"-> ")), rng.choice((b"FLOCK", b"POSIX", b"OFDLCK")), rng.choice((b"WRITE", b"READ"))
-    owner = some.number(rng) - 1
-    return b"1: %b%b  ADVISORY  %b %d 00:%02x:%d 0 EOF\n" % (*kinds, owner, rng.randrange(3), rng.randrange(3))
-
-
-def make_locks(rng) -> bytes:
-    return b"".join(some.many(rng, make_lock, 4))
-
-
-@fuzzed(3, b"FLOCK|-> |00:01:2|" + NUMBERS)
-def check_locks(data: bytes):
-    table = data.decode("latin-1")
-    stat = SimpleNamespace(st_dev=1, st_ino=2)
-    with swapped(watch, open=lambda path: StringIO(table), posix=SimpleNamespace(fstat=lambda fd: stat)):
-        owner = watch.find_lock_owner(0)
-    expect(owner >= 0)
-    line = r"\d+: (?:-> )?(?:FLOCK|POSIX|OFDLCK) +ADVISORY +(?:WRITE|READ) -?\d{1,9} \d\d:\d\d:\d+ 0 EOF\n"
-    if re.fullmatch(f"(?:{line})*", table, re.A):
-        holders = re.findall(r"(?m)^\d+: FLOCK +ADVISORY +(?:WRITE|READ) +(-?\d{1,9}) 00:01:2 0 EOF$", table)
-        same(owner, max(0, int(holders[0])) if holders else 0)
-
-
 POINTS = b"|run|x y|\xc3\xa9|\xff|a\\b|\xc2\xa0|tab\t|\xe2\x80\xa8".split(b"|")
 DEEP_POINTS = b"srv|x y|\xc3\xa9|\xff\xfe|a\\b|\xc2\xa0|\xc2\x85|\xe2\x80\xa8".split(b"|")
 
@@ -183,20 +118,3 @@ def trip_mounts(rng):
     point = rng.choice(DEEP_POINTS)
     data = make_mounts(rng) + write_mount(b"", b"ext4") + write_mount(point, b"nfs4")
     same(find_mounted(data, b"/%b/inner" % point), ("nfs4", kernel.decode(b"/" + point)))
-
-
-def make_variable(rng) -> bytes:
-    name = rng.choice(b"LC_CTYPE|LC_ALL|XLC_CTYPE||A".split(b"|"))
-    return b"%b=%b\0" % (name, rng.choice((some.word(rng), b"LC_CTYPE=x", b"")))
-
-
-def make_environ(rng) -> bytes:
-    return b"".join(some.many(rng, make_variable, 5))
-
-
-@fuzzed(12, b"LC_CTYPE=|\0")
-def check_environ(data: bytes):
-    own = {b"LC_CTYPE": b"C.UTF-8", b"": b"x", b"HOME": b"/"}
-    read = read_from(data, launcher.read_environment, posix=SimpleNamespace(environ=own))
-    inherited = [pair[len(b"LC_CTYPE=") :] for pair in data.split(b"\0") if pair.startswith(b"LC_CTYPE=")]
-    same(read, {b"HOME": b"/", **({b"LC_CTYPE": inherited[0]} if inherited else {})})

@@ -1,4 +1,4 @@
-"""Addresses of sockets, command lines of launchers, and reports of a launcher to solo.run."""
+"""Addresses of sockets, and command lines of launchers."""
 
 import os
 import re
@@ -9,7 +9,6 @@ from readers.records import CLAIM, ESCAPES, invent_record
 from readers.target import NUMBERS, ORIGIN, agree, attempt, expect, expect_claim, fuzzed, read_from, same, swapped
 from readers.words import make_words
 from solo import kernel, record, tickets
-from solo.api import status_pipe
 from solo.contention import addresses, sockets
 from solo.errors import SoloError
 from solo.modes import SLOTS, Claim
@@ -115,28 +114,3 @@ def trip_cmdline(rng):
     command = [some.word(rng), b"-x", b"--"]
     line = b"python3\0-IS\0/usr/bin/solo\0%b--\0%b\0" % (typed, b"\0".join(command))
     same(read_from(line, sockets.read_command, 5), (command, note))
-
-
-def make_report(rng) -> bytes:
-    return b"4 3 5\nBusyjobheld!" + b"7 0 0\nStarted" * rng.randrange(2)
-
-
-@fuzzed(10, b"0 0 0\n|\n| |" + NUMBERS)
-def check_report(data: bytes):
-    read = status_pipe.read_last(data)
-    expect(read is None or len(read) == 3 and all(isinstance(part, str) for part in read))
-
-
-def trip_report(rng):
-    """Send reports with any name and message: the reader gets the last one unchanged."""
-    pieces = []
-    report = status_pipe.Report.__new__(status_pipe.Report)
-    report.pipe = 5
-    sent = [(some.text(rng), some.text(rng), some.text(rng) * rng.choice((1, 200))) for _ in range(rng.randrange(1, 3))]
-    with swapped(status_pipe, posix=SimpleNamespace(write=lambda fd, data: pieces.append(data))):
-        for message in sent:
-            report.send(*message)
-    expect(all(len(piece) <= 4096 for piece in pieces), "a write to the pipe may not be atomic")
-    *head, message = status_pipe.read_last(b"".join(pieces))
-    same(tuple(head), sent[-1][:2])
-    expect(kernel.encode(sent[-1][2]).startswith(kernel.encode(message)) and bool(message) == bool(sent[-1][2]))

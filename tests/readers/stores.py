@@ -1,6 +1,5 @@
-"""The objects of a store, its answers, its dates, and the files and services with its keys."""
+"""The objects of a store, its answers and its dates."""
 
-import configparser
 import json
 from datetime import datetime, timezone
 from email.utils import format_datetime
@@ -11,7 +10,6 @@ from readers.target import NUMBERS, attempt, expect, fuzzed, same
 from solo.contention import period
 from solo.engines import dates, http, network, targets
 from solo.engines.s3 import credentials, document, engine, objects, store
-from solo.errors import SoloError
 
 LAST = 253402300799  # seconds since the epoch
 
@@ -139,58 +137,3 @@ def trip_dates(rng):
     when = datetime.fromtimestamp(moment, timezone.utc)
     same(dates.parse_http_date(format_datetime(when, usegmt=True)), moment)
     same(dates.parse_date(when.isoformat()), moment)
-
-
-# --- keys --------------------------------------------------------------------------------------------------------
-
-
-def make_keys(rng) -> bytes:
-    known = {
-        "AccessKeyId": "a",
-        "SecretAccessKey": "b",
-        "Token": "t",
-        "Expiration": "2026-11-23T05:47:03Z",
-        "Code": "Success",
-    }
-    for key in rng.sample(sorted(known), rng.randrange(3)):
-        known[key] = rng.choice(("", None, 5, "a b", "é", []))
-    return json.dumps(known).encode()
-
-
-@fuzzed(1, b'"AccessKeyId"|"SecretAccessKey"|"Token"|"SessionToken"|"Expiration"|null|' + NUMBERS)
-def check_keys(data: bytes):
-    keys = attempt(credentials.parse_keys, data, "test", may=SoloError)
-    if isinstance(keys, credentials.Keys):
-        expect(all(text and text.isprintable() for text in (keys.identifier, keys.secret, keys.token or "x")))
-
-
-def make_profiles(rng) -> bytes:
-    lines = []
-    for section in rng.sample(("default", "profile prod", "sso-session x"), rng.randrange(4)):
-        lines += [
-            f"[{section}]",
-            *(
-                f"{key}{rng.choice(('=', ' = '))}{some.number(rng)}"
-                for key in rng.sample(("region", "Output", "s3"), 2)
-            ),
-        ]
-    return "\n".join(lines).encode()
-
-
-@fuzzed(1, b"[default]|\n[profile x]\n|=| = |#|;|\n  ")
-def check_profiles(data: bytes):
-    known = credentials.parse_ini(data.decode(errors="replace"))
-    expect(
-        all(
-            key == key.strip().lower() and value == value.strip()
-            for section in known.values()
-            for key, value in section.items()
-        )
-    )
-
-
-def trip_profiles(rng):
-    text = make_profiles(rng).decode()
-    parser = configparser.RawConfigParser(default_section=None)
-    parser.read_string(text)
-    same(credentials.parse_ini(text), {name: dict(parser[name]) for name in parser.sections()})

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from readers import some
 from readers.target import NUMBERS, attempt, expect, fuzzed, same, swapped
 from solo import argv, directories, kernel, kinds, record
-from solo.commands import dispatch
 from solo.commands.table import SUBCOMMANDS
 from solo.engines import engine, etcd
 from solo.errors import UsageError
@@ -136,16 +135,6 @@ def parse_otherwise(words: list):
     return options, rest[0] if rest and not ended and rest[0] in known else None, rest
 
 
-def parse_mixed_otherwise(words: list):
-    """Return the result of dispatch.parse_mixed, computed by getopt; None for UsageError."""
-    with swapped(getopt, long_has_args=find_exact):
-        found = attempt(getopt.gnu_getopt, words, SHORTS, LONGS, may=getopt.GetoptError)
-    if isinstance(found, getopt.GetoptError):
-        return None
-    options = convert(found[0])
-    return None if options is None else (options, found[1])
-
-
 def convert(pairs: list):
     """Return the options of getopt by key, None if a value is invalid."""
     options = {}
@@ -176,13 +165,6 @@ def make_words(rng) -> bytes:
 @fuzzed(2, "|".join([*(f"--{option.flag}" for option in LAUNCHER_OPTIONS), "\0|=|-qn|--"]).encode())
 def check_words(data: bytes):
     typed = kernel.decode(data).split("\0")
-    mixed = attempt(dispatch.parse_mixed, typed, LAUNCHER_OPTIONS, may=UsageError)
-    other = parse_mixed_otherwise(typed)
-    if isinstance(mixed, UsageError):
-        expect(other is None or is_stricter(mixed, typed), "solo refuses words that getopt accepts", mixed)
-    else:
-        expect(other is not None, "solo accepts words that getopt refuses", mixed)
-        same((list(mixed[0]), mixed[1]), (list(other[0]), other[1]))
     read = attempt(argv.parse, typed, may=UsageError)
     other = parse_otherwise(typed)
     if other is None:
@@ -195,30 +177,11 @@ def check_words(data: bytes):
     same((list(read[0]), *read[1:]), (list(other[0]), *other[1:]))
     for key, value in read[0].items():
         expect(value == other[0][key] or math.isclose(value, other[0][key], rel_tol=1e-9), key, value)
-    check_meaning(read[0])
 
 
 def is_stricter(error: UsageError, typed: list) -> bool:
     """Whether solo is stricter than getopt here: `--` is no value, and `-name` is not `-n ame`."""
     return "--" in typed and "needs a value" in str(error) or "starts with two dashes" in str(error)
-
-
-def check_meaning(options: dict):
-    """Compare exclusions and needs of the options with those computed from the option table alone."""
-    refused = attempt(argv.check_together, options, may=UsageError)
-    given = [option for option in LAUNCHER_OPTIONS if option.key in options]
-    typed = {option.flag for option in given}
-    has = (typed - {"via"}) | ({"via"} if options.get("via", "file") not in ("file", "socket") else set())
-    wrong = any(typed & set(option.excludes) or option.needs and not has & set(option.needs) for option in given)
-    same(isinstance(refused, UsageError), wrong)
-    for environment in ({}, {b"SOLO_VIA": b"socket", b"SOLO_DIR": b"/d\xff"}, {b"SOLO_VIA": b"", b"SOLO_DIR": b""}):
-        read = {**options}
-        refused = attempt(argv.read_variables, read, environment, may=UsageError)
-        if refused is None:
-            expect(all(read[key] is value for key, value in options.items()), "a variable overrides the command line")
-            expect(read.get("via") != "socket" or not {"dir", "once_per"} & read.keys())
-            added = {key: value for key, value in read.items() if key not in options}
-            expect(added.items() <= {"via": "socket", "dir": "/d\udcff"}.items(), added)
 
 
 # --- shown text --------------------------------------------------------------------------------------------------
