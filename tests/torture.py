@@ -28,14 +28,14 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/torture"
 LOOPS = ("test_sigkill_at_every_system_call_breaks_no_promise", "test_failure_of_any_system_call_breaks_no_promise")
 CHILD = "test_sigkill_at_every_system_call_of_forked_child_breaks_no_promise"
-EXHAUSTIVE = {f"tests/test_torture.py::{loop}[{scene.__name__}]": 1 for scene in SCENES for loop in LOOPS} | {
-    f"tests/test_torture.py::{CHILD}[{via}]": 1 for via in ("file", "socket")
-}
-EXHAUSTIVE |= {
-    "tests/test_hold.py::test_sigkill_at_every_system_call_of_hold_leaves_nothing_stuck": 1,
-    "tests/test_hold.py::test_sigkill_at_every_system_call_of_a_timed_hold_holds_all_or_none": 1,
-    "tests/test_hold.py::test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck": 1,
-}
+EXHAUSTIVE = [
+    *(f"test_torture.py::{loop}[{scene.__name__}]" for scene in SCENES for loop in LOOPS),
+    *(f"test_torture.py::{CHILD}[{via}]" for via in ("file", "socket")),
+    "test_hold.py::test_sigkill_at_every_system_call_of_hold_leaves_nothing_stuck",
+    "test_hold.py::test_sigkill_at_every_system_call_of_a_timed_hold_holds_all_or_none",
+    "test_hold.py::test_sigkill_at_every_system_call_of_release_leaves_nothing_stuck",
+]
+EXHAUSTIVE = {f"tests/{node}": 1 for node in EXHAUSTIVE}
 RANDOM = {  # each test's share of a round; the longest first
     "tests/test_faults.py::test_soak_of_all_engines_finds_no_overlap": 8,
     "tests/test_torture.py::test_kill_or_stop_at_handoff_breaks_no_promise[file]": 4,
@@ -58,37 +58,14 @@ ROUND = 600  # seconds
 ENDING = 20  # seconds that a part may need after its last round
 GRACE = 150  # seconds until a part counts as stuck
 FAILURES = 2  # after so many failures a part is not repeated
-SUMS = (
-    "launchers",
-    "commands",
-    "kills",
-    "missed",
-    "walks",
-    "interrupts",
-    "overlaps",
-    "unrecorded",
-    "stuck",
-    "disordered",
-)
+SUMS = "launchers commands kills missed walks interrupts overlaps unrecorded stuck disordered".split()
 KINDS = ("faults", "handoffs", "engines")
 
 WORKERS = 2 if os.geteuid() == 0 else 1  # socket names are shared by a network namespace, which only root can make
-ISOLATED = (
-    (
-        "unshare",
-        "--net",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-        "sh",
-        "-c",
-        'ip link set lo up && "$@"; exit $?',
-        "sh",
-    )
-    if os.geteuid() == 0
-    else ()
-)
+ISOLATED = "unshare --net --pid --fork --kill-child --mount-proc sh -c".split() + [
+    'ip link set lo up && "$@"; exit $?',
+    "sh",
+]
 
 
 class Part:
@@ -102,14 +79,20 @@ class Part:
         self.process = None
 
     def run(self, until: float):
-        environment = {
-            **os.environ,
-            "SOLO_TORTURE": "whole",
-            "SOLO_SEED": str(self.seed),
-            "SOLO_TALLY": str(self.file),
-            "SOLO_UNTIL": str(until),
-        }
-        words = [*ISOLATED, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "0", self.node]
+        own = {"SOLO_TORTURE": "whole", "SOLO_SEED": self.seed, "SOLO_TALLY": self.file, "SOLO_UNTIL": until}
+        environment = {**os.environ, **{name: str(value) for name, value in own.items()}}
+        words = [
+            *(ISOLATED if os.geteuid() == 0 else ()),
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--timeout",
+            "0",
+            self.node,
+        ]
         with open(self.file.with_suffix(".log"), "wb") as log:
             self.process = subprocess.Popen(
                 words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log

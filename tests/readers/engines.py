@@ -1,17 +1,16 @@
-"""Entry records of contenders at an engine, and the answers of etcd, ZooKeeper, Redis and PostgreSQL."""
+"""Entry records of contenders at an engine, and the answers of etcd, ZooKeeper and Redis."""
 
 import json
 import math
 import struct
 import time
-from functools import cache
 from io import SEEK_END, BytesIO
 from types import SimpleNamespace
 
 from readers import some
 from readers.target import NUMBERS, attempt, expect, expect_claim, fuzzed, same
 from solo.contention import period
-from solo.engines import engine, etcd, http, network, redis, resp, targets
+from solo.engines import engine, etcd, http, network, resp, targets
 from solo.engines.zookeeper.engine import ZooKeeper
 from solo.errors import SoloError
 from solo.modes import EXCLUSIVE
@@ -361,40 +360,3 @@ def trip_resp(rng):
     answer = invent_answer(rng)
     one = open_resp(write_resp(answer) + b"+OK\r\n", rng.choice((1, 7, 1000)))
     same((one.call("GET"), one.call("PING")), (answer, b"OK"))
-
-
-# --- Redis -------------------------------------------------------------------------------------------------------
-
-
-def make_row(rng) -> bytes:
-    return b"solo:{%b}\x1f%x\x1f%d %b" % (some.word(rng), some.number(rng), some.number(rng), make_entry_record(rng))
-
-
-def make_redis(rng) -> bytes:
-    return b"\x1e".join(make_row(rng) for _ in range(rng.randrange(3)))
-
-
-@cache
-def open_redis():
-    return redis.Redis(targets.parse_url("redis://h"), 15, 1)
-
-
-@fuzzed(1, b"redis_mode:cluster\n|role:slave|solo:{|" + NUMBERS)
-def check_redis(data: bytes):
-    found = [row.split(b"\x1f") for row in data.split(b"\x1e")] if data else []
-    entries = attempt(redis.make_entries, found, may=engine.INVALID_ANSWER)
-    if isinstance(entries, list):
-        numbers = [entry.number for entry in entries]
-        expect(len(entries) == len(found) and numbers == sorted(numbers))
-    one = open_redis()
-    one.call = lambda *words: data
-    attempt(one.connect, may=ANSWERED)
-    expect_answer((str, NOTHING), one.renew)
-    expect_answer((period.LastRun, NOTHING), one.read_once, "job")
-    expect_outcomes(one)
-
-
-def trip_redis(rng):
-    name, record, count = some.text(rng), invent_entry_record(rng), some.number(rng)
-    [entry] = redis.make_entries([[redis.make_key(name), b"0a", b"%d %b" % (count, record.format())]])
-    same((entry.name, entry.number, list_fields(entry.record)), (name, count, list_fields(record)))
