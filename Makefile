@@ -42,7 +42,7 @@ dist: $(VENV)/dist ## build the wheel and the sdist, dist/solo_run-VERSION
 	@$(VENV_PYTHON) -m hatchling build -d dist
 
 pyz: ## build dist/solo.pyz, one file for any Python, with help and views
-	@$(PYTHON) -B packaging/pyz.py dist/solo.pyz
+	@$(PYTHON) packaging/pyz.py dist/solo.pyz
 	@echo "built dist/solo.pyz"
 
 deb: ## build dist/solo-run_VERSION_ARCH.deb with Debian's tools

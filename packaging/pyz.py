@@ -13,7 +13,8 @@ import zipfile
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from install import Python, run_pip
+sys.dont_write_bytecode = True  # packages have every folder of packaging/
+from install import Python, run_pip  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file

@@ -124,7 +124,7 @@ def read_manual(unpacked):
 
 @DEB_TOOLS
 def test_debian_package_has_every_example_of_the_source(unpacked):
-    recipes = {"alpine", "arch", "debian", "nix", "rpm", "site", "systemd", "tmpfiles"}
+    recipes = {"alpine", "arch", "debian", "nix", "rpm", "systemd", "tmpfiles"}
     folders = [path for path in (ROOT / "packaging").iterdir() if path.is_dir() and path.name not in recipes]
     folder = unpacked / "usr/share/doc/solo-run/examples"
 
