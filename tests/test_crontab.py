@@ -426,7 +426,9 @@ def test_busybox_takes_a_percent_sign_as_itself(tmp_path, monkeypatch):
 def test_a_column_of_users_is_recognized(folder):
     with_users = examine(f"* * * * * root flock -n /run/x job.sh\n@daily {ME} flock -n /run/y job.sh")
     without = examine("* * * * * root flock -n /run/x job.sh\n@daily flock -n /run/y job.sh")
+    *_, unknown = examine(f"@daily root job\n@daily {ME} job\n@daily nobody-here flock -n /run/y job.sh")
 
+    assert find_text(unknown) == "no line to use: this machine has no user nobody-here"
     assert list(map(list_found, with_users))[1] == list_found(without[1]) == "callers"
     assert list_found(without[0]) == "unclear"
 

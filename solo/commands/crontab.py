@@ -177,7 +177,8 @@ def is_unclosed(command: str) -> bool:
 
 
 def guess_has_user(text: str) -> bool:
-    """Does every entry have the name of a user before its command?"""
+    """Does every entry have a word before its command, most of them that of a user? This machine may lack some."""
     found = [entry for line in text.split("\n") if (entry := ENTRY.fullmatch(line))]
     users = [match[1] if (match := USER.fullmatch(entry[2].strip())) else "" for entry in found]
-    return bool(users) and all(user in COMMON_USERS or find_uid(user) is not None for user in users)
+    known = [user in COMMON_USERS or find_uid(user) is not None for user in users]
+    return all(users) and 2 * sum(known) > len(known)
