@@ -33,7 +33,7 @@ FAMILIES = (
     ("solo_slots", "gauge", "Number of slots of the name."),
     ("solo_slots_taken", "gauge", "Number of slots that holders have."),
     ("solo_runs_total", "counter", "Commands that were started."),
-    ("solo_skips_total", "counter", "Contenders that found the name busy and did not run."),
+    ("solo_skips_total", "counter", "Contenders that did not run: busy, or --once-per had run."),
     ("solo_skips_in_a_row", "gauge", "Skips since a command last started."),
     ("solo_failures_total", "counter", "Commands that failed or could not be started."),
     ("solo_lost_leases_total", "counter", "Commands that were ended because their lease was lost."),
