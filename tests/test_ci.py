@@ -667,14 +667,14 @@ def test_action_holds_a_name_until_the_process_of_the_job_ends(new):
     environment = {**machine.environment, **make_variables(machine, hold["with"])}
     worker = subprocess.Popen(["bash", "-c", WORKER], env=environment, cwd=machine.bin, **pipes)
     machine.started.append(worker)
-    steps = {guard["run"]: 0, "solo -n deploy true": 125, migrate["run"]: None, deploy["run"]: None}
+    steps = {guard["run"]: 0, "solo -n release true": 125, migrate["run"]: None, deploy["run"]: None}
     for number, (text, status) in enumerate(steps.items()):
         (machine.path / f"{number}.sh").write_text(text)
         worker.stdin.write(f"{machine.path}/{number}.sh\n".encode())
         worker.stdin.flush()
         assert status is None or read_line(worker) == f"status {status}"
     machine.wait_for_starts(1)  # of migrate.sh
-    waiter = machine.type("solo -n deploy --wait forever -- build.sh")
+    waiter = machine.type("solo -n release --wait forever -- build.sh")
     until(lambda: machine.count_waiters() == 1)
     assert [row["child"] for row in machine.list() if row["state"] == "held"] == [worker.pid]
 

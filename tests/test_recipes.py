@@ -218,9 +218,9 @@ def check_notify(machine, line, environment):
         if path == "/hook":
             assert list(json.loads(body)) == ["text"]
         elif path == "/mail":
-            assert body.startswith(f"-s backup: {outcome} ops@example.com\n")
+            assert body.startswith(f"-s upload: {outcome} ops@example.com\n")
         else:
-            assert path == f"/sync/{status}"
+            assert path == f"/run/{status}"
 
 
 def check_ping(machine, line, environment):
@@ -234,12 +234,12 @@ def check_ping(machine, line, environment):
     skipped = finish(machine.type(line, environment))
     machine.release()
     succeeded = finish(holder)
-    (machine.bin / "sync.sh").write_text("#!/bin/sh\nexit 7\n")
+    (machine.bin / "worker.sh").write_text("#!/bin/sh\nexit 7\n")
     failed = finish(machine.type(line, environment))
 
     inbox.close()
     assert (skipped, succeeded, failed) == ((75, "", ""), (0, "", ""), (7, "", ""))
-    assert inbox.get() == ("/sync", "") and inbox.received.empty()
+    assert inbox.get() == ("/worker", "") and inbox.received.empty()
 
 
 # --- README ----------------------------------------------------------------------------------------------------------
