@@ -14,7 +14,7 @@ install_solo() {
     if [ -e "$pyz" ]; then
         cp "$pyz" "$folder/solo" && chmod 755 "$folder/solo"
     elif [ -e "$source" ]; then
-        python3 "$source" "$folder/solo"
+        python3 "$source" "$folder/solo" 2>"$folder/log" || { cat "$folder/log" >&2 && false; } # else it says what tables lack
     else
         fail "cannot find solo in PATH $PATH, nor $pyz (make pyz)"
     fi || fail "cannot install solo in $folder"
