@@ -34,7 +34,11 @@ class Holder:
 
     def begin(self, child: "Process", tickets: "list[Ticket]") -> None:
         """Keep the `tickets` locked until the process `child` has ended. Raises OSError."""
-        launcher, pidfd = posix.getpid(), open_pidfd(child, self.origin, self.origin)
+        launcher = posix.getpid()
+        try:
+            pidfd = open_pidfd(child, self.origin, self.origin)
+        except ProcessLookupError:
+            return  # killed just now: waitpid(2) shows it
 
         def wait() -> None:
             if pidfd is not None:

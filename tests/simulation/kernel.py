@@ -1,0 +1,580 @@
+"""A simulated kernel. A process is a greenlet; nothing happens but the step that a schedule chooses.
+
+- each call of POINTS stops its process until the schedule continues it; all other calls only concern the process
+- fork copies no memory: the child runs its parent's program from the start, and each call returns what it returned to
+  the parent, until the fork
+- a process that is killed gets Ended from each further call, so its `finally` blocks change nothing
+- time passes only when no process can do anything
+"""
+
+import posix as real
+import signal as real_signal
+from collections import namedtuple
+from errno import EAGAIN, ECHILD, EINTR, EIO, EMFILE, ENOENT, ENOMEM, ENOSPC, ESRCH
+
+from greenlet import GreenletExit, getcurrent, greenlet
+from simulation import proc
+from simulation.files import FOLDER, Files, Inode, OpenFile, fail
+from simulation.reduction import is_independent
+
+SIG_DFL, SIG_IGN = real_signal.SIG_DFL, real_signal.SIG_IGN
+SIGKILL, SIGSTOP, SIGCONT, SIGCHLD, SIGALRM = (
+    int(number) for number in (real_signal.SIGKILL, real_signal.SIGSTOP, real_signal.SIGCONT, real_signal.SIGCHLD, real_signal.SIGALRM)
+)
+STOPPING = {int(number) for number in (real_signal.SIGTSTP, real_signal.SIGTTIN, real_signal.SIGTTOU)}
+IGNORED = {SIGCHLD, SIGCONT, int(real_signal.SIGURG), int(real_signal.SIGWINCH)}  # by default
+IGNORED_BY_PYTHON = {int(real_signal.SIGPIPE): SIG_IGN, int(real_signal.SIGXFSZ): SIG_IGN}
+SENT, KERNEL_SENT, EXITED, KILLED, STOPPED = 0, 128, 1, 2, 5  # si_code
+BOOT = 1_700_000_000.0  # when the simulated machine started, in seconds since the epoch
+
+Info = namedtuple("Info", "si_signo si_code si_pid si_uid si_status")
+
+# Calls that other processes can see or change, and the errors that each can be made to fail with.
+POINTS = {
+    "open": (EIO, ENOSPC, EMFILE),
+    "close": (EINTR, EIO),
+    "flock": (ENOMEM,),
+    "pread": (EIO,),
+    "pwrite": (EIO, ENOSPC),
+    "read": (EIO,),
+    "write": (EIO,),
+    "fstat": (EIO,),
+    "stat": (EIO,),
+    "unlink": (EIO,),
+    "rename": (EIO, ENOSPC),
+    "link": (EIO, ENOSPC),
+    "mkdir": (EIO, ENOSPC),
+    "rmdir": (EIO,),
+    "listdir": (EIO, EMFILE),
+    "readlink": (EIO,),
+    "utime": (EIO,),
+    "fork": (EAGAIN, ENOMEM),
+    "pidfd_open": (EMFILE,),
+    "poll": (ENOMEM,),
+    "execve": (),
+    "waitpid": (),
+    "kill": (),
+    "pidfd_send_signal": (),
+    "sigwaitinfo": (),
+    "sigtimedwait": (),
+    "sleep": (),
+    "work": (),
+    "_exit": (),
+}
+# Those that change what other processes can see. A kill just after another call leaves what a kill just before it leaves.
+EFFECTS = set("close flock unlink rename link mkdir rmdir pwrite write read utime fork waitpid kill pidfd_send_signal execve".split())
+CREATING = real.O_CREAT | real.O_TMPFILE & ~real.O_DIRECTORY
+
+
+class Ended(GreenletExit):
+    """The process has ended."""
+
+
+class Executed(BaseException):
+    """The process executes another program."""
+
+
+class Unknown(BaseException):
+    """solo made a call that this kernel does not have."""
+
+
+class Process:
+    def __init__(self, pid, parent, start, program, name="solo"):
+        self.pid, self.parent, self.start, self.program, self.name = pid, parent, start, program, name
+        self.state, self.status, self.is_reaped, self.children, self.made = "R", None, False, 0, 0
+        self.descriptors, self.umask, self.namespace = {}, 0o022, proc.FIRST_PID_NAMESPACE
+        self.handlers, self.mask, self.pending = dict(IGNORED_BY_PYTHON), frozenset(), {}
+        self.alarm = self.wake = self.is_ready = self.error = self.change = None
+        self.call, self.folder = ("begin",), None
+        self.log, self.repeated, self.history = [], 0, 0
+        self.has_executed, self.is_replaced, self.death_signal, self.has_effect = False, False, 0, True
+        self.output, self.greenlet, self.outcome = b"", None, None
+        self.running, self.claims, self.environment, self.launcher = None, (), {}, (pid, start)
+
+    @property
+    def is_alive(self):
+        return self.state in proc.ALIVE
+
+
+class Kernel(Files):
+    """`programs` maps the paths that can be executed to functions of the process. `faults` are those left: kill, stop, error."""
+
+    def __init__(self, programs=None, faults=None, reuses_pids=False):
+        self.programs, self.faults, self.reuses_pids = programs or {}, dict(faults or {}), reuses_pids
+        self.processes, self.hub, self.trace, self.violation = {}, getcurrent(), [], None
+        self.now, self.started, self.forks, self.calls, self.todo = 100.0, BOOT, 0, 0, []
+        self.root = Inode("root", FOLDER | 0o755)
+        self.root.links = 2
+        self.null = OpenFile("null", "null", None)
+        self.is_hashing = self.is_reduced = False
+        self.watches_descriptors = True  # whether the order matters in which a process looks at the descriptors of others
+
+    # --- hooks of a scene: what it checks -------------------------------------------------------------------------
+
+    def published(self, process, folder, name):
+        """A file got a name."""
+
+    def executed(self, process):
+        """A process has executed a program."""
+
+    # --- processes ------------------------------------------------------------------------------------------------
+
+    def make_number(self, process):
+        """Return a number for a file that does not depend on what other processes do: equal states are then found to be equal."""
+        process.made += 1
+        return f"{process.pid}.{process.made}"
+
+    def spawn(self, pid, program, parent=1, name="solo"):
+        process = Process(pid, parent, int(self.now * 100) + self.forks * self.reuses_pids, program, name)
+        for fd in range(3):
+            self.attach(process, fd, self.null, False)
+        return self.add(process)
+
+    def add(self, process):
+        self.forks += 1
+        self.processes[process.pid] = process
+        process.greenlet = greenlet(lambda: self.live(process), self.hub)
+        process.greenlet.process = process
+        return process
+
+    def live(self, process):
+        """Run its program, and all that it executes."""
+        try:
+            while True:
+                try:
+                    status = process.program()
+                    self.enter("_exit", (status or 0,), {})
+                except Executed:
+                    process.is_replaced = False
+        except Ended:
+            pass
+        except BaseException:
+            import traceback
+
+            self.violation = self.violation or f"crash of pid {process.pid}: {traceback.format_exc()}"
+            if process.is_alive:
+                self.end(process, 1 << 8)
+
+    def fork(self, process):
+        process.children += 1
+        pid = self.find_free_pid() if self.reuses_pids else process.pid * 10 + process.children
+        child = Process(pid, process.pid, int(self.now * 100) + self.forks * self.reuses_pids, process.program, process.name)
+        child.umask, child.namespace, child.mask = process.umask, process.namespace, process.mask
+        child.log = [*process.log, ("fork", 0, None)]
+        child.claims, child.launcher = process.claims, process.launcher
+        for fd, (file, is_closed) in process.descriptors.items():
+            self.attach(child, fd, file, is_closed)
+        self.add(child)
+        return pid
+
+    def find_free_pid(self):
+        return next(pid for pid in range(2, 1 << 15) if pid not in self.processes or self.processes[pid].is_reaped)
+
+    def execve(self, process, path, words, environment):
+        program = self.programs.get(path) or fail(ENOENT)
+        for fd, (_, is_closed) in list(process.descriptors.items()):
+            if is_closed:
+                self.drop(process, fd)
+        process.handlers = {number: SIG_IGN for number, handler in process.handlers.items() if handler == SIG_IGN}
+        process.program, process.name = program, path.rpartition("/")[2]
+        process.environment, process.has_executed, process.is_replaced = environment, True, True
+        process.log, process.repeated, process.alarm, process.launcher = [], 0, None, (process.pid, process.start)
+        self.executed(process)
+        raise Executed
+
+    def _exit(self, process, status):
+        self.end(process, status << 8)
+        raise Ended
+
+    def end(self, process, status):
+        """End a process: the kernel closes its descriptors, and its parent hears of it."""
+        process.state, process.status, process.running = "Z", status, None
+        process.alarm = process.wake = None
+        for fd in list(process.descriptors):
+            self.drop(process, fd)
+        for child in self.processes.values():
+            if child.parent == process.pid and not child.is_reaped:
+                child.parent = 1
+                child.is_reaped = child.state == "Z"
+                if child.death_signal and child.is_alive:
+                    self.send(child, child.death_signal, SENT, process.pid)
+        parent = self.processes.get(process.parent)
+        if parent is None or not parent.is_alive or parent.handlers.get(SIGCHLD) == SIG_IGN:
+            process.is_reaped = True
+        if parent is not None and parent.is_alive:
+            code, value = (KILLED, status & 0x7F) if status & 0x7F else (EXITED, status >> 8)
+            self.send(parent, SIGCHLD, code, process.pid, value)
+        if getcurrent() is not process.greenlet:
+            self.todo.append(process)  # its greenlet ends after this step
+
+    def waitpid(self, process, pid, flags=0):
+        children = self.find_children(process, pid)
+        if not children:
+            fail(ECHILD)
+        for child in children:
+            if child.state == "Z":
+                child.is_reaped = True
+                return child.pid, child.status
+            if child.change is not None and flags & real.WUNTRACED:
+                change, child.change = child.change, None
+                return child.pid, change
+        return 0, 0
+
+    def find_children(self, process, pid):
+        return [
+            child
+            for child in self.processes.values()
+            if child.parent == process.pid and not child.is_reaped and pid in (-1, child.pid)
+        ]
+
+    def can_waitpid(self, process, pid, flags=0):
+        children = self.find_children(process, pid)
+        return flags & real.WNOHANG or not children or any(child.state == "Z" or flags & real.WUNTRACED and child.change for child in children)
+
+    def find_recipient(self, process, pid):
+        return proc.find(self, process, str(pid)) or fail(ESRCH)
+
+    def getpid(self, process):
+        return process.pid
+
+    def getppid(self, process):
+        parent = self.processes.get(process.parent)
+        return process.parent if parent is None or process.namespace in (proc.FIRST_PID_NAMESPACE, parent.namespace) else 0
+
+    def set_umask(self, process, mask):
+        before, process.umask = process.umask, mask
+        return before
+
+    def set_death_signal(self, process, signal):
+        process.death_signal = signal
+
+    def chdir(self, process, path):
+        pass
+
+    def getcwd(self, process):
+        return "/"
+
+    def setsid(self, process):
+        pass
+
+    def mark(self, process, name, value):
+        """Set an attribute of the process, for a scene: as if in its memory, but the kernel can see it."""
+        setattr(process, name, value)
+
+    def work(self, process, what=""):
+        """Stop here once more: a program of a scene does something."""
+
+    # --- signals --------------------------------------------------------------------------------------------------
+
+    def kill(self, process, pid, signal):
+        other = self.find_recipient(process, pid)
+        if signal:
+            self.send(other, int(signal), SENT, process.pid)
+        if not process.is_alive:
+            raise Ended
+
+    def pidfd_open(self, process, pid, flags=0):
+        return self.install(process, OpenFile(self.make_number(process), "pidfd", self.find_recipient(process, pid)), real.O_CLOEXEC)
+
+    def pidfd_send_signal(self, process, fd, signal, *_):
+        other = self.get(process, fd).target
+        if other.is_reaped:
+            fail(ESRCH)
+        if signal:
+            self.send(other, int(signal), SENT, process.pid)
+        if not process.is_alive:
+            raise Ended
+
+    def send(self, process, signal, code, sender, value=0):
+        """Send a signal: what it does at once, or what waits until the process unblocks it or runs."""
+        if not process.is_alive:
+            return
+        if signal == SIGKILL:
+            self.end(process, signal)
+        elif signal == SIGSTOP:
+            self.stop(process, signal)
+        else:
+            if signal == SIGCONT:
+                self.resume(process)
+            handler = process.handlers.get(signal, SIG_DFL)
+            if signal in process.mask or callable(handler) or process.state == "T" and signal != SIGCONT:
+                process.pending.setdefault(signal, Info(signal, code, sender, 0, value))
+            elif handler == SIG_DFL:
+                self.act_by_default(process, signal)
+
+    def act_by_default(self, process, signal):
+        if signal in STOPPING:
+            self.stop(process, signal)
+        elif signal not in IGNORED:
+            self.end(process, signal)
+
+    def stop(self, process, signal):
+        if process.state == "R":
+            process.state, process.change = "T", signal << 8 | 0x7F
+            self.tell_parent(process, STOPPED, signal)
+
+    def resume(self, process):
+        if process.state == "T":
+            process.state, process.change = "R", 0xFFFF
+            self.tell_parent(process, STOPPED + 1, SIGCONT)
+            self.act_on_unblocked(process)
+
+    def tell_parent(self, process, code, value):
+        parent = self.processes.get(process.parent)
+        if parent is not None:
+            self.send(parent, SIGCHLD, code, process.pid, value)
+
+    def pthread_sigmask(self, process, how, signals):
+        before, signals = process.mask, frozenset(map(int, signals)) - {SIGKILL, SIGSTOP}
+        if how == real_signal.SIG_BLOCK:
+            process.mask = before | signals
+        else:
+            process.mask = before - signals if how == real_signal.SIG_UNBLOCK else signals
+        self.act_on_unblocked(process)
+        if not process.is_alive:
+            raise Ended
+        return before
+
+    def act_on_unblocked(self, process):
+        """Let pending signals without a handler have their effect, if they are not blocked."""
+        for signal in [signal for signal in process.pending if signal not in process.mask]:
+            if not callable(process.handlers.get(signal)) and process.is_alive:
+                del process.pending[signal]
+                if process.handlers.get(signal, SIG_DFL) == SIG_DFL:
+                    self.act_by_default(process, signal)
+
+    def sigpending(self, process):
+        return frozenset(signal for signal in process.pending if signal in process.mask)
+
+    def take_pending(self, process, signals):
+        found = next((signal for signal in sorted(process.pending) if signal in signals), None)
+        return None if found is None else process.pending.pop(found)
+
+    def can_sigwaitinfo(self, process, signals):
+        return any(signal in signals for signal in process.pending)
+
+    def sigwaitinfo(self, process, signals):
+        return self.take_pending(process, signals)
+
+    def can_sigtimedwait(self, process, signals, seconds):
+        return self.can_sigwaitinfo(process, signals) or self.is_time(process, seconds)
+
+    def sigtimedwait(self, process, signals, seconds):
+        return self.take_pending(process, signals)
+
+    def has_deliverable(self, process):
+        return any(signal not in process.mask for signal in process.pending)
+
+    def run_handlers(self, process):
+        """Run the handlers of pending signals. Each is written into the log, for a child that repeats it."""
+        while self.has_deliverable(process):
+            signal = next(signal for signal in process.pending if signal not in process.mask)
+            del process.pending[signal]
+            self.write_log(process, "handler", signal, None)
+            process.handlers[signal](signal, None)
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def is_time(self, process, seconds):
+        if seconds is None:
+            return False
+        if process.wake is None:
+            process.wake = self.now + seconds
+        return process.wake <= self.now
+
+    def can_sleep(self, process, seconds):
+        return self.is_time(process, seconds)
+
+    def sleep(self, process, seconds):
+        pass
+
+    def monotonic(self, process):
+        return self.now
+
+    def time(self, process):
+        return self.started + self.now
+
+    def setitimer(self, process, which, seconds, interval=0.0):
+        left = max(0.0, process.alarm - self.now) if process.alarm is not None else 0.0
+        process.alarm = self.now + seconds if seconds else None
+        return left, 0.0
+
+    def getitimer(self, process, which):
+        return (max(0.0, process.alarm - self.now) if process.alarm is not None else 0.0, 0.0)
+
+    def can_poll(self, process, fds, milliseconds=None):
+        ready = self.find_ready(process, fds)
+        return ready or self.is_time(process, None if milliseconds is None or milliseconds < 0 else milliseconds / 1000)
+
+    def poll(self, process, fds, milliseconds=None):
+        return self.find_ready(process, fds)
+
+    def find_ready(self, process, fds):
+        found = []
+        for fd, events in fds:
+            file = process.descriptors[fd][0] if fd in process.descriptors else None
+            is_ready = file is None or {
+                "pidfd": lambda: not file.target.is_alive,
+                "links": lambda: file.target.links != file.flags,
+                "pipe-read": lambda: file.target.data or not file.target.ends["pipe-write"],
+            }.get(file.kind, lambda: True)()
+            if is_ready:
+                found.append((fd, events))
+        return found
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    def enter(self, name, words, named):
+        """Make a system call for the running process."""
+        process = getcurrent().process
+        if not process.is_alive:
+            raise Ended
+        if process.is_replaced:
+            raise Executed
+        if process.repeated < len(process.log):
+            return self.repeat(process, name)
+        error = None
+        if name in POINTS and is_point(process, name, words, self.watches_descriptors):
+            error = self.wait_turn(process, name, words, named)
+            process.has_effect = name in EFFECTS or name == "open" and bool(words[1] & CREATING)
+        try:
+            if error is not None:
+                if name == "close":
+                    self.drop(process, words[0])  # it is closed all the same
+                fail(error)
+            result = getattr(self, name)(process, *words, **named)
+        except OSError as found:
+            self.write_log(process, name, None, (found.errno, found.strerror))
+            raise
+        self.write_log(process, name, result, None)
+        return result
+
+    def wait_turn(self, process, name, words, named):
+        """Return at the turn of the process, with the number of the error that the call must fail with, or None."""
+        is_ready = getattr(self, f"can_{name}", None)
+        process.wake, process.is_ready = None, is_ready and (lambda: is_ready(process, *words, **named))
+        process.call, process.folder = (name, *words), named.get("dir_fd")
+        if self.is_reduced and self.goes_on(process):
+            self.trace.append(("run", [process.pid], process.call))
+            return None
+        while True:
+            self.hub.switch()
+            if not process.is_alive:
+                raise Ended
+            if not self.has_deliverable(process):
+                break
+            self.run_handlers(process)  # one that returns: Python calls again
+        error, process.error, process.is_ready, process.wake = process.error, None, None, None
+        return error
+
+    def write_log(self, process, name, result, error):
+        result = tuple(result) if isinstance(result, list) else result
+        process.log.append((name, result, error))
+        process.repeated = len(process.log)
+        if self.is_hashing:
+            process.history = hash((process.history, name, result, error))
+
+    def repeat(self, process, name):
+        """Return what the call returned to the parent of the process, before it forked it."""
+        while True:
+            before, result, error = process.log[process.repeated]
+            process.repeated += 1
+            if before != "handler":
+                break
+            process.handlers[result](result, None)
+        assert before == name, f"a child of {process.parent} calls {name}, and its parent called {before}"
+        if error is not None:
+            raise OSError(*error)
+        return list(result) if name in ("listdir", "poll") else result
+
+    # --- the schedule ---------------------------------------------------------------------------------------------
+
+    def can_run(self, process):
+        is_ready = process.is_ready
+        return process.state == "R" and (is_ready is None or bool(is_ready()) or self.has_deliverable(process))
+
+    def goes_on(self, process):
+        """Whether the next call is the only choice: independent, and no fault can come before it."""
+        if self.faults.get("error") or process.has_effect and (self.faults.get("kill") or self.faults.get("stop")):
+            return False
+        return self.can_run(process) and not self.has_deliverable(process) and is_independent(self, process)
+
+    def list_choices(self):
+        """Return the steps that are possible now: ("run", pid), ("kill", pid), ("stop", pid), ("continue", pid), ("fail", pid, errno), ("time",)."""
+        runnable = [process for process in self.processes.values() if self.can_run(process)]
+        independent = self.find_independent(runnable) if self.is_reduced else None
+        if independent is not None:
+            runnable = [independent]
+        choices = [("run", process.pid) for process in runnable]
+        if not runnable and self.find_next_time() is not None:
+            choices.append(("time",))
+        choices += [("continue", process.pid) for process in self.processes.values() if process.state == "T"]
+        for process in self.processes.values() if independent is None else runnable:
+            if process.state == "R" and process.call[0] not in ("begin", "bystander"):
+                choices += self.list_faults(process, process in runnable, independent is None or process.has_effect)
+        return choices
+
+    def find_independent(self, runnable):
+        return next((process for process in runnable if not self.has_deliverable(process) and is_independent(self, process)), None)
+
+    def list_faults(self, process, is_runnable, has_effect):
+        faults = [(kind, process.pid) for kind in ("kill", "stop") if has_effect and self.faults.get(kind)]
+        if self.faults.get("error") and is_runnable and not process.has_executed:
+            faults += [("fail", process.pid, number) for number in POINTS.get(process.call[0], ())]
+        return faults
+
+    def find_next_time(self):
+        times = [at for process in self.processes.values() if process.state == "R" for at in (process.wake, process.alarm) if at is not None]
+        return min((at for at in times if at > self.now), default=None)
+
+    def step(self, choice):
+        """Take one of the steps of list_choices."""
+        kind, *rest = choice
+        process = self.processes[rest[0]] if rest else None
+        self.trace.append((kind, rest, process.call if process else ()))
+        self.calls += 1
+        if kind == "time":
+            self.pass_time()
+        elif kind in ("kill", "stop"):
+            self.faults[kind] -= 1
+            self.send(process, SIGKILL if kind == "kill" else SIGSTOP, SENT, 0)
+        elif kind == "continue":
+            self.send(process, SIGCONT, SENT, 0)
+        else:
+            if kind == "fail":
+                self.faults["error"] -= 1
+                process.error = rest[1]
+            process.greenlet.switch()
+        while self.todo:
+            self.todo.pop().greenlet.throw(Ended)
+
+    def pass_time(self):
+        self.now = self.find_next_time()
+        for process in self.processes.values():
+            if process.alarm is not None and process.alarm <= self.now:
+                process.alarm = None
+                self.send(process, SIGALRM, KERNEL_SENT, 0)
+
+    def close_all(self):
+        """End all greenlets."""
+        for process in self.processes.values():
+            process.state = "Z"
+        for process in self.processes.values():
+            process.greenlet.throw(Ended)
+
+
+def is_point(process, name, words, watches_descriptors):
+    """Whether other processes can see or change the call: not if only the process itself has what it concerns."""
+    if name in ("open", "readlink", "listdir", "stat") and isinstance(words[0], str) and words[0].startswith("/proc/"):
+        if "/fd" in words[0] or "/task" in words[0]:
+            return words[0].startswith("/proc/self/fd/") if proc.is_own(process, words[0]) else watches_descriptors
+        return not proc.is_own(process, words[0])
+    if name in ("read", "close", "fstat", "write") and words[0] in process.descriptors:
+        file = process.descriptors[words[0]][0]
+        if file.kind == "proc":
+            return name == "read" and not proc.is_own(process, file.target)
+        if file.kind in ("null", "pidfd", "links") or name == "close" and file.kind == "file" and file not in file.target.locks:
+            return False
+    if name == "poll":
+        return [fd for fd, _ in words[0]] != [2]  # stderr always has room
+    return name != "sigtimedwait" or words[1] != 0

@@ -1,0 +1,176 @@
+"""The modules of Python that solo's hot path uses, over the simulated kernel: posix, fcntl, _signal, select, time."""
+
+import _signal as real_signal
+import fcntl as real_fcntl
+import importlib.abc
+import importlib.util
+import posix as real_posix
+import select as real_select
+import sys
+import time as real_time
+import types
+from pathlib import Path
+
+from greenlet import getcurrent
+from simulation.kernel import Unknown
+
+ROOT = Path(__file__).resolve().parents[2]
+PURE = {
+    "posix": "WIFEXITED WIFSTOPPED WIFCONTINUED WIFSIGNALED WEXITSTATUS WSTOPSIG WTERMSIG waitstatus_to_exitcode strerror fspath".split(),
+    "time": "strftime localtime gmtime strptime mktime".split(),
+    "_signal": ["valid_signals"],
+}
+CALLS = {
+    "posix": """
+        open close closerange dup dup2 get_inheritable set_blocking mkdir rmdir unlink rename link fstat stat access utime fchmod listdir
+        readlink read write pread pwrite pipe2 pipe fork execve _exit waitpid getpid getppid kill pidfd_open chdir getcwd setsid
+    """.split(),
+    "fcntl": "flock lockf fcntl".split(),
+    "_signal": "pthread_sigmask sigpending sigwaitinfo sigtimedwait setitimer getitimer pidfd_send_signal".split(),
+    "select": [],
+    "time": "monotonic time sleep".split(),
+}
+# Loaded before the modules are replaced: each imports something of the machine.
+REAL = "os re json datetime shlex functools contextlib struct io typing pwd grp random traceback linecache shutil errno zlib _ctypes argparse subprocess itertools"
+
+kernel = None  # the one in which processes run now
+
+
+def make_call(name):
+    def call(*words, **named):
+        return kernel.enter(name, words, named)
+
+    return call
+
+
+def make_module(real):
+    """Return a module with the constants of `real`, its CALLS by the simulated kernel, and every other function an Unknown."""
+    name = real.__name__
+    module = types.ModuleType(name)
+    for word, value in vars(real).items():
+        if not callable(value) or isinstance(value, type) or word in PURE.get(name, ()):
+            setattr(module, word, value)
+        elif word not in CALLS[name]:
+            setattr(module, word, make_unknown(f"{name}.{word}"))
+    for word in CALLS[name]:
+        setattr(module, word, make_call(word))
+    return module
+
+
+def make_unknown(name):
+    def refuse(*words, **named):
+        raise Unknown(f"{name}{words}")
+
+    return refuse
+
+
+def make_modules():
+    """Return {name: module}."""
+    made = {module.__name__: make_module(module) for module in (real_posix, real_fcntl, real_signal, real_select, real_time)}
+    posix, select, time, signal = made["posix"], made["select"], made["time"], made["_signal"]
+    posix.environ = {}
+    posix.geteuid = posix.getuid = posix.getsid = lambda *_: 0
+    posix.isatty = lambda fd: False
+    posix.sched_yield = lambda: None
+    posix.sysconf = lambda name: 100
+    posix.uname = lambda: types.SimpleNamespace(nodename="host")
+    posix.umask = make_call("set_umask")
+    signal.signal, signal.getsignal = set_handler, get_handler
+    signal.pthread_sigmask = lambda how, signals: kernel.enter("pthread_sigmask", (int(how), frozenset(signals)), {})
+    signal.sigtimedwait = lambda signals, seconds: kernel.enter("sigtimedwait", (frozenset(signals), seconds), {})
+    signal.sigwaitinfo = lambda signals: kernel.enter("sigwaitinfo", (frozenset(signals),), {})
+    select.poll = Poll
+    time.clock_gettime = lambda clock: kernel.enter("monotonic", (), {})
+    return made
+
+
+def set_handler(number, handler):
+    """As signal.signal. It is in the memory of the process: a child that repeats its parent's calls sets its own."""
+    handlers = getcurrent().process.handlers
+    before = handlers.get(int(number), real_signal.SIG_DFL)
+    handlers[int(number)] = handler
+    return before
+
+
+def get_handler(number):
+    return getcurrent().process.handlers.get(int(number), real_signal.SIG_DFL)
+
+
+class Poll:
+    def __init__(self):
+        self.fds = ()
+
+    def register(self, fd, events=real_select.POLLIN):
+        self.fds += ((fd, events),)
+
+    def poll(self, milliseconds=None):
+        return kernel.enter("poll", (self.fds, milliseconds), {})
+
+
+class Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
+    """Imports solo's files, with `changes`: {file: [(text, other text)]}. Raises ValueError for a text that is not there exactly once."""
+
+    def __init__(self, changes):
+        self.changes = changes
+        self.changed = set()
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] != "solo":
+            return None
+        place = ROOT.joinpath(*name.split("."))
+        file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        if not file.exists():
+            return None
+        return importlib.util.spec_from_file_location(name, file, loader=self, submodule_search_locations=[str(place)] if place.is_dir() else None)
+
+    def get_filename(self, name):
+        place = ROOT.joinpath(*name.split("."))
+        return str(place / "__init__.py" if place.is_dir() else place.with_suffix(".py"))
+
+    def get_data(self, path):
+        text = Path(path).read_text()
+        file = str(Path(path).relative_to(ROOT / "solo"))
+        for old, new in self.changes.get(file, ()):
+            if text.count(old) != 1:
+                raise ValueError(f"{file} has {text.count(old)} times: {old}")
+            text = text.replace(old, new)
+            self.changed.add(file)
+        return text.encode()
+
+    def path_stats(self, path):
+        raise OSError  # neither read nor write .pyc files
+
+
+def load(modules, changes=()):
+    """Import solo's `modules` (names below solo) over the simulated kernel, in this process for good, with changes of their texts."""
+    for name in REAL.split():
+        __import__(name)
+    sys.modules.update(make_modules())
+    sys.modules["resource"] = None  # it would set limits of this process
+    loader = Loader(dict(changes))
+    sys.meta_path.insert(0, loader)
+    for name in modules:
+        importlib.import_module(f"solo.{name}")
+    for name, module in list(sys.modules.items()):
+        if name.startswith("solo."):
+            module.open = make_unknown("open")
+    set_defaults()
+    missing = set(loader.changes) - loader.changed
+    if missing:
+        raise ValueError(f"not loaded: {missing}")
+
+
+def set_defaults():
+    """Replace what solo binds at import, or calls through libc."""
+    from solo import kernel as solo_kernel
+    from solo import start
+    from solo.process import holder, inotify
+
+    solo_kernel.is_umask_dropped = True
+    start.wait_go.__defaults__ = (0,)  # a spin is a schedule like any other
+    inotify.watch_links = make_call("watch_links")
+    holder.open = refuse_open
+
+
+def refuse_open(*words):
+    raise FileNotFoundError(2, "No such file or directory")

@@ -1,0 +1,59 @@
+"""Partial-order reduction: a step that commutes with all that other processes can do before it need not be taken in every order.
+
+The rules rest on the protocol: unpublished tickets and the text of the gate are only for the gate's holder; directories
+and gates stay. A scene in which they do not hold is searched without it. A test compares the outcomes of a scene with and without.
+"""
+
+from fcntl import LOCK_EX, LOCK_SH
+
+from simulation import proc
+
+PRIVATE = (".new.", ".tmp")  # names of files that only their maker and the gate's holder use
+
+
+def is_independent(kernel, process):
+    name, *words = process.call
+    if name in ("begin", "fork", "work"):
+        return True
+    if name == "waitpid":
+        return len(words) < 2 or not words[1] or not kernel.faults.get("kill")
+    if name in ("open", "read", "readlink") and isinstance(words[0], str):
+        return is_name_independent(kernel, process, words[0])
+    if name == "unlink":
+        return words[0].startswith(PRIVATE)
+    if name in ("read", "write", "close", "fstat", "pread", "pwrite", "flock"):
+        return words[0] in process.descriptors and is_file_independent(kernel, process, name, *words)
+    return False
+
+
+def is_name_independent(kernel, process, path):
+    if path.startswith("/proc/"):
+        other = proc.find(kernel, process, path.split("/")[2])
+        return other is not None and other.parent == process.pid
+    if path.startswith(PRIVATE) or path == ".":
+        return True
+    if path.startswith((".seat.", ".hold.")):
+        return False
+    try:  # a directory or a gate that exists, which stays
+        folder, last = kernel.find_place(process, path, process.folder)
+    except OSError:
+        return False
+    return last in folder.entries
+
+
+def is_file_independent(kernel, process, name, fd, *words):
+    file = process.descriptors[fd][0]
+    if file.kind == "proc":
+        return is_name_independent(kernel, process, file.target)
+    if file.kind in ("pipe-read", "pipe-write"):
+        return name != "write" or not kernel.faults.get("kill")
+    if file.kind != "file":
+        return False
+    inode = file.target
+    if inode.is_folder:
+        return name == "fstat"
+    if name == "close":
+        return inode.locks.get(file) == LOCK_SH
+    if name == "flock":
+        return inode.name.startswith(PRIVATE)
+    return inode.name.startswith(PRIVATE) or inode.name == ".gate" and inode.locks.get(file) == LOCK_EX
