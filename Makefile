@@ -18,7 +18,7 @@ WORKERS ?= 3
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal
 DEB_TOOLS = gcc libc6-dev dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint torture coverage fuzz bench lab records man clean
+.PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint torture simulation coverage fuzz bench lab records man clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -105,6 +105,9 @@ test-all: ## run `make test` on every CPython >= 3.9 of this machine, except WIT
 torture: $(MADE) ## inject kills and faults for MINUTES=60, from one seed; SEED=n replays; ARGS=--record
 	@$(PYTHON) tests/tools.py
 	@$(VENV_PYTHON) tests/torture.py --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+simulation: $(MADE) ## run solo's files in a simulated kernel, in random schedules, for SECONDS=60 of CPU; SEED=n replays; ARGS=--exhaustive, --record
+	@cd tests && nice ../$(VENV_PYTHON) -m simulation --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 coverage: $(MADE) ## report lines and branches of the hot path that tests run; ARGS=--record
 	@$(PYTHON) tests/tools.py

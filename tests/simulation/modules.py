@@ -12,6 +12,7 @@ import types
 from pathlib import Path
 
 from greenlet import getcurrent
+
 from simulation.kernel import Unknown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +67,9 @@ def make_unknown(name):
 
 def make_modules():
     """Return {name: module}."""
-    made = {module.__name__: make_module(module) for module in (real_posix, real_fcntl, real_signal, real_select, real_time)}
+    made = {
+        module.__name__: make_module(module) for module in (real_posix, real_fcntl, real_signal, real_select, real_time)
+    }
     posix, select, time, signal = made["posix"], made["select"], made["time"], made["_signal"]
     posix.environ = {}
     posix.geteuid = posix.getuid = posix.getsid = lambda *_: 0
@@ -121,7 +124,9 @@ class Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
         file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
         if not file.exists():
             return None
-        return importlib.util.spec_from_file_location(name, file, loader=self, submodule_search_locations=[str(place)] if place.is_dir() else None)
+        return importlib.util.spec_from_file_location(
+            name, file, loader=self, submodule_search_locations=[str(place)] if place.is_dir() else None
+        )
 
     def get_filename(self, name):
         place = ROOT.joinpath(*name.split("."))

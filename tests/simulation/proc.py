@@ -70,7 +70,9 @@ def read_status(kernel, other):
 
 
 def read_children(kernel, other):
-    return b"".join([b"%d " % each.pid for each in kernel.processes.values() if each.parent == other.pid and not each.is_reaped])
+    return b"".join(
+        [b"%d " % each.pid for each in kernel.processes.values() if each.parent == other.pid and not each.is_reaped]
+    )
 
 
 GENERAL = {

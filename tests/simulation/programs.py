@@ -1,7 +1,9 @@
 """Short programs that must see the same on the simulated kernel as on the real one. Each returns what it saw; `k` has the modules."""
 
 import errno
+from types import SimpleNamespace
 
+MODULES = ("posix", "fcntl", "_signal", "select", "time")
 PROGRAMS = []
 EX, SH, UN, NB = 2, 1, 8, 4
 
@@ -60,7 +62,11 @@ def park(k, first=None):
 @program
 def file_is_created_once(k):
     create(k)
-    return [attempt(create, k, "f", k.posix.O_EXCL), attempt(k.posix.open, "g", k.posix.O_RDONLY), attempt(k.posix.open, "f/x", k.posix.O_RDONLY)]
+    return [
+        attempt(create, k, "f", k.posix.O_EXCL),
+        attempt(k.posix.open, "g", k.posix.O_RDONLY),
+        attempt(k.posix.open, "f/x", k.posix.O_RDONLY),
+    ]
 
 
 @program
@@ -68,14 +74,24 @@ def unlinked_file_keeps_its_data(k):
     fd = create(k)
     k.posix.pwrite(fd, b"abc", 0)
     k.posix.unlink("f")
-    return [k.posix.fstat(fd).st_nlink, k.posix.pread(fd, 9, 1), attempt(k.posix.unlink, "f"), attempt(k.posix.stat, "f")]
+    return [
+        k.posix.fstat(fd).st_nlink,
+        k.posix.pread(fd, 9, 1),
+        attempt(k.posix.unlink, "f"),
+        attempt(k.posix.stat, "f"),
+    ]
 
 
 @program
 def rename_replaces(k):
     old, new = create(k, "old"), create(k, "new")
     k.posix.rename("new", "old")
-    return [k.posix.fstat(old).st_nlink, k.posix.fstat(new).st_nlink, k.posix.listdir("."), attempt(k.posix.rename, "new", "old")]
+    return [
+        k.posix.fstat(old).st_nlink,
+        k.posix.fstat(new).st_nlink,
+        k.posix.listdir("."),
+        attempt(k.posix.rename, "new", "old"),
+    ]
 
 
 @program
@@ -92,7 +108,13 @@ def unnamed_file_gets_a_name(k):
 def write_beyond_the_end_fills_with_zeros(k):
     fd = create(k)
     k.posix.pwrite(fd, b"x", 3)
-    return [k.posix.pread(fd, 9, 0), k.posix.fstat(fd).st_size, k.posix.read(fd, 2), k.posix.read(fd, 9), k.posix.read(fd, 9)]
+    return [
+        k.posix.pread(fd, 9, 0),
+        k.posix.fstat(fd).st_size,
+        k.posix.read(fd, 2),
+        k.posix.read(fd, 9),
+        k.posix.read(fd, 9),
+    ]
 
 
 @program
@@ -112,21 +134,38 @@ def directories(k):
     seen += [k.posix.listdir(f"/proc/self/fd/{fd}"), attempt(k.posix.rmdir, "d"), k.posix.fstat(inner).st_nlink]
     k.posix.unlink("f", dir_fd=fd)
     seen += [attempt(k.posix.rmdir, "d"), k.posix.fstat(fd).st_nlink]
-    return [*seen, attempt(k.posix.open, "f", k.posix.O_RDWR | k.posix.O_CREAT, 0o600, dir_fd=fd), attempt(k.posix.mkdir, "x", dir_fd=fd)]
+    return [
+        *seen,
+        attempt(k.posix.open, "f", k.posix.O_RDWR | k.posix.O_CREAT, 0o600, dir_fd=fd),
+        attempt(k.posix.mkdir, "x", dir_fd=fd),
+    ]
 
 
 @program
 def path_through_a_file(k):
     create(k)
-    return [attempt(k.posix.open, "f", k.posix.O_RDONLY | k.posix.O_DIRECTORY), attempt(k.posix.mkdir, "f/d"), attempt(k.posix.unlink, "d/f")]
+    return [
+        attempt(k.posix.open, "f", k.posix.O_RDONLY | k.posix.O_DIRECTORY),
+        attempt(k.posix.mkdir, "f/d"),
+        attempt(k.posix.unlink, "d/f"),
+    ]
 
 
 @program
 def locks_of_two_opens_conflict(k):
     one, two = create(k), create(k)
-    seen = [attempt(k.fcntl.flock, one, EX | NB), attempt(k.fcntl.flock, two, EX | NB), attempt(k.fcntl.flock, two, SH | NB)]
+    seen = [
+        attempt(k.fcntl.flock, one, EX | NB),
+        attempt(k.fcntl.flock, two, EX | NB),
+        attempt(k.fcntl.flock, two, SH | NB),
+    ]
     k.fcntl.flock(one, UN)
-    return [*seen, attempt(k.fcntl.flock, two, SH | NB), attempt(k.fcntl.flock, one, SH | NB), attempt(k.fcntl.flock, one, EX | NB)]
+    return [
+        *seen,
+        attempt(k.fcntl.flock, two, SH | NB),
+        attempt(k.fcntl.flock, one, SH | NB),
+        attempt(k.fcntl.flock, one, EX | NB),
+    ]
 
 
 @program
@@ -182,7 +221,10 @@ def blocked_lock_is_granted(k):
 def locks_of_processes_are_other_locks(k):
     fd, other = create(k), create(k)
     k.fcntl.flock(fd, EX)
-    seen = [attempt(k.fcntl.lockf, fd, EX | NB), wait(k, run_child(k, lambda: attempt(k.fcntl.lockf, fd, EX | NB) == "EAGAIN"))]
+    seen = [
+        attempt(k.fcntl.lockf, fd, EX | NB),
+        wait(k, run_child(k, lambda: attempt(k.fcntl.lockf, fd, EX | NB) == "EAGAIN")),
+    ]
     k.posix.close(other)  # any descriptor of the file
     return [*seen, wait(k, run_child(k, lambda: attempt(k.fcntl.lockf, fd, EX | NB) == "EAGAIN"))]
 
@@ -239,7 +281,12 @@ def dup2_replaces(k):
     one, two = create(k, "one"), create(k, "two")
     k.posix.pwrite(two, b"2", 0)
     k.posix.dup2(two, one, False)
-    return [k.posix.pread(one, 9, 0), k.posix.get_inheritable(one), attempt(k.posix.close, one), attempt(k.posix.close, one)]
+    return [
+        k.posix.pread(one, 9, 0),
+        k.posix.get_inheritable(one),
+        attempt(k.posix.close, one),
+        attempt(k.posix.close, one),
+    ]
 
 
 @program
@@ -268,9 +315,19 @@ def zombie(k):
     poller.register(pidfd, k.select.POLLIN)
     seen = [len(poller.poll(0))]
     k.posix.close(writer)
-    seen += [len(poller.poll()), read_state(k, pid), attempt(k.posix.kill, pid, 0), attempt(k._signal.pidfd_send_signal, pidfd, 15)]
+    seen += [
+        len(poller.poll()),
+        read_state(k, pid),
+        attempt(k.posix.kill, pid, 0),
+        attempt(k._signal.pidfd_send_signal, pidfd, 15),
+    ]
     k.posix.waitpid(pid, 0)
-    return [*seen, attempt(read_state, k, pid), attempt(k.posix.pidfd_open, pid), attempt(k._signal.pidfd_send_signal, pidfd, 15)]
+    return [
+        *seen,
+        attempt(read_state, k, pid),
+        attempt(k.posix.pidfd_open, pid),
+        attempt(k._signal.pidfd_send_signal, pidfd, 15),
+    ]
 
 
 @program
@@ -373,7 +430,11 @@ def name_of_an_open_file(k):
     fd = create(k)
     before = k.posix.readlink(f"/proc/self/fd/{fd}").rpartition("/")[2]
     k.posix.unlink("f")
-    return [before, k.posix.readlink(f"/proc/self/fd/{fd}").rpartition("/")[2], k.posix.stat(f"/proc/self/fd/{fd}").st_nlink]
+    return [
+        before,
+        k.posix.readlink(f"/proc/self/fd/{fd}").rpartition("/")[2],
+        k.posix.stat(f"/proc/self/fd/{fd}").st_nlink,
+    ]
 
 
 @program
@@ -395,7 +456,7 @@ def run_all():
     from simulation.kernel import Kernel
     from simulation.search import run_on
 
-    found, k = {}, type("K", (), {name: sys.modules[name] for name in ("posix", "fcntl", "_signal", "select", "time")})
+    found, k = {}, SimpleNamespace(**{name: sys.modules[name] for name in MODULES})
     for each in PROGRAMS:
         modules.kernel = kernel = Kernel({"/bin/true": lambda: 0})
         seen = found[each.__name__] = []
@@ -405,3 +466,26 @@ def run_all():
             seen.append(kernel.violation)
         kernel.close_all()
     return found
+
+
+def run_real(each, folder):
+    """Return what a program sees on the real kernel, in a child and in an empty folder."""
+    import importlib
+    import os
+
+    k = SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.chdir(folder)
+            seen = repr(each(k))
+        except BaseException as error:
+            seen = repr(error)
+        os.write(writer, seen.encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as file:
+        seen = file.read()
+    os.waitpid(pid, 0)
+    return seen

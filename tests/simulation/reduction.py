@@ -13,7 +13,7 @@ PRIVATE = (".new.", ".tmp")  # names of files that only their maker and the gate
 
 def is_independent(kernel, process):
     name, *words = process.call
-    if name in ("begin", "fork", "work"):
+    if name in ("begin", "fork"):
         return True
     if name == "waitpid":
         return len(words) < 2 or not words[1] or not kernel.faults.get("kill")

@@ -65,11 +65,15 @@ def report(result, kernel, path, seed=None):
 def explore(scene, seconds, is_reduced=True):
     """Take every path of a scene. States seen before, found by a hash, are not searched again."""
     result, clock = Result(), Clock(seconds)
-    seen, stack = set(), [None]  # a node is (the node before, the number of its choice, or of how many that were the first)
+    seen, stack = (
+        set(),
+        [None],
+    )  # a node is (the node before, the number of its choice, or of how many that were the first)
     gc.disable()
     while stack and not clock.is_over() and not result.violation:
         node = stack.pop()
         kernel = begin(scene, is_reduced, True)
+        kernel.lifetime = 0  # a command that has not ended yet works
         for choice in unroll(node):
             kernel.step(choice)
         node = follow(scene, kernel, node, seen, stack, result)
@@ -124,14 +128,30 @@ def make_key(kernel):
             locks = tuple(sorted((file.number, mode) for file, mode in inode.locks.items()))
             files.append((inode.number, inode.links, inode.data, entries, locks))
             left += inode.entries.values()
-    return hash((tuple(sorted(files)), tuple(map(key_process, kernel.processes.values())), tuple(kernel.faults.values()), kernel.now, kernel.make_key()))
+    return hash(
+        (
+            tuple(sorted(files)),
+            tuple(map(key_process, kernel.processes.values())),
+            tuple(kernel.faults.values()),
+            kernel.now,
+            kernel.make_key(),
+        )
+    )
 
 
 def key_process(process):
     if not process.is_alive:
         return process.pid, process.is_reaped, process.status, process.outcome
     descriptors = tuple([(fd, file.number, key_pipe(file)) for fd, (file, _) in sorted(process.descriptors.items())])
-    state = process.pid, process.state, process.is_reaped, process.history, process.parent, process.call[0], process.outcome
+    state = (
+        process.pid,
+        process.state,
+        process.is_reaped,
+        process.history,
+        process.parent,
+        process.call[0],
+        process.outcome,
+    )
     return state, descriptors, process.alarm, process.wake, tuple(process.pending), process.has_executed
 
 
@@ -163,6 +183,7 @@ def walk(scene, seconds, seed, runs=None):
 def wander(kernel, chance):
     """Run to the end: often the same process again, a fault now and then. Return the choices."""
     stay, fault_rate = chance.choice((0.0, 0.5, 0.8, 0.95)), chance.choice((0.005, 0.02, 0.08))
+    kernel.lifetime = chance.choice((1, 10, 60))
     last, path = None, []
     while kernel.violation is None:
         choices = kernel.list_choices()

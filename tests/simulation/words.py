@@ -27,7 +27,13 @@ def describe_call(kernel, pid, call):
         flags = ", ".join(text for bit, text in FLAGS if words[1] & bit)
         return f"flock({words[0]}, {flags})"
     if name == "open":
-        created = " to create it" if words[1] & posix.O_CREAT else " unnamed" if words[1] & os.O_TMPFILE == os.O_TMPFILE else ""
+        created = (
+            " to create it"
+            if words[1] & posix.O_CREAT
+            else " unnamed"
+            if words[1] & os.O_TMPFILE == os.O_TMPFILE
+            else ""
+        )
         return f"opens {words[0]}{created}"
     shown = ", ".join(repr(word)[:60] for word in words)
     return f"{VERBS.get(name, name)}({shown})"
