@@ -31,7 +31,7 @@ class Inode:
 
 
 class OpenFile:
-    """What a descriptor refers to: `kind` is file, pipe-read, pipe-write, proc, pidfd, links or null."""
+    """The target of a descriptor: `kind` is file, pipe-read, pipe-write, proc, pidfd, links or null."""
 
     def __init__(self, number, kind, target, flags=0):
         self.number, self.kind, self.target, self.flags = number, kind, target, flags
