@@ -6,23 +6,10 @@ import subprocess
 from conftest import PATIENCE, Lab, until
 from servers import Etcd
 
-PROGRAMS = [
-    "backup.sh",
-    "build.sh",
-    "deploy.sh",
-    "dump.sh",
-    "job.sh",
-    "load.sh",
-    "migrate.sh",
-    "reboot",
-    "report.sh",
-    "run.sh",
-    "sync.sh",
-    "test.sh",
-    "train.sh",
-    "upload.sh",
-    "worker.sh",
-]
+PROGRAMS = (
+    "backup.sh build.sh deploy.sh dump.sh job.sh load.sh migrate.sh reboot report.sh run.sh sync.sh test.sh train.sh"
+    " upload.sh worker.sh"
+).split()
 ETCD = "etcd://h1,h2,h3"
 JOB = """#!/bin/sh
 echo "start:${{0##*/}}:$DB$CUDA_VISIBLE_DEVICES" >>{lab}/log

@@ -21,15 +21,9 @@ def test_solo_run_has_a_keyword_for_every_option_and_its_default():
         assert option.keyword is None or keywords[option.keyword].default is (False if option.kind is FLAG else None), (
             option.flag
         )
-    assert {option.flag for option in LAUNCHER_OPTIONS if option.keyword is None} == {
-        "busy-exit",
-        "quiet",
-        "loud-after",
-        "syslog",
-        "verbose",
-        "help",
-        "version",
-    }
+    assert {option.flag for option in LAUNCHER_OPTIONS if option.keyword is None} == set(
+        "busy-exit quiet loud-after syslog verbose help version".split()
+    )
 
 
 def test_names_of_subcommands_agree_with_the_table():

@@ -349,28 +349,16 @@ def test_exec_condition_skips_the_unit_while_a_name_is_held(guest):
 RECIPES = {
     "private-tmp": ["User=alice", "PrivateTmp=yes"],
     "private-users": ["User=alice", "PrivateUsers=yes"],
-    "no-privileges": [
-        "NoNewPrivileges=yes",
-        "SystemCallFilter=@system-service",
-        "MemoryDenyWriteExecute=yes",
-        "RestrictAddressFamilies=AF_UNIX",
-        "LockPersonality=yes",
-        "RestrictNamespaces=yes",
-        "PrivateDevices=yes",
-        "PrivateNetwork=yes",
-        "ProtectKernelTunables=yes",
-        "ProtectControlGroups=yes",
-    ],
+    "no-privileges": (
+        "NoNewPrivileges=yes SystemCallFilter=@system-service MemoryDenyWriteExecute=yes RestrictAddressFamilies=AF_UNIX"
+        " LockPersonality=yes RestrictNamespaces=yes PrivateDevices=yes PrivateNetwork=yes ProtectKernelTunables=yes"
+        " ProtectControlGroups=yes"
+    ).split(),
     "delegate": ["Delegate=yes"],
-    "strict": [
-        "ProtectSystem=strict",
-        "ReadWritePaths=/lab",
-        "RuntimeDirectory=solo",
-        "RuntimeDirectoryMode=0700",
-        "RuntimeDirectoryPreserve=yes",
-        "StateDirectory=solo",
-        "StateDirectoryMode=0700",
-    ],
+    "strict": (
+        "ProtectSystem=strict ReadWritePaths=/lab RuntimeDirectory=solo RuntimeDirectoryMode=0700"
+        " RuntimeDirectoryPreserve=yes StateDirectory=solo StateDirectoryMode=0700"
+    ).split(),
     "home-read-only": ["User=alice", "ProtectHome=read-only", "ReadWritePaths=/home/alice/.local/state/solo"],
     "home-hidden": ["User=alice", "ProtectHome=tmpfs", "BindPaths=/home/alice/.local/state/solo"],
     "service-user": ["User=www-data", "ProtectSystem=strict", "ReadWritePaths=/lab /var/lib/solo-users/33"],
