@@ -35,7 +35,7 @@ class HostileProxy(ThreadingHTTPServer):
         self.status = 200
         self.asked = []
         super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     def handle_error(self, *_):
         pass  # the client has gone

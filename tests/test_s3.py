@@ -109,7 +109,7 @@ class Service(ThreadingHTTPServer):
     def __init__(self, answers, headers=()):
         self.answers, self.wanted, self.asked = answers, dict(headers), []
         super().__init__(("127.0.0.1", 0), ServiceHandler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def url(self):
