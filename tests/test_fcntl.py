@@ -47,7 +47,7 @@ TOOLS = {
     "runlock": ("--fcntl", ["runlock", "-t", "1", "-f"], ["runlock", "-t", "0", "-f"]),
     "lockf of Python": ("--fcntl", [*PYTHON, "now"], [*PYTHON, "later"]),
 }
-CHOICES = [("--flock",), ("--fcntl",), ("--flock", "--fcntl")]
+ONE_OF_EACH = pytest.mark.parametrize("tool", ["flock", "lockf of Python"], indirect=True)
 
 
 @pytest.fixture(params=TOOLS)
@@ -81,27 +81,26 @@ def try_tool(tool, path):
     return done.returncode == 0
 
 
-@pytest.mark.parametrize("options", CHOICES, ids="+".join)
-def test_tool_excludes_solo_by_the_option_for_its_kind_of_lock(lab, tool, path, options):
-    kind = TOOLS[tool][0]
+@pytest.mark.parametrize("option", ["--flock", "--fcntl"])
+def test_tool_excludes_solo_by_the_option_for_its_kind_of_lock(lab, tool, path, option):
     holder = hold_by(lab, tool, path)
 
-    result = lab.run(*type_options(options, path), "-n", "job", "echo", "ran")
+    result = lab.run(option, path, "-n", "job", "echo", "ran")
 
-    if kind in options:
+    if option == TOOLS[tool][0]:
         assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (75, b"", 1)
         assert f"solo: job: {path}: busy: locked by pid ".encode() in result.stderr
     else:
         assert (result.returncode, result.stdout, result.stderr) == (0, b"ran\n", b"")
     finish(holder)
-    assert lab.run(*type_options(options, path), "-n", "job", "true").returncode == 0
+    assert lab.run(option, path, "-n", "job", "true").returncode == 0
 
 
-@pytest.mark.parametrize("options", CHOICES, ids="+".join)
-def test_solo_excludes_the_tool_by_the_option_for_its_kind_of_lock(lab, tool, path, options):
-    holder = lab.hold("job", *type_options(options, path))
+@pytest.mark.parametrize("option", ["--flock", "--fcntl"])
+def test_solo_excludes_the_tool_by_the_option_for_its_kind_of_lock(lab, tool, path, option):
+    holder = lab.hold("job", option, path)
 
-    assert try_tool(tool, path) is (TOOLS[tool][0] not in options)
+    assert try_tool(tool, path) is (TOOLS[tool][0] != option)
 
     finish(holder)
     assert try_tool(tool, path)
@@ -214,10 +213,11 @@ def test_file_excludes_runs_of_different_names(lab, path):
 
 
 @pytest.mark.parametrize("words", [("-w", "100ms"), ("-v", "-w", "100ms"), ("-w", "0"), ("--replace",)], ids=" ".join)
-def test_wait_for_the_file_ends(lab, path, words):
-    holder = hold_by(lab, "lockf of Python", path)
+@ONE_OF_EACH
+def test_wait_for_the_file_ends(lab, tool, path, words):
+    holder = hold_by(lab, tool, path)
 
-    assert lab.run(*words, "--fcntl", path, "-n", "job", "true").returncode == 75
+    assert lab.run(*words, TOOLS[tool][0], path, "-n", "job", "true").returncode == 75
     assert holder.poll() is None and lab.run("-n", "job", "true").returncode == 0
 
 
@@ -240,14 +240,6 @@ def test_verbose_waiter_names_the_holder(lab, path):
 
     assert f"solo: two: waiting: {path} is locked by pid {holder.pid} (solo)".encode() in progress
     assert finish(waiter)[:2] == (0, "ran\n")
-
-
-def test_missing_file_is_created_with_the_callers_umask(lab):
-    path = lab.path / "new"
-
-    assert lab.run("--fcntl", path, "-n", "job", "true", preexec_fn=lambda: os.umask(0o027) and None).returncode == 0
-
-    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"", 0o640)
 
 
 def test_existing_file_is_never_changed(lab, path):
@@ -291,7 +283,9 @@ def test_error_of_the_system_call_is_one_line_and_125(lab, path, words):
 
 def test_same_file_by_several_paths_and_both_options_is_locked_once_per_kind(lab, path):
     os.link(path, lab.path / "link")
-    options = type_options(("--flock", "--fcntl", "--fcntl"), path) + type_options(CHOICES[2], lab.path / "link")
+    options = type_options(("--flock", "--fcntl", "--fcntl"), path) + type_options(
+        ("--flock", "--fcntl"), lab.path / "link"
+    )
     holder = lab.hold("job", *options)
 
     assert not try_tool("lockf of Python", path) and is_locked(path)
@@ -311,9 +305,10 @@ def test_several_files_are_locked_in_one_order(lab):
     assert [process.wait(PATIENCE) for process in launchers] == [0] * 12
 
 
-def test_file_replaced_during_the_wait_is_opened_again(lab, path):
-    holder = hold_by(lab, "lockf of Python", path)
-    waiter = lab.start("-w", "forever", "--fcntl", path, "-n", "job", "--", "sh", "-c", "echo; read line")
+@ONE_OF_EACH
+def test_file_replaced_during_the_wait_is_opened_again(lab, tool, path):
+    holder = hold_by(lab, tool, path)
+    waiter = lab.start("-w", "forever", TOOLS[tool][0], path, "-n", "job", "--", "sh", "-c", "echo; read line")
     until(lambda: lab.list("job") and is_blocked(waiter.pid))
     path.unlink()
     path.touch()
@@ -321,7 +316,7 @@ def test_file_replaced_during_the_wait_is_opened_again(lab, path):
     finish(holder)
 
     read_line(waiter)
-    assert not try_tool("lockf of Python", path)
+    assert not try_tool(tool, path)
 
 
 def test_command_dies_with_its_launcher(lab, path):
@@ -388,14 +383,6 @@ def test_lock_on_an_inherited_descriptor_is_refused(lab, path):
     )
 
     assert result.returncode == 125 and b"through the inherited descriptor" in result.stderr
-
-
-def test_skip_because_of_the_file_is_counted(lab, path):
-    hold_by(lab, "lockf of Python", path)
-    words = ("-q", "-E", "0", "--loud-after", "1", "--fcntl", path, "-n", "job", "true")
-    ends = [lab.run(*words) for _ in range(3)]
-
-    assert [end.returncode for end in ends] == [0, 75, 75] and b", 2 skips since" in ends[2].stderr
 
 
 def test_socket_keeps_the_name_and_fcntl_the_file(lab, path):

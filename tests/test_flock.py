@@ -101,12 +101,6 @@ def test_wait_covers_name_and_file(lab, path):
     assert finish(waiter)[:2] == (0, "ran\n")
 
 
-def test_wait_for_the_file_times_out(lab, path):
-    hold_by_flock(lab, path)
-
-    assert lab.run("-w", "100ms", "--flock", path, "-n", "job", "true").returncode == 75
-
-
 @pytest.mark.tool("strace")
 def test_wait_ends_if_its_time_passed_before_the_file(lab, path):
     """Reading the holder in /proc/locks takes longer than the rest of the wait."""
@@ -118,26 +112,13 @@ def test_wait_ends_if_its_time_passed_before_the_file(lab, path):
     assert result.returncode == 75 and lab.run("-n", "job", "true").returncode == 0
 
 
-def test_missing_file_is_created_with_the_callers_umask(lab):
+@pytest.mark.parametrize("option", ["--flock", "--fcntl"])
+def test_missing_file_is_created_with_the_callers_umask(lab, option):
     path = lab.path / "new"
 
-    assert lab.run("--flock", path, "-n", "job", "true", preexec_fn=lambda: os.umask(0o027) and None).returncode == 0
+    assert lab.run(option, path, "-n", "job", "true", preexec_fn=lambda: os.umask(0o027) and None).returncode == 0
 
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"", 0o640)
-
-
-def test_existing_file_is_never_changed(lab):
-    path = lab.path / "theirs"
-    path.write_text("precious")
-    before = path.stat()
-
-    lab.run("--flock", path, "-n", "job", "true")
-
-    after = path.stat()
-    assert path.read_text() == "precious"
-    assert [
-        getattr(before, key) == getattr(after, key) for key in ("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode")
-    ] == [True] * 4
 
 
 @pytest.mark.root
@@ -176,49 +157,6 @@ def test_unlockable_path_is_one_line_and_125(lab, option, make, text):
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
     assert lab.run("-n", "job", "true").returncode == 0
-
-
-def test_same_file_twice_is_one_lock(lab):
-    path = lab.path / "theirs"
-    path.touch()
-    os.link(path, lab.path / "link")
-
-    assert lab.run("--flock", path, "--flock", lab.path / "link", "--flock", path, "-n", "job", "true").returncode == 0
-
-
-def test_several_files_are_locked_in_one_order(lab):
-    """Else two launchers that name the files in opposite order would deadlock."""
-    one, two = lab.path / "one", lab.path / "two"
-    both = [
-        lab.start("-w", "forever", "--flock", first, "--flock", second, "-n", f"{name}", "--", "sleep", "0.01")
-        for name in range(20)
-        for first, second in ([(one, two), (two, one)][name % 2],)
-    ]
-
-    assert [process.wait(PATIENCE) for process in both] == [0] * 20
-
-
-def test_file_replaced_during_the_wait_is_opened_again(lab):
-    path = lab.path / "theirs"
-    path.touch()
-    locker = hold_by_flock(lab, path)
-    waiter = lab.start("-v", "-w", "forever", "--flock", path, "-n", "job", "--", "sh", "-c", "echo; read line")
-    until(
-        lambda: (
-            os.readlink(f"/proc/{waiter.pid}/exe")
-            and lab.list()
-            and "flock" in open(f"/proc/{waiter.pid}/wchan").read()
-            or read_state(waiter.pid) == "S"
-            and lab.list()
-        )
-    )
-    path.unlink()
-    path.touch()
-
-    locker.stdin.close()
-
-    read_line(waiter)
-    assert try_flock(path) == 1
 
 
 @pytest.mark.host
@@ -274,12 +212,6 @@ def test_lock_on_an_inherited_descriptor_is_refused(lab, path):
 
     _, stderr = shell.communicate(timeout=PATIENCE)
     assert shell.returncode == 125 and b"through the inherited descriptor 9" in stderr
-
-
-def test_replace_does_not_end_the_holder_of_the_file(lab, path):
-    hold_by_flock(lab, path)
-
-    assert lab.run("--replace", "--flock", path, "-n", "job", "true").returncode == 75
 
 
 def test_loud_after_counts_the_hold_of_the_file(lab, path):

@@ -19,6 +19,7 @@ from solo.engines.last_call import DELAY, LOOK_AGAIN, TIMEOUT
 
 AT_ONCE = 8  # launchers
 MANY = 1000  # messages; more than a launcher sends
+MOST = 3 * DELAY  # seconds to the end on a loaded machine; still less than a call may take
 TERMS = ("--ttl", "3s", "-k", "300ms")
 
 
@@ -139,8 +140,7 @@ def read_waiting(launcher):
 
 
 def test_signal_may_delay_the_end_by_less_than_a_second():
-    """As the manual promises. The tests below show that this delay is what counts; they allow twice as much for a loaded
-    machine."""
+    """As the manual promises. The tests below show that this delay is what counts, not the longer time of a call."""
     assert LOOK_AGAIN + DELAY < 0.9
     assert 2 * TIMEOUT <= DELAY  # a call and its repetition
 
@@ -159,7 +159,7 @@ def test_sigterm_ends_a_launcher_at_a_silent_engine(lab, server):
             status, out, seconds, _ = one.end()
             # A command that runs gets the signal too. A connection that is reset may end the lock, and with it the command.
             allowed = {-signal.SIGTERM, *([3] if out else []), *([123] if choose_fault(number) == RESET else [])}
-            assert status in allowed and seconds < 2 * DELAY, (tally.SEED, number, status, seconds)
+            assert status in allowed and seconds < MOST, (tally.SEED, number, status, seconds)
 
 
 def test_sigterm_ends_a_launcher_with_its_command_at_a_silent_engine(lab, server):
@@ -169,7 +169,7 @@ def test_sigterm_ends_a_launcher_with_its_command_at_a_silent_engine(lab, server
 
     status, _, seconds, _ = one.end()
 
-    assert status == -signal.SIGTERM and seconds < 2 * DELAY
+    assert status == -signal.SIGTERM and seconds < MOST
 
 
 @pytest.mark.tool("strace")
@@ -190,7 +190,7 @@ def test_sigterm_ends_a_launcher_that_renews_after_a_slow_fork(lab, server):
     begin = time.monotonic()
     os.kill(read_children(one.launcher.pid)[0], signal.SIGTERM)
 
-    assert one.finish()[1:3] == ("", "") and time.monotonic() - begin < 2 * DELAY
+    assert one.finish()[1:3] == ("", "") and time.monotonic() - begin < MOST
 
 
 def is_quiet(proxy) -> bool:
