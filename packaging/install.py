@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import solo  # noqa: E402
-from solo.generate import bundle, completions  # noqa: E402
+from solo.generate import bundle  # noqa: E402
 from solo.text import missing  # noqa: E402
 
 MADE = "made-directories"  # in lib/solo: those that `make uninstall` removes if they are empty
@@ -30,9 +30,9 @@ NAMES = ["python3", "/usr/bin/python3", *(f"python3.{minor}" for minor in range(
 NOBODY = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
 QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 COMPLETIONS = {
-    "bash": "bash-completion/completions/solo",
-    "zsh": "zsh/site-functions/_solo",
-    "fish": "fish/vendor_completions.d/solo.fish",
+    "solo.bash": "bash-completion/completions/solo",
+    "_solo": "zsh/site-functions/_solo",
+    "solo.fish": "fish/vendor_completions.d/solo.fish",
 }
 # In the environment, for pip: what the user set for other installations would change this one.
 PIP = {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
@@ -179,7 +179,8 @@ def write_file(text: str, mode: int = 0o644):
 
 def list_texts() -> dict:
     """Return the manual and the completions: {path below the prefix: text}."""
-    texts = {f"share/{path}": completions.SHELLS[shell]() for shell, path in COMPLETIONS.items()}
+    folder = ROOT / "packaging/completions"
+    texts = {f"share/{path}": (folder / file).read_text() for file, path in COMPLETIONS.items()}
     for page in sorted((ROOT / "man").glob("*.[0-9]")):
         texts[f"share/man/man{page.suffix[1:]}/{page.name}"] = page.read_text()
     return texts

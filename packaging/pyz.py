@@ -1,16 +1,16 @@
-"""Make solo in one file: `python packaging/pyz.py OUTPUT`. The same source and the same rich always give the same bytes.
+"""Make solo in one file: `python packaging/pyz.py OUTPUT`. The same source and the same libraries always give the same bytes.
 
 The file has sources, compiled at each start, since bytecode depends on the version of Python. Those of solo are stored, so that
-no start has to unpack them. It contains rich, which draws the tables, for where none is installed: that of this Python, or else the
-one of requirements.txt, by pip. It needs neither typer, as solo can print its help without, nor psutil, which is compiled
-(process/proc.py).
+no start has to unpack them. It contains typer and rich with all that they need, for where they are not installed: those of this
+Python, or else those of requirements.txt, by pip. Not psutil, which is compiled: without it `show` and `top` lack the processes.
 """
 
 import os
+import re
 import sys
 import tempfile
 import zipfile
-from importlib.machinery import PathFinder
+from importlib.metadata import distributions
 from pathlib import Path
 
 sys.dont_write_bytecode = True  # packages have every folder of packaging/
@@ -20,22 +20,41 @@ ROOT = Path(__file__).resolve().parent.parent
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
 START = """import sys
 sys.version_info >= (3, 9) or sys.exit("solo: needs Python 3.9 or newer")
-sys.path.append(sys.path[0] + "/vendor")
+sys.version_info >= (3, 10) and sys.path.append(sys.path[0] + "/vendor")  # as typer needs
 """
+LEXER = re.compile(r"pygments/lexers/(?!__init__|_mapping)")  # 9 MB, to highlight programs
 
 
-def read_rich() -> dict:
-    """Return the files of rich. Without it, only tables on a terminal are missing: say so and return none."""
+def read_libraries() -> dict:
+    """Return the files of typer and of what it needs. Without it, only `list` is left of the views: say so and return none."""
+    found: dict = {}
     with tempfile.TemporaryDirectory() as folder:
-        if PathFinder.find_spec("rich") is None:
+        if find_library("typer", sys.path) is None:
             reason = run_pip(Python(sys.executable, [], False), folder)
             if reason:
-                print(f"solo: solo.pyz lacks rich, which draws tables on a terminal: {reason}", file=sys.stderr)
-                return {}
-        rich = Path(PathFinder.find_spec("rich", [folder, *sys.path]).origin).parent
-        files = {f"vendor/rich/{path.relative_to(rich)}": path.read_bytes() for path in rich.rglob("*.py")}
-        [licence] = rich.parent.glob("rich-*.dist-info/**/LICENSE")
-        return {**files, "vendor/rich/LICENSE": licence.read_bytes()}
+                print(f"solo: solo.pyz lacks typer, which all views but `list` need: {reason}", file=sys.stderr)
+        read_library("typer", [folder, *sys.path], found)
+    return {path: data for files in found.values() for path, data in files.items()}
+
+
+def find_library(name: str, places: list):
+    return next(iter(distributions(name=name, path=places)), None)
+
+
+def read_library(name: str, places: list, found: dict):
+    """Add the files of a library in `places`, and of those that it needs, to `found`: {library: {path: bytes}}."""
+    library = find_library(name, places)
+    if library is None:
+        return  # only other machines need it
+    found[name] = {
+        f"vendor/{path}": path.locate().read_bytes()
+        for path in library.files or []
+        if (path.suffix == ".py" and not LEXER.match(str(path))) or path.name.startswith("LICENSE")
+    }
+    for requirement in library.requires or []:
+        needed = re.match(r"[\w.-]+", requirement)[0]
+        if needed not in found and "extra ==" not in requirement:
+            read_library(needed, places, found)
 
 
 def main():
@@ -44,7 +63,7 @@ def main():
     files = {str(path.relative_to(ROOT)): path.read_bytes() for path in paths}
     files["LICENSE"] = (ROOT / "LICENSE").read_bytes()
     files["__main__.py"] = START.encode() + files["solo/__main__.py"]
-    vendored = read_rich()
+    vendored = read_libraries()
     output.parent.mkdir(parents=True, exist_ok=True)
     with open(output, "wb") as file:
         file.write(b"#!/usr/bin/env python3\n")

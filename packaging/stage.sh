@@ -19,7 +19,7 @@ install_text() { # SOURCE TARGET: name the files of the package
 }
 
 [ $# -gt 0 ] || set -- "$(ask purelib)" "$(ask platlib)"
-examples=$(find packaging/* -type d -prune | cut -d / -f 2 | grep -vxE 'debian|rpm|arch|alpine|nix|systemd|tmpfiles' | paste -sd '|' -)
+examples=$(find packaging/* -type d -prune | cut -d / -f 2 | grep -vxE 'debian|rpm|arch|alpine|nix|systemd|tmpfiles|completions' | paste -sd '|' -)
 
 if [ -e PKG-INFO ]; then
     mkdir -p "$root$1"
@@ -38,10 +38,9 @@ if sh packaging/stub.sh /usr/lib/solo/solo "$root/usr/bin/solo"; then script=/us
 bundle script "$python" "$stub" "$@" /usr/lib/solo/program >"$root$script"
 chmod 755 "$root$script"
 for page in man/*.[0-9]; do install_text "$page" "$share/man/man${page##*.}/${page#man/}"; done
-for place in bash-completion/completions/solo zsh/site-functions/_solo fish/vendor_completions.d/solo.fish; do
-    mkdir -p "$share/${place%/*}"
-    "$python" -B -m solo.generate.completions "$(expr "$place" : '\([a-z]*\)')" >"$share/$place"
-done
+install -D -m 644 packaging/completions/solo.bash "$share/bash-completion/completions/solo"
+install -D -m 644 packaging/completions/_solo "$share/zsh/site-functions/_solo"
+install -D -m 644 packaging/completions/solo.fish "$share/fish/vendor_completions.d/solo.fish"
 for unit in packaging/systemd/solo-clean.*; do install_text "$unit" "$root/usr/lib/systemd/system/${unit##*/}"; done
 install -D -m 644 packaging/tmpfiles/solo-run.conf "$root/usr/lib/tmpfiles.d/solo-run.conf"
 for page in README.md CONTRIBUTING.md SECURITY.md docs/*.md; do install_text "$page" "$root$doc/$page"; done

@@ -18,7 +18,7 @@ class Kind:
     """One kind of value.
 
     `read(flag, text)` returns the value, and raises UsageError. `completes` names what the shells offer for it, see
-    generate/completions.py. `sample` is a value that is valid beside every other option, for the tests.
+    packaging/tables.py. `sample` is a value that is valid beside every other option, for the tests.
     """
 
     __slots__ = ("completes", "read", "sample")

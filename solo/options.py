@@ -138,8 +138,8 @@ SYSLOG = Option("syslog", None, kinds.FLAG, None, OUTPUT, "Log starts, skips and
 NOTIFY = Option("notify", None, kinds.LINE, "LINE", OUTPUT, "Run shell command LINE after a skip or bad end",
     text="Run the shell command LINE after a skip or a bad end; see solo(7).")
 VERBOSE = Option("verbose", "v", kinds.FLAG, None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
-HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and exit", keyword=None,
-    text="Print help and exit.")
+HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and exit: -h what serves most", keyword=None,
+    text="Print help and exit: -h what serves most.")
 VERSION = Option("version", None, kinds.FLAG, None, OUTPUT, "Print the version and exit", keyword=None)
 LAUNCHER_OPTIONS = (
     NAME, DIR, VIA, FLOCK, FCNTL, NOTE, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, REPLACE_AFTER,
@@ -148,5 +148,5 @@ LAUNCHER_OPTIONS = (
 )
 # fmt: on
 
-# A run compares its first word with these; commands/table.py explains them.
+# A run compares its first word with these; commands/table.py has a line about each.
 SUBCOMMAND_NAMES = ("list", "show", "wait", "stop", "hold", "release", "history", "metrics", "top", "clean", "doctor")

@@ -52,6 +52,7 @@ SOCKET_IN_FULL = [
 PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
 
 sys.path.insert(0, str(ROOT))
+sys.path.append(str(ROOT / "packaging"))  # tables.py
 sys.dont_write_bytecode = False  # else every worker compiles all tests again: 10 seconds
 
 
@@ -373,6 +374,8 @@ class Lab:
         return sum(file.startswith(".seat.") for file in os.listdir(path)) if path.exists() else 0
 
     def list(self, *words):
+        if not any(word.startswith("-") for word in words):
+            return self.collect(*words)
         if "--via" not in words:
             words = ("--via", self.environment.get("SOLO_VIA", "file"), *words)
         result = self.run("list", "--json", *words)

@@ -11,12 +11,10 @@ import sys
 import pytest
 from conftest import PATIENCE, ROOT, finish, inject, read_line, until
 from test_terminal import Terminal
-from tmux import Tmux
 
 from solo import __version__, argv
-from solo.commands.table import SUBCOMMANDS
-from solo.generate import completions
-from solo.kinds import FLAG
+from solo.commands.cli import get_commands
+from solo.commands.table import KEPT, SUMMARIES
 from solo.options import GROUPS, LAUNCHER_OPTIONS
 from solo.text.describe import name_signal
 
@@ -128,7 +126,7 @@ def test_list_escapes_control_characters_and_survives_a_closed_pipe(lab):
     (lab.directory / "job").rename(lab.directory / os.fsdecode(b"n\xe4\x1b[31m"))  # version 0.2.0 accepts the name
 
     assert b"\x1b" not in lab.run("list").stdout
-    assert lab.list()[0]["name"] == "n\\xe4\x1b[31m"
+    assert lab.list("--json")[0]["name"] == "n\\xe4\x1b[31m"
     closed = subprocess.run(f"{lab.script} list | true", shell=True, env=lab.environment, capture_output=True)
     assert closed.stderr == b""
     finish(process)
@@ -174,15 +172,16 @@ def test_incomplete_installation_is_one_line_and_125(lab):
     assert (result.returncode, result.stderr) == (125, refusal % os.fsencode(lab.path))
 
 
-@pytest.mark.tool("tmux")
-def test_missing_library_is_one_line_and_125(common):
-    screen = Tmux([common.script, "top"], common.environment, width=250)
-    try:
-        lines = screen.wait_for("ended:125")
-    finally:
-        screen.close()
+def test_without_libraries_list_is_plain_text_and_the_others_say_how_to_get_them(common):
+    holder = common.hold("job")
 
-    assert lines[0].startswith("solo: this view needs rich (install: ") and lines[1] == "ended:125"
+    plain, json_rows, stop, top = (common.run(*words.split()) for words in ("list", "list --json", "stop job", "top"))
+
+    assert plain.stdout.decode().splitlines()[1].split()[:4] == ["job", "held", "exclusive", str(holder.pid)]
+    assert [row["launcher"] for row in json.loads(json_rows.stdout)] == [holder.pid]
+    for refused in (stop, top):
+        assert (refused.returncode, refused.stdout, refused.stderr.count(b"\n")) == (125, b"", 1)
+        assert refused.stderr.startswith(b"solo: this subcommand needs typer (install: apt install python3-typer ")
 
 
 def test_module_that_a_small_python_lacks_is_named(lab):
@@ -193,10 +192,11 @@ def test_module_that_a_small_python_lacks_is_named(lab):
     assert result.stderr.startswith("solo: module subprocess is missing: Python, or solo, is not wholly installed")
 
 
-def test_help_needs_no_library(common):
-    result = common.run("list", "--help")
+@pytest.mark.parametrize("words", [["-h"], ["--help"], ["hold", "-h"], ["release", "--help"]], ids=" ".join)
+def test_help_of_a_run_and_of_a_hold_needs_no_library(common, words):
+    result = common.run(*words)
 
-    assert (result.returncode, result.stderr) == (0, b"") and result.stdout.startswith(b"Usage: solo list ")
+    assert (result.returncode, result.stderr) == (0, b"") and result.stdout.startswith(b"Usage: solo ")
 
 
 @pytest.mark.root
@@ -238,16 +238,41 @@ def test_help_shows_every_option_and_subcommand(lab):
     for option in LAUNCHER_OPTIONS:
         assert f"--{option.flag}" in text
         assert not option.short or f"  -{option.short}, --{option.flag}" in text
-    for subcommand in SUBCOMMANDS:
-        assert f" {subcommand.name} " in text
-        assert b"--help" in lab.run(subcommand.name, "--help").stdout
+    for name, summary in SUMMARIES.items():
+        assert f"  {name:<10}{summary}\n" in text
 
 
-@pytest.mark.parametrize("words", [[], *([subcommand.name] for subcommand in SUBCOMMANDS)], ids=" ".join)
+@pytest.mark.parametrize("name", get_commands())
+def test_help_of_a_subcommand_has_every_parameter_in_80_columns(lab, name):
+    command = get_commands()[name]
+    result = lab.run(name, "-h")
+
+    text = result.stdout.decode()
+    assert (result.returncode, result.stderr) == (0, b"") and f"Usage: solo {name} " in text and "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    shown = " ".join(text.replace("│", " ").split())
+    assert command.help in shown
+    for parameter in command.params:
+        assert {*parameter.opts[: parameter.param_type_name == "option"], *(parameter.help or "").split()} <= {
+            *shown.split()
+        }
+
+
+def test_brief_help_fits_a_screen_and_names_what_serves_most(lab):
+    lines = lab.run("-h").stdout.decode().splitlines()
+
+    assert len(lines) <= 24 and max(map(len, lines)) < 80
+    flags = re.findall(r"^  (?:-., |    )(--[a-z-]+)", "\n".join(lines), re.M)
+    assert flags == ["--name", "--quiet", "--wait", "--timeout", "--tree", "--slots", "--loud-after"]
+    assert {*SUMMARIES} <= set(re.findall(r"\w+", "\n".join(lines))) and lines[-1].endswith("solo --help for all")
+    assert lab.run("-h", "--help").stdout == lab.run("--help").stdout != lab.run("-h").stdout
+
+
+@pytest.mark.parametrize("words", [[], *([name] for name in KEPT)], ids=" ".join)
 def test_help_has_a_line_of_79_columns_for_each_option(lab, words):
     """Or two lines, if the option and its value leave no room."""
     lines = lab.run(*words, "--help").stdout.decode().splitlines()
-    [options] = [one.options for one in SUBCOMMANDS if [one.name] == words] or [LAUNCHER_OPTIONS]
+    options = KEPT[words[0]].options if words else LAUNCHER_OPTIONS
 
     assert max(map(len, lines)) <= 79 and ("", "") not in zip(lines, lines[1:])
     for option in options:
@@ -269,28 +294,6 @@ def test_help_has_usage_groups_and_valid_examples(lab):
         and all(argv.parse(words[1:])[1] is None for words in examples)
         and {words[0] for words in examples} == {"solo"}
     )
-
-
-def test_typer_and_launcher_have_the_same_options():
-    import typer
-
-    from solo.commands.cli import make_app
-
-    app = typer.main.get_command(make_app())
-    declared = {
-        (parameter.name, frozenset(parameter.opts), parameter.is_flag, parameter.multiple) for parameter in app.params
-    }
-
-    assert declared == {
-        (
-            f"{option.key}_",
-            frozenset([f"--{option.flag}", *([f"-{option.short}"] if option.short else [])]),
-            option.kind is FLAG,
-            option.many,
-        )
-        for option in LAUNCHER_OPTIONS
-        if option.flag != "help"
-    }
 
 
 @pytest.mark.tool("mandoc")
@@ -319,9 +322,8 @@ def test_manual_has_less_than_500_lines():
 
 
 @pytest.mark.tool("zsh")
-def test_zsh_completion_is_valid_syntax(tmp_path):
-    script = tmp_path / "_solo"
-    script.write_text(completions.make_zsh())
+def test_zsh_completion_is_valid_syntax():
+    script = ROOT / "packaging/completions/_solo"
 
     result = subprocess.run(["zsh", "-fn", script], capture_output=True, text=True)
 
@@ -519,11 +521,15 @@ def test_help_respects_no_color_and_the_width(lab, words):
             terminal.wait()
             terminal.close()
 
-    colored, plain = show(TERM="xterm-256color"), show(TERM="xterm-256color", NO_COLOR="1")
+    colored, plain, dumb = show(TERM="xterm-256color"), show(TERM="xterm-256color", NO_COLOR="1"), show(TERM="dumb")
 
-    assert b"\x1b[1;36m" in colored and b"\x1b[1;36m" not in plain and b"\x1b[36m" not in plain
-    text = re.sub(rb"\x1b\[[0-9;]*m", b"", plain).decode()
-    assert max(map(len, text.split("\r\n"))) <= 60
+    assert b"\x1b[1;36m" in colored and b"\x1b[" not in plain + dumb
+    assert max(map(len, plain.decode().split("\r\n"))) <= 60
+
+
+def test_help_in_a_pipe_of_ci_is_plain_text(lab):
+    for variable in ("GITHUB_ACTIONS", "FORCE_COLOR"):
+        assert b"\x1b" not in lab.run("list", "--help", env={**lab.environment, variable: "1"}).stdout
 
 
 @pytest.mark.parametrize("script, end", [("exit 3", "with status 3"), ("kill -9 $$", "by SIGKILL")])

@@ -142,7 +142,7 @@ def test_no_folder_imports_the_launcher():
 
 
 def test_only_what_is_above_the_subcommands_imports_them():
-    assert {name.partition(".")[0] for name in list_users("commands.")} == {"api", "commands", "generate"}
+    assert {name.partition(".")[0] for name in list_users("commands.")} == {"api", "commands"}
 
 
 def test_run_executes_all_files_in_the_order_of_imports():
@@ -198,16 +198,15 @@ def test_list_loaded_sees_an_additional_module(lab):
     assert "json" in list_loaded(lab, "-n", "other", "--", "true", before=spy)
 
 
-NOTHING = ("list", "list --json", "list --null", "history", "metrics", "wait --allow-unknown job")
+@pytest.mark.parametrize("line", ["-h", "--help", "hold --help", "-n job -- true"])
+def test_help_of_a_run_and_of_a_hold_loads_no_library(lab, line):
+    assert {"typer", "rich", "psutil"}.isdisjoint(list_loaded(lab, *line.split()))
 
 
-@pytest.mark.parametrize("line", NOTHING)
-def test_view_of_nothing_loads_no_library(lab, line):
-    loaded = list_loaded(lab, *line.split())
+def test_a_subcommand_loads_typer_but_rich_and_psutil_only_to_use_them(lab):
+    loaded = list_loaded(lab, "list", before=f"sys.path += {sys.path!r}")
 
-    own = {name for name in loaded if name.partition(".")[0] == "solo"}
-    assert loaded - own <= ALLOWED | {"__future__", "_types", "itertools", "pwd", "types"}
-    assert "solo.contention.sockets" not in own and f"solo.commands.{line.split()[0]}" in own
+    assert "typer" in loaded and {"rich", "psutil", "solo.contention.sockets", "solo.commands.show"}.isdisjoint(loaded)
 
 
 MINIMAL = f"""

@@ -137,7 +137,7 @@ def test_note_leaves_room_for_other_columns_on_a_terminal(lab, words):
 
     screen.close()
     [row] = [row for row in lines if row.startswith("job") and "word" in row]
-    assert len(row) <= 120 and "…" in row and f" {holder.child} " in row
+    assert len(row) <= 120 and "…" in row and f" {holder.pid} " in row
     finish(holder)
 
 

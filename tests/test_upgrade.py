@@ -23,7 +23,7 @@ def other_version(tmp_path_factory):
     (tree / "solo/__init__.py").write_text(
         (ROOT / "solo/__init__.py").read_text().replace("__version__ = ", "__version__ = 'other ' + ")
     )
-    show = "import sys, solo.generate.completions, solo.text.missing; print(*sys.modules)"
+    show = "import sys, solo.generate.bundle, solo.text.missing; print(*sys.modules)"
     needed = run(sys.executable, "-c", show, cwd=ROOT).stdout.split()  # by make install
     for folder in LATE:
         for path in (tree / "solo" / folder).glob("*.py"):

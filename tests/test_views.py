@@ -9,22 +9,18 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
-from datetime import datetime
 
 import jsonschema
 import pytest
 from conftest import PATIENCE, finish, make_full_pipe, read_line, read_state, until
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client import parser
 from test_terminal import Terminal
 from tmux import Tmux
 
 from solo import __version__
 from solo.commands.history import find_percentile, make_picture
-from solo.record import LATEST
-from solo.text.tables import format_json, format_time
+from solo.text.fit import fit
+from solo.text.tables import format_json
 from solo.text.width import measure
 
 MANY = 40  # names, more than a screen has rows
@@ -112,6 +108,8 @@ TICKET = {
         "additionalProperties": False,
     },
     "directory": MAYBE_TEXT,
+    "usual": MAYBE_NUMBER,
+    "overdue": {"type": "boolean"},
 }
 PROCESS = describe(
     pid=COUNT, depth=COUNT, state=TEXT, cpu_seconds=NUMBER, resident_bytes=COUNT, seconds=NUMBER, command=array(TEXT)
@@ -528,6 +526,71 @@ def test_history_shows_the_reason_of_a_skip_first_and_uncut(lab, screen):
     finish(holder)
 
 
+NOTED = ("--note", "migration until noon on db1")
+
+
+@pytest.mark.tool("tmux")
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_note_and_slots_leave_the_command_and_the_reason_of_a_skip(lab, screen, width):
+    for name in ("nightly-backup", "gpu"):
+        words = ("--slots", "1") if name == "gpu" else ()
+        holder = lab.hold(name, *NOTED, *words)
+        assert lab.run("-n", name, *words, "true").returncode == 75
+
+    held, history = (screen(view, *FILES, width=width).wait_for("ended:0") for view in ("list", "history"))
+
+    for lines, at_end in ((held, "sh -.*"), (history, "sh -.*|held .*|1 of 1 .*")):
+        [head] = [row for row in lines if row.startswith("NAME ")]
+        rows = lines[lines.index(head) + 2 :]
+        cells = [row[head.index("COMMAND") :].rstrip() for row in rows if row.startswith(("nightly", "gpu"))]
+        assert len(cells) in (2, 4) and all(re.fullmatch(at_end, cell) for cell in cells), lines
+    assert finish(holder)[0] == 0
+
+
+@pytest.mark.parametrize("room", range(30, 140, 7))
+def test_a_table_is_fitted_in_the_documented_order(room):
+    columns = ("NAME", "STATE", "MODE", "LAUNCHER", "USER", "NOTE", "COMMAND")
+    row = ["a-rather-long-name", "held", "exclusive", "4711", "root", "migration until noon", "backup.sh --full /srv"]
+
+    shown, [cells] = fit(columns, [row], room, 2)
+
+    given_up = [column for column in ("MODE", "LAUNCHER", "USER", "NOTE") if column not in shown]
+    assert given_up == ["MODE", "LAUNCHER", "USER", "NOTE"][: len(given_up)] and shown[-1] == "COMMAND"
+    assert cells[-1] == row[-1] and all(cell in row or cell.endswith("…") for cell in cells)
+    widths = [max(measure(column), measure(cell)) + 2 for column, cell in zip(shown[:-1], cells[:-1])]
+    assert sum(widths) + 16 <= room or given_up == ["MODE", "LAUNCHER", "USER", "NOTE"]
+
+
+def test_a_mode_that_differs_and_users_that_differ_stay():
+    columns = ("NAME", "MODE", "USER", "COMMAND")
+    rows = [["a", "exclusive", "root", "x" * 40], ["b", "slot 0 of 4", "alice", "x" * 40]]
+
+    assert fit(columns, rows, 20, 2) == (list(columns), rows)
+
+
+def test_one_pid_has_one_heading(lab):
+    """PID is the pid in the busy line, in history as in top; list tells it apart as LAUNCHER from CHILD."""
+    holder = lab.hold("job")
+    busy = lab.run("-n", "job", "true").stderr.decode()
+
+    history = lab.run("history").stdout.decode().splitlines()
+    top = lab.run("top", *FILES).stdout.decode().splitlines()
+
+    assert f"by pid {holder.pid} " in busy
+    for head, row, *_ in (history, top):
+        assert row[head.index("PID") :].split()[0] == str(holder.pid)
+
+
+@pytest.mark.tool("tmux")
+def test_the_picture_of_many_names_keeps_its_axis_on_the_screen(lab, screen):
+    finish(hold_many(lab, 30))
+
+    lines = screen("history", width=80, height=24).wait_for("ended:0")
+
+    assert any(row.split()[-7:] == ["now", "RUNS", "FAILED", "SKIPPED", "50%", "95%", "MAX"] for row in lines)
+    assert any(re.fullmatch(r"and \d+ more names", row.strip()) for row in lines)
+
+
 def test_percentiles_are_nearest_rank():
     spans = list(range(1, 101))
 
@@ -642,10 +705,10 @@ def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
 @pytest.mark.host
 @pytest.mark.tool("strace")
 def test_list_opens_each_name_once(lab):
-    lab.run("list")  # compiles the modules
-    before = trace_list(lab)
+    lab.run("list", "--null")  # compiles the modules
+    before = trace_view(lab, "list", "--null")
     holder = hold_many(lab)
-    after = trace_list(lab)
+    after = trace_view(lab, "list", "--null")
     finish(holder, b"\n")
 
     for number in range(MANY):
@@ -653,45 +716,78 @@ def test_list_opens_each_name_once(lab):
     assert len(after) - len(before) < 19 * MANY  # 18 calls a name, and some for memory
 
 
-def trace_list(lab):
-    """Return the system calls of `solo list`, a line each."""
+def trace_view(lab, *words):
+    """Return the system calls of a view, a line each."""
     trace = lab.path / "trace"
-    assert lab.run("list", prefix=("strace", "-qq", "-o", trace)).returncode == 0
+    assert lab.run(*words, prefix=("strace", "-qq", "-o", trace)).returncode == 0
     return trace.read_text().splitlines()
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda value: st.lists(value) | st.dictionaries(st.text(), value),
-)
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("view", ["list", "history"])
+def test_a_view_of_one_name_opens_no_other(lab, view):
+    finish(hold_many(lab))
+    inside = lab.run("-n", "name007/inner", "true")
+
+    calls = trace_view(lab, view, "name007")
+
+    assert inside.returncode == 0 and any('"name007"' in call for call in calls)
+    assert any('"inner"' in call for call in calls) and not any('"name008"' in call for call in calls)
 
 
-@given(JSON)
-def test_json_is_that_of_python(value):
-    assert format_json(value) == json.dumps(value, indent=2)
+@pytest.mark.tool("strace")
+def test_show_of_many_slots_lists_the_processes_once(lab):
+    for _ in range(5):
+        lab.hold("pool", "--slots", "5")
+
+    calls = trace_view(lab, "show", "pool")
+
+    assert sum('"/proc", O_RDONLY' in call for call in calls) == 1
+    assert all(len(hold["processes"]) == 1 for hold in json.loads(lab.run("show", "--json", "pool").stdout)[0]["holds"])
+
+
+@pytest.mark.tool("strace")
+def test_recent_history_reads_the_end_of_a_journal_only(lab):
+    lab.run("-n", "job", "true")
+    journal = lab.find_journal("job")
+    [*_, last] = journal.read_text().splitlines(True)
+    old = [re.sub(r"^ended [\d.]+(.*) token=\d+", rf"ended {1.6e9 + n:.3f}\1 token={n}", last) for n in range(4000)]
+    journal.write_text("".join([*old, last]))
+    holder = lab.hold("long")
+    until(lambda: len(lab.history("long")) == 1)
+    long = lab.find_journal("long")
+    long.write_text(re.sub(r"(?m)^started [\d.]+", f"started {1.6e9:.3f}", long.read_text()) + "".join(old))
+
+    calls = trace_view(lab, "history", "--since", "10m", "job")
+
+    assert sum(int(call.rpartition("= ")[2]) for call in calls if call.startswith("pread64")) < 20_000
+    assert len(lab.history("job")) == 4001 and len(lab.history("--since", "10m", "job")) == 1
+    assert [row["outcome"] for row in lab.history("--since", "10m", "long")] == ["running"]
+    finish(holder)
+
+
+@pytest.mark.tool("tmux")
+def test_views_show_what_is_usual_and_mark_an_overdue_run(lab, screen):
+    words = ("-n", "job", "--", "sh", "-c", "read line; exit 0")
+    for _ in range(5):
+        assert lab.run(*words, stdin=subprocess.DEVNULL).returncode == 0
+    holder = lab.start(*words)
+    until(lambda: [row["child"] for row in lab.collect("job") if row["child"]])
+    [row] = lab.list("--json")
+    lab.hasten("solo.history.usual.LEAST_OVERDUE", 0)
+    head, late = lab.run("list").stdout.decode().splitlines()
+
+    assert (row["overdue"], 0 < row["usual"] < 60) == (False, True)
+    assert re.fullmatch(r"\d+ms!", late[head.index("USUAL") :].split()[0])
+    assert re.search(r"held for \d+s, usually \d+ms \(overdue\), by pid ", lab.run("show", "job").stdout.decode())
+    assert "USUAL" in lab.run("top", *FILES).stdout.decode()
+    finish(holder)
 
 
 def test_json_of_bytes_that_are_not_utf8_is_text():
-    assert json.loads(format_json({"\udcff": ["a\udc80é"]})) == {"\\xff": ["a\\x80é"]}
+    value = {"\udcff": ["a\udc80é", "\U0001f480\\udc80"]}
 
-
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/St_Johns", "Europe/Berlin", "Australia/Lord_Howe"])
-@given(st.floats(0, LATEST, exclude_max=True))
-def test_time_is_that_of_python(zone, seconds):
-    with in_zone(zone):
-        expected = datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
-
-        assert format_time(seconds) == expected
-
-
-@contextmanager
-def in_zone(zone):
-    """Set the time zone of this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TZ", zone)
-        time.tzset()
-        yield
-    time.tzset()
+    assert json.loads(format_json(value)) == {"\\xff": ["a\\x80é", "\U0001f480\\udc80"]}
 
 
 # --- top ---------------------------------------------------------------------------------------------------------
@@ -731,7 +827,7 @@ def test_top_asks_before_it_stops_only_the_selected_one(lab, screen):
     top.wait_for("2 held")
 
     top.type("Down", "s")
-    top.wait_for(f"stop other: pid {doomed.child} (")
+    top.wait_for(f"stop other: pid {doomed.pid} (")
     top.type("n")
     top.wait_for("up/down: select")
     assert read_state(doomed.child) != "gone"
@@ -741,7 +837,7 @@ def test_top_asks_before_it_stops_only_the_selected_one(lab, screen):
     lines = top.wait_for("1 held")
 
     assert finish(doomed)[0] == -signal.SIGTERM and keep.poll() is None
-    assert any(line.startswith(f"ended other: pid {doomed.child}") for line in top.wait_for("ended other"))
+    assert any(line.startswith(f"ended other: pid {doomed.pid}") for line in top.wait_for("ended other"))
     assert any(line.startswith("keep") for line in lines)
     top.type("q")
     top.wait_for("ended:0")
@@ -940,7 +1036,7 @@ def test_top_without_a_terminal_prints_once(lab):
 
     result = lab.run("top", "--via", "file")
 
-    assert result.returncode == 0 and result.stdout.split()[8:11] == [b"job", b"held", str(holder.child).encode()]
+    assert result.returncode == 0 and result.stdout.split()[8:11] == [b"job", b"held", str(holder.pid).encode()]
 
 
 # --- progress of a waiter -----------------------------------------------------------------------------------------------
@@ -1113,31 +1209,3 @@ def test_a_background_job_draws_no_progress(lab):
     assert b"place" not in bash.screen
     bash.close()
     finish(holder)
-
-
-def test_processes_look_the_same_to_psutil_and_without_it():
-    import psutil
-
-    from solo.process import proc
-
-    child = subprocess.Popen(["sleep", "600"])
-    try:
-        until(lambda: (psutil.Process(child.pid).name(), psutil.Process(child.pid).status()) == ("sleep", "sleeping"))
-        mine, theirs = proc.Process(child.pid), psutil.Process(child.pid)
-
-        assert [process.pid for process in proc.Process(os.getpid()).children()] == [
-            process.pid for process in psutil.Process().children()
-        ]
-        for ask in ("status", "cmdline", "name", "memory_info", "cpu_times"):
-            mine_found, theirs_found = getattr(mine, ask)(), getattr(theirs, ask)()
-            if ask == "memory_info":
-                mine_found, theirs_found = mine_found.rss, theirs_found.rss
-            elif ask == "cpu_times":
-                mine_found, theirs_found = [(one.user, one.system) for one in (mine_found, theirs_found)]
-            assert mine_found == theirs_found, ask
-        assert abs(mine.create_time() - theirs.create_time()) < 2
-    finally:
-        child.kill()
-        child.wait()
-    with pytest.raises(proc.Error):
-        proc.Process(child.pid)

@@ -10,7 +10,7 @@ from solo.commands.prune import LIKE_GENERATED, clean, forget, is_generated
 from solo.contention.period import FILE as ONCE
 from solo.directories import find_base, open_base, tighten
 from solo.errors import SoloError
-from solo.history.names import find_names, is_within
+from solo.history.names import find_names
 from solo.history.reader import PAST
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import SAFELY, close, say
@@ -60,8 +60,8 @@ def clean_all(open_all, names: list, options: dict, clean_one) -> bool:
         return True  # no command was ever guarded here
     complete = True
     # Nested names first: only a name without any can be removed.
-    for name, place in reversed([*find_names(base)]):
-        if not is_within(name, names) or ("generated" in options and not LIKE_GENERATED.fullmatch(name)):
+    for name, place in reversed([*find_names(base, names)]):
+        if "generated" in options and not LIKE_GENERATED.fullmatch(name):
             continue
         try:
             if isinstance(place, SoloError):

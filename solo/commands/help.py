@@ -5,9 +5,9 @@ import re
 import textwrap
 from shutil import get_terminal_size
 
-from solo.commands.table import SUBCOMMANDS, Subcommand
+from solo.commands.table import KEPT, SUMMARIES
 from solo.errors import EXIT_STATUSES
-from solo.options import GROUPS, HELP, LAUNCHER_OPTIONS, Option
+from solo.options import GROUPS, HELP, LAUNCHER_OPTIONS, LOUD_AFTER, NAME, QUIET, SLOTS, TIMEOUT, TREE, WAIT, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ EXAMPLES = """Examples:
       Wait up to 10 minutes for the name.
   solo -n build --slots 4 -w forever -- make
       Run at most 4 at once; the others wait."""
+SUBCOMMANDS = """See and steer: list, show, wait, stop, history, top, metrics, clean, doctor
+For scripts: hold, release"""
+MORE = "The exit status is COMMAND's; 75: busy. solo --help for all"
 FLAGS = re.compile("^  (?:-.,|   ) --[a-z-]+", re.MULTILINE)
 
 
@@ -35,7 +38,7 @@ def format_help() -> str:
         f"{group}:\n" + format_options(option for option in LAUNCHER_OPTIONS if option.group == group)
         for group in GROUPS
     ]
-    subcommands = "\n".join(format_line(f"  {one.name}", one.help, 12) for one in SUBCOMMANDS)
+    subcommands = "\n".join(format_line(f"  {name}", summary, 12) for name, summary in SUMMARIES.items())
     statuses = "\n".join(format_line(f"  {status}", meaning, 18) for status, meaning in EXIT_STATUSES)
     tables = [f"Subcommands:\n{subcommands}", EXAMPLES, f"Exit status:\n{statuses}"]
     return "\n\n".join(
@@ -43,13 +46,18 @@ def format_help() -> str:
     )
 
 
-def format_subcommand_help(subcommand: Subcommand) -> str:
-    """Return the text of `solo SUBCOMMAND --help`."""
-    usage = f"Usage: solo {subcommand.name} [OPTION]... {subcommand.arguments}".rstrip()
-    kind = subcommand.arguments.strip("[].")
-    arguments = [f"Arguments:\n{format_line(f'  {kind}', subcommand.argument_help, COLUMN)}"] if kind else []
-    options = "Options:\n" + format_options([*subcommand.options, HELP])
-    return "\n\n".join([usage, format_line("", subcommand.text), *arguments, options])
+def format_brief_help() -> str:
+    """Return the text of `solo -h`: what most people need, on one screen."""
+    options = format_options((NAME, QUIET, WAIT, TIMEOUT, TREE, SLOTS, LOUD_AFTER))
+    return "\n".join([USAGE, SUMMARY.split("\n")[0], "", options, "", SUBCOMMANDS, "", EXAMPLES, "", MORE])
+
+
+def format_kept_help(name: str) -> str:
+    """Return the text of `solo hold --help`, or of release."""
+    kept = KEPT[name]
+    arguments = f"Arguments:\n{format_line('  NAME', kept.names, COLUMN)}"
+    options = "Options:\n" + format_options([*kept.options, HELP])
+    return "\n\n".join([f"Usage: solo {name} [OPTION]... NAME...", format_line("", kept.text), arguments, options])
 
 
 def format_options(options: "Iterable[Option]") -> str:

@@ -1,6 +1,5 @@
 """`solo history`: every run and every skip in the journals: a table, and on a terminal a picture above it."""
 
-import sys
 from time import localtime, strftime, time
 
 from solo.argv import is_engine
@@ -15,7 +14,8 @@ from solo.options import FILE, SOCKET
 from solo.process.owners import is_orphaned
 from solo.text.describe import format_span, name_signal
 from solo.text.events import FAILED, LOST, OK, RUNNING, SIGNALED, TIMED_OUT, name_end
-from solo.text.tables import NAME, add_notes, describe_claim, format_json, format_time, print_rows, print_table
+from solo.text.fit import NAME
+from solo.text.tables import add_notes, describe_claim, format_json, format_time, open_console, print_rows, print_table
 from solo.text.users import find_user
 from solo.text.width import clean, measure, pad
 from solo.tickets import LIVE, ORPHANED
@@ -23,7 +23,8 @@ from solo.tickets import LIVE, ORPHANED
 COLUMNS = (NAME, "TIME", "OUTCOME", "WAITED", "RAN", "PID", "USER", "COMMAND")
 UNKNOWN, HELD, RELEASED, LEFT = "unknown", "held", "released", "ended"
 SHORTEST_PICTURE = 20  # characters
-LEAST_ROWS = 10
+LEAST_ROWS, LEAST_NAMES = 10, 3  # of the table, of the picture
+OTHER_LINES = 9  # headings, the lines about what is left out, a prompt of some lines
 
 
 def run(options: dict, names: list) -> int:
@@ -39,8 +40,8 @@ def run(options: dict, names: list) -> int:
     rows, complete = collect(options, names, after)
     if options.get("json"):
         print(format_json(rows))
-    elif sys.stdout.isatty() and rows:
-        print_picture_and_table(rows, after, options.get("via"))
+    elif rows and (console := open_console()):
+        print_picture_and_table(console, rows, after, options.get("via"))
     else:
         print_rows(*make_table(rows, options.get("via")), empty=f"no runs known: {describe_place(options)}")
     return 0 if complete else SoloError.status
@@ -58,7 +59,7 @@ def collect(options: dict, names: list, after: float = 0.0) -> tuple:
     found, complete, origin = [], True, read_origin()
     for name in names:
         complete = not report_unknown(name, {**options, "via": FILE}, "show") and complete
-    for name, history in find_histories(options.get("dir"), names):
+    for name, history in find_histories(options.get("dir"), names, after):
         try:
             if isinstance(history, SoloError):
                 raise history
@@ -72,6 +73,10 @@ def collect(options: dict, names: list, after: float = 0.0) -> tuple:
 def list_rows(name: str, history, options: dict, origin, after: float = 0.0) -> list:
     """Return [(start time, row)] of one name. Raise SoloError if its queue or journal is refused."""
     states, rows, again = None, [], None
+    if after:  # a run that began before its part of the journal may still be running
+        states = find_states(open_queue(name, {**options, "via": FILE}, origin))
+        if states.keys() - {(one.launcher, one.child) for one in history.events}:
+            history = find_history(options.get("dir"), name)
     for one in history.list_runs():
         state = None
         if one.event == STARTED:
@@ -167,7 +172,7 @@ def make_cells(row: dict) -> tuple:
         outcome,
         format_span(row["waited"]),
         format_span(row["ran"]),
-        row["child"] or row["launcher"],
+        row["child"] if outcome == ORPHANED else row["launcher"] or row["child"],
         row["user"],
         text,
     )
@@ -181,17 +186,17 @@ def format_reason(row: dict) -> str:
 # --- on a terminal -----------------------------------------------------------------------------------------------
 
 
-def print_picture_and_table(rows: list, after: float, via=None):
+def print_picture_and_table(console, rows: list, after: float, via=None):
     """Print a picture of all rows, and below it a table of the last ones that fit on the terminal."""
-    from rich.console import Console
-
-    console = Console()
     runs = [row for row in rows if row["outcome"] != decode(UNNOTIFIED)]
-    room = max(LEAST_ROWS, console.height - len({row["name"] for row in rows}) - 8)
+    names = list(dict.fromkeys(row["name"] for row in reversed(runs)))
+    drawn = names[: max(LEAST_NAMES, console.height - LEAST_ROWS - OTHER_LINES)]
+    room = max(LEAST_ROWS, console.height - len(drawn) - OTHER_LINES)
     columns, cells = make_table(rows[-room:], via)
     if runs:
+        runs = [row for row in runs if row["name"] in drawn]
         console.print(make_picture(runs, after, time(), console.width, console.encoding), no_wrap=True, overflow="crop")
-        console.print()
+        console.print(f"and {len(names) - len(drawn)} more names" if len(names) > len(drawn) else "")
     print_table(console, columns, [list(map(clean, line)) for line in cells], "OUTCOME", find_styles(rows))
     if len(rows) > room:
         console.print(f"the last {room} of {len(rows)}: all are in `solo history | less`, or fewer with --since")

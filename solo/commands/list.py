@@ -9,13 +9,15 @@ from solo.contention.addresses import list_addresses
 from solo.directories import find_base, open_base, split_name
 from solo.errors import SoloError
 from solo.history.names import ForeignName, find_files, is_within
+from solo.history.usual import find_usual
 from solo.identity import read_origin
 from solo.kernel import close, encode, say
 from solo.modes import INTENTIONS
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
-from solo.text.describe import format_duration
+from solo.text.describe import format_duration, format_rough
+from solo.text.fit import NAME
 from solo.text.rows import make_row
-from solo.text.tables import NAME, add_column, add_notes, format_json, format_times, print_rows
+from solo.text.tables import add_column, add_notes, format_json, format_times, print_rows
 from solo.tickets import LIVE, ORPHANED, Queue, is_published, is_ticket
 
 COLUMNS = (NAME, "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")
@@ -35,26 +37,52 @@ def run(options: dict, names: list) -> int:
     unknown = [name for name in absent if report_unknown(name, options, "list")]
     if options.get("null"):
         print_names(rows)
-    elif options.get("json"):
-        print(format_json(format_times(rows)))
     else:
-        columns, cells = add_backends(COLUMNS, list(map(make_cells, rows)), rows)
-        columns, cells = add_hosts(columns, cells, rows, via)
-        here = posix.readlink("/proc/self/cwd")
-        if any(row["directory"] not in (None, here) for row in rows):
-            columns, cells = add_column(columns, cells, "DIRECTORY", [row["directory"] or "-" for row in rows])
-        print_rows(
-            *add_notes(columns, cells, rows),
-            "STATE",
-            STYLES,
-            f"no locks {'held' if complete else 'readable'}: {describe_places(options)}",
-        )
+        add_usual(rows, options.get("dir"))
+        if options.get("json"):
+            print(format_json(format_times(rows)))
+        else:
+            empty = f"no locks {'held' if complete else 'readable'}: {describe_places(options)}"
+            print_rows(*make_table(rows, via), "STATE", STYLES, empty)
     return 0 if complete and not unknown else SoloError.status
+
+
+def make_table(rows: list, via) -> tuple:
+    """Return (columns, lines of cells), with a column for what only some rows have."""
+    columns, cells = add_usual_column(COLUMNS, list(map(make_cells, rows)), rows)
+    columns, cells = add_hosts(*add_backends(columns, cells, rows), rows, via)
+    here = posix.readlink("/proc/self/cwd")
+    if any(row["directory"] not in (None, here) for row in rows):
+        columns, cells = add_column(columns, cells, "DIRECTORY", [row["directory"] or "-" for row in rows])
+    return add_notes(columns, cells, rows)
 
 
 def describe_places(options: dict) -> str:
     """Describe where `solo list` looks. Without --via it looks for files and for sockets."""
     return describe_place(options) + (", and by sockets" if "via" not in options else "")
+
+
+def add_usual(rows: list, directory):
+    """Add to the rows how long such a run usually takes, None if that is unknown, and whether it is overdue."""
+    for row in rows:
+        row.update(usual=None, overdue=False)
+        if row["state"] != "waiting" and row["via"] == FILE and row["since"] is not None:
+            usual = find_usual(directory, row["name"], list(map(encode, row["command"])))
+            if usual is not None:
+                row["usual"] = round(usual.median, 3)
+                row["overdue"] = time() - row["since"] > usual.overdue_after
+
+
+def add_usual_column(columns: tuple, lines: list, rows: list) -> tuple:
+    """Return (columns, lines of cells), with how long a run usually takes if that is known of a row."""
+    if not any(row["usual"] is not None for row in rows):
+        return columns, lines
+    return add_column(columns, lines, "USUAL", [format_usual(row) for row in rows])
+
+
+def format_usual(row: dict) -> str:
+    """Return how long such a run usually takes, with a mark if this one is overdue."""
+    return "-" if row["usual"] is None else format_rough(row["usual"]) + "!" * row["overdue"]
 
 
 def add_backends(columns: tuple, lines: list, rows: list) -> tuple:
@@ -92,8 +120,8 @@ def collect(directory, via, names: list, report=say, visit=None) -> tuple:
 
         return remote.collect(via, names), True
     rows, complete = [], True
-    for name, where, queue, files in find_queues(directory, via, read_origin()):
-        for ticket in look_at(queue, files) if is_within(name, names) else ():
+    for name, where, queue, files in find_queues(directory, via, read_origin(), names):
+        for ticket in look_at(queue, files):
             if isinstance(ticket, SoloError):
                 report(f"{name}: {ticket}")
                 complete = complete and not names and isinstance(ticket, ForeignName)
@@ -139,20 +167,22 @@ def is_second(queue, name: str, record) -> bool:
     return record is not None and record.is_pair and queue.shorten(name) != record.names[0]
 
 
-def find_queues(directory, via, origin):
-    """Yield (name, "file" or "socket", its queue or the SoloError that refuses it, its tickets' files) of every name."""
+def find_queues(directory, via, origin, names: list):
+    """Yield (name, "file" or "socket", its queue or the SoloError that refuses it, its tickets' files) of `names` and of the
+    names nested in them, or of every name.
+    """
     if via in (None, FILE):
         try:
             base = open_base(find_base(directory), directory)
         except FileNotFoundError:
             base = None  # no command was ever guarded here
         if base is not None:
-            for name, place, files in find_files(base):
+            for name, place, files in find_files(base, names):
                 queue = place if isinstance(place, SoloError) else Queue(place, origin)
                 yield name, FILE, queue, list(filter(is_ticket, files))
             close(base.fd)
     if via in (None, SOCKET):
-        for name in sorted({name for name, _ in list_addresses()}):
+        for name in sorted({name for name, _ in list_addresses() if is_within(name, names)}):
             from solo.contention.sockets import SocketQueue
 
             queue = SocketQueue(name, origin)

@@ -4,9 +4,10 @@ from time import time
 
 from solo.argv import is_engine
 from solo.commands import history
-from solo.commands.list import add_hosts, format_age, format_mode, format_pid, format_user, look_at
+from solo.commands.list import add_hosts, add_usual, format_age, format_mode, format_pid, format_user, look_at
 from solo.commands.list import collect as collect_rows
 from solo.commands.lookup import check_names, describe_place, read_skips, report_unknown, visit_queues
+from solo.commands.processes import Processes
 from solo.errors import SoloError
 from solo.history.reader import find_history
 from solo.identity import read_origin
@@ -14,7 +15,7 @@ from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, say
 from solo.options import FILE, SOCKET
 from solo.process.tree import find_roots
-from solo.text.describe import describe_skips, format_duration
+from solo.text.describe import describe_skips, format_duration, format_rough
 from solo.text.rows import make_row
 from solo.text.tables import add_notes, format_json, format_time, format_times, print_rows
 from solo.text.width import print_clean
@@ -22,6 +23,7 @@ from solo.tickets import LIVE, ORPHANED
 
 KIB = 1024
 LAST_RUNS = 5
+ATTRIBUTES = ("status", "cpu_times", "memory_info", "create_time", "cmdline", "name")  # of psutil
 
 
 def run(options: dict, names: list) -> int:
@@ -37,6 +39,8 @@ def run(options: dict, names: list) -> int:
     else:
         unknown = [name for name in names if report_unknown(name, options, "show")]
         shown, complete = collect_all(names, options)
+    for known in shown:
+        add_usual([*known["holds"], *known["waiting"]], options.get("dir"))
     if options.get("json"):
         for known in shown:
             known.update({key: format_times(known[key]) for key in ("holds", "waiting")})
@@ -99,16 +103,27 @@ def collect(name: str, queue, options: dict, origin, report) -> dict:
     if via != SOCKET:
         known["path"] = queue.place.path
         known["skips"] = read_skips(queue)
+    holds = []
     for ticket in open_readable(queue, report):
         row = make_row(name, via, ticket, ticket.read_record())
         if row["state"] == "waiting":
             known["waiting"].append(row)
         else:
             row["names"] = ticket.record.names if ticket.record is not None and via == FILE else [name]
-            row["processes"] = list_processes(find_roots(ticket))
-            known["holds"].append(row)
+            holds.append((row, find_roots(ticket)))
         ticket.close()
+    add_processes(holds)
+    known["holds"] = [row for row, _ in holds]
     return known
+
+
+def add_processes(holds: list):
+    """Add its `processes` to the row of each (row, pids of its roots)."""
+    processes = Processes() if holds else None
+    if processes and processes.problem:
+        say(processes.problem)
+    for row, roots in holds:
+        row["processes"] = list_processes(processes, roots)
 
 
 def open_readable(queue, report):
@@ -137,33 +152,21 @@ def collect_remote(name: str, via: str, rows: list) -> dict:
     }
 
 
-def list_processes(roots: list) -> list:
+def list_processes(processes: Processes, roots: list) -> list:
     """Return an object for each of these processes and their descendants, parents first."""
-    from solo.process.proc import find_psutil
-
-    psutil = find_psutil()
-
-    def walk(pid, depth):
-        try:
-            process = psutil.Process(pid)
-            with process.oneshot():
-                times = process.cpu_times()
-                yield {
-                    "pid": process.pid,
-                    "depth": depth,
-                    "state": process.status(),
-                    "cpu_seconds": round(times.user + times.system, 2),
-                    "resident_bytes": process.memory_info().rss,
-                    "seconds": round(time() - process.create_time(), 1),
-                    "command": process.cmdline() or [process.name()],
-                }
-            children = process.children()
-        except psutil.Error:
-            return  # it has just ended, or we may not look at it
-        for child in children:
-            yield from walk(child.pid, depth + 1)
-
-    return [process for pid in roots for process in walk(pid, 0)]
+    return [
+        {
+            "pid": pid,
+            "depth": depth,
+            "state": info["status"],
+            "cpu_seconds": round(info["cpu_times"].user + info["cpu_times"].system, 2),
+            "resident_bytes": info["memory_info"].rss,
+            "seconds": round(time() - info["create_time"], 1),
+            "command": info["cmdline"] or [info["name"]],
+        }
+        for pid, depth, info in processes.walk(roots, *ATTRIBUTES)
+        if info["cpu_times"] and info["memory_info"]  # else we may not look at it
+    ]
 
 
 WAITING_COLUMNS = ("PLACE", "PID", "USER", "MODE", "FOR", "COMMAND")
@@ -208,14 +211,20 @@ def describe_hold(row: dict) -> list:
         return [f"{row['state']}, {row['via']}: holder unknown"]
     names = f", for {' '.join(row['names'])}" if row["names"] != [row["name"]] else ""
     pid = f"orphan pid {format_pid(row, 'child')}" if row["state"] == "orphaned" else f"pid {holder}"
+    span = f"{row['state']} for {format_age(row)}{describe_usual(row)}"
     return [
-        f"{row['state']} for {format_age(row)} by {pid} ({format_user(row)} on {row['host']}), {format_mode(row)},"
-        f" {row['via']}{names}",
+        f"{span} by {pid} ({format_user(row)} on {row['host']}), {format_mode(row)}, {row['via']}{names}",
         f"command: {' '.join(row['command'])}",
         *([f"in:      {row['directory']}"] if row["directory"] else []),
         f"since:   {format_time(row['since'])}",
         *([f"note:    {row['note']}"] if row["note"] else []),
     ]
+
+
+def describe_usual(row: dict) -> str:
+    """Return `, usually 4m,`; "" if nothing is known."""
+    overdue = " (overdue)" if row["overdue"] else ""
+    return "" if row["usual"] is None else f", usually {format_rough(row['usual'])}{overdue},"
 
 
 def make_process_cells(process: dict) -> tuple:

@@ -14,15 +14,17 @@ from time import monotonic, time
 
 from solo.argv import is_engine
 from solo.commands import stop
-from solo.commands.list import STYLES, collect, format_age, format_pid, format_user
+from solo.commands.list import STYLES, add_usual, add_usual_column, collect, format_age, format_pid, format_user
 from solo.commands.lookup import check_names, check_via, open_queue
+from solo.commands.processes import Processes
 from solo.contention.evict import Eviction
 from solo.errors import SoloError, UsageError
 from solo.identity import read_origin
 from solo.kernel import ENDING
 from solo.process.tree import find_roots
-from solo.text.tables import NAME, find_widths, format_time, print_rows
-from solo.text.width import clean, cut, pad, print_clean
+from solo.text.fit import NAME, fit
+from solo.text.tables import GAP, format_time, print_rows
+from solo.text.width import clean, cut, measure, pad, print_clean
 
 INTERVAL = 1.0  # seconds
 COLUMNS = (NAME, "STATE", "PID", "FOR", "CPU", "MEMORY", "USER", "COMMAND")
@@ -47,7 +49,7 @@ def run(options: dict, names: list) -> int:
     is_terminal = sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()
     if not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         view.refresh()
-        print_rows(COLUMNS, view.list_cells(), "STATE", STYLES)
+        print_rows(*view.make_table(), "STATE", STYLES)
         return 0
     with Screen() as screen:
         show(view, screen)
@@ -101,7 +103,10 @@ class View:
             self.show_message,
             lambda row, ticket: roots.update({identify(row): find_roots(ticket) if ticket.is_hold else []}),
         )
-        self.usage.measure(roots)
+        add_usual(self.rows, self.options.get("dir"))
+        problem = self.usage.measure(roots)
+        if problem and not self.message:
+            self.show_message(problem)
         keys = list(map(identify, self.rows))
         if self.selected not in keys:
             self.selected = keys[0] if keys else None
@@ -151,8 +156,9 @@ class View:
             self.show_message(f"{row['name']}: {error}")
         del self.evictions[key]
 
-    def list_cells(self) -> list:
-        return [self.make_cells(row) for row in self.rows]
+    def make_table(self) -> tuple:
+        """Return (columns, lines of cells)."""
+        return add_usual_column(COLUMNS, list(map(self.make_cells, self.rows)), self.rows)
 
     def make_cells(self, row: dict) -> list:
         cpu, memory = self.usage.find(identify(row))
@@ -172,12 +178,10 @@ class View:
         """Return the whole screen as a Text of rich."""
         from rich.text import Text
 
-        lines = [COLUMNS, *self.list_cells()]
-        widths = [*find_widths(lines, width, len(COLUMNS[-1]), gap=2), 0]
-        for cells in lines[1:]:
-            cells[0] = cut(cells[0], widths[0])
-        texts = [self.render_title(width), render_row(COLUMNS, widths, "bold")]
-        texts += self.render_rows(lines[1:], widths, max(1, height - 3))
+        columns, lines = fit(*self.make_table(), width, GAP)
+        *widths, _ = [max(map(measure, cells)) for cells in zip(columns, *lines)]
+        texts = [self.render_title(width), render_row(columns, columns, [*widths, 0], "bold")]
+        texts += self.render_rows(columns, lines, [*widths, 0], max(1, height - 3))
         texts += [Text()] * (height - 1 - len(texts))
         question = self.asked and f"stop {cut(describe(self.asked), width - len('stop ? y/n'))}? y/n"
         texts.append(Text(question or self.message or HELP, style="bold yellow" if question else "dim"))
@@ -195,23 +199,23 @@ class View:
             title + format_time(time())[len("2026-01-31T") :][:8].rjust(max(1, width - len(title))), style="bold"
         )
 
-    def render_rows(self, lines: list, widths: list, room: int) -> list:
+    def render_rows(self, columns: list, lines: list, widths: list, room: int) -> list:
         """Return the `room` rows around the selected one."""
         keys = list(map(identify, self.rows))
         at = keys.index(self.selected) if self.selected in keys else 0
         first = max(0, min(at - room // 2, len(keys) - room))
         return [
-            render_row(lines[number], widths, "reverse" if number == at else "", STYLES)
+            render_row(columns, lines[number], widths, "reverse" if number == at else "", STYLES)
             for number in range(first, min(len(keys), first + room))
         ]
 
 
-def render_row(cells, widths: list, style: str, styles=None):
+def render_row(columns, cells, widths: list, style: str, styles=None):
     """Return one row in `style`. The cell of the column STATE also has the style that `styles` has for its text."""
     from rich.text import Text
 
     text = Text(style=style)
-    for column, cell, width in zip(COLUMNS, cells, widths):
+    for column, cell, width in zip(columns, cells, widths):
         text.append(pad(cell, width), style=styles.get(cell, "") if styles and column == "STATE" else "")
         text.append("  ")
     return text
@@ -227,8 +231,8 @@ def describe(row: dict) -> str:
 
 
 def find_pid(row: dict):
-    """Return the pid of the command, or of the launcher if there is no command."""
-    return format_pid(row, "child") or format_pid(row, "launcher")
+    """Return the pid that the busy line names: of the launcher, or of the process of an orphan or a kept hold."""
+    return format_pid(row, "child" if row["state"] == "orphaned" else "launcher") or format_pid(row, "child")
 
 
 class Usage:
@@ -237,21 +241,14 @@ class Usage:
     def __init__(self):
         self.seconds, self.when, self.found = {}, 0.0, {}
 
-    def measure(self, roots: dict):
-        """Look at all processes once, for the pids of each key of `roots`."""
-        from solo.process.proc import find_psutil
-
-        psutil = find_psutil()
-
-        now, children, used = monotonic(), {}, {}
-        for process in (
-            psutil.process_iter(["ppid", "cpu_times", "memory_info", "create_time"]) if any(roots.values()) else ()
-        ):
-            children.setdefault(process.info["ppid"], []).append(process.pid)
-            used[process.pid] = process.info
+    def measure(self, roots: dict) -> str:
+        """Look at all processes once, for the pids of each key of `roots`. Return why that is impossible, or ""."""
+        if not any(roots.values()):
+            return ""
+        now, processes = monotonic(), Processes()
         found, seconds = {}, {}
         for root, pids in roots.items():
-            infos = {pid: used[pid] for pid in list_tree(pids, children) if pid in used}
+            infos = {pid: info for pid, _, info in processes.walk(pids, "cpu_times", "memory_info", "create_time")}
             resident = sum(info["memory_info"].rss for info in infos.values() if info["memory_info"])
             times = {(pid, info["create_time"]): add_times(info["cpu_times"]) for pid, info in infos.items()}
             spent = sum(times[key] - self.seconds[key] for key in times if key in self.seconds)
@@ -259,21 +256,11 @@ class Usage:
             found[root] = (share, f"{resident / MIB:.1f} MiB") if infos else ("-", "-")
             seconds.update(times)
         self.seconds, self.when, self.found = seconds, now, found
+        return processes.problem
 
     def find(self, root) -> tuple:
         """Return (CPU, memory) as texts for a key of `roots`."""
         return self.found.get(root, ("-", "-"))
-
-
-def list_tree(pids: list, children: dict) -> list:
-    """Return these pids and the pids of all their descendants."""
-    tree, left = {}, list(pids)
-    while left:
-        pid = left.pop()
-        if pid not in tree:
-            tree[pid] = True
-            left += children.get(pid, ())
-    return list(tree)
 
 
 def add_times(times) -> float:

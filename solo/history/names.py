@@ -9,29 +9,39 @@ from solo.tickets import is_foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 class ForeignName(SoloError):
     """Another user made the name, in a directory of all users. Runs of this user refuse it."""
 
 
-def find_names(base: Directory) -> "Iterator[tuple[str, Directory | SoloError]]":
-    """Yield (name, Directory) of every name below `base`, in order; (name, SoloError) if it is refused.
+def find_names(base: Directory, wanted: "Sequence[str]" = ()) -> "Iterator[tuple[str, Directory | SoloError]]":
+    """Yield (name, Directory) of the `wanted` names below `base` and of those nested in them, in order; of every name if none
+    is wanted. (name, SoloError) if it is refused.
 
     Each Directory is closed when the next one is asked for.
     """
-    for name, place, _ in find_files(base):
+    for name, place, _ in find_files(base, wanted):
         yield name, place
 
 
-def find_files(base: Directory) -> "Iterator[tuple[str, Directory | SoloError, list[str]]]":
+def find_files(
+    base: Directory, wanted: "Sequence[str]" = ()
+) -> "Iterator[tuple[str, Directory | SoloError, list[str]]]":
     """Yield the same with what each directory contains. Raises OSError if `base` cannot be listed."""
-    return walk(base, posix.listdir(base.fd), "")
+    listed = [] if wanted else posix.listdir(base.fd)
+    return ((name, place, files) for name, place, files in walk(base, listed, "", wanted) if is_within(name, wanted))
 
 
-def walk(place: Directory, listed: "list[str]", above: str) -> "Iterator[tuple[str, Directory | SoloError, list[str]]]":
-    """Yield what find_files does for each directory `listed` in `place`, whose own name with a slash is `above`."""
+def walk(
+    place: Directory, listed: "list[str]", above: str, wanted: "Sequence[str]"
+) -> "Iterator[tuple[str, Directory | SoloError, list[str]]]":
+    """Yield what find_files does for each directory `listed` in `place`, whose own name with a slash is `above`; where only
+    some inside it are `wanted`, for these and those above them.
+    """
+    if not is_within(above[:-1], wanted):
+        listed = list({name[len(above) :].partition("/")[0] for name in wanted if name.startswith(above)})
     for part in sorted([part for part in listed if part[0] != "."]):
         name = above + part
         try:
@@ -49,7 +59,7 @@ def walk(place: Directory, listed: "list[str]", above: str) -> "Iterator[tuple[s
         else:
             yield name, inner, files
             if above.count("/") < DEEPEST:
-                yield from walk(inner, files, f"{name}/")
+                yield from walk(inner, files, f"{name}/", wanted)
         finally:
             close(inner.fd)
 
@@ -62,6 +72,6 @@ def is_directory(place: Directory, part: str) -> bool:
         return False
 
 
-def is_within(name: str, wanted: "list[str]") -> bool:
+def is_within(name: str, wanted: "Sequence[str]") -> bool:
     """Whether the name is one of `wanted` or nested in one. True if `wanted` is empty."""
     return not wanted or any(name == one or name.startswith(one + "/") for one in wanted)

@@ -11,7 +11,7 @@ import posix
 from types import SimpleNamespace  # dataclasses take 8 ms to load
 
 from solo.errors import SoloError
-from solo.history.names import find_names, is_within
+from solo.history.names import find_names
 from solo.journal_files import ENDED, JOURNAL, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, UNNOTIFIED, open_place
 from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close, decode
 from solo.modes import MODES
@@ -20,6 +20,8 @@ from solo.record import LATEST, parse_note, unquote
 PAST = ".journal.past"
 TOTALS = b"totals"
 READ_LIMIT = LARGEST + SIZE_LIMIT  # bytes
+TAILS = (1 << 13, 1 << 17)  # bytes, for the events of the last minutes
+CLOCK_STEP = 60.0  # seconds: lines are in the order of their times but for steps of the clock
 MOST_DIGITS = 19
 LATER_COUNTS = ("lost", "waits", "waited_ms", "ends", "ran_ms", "last_ran_ms")  # lines of earlier versions lack them
 ATTEMPTS = 10  # to read both files with no rotation in between
@@ -127,9 +129,9 @@ class History(SimpleNamespace):
         return sorted(runs.values(), key=lambda run: run.start or run.time)
 
 
-def find_histories(directory, wanted: list):
+def find_histories(directory, wanted: list, after: float = 0.0):
     """Yield (name, its History or a SoloError) for the `wanted` names and the names nested in them; for all if none is
-    wanted.
+    wanted. If `after` is not 0, its events before that may be missing.
 
     Raises SoloError if the directory of the journals is refused.
     """
@@ -138,12 +140,11 @@ def find_histories(directory, wanted: list):
     except FileNotFoundError:
         return
     try:
-        for name, inner in find_names(place):
-            if is_within(name, wanted):
-                try:
-                    yield name, inner if isinstance(inner, SoloError) else read_history(name, inner)
-                except SoloError as error:
-                    yield name, error
+        for name, inner in find_names(place, wanted):
+            try:
+                yield name, inner if isinstance(inner, SoloError) else read_history(name, inner, after)
+            except SoloError as error:
+                yield name, error
     finally:
         close(place.fd)
 
@@ -160,13 +161,14 @@ def find_history(directory, name: str) -> History:
         close(place.fd)
 
 
-def read_history(name: str, place) -> History:
-    """Return the History in the directory `place`, empty if it has no journal.
+def read_history(name: str, place, after: float = 0.0) -> History:
+    """Return the History in the directory `place`, empty if it has no journal. If `after` is not 0, it may begin there, and
+    its totals too.
 
     Raises SoloError if the journal cannot be read.
     """
     try:
-        past, now = read_both(place)
+        past, now = read_since(place, after) if after else read_both(place)
     except OSError as error:
         raise SoloError(f"cannot read the journal in {place.path}: {error.strerror}") from None
     totals, events = parse(name, past)
@@ -174,11 +176,34 @@ def read_history(name: str, place) -> History:
     return History(events, add_up(totals, events))
 
 
-def read_both(place) -> tuple:
-    """Return the text of PAST and of JOURNAL, read with no rotation in between. Raises OSError."""
+def read_since(place, after: float) -> tuple:
+    """Return what read_both does, from a line before `after` on. Raises OSError."""
+    for size in TAILS:
+        past, now = read_both(place, size)
+        if len(past) + len(now) < size:
+            break
+        first, *lines = (past + now).split(b"\n", 2)  # the first line may begin before the tail
+        if lines and is_before(lines[0], after - CLOCK_STEP):
+            return (past[len(first) :], now) if past else (b"", now[len(first) :])
+    return read_both(place)
+
+
+def is_before(line: bytes, when: float) -> bool:
+    try:
+        return parse_time(line.split(b" ", 2)[1]) < when
+    except (ValueError, IndexError):
+        return False
+
+
+def read_both(place, size: int | None = None) -> tuple:
+    """Return the text of PAST and of JOURNAL, or the last `size` bytes of both, read with no rotation in between.
+
+    Raises OSError.
+    """
     for _ in range(ATTEMPTS):
-        now, number = read_journal(place, JOURNAL)
-        past, _ = read_journal(place, PAST)
+        now, number = read_journal(place, JOURNAL, size)
+        left = size and size - len(now)
+        past, _ = (b"", None) if left == 0 else read_journal(place, PAST, left)
         if number == find_inode(place, JOURNAL):
             break
     return past, now

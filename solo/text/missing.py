@@ -1,19 +1,25 @@
-"""The libraries that only subcommands need, and the message if they are missing."""
+"""The libraries that only subcommands need, and the message if one is missing: with how to get all that are."""
 
 import importlib.util
 import os
 import sys
 
 LIBRARIES = {"typer": "typer>=0.15.4,<0.29", "rich": "rich>=13.3.1", "psutil": "psutil>=5.9.4"}  # as in pyproject.toml
+OF_TYPER = ("click", "typing_extensions", "annotated_doc")  # what it needs
 
 
 def describe_missing(name) -> str:
     """Return the message for a module `name` that was not found, with a remedy."""
     library = str(name).partition(".")[0]
+    if library in OF_TYPER:
+        library = "typer"
     if library not in LIBRARIES:
         remedy = " (apt install python3: python3-minimal is not enough)" if os.path.exists("/usr/bin/apt") else ""
         return f"module {name} is missing: Python, or solo, is not wholly installed{remedy}"
-    return f"this view needs {library} (install: {describe_install({f'python3-{library}': LIBRARIES[library]})})"
+    lacking = {
+        f"python3-{one}": LIBRARIES[one] for one in LIBRARIES if one == library or not importlib.util.find_spec(one)
+    }
+    return f"this subcommand needs {library} (install: {describe_install(lacking)})"
 
 
 def describe_install(requirements: dict) -> str:

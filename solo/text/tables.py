@@ -1,10 +1,10 @@
 """Prints rows: a table by rich on a terminal, aligned plain text in a pipe. No cell can control the terminal."""
 
 import sys
-from time import localtime, strftime
 
 from solo.modes import EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED, SLOTS
-from solo.text.width import clean, cut, measure, pad
+from solo.text.fit import NOTE, fit
+from solo.text.width import clean, measure, pad
 
 MODES = {
     EXCLUSIVE: "exclusive",
@@ -14,9 +14,7 @@ MODES = {
     INTEND_SHARED: "shared",
 }
 
-NAME, NOTE = "NAME", "NOTE"  # the columns that are cut, the last one first
-SHORTEST = 12  # cells of them
-JSON_CONSTANTS = {"None": "null", "True": "true", "False": "false"}
+GAP = 2  # cells between two columns on a terminal
 
 
 def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty: str = "") -> None:
@@ -25,12 +23,24 @@ def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty:
     `styles` maps values of the column `styled` to their style.
     """
     rows = [[clean(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        from rich.console import Console
-
-        print_table(Console(), columns, rows, styled, styles or {}) if rows else print(empty)
+    console = open_console() if rows else None
+    if console:
+        print_table(console, columns, rows, styled, styles or {})
     elif rows:
         print("\n".join(align([columns, *rows])))
+    elif sys.stdout.isatty():
+        print(empty)
+
+
+def open_console():
+    """Return the Console of rich on a terminal, None elsewhere, and where rich is missing: tables are plain text then."""
+    if not sys.stdout.isatty():
+        return None
+    try:
+        from rich.console import Console
+    except ModuleNotFoundError:
+        return None
+    return Console()
 
 
 def align(lines: list) -> list:
@@ -40,37 +50,22 @@ def align(lines: list) -> list:
 
 
 def print_table(console, columns: tuple, rows: list, styled: str, styles: dict) -> None:
-    """Print clean cells as a table by rich. Cut cells wider than the terminal; in the last column with an ellipsis."""
+    """Print clean cells as a table by rich, fitted to the terminal. Cut the last column with an ellipsis."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", expand=True)
+    columns, rows = fit(columns, rows, console.width, GAP)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), expand=True)
     *fixed, last = columns
-    widths = find_widths([columns, *rows], console.width, len(last), gap=3)
+    widths = [max(map(measure, cells)) for cells in list(zip(columns, *rows))[:-1]]
     for column, width in zip(fixed, widths):
         table.add_column(column, no_wrap=True, min_width=width, max_width=width)
     table.add_column(last, no_wrap=True, overflow="ellipsis", min_width=len(last), ratio=1)
     for row in rows:
-        row = [*map(cut, row, widths), row[-1]]
-        table.add_row(
-            *(Text(cell, styles.get(cell, "") if column == styled else "") for column, cell in zip(columns, row))
-        )
-    console.print(table, width=max(console.width, sum(widths) + 3 * len(widths) + len(last)), crop=True)
-
-
-def find_widths(lines: list, room: int, last: int, gap: int) -> list:
-    """Return the width of each column except the last, which needs `last` cells.
-
-    If `room` is too small, cut notes and then names only.
-    """
-    widths = [max(map(measure, column)) for column in list(zip(*lines))[:-1]]
-    for column in (NOTE, NAME):
-        if column in lines[0]:
-            at = lines[0].index(column)
-            lacking = sum(widths) + gap * len(widths) + last - room
-            widths[at] = max(min(widths[at], SHORTEST), widths[at] - max(0, lacking))
-    return widths
+        cells = zip(columns, row)
+        table.add_row(*(Text(cell, styles.get(cell, "") if column == styled else "") for column, cell in cells))
+    console.print(table, width=max(console.width, sum(widths) + GAP * len(widths) + len(last)), crop=True)
 
 
 def add_column(columns: tuple, lines: list, heading: str, cells: list) -> tuple:
@@ -102,40 +97,17 @@ def format_times(rows: list) -> list:
 
 
 def format_time(seconds):
-    """Return a time in RFC 3339, local time, in milliseconds; None for None.
+    """Return a time in RFC 3339, local time, in milliseconds; None for None."""
+    from datetime import datetime
 
-    The module datetime could, but takes 2 ms to load.
-    """
-    if seconds is None:
-        return None
-    whole, milliseconds = divmod(int(seconds) * 1000 + round(seconds % 1 * 1e6) // 1000, 1000)
-    local = localtime(whole)
-    hours, minutes = divmod(abs(local.tm_gmtoff) // 60, 60)
-    sign = "-" if local.tm_gmtoff < 0 else "+"
-    return f"{strftime('%Y-%m-%dT%H:%M:%S', local)}.{milliseconds:03d}{sign}{hours:02d}:{minutes:02d}"
+    return None if seconds is None else datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
 
-def format_json(value, indent: str = "\n") -> str:
-    """Return valid JSON in ASCII, as json.dumps(value, indent=2), which takes 5 ms to load and is slower with an indent.
-
-    A byte of a name or a command that is not UTF-8 becomes four characters, like \\xff.
-    """
-    inner = indent + "  "
-    if isinstance(value, str):
-        return quote_json(value)
-    if isinstance(value, dict):
-        begin, items, end = "{", [f"{quote_json(key)}: {format_json(item, inner)}" for key, item in value.items()], "}"
-    elif isinstance(value, (list, tuple)):
-        begin, items, end = "[", [format_json(item, inner) for item in value], "]"
-    else:
-        return JSON_CONSTANTS.get(repr(value), repr(value))
-    return f"{begin}{inner}{f',{inner}'.join(items)}{indent}{end}" if items else begin + end
-
-
-def quote_json(text: str) -> str:
-    """Return a string of JSON in ASCII."""
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
+def format_json(value) -> str:
+    """Return JSON in ASCII. A byte of a name or a command that is not UTF-8 becomes four characters, like \\xff."""
     import json
+    import re
 
-    return json.dumps("".join([f"\\x{ord(one) & 0xFF:02x}" if "\ud800" <= one <= "\udfff" else one for one in text]))
+    text = json.dumps(value, indent=2)
+    # The first group skips what only looks like such a byte: after a backslash, or the end of a pair of surrogates.
+    return re.sub(r"(\\\\|\\ud[89ab]..\\u....)|\\udc([89a-f].)", lambda found: found[1] or rf"\\x{found[2]}", text)

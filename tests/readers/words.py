@@ -10,10 +10,9 @@ from types import SimpleNamespace
 from readers import some
 from readers.target import NUMBERS, attempt, expect, fuzzed, same, swapped
 from solo import argv, directories, kernel, kinds, record
-from solo.commands.table import SUBCOMMANDS
 from solo.engines import engine, etcd
 from solo.errors import UsageError
-from solo.options import LAUNCHER_OPTIONS
+from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
 from solo.text import describe, width
 
 DURATION = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|[smhd])")
@@ -131,7 +130,7 @@ def parse_otherwise(words: list):
     taken = words[: len(words) - len(rest)]
     # `--` ends the options, unless it is the value of one.
     ended = taken[-1:] == ["--"] and (run_getopt(taken[:-1]) or [None, None])[1] == []
-    known = {subcommand.name for subcommand in SUBCOMMANDS}
+    known = set(SUBCOMMAND_NAMES)
     return options, rest[0] if rest and not ended and rest[0] in known else None, rest
 
 

@@ -1,0 +1,254 @@
+"""Rewrite the lists of options, subcommands and statuses in the manual and the completions: `python packaging/tables.py FILE...`.
+
+They come from options.py, table.py and the signatures in cli.py. In a FILE they are the lines between `made from TABLE` and
+`end`; the rest of it is left alone. No shell runs a name: the completions read names NUL-terminated, compare them as text
+and quote them for the command line.
+"""
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Optional
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from solo import kinds
+from solo.commands.cli import get_commands
+from solo.commands.table import KEPT, SUMMARIES
+from solo.errors import EXIT_STATUSES
+from solo.kinds import Kind, list_signals
+from solo.options import LAUNCHER_OPTIONS, LOCAL_BACKENDS, SUBCOMMAND_NAMES, Option
+
+METAVARS = {  # of cli.py
+    None: kinds.FLAG, "DIR": kinds.DIRECTORY, "WHERE": kinds.BACKEND, "FILE": kinds.FILE, "DURATION": kinds.DURATION
+}  # fmt: skip
+BACKENDS = " ".join(LOCAL_BACKENDS)
+SIGNALS = " ".join(name[3:] for name in list_signals() if name != "SIGSTKFLT")  # which Python 3.10 lacks
+
+
+class Typed:
+    """An option as it is typed: its `flags`, long ones first, its metavar, what completes its value, and its help."""
+
+    def __init__(self, flags: list[str], metavar: Optional[str], kind: Kind, help: str, many: bool = False) -> None:
+        self.flags = sorted(flags, key=len, reverse=True)
+        self.long, self.short = self.flags[0], "".join(self.flags[1:])
+        self.metavar = metavar
+        self.value = kind.completes
+        self.help = help
+        self.many = many
+
+
+def list_typed(options: Iterable[Option]) -> list[Typed]:
+    """Return the Typed of these options of options.py."""
+    return [
+        Typed([f"--{one.flag}", *[f"-{one.short}"] * bool(one.short)], one.metavar, one.kind, one.help, one.many)
+        for one in options
+    ]
+
+
+class Subcommand:
+    """A subcommand: its name, its Typed options, the metavar of its words, and what the manual says of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        if name in KEPT:
+            self.options, self.words, self.text = list_typed(KEPT[name].options), "NAME...", KEPT[name].text
+            return
+        command = get_commands()[name]
+        options = [one for one in command.params if one.param_type_name == "option" and "--help" not in one.opts]
+        self.options = [Typed(one.opts, one.metavar, METAVARS[one.metavar], one.help) for one in options]
+        [self.words] = [one.metavar for one in command.params if one not in options]
+        self.text = command.help
+
+    @property
+    def offered(self) -> str:
+        """Return what completes its words, as a Kind says it."""
+        return "files" if "FILE" in self.words else "names"
+
+
+RUN = list_typed(LAUNCHER_OPTIONS)
+SUBCOMMANDS = list(map(Subcommand, SUBCOMMAND_NAMES))
+
+# --- the manual --------------------------------------------------------------------------------------------------
+
+
+def make_manual(options: Iterable[Option]) -> str:
+    """Return the entries of these options of options.py."""
+    return "".join(f".It {format_flags(*list_typed([one]))}\n{format_text(one.text)}" for one in options)
+
+
+def format_flags(option: Typed) -> str:
+    short = f"Fl {option.short[1:]} , " if option.short else ""
+    return f"{short}Fl {option.long[1:]}" + (f" Ar {option.metavar}" if option.metavar else "")
+
+
+def format_text(text: str) -> str:
+    """Return the text with one sentence per line, as mdoc wants it."""
+    return text.replace(". ", ".\n").replace("\\", "\\e") + "\n"
+
+
+def format_usage(subcommand: Subcommand) -> str:
+    if subcommand.name == "hold":
+        return "Ar OPTION ... NAME ..."  # solo-hold(1) has them
+    options = "".join(f"Oo {format_flags(option)} Oc " for option in subcommand.options)
+    words = f"Ar {subcommand.words.strip('[].')} ..."
+    return options + (f"Oo {words} Oc" if subcommand.words[0] == "[" else words)
+
+
+def make_subcommands() -> str:
+    return "".join(f".It Nm Cm {one.name} {format_usage(one)}\n{format_text(one.text)}" for one in SUBCOMMANDS)
+
+
+def make_hold() -> str:
+    """Return the options that only `solo hold` and `solo release` have."""
+    return make_manual([one for kept in KEPT.values() for one in kept.options if one not in LAUNCHER_OPTIONS])
+
+
+def make_statuses() -> str:
+    return "".join(f".It {status}\n{meaning}\n" for status, meaning in EXIT_STATUSES)
+
+
+# --- completions -------------------------------------------------------------------------------------------------
+
+
+def make_bash() -> str:
+    values: dict[str, dict[str, None]] = {}
+    for option in [*RUN, *(option for one in SUBCOMMANDS for option in one.options)]:
+        values.setdefault(option.value, {}).update(dict.fromkeys(option.flags))
+    del values[""]
+    kinds = "".join(f"    {'|'.join(flags)}) values={kind} ;;\n" for kind, flags in values.items())
+    cases = "".join(
+        f"    {one.name}) flags='{join_flags(one.options)}' names={one.offered} ;;\n" for one in SUBCOMMANDS
+    )
+    return f"""_solo_flags='{join_flags(RUN)}'
+_solo_subcommands='{" ".join(SUBCOMMAND_NAMES)}'
+_solo_backends='{BACKENDS}'
+_solo_signals='{SIGNALS}'
+
+# What follows option $1: sets `values`, to nothing for an option without a value.
+_solo_find_values() {{
+    case $1 in
+{kinds}    *) values= ;;
+    esac
+}}
+
+# The options of subcommand $1 and what its words are: sets `flags` and `names`. Status 1: it is none.
+_solo_find_flags() {{
+    case $1 in
+{cases}    *) return 1 ;;
+    esac
+}}
+"""
+
+
+def join_flags(options: list[Typed]) -> str:
+    return " ".join(flag for option in options for flag in option.flags)
+
+
+ZSH_VALUES = {
+    "directories": "_files -/",
+    "files": "_files",
+    "backends": f"({BACKENDS})",
+    "signals": f"({SIGNALS})",
+    "names": "_solo_names",
+    "nothing": " ",
+}
+
+
+def make_zsh() -> str:
+    names = " ".join(f"'{name}:{escape_zsh(summary)}'" for name, summary in SUMMARIES.items())
+    cases = "".join(
+        f"    {one.name}) _arguments -s -S {join_zsh(one.options)}"
+        f" '*:{one.offered[:-1]}:{ZSH_VALUES[one.offered]}' ;;\n"
+        for one in SUBCOMMANDS
+    )
+    return f"""_solo_command() {{
+    local -a subcommands
+    subcommands=({names})
+    _describe subcommand subcommands
+    [[ -z $PREFIX ]] || _command_names -e
+}}
+_solo_rest() {{
+    case $words[1] in
+{cases}    *) _normal ;;
+    esac
+}}
+_arguments -s -S {join_zsh(RUN)} \\
+    '(-):command:_solo_command' \\
+    '*::argument:_solo_rest'
+"""
+
+
+def join_zsh(options: list[Typed]) -> str:
+    """Return the words for _arguments, one per line."""
+    lines = []
+    for option in options:
+        value = f":{option.metavar}:{ZSH_VALUES[option.value]}" if option.value else ""
+        head = "'*'" if option.many else f"'({' '.join(option.flags)})'"
+        flags = [flag + ("" if not value else "=" if flag[:2] == "--" else "+") for flag in option.flags]
+        tails = "{" + ",".join(flags) + "}" if len(flags) > 1 else flags[0]
+        lines.append(f"{head}{tails}'[{escape_zsh(option.help)}]{value}'")
+    return " ".join(f"\\\n    {line}" for line in lines)
+
+
+def escape_zsh(text: str) -> str:
+    return text.replace("'", "").replace("[", "(").replace("]", ")").replace(":", "\\:")
+
+
+FISH_VALUES = {
+    "": "",
+    "directories": " -x -a '(__fish_complete_directories)'",
+    "files": " -r -F",
+    "backends": f" -x -a '{BACKENDS}'",
+    "signals": f" -x -a '{SIGNALS}'",
+    "names": " -x -a '(__solo_names)'",
+    "nothing": " -x",
+}
+
+
+def make_fish() -> str:
+    lines = [format_fish("__fish_use_subcommand", option) for option in RUN]
+    for one in SUBCOMMANDS:
+        typed = f"'__fish_seen_subcommand_from {one.name}'"
+        summary = quote_fish(SUMMARIES[one.name])
+        words = " -F" if one.offered == "files" else " -f -a '(__solo_names)'"
+        lines.append(f"complete -c solo -n __fish_use_subcommand -a {one.name} -d {summary}")
+        lines.append(f"complete -c solo{words} -n {typed}")
+        lines += [format_fish(typed, option) for option in one.options]
+    return "\n".join(lines) + "\n"
+
+
+def format_fish(condition: str, option: Typed) -> str:
+    short = f" -s {option.short[1:]}" if option.short else ""
+    value = FISH_VALUES[option.value]
+    return f"complete -c solo -n {condition}{short} -l {option.long[2:]}{value} -d {quote_fish(option.help)}"
+
+
+def quote_fish(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+TABLES = {
+    "options": lambda: make_manual(LAUNCHER_OPTIONS),
+    "subcommands": make_subcommands,
+    "statuses": make_statuses,
+    "hold": make_hold,
+    "bash": make_bash,
+    "zsh": make_zsh,
+    "fish": make_fish,
+}
+MARKED = re.compile(r'(?ms)^(.\\"|#) made from (\w+)\n(.*?)^(?=\1 end\n)')
+
+
+def rewrite(text: str) -> str:
+    """Return the text of a file with every table made anew."""
+    return MARKED.sub(lambda found: f"{found[1]} made from {found[2]}\n{TABLES[found[2]]()}", text)
+
+
+if __name__ == "__main__":
+    for path in sys.argv[1:]:
+        with open(path) as file:
+            text = rewrite(file.read())
+        with open(path, "w") as file:
+            file.write(text)
