@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from conftest import ROOT
-from simulation import mutants, programs
+from simulation import leases, mutants, programs
 
 SEEDS = [  # scene and seed of a run that once broke a promise
     ("namespaces", 42)  # a command killed before its holder was forked was refused, for the reason None
@@ -16,10 +16,10 @@ SEEDS = [  # scene and seed of a run that once broke a promise
 COMPLETE = ["locks", "locks-skip"]  # scenes that are searched completely
 
 
-def simulate(*words):
+def simulate(*words, module="simulation"):
     """Return the status and the output of a search."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-m", "simulation", *words]
+    command = [sys.executable, "-m", module, *words]
     result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return result.returncode, result.stdout
 
@@ -127,3 +127,17 @@ def test_harmless_fault_breaks_no_promise(row):
     status, output = simulate("--mutant", row[0], "--scene", row[4], "--seconds", "10")
 
     assert status == 0, output
+
+
+def test_leases_keep_the_promises_in_virtual_time():
+    status, output = simulate("--hours", "0.5", module="simulation.leases")
+
+    assert status == 0, output
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("row", leases.FOUND, ids=lambda row: row[0])
+def test_fault_in_the_lease_is_found_within_a_virtual_day(row):
+    status, output = simulate("--mutant", row[0], "--hours", "24", module="simulation.leases")
+
+    assert status == 1 and "replay: " in output, output
