@@ -4,13 +4,7 @@ import errno
 from types import SimpleNamespace
 
 MODULES = ("posix", "fcntl", "_signal", "select", "time")
-PROGRAMS = []
 EX, SH, UN, NB = 2, 1, 8, 4
-
-
-def program(function):
-    PROGRAMS.append(function)
-    return function
 
 
 def attempt(call, *words, **named):
@@ -59,7 +53,6 @@ def park(k, first=None):
     return pid, writer
 
 
-@program
 def file_is_created_once(k):
     create(k)
     return [
@@ -69,7 +62,6 @@ def file_is_created_once(k):
     ]
 
 
-@program
 def unlinked_file_keeps_its_data(k):
     fd = create(k)
     k.posix.pwrite(fd, b"abc", 0)
@@ -82,7 +74,6 @@ def unlinked_file_keeps_its_data(k):
     ]
 
 
-@program
 def rename_replaces(k):
     old, new = create(k, "old"), create(k, "new")
     k.posix.rename("new", "old")
@@ -94,7 +85,6 @@ def rename_replaces(k):
     ]
 
 
-@program
 def unnamed_file_gets_a_name(k):
     fd = k.posix.open(".", k.posix.O_RDWR | k.posix.O_TMPFILE, 0o600)
     seen = [k.posix.fstat(fd).st_nlink, k.posix.listdir(".")]
@@ -104,7 +94,6 @@ def unnamed_file_gets_a_name(k):
     return [*seen, k.posix.fstat(fd).st_nlink, k.posix.listdir(".")]
 
 
-@program
 def write_beyond_the_end_fills_with_zeros(k):
     fd = create(k)
     k.posix.pwrite(fd, b"x", 3)
@@ -117,7 +106,6 @@ def write_beyond_the_end_fills_with_zeros(k):
     ]
 
 
-@program
 def appending_write_goes_to_the_end(k):
     fd, other = create(k), create(k, "f", k.posix.O_APPEND)
     k.posix.write(fd, b"ab")
@@ -126,7 +114,6 @@ def appending_write_goes_to_the_end(k):
     return [k.posix.pread(fd, 9, 0)]
 
 
-@program
 def directories(k):
     seen = [attempt(k.posix.mkdir, "d"), attempt(k.posix.mkdir, "d"), attempt(k.posix.open, "d", k.posix.O_RDWR)]
     fd = k.posix.open("d", k.posix.O_RDONLY | k.posix.O_DIRECTORY)
@@ -141,7 +128,6 @@ def directories(k):
     ]
 
 
-@program
 def path_through_a_file(k):
     create(k)
     return [
@@ -151,7 +137,6 @@ def path_through_a_file(k):
     ]
 
 
-@program
 def locks_of_two_opens_conflict(k):
     one, two = create(k), create(k)
     seen = [
@@ -168,7 +153,6 @@ def locks_of_two_opens_conflict(k):
     ]
 
 
-@program
 def failed_conversion_loses_the_lock(k):
     one, two, three = create(k), create(k), create(k)
     k.fcntl.flock(one, SH)
@@ -178,7 +162,6 @@ def failed_conversion_loses_the_lock(k):
     return [*seen, attempt(k.fcntl.flock, three, EX | NB)]
 
 
-@program
 def lock_ends_with_the_last_copy(k):
     fd, other = create(k), create(k)
     k.fcntl.flock(fd, EX)
@@ -189,7 +172,6 @@ def lock_ends_with_the_last_copy(k):
     return [*seen, wait(k, pid), attempt(k.fcntl.flock, other, SH | NB)]
 
 
-@program
 def unlock_counts_for_all_copies(k):
     fd, other = create(k), create(k)
     k.fcntl.flock(fd, EX)
@@ -199,7 +181,6 @@ def unlock_counts_for_all_copies(k):
     return [*seen, wait(k, pid)]
 
 
-@program
 def lock_ends_with_a_killed_process(k):
     fd = create(k)
     pid, writer = park(k, lambda: k.fcntl.flock(create(k), EX))
@@ -208,7 +189,6 @@ def lock_ends_with_a_killed_process(k):
     return [*seen, wait(k, pid), attempt(k.fcntl.flock, fd, EX | NB)]
 
 
-@program
 def blocked_lock_is_granted(k):
     fd = create(k)
     k.fcntl.flock(fd, EX)
@@ -217,7 +197,6 @@ def blocked_lock_is_granted(k):
     return [wait(k, pid)]
 
 
-@program
 def locks_of_processes_are_other_locks(k):
     fd, other = create(k), create(k)
     k.fcntl.flock(fd, EX)
@@ -229,7 +208,6 @@ def locks_of_processes_are_other_locks(k):
     return [*seen, wait(k, run_child(k, lambda: attempt(k.fcntl.lockf, fd, EX | NB) == "EAGAIN"))]
 
 
-@program
 def pipe_ends(k):
     reader, writer = k.posix.pipe2(k.posix.O_NONBLOCK)
     seen = [attempt(k.posix.read, reader, 1), k.posix.write(writer, b"ab"), k.posix.read(reader, 1)]
@@ -237,14 +215,12 @@ def pipe_ends(k):
     return [*seen, k.posix.read(reader, 9), k.posix.read(reader, 9)]
 
 
-@program
 def pipe_without_a_reader(k):
     reader, writer = k.posix.pipe()
     k.posix.close(reader)
     return [attempt(k.posix.write, writer, b"x")]
 
 
-@program
 def reader_waits_for_all_writers(k):
     reader, writer = k.posix.pipe()
     pid = run_child(k, lambda: k.posix.write(writer, b"x") - 1)
@@ -252,7 +228,6 @@ def reader_waits_for_all_writers(k):
     return [k.posix.read(reader, 9), k.posix.read(reader, 9), wait(k, pid)]
 
 
-@program
 def pipe_can_be_made_to_block(k):
     reader, writer = k.posix.pipe2(k.posix.O_NONBLOCK)
     k.posix.set_blocking(reader, True)
@@ -260,7 +235,6 @@ def pipe_can_be_made_to_block(k):
     return [k.posix.read(reader, 9), wait(k, pid)]
 
 
-@program
 def exec_closes_what_is_marked(k):
     reader, writer = k.posix.pipe2(k.posix.O_CLOEXEC)
     kept = k.posix.dup(writer)
@@ -271,12 +245,10 @@ def exec_closes_what_is_marked(k):
     return [*seen, k.posix.read(reader, 1), wait(k, pid)]
 
 
-@program
 def exec_fails(k):
     return [attempt(k.posix.execve, "/bin/none", ["none"], {}), attempt(k.posix.execve, "", ["none"], {})]
 
 
-@program
 def dup2_replaces(k):
     one, two = create(k, "one"), create(k, "two")
     k.posix.pwrite(two, b"2", 0)
@@ -289,7 +261,6 @@ def dup2_replaces(k):
     ]
 
 
-@program
 def status_of_children(k):
     pid = run_child(k, lambda: 3)
     seen = [wait(k, pid), attempt(k.posix.waitpid, pid, 0), attempt(k.posix.kill, pid, 0)]
@@ -307,7 +278,6 @@ def read_state(k, pid):
         k.posix.close(fd)
 
 
-@program
 def zombie(k):
     pid, writer = park(k)
     pidfd = k.posix.pidfd_open(pid)
@@ -330,7 +300,6 @@ def zombie(k):
     ]
 
 
-@program
 def stopped_child(k):
     pid, writer = park(k)
     k.posix.kill(pid, k._signal.SIGSTOP)
@@ -342,7 +311,6 @@ def stopped_child(k):
     return [*seen, wait(k, pid)]
 
 
-@program
 def blocked_signal_is_taken(k):
     block = {k._signal.SIGTERM, k._signal.SIGUSR1}
     k._signal.pthread_sigmask(k._signal.SIG_BLOCK, block)
@@ -354,7 +322,6 @@ def blocked_signal_is_taken(k):
     return [*seen, int(info.si_signo), info.si_code, info.si_pid == me, k._signal.sigtimedwait(block, 0)]
 
 
-@program
 def signal_of_a_child(k):
     k._signal.pthread_sigmask(k._signal.SIG_BLOCK, {k._signal.SIGCHLD})
     pid = run_child(k, lambda: 5)
@@ -367,7 +334,6 @@ def signal_of_a_child(k):
     return [*seen, info.si_code, info.si_pid == other, info.si_status, wait(k, other)]
 
 
-@program
 def handler_ends_a_blocking_call(k):
     one, two = create(k), create(k)
     k.fcntl.flock(one, EX)
@@ -383,7 +349,6 @@ def handler_ends_a_blocking_call(k):
         return ["interrupted", attempt(k.fcntl.flock, two, SH | NB)]
 
 
-@program
 def handler_that_returns_goes_on(k):
     heard = []
     k._signal.signal(k._signal.SIGUSR1, lambda number, frame: heard.append(int(number)))
@@ -397,13 +362,11 @@ def handler_that_returns_goes_on(k):
     return [k.posix.read(reader, 1), heard == [int(k._signal.SIGUSR1)], wait(k, pid)]
 
 
-@program
 def ignored_children_are_not_kept(k):
     k._signal.signal(k._signal.SIGCHLD, k._signal.SIG_IGN)
     return [attempt(k.posix.waitpid, run_child(k, lambda: 0), 0)]
 
 
-@program
 def orphan_gets_another_parent(k):
     reader, writer = k.posix.pipe()
     go, say = k.posix.pipe()
@@ -425,7 +388,6 @@ def orphan_gets_another_parent(k):
     return [*seen, k.posix.read(reader, 9)]
 
 
-@program
 def name_of_an_open_file(k):
     fd = create(k)
     before = k.posix.readlink(f"/proc/self/fd/{fd}").rpartition("/")[2]
@@ -437,7 +399,6 @@ def name_of_an_open_file(k):
     ]
 
 
-@program
 def timers(k):
     begin = k.time.monotonic()
     poller = k.select.poll()
@@ -446,6 +407,13 @@ def timers(k):
     seen = [poller.poll(5), k._signal.sigtimedwait({k._signal.SIGUSR1}, 0.005)]
     k.time.sleep(0.005)
     return [*seen, k.time.monotonic() - begin >= 0.014]
+
+
+PROGRAMS = [
+    each
+    for name, each in list(globals().items())
+    if getattr(each, "__code__", attempt.__code__).co_varnames[:1] == ("k",) and each.__code__.co_argcount == 1
+]
 
 
 def run_all():

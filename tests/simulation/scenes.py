@@ -423,7 +423,7 @@ class Scene:
                 kernel.violate(f"not clean: {files} in {name}")
 
 
-KILLS, MORE = {"kill": 2}, {"kill": 3, "stop": 1}
+KILLS, FAULTS, MORE = {"kill": 2}, {"kill": 2, "error": 1}, {"kill": 3, "stop": 1}
 A = ["a"]
 
 
@@ -431,6 +431,7 @@ def make_scenes():
     """Return {name: Scene}."""
     wait, plain, busy = contend(A), contend(A, handoff=False), contend(A, wait=False)
     timed = contend(A, wait=5.0)
+    # fmt: off
     scenes = [
         Scene("locks", [lock("a"), lock("a")]),
         Scene("locks-skip", [lock("a"), lock("a", wait=False)]),
@@ -447,57 +448,28 @@ def make_scenes():
         Scene("errors", [wait, wait], {"error": 2, "kill": 1}),
         Scene("errors-plain", [plain, busy, plain], {"error": 2, "kill": 1}),
         Scene("stops", [wait, plain, timed], {"stop": 2, "kill": 1}),
-        Scene("readers", [contend(A, SHARED), contend(A, SHARED), plain], KILLS),
-        Scene("slots", [contend(A, SLOTS, slots=2)] * 3, KILLS),
-        Scene(
-            "slots-take",
-            [contend(A, SLOTS, slots=3, take=2), contend(A, SLOTS, slots=3), contend(A, SLOTS, slots=3, take=3)],
-            KILLS,
-        ),
-        Scene("nested", [contend(["a/b"]), contend(A, SHARED), contend(["a/c"])], KILLS, has_places=False),
-        Scene("names", [contend(["a", "b"]), contend(["b", "a"])], KILLS),
-        Scene(
-            "pairs",
-            [
-                contend(["x", "y"], generated=True),
-                contend(["x", "z"], generated=True),
-                contend(["w", "y"], generated=True),
-            ],
-            KILLS,
-        ),
-        Scene(
-            "deadlock",
-            [nest(contend(A), contend(["b"])), nest(contend(["b"]), contend(A))],
-            {},
-            may_refuse="SoloError: a: a deadlock",
-        ),
-        Scene(
-            "max-waiting",
-            [plain, contend(A, policy={"max_waiting": 1}), contend(A, policy={"max_waiting": 1})],
-            KILLS,
-            may_refuse="Busy",
-        ),
-        Scene(
-            "latest",
-            [plain, contend(A, policy={"latest": True}), contend(A, policy={"latest": True})],
-            KILLS,
-            False,
-            "Superseded",
-        ),
-        Scene("replace", [plain, contend(A, policy={"replace": True}), plain], KILLS, False),
-        Scene("no-orphan", [contend(A, die_with=True), contend(A, die_with=True)], KILLS),
+        Scene("readers", [contend(A, SHARED), contend(A, SHARED), plain], FAULTS),
+        Scene("slots", [contend(A, SLOTS, slots=2)] * 3, FAULTS),
+        Scene("slots-take", [contend(A, SLOTS, slots=3, take=2), contend(A, SLOTS, slots=3), contend(A, SLOTS, slots=3, take=3)], FAULTS),
+        Scene("nested", [contend(["a/b"]), contend(A, SHARED), contend(["a/c"])], FAULTS, has_places=False),
+        Scene("names", [contend(["a", "b"]), contend(["b", "a"])], FAULTS),
+        Scene("pairs", [contend(["x", "y"], generated=True), contend(["x", "z"], generated=True), contend(["w", "y"], generated=True)], FAULTS),
+        Scene("deadlock", [nest(contend(A), contend(["b"])), nest(contend(["b"]), contend(A))], {}, may_refuse="SoloError: a: a deadlock"),
+        Scene("max-waiting", [plain, contend(A, policy={"max_waiting": 1}), contend(A, policy={"max_waiting": 1})], FAULTS, may_refuse="Busy"),
+        Scene("latest", [plain, contend(A, policy={"latest": True}), contend(A, policy={"latest": True})], FAULTS, False, "Superseded"),
+        Scene("replace", [plain, contend(A, policy={"replace": True}), plain], FAULTS, False),
+        Scene("no-orphan", [contend(A, die_with=True), contend(A, die_with=True)], FAULTS),
         # Promise 1 has two exceptions: a command of the host seen from a container, and one whose holder was killed too.
         Scene("namespaces", [contend(A, namespace=OTHER_NAMESPACE), Spared(plain)], {"kill": 1}),
-        Scene(
-            "two-namespaces", [contend(A, namespace=OTHER_NAMESPACE), contend(A, namespace="4026533000")], {"kill": 1}
-        ),
-        Scene("hold", [hold_for(A, 50), plain], KILLS, may_refuse="SoloError", others=(50,)),
-        Scene("hold-release", [hold_for(A, 50, then_release=True), plain], KILLS, may_refuse="SoloError", others=(50,)),
-        Scene("hold-names", [hold_for(["a", "b"], 50), contend(["b"])], KILLS, may_refuse="SoloError", others=(50,)),
+        Scene("two-namespaces", [contend(A, namespace=OTHER_NAMESPACE), contend(A, namespace="4026533000")], {"kill": 1}),
+        Scene("hold", [hold_for(A, 50), plain], KILLS, may_refuse="SoloError", others=[50]),
+        Scene("hold-release", [hold_for(A, 50, then_release=True), plain], KILLS, may_refuse="SoloError", others=[50]),
+        Scene("hold-names", [hold_for(["a", "b"], 50), contend(["b"])], KILLS, may_refuse="SoloError", others=[50]),
         Scene("clean", [plain, clean("a"), wait], KILLS, is_reducible=False, has_places=False, tick=0.001),
         Scene("clean-twice", [plain, clean("a"), plain, clean("a"), wait], is_reducible=False, has_places=False),
         Scene("pids", [plain, wait, plain], MORE, reuses_pids=True),
         Scene("launchers", [launch(A), launch(A), launch(A, wait=False)], MORE),
         Scene("launchers-errors", [launch(A), launch(A)], {"error": 1, "kill": 1}),
     ]
+    # fmt: on
     return {scene.name: scene for scene in scenes}
