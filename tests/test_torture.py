@@ -235,12 +235,6 @@ class Waiting(Alone):
         self.holder.stdin.close()
 
 
-class SharedWaiting(Waiting):
-    """A shared waiter behind an exclusive holder. The successor is exclusive."""
-
-    words = (*Waiting.words, "--shared")
-
-
 class AheadOfOthers(Waiting):
     """Two more waiters join behind the traced launcher, or after its end, before the holder ends."""
 
@@ -258,15 +252,6 @@ class AheadOfOthers(Waiting):
         started = [line.partition(":")[2] for line in self.lab.read_log() if line.startswith("start:")]
         traced = ["traced"] if "traced" in started else []
         assert started[: 3 + len(traced)] == ["holder", *traced, "second", "third"], started
-
-
-class HolderKilled(Waiting):
-    """The holder and its command are killed."""
-
-    def __exit__(self, *_):
-        until(self.is_waiting)
-        for pid in (self.holder.pid, *find_children(self.holder.pid)):
-            send(pid, SIGKILL)
 
 
 class BehindOrphan(Waiting):
@@ -307,12 +292,6 @@ class WaitingForSlots(Alone):
 
     def end(self):
         self.others[1].stdin.close()
-
-
-class WaitingForSeveral(Waiting):
-    """Several names, among them a nested one. One of them is held."""
-
-    words = (*Waiting.words, "-n", "a/b", "-n", "zoo")
 
 
 class Replacing(Waiting):
@@ -368,11 +347,8 @@ SCENES = [
     Tree,
     Waiting,
     AheadOfOthers,
-    HolderKilled,
     BehindOrphan,
-    SharedWaiting,
     WaitingForSlots,
-    WaitingForSeveral,
     Replacing,
     SocketsWaiting,
     SocketsAheadOfOthers,
