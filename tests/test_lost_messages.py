@@ -123,13 +123,12 @@ def test_waiter_keeps_its_place_whichever_message_is_lost_at_its_turn(lab, serve
 def start_queue(struck):
     """Start a holder, `struck` as the first waiter, and a second one. Return (holder, second waiter)."""
     log = struck.lab.path / struck.name
-    holder = struck.start_beside(struck.server.url, "holder", "--", "sh", "-c", "echo; read line; exit 0")
+    words = ("--ttl", "8s", "-v", "--wait", "1m", "--", "sh", "-c")  # enough for a loaded machine
+    holder = struck.start_beside(struck.server.url, "holder", *words, "echo; read line; exit 0")
     read_line(holder)
-    struck.start("-v", "--wait", "1m", "--", "sh", "-c", f"echo first >>{log}")
+    struck.start(*words, f"echo first >>{log}")
     read_waiting(struck.launcher)
-    second = struck.start_beside(
-        struck.server.url, "second", "-v", "--wait", "1m", "--", "sh", "-c", f"echo second >>{log}"
-    )
+    second = struck.start_beside(struck.server.url, "second", *words, f"echo second >>{log}")
     read_waiting(second)
     return holder, second
 
