@@ -202,7 +202,7 @@ def add_waited(error: BaseException, plan: "Plan") -> None:
 def open_queue(base: "Directory | None", name: str, origin: "Origin") -> "AnyQueue":
     """Return the queue of a name, as files in `base` or, if that is None, as sockets."""
     if base is not None:
-        return Queue(open_name(base, name), origin)
+        return Queue(open_name(base, name), origin, base.path)
     from solo.contention.sockets import SocketQueue
 
     return SocketQueue(name, origin)

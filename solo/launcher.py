@@ -122,7 +122,7 @@ class Run:
         directory = None
         if plan.chdir is not None:
             path, directory = make_absolute(path), open_working_directory(plan.chdir)
-        if plan.timeout is not None or plan.tree or plan.is_remote:
+        if plan.timeout is not None or plan.tree or plan.is_remote or plan.notify is not None:
             from solo.process.limits import Termination
 
             self.termination = Termination(plan)
@@ -216,7 +216,7 @@ class Run:
         writers = [*self.holds, *self.own_listeners, *self.listeners]
         kept = [fd for writer in writers for fd in getattr(writer, "descriptors", ())]
         supervise.close_descriptors(
-            kept if self.termination is None else [*kept, 2],
+            [*kept, 2] if self.termination is not None and self.termination.may_end else kept,
             None if self.remote is None else self.remote.inherited_descriptors,
         )
         if self.remote is None:

@@ -124,6 +124,13 @@ class Attempt:
             from solo.contention.policies import name_superseder
 
             raise name_superseder(error, self.queue, self.record, self.waiting) from None
+        except Busy as error:
+            if error.tickets:
+                from solo.text.describe import describe_holders
+
+                # Without the gate: it reads a journal.
+                error.args = (f"busy: {describe_holders([*error.tickets], self.record.claim, error.skips)}",)
+            raise
         except Vanished as error:
             # Only an idle name may vanish: with our ticket in it, another program removed it, and a holder with it.
             raise error if self.waiting is None else SoloError(str(error)) from None
@@ -285,7 +292,7 @@ class Attempt:
         look_again = self.deadline if self.policy is None else self.policy.act(self.deadline)
         self.watch(make_block(self.record, self.obstacles), look_again, self.describe)
 
-    def describe(self) -> "tuple[int | None, str]":
+    def describe(self) -> "tuple[int | None, str, str]":
         from solo.contention.progress import describe_wait
 
         return describe_wait(self.queue, self.record, self.waiting)
@@ -318,16 +325,13 @@ def wait_silently(block: "Block", look_again: float, describe: "Describe", in_on
 
 
 def make_busy(queue: "Queue", record: "Record", obstacles: "list[Ticket]") -> Busy:
-    """Count a skip and return what to raise for it. Closes the obstacles. Gate locked."""
-    from solo.text.describe import describe_holders
-
+    """Count a skip and return what to raise for it, with the text still missing. Closes the obstacles. Gate locked."""
     nearest = obstacles[0].read_record()
     close_all(obstacles)
     holds, _ = find_conflicting_holds(queue, record.claim)
     first = holds[0].record if holds else nearest
-    skips = queue.gate.count_skip(record.claim.mode)
-    busy = Busy(f"busy: {describe_holders(holds or obstacles, record.claim, skips)}")
-    busy.skips = skips
+    busy = Busy()
+    busy.skips = queue.gate.count_skip(record.claim.mode)
     busy.since = first.since if first else None
     busy.tickets = holds or obstacles
     close_all(holds)

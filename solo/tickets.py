@@ -164,13 +164,14 @@ class Queue:
     `origin` is where our own pids are valid; `gate` the guard mutex; `files` the tickets as last listed; `unseen` the
     records of those among them whose command may run where we cannot look, by their files; `newest` the digits of our
     last number; `is_new` whether our ticket was the first that this gate numbered; `handoff` what our waiter prepares,
-    or None.
+    or None; `base` the path of the directory of all names, "" if nobody asks.
     """
 
-    __slots__ = ("files", "gate", "handoff", "is_new", "newest", "origin", "place", "unseen")
+    __slots__ = ("base", "files", "gate", "handoff", "is_new", "newest", "origin", "place", "unseen")
 
-    def __init__(self, place: "Directory", origin: "Origin") -> None:
+    def __init__(self, place: "Directory", origin: "Origin", base: str = "") -> None:
         self.place = place
+        self.base = base
         self.origin = origin
         self.gate = Gate(place, origin.boot)
         self.handoff: Handoff | None = None

@@ -18,7 +18,7 @@ from solo import identity, kinds, record
 from solo.api import status_pipe
 from solo.engines import engine, targets
 from solo.gate import Gate
-from solo.history import reader
+from solo.history import files, reader
 
 SHARE = 500  # inputs for each share of a target
 
@@ -123,7 +123,7 @@ GROWING = {
     "journal": (
         lambda size: b"skipped 1 a=b command=c\n" * (size // 24),
         lambda data: reader.parse("", data),
-        reader.READ_LIMIT,
+        files.READ_LIMIT,
     ),
     "names": (
         lambda size: (
@@ -132,7 +132,7 @@ GROWING = {
             + b" code=1 command=c\n"
         ),
         lambda data: reader.parse("", data),
-        reader.READ_LIMIT,
+        files.READ_LIMIT,
     ),
     "entry_record": (
         lambda size: json.dumps({"mode": "X", "slots": 1, "take": 1, "slot": [[0, 1]] * (size // 8)}).encode(),

@@ -11,7 +11,7 @@ import tally
 from conftest import PATIENCE, ROOT, finish, kill_both, make_full_pipe, read_line, until
 
 from solo import journal, journal_files
-from solo.history import reader
+from solo.history import files, reader
 from solo.history.reader import Totals, find_histories, format_totals
 
 
@@ -362,7 +362,7 @@ SMALL = (
 
 def write_many(directory, number, count):
     journal.SIZE_LIMIT = SMALL
-    journal.LARGEST = reader.READ_LIMIT = SMALL * 1000  # seven writers may go on while one rotates
+    journal.LARGEST = files.READ_LIMIT = SMALL * 1000  # seven writers may go on while one rotates
     for at in range(count):
         line = b"skipped %d.000 uid=0 host=h launcher=%d mode=X slots=1 take=1 waited=0.0 code=75 command=%d" % (
             at,

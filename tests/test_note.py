@@ -306,4 +306,4 @@ def test_live_line_of_a_waiter_has_the_note(lab):
         timeout=PATIENCE,
     ).stdout.decode()
 
-    assert re.search(rf"solo: job: waiting for 0s, place 1 in the queue, .*: {NOTE[:4]}", shown)
+    assert re.search(rf"solo: job: waiting for 0s, .*1st in the queue.*: {NOTE[:4]}", shown)

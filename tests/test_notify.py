@@ -10,6 +10,7 @@ from conftest import PATIENCE, count_injected, finish, inject, read_state, until
 from test_views import parse_metrics
 
 import solo
+from solo.history.usual import FEWEST
 
 WRITE = 'printf "%s|%s|%s|%s\\n" "$SOLO_NAME" "$SOLO_OUTCOME" "$SOLO_STATUS" "$SOLO_MESSAGE" >>$LAB/notes'
 FAIL = ("-n", "job", "--", "sh", "-c", "exit 3")
@@ -335,3 +336,38 @@ def test_skip_by_sockets_is_notified(lab, notes):
     lab.run("--notify", 'echo "$SOLO_OUTCOME $SOLO_HOLDER_PID" >>$LAB/notes', "-n", "job", "true")
 
     assert notes(1) == [f"skipped {holder.pid}"]
+
+
+# --- a run that takes longer than usual --------------------------------------------------------------------------
+
+# As the program solo, but a run is overdue after fewer seconds than a minute.
+HASTY = """
+from solo.history import usual
+from solo.main import main
+usual.LEAST_OVERDUE = float(sys.argv.pop(1))
+main()
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--tree",), ("-t", "1m")], ids=str)
+def test_overdue_run_is_notified_once(lab, notes, options):
+    words = ("-n", "job", *options, "--", "sh", "-c", "read line; exit 0")
+    for _ in range(FEWEST):
+        lab.run(*words)
+
+    run = lab.start_code(HASTY, 0.01, "--notify", WRITE, *words)
+    [note] = notes(1)
+    lab.run("-n", "job", "--notify", WRITE, "true")  # the run goes on, and is not notified again
+    skipped = notes(2)[1]
+    run.stdin.close()
+
+    assert re.fullmatch(r"job\|overdue\|\|job: pid \d+ is overdue: it has run for 0s, usually \d+ms", note)
+    assert skipped.startswith("job|skipped|75|") and run.wait(PATIENCE) == 0 and len(notes(2)) == 2
+
+
+def test_run_without_a_usual_duration_is_never_overdue(lab, notes):
+    run = lab.start_code(HASTY, 0.01, "--notify", WRITE, "-n", "job", "--", "sh", "-c", "read line; exit 3")
+    until(lambda: lab.find_journal("job").exists())
+    run.stdin.close()
+
+    assert run.wait(PATIENCE) == 3 and re.match(r"job\|failed\|3\|", notes(1)[0])

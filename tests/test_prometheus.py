@@ -184,4 +184,4 @@ def test_every_limit_of_an_alert_has_a_test(tmp_path):
             if promtool("test", "rules", tmp_path / TESTS.name).returncode == 0:
                 survivors.append((limit, other, text[:at].count("\n") + 1))
 
-    assert (len(limits), survivors) == (11, [])
+    assert (len(limits), survivors) == (10, [])

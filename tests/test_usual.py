@@ -1,10 +1,20 @@
-"""The usual run of a job, read from the tail of its journal."""
+"""The usual run of a job, read from the tail of its journal, and where it shows."""
+
+import collections
+import random
+import re
+import subprocess
 
 import pytest
 
-from solo.history.usual import FEWEST, SIZES, find_usual
+from solo.history.usual import FEWEST, MOST, SIZES, Usual, estimate_wait, find_usual
+from solo.modes import EXCLUSIVE, SHARED, SLOTS, Claim
+from solo.record import quote_words
 
-MINUTE = 60.0
+MINUTE, HOUR, DAY = 60, 3600, 86400
+ALONE = Claim(EXCLUSIVE)
+HOLDER = ("sh", "-c", "echo $$; read line; exit 0")  # as lab.hold starts it
+HELD = quote_words([word.encode() for word in HOLDER]).decode()
 
 
 def write_runs(lab, spans, name="job", command="backup.sh --full", **changed):
@@ -49,14 +59,16 @@ def test_runs_that_failed_do_not_count(lab, changed):
 def test_jobs_of_one_name_have_their_own_usual(lab):
     write_runs(lab, [300] * 20, command="backup.sh --full")
     write_runs(lab, [2] * 60, command="backup.sh --delta")
-    write_runs(lab, [9] * 2 + [1] * 3, command="vacuum.sh --day=1")
+    write_runs(lab, [1] * 3, command="vacuum.sh --day=1")
+    write_runs(lab, [9] * 2, command="vacuum.sh --day=12")
 
     def find_median(*command):
         usual = find_usual(str(lab.directory), "job", list(command))
         return usual and usual.median
 
     assert find_median(b"backup.sh", b"--full") == 300
-    assert find_median(b"vacuum.sh", b"--day=2") == 1  # the words are new: all of the program
+    assert find_median(b"vacuum.sh", b"--day=31") == 1  # a new date
+    assert find_median(b"vacuum.sh", b"--all") is None
     assert find_median(b"rotate.sh") is None
 
 
@@ -66,12 +78,12 @@ def test_small_tail_of_a_large_journal_is_read(lab):
     journal = lab.directory / ".journals/job/.journal"
 
     def count_bytes_read():
-        with open("/proc/self/io") as io:
+        with open("/proc/thread-self/io") as io:
             return int(io.readline().split()[1])
 
     begin = count_bytes_read()
     assert find_usual(str(lab.directory), "job").median == 60
-    assert journal.stat().st_size > 2 * SIZES[1] and count_bytes_read() - begin < 2 * SIZES[0]
+    assert journal.stat().st_size > SIZES[1] and count_bytes_read() - begin < 2 * SIZES[0]
 
     with journal.open("a") as file:
         file.write("skipped 1.000 x\n" * 6000)
@@ -105,3 +117,89 @@ def test_what_is_left_of_a_run_comes_from_the_longer_runs(lab):
 
     assert (usual.find_left(0), usual.find_left(110), usual.find_left(650)) == (110.0, 490, 50)
     assert usual.find_left(700) is None
+
+
+# --- a wait's forecast -------------------------------------------------------------------------------------------
+
+
+def every(period, offset=0):
+    return [offset + at for at in range(0, 30 * DAY, period)]
+
+
+# Names, each with the jobs that wait for it: when they start, and how long they take.
+MONTH = (
+    (("backup", every(DAY, 3 * HOUR), 40), ("vacuum", every(HOUR), 4), ("report", every(15 * MINUTE), 2)),
+    (("dump", every(DAY, 2 * HOUR), 25), ("upload", every(DAY, 2 * HOUR), 50), ("check", every(HOUR), 6)),
+    (("sync", every(5 * MINUTE), 4),),
+    (("deploy", [day * DAY + 9 * HOUR + at * 7919 % (8 * HOUR) for day in range(30) for at in range(20)], 6),),
+    (("import", every(10 * MINUTE), 7), ("export", every(30 * MINUTE), 5)),
+)
+
+
+def simulate_waits(jobs, rng):
+    """Yield (forecast, actual seconds) of each wait for one name. Durations vary by 10 %, and every 100th is three times as long."""
+    starts = sorted(
+        (start + rng.random(), job, 60 * minutes) for job, all_starts, minutes in jobs for start in all_starts
+    )
+    recorded = {job: collections.deque(maxlen=MOST) for job, _, _ in jobs}
+    queue, free = [], 0.0
+    for now, job, seconds in starts:
+        while queue and queue[0][1] <= now:
+            begin, end, ended = queue.pop(0)
+            recorded[ended].append(end - begin)
+        usual = [Usual(recorded[ahead]) for _, _, ahead in queue]
+        if queue and all(len(each.spans) >= FEWEST for each in usual):
+            left = usual[0].find_left(now - queue[0][0])
+            ahead = [(each.median, ALONE) for each in usual[1:]]
+            yield left and estimate_wait([(left, ALONE)], ahead, ALONE), free - now
+        begin = max(now, free)
+        free = begin + seconds * rng.lognormvariate(0, 0.1) * (3 if rng.random() < 0.01 else 1)
+        queue.append((begin, free, job))
+
+
+def test_forecast_of_nine_waits_in_ten_is_within_a_factor_of_two():
+    rng = random.Random(37)
+
+    waits = [wait for jobs in MONTH for wait in simulate_waits(jobs, rng)]
+
+    known = [(forecast, wait) for forecast, wait in waits if forecast is not None]
+    assert len(known) > 3000 and len(known) > 0.97 * len(waits)
+    assert sum(wait / 2 <= forecast <= 2 * wait for forecast, wait in known) >= 0.9 * len(known)
+    assert sum(wait / 2 <= 4 * MINUTE <= 2 * wait for _, wait in known) < 0.7 * len(known)  # the witness: a guess
+
+
+def test_forecast_follows_the_rule_of_slots_and_shared_holds():
+    def slots(take):
+        return Claim(SLOTS, 3, take)
+
+    assert estimate_wait([(5, slots(1)), (9, slots(2))], [], slots(1)) == 5
+    assert estimate_wait([(5, slots(1)), (9, slots(2))], [(30, slots(2))], slots(1)) == 9
+    assert estimate_wait([(5, Claim(SHARED)), (9, Claim(SHARED))], [(20, ALONE)], Claim(SHARED)) == 29
+    assert estimate_wait([(9, ALONE)], [(20, Claim(SHARED))], Claim(SHARED)) == 9
+
+
+# --- where it shows ----------------------------------------------------------------------------------------------
+
+
+def test_busy_line_says_what_is_usual(lab):
+    write_runs(lab, [4 * MINUTE] * FEWEST, command=HELD)
+    holder = lab.hold("job")
+
+    lines = [lab.run("-n", "job", "true").stderr.decode() for _ in range(2)]
+
+    known = rf"solo: job: busy: held for \d+s by pid {holder.pid} \(.*\), usually 4m"
+    assert re.fullmatch(known + "\n", lines[0]) and re.fullmatch(known + ", 1 skip since\n", lines[1])
+
+
+def test_waiter_says_when_its_turn_is(lab):
+    write_runs(lab, [4 * MINUTE] * FEWEST, command=HELD)
+    lab.hold("job")
+    log = {**lab.environment, "CI": "1"}
+
+    first = lab.start("-n", "job", "-w", "1h", "--", *HOLDER, env=log, stderr=subprocess.PIPE)
+    line = first.stderr.readline().decode()
+    assert re.search(r"1st in the queue; usually 4m: about 4m; held for \d+s by pid \d+ \(.*\)\n", line)
+
+    second = lab.start("-n", "job", "-w", "1h", "--", "true", env=log, stderr=subprocess.PIPE)
+    line = second.stderr.readline().decode()
+    assert re.search(r"2nd in the queue; usually 4m each: about 8m; held for \d+s by pid \d+ \(.*\)\n", line)

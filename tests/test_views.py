@@ -12,13 +12,14 @@ import time
 
 import jsonschema
 import pytest
-from conftest import PATIENCE, finish, make_full_pipe, read_line, read_state, until
+from conftest import PATIENCE, finish, kill_both, make_full_pipe, read_line, read_state, until
 from prometheus_client import parser
 from test_terminal import Terminal
 from tmux import Tmux
 
 from solo import __version__
 from solo.commands.history import find_percentile, make_picture
+from solo.history.usual import FEWEST, LEAST_OVERDUE
 from solo.text.fit import fit
 from solo.text.tables import format_json
 from solo.text.width import measure
@@ -230,11 +231,49 @@ def test_metrics_count_holders_waiters_runs_skips_and_failures(lab):
         "solo_skips_total": 1,
         "solo_skips_in_a_row": 1,
         "solo_failures_total": 1,
+        "solo_killed_runs": 0,
         "solo_lost_leases_total": 0,
         "solo_run_seconds_count": 2,
         "solo_wait_seconds_count": 3,
     }
     finish(holder)
+
+
+def test_metrics_say_what_is_usual_and_when_a_run_is_overdue(lab):
+    for _ in range(FEWEST - 1):
+        lab.run("-n", "job", "true")
+    assert "solo_usual_seconds" not in read_metrics(lab)
+
+    lab.run("-n", "job", "true")
+
+    mine = read_metrics(lab)
+    assert 0 < mine["solo_usual_seconds"] < PATIENCE and mine["solo_overdue_after_seconds"] == LEAST_OVERDUE
+
+
+def test_run_killed_with_its_launcher_counts_as_failed(lab):
+    """A running one and an orphan do not."""
+    lab.run("-n", "job", "true")
+    holder = lab.hold("job")
+    assert read_metrics(lab)["solo_killed_runs"] == 0
+    holder.kill()
+    assert read_metrics(lab)["solo_killed_runs"] == 0
+
+    kill_both(holder)
+
+    mine = read_metrics(lab)
+    assert (mine["solo_killed_runs"], mine["solo_failures_total"]) == (1, 0)
+    assert mine["solo_last_failure_timestamp_seconds"] > mine["solo_last_success_timestamp_seconds"]
+
+
+def test_names_made_from_commands_have_a_label(lab):
+    lab.run("-n", "job", "true")
+    lab.run("true")
+    lab.start("sleep", "99")
+    until(lambda: len(lab.list()) == 1)
+
+    marked = {*re.findall(r'name="([^"]*)"[^}]*generated="true"', lab.run("metrics").stdout.decode())}
+
+    assert {name.partition("-")[0] for name in marked} == {"true", "sleep"}
 
 
 def test_metrics_of_one_directory_have_one_label(lab):
@@ -356,7 +395,7 @@ def test_no_two_names_have_the_same_label(lab):
     labels = [
         name
         for sample, name, _ in parse_metrics(lab.run("metrics", "--via", "file").stdout.decode())
-        if "runs" in sample
+        if sample == "solo_runs_total"
     ]
 
     assert len(set(labels)) == len(labels) == len(names) and "a\\y" in labels

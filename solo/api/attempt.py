@@ -329,7 +329,7 @@ def identify_queue(queue: Any) -> object:
 def make_queue(base: "Optional[Directory]", name: str, origin: "Origin", attempt: "LockAttempt") -> Any:
     """Return the queue of `name`: files in `base`, or sockets if that is None."""
     if base is not None:
-        queue: Any = OwnQueue(open_name(base, name), origin)
+        queue: Any = OwnQueue(open_name(base, name), origin, base.path)
     else:
         from solo.contention.sockets import SocketQueue
 

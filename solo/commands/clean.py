@@ -10,8 +10,8 @@ from solo.commands.prune import LIKE_GENERATED, clean, forget, is_generated
 from solo.contention.period import FILE as ONCE
 from solo.directories import find_base, open_base, tighten
 from solo.errors import SoloError
+from solo.history.files import PAST
 from solo.history.names import find_names
-from solo.history.reader import PAST
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import SAFELY, close, say
 from solo.text.width import print_clean

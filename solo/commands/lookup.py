@@ -37,7 +37,7 @@ def open_queue(name: str, options: dict, origin):
         return SocketQueue(name, origin)
     try:
         base = open_base(find_base(options.get("dir")), options.get("dir"))
-        return Queue(open_below(base, split_name(name)), origin)
+        return Queue(open_below(base, split_name(name)), origin, base.path)
     except FileNotFoundError:
         return None
 

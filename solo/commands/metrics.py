@@ -13,8 +13,10 @@ from solo.commands.list import collect
 from solo.commands.lookup import open_queue, read_skips
 from solo.directories import find_base
 from solo.errors import SoloError
-from solo.history.reader import Totals, find_histories
+from solo.history.reader import Totals, find_histories, find_history
+from solo.history.usual import choose_usual
 from solo.identity import read_origin
+from solo.journal_files import STARTED
 from solo.kernel import say
 from solo.modes import SLOTS
 from solo.options import FILE
@@ -39,9 +41,16 @@ FAMILIES = (
     ("solo_lost_leases_total", "counter", "Commands that were ended because their lease was lost."),
     ("solo_run_seconds", "summary", "Seconds for which commands ran that have ended."),
     ("solo_last_run_seconds", "gauge", "Seconds for which the command ran that ended last."),
+    ("solo_usual_seconds", "gauge", "Median seconds of the last hundred commands that succeeded."),
+    ("solo_overdue_after_seconds", "gauge", "Seconds after which a command is overdue."),
     ("solo_wait_seconds", "summary", "Seconds for which commands waited before they started."),
     ("solo_last_success_timestamp_seconds", "gauge", "When a command last ended with status 0."),
-    ("solo_last_failure_timestamp_seconds", "gauge", "When a command last failed."),
+    (
+        "solo_last_failure_timestamp_seconds",
+        "gauge",
+        "When a command last failed, or one started whose launcher was killed too.",
+    ),
+    ("solo_killed_runs", "gauge", "Commands in the journal that were killed together with their launchers."),
 )
 
 
@@ -50,8 +59,8 @@ def run(options: dict, names: list) -> int:
 
     Return 125 if a name cannot be read; the others are there.
     """
-    samples, complete = collect_samples(options, names)
-    text = format_metrics(samples, find_common_labels(options.get("dir")))
+    samples, generated, complete = collect_samples(options, names)
+    text = format_metrics(samples, generated, find_common_labels(options.get("dir")))
     if "output" in options:
         write_atomically(options["output"], text)
     elif sys.stdout.isatty():
@@ -62,8 +71,16 @@ def run(options: dict, names: list) -> int:
 
 
 def collect_samples(options: dict, names: list) -> tuple:
-    """Return ({(name, via): {sample: value}}, whether all could be read)."""
-    samples, readable, origin = {}, True, read_origin()
+    """Return ({(name, via): {sample: value}}, the names that solo made from commands, whether all could be read)."""
+    samples, readable, origin, histories = {}, True, read_origin(), {}
+    generated, living = set(), set()
+
+    def visit(row, ticket):
+        record = ticket.record
+        if record is not None:
+            living.add((row["name"], record.launcher[0]))
+            generated.update({row["name"]} if record.is_generated else ())
+
     nothing = {"solo_held": 0, "solo_waiting": 0}
     held = nothing if options.get("via", FILE) == FILE else {}  # else no ticket of a file is read
     for name, history in find_histories(options.get("dir"), names):
@@ -71,13 +88,34 @@ def collect_samples(options: dict, names: list) -> tuple:
             say(f"{name}: {history}")
             readable = False
         elif history.totals != Totals():
+            histories[name] = history
+            generated.update({name} if history.events and history.events[-1].is_generated else ())
             samples[name, FILE] = {**held, **count_runs(history)}
             samples[name, FILE]["solo_skips_in_a_row"] = count_skips(name, history.totals, options, origin)
-    rows, complete = collect(options.get("dir"), options.get("via"), names)
+    rows, complete = collect(options.get("dir"), options.get("via"), names, visit=visit)
+    if complete and held:
+        for name, history in histories.items():
+            count_killed(samples[name, FILE], name, history, living, options.get("dir"))
     now = time()
     for row in rows:
         add_row(samples.setdefault((row["name"], row["via"]), {**nothing}), row, now)
-    return samples, complete and readable
+    return samples, generated, complete and readable
+
+
+def count_killed(mine: dict, name: str, history, living: set, directory):
+    """Add the runs without an end whose launcher lives no more: nobody has written how they ended."""
+
+    def find_open(runs: list) -> dict:
+        return {run.token: run for run in runs if run.event == STARTED and not run.is_kept}
+
+    killed = [run for run in find_open(history.list_runs()).values() if (name, run.launcher) not in living]
+    if killed:  # or they have ended since we read the journal
+        still = find_open(find_history(directory, name).list_runs())
+        killed = [run for run in killed if run.token in still]
+    mine["solo_killed_runs"] = len(killed)
+    for run in killed:
+        failed = mine.get("solo_last_failure_timestamp_seconds", 0.0)
+        mine["solo_last_failure_timestamp_seconds"] = max(failed, run.time)
 
 
 def count_runs(history) -> dict:
@@ -95,6 +133,9 @@ def count_runs(history) -> dict:
     }
     if totals.ends:
         mine["solo_last_run_seconds"] = totals.last_ran_ms / 1000
+    usual = choose_usual([run.ran for run in history.events if run.is_success])
+    if usual is not None:
+        mine.update(solo_usual_seconds=usual.median, solo_overdue_after_seconds=usual.overdue_after)
     if totals.last_success:
         mine["solo_last_success_timestamp_seconds"] = totals.last_success
     if totals.last_failure:
@@ -149,7 +190,7 @@ def find_common_labels(directory) -> dict:
     return {"dir": path, "user": find_user(posix.geteuid())}
 
 
-def format_metrics(samples: dict, common: dict) -> str:
+def format_metrics(samples: dict, generated: set, common: dict) -> str:
     lines = [
         "# HELP solo_build_info The version of solo that wrote this.",
         "# TYPE solo_build_info gauge",
@@ -161,7 +202,8 @@ def format_metrics(samples: dict, common: dict) -> str:
             for sample in [family + suffix for suffix in SUFFIXES[kind] if family + suffix in values]:
                 value = values[sample]
                 number = value if isinstance(value, int) else f"{value:.3f}"
-                lines.append(f"{sample}{format_labels(name=name, via=via, **common)} {number}")
+                mark = {"generated": "true"} if name in generated else {}
+                lines.append(f"{sample}{format_labels(name=name, via=via, **mark, **common)} {number}")
     return "\n".join([*lines, "# EOF\n"])
 
 

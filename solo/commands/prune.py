@@ -13,7 +13,8 @@ from solo.commands.lookup import find_in_the_way, open_queue
 from solo.directories import STICKY, Directory, find_base, open_base, open_below, tighten
 from solo.errors import SoloError
 from solo.gate import GATE
-from solo.history.reader import PAST, find_history
+from solo.history.files import PAST
+from solo.history.reader import find_history
 from solo.identity import read_origin
 from solo.journal_files import JOURNAL, open_place
 from solo.kernel import close, list_directory

@@ -6,13 +6,13 @@ than a handoff takes, and doubles the memory of a waiter.
 
 import posix
 from _signal import SIG_DFL, getsignal, signal
-from time import monotonic
+from time import monotonic, time
 
 from solo.errors import SoloError
 from solo.kernel import ENCODING, ENDING, FOREVER, has_room, say_promptly
 from solo.modes import find_conflicts
 from solo.obstacles import list_living, read_claim
-from solo.text.describe import describe_holders, format_duration
+from solo.text.describe import describe_holders, find_usual_run, format_duration, format_rough
 from solo.text.width import clean, cut
 from solo.tickets import HOLD, MOST_OPEN, SEAT
 
@@ -20,6 +20,7 @@ TICK = 1.0  # seconds, on a terminal
 MINUTE = 60.0
 CLEAR, DIM, PLAIN = b"\r\x1b[2K", b"\x1b[2m", b"\x1b[0m"
 SOME_WIDTH = 80  # cells, if the terminal does not say
+usual_runs: dict = {}  # what know_usual_run knows
 
 
 class Watch:
@@ -100,14 +101,14 @@ class Watch:
         posix.kill(posix.getpid(), number)
 
     def describe_state(self, describe, in_one_go: bool) -> str:
-        """Return `waiting for 5s, place 2 in the queue, 25s left: held for 3h12m by pid 4711 (backup.sh)`."""
-        place, holder = describe()
+        """Return `waiting for 5s, 25s left, 2nd in the queue; usually 4m each: about 6m; held for 1m by pid 4711 (a.sh)`."""
+        place, holder, *forecast = describe()
         words = ["waiting" if in_one_go else f"waiting for {format_duration(monotonic() - self.begin)}"]
-        if place is not None:
-            words.append(f"place {place} in the queue")
         if self.deadline != FOREVER and not in_one_go:
             words.append(f"{format_duration(-((monotonic() - self.deadline) // 1))} left")
-        return f"{', '.join(words)}: {holder}"
+        if place is not None:
+            words.append(f"{format_ordinal(place)} in the queue")
+        return f"{', '.join(words)}{'; '.join(['', *forecast, holder]) if any(forecast) else f': {holder}'}"
 
     def draw(self, describe_state) -> float:
         """Draw the live line over the last one. Return when it is due again."""
@@ -133,18 +134,52 @@ class Watch:
 
 
 def describe_wait(queue, record, waiting) -> tuple:
-    """Return (our place in the queue, `held for 3h12m by pid 4711 (deploy.sh)`).
+    """Return (our place in the queue, `held for 3h12m by pid 4711 (deploy.sh)`, `usually 4m each: about 6m` or "").
 
     Without the gate: the result is only shown.
     """
     try:
         files = sorted(queue.list_files())
         before = [file for file in files if file.startswith(SEAT) and (waiting is None or file < waiting.file)]
-        place = 1 + max(0, len(before) - MOST_OPEN) + len(list_living(queue, before[-MOST_OPEN:]))
+        more, waiters = max(0, len(before) - MOST_OPEN), list_living(queue, before[-MOST_OPEN:])
+        place = 1 + more + len(waiters)
         holds = list_living(queue, [file for file in files if file.startswith(HOLD)])
         conflicts = [holds[at] for at in find_conflicts(record.claim, list(map(read_claim, holds)))]
         if conflicts:
-            return place, describe_holders(conflicts, record.claim)
-        return place, "others are waiting" if place > 1 else "free just now"
+            forecast = "" if more else forecast_wait(holds, waiters, record.claim)
+            return place, describe_holders(conflicts, record.claim, is_expected=not forecast), forecast
+        return place, "others are waiting" if place > 1 else "free just now", ""
     except (OSError, SoloError) as error:
-        return None, str(error)
+        return None, str(error), ""
+
+
+def forecast_wait(holds: list, waiters: list, wanted) -> str:
+    """Return `usually 4m each: about 6m`, or "" if it is not known of a run ahead how long it usually takes."""
+    from solo.history.usual import estimate_wait
+
+    usual = [know_usual_run(ticket) for ticket in [*holds, *waiters]]
+    if None in usual:
+        return ""
+    left = [each.find_left(time() - hold.record.since) for each, hold in zip(usual, holds)]
+    if None in left:
+        return ""
+    running = list(zip(left, map(read_claim, holds)))
+    ahead = [(each.median, read_claim(ticket)) for each, ticket in zip(usual[len(holds) :], waiters)]
+    words = {format_rough(each.median) for each in usual}
+    each = f"usually {words.pop()}{' each' * (len(usual) > 1)}: " if len(words) == 1 else ""
+    return f"{each}about {format_rough(estimate_wait(running, ahead, wanted))}"
+
+
+def know_usual_run(ticket):
+    """Return what find_usual_run does, read once for each job while we wait."""
+    record = ticket.record
+    key = record and (record.shown_names[0], *record.command)
+    if key not in usual_runs:
+        usual_runs[key] = find_usual_run(ticket)
+    return usual_runs[key]
+
+
+def format_ordinal(number: int) -> str:
+    """Return 1st, 2nd, 3rd, 4th, 11th, 21st."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number // 10 % 10 != 1 else "th"
+    return f"{number}{ending}"

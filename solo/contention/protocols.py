@@ -10,14 +10,15 @@ Policy: contention.policies.Policy and the classes below it.
 """
 
 from collections.abc import Callable
-from typing import Optional, Protocol
+from typing import Optional, Protocol, Union
 
 from solo.contention.handoff import Handoff
 from solo.identity import Origin
 from solo.record import Record
 
 Block = Callable[[float], bool]  # block until a deadline; return False if it came first
-Describe = Callable[[], tuple[Optional[int], str]]  # our place in the queue, the holder
+# Our place in the queue, the holder, and maybe a forecast.
+Describe = Callable[[], Union[tuple[Optional[int], str], tuple[Optional[int], str, str]]]
 
 
 class Ticket(Protocol):
@@ -110,6 +111,8 @@ class Queue(Protocol):
     handoff: "Optional[Handoff]"
     # The names of all tickets, as last listed.
     files: list[str]
+    # The path of the directory of all names, "" of sockets: there the runs of the queue have journals.
+    base: str
     # The records of holds whose processes we cannot look for, by file.
     unseen: dict[str, Record]
 

@@ -180,6 +180,7 @@ class SocketGate:
 class SocketQueue:
     """The queue of `name` as sockets. As Queue; `texts` has the last part of each ticket's address, by its file."""
 
+    base = ""  # no journal
     is_new = False  # nothing is left of a name that could be removed later
 
     __slots__ = ("files", "gate", "handoff", "highest", "name", "origin", "seen", "texts", "unseen")

@@ -7,24 +7,21 @@ JOURNAL. The totals in JOURNAL count only once it has become PAST. Torn and inva
 
 from __future__ import annotations
 
-import posix
 from types import SimpleNamespace  # dataclasses take 8 ms to load
 
 from solo.errors import SoloError
+from solo.history.files import read_both
 from solo.history.names import find_names
-from solo.journal_files import ENDED, JOURNAL, LARGEST, REFUSED, SIZE_LIMIT, SKIPPED, STARTED, UNNOTIFIED, open_place
-from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close, decode
+from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED, UNNOTIFIED, open_place
+from solo.kernel import close, decode
 from solo.modes import MODES
 from solo.record import LATEST, parse_note, unquote
 
-PAST = ".journal.past"
 TOTALS = b"totals"
-READ_LIMIT = LARGEST + SIZE_LIMIT  # bytes
 TAILS = (1 << 13, 1 << 17)  # bytes, for the events of the last minutes
 CLOCK_STEP = 60.0  # seconds: lines are in the order of their times but for steps of the clock
 MOST_DIGITS = 19
 LATER_COUNTS = ("lost", "waits", "waited_ms", "ends", "ran_ms", "last_ran_ms")  # lines of earlier versions lack them
-ATTEMPTS = 10  # to read both files with no rotation in between
 
 
 class Run(SimpleNamespace):
@@ -193,46 +190,6 @@ def is_before(line: bytes, when: float) -> bool:
         return parse_time(line.split(b" ", 2)[1]) < when
     except (ValueError, IndexError):
         return False
-
-
-def read_both(place, size: int | None = None) -> tuple:
-    """Return the text of PAST and of JOURNAL, or the last `size` bytes of both, read with no rotation in between.
-
-    Raises OSError.
-    """
-    for _ in range(ATTEMPTS):
-        now, number = read_journal(place, JOURNAL, size)
-        left = size and size - len(now)
-        past, _ = (b"", None) if left == 0 else read_journal(place, PAST, left)
-        if number == find_inode(place, JOURNAL):
-            break
-    return past, now
-
-
-def read_journal(place, file: str, size: int | None = None) -> tuple[bytes, int | None]:
-    """Return (the last `size` bytes of a file, or READ_LIMIT, its inode number), or (b"", None) if it is missing.
-
-    Raises OSError.
-    """
-    try:
-        fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=place.fd)
-    except FileNotFoundError:
-        return b"", None
-    try:
-        stat = posix.fstat(fd)
-        if stat.st_mode & TYPE_MASK != IS_REGULAR:
-            raise OSError(EINVAL, f"{file} is not a regular file")
-        size = size or READ_LIMIT
-        return posix.pread(fd, size, max(0, stat.st_size - size)), stat.st_ino
-    finally:
-        close(fd)
-
-
-def find_inode(place, file: str):
-    try:
-        return posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_ino
-    except FileNotFoundError:
-        return None
 
 
 def parse(name: str, data: bytes) -> tuple:

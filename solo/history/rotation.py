@@ -7,7 +7,8 @@ import posix
 from fcntl import LOCK_EX
 
 from solo.directories import STICKY
-from solo.history.reader import PAST, add_up, find_inode, format_totals, parse, read_journal
+from solo.history.files import PAST, find_inode, read_journal
+from solo.history.reader import add_up, format_totals, parse
 from solo.journal_files import JOURNAL
 from solo.kernel import try_lock
 

@@ -6,17 +6,19 @@ Reads at most SIZES bytes, however large the journal is, and never fails: what i
 from __future__ import annotations
 
 from solo.errors import SoloError
-from solo.history.reader import PAST, parse_time, read_journal
+from solo.history.files import read_both
 from solo.journal import WORDS_LIMIT
-from solo.journal_files import ENDED, JOURNAL, open_place
+from solo.journal_files import ENDED, open_place
 from solo.kernel import close
-from solo.record import quote_words
+from solo.modes import find_conflicts
+from solo.record import LATEST, quote_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from solo.directories import Directory
+    from solo.modes import Claim
 
 MOST, FEWEST = 100, 5  # runs: no more are looked at, and fewer say nothing
 SIZES = (1 << 16, 1 << 20)  # bytes of the tail; the second if skips fill the first
@@ -61,6 +63,21 @@ class Usual:
         return find_median(longer) if longer else None
 
 
+def estimate_wait(running: list[tuple[float, Claim]], waiting: list[tuple[float, Claim]], wanted: Claim) -> float:
+    """Return after how many seconds a contender that wants `wanted` probably holds.
+
+    `running` are (seconds left, claim) of the holds, `waiting` (seconds of a run, claim) of the waiters ahead, in their
+    order: each starts once the waiter before it has started and no hold conflicts.
+    """
+    now, running = 0.0, list(running)
+    for seconds, claim in [*waiting, (0.0, wanted)]:
+        while running and find_conflicts(claim, [held for _, held in running]):
+            now = max(now, min(end for end, _ in running))
+            running = [hold for hold in running if hold[0] > now]
+        running.append((now + seconds, claim))
+    return now
+
+
 def find_median(numbers: list[float]) -> float:
     """Return the median of sorted numbers."""
     middle = len(numbers) // 2
@@ -70,9 +87,9 @@ def find_median(numbers: list[float]) -> float:
 def find_usual(directory: str | None, name: str, command: list[bytes] | None = None) -> Usual | None:
     """Return what is usual for the runs of `name`, None if its journal has fewer than FEWEST successful ones.
 
-    `directory` is --dir. With `command`, the words of a record, count only runs of these words or, if there are too few,
-    as where an argument is a date, of this program: jobs that share a name need not take equally long. Never raises, and
-    makes nothing.
+    `directory` is --dir. With `command`, the words of a record, count only runs of these words: jobs that share a name
+    need not take equally long. If there are too few, as where an argument is a date, digits do not count. Never raises,
+    and makes nothing.
     """
     try:
         place = open_place(directory, name)
@@ -90,31 +107,24 @@ def read_usual(place: Directory, command: list[bytes] | None = None) -> Usual | 
     runs: list[tuple[float, bytes]] = []
     for size in SIZES:
         try:
-            tail = read_tail(place, size)
+            tail = b"".join(read_both(place, size))
         except OSError:
             break
         runs = [run for line in tail.split(b"\n")[:-1] if line.startswith(ENDED) and (run := parse_run(line))]
         if len(runs) >= MOST or len(tail) < size:
             break
-    return (
-        choose_usual(runs, lambda theirs: theirs == words)
-        or choose_usual(runs, lambda theirs: theirs.partition(b" ")[0] == words.partition(b" ")[0])
-        if words
-        else choose_usual(runs, lambda theirs: True)
-    )
+    for ignored in (b"", b"0123456789"):
+        wanted = words.translate(None, ignored)
+        spans = [span for span, theirs in runs if not words or theirs.translate(None, ignored) == wanted]
+        usual = choose_usual(spans)
+        if usual is not None:
+            return usual
+    return None
 
 
-def choose_usual(runs: list[tuple[float, bytes]], is_wanted: Callable[[bytes], bool]) -> Usual | None:
-    """Return what is usual for the last MOST of the `runs` whose command `is_wanted`; None for too few."""
-    spans = [span for span, command in runs if is_wanted(command)][-MOST:]
-    return Usual(spans) if len(spans) >= FEWEST else None
-
-
-def read_tail(place: Directory, size: int) -> bytes:
-    """Return the last `size` bytes of both files of a journal. Raises OSError."""
-    now, _ = read_journal(place, JOURNAL, size)
-    left = size - len(now)
-    return (read_journal(place, PAST, left)[0] if left else b"") + now
+def choose_usual(spans: list[float]) -> Usual | None:
+    """Return what is usual after successful runs of these seconds, the last one last; None for fewer than FEWEST."""
+    return Usual(spans[-MOST:]) if len(spans) >= FEWEST else None
 
 
 def parse_run(line: bytes) -> tuple[float, bytes] | None:
@@ -123,6 +133,7 @@ def parse_run(line: bytes) -> tuple[float, bytes] | None:
     if not mark or b" code=0 timed-out=0" not in details or b" lost=1" in details or b" kept=1" in details:
         return None
     try:
-        return parse_time(details.partition(b" ran=")[2].partition(b" ")[0]), command
+        ran = float(details.partition(b" ran=")[2].partition(b" ")[0])
+        return (ran, command) if 0 <= ran < LATEST else None
     except ValueError:
         return None

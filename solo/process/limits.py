@@ -1,5 +1,5 @@
 """End the command of this launcher: after --timeout, when its lease is lost, and with --tree together with all
-descendants.
+descendants. It also wakes the launcher for --notify.
 
 With --tree the launcher is the subreaper of the command: an orphaned descendant becomes its child, whatever its session
 and group. The command's pid is safe to signal until it is reaped; every other process is verified by its start time.
@@ -18,6 +18,8 @@ from solo.text.describe import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from solo.engines.lease import Lease  # the launcher made it
 
 LONGEST_WAIT = 1e6  # seconds
@@ -33,7 +35,8 @@ class Termination:
 
     `is_timed_out`: --timeout has passed. `is_ordered`: the launcher got a signal to end. `is_refused`: the kernel
     refused a signal to the command. `lease` is that of an engine,
-    or None; `loss` the reason why it is lost, None until then.
+    or None; `loss` the reason why it is lost, None until then. `may_end`: an option or a lease can end the command.
+    `call` is called at `call_at`, and returns when to call it again, or FOREVER.
     """
 
     def __init__(self, plan) -> None:
@@ -44,6 +47,9 @@ class Termination:
         self.kill_after = plan.kill_after
         self.signal = plan.signal or SIGTERM
         self.is_tree = plan.tree
+        self.may_end = plan.timeout is not None or plan.tree or plan.is_remote
+        self.call: Callable[[], float] | None = None
+        self.call_at = FOREVER
         self.lease: Lease | None = None
         self.loss: str | None = None
         self.deadline = FOREVER
@@ -66,7 +72,7 @@ class Termination:
 
     def find_left(self):
         """Return the seconds until the next step is due, or None."""
-        left = self.deadline - monotonic()
+        left = min(self.deadline, self.call_at) - monotonic()
         if self.is_lost():
             left = 0.0
         elif self.lease is not None and self.loss is None:
@@ -75,6 +81,9 @@ class Termination:
 
     def advance(self, child):
         """Take the next step if it is due: SIGTERM, then SIGKILL."""
+        if monotonic() >= self.call_at:
+            self.call_at = FOREVER  # if it fails
+            self.call_at = self.call()
         if self.lease is not None and (self.loss is None or self.is_lost()):
             loss = self.lease.find_loss()
             if loss is not None:

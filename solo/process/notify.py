@@ -1,4 +1,4 @@
-"""--notify: run a shell command in the background once a contender was skipped, or the command has ended badly.
+"""--notify: run a shell command in the background once a contender was skipped, the command is overdue, or has ended badly.
 
 A watcher, forked when all is released and logged, runs it with a time limit and writes to the journal if it fails. The
 launcher only waits for the watcher if it would die with the launcher.
@@ -21,9 +21,11 @@ from _signal import (
 from time import monotonic
 
 from solo.errors import Busy, RanAlready, SoloError
-from solo.kernel import ENDING, close_all_but, encode
+from solo.history import usual
+from solo.identity import read_stat
+from solo.kernel import ENDING, FOREVER, close_all_but, encode
 from solo.process.detach import detach
-from solo.text.events import VALUES, Event, Listener, describe_end, encode_any, make_end, make_refusal
+from solo.text.events import VALUES, Event, Listener, describe_end, encode_any, make_end, make_overdue, make_refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,15 +51,34 @@ class Notifier(Listener):
             return
         self.start(lambda: make_refusal(error, self.names))
 
+    def started(self, run: Run) -> None:
+        begin = monotonic()
+        termination: Any = run.termination
+
+        def report_overdue() -> float:
+            """Report the run, once, if it is overdue by now. Return when to look again."""
+            found = usual.find_usual(run.plan.dir, run.names[0], run.record.command)
+            if found is None or monotonic() < begin + found.overdue_after:
+                return FOREVER if found is None else begin + found.overdue_after
+            seconds = monotonic() - begin
+            self.start(lambda: make_overdue(run, seconds, found.median), termination.strangers)
+            return FOREVER
+
+        if termination is not None:
+            termination.call, termination.call_at = report_overdue, begin + usual.LEAST_OVERDUE
+
     def ended(self, run: Run) -> None:
         if run.code or run.outcome is not None:
             self.start(lambda: make_end(run))
 
-    def start(self, make: Callable[[], Event]) -> None:
-        """Start the watcher. Wait for its end only if it would end with this process."""
+    def start(self, make: Callable[[], Event], strangers: set[tuple[int, int]] | None = None) -> None:
+        """Start the watcher. Wait for its end only if it would end with this process.
+
+        While the command runs, add the watcher to the `strangers`, which --tree spares.
+        """
         mask = pthread_sigmask(SIG_BLOCK, valid_signals())  # the watcher is to outlive a SIGTERM to the whole unit
         try:
-            waits = is_first_of_unit(self.run)
+            waits = strangers is None and is_first_of_unit(self.run)
             if waits:
                 signal(SIGCHLD, SIG_DFL)
                 while sigtimedwait(ENDING, 0):
@@ -65,6 +86,8 @@ class Notifier(Listener):
             watcher = posix.fork()
             if watcher == 0:
                 self.watch(make)
+            if strangers is not None:
+                strangers.add((watcher, read_stat(watcher).start))
             if waits:
                 wait_end(watcher, LIMIT + 1, ENDING)
         except OSError as error:

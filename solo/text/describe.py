@@ -14,18 +14,35 @@ COMMAND_WIDTH = 60  # characters
 SIGNAL_ALIASES = ("SIGCLD", "SIGIOT", "SIGPOLL")
 
 
-def describe_holders(tickets: list, wanted, skips=None) -> str:
+def describe_holders(tickets: list, wanted, skips=None, is_expected: bool = True) -> str:
     """Describe the tickets in the way, oldest first, for the busy line: `held for 3h12m by pid 4711 (backup.sh --full),
-    12 skips since: migration until noon`.
+    usually 4m, 12 skips since: migration until noon`.
 
-    `wanted` is our own claim. The note at the end is that of the first ticket.
+    `wanted` is our own claim. The note at the end is that of the first ticket, and so is what is usual, unless not
+    `is_expected`.
     """
+    usual = describe_usual(find_usual_run(tickets[0])) if tickets[0].is_hold and is_expected else ""
     more = f" and {len(tickets) - 1} more" if len(tickets) > 1 else ""
     slots = ""
     if tickets[0].is_hold and tickets[0].record and wanted.mode == tickets[0].record.claim.mode == SLOTS:
         taken = sum(ticket.record.claim.take for ticket in tickets)
         slots = f"{taken} of {min(wanted.slots, *(ticket.record.claim.slots for ticket in tickets))} slots taken, the first "
-    return f"{slots}{describe_state(tickets[0])}{more}{describe_skips(skips)}{describe_note(tickets[0].record)}"
+    return f"{slots}{describe_state(tickets[0])}{more}{usual}{describe_skips(skips)}{describe_note(tickets[0].record)}"
+
+
+def find_usual_run(ticket):
+    """Return the Usual of the command that holds by `ticket`, or will; None if it is not known. Never raises."""
+    record = ticket.record
+    if record is None or record.is_kept or not ticket.queue.base:
+        return None
+    from solo.history.usual import find_usual
+
+    return find_usual(ticket.queue.base, record.shown_names[0], record.command)
+
+
+def describe_usual(usual) -> str:
+    """Return `, usually 4m`, or "" for None."""
+    return f", usually {format_rough(usual.median)}" if usual else ""
 
 
 def describe_skips(skips) -> str:

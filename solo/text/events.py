@@ -6,7 +6,7 @@ from solo import errors
 from solo.errors import Busy, SoloError
 from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED
 from solo.kernel import ENCODING, encode, escape
-from solo.text.describe import format_duration, name_signal
+from solo.text.describe import format_duration, format_rough, name_signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # The outcomes of a run, in `solo history` too; those of a contender for which nothing ran are events of the journal.
 OK, FAILED, SIGNALED, TIMED_OUT, LOST, RUNNING = "ok", "failed", "signaled", "timed out", "lost", "running"
+OVERDUE = "overdue"  # of a run that goes on
 LIMIT = 4096  # characters of a value
 OUTCOME, STATUS, RAN = "SOLO_OUTCOME", "SOLO_STATUS", "SOLO_RAN"
 PID, COMMAND, SINCE, NOTE = "SOLO_HOLDER_PID", "SOLO_HOLDER_COMMAND", "SOLO_HOLDER_SINCE", "SOLO_HOLDER_NOTE"
@@ -52,6 +53,13 @@ class Listener:
 def make_start(run: Run) -> Event:
     text = f"{' '.join(run.names)}: started {' '.join(run.command)} as pid {run.pid}"
     return Event(STARTED, run.names, text, False, {OUTCOME: RUNNING})
+
+
+def make_overdue(run: Run, seconds: float, usual: float) -> Event:
+    """Return the event of a run that goes on after `seconds`, much longer than the `usual` ones."""
+    span = format_duration(seconds)
+    text = f"{' '.join(run.names)}: pid {run.pid} is overdue: it has run for {span}, usually {format_rough(usual)}"
+    return Event(OVERDUE.encode(), run.names, text, True, {OUTCOME: OVERDUE, RAN: f"{seconds:.3f}"})
 
 
 def make_end(run: Run) -> Event:

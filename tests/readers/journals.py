@@ -15,7 +15,7 @@ from readers.target import NUMBERS, expect, fuzzed, same, shelf, swapped
 from solo import directories, journal, journal_files, record
 from solo.contention import period
 from solo.errors import SoloError
-from solo.history import reader, rotation, usual
+from solo.history import files, reader, rotation, usual
 from solo.modes import MODES
 
 NEEDED = {
@@ -145,7 +145,7 @@ def get_folder():
 def fill_folder(past: bytes, now):
     """Write both files of the journal; `now` is None for no file. Return the Directory."""
     path, place = get_folder()
-    (path / reader.PAST).write_bytes(past)
+    (path / files.PAST).write_bytes(past)
     if now is None:
         (path / journal_files.JOURNAL).unlink(missing_ok=True)
     else:

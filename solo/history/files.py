@@ -1,0 +1,56 @@
+"""Read the two files of a journal: PAST, then JOURNAL."""
+
+from __future__ import annotations
+
+import posix
+
+from solo.journal_files import JOURNAL, LARGEST, SIZE_LIMIT
+from solo.kernel import EINVAL, IS_REGULAR, SAFELY, TYPE_MASK, close
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.directories import Directory
+
+PAST = ".journal.past"
+READ_LIMIT = LARGEST + SIZE_LIMIT  # bytes
+ATTEMPTS = 10  # to read both files with no rotation in between
+
+
+def read_both(place: Directory, size: int | None = None) -> tuple[bytes, bytes]:
+    """Return the text of PAST and of JOURNAL, or the last `size` bytes of both, read with no rotation in between.
+
+    Raises OSError.
+    """
+    for _ in range(ATTEMPTS):
+        now, number = read_journal(place, JOURNAL, size)
+        left = size and size - len(now)
+        past = b"" if left == 0 else read_journal(place, PAST, left)[0]
+        if number == find_inode(place, JOURNAL):
+            break
+    return past, now
+
+
+def read_journal(place: Directory, file: str, size: int | None = None) -> tuple[bytes, int | None]:
+    """Return (the last `size` bytes of a file, or READ_LIMIT, its inode number), or (b"", None) if it is missing.
+
+    Raises OSError.
+    """
+    try:
+        fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=place.fd)
+    except FileNotFoundError:
+        return b"", None
+    try:
+        stat = posix.fstat(fd)
+        if stat.st_mode & TYPE_MASK != IS_REGULAR:
+            raise OSError(EINVAL, f"{file} is not a regular file")
+        size = size or READ_LIMIT
+        return posix.pread(fd, size, max(0, stat.st_size - size)), stat.st_ino
+    finally:
+        close(fd)
+
+
+def find_inode(place: Directory, file: str) -> int | None:
+    try:
+        return posix.stat(file, dir_fd=place.fd, follow_symlinks=False).st_ino
+    except FileNotFoundError:
+        return None
