@@ -36,7 +36,9 @@ def find_command(word: str, search: "bytes | None", following: str = "") -> str:
     hint = explain_lock_file(word, following)
     if refused and word:
         raise NotExecutable(f"{word}: {refused}{hint}")
-    raise NotFound(f"{word}: command not found{hint or explain_missing_command(word)}")
+    if "/" in word:
+        raise NotFound(f"{word}: no such file{hint}")
+    raise NotFound(f"{word}: command not found{hint or explain_missing_command(word, folders)}")
 
 
 def make_names(path: str, command: "list[str]") -> "list[str]":

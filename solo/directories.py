@@ -380,7 +380,7 @@ def check_file(place: Directory, file: str, stat: posix.stat_result) -> None:
 def check_new_name(name: str) -> None:
     """Raise UsageError if no new name may be called that."""
     if name[:1] == "/":
-        raise UsageError(f"{name}: a name is not a path (to lock a file use --flock {name})")
+        raise UsageError(f"{name}: a name is not a path (is a variable unset? to lock a file use --flock {name})")
     split_name(name)
     if name[0] in "-=":  # `-n $UNSET -- job` and `-n=job` would guard the job by a wrong name
         raise UsageError(f"{name}: a name may not start with {name[0]}")

@@ -33,6 +33,8 @@ def main(report: "Report | None" = None) -> None:
             print_version()
         if subcommand or HELP.key in typed:
             run_subcommand(typed, subcommand, words, listeners)
+        if "explain" in typed:
+            explain(typed, words)
         prepare(typed, words, listeners)
         launcher.run(typed, words, listeners)
     except SoloError as error:
@@ -54,10 +56,10 @@ def main(report: "Report | None" = None) -> None:
 
 def prepare(typed: "Typed", words: "list[str]", listeners: "list[Any]") -> None:
     """Add the options that the environment sets and the listeners that the options ask for. Raises UsageError."""
-    if not typed and (words in (["ls"], ["ps"]) or words[:1] == ["kill"]):
-        from solo.text.hints import warn_of_program
+    if not typed and (words == ["ls"] or words[:1] in (["ps"], ["kill"])):
+        from solo.commands.lookup import warn_of_program
 
-        warn_of_program(words[0])
+        warn_of_program(words)
     if "syslog" in typed or "notify" in typed:
         listeners += make_listeners(typed)
     read_variables(typed, posix.environ)
@@ -77,6 +79,13 @@ def run_subcommand(typed: "Typed", name: "str | None", words: "list[str]", liste
     if sys.stdout is not None:
         sys.stdout.flush()
     posix._exit(status)  # Python's own end would take a fifth of the time of `solo list`
+
+
+def explain(typed: "Typed", words: "list[str]") -> None:
+    """Print what a run would do, and exit. Raises SoloError."""
+    from solo.commands import explain
+
+    posix._exit(explain.run(typed, words))
 
 
 def refuse(error: SoloError, typed: "Typed", listeners: "list[Any]", is_reported: bool) -> int:

@@ -108,7 +108,7 @@ REPLACE_AFTER = Option("replace-after", None, kinds.LIMIT, "N|DURATION", BUSY, "
 BUSY_EXIT = Option("busy-exit", "E", kinds.STATUS, "CODE", BUSY, "Exit with CODE instead of 75 when busy", keyword=None)
 QUIET = Option("quiet", "q", kinds.FLAG, None, BUSY, "Print nothing when busy", keyword=None)
 LOUD_AFTER = Option("loud-after", None, kinds.LIMIT, "N|DURATION", BUSY, "Ignore -q, -E after N skips or if held DURATION",
-    keyword=None,
+    needs=("quiet", "busy-exit", "notify"), keyword=None,
     text="Ignore --quiet and --busy-exit after N skips in a row, or once the holder has run for DURATION. Every later skip "
     "is reported too.")
 TIMEOUT = Option("timeout", "t", kinds.DURATION, "DURATION", LIMITS, "End the command after DURATION, with status 124",
@@ -138,13 +138,15 @@ SYSLOG = Option("syslog", None, kinds.FLAG, None, OUTPUT, "Log starts, skips and
 NOTIFY = Option("notify", None, kinds.LINE, "LINE", OUTPUT, "Run shell command LINE after a skip or bad end",
     text="Run the shell command LINE after a skip or a bad end; see solo(7).")
 VERBOSE = Option("verbose", "v", kinds.FLAG, None, OUTPUT, "Print waits, starts and ends to stderr", keyword=None)
+EXPLAIN = Option("explain", None, kinds.FLAG, None, OUTPUT, "Print what would run, and who is in the way", keyword=None,
+    text="Only print the names, their holders, and what a run would do now.")
 HELP = Option("help", "h", kinds.FLAG, None, OUTPUT, "Print this help and exit: -h what serves most", keyword=None,
     text="Print help and exit: -h what serves most.")
 VERSION = Option("version", None, kinds.FLAG, None, OUTPUT, "Print the version and exit", keyword=None)
 LAUNCHER_OPTIONS = (
     NAME, DIR, VIA, FLOCK, FCNTL, NOTE, SHARED, SLOTS, TAKE, WAIT, MAX_WAITING, LATEST, REPLACE, REPLACE_AFTER,
     BUSY_EXIT, QUIET, LOUD_AFTER, TIMEOUT, KILL_AFTER, SIGNAL, TREE, NO_ORPHAN, CHDIR, TTL, ONCE_PER, ONCE_RETRY,
-    SYSLOG, NOTIFY, VERBOSE, HELP, VERSION,
+    SYSLOG, NOTIFY, VERBOSE, EXPLAIN, HELP, VERSION,
 )
 # fmt: on
 

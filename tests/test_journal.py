@@ -41,7 +41,7 @@ def test_each_run_is_recorded_with_its_outcome(lab):
         ("job", "signaled", None, 15),
         ("job", "timed out", None, 15),
     ]
-    assert (missing["outcome"], missing["reason"]) == ("refused", "/dev/null/missing: command not found")
+    assert (missing["outcome"], missing["reason"]) == ("refused", "/dev/null/missing: no such file")
     assert read_totals(lab).failures == 4
     assert all(row["ran"] >= 0 and row["waited"] >= 0 and row["token"] and row["child"] for row in rows)
     assert rows[0]["command"] == ["true"] and rows[1]["command"] == ["sh", "-c", "exit 3"]

@@ -112,7 +112,7 @@ OPTIONS = (
     Row("--wait 1s --latest --replace true"),
     Row("--via socket --dir PATH true"),
     Row("--via socket --once-per 1d -n job true"),
-    Row("--via socket --loud-after 3 -n job true"),
+    Row("--via socket -q --loud-after 3 -n job true"),
     Row("--via socket --replace-after 3 -n job true"),
     Row("--replace-after soon true", True),
     Row("--note '' true"),

@@ -23,7 +23,7 @@ def test_solo_run_has_a_keyword_for_every_option_and_its_default():
             option.flag
         )
     assert {option.flag for option in LAUNCHER_OPTIONS if option.keyword is None} == set(
-        "busy-exit quiet loud-after syslog verbose help version".split()
+        "busy-exit quiet loud-after syslog verbose explain help version".split()
     )
 
 

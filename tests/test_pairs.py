@@ -7,10 +7,10 @@ import pytest
 
 from solo import argv, kinds
 from solo.errors import UsageError
-from solo.options import DIR, HELP, LAUNCHER_OPTIONS, ONCE_PER, VERSION, VIA
+from solo.options import DIR, EXPLAIN, HELP, LAUNCHER_OPTIONS, ONCE_PER, VERSION, VIA
 from solo.plan import Plan
 
-OPTIONS = [option for option in LAUNCHER_OPTIONS if option not in (HELP, VERSION)]
+OPTIONS = [option for option in LAUNCHER_OPTIONS if option not in (EXPLAIN, HELP, VERSION)]
 PAIRS = list(itertools.combinations(OPTIONS, 2))
 
 

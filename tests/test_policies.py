@@ -878,7 +878,7 @@ def test_damaged_skips_start_at_0(lab, garbage):
 
 
 def test_sockets_refuse_loud_after_count(lab):
-    result = lab.run("--via", "socket", "--loud-after", "3", "-n", "job", "true")
+    result = lab.run("--via", "socket", "-q", "--loud-after", "3", "-n", "job", "true")
 
     assert result.returncode == 125 and b"(use a duration)" in result.stderr
 

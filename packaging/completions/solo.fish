@@ -38,6 +38,7 @@ complete -c solo -n __fish_use_subcommand -l once-retry -d 'Do not count a faile
 complete -c solo -n __fish_use_subcommand -l syslog -d 'Log starts, skips and ends to syslog'
 complete -c solo -n __fish_use_subcommand -l notify -x -d 'Run shell command LINE after a skip or bad end'
 complete -c solo -n __fish_use_subcommand -s v -l verbose -d 'Print waits, starts and ends to stderr'
+complete -c solo -n __fish_use_subcommand -l explain -d 'Print what would run, and who is in the way'
 complete -c solo -n __fish_use_subcommand -s h -l help -d 'Print this help and exit: -h what serves most'
 complete -c solo -n __fish_use_subcommand -l version -d 'Print the version and exit'
 complete -c solo -n __fish_use_subcommand -a list -d 'List the holders and waiters of each name'

@@ -9,7 +9,7 @@ from solo.errors import SoloError, UsageError
 from solo.history.names import find_names
 from solo.identity import read_origin
 from solo.journal_files import open_place
-from solo.kernel import close, say
+from solo.kernel import close, decode, say
 from solo.modes import EXCLUSIVE, MODES, Claim, find_conflicts, plan_claims
 from solo.obstacles import read_claim
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
@@ -171,3 +171,15 @@ def find_in_the_way(queue, claim: Claim):
 def plan_exclusive(name: str) -> list:
     """Return the (name, claim) of each part that an exclusive hold of `name` needs."""
     return plan_claims([name], Claim(EXCLUSIVE))
+
+
+def warn_of_program(words: list) -> None:
+    """Warn that `solo ls` runs ls(1): on a terminal, or if an argument is a name of solo."""
+    from solo.text.hints import find_meant
+
+    directory = decode(posix.environ.get(b"SOLO_DIR", b""))
+    named = [
+        name for name in words[1:] if name[:1] not in "-/%." and not name.isdecimal() and has_traces(name, directory)
+    ]
+    if named or posix.isatty(2) and (words[0] == "kill" or not words[1:]):
+        say(f"{words[0]} is run as COMMAND (did you mean {find_meant(words[0])}?)")

@@ -3,7 +3,7 @@
 Loaded for errors only.
 """
 
-from posix import isatty, stat
+from posix import stat
 
 from solo.kernel import say
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
@@ -84,8 +84,8 @@ DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 SHORTEST_GUESS = 3  # letters
 
 
-def explain_missing_command(word: str) -> str:
-    """Return ` (HINT)` about the probable meaning of a word that is not a program; "" if there is none."""
+def explain_missing_command(word: str, folders: str) -> str:
+    """Return ` (HINT)` about the probable meaning of a word that is no program in `folders`, the PATH; else the PATH."""
     if word in OPTION_WORDS or word in SUBCOMMAND_WORDS:
         return f" (it was taken as COMMAND; did you mean {find_meant(word)}?)"
     if word in SHELL_WORDS:
@@ -98,7 +98,7 @@ def explain_missing_command(word: str) -> str:
         return " (it is a line for the shell: use sh -c)"
     if "=" in word:
         return " (to set a variable use env)"
-    return suggest(word, SUBCOMMAND_NAMES, "solo ")
+    return suggest(word, SUBCOMMAND_NAMES, "solo ") or f" (in the PATH {folders})" * bool(word)
 
 
 def explain_lock_file(word: str, following: str) -> str:
@@ -114,12 +114,6 @@ def explain_lock_file(word: str, following: str) -> str:
 def find_meant(word: str) -> str:
     """Return the command line of solo for a word of another tool."""
     return f"solo {SUBCOMMAND_WORDS.get(word) or OPTION_WORDS[word]}"
-
-
-def warn_of_program(word: str) -> None:
-    """Warn on a terminal that `solo ls` runs ls(1)."""
-    if isatty(2):
-        say(f"{word} is run as COMMAND (did you mean {find_meant(word)}?)")
 
 
 def explain_option(flag: str, table: "Table") -> str:
