@@ -46,6 +46,7 @@ class OrderedEngine:
     """
 
     entries: dict
+    ttl: float
     caveat = ""
     skew: float = 0.0
     keeps_outcomes = False
@@ -77,6 +78,11 @@ class OrderedEngine:
         Return False at the deadline.
         """
         raise NotImplementedError
+
+    @property
+    def period(self) -> float:
+        """The seconds between two renewals of a waiter."""
+        return self.ttl / RENEWALS
 
     def acquire(self, name: str, record, wait: Wait) -> Entry:
         self.entries[name] = Contender(self, name, record, wait).acquire()
@@ -155,6 +161,8 @@ class Contender:
 
     def join(self):
         self.key = self.engine.join(self.name, self.record)
+        if not self.holds_others:
+            self.renewer = Renewer(self.engine)
         self.is_new, self.is_renewed, self.has_slots = True, False, False
 
     def start_over(self):
@@ -229,12 +237,12 @@ class Renewer:
 
     def __init__(self, engine):
         self.engine = engine
-        self.due = monotonic() + engine.ttl / RENEWALS
+        self.due = monotonic() + engine.period
 
     def renew(self):
         """Renew now. Raises Superseded if a contender asks us to end; Unreachable, Gone."""
         asker = self.engine.renew()
-        self.due = monotonic() + self.engine.ttl / RENEWALS
+        self.due = monotonic() + self.engine.period
         if asker:
             raise Superseded(f"superseded by {asker}")
 

@@ -18,6 +18,11 @@ entry, by a PUT with If-Match. Then the holder's command is dead, as lease.py de
 A PUT without an answer may have taken effect, or may do so later. Therefore `s` counts only if a PUT sent after s was
 answered; a document that shows a renewal proves nothing, as an earlier try may have written it. objects.py has the rest.
 
+All changes of a name compete for one object, and no crowd may cost a holder its lease. So a waiter renews, and looks, the
+more seldom the more waiters are before it. Its entry's ttl says so: if it dies there, the proof of that takes longer,
+but its turn would have come later too. Only a holder and the first waiter repeat a refused PUT soon; the others
+write nothing when the holder's renewal is due.
+
 No wall clock takes part. An entry's `renewed`, by the store's clock, is a hint: views do not show what has long not been
 renewed, and a contender without --wait waits for the end of such an entry instead of being busy.
 """
@@ -27,10 +32,19 @@ from time import monotonic, sleep, time
 from solo.engines import json
 from solo.engines.engine import SKEWED, Entry, Gone, describe_skew, parse_entry_record, pick_between
 from solo.engines.lease import RATE
-from solo.engines.queue import OrderedEngine, ask_until_answered, find_obstacles, make_busy, mark_holds, sort_queues
+from solo.engines.queue import (
+    RENEWALS,
+    OrderedEngine,
+    ask_until_answered,
+    count_waiters,
+    find_obstacles,
+    make_busy,
+    mark_holds,
+    sort_queues,
+)
 from solo.engines.s3.document import Document, Stored
-from solo.engines.s3.objects import Foreign, Objects, make_word
-from solo.errors import SoloError
+from solo.engines.s3.objects import Contended, Foreign, Objects, make_word
+from solo.errors import Busy, SoloError, Superseded
 from solo.kernel import encode, read_boot_clock, say_promptly
 from solo.text.describe import format_duration
 
@@ -46,6 +60,7 @@ if TYPE_CHECKING:
 
 PROBE = ".probe-"  # no name starts with a dot
 POLL = (0.5, 1.5)  # seconds; random, so that waiters do not all ask at once
+SELDOM = 10  # times as seldom a waiter asks at most
 
 
 class S3(OrderedEngine):
@@ -63,6 +78,8 @@ class S3(OrderedEngine):
         self.entries: dict[str, Entry] = {}  # our held entries by name
         self.queues: dict[str, list[Entry]] = {}  # as last returned by read_queue
         self.stale_records: set[str] = set()  # held names whose record the next renewal writes
+        self.lives: dict[str, float] = {}  # the ttl of each of our entries
+        self.lease_end = self.patience = 0.0  # by the monotonic clock
 
     @property
     def timeout(self) -> float:
@@ -93,31 +110,54 @@ class S3(OrderedEngine):
             if stored.owner != self.owner and now - seen.get(stored.mark, now) > stored.ttl * (1 + RATE)
         }
 
+    @property
+    def period(self) -> float:
+        return min(self.lives.values(), default=self.ttl) / RENEWALS
+
     def renew(self) -> "Optional[str]":
         """As Engine.renew."""
-        deadline = self.objects.find_deadline()
+        sent, deadline, yields = monotonic(), self.objects.find_deadline(), None
+        if self.period > self.ttl / RENEWALS:  # there is time
+            deadline, yields = sent + self.period, self.yields
         if not self.joined:
             self.objects.get(self.objects.prefix + PROBE, {}, deadline)  # `solo doctor` measures it
         asker = ""
         for name in self.joined:
             state = self.objects.states.get(name)
-            if name in self.entries and state is not None and len(state.document.queue) > 1:
+            if name not in self.objects.fresh and state is not None and len(state.document.queue) > 1:
                 del self.objects.states[name]  # the others have probably changed it
-            self.objects.written.discard(name)
-            stored = self.find_own(self.objects.change(name, self.make_renewal(name), deadline).document)
+            self.objects.fresh.discard(name)
+            stored = self.find_own(self.objects.change(name, self.make_renewal(name), deadline, yields).document)
             self.stale_records.discard(name)
+            self.lives[name] = stored.ttl
             asker = asker or stored.asked
+        self.lease_end = sent + self.ttl
         return asker or None
 
     def make_renewal(self, name: str) -> "Change":
         def change(document: Document) -> Document:
             old = self.find_own(document)
-            new = old._replace(renewals=old.renewals + 1, ttl=self.ttl, renewed=self.store.read_clock())
+            ttl = self.ttl * self.find_rank(name, document)
+            new = old._replace(renewals=old.renewals + 1, ttl=ttl, renewed=self.store.read_clock())
             if name in self.stale_records:
                 new = new._replace(record=self.pack(self.entries[name].record))
             return document.put(new)
 
         return change
+
+    def find_rank(self, name: str, document: Document) -> int:
+        """Return our place among the waiters, 1 for the first one, and for a holder."""
+        if name in self.entries:
+            return 1
+        owners = [stored.owner for stored in document.queue]
+        place = owners.index(self.owner) if self.owner in owners else len(owners)
+        *earlier, own = mark_holds(self.make_entries(name, document)[: place + 1])
+        return 1 if own.is_held else 1 + count_waiters(earlier)
+
+    def yields(self, document: Document) -> bool:
+        """Return whether the first holder's renewal is due, as far as clocks show: only it should write now."""
+        first = document.queue[0] if document.queue else None
+        return first is not None and 1 / 2 / RENEWALS < (self.store.read_clock() - first.renewed) / first.ttl < 1 / 2
 
     def find_own(self, document: Document) -> Stored:
         own = document.find(self.owner)
@@ -127,11 +167,12 @@ class S3(OrderedEngine):
 
     def release(self) -> None:
         try:
-            deadline = self.objects.find_deadline()
+            # Until then no contender removes our entries.
+            end = max(self.lease_end, self.objects.find_deadline())
             for name in list(self.joined):
-                self.remove(name, deadline)
+                self.remove(name, end)
         finally:
-            self.owner, self.joined, self.entries = make_word(), [], {}
+            self.owner, self.joined, self.entries, self.lives = make_word(), [], {}, {}
             self.stale_records.clear()
             self.store.hang_up()
 
@@ -148,7 +189,11 @@ class S3(OrderedEngine):
         elif obstacles and wait.deadline <= monotonic():
             raise make_busy(obstacles)
         ask_until_answered(wait, self.objects.prove, self.objects.states[name])
-        taken: Entry = super().acquire(name, record, wait)
+        self.patience = wait.patience
+        try:
+            taken: Entry = super().acquire(name, record, wait)
+        except Contended as error:
+            raise Busy(f"busy: {error}") from None
         return taken
 
     def find_stale(self, name: str) -> "dict[str, float]":
@@ -169,21 +214,26 @@ class S3(OrderedEngine):
                 return document
             number = document.counter + 1
             new = Stored(self.owner, number, 0, self.ttl, self.store.read_clock(), "", self.pack(record))
-            return document._replace(counter=number, queue=(*document.queue, new))
+            document = document._replace(counter=number, queue=(*document.queue, new))
+            return document.put(new._replace(ttl=self.ttl * self.find_rank(name, document)))
 
-        return self.make_entry_key(name, self.find_own(self.objects.change(name, change).document))
+        end = max(self.objects.find_deadline(), self.patience)
+        stored = self.find_own(self.objects.change(name, change, end, self.yields).document)
+        self.lives[name] = stored.ttl
+        return self.make_entry_key(name, stored)
 
     def leave(self, name: str) -> None:
         if name in self.joined:
             self.remove(name, self.objects.find_deadline())
             self.joined.remove(name)
+            self.lives.pop(name, None)
 
-    def remove(self, name: str, deadline: float) -> None:
+    def remove(self, name: str, end: float) -> None:
         def change(document: Document) -> Document:
             queue = tuple(stored for stored in document.queue if stored.owner != self.owner)
             return document if queue == document.queue else document._replace(queue=queue)
 
-        self.objects.change(name, change, deadline)
+        self.objects.change(name, change, end)
 
     def rewrite(self, entry: Entry) -> None:
         def change(document: Document) -> Document:
@@ -199,9 +249,9 @@ class S3(OrderedEngine):
 
     def read_queue(self, name: str) -> "list[Entry]":
         """As OrderedEngine.read_queue. Removes entries whose owners are dead."""
-        if name not in self.objects.written:
+        if name not in self.objects.fresh:
             self.objects.read(name)
-        self.objects.written.discard(name)
+        self.objects.fresh.discard(name)
         dead = self.find_dead(name)
         if dead:
             self.objects.change(name, lambda document: drop(document, dead))
@@ -209,15 +259,23 @@ class S3(OrderedEngine):
         return self.queues[name]
 
     def wait_change(self, name: str, key: "Optional[str]", deadline: float) -> bool:
-        before = summarize(self.queues[name], key)
+        before, seen, rank = summarize(self.queues[name], key), None, 1
         while True:
             state = self.objects.states.get(name)
-            if state is None or summarize(self.make_entries(name, state.document), key) != before:
+            own = state.document.find(self.owner) if state else None
+            if state is None or own is None:
                 return True  # seen here, or by a renewal
+            if state is not seen:
+                if summarize(self.make_entries(name, state.document), key) != before:
+                    return True
+                seen, rank = state, self.find_rank(name, state.document)
+            if own.asked:
+                raise Superseded(f"superseded by {own.asked}")
             left = deadline - monotonic()
             if self.find_dead(name) or left <= 0:
                 return left > 0
-            sleep(min(left, pick_between(*POLL) * self.objects.pace))
+            self.objects.fresh.discard(name)
+            sleep(min(left, pick_between(*POLL) * self.objects.pace * min(rank, SELDOM)))
             self.objects.read(name)
 
     def make_entries(self, name: str, document: Document) -> "list[Entry]":

@@ -15,7 +15,18 @@ from time import monotonic, sleep
 from solo.engines.engine import pick_between
 from solo.engines.s3.document import Document, parse_document
 from solo.engines.s3.sign import quote
-from solo.engines.s3.store import BUSY, MISSING, NOT_MODIFIED, OK, REFUSED, Reply, Store, find_text, find_texts
+from solo.engines.s3.store import (
+    BUSY,
+    CONFLICT,
+    MISSING,
+    NOT_MODIFIED,
+    OK,
+    REFUSED,
+    Reply,
+    Store,
+    find_text,
+    find_texts,
+)
 from solo.errors import SoloError, Unreachable
 from solo.kernel import decode, read_boot_clock
 
@@ -32,7 +43,7 @@ else:
 
 PREFIX, SUFFIX = "solo", ".json"
 SLOWEST = 16.0  # times as seldom, if the store asks us to slow down
-BACKOFF, LONGEST_PAUSE = 0.03, 1.0  # seconds
+BACKOFF, LONGEST_PAUSE, LONGEST_YIELD = 0.03, 0.5, 16.0  # seconds
 PROOF = ".proof"  # the object that PUTs with wrong conditions go to; no name starts with a dot
 WRONG = "0" * 32  # no object's ETag
 ROUNDS = 5  # of the races of `solo doctor`
@@ -55,7 +66,7 @@ class Objects:
         self.store = Store(target, timeout)
         self.prefix = "".join(f"{quote(part)}/" for part in (target.path or PREFIX).split("/") if part)
         self.states: dict[str, State] = {}
-        self.written: set[str] = set()  # names whose state we have just written: no need to read it
+        self.fresh: set[str] = set()  # names whose state we have just read or written: no need to read it
         self.lost: dict[str, str] = {}  # the ETag that a PUT without an answer was to replace, by name
         self.seen: dict[str, dict[tuple[str, int, int], float]] = {}  # when each mark was first seen, by name
         self.is_quoted = True  # Ceph 16 wants the ETag of If-Match without quotes
@@ -83,6 +94,7 @@ class Objects:
         else:
             self.store.refuse(reply, self.make_key(name))
         self.states[name] = state
+        self.fresh.add(name)
         if state.document.proven == self.describe_proof(False):
             self.is_quoted = False
         self.observe(name, state.document)
@@ -105,14 +117,17 @@ class Objects:
             attempt += 1
             self.back_off(attempt, deadline, reply)
 
-    def back_off(self, attempt: int, deadline: float, reply: Reply) -> None:
+    def back_off(self, attempt: int, deadline: float, reply: Reply, longest: float = LONGEST_PAUSE) -> None:
         """Sleep before the next try, the longer the more there were. Raises Unreachable if the time is over."""
         if reply.status in BUSY:
             self.pace = min(self.pace * 2, SLOWEST)
-        pause = pick_between(0, min(BACKOFF * 2**attempt, LONGEST_PAUSE))
-        if monotonic() + pause >= deadline:
+        pause = pick_between(0, min(BACKOFF * 2**attempt, longest))
+        if monotonic() + pause < deadline:
+            sleep(pause)
+        elif reply.status in (CONFLICT, REFUSED):
+            raise Contended(f"{self.where}: other contenders change the queue at the same time: {reply.describe()}")
+        else:
             raise Unreachable(f"cannot reach {self.where}: {reply.describe()}")
-        sleep(pause)
 
     def parse(self, name: str, reply: Reply) -> Document:
         if not reply.etag:
@@ -124,16 +139,28 @@ class Objects:
                 f"{self.where}: the object {self.make_key(name)} has no queue of solo: {error} (remove the object)"
             ) from None
 
-    def change(self, name: str, change: "Change", deadline: "Optional[float]" = None) -> State:
+    def change(
+        self,
+        name: str,
+        change: "Change",
+        end: "Optional[float]" = None,
+        yields: "Optional[Callable[[Document], bool]]" = None,
+    ) -> State:
         """Replace the document by what `change` returns for it, and return the state then.
 
         `change` may be called again, on the document that another contender or our own unanswered PUT wrote; what it raises
-        is raised. Nothing is written if it returns its argument. Raises Unreachable, SoloError.
+        is raised. Nothing is written if it returns its argument. A refused PUT is repeated until `end`. Nothing is written
+        while `yields` returns True, and the pauses are longer then. Raises Unreachable, SoloError.
         """
-        deadline = self.find_deadline() if deadline is None else deadline
-        attempt = 0
+        end = self.find_deadline() if end is None else end
+        attempt, longest = 0, LONGEST_PAUSE if yields is None else LONGEST_YIELD
         while True:
+            deadline = min(end, self.find_deadline())
             state = self.states.get(name) or self.read(name, deadline)
+            if yields is not None and yields(state.document) and monotonic() < end:
+                sleep(pick_between(0, LONGEST_PAUSE))
+                self.read(name, self.find_deadline())
+                continue
             wanted = change(state.document)
             if wanted is state.document and self.lost.get(name) != state.etag:
                 return state
@@ -147,7 +174,8 @@ class Objects:
             if reply.status == 200:
                 return self.states[name]
             attempt += 1
-            self.back_off(attempt, deadline, reply)
+            self.back_off(attempt, end, reply, longest)
+            deadline = min(end, self.find_deadline())
             if reply.status == REFUSED and self.read(name, deadline).etag == state.etag != ABSENT:
                 self.is_quoted = not self.is_quoted
 
@@ -155,7 +183,7 @@ class Objects:
         """Replace a state. After anything but success it is no longer known."""
         document = document._replace(proven=self.prove(state, deadline))
         del self.states[name]
-        self.written.discard(name)
+        self.fresh.discard(name)
         self.lost[name] = state.etag
         text = document.format()
         reply = self.store.ask("PUT", self.make_key(name), self.expect(state.etag), text, deadline=deadline)
@@ -164,7 +192,7 @@ class Objects:
         elif reply.status == 200:
             if reply.etag:
                 self.states[name] = State(reply.etag, document)
-                self.written.add(name)
+                self.fresh.add(name)
             else:
                 self.read(name, deadline)
             del self.lost[name]
@@ -253,6 +281,10 @@ class Objects:
         finally:
             other.hang_up()
         return losses
+
+
+class Contended(Unreachable):
+    """The store answers, but refused all our PUTs: the object was changed by others each time."""
 
 
 class Foreign(SoloError):
