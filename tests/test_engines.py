@@ -630,6 +630,20 @@ def test_stop_ends_the_command_on_its_host(fleet):
     assert holder.wait(PATIENCE) == -signal.SIGTERM
 
 
+def test_show_counts_the_waiters_in_the_queue_of_this_host(fleet):
+    holder = fleet.hold("a", fleet.job)
+    waiters = [fleet.start_waiter("b", fleet.job)]
+    waiters.append(fleet.start("b", "-w", "forever", "-n", fleet.job, "true"))
+
+    def list_waiting(host):
+        return json.loads(fleet.run(host, "show", "--json", fleet.job).stdout)[0]["waiting"]
+
+    until(lambda: [row["launcher"] for row in list_waiting("b")] == [waiter.pid for waiter in waiters])
+    assert len(list_waiting("a")) == 1
+    finish(holder)
+    assert [finish(waiter)[0] for waiter in waiters] == [0, 0]
+
+
 def test_show_and_metrics_read_the_engine(fleet):
     holder = fleet.hold("a", fleet.job)
 

@@ -270,3 +270,16 @@ def test_lease_that_expires_between_two_names_releases_both(lab, server):
 
     status, output, _ = finish(waiting)
     assert status == 0 and (lab.path / "held").read_text().count('"solo"') == 2, output
+
+
+def test_member_without_a_json_gateway_is_refused_at_once(lab, tmp_path):
+    class Closed(Etcd):
+        def make_words(self):
+            return [*super().make_words(), "--enable-grpc-gateway=false"]
+
+    closed = Closed(tmp_path / "closed").start()
+
+    result = lab.run("-n", "job", "-w", "1h", "--via", closed.url, "true", timeout=30)
+
+    closed.stop()
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"no JSON gateway" in result.stderr

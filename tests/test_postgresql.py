@@ -141,6 +141,33 @@ def test_url_without_a_table_is_refused_with_the_url_to_type(fleet):
     )
 
 
+@pytest.mark.parametrize("form", ["postgres://", "socket", "service"])
+def test_other_forms_of_the_url_reach_the_same_table(fleet, server, tmp_path, form):
+    holder = fleet.hold("a", fleet.job)
+    services = tmp_path / "services"
+    services.write_text(f"[here]\nhost=127.0.0.1\nport={server.port}\nuser=postgres\ndbname=postgres\n")
+    fleet.lab.environment.update(
+        PGSERVICEFILE=str(services), PGHOST=str(server.home), PGPORT=str(server.port), PGUSER="postgres"
+    )
+    fleet.url = {
+        "postgres://": fleet.url.replace("postgresql:", "postgres:"),
+        "socket": "postgresql:///postgres?table=solo_lock",
+        "service": "postgresql://?service=here&table=solo_lock",
+    }[form]
+
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
+    finish(holder)
+
+
+def test_unreachable_server_is_one_short_line(fleet):
+    port = find_port()
+    fleet.url = f"postgresql://127.0.0.1:{port}/x?table=t"
+
+    result = fleet.run("a", "-n", fleet.job, "true")
+
+    assert (result.returncode, result.stderr.decode()) == (69, f"solo: cannot reach {fleet.url}: Connection refused\n")
+
+
 def test_notices_of_the_server_do_not_reach_the_user(fleet, server):
     """As after an upgrade of the C library: then the server warns at each connection."""
     server.ask("update pg_database set datcollversion = '0.1' where datname = 'postgres'")

@@ -276,3 +276,33 @@ def test_only_the_fence_and_the_outcomes_remain_after_a_kill(fleet):
 
     kept = [f"solo:{{{fleet.job}}}:{kind}" for kind in ("fence", "log")]
     until(lambda: sorted(fleet.server.ask("--raw", "keys", "*").split()) == kept)
+
+
+# --- sockets and passwords ------------------------------------------------------------------------------------------------------
+
+
+def test_server_is_reached_by_its_socket(lab, start_redis, tmp_path):
+    fleet = Fleet(lab, start_redis("--unixsocket", str(tmp_path / "redis.sock")))
+    holder = fleet.hold("a", fleet.job)
+
+    fleet.url = f"redis+unix://{tmp_path}/redis.sock"
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
+    fleet.url += "?db=1"
+    assert fleet.run("b", "-n", fleet.job, "true").returncode == 0
+    finish(holder)
+
+
+def test_user_without_info_and_with_a_password_file_can_lock(lab, start_redis, tmp_path):
+    server = start_redis()
+    server.ask("acl", "setuser", "cron", "on", f">{SECRET}", "~solo:*", "+@all", "-info", "-role")
+    (tmp_path / "secret").write_text(SECRET + "\n")
+    fleet = Fleet(lab, server)
+    fleet.url = server.url.replace("//", "//cron@") + f"/0?password_file={tmp_path}/secret"
+
+    result = fleet.run("a", "-v", "-n", fleet.job, "--", "sh", "-c", "env; cat /proc/$PPID/environ /proc/$PPID/cmdline")
+
+    assert result.returncode == 0 and SECRET.encode() not in result.stdout + result.stderr
+    assert SECRET.encode() not in fleet.run("a", "doctor").stdout
+    (tmp_path / "secret").unlink()
+    result = fleet.run("a", "-n", fleet.job, "true")
+    assert result.returncode == 125 and b"secret: No such file" in result.stderr and result.stderr.count(b"\n") == 1

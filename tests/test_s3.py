@@ -1,7 +1,9 @@
 """The engine on object stores: credentials, signatures, wrong and busy stores, and proof of a holder's death."""
 
+import base64
 import calendar
 import errno
+import hashlib
 import http.client
 import itertools
 import json
@@ -9,6 +11,7 @@ import os
 import pwd
 import random
 import signal
+import socket
 import ssl
 import string
 import struct
@@ -28,6 +31,7 @@ from servers import S3, serve
 from solo.engines import dates
 from solo.engines.s3 import credentials, sign
 from solo.engines.s3.engine import S3 as Engine
+from solo.engines.s3.proxy import open_tunnel
 from solo.engines.targets import parse_url
 from solo.errors import SoloError, UsageError
 
@@ -137,7 +141,7 @@ class ServiceHandler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_PUT = do_DELETE = answer
+    do_GET = do_PUT = do_POST = do_DELETE = do_CONNECT = answer
 
     def log_message(self, *_):
         pass
@@ -266,12 +270,46 @@ def test_process_does_not_outlive_the_launcher(lab, home, number):
     until(lambda: not is_running(file))
 
 
-@pytest.mark.parametrize("key", ["sso_session", "role_arn", "web_identity_token_file"])
+@pytest.mark.parametrize("key", ["sso_session", "role_arn"])
 def test_profile_that_needs_another_service_is_refused_with_the_remedy(home, key):
-    write_profile(home, f"[default]\n{key} = x\n")
+    """Also if it has keys of its own: they are those of another principal."""
+    write_profile(home, f"[default]\n{key} = x\naws_access_key_id = F\naws_secret_access_key = f\n")
 
-    with pytest.raises(SoloError, match="aws configure export-credentials"):
+    with pytest.raises(SoloError, match=f"{key}: .*aws configure export-credentials --profile default"):
         find(home)
+
+
+STS_ANSWER = b"""<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials>
+    <AccessKeyId>AKID</AccessKeyId><SecretAccessKey>s/+=</SecretAccessKey><SessionToken>t==</SessionToken>
+    <Expiration>2026-11-23T06:00:00Z</Expiration></Credentials></AssumeRoleWithWebIdentityResult>"""
+
+
+@pytest.mark.parametrize("place", ["environment", "profile"])
+def test_web_identity_gets_the_keys_of_its_role_from_sts(home, place):
+    """It comes before the keys of a profile, as in the tools of AWS."""
+    token, arn = home["HOME"] / "token", "arn:aws:iam::1:role/a b"
+    token.write_text("ey.J&\n")
+    asked = {}
+
+    def answer(request, data):
+        asked.update(urllib.parse.parse_qsl(data.decode()))
+        return (200, STS_ANSWER) if "AssumeRoleWithWebIdentity" in data.decode() else (400, b"")
+
+    service = Service(answer)
+    environment = {**home, "AWS_ENDPOINT_URL_STS": service.url}
+    if place == "environment":
+        write_profile(home, shared="[default]\naws_access_key_id = F\naws_secret_access_key = f\n")
+        environment.update(AWS_WEB_IDENTITY_TOKEN_FILE=token, AWS_ROLE_ARN=arn, AWS_ROLE_SESSION_NAME="pod")
+    else:
+        write_profile(
+            home, f"[default]\nrole_arn = {arn}\nweb_identity_token_file = {token}\nrole_session_name = pod\n"
+        )
+
+    assert find(environment)[:4] == ("AKID", "s/+=", "t==", 1795413600.0)
+    assert (asked["RoleArn"], asked["WebIdentityToken"], asked["RoleSessionName"]) == (arn, "ey.J&", "pod")
+    service.answers = lambda *_: (403, b"<Code>AccessDenied</Code><Message>Not authorized</Message>")
+    with pytest.raises(SoloError, match="AccessDenied: Not authorized"):
+        find(environment)
 
 
 def test_container_gives_keys_for_its_token(home):
@@ -352,6 +390,14 @@ def open_engine(url, environment, monkeypatch):
         ("s3://locks?region=cn-north-1", {"AWS_REGION": "x"}, ("locks.s3.cn-north-1.amazonaws.com.cn", "", True)),
         ("s3://my.locks", {}, ("s3.us-east-1.amazonaws.com", "/my.locks", True)),
         ("s3://locks?endpoint=https://minio:9000", {}, ("minio:9000", "/locks", True)),
+        ("s3://a", {"AWS_USE_FIPS_ENDPOINT": "true"}, ("a.s3-fips.us-east-1.amazonaws.com", "", True)),
+        ("s3://a", {"AWS_USE_DUALSTACK_ENDPOINT": "true"}, ("a.s3.dualstack.us-east-1.amazonaws.com", "", True)),
+        (
+            "s3://a",
+            {"AWS_ENDPOINT_URL": "http://h", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
+            ("a.s3.us-east-1.amazonaws.com", "", True),
+        ),
+        ("s3://a", {"AWS_CONFIG_FILE": "services"}, ("minio:9000", "/a", True)),
         (
             "s3://locks",
             {"AWS_ENDPOINT_URL": "http://h", "AWS_ENDPOINT_URL_S3": "http://[::1]:80/s3/"},
@@ -360,14 +406,31 @@ def open_engine(url, environment, monkeypatch):
     ],
 )
 def test_bucket_is_found_at_its_endpoint(monkeypatch, tmp_path, url, environment, where):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "services").write_text(
+        "[default]\nservices = own\n[services own]\nsts =\n  endpoint_url = x\ns3 =\n  endpoint_url = https://minio:9000\n"
+    )
     store = open_engine(url, {"HOME": str(tmp_path), **environment}, monkeypatch)
 
     assert (store.netloc, store.root, store.is_encrypted) == where
 
 
+def test_fips_and_an_endpoint_are_refused(monkeypatch, tmp_path):
+    with pytest.raises(UsageError, match="AWS_USE_FIPS_ENDPOINT"):
+        open_engine("s3://a?endpoint=http://h", {"HOME": str(tmp_path), "AWS_USE_FIPS_ENDPOINT": "true"}, monkeypatch)
+
+
 @pytest.mark.parametrize(
     "url",
-    ["s3://a,b", "s3://a:9000", "s3://a?endpoint=h:9000", "s3://a?x=y", "s3://u@a", "s3://a?endpoint=http://h/?x"],
+    [
+        "s3://a,b",
+        "s3://a:9000",
+        "s3://a?endpoint=h:9000",
+        "s3://a?x=y",
+        "s3://u@a",
+        "s3://a?endpoint=http://h/?x",
+        "s3://a?kms=k",
+    ],
 )
 def test_wrong_url_is_a_usage_error(monkeypatch, tmp_path, url):
     with pytest.raises(UsageError):
@@ -681,6 +744,125 @@ def test_listing_has_several_pages(lab, memory):
 
     assert [row["name"] for row in json.loads(lab.run("list", "--json").stdout)] == ["a/b c"]
     finish(holder)
+
+
+# --- a crowd ------------------------------------------------------------------------------------------------------------------
+
+
+def refuse_changes(memory, count):
+    """Have the store refuse the next PUTs to the name's object, as if another contender had changed it each time."""
+    left = [count]
+
+    def answer(request, data):
+        if request.command == "PUT" and request.path.endswith("job.json") and left[0]:
+            left[0] -= 1
+            return 412, b"<Error><Code>PreconditionFailed</Code></Error>"
+        return memory(request, data)
+
+    memory.service.answers = answer
+    return left
+
+
+def test_waiter_renews_the_more_seldom_the_more_are_before_it(lab, memory):
+    holder = lab.hold("job", "--ttl", "10s")
+    waiters = []
+    for number in range(3):
+        words = ("-n", "job", "-w", "1h", "--ttl", "10s", "--dir", lab.path / str(number))
+        waiters.append(lab.start(*words, "--", "sh", "-c", f"echo {number} >>$LAB/log"))
+        until(lambda: len(list_queues(memory)[0]) == 2 + len(waiters) - 1)
+
+    assert [stored["ttl"] for stored in list_queues(memory)[0]] == [10, 10, 20, 30]
+    assert [finish(one)[0] for one in (holder, *waiters)] == [0] * 4 and lab.read_log() == ["0", "1", "2"]
+
+
+def test_release_is_repeated_until_the_lease_is_over(lab, memory):
+    """All refusals together take longer than one call may."""
+    holder = lab.hold("job", "--ttl", "15s")
+    left = refuse_changes(memory, 14)
+
+    status, _, errors = finish(holder)
+
+    assert (status, errors, left, list_queues(memory)) == (0, "", [0], [[]])
+
+
+def test_contender_whose_writes_are_all_refused_is_busy(lab, memory):
+    refuse_changes(memory, 10_000)
+
+    result = lab.run("-n", "job", "--ttl", "4s", "--", *RUN, timeout=30)
+
+    assert (result.returncode, result.stderr.count(b"\n"), lab.read_log()) == (75, 1, [])
+    assert b"busy: " in result.stderr and b"other contenders change the queue" in result.stderr
+
+
+# --- encryption, checksums, proxies ----------------------------------------------------------------------------------------------
+
+
+def test_each_put_has_a_checksum_and_the_encryption_of_the_url(lab, memory):
+    lab.environment["SOLO_VIA"] += "&sse=aws:kms&kms=key"
+    puts = []
+
+    def answer(request, data):
+        if request.command == "PUT":
+            puts.append([request.headers["Content-MD5"] == base64.b64encode(hashlib.md5(data).digest()).decode()])
+            puts[-1] += [request.headers[f"x-amz-server-side-encryption{end}"] for end in ("", "-aws-kms-key-id")]
+        return memory(request, data)
+
+    memory.service.answers = answer
+
+    assert lab.run("-n", "job", "true").returncode == 0
+    assert len(puts) > 5 and all(put == [True, "aws:kms", "key"] for put in puts)
+
+
+def test_https_goes_through_the_proxy_of_the_environment(lab, memory):
+    asked = []
+
+    def answer(request, data):
+        asked.append((request.path, request.headers["Proxy-Authorization"]))
+        return 407, b""
+
+    proxy = Service(answer)
+    lab.environment["SOLO_VIA"] = "s3://bucket?endpoint=https://store.test:9000"
+    lab.environment["HTTPS_PROXY"] = proxy.url.replace("//", "//u:p@")
+
+    result = lab.run("-n", "job", "true")
+
+    assert asked == [("store.test:9000", "Basic dTpw")]
+    assert result.returncode == 69 and f"the proxy {proxy.url[7:]} answers HTTP 407".encode() in result.stderr
+    lab.environment["NO_PROXY"] = "other, .test"
+    lab.run("-n", "job", "true")
+    assert len(asked) == 1
+
+
+def test_tunnel_of_a_proxy_leads_to_the_server():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        relay = Relay(("127.0.0.1", 0), RelayHandler)
+        threading.Thread(target=relay.serve_forever, daemon=True).start()
+        port = server.getsockname()[1]
+
+        one = open_tunnel("127.0.0.1:%d" % relay.server_address[1], "127.0.0.1", port, time.monotonic() + 30)
+
+        other, _ = server.accept()
+        other.sendall(b"hello")
+        assert one.recv(10) == b"hello"
+        for opened in (one, other):
+            opened.close()
+        relay.shutdown()
+
+
+class Relay(ThreadingHTTPServer):
+    daemon_threads = True
+
+
+class RelayHandler(BaseHTTPRequestHandler):
+    def do_CONNECT(self):
+        host, _, port = self.path.rpartition(":")
+        with socket.create_connection((host, int(port))) as other:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(other.recv(10))
+
+    def log_message(self, *_):
+        pass
 
 
 # --- TLS ----------------------------------------------------------------------------------------------------------------------

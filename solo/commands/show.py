@@ -1,5 +1,6 @@
 """`solo show`: everything about a name: its holders with their processes, its waiters, its last runs and its files."""
 
+from posix import uname
 from time import time
 
 from solo.argv import is_engine
@@ -35,6 +36,10 @@ def run(options: dict, names: list) -> int:
     unknown: list = []
     if is_engine(options):
         rows, complete = collect_rows(options.get("dir"), options["via"], names)
+        # Of a host's launchers only one at a time is in the engine's queue.
+        local = collect_rows(options.get("dir"), FILE, names)[0]
+        seen = {row["launcher"] for row in rows if row["host"] == uname().nodename}
+        rows += [row for row in local if row["state"] == "waiting" and row["launcher"] not in seen]
         shown = [collect_remote(name, options["via"], rows) for name in names]
     else:
         unknown = [name for name in names if report_unknown(name, options, "show")]

@@ -28,6 +28,7 @@ INVALID, DEADLINE_EXCEEDED, NOT_FOUND, PRECONDITION, UNAVAILABLE, UNAUTHENTICATE
 PASSING = (DEADLINE_EXCEEDED, UNAVAILABLE)  # another host may have a leader
 OLD_TOKEN = "revision of auth store is old"  # a JWT is refused so after a change of users or roles
 LEASE_EXISTS = "lease already exists"
+GATEWAY = " (name the members themselves, without --enable-grpc-gateway=false, and no etcd grpc-proxy)"
 
 
 class Etcd(OrderedEngine):
@@ -126,6 +127,8 @@ class Etcd(OrderedEngine):
         if len(data) >= LARGEST:
             raise ValueError("the answer is too long")
         self.date = find_http_date(answer.headers) or self.date
+        if 400 <= answer.status < 500 and not data.startswith("{"):
+            raise SoloError(f"{self.where}: HTTP {answer.status}: no JSON gateway there{GATEWAY}")
         known = json.loads(data.splitlines()[0] if data else "{}")  # of a stream only the first answer
         if not isinstance(known, dict):
             raise ValueError("the answer is not a JSON object")

@@ -6,7 +6,7 @@ addresses of a name can be reached, a thread looks the name up again.
 """
 
 from _signal import SIG_SETMASK, pthread_sigmask, valid_signals
-from _socket import AI_NUMERICHOST, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY, getaddrinfo, socket, timeout
+from _socket import AF_UNIX, AI_NUMERICHOST, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY, getaddrinfo, socket, timeout
 from _thread import allocate_lock, start_new_thread
 from time import monotonic
 
@@ -159,6 +159,8 @@ def connect(host: str, port: int, deadline: float, tls=None):
 
 def dial(host: str, port: int, deadline: float) -> socket:
     """Connect to one of the addresses of a host. Raises OSError."""
+    if host.startswith("/"):
+        return connect_to((AF_UNIX, SOCK_STREAM, 0, host), max(SHORTEST_WAIT, deadline - monotonic()))
     addresses, problem = find_addresses(host, port, deadline), None
     for at, address in enumerate(addresses):
         left = max(SHORTEST_WAIT, deadline - monotonic())
@@ -179,7 +181,8 @@ def connect_to(address: tuple, seconds: float) -> socket:
     try:
         one.settimeout(seconds)
         one.connect(address[-1])
-        one.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+        if address[0] != AF_UNIX:
+            one.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         return one
     except BaseException:
         one.close()

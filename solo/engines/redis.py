@@ -1,10 +1,9 @@
-"""Redis, by the connection of redis-py, whose client would retry by itself. Best effort, as Redis itself.
+"""Redis, by resp.py: the library of Redis would repeat requests by itself. Best effort, as Redis itself.
 
 The queue of NAME is a hash, `solo:{NAME}`, with a field OWNER: `NUMBER RECORD` per entry. An entry lives as long as its
 key `solo:{NAME}:OWNER`, which expires after the ttl; another contender writes there that the owner should end.
 `solo:{NAME}:fence` has the last number, for a week; `solo:{NAME}:once` the last period; `solo:{NAME}:log` the last
-outcomes, sorted by number. All changes are scripts, thus
-atomic. Renewing needs no memory, as the server may have none left.
+outcomes, sorted by number. All changes are scripts, thus atomic. Renewing needs no memory, as the server may have none left.
 """
 
 import posix
@@ -19,6 +18,11 @@ from solo.kernel import decode, encode
 
 POLL = (0.05, 0.15)  # seconds; random, so that waiters do not all ask at once
 PASSING = ("LOADING", "ERR max number of clients")  # a server that starts, or is full
+CLUSTER = ("MOVED ", "ASK ", "CROSSSLOT ", "CLUSTERDOWN ")
+SINGLE = (
+    "; solo needs one server that accepts writes, and no Sentinel or Cluster"
+    " (name the master's address, or a proxy that follows it, or use another engine)"
+)
 PAGE = 1000  # keys that one SCAN looks at
 
 # KEYS: the queue, our key, the fence. ARGV: owner, ttl, record. A number is the server's time in microseconds, or one
@@ -102,7 +106,7 @@ class Redis(OrderedEngine):
 
     def __init__(self, target, ttl: float, timeout: float):
         if len(target.hosts) > 1:
-            raise UsageError(f"--via {target.shown}: Redis is one host; solo does not support Sentinel or Cluster")
+            raise UsageError(f"--via {target.shown}: Redis is one host{SINGLE}")
         if target.settings:
             raise UsageError(f"--via {target.shown}: Redis has no such setting")
         if not (target.path or "0").isdecimal():
@@ -132,13 +136,17 @@ class Redis(OrderedEngine):
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def connect(self):
-        settings = self.call("INFO").decode(errors="replace").splitlines()
-        self.info = dict(setting.split(":", 1) for setting in settings if ":" in setting)
+        try:
+            settings = self.call("INFO").decode(errors="replace").splitlines()
+            self.info = dict(setting.split(":", 1) for setting in settings if ":" in setting)
+        except SoloError as error:
+            if ": NOPERM" not in str(error):
+                raise
         kind = self.info.get("redis_mode", "standalone")
         if kind == "standalone" and self.info.get("role") == "slave":
             kind = "replica"
         if kind != "standalone":
-            raise SoloError(f"{self.where}: is a {kind}; solo needs a single server that accepts writes")
+            raise SoloError(f"{self.where}: is a {kind}{SINGLE}")
         self.skew = self.read_clock() - time()
 
     def read_clock(self) -> float:
@@ -158,6 +166,8 @@ class Redis(OrderedEngine):
             self.is_open = True
             return answer
         except Refused as error:
+            if str(error).startswith(CLUSTER):
+                raise SoloError(f"{self.where}: is a cluster{SINGLE}") from None
             if str(error).startswith(PASSING):
                 raise Unreachable(f"cannot reach {self.where}: {tidy(error)}") from None
             is_unnamed = str(error).startswith("NOAUTH") and self.target.password is None

@@ -17,6 +17,9 @@ CONFIGURATION = "/etc/solo.toml"
 USERS_CONFIGURATION = ".config/solo.toml"  # below the home directory of the password database
 LARGEST = 1 << 20  # bytes
 KEYS = ("url", "user", "password", "cafile", "certfile", "keyfile")
+FILE = "password_file"  # a setting of each URL, and a key of a target
+ALIASES = {"postgres": "postgresql"}
+UNIX = "redis+unix"
 
 
 class Kind(NamedTuple):
@@ -45,6 +48,7 @@ ENGINES = {
     "zookeepers": ZOOKEEPER,
     "redis": REDIS,
     "rediss": REDIS,
+    UNIX: REDIS,
     "s3": S3,
 }
 
@@ -97,7 +101,7 @@ def find_target(where: str) -> Target:
                 f"--via {target.shown}: other users could read the password"
                 f" (put it into {CONFIGURATION} or ~/{USERS_CONFIGURATION})"
             )
-        return target
+        return read_password(target)
     import os
 
     known, files = {}, find_configurations()
@@ -109,7 +113,23 @@ def find_target(where: str) -> Target:
         ]
         where_to = " or ".join(files) + "".join(hidden)
         raise UsageError(f"--via {where}: neither file nor socket, an engine's URL, nor a target of {where_to}")
-    return known[where]
+    return read_password(known[where])
+
+
+def read_password(target: Target) -> Target:
+    """Return the target with the password in its password_file, if it names one. Raises SoloError."""
+    settings = dict(target.settings)
+    path = settings.pop(FILE, None)
+    if path is None:
+        return target
+    try:
+        with open(path, "rb") as file:
+            password = file.read(LARGEST).decode().rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        raise SoloError(
+            f"--via {target.shown}: cannot read {path}: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    return target._replace(settings=settings, password=password)
 
 
 def parse_url(url: str) -> Target:
@@ -119,7 +139,7 @@ def parse_url(url: str) -> Target:
     """
     try:
         scheme, _, rest = url.partition("://")
-        scheme = scheme.lower()
+        scheme = ALIASES.get(scheme.lower(), scheme.lower())
         if not is_scheme(scheme) or "#" in url or not unquote(url).isprintable():
             raise ValueError
         rest, mark, query = rest.partition("?")
@@ -130,12 +150,19 @@ def parse_url(url: str) -> Target:
         login, at, hosts = netloc.rpartition("@")
         user, colon, password = login.partition(":")
         settings = dict(map(split_setting, query.split("&"))) if query else {}
-        addresses = [split_host(host, ENGINES[scheme].port) for host in hosts.split(",")]
+        if scheme == UNIX and (hosts or not path):
+            raise ValueError
+        if scheme == UNIX:
+            addresses, shown_path, path = [(unquote(path), 0)], path, settings.pop("db", "")
+        elif ENGINES[scheme] is POSTGRESQL and not hosts:
+            addresses, shown_path = [("", 0)], path
+        else:
+            addresses, shown_path = [split_host(host, ENGINES[scheme].port) for host in hosts.split(",")], path
     except UsageError:
         raise
     except ValueError:
         raise UsageError("--via: not the URL of an engine (like etcd://h1:2379,h2:2379/prefix)") from None
-    shown = f"{scheme}://{user}{'@' * bool(user)}{hosts}{path}{'?' * bool(query)}{hide_secrets(query)}"
+    shown = f"{scheme}://{user}{'@' * bool(user)}{hosts}{shown_path}{'?' * bool(query)}{hide_secrets(query)}"
     path = unquote(path).strip("/")
     return Target(
         scheme, addresses, path, settings, shown, unquote(user) if at else None, unquote(password) if colon else None
@@ -145,7 +172,11 @@ def parse_url(url: str) -> Target:
 def hide_secrets(query: str) -> str:
     """Return a query without the values that PostgreSQL takes as passwords."""
     keys = [part.partition("=")[0] for part in query.split("&")]
-    return "&".join(f"{key}=..." if "password" in unquote(key) else part for key, part in zip(keys, query.split("&")))
+    return "&".join(f"{key}=..." if is_secret(unquote(key)) else part for key, part in zip(keys, query.split("&")))
+
+
+def is_secret(key: str) -> bool:
+    return "password" in key and key != FILE
 
 
 def is_scheme(text: str) -> bool:
@@ -203,7 +234,7 @@ def read_configuration(path: str) -> dict:
 
 
 def has_secret(target: Target) -> bool:
-    return target.password is not None or any("password" in key for key in target.settings)
+    return target.password is not None or any(map(is_secret, target.settings))
 
 
 def load_toml(data: str) -> dict:
@@ -222,10 +253,12 @@ def make_target(path: str, name: str, table) -> Target:
     if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()) or "url" not in table:
         raise SoloError(f"{where}: not a table of strings with a url")
     for key in table:
-        if key not in KEYS:
-            raise SoloError(f"{where}: {key}: no such key (there are {', '.join(KEYS)})")
+        if key not in (*KEYS, FILE):
+            raise SoloError(f"{where}: {key}: no such key (there are {', '.join(KEYS)}, {FILE})")
     try:
         target = parse_url(table["url"])
     except UsageError as error:
         raise SoloError(f"{where}: {error}") from None
+    if FILE in table:
+        target = target._replace(settings={**target.settings, FILE: table[FILE]})
     return target._replace(**{key: table[key] for key in KEYS[1:] if key in table})

@@ -9,7 +9,7 @@ from readers.engines import ANSWERED, NOTHING, Pieces, expect_answer, expect_ent
 from readers.target import NUMBERS, attempt, expect, fuzzed, same
 from solo.contention import period
 from solo.engines import dates, http, network, targets
-from solo.engines.s3 import credentials, document, engine, objects, store
+from solo.engines.s3 import answers, credentials, document, engine, objects
 
 LAST = 253402300799  # seconds since the epoch
 
@@ -114,7 +114,7 @@ def trip_s3(rng):
     name = some.text(rng).lstrip(".") or "x"
     listing = f"<Key>{objects.make_key('p/', name)}</Key>"
     same(objects.parse_names(listing, "p/"), [name])
-    same(store.find_texts("<a>1 &amp;lt;</a><b/><a></a><a><b></a>", "a"), ["1 &lt;", ""])
+    same(answers.find_texts("<a>1 &amp;lt;</a><b/><a></a><a><b></a>", "a"), ["1 &lt;", ""])
 
 
 # --- dates -------------------------------------------------------------------------------------------------------

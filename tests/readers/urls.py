@@ -31,14 +31,17 @@ def check_url(data: bytes):
         expect(not plain or re.search(r":0+(?:,|\Z)", plain[3]), "a plain URL is refused", target)
         return
     expect(target.scheme in targets.ENGINES and target.hosts)
-    expect(all(host and 0 < port < 1 << 16 for host, port in target.hosts))
+    if target.hosts[0][1]:
+        expect(all(host and 0 < port < 1 << 16 for host, port in target.hosts))
+    else:
+        expect(target.scheme == "postgresql" and not target.hosts[0][0] or target.scheme == targets.UNIX, target)
     expect(target.path == target.path.strip("/") and target.shown.isprintable())
-    secrets = [target.password or "", *(value for key, value in target.settings.items() if "password" in key)]
+    secrets = [target.password or "", *(value for key, value in target.settings.items() if targets.is_secret(key))]
     if url.count(SECRET) == 1 and any(SECRET in secret for secret in secrets):
         expect(SECRET not in target.shown, "a secret is shown", target.shown)
     has_password = target.password is not None
     expect(has_password or not re.match(rf"[a-z]+://[a-z]*:{SECRET}@[a-z]", url), "a password is not recognized")
-    if has_password or any("password" in key for key in target.settings):
+    if targets.has_secret(target):
         refused = attempt(targets.find_target, url, may=UsageError)
         expect(isinstance(refused, UsageError) or "://" not in url)
     if plain:

@@ -93,7 +93,7 @@ class Link:
 
     def open_host(self, host: str, port: int, deadline: float):
         where = self.resolve(host, port, deadline)
-        connection = Connection(make_conninfo({**self.settings, **where, "port": port}))
+        connection = Connection(make_conninfo({**self.settings, **where}))
         try:
             self.connect(connection, deadline)
         except BaseException:
@@ -107,7 +107,7 @@ class Link:
         )
         self.skew = float(clock) - time()
         if is_standby == "t":
-            raise Unreachable(f"{self.where}: {host}:{port} is a standby")
+            raise Unreachable(f"{self.where}: {host and f'{host}:{port} '}is a standby")
         self.is_pooled = connection.get_pid() != int(pid)
 
     def connect(self, connection: Connection, deadline: float):
@@ -115,11 +115,12 @@ class Link:
         state = FAILED if connection.is_bad() else WRITING
         while state != OK:
             if state == FAILED:
-                text = join_lines(connection.get_message().decode(errors="replace"))
+                text = read_failure(connection.get_message().decode(errors="replace"))
                 if any(words in text for words in FULL):
                     raise Unreachable(f"{self.where}: {text}{FULL_REMEDY}")
-                kind = SoloError if connection.needs_password() or is_refusal(text) else Unreachable
-                raise kind(f"{self.where}: {text}")
+                if connection.needs_password() or is_refusal(text):
+                    raise SoloError(f"{self.where}: {text}")
+                raise Unreachable(f"cannot reach {self.where}: {text}")
             if not wait_socket(connection, POLLIN if state == READING else POLLOUT, deadline):
                 raise Unreachable(f"cannot reach {self.where}: no answer")
             state = connection.poll()
@@ -127,10 +128,12 @@ class Link:
 
     def resolve(self, host: str, port: int, deadline: float) -> dict:
         """Return libpq's settings for a host, with addresses, as libpq's own look-up has no timeout. Raises OSError."""
+        if not host:
+            return {}  # libpq knows: a service, PGHOST, or the socket of this machine
         if host[:1] in ("/", "@") or self.has_address or b"PGHOSTADDR" in posix.environ:
-            return {"host": host}
+            return {"host": host, "port": port}
         addresses = [address[-1][0] for address in find_addresses(host, port, deadline)]
-        return {"host": ",".join([host] * len(addresses)), "hostaddr": ",".join(addresses)}
+        return {"host": ",".join([host] * len(addresses)), "hostaddr": ",".join(addresses), "port": port}
 
     def set(self, **values):
         """Set parameters of the session, except those that the server does not have."""
@@ -234,6 +237,13 @@ def wait_socket(connection, events: int, deadline: float) -> bool:
     poller = poll()
     poller.register(connection, events)
     return bool(poller.poll(max(0.0, min(deadline - monotonic(), LONGEST_POLL)) * 1000))
+
+
+def read_failure(text: str) -> str:
+    """Return the reason in libpq's text about a failed connection: a line for each address, and a question below it."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")]
+    last = lines[-1] if lines else "no reason given"
+    return join_lines(last.partition(" failed: ")[2] or last)
 
 
 def is_refusal(text: str) -> bool:

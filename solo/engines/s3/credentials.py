@@ -1,8 +1,9 @@
 """The keys and settings of AWS, from where its own tools take them: the environment, files, a command, the host.
 
-Keys are sought in this order: the target's user and password, the environment, the profile, the container, the
-instance. Those that expire are read again before they do. Roles that need another service (STS, SSO) are not assumed:
-`aws configure export-credentials` does that, as the profile's credential_process.
+Keys are sought in AWS's order: the target's user and password, the environment, a web identity, the profile, the
+container, the instance. Those that expire are read again before they do. A profile with a role or with SSO is refused,
+also if it has keys: they are not those of the role. `aws configure export-credentials`, as a credential_process, gets
+them.
 """
 
 import posix
@@ -12,6 +13,9 @@ from time import monotonic, sleep
 from solo.engines import json, network
 from solo.engines.dates import parse_date
 from solo.engines.http import Connection
+from solo.engines.s3.answers import find_text
+from solo.engines.s3.proxy import dial
+from solo.engines.s3.sign import format_query
 from solo.errors import SoloError, Unreachable
 
 TYPE_CHECKING = False
@@ -32,7 +36,8 @@ GUARD = (
     "exec 3<&0 </dev/null; (read -r line <&3; kill -KILL 0) >/dev/null & exec 3<&-;"
     ' (eval "$1"); code=$?; kill -KILL $!; wait $! 2>/dev/null; exit $code'
 )
-ELSEWHERE = ("sso_session", "sso_start_url", "role_arn", "web_identity_token_file")
+ELSEWHERE = ("role_arn", "sso_session", "sso_start_url", "login_session")
+IDENTITY = "Action=AssumeRoleWithWebIdentity&Version=2011-06-15"
 
 
 class Keys(NamedTuple):
@@ -73,13 +78,20 @@ class Settings:
         name = self.name if self.name == "default" else f"profile {self.name}"
         if self.find("AWS_PROFILE") and name not in config and self.name not in shared:
             raise SoloError(f"AWS_PROFILE: no profile {self.name} in ~/.aws/config or ~/.aws/credentials")
-        return {**config.get(name, {}), **shared.get(self.name, {})}
+        profile = {**config.get(name, {}), **shared.get(self.name, {})}
+        return {**profile, **config.get(f"services {profile.get('services')}", {})}
+
+    def is_set(self, key: str) -> bool:
+        return (self.find(f"AWS_{key.upper()}") or self.profile.get(key, "")).lower() == "true"
 
     def find_region(self) -> str:
         return self.find("AWS_REGION", "AWS_DEFAULT_REGION") or self.profile.get("region", "")
 
     def find_endpoint(self) -> str:
-        return self.find("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or self.profile.get("endpoint_url", "")
+        if self.is_set("ignore_configured_endpoint_urls"):
+            return ""
+        known = self.find("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+        return known or self.profile.get("s3.endpoint_url") or self.profile.get("endpoint_url", "")
 
 
 def find_home() -> str:
@@ -102,17 +114,23 @@ def read_ini(path: str) -> "dict[str, dict[str, str]]":
 
 
 def parse_ini(text: str) -> "dict[str, dict[str, str]]":
-    """Return {section: {key: value}}. Nested settings, which are indented, are left out."""
+    """Return {section: {key: value}}. A nested setting, which is indented, has the key `outer.inner`."""
     sections: dict[str, dict[str, str]] = {}
     section: dict[str, str] = {}
+    outer = ""
     for line in text.splitlines():
         bare = line.partition(" #")[0].partition(" ;")[0].strip()
         if bare.startswith("[") and bare.endswith("]"):
             section = sections.setdefault(" ".join(bare[1:-1].split()), {})
-        elif bare[:1] not in ("", "#", ";") and not line[:1].isspace():
+        elif bare[:1] not in ("", "#", ";"):
             key, equals, value = bare.partition("=")
+            key = key.strip().lower()
+            if line[:1].isspace():
+                key = f"{outer}.{key}"
+            else:
+                outer = key
             if equals:
-                section[key.strip().lower()] = value.strip()
+                section[key] = value.strip()
     return sections
 
 
@@ -122,18 +140,22 @@ def find_keys(settings: Settings, timeout: float) -> Keys:
     if identifier and secret:
         return Keys(identifier, secret, settings.find("AWS_SESSION_TOKEN") or None, None, "the environment")
     profile, where = settings.profile, f"profile {settings.name}"
+    file = settings.find("AWS_WEB_IDENTITY_TOKEN_FILE")
+    arn = settings.find("AWS_ROLE_ARN")
+    if not file and profile.get("role_arn"):
+        file, arn = profile.get("web_identity_token_file", ""), profile["role_arn"]
+    if file and arn:
+        return ask_sts(settings, file, arn, timeout)
+    for key in ELSEWHERE:
+        if profile.get(key):
+            raise SoloError(
+                f"{where}: {key}: solo assumes no role and asks no SSO (add a profile with `{EXPORT} --profile {settings.name}`)"
+            )
     if profile.get("aws_access_key_id") and profile.get("aws_secret_access_key"):
         token = profile.get("aws_session_token") or None
         return Keys(profile["aws_access_key_id"], profile["aws_secret_access_key"], token, None, where)
     if profile.get("credential_process"):
         return run_process(profile["credential_process"], where, timeout)
-    for key in ELSEWHERE:
-        if profile.get(key):
-            raise SoloError(
-                f"{where}: {key}: solo does not ask SSO or STS (add a profile with `{EXPORT} --profile NAME`)"
-            )
-    if settings.find("AWS_WEB_IDENTITY_TOKEN_FILE"):
-        raise SoloError(f"AWS_WEB_IDENTITY_TOKEN_FILE: solo does not ask STS (add a profile with `{EXPORT}`)")
     relative = settings.find("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
     full = CONTAINER + relative if relative else settings.find("AWS_CONTAINER_CREDENTIALS_FULL_URI")
     if full:
@@ -216,6 +238,34 @@ def reap(pid: int, deadline: float) -> None:
         pass  # the launcher's main thread reaps all children
 
 
+# --- STS, for a web identity -----------------------------------------------------------------------------------------
+
+
+def ask_sts(settings: Settings, file: str, arn: str, timeout: float) -> Keys:
+    """Return the keys of a role for the token in a file, as on EKS. The request needs no signature."""
+    region = settings.find_region() or "us-east-1"
+    default = f"https://sts.{region}.amazonaws.com" + ".cn" * region.startswith("cn-")
+    url = (
+        settings.find("AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL") or settings.profile.get("sts.endpoint_url") or default
+    )
+    session = settings.find("AWS_ROLE_SESSION_NAME") or settings.profile.get("role_session_name") or "solo"
+    try:
+        with open(file, "rb") as opened:
+            token = opened.read(LARGEST).decode("latin-1").strip()
+    except OSError as error:
+        raise SoloError(f"cannot read {file}: {error.strerror}") from None
+    words = {"RoleArn": arn, "RoleSessionName": session, "WebIdentityToken": token}
+    body = f"{IDENTITY}&{format_query(words)}"
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    status, data = fetch("POST", url, headers, monotonic() + timeout, body, settings)
+    known = {name: find_text(data, name) for name in ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")}
+    if status != 200:
+        code = find_text(data, "Code") or f"HTTP {status}"
+        kind = Unreachable if status >= 500 else SoloError
+        raise kind(f"{url}: {code}: {' '.join(find_text(data, 'Message').split())} (role {arn}, token {file})")
+    return parse_keys(json.dumps(known).encode(), "the web identity")
+
+
 # --- the host --------------------------------------------------------------------------------------------------------
 
 
@@ -235,7 +285,7 @@ def ask_container(settings: Settings, url: str, timeout: float) -> Keys:
         if not token.isprintable():
             raise SoloError("AWS_CONTAINER_AUTHORIZATION_TOKEN: not one line")
         headers["Authorization"] = token
-    return parse_keys(fetch("GET", url, headers, monotonic() + timeout), "the container's credentials")
+    return parse_keys(fetch_body("GET", url, headers, monotonic() + timeout), "the container's credentials")
 
 
 def ask_instance(settings: Settings, timeout: float) -> Keys:
@@ -244,37 +294,55 @@ def ask_instance(settings: Settings, timeout: float) -> Keys:
     deadline = monotonic() + min(timeout, INSTANCE_TIMEOUT)
     try:
         life = {"X-aws-ec2-metadata-token-ttl-seconds": TOKEN_LIFE}
-        token = fetch("PUT", base + "/latest/api/token", life, deadline).decode("latin-1").strip()
+        token = fetch_body("PUT", base + "/latest/api/token", life, deadline).decode("latin-1").strip()
         headers = {"X-aws-ec2-metadata-token": token}
-        role = fetch("GET", base + ROLES, headers, deadline).decode("latin-1").split()[:1]
+        role = fetch_body("GET", base + ROLES, headers, deadline).decode("latin-1").split()[:1]
         if not role or not token.isprintable():
             raise make_missing(": the instance has no role")
-        return parse_keys(fetch("GET", base + ROLES + role[0], headers, deadline), "the instance's role")
+        return parse_keys(fetch_body("GET", base + ROLES + role[0], headers, deadline), "the instance's role")
     except Unreachable:
         raise make_missing("") from None
 
 
-def fetch(method: str, url: str, headers: "dict[str, str]", deadline: float) -> bytes:
-    """Return the body of an answer over plain HTTP. Raises Unreachable, SoloError."""
+def fetch_body(method: str, url: str, headers: "dict[str, str]", deadline: float) -> bytes:
+    status, data = fetch(method, url, headers, deadline)
+    if status != 200:
+        raise Unreachable(f"cannot reach {url}: HTTP {status}")
+    return data
+
+
+def fetch(
+    method: str,
+    url: str,
+    headers: "dict[str, str]",
+    deadline: float,
+    body: str = "",
+    settings: "Optional[Settings]" = None,
+) -> "tuple[int, bytes]":
+    """Return the status and the body of an answer. With `settings` it may be over TLS, and by a proxy.
+
+    Raises Unreachable, SoloError.
+    """
     scheme, _, rest = url.partition("://")
     netloc, slash, path = rest.partition("/")
+    tls = None
     try:
-        host, port = network.split_host(netloc, 80)
+        host, port = network.split_host(netloc, 443 if scheme == "https" else 80)
     except ValueError:
         host = ""
-    if scheme != "http" or not host or not url.isprintable() or " " in url:
+    if scheme == "https" and settings is not None:
+        cafile = settings.find("AWS_CA_BUNDLE") or None
+        tls = network.make_tls(network.Target(scheme, [(host, port)], "", {}, url, cafile=cafile))
+    if scheme != "http" and tls is None or not host or not url.isprintable() or " " in url:
         raise SoloError(f"{url}: not a URL of credentials (like http://169.254.170.23/v1/credentials)")
     try:
-        one = network.Timed(network.dial(host, port, deadline), deadline)
-        connection = Connection(one, netloc)
+        one = network.dial(host, port, deadline) if settings is None else dial(settings.find, host, port, deadline, tls)
+        connection = Connection(network.Timed(one, deadline), netloc)
         try:
-            connection.request(method, slash + path or "/", "", headers)
+            connection.request(method, slash + path or "/", body, headers)
             answer = connection.getresponse()
-            data = answer.read(LARGEST)
+            return answer.status, answer.read(LARGEST)
         finally:
             one.close()
     except (OSError, ValueError) as error:
         raise Unreachable(f"cannot reach {url}: {error}") from None
-    if answer.status != 200:
-        raise Unreachable(f"cannot reach {url}: HTTP {answer.status}")
-    return data

@@ -13,20 +13,10 @@ import posix
 from time import monotonic, sleep
 
 from solo.engines.engine import pick_between
+from solo.engines.s3.answers import find_text, find_texts
 from solo.engines.s3.document import Document, parse_document
 from solo.engines.s3.sign import quote
-from solo.engines.s3.store import (
-    BUSY,
-    CONFLICT,
-    MISSING,
-    NOT_MODIFIED,
-    OK,
-    REFUSED,
-    Reply,
-    Store,
-    find_text,
-    find_texts,
-)
+from solo.engines.s3.store import BUSY, CONFLICT, MISSING, NOT_MODIFIED, OK, REFUSED, Reply, Store
 from solo.errors import SoloError, Unreachable
 from solo.kernel import decode, read_boot_clock
 

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-    from solo.engines.s3.credentials import Keys
+    from solo.engines.s3.credentials import Keys  # which signs nothing, and quotes a form by this module
 
 BLOCK = 64  # bytes of SHA-256
 INNER, OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))

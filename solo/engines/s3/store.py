@@ -6,12 +6,15 @@ views only. No lock depends on it.
 
 from _signal import SIG_SETMASK, pthread_sigmask, valid_signals
 from _thread import allocate_lock, start_new_thread
+from binascii import b2a_base64
 from time import monotonic, sleep, time
 
 from solo.engines import network
 from solo.engines.dates import find_http_date
 from solo.engines.http import Answer, Connection
+from solo.engines.s3.answers import find_text
 from solo.engines.s3.credentials import Keys, Settings, find_keys
+from solo.engines.s3.proxy import dial
 from solo.engines.s3.sign import format_query, quote, sign
 from solo.errors import SoloError, Unreachable, UsageError
 from solo.kernel import read_boot_clock
@@ -26,7 +29,7 @@ else:
 
 LARGEST = 1 << 22  # bytes of an answer
 REGION = "us-east-1"
-SETTINGS = ("region", "endpoint")
+SETTINGS = ("region", "endpoint", "sse", "kms")
 EARLY = 300.0  # seconds before their end the keys are read again
 PATIENCE, REST = 30.0, 5.0  # seconds: for reading keys without a lease; between two readings
 OK, NOT_MODIFIED, MISSING, CONFLICT, REFUSED = (200, 204), 304, 404, 409, 412  # a CONFLICT may succeed if repeated
@@ -79,8 +82,17 @@ class Store:
         self.is_unread = False  # an answer may still come on it
         self.busy = ""  # the code of the last answer, if it was that of a busy store
         self.clock: Optional[float] = None
+        self.headers = self.make_headers()
         self.place()
         self.tls = self.make_tls() if self.is_encrypted else None
+
+    def make_headers(self) -> "dict[str, str]":
+        """Return the headers of each PUT by which the bucket's policy may want objects encrypted."""
+        sse, kms = self.target.settings.get("sse"), self.target.settings.get("kms")
+        if kms and not (sse or "").startswith("aws:kms"):
+            raise UsageError(f"--via {self.where}: kms needs sse=aws:kms")
+        known = {"x-amz-server-side-encryption": sse, "x-amz-server-side-encryption-aws-kms-key-id": kms}
+        return {name: value for name, value in known.items() if value}
 
     def make_tls(self) -> object:
         cafile = self.target.cafile or self.settings.find("AWS_CA_BUNDLE") or None
@@ -89,6 +101,9 @@ class Store:
     def place(self) -> None:
         """Find the host and the bucket's path there: at AWS the bucket is part of the host's name."""
         if self.endpoint:
+            for key in ("use_fips_endpoint", "use_dualstack_endpoint"):
+                if self.settings.is_set(key):
+                    raise UsageError(f"--via {self.where}: AWS_{key.upper()}, or {key} of a profile, and an endpoint")
             scheme, _, rest = self.endpoint.partition("://")
             netloc, _, path = rest.partition("/")
             try:
@@ -103,7 +118,9 @@ class Store:
             self.netloc = netloc
             self.root = "".join(f"/{quote(part)}" for part in (*filter(None, path.split("/")), self.bucket))
             return
-        domain = f"s3.{self.region}.amazonaws.com" + ".cn" * self.region.startswith("cn-")
+        kind = "s3-fips" * self.settings.is_set("use_fips_endpoint") or "s3"
+        kind += ".dualstack" * self.settings.is_set("use_dualstack_endpoint")
+        domain = f"{kind}.{self.region}.amazonaws.com" + ".cn" * self.region.startswith("cn-")
         is_part = "." not in self.bucket  # a certificate's * has no dot
         self.host = self.netloc = f"{self.bucket}.{domain}" if is_part else domain
         self.port, self.is_encrypted = 443, True
@@ -183,10 +200,12 @@ class Store:
         if self.is_unread:  # a signal came between `send` and `receive`
             self.hang_up()
         try:
+            if method == "PUT":
+                headers = {**headers, **self.headers, **make_digest(body.encode())}
             signed = sign(keys, self.region, self.read_clock(), parts, headers, body.encode())
             connection = self.connection
             if connection is None or connection.sock is None:
-                one = network.connect(self.host, self.port, deadline, self.tls)
+                one = dial(self.settings.find, self.host, self.port, deadline, self.tls)
                 connection = self.connection = Connection(network.Timed(one), self.netloc)
             assert connection.sock is not None
             connection.sock.deadline, self.is_unread = deadline, True
@@ -258,22 +277,13 @@ class Store:
         self.is_unread = False
 
 
-def find_text(body: bytes, name: str) -> str:
-    """Return the text of the first XML element of this name, "" if there is none."""
-    texts = find_texts(body.decode(errors="replace"), name)
-    return texts[0] if texts else ""
-
-
-def find_texts(text: str, name: str) -> "list[str]":
-    """Return the texts of all XML elements of this name, which have no attributes and no elements within."""
-    texts = []
-    for piece in text.split(f"<{name}>")[1:]:
-        inner, end, _ = piece.partition(f"</{name}>")
-        if end and "<" not in inner:
-            for code, sign_ in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&amp;", "&")):
-                inner = inner.replace(code, sign_)
-            texts.append(inner)
-    return texts
+def make_digest(body: bytes) -> "dict[str, str]":
+    """Return the header that a bucket with Object Lock demands."""
+    try:
+        from _md5 import md5  # type: ignore[import-not-found]
+    except ImportError:
+        return {}  # a Python without it, as for FIPS
+    return {"Content-MD5": b2a_base64(md5(body).digest(), newline=False).decode()}
 
 
 def tidy(error: BaseException) -> str:

@@ -61,7 +61,7 @@ class ZooKeeper(OrderedEngine):
         self.knows_skew = False
 
     @property
-    def ttl(self) -> float:
+    def ttl(self) -> float:  # type: ignore[override]
         return self.session.ttl
 
     @property
