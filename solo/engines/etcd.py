@@ -159,15 +159,9 @@ class Etcd(OrderedEngine):
         if int(answer.get("TTL", 0)) <= 0:
             self.lease = None
             raise Gone("the lease has expired")
-        answer = self.call(
-            "/v3/kv/txn",
-            {
-                "compare": [
-                    compare(entry.key, "CREATE", "create_revision", entry.number) for entry in self.entries.values()
-                ],
-                "success": [{"request_range": {"key": pack(self.make_end_key(f"{int(self.lease):x}"))}}],
-            },
-        )
+        held = [compare(entry.key, "CREATE", "create_revision", entry.number) for entry in self.entries.values()]
+        asked = {"request_range": {"key": pack(self.make_end_key(f"{int(self.lease):x}"))}}
+        answer = self.call("/v3/kv/txn", {"compare": held, "success": [asked]})
         if not answer.get("succeeded"):
             raise Gone("its key was removed")
         asked = answer["responses"][0]["response_range"].get("kvs", [])
@@ -197,49 +191,24 @@ class Etcd(OrderedEngine):
             self.grant()
         key = self.make_key(name)
         try:
-            self.call(
-                "/v3/kv/txn",
-                {
-                    "compare": [compare(key, "CREATE", "create_revision", 0)],
-                    "success": [
-                        {
-                            "request_put": {
-                                "key": pack(key),
-                                "value": pack(record.format(self.skew)),
-                                "lease": self.lease,
-                            }
-                        }
-                    ],
-                },
-                is_leased=True,
-            )
+            self.put_entry(key, 0, record)
         except Gone:
             self.release()
             raise
         return key
+
+    def put_entry(self, key: str, number: int, record) -> bool:
+        """Write our entry if `number` is its create_revision, 0 for none. Return whether it is. Raises Gone."""
+        put = {"key": pack(key), "value": pack(record.format(self.skew)), "lease": self.lease}
+        wanted = {"compare": [compare(key, "CREATE", "create_revision", number)], "success": [{"request_put": put}]}
+        return bool(self.call("/v3/kv/txn", wanted, is_leased=True).get("succeeded"))
 
     def leave(self, name: str):
         if self.lease is not None:
             self.call("/v3/kv/deleterange", {"key": pack(self.make_key(name))})
 
     def rewrite(self, entry):
-        answer = self.call(
-            "/v3/kv/txn",
-            {
-                "compare": [compare(entry.key, "CREATE", "create_revision", entry.number)],
-                "success": [
-                    {
-                        "request_put": {
-                            "key": pack(entry.key),
-                            "value": pack(entry.record.format(self.skew)),
-                            "lease": self.lease,
-                        }
-                    }
-                ],
-            },
-            is_leased=True,
-        )
-        if not answer.get("succeeded"):
+        if not self.put_entry(entry.key, entry.number, entry.record):
             raise Gone("its key was removed")
 
     def read_queue(self, name: str) -> list:
@@ -331,35 +300,17 @@ class Etcd(OrderedEngine):
         if self.read_once(name) != before:
             return False
         key = self.make_once_key(name)
-        return bool(
-            self.call(
-                "/v3/kv/txn",
-                {
-                    "compare": [compare(key, "MOD", "mod_revision", self.once_revision)],
-                    "success": [{"request_put": {"key": pack(key), "value": pack(format_ran(ran))}}],
-                },
-            ).get("succeeded")
-        )
+        put = {"key": pack(key), "value": pack(format_ran(ran))}
+        compared = [compare(key, "MOD", "mod_revision", self.once_revision)]
+        return bool(self.call("/v3/kv/txn", {"compare": compared, "success": [{"request_put": put}]}).get("succeeded"))
 
     def log_outcome(self, name: str, number: int, text: bytes):
         first = f"{self.prefix}{LOGS}/{name}/."
         end = first[:-1] + "/"  # not the nested names
-        answer = self.call(
-            "/v3/kv/txn",
-            {
-                "success": [
-                    {"request_put": {"key": pack(f"{first}{number:020d}"), "value": pack(text)}},
-                    {
-                        "request_range": {
-                            "key": pack(first),
-                            "range_end": pack(end),
-                            "limit": MOST_OLD,
-                            "keys_only": True,
-                        }
-                    },
-                ]
-            },
-        )["responses"][1]["response_range"]
+        put = {"key": pack(f"{first}{number:020d}"), "value": pack(text)}
+        listed = {"key": pack(first), "range_end": pack(end), "limit": MOST_OLD, "keys_only": True}
+        answers = self.call("/v3/kv/txn", {"success": [{"request_put": put}, {"request_range": listed}]})["responses"]
+        answer = answers[1]["response_range"]
         old = answer["kvs"][: max(0, int(answer["count"]) - KEPT)]
         if old:
             self.call("/v3/kv/deleterange", {"key": pack(first), "range_end": pack(unpack(old[-1]["key"]) + b"\0")})
