@@ -301,23 +301,10 @@ class PostgreSQL(OrderedEngine):
             return False
         text = format_ran(ran).decode()
         if self.once_text is None:
-            return bool(
-                self.ask(
-                    "insert into TABLE (name, owner, note) values ($1, $2, $3) on conflict do nothing returning 1",
-                    name,
-                    ONCE,
-                    text,
-                )
-            )
-        return bool(
-            self.ask(
-                "update TABLE set note = $3 where name = $1 and owner = $2 and note = $4 returning 1",
-                name,
-                ONCE,
-                text,
-                self.once_text,
-            )
-        )
+            added = "insert into TABLE (name, owner, note) values ($1, $2, $3) on conflict do nothing returning 1"
+            return bool(self.ask(added, name, ONCE, text))
+        changed = "update TABLE set note = $3 where name = $1 and owner = $2 and note = $4 returning 1"
+        return bool(self.ask(changed, name, ONCE, text, self.once_text))
 
     def log_outcome(self, name: str, number: int, text: bytes):
         # A snapshot: the deletion does not see the new row.
