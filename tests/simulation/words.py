@@ -5,8 +5,6 @@ import fcntl
 import os
 import posix
 
-from simulation.proc import find_path
-
 FLAGS = [(fcntl.LOCK_EX, "exclusive"), (fcntl.LOCK_SH, "shared"), (fcntl.LOCK_UN, "unlock"), (fcntl.LOCK_NB, "at once")]
 VERBS = {"_exit": "exits", "begin": "begins", "execve": "executes", "pread": "reads", "pwrite": "writes"}
 
@@ -37,6 +35,3 @@ def describe_call(kernel, pid, call):
         return f"opens {words[0]}{created}"
     shown = ", ".join(repr(word)[:60] for word in words)
     return f"{VERBS.get(name, name)}({shown})"
-
-
-__all__ = ["describe_step", "find_path"]
