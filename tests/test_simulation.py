@@ -45,6 +45,7 @@ def test_random_schedules_keep_the_promises():
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)
 def test_many_random_schedules_keep_the_promises():
     status, output = simulate("--seconds", "120", "--seed", "1000")
 
@@ -59,6 +60,7 @@ def test_seed_that_failed_passes(scene, seed):
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)
 def test_every_schedule_keeps_the_promises():
     words = [word for scene in COMPLETE for word in ("--scene", scene)]
     status, output = simulate("--exhaustive", "--seconds", "900", *words)
