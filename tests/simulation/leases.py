@@ -22,7 +22,7 @@ HOSTS = 3
 EPOCH = 1e9
 LATEST = 0.999  # of LATENCY: how late the kernel's timer kills
 
-# (name, file, text, other text): known-bad variants, each found within a virtual day
+# (name, file, text, other text): known-bad variants, each of which is found
 FOUND = [
     ("clocks trusted", "engines/lease.py", "RATE = 0.1 ", "RATE = 0.0 "),
     ("life without its margins", "engines/lease.py", "return self.ttl * (1 - RATE) - LATENCY", "return self.ttl * (1 + RATE)"),
