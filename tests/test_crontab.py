@@ -8,6 +8,8 @@ import os
 import pwd
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
@@ -250,7 +252,9 @@ def test_a_user_who_cannot_keep_names_gets_no_line_to_use_but_the_error_of_a_run
     error = common.run(
         "--", "true", prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     ).stderr.decode()
-    rows = json.loads(common.run("doctor", "--crontab", "--json", common.path / "tab").stdout)
+    words = ["doctor", "--crontab", "--json", common.path / "tab"]
+    doctor = [sys.executable, solo, *words]  # Debian's Python may lack typer
+    rows = json.loads(subprocess.run(doctor, env=common.environment, capture_output=True).stdout)
 
     reason = error.rpartition(": ")[2].strip()  # a run names the first directory that it cannot create
     texts = [find_text(row).partition(": cannot create /nonexistent/.local") for row in rows[:2]]

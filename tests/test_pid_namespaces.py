@@ -59,7 +59,7 @@ def test_reader_outside_gets_its_own_pids(lab, container):
     assert re.fullmatch(rf"solo: job: busy: held for \d+s by {re.escape(known)}\n", busy)
     assert (row["launcher"], row["child"], row["claims"]) == (container.launcher, container.child, {})
     assert table.splitlines()[1].split()[3:5] == [str(container.launcher), str(container.child)]
-    assert f" by pid {container.launcher} (" in shown and top.splitlines()[1].split()[2] == str(container.child)
+    assert f" by pid {container.launcher} (" in shown and top.splitlines()[1].split()[2] == str(container.launcher)
     assert find_notified(lab) == f"<{container.launcher}>"
     assert f"job: ended {known} after " in lab.run("stop", "job").stdout.decode()
 
@@ -79,7 +79,7 @@ def test_reader_in_a_third_namespace_learns_where_the_pid_is_valid(lab, containe
     assert view("list").splitlines()[1].split()[3:5] == [f"{container.inner_launcher}?", f"{container.inner_child}?"]
     assert (
         f" by pid {container.inner_launcher}? (" in view("show", "job")
-        and view("top").splitlines()[1].split()[2] == f"{container.inner_child}?"
+        and view("top").splitlines()[1].split()[2] == f"{container.inner_launcher}?"
     )
     assert find_notified(lab, *INNER) == "<>"
     refused = f"solo: job: cannot end pid {container.inner_child} {container.place}: it cannot be seen from here\n"

@@ -578,7 +578,7 @@ def test_a_note_and_slots_leave_the_command_and_the_reason_of_a_skip(lab, screen
 
     held, history = (screen(view, *FILES, width=width).wait_for("ended:0") for view in ("list", "history"))
 
-    for lines, at_end in ((held, "sh -.*"), (history, "sh -.*|held .*|1 of 1 .*")):
+    for lines, at_end in ((held, "sh -.*"), (history, "sh -.*|held .*|1 of .*")):
         [head] = [row for row in lines if row.startswith("NAME ")]
         rows = lines[lines.index(head) + 2 :]
         cells = [row[head.index("COMMAND") :].rstrip() for row in rows if row.startswith(("nightly", "gpu"))]
@@ -1088,10 +1088,10 @@ def test_a_waiter_on_a_terminal_shows_the_holder_and_its_place(lab, screen):
     waiting = screen("-n", "job", "--wait", "1h", "--", "echo", "here I am", width=120)
 
     waiting.wait_for(f"held for 0s by pid {holder.pid} (")
-    lines = waiting.wait_for("s, place 2 in the queue, 59m5")
+    lines = waiting.wait_for("left, 2nd in the queue")
     assert len(lines) == 1 and lines[0].startswith("solo: job: waiting for ")
     first.kill()
-    waiting.wait_for("place 1 in the queue")
+    waiting.wait_for("1st in the queue")
     holder.stdin.close()
 
     assert waiting.wait_for("ended:0")[:2] == ["here I am", "ended:0"]
@@ -1102,7 +1102,7 @@ def test_progress_is_erased_before_the_first_byte_of_the_command(lab):
     waiting = Terminal(
         [lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"}
     )
-    waiting.wait_for("place 1 in the queue")
+    waiting.wait_for("1st in the queue")
     finish(holder)
 
     waiting.wait_for("FIRST")
@@ -1131,7 +1131,7 @@ def test_a_signal_erases_progress_and_ends_the_waiter(lab, number):
     waiting = Terminal(
         [lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"}
     )
-    waiting.wait_for("place 1 in the queue")
+    waiting.wait_for("1st in the queue")
 
     os.kill(waiting.pid, number)
 
@@ -1147,7 +1147,7 @@ def test_progress_leaves_the_signal_dispositions_of_the_command_alone(lab):
     probe = [sys.executable, "-IS", "-c", code]
     holder = lab.hold("job")
     waiting = Terminal([lab.script, "-n", "job", "--wait", "1h", "--", *probe], lab.environment)
-    waiting.wait_for("place 1 in the queue")
+    waiting.wait_for("1st in the queue")
     finish(holder)
     waiting.wait_for("]\r\n")
     alone = Terminal(probe, lab.environment)
@@ -1163,8 +1163,8 @@ def test_progress_leaves_the_signal_dispositions_of_the_command_alone(lab):
     "words, environment, shown",
     [
         ((), {}, b""),
-        ((), {"CI": "true"}, b"solo: job: waiting for 0s, place 1 in the queue, 1h left: held for "),
-        ((), {"JENKINS_URL": "http://ci"}, b"solo: job: waiting for 0s, place 1 in the queue, 1h left: held for "),
+        ((), {"CI": "true"}, b"solo: job: waiting for 0s, 1h left, 1st in the queue: held for "),
+        ((), {"JENKINS_URL": "http://ci"}, b"solo: job: waiting for 0s, 1h left, 1st in the queue: held for "),
         (("-q",), {"CI": "true"}, b""),
         (("-v",), {}, b"solo: job: waiting: held for "),
     ],
@@ -1190,7 +1190,7 @@ def test_progress_names_the_holder_of_slots_and_of_a_file(lab):
     line = waiting.stderr.readline().decode()
     finish(holders[0])
 
-    assert re.search(rf"left: 2 of 2 slots taken, the first held for \d+s by pid {holders[0].pid} \(", line)
+    assert re.search(rf"in the queue: 2 of 2 slots taken, the first held for \d+s by pid {holders[0].pid} \(", line)
     assert finish(waiting)[0] == 0
     finish(holders[1])
 
