@@ -1,10 +1,12 @@
 """Prometheus's own tool accepts the metrics, and the alerts of packaging/prometheus fire at their limits."""
 
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import urllib.request
+from pathlib import Path
 
 import pytest
 import yaml
@@ -78,6 +80,32 @@ def test_a_scrape_has_the_samples_of_two_directories(lab, exporter):
     user = find_user(os.geteuid())
     assert failures == {(directories[0], user): 0, (directories[1], user): 1}
     assert infos.keys() == failures.keys()
+
+
+LIBRARIES = (
+    "typer",
+    "click",
+    "rich",
+    "pygments",
+    "markdown_it",
+    "mdurl",
+    "shellingham",
+    "annotated_doc",
+    "typing_extensions",
+)
+
+
+@pytest.fixture(name="common")
+def add_libraries(common):
+    """Give Debian's Python the libraries of a view, where all users can read them."""
+    place = Path(common.script).parent
+    for library in LIBRARIES:
+        found = importlib.util.find_spec(library)
+        if found is not None and found.submodule_search_locations:
+            shutil.copytree(Path(found.origin).parent, place / library)
+        elif found is not None:
+            shutil.copy(found.origin, place)
+    return common
 
 
 @pytest.mark.root
