@@ -25,13 +25,10 @@ sys.version_info >= (3, 10) and sys.path.append(sys.path[0] + "/vendor")  # as t
 LEXER = re.compile(r"pygments/lexers/(?!__init__|_mapping)")  # 9 MB, to highlight programs
 
 
-def read_libraries(place: Path) -> dict:
-    """Return the files of typer and of what it needs. Without it, only `list` is left of the views: say so and return none.
-
-    pip may write to `place`: a temporary directory may be missing.
-    """
+def read_libraries() -> dict:
+    """Return the files of typer and of what it needs. Without it, only `list` is left of the views: say so and return none."""
     found: dict = {}
-    with tempfile.TemporaryDirectory(dir=place) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         if find_library("typer", sys.path) is None:
             reason = run_pip(Python(sys.executable, [], False), folder)
             if reason:
@@ -67,7 +64,8 @@ def main():
     files["LICENSE"] = (ROOT / "LICENSE").read_bytes()
     files["__main__.py"] = START.encode() + files["solo/__main__.py"]
     output.parent.mkdir(parents=True, exist_ok=True)
-    vendored = read_libraries(output.parent)
+    os.environ["TMPDIR"] = str(output.parent.resolve())  # a container may have no other place to write
+    vendored = read_libraries()
     with open(output, "wb") as file:
         file.write(b"#!/usr/bin/env python3\n")
         with zipfile.ZipFile(file, "w") as archive:
