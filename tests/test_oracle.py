@@ -226,12 +226,17 @@ def test_each_form_of_each_tool_has_the_effect_of_its_suggestion(shell):
     assert {effect.runs for effect in effects} == {1, 2} and {effect.busy_status for effect in effects} >= {0, 1, 7}
 
 
-@pytest.mark.parametrize(
-    "number", [*range(3), *(pytest.param(number, marks=pytest.mark.full) for number in range(3, 20))]
-)
-def test_ten_lines_have_the_effect_of_their_suggestions(shell, number):
-    """The same thirty lines in each `make test`, and in each `make test-full` some of a thousand."""
-    rng = Random(number if number < 3 else 3 + (tally.SEED + number) % 97)
+def pytest_generate_tests(metafunc):
+    """Thirty lines in `make test`, a thousand in `make test-full`, in CI some of these."""
+    if "tenth" in metafunc.fixturenames:
+        is_whole = metafunc.config.getoption("loop") == "full"
+        marked = [pytest.param(number, marks=pytest.mark.full) for number in range(3, 100 if is_whole else 20)]
+        metafunc.parametrize("tenth", [*range(3), *marked])
+
+
+def test_ten_lines_have_the_effect_of_their_suggestions(shell, request, tenth):
+    is_drawn = tenth >= 3 and request.config.getoption("loop") != "full"
+    rng = Random(3 + (tally.SEED + tenth) % 97 if is_drawn else tenth)
     tools = [tool for tool in TOOLS if find_tool(tool)]
     for at in range(10):
         compare(shell, at, make_line(rng, tools))
