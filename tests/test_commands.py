@@ -59,7 +59,7 @@ def test_invalid_usage_is_refused_in_one_line(lab, words):
 
 @pytest.mark.parametrize(
     "words, verb",
-    [(("wait",), "wait for"), (("stop",), "stop"), (("show",), "show"), (("history",), "show"), (("list",), "list")],
+    [(("wait",), "wait for"), (("history",), "show"), *(((verb,), verb) for verb in ("stop", "show", "list", "clean"))],
 )
 def test_unknown_name_fails_and_suggests_known_one(lab, words, verb):
     """A script that waits for a mistyped name before it reboots must not reboot at once."""

@@ -5,7 +5,7 @@ It holds the gate of each name. A contender that arrives meanwhile finds the gat
 
 import posix
 
-from solo.commands.lookup import check_names
+from solo.commands.lookup import check_names, report_unknown
 from solo.commands.prune import LIKE_GENERATED, clean, forget, is_generated
 from solo.contention.period import FILE as ONCE
 from solo.directories import find_base, open_base, tighten
@@ -20,11 +20,12 @@ from solo.text.width import print_clean
 def run(options: dict, names: list) -> int:
     """Print a line per name that changed.
 
-    Return 125 if a name could not be read; the others are cleaned all the same.
+    Return 125 if a name was never used or could not be read; the others are cleaned all the same.
     """
     check_names(names)
     directory = options.get("dir")
-    complete = clean_all(lambda: open_base(find_base(directory), directory), names, options, clean)
+    unknown = [name for name in names if report_unknown(name, options, "clean")]
+    complete = clean_all(lambda: open_base(find_base(directory), directory), names, options, clean) and not unknown
     tighten_journals(directory)
     if "history" in options:
         complete = clean_all(lambda: open_place(directory), names, options, forget) and complete
