@@ -1,0 +1,63 @@
+"""docs/solo.schema.json describes all that is printed with --json: keys are added, never removed or given another type."""
+
+import json
+
+import jsonschema
+import pytest
+from conftest import ROOT, finish
+
+SCHEMA = json.loads((ROOT / "docs/solo.schema.json").read_text())
+OBJECTS = {key: known for key, known in SCHEMA["$defs"].items() if "properties" in known}
+# Each key of 0.2.0 and later. A line of this table only grows.
+KEYS = {
+    "ticket": "name state mode slot slots take launcher child since user host command note via ticket claims directory usual overdue",
+    "name": "name via path journal skips holds waiting runs",
+    "process": "pid depth state cpu_seconds resident_bytes seconds command",
+    "run": "name outcome time end waited ran code signal reason names mode slot slots take token launcher child user host command note",
+    "check": "check state text",
+    "line": "file line state tool call lock findings use",
+}
+
+
+def check(kind, printed):
+    """Return the rows of a view, which must have all keys of the schema and no other."""
+    rows = json.loads(printed)
+    jsonschema.Draft202012Validator({**SCHEMA, "$ref": f"#/$defs/{kind}"}).validate(rows)
+    return rows
+
+
+def test_schema_is_one_and_requires_every_key():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    for kind, known in OBJECTS.items():
+        assert set(known["required"]) == known["properties"].keys() >= set(KEYS[kind].split())
+
+
+def test_views_print_what_the_schema_says(lab):
+    lab.run("-n", "pool", "--slots", "2", "--", "sh", "-c", "exit 3")
+    holder = lab.hold("job", "--note", "until noon")
+    waiter = lab.start_waiter("job", tag="waiter")
+    assert lab.run("-n", "job", "true").returncode == 75
+
+    rows = {kind: check(kind, lab.run(kind, "--json").stdout) for kind in ("list", "history")}
+    [shown] = check("show", lab.run("show", "job", "--json").stdout)
+
+    assert [row["state"] for row in rows["list"]] == ["held", "waiting"]
+    assert {row["outcome"] for row in rows["history"]} == {"failed", "running", "skipped"}
+    assert shown["waiting"] and shown["holds"][0]["processes"]
+    found = {"ticket": rows["list"], "run": rows["history"], "name": [shown], "process": shown["holds"][0]["processes"]}
+    for kind, objects in found.items():
+        assert all(row.keys() == OBJECTS[kind]["properties"].keys() for row in objects), kind
+    finish(holder)
+    finish(waiter)
+
+
+@pytest.mark.parametrize("kind, words", [("doctor", []), ("crontab", ["--crontab"]), ("crontab", ["--unit"])])
+def test_doctor_prints_what_the_schema_says(lab, kind, words):
+    file = lab.path / ("a.service" if words == ["--unit"] else "tab")
+    file.write_text(
+        "[Service]\nExecStart=flock -n /run/x a.sh\n" if words == ["--unit"] else "* * * * * flock -n /run/x a.sh\n"
+    )
+
+    rows = check(kind, lab.run("doctor", "--json", *words, *([file] if words else [])).stdout)
+
+    assert rows and all(row.keys() == OBJECTS["line" if words else "check"]["properties"].keys() for row in rows)
