@@ -168,9 +168,14 @@ def read_variables(options: "Typed", environment: "Mapping[bytes, bytes]") -> No
 
 def read_variable(options: "Typed", option: "Option", environment: "Mapping[bytes, bytes]") -> None:
     """Add one option from the environment, unless it was typed. Raises UsageError."""
-    value = environment.get((option.variable or "").encode())
+    value = decode(environment.get((option.variable or "").encode(), b""))
     if value and option.key not in options:
-        if option is DIR and value[:1] != b"/":
-            remedy = "(a relative one differs between working directories)"
-            raise UsageError(f"{option.variable} must be an absolute path, not {decode(value)} {remedy}")
-        options[option.key] = decode(value)
+        check_variable(option, value)
+        options[option.key] = value
+
+
+def check_variable(option: "Option", value: str) -> None:
+    """Raise UsageError for a relative path in the environment variable of an option."""
+    if option is DIR and value[0] != "/":
+        remedy = "(a relative one differs between working directories)"
+        raise UsageError(f"{option.variable} must be an absolute path, not {value} {remedy}")

@@ -58,7 +58,7 @@ class Journal:
         """Write that the command runs as `run.pid`, under the holds `run.named` by name."""
         self.running_since = monotonic()
         now = self.clock()
-        self.start = b" start=%.3f waited=%.3f child=%d" % (now, self.running_since - self.waiting_since, run.pid or 0)
+        self.start = b" start=%.3f waited=%.3f child=%d" % (now, self.running_since - self.waiting_since, run.pid)
 
         def describe() -> bytes:
             self.tokens = {name: format_token(run.named[name]) for name in self.record.shown_names}

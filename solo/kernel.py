@@ -175,12 +175,12 @@ def wait(block: "Callable[[], object]", deadline: float) -> bool:
             setitimer(ITIMER_REAL, max(0.001, alarm - (monotonic() - begin)), interval)
 
 
-def block_wake_signal() -> "set[int] | None":
+def block_wake_signal() -> "set[Any] | None":
     """Block the wake signal, so that none is lost until `restore_mask`. Return the mask for that.
 
     Return None in a user's program, whose signals are not ours.
     """
-    return set(pthread_sigmask(SIG_BLOCK, {WAKE_SIGNAL})) if blocker is None else None
+    return pthread_sigmask(SIG_BLOCK, {WAKE_SIGNAL}) if blocker is None else None
 
 
 def is_woken() -> bool:

@@ -438,14 +438,14 @@ def test_doctor_notes_many_names_of_one_program(lab):
     )
 
 
-def test_relative_solo_dir_is_refused(lab):
-    lab.environment["SOLO_DIR"] = "names"
+@pytest.mark.parametrize("typed, shown", [("names", b"names"), ("n\udcff", b"n\\xff")])
+def test_relative_solo_dir_is_refused(lab, typed, shown):
+    lab.environment["SOLO_DIR"] = typed
 
     for words in (["-n", "job", "true"], ["list"], ["clean"]):
         result = lab.run(*words, cwd=lab.path)
-        expected = (
-            b"solo: SOLO_DIR must be an absolute path, not names (a relative one differs between working directories)\n"
-        )
+        remedy = b"(a relative one differs between working directories)"
+        expected = b"solo: SOLO_DIR must be an absolute path, not %b %b\n" % (shown, remedy)
         assert (result.returncode, result.stderr) == (125, expected)
     for words in (["list", "--help"], ["list", "--dir", lab.directory], ["--dir", lab.directory, "list"]):
         assert lab.run(*words, cwd=lab.path).returncode == 0

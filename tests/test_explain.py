@@ -2,7 +2,7 @@
 
 import re
 
-from conftest import finish
+from conftest import finish, until
 
 
 def explain(lab, *words, prefix=(), **options):
@@ -24,6 +24,7 @@ def test_free_name_is_explained_and_nothing_is_made(lab):
 
 def test_held_name_is_explained_as_the_run_would_end(lab):
     holder = lab.hold("job")
+    until((lab.directory / ".journals/job/.journal").exists)  # the launcher writes it beside the command
     before = sorted(lab.directory.rglob("*"))
     words = ("-n", "job", "true")
 

@@ -1228,7 +1228,7 @@ def test_progress_is_logged_again_every_minute():
         watch = progress.Watch(["job"], float("inf"), False, False, True)
         original, progress.say_promptly = progress.say_promptly, printed.append
         block = lambda until: [__import__("time").sleep(0.02), next(looks)][1]
-        assert watch(block, float("inf"), lambda: (None, "held")) is True
+        assert watch(block, float("inf"), lambda: (None, "held", "")) is True
     finally:
         progress.MINUTE, progress.say_promptly = minute, original
 

@@ -10,8 +10,8 @@ from typing import Any, Callable, Optional, TypeVar
 import typer
 import typer.core
 
+from solo.argv import check_variable
 from solo.errors import UsageError
-from solo.kernel import decode
 from solo.kinds import read_duration, read_word
 from solo.options import DIR, VIA
 
@@ -22,9 +22,8 @@ def check_directory(context: typer.Context, directory: Optional[str]) -> Optiona
     """Raise UsageError for an empty word, or a relative path in the environment."""
     check_word("--dir", directory)
     source = context.get_parameter_source("directory")
-    if directory and directory[0] != "/" and source is not None and source.name == "ENVIRONMENT":
-        remedy = "(a relative one differs between working directories)"
-        raise UsageError(f"{DIR.variable} must be an absolute path, not {decode(directory.encode())} {remedy}")
+    if directory and source is not None and source.name == "ENVIRONMENT":
+        check_variable(DIR, directory)
     return directory
 
 

@@ -45,10 +45,10 @@ def run(typed: dict[str, Any], words: list[str]) -> int:
     if not isinstance(sys.stdout, TextIOWrapper):
         raise UsageError("stdout is closed")
     sys.stdout.reconfigure(errors="backslashreplace")
-    sources = {option.key: f"--{option.flag}" for option in (DIR, VIA) if option.key in typed}
+    by_flag = {*typed}
     read_variables(typed, posix.environ)
     sources = {
-        option.key: sources.get(option.key, f"SOLO_{option.key.upper()}")
+        option.key: f"--{option.flag}" if option.key in by_flag else str(option.variable)
         for option in (DIR, VIA)
         if option.key in typed
     }

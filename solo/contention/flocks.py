@@ -181,8 +181,8 @@ def warn_of_other_kind(kind: type, path: str, fd: int, lock: int) -> None:
 
 
 def describe_lock(kind: type, path: str, fd: int, lock: int) -> tuple:
-    """Return (None, a description of the holder), as describe_wait does."""
-    return None, f"{path} is locked by {describe_locker(kind.find_owner(fd, lock))}"
+    """Return (None, a description of the holder, ""), as describe_wait does."""
+    return None, f"{path} is locked by {describe_locker(kind.find_owner(fd, lock))}", ""
 
 
 def refuse_to_lose_lock(identity: tuple, path: str) -> None:

@@ -44,8 +44,8 @@ class Watch:
         """Call `block(until)`, which blocks no longer than `until`, until it returns True. Return False at
         `look_again`.
 
-        `describe` returns our place in the queue, or None, and a description of the holder. `in_one_go`: call `block`
-        only once, and show the state once, without times.
+        `describe` returns our place in the queue, or None, a description of the holder, and a forecast or "".
+        `in_one_go`: call `block` only once, and show the state once, without times.
         """
         if self.is_verbose:
             self.print_holder(describe()[1])
@@ -102,13 +102,13 @@ class Watch:
 
     def describe_state(self, describe, in_one_go: bool) -> str:
         """Return `waiting for 5s, 25s left, 2nd in the queue; usually 4m each: about 6m; held for 1m by pid 4711 (a.sh)`."""
-        place, holder, *forecast = describe()
+        place, holder, forecast = describe()
         words = ["waiting" if in_one_go else f"waiting for {format_duration(monotonic() - self.begin)}"]
         if self.deadline != FOREVER and not in_one_go:
             words.append(f"{format_duration(-((monotonic() - self.deadline) // 1))} left")
         if place is not None:
             words.append(f"{format_ordinal(place)} in the queue")
-        return f"{', '.join(words)}{'; '.join(['', *forecast, holder]) if any(forecast) else f': {holder}'}"
+        return f"{', '.join(words)}{f'; {forecast};' if forecast else ':'} {holder}"
 
     def draw(self, describe_state) -> float:
         """Draw the live line over the last one. Return when it is due again."""

@@ -10,15 +10,14 @@ Policy: contention.policies.Policy and the classes below it.
 """
 
 from collections.abc import Callable
-from typing import Optional, Protocol, Union
+from typing import Optional, Protocol
 
 from solo.contention.handoff import Handoff
 from solo.identity import Origin
 from solo.record import Record
 
 Block = Callable[[float], bool]  # block until a deadline; return False if it came first
-# Our place in the queue, the holder, and maybe a forecast.
-Describe = Callable[[], Union[tuple[Optional[int], str], tuple[Optional[int], str, str]]]
+Describe = Callable[[], tuple[Optional[int], str, str]]  # our place in the queue, the holder, a forecast or ""
 
 
 class Ticket(Protocol):

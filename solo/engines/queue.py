@@ -191,8 +191,8 @@ class Contender:
                 return False
         return True
 
-    def describe(self) -> tuple:
-        """Return (our place among the waiters or None, a text) for the progress line."""
+    def describe(self) -> "tuple[Optional[int], str, str]":
+        """Return (our place among the waiters or None, a text, no forecast) for the progress line."""
         try:
             queue = mark_holds(self.engine.read_queue(self.name))
             place = find_place(queue, self.key)
@@ -200,10 +200,10 @@ class Contender:
             # Remember a change seen here: wait_change may report only later ones.
             self.has_changed = [one.key for one in obstacles] != [one.key for one in self.obstacles]
             if place is None:
-                return None, "the lease ran out"
-            return count_waiters(queue[:place]) + 1, describe_entries(obstacles) if obstacles else "free just now"
+                return None, "the lease ran out", ""
+            return count_waiters(queue[:place]) + 1, describe_entries(obstacles) if obstacles else "free just now", ""
         except (SoloError, Gone) as error:
-            return None, str(error)
+            return None, str(error), ""
 
     def wait_for_slots(self):
         """Wait for earlier entries to take their slots. Raises Busy if they are stuck."""
@@ -264,7 +264,7 @@ def pause(wait: Wait, error):
         sleep(max(0.0, min(PAUSE, deadline - monotonic())))
         return True
 
-    wait.watch(block, wait.patience, lambda: (None, str(error)))
+    wait.watch(block, wait.patience, lambda: (None, str(error), ""))
 
 
 def ask_until_answered(wait: Wait, ask, *words):
