@@ -5,7 +5,7 @@ A test waits for a line, a state in /proc or the end of a process, never for a l
 
 import ctypes
 import fcntl
-import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -473,6 +473,20 @@ def write_script(place):
     script.write_text(head + (ROOT / "solo/__main__.py").read_text())
     script.chmod(0o755)
     return script
+
+
+# What a view needs.
+LIBRARIES = "typer click rich pygments markdown_it mdurl shellingham annotated_doc typing_extensions".split()
+
+
+def copy_libraries(place):
+    """Give the `solo` of write_script the libraries of a view, where all users can read them: Debian's Python may lack them."""
+    for library in LIBRARIES:
+        found = importlib.util.find_spec(library)
+        if found is not None and found.submodule_search_locations:
+            shutil.copytree(Path(found.origin).parent, place / library)
+        elif found is not None:
+            shutil.copy(found.origin, place)
 
 
 @pytest.fixture(scope="session")

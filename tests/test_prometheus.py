@@ -1,6 +1,5 @@
 """Prometheus's own tool accepts the metrics, and the alerts of packaging/prometheus fire at their limits."""
 
-import importlib.util
 import os
 import re
 import shutil
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, finish
+from conftest import ROOT, copy_libraries, finish
 from dashboard import NodeExporter
 from pages import read_cron_lines, read_example
 from prometheus_client import parser
@@ -82,29 +81,9 @@ def test_a_scrape_has_the_samples_of_two_directories(lab, exporter):
     assert infos.keys() == failures.keys()
 
 
-LIBRARIES = (
-    "typer",
-    "click",
-    "rich",
-    "pygments",
-    "markdown_it",
-    "mdurl",
-    "shellingham",
-    "annotated_doc",
-    "typing_extensions",
-)
-
-
 @pytest.fixture(name="common")
 def add_libraries(common):
-    """Give Debian's Python the libraries of a view, where all users can read them."""
-    place = Path(common.script).parent
-    for library in LIBRARIES:
-        found = importlib.util.find_spec(library)
-        if found is not None and found.submodule_search_locations:
-            shutil.copytree(Path(found.origin).parent, place / library)
-        elif found is not None:
-            shutil.copy(found.origin, place)
+    copy_libraries(Path(common.script).parent)
     return common
 
 

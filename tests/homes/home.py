@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE, ROOT, until
+from conftest import PATIENCE, ROOT, copy_libraries, until, write_script
 
 PERL = ["/usr/bin/perl", str(Path(__file__).with_name("probe.pl"))]
 VOLATILE = {"_", "SSH_CLIENT", "SSH_CONNECTION", "TMUX", "TMUX_PANE", "SUDO_COMMAND", "INVOCATION_ID", "JOURNAL_STREAM"}
@@ -18,10 +18,8 @@ VOLATILE = {"_", "SSH_CLIENT", "SSH_CONNECTION", "TMUX", "TMUX_PANE", "SUDO_COMM
 
 def install_source(place):
     shutil.copytree(ROOT / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
-    head = f"#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n"
-    (place / "run").write_text(head + (ROOT / "solo/__main__.py").read_text())
-    (place / "run").chmod(0o755)
-    return place / "run"
+    copy_libraries(place)
+    return write_script(place)
 
 
 def install_by_make(place):
