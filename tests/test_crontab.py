@@ -710,7 +710,7 @@ def test_the_default_is_every_crontab_that_cron_reads(tmp_path, monkeypatch, cap
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
 
     monkeypatch.setattr(crontab.os, "geteuid", lambda: 0)
-    assert [list(one)[3] for one in crontab.find_crontabs()] == [ME, ME, "alice"]
+    assert [list(one)[3] for one in crontab.find_crontabs()] == ["root", "root", "alice"]
     monkeypatch.setattr(crontab.os, "geteuid", lambda: 65534)
     assert [one.file for one in crontab.find_crontabs()] == [
         str(tmp_path / "crontab"),
