@@ -18,7 +18,7 @@ WORKERS ?= 3
 PYTEST = $(VENV_PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal
 DEB_TOOLS = gcc libc6-dev dpkg-dev debhelper dh-python pybuild-plugin-pyproject python3-hatchling
 
-.PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint torture simulation coverage fuzz bench lab records man clean
+.PHONY: help install uninstall dist pyz deb rpm venv quick test test-full test-deps test-debian test-all lint torture simulation fuzz bench lab records man clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -109,10 +109,6 @@ torture: $(MADE) ## inject kills and faults for MINUTES=60, from one seed; SEED=
 simulation: $(MADE) ## run solo's files in a simulated kernel, in random schedules, for SECONDS=60 of CPU; SEED=n replays; ARGS=--exhaustive, --record
 	@cd tests && nice ../$(VENV_PYTHON) -m simulation --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-coverage: $(MADE) ## report lines and branches of the hot path that tests run; ARGS=--record
-	@$(PYTHON) tests/tools.py
-	@$(VENV_PYTHON) tests/coverage_run.py $(ARGS)
-
 bench: $(VENV)/bench ## measure speed beside a floor and peers, report regressions; ARGS='launch queue', ARGS=--record
 	@$(PYTHON) tests/tools.py
 	@PYTHONPATH=tests $(VENV_PYTHON) -m bench $(ARGS)
@@ -127,7 +123,7 @@ fuzz: $(MADE) ## feed ten million inputs to the readers of outside data; SEED=n 
 	@nice $(VENV_PYTHON) tests/fuzz.py $(TARGETS) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(ARGS)
 
 records: ## do all of these with --record, in two hours: results in build/records, tables in docs/evidence.md
-	@$(MAKE) --no-print-directory coverage lab fuzz bench torture ARGS=--record
+	@$(MAKE) --no-print-directory lab fuzz bench torture ARGS=--record
 
 man: $(MADE) ## renew the tables of the manual and the completions, check and show the manual
 	@$(VENV_PYTHON) packaging/tables.py man/solo.1 man/solo-hold.1 packaging/completions/*

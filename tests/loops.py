@@ -18,14 +18,13 @@ QUICK = set(
 # workers would wait for it.
 FULL = (
     "test_packages test_lost_messages test_engines test_install test_torture test_faults test_s3 test_systemd test_bench"
-    " test_hostile_etcd test_lab test_upgrade test_zookeeper test_containers test_coverage test_postgresql test_cron"
+    " test_hostile_etcd test_lab test_upgrade test_zookeeper test_containers test_postgresql test_cron"
     " test_prometheus test_model test_harness test_etcd test_redis test_ansible test_dashboard test_fuzz"
 ).split()
 
 # These are of FULL. `make test` runs those whose instrument, or model, differs from the last commit.
 INSTRUMENTS = {
     "test_bench": ("tests/bench",),
-    "test_coverage": ("tests/coverage_run.py", "tests/coverage_tracer.py", "tests/coverage_explained.py"),
     "test_fuzz": ("tests/fuzz.py", "tests/readers"),
     "test_harness": ("tests/again.py", "tests/conftest.py", "tests/debian.sh", "tests/loops.py"),
     "test_lab": ("tests/lab",),

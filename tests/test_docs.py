@@ -43,7 +43,7 @@ def test_a_broken_link_is_found(tmp_path):
 
 
 def test_record_has_its_file_and_its_places_in_the_evidence(tmp_path, monkeypatch):
-    page, blocks = tmp_path / "page.md", {name: f"of {name}" for name in ("lab", "torture", "coverage", "fuzz")}
+    page, blocks = tmp_path / "page.md", {name: f"of {name}" for name in ("lab", "torture", "fuzz")}
     page.write_text(measured.PAGE.read_text())
     monkeypatch.setattr(measured, "PAGE", page)
     monkeypatch.setattr(measured, "RECORDS", tmp_path / "build/records")
