@@ -1,24 +1,19 @@
-"""`make fuzz`: it reports what it finds, finds broken readers, and readers that take quadratic time."""
+"""`make fuzz` reports what it finds, and finds broken readers."""
 
-import json
 import os
 import re
 import subprocess
 import sys
-import time
-from random import Random
 
 import fuzz
 import pytest
 from conftest import ROOT
-from readers import TARGETS, records
-from readers.sockets import OURS, check_sockets
+from readers import TARGETS
 
 from solo import identity, kinds, record
-from solo.api import status_pipe
 from solo.engines import engine, targets
 from solo.gate import Gate
-from solo.history import files, reader
+from solo.history import reader
 
 SHARE = 500  # inputs for each share of a target
 
@@ -44,9 +39,6 @@ def test_a_finding_is_printed_with_its_replay_and_fails_the_run(tmp_path):
     assert (clean.returncode, found.returncode) == (0, 1), clean.stdout + clean.stderr + found.stderr
     assert "no crash, no hang, no wrong answer" in clean.stdout and "SEED=1" in clean.stdout
     assert "--replay stat " in found.stdout and "1 found" in found.stdout
-
-
-# --- broken readers are found ------------------------------------------------------------------------------------------
 
 
 def cut_at_the_first_bracket(data):
@@ -112,70 +104,3 @@ def test_a_broken_reader_is_found_within_the_sample(name, module, broken, monkey
         monkeypatch.setattr(module, function, other)
 
     assert "why" in sample(name, 1)
-
-
-# --- no reader takes quadratic time ------------------------------------------------------------------------
-
-GROWING = {
-    "record": (lambda size: b"solo 1\n" + b"a b\n" * (size // 4), record.parse_record, record.SIZE_LIMIT),
-    "command": (lambda size: records.write_record(make_long_record(size)), record.parse_record, record.WORDS_LIMIT),
-    "quoted": (lambda size: b"%20" * (size // 3), record.unquote, record.WORDS_LIMIT),
-    "journal": (
-        lambda size: b"skipped 1 a=b command=c\n" * (size // 24),
-        lambda data: reader.parse("", data),
-        files.READ_LIMIT,
-    ),
-    "names": (
-        lambda size: (
-            b"skipped 1.0 uid=0 host=h launcher=1 mode=X slots=1 take=1"
-            + b" name=a" * (size // 7)
-            + b" code=1 command=c\n"
-        ),
-        lambda data: reader.parse("", data),
-        files.READ_LIMIT,
-    ),
-    "entry_record": (
-        lambda size: json.dumps({"mode": "X", "slots": 1, "take": 1, "slot": [[0, 1]] * (size // 8)}).encode(),
-        engine.parse_entry_record,
-        1 << 20,
-    ),
-    "report": (lambda size: b"1 0 0\nx" * (size // 7), status_pipe.read_last, 1 << 16),
-    "sockets": (lambda size: b"a 1 0 00010000 1 1 5 %ba/hold.1.X...0\n" % OURS * (size // 40), check_sockets, 1 << 19),
-}
-
-
-def make_long_record(size: int):
-    one = records.invent_record(Random(1))
-    one.command = [b"a b"] * (size // 6)
-    return one
-
-
-def measure(read, data) -> float:
-    """Return the CPU seconds, the least of three runs, and no less than what the clock tells apart."""
-    spans = []
-    for _ in range(3):
-        begin = time.process_time()
-        read(data)
-        spans.append(time.process_time() - begin)
-    return max(1e-4, min(spans))
-
-
-def is_quadratic(make, read, limit: int) -> bool:
-    """Compare two sizes: at 64 times the size, linear work takes 64 times as long, quadratic work 4,096 times.
-
-    The least of three runs is never wrong by a factor of 8, however busy the machine.
-    """
-    return measure(read, make(limit)) > 512 * measure(read, make(limit // 64))
-
-
-@pytest.mark.parametrize("name", GROWING)
-def test_no_reader_takes_quadratic_time(name):
-    assert not is_quadratic(*GROWING[name])
-
-
-def test_quadratic_time_is_detected():
-    def read(data):
-        while data:
-            data = data[1:]
-
-    assert is_quadratic(bytes, read, 1 << 17)
