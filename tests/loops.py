@@ -19,7 +19,7 @@ QUICK = set(
 FULL = (
     "test_packages test_lost_messages test_engines test_install test_torture test_faults test_s3 test_systemd test_bench"
     " test_hostile_etcd test_lab test_upgrade test_zookeeper test_containers test_postgresql test_cron"
-    " test_prometheus test_model test_harness test_etcd test_redis test_ansible test_dashboard test_fuzz"
+    " test_prometheus test_model test_harness test_etcd test_redis test_ansible test_fuzz"
 ).split()
 
 # These are of FULL. `make test` runs those whose instrument, or model, differs from the last commit.

@@ -28,6 +28,20 @@ def find_port() -> int:
         return one.getsockname()[1]
 
 
+def ask(*words, **options) -> str:
+    """Run a program that must succeed; return its stdout."""
+    return subprocess.run(words, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options).stdout
+
+
+def is_answered(url: str) -> bool:
+    """Whether a server has an answer for this URL, other than an error."""
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except OSError:
+        return False
+
+
 def serve(kinds, scope="module"):
     """Return a fixture: a running server of this class, or of each of {parameter: class}."""
     named = kinds if isinstance(kinds, dict) else None
@@ -54,7 +68,7 @@ class Server:
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
         self.port = find_port()
-        self.process = None
+        self.process, self.options = None, {}  # of Popen
         self.prepare()
 
     @property
@@ -74,10 +88,12 @@ class Server:
         return self
 
     def launch(self):
+        self.process = self.run_beside(self.make_words(), **{"cwd": self.path, **self.options})
+
+    def run_beside(self, words, **options):
+        """Start a program that writes to the log."""
         with open(self.path / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                self.make_words(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.path
-            )
+            return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options)
 
     def send(self, number: int):
         self.process.send_signal(number)
@@ -111,50 +127,34 @@ class Etcd(Server):
 
     def make_words(self):
         here, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
-        return [
-            "etcd",
-            "--name",
-            self.name,
-            "--data-dir",
-            self.path / "data",
-            "--listen-client-urls",
-            here,
-            "--advertise-client-urls",
-            here,
-            "--listen-peer-urls",
-            peer,
-            "--initial-advertise-peer-urls",
-            peer,
-            "--initial-cluster",
-            self.cluster,
-        ]
+        urls = f"--listen-client-urls {here} --advertise-client-urls {here} --listen-peer-urls {peer}"
+        member = ["--name", self.name, "--initial-cluster", self.cluster, "--initial-advertise-peer-urls", peer]
+        return ["etcd", "--data-dir", self.path / "data", *urls.split(), *member]
 
     def is_ready(self):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as answer:
-                return b'"true"' in answer.read()
-        except OSError:
-            return False
+        return is_answered(f"http://127.0.0.1:{self.port}/health")  # 503 without a leader
 
     def ask(self, *words) -> str:
         """Return the output of etcdctl."""
-        environment = {**os.environ, "ETCDCTL_API": "3"}
-        return subprocess.run(
-            ["etcdctl", "--endpoints", f"127.0.0.1:{self.port}", *words],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-            stdin=subprocess.DEVNULL,
-        ).stdout
+        return ask("env", "ETCDCTL_API=3", "etcdctl", "--endpoints", f"127.0.0.1:{self.port}", *words)
 
     def remove_lock(self, name):
         assert "1" in self.ask("del", "--prefix", f"solo/{name}/")
 
 
-class EtcdCluster:
-    """Three members, which can be stopped and started one by one."""
+class Cluster:
+    """Three `members`, which can be stopped and started one by one."""
 
+    @property
+    def url(self) -> str:
+        return self.members[0].make_url(*(member.port for member in self.members))
+
+    def stop(self):
+        for member in self.members:
+            member.stop()
+
+
+class EtcdCluster(Cluster):
     def __init__(self, path: Path):
         self.members = [Etcd(path / str(number)) for number in range(3)]
         cluster = ",".join(
@@ -162,10 +162,6 @@ class EtcdCluster:
         )
         for number, member in enumerate(self.members):
             member.name, member.cluster = str(number), cluster
-
-    @property
-    def url(self) -> str:
-        return self.members[0].make_url(*(member.port for member in self.members))
 
     def start(self):
         for member in self.members:
@@ -180,10 +176,6 @@ class EtcdCluster:
             if member.process.poll() is None and member.ask("endpoint", "status").split(", ")[4] == "true":
                 return member
         raise AssertionError("no leader")
-
-    def stop(self):
-        for member in self.members:
-            member.stop()
 
 
 class Redis(Server):
@@ -224,6 +216,7 @@ class PostgreSQL(Server):
         self.home = Path(tempfile.mkdtemp(prefix="solo-postgresql-"))
         atexit.register(shutil.rmtree, self.home, ignore_errors=True)
         self.user = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+        self.options = {"cwd": self.home, **self.user}
         if self.user:
             shutil.chown(self.home, "postgres", "postgres")
         words = ["initdb", "-D", "data", "-A", "trust", "-U", "postgres", "--no-sync", "-E", "UTF8"]
@@ -233,29 +226,16 @@ class PostgreSQL(Server):
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         return f"postgresql://postgres@{hosts}/postgres{self.settings}"
 
-    def start(self):
-        with open(self.path / "log", "ab") as log:
-            words = [
-                "postgres",
-                "-D",
-                self.home / "data",
-                "-p",
-                str(self.port),
-                "-h",
-                "127.0.0.1",
-                "-k",
-                self.home,
-                "-c",
-                "fsync=off",
-            ]
-            self.process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.home, **self.user
-            )
-        until(self.is_ready)
-        return self
+    def make_words(self):
+        return ["postgres", "-D", "data", *self.place, "-k", self.home, "-c", "fsync=off"]
+
+    @property
+    def place(self) -> list:
+        """The options of its host and port, for all programs of PostgreSQL."""
+        return ["-h", "127.0.0.1", "-p", str(self.port)]
 
     def is_ready(self):
-        return subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]).returncode == 0
+        return subprocess.run(["pg_isready", "-q", *self.place]).returncode == 0
 
     def send(self, number):
         """Signal all its processes, as each session is one."""
@@ -268,25 +248,7 @@ class PostgreSQL(Server):
 
     def ask(self, query: str) -> str:
         """Return the output of psql."""
-        words = [
-            "psql",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(self.port),
-            "-U",
-            "postgres",
-            "-X",
-            "-A",
-            "-t",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-c",
-            query,
-        ]
-        return subprocess.run(
-            words, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
-        ).stdout.strip()
+        return ask("psql", *self.place, *"-U postgres -XAt -v ON_ERROR_STOP=1 -c".split(), query).strip()
 
     def remove_lock(self, name):
         assert self.ask(f"delete from solo_lock where name = '{name}'") == "DELETE 1"
@@ -306,16 +268,8 @@ class ZooKeeper(Server):
             f"tickTime=500\nminSessionTimeout=1000\nmaxSessionTimeout=60000\ndataDir={self.path}/data\nadmin.enableServer=false\n"
             f"clientPort={self.port}\nclientPortAddress=127.0.0.1\n4lw.commands.whitelist=ruok,srvr\n{self.settings}"
         )
-        return [
-            "java",
-            "-Xmx128m",
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
-            "-cp",
-            self.jars,
-            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-            self.path / "zoo.cfg",
-        ]
+        words = f"java -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp {self.jars} org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return [*words.split(), self.path / "zoo.cfg"]
 
     def ask(self, word: bytes) -> bytes:
         """Return the answer to a four-letter word, b"" if there is none."""
@@ -350,8 +304,8 @@ class ZooKeeper(Server):
         client.stop()
 
 
-class ZooKeeperCluster:
-    """Three members, led by the last. One that is cut off detects it after two seconds, the one at `late` after thirty."""
+class ZooKeeperCluster(Cluster):
+    """It is led by the last. One that is cut off detects it after two seconds, the one at `late` after thirty."""
 
     def __init__(self, path: Path, late=None):
         # Two links per pair: quorum and elections. Open them before find_port(), which must not return their ports.
@@ -369,10 +323,6 @@ class ZooKeeperCluster:
                 f"server.{other}=127.0.0.1:{quorum}:{election}\n" for other, (quorum, election) in enumerate(ways)
             )
             (member.path / "data" / "myid").write_text(str(one))
-
-    @property
-    def url(self) -> str:
-        return self.members[0].make_url(*(member.port for member in self.members))
 
     def start(self):
         """Start the last two first: they are a majority and elect the last."""
@@ -392,8 +342,7 @@ class ZooKeeperCluster:
             member.launch()
 
     def stop(self):
-        for member in self.members:
-            member.stop()
+        super().stop()
         for link in itertools.chain(*self.links.values()):
             link.close()
 
@@ -415,45 +364,34 @@ class S3(Server):
         return f"s3://{self.bucket}/solo?endpoint=http://127.0.0.1:{ports[0]}"
 
     def prepare(self):
-        self.daemons = []
         self.mon_port, self.fsid, osd = find_port(), str(uuid.uuid4()), str(uuid.uuid4())
         for folder in ("mon", "osd", "rgw", "run"):
             (self.path / folder).mkdir()
         (self.path / "ceph.conf").write_text(CEPH.format(server=self))
         keyring = self.path / "keyring"
         caps = ["--cap", "mon", "allow *", "--cap", "osd", "allow *"]
+        keys = map("--{}-key={}".format, ("access", "secret"), self.keys)
         for name in ("mon.", "client.admin", "osd.0"):
             create = () if keyring.exists() else ("--create-keyring",)
             self.ask("ceph-authtool", keyring, *create, "--gen-key", "-n", name, *caps)
         place = ["--fsid", self.fsid, "--addv", "a", f"[v2:127.0.0.1:{self.mon_port}]"]
         self.ask("monmaptool", "--create", *place, self.path / "monmap")
         self.ask("ceph-mon", "--mkfs", "-i", "a", "--monmap", self.path / "monmap", "--keyring", keyring)
-        self.run_beside("ceph-mon", "-f", "-i", "a")
+        self.run_daemon("ceph-mon", "a")
         self.ask("ceph", "osd", "new", osd)
         self.ask("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
-        self.run_beside("ceph-osd", "-f", "-i", "0")
-        self.ask(
-            "radosgw-admin",
-            "user",
-            "create",
-            "--uid=solo",
-            "--display-name=solo",
-            *map("--{}-key={}".format, ("access", "secret"), self.keys),
-        )
+        self.run_daemon("ceph-osd", "0")
+        self.ask("radosgw-admin", "user", "create", "--uid=solo", "--display-name=solo", *keys)
 
     def ask(self, *words):
         """Run a program of Ceph until it ends."""
-        environment = {**os.environ, "CEPH_CONF": str(self.path / "ceph.conf")}
-        subprocess.run(words, env=environment, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+        ask(*words, env={**os.environ, "CEPH_CONF": str(self.path / "ceph.conf")}, timeout=60)
 
-    def run_beside(self, *words):
+    def run_daemon(self, program, name):
         """Start a daemon that lives until Python ends, also while radosgw is restarted."""
-        with open(self.path / "log", "ab") as log:
-            words = [words[0], "-c", self.path / "ceph.conf", *words[1:]]
-            # In Ceph 20 of Debian, the path of an OSD's classes is relative to the current directory.
-            ran = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/usr")
-            self.daemons.append(ran)
-        atexit.register(self.daemons[-1].kill)
+        # In Ceph 20 of Debian, the path of an OSD's classes is relative to the current directory.
+        daemon = self.run_beside([program, "-c", self.path / "ceph.conf", "-f", "-i", name], cwd="/usr")
+        atexit.register(daemon.kill)
 
     def make_words(self):
         return ["radosgw", "-c", self.path / "ceph.conf", "-f", "-n", "client.admin"]

@@ -1,18 +1,22 @@
-"""Prometheus's own tool accepts the metrics, and the alerts of packaging/prometheus fire at their limits."""
+"""Prometheus's own tool accepts the metrics, the alerts of packaging/prometheus fire at their limits, and each query of
+packaging/grafana has an answer.
+"""
 
+import json
 import os
 import re
 import shutil
 import subprocess
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, copy_libraries, finish
-from dashboard import NodeExporter
+from conftest import ROOT, copy_libraries, finish, until
 from pages import read_cron_lines, read_example
 from prometheus_client import parser
+from servers import Server, is_answered, serve
 
 from solo.commands.metrics import FAMILIES, SUFFIXES
 from solo.text.users import find_user
@@ -20,6 +24,16 @@ from solo.text.users import find_user
 RULES = ROOT / "packaging/prometheus/solo.rules.yml"
 TESTS = RULES.with_name("solo.rules.test.yml")
 LIMIT = re.compile(r"(?<![\w.])[1-9]\d*(?!\w)")
+
+METRICS = {family + suffix for family, kind, _ in FAMILIES for suffix in SUFFIXES[kind]} | {"solo_build_info"}
+DASHBOARD = json.loads((ROOT / "packaging/grafana/solo.json").read_text())
+QUERIES = [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel["targets"]]
+# What Grafana puts into a query: here all instances and names, and times that suit some scrapes.
+VARIABLES = {"$instance": ".*", "$name": ".*", "$__rate_interval": "15s", "$__range": "2m"}
+CONFIGURATION = """
+global: {{scrape_interval: 1s}}
+scrape_configs: [{{job_name: node, static_configs: [{{targets: ["127.0.0.1:{}"]}}]}}]
+"""
 
 pytestmark = pytest.mark.tool("promtool")
 
@@ -46,11 +60,25 @@ def test_promtool_accepts_the_metrics(lab):
     assert refused.returncode and "solo_runs_total no help text" in refused.stdout + refused.stderr
 
 
-@pytest.fixture
-def exporter(tmp_path):
-    server = NodeExporter(tmp_path / "exporter").start()
-    yield server
-    server.stop()
+class NodeExporter(Server):
+    """It reads the files of metrics in `path`/metrics."""
+
+    scheme, tools = "http", ("prometheus-node-exporter",)
+
+    def prepare(self):
+        (self.path / "metrics").mkdir()
+        self.file = self.path / "metrics/solo.prom"
+
+    def make_words(self):
+        collector = ["--collector.disable-defaults", "--collector.textfile"]
+        place = [f"--collector.textfile.directory={self.file.parent}", f"--web.listen-address=127.0.0.1:{self.port}"]
+        return [self.tools[0], *collector, *place]
+
+    def is_ready(self):
+        return is_answered(f"{self.url}/metrics")
+
+
+exporter = serve(NodeExporter, scope="function")
 
 
 def scrape(exporter, metric):
@@ -142,14 +170,6 @@ def test_promtool_accepts_the_alerts_and_their_tests():
     assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
-def test_alerts_use_metrics_that_exist():
-    known = {family + suffix for family, kind, _ in FAMILIES for suffix in SUFFIXES[kind]} | {"solo_build_info"}
-
-    used = set(re.findall(r"\bsolo_\w+", " ".join(rule["expr"] for rule in list_rules())))
-
-    assert used and used <= known
-
-
 def test_missing_metrics_are_reported_for_a_week(tmp_path):
     """The tests of the alerts would take minutes with a week in steps of one minute."""
     shutil.copy(RULES, tmp_path)
@@ -192,3 +212,90 @@ def test_every_limit_of_an_alert_has_a_test(tmp_path):
                 survivors.append((limit, other, text[:at].count("\n") + 1))
 
     assert (len(limits), survivors) == (10, [])
+
+
+# --- the dashboard ------------------------------------------------------------------------------------------------------------
+
+
+class Prometheus(Server):
+    """It scrapes a node_exporter each second."""
+
+    scheme, tools = "http", ("prometheus",)
+
+    def prepare(self):
+        self.exporter = NodeExporter(self.path / "exporter")
+        self.exporter.start()
+        (self.path / "prometheus.yml").write_text(CONFIGURATION.format(self.exporter.port))
+
+    def make_words(self):
+        data = f"--storage.tsdb.path={self.path}/data"
+        return ["prometheus", "--config.file=prometheus.yml", data, f"--web.listen-address=127.0.0.1:{self.port}"]
+
+    def is_ready(self):
+        return is_answered(f"{self.url}/-/ready")
+
+    def stop(self, *number):
+        super().stop(*number)
+        self.exporter.stop(*number)
+
+    def query(self, expression: str) -> list:
+        """Return the series that answer a query of the dashboard."""
+        for variable, value in VARIABLES.items():
+            expression = expression.replace(variable, value)
+        words = urllib.parse.urlencode({"query": expression})
+        with urllib.request.urlopen(f"{self.url}/api/v1/query?{words}", timeout=30) as answer:
+            return json.load(answer)["data"]["result"]
+
+
+prometheus = serve(Prometheus, scope="function")
+
+
+def test_alerts_and_queries_use_metrics_and_variables_that_exist():
+    texts = [" ".join(rule["expr"] for rule in list_rules()), " ".join(query for _, query in QUERIES)]
+    in_alerts, in_queries = (set(re.findall(r"\bsolo_\w+", text)) for text in texts)
+
+    for_alerts = "last_failure_timestamp_seconds killed_runs usual_seconds overdue_after_seconds"
+    assert in_alerts and in_alerts <= METRICS
+    assert in_queries == METRICS - {f"solo_{key}" for key in for_alerts.split()}
+    assert set(re.findall(r"\$\w+", texts[1])) == set(VARIABLES)
+    assert [one["name"] for one in DASHBOARD["templating"]["list"]] == ["datasource", "instance", "name"]
+
+
+@pytest.mark.tool("prometheus", "prometheus-node-exporter")
+def test_prometheus_answers_every_query_about_real_runs(lab, prometheus):
+    holder, slots = lab.hold("held"), lab.hold("pool", "--slots", "3")
+    waiter = lab.start_waiter("held")
+    for _ in range(2):
+        assert lab.run("-n", "held", "true").returncode == 75
+    unanswered = dict.fromkeys(QUERIES)
+
+    def run_some_more():
+        for words in (["-n", "job", "true"], ["-n", "job", "false"], ["-n", "queued", "--wait", "1", "true"]):
+            lab.run(*words)
+        assert lab.run("metrics", "--output", prometheus.exporter.file).returncode == 0
+        for title, query in list(unanswered):
+            answer = prometheus.query(query)
+            if any(series["value"][1] != "NaN" for series in answer):
+                del unanswered[title, query]
+        return not unanswered
+
+    try:
+        until(run_some_more)
+    finally:
+        unanswered and print("no data:", *unanswered, sep="\n")
+
+    assert find_value(prometheus, 'solo_skips_in_a_row{instance=~"$instance", name=~"$name"}', "held") == 2
+    assert find_value(prometheus, 'solo_waiting{instance=~"$instance", name=~"$name"}', "held") == 1
+    assert find_value(prometheus, 'solo_slots{instance=~"$instance", name=~"$name"}', "pool") == 3
+    assert find_value(prometheus, dict(QUERIES)["Runs"], "job") > 0
+    assert prometheus.query('solo_helt{instance=~"$instance"}') == []
+    for variable in DASHBOARD["templating"]["list"][1:]:
+        metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"]).groups()
+        assert all(label in series["metric"] for series in prometheus.query(metric)) and prometheus.query(metric)
+    for process in (holder, waiter, slots):
+        finish(process)
+
+
+def find_value(server, query, name):
+    [value] = [float(one["value"][1]) for one in server.query(query) if one["metric"]["name"] == name]
+    return value
