@@ -56,6 +56,26 @@ def serve(kinds, scope="module"):
     return server
 
 
+def serve_alone():
+    """Return a fixture: a function that starts a server of a class for one test, with these attributes."""
+
+    @pytest.fixture
+    def start_server(tmp_path):
+        servers = []
+
+        def start(kind, **attributes):
+            server = kind(tmp_path / f"server{len(servers)}")
+            vars(server).update(attributes)
+            servers.append(server)
+            return server.start()
+
+        yield start
+        for server in servers:
+            server.stop()
+
+    return start_server
+
+
 class Server:
     """A server of one process. `url` is its value of --via. `has_history` and so on say what its engine supports."""
 
@@ -119,6 +139,7 @@ class Server:
 class Etcd(Server):
     scheme = "etcd"
     tools = ("etcd", "etcdctl")
+    settings = ()
 
     def prepare(self):
         self.peer_port = find_port()
@@ -129,7 +150,7 @@ class Etcd(Server):
         here, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
         urls = f"--listen-client-urls {here} --advertise-client-urls {here} --listen-peer-urls {peer}"
         member = ["--name", self.name, "--initial-cluster", self.cluster, "--initial-advertise-peer-urls", peer]
-        return ["etcd", "--data-dir", self.path / "data", *urls.split(), *member]
+        return ["etcd", "--data-dir", self.path / "data", *urls.split(), *member, *self.settings]
 
     def is_ready(self):
         return is_answered(f"http://127.0.0.1:{self.port}/health")  # 503 without a leader

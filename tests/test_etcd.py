@@ -1,17 +1,16 @@
-"""etcd alone: one lock with etcdctl, leases revoked in the queue, roles, configuration files, TLS."""
+"""etcd alone: one lock with etcdctl, leases revoked in the queue, roles, configuration files."""
 
 import os
 import signal
-import subprocess
 
 import pytest
 from conftest import configured, finish, read_line, until
-from servers import Etcd, serve
+from servers import Etcd, serve, serve_alone
 
 pytestmark = pytest.mark.tool("etcd", "etcdctl")
 
 
-server = serve(Etcd)
+server, start_server = serve(Etcd), serve_alone()
 
 
 @pytest.fixture
@@ -20,16 +19,8 @@ def lab(lab, server):
     return lab
 
 
-def start_etcdctl(lab, *words):
-    process = subprocess.Popen(
-        ["etcdctl", *words], env=lab.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    lab.started.append(process)
-    return process
-
-
 def test_etcdctl_lock_excludes_solo(lab):
-    other = start_etcdctl(lab, "lock", "solo/one")  # prints its key, and holds until a signal
+    other = lab.start_words("etcdctl", "lock", "solo/one")  # prints its key, and holds until a signal
     key = read_line(other)
 
     result = lab.run("-n", "one", "true")
@@ -44,7 +35,7 @@ def test_etcdctl_lock_excludes_solo(lab):
 
 def test_etcdctl_lock_waits_for_solo(lab, server):
     holder = lab.hold("two")
-    other = start_etcdctl(lab, "lock", "solo/two", "--", "sh", "-c", "echo other >>$LAB/log")
+    other = lab.start_words("etcdctl", "lock", "solo/two", "--", "sh", "-c", "echo other >>$LAB/log")
     until(lambda: server.ask("get", "--prefix", "solo/two/", "--keys-only").count("solo/two/") == 2)
 
     assert lab.read_log() == []
@@ -54,7 +45,7 @@ def test_etcdctl_lock_waits_for_solo(lab, server):
 
 
 def test_etcdctl_lock_and_solo_wait_in_one_queue(lab, server):
-    holder = start_etcdctl(lab, "lock", "solo/queue")
+    holder = lab.start_words("etcdctl", "lock", "solo/queue")
     read_line(holder)
     waiters = []
     for tag in ("solo1", "etcdctl2", "solo3", "etcdctl4"):
@@ -63,7 +54,7 @@ def test_etcdctl_lock_and_solo_wait_in_one_queue(lab, server):
             directory = ("--dir", lab.path / tag)
             waiters.append(lab.start("-n", "queue", "--wait", "1h", *directory, "--", *script))
         else:
-            waiters.append(start_etcdctl(lab, "lock", "solo/queue", "--", *script))
+            waiters.append(lab.start_words("etcdctl", "lock", "solo/queue", "--", *script))
         until(lambda: count_keys(server, "queue") == 1 + len(waiters))
 
     assert lab.read_log() == []
@@ -99,82 +90,50 @@ def count_keys(server, name):
 
 def test_each_prefix_has_its_own_names(lab):
     holder = lab.hold("four")
+    other = lab.environment["SOLO_VIA"] + "/team/locks"
 
-    assert (
-        lab.run(
-            "-n", "four", "--via", lab.environment["SOLO_VIA"] + "/team/locks", "--dir", lab.path / "b", "true"
-        ).returncode
-        == 0
-    )
+    assert lab.run("-n", "four", "--via", other, "--dir", lab.path / "b", "true").returncode == 0
     finish(holder)
 
 
+def enable_passwords(server, *roles):
+    words = ("user add root:rootpw", "role add root", "user grant-role root root", *roles, "auth enable")
+    for line in words:
+        server.ask(*line.split())
+
+
 @pytest.mark.root
-def test_configured_password_is_used_and_never_shown(lab, tmp_path):
+def test_configured_password_is_used_and_never_shown(lab, tmp_path, start_server):
     """The role of the user allows only keys below the prefix."""
-    server = Etcd(tmp_path / "auth").start()
-    for words in (
-        "user add root:rootpw",
-        "user grant-role root root",
-        "role add cron",
-        "user add ci:s3cret",
-        "user grant-role ci cron",
-        "role grant-permission cron readwrite --prefix=true solo/",
-        "auth enable",
-    ):
-        if words == "user grant-role root root":
-            server.ask("role", "add", "root")
-        server.ask(*words.split())
-    try:
-        etc = write_configuration(tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "ci"\npassword = "s3cret"\n')
-        prefix = configured(etc)
-        result = lab.run(
-            "-v",
-            "-n",
-            "job",
-            "--via",
-            "prod",
-            "--",
-            "sh",
-            "-c",
-            "env; cat /proc/$PPID/cmdline; cat $SOLO_DIR/job/.hold.*",
-            prefix=prefix,
-        )
-        assert result.returncode == 0, result.stderr
-        assert b"SOLO_TOKEN" in result.stdout and b"s3cret" not in result.stdout + result.stderr
-        wrong = lab.run("-n", "job", "--via", server.url, "true")
-        assert (wrong.returncode, wrong.stderr.count(b"\n")) == (125, 1)
-    finally:
-        server.stop()
+    server = start_server(Etcd)
+    role = "role add cron", "role grant-permission cron readwrite --prefix=true solo/"
+    enable_passwords(server, *role, "user add ci:s3cret", "user grant-role ci cron")
+    etc = write_configuration(tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "ci"\npassword = "s3cret"\n')
+    shown = "env; cat /proc/$PPID/cmdline; cat $SOLO_DIR/job/.hold.*"
 
+    result = lab.run("-v", "-n", "job", "--via", "prod", "--", "sh", "-c", shown, prefix=configured(etc))
+    wrong = lab.run("-n", "job", "--via", server.url, "true")
 
-class Tokened(Etcd):
-    """etcd with JWTs, which become invalid with any change of users or roles."""
-
-    def make_words(self):
-        key = self.path / "key"
-        key.write_bytes(os.urandom(32))
-        return [*super().make_words(), "--auth-token", f"jwt,priv-key={key},sign-method=HS256,ttl=10m"]
+    assert result.returncode == 0, result.stderr
+    assert b"SOLO_TOKEN" in result.stdout and b"s3cret" not in result.stdout + result.stderr
+    assert (wrong.returncode, wrong.stderr.count(b"\n")) == (125, 1)
 
 
 @pytest.mark.root
-def test_token_older_than_a_role_change_is_replaced(lab, tmp_path):
-    server = Tokened(tmp_path / "tokened").start()
-    for words in ("user add root:rootpw", "role add root", "user grant-role root root", "auth enable"):
-        server.ask(*words.split())
-    try:
-        etc = write_configuration(tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "root"\npassword = "rootpw"\n')
-        prefix = configured(etc)
-        run = lab.start(
-            "-n", "job", "--via", "prod", "--ttl", "8s", "--", "sh", "-c", "echo; sleep 6; exit 3", prefix=prefix
-        )
-        read_line(run)
+def test_token_older_than_a_role_change_is_replaced(lab, tmp_path, start_server):
+    """JWTs become invalid with any change of users or roles."""
+    (tmp_path / "key").write_bytes(os.urandom(32))
+    settings = ["--auth-token", f"jwt,priv-key={tmp_path}/key,sign-method=HS256,ttl=10m"]
+    server = start_server(Etcd, settings=settings)
+    enable_passwords(server)
+    etc = write_configuration(tmp_path, f'[via.prod]\nurl = "{server.url}"\nuser = "root"\npassword = "rootpw"\n')
+    words = ("-n", "job", "--via", "prod", "--ttl", "8s", "--", "sh", "-c", "echo; sleep 6; exit 3")
+    run = lab.start(*words, prefix=configured(etc))
+    read_line(run)
 
-        server.ask("--user", "root:rootpw", "role", "add", "other")
+    server.ask("--user", "root:rootpw", "role", "add", "other")
 
-        assert finish(run)[0] == 3
-    finally:
-        server.stop()
+    assert finish(run)[0] == 3
 
 
 def write_configuration(tmp_path, text, mode=0o600):
@@ -206,55 +165,6 @@ def test_invalid_configuration_is_refused_in_one_line(lab, tmp_path, text, mode,
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and message in result.stderr.decode()
 
 
-@pytest.mark.tool("openssl")
-def test_tls_refuses_an_unknown_certificate(lab, tmp_path):
-    key, certificate = tmp_path / "key", tmp_path / "certificate"
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-keyout",
-            key,
-            "-out",
-            certificate,
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-        ],
-        check=True,
-        capture_output=True,
-    )
-
-    class Secure(Etcd):
-        scheme = "etcds"
-
-        def make_words(self):
-            words = [
-                str(word).replace(f"http://127.0.0.1:{self.port}", f"https://127.0.0.1:{self.port}")
-                for word in super().make_words()
-            ]
-            return [*words, "--cert-file", certificate, "--key-file", key]
-
-        def is_ready(self):
-            return "ready to serve client requests" in (self.path / "log").read_text()
-
-    server = Secure(tmp_path / "tls").start()
-    try:
-        result = lab.run("-n", "job", "--wait", "1h", "--via", server.url, "true")
-        assert result.returncode == 125 and b"the server's certificate is not signed by" in result.stderr
-        lab.environment["SSL_CERT_FILE"] = str(certificate)  # trusted by default
-        assert lab.run("-n", "job", "--via", server.url, "true").returncode == 0
-    finally:
-        server.stop()
-
-
 def test_lease_that_expires_between_two_names_releases_both(lab, server):
     """It holds the first and waits for the second, so it must acquire the first again too."""
     blocker = lab.hold("b-second")
@@ -272,14 +182,9 @@ def test_lease_that_expires_between_two_names_releases_both(lab, server):
     assert status == 0 and (lab.path / "held").read_text().count('"solo"') == 2, output
 
 
-def test_member_without_a_json_gateway_is_refused_at_once(lab, tmp_path):
-    class Closed(Etcd):
-        def make_words(self):
-            return [*super().make_words(), "--enable-grpc-gateway=false"]
-
-    closed = Closed(tmp_path / "closed").start()
+def test_member_without_a_json_gateway_is_refused_at_once(lab, start_server):
+    closed = start_server(Etcd, settings=["--enable-grpc-gateway=false"])
 
     result = lab.run("-n", "job", "-w", "1h", "--via", closed.url, "true", timeout=30)
 
-    closed.stop()
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"no JSON gateway" in result.stderr

@@ -9,14 +9,14 @@ import signal
 import socket
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from conftest import PATIENCE, configured, finish, until
+from conftest import PATIENCE, TESTS, configured, finish, until
 from fleet import read_life
 from servers import Etcd, serve
+from stub import Handler, Stub
 
-BEATS = ["python3", "-IS", os.path.join(os.path.dirname(__file__), "beats.py")]
+BEATS = ["python3", "-IS", str(TESTS / "beats.py")]
 TRICKLE = object()  # an endless answer, byte by byte
 LOST = object()  # the first request is executed but not answered
 
@@ -24,70 +24,52 @@ LOST = object()  # the first request is executed but not answered
 server = serve(Etcd)
 
 
-class HostileProxy(ThreadingHTTPServer):
+class HostileProxy(Stub):
     """Forwards all requests except those for paths in `answers`, which get these bytes and the status `status`."""
 
-    daemon_threads = True
-
     def __init__(self, target: int):
-        self.target = target
-        self.answers = {}
-        self.status = 200
-        self.asked = []
-        super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+        self.target, self.answers, self.status = target, {}, 200
+        super().__init__()
 
-    def handle_error(self, *_):
-        pass  # the client has gone
+    @property
+    def paths(self) -> list:
+        return [path for _, path, _ in self.asked]
 
-
-class Handler(BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.asked.append(self.path)
-        answer = self.server.answers.get(self.path)
+    def answer(self, request, data):
+        answer = self.answers.get(request.path)
         if answer is TRICKLE:
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
             while True:
-                self.wfile.write(b" ")
+                request.wfile.write(b" ")
                 time.sleep(0.2)
         if answer not in (None, LOST):
-            self.send_response(self.server.status)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-            return
-        there = http.client.HTTPConnection("127.0.0.1", self.server.target)
-        there.request("POST", self.path, body)
-        lost, answer = self.server.answers.pop(self.path, None), there.getresponse()
+            return self.status, answer
+        there = http.client.HTTPConnection("127.0.0.1", self.target)
+        there.request("POST", request.path, data)
+        lost, answer = self.answers.pop(request.path, None), there.getresponse()
         if lost is LOST:
-            self.close_connection = True
-            return
-        self.send_response(answer.status)
-        self.send_header("Connection", "close")
-        self.end_headers()
+            return None
+        request.send_response(answer.status)
+        request.send_header("Connection", "close")
+        request.end_headers()
         while piece := answer.read1(65536):
-            self.wfile.write(piece)
-            self.wfile.flush()
-        self.close_connection = True
-
-    def log_message(self, *_):
-        pass
+            request.wfile.write(piece)
+            request.wfile.flush()
+        return None
 
 
 @pytest.fixture
 def proxy(server, lab):
     proxy = HostileProxy(server.port)
-    lab.environment["SOLO_VIA"] = f"etcd://127.0.0.1:{proxy.server_address[1]}"
+    lab.environment["SOLO_VIA"] = f"etcd://127.0.0.1:{proxy.port}"
     yield proxy
-    proxy.shutdown()
-    proxy.server_close()
+    proxy.close()
 
 
 def test_wait_works_through_a_proxy_that_closes_after_each_answer(lab, proxy, server):
     holder = lab.hold("proxied")
     waiting = lab.start("-n", "proxied", "-w", "1m", "--dir", lab.path / "b", "echo", "mine")
-    until(lambda: "/v3/watch" in proxy.asked)
+    until(lambda: "/v3/watch" in proxy.paths)
     finish(holder)
 
     assert finish(waiting)[:2] == (0, "mine\n")
@@ -128,17 +110,17 @@ def test_not_found_for_every_request_leaves_no_lease(lab, proxy, server, path):
 def test_run_needs_few_requests(lab, proxy):
     assert lab.run("-n", "counted", "true").returncode == 0
 
-    assert len(proxy.asked) <= 12
+    assert len(proxy.paths) <= 12
 
 
 def test_one_invalid_answer_to_a_renewal_is_harmless(lab, proxy):
     holder = lab.hold("strange", "--ttl", "3s")
     proxy.answers["/v3/lease/keepalive"] = b"[]"
-    seen = len(proxy.asked)
-    until(lambda: proxy.asked[seen:].count("/v3/lease/keepalive") >= 2)
+    seen = len(proxy.paths)
+    until(lambda: proxy.paths[seen:].count("/v3/lease/keepalive") >= 2)
     del proxy.answers["/v3/lease/keepalive"]
-    seen = len(proxy.asked)
-    until(lambda: proxy.asked[seen:].count("/v3/lease/keepalive") >= 6)
+    seen = len(proxy.paths)
+    until(lambda: proxy.paths[seen:].count("/v3/lease/keepalive") >= 6)
 
     assert finish(holder)[0] == 0
 
@@ -184,9 +166,9 @@ def test_waiter_with_progress_keeps_its_place(lab, proxy, server):
     list_keys = ("get", "--prefix", "solo/shown/", "--keys-only", "--sort-by=CREATE")
     until(lambda: len(server.ask(*list_keys).split()) == 2)
     keys = server.ask(*list_keys).split()
-    seen = len(proxy.asked)
+    seen = len(proxy.paths)
     # Its own renewals and the holder's, for more than a ttl.
-    until(lambda: proxy.asked[seen:].count("/v3/lease/keepalive") >= 14)
+    until(lambda: proxy.paths[seen:].count("/v3/lease/keepalive") >= 14)
 
     finish(holder)
     assert waiting.communicate(timeout=PATIENCE)[0].decode().split() == [keys[1]]
@@ -212,7 +194,7 @@ def test_signal_ends_a_contender_that_releases_its_entry(lab, proxy, server):
     holder = lab.hold("given")
     proxy.answers["/v3/lease/revoke"] = TRICKLE
     contender = lab.start("-n", "given", "--dir", lab.path / "b", "true")
-    until(lambda: "/v3/lease/revoke" in proxy.asked)
+    until(lambda: "/v3/lease/revoke" in proxy.paths)
 
     contender.send_signal(signal.SIGTERM)
 
@@ -225,12 +207,12 @@ def test_signal_ends_a_contender_that_releases_its_entry(lab, proxy, server):
 def test_signal_during_a_grant_leaves_no_lease(lab, proxy, server):
     proxy.answers["/v3/lease/grant"] = TRICKLE
     waiting = lab.start("-n", "interrupted", "--ttl", "300s", "-w", "1m", "true")
-    until(lambda: "/v3/lease/grant" in proxy.asked)
+    until(lambda: "/v3/lease/grant" in proxy.paths)
 
     waiting.send_signal(signal.SIGUSR1)
 
     assert waiting.wait(PATIENCE) == -signal.SIGUSR1
-    assert "/v3/lease/revoke" in proxy.asked
+    assert "/v3/lease/revoke" in proxy.paths
 
 
 def test_invalid_foreign_entry_is_shown_safely(lab, server):

@@ -1,35 +1,26 @@
-"""Redis alone: lost locks, failing links, passwords, unsupported servers."""
+"""Redis alone: lost locks, passwords, unsupported servers."""
 
 import pwd
-import struct
-import subprocess
-import sys
 
 import pytest
-from conftest import TESTS, finish, read_line, until, wait_dead
-from fleet import LOST
-from proxy import HOLE, NO_ANSWERS, NO_REQUESTS, RESET, Proxy
-from servers import Redis, find_port
+from conftest import finish, read_line, until, wait_dead
+from fleet import Clock
+from proxy import HOLE, Proxy
+from servers import Redis, find_port, serve_alone
 from test_engines import Fleet
 
 SECRET = "correct-horse"
+start_server = serve_alone()
 
 
 @pytest.fixture
-def start_redis(tmp_path):
+def start_redis(start_server):
     """Return a function that starts a server with more settings and this environment."""
-    servers = []
 
     def start(*settings, **environment):
-        server = Redis(tmp_path / f"server{len(servers)}")
-        server.settings += settings
-        server.environment = environment
-        servers.append(server)
-        return server.start()
+        return start_server(Redis, settings=(*Redis.settings, *settings), environment=environment)
 
-    yield start
-    for server in servers:
-        server.stop()
+    return start
 
 
 @pytest.fixture
@@ -79,28 +70,21 @@ def test_restart_with_synced_appends_keeps_the_lock(lab, start_redis):
 
 @pytest.mark.tool("gcc")
 def test_step_of_the_servers_clock_ends_leases_early_or_late(lab, start_redis):
-    shim, clock = lab.path / "clock.so", lab.path / "clock"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, TESTS / "clock.c"], check=True)
-    clock.write_bytes(struct.pack("q", 0))
-    fleet = Fleet(lab, start_redis(LD_PRELOAD=str(shim), CLOCK=str(clock)))
+    clock = Clock(lab.path, 0)
+    fleet = Fleet(lab, start_redis(**clock.environment))
     holder = start_stubborn(fleet, "a", "--ttl", "4s")
     assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
 
-    set_clock(clock, 60)
+    clock.set(60)
     take_next(fleet, holder.token)  # two may run; but the later token is higher and the first command ends
     assert finish(holder)[0] == 123
 
     late = start_stubborn(fleet, "a", "--ttl", "4s")
-    set_clock(clock, 0)
+    clock.set(0)
     late.kill()
     [key] = fleet.server.ask("--raw", "keys", f"solo:{{{fleet.job}}}:????????????????").split()
     assert int(fleet.server.ask("--raw", "pttl", key)) > 50_000  # of a ttl of 4 s
     assert fleet.run("b", "-n", fleet.job, "true").returncode == 75
-
-
-def set_clock(path, seconds):
-    with open(path, "r+b") as file:
-        file.write(struct.pack("q", seconds))
 
 
 def test_lease_is_renewed_without_free_memory(fleet):
@@ -117,52 +101,6 @@ def test_lease_is_renewed_without_free_memory(fleet):
 def count_renewals(server):
     [line] = [line for line in server.ask("info", "commandstats").splitlines() if line.startswith("cmdstat_pexpire:")]
     return int(line.partition("calls=")[2].partition(",")[0])
-
-
-# --- the link -----------------------------------------------------------------------------------------------------------------
-
-
-def test_failing_link_never_lets_two_commands_overlap(fleet):
-    trials = [Trial(fleet, number, fault) for number, fault in enumerate((HOLE, RESET, NO_REQUESTS, NO_ANSWERS))]
-
-    for trial in trials:
-        trial.proxy.set(trial.fault)
-
-    for trial in trials:
-        assert finish(trial.holder)[0] in LOST
-        assert finish(trial.waiting)[0] == 0
-        (token, *beats), (later, *others) = map(read_beats, trial.files)
-        assert token < later and max(beats) < min(others)
-        trial.proxy.close()
-
-
-class Trial:
-    """A holder connected through a proxy, and a waiter connected directly."""
-
-    def __init__(self, fleet, number, fault):
-        self.fault = fault
-        self.proxy = Proxy(fleet.server.port)
-        self.files = [fleet.lab.path / f"{which}{number}" for which in ("holder", "waiting")]
-        words = [
-            "-n",
-            f"{fleet.job}-{number}",
-            "--ttl",
-            "3s",
-            "-w",
-            "forever",
-            "--",
-            sys.executable,
-            TESTS / "beats.py",
-        ]
-        through = ("--via", fleet.server.make_url(self.proxy.port))
-        self.holder = fleet.start(f"a{number}", *through, *words, self.files[0], "1000")
-        until(lambda: self.files[0].exists() and self.files[0].stat().st_size > 8)
-        self.waiting = fleet.start(f"b{number}", *words, self.files[1], "0")
-
-
-def read_beats(path):
-    data = path.read_bytes()
-    return struct.unpack(f"q{len(data) // 8 - 1}d", data)
 
 
 def test_renewal_on_a_dead_link_is_tried_once(fleet):

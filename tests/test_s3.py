@@ -14,21 +14,18 @@ import signal
 import socket
 import ssl
 import string
-import struct
-import subprocess
 import threading
 import time
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import tally
-from conftest import TESTS, finish, read_line, until
-from fleet import HOLE, LOST, STOPPED, Host, Soak, find_overlaps, is_growing, read_life
-from proxy import Proxy
-from servers import S3, serve
+from conftest import finish, read_line, until
+from fleet import LOST, Clock, Host, find_overlaps, is_growing, read_life
+from proxy import NO_ANSWERS
+from servers import S3, ask, serve, serve_alone
+from stub import Stub
 
-from solo.engines import dates
 from solo.engines.s3 import credentials, sign
 from solo.engines.s3.engine import S3 as Engine
 from solo.engines.s3.proxy import open_tunnel
@@ -39,7 +36,7 @@ JOBS = (f"s3job{number}" for number in itertools.count())
 KEYS = {"AccessKeyId": S3.keys[0], "SecretAccessKey": S3.keys[1]}
 
 
-server = serve(S3)
+server, start_server = serve(S3), serve_alone()
 
 
 @pytest.fixture
@@ -92,64 +89,26 @@ def test_signature_is_that_of_botocore():
         assert ours["Authorization"] == theirs.headers["Authorization"], f"SOLO_SEED={tally.SEED}"
 
 
-def test_dates_are_those_of_the_library():
-    chance = random.Random(tally.SEED)
-    for _ in range(2000):
-        moment = chance.randrange(253_402_300_799)
-        parts = time.gmtime(moment)
-
-        assert dates.parse_date(time.strftime("%Y-%m-%dT%H:%M:%SZ", parts)) == moment
-        assert dates.parse_http_date(time.strftime("%a, %d %b %Y %H:%M:%S GMT", parts)) == moment
-
-
 # --- credentials --------------------------------------------------------------------------------------------------------------
 
 
-class Service(ThreadingHTTPServer):
-    """A server whose answers are {(method, path): (status, body)}, for requests with these headers."""
+def answer_from(answers, header="", value=None):
+    """Return a function for a Stub: {(method, path): (status, body)}, for requests with this header or for the header."""
 
-    daemon_threads = True
+    def answer(request, data):
+        if request.headers.get(header) != value and request.command != "PUT":
+            return 401, b""
+        return answers.get((request.command, request.path), (404, b""))
 
-    def __init__(self, answers, headers=()):
-        self.answers, self.wanted, self.asked = answers, dict(headers), []
-        super().__init__(("127.0.0.1", 0), ServiceHandler)
-        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}"
+    return answer
 
 
-class ServiceHandler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def answer(self):
-        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.server.asked.append((self.command, self.path, data))
-        has_all = all(self.headers.get(name) == value for name, value in self.server.wanted.items())
-        has_all |= self.command == "PUT" and "token" in self.path
-        found = (
-            self.server.answers(self, data)
-            if callable(self.server.answers)
-            else self.server.answers.get((self.command, self.path))
-        )
-        status, body, *headers = found if found and has_all else (404 if has_all else 401, b"")
-        self.send_response(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_PUT = do_POST = do_DELETE = do_CONNECT = answer
-
-    def log_message(self, *_):
-        pass
+def make_settings(environment):
+    return credentials.Settings({key.encode(): str(value).encode() for key, value in environment.items()})
 
 
 def find(environment, timeout=5.0):
-    settings = credentials.Settings({key.encode(): str(value).encode() for key, value in environment.items()})
-    return credentials.find_keys(settings, timeout)
+    return credentials.find_keys(make_settings(environment), timeout)
 
 
 @pytest.fixture
@@ -182,8 +141,7 @@ def test_profile_is_read_from_both_files(home):
     environment = {**home, "AWS_PROFILE": "prod"}
 
     assert find(environment)[:3] == ("P", "p=+/", "s")
-    settings = credentials.Settings({key.encode(): str(value).encode() for key, value in environment.items()})
-    assert settings.find_region() == "eu-west-1"
+    assert make_settings(environment).find_region() == "eu-west-1"
     with pytest.raises(SoloError, match="AWS_PROFILE: no profile test"):
         find({**home, "AWS_PROFILE": "test"})
 
@@ -192,10 +150,9 @@ def test_files_of_aws_are_found_by_a_tilde_and_without_home(home, monkeypatch):
     (home["HOME"] / "keys").write_text("[default]\naws_access_key_id = F\naws_secret_access_key = f\n")
     (home["HOME"] / "settings").write_text("[default]\nregion = eu-west-1\n")
     files = {**home, "AWS_SHARED_CREDENTIALS_FILE": "~/keys", "AWS_CONFIG_FILE": "~/settings"}
-    settings = credentials.Settings({key.encode(): str(value).encode() for key, value in files.items()})
     homeless = credentials.Settings({})
 
-    assert (settings.find_region(), find(files)[:2]) == ("eu-west-1", ("F", "f"))
+    assert (make_settings(files).find_region(), find(files)[:2]) == ("eu-west-1", ("F", "f"))
     assert homeless.expand("~/.aws/config") == pwd.getpwuid(os.geteuid()).pw_dir + "/.aws/config"
     monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
     assert homeless.expand("~/.aws/config") == ""
@@ -295,7 +252,7 @@ def test_web_identity_gets_the_keys_of_its_role_from_sts(home, place):
         asked.update(urllib.parse.parse_qsl(data.decode()))
         return (200, STS_ANSWER) if "AssumeRoleWithWebIdentity" in data.decode() else (400, b"")
 
-    service = Service(answer)
+    service = Stub(answer)
     environment = {**home, "AWS_ENDPOINT_URL_STS": service.url}
     if place == "environment":
         write_profile(home, shared="[default]\naws_access_key_id = F\naws_secret_access_key = f\n")
@@ -307,16 +264,15 @@ def test_web_identity_gets_the_keys_of_its_role_from_sts(home, place):
 
     assert find(environment)[:4] == ("AKID", "s/+=", "t==", 1795413600.0)
     assert (asked["RoleArn"], asked["WebIdentityToken"], asked["RoleSessionName"]) == (arn, "ey.J&", "pod")
-    service.answers = lambda *_: (403, b"<Code>AccessDenied</Code><Message>Not authorized</Message>")
+    service.answer = lambda *_: (403, b"<Code>AccessDenied</Code><Message>Not authorized</Message>")
     with pytest.raises(SoloError, match="AccessDenied: Not authorized"):
         find(environment)
 
 
 def test_container_gives_keys_for_its_token(home):
     (home["HOME"] / "token").write_text("secret word\n")
-    service = Service(
-        {("GET", "/v1"): (200, json.dumps({**KEYS, "Token": "t"}).encode())}, {"Authorization": "secret word"}
-    )
+    answers = {("GET", "/v1"): (200, json.dumps({**KEYS, "Token": "t"}).encode())}
+    service = Stub(answer_from(answers, "Authorization", "secret word"))
     environment = {**home, "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{service.url}/v1"}
 
     keys = find({**environment, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": home["HOME"] / "token"})
@@ -333,11 +289,11 @@ def test_instance_gives_the_keys_of_its_role_for_a_session_token(home):
         ("GET", role): (200, b"web\n"),
         ("GET", role + "web"): (200, json.dumps({**KEYS, "Token": "t", "Expiration": "2026-11-23T06:00:00Z"}).encode()),
     }
-    service = Service(answers, {"X-aws-ec2-metadata-token": "word"})
+    service = Stub(answer_from(answers, "X-aws-ec2-metadata-token", "word"))
     environment = {"HOME": home["HOME"], "AWS_EC2_METADATA_SERVICE_ENDPOINT": service.url + "/"}
 
     assert find(environment)[:4] == (*S3.keys, "t", 1795413600.0)
-    service.answers.pop(("GET", role))
+    answers.pop(("GET", role))
     with pytest.raises(SoloError, match="cannot find access keys"):
         find(environment)
 
@@ -347,12 +303,12 @@ def test_host_without_keys_is_an_error_with_the_places(home):
         find(home)
 
 
-def test_keys_are_read_again_before_they_end(hosts, tmp_path):
+def test_keys_are_read_again_before_they_end(hosts, home, tmp_path):
     """The process is slower than a renewal may be, and the first keys end in a minute."""
     count = tmp_path / "count"
     answer = json.dumps({"Expiration": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60)), **KEYS})
     process = f"echo x >>{count}; sleep 1; echo '{answer}'"
-    write_profile({"HOME": prepare(tmp_path)}, f"[default]\ncredential_process = {process}\n")
+    write_profile(home, f"[default]\ncredential_process = {process}\n")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         del hosts.environment[name]
     hosts.environment["HOME"] = str(tmp_path)
@@ -365,11 +321,6 @@ def test_keys_are_read_again_before_they_end(hosts, tmp_path):
     assert finish(holder)[0] == 0
 
 
-def prepare(path):
-    (path / ".aws").mkdir()
-    return path
-
-
 # --- URLs ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -378,7 +329,6 @@ def open_engine(url, environment, monkeypatch):
         monkeypatch.delenv(name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(credentials.posix, "environ", {k.encode(): v.encode() for k, v in os.environ.items()})
     return Engine(parse_url(url), 15.0, 2.0).store
 
 
@@ -511,10 +461,10 @@ class Memory:
 @pytest.fixture
 def memory(lab):
     memory = Memory()
-    memory.service = Service(memory)
+    memory.service = Stub(memory)
     lab.environment["SOLO_VIA"] = f"s3://bucket/locks?endpoint={memory.service.url}"
     yield memory
-    memory.service.shutdown()
+    memory.service.close()
 
 
 CONDITIONS = ("If-Match", "If-None-Match")
@@ -557,7 +507,7 @@ def test_two_contenders_at_a_new_store_both_prove_it(lab, memory, ignored):
             return 404, b"<Error><Code>NoSuchKey</Code></Error>"
         return memory(request, data)
 
-    memory.service.answers = answer
+    memory.service.answer = answer
     pair = [lab.start("-n", "job", "-w", "1m", "--dir", lab.path / one, "--", *RUN) for one in "ab"]
     statuses = [finish(one)[0] for one in pair]
 
@@ -580,7 +530,7 @@ def test_contender_killed_during_the_proof_proves_nothing(lab, memory, at):
                 first.kill()
         return reply
 
-    memory.service.answers = answer
+    memory.service.answer = answer
     first = lab.start("-n", "job", "--", *RUN)
     assert first.wait(30) == -signal.SIGKILL
 
@@ -672,7 +622,7 @@ def test_timeout_after_the_answer_of_a_busy_store_says_it_is_busy(lab, memory):
 
 def test_failed_release_says_who_frees_the_name(lab, memory):
     holder = lab.hold("job", "--ttl", "4s")
-    memory.service.answers = lambda *_: SLOW
+    memory.service.answer = lambda *_: SLOW
 
     status, _, errors = finish(holder)
 
@@ -740,7 +690,7 @@ def test_listing_has_several_pages(lab, memory):
         assert query["prefix"] == "locks/"
         return 200, pages["continuation-token" in query]
 
-    memory.service.answers = answer
+    memory.service.answer = answer
 
     assert [row["name"] for row in json.loads(lab.run("list", "--json").stdout)] == ["a/b c"]
     finish(holder)
@@ -759,7 +709,7 @@ def refuse_changes(memory, count):
             return 412, b"<Error><Code>PreconditionFailed</Code></Error>"
         return memory(request, data)
 
-    memory.service.answers = answer
+    memory.service.answer = answer
     return left
 
 
@@ -807,7 +757,7 @@ def test_each_put_has_a_checksum_and_the_encryption_of_the_url(lab, memory):
             puts[-1] += [request.headers[f"x-amz-server-side-encryption{end}"] for end in ("", "-aws-kms-key-id")]
         return memory(request, data)
 
-    memory.service.answers = answer
+    memory.service.answer = answer
 
     assert lab.run("-n", "job", "true").returncode == 0
     assert len(puts) > 5 and all(put == [True, "aws:kms", "key"] for put in puts)
@@ -820,7 +770,7 @@ def test_https_goes_through_the_proxy_of_the_environment(lab, memory):
         asked.append((request.path, request.headers["Proxy-Authorization"]))
         return 407, b""
 
-    proxy = Service(answer)
+    proxy = Stub(answer)
     lab.environment["SOLO_VIA"] = "s3://bucket?endpoint=https://store.test:9000"
     lab.environment["HTTPS_PROXY"] = proxy.url.replace("//", "//u:p@")
 
@@ -834,35 +784,24 @@ def test_https_goes_through_the_proxy_of_the_environment(lab, memory):
 
 
 def test_tunnel_of_a_proxy_leads_to_the_server():
+    def connect(request, _):
+        host, _, port = request.path.rpartition(":")
+        with socket.create_connection((host, int(port))) as other:
+            request.send_response(200)
+            request.end_headers()
+            request.wfile.write(other.recv(10))
+
+    relay = Stub(connect)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        relay = Relay(("127.0.0.1", 0), RelayHandler)
-        threading.Thread(target=relay.serve_forever, daemon=True).start()
         port = server.getsockname()[1]
 
-        one = open_tunnel("127.0.0.1:%d" % relay.server_address[1], "127.0.0.1", port, time.monotonic() + 30)
+        one = open_tunnel(f"127.0.0.1:{relay.port}", "127.0.0.1", port, time.monotonic() + 30)
 
         other, _ = server.accept()
         other.sendall(b"hello")
         assert one.recv(10) == b"hello"
-        for opened in (one, other):
+        for opened in (one, other, relay):
             opened.close()
-        relay.shutdown()
-
-
-class Relay(ThreadingHTTPServer):
-    daemon_threads = True
-
-
-class RelayHandler(BaseHTTPRequestHandler):
-    def do_CONNECT(self):
-        host, _, port = self.path.rpartition(":")
-        with socket.create_connection((host, int(port))) as other:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(other.recv(10))
-
-    def log_message(self, *_):
-        pass
 
 
 # --- TLS ----------------------------------------------------------------------------------------------------------------------
@@ -871,12 +810,12 @@ class RelayHandler(BaseHTTPRequestHandler):
 class SecureS3(S3):
     @property
     def frontend(self):
-        name, script = "/CN=127.0.0.1", ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-        files = ["-keyout", self.path / "key.pem", "-out", self.path / "cert.pem"]
-        words = [*script, "-subj", name, "-addext", "subjectAltName=IP:127.0.0.1", *files]
-        subprocess.run(words, check=True, capture_output=True)
-        ends = f"ssl_certificate={self.path}/cert.pem ssl_private_key={self.path}/key.pem"
-        return f"ssl_endpoint=127.0.0.1:{self.port} {ends}"
+        key, certificate = self.path / "key.pem", self.path / "cert.pem"
+        words = (
+            "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+        )
+        ask(*words.split(), "-keyout", key, "-out", certificate)
+        return f"ssl_endpoint=127.0.0.1:{self.port} ssl_certificate={certificate} ssl_private_key={key}"
 
     def open(self):
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5, context=ssl._create_unverified_context())
@@ -886,8 +825,8 @@ class SecureS3(S3):
 
 
 @pytest.mark.tool("openssl")
-def test_tls_needs_a_trusted_certificate(lab, tmp_path):
-    server = SecureS3(tmp_path / "secure").start()
+def test_tls_needs_a_trusted_certificate(lab, start_server):
+    server = start_server(SecureS3)
     lab.environment["SOLO_VIA"] = server.url
 
     distrusted = lab.run("-n", "job", "-w", "1h", "true", timeout=30)
@@ -896,7 +835,6 @@ def test_tls_needs_a_trusted_certificate(lab, tmp_path):
 
     assert (distrusted.returncode, trusted.returncode) == (125, 0), trusted.stderr
     assert b"certificate is not signed by an authority" in distrusted.stderr
-    server.stop()
 
 
 # --- requests -----------------------------------------------------------------------------------------------------------------
@@ -976,19 +914,16 @@ def test_token_grows_although_the_object_was_removed(hosts, server):
 @pytest.mark.parametrize("ahead", [-3600, 3600])
 def test_wall_clock_has_no_part(hosts, server, ahead):
     """The holder's clock steps while it holds the name, and the waiter's is wrong by as much the other way."""
-    shim, clocks = hosts.path / "clock.so", [hosts.path / "ahead0", hosts.path / "ahead1"]
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, TESTS / "clock.c"], check=True)
+    clocks = [Clock(hosts.path, 0), Clock(hosts.path, -ahead)]
     pair = [Host(hosts, server, f"clock{number}") for number in range(2)]
     for host, clock in zip(pair, clocks):
-        clock.write_bytes(struct.pack("q", 0))
-        host.environment = {**host.environment, "LD_PRELOAD": str(shim), "CLOCK": str(clock)}
-    clocks[1].write_bytes(struct.pack("q", -ahead))
+        host.environment = {**host.environment, **clock.environment}
     files = [hosts.path / "life0", hosts.path / "life1"]
     pair[0].start(hosts.job, files[0], 12, "--ttl", "5s", "-k", "300ms")
     until(lambda: read_life(files[0]) is not None or pair[0].launcher.poll() is not None)
     assert pair[0].launcher.poll() is None, pair[0].launcher.stderr.read()
     pair[1].start(hosts.job, files[1], 0.2, "--ttl", "5s", "-k", "300ms")
-    clocks[0].write_bytes(struct.pack("q", ahead))
+    clocks[0].set(ahead)
 
     assert [host.launcher.wait(60) for host in pair] == [0, 0], [host.launcher.stderr.read() for host in pair]
     lives = [read_life(file) for file in files]
@@ -997,64 +932,26 @@ def test_wall_clock_has_no_part(hosts, server, ahead):
         host.close()
 
 
-def halve_observation(lab):
-    """Use a solo whose contenders observe for half the time."""
-    script = open(lab.script).read()
-    start = "    from solo.main import main\n"
-    assert start in script
-    path = lab.path / "halved"
-    path.write_text(script.replace(start, f"    from solo.engines.s3 import engine\n    engine.RATE = -0.5\n{start}"))
-    path.chmod(0o755)
-    lab.script = str(path)
-
-
-def run_soak(lab, server, seconds, until_overlap=False):
-    """A waiter must live long enough to observe: faults are rarer than in the soak of all engines."""
-    soak = Soak(lab, server, tally.SEED, 6.0, faults=(STOPPED, HOLE), rate=0.04)
-    end = tally.UNTIL or time.monotonic() + seconds
-    while time.monotonic() < end:
-        soak.step()
-        if until_overlap and find_overlaps([life for life in map(read_life, soak.files) if life]):
-            break
-    return soak, soak.finish()
-
-
-@pytest.mark.timeout(600)
-def test_soak_finds_overlaps_if_the_observation_is_halved(lab, server):
-    halve_observation(lab)
-
-    _, lives = run_soak(lab, server, 240, until_overlap=True)
-
-    assert find_overlaps(lives)
-
-
-@pytest.mark.timeout(900)
-def test_soak_finds_no_overlap_with_the_whole_observation(lab, server):
-    """The same soak as the one that finds overlaps."""
-    soak, lives = run_soak(lab, server, 600 if tally.WHOLE else 60)
-
-    assert len(lives) > 2 and soak.injected
-    assert not find_overlaps(lives) and is_growing(lives), f"SOLO_SEED={tally.SEED}"
-
-
-def test_lost_renewal_that_arrives_late_does_not_move_the_deadline(lab, server):
-    """A renewal is executed and its answer lost: the holder dies as if it had not been sent."""
-    server_url, job = server.url, next(JOBS)
-    proxy = Proxy(server.port)
-    lab.environment["SOLO_VIA"] = server.make_url(proxy.port)
-    file = lab.path / "life"
-    beats = ["python3", "-IS", str(TESTS / "beats.py"), str(file), "60"]
-    holder = lab.start("-n", job, "--ttl", "4s", "-k", "300ms", "--", *beats)
-    until(lambda: read_life(file) is not None)
+@pytest.mark.parametrize("ttl, is_observed", [(4, True), (20, False)])
+def test_lost_renewal_that_arrives_late_does_not_move_the_deadline(lab, server, ttl, is_observed):
+    """A renewal is executed and its answer lost: the holder dies as if it had not been sent. A hasty waiter overlaps."""
+    pair, job = [Host(lab, server, f"late{ttl}{host}") for host in "ab"], next(JOBS)
+    files, words = [lab.path / f"life{number}" for number in range(2)], ("--ttl", f"{ttl}s", "-k", "300ms")
+    pair[0].start(job, files[0], 60, *words)
+    until(lambda: read_life(files[0]) is not None)
     before = read_document(server, job)["queue"][0]["renewals"]
 
-    proxy.set("no answers")
+    pair[0].fail(NO_ANSWERS)
     until(lambda: read_document(server, job)["queue"][0]["renewals"] > before)
-    lab.environment["SOLO_VIA"] = server_url
-    other = lab.path / "other"
-    beats[-2:] = [str(other), "0.2"]
-    waiting = lab.start("-n", job, "-w", "1m", "--ttl", "4s", "--dir", lab.path / "b", "--", *beats)
+    if not is_observed:
+        lab.hasten("solo.engines.s3.engine.RATE", -0.9)
+    pair[1].start(job, files[1], 0.2, *words)
 
-    assert holder.wait(60) in LOST
-    assert waiting.wait(60) == 0 and not find_overlaps([read_life(file), read_life(other)])
-    proxy.close()
+    assert pair[1].launcher.wait(60) == 0
+    lives = [read_life(file) for file in files]
+    if is_observed:
+        assert pair[0].launcher.wait(60) in LOST and not find_overlaps(lives) and is_growing(lives)
+    else:
+        assert read_life(files[0]).last > lives[1].first
+    for host in pair:
+        host.close()

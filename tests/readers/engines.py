@@ -4,11 +4,11 @@ import json
 import math
 import struct
 import time
-from io import SEEK_END, BytesIO
+from io import BytesIO
 from types import SimpleNamespace
 
 from readers import some
-from readers.target import NUMBERS, attempt, expect, expect_claim, fuzzed, same
+from readers.target import NUMBERS, Wire, attempt, expect, expect_claim, fuzzed, same
 from solo.contention import period
 from solo.engines import engine, etcd, http, network, resp, targets
 from solo.engines.zookeeper.engine import ZooKeeper
@@ -27,9 +27,9 @@ def expect_answer(kinds, method, *values):
     return answer
 
 
-def expect_entries(read_queue):
+def expect_entries(one):
     """Expect the entries of a queue, or an exception for an invalid answer."""
-    entries = expect_answer((list,), read_queue, "job")
+    entries = expect_answer((list,), one.read_queue, "job")
     if isinstance(entries, list):
         expect(all(entry.name == "job" and isinstance(entry.number, int) for entry in entries), entries)
 
@@ -39,6 +39,15 @@ def expect_outcomes(one):
     outcomes = expect_answer((list,), one.read_outcomes, "job")
     if isinstance(outcomes, list):
         expect(all(isinstance(name, str) and isinstance(text, bytes) for name, text in outcomes), outcomes)
+
+
+def expect_last_run(one):
+    expect_answer((period.LastRun, NOTHING), one.read_once, "job")
+
+
+def expect_one(one, data: bytes, *expectations):
+    """Ask the engine for one of these, by the length of the data."""
+    expectations[len(data) % len(expectations)](one)
 
 
 def invent_entry_record(rng, claim=None):
@@ -80,24 +89,8 @@ def trip_entry_record(rng):
 # --- HTTP --------------------------------------------------------------------------------------------------------
 
 
-class Pieces(BytesIO):
-    """A socket that receives these bytes, a few at a time, and then the end."""
-
-    size = 1000
-
-    def recv(self, size):
-        return self.read(min(self.size, size))
-
-    def settimeout(self, _):
-        pass
-
-    sendall = settimeout
-
-
 def open_http(data: bytes, size: int = 1000):
-    pieces = Pieces(data)
-    pieces.size = size
-    return http.Connection(network.Timed(pieces, time.monotonic() + 1000), "h")
+    return http.Connection(network.Timed(Wire(data, size), time.monotonic() + 1000), "h")
 
 
 def write_http(body: bytes, kind: int, cuts=()) -> bytes:
@@ -204,21 +197,18 @@ def make_etcd(rng) -> bytes:
 
 @fuzzed(1, b'"error"|"kvs"|"result"|1e999|null|[]|Infinity|' + NUMBERS)
 def check_etcd(data: bytes):
-    one = open_etcd(data)
-    asked = len(data) % 6
-    if asked == 0:
-        expect_entries(one.read_queue)
-    elif asked == 5:
-        expect_outcomes(one)
-    elif asked == 1:
-        expect_answer((str, NOTHING), one.renew)
-    elif asked == 2:
-        expect_answer((period.LastRun, NOTHING), one.read_once, "job")
-    elif asked == 3:
+    def expect_change(one):
         changed = attempt(one.wait_change, "job", None, 0.0, may=(*ANSWERED, OSError))
         expect(isinstance(changed, (bool, Exception)))
-    else:
+
+    def expect_renewal(one):
+        expect_answer((str, NOTHING), one.renew)
+
+    def expect_list(one):
         expect_answer((list,), one.list_entries)
+
+    asked = expect_entries, expect_renewal, expect_last_run, expect_change, expect_list, expect_outcomes
+    expect_one(open_etcd(data), data, *asked)
 
 
 def trip_etcd(rng):
@@ -233,23 +223,6 @@ def trip_etcd(rng):
 
 
 # --- ZooKeeper ---------------------------------------------------------------------------------------------------
-
-
-class Wire(BytesIO):
-    """Replaces a connection: returns the bytes in pieces, then ends."""
-
-    size = 7
-
-    def recv(self, size):
-        return self.read(self.size)
-
-    def settimeout(self, _):
-        pass
-
-    sendall = settimeout
-
-    def close(self):
-        self.seek(0, SEEK_END)
 
 
 def pack_text(data: bytes) -> bytes:
@@ -280,35 +253,34 @@ def make_zookeeper(rng) -> bytes:
     return b"".join(frames)
 
 
-def open_zookeeper(data: bytes):
+def open_zookeeper(data: bytes, size: int = 7):
     one = ZooKeeper(targets.parse_url("zookeeper://h"), 15, 1)
-    one.session.open = lambda deadline: Wire(data)
-    one.session.socket, one.session.number = Wire(data), 1
+    one.session.open = lambda deadline: Wire(data, size)
+    one.session.socket, one.session.number = Wire(data, size), 1
     return one
 
 
 @fuzzed(1, b"\0\0\0\1|\xff\xff\xff\xff|\x7f\xff\xff\xff|version: ")
 def check_zookeeper(data: bytes):
-    one = open_zookeeper(data)
-    asked = len(data) % 5
-    if asked == 0:
-        expect_entries(one.read_queue)
-    elif asked == 4:
-        expect_outcomes(one)
-    elif asked == 1:
+    def expect_session(one):
         attempt(one.session.connect, may=ANSWERED)
         expect(one.session.ttl > 0)
-    elif asked == 2:
+
+    def expect_event(one):
         attempt(one.session.wait_event, math.inf, may=ANSWERED)
-    else:
+
+    def expect_version(one):
         expect(one.read_version().startswith("ZooKeeper "))
+
+    expect_one(
+        open_zookeeper(data), data, expect_entries, expect_session, expect_event, expect_version, expect_outcomes
+    )
 
 
 def trip_zookeeper(rng):
     record, created = invent_entry_record(rng), some.number(rng, 1 << 62)
     data = pack_frame(1, 0, pack_children(b"ff")) + pack_frame(2, 0, pack_znode(record.format(), created, 255))
-    one = open_zookeeper(data)
-    one.session.socket.size = rng.choice((1, 7, 1000))
+    one = open_zookeeper(data, rng.choice((1, 7, 1000)))
     [entry] = one.read_queue("job")
     same((entry.key, entry.number, list_fields(entry.record)), ("/solo/job/ff", created, list_fields(record)))
     torn = open_zookeeper(data[: rng.randrange(len(data))])
@@ -338,8 +310,7 @@ def invent_answer(rng, depth=0):
 
 def open_resp(data: bytes, size: int = 1000):
     one = resp.Connection(targets.parse_url("redis://h"), None, 1000.0)
-    pieces = Pieces(data)
-    pieces.size, one.sock = size, network.Timed(pieces)
+    one.sock = network.Timed(Wire(data, size))
     return one
 
 

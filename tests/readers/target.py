@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 from contextlib import contextmanager
+from io import BytesIO
 from operator import attrgetter
 from pathlib import Path
 
@@ -70,6 +71,26 @@ def expect_claim(claim, slot):
     """Expect a claim that a contender can have."""
     expect(claim.mode in MODES and 1 <= claim.take <= claim.slots, "an impossible claim", claim.mode)
     expect(all(0 <= first <= last for first, last in slot), "an impossible slot", slot)
+
+
+class Wire(BytesIO):
+    """A socket that receives these bytes, a few at a time, and then the end; each time again, if it `repeats`."""
+
+    def __init__(self, data: bytes, size: int = 1000, repeats: bool = False):
+        super().__init__(data)
+        self.size, self.repeats = size, repeats
+
+    def recv(self, size):
+        return self.read(min(self.size, size))
+
+    def sendall(self, _):
+        self.seek(0 if self.repeats else self.tell())
+
+    def settimeout(self, _):
+        pass
+
+    def close(self):
+        self.seek(len(self.getvalue()))
 
 
 @contextmanager
