@@ -1,4 +1,4 @@
-"""`make lab`: measure every installed wrapper. --record writes build/records, docs/lab.svg and the lab's part of docs/evidence.md.
+"""`make lab`: measure every installed wrapper. --record writes build/records and the lab's part of docs/evidence.md.
 
 With names of wrappers or scenes, measure only these.
 """
@@ -7,7 +7,7 @@ import platform
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from measured import RECORDS, ROOT, describe, write_record
+from measured import RECORDS, describe, write_record
 
 from .cell import measure
 from .peers import PEERS
@@ -33,15 +33,10 @@ def main():
     if WORDS:
         return
     if "--record" in sys.argv:
-        record(report)
+        write_record("lab", report.data, {"lab": report.to_evidence()})
+        (RECORDS / "lab.md").write_text(report.to_markdown())
     if report.has_gaps() or "solo" not in report.find_faultless():
         sys.exit("lab: solo fails in a scene, or a scene could not be measured")
-
-
-def record(report):
-    write_record("lab", report.data, {"lab": report.to_evidence()})
-    (RECORDS / "lab.md").write_text(report.to_markdown())
-    (ROOT / "docs/lab.svg").write_text(report.to_svg())
 
 
 def is_chosen(name, kind):
@@ -70,13 +65,7 @@ def measure_all(peers, scenes) -> dict:
         "distribution": platform.freedesktop_os_release()["PRETTY_NAME"],
         "peers": {peer.name: {"version": peer.find_version(), "skip": peer.skip, "wait": peer.wait} for peer in peers},
         "scenes": {scene: {"title": SCENES[scene].title, "good": SCENES[scene].good} for scene in scenes},
-        "outcomes": {
-            scene: {
-                name: {"verdict": outcome.verdict.name, "words": outcome.words}
-                for name, outcome in outcomes[scene].items()
-            }
-            for scene in scenes
-        },
+        "outcomes": {scene: {name: outcome.to_json() for name, outcome in outcomes[scene].items()} for scene in scenes},
     }
 
 

@@ -8,6 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from measured import ROOT
+
 from .peers import Peer
 from .scenes import SCENES
 from .trial import Stuck, Trial
@@ -24,15 +26,9 @@ def measure(peer, scene) -> Outcome:
     isolated = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     with tempfile.TemporaryDirectory(prefix="lab.") as place:
         words = [*isolated, sys.executable, "-m", "lab.cell", peer.to_json(), scene, place]
+        options = {"cwd": ROOT / "tests", "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
         try:
-            done = subprocess.run(
-                words,
-                cwd=Path(__file__).resolve().parent.parent,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=LIMIT,
-            )
+            done = subprocess.run(words, timeout=LIMIT, **options)
         except subprocess.TimeoutExpired:
             return Outcome(UNKNOWN, f"no outcome within {LIMIT} s")
     if done.returncode:
@@ -52,11 +48,7 @@ def play(peer, scene, place) -> Outcome:
 
 
 if __name__ == "__main__":
-    for number in (
-        signal.SIGINT,
-        signal.SIGQUIT,
-        signal.SIGHUP,
-    ):  # a shell starts background jobs with some of them ignored
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # a shell may start background jobs with them ignored
         signal.signal(number, signal.SIG_DFL)
     outcome = play(Peer(*json.loads(sys.argv[1])), sys.argv[2], Path(sys.argv[3]))
     print(json.dumps([outcome.verdict.name, outcome.words]))

@@ -69,16 +69,14 @@ seen = [number for number in map(int, os.listdir("/proc/self/fd")) if number > 2
 log = os.open(f"{PLACE}/log", os.O_WRONLY | os.O_APPEND)
 alone = os.open(f"{PLACE}/alone", os.O_RDWR)
 try:
-    fcntl.flock(
-        alone, fcntl.LOCK_EX | fcntl.LOCK_NB
-    )  # an independent witness: the kernel unlocks it when this job ends
+    fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a witness: the kernel unlocks it when this job ends
 except BlockingIOError:
     write("overlap", os.getpid())
 for number in seen:
     write("sees", number)
 write("started", os.getpid())
-{"stay": stay, "daemon": leave_daemon, "session": leave_session, "close": close_inherited, "die": die}.get(
-    ACTION, bool
-)()
+ACTIONS = {"stay": stay, "daemon": leave_daemon, "session": leave_session, "close": close_inherited, "die": die}
+if ACTION in ACTIONS:
+    ACTIONS[ACTION]()
 write("ended", os.getpid())
 os._exit(3 if ACTION == "fail" else 0)

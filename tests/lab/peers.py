@@ -67,15 +67,14 @@ PEERS = [
     # runlock waits at least one second; -t 0 means forever.
     make_peer("runlock", "runlock -t 1 -f {lock}", "runlock -t 0 -f {lock}"),
     make_peer("sem", "sem --fg --id {name} --st -1", "sem --fg --id {name}"),
-    # Poll once a second, the shortest interval these have.
-    make_peer(
-        "dotlockfile", "dotlockfile -p -r 0 {lock}", "dotlockfile -p -i 1 -r -1 {lock}", "dotlockfile -q -p -r 0 {lock}"
-    ),
-    make_peer(
-        "dotlockfile -P",
-        "dotlockfile -P -p -r 0 {lock}",
-        "dotlockfile -P -p -i 1 -r -1 {lock}",
-        "dotlockfile -q -P -p -r 0 {lock}",
+    *(
+        make_peer(
+            f"dotlockfile{flag}",
+            f"dotlockfile{flag} -p -r 0 {{lock}}",
+            f"dotlockfile{flag} -p -i 1 -r -1 {{lock}}",  # poll once a second, its shortest interval
+            f"dotlockfile -q{flag} -p -r 0 {{lock}}",
+        )
+        for flag in ("", " -P")
     ),
     make_peer("lockfile", shell(LOCKFILE.format("-r 0")), shell(LOCKFILE.format("-1 -r -1")), program="lockfile"),
     make_peer("solo", "solo -n {name} --", "solo -w forever -n {name} --", "solo -q -E 0 --loud-after 3 -n {name} --"),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,10 +44,7 @@ def scene(title, good, waits=False):
 # --- Exit status and messages --------------------------------------------------------------------------------------------------
 
 
-@scene(
-    "exit status when busy",
-    "Distinct: not 0, not 1 like a failed job, and not the status for a lock that cannot be created.",
-)
+@scene("exit status when busy", "Distinct: not 0, not 1 like a failed job, and not that of an impossible lock.")
 def busy_status(trial):
     trial.hold()
 
@@ -73,10 +71,7 @@ def busy_message(trial):
     return note("reports busy, but not the holder")
 
 
-@scene(
-    "a hung job behind silent skips",
-    "The fifth skip in a row is reported; without a message nobody would notice for days.",
-)
+@scene("a hung job behind silent skips", "The fifth skip is reported: else nobody would notice for days.")
 def silent_hang(trial):
     trial.hold()
 
@@ -85,26 +80,22 @@ def silent_hang(trial):
     return good("reports the fifth") if outputs[-1] else bad("never reports a skip")
 
 
-@scene("a command that does not exist", "Exit status 127, as from every shell, with a message; the lock is free again.")
-def missing_command(trial):
-    return run_impossible(trial, trial.place / "missing", 127)
-
-
-@scene(
-    "a command that is not executable", "Exit status 126, as from every shell, with a message; the lock is free again."
-)
-def command_not_executable(trial):
-    return run_impossible(trial, trial.place / "file", 126)
-
-
-def run_impossible(trial, command, right):
-    status, output = trial.finish(trial.start("end", job=[command]))
+def run_impossible(trial, file, right):
+    status, output = trial.finish(trial.start("end", job=[trial.place / file]))
 
     if not trial.admits_next():
         return bad("stays locked")
     if status == 0 or not output:
         return bad(f"{status}" + ("" if output else ", without a message"))
     return good(f"{status}") if status == right else note(f"{status}")
+
+
+for name, file, right, title in (
+    ("missing_command", "missing", 127, "a command that does not exist"),
+    ("command_not_executable", "file", 126, "a command that is not executable"),
+):
+    reason = f"Exit status {right}, as from every shell, with a message; the lock is free again."
+    SCENES[name] = Scene(title, reason, partial(run_impossible, file=file, right=right), False)
 
 
 @scene("a job that exits with 3", "Exit status 3.")
@@ -114,10 +105,7 @@ def exit_status(trial):
     return good("3") if status == 3 else bad("0, success") if status == 0 else note(f"{status}")
 
 
-@scene(
-    "a job that dies of SIGTERM",
-    "The wrapper dies of SIGTERM too: a shell loop ends on Ctrl-C only if it sees such a death.",
-)
+@scene("a job that dies of SIGTERM", "The wrapper dies of it too: a shell loop ends on Ctrl-C only if it sees that.")
 def signal_status(trial):
     status = trial.start("die").wait()
 
@@ -127,31 +115,6 @@ def signal_status(trial):
 
 
 # --- Signals -------------------------------------------------------------------------------------------------------
-
-
-@scene(
-    "SIGTERM to the wrapper",
-    "The job gets the signal, so that it can clean up; the lock holds until the job has ended.",
-)
-def term(trial):
-    return signal_wrapper(trial, signal.SIGTERM)
-
-
-@scene("SIGINT to the wrapper", "As with SIGTERM: a CI runner that cancels a step signals only the wrapper.")
-def interrupt(trial):
-    return signal_wrapper(trial, signal.SIGINT)
-
-
-@scene("SIGHUP to the wrapper", "As with SIGTERM: a connection is lost or a terminal closed.")
-def hang_up(trial):
-    return signal_wrapper(trial, signal.SIGHUP)
-
-
-@scene(
-    "SIGTERM with the job in its own session", "As with SIGTERM: the wrapper finds the job in the other session too."
-)
-def own_session(trial):
-    return signal_wrapper(trial, signal.SIGTERM, "session")
 
 
 def signal_wrapper(trial, number, action="stay"):
@@ -175,10 +138,25 @@ def signal_wrapper(trial, number, action="stay"):
     return good("the job gets the signal")
 
 
-@scene(
-    "SIGKILL to the wrapper",
-    "No two jobs run at once: the job dies too, or the next run is refused until the job ends.",
-)
+for name, number, title, right in (
+    ("term", signal.SIGTERM, "SIGTERM to the wrapper", "The job gets it, to clean up; the lock holds until it ends."),
+    (
+        "interrupt",
+        signal.SIGINT,
+        "SIGINT to the wrapper",
+        "The same: a CI runner that cancels signals only the wrapper.",
+    ),
+    ("hang_up", signal.SIGHUP, "SIGHUP to the wrapper", "The same: a connection is lost or a terminal closed."),
+):
+    SCENES[name] = Scene(title, right, partial(signal_wrapper, number=number), False)
+
+
+@scene("SIGTERM with the job in its own session", "The same: the wrapper finds the job in the other session too.")
+def own_session(trial):
+    return signal_wrapper(trial, signal.SIGTERM, "session")
+
+
+@scene("SIGKILL to the wrapper", "No two jobs run at once: the job dies too, or the next run is refused until then.")
 def kill_wrapper(trial):
     wrapper, job = trial.hold()
 
@@ -227,10 +205,7 @@ def kill_tree(trial, wrapper, job):
     return pids
 
 
-@scene(
-    "SIGSTOP to the wrapper, for a while",
-    "No two jobs run meanwhile; afterwards, killed or continued, nothing is stuck.",
-)
+@scene("SIGSTOP to the wrapper, for a while", "No two jobs run meanwhile; afterwards nothing is stuck.")
 def stopped(trial):
     wrapper, job = trial.hold()
     stop(trial, wrapper)
@@ -270,9 +245,7 @@ def daemon(trial):
     return good("the next run starts") if trial.admits_next() else bad("keeps the lock")
 
 
-@scene(
-    "a descriptor of the lock in the job", "None: the job has the descriptors that it would have without the wrapper."
-)
+@scene("a descriptor of the lock in the job", "None: it has the descriptors that it would have without the wrapper.")
 def visible_descriptor(trial):
     trial.hold()
 
@@ -281,10 +254,7 @@ def visible_descriptor(trial):
     return note(f"descriptor {', '.join(map(str, seen))}") if seen else good("none")
 
 
-@scene(
-    "a job that closes inherited descriptors",
-    "The lock holds: sudo, ssh and many daemons close inherited descriptors first.",
-)
+@scene("a job that closes inherited descriptors", "The lock holds: sudo, ssh and many daemons close them first.")
 def closed_descriptors(trial):
     wrapper, job = trial.hold("close")
     send(job, MARK)
@@ -311,11 +281,7 @@ def order(trial):
     return bad(f"{out_of_turn} of {QUEUE} out of turn") if out_of_turn else good("order of arrival")
 
 
-@scene(
-    "waiters behind a stopped waiter",
-    "They acquire the lock while the one ahead is stopped, not only after it continues.",
-    waits=True,
-)
+@scene("waiters behind a stopped waiter", "They acquire the lock while the one ahead is stopped.", waits=True)
 def stopped_waiter(trial):
     wrapper, job = trial.hold()
     first = trial.start_waiter("first")
@@ -331,11 +297,7 @@ def stopped_waiter(trial):
     return good("they acquire the lock") if passes else note("it keeps its place and they wait")
 
 
-@scene(
-    "newcomers that overtake a waiter",
-    "A newcomer that does not wait never acquires a freed lock before a waiter.",
-    waits=True,
-)
+@scene("newcomers that overtake a waiter", "None acquires a freed lock before a waiter.", waits=True)
 def overtaking(trial):
     deadline = time.monotonic() + ENOUGH
     for number in range(1, ROUNDS + 1):
@@ -416,10 +378,7 @@ def reused_pid(trial):
     return good("the next run starts") if trial.admits_next() else bad("stays locked")
 
 
-@scene(
-    "a full disk",
-    "It refuses with a message, or runs and still excludes others; with space again, the next run starts.",
-)
+@scene("a full disk", "It refuses with a message, or runs and excludes others; with space again, the next run starts.")
 def full_disk(trial):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", trial.locks], check=True)
     filler = trial.locks / "filler"
@@ -441,8 +400,6 @@ def full_disk(trial):
         return bad("stays locked, with space again")
     if ran:
         return good("runs and excludes others")
-    return (
-        good(f"refuses with {status}")
-        if status and output
-        else bad(f"does not run: {status}, {output or 'without a message'}")
-    )
+    if status and output:
+        return good(f"refuses with {status}")
+    return bad(f"does not run: {status}, {output or 'without a message'}")
