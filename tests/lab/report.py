@@ -47,7 +47,9 @@ class Report:
         fails = "is the only one that fails" if len(faultless) == 1 else "fail"
         noted = [scene for scene in self.scenes if set(self.find(scene, NOTE)).intersection(faultless)]
         titles = ", ".join(self.scenes[scene]["title"] for scene in noted)
-        return f"{', '.join(faultless) or 'None'} {fails} in no scene." + f" It has a note (~) in: {titles}." * bool(noted)
+        return f"{', '.join(faultless) or 'None'} {fails} in no scene." + f" It has a note (~) in: {titles}." * bool(
+            noted
+        )
 
     def matrix(self) -> str:
         """Return the table of all signs, and their meaning."""
