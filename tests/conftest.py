@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import json
 import os
+import pty
 import py_compile
 import select
 import shutil
@@ -21,7 +22,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import again
@@ -339,11 +340,17 @@ class Lab:
         }
         return subprocess.run([*prefix, self.script, *map(os.fspath, words)], **options)
 
-    def hold(self, name, *words):
-        """Start a holder of `name` whose command lives until its stdin is closed; return once it runs."""
-        process = self.start(*words, "-n", name, "--", "sh", "-c", "echo $$; read line; exit 0")
+    def hold(self, name, *words, script="echo $$; read line; exit 0", **options):
+        """Start a holder of `name` whose command prints its pid, as `child`; by default it lives until its stdin is closed."""
+        process = self.start(*words, "-n", name, "--", "sh", "-c", script, **options)
         process.child = int(read_line(process))
         return process
+
+    def orphan(self, name, *words):
+        """Hold a name by a command whose launcher was killed."""
+        holder = self.hold(name, *words)
+        kill(holder)
+        return holder
 
     def hold_old(self, name):
         """Hold a name that only version 0.2.0 accepts, as it contains control characters."""
@@ -353,10 +360,11 @@ class Lab:
             (folder / "new").rename(folder / name)
         return process
 
-    def start_waiter(self, name, *words, tag=None):
-        """Start a contender that writes `tag` to the log when it runs; return once it waits in the queue."""
+    def start_waiter(self, name, *words, tag=None, script=None, **options):
+        """Start a contender that writes `tag` to the log when it runs, or runs `script`; return once it waits in the queue."""
         before = self.count_waiting(name)
-        process = self.start("-w", "forever", "-n", name, *words, "--", "sh", "-c", f"echo {tag} >>$LAB/log")
+        script = script or f"echo {tag} >>$LAB/log"
+        process = self.start("-w", "forever", "-n", name, *words, "--", "sh", "-c", script, **options)
         until(lambda: self.count_waiting(name) > before)
         until(lambda: process.poll() is not None or is_blocked(process.pid))  # it has unlocked the gate
         return process
@@ -456,6 +464,74 @@ def new(solo_script, tmp_path):
     yield make
     for machine in machines:
         machine.close()
+
+
+class Terminal:
+    """A process on its own pty, as leader of its session; `screen` is its output so far."""
+
+    def __init__(self, words, environment):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(words[0], words, environment)
+        self.screen = b""
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def wait_for(self, text, after=0):
+        deadline = time.monotonic() + PATIENCE
+        while text.encode() not in self.screen[after:]:
+            assert select.select([self.fd], [], [], max(0, deadline - time.monotonic()))[0], self.screen
+            try:
+                self.screen += os.read(self.fd, 65536)
+            except OSError:
+                raise AssertionError(self.screen) from None
+
+    def read_to_end(self):
+        """Read until the process closes the terminal; return all output."""
+        with suppress(OSError):
+            while part := os.read(self.fd, 65536):
+                self.screen += part
+        return self.screen
+
+    def wait(self):
+        """Return its exit status, negative for a signal."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def close(self):
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
+@pytest.fixture
+def terminal(lab):
+    """Return a function that starts a program on a terminal of its own; without words: bash, once it prompts."""
+    opened = []
+
+    def open_terminal(*words, **environment):
+        words = words or ("bash", "--norc", "--noprofile", "-i")
+        opened.append(Terminal(words, {**lab.environment, "PS1": "$ ", "TERM": "dumb", **environment}))
+        if words[-1] == "-i":
+            opened[-1].wait_for("$ ")
+        return opened[-1]
+
+    yield open_terminal
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def shared(common):
+    """A lab whose directory all users share."""
+    common.directory.mkdir()
+    common.directory.chmod(0o1777)
+    return common
 
 
 @pytest.fixture(params=["file", "socket"])
@@ -626,10 +702,15 @@ def wait_dead(pid):
     until(lambda: read_state(pid) in ("gone", "Z"))
 
 
+def kill(process):
+    """SIGKILL a process that the test has started; return once it is dead."""
+    process.kill()
+    process.wait()
+
+
 def kill_both(holder):
     """SIGKILL the launcher and then its command; return once both are dead."""
-    holder.kill()
-    holder.wait()
+    kill(holder)
     try:
         os.kill(holder.child, signal.SIGKILL)
     except ProcessLookupError:

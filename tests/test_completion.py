@@ -5,7 +5,6 @@ import subprocess
 
 import pytest
 from conftest import ROOT
-from test_terminal import terminal  # noqa: F401
 
 COMPLETIONS = ROOT / "packaging/completions"
 READY = "echo rea''dy\n"
@@ -20,7 +19,7 @@ def trap(lab):
 
 
 @pytest.fixture
-def shell(terminal, lab):  # noqa: F811
+def shell(terminal, lab):
     """Start bash, zsh or fish on a terminal, with solo on its PATH and its completion loaded."""
     (lab.path / "bin").mkdir()
     (lab.path / "bin/solo").symlink_to(lab.script)

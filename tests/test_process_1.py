@@ -5,10 +5,9 @@ import shlex
 import signal
 
 import pytest
-from conftest import PATIENCE, finish, inject, read_line, until, wait_dead
+from conftest import PATIENCE, Terminal, finish, inject, read_line, until, wait_dead
 from fleet import find_children
 from servers import Redis, serve
-from test_terminal import Terminal
 
 INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare")]

@@ -1,6 +1,7 @@
 """docs/solo.schema.json describes all that is printed with --json: keys are added, never removed or given another type."""
 
 import json
+from datetime import datetime
 
 import jsonschema
 import pytest
@@ -37,12 +38,16 @@ def test_views_print_what_the_schema_says(lab):
     holder = lab.hold("job", "--note", "until noon")
     waiter = lab.start_waiter("job", tag="waiter")
     assert lab.run("-n", "job", "true").returncode == 75
+    lab.orphan("orphan")
+    lab.hold("damaged")
+    lab.find_hold("damaged").write_bytes(b"garbage")
 
     rows = {kind: check(kind, lab.run(kind, "--json").stdout) for kind in ("list", "history")}
-    [shown] = check("show", lab.run("show", "job", "--json").stdout)
+    shown, *others = check("show", lab.run("show", "--json", "job", "orphan", "damaged").stdout)
 
-    assert [row["state"] for row in rows["list"]] == ["held", "waiting"]
-    assert {row["outcome"] for row in rows["history"]} == {"failed", "running", "skipped"}
+    assert [row["state"] for row in rows["list"]] == ["held", "held", "waiting", "orphaned"] and len(others) == 2
+    assert {row["outcome"] for row in rows["history"]} == {"failed", "running", "skipped", "orphaned", "unknown"}
+    assert datetime.fromisoformat(shown["holds"][0]["since"]).tzinfo is not None
     assert shown["waiting"] and shown["holds"][0]["processes"]
     found = {"ticket": rows["list"], "run": rows["history"], "name": [shown], "process": shown["holds"][0]["processes"]}
     for kind, objects in found.items():

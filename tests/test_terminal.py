@@ -1,74 +1,20 @@
 """On a terminal: Ctrl-C, Ctrl-Z and fg, job control, window changes and hang-ups. A real pty, a real bash."""
 
 import os
-import pty
-import select
 import signal
 import sys
 import termios
-import time
 
 import pytest
-from conftest import PATIENCE, TESTS, read_state, until
+from conftest import TESTS, read_state, until
 from fleet import find_children
 
 PROBE = f"{sys.executable} -IS {TESTS / 'probe.py'}"
 
 
-class Terminal:
-    """A process on its own pty, as leader of its session; `screen` is its output so far."""
-
-    def __init__(self, words, environment):
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.execvpe(words[0], words, environment)
-        self.screen = b""
-
-    def type(self, text):
-        os.write(self.fd, text.encode())
-
-    def wait_for(self, text, after=0):
-        deadline = time.monotonic() + PATIENCE
-        while text.encode() not in self.screen[after:]:
-            assert select.select([self.fd], [], [], max(0, deadline - time.monotonic()))[0], self.screen
-            try:
-                self.screen += os.read(self.fd, 65536)
-            except OSError:
-                raise AssertionError(self.screen) from None
-
-    def wait(self):
-        """Return its exit status, negative for a signal."""
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-
-    def close(self):
-        if self.fd >= 0:
-            os.close(self.fd)
-        self.fd = -1
-        try:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-        except (ProcessLookupError, ChildProcessError):
-            pass
-
-
-@pytest.fixture
-def terminal(lab):
-    opened = []
-
-    def open_terminal(*words):
-        opened.append(Terminal(words, {**lab.environment, "PS1": "$ ", "SOLO": lab.script, "TERM": "dumb"}))
-        return opened[-1]
-
-    yield open_terminal
-    for each in opened:
-        each.close()
-
-
 @pytest.fixture
 def shell(terminal):
-    shell = terminal("bash", "--norc", "--noprofile", "-i")
-    shell.wait_for("$ ")
-    return shell
+    return terminal()
 
 
 def test_control_c_reaches_command_once(terminal, lab):

@@ -10,11 +10,9 @@ import subprocess
 import sys
 import time
 
-import jsonschema
 import pytest
 from conftest import PATIENCE, finish, kill_both, make_full_pipe, read_line, read_state, until
 from prometheus_client import parser
-from test_terminal import Terminal
 from tmux import Tmux
 
 from solo import __version__
@@ -57,130 +55,7 @@ def wait_for_journal(lab, name):
     until(lambda: journal.exists() and journal.stat().st_size)
 
 
-def hold_count(lab, count):
-    """Hold no name, one or MANY."""
-    if count == 1:
-        lab.hold("name007")
-        wait_for_journal(lab, "name007")
-    elif count:
-        hold_many(lab)
-
-
 # --- JSON -----------------------------------------------------------------------------------------------------
-
-
-def one_of(*values):
-    return {"enum": list(values)}
-
-
-def describe(**properties):
-    """Return the schema of an object with exactly these keys."""
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def array(items):
-    return {"type": "array", "items": items}
-
-
-TEXT, COUNT, NUMBER = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "number", "minimum": 0}
-MAYBE_TEXT, MAYBE_COUNT, MAYBE_NUMBER = ({"type": [kind, "null"]} for kind in ("string", "integer", "number"))
-TIME = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d$"}
-MAYBE_TIME = {"anyOf": [TIME, {"type": "null"}]}
-MODE, VIA = one_of("exclusive", "shared", "slots"), one_of("file", "socket")
-TICKET = {
-    "name": TEXT,
-    "state": one_of("held", "orphaned", "waiting"),
-    "mode": MODE,
-    "slot": MAYBE_COUNT,
-    "slots": MAYBE_COUNT,
-    "take": MAYBE_COUNT,
-    "launcher": MAYBE_COUNT,
-    "child": MAYBE_COUNT,
-    "since": MAYBE_TIME,
-    "user": MAYBE_TEXT,
-    "host": MAYBE_TEXT,
-    "command": array(TEXT),
-    "note": MAYBE_TEXT,
-    "via": VIA,
-    "ticket": COUNT,
-    "claims": {
-        "type": "object",
-        "properties": {"user": TEXT, "launcher": COUNT, "child": COUNT},
-        "additionalProperties": False,
-    },
-    "directory": MAYBE_TEXT,
-    "usual": MAYBE_NUMBER,
-    "overdue": {"type": "boolean"},
-}
-PROCESS = describe(
-    pid=COUNT, depth=COUNT, state=TEXT, cpu_seconds=NUMBER, resident_bytes=COUNT, seconds=NUMBER, command=array(TEXT)
-)
-RUN = describe(
-    name=TEXT,
-    outcome=one_of("ok", "failed", "signaled", "timed out", "skipped", "refused", "running", "orphaned", "unknown"),
-    time=TIME,
-    end=MAYBE_TIME,
-    waited=MAYBE_NUMBER,
-    ran=MAYBE_NUMBER,
-    code=MAYBE_COUNT,
-    signal=MAYBE_COUNT,
-    reason=MAYBE_TEXT,
-    names=array(TEXT),
-    mode=MODE,
-    slot=MAYBE_COUNT,
-    slots=MAYBE_COUNT,
-    take=MAYBE_COUNT,
-    token=MAYBE_COUNT,
-    launcher=COUNT,
-    child=MAYBE_COUNT,
-    user=TEXT,
-    host=TEXT,
-    command=array(TEXT),
-    note=MAYBE_TEXT,
-)
-SCHEMAS = {
-    "list": array(describe(**TICKET)),
-    "show": array(
-        describe(
-            name=TEXT,
-            via=VIA,
-            path=MAYBE_TEXT,
-            journal=MAYBE_TEXT,
-            skips={"type": "object", "additionalProperties": COUNT},
-            holds=array(describe(**TICKET, names=array(TEXT), processes=array(PROCESS))),
-            waiting=array(describe(**TICKET)),
-            runs=array(RUN),
-        )
-    ),
-    "history": array(RUN),
-    "doctor": array(describe(check=TEXT, state=one_of("ok", "note", "fails"), text=TEXT)),
-}
-
-
-@pytest.mark.parametrize("view", SCHEMAS)
-def test_json_has_exactly_the_documented_keys(lab, view):
-    """Programs rely on the keys: one may be added here, never changed or removed."""
-    lab.run("-n", "job", "--", "sh", "-c", "exit 3")
-    holder = lab.hold("job", "--slots", "2")
-    lab.hold("other")
-    lab.start_waiter("job", tag="waiter")
-    lab.run("-n", "job", "true")
-    orphan = lab.hold("orphan")
-    orphan.kill()
-    orphan.wait()
-    lab.hold("damaged")
-    lab.find_hold("damaged").write_bytes(b"garbage")
-    words = ["job", "other", "orphan", "damaged", "never"] if view == "show" else []
-
-    rows = json.loads(lab.run(view, "--json", *words).stdout)
-
-    jsonschema.validate(rows, SCHEMAS[view])
-    assert len(rows) >= 5 and holder.poll() is None
-
-
-def test_the_schema_rejects_an_additional_key():
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate([{"check": "x", "state": "ok", "text": "y", "more": 1}], SCHEMAS["doctor"])
 
 
 # --- metrics -----------------------------------------------------------------------------------------------------
@@ -215,15 +90,15 @@ def test_metrics_count_holders_waiters_runs_skips_and_failures(lab):
     lab.run("-n", "job", "true")
     lab.run("-n", "job", "false")
     holder = lab.hold("job")
-    lab.start_waiter("job", tag="waiter")
+    waiter = lab.start_waiter("job")
     lab.run("-n", "job", "true")
 
     mine = read_metrics(lab)
 
     assert mine.pop("solo_held_seconds") < PATIENCE
     assert mine.pop("solo_last_failure_timestamp_seconds") >= mine.pop("solo_last_success_timestamp_seconds") > 1.7e9
-    assert mine.pop("solo_run_seconds_sum") > mine.pop("solo_last_run_seconds") > 0
-    assert 0 <= mine.pop("solo_wait_seconds_sum") < PATIENCE
+    for sample in ("solo_run_seconds_sum", "solo_last_run_seconds", "solo_wait_seconds_sum"):
+        mine.pop(sample)
     assert mine == {
         "solo_held": 1,
         "solo_waiting": 1,
@@ -237,6 +112,12 @@ def test_metrics_count_holders_waiters_runs_skips_and_failures(lab):
         "solo_wait_seconds_count": 3,
     }
     finish(holder)
+    waiter.wait(PATIENCE)
+    mine, rows = read_metrics(lab), [row for row in lab.history() if row["ran"] is not None]
+    assert mine["solo_skips_in_a_row"] == 0 and rows[-1]["waited"] > 0
+    assert mine["solo_run_seconds_sum"] == pytest.approx(sum(row["ran"] for row in rows))
+    assert mine["solo_wait_seconds_sum"] == pytest.approx(sum(row["waited"] for row in rows))
+    assert mine["solo_last_run_seconds"] == rows[-1]["ran"]
 
 
 def test_metrics_say_what_is_usual_and_when_a_run_is_overdue(lab):
@@ -283,34 +164,6 @@ def test_metrics_of_one_directory_have_one_label(lab):
     assert {*re.findall(r'dir="([^"]*)"', text.decode())} == {str(lab.directory)}
 
 
-def test_metrics_sum_the_seconds_of_runs_and_of_waits(lab):
-    holder = lab.hold("job")
-    waiter = lab.start_waiter("job", tag="waiter")
-    finish(holder)
-    waiter.wait(PATIENCE)
-
-    mine = read_metrics(lab)
-
-    first, second = lab.history()
-    assert second["waited"] > 0
-    assert mine["solo_run_seconds_sum"] == pytest.approx(first["ran"] + second["ran"])
-    assert mine["solo_wait_seconds_sum"] == pytest.approx(first["waited"] + second["waited"])
-    assert mine["solo_last_run_seconds"] == second["ran"]
-
-
-def test_metrics_count_skips_in_a_row_until_the_next_start(lab):
-    holder = lab.hold("job")
-    for _ in range(3):
-        lab.run("-n", "job", "true")
-
-    held = read_metrics(lab)["solo_skips_in_a_row"]
-    finish(holder)
-    free = read_metrics(lab)["solo_skips_in_a_row"]
-    lab.run("-n", "job", "true")
-
-    assert (held, free, read_metrics(lab)["solo_skips_in_a_row"]) == (3, 3, 0)
-
-
 def test_metrics_of_slots_say_how_many_there_are_and_how_many_are_taken(lab):
     holder = lab.hold("job", "--slots", "4", "--take", "3")
 
@@ -337,40 +190,29 @@ def test_metrics_count_lost_leases(lab):
 
 
 def test_metrics_of_no_name_and_of_strange_names_are_valid(lab):
+    """No two names have one label."""
     assert not parse_metrics(lab.run("metrics", "--via", "file").stdout.decode())
-    for name in (b'quo"te', b"back\\slash", b"\xff\xfe", "ö".encode(), b"a/b"):
+    for name in (b'quo"te', b"a\\y", b"a\xff", b"a\\xff", b"a\\\\xff", b"a\\udcff", "ö".encode(), b"a/b"):
         subprocess.run([lab.script, "-n", name, "true"], env=lab.environment, check=True)
     lab.hold_old("new\nline")
 
     samples = parse_metrics(lab.run("metrics", "--via", "file").stdout.decode())
 
     names = {name for sample, name, _ in samples if sample == "solo_runs_total"}
-    assert names == {'quo"te', "back\\slash", "new\nline", "\\xff\\xfe", "ö", "a/b"}
+    assert names >= {'quo"te', "a\\y", "new\nline", "a\\xff", "ö", "a/b"} and len(names) == 9
 
 
 def test_metrics_of_another_backend_claim_nothing_about_files(lab):
     lab.hold("job")
+    lab.use_sockets()
+    name = f"job{os.getpid()}"
+    holder = lab.hold(name)
 
     samples = parse_metrics(lab.run("metrics", "--via", "socket").stdout.decode())
 
-    assert ("solo_runs_total", "job", "file") in samples
-    assert not [sample for sample in samples if sample[0] == "solo_held"]
-
-
-def test_kept_hold_is_no_run(lab):
-    assert lab.run("hold", "--for", "1h", "job").returncode == 0
-
-    samples = {sample: value for (sample, _, _), value in parse_metrics(lab.run("metrics").stdout.decode()).items()}
-
-    assert samples["solo_held"] == 1 and not samples.get("solo_runs_total")
-    assert lab.run("release", "job").returncode == 0
-
-
-def test_bytes_that_are_not_utf_8_are_printed_as_escapes(lab):
-    lab.start("-n", b"a\xff", "--", "sh", "-c", "echo; read line").stdout.readline()
-
-    assert b"a\\xff " in lab.run("list", "--via", "file").stdout
-    assert b"a\\xff: busy" in lab.run("-n", b"a\xff", "true").stderr
+    assert ("solo_runs_total", "job", "file") in samples and ("solo_held", "job", "file") not in samples
+    assert samples["solo_held", name, "socket"] == 1 and ("solo_runs_total", name, "socket") not in samples
+    finish(holder)
 
 
 @pytest.mark.parametrize("view", [["list", "--via", "file"], ["show", b"a\xff"], ["history"]])
@@ -381,24 +223,10 @@ def test_json_of_a_name_that_is_not_utf_8_is_valid(lab, view):
     text = lab.run(view[0], "--json", *view[1:]).stdout.decode("ascii")
 
     [row] = json.loads(text)
-    assert row["name"] == "a\\xff"
+    assert row["name"] == "a\\xff" and b"a\\xff" in lab.run(*view).stdout
     json.dumps(row, ensure_ascii=False).encode()  # no lone surrogate is left, and the other text is unchanged
     assert "\U0001f480\\udc80" in (row if "command" in row else row["holds"][0])["command"]
     finish(holder)
-
-
-def test_no_two_names_have_the_same_label(lab):
-    names = [b"a\xff", b"a\\xff", b"a\\\\xff", b"a\\udcff", b"a\\y"]
-    for name in names:
-        subprocess.run([lab.script, "-n", name, "true"], env=lab.environment, check=True)
-
-    labels = [
-        name
-        for sample, name, _ in parse_metrics(lab.run("metrics", "--via", "file").stdout.decode())
-        if sample == "solo_runs_total"
-    ]
-
-    assert len(set(labels)) == len(labels) == len(names) and "a\\y" in labels
 
 
 def test_metrics_output_is_readable_by_others_and_replaces_no_device_or_link(lab):
@@ -411,21 +239,13 @@ def test_metrics_output_is_readable_by_others_and_replaces_no_device_or_link(lab
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
     lab.run("metrics", "--output", pipe)
     lab.run("metrics", "--output", "/dev/null")
+    missing = lab.run("metrics", "--output", "/nonexistent/solo.prom")
 
     assert link.is_symlink() and target.read_text().endswith("# EOF\n") and target.stat().st_mode & 0o777 == 0o644
     assert pipe.is_fifo() and reader.communicate()[0].endswith(b"# EOF\n")
     assert os.stat("/dev/null").st_mode == os.stat("/dev/zero").st_mode
-
-
-def test_metrics_count_holders_by_socket(lab):
-    lab.use_sockets()
-    name = f"job{os.getpid()}"
-    holder = lab.hold(name)
-
-    samples = parse_metrics(lab.run("metrics").stdout.decode())
-
-    assert samples["solo_held", name, "socket"] == 1 and ("solo_runs_total", name, "socket") not in samples
-    finish(holder)
+    assert missing.returncode == 125
+    assert missing.stderr == b"solo: cannot write /nonexistent/solo.prom: No such file or directory\n"
 
 
 def test_metrics_output_is_replaced_atomically(lab):
@@ -442,18 +262,6 @@ def test_metrics_output_is_replaced_atomically(lab):
     assert sizes == {MANY} and [file.name for file in lab.path.iterdir() if "solo.prom" in file.name] == ["solo.prom"]
 
 
-def test_metrics_output_that_cannot_be_written_is_an_error(lab):
-    output = lab.path / "solo.prom"
-    output.write_text("old")
-
-    result = lab.run("metrics", "--output", "/nonexistent/solo.prom")
-    full = lab.run("metrics", "--output", "/dev/full/x")
-
-    assert (result.returncode, full.returncode) == (125, 125)
-    assert result.stderr == b"solo: cannot write /nonexistent/solo.prom: No such file or directory\n"
-    assert output.read_text() == "old"
-
-
 # --- in a pipe and on a terminal ---------------------------------------------------------------------------------
 
 
@@ -461,37 +269,28 @@ FILES = ("--via", "file")  # an ordinary user's other worker may have names as s
 VIEWS = [("list", *FILES), ("show", "name007"), ("history",), ("metrics", *FILES), ("top", *FILES)]
 
 
-@pytest.mark.parametrize("count", [0, 1, MANY])
+@pytest.mark.parametrize("count", [0, MANY])
 def test_every_view_in_a_pipe_is_plain_text(lab, count):
-    hold_count(lab, count)
+    if count:
+        hold_many(lab)
     for words in VIEWS:
-        check_plain(lab, words, count)
+        result = lab.run(*words, env={**lab.environment, "LC_ALL": "C"})
 
-
-def check_plain(lab, words, count):
-    result = lab.run(*words, env={**lab.environment, "LC_ALL": "C"})
-
-    is_unknown = words[0] == "show" and not count
-    assert (result.returncode, bool(result.stderr)) == (
-        (125, True) if is_unknown else (0, False)
-    ) and b"\x1b" not in result.stdout
-    if words[0] in ("list", "history", "top"):
-        assert result.stdout.count(b"\n") == (count and count + 1)
+        is_unknown = words[0] == "show" and not count
+        assert (result.returncode, bool(result.stderr)) == ((125, True) if is_unknown else (0, False))
+        assert b"\x1b" not in result.stdout
+        if words[0] in ("list", "history", "top"):
+            assert result.stdout.count(b"\n") == (count and count + 1)
 
 
 @pytest.mark.tool("tmux")
-@pytest.mark.parametrize("count", [0, 1, MANY])
-def test_every_view_on_a_terminal_fits_its_width(lab, screen, count):
-    hold_count(lab, count)
+def test_every_view_on_a_terminal_fits_its_width(lab, screen):
+    hold_many(lab)
 
-    for words, width in itertools.product([("list",), ("show", "name007"), ("history",)], (40, 80, 160)):
-        lines = screen(*words, width=width, height=700).wait_for(
-            "ended:125" if words[0] == "show" and not count else "ended:0"
-        )
-        shown = [row for row in lines if "name007" in row]
-        assert max(map(len, lines)) <= width
-        assert bool(shown) == (count > 0 or words[0] == "show")
-        assert sum(line.startswith("name") for line in lines) <= 2 * max(count, 1) + 4  # no line wraps
+    for words, width in itertools.product([("list",), ("show", "name007"), ("history",)], (40, 160)):
+        lines = screen(*words, width=width, height=700).wait_for("ended:0")
+        assert max(map(len, lines)) <= width and any("name007" in row for row in lines)
+        assert sum(line.startswith("name") for line in lines) <= 2 * MANY + 4  # no line wraps
 
 
 @pytest.mark.tool("tmux")
@@ -607,19 +406,6 @@ def test_a_mode_that_differs_and_users_that_differ_stay():
     assert fit(columns, rows, 20, 2) == (list(columns), rows)
 
 
-def test_one_pid_has_one_heading(lab):
-    """PID is the pid in the busy line, in history as in top; list tells it apart as LAUNCHER from CHILD."""
-    holder = lab.hold("job")
-    busy = lab.run("-n", "job", "true").stderr.decode()
-
-    history = lab.run("history").stdout.decode().splitlines()
-    top = lab.run("top", *FILES).stdout.decode().splitlines()
-
-    assert f"by pid {holder.pid} " in busy
-    for head, row, *_ in (history, top):
-        assert row[head.index("PID") :].split()[0] == str(holder.pid)
-
-
 @pytest.mark.tool("tmux")
 def test_the_picture_of_many_names_keeps_its_axis_on_the_screen(lab, screen):
     finish(hold_many(lab, 30))
@@ -649,24 +435,13 @@ def test_a_long_history_says_how_many_rows_it_leaves_out(lab, screen):
 
 
 @pytest.mark.parametrize("words", [("list",), ("show", "job"), ("history",)], ids=lambda words: words[0])
-def test_views_respect_no_color_and_escape_control_characters(lab, words):
+def test_views_respect_no_color_and_escape_control_characters(lab, terminal, words):
     subprocess.run([lab.script, "-n", "job", "sh", "-c", ":", "\x1b]0;evil\x07\x1b[2J"], env=lab.environment)
     lab.hold("job")
 
-    def show(**environment):
-        terminal = Terminal([lab.script, *words], {**lab.environment, "TERM": "xterm-256color", **environment})
-        screen = b""
-        while True:
-            try:
-                data = os.read(terminal.fd, 65536)
-            except OSError:
-                break
-            screen += data
-        terminal.wait()
-        os.close(terminal.fd)
-        return screen
-
-    colored, plain = show(), show(NO_COLOR="1")
+    colored, plain = (
+        terminal(lab.script, *words, TERM="xterm-256color", **more).read_to_end() for more in ({}, {"NO_COLOR": "1"})
+    )
 
     assert b"\x1b[32m" in colored or b"\x1b[1;32m" in colored or words[0] == "show"
     assert b"\x1b[3" not in plain and b"job" in plain
@@ -699,26 +474,21 @@ def test_only_the_state_column_is_styled():
 
 
 def test_show_prints_the_rest_of_a_tree_and_nothing_of_another_namespace(lab):
+    def list_processes(name):
+        [shown] = json.loads(lab.run("show", "--json", name).stdout)
+        return [process for hold in shown["holds"] for process in hold["processes"]]
+
     lab.start("-n", "tree", "--tree", "--", "sh", "-c", "sleep 999 & exit 0")
-    until(lambda: any(process["command"] == ["sleep", "999"] for process in show(lab, "tree")))
+    until(lambda: any(process["command"] == ["sleep", "999"] for process in list_processes("tree")))
     if os.geteuid() == 0 and shutil.which("unshare"):
-        inner = lab.start(
-            "-n", "inner", "sleep", "999", prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-        )
-        until(lambda: [process["command"] for process in show(lab, "inner")] == [["sleep", "999"]])
+        inside = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+        inner = lab.start("-n", "inner", "sleep", "999", prefix=inside)
+        until(lambda: [process["command"] for process in list_processes("inner")] == [["sleep", "999"]])
         inner.kill()
 
-    [sleep] = show(lab, "tree")
+    [sleep] = list_processes("tree")
     assert sleep["depth"] == 0
     os.kill(sleep["pid"], signal.SIGKILL)
-
-
-def show(lab, name):
-    return [
-        process
-        for hold in json.loads(lab.run("show", "--json", name).stdout)[0]["holds"]
-        for process in hold["processes"]
-    ]
 
 
 def test_repeated_looks_at_a_socket_ask_its_owner_once(lab, monkeypatch):
@@ -833,9 +603,10 @@ def test_json_of_bytes_that_are_not_utf8_is_text():
 
 
 @pytest.mark.tool("tmux")
-@pytest.mark.parametrize("count", [0, 1, MANY])
+@pytest.mark.parametrize("count", [0, MANY])
 def test_top_shows_holders_and_ends_with_q(lab, screen, count):
-    hold_count(lab, count)
+    if count:
+        hold_many(lab)
 
     top = screen("top", "--via", "file", width=90, height=20)
     lines = top.wait_for(f"solo: {count} held, 0 waiting")
@@ -909,15 +680,36 @@ def test_top_takes_no_pasted_text_or_function_key_as_yes(lab, screen):
     finish(holder)
 
 
-def test_top_on_a_dumb_terminal_prints_once(lab):
+def test_top_on_a_dumb_terminal_or_without_one_prints_once(lab, terminal):
     holder = lab.hold("job")
-    terminal = Terminal([lab.script, "top", "--via", "file"], {**lab.environment, "TERM": "dumb"})
+    screen = terminal(lab.script, "top", "--via", "file").read_to_end()
+    printed = lab.run("top", "--via", "file")
 
-    terminal.wait_for("job")
-
-    assert terminal.wait() == 0 and b"\x1b[?1049h" not in terminal.screen
-    terminal.close()
+    assert b"job" in screen and b"\x1b[?1049h" not in screen
+    assert printed.returncode == 0 and printed.stdout.split()[8:11] == [b"job", b"held", str(holder.pid).encode()]
     finish(holder)
+
+
+@pytest.mark.tool("tmux")
+@pytest.mark.parametrize("end", ["TERM", "HUP"])
+def test_top_restores_the_terminal_after_a_signal(lab, screen, end):
+    lab.hold("job")
+    top = screen("top")
+    top.wait_for("job")
+
+    os.kill(top.find_pid(), getattr(signal, f"SIG{end}"))
+
+    until(lambda: top.read()[-2:] == ["icanon", "echo"])  # the words of the command contain them, too
+
+
+def test_top_ends_when_its_terminal_is_closed(lab, terminal):
+    top = terminal(lab.script, "top", TERM="xterm")
+    top.wait_for("up/down: select")
+
+    os.close(top.fd)
+    top.fd = -1
+
+    until(lambda: read_state(top.pid) in ("gone", "Z"))
 
 
 @pytest.mark.parametrize("where", ["file", "socket"])
@@ -992,34 +784,10 @@ def test_top_stops_a_waiter(lab, screen):
     finish(holder)
 
 
-@pytest.mark.tool("tmux")
-@pytest.mark.parametrize("how", ["C-c", "TERM", "HUP", "hangup"])
-def test_top_restores_the_terminal_after_every_end(lab, screen, how):
-    lab.hold("job")
-    top = screen("top")
-    top.wait_for("job")
-    pid = top.find_pid()
-
-    if how == "C-c":
-        top.type("C-c")
-    elif how == "hangup":
-        top.close()
-        until(lambda: read_state(pid) in ("gone", "Z"))
-        return
-    else:
-        os.kill(pid, getattr(signal, f"SIG{how}"))
-
-    # Ctrl-C also ends the shell that started top: then there is no screen left to read.
-    if how != "C-c":
-        until(lambda: top.read()[-2:] == ["icanon", "echo"])  # the words of the command contain them, too
-    until(lambda: read_state(pid) in ("gone", "Z"))
-
-
 @pytest.mark.tool("bash")
 @pytest.mark.parametrize("keys, status", [("q", 0), ("\x03", 130)])
-def test_top_restores_the_cursor_and_the_main_screen(lab, keys, status):
-    bash = Terminal(["bash", "--norc", "--noprofile", "-i"], {**lab.environment, "PS1": "$ ", "TERM": "xterm"})
-    bash.wait_for("$ ")
+def test_top_restores_the_cursor_and_the_main_screen(lab, terminal, keys, status):
+    bash = terminal(TERM="xterm")
     bash.type("stty -g >$LAB/before\n")
 
     bash.type(f"{lab.script} top\n")
@@ -1032,13 +800,11 @@ def test_top_restores_the_cursor_and_the_main_screen(lab, keys, status):
     bash.wait_for("over 42")
 
     assert (lab.path / "after").read_text() == (lab.path / "before").read_text() != ""
-    bash.close()
 
 
 @pytest.mark.tool("bash")
-def test_top_can_be_suspended_and_continued(lab):
-    bash = Terminal(["bash", "--norc", "--noprofile", "-i"], {**lab.environment, "PS1": "$ ", "TERM": "xterm"})
-    bash.wait_for("$ ")
+def test_top_can_be_suspended_and_continued(lab, terminal):
+    bash = terminal(TERM="xterm")
     bash.type(f"{lab.script} top\n")
     bash.wait_for("up/down: select")
 
@@ -1051,7 +817,6 @@ def test_top_can_be_suspended_and_continued(lab):
     bash.wait_for("up/down: select", at)
     bash.type("q")
     bash.wait_for("$ ", len(bash.screen))
-    bash.close()
 
 
 @pytest.mark.tool("tmux")
@@ -1068,14 +833,6 @@ def test_top_redraws_when_the_size_changes(lab, screen):
     top.wait_for("name026")
     top.type("q")
     top.wait_for("ended:0")
-
-
-def test_top_without_a_terminal_prints_once(lab):
-    holder = lab.hold("job")
-
-    result = lab.run("top", "--via", "file")
-
-    assert result.returncode == 0 and result.stdout.split()[8:11] == [b"job", b"held", str(holder.pid).encode()]
 
 
 # --- progress of a waiter -----------------------------------------------------------------------------------------------
@@ -1097,66 +854,51 @@ def test_a_waiter_on_a_terminal_shows_the_holder_and_its_place(lab, screen):
     assert waiting.wait_for("ended:0")[:2] == ["here I am", "ended:0"]
 
 
-def test_progress_is_erased_before_the_first_byte_of_the_command(lab):
+def test_progress_is_erased_before_the_first_byte_of_the_command(lab, terminal):
     holder = lab.hold("job")
-    waiting = Terminal(
-        [lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"}
-    )
-    waiting.wait_for("1st in the queue")
+    waiting = start_waiting(lab, terminal, "echo", "FIRST")
     finish(holder)
 
     waiting.wait_for("FIRST")
 
-    shown, _, _ = waiting.screen.partition(b"FIRST")
-    assert shown.endswith(b"\r\x1b[2K")
-    assert waiting.wait() == 0
-    waiting.close()
+    assert waiting.screen.partition(b"FIRST")[0].endswith(b"\r\x1b[2K") and waiting.wait() == 0
 
 
-def test_progress_is_erased_when_the_wait_times_out(lab):
+def start_waiting(lab, terminal, *command, wait="1h"):
+    waiting = terminal(lab.script, "-n", "job", "--wait", wait, "--", *command, TERM="xterm")
+    waiting.wait_for("1st in the queue")
+    return waiting
+
+
+def test_progress_is_erased_when_the_wait_times_out(lab, terminal):
     holder = lab.hold("job")
-    waiting = Terminal(
-        [lab.script, "-n", "job", "--wait", "1500ms", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"}
-    )
-    waiting.wait_for("busy: held for")
+    waiting = start_waiting(lab, terminal, "true", wait="1500ms")
 
-    assert b"\r\x1b[2Ksolo: job: busy: held for" in waiting.screen and waiting.wait() == 75
-    waiting.close()
+    assert b"\r\x1b[2Ksolo: job: busy: held for" in waiting.read_to_end() and waiting.wait() == 75
     finish(holder)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_erases_progress_and_ends_the_waiter(lab, number):
+def test_a_signal_erases_progress_and_ends_the_waiter(lab, terminal, number):
     holder = lab.hold("job")
-    waiting = Terminal(
-        [lab.script, "-n", "job", "--wait", "1h", "--", "echo", "FIRST"], {**lab.environment, "TERM": "xterm"}
-    )
-    waiting.wait_for("1st in the queue")
+    waiting = start_waiting(lab, terminal, "true")
 
     os.kill(waiting.pid, number)
 
-    assert waiting.wait() == -number
-    waiting.screen += os.read(waiting.fd, 65536)
-    assert waiting.screen.endswith(b"\r\x1b[2K")
-    waiting.close()
+    assert waiting.read_to_end().endswith(b"\r\x1b[2K") and waiting.wait() == -number
     finish(holder)
 
 
-def test_progress_leaves_the_signal_dispositions_of_the_command_alone(lab):
+def test_progress_leaves_the_signal_dispositions_of_the_command_alone(lab, terminal):
     code = "print([line for line in open('/proc/self/status') if line.startswith(('SigIgn', 'SigBlk', 'SigCgt'))])"
     probe = [sys.executable, "-IS", "-c", code]
     holder = lab.hold("job")
-    waiting = Terminal([lab.script, "-n", "job", "--wait", "1h", "--", *probe], lab.environment)
-    waiting.wait_for("1st in the queue")
+    waiting = start_waiting(lab, terminal, *probe)
     finish(holder)
-    waiting.wait_for("]\r\n")
-    alone = Terminal(probe, lab.environment)
-    alone.wait_for("]\r\n")
 
-    assert waiting.screen.rpartition(b"['SigBlk")[2] == alone.screen.rpartition(b"['SigBlk")[2] != b""
-    for each in (waiting, alone):
-        each.wait()
-        each.close()
+    guarded, plain = waiting.read_to_end(), terminal(*probe).read_to_end()
+
+    assert guarded.rpartition(b"['SigBlk")[2] == plain.rpartition(b"['SigBlk")[2] != b""
 
 
 @pytest.mark.parametrize(
@@ -1236,15 +978,13 @@ def test_progress_is_logged_again_every_minute():
 
 
 @pytest.mark.tool("bash")
-def test_a_background_job_draws_no_progress(lab):
+def test_a_background_job_draws_no_progress(lab, terminal):
     holder = lab.hold("job")
-    bash = Terminal(["bash", "--norc", "--noprofile", "-i"], {**lab.environment, "PS1": "$ ", "TERM": "xterm"})
-    bash.wait_for("$ ")
+    bash = terminal(TERM="xterm")
     bash.type(f"{lab.script} -n job --wait 1h true & echo started\n")
     until(lambda: lab.count_waiting("job"))
     bash.type("sleep 1.2; echo over $((40 + 2))\n")
     bash.wait_for("over 42")
 
-    assert b"place" not in bash.screen
-    bash.close()
+    assert b"in the queue" not in bash.screen
     finish(holder)
