@@ -12,13 +12,13 @@ import time
 import pytest
 import tally
 from conftest import (
-    NOBODY,
     PATIENCE,
     count_switches,
     find_tool,
     finish,
     inject,
     is_blocked,
+    kill,
     read_line,
     read_state,
     until,
@@ -50,8 +50,21 @@ def shell(request):
 
 
 def run_in(lab, shell, script):
-    status, out, text = finish(lab.start_words(*shell, "-c", script))
-    return status, out, text
+    return finish(lab.start_words(*shell, "-c", script))
+
+
+@pytest.fixture
+def held(lab, target):
+    """A process for which the name `job` is held."""
+    assert hold(lab, target, "job").returncode == 0
+    return target
+
+
+def start_waiting_hold(lab, target, *words):
+    """Start a hold of `job` for the process that waits in the queue."""
+    waiter = lab.start("hold", "--pid", str(target.own), "--wait", "forever", *words, "job")
+    until(lambda: lab.count_waiting("job") == 1)
+    return waiter
 
 
 @pytest.fixture
@@ -87,34 +100,25 @@ def try_job(lab, name="job"):
 # --- a process -----------------------------------------------------------------------------------------------------
 
 
-def test_hold_lives_as_long_as_its_process(lab, target):
-    assert hold(lab, target, "job").returncode == 0
-
+def test_hold_lives_as_long_as_its_process(lab, held):
     status, text = try_job(lab)
     assert status == 75
-    assert re.fullmatch(rf"solo: job: busy: held for \ds by pid {target.own} \(sh -c echo .*\)\n", text)
+    assert re.fullmatch(rf"solo: job: busy: held for \ds by pid {held.own} \(sh -c echo .*\)\n", text)
     row = find_row(lab, "job")
-    assert (row["state"], row["launcher"], row["child"]) == ("held", None, target.own)
+    assert (row["state"], row["launcher"], row["child"]) == ("held", None, held.own)
     assert row["command"][:2] == ["sh", "-c"]
 
-    end_target(target)
+    end_target(held)
     assert try_job(lab) == (0, "")
     assert lab.list() == []
 
 
-def test_no_process_of_solo_stays(lab, target):
-    assert hold(lab, target, "job").returncode == 0
-    own = [
-        entry for entry in os.listdir("/proc") if entry.isdigit() and str(lab.path).encode() in read_environment(entry)
-    ]
-    assert own == [str(target.own)]
+def test_no_process_of_solo_stays(lab, held):
+    def is_of_the_lab(pid):
+        with contextlib.suppress(OSError):
+            return str(lab.path).encode() in open(f"/proc/{pid}/environ", "rb").read()
 
-
-def read_environment(pid):
-    try:
-        return open(f"/proc/{pid}/environ", "rb").read()
-    except OSError:
-        return b""
+    assert [int(pid) for pid in filter(str.isdigit, os.listdir("/proc")) if is_of_the_lab(pid)] == [held.own]
 
 
 def test_script_holds_until_it_ends_even_by_sigkill(lab):
@@ -122,8 +126,7 @@ def test_script_holds_until_it_ends_even_by_sigkill(lab):
     assert read_line(script) == "held"
     assert try_job(lab)[0] == 75
 
-    script.kill()
-    script.wait()
+    kill(script)
 
     assert try_job(lab) == (0, "")
 
@@ -152,20 +155,13 @@ def test_zombie_does_not_hold(lab, tmp_path):
     parent.kill()
 
 
-def test_reused_pid_does_not_hold(lab, target):
+def test_reused_pid_does_not_hold(lab, held):
     """The process that has the pid now started at another time than the recorded one."""
-    assert hold(lab, target, "job").returncode == 0
     file = lab.find_hold("job")
     text = file.read_bytes()
     start = re.search(rb"^child \d+ (\d+)", text, re.M)[1]
     file.write_bytes(text.replace(b" " + start, b" %d" % (int(start) - 1)))
     assert try_job(lab) == (0, "")
-
-
-def test_clean_keeps_a_kept_hold(lab, target):
-    assert hold(lab, target, "job").returncode == 0
-    assert lab.run("clean").returncode == 0
-    assert find_row(lab, "job")["child"] == target.own
 
 
 @pytest.mark.parametrize("words", [("--slots", "2"), ("--shared",)], ids=" ".join)
@@ -212,8 +208,7 @@ def test_signal_leaves_all_names_held_or_none(lab, target, name):
 
 def test_hold_waits_in_the_queue(lab, target):
     holder = lab.hold("job")
-    waiter = lab.start("hold", "--pid", str(target.own), "--wait", "forever", "job")
-    until(lambda: lab.count_waiting("job") == 1)
+    waiter = start_waiting_hold(lab, target)
     assert finish(holder)[0] == 0
     assert finish(waiter)[0] == 0
     assert find_row(lab, "job")["child"] == target.own
@@ -230,33 +225,29 @@ def test_hold_that_waits_too_long_says_so(lab, target):
 
 def test_waiting_hold_ends_when_its_process_ends(lab, target):
     holder = lab.hold("job")
-    waiter = lab.start("hold", "--pid", str(target.own), "--wait", "forever", "job")
-    until(lambda: lab.count_waiting("job") == 1)
+    waiter = start_waiting_hold(lab, target)
     end_target(target)
-    status, _, text = finish(waiter)
-    assert (status, text) == (125, f"solo: cannot hold for pid {target.own}: the process has ended\n")
+    assert finish(waiter) == (125, "", f"solo: cannot hold for pid {target.own}: the process has ended\n")
     assert finish(holder)[0] == 0
     assert lab.list() == []
 
 
 @pytest.mark.parametrize("event", ["end", "release"])
-def test_waiter_behind_kept_hold_sleeps_and_wakes(lab, target, event):
-    assert hold(lab, target, "job").returncode == 0
+def test_waiter_behind_kept_hold_sleeps_and_wakes(lab, held, event):
     waiter = lab.start_waiter("job", tag="ran")
     before = count_switches(waiter.pid)
     time.sleep(1)
     assert count_switches(waiter.pid) == before
 
     if event == "end":
-        end_target(target)
+        end_target(held)
     else:
         assert lab.run("release", "job").returncode == 0
 
     assert waiter.wait(PATIENCE) == 0 and lab.read_log() == ["ran"]
 
 
-def test_waiter_without_inotify_still_sees_a_release(lab, target):
-    assert hold(lab, target, "job").returncode == 0
+def test_waiter_without_inotify_still_sees_a_release(lab, held):
     prefix = inject(lab, "inotify_init1:error=EMFILE")
     waiter = lab.start("-w", "forever", "-n", "job", "--", "true", prefix=prefix)
     until(lambda: lab.count_waiting("job") == 1)
@@ -274,8 +265,7 @@ def test_waiter_for_slots_wakes_on_release(lab, target):
     assert find_row(lab, "job")["child"] == target.own
 
 
-def test_program_that_waits_wakes_on_release(lab, target):
-    assert hold(lab, target, "job").returncode == 0
+def test_program_that_waits_wakes_on_release(lab, held):
     program = lab.start_code("with solo.Lock('job', wait=math.inf): print('held', flush=True)")
     until(lambda: lab.count_waiting("job") == 1)
     assert lab.run("release", "job").returncode == 0
@@ -285,11 +275,10 @@ def test_program_that_waits_wakes_on_release(lab, target):
 # --- who may, and who would wait for itself --------------------------------------------------------------------------
 
 
-def test_process_that_asks_again_is_refused(lab, target):
-    assert hold(lab, target, "job").returncode == 0
-    result = hold(lab, target, "--wait", "forever", "job")
+def test_process_that_asks_again_is_refused(lab, held):
+    result = hold(lab, held, "--wait", "forever", "job")
     assert result.returncode == 125
-    assert f"held by pid {target.own}, for which it was asked: it would wait for itself" in result.stderr.decode()
+    assert f"held by pid {held.own}, for which it was asked: it would wait for itself" in result.stderr.decode()
 
 
 def test_command_below_the_process_is_refused(lab):
@@ -301,24 +290,28 @@ def test_command_below_the_process_is_refused(lab):
 @pytest.mark.parametrize(
     "words, text",
     [
-        ((), "hold needs --pid, --fd or --for (in a script: solo hold --pid $$ job)"),
-        (("--pid", "0"), "--pid 0: not a process id"),
-        (("--pid", "x"), "--pid x: not a process id"),
-        (("--pid", "999999999"), "cannot hold for pid 999999999: there is no such process"),
-        (("--pid", "1", "--for", "1s"), "--pid and --for exclude each other"),
-        (("--for", "1s", "--via", "socket"), "--via: no such option of solo hold (an engine could not end the process"),
-        (("--for", "1s", "--flock", "f"), "--flock: no such option of solo hold (no descriptor of solo stays open)"),
-        (("--for", "1s", "--timeout", "1s"), "--timeout: no such option of solo hold (solo does not end the process"),
-        (("--for", "1s", "-t", "1s"), "-t: no such option of solo hold (solo does not end the process"),
-        (("--for", "1s", "-n", "x"), "-n: no such option of solo hold (type the name as it is"),
-        (("--for", "1s", "--tree"), "--tree: no such option of solo hold (solo runs no command)"),
-        (("--for", "1s", "--take", "2"), "--take needs --slots"),
-        (("--for", "1s", "--export", "-E", "0"), "--export and --busy-exit 0 exclude each other"),
+        ("job", "hold needs --pid, --fd or --for (in a script: solo hold --pid $$ job)"),
+        ("--pid 0 job", "--pid 0: not a process id"),
+        ("--pid x job", "--pid x: not a process id"),
+        ("--pid 999999999 job", "cannot hold for pid 999999999: there is no such process"),
+        ("--pid 1 --for 1s job", "--pid and --for exclude each other"),
+        ("--for 1s --via socket job", "--via: no such option of solo hold (an engine could not end the process"),
+        ("--for 1s --flock f job", "--flock: no such option of solo hold (no descriptor of solo stays open)"),
+        ("--for 1s --timeout 1s job", "--timeout: no such option of solo hold (solo does not end the process"),
+        ("--for 1s -t 1s job", "-t: no such option of solo hold (solo does not end the process"),
+        ("--for 1s -n x job", "-n: no such option of solo hold (type the name as it is"),
+        ("--for 1s --tree job", "--tree: no such option of solo hold (solo runs no command)"),
+        ("--for 1s --notify true job", "--notify: no such option of solo hold (the script gets the status"),
+        ("--for 1s --take 2 job", "--take needs --slots"),
+        ("--for 1s --export -E 0 job", "--export and --busy-exit 0 exclude each other"),
+        ("--for 2 hours deploy", "--for 2 hours: a duration is one word"),
+        ("--for 5 deploy -- echo hi", "a subcommand runs no command"),
+        ("--for 0 deploy", "--for must be longer than 0s"),
+        ("--for 5 deploy ''", "a name may not be empty"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_bad_options_are_refused_in_one_line(lab, words, text):
-    result = lab.run("hold", *words, "job")
+    result = lab.run("hold", *shlex.split(words))
     assert result.returncode == 125
     assert text in result.stderr.decode() and result.stderr.count(b"\n") == 1
     assert lab.list() == []
@@ -341,14 +334,6 @@ def test_thread_is_refused(lab):
     result = lab.run("hold", "--pid", str(thread), "job")
     assert result.stderr == f"solo: cannot hold for pid {thread}: it is a thread of pid {pid}\n".encode()
     assert result.returncode == 125
-
-
-@pytest.fixture
-def shared(common):
-    """A lab whose directory other users share."""
-    common.directory.mkdir()
-    common.directory.chmod(0o1777)
-    return common
 
 
 def test_replace_of_another_users_hold_says_only_that_it_cannot(shared):
@@ -391,11 +376,10 @@ def test_only_the_same_user_and_root_may_release(shared):
 # --- release -----------------------------------------------------------------------------------------------------------
 
 
-def test_release_while_the_process_lives(lab, target):
-    assert hold(lab, target, "job").returncode == 0
+def test_release_while_the_process_lives(lab, held):
     result = lab.run("release", "job")
     assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
-    assert read_state(target.own) == "S" and lab.list() == [] and try_job(lab) == (0, "")
+    assert read_state(held.own) == "S" and lab.list() == [] and try_job(lab) == (0, "")
     result = lab.run("release", "job")
     assert (result.returncode, result.stderr) == (125, b"solo: job: not held by solo hold\n")
 
@@ -412,21 +396,14 @@ def test_command_of_an_ended_shell_goes_on_without_the_name(lab):
 
 def test_release_does_not_end_a_command(lab):
     holder = lab.hold("job")
-    result = lab.run("release", "job")
-    assert result.returncode == 125
-    assert f"job: not held by solo hold; it is held by pid {holder.pid}" in result.stderr.decode()
-    assert finish(holder)[0] == 0
-
-
-def test_release_of_an_unreadable_hold_says_so(lab):
-    holder = lab.hold("job")
+    refused = lab.run("release", "job")
     lab.find_hold("job").write_bytes(b"garbage")
+    unreadable = lab.run("release", "job")
 
-    result = lab.run("release", "job")
-
+    assert refused.returncode == unreadable.returncode == 125 and finish(holder)[0] == 0
+    assert f"job: not held by solo hold; it is held by pid {holder.pid}" in refused.stderr.decode()
     problem = b"solo: job: not held by solo hold, and the record of its holder cannot be read\n"
-    assert (result.returncode, result.stderr) == (125, problem)
-    finish(holder)
+    assert unreadable.stderr == problem
 
 
 def test_release_of_a_parent_names_a_nested_name_that_is_held(lab, target):
@@ -451,10 +428,8 @@ def test_release_of_one_of_several_asks_which(lab, target):
     for process in (target, other):
         assert hold(lab, process, "-s", "job").returncode == 0
     result = lab.run("release", "job")
-    assert result.returncode == 125
-    assert result.stderr.decode() == (
-        f"solo: job: held for 2 processes: pids {target.own}, {other.own} (choose one with --pid)\n"
-    )
+    choose = f"held for 2 processes: pids {target.own}, {other.own} (choose one with --pid)"
+    assert (result.returncode, result.stderr.decode()) == (125, f"solo: job: {choose}\n")
     assert lab.run("release", "--pid", str(other.own), "job").returncode == 0
     assert [row["child"] for row in lab.list()] == [target.own]
 
@@ -469,8 +444,8 @@ def test_release_takes_one_of_the_holds_of_one_process(lab, target):
 @pytest.mark.root
 @pytest.mark.tool("setpriv")
 def test_root_without_the_capability_for_other_users_processes_gets_its_name(lab):
-    other = start_target(lab, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-    denied = lab.run("hold", "--pid", str(other.own), "job", prefix=("setpriv", "--bounding-set", "-sys_ptrace"))
+    other = start_target(lab, *OTHER)
+    denied = hold(lab, other, "job", prefix=("setpriv", "--bounding-set", "-sys_ptrace"))
     allowed = hold(lab, other, "job")
     end_target(other)
     assert (denied.returncode, allowed.returncode) == (125, 0)
@@ -551,22 +526,21 @@ def test_timer_ends_with_a_hold_that_was_killed_while_it_waited(lab):
     holder = lab.hold("job")
     waiter = lab.start("hold", "--for", "1h", "--wait", "forever", "job")
     until(lambda: is_blocked(waiter.pid))
-    [timer] = open(f"/proc/{waiter.pid}/task/{waiter.pid}/children").read().split()
+    [timer] = find_children(waiter.pid)
     waiter.kill()
-    wait_dead(int(timer))
+    wait_dead(timer)
     assert finish(holder)[0] == 0 and lab.list() == []
 
 
 # --- stop, replace, views --------------------------------------------------------------------------------------------------
 
 
-def test_stop_ends_the_process_and_says_whose_it_is(lab, target):
-    assert hold(lab, target, "job").returncode == 0
+def test_stop_ends_the_process_and_says_whose_it_is(lab, held):
     result = lab.run("stop", "job")
     assert result.returncode == 0
-    assert f"job: ending pid {target.own} (sh -c" in result.stderr.decode()
-    assert f"job: ended pid {target.own} (sh -c" in result.stdout.decode()
-    assert target.wait(PATIENCE) == -signal.SIGTERM
+    assert f"job: ending pid {held.own} (sh -c" in result.stderr.decode()
+    assert f"job: ended pid {held.own} (sh -c" in result.stdout.decode()
+    assert held.wait(PATIENCE) == -signal.SIGTERM
 
 
 @pytest.mark.root
@@ -574,29 +548,6 @@ def test_stop_names_the_user_of_the_process(lab):
     target = start_target(lab, *OTHER)
     assert hold(lab, target, "job").returncode == 0
     assert f" of {find_user(65534)}, for which solo hold".encode() in lab.run("stop", "job").stderr
-
-
-@pytest.mark.parametrize(
-    "words, problem",
-    [
-        (("--for", "2", "hours", "deploy"), b"--for 2 hours: a duration is one word"),
-        (("--for", "5", "deploy", "--", "echo", "hi"), b"a subcommand runs no command"),
-        (("--for", "0", "deploy"), b"--for must be longer than 0s"),
-        (("--for", "5", "deploy", ""), b"a name may not be empty"),
-    ],
-)
-def test_mistyped_hold_holds_nothing(lab, words, problem):
-    result = lab.run("hold", *words)
-
-    assert (result.returncode, lab.list()) == (125, [])
-    assert problem in result.stderr
-
-
-def test_name_after_a_count_may_be_a_unit_of_time(lab):
-    target = start_target(lab)
-
-    assert hold(lab, target, "--slots", "4", "s").returncode == 0
-    assert [row["name"] for row in lab.list()] == ["s"]
 
 
 @pytest.mark.root
@@ -616,12 +567,11 @@ except solo.SoloError as error:
     assert lab.run_code(code, pid)[1] == f"cannot hold for pid {pid}: /proc/{pid} cannot be read: Permission denied\n"
 
 
-def test_replace_ends_the_process(lab, target):
-    assert hold(lab, target, "job").returncode == 0
+def test_replace_ends_the_process(lab, held):
     result = lab.run("--replace", "-n", "job", "--", "echo", "ran")
     assert (result.returncode, result.stdout) == (0, b"ran\n")
-    assert f"ending pid {target.own} (sh -c" in result.stderr.decode()
-    assert target.wait(PATIENCE) == -signal.SIGTERM
+    assert f"ending pid {held.own} (sh -c" in result.stderr.decode()
+    assert held.wait(PATIENCE) == -signal.SIGTERM
 
 
 def test_replace_spares_the_process_that_it_is_for(lab, target):
@@ -644,21 +594,21 @@ def test_replace_gives_up_when_the_process_that_it_is_for_ends(lab, target):
 
 def test_stop_of_a_waiting_hold_ends_solo_and_not_the_process(lab, target):
     holder = lab.hold("job")
-    waiter = lab.start("hold", "--pid", str(target.own), "--wait", "forever", "job")
-    until(lambda: lab.count_waiting("job") == 1)
+    waiter = start_waiting_hold(lab, target)
     assert lab.run("stop", "--waiting", "job").returncode == 0
     assert finish(waiter)[0] == -signal.SIGTERM and read_state(target.own) == "S"
     assert finish(holder)[0] in (-signal.SIGTERM, 143)
 
 
-def test_views_show_a_kept_hold(lab, target):
-    assert hold(lab, target, "job").returncode == 0
+def test_views_and_clean_know_a_kept_hold(lab, held):
+    assert lab.run("clean").returncode == 0
     [shown] = json.loads(lab.run("show", "--json", "job").stdout)
     [row] = shown["holds"]
-    assert (row["state"], row["launcher"], row["child"]) == ("held", None, target.own)
-    assert target.own in [process["pid"] for process in row["processes"]]
+    assert (row["state"], row["launcher"], row["child"]) == ("held", None, held.own)
+    assert held.own in [process["pid"] for process in row["processes"]]
     assert b"held for" in lab.run("show", "job").stdout
-    assert parse_metrics(lab.run("metrics", "job").stdout.decode())["solo_held", "job", "file"] == 1
+    samples = parse_metrics(lab.run("metrics", "job").stdout.decode())
+    assert samples["solo_held", "job", "file"] == 1 and not samples.get(("solo_runs_total", "job", "file"))
     assert lab.run("top", "job").returncode == 0
 
 
@@ -673,8 +623,7 @@ def test_history_shows_how_a_kept_hold_ended(lab, target):
     assert {(row["launcher"], row["child"]) for row in rows.values()} == {(None, target.own)}
 
 
-def test_history_shows_the_pid_of_a_skipped_hold(lab, target):
-    assert hold(lab, target, "job").returncode == 0
+def test_history_shows_the_pid_of_a_skipped_hold(lab, held):
     skipped = lab.start_words(lab.script, "hold", "--for", "1m", "job")
 
     assert finish(skipped)[0] == 75
@@ -688,12 +637,19 @@ IS_FIRST = os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"  # it shows th
 INNER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
+def start_holding_shell(lab, *prefix):
+    """Start a shell in another namespace that holds `job` until its stdin is closed."""
+    script = f"{shlex.quote(lab.script)} hold --pid $$ job && echo held; read line"
+    shell = lab.start_words(*prefix, "sh", "-c", script)
+    assert read_line(shell) == "held"
+    return shell
+
+
 @pytest.mark.root
 @pytest.mark.parametrize("prefix", [(), INNER], ids=["outside", "sibling"])
 def test_hold_that_cannot_be_seen_is_busy_until_it_is_released(lab, prefix):
     """Another container does not see the process, nor that it has ended: it must not run beside it."""
-    outer = lab.start_words(*prefix, "sh", "-c", f"{shlex.quote(lab.script)} hold --pid $$ job && echo held; read line")
-    assert read_line(outer) == "held"
+    outer = start_holding_shell(lab, *prefix)
     result = lab.run("-n", "job", "--", "echo", "ran", prefix=INNER)
     assert (result.returncode, result.stdout) == (75, b"")
     waiter = lab.start("-n", "job", "-w", "forever", "--", "echo", "ran", prefix=INNER)
@@ -705,9 +661,7 @@ def test_hold_that_cannot_be_seen_is_busy_until_it_is_released(lab, prefix):
 
 @pytest.mark.root
 def test_root_outside_sees_that_an_inner_process_has_ended(lab):
-    inner = lab.start_words(*INNER, "sh", "-c", f"{shlex.quote(lab.script)} hold --pid $$ job && echo held; read line")
-    assert read_line(inner) == "held"
-    finish(inner)
+    finish(start_holding_shell(lab, *INNER))
     assert try_job(lab) == (0, "") if IS_FIRST else try_job(lab)[0] == 75
 
 
@@ -727,11 +681,7 @@ def test_process_of_a_nested_namespace_is_refused_inside_another(lab):
 @pytest.mark.skipif(not IS_FIRST, reason="needs the first pid namespace")
 def test_process_of_another_pid_namespace_holds(lab):
     """It is seen from outside, where it has another pid; from inside a namespace the outer process is not."""
-    inner = lab.start_words(
-        *("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"),
-        f"{shlex.quote(lab.script)} hold --pid $$ job && echo $$; read line",
-    )
-    assert read_line(inner) == "1"
+    start_holding_shell(lab, *INNER)
     assert try_job(lab)[0] == 75
     waiter = lab.start_waiter("job", tag="ran")
     assert lab.run("stop", "-k", "1", "job").returncode == 0
@@ -830,11 +780,8 @@ def test_release_wakes_the_waiter_of_one_of_two_names(lab):
 def test_stop_of_a_descriptor_names_the_file_that_is_still_open(lab, opened):
     result = lab.run("stop", "-k", "1ms", "job")
 
-    assert (
-        result.returncode == 125
-        and f"started has {opened.file} open (list them: fuser {opened.file})" in result.stderr.decode()
-    )
-    assert try_job(lab)[0] == 75
+    text = f"started has {opened.file} open (list them: fuser {opened.file})"
+    assert result.returncode == 125 and text in result.stderr.decode() and try_job(lab)[0] == 75
 
 
 @pytest.mark.parametrize("words", ["--shared", "--slots 2"])
@@ -923,14 +870,7 @@ def test_export_removes_the_variables_of_another_hold(lab, shell):
 
 
 @pytest.mark.parametrize(
-    "words, status",
-    [
-        ("--pid $$ busy", 75),
-        ("--pid $$ -q -E 7 busy", 7),
-        ("job", 125),
-        ("--pid 0 job", 125),
-        ("--pid $$ --bogus j", 125),
-    ],
+    "words, status", [("--pid $$ busy", 75), ("--pid $$ -q -E 7 busy", 7), ("--pid $$ --bogus j", 125)]
 )
 def test_eval_fails_with_the_status_of_a_hold_that_failed(lab, shell, words, status):
     holder = lab.hold("busy")
@@ -943,21 +883,18 @@ def test_eval_fails_with_the_status_of_a_hold_that_failed(lab, shell, words, sta
 
 def test_eval_fails_if_solo_was_killed(lab, shell):
     holder = lab.hold("busy")
-    script = lab.start_words(
-        *shell, "-c", 'eval "$("$SOLO" hold --pid $$ --wait forever --export busy)" && echo went on; exit 0'
-    )
+    hold_busy = 'eval "$("$SOLO" hold --pid $$ --wait forever --export busy)" && echo went on; exit 0'
+    script = lab.start_words(*shell, "-c", hold_busy)
     until(lambda: lab.count_waiting("busy") == 1)
     [waiter] = [row["launcher"] for row in lab.list() if row["state"] == "waiting"]
     os.kill(waiter, signal.SIGKILL)
-    status, out, _ = finish(script)
-    assert out == ""
+    assert finish(script)[1] == ""
     assert finish(holder)[0] == 0
 
 
 def test_hold_whose_shell_has_gone_holds_nothing(lab, target):
     holder = lab.hold("job")
-    waiting = lab.start("hold", "--pid", str(target.own), "-w", "forever", "--export", "job")
-    until(lambda: lab.count_waiting("job") == 1)
+    waiting = start_waiting_hold(lab, target, "--export")
     waiting.stdout.close()
     finish(holder)
 
@@ -1117,45 +1054,40 @@ def test_thousand_holds_of_one_process(lab, target):
 # --- on a terminal ---------------------------------------------------------------------------------------------------
 
 
-def run_on_terminal(lab, *words):
-    """Run `solo WORDS` with a terminal as its stderr, in the lab's directory; return what it prints there."""
-    master, slave = os.openpty()
-    lab.run(*words, stderr=slave, capture_output=False, stdout=subprocess.DEVNULL, cwd=lab.path)
-    os.close(slave)
-    text = b""
-    try:
-        while part := os.read(master, 4096):
-            text += part
-    except OSError:
-        pass  # the end
-    os.close(master)
-    return text.decode()
+@pytest.fixture
+def run_on_terminal(lab, terminal):
+    """Return a function that runs `solo hold WORDS` with a terminal as its stderr and returns what it prints there."""
+
+    def run(*words):
+        script = 'cd "$LAB" && exec "$SOLO" hold "$@" >/dev/null'
+        return terminal("sh", "-c", script, "sh", *words).read_to_end().decode()
+
+    return run
 
 
-def test_hold_on_a_terminal_prints_what_it_holds_until_when(lab):
-    timed = run_on_terminal(lab, "hold", "--for", "5m", "a", "it's b")
-    given = run_on_terminal(lab, "hold", "--pid", str(os.getpid()), "c")
-    endless = run_on_terminal(lab, "hold", "--for", "forever", "d")
+def test_hold_on_a_terminal_prints_what_it_holds_until_when(lab, run_on_terminal):
+    timed = run_on_terminal("--for", "5m", "a", "it's b")
+    given = run_on_terminal("--pid", str(os.getpid()), "c")
+    endless = run_on_terminal("--for", "forever", "d")
 
     until = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"
-    assert re.fullmatch(
-        rf"solo: held until {until}: a, it's b \(solo release a 'it'\"'\"'s b' releases earlier\)\r\n", timed
-    )
+    released = r"a, it's b \(solo release a 'it'\"'\"'s b' releases earlier\)\r\n"
+    assert re.fullmatch(rf"solo: held until {until}: {released}", timed)
     assert given == f"solo: held until pid {os.getpid()} ends: c (solo release c releases earlier)\r\n"
     assert endless == "solo: held: d (solo release d releases earlier)\r\n"
     assert lab.run("release", "a", "it's b", "c", "d").returncode == 0
     for words in (["-q"], ["--export"]):
-        assert run_on_terminal(lab, "hold", "--for", "5m", *words, "job") == ""
+        assert run_on_terminal("--for", "5m", *words, "job") == ""
         lab.run("release", "job")
     assert lab.run("hold", "--for", "5m", "job").stderr == b""
     lab.run("release", "job")
 
 
-def test_hold_of_a_program_says_that_nothing_runs(lab):
+def test_hold_of_a_program_says_that_nothing_runs(lab, run_on_terminal):
     (lab.path / "backup.sh").write_text("#!/bin/sh\necho ran $1\n")
     (lab.path / "backup.sh").chmod(0o755)
 
-    *_, hint = run_on_terminal(lab, "hold", "--for", "5m", "backup.sh", "full").splitlines()
+    *_, hint = run_on_terminal("--for", "5m", "backup.sh", "full").splitlines()
     lab.run("release", "backup.sh", "full")
 
     assert hint == "solo: backup.sh is a program, but hold runs nothing (solo -- ./backup.sh full runs it)"
