@@ -1,42 +1,404 @@
-"""--flock: solo and flock(1) exclude each other on a file of the user, which solo locks and never changes."""
+"""--flock and --fcntl: solo and the programs that lock with flock(2) or fcntl(2) exclude each other on a file of the user.
+
+solo locks the file and never changes it. Each tool of TOOLS is the real one.
+"""
 
 import errno
 import fcntl
+import math
 import os
 import signal
 import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, finish, inject, need_tools, read_line, read_state, until
+from conftest import (
+    NOBODY,
+    PATIENCE,
+    do_when,
+    finish,
+    inject,
+    is_blocked,
+    is_locked,
+    kill,
+    need_tools,
+    read_line,
+    read_state,
+    until,
+)
+from fleet import find_children
 
+import solo
 from solo import kernel
+from solo.api import blocking
 from solo.contention import flocks
 
-pytestmark = pytest.mark.tool("flock")
+# Takes a classic lock, as fcntl.lockf does, and keeps it while the command runs.
+LOCKF = """import fcntl, subprocess, sys
+mode = fcntl.LOCK_SH if sys.argv[1] == "shared" else fcntl.LOCK_EX
+file = open(sys.argv[2], "a+")
+try: fcntl.lockf(file, mode | (fcntl.LOCK_NB if sys.argv[1] == "now" else 0))
+except BlockingIOError: sys.exit(1)
+sys.exit(subprocess.run(sys.argv[3:]).returncode)
+"""
+PYTHON = [sys.executable, "-IS", "-c", LOCKF]
+# What the tool locks with; its words to skip, and to wait.
+TOOLS = {
+    "flock": ("--flock", ["flock", "-n"], ["flock"]),
+    "setlock": ("--flock", ["setlock", "-n"], ["setlock"]),
+    "chpst": ("--flock", ["chpst", "-L"], ["chpst", "-l"]),
+    "lckdo": ("--fcntl", ["lckdo"], ["lckdo", "-w"]),
+    "s6-setlock": ("--fcntl", ["s6-setlock", "-n"], ["s6-setlock"]),
+    "with-lock-ex": ("--fcntl", ["with-lock-ex", "-f"], ["with-lock-ex", "-w"]),
+    "runlock": ("--fcntl", ["runlock", "-t", "1", "-f"], ["runlock", "-t", "0", "-f"]),
+    "lockf of Python": ("--fcntl", [*PYTHON, "now"], [*PYTHON, "later"]),
+}
+ONE_OF_EACH = pytest.mark.parametrize("tool", ["flock", "lockf of Python"], indirect=True)
 
 
-def hold_by_flock(lab, path, *words):
-    process = subprocess.Popen(
-        ["flock", *words, path, "sh", "-c", "echo; read line"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=lab.environment,
-    )
-    lab.started.append(process)
+@pytest.fixture(params=TOOLS)
+def tool(request):
+    if request.param in TOOLS and " " not in request.param:
+        need_tools(request.param)
+    return request.param
+
+
+@pytest.fixture
+def path(lab):
+    path = lab.path / "theirs"
+    path.write_text("precious")
+    return path
+
+
+def make_shared_file(shared, mode):
+    """Make a file beside the directory that all users share."""
+    path = shared.directory.parent / "theirs"
+    path.write_text("precious")
+    path.chmod(mode)
+    return path
+
+
+def hold_by(lab, tool, path, command=("sh", "-c", "echo; read line")):
+    process = lab.start_words(*TOOLS[tool][1], path, *command)
     read_line(process)
     return process
 
 
-@pytest.fixture(params=["file", "directory"])
-def path(request, lab):
-    path = lab.path / "theirs"
-    path.write_text("precious") if request.param == "file" else path.mkdir()
-    return path
+def try_tool(tool, path):
+    """Return whether the tool runs a command under its lock at once."""
+    done = subprocess.run([*TOOLS[tool][1], path, "echo", "ran"], capture_output=True, stdin=subprocess.DEVNULL)
+    assert (done.stdout == b"ran\n") == (done.returncode == 0)
+    return done.returncode == 0
 
 
-def try_flock(path, *words):
-    return subprocess.run(["flock", "-n", *words, path, "true"]).returncode
+@pytest.mark.parametrize("option", ["--flock", "--fcntl"])
+def test_tool_excludes_solo_by_the_option_for_its_kind_of_lock(lab, tool, path, option):
+    holder = hold_by(lab, tool, path)
+
+    result = lab.run(option, path, "-n", "job", "echo", "ran")
+
+    if option == TOOLS[tool][0]:
+        assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (75, b"", 1)
+        assert f"solo: job: {path}: busy: locked by pid ".encode() in result.stderr
+    else:
+        assert (result.returncode, result.stdout, result.stderr) == (0, b"ran\n", b"")
+    finish(holder)
+    assert lab.run(option, path, "-n", "job", "true").returncode == 0
+
+
+@pytest.mark.parametrize("option", ["--flock", "--fcntl"])
+def test_solo_excludes_the_tool_by_the_option_for_its_kind_of_lock(lab, tool, path, option):
+    holder = lab.hold("job", option, path)
+
+    assert try_tool(tool, path) is (TOOLS[tool][0] != option)
+
+    finish(holder)
+    assert try_tool(tool, path)
+
+
+def test_verbose_flock_names_a_holder_by_fcntl_and_the_remedy(lab, tool, path):
+    kind = TOOLS[tool][0]
+    hold_by(lab, tool, path)
+    [other] = {"--flock", "--fcntl"} - {kind}
+
+    result = lab.run("-v", other, path, "-n", "job", "true")
+    quiet = lab.run(other, path, "-n", "job", "true")
+
+    [line] = [text for text in result.stderr.decode().splitlines() if "holds a lock" in text]
+    call = kind.strip("-") + "(2)"
+    assert line.startswith(f"solo: {path}: pid ")
+    assert line.endswith(f" holds a lock of {call}, which {other} does not exclude (use {kind} {path})")
+    assert (result.returncode, quiet.returncode, quiet.stderr) == (0, 0, b"")
+
+
+def test_shared_lock_of_another_program_admits_shared_runs_only(lab, path):
+    reader = lab.start_words(*PYTHON, "shared", path, "sh", "-c", "echo; read line")
+    read_line(reader)
+
+    assert lab.run("-s", "--fcntl", path, "-n", "job", "true").returncode == 0
+    assert lab.run("--fcntl", path, "-n", "job", "true").returncode == 75
+
+
+def test_lock_of_a_part_of_the_file_excludes_solo(lab, path):
+    code = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX, 1, 5); print(); input()"
+    read_line(lab.start_words(sys.executable, "-IS", "-uc", code, path))
+
+    assert lab.run("--fcntl", path, "-n", "job", "true").returncode == 75
+
+
+@pytest.mark.parametrize("words", [("-w", "100ms"), ("-v", "-w", "100ms"), ("-w", "0"), ("--replace",)], ids=" ".join)
+@ONE_OF_EACH
+def test_wait_for_the_file_ends(lab, tool, path, words):
+    holder = hold_by(lab, tool, path)
+
+    assert lab.run(*words, TOOLS[tool][0], path, "-n", "job", "true").returncode == 75
+    assert holder.poll() is None and lab.run("-n", "job", "true").returncode == 0
+
+
+def test_waiter_sleeps_in_the_system_call(lab, path):
+    hold_by(lab, "lockf of Python", path)
+    waiter = lab.start("-w", "1h", "--fcntl", path, "-n", "job", "true")
+    until(lambda: lab.list("job") and is_blocked(waiter.pid))
+    before = open(f"/proc/{waiter.pid}/syscall").read().split()
+
+    assert before[2] == hex(38)  # F_OFD_SETLKW
+    waiter.send_signal(signal.SIGTERM)
+    assert waiter.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_verbose_waiter_names_the_holder(lab, path):
+    holder = lab.hold("one", "--fcntl", path)
+    waiter = lab.start("-v", "-w", "1h", "--fcntl", path, "-n", "two", "--", "echo", "ran")
+    progress = waiter.stderr.readline()
+    finish(holder)
+
+    assert f"solo: two: waiting: {path} is locked by pid {holder.pid} (solo)".encode() in progress
+    assert finish(waiter)[:2] == (0, "ran\n")
+
+
+def test_existing_file_is_never_changed(lab, path):
+    before = path.stat()
+
+    assert lab.run("--fcntl", path, "--flock", path, "-n", "job", "true").returncode == 0
+
+    after = path.stat()
+    keys = ("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode")
+    assert path.read_text() == "precious"
+    assert [getattr(after, key) for key in keys] == [getattr(before, key) for key in keys]
+
+
+@pytest.mark.tool("strace")
+@pytest.mark.parametrize("words", [(), ("-w", "1h")], ids=["at once", "in the wait"])
+def test_error_of_the_system_call_is_one_line_and_125(lab, path, words):
+    if words:
+        hold_by(lab, "lockf of Python", path)
+    fail = inject(lab, f"fcntl:error=ENOLCK:when={3 if words else 1}", paths=[path])
+
+    result = lab.run(*words, "--fcntl", path, "-n", "job", "true", prefix=fail)
+
+    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
+    assert f"{path}: cannot be locked: No locks available" in result.stderr.decode()
+
+
+def test_several_files_are_locked_in_one_order(lab):
+    """Else two launchers that name the files or the options in opposite order would deadlock."""
+    one, two = lab.path / "one", lab.path / "two"
+    wanted = [("--fcntl", one), ("--flock", two), ("--flock", one), ("--fcntl", two)]
+    launchers = [
+        lab.start("-w", "forever", *sum(wanted[:: 1 - 2 * (number % 2)], ()), "-n", f"{number}", "--", "sleep", "0.01")
+        for number in range(12)
+    ]
+
+    assert [process.wait(PATIENCE) for process in launchers] == [0] * 12
+
+
+@ONE_OF_EACH
+def test_file_replaced_during_the_wait_is_opened_again(lab, tool, path):
+    holder = hold_by(lab, tool, path)
+    waiter = lab.start("-w", "forever", TOOLS[tool][0], path, "-n", "job", "--", "sh", "-c", "echo; read line")
+    until(lambda: lab.list("job") and is_blocked(waiter.pid))
+    path.unlink()
+    path.touch()
+
+    finish(holder)
+
+    read_line(waiter)
+    assert not try_tool(tool, path)
+
+
+def test_socket_keeps_the_name_and_fcntl_the_file(lab, path):
+    lab.use_sockets()
+    holder = lab.hold("job", "--fcntl", path)
+
+    assert not try_tool("lockf of Python", path)
+    finish(holder)
+    hold_by(lab, "lockf of Python", path)
+    assert lab.run("--fcntl", path, "-n", "job", "true").returncode == 75
+
+
+def test_each_waits_for_the_other(lab, tool, path):
+    holder = hold_by(lab, tool, path)
+    both = ("--flock", path, "--fcntl", path)
+    waiter = lab.start("-w", "forever", *both, "-n", "job", "--", "sh", "-c", "echo $$; read line")
+    until(lambda: lab.list("job") and is_blocked(waiter.pid))
+    finish(holder)
+    read_line(waiter)
+
+    theirs = lab.start_words(*TOOLS[tool][2], path, "echo", "ran")
+    until(lambda: any(map(is_blocked, (theirs.pid, *find_children(theirs.pid)))))
+    assert not try_tool(tool, path)
+    finish(waiter)
+
+    assert finish(theirs)[:2] == (0, "ran\n")
+
+
+def test_verbose_flock_is_silent_without_such_a_holder(lab, path):
+    need_tools("lckdo", "s6-setlock")
+    hold_by(lab, "lockf of Python", lab.path / "other")
+    run = (lab.script, "-v", "--flock", path, "-n", "job", "true")
+
+    for words in ([], [lab.script, "-n", "outer", "--fcntl", path], ["lckdo", path], ["s6-setlock", path]):
+        text = subprocess.run([*words, *run], env=lab.environment, capture_output=True).stderr
+        assert b"started true" in text and b"holds a lock" not in text
+
+
+def test_busy_line_names_the_holder(lab, path):
+    """fcntl(2) has the pid of a classic lock only, so the holder of --fcntl is found by /proc."""
+    theirs = hold_by(lab, "lockf of Python", path)
+    assert f"locked by pid {theirs.pid} (python".encode() in lab.run("--fcntl", path, "-n", "one", "true").stderr
+    finish(theirs)
+
+    own = lab.hold("job", "--fcntl", path)
+    assert f"locked by pid {own.pid} (solo)".encode() in lab.run("--fcntl", path, "-n", "two", "true").stderr
+    assert lab.run("--flock", path, "-n", "two", "true").returncode == 0
+
+
+@pytest.mark.root
+def test_holder_that_cannot_be_seen_is_another_process(shared):
+    path = make_shared_file(shared, 0o666)
+    shared.hold("one", "--fcntl", path)
+
+    result = shared.run("--fcntl", path, "-n", "two", "true", user=NOBODY)
+
+    assert result.returncode == 75 and b"locked by another process" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("-s",), ("--slots", "3")], ids=" ".join)
+@ONE_OF_EACH
+def test_shared_and_slots_hold_a_shared_lock(lab, path, tool, words):
+    option = TOOLS[tool][0]
+    lab.hold("job", *words, option, path)
+
+    assert lab.run(*words, option, path, "-n", "job", "true").returncode == 0
+    share = ["flock", "-n", "-s"] if tool == "flock" else [*PYTHON, "shared"]
+    assert subprocess.run([*share, path, "true"], timeout=PATIENCE).returncode == 0
+    assert not try_tool(tool, path)
+
+
+def test_directory_can_be_locked_by_flock(lab):
+    need_tools("flock")
+    holder = hold_by(lab, "flock", lab.path)
+
+    busy = lab.run("--flock", lab.path, "-n", "up/job", "true")
+    finish(holder)
+    lab.hold("up/job", "--flock", lab.path)
+
+    assert f"solo: up/job: {lab.path}: busy: locked by pid ".encode() in busy.stderr and not try_tool("flock", lab.path)
+
+
+@pytest.mark.root
+def test_read_permission_is_enough_but_for_an_exclusive_lock_of_fcntl(shared):
+    path = make_shared_file(shared, 0o444)
+
+    by_flock, shared_fcntl, exclusive = (
+        shared.run(*words, path, "-n", "job", "true", user=NOBODY)
+        for words in (["--flock"], ["-s", "--fcntl"], ["--fcntl"])
+    )
+
+    assert (by_flock.returncode, shared_fcntl.returncode, exclusive.returncode) == (0, 0, 125)
+    assert b"cannot be opened for writing, as an exclusive lock needs: Permission denied" in exclusive.stderr
+
+
+def test_same_file_by_several_paths_and_both_options_is_locked_once_per_kind(lab, path):
+    os.link(path, link := lab.path / "link")
+    holder = lab.hold("job", *("--flock", path, "--fcntl", path, "--fcntl", path, "--flock", link, "--fcntl", link))
+
+    assert not try_tool("lockf of Python", path) and is_locked(path)
+    finish(holder)
+    assert try_tool("lockf of Python", path) and not is_locked(path)
+
+
+@pytest.mark.host
+@ONE_OF_EACH
+def test_command_dies_with_its_launcher(lab, tool, path):
+    """The kernel releases the file's lock with the launcher; no record would show an orphan to the tool."""
+    holder = lab.hold("job", TOOLS[tool][0], path)
+    kill(holder)
+
+    until(lambda: read_state(holder.child) in ("gone", "Z"))
+    assert try_tool(tool, path)
+
+
+@ONE_OF_EACH
+def test_command_neither_inherits_nor_ends_the_lock(lab, tool, path):
+    """A classic lock would end when its process closes any descriptor of the file."""
+    script = f"cat {path}; echo; ls -l /proc/self/fd; read line"
+    holder = lab.start(TOOLS[tool][0], path, "-n", "job", "--", "sh", "-c", script)
+    assert read_line(holder) == "precious"
+
+    assert not try_tool(tool, path)
+    assert str(path) not in finish(holder)[1]
+
+
+def test_command_may_be_the_locked_script_but_for_an_exclusive_lock_of_fcntl(lab):
+    """As in `flock job.sh job.sh`. A descriptor open for writing prevents the exec."""
+    script = lab.path / "job.sh"
+    script.write_text("#!/bin/sh\necho ran\n")
+    script.chmod(0o755)
+
+    busy = lab.run("--fcntl", script, script)
+
+    assert (busy.returncode, busy.stdout) == (126, b"") and b"Text file busy" in busy.stderr
+    assert lab.run("-s", "--fcntl", script, script).stdout == lab.run("--flock", script, script).stdout == b"ran\n"
+
+
+INHERITED = (
+    "import fcntl, os, sys, struct; f = open(sys.argv[1], 'r+'); os.set_inheritable(f.fileno(), True); "
+    "{}; os.execv(sys.argv[2], sys.argv[2:])"
+)
+
+
+@pytest.mark.parametrize(
+    "option, outer, text",
+    [
+        ("--flock", ["flock"], "an ancestor of this process"),
+        ("--fcntl", ["lckdo"], "an ancestor of this process"),
+        ("--fcntl", ["s6-setlock"], "locked by the program that executed solo"),
+        ("--fcntl", ["with-lock-ex", "-w"], "locked by the program that executed solo"),
+        ("--fcntl", [*PYTHON, "now"], "an ancestor of this process"),
+        ("--fcntl", ["$SOLO", "-n", "outer", "--fcntl"], "an ancestor of this process"),
+        (
+            "--flock",
+            [sys.executable, "-IS", "-c", INHERITED.format("fcntl.flock(f, fcntl.LOCK_EX)")],
+            "through the inherited descriptor 3",
+        ),
+        (
+            "--fcntl",
+            [sys.executable, "-ISc", INHERITED.format("fcntl.fcntl(f, 37, struct.pack('hhqqi', 1, 0, 0, 0, 0))")],
+            "through the inherited descriptor 3",
+        ),
+    ],
+    ids=lambda value: value[0].rpartition("/")[2] if isinstance(value, list) else "",
+)
+def test_lock_held_by_an_ancestor_or_inherited_is_refused(lab, path, option, outer, text):
+    if outer[0] == "$SOLO":
+        outer = [lab.script, *outer[1:]]
+    elif outer[0] != sys.executable:
+        need_tools(outer[0])
+    words = (lab.script, "-w", "forever", option, path, "-n", "job", "true")
+    result = subprocess.run([*outer, path, *words], env=lab.environment, capture_output=True, timeout=PATIENCE)
+
+    assert result.returncode == 125 and text.encode() in result.stderr
 
 
 def test_lock_that_needs_a_writable_descriptor_leaves_none_behind(tmp_path, monkeypatch):
@@ -57,40 +419,8 @@ def test_lock_that_needs_a_writable_descriptor_leaves_none_behind(tmp_path, monk
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_flock_excludes_solo(lab, path):
-    hold_by_flock(lab, path)
-
-    result = lab.run("--flock", path, "-n", "up/job", "true")
-
-    assert (result.returncode, result.stderr.count(b"\n")) == (75, 1)
-    assert f"solo: up/job: {path}: busy: locked by pid ".encode() in result.stderr
-
-
-def test_solo_excludes_flock(lab, path):
-    holder = lab.hold("job", "--flock", path)
-    assert try_flock(path) == 1
-
-    finish(holder)
-
-    assert try_flock(path) == 0
-
-
-def test_file_excludes_runs_of_different_names(lab, path):
-    lab.hold("one", "--flock", path)
-
-    assert lab.run("--flock", path, "-n", "two", "true").returncode == 75
-
-
-@pytest.mark.parametrize("words", [("-s",), ("--slots", "3")])
-def test_shared_and_slots_hold_a_shared_flock(lab, path, words):
-    lab.hold("job", *words, "--flock", path)
-
-    assert (try_flock(path, "-s"), try_flock(path, "-x")) == (0, 1)
-    assert lab.run(*words, "--flock", path, "-n", "job", "true").returncode == 0
-
-
 def test_wait_covers_name_and_file(lab, path):
-    holder, locker = lab.hold("job"), hold_by_flock(lab, path)
+    holder, locker = lab.hold("job"), hold_by(lab, "flock", path)
     waiter = lab.start("-w", "forever", "--flock", path, "-n", "job", "--", "sh", "-c", "echo ran")
     until(lambda: lab.count_waiting("job"))
     finish(holder)
@@ -101,7 +431,7 @@ def test_wait_covers_name_and_file(lab, path):
     assert finish(waiter)[:2] == (0, "ran\n")
 
 
-@pytest.mark.tool("strace")
+@pytest.mark.tool("strace", "flock")
 def test_wait_ends_if_its_time_passed_before_the_file(lab, path):
     """Reading the holder in /proc/locks takes longer than the rest of the wait."""
     lab.hold("other", "--flock", path)
@@ -119,17 +449,6 @@ def test_missing_file_is_created_with_the_callers_umask(lab, option):
     assert lab.run(option, path, "-n", "job", "true", preexec_fn=lambda: os.umask(0o027) and None).returncode == 0
 
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"", 0o640)
-
-
-@pytest.mark.root
-def test_read_permission_is_enough(common):
-    path = common.directory.parent / "theirs"
-    path.write_text("precious")
-    path.chmod(0o444)
-    common.directory.mkdir()
-    common.directory.chmod(0o1777)
-
-    assert common.run("--flock", path, "-n", "job", "true", user=65534).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -159,88 +478,134 @@ def test_unlockable_path_is_one_line_and_125(lab, option, make, text):
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-@pytest.mark.host
-def test_command_dies_with_its_launcher(lab, path):
-    """The kernel releases the file's lock with the launcher; no record would show an orphan to flock(1)."""
-    holder = lab.start("--flock", path, "-n", "job", "--", "sh", "-c", "echo $$; read line")
-    child = int(read_line(holder))
-    holder.kill()
-    holder.wait()
+def test_loud_after_counts_the_skips_and_the_hold_of_the_file(lab, path):
+    hold_by(lab, "flock", path)
+    quiet, words = ("-q", "-E", "0", "--loud-after"), ("--flock", path, "-n", "job", "true")
+    ends = [lab.run(*quiet, limit, *words) for limit in ("1", "1", "1", "1h", "0s")]
 
-    until(lambda: read_state(child) in ("gone", "Z"))
-    assert try_flock(path) == 0
-
-
-def test_command_does_not_inherit_the_file(lab, path):
-    result = lab.run("--flock", path, "-n", "job", "--", "sh", "-c", "ls -l /proc/self/fd")
-
-    assert str(path).encode() not in result.stdout
-
-
-def test_lock_held_by_an_ancestor_is_refused(lab, path):
-    need_tools("setsid")
-    result = subprocess.run(
-        ["flock", path, lab.script, "-w", "forever", "--flock", path, "-n", "job", "true"],
-        env=lab.environment,
-        capture_output=True,
-        timeout=PATIENCE,
-    )
-
-    assert result.returncode == 125 and b"an ancestor of this process" in result.stderr
-
-
-def test_skip_because_of_the_file_is_counted(lab, path):
-    locker = hold_by_flock(lab, path)
-    words = ("-q", "-E", "0", "--loud-after", "1", "--flock", path, "-n", "job", "true")
-    ends = [lab.run(*words) for _ in range(3)]
-
-    assert [end.returncode for end in ends] == [0, 75, 75] and b", 2 skips since" in ends[2].stderr
-    locker.send_signal(signal.SIGKILL)
-
-
-def test_command_may_be_the_locked_script(lab):
-    """As in `flock job.sh job.sh`. A descriptor open for writing would prevent the exec."""
-    script = lab.path / "job.sh"
-    script.write_text("#!/bin/sh\necho ran\n")
-    script.chmod(0o755)
-
-    assert lab.run("--flock", script, script).stdout == b"ran\n"
-
-
-def test_lock_on_an_inherited_descriptor_is_refused(lab, path):
-    shell = lab.start_shell(f"exec 9<{path}; flock -n 9; exec $SOLO -w forever --flock {path} -n job true")
-
-    _, stderr = shell.communicate(timeout=PATIENCE)
-    assert shell.returncode == 125 and b"through the inherited descriptor 9" in stderr
-
-
-def test_loud_after_counts_the_hold_of_the_file(lab, path):
-    hold_by_flock(lab, path)
-    words = ("--flock", path, "-n", "job", "true")
-
-    assert lab.run("-q", "-E", "0", "--loud-after", "1h", *words).returncode == 0
-    assert lab.run("-q", "-E", "0", "--loud-after", "0s", *words).returncode == 75
+    assert [end.returncode for end in ends] == [0, 75, 75, 0, 75] and b", 2 skips since" in ends[2].stderr
 
 
 @pytest.mark.parametrize("words", [(), ("--flock", "theirs"), ("--flock", "theirs", "--flock", "./theirs")], ids=len)
-def test_inherited_posix_lock_is_kept_while_the_command_runs(lab, words):
+def test_inherited_posix_lock_is_kept_while_the_command_runs(lab, path, words):
     """Closing any descriptor of the file would release it."""
-    path = lab.path / "theirs"
-    path.touch()
-    code = (
-        "import fcntl, os, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); os.set_inheritable(f.fileno(), True); "
-        "os.execv(sys.argv[2], sys.argv[2:])"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-IS", "-c", code, path, lab.script, *words, "-n", "job", "--", "sh", "-c", "echo; read line"],
-        env=lab.environment,
-        cwd=lab.path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    lab.started.append(process)
-    read_line(process)
-    until(lambda: read_state(process.pid) == "S")
-    probe = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    outer = [sys.executable, "-ISc", INHERITED.format("fcntl.lockf(f, fcntl.LOCK_EX)"), path]
+    command = ("-n", "job", "--", "sh", "-c", "echo; read line")
+    launcher = lab.start(*words, *command, prefix=outer, cwd=lab.path)
+    read_line(launcher)
+    until(lambda: read_state(launcher.pid) == "S")
 
-    assert subprocess.run([sys.executable, "-IS", "-c", probe, path], stderr=subprocess.DEVNULL).returncode == 1
+    assert not try_tool("lockf of Python", path)
+
+
+# --- Python ----------------------------------------------------------------------------------------------------------
+
+
+@ONE_OF_EACH
+def test_lock_excludes_both_ways(lab, files, path, tool):
+    keyword, second = TOOLS[tool][0].strip("-"), lab.path / "second"
+    share = ["flock", "-n", "-s"] if tool == "flock" else [*PYTHON, "shared"]
+    lock = solo.Lock("job", **{keyword: os.fsencode(path)})
+    with lock, solo.Lock("other", shared=True, **{keyword: [str(second)]}):
+        assert not try_tool(tool, path) and not try_tool(tool, second)
+        assert subprocess.run([*share, second, "true"], timeout=PATIENCE).returncode == 0
+    assert try_tool(tool, path)
+
+    holder = hold_by(lab, tool, path)
+    for wait in (None, 0.05, 0.05):
+        with pytest.raises(solo.Busy, match=r"locked by pid \d+"):
+            lock.acquire(wait)
+    assert blocking.watched == {} and lab.list("job") == []
+    do_when(lambda: any(watch.waiters for watch in list(blocking.watched.values())), holder.communicate)
+    with solo.Lock("job", **{keyword: path}, wait=math.inf):
+        assert not try_tool(tool, path)
+    until(lambda: not blocking.watched)
+    assert try_tool(tool, path)
+
+
+def test_waits_for_both_kinds_of_one_file_are_separate(lab, files, path):
+    """Each has a thread of its own: a wait for one kind must not end by the other."""
+    need_tools("flock")
+    first, second = hold_by(lab, "flock", path), hold_by(lab, "lockf of Python", path)
+    code = "with solo.Lock('job', flock=sys.argv[1], fcntl=sys.argv[1], wait=60): print('in', flush=True); input()"
+    program = lab.start_code(code, path)
+    until(lambda: lab.list("job") and is_any_thread_blocked(program.pid, 0))
+    finish(first)
+    until(lambda: is_any_thread_blocked(program.pid, 2))
+    finish(second)
+
+    assert read_line(program) == "in"
+    assert is_locked(path) and not try_tool("lockf of Python", path)
+    finish(program, b"\n")
+
+
+def is_any_thread_blocked(pid, at):
+    """Whether a thread sleeps in that system call of BLOCKING."""
+    from conftest import BLOCKING
+
+    tasks = os.listdir(f"/proc/{pid}/task")
+    try:
+        return any(open(f"/proc/{pid}/task/{task}/syscall").read().split()[0] == BLOCKING[at] for task in tasks)
+    except OSError:
+        return False  # a thread has just ended
+
+
+def test_threads_exclude_each_other_by_the_file(lab, files, path):
+    code = """
+inside, most = [], []
+def work(number):
+    for _ in range(20):
+        with solo.Lock(f"job{number}", fcntl=sys.argv[1], wait=60):
+            inside.append(1); os.sched_yield(); most.append(len(inside)); inside.pop()
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(most), max(most))
+"""
+    assert lab.run_code(code, path)[:2] == (0, "80 1\n")
+
+
+@pytest.mark.parametrize("keyword", ["flock", "fcntl"])
+def test_lockf_of_the_program_is_refused_and_kept(lab, path, keyword):
+    """Closing our descriptor of the file would release it."""
+    code = f"""
+import fcntl
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_EX)
+try: solo.Lock("job", wait=0.1, {keyword}=sys.argv[1]).acquire()
+except solo.SoloError as error: print(error, flush=True)
+sys.stdin.readline()
+fcntl.lockf(file, fcntl.LOCK_UN)
+with solo.Lock("job", {keyword}=sys.argv[1]): print("in")
+"""
+    program = lab.start_code(code, path)
+
+    assert read_line(program).startswith(f"{path}: cannot be locked: this program would lose its own fcntl(2) lock")
+    assert not try_tool("lockf of Python", path) and lab.list("job") == []
+    assert finish(program, b"\n")[:2] == (0, "in\n")
+
+
+def test_forked_child_does_not_end_the_lock(lab, path):
+    code = """
+with solo.Lock("job", fcntl=sys.argv[1]) as hold:
+    if os.fork() == 0:
+        hold.release()
+        os._exit(0)
+    os.wait()
+    print(flush=True)
+    sys.stdin.readline()
+"""
+    flags = ("-IS", "-W", "ignore::DeprecationWarning")
+    program = lab.start_code(code, path, flags=flags)
+    read_line(program)
+
+    assert not try_tool("lockf of Python", path)
+    finish(program, b"\n")
+    assert try_tool("lockf of Python", path)
+
+
+def test_run_holds_the_file(lab, files, path):
+    words = [*PYTHON, "now", path, "true"]
+
+    assert solo.run(words, name="job", fcntl=path).returncode == 1
+    assert solo.run(words, name="job", flock=path).returncode == 0
