@@ -38,38 +38,28 @@ def test_forked_child_holds_and_releases_nothing(lab, kind, is_referenced):
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-def test_forked_child_leaves_the_block_of_its_parent(lab, via):
-    code = "with solo.Lock('job'): pid = os.fork()\nif pid: print(os.waitpid(pid, 0)[1])"
-
-    assert lab.run_code(code) == (0, "0\n", "")
-
-
-def test_forked_child_keeps_its_own_hold_at_the_end_of_the_block_of_its_parent(lab, via):
-    code = """
-lock = solo.Lock('job', shared=True)
+IN_CHILD = {  # the child exits with 0 if all is well
+    "leaves the block of its parent": "with lock: pid = os.fork()\nif not pid: os._exit(0)",
+    "keeps its own hold at the end of the block of its parent": """
 with lock:
     pid = os.fork()
     hold = None if pid else lock.acquire()
 if not pid:
-    os._exit(hold.locked)
-print(os.WEXITSTATUS(os.waitpid(pid, 0)[1]))
-"""
-
-    assert lab.run_code(code) == (0, "1\n", "")
-
-
-def test_forked_child_ends_in_a_thread_what_it_entered_by_hand(lab, via):
-    code = """
-lock = solo.Lock('job')
+    os._exit(not hold.locked)""",
+    "ends in a thread what it entered by hand": """
 pid = os.fork()
 if not pid:
     lock.__enter__()
     thread = threading.Thread(target=lock.__exit__, args=(None, None, None))
     thread.start()
     thread.join()
-    os._exit(len(find_holders('job')))
-print(os.WEXITSTATUS(os.waitpid(pid, 0)[1]))
-"""
+    os._exit(len(find_holders('job')))""",
+}
+
+
+@pytest.mark.parametrize("case", IN_CHILD)
+def test_forked_child_holds_for_itself(lab, via, case):
+    code = f"lock = solo.Lock('job', shared=True)\n{IN_CHILD[case]}\nprint(os.waitpid(pid, 0)[1])"
 
     assert lab.run_code(code) == (0, "0\n", "")
 
@@ -122,29 +112,6 @@ def test_children_of_a_killed_program_keep_neither_name_nor_gate(lab, via, survi
     assert "gone" not in map(read_state, children)
     for child in children:
         os.kill(child, signal.SIGKILL)
-
-
-def test_fork_before_handlers_are_restored_restores_them_in_the_child(lab):
-    code = """
-from solo.api import blocking
-def handler(*_): pass
-signal.signal(signal.SIGUSR1, handler)
-restore, statuses = blocking.Deferred.restore, []
-def fork():
-    pid = os.fork()
-    if pid == 0: os._exit(signal.getsignal(signal.SIGUSR1) is not handler)
-    statuses.append(os.waitpid(pid, 0)[1])
-def fork_first(self):
-    assert signal.getsignal(signal.SIGUSR1) is not handler
-    thread = threading.Thread(target=fork)
-    thread.start()
-    thread.join()
-    restore(self)
-blocking.Deferred.restore = fork_first
-with solo.Lock("job"): pass
-print(set(statuses), signal.getsignal(signal.SIGUSR1) is handler)
-"""
-    assert lab.run_code(code, flags=("-IS", "-W", "ignore::DeprecationWarning")) == (0, "{0} True\n", "")
 
 
 @pytest.mark.parametrize("via", SOCKET_IN_FULL, indirect=True)

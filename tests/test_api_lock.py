@@ -10,16 +10,14 @@ import os
 import pickle
 import re
 import signal
-import subprocess
 import threading
 import time
 import warnings
 
 import pytest
-from conftest import PATIENCE, do_when, find_holders, finish, in_thread, is_locked, read_line, until
+from conftest import PATIENCE, do_when, find_holders, finish, in_thread, until
 
 import solo
-from solo.api import blocking
 from solo.contention import ofd
 
 
@@ -33,21 +31,10 @@ def test_holder_is_listed_and_others_are_busy(lab, kind):
         assert hold.locked and busy.value.holders[0].launcher == os.getpid()
 
     assert skipped.returncode == 75 and f"s by pid {os.getpid()} (".encode() in skipped.stderr
-    assert lab.list("job") == [] and lab.run("-n", "job", "true").returncode == 0
-
-
-def test_busy_has_the_holders(lab, kind):
-    holder = lab.hold("job")
-
-    with pytest.raises(solo.Busy, match=rf"^job: busy: held for \d+s by pid {holder.pid} \(") as busy:
-        solo.Lock("job").acquire()
-
-    [row] = busy.value.holders
-    assert (row.name, row.state, row.mode) == ("job", "held", "exclusive")
-    assert (row.launcher, row.child, busy.value.status) == (holder.pid, holder.child, 75)
-    assert find_holders("job") == [row]
-    finish(holder)
-    assert find_holders("job") == []
+    assert lab.list("job") == []
+    with pytest.raises(KeyError), solo.Lock("job"):
+        raise KeyError
+    assert lab.run("-n", "job", "true").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -71,12 +58,22 @@ def test_wait_ends_with_busy(lab, kind, options, timeout, least):
     assert time.monotonic() - begin >= least and len(lab.list("job")) == 2
 
 
-def test_wait_of_any_length_ends_with_the_holder(lab, kind):
+def test_busy_has_the_holders_and_a_wait_of_any_length_ends_with_them(lab, kind):
     for wait in (60, 30 * 86400, 1e300, 10**400, math.inf):
         holder = lab.hold("job")
+        with pytest.raises(solo.Busy, match=rf"^job: busy: held for \d+s by pid {holder.pid} \(") as busy:
+            solo.Lock("job").acquire()
+        [row] = busy.value.holders
+        assert (row.name, row.state, row.mode, row.launcher, row.child, busy.value.status) == (
+            *("job", "held", "exclusive"),
+            *(holder.pid, holder.child, 75),
+        )
+        assert find_holders("job") == [row]
+
         do_when(lambda: lab.count_waiting("job"), holder.stdin.close)
         with solo.Lock("job", wait=wait) as hold:
             assert hold.locked
+        assert find_holders("job") == []
 
 
 @pytest.mark.tool("strace")
@@ -167,37 +164,31 @@ def test_token_grows_and_slot_is_the_lowest_free(kind):
     assert (lock.token, lock.slot, lock.locked) == (None, None, False)
 
 
-INVALID = (
-    "name='' | name='a//b' | name='a\\x00' | name='a\\x7f' | name='.x' | name=[] | name=3 | name=[None] | wait=-1 | wait='1' | wait=math.nan | slots=0 | "
-    "slots=2, take=3 | take=2 | slots=1, shared=True | via='etcd' | via='socket', directory='/x' | directory='' | directory=b'' | max_waiting=-1 | slots='2'"
-)
-
-
-@pytest.mark.parametrize("options", INVALID.split(" | "))
-def test_invalid_options_raise_one_line(files, options):
-    with pytest.raises(solo.UsageError) as error:
-        solo.Lock(**{"name": "job", **eval(f"dict({options})")})
-
-    assert str(error.value) and "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize(
     "options, reason",
     [
-        ({"via": "nope"}, "--via nope: neither file nor socket"),
-        ({"via": "nope://host"}, "--via nope://: no such engine"),
-        ({"via": "etcd://host"}, "a program cannot hold a lock at an engine"),
-        ({"flock": ""}, "flock is empty (is a variable unset?)"),
-        ({"fcntl": ["x", b""]}, "fcntl is empty (is a variable unset?)"),
-        ({"flock": "a\0b"}, "flock may not contain NUL"),
-        ({"flock": "\ud800"}, "flock has characters that cannot be in a path"),
-        ({"directory": b"\0"}, "directory may not contain NUL"),
+        ("via='nope'", "--via nope: neither file nor socket"),
+        ("via='nope://host'", "--via nope://: no such engine"),
+        ("via='etcd://host'", "a program cannot hold a lock at an engine"),
+        ("flock=''", "flock is empty (is a variable unset?)"),
+        ("fcntl=['x', b'']", "fcntl is empty (is a variable unset?)"),
+        ("flock='a\\0b'", "flock may not contain NUL"),
+        ("flock='\\ud800'", "flock has characters that cannot be in a path"),
+        ("directory=b'\\0'", "directory may not contain NUL"),
+        *(
+            (options, "")
+            for options in "name='' | name='a//b' | name='a\\x00' | name=[] | name=3 | name=[None]".split(" | ")
+        ),
+        *((options, "") for options in "wait=-1 | wait='1' | wait=math.nan | slots=0 | slots='2'".split(" | ")),
+        *((options, "") for options in "slots=2, take=3 | take=2 | slots=1, shared=True | max_waiting=-1".split(" | ")),
+        *((options, "") for options in "via='socket', directory='/x' | directory='' | directory=b''".split(" | ")),
     ],
-    ids=str,
 )
-def test_error_says_which_option_is_invalid_and_why(files, options, reason):
-    with pytest.raises(solo.UsageError, match=f"^{re.escape(reason)}"):
-        solo.Lock("job", **options)
+def test_invalid_options_raise_one_line(files, options, reason):
+    with pytest.raises(solo.UsageError, match=f"^{re.escape(reason)}") as error:
+        solo.Lock(**{"name": "job", **eval(f"dict({options})")})
+
+    assert str(error.value) and "\n" not in str(error.value)
 
 
 def test_no_failure_leaks_a_descriptor(lab, kind):
@@ -255,10 +246,12 @@ def test_a_wait_for_a_file_that_ended_does_not_lock_it_later(lab, files, kind_of
 
 
 def test_holders_ignores_the_variable_of_the_backend(lab, files, monkeypatch):
-    lab.hold("job")
+    """And the directory may be bytes."""
     monkeypatch.setenv("SOLO_VIA", "socket")
 
-    assert [holder.name for holder in solo.holders("job", directory=lab.directory)] == ["job"]
+    with solo.Lock("job", via="file", directory=os.fsencode(lab.directory)):
+        for directory in (lab.directory, os.fsencode(lab.directory)):
+            assert [holder.name for holder in solo.holders("job", directory=directory)] == ["job"]
 
 
 def test_files_need_no_name(lab, files):
@@ -275,26 +268,6 @@ def test_files_need_no_name(lab, files):
         solo.Lock()
 
 
-def test_flock_excludes_both_ways(lab, files):
-    file, second = lab.path / "file", lab.path / "second"
-    lock = solo.Lock("job", flock=os.fsencode(file))
-    with lock, solo.Lock("other", shared=True, flock=[str(second)]):
-        assert (is_locked(file), is_locked(second), is_locked(second, "-s")) == (True, True, False)
-    assert not is_locked(file)
-
-    locker = subprocess.Popen(["flock", file, "sh", "-c", "echo; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    read_line(locker)
-    for wait in (None, 0.5, 0.5, 0.5):
-        with pytest.raises(solo.Busy, match="locked by pid"):
-            lock.acquire(wait)
-    assert blocking.watched == {} and lab.list("job") == []
-    do_when(lambda: any(watch.waiters for watch in list(blocking.watched.values())), locker.communicate)
-    with solo.Lock("job", flock=file, wait=math.inf):
-        assert is_locked(file)
-    until(lambda: not blocking.watched)
-    assert not is_locked(file)
-
-
 def test_shared_directory_gets_modes_for_others(lab, files):
     lab.directory.mkdir()
     lab.directory.chmod(0o1777)
@@ -306,12 +279,6 @@ def test_shared_directory_gets_modes_for_others(lab, files):
         os.umask(umask)
 
     assert modes == {"a": 0o1777, "b": 0o1777, ".gate": 0o666, ".hold.": 0o644}
-
-
-def test_directory_may_be_bytes(lab, files):
-    with solo.Lock("job", directory=os.fsencode(lab.directory)):
-        assert len(solo.holders("job", via="file", directory=os.fsencode(lab.directory))) == 1
-        assert len(solo.holders("job", via="file", directory=lab.directory)) == 1
 
 
 def test_lock_is_reentrant_only_if_asked(lab, kind):
@@ -458,11 +425,16 @@ def test_decorated_function_that_returns_unfinished_work_is_refused(kind, make):
     assert not caught and not lock.locked
 
 
-def test_exception_in_a_block_passes_and_releases(lab, kind):
-    with pytest.raises(KeyError), solo.Lock("job"):
-        raise KeyError
+def enter_and_yield(lock):
+    """Enter the block of a lock that the caller, or another thread, leaves by closing this generator."""
+    with lock:
+        yield 1
+        yield len(find_holders(lock.name))
 
-    assert lab.run("-n", "job", "true").returncode == 0
+
+class Mine(solo.Lock):
+    def __exit__(self, *error):
+        return super().__exit__(*error)
 
 
 @pytest.mark.parametrize("end", ["block", "release"])
@@ -488,13 +460,16 @@ def test_hold_of_a_lock_dies_where_no_signal_handler_can_raise(kind, end, monkey
     assert found[token] is not handler
 
 
-def test_block_left_by_another_thread_ends_its_own_hold(kind):
-    """Also if that thread has another hold by `acquire`."""
-    lock = solo.Lock("pool", slots=2)
-
-    def generate():
-        with lock:
-            yield 1
+@pytest.mark.parametrize(
+    "kind_of_lock, enter",
+    [(solo.Lock, enter_and_yield), (Mine, enter_and_yield), (solo.Lock, lambda lock: lock(yield_one)())],
+    ids=["block", "subclass", "decorated"],
+)
+def test_block_left_by_another_thread_ends_its_own_hold(kind, kind_of_lock, enter):
+    """Also if that thread has another hold by `acquire`, and if a subclass has its own __exit__."""
+    lock = kind_of_lock("pool", slots=2)
+    running = enter(lock)
+    next(running)
 
     def leave():
         hold = lock.acquire()
@@ -503,28 +478,7 @@ def test_block_left_by_another_thread_ends_its_own_hold(kind):
         hold.release()
         return was_locked
 
-    running = generate()
-    next(running)
-
     assert in_thread(leave) and find_holders("pool") == []
-
-
-def test_subclass_with_its_own_exit_is_left_by_another_thread(kind):
-    class Mine(solo.Lock):
-        def __exit__(self, *error):
-            return super().__exit__(*error)
-
-    lock = Mine("job")
-
-    def generate():
-        with lock:
-            yield 1
-
-    running = generate()
-    next(running)
-    in_thread(running.close)
-
-    assert find_holders("job") == []
 
 
 def test_pushed_lock_is_not_taken_for_the_next_that_is_entered_by_hand(kind):
@@ -540,14 +494,7 @@ def test_pushed_lock_is_not_taken_for_the_next_that_is_entered_by_hand(kind):
 
 
 def test_block_entered_by_a_thread_that_ended_is_still_locked(kind):
-    lock = solo.Lock("job")
-
-    def generate():
-        with lock:
-            yield 1
-            yield len(find_holders("job"))
-
-    running = generate()
+    running = enter_and_yield(solo.Lock("job"))
     in_thread(lambda: next(running))
     gc.collect()
 
@@ -558,10 +505,6 @@ def test_block_entered_by_a_thread_that_ended_is_still_locked(kind):
 
 def test_block_entered_again_while_another_thread_leaves_it_is_locked(kind, monkeypatch):
     lock, done = solo.Lock("job", reentrant=True), threading.Event()
-
-    def generate():
-        with lock:
-            yield 1
 
     def close():
         running.close()
@@ -574,7 +517,7 @@ def test_block_entered_again_while_another_thread_leaves_it_is_locked(kind, monk
             done.wait(0.2)
         return bool(hold._tickets)
 
-    running, closing = generate(), []
+    running, closing = enter_and_yield(lock), []
     next(running)
     monkeypatch.setattr(solo.Hold, "locked", property(look))
     with lock:
@@ -582,21 +525,3 @@ def test_block_entered_again_while_another_thread_leaves_it_is_locked(kind, monk
 
         assert done.is_set() and len(find_holders("job")) == 1
     assert find_holders("job") == []
-
-
-def test_generator_closed_by_another_thread_releases_only_its_own_hold(kind):
-    lock = solo.Lock("pool", slots=2)
-
-    @lock
-    def generate():
-        yield 1
-
-    running = generate()
-    next(running)
-
-    def close():
-        with lock as hold:
-            running.close()
-            return hold.locked, len(find_holders("pool"))
-
-    assert in_thread(close) == (True, 1) and find_holders("pool") == []

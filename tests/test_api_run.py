@@ -1,6 +1,5 @@
 """solo.run: subprocess.run under a lock. Its results, errors and options, and signals to the launcher."""
 
-import functools
 import math
 import os
 import select
@@ -55,17 +54,11 @@ def test_error_of_the_launcher_is_raised(files, error, argv, options):
 def test_timeout_does_not_wait_for_a_descendant_that_keeps_the_output(lab, files, end, text, out, err):
     """The descendant ends after a while, so that a run that waits for it fails and does not hang."""
     pid = lab.path / "pid"
-    script = f"printf 'out\\377\\n'; echo err >&2; sleep 20 & echo $! >{pid}; {end}"
+    words = ["sh", "-c", f"printf 'out\\377\\n'; echo err >&2; sleep 20 & echo $! >{pid}; {end}"]
+    options = {"capture_output": True, "text": text, "encoding": text and "utf-8" or None}
 
     with pytest.raises(subprocess.TimeoutExpired) as expired:
-        solo.run(
-            ["sh", "-c", script],
-            name="job",
-            timeout=1,
-            capture_output=True,
-            text=text,
-            encoding=text and "utf-8" or None,
-        )
+        solo.run(words, name="job", timeout=1, **options)
 
     descendant = int(pid.read_text())
     assert read_state(descendant) == "S"
@@ -121,16 +114,15 @@ def test_longest_message_is_sent_by_one_write(error):
     os.close(writer)
 
 
-def test_busy_has_the_holders_by_socket_with_any_env(lab, files):
-    holder = lab.hold("job", "--via", "socket")
-
-    for env in (None, {}, os.environ):
-        with pytest.raises(solo.Busy) as busy:
-            solo.run(["true"], name="job", via="socket", wait=-0.0, env=env)
-        assert [row.launcher for row in busy.value.holders] == [holder.pid]
-
-
-@pytest.mark.parametrize("options", [{"via": "socket"}, {"env": {"SOLO_VIA": "socket"}}, {}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"via": "socket", "wait": -0.0, "env": env} for env in (None, {}, os.environ)),
+        {"env": {"SOLO_VIA": "socket"}},
+        {},
+    ],
+    ids=["socket", "no variables", "all variables", "variable", "file"],
+)
 def test_busy_has_the_holders_of_its_backend_only(lab, files, options):
     by_file, by_socket = lab.hold("job"), lab.hold("job", "--via", "socket")
 
@@ -140,23 +132,10 @@ def test_busy_has_the_holders_of_its_backend_only(lab, files, options):
     assert [row.launcher for row in busy.value.holders] == [(by_socket if options else by_file).pid]
 
 
-@pytest.mark.root
-@pytest.mark.tool("unshare", "mount")
-def test_bug_of_the_launcher_is_one_line(lab):
-    lab.run("-n", "job", "true")
-    (lab.directory / "job/.hold.00000000000000000001").write_bytes(b"\0" * 200)
-    hide = ("unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /proc/uptime && exec "$@"', "sh")
-
-    *_, last = lab.run_code("solo.run(['true'], name='job')", prefix=hide)[2].splitlines()
-
-    assert last == "solo.errors.SoloError: this is a bug in solo: IndexError: list index out of range"
-
-
 def test_signal_before_the_start_is_reported(lab, files):
     lab.hold("job")
-    program = lab.start_code(
-        "try: solo.run(['true'], name='job', wait=math.inf)\nexcept solo.SoloError as error: print(error)"
-    )
+    code = "try: solo.run(['true'], name='job', wait=math.inf)\nexcept solo.SoloError as error: print(error)"
+    program = lab.start_code(code)
     until(lambda: lab.count_waiting("job"))
     [launcher] = [row["launcher"] for row in lab.list("job") if row["state"] == "waiting"]
 
@@ -214,9 +193,8 @@ def test_command_gets_only_the_environment_of_its_hold(files):
     ids=str,
 )
 def test_arguments_that_exclude_each_other_are_refused_as_by_subprocess_run(files, options):
-    for run in (subprocess.run, functools.partial(solo.run, name="job")):
-        with pytest.raises(ValueError):
-            run(["true"], **options)
+    with pytest.raises(ValueError):
+        solo.run(["true"], name="job", **options)
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -240,15 +218,19 @@ def test_command_inherits_the_descriptors_of_subprocess_run(files, options, name
 
 def test_options_reach_the_launcher(lab, files, monkeypatch):
     monkeypatch.chdir(lab.path)
+    lab.directory.mkdir(mode=0o700)
     options = {"slots": 2, "take": 1, "wait": math.inf, "timeout": 60, "kill_after": 1.5, "no_orphan": True}
+    options.update({"signal": signal.SIGUSR1, "notify": "true", "note": "n"})
     flags = {"tree": 1, "shared": 0, "latest": None}  # true and false of any type
     paths = {"flock": ["x.lock", lab.path / "y.lock"], "fcntl": "z.lock", "directory": lab.directory}
+    paths["chdir"] = lab.directory
+    words = ["sh", "-c", "echo $SOLO_NAME $SOLO_SLOT in $(pwd -P)"]
 
-    done = solo.run(
-        ["sh", "-c", "echo $SOLO_NAME $SOLO_SLOT"], name=["a", "b/c"], capture_output=True, **options, **flags, **paths
-    )
+    done = solo.run(words, name=["a", "b/c"], capture_output=True, **options, **flags, **paths)
 
-    assert done.stdout == b"a b/c 0 0\n" and {"x.lock", "y.lock", "z.lock"} <= set(os.listdir(lab.path))
+    assert done.stdout.decode() == f"a b/c 0 0 in {lab.directory}\n"
+    assert [row["note"] for row in lab.history()] == ["n", "n"]
+    assert {"x.lock", "y.lock", "z.lock"} <= set(os.listdir(lab.path))
 
 
 @pytest.mark.parametrize("closed", [(0, 1), (1, 2), (0, 1, 2)])

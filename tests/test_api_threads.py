@@ -13,7 +13,7 @@ from solo import kernel
 from solo.api import blocking
 
 
-@pytest.mark.parametrize("locked", ["name", "file", "shared"])
+@pytest.mark.parametrize("locked", ["name", "flock", "fcntl", "shared"])
 def test_threads_overlap_only_if_shared(lab, kind, locked):
     """The names of their own lock one file."""
     inside, most, everyone = [], [], threading.Barrier(8)
@@ -27,8 +27,8 @@ def test_threads_overlap_only_if_shared(lab, kind, locked):
                 most.append(len(inside))
                 inside.pop()
 
-    options = {"shared": locked == "shared", "flock": lab.path / "file" if locked == "file" else ()}
-    names = [f"job{number}" for number in range(8)] if locked == "file" else ["job"]
+    options = {"name": {}, "shared": {"shared": True}}.get(locked, {locked: lab.path / "file"})
+    names = [f"job{number}" for number in range(8)] if "flock" in options or "fcntl" in options else ["job"]
     locks = [solo.Lock(name, wait=math.inf, **options) for name in names] * (8 // len(names))
     run_threads(work, range(8))
 

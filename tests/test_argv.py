@@ -11,7 +11,7 @@ from solo.errors import UsageError
     [
         (["true"], {}, ["true"]),
         (["--", "list"], {}, ["list"]),
-        (["-n", "a", "-nb", "--name", "c", "--name=d", "x", "-n"], {"name": ["a", "b", "c", "d"]}, ["x", "-n"]),
+        (["-n", "a", "-nb", "--name", "c", "--name=d=e", "x", "-n"], {"name": ["a", "b", "c", "d=e"]}, ["x", "-n"]),
         (["-qvE0", "x"], {"quiet": True, "verbose": True, "busy_exit": 0}, ["x"]),
         (["-qw", "1h30m", "--", "-x"], {"quiet": True, "wait": 5400.0}, ["-x"]),
         (["--wait=forever", "-"], {"wait": float("inf")}, ["-"]),

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from conftest import finish, until
 
-import solo
-
 SHOW = ("--", "sh", "-c", "pwd -P")
 
 
@@ -66,11 +64,3 @@ def test_waiter_runs_in_a_directory_moved_during_the_wait(lab, elsewhere):
     finish(holder)
 
     assert finish(waiter)[:2] == (0, f"{lab.path}/moved\n")
-
-
-def test_solo_run_has_chdir(lab, elsewhere, monkeypatch):
-    monkeypatch.setenv("SOLO_DIR", str(lab.directory))
-
-    assert solo.run(["pwd", "-P"], chdir=elsewhere, capture_output=True, text=True).stdout == f"{elsewhere}\n"
-    with pytest.raises(solo.SoloError, match="cannot change to directory"):
-        solo.run(["true"], chdir="/no/such")

@@ -7,20 +7,19 @@ import pwd
 import re
 import signal
 import subprocess
-import sys
-from time import monotonic
 
 import pytest
 from conftest import (
     NOBODY,
     PATIENCE,
-    ROOT,
     TESTS,
     count_injected,
     count_switches,
     finish,
     inject,
     is_blocked,
+    kill,
+    kill_both,
     read_line,
     read_state,
     until,
@@ -29,30 +28,17 @@ from conftest import (
 from test_process_1 import find_chain
 
 from solo.commands import checks, doctor
-from solo.contention.evict import Eviction
-from solo.directories import open_base, open_name
-from solo.identity import read_origin
 from solo.text.users import find_user
-from solo.tickets import MOST_OPEN, Queue
+from solo.tickets import MOST_OPEN
 
 # --- names -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("subcommand", ["show", "wait", "stop"])
-def test_missing_name_is_refused(lab, subcommand):
-    result = lab.run(subcommand)
-
-    assert (result.returncode, result.stderr) == (
-        125,
-        f"solo: {subcommand}: no name given (solo list shows them)\n".encode(),
-    )
-
-
 @pytest.mark.parametrize(
-    "words", [("wait", "-t", "soon", "job"), ("stop", "-k", "x", "job"), ("wait", "../x"), ("clean", ".x")]
+    "words", ["show", "wait", "stop", "wait -t soon job", "stop -k x job", "wait ../x", "clean .x"], ids=str
 )
-def test_invalid_usage_is_refused_in_one_line(lab, words):
-    result = lab.run(*words)
+def test_missing_name_or_invalid_usage_is_refused_in_one_line(lab, words):
+    result = lab.run(*words.split())
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and b"Traceback" not in result.stderr
 
@@ -92,16 +78,6 @@ def test_name_is_known_as_long_as_it_has_a_journal(lab):
     assert lab.run("wait", "job").returncode == 125
 
 
-def test_every_name_is_known_with_sockets(lab):
-    lab.use_sockets()
-
-    assert lab.run("wait", "never").returncode == lab.run("show", "never").returncode == 0
-    assert (
-        lab.run("stop", "never").stdout
-        == f"never: not held (names of {find_user(os.geteuid())}, by sockets)\n".encode()
-    )
-
-
 def test_unknown_name_error_says_whose_names_were_searched(common):
     """Run as a user whose home directory has no names."""
     user = pwd.getpwuid(1)
@@ -121,19 +97,15 @@ def test_unknown_name_error_says_whose_names_were_searched(common):
 def test_show_prints_holder_processes_waiters_and_skips(lab, via):
     holder = lab.start("-n", "job", "--", "sh", "-c", "sleep 99 & echo $!; read line; kill $!; exit 0")
     inner = int(read_line(holder))
-    waiter = lab.start_waiter("job", "-s", tag="waiter")
+    waiter = lab.start_waiter("job", "-s")
     lab.run("-n", "job", "true")
 
     [shown] = json.loads(lab.run("show", "--json", "job").stdout)
     text = lab.run("show", "job").stdout.decode()
 
     [hold], [waiting] = shown["holds"], shown["waiting"]
-    assert (hold["launcher"], hold["state"], waiting["launcher"], waiting["mode"]) == (
-        holder.pid,
-        "held",
-        waiter.pid,
-        "shared",
-    )
+    assert (hold["launcher"], hold["state"]) == (holder.pid, "held")
+    assert (waiting["launcher"], waiting["mode"]) == (waiter.pid, "shared")
     assert [(process["pid"], process["depth"]) for process in hold["processes"]] == [(hold["child"], 0), (inner, 1)]
     assert hold["processes"][1]["command"] == ["sleep", "99"] and hold["processes"][1]["resident_bytes"] > 100000
     assert shown["skips"] == ({"X": 1} if via == "file" else {})
@@ -150,15 +122,13 @@ def test_show_of_parent_names_nested_holder(lab):
 
 
 def test_show_prints_orphan_idle_and_unknown_name(lab):
-    holder = lab.hold("job")
-    holder.kill()
-    holder.wait()
+    orphan = lab.orphan("job")
     lab.run("-n", "idle", "true")
 
     shown = json.loads(lab.run("show", "--json", "job", "idle", "never").stdout)
 
     assert [[hold["state"] for hold in one["holds"]] for one in shown] == [["orphaned"], [], []]
-    assert b"by orphan pid %d (" % holder.child in lab.run("show", "job").stdout
+    assert b"by orphan pid %d (" % orphan.child in lab.run("show", "job").stdout
     never = lab.run("show", "never")
     assert (never.returncode, never.stdout) == (125, b"")
     assert not (lab.directory / "never").exists()
@@ -188,18 +158,12 @@ def test_wait_returns_at_once_for_free_name(lab, via):
     assert lab.run("wait", "job").returncode == 0
 
 
-def test_wait_fails_at_once_on_one_unknown_name(lab):
-    lab.hold("job")
-
-    assert lab.run("wait", "job", "never").returncode == 125
-
-
-def test_stop_ends_known_names_beside_unknown_one(lab):
+def test_stop_ends_known_names_beside_unknown_one_and_wait_fails(lab):
     holder = lab.hold("job")
 
-    result = lab.run("stop", "never", "job")
+    waited, stopped = lab.run("wait", "job", "never"), lab.run("stop", "never", "job")
 
-    assert result.returncode == 125 and holder.wait(PATIENCE) == -signal.SIGTERM
+    assert waited.returncode == stopped.returncode == 125 and holder.wait(PATIENCE) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("held, wanted", [("job", "job"), ("a", "a/b"), ("a/b", "a")])
@@ -208,22 +172,13 @@ def test_wait_ends_with_holder(lab, via, held, wanted):
     holder = lab.hold(held)
     waiting = lab.start("wait", wanted)
     until(lambda: read_state(waiting.pid) == "S" and os.readlink(f"/proc/{waiting.pid}/exe"))
-    assert lab.run("wait", wanted, "--timeout", "100ms").returncode == 75
 
+    late = lab.run("wait", wanted, "--timeout", "100ms")
     finish(holder)
 
+    text = rf"solo: (job|a): busy: held for \d+s by pid {holder.pid} \(.*\)(, for a/b)?; waited 100ms\n"
+    assert late.returncode == 75 and re.fullmatch(text, late.stderr.decode())
     assert finish(waiting) == (0, "", "")
-
-
-def test_wait_timeout_names_holder(lab, via):
-    holder = lab.hold("job")
-
-    result = lab.run("wait", "-t", "100ms", "job")
-
-    assert result.returncode == 75
-    assert re.fullmatch(
-        rf"solo: job: busy: held for \d+s by pid {holder.pid} \(.*\); waited 100ms\n", result.stderr.decode()
-    )
 
 
 def test_wait_goes_on_while_an_earlier_name_is_held_again(lab, via):
@@ -243,11 +198,9 @@ def test_wait_goes_on_while_an_earlier_name_is_held_again(lab, via):
 
 def test_wait_includes_waiters_and_orphans(lab):
     holder = lab.hold("job")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", "read line; exit 0")
-    until(lambda: lab.count_waiting("job"))
+    waiter = lab.start_waiter("job", script="read line; exit 0")
     waiting = lab.start("wait", "job")
-    holder.kill()
-    holder.wait()
+    kill(holder)
     holder.stdin.close()
     until(lambda: [row["launcher"] for row in lab.list()] == [waiter.pid])
     assert waiting.poll() is None
@@ -321,18 +274,8 @@ def test_refused_name_does_not_hide_the_next(lab, subcommand):
     finish(holder)
 
 
-def test_stop_kills_after_grace(lab, via):
-    holder = lab.start("-n", "job", "--", "sh", "-c", "trap '' TERM; echo; while :; do sleep 0.05; done")
-    read_line(holder)
-
-    assert lab.run("stop", "-k", "200ms", "job").returncode == 0
-    assert holder.wait(PATIENCE) == -signal.SIGKILL
-
-
 def test_stop_ends_orphans_and_all_shared_holders(lab):
-    sharing = [lab.hold("job", "-s") for _ in range(3)]
-    sharing[0].kill()
-    sharing[0].wait()
+    sharing = [lab.orphan("job", "-s"), lab.hold("job", "-s"), lab.hold("job", "-s")]
 
     printed = lab.run("stop", "job").stdout
 
@@ -344,13 +287,11 @@ def test_stop_ends_orphans_and_all_shared_holders(lab):
 
 def test_stop_ends_waiters_only_with_waiting(lab, via):
     holder = lab.hold("job")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "sh", "-c", "echo ran; read line; exit 0")
-    until(lambda: lab.count_waiting("job"))
+    waiter = lab.start_waiter("job", script="echo ran; read line; exit 0")
 
     assert lab.run("stop", "job").returncode == 0
     assert read_line(waiter) == "ran" and holder.wait(PATIENCE) == -signal.SIGTERM
-    second = lab.start("-w", "forever", "-n", "job", "true")
-    until(lambda: lab.count_waiting("job"))
+    second = lab.start_waiter("job")
     assert lab.run("stop", "--waiting", "job").returncode == 0
 
     assert waiter.wait(PATIENCE) == second.wait(PATIENCE) == -signal.SIGTERM
@@ -359,9 +300,8 @@ def test_stop_ends_waiters_only_with_waiting(lab, via):
 def test_stop_follows_waiter_that_acquires(lab):
     """The waiter ignores SIGTERM, so it acquires and must then be killed."""
     holder = lab.hold("job")
-    waiter = lab.start(
-        "-w", "forever", "-n", "job", "--", "sleep", "99", prefix=("sh", "-c", "trap '' TERM; exec \"$@\"", "sh")
-    )
+    ignoring = ("sh", "-c", "trap '' TERM; exec \"$@\"", "sh")
+    waiter = lab.start("-w", "forever", "-n", "job", "--", "sleep", "99", prefix=ignoring)
     until(lambda: lab.count_waiting("job"))
 
     result = lab.run("stop", "--waiting", "-k", "500ms", "job")
@@ -370,19 +310,8 @@ def test_stop_follows_waiter_that_acquires(lab):
     assert (holder.wait(PATIENCE), waiter.wait(PATIENCE)) == (-signal.SIGTERM, -signal.SIGKILL)
 
 
-@pytest.mark.parametrize("words, signals", [([], 1), (["--waiting"], 2)])
-def test_stop_signals_program_once_per_ticket_found(lab, words, signals):
-    """The threads of a program hold and wait again and again; stop signals only the tickets of its first look."""
-    program = subprocess.Popen(
-        [
-            sys.executable,
-            "-IS",
-            "-c",
-            f"""
-import sys; sys.path.insert(0, {str(ROOT)!r})
-import signal, solo, threading, time
-lock = solo.Lock("job", directory=sys.argv[1], wait=99)
-received = []
+HOLD_AGAIN_AND_AGAIN = """
+lock, received = solo.Lock("job", wait=99), []
 signal.signal(signal.SIGTERM, lambda *_: received.append(1))
 signal.signal(signal.SIGINT, lambda *_: (print(len(received), flush=True), sys.exit()))
 def work():
@@ -394,12 +323,14 @@ with lock:
     while not received:
         time.sleep(0.01)
 time.sleep(99)
-""",
-            lab.directory,
-        ],
-        stdout=subprocess.PIPE,
-    )
-    until(lambda: lab.list("job") and len(lab.list("job")) == 2)
+"""
+
+
+@pytest.mark.parametrize("words, signals", [([], 1), (["--waiting"], 2)])
+def test_stop_signals_program_once_per_ticket_found(lab, words, signals):
+    """The threads of a program hold and wait again and again; stop signals only the tickets of its first look."""
+    program = lab.start_code(HOLD_AGAIN_AND_AGAIN)
+    until(lambda: len(lab.list("job")) == 2)
 
     result = lab.run("stop", "-k", "1h", *words, "job")
 
@@ -411,15 +342,9 @@ time.sleep(99)
 
 def test_stop_ends_more_tickets_than_it_keeps_open(lab):
     """No waiter acquires meanwhile."""
-    holds = f"""
-import sys; sys.path.insert(0, {str(ROOT)!r})
-import solo
-holds = [solo.Lock("job", slots={MOST_OPEN}, directory=sys.argv[1]).acquire() for _ in range({MOST_OPEN})]
-print(flush=True)
-sys.stdin.read()
-"""
-    program = subprocess.Popen(
-        [sys.executable, "-IS", "-c", holds, lab.directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    lock = f"solo.Lock('job', slots={MOST_OPEN})"
+    program = lab.start_code(
+        f"holds = [{lock}.acquire() for _ in range({MOST_OPEN})]\nprint(flush=True)\nsys.stdin.read()"
     )
     read_line(program)
     waiters = [lab.start_waiter("job", "--slots", str(MOST_OPEN), tag="ran") for _ in range(2)]
@@ -430,89 +355,58 @@ sys.stdin.read()
     assert {process.wait(PATIENCE) for process in (program, *waiters)} == {-signal.SIGTERM}
 
 
-def test_eviction_signals_all_waiters_before_any_holder(lab):
-    holder = lab.hold("job")
-    waiters = [lab.start_waiter("job", tag="ran") for _ in range(2)]
-    queue = Queue(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_origin())
-    [hold, waiting, closed] = [queue.open_ticket(file) for file in sorted(queue.list_files())]
-    closed.read_record()
-    closed.close()
-    eviction = Eviction(10.0)
-
-    due = eviction.act([hold, waiting, closed])
-
-    assert waiters[0].wait(PATIENCE) == -signal.SIGTERM and due < monotonic() + 1
-    assert (holder.poll(), waiters[1].poll()) == (None, None)
-    queue.leave()
-    lab.run("stop", "--waiting", "job")
-
-
-def test_stop_finds_waiter_that_acquires_between_two_looks(lab):
-    """The list of files has it as a waiter; when stop opens the file, it is a holder."""
-    holder = lab.hold("job")
-    waiter = lab.start("-w", "forever", "-n", "job", "--", "sleep", "99")
-    until(lambda: lab.count_waiting("job"))
-    name = lab.find_hold("job").name
-
-    stopped = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"""
-import os, sys, time; sys.path.insert(0, {str(ROOT)!r})
+LIST_LATE = """
 from solo.commands import stop
 from solo.tickets import Queue
 list_files, calls = Queue.list_files, []
 def has_acquired(queue):
     files = os.listdir(queue.place.path)
-    return not any(file.startswith(".seat.") for file in files) and {name!r} not in files
+    return not any(file.startswith(".seat.") for file in files) and sys.argv[1] not in files
 def list_early(queue, *words):
     files = list(list_files(queue, *words))
     calls.append(files)
     if len(calls) == 2:
-        os.kill({holder.child}, 9)
+        os.kill(int(sys.argv[2]), 9)
         while not has_acquired(queue):
             time.sleep(0.01)
     return files
 Queue.list_files = list_early
-sys.exit(stop.run(dict(dir={str(lab.directory)!r}, kill_after=3600.0, waiting=True), ["job"]))
-""",
-        ],
-        stdout=subprocess.PIPE,
-        timeout=PATIENCE,
-    )
+sys.exit(stop.run(dict(dir=os.environ["SOLO_DIR"], kill_after=3600.0, waiting=True), ["job"]))
+"""
 
-    assert (stopped.returncode, stopped.stdout.count(b"job: ended pid"), lab.list()) == (0, 2, [])
+
+def test_stop_finds_waiter_that_acquires_between_two_looks(lab):
+    """The list of files has it as a waiter; when stop opens the file, it is a holder."""
+    holder = lab.hold("job")
+    waiter = lab.start_waiter("job", script="exec sleep 99")
+
+    status, out, _ = lab.run_code(LIST_LATE, lab.find_hold("job").name, holder.child, flags=())
+
+    assert (status, out.count("job: ended pid"), lab.list()) == (0, 2, [])
     assert waiter.wait(PATIENCE) == -signal.SIGTERM
 
 
-def test_stop_ends_command_if_launcher_is_killed_meanwhile(lab):
-    holder = lab.hold("job")
-
-    stopped = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"""
-import os, sys, time; sys.path.insert(0, {str(ROOT)!r})
+KILL_FIRST = """
 from solo.commands import stop
 from solo.contention.evict import Eviction
 act = Eviction.act
 def kill_first(eviction, tickets):
     if not eviction.steps:
-        os.kill({holder.pid}, 9)
-        while open("/proc/{holder.pid}/stat").read().rpartition(")")[2].split()[0] != "Z":
+        os.kill(int(sys.argv[1]), 9)
+        while open(f"/proc/{sys.argv[1]}/stat").read().rpartition(")")[2].split()[0] != "Z":
             time.sleep(0.01)
     return act(eviction, tickets)
 Eviction.act = kill_first
-sys.exit(stop.run(dict(dir={str(lab.directory)!r}, kill_after=3600.0), ["job"]))
-""",
-        ],
-        stdout=subprocess.PIPE,
-        timeout=PATIENCE,
-    )
+sys.exit(stop.run(dict(dir=os.environ["SOLO_DIR"], kill_after=3600.0), ["job"]))
+"""
 
-    assert (stopped.returncode, stopped.stdout.count(b"job: ended pid")) == (0, 1)
+
+def test_stop_ends_command_if_launcher_is_killed_meanwhile(lab):
+    holder = lab.hold("job")
+
+    status, out, _ = lab.run_code(KILL_FIRST, holder.pid, flags=())
+
+    assert (status, out.count("job: ended pid")) == (0, 1)
     wait_dead(holder.child)
 
 
@@ -530,8 +424,11 @@ def test_stop_ends_stopped_command_in_nested_pid_namespace(lab):
 
 
 def test_stop_of_free_name_says_whose_names_were_searched(lab, via):
+    """Every name is known with sockets."""
     searched = f"names in {lab.directory}" if via == "file" else f"names of {find_user(os.geteuid())}, by sockets"
-    assert lab.run("stop", "--allow-unknown", "job").stdout == f"job: not held ({searched})\n".encode()
+    allow = ("--allow-unknown",) if via == "file" else ()
+    assert lab.run("stop", *allow, "job").stdout == f"job: not held ({searched})\n".encode()
+    assert via == "file" or lab.run("wait", "job").returncode == lab.run("show", "job").returncode == 0
     lab.run("-n", "job", "true")
     assert lab.run("stop", "job").stdout == f"job: not held ({searched})\n".encode()
 
@@ -548,10 +445,7 @@ def test_stop_refuses_holder_with_damaged_record(lab):
 @pytest.mark.tool("strace")
 def test_stop_sees_end_of_holder_with_record_damaged_meanwhile(lab):
     """After SIGTERM was sent, the record no longer names the process to watch."""
-    holder = lab.start(
-        "-n", "job", "--", "sh", "-c", "trap 'sleep 0.5; exit 3' TERM; echo; while :; do sleep 0.05; done"
-    )
-    read_line(holder)
+    holder = lab.hold("job", script="trap 'sleep 0.5; exit 3' TERM; echo $$; while :; do sleep 0.05; done")
 
     result = lab.run("stop", "job", prefix=inject(lab, "pread64:retval=0:when=3..4", paths=[lab.find_hold("job")]))
 
@@ -567,25 +461,10 @@ def test_stop_ends_others_if_one_cannot_be_ended(lab):
 
     stopped = lab.run("stop", "job")
 
-    assert (stopped.returncode, stopped.stderr.count(b"\n")) == (
-        125,
-        1,
-    ) and f"pid {other.pid} ".encode() in stopped.stdout
+    assert (stopped.returncode, stopped.stderr.count(b"\n")) == (125, 1)
+    assert f"pid {other.pid} ".encode() in stopped.stdout
     assert other.wait(PATIENCE) == -signal.SIGTERM and odd.poll() is None
     first.write_bytes(record)
-
-
-def test_stop_ends_more_waiters_than_it_has_descriptors(lab):
-    lab.hold("job")
-    many = [
-        lab.start("-w", "forever", "-n", "job", "--", "true", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(100)
-    ]
-    until(lambda: lab.count_waiting("job") == len(many))
-
-    stopped = lab.run("stop", "--waiting", "job", prefix=("sh", "-c", 'ulimit -n 90; exec "$@"', "sh"))
-
-    assert (stopped.returncode, stopped.stdout.count(b"ended"), lab.list()) == (0, 101, []), stopped.stderr
 
 
 @pytest.mark.parametrize(
@@ -614,13 +493,8 @@ def test_clean_removes_idle_names_and_keeps_used_ones(lab):
 
     result = lab.run("clean")
 
-    assert result.stdout.decode().split("\n")[:-1] == [
-        "idle: removed",
-        "a/d: removed",
-        "a/b/c: removed",
-        "a/b: removed",
-        "a: removed",
-    ]
+    removed = ("idle", "a/d", "a/b/c", "a/b", "a")
+    assert result.stdout.decode().splitlines() == [f"{name}: removed" for name in removed]
     assert set(os.listdir(lab.directory)) == {".journals", "used"} and lab.run("-n", "used/x", "true").returncode == 75
 
 
@@ -632,36 +506,25 @@ def test_clean_generated_keeps_chosen_names_and_their_history(lab):
 
     result = lab.run("clean", "--generated", "--history", "0s")
 
-    assert result.stdout.decode().splitlines() == [
-        *[f"{name}: removed" for name in reversed(made)],
-        f"{known}: history removed",
-    ]
-    assert (
-        set(os.listdir(lab.directory))
-        == {".journals", "a", "chosen-0123abcd"}
-        == {".journals", *os.listdir(lab.directory / ".journals")}
-    )
+    removed = [*(f"{name}: removed" for name in reversed(made)), f"{known}: history removed"]
+    assert result.stdout.decode().splitlines() == removed
+    assert set(os.listdir(lab.directory)) == {".journals", "a", "chosen-0123abcd"}
+    assert set(os.listdir(lab.directory / ".journals")) == {"a", "chosen-0123abcd"}
 
 
 def test_clean_removes_dead_and_half_written_tickets(lab):
-    holder = lab.start("-n", "job", "--", "sh", "-c", "echo; exec sleep 99")
-    read_line(holder)
-    child = lab.list()[0]["child"]
+    holder = lab.hold("job")
     (lab.directory / "job/.new.00000000000000000001").touch()
     (lab.directory / "job/.seat.00000000000000000001").touch()
     assert lab.run("clean").stdout == b"job: removed 2 dead tickets\n"
-    holder.kill()
-    os.kill(child, signal.SIGKILL)
-    wait_dead(child)
+    kill_both(holder)
 
     assert lab.run("clean").stdout == b"job: removed\n"
     assert os.listdir(lab.directory) == [".journals"]
 
 
 def test_clean_keeps_orphans_and_foreign_files(lab):
-    holder = lab.hold("job")
-    holder.kill()
-    holder.wait()
+    lab.orphan("job")
     lab.run("-n", "mine", "true")
     (lab.directory / "mine/notes").write_text("precious")
 
@@ -701,7 +564,7 @@ def test_clean_beside_contenders_keeps_exclusion(lab):
     witness = str(TESTS / "witness.sh")
     cleaner = lab.start_shell("while [ ! -e $LAB/done ]; do $SOLO clean >/dev/null || echo failed; done")
     running, ends = [], []
-    for number in range(50):
+    for number in range(30):
         running.append(lab.start("-w", "forever", "-n", "job", witness, str(number), "0"))
         if len(running) > 4:
             ends.append(finish(running.pop(0)))
@@ -711,34 +574,6 @@ def test_clean_beside_contenders_keeps_exclusion(lab):
     assert [end for end in ends if end[0] or end[2]] == []
     assert finish(cleaner)[1] == ""
     assert not [line for line in lab.read_log() if line.startswith(("overlap", "unrecorded"))]
-
-
-@pytest.mark.full  # test_clean_beside_contenders_keeps_exclusion is the same without stop
-def test_stop_and_clean_in_crowd_end_only_their_targets(lab):
-    """Meanwhile no two contenders run at once."""
-    witness = str(TESTS / "witness.sh")
-    bystanders, innocent = [lab.hold("other"), lab.hold("job-beside")], lab.start_shell("echo; read line; exit 0")
-    cleaner = lab.start_shell("while [ ! -e $LAB/done ]; do $SOLO clean >/dev/null || echo failed; done")
-    contenders = [
-        lab.start("-w", "forever", "-n", "job", witness, f"tag{number}", "0.3", stdin=subprocess.DEVNULL)
-        for number in range(60)
-    ]
-
-    stops = []
-    for _ in range(12):
-        until(lambda: lab.list("job") or all(process.poll() is not None for process in contenders))
-        stops.append(lab.run("stop", "job", "--kill-after", "5s"))
-    stops.append(lab.run("stop", "--waiting", "job"))
-    statuses = {process.wait(PATIENCE) for process in contenders}
-    (lab.path / "done").touch()
-
-    assert statuses <= {0, -signal.SIGTERM} and {stop.returncode for stop in stops} == {0}
-    assert sum(stop.stdout.count(b": ended pid") for stop in stops) >= 5
-    assert not [line for line in lab.read_log() if line.startswith(("overlap", "unrecorded"))]
-    assert [process.poll() for process in (*bystanders, innocent)] == [None] * 3
-    assert finish(cleaner)[:2] == (0, "") and lab.list("job") == []
-    for process in (*bystanders, innocent):
-        assert finish(process)[0] == 0
 
 
 # --- doctor ------------------------------------------------------------------------------------------------------
@@ -762,19 +597,12 @@ def test_doctor_is_ready_on_good_machine(lab):
     assert sorted(os.listdir(lab.directory)) == [".journals", "job"]
 
 
-@pytest.mark.parametrize(
-    "spoil, text",
-    [
-        (lambda path: path.write_text("a file"), b"Not a directory"),
-        (lambda path: (path.mkdir(), path.chmod(0o777)), b"no sticky bit"),
-    ],
-)
-def test_doctor_fails_on_bad_directory(lab, spoil, text):
-    spoil(lab.directory)
+def test_doctor_fails_on_bad_directory(lab):
+    lab.directory.write_text("a file")
 
     result = lab.run("doctor")
 
-    assert result.returncode == 1 and text in result.stdout and b"fails  " in result.stdout
+    assert result.returncode == 1 and b"Not a directory" in result.stdout and b"fails  " in result.stdout
     assert result.stdout.splitlines()[-1].startswith(b"not ready; first: ")
     assert b"Traceback" not in result.stderr
 
@@ -844,15 +672,10 @@ def test_doctor_sees_read_only_file_system_and_container(lab):
         "mount --bind $SOLO_DIR $SOLO_DIR && mount -o remount,ro,bind $SOLO_DIR && $SOLO doctor; echo status $?; "
         "$SOLO --via socket -n readonly echo all the same"
     )
-    result = subprocess.run(
-        ["unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script],
-        env=lab.environment,
-        capture_output=True,
-        timeout=PATIENCE,
-    )
+    status, out, _ = finish(lab.start_words("unshare", "-m", "-p", "-f", "--mount-proc", "sh", "-c", script))
 
-    assert b"Read-only file system (use --via socket, which needs no file)" in result.stdout, result.stderr
-    assert b"in a pid namespace" in result.stdout and result.stdout.endswith(b"status 1\nall the same\n")
+    assert "Read-only file system (use --via socket, which needs no file)" in out
+    assert "in a pid namespace" in out and out.endswith("status 1\nall the same\n")
 
 
 def test_doctor_finds_cleaners_relative_dir_and_missing_home(lab, monkeypatch, capsys):

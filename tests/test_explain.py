@@ -62,16 +62,3 @@ def test_engine_and_files_are_said_not_to_be_asked(lab):
 
     assert (status, said["backend"]) == (0, "etcd://127.0.0.1:1, which is not asked, by --via")
     assert said["now"] == "it runs at once (not looked at: --flock)" and not (lab.path / "file").exists()
-
-
-# --- mistakes that would pass in silence -------------------------------------------------------------------------
-
-
-def test_name_after_kill_or_ps_gets_a_hint(lab):
-    lab.run("-n", "job", "true")
-
-    hints = [
-        lab.run(*words).stderr for words in (("kill", "job"), ("ps", "job"), ("kill", "-l", "9"), ("ps", "-p", "1"))
-    ]
-
-    assert [b"is run as COMMAND (did you mean solo" in hint for hint in hints] == [True, True, False, False]

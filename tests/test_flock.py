@@ -92,27 +92,20 @@ def try_tool(tool, path):
 
 
 @pytest.mark.parametrize("option", ["--flock", "--fcntl"])
-def test_tool_excludes_solo_by_the_option_for_its_kind_of_lock(lab, tool, path, option):
+def test_tool_and_solo_exclude_each_other_by_the_option_for_its_kind_of_lock(lab, tool, path, option):
     holder = hold_by(lab, tool, path)
 
     result = lab.run(option, path, "-n", "job", "echo", "ran")
+    finish(holder)
+    own = lab.hold("job", option, path)
+    is_excluded = not try_tool(tool, path)
+    finish(own)
 
     if option == TOOLS[tool][0]:
-        assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (75, b"", 1)
+        assert (result.returncode, result.stdout, result.stderr.count(b"\n"), is_excluded) == (75, b"", 1, True)
         assert f"solo: job: {path}: busy: locked by pid ".encode() in result.stderr
     else:
-        assert (result.returncode, result.stdout, result.stderr) == (0, b"ran\n", b"")
-    finish(holder)
-    assert lab.run(option, path, "-n", "job", "true").returncode == 0
-
-
-@pytest.mark.parametrize("option", ["--flock", "--fcntl"])
-def test_solo_excludes_the_tool_by_the_option_for_its_kind_of_lock(lab, tool, path, option):
-    holder = lab.hold("job", option, path)
-
-    assert try_tool(tool, path) is (TOOLS[tool][0] != option)
-
-    finish(holder)
+        assert (result.returncode, result.stdout, result.stderr, is_excluded) == (0, b"ran\n", b"", False)
     assert try_tool(tool, path)
 
 
@@ -548,21 +541,6 @@ def is_any_thread_blocked(pid, at):
         return any(open(f"/proc/{pid}/task/{task}/syscall").read().split()[0] == BLOCKING[at] for task in tasks)
     except OSError:
         return False  # a thread has just ended
-
-
-def test_threads_exclude_each_other_by_the_file(lab, files, path):
-    code = """
-inside, most = [], []
-def work(number):
-    for _ in range(20):
-        with solo.Lock(f"job{number}", fcntl=sys.argv[1], wait=60):
-            inside.append(1); os.sched_yield(); most.append(len(inside)); inside.pop()
-threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-print(len(most), max(most))
-"""
-    assert lab.run_code(code, path)[:2] == (0, "80 1\n")
 
 
 @pytest.mark.parametrize("keyword", ["flock", "fcntl"])

@@ -12,8 +12,10 @@ from conftest import (
     PATIENCE,
     ROOT,
     count_injected,
+    count_switches,
     finish,
     inject,
+    kill,
     make_full_pipe,
     read_line,
     read_state,
@@ -31,65 +33,47 @@ DAEMON = (
 # --- --timeout ---------------------------------------------------------------------------------------------------
 
 
-def test_command_within_its_timeout_is_left_alone(lab, via):
-    assert lab.run("-t", "1h", "-n", "job", "--", "sh", "-c", "exit 3").returncode == 3
+def test_command_within_its_timeout_gets_signals_and_causes_no_wakeups(lab, via):
+    process = lab.hold("job", "-t", "1h", script="trap 'exit 9' USR1; echo $$; while :; do sleep 0.05; done")
+    until(lambda: read_state(process.pid) == "S")
+    before = count_switches(process.pid)
+    subprocess.run(["sleep", "1"])  # the claim is about a span of time
+
+    assert count_switches(process.pid) == before and process.poll() is None
+    process.send_signal(signal.SIGUSR1)
+    assert process.wait(PATIENCE) == 9 and lab.run("-t", "forever", "-n", "job", "true").returncode == 0
 
 
 def test_timeout_sends_sigterm_and_status_is_124(lab, via):
-    result = lab.run(
-        "-t", "300ms", "-n", "job", "--", "sh", "-c", "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done"
-    )
+    script = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done"
+
+    result = lab.run("-t", "300ms", "-n", "job", "--", "sh", "-c", script)
 
     assert (result.returncode, result.stdout) == (124, b"bye\n")
     assert re.fullmatch(rb"solo: job: timed out after 300ms: ending pid \d+\n", result.stderr)
 
 
 def test_timeout_kills_after_grace(lab, via):
-    process = lab.start("-t", "300ms", "-k", "200ms", "-n", "job", "--", "sh", "-c", STUBBORN)
-    child = int(read_line(process))
+    process = lab.hold("job", "-t", "300ms", "-k", "200ms", script=STUBBORN)
 
     assert process.wait(PATIENCE) == 124
-    assert read_state(child) in ("gone", "Z")
+    assert read_state(process.child) in ("gone", "Z")
 
 
 def test_timeout_continues_a_stopped_command(lab):
-    process = lab.start("-t", "300ms", "-n", "job", "--", "sh", "-c", "echo $$; kill -STOP $$; exit 0")
-    read_line(process)
+    process = lab.hold("job", "-t", "300ms", script="echo $$; kill -STOP $$; exit 0")
 
     assert process.wait(PATIENCE) == 124
-
-
-def test_signals_are_forwarded_with_a_timeout(lab):
-    process = lab.start(
-        "-t", "1h", "-n", "job", "--", "sh", "-c", "trap 'exit 9' USR1; echo; while :; do sleep 0.05; done"
-    )
-    read_line(process)
-    process.send_signal(signal.SIGUSR1)
-
-    assert process.wait(PATIENCE) == 9
 
 
 def test_timeout_does_not_include_the_wait(lab):
     holder = lab.hold("job")
-    waiter = lab.start("-w", "forever", "-t", "700ms", "-n", "job", "--", "sh", "-c", "echo ran")
-    until(lambda: lab.count_waiting("job"))
+    waiter = lab.start_waiter("job", "-t", "700ms", script="echo ran")
     subprocess.run(["sleep", "0.8"])
 
     finish(holder)
 
     assert finish(waiter)[:2] == (0, "ran\n")
-
-
-def test_timeout_causes_no_wakeups(lab):
-    from conftest import count_switches
-
-    process = lab.start("-t", "1h", "-n", "job", "--", "sh", "-c", "echo; read line; exit 0")
-    read_line(process)
-    until(lambda: read_state(process.pid) == "S")
-    before = count_switches(process.pid)
-    subprocess.run(["sleep", "2"])  # the claim is about a span of time
-
-    assert count_switches(process.pid) == before
 
 
 @pytest.mark.parametrize(
@@ -100,10 +84,6 @@ def test_invalid_timeout_is_refused(lab, words, text):
     result = lab.run(*words, "-n", "job", "true")
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
-
-
-def test_timeout_forever_is_no_limit(lab):
-    assert lab.run("-t", "forever", "-n", "job", "true").returncode == 0
 
 
 def test_full_stderr_does_not_delay_the_timeout(lab):
@@ -147,53 +127,37 @@ def test_tree_holds_until_last_descendant_is_dead(lab, via):
     assert lab.run("-n", "job", "true").returncode == 0
 
 
-def test_sigterm_ends_the_whole_tree(lab, via):
+def test_sigterm_ends_the_whole_tree_even_after_the_command(lab, via):
     process = start_daemon(lab, "--tree", then="exec sleep 99")
     process.send_signal(signal.SIGTERM)
-
     assert process.wait(PATIENCE) == -signal.SIGTERM
     assert read_state(process.daemon) == "gone"
 
-
-def test_sigterm_ends_a_tree_whose_command_has_ended(lab):
     process = start_daemon(lab, "--tree")
     until(lambda: read_state(lab.list()[0]["child"]) == "gone")
     process.send_signal(signal.SIGTERM)
-
     assert process.wait(PATIENCE) == 3
     assert read_state(process.daemon) == "gone"
 
 
-def test_descendant_that_ignores_sigterm_is_killed_after_grace(lab):
-    process = lab.start(
-        "--tree", "-k", "300ms", "-n", "job", "--", "sh", "-c", f"setsid sh -c '{STUBBORN}' & exec sleep 99"
-    )
-    inner = int(read_line(process))
-    process.send_signal(signal.SIGTERM)
+@pytest.mark.parametrize("then", ["exit 0", "exec sleep 99"])
+def test_timeout_or_sigterm_kills_the_whole_tree_after_grace(lab, via, then):
+    limit = ("-t", "400ms") if then == "exit 0" else ()
+    script = f"setsid sh -c '{STUBBORN}' & {then}"
+    process = lab.hold("job", "--tree", *limit, "-k", "300ms", script=script)
+    if not limit:
+        process.terminate()
 
-    assert process.wait(PATIENCE) == -signal.SIGTERM
-    assert read_state(inner) == "gone"
-
-
-def test_timeout_ends_the_whole_tree(lab, via):
-    process = lab.start(
-        "--tree", "-t", "400ms", "-k", "300ms", "-n", "job", "--", "sh", "-c", f"setsid sh -c '{STUBBORN}' & exit 0"
-    )
-    inner = int(read_line(process))
-
-    assert process.wait(PATIENCE) == 124
-    assert read_state(inner) == "gone"
+    assert process.wait(PATIENCE) == (124 if limit else -signal.SIGTERM)
+    assert read_state(process.child) == "gone"
 
 
 @pytest.mark.tool("strace")
 def test_refused_signal_to_the_command_leaves_out_no_other_step(lab):
     """As one to a command that runs as another user."""
-    inner = "sh -c 'trap \"echo term; exit\" TERM; echo; while :; do sleep 0.05; done'"
-    process = lab.start(
-        *("--tree", "-t", "300ms", "-k", "1s", "-n", "job", "--", "sh", "-c", f"{inner} & wait"),
-        prefix=inject(lab, "kill:error=EPERM"),
-    )
-    read_line(process)
+    inner = "sh -c 'trap \"echo term; exit\" TERM; echo $$; while :; do sleep 0.05; done'"
+    words, denied = ("--tree", "-t", "300ms", "-k", "1s"), inject(lab, "kill:error=EPERM")
+    process = lab.hold("job", *words, script=f"{inner} & wait", prefix=denied)
     child = lab.list()[0]["child"]
 
     status, out, err = finish(process)
@@ -205,38 +169,22 @@ def test_refused_signal_to_the_command_leaves_out_no_other_step(lab):
     ]
 
 
-def test_timeout_ends_a_tree_that_keeps_forking(lab):
-    forker = (
-        "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(flush=True)\nwhile True:\n"
-        " if os.fork():\n  os._exit(0)\n os.setsid()\n time.sleep(0.001)\n"
-    )
-    process = lab.start("--tree", "-t", "300ms", "-k", "100ms", "-n", "job", "--", sys.executable, "-IS", "-c", forker)
-
-    assert process.wait(PATIENCE) == 124
-    assert lab.run("-n", "job", "true").returncode == 0
-
-
 def test_other_signals_go_to_the_command_only(lab):
-    process = lab.start(
-        "--tree", "-n", "job", "--", "sh", "-c", "trap 'kill $!; exit 4' USR1; sleep 99 & echo $!; wait"
-    )
-    inner = int(read_line(process))
+    process = lab.hold("job", "--tree", script="trap 'kill $!; exit 4' USR1; sleep 99 & echo $!; wait")
     process.send_signal(signal.SIGUSR1)
 
     assert process.wait(PATIENCE) == 4
-    wait_dead(inner)
+    wait_dead(process.child)
 
 
 def test_earlier_children_are_not_part_of_the_tree(lab):
     """A shell may start a background job and then exec solo."""
-    script = f"sleep 99 & echo $!; exec {lab.script} --tree -n job -- sh -c 'setsid sleep 0.2 & exit 5'"
-    shell = subprocess.Popen(["sh", "-c", script], env=lab.environment, stdout=subprocess.PIPE)
+    shell = lab.start_shell("sleep 99 & echo $!; exec $SOLO --tree -n job -- sh -c 'setsid sleep 0.2 & exit 5'")
     earlier = int(read_line(shell))
 
     assert shell.wait(PATIENCE) == 5
     assert read_state(earlier) == "S"
     os.kill(earlier, signal.SIGKILL)
-    shell.stdout.close()
 
 
 def test_tree_beside_earlier_child_outlives_a_chain_of_forks(lab):
@@ -285,10 +233,9 @@ def test_only_a_launcher_with_children_lists_all_processes(lab, earlier, lists):
 @pytest.mark.tool("strace")
 def test_tree_holds_while_sigwaitinfo_fails(lab):
     tree = "setsid sh -c 'sleep 3; echo over >>$LAB/log' & exit 3"
+    fail = inject(lab, "rt_sigtimedwait:error=EINVAL:when=2..4")
 
-    result = lab.run(
-        "--tree", "-n", "job", "--", "sh", "-c", tree, prefix=inject(lab, "rt_sigtimedwait:error=EINVAL:when=2..4")
-    )
+    result = lab.run("--tree", "-n", "job", "--", "sh", "-c", tree, prefix=fail)
 
     assert (result.returncode, lab.read_log(), count_injected(lab)) == (3, ["over"], 3)
 
@@ -309,8 +256,7 @@ def test_descendant_gets_sigterm_once(lab):
 def test_hang_up_from_a_process_ends_no_tree(lab):
     """It usually means: reload the configuration."""
     script = "sleep 99 & trap 'echo reloading; kill $!; exit 0' HUP; echo $!; wait"
-    process = lab.start("--tree", "-n", "job", "--", "sh", "-c", f"setsid sleep 0.3 & {script}")
-    read_line(process)
+    process = lab.hold("job", "--tree", script=f"setsid sleep 0.3 & {script}")
     process.send_signal(signal.SIGHUP)
 
     assert finish(process)[:2] == (0, "reloading\n")
@@ -324,18 +270,10 @@ def test_signal_of_a_descendant_ends_no_tree(lab):
 
 
 def test_inherited_ignored_signal_ends_no_tree(lab):
-    process = lab.start(
-        "--tree",
-        "-n",
-        "job",
-        "--",
-        "sh",
-        "-c",
-        "sh -c 'sleep 0.4; echo stayed >>$LAB/log' & echo $$; exit 0",
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN) and None,
-    )
-    child = int(read_line(process))
-    until(lambda: read_state(child) == "gone")
+    script = "sh -c 'sleep 0.4; echo stayed >>$LAB/log' & echo $$; exit 0"
+    ignoring = ("env", "--ignore-signal=INT")
+    process = lab.hold("job", "--tree", script=script, prefix=ignoring)
+    until(lambda: read_state(process.child) == "gone")
     process.send_signal(signal.SIGINT)
 
     assert process.wait(PATIENCE) == 0 and lab.read_log() == ["stayed"]
@@ -344,26 +282,15 @@ def test_inherited_ignored_signal_ends_no_tree(lab):
 # --- --no-orphan -------------------------------------------------------------------------------------------------
 
 
-def test_orphan_keeps_running(lab):
-    holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line")
-    child = int(read_line(holder))
-    holder.kill()
-    holder.wait()
-
-    until(lambda: read_state(child) == "S")
-    assert lab.list()[0]["state"] == "orphaned"
-
-
 @pytest.mark.parametrize("words", [("--no-orphan",), ("--via", "socket"), ("--no-orphan", "--tree")])
 def test_command_dies_with_its_launcher(lab, words):
-    """The same with --flock is in test_flock.py."""
-    holder = lab.start(*words, "-n", "job", "--", "sh", "-c", "echo $$; read line")
-    child = int(read_line(holder))
-    holder.kill()
-    holder.wait()
+    """The same with --flock and --fcntl is in test_flock.py. Without these options an orphan keeps running."""
+    holder, orphan = lab.hold("job", *words), lab.orphan("orphan")
+    kill(holder)
 
-    wait_dead(child)
-    assert lab.run("-w", "10s", "-n", "job", "true").returncode == 0
+    wait_dead(holder.child)
+    assert lab.run(*words[:2], "-w", "10s", "-n", "job", "true").returncode == 0
+    assert read_state(orphan.child) == "S" and lab.list("orphan")[0]["state"] == "orphaned"
 
 
 def test_launcher_killed_early_starts_no_command(lab):
@@ -371,8 +298,7 @@ def test_launcher_killed_early_starts_no_command(lab):
     for delay in range(12):
         holder = lab.start("--no-orphan", "-n", "job", "--", "sh", "-c", "echo $$ >>$LAB/log; exec sleep 99")
         subprocess.run(["sleep", f"{0.008 + delay * 0.001}"])
-        holder.kill()
-        holder.wait()
+        kill(holder)
         until(lambda: all(read_state(int(pid)) in ("gone", "Z") for pid in lab.read_log()))
     assert lab.run("-w", "10s", "-n", "job", "true").returncode == 0
 
@@ -397,8 +323,9 @@ os.execv(sys.argv[1], sys.argv[1:])
 def test_denied_prctl_is_one_line_and_125(lab, word, waits):
     holder = lab.hold("job") if waits else None
     words = ["--wait", "forever"] if waits else []
+    denied = (sys.executable, "-IS", "-c", DENY_PRCTL)
 
-    result = lab.run(word, *words, "-n", "job", "--", "echo", "ran", prefix=(sys.executable, "-IS", "-c", DENY_PRCTL))
+    result = lab.run(word, *words, "-n", "job", "--", "echo", "ran", prefix=denied)
 
     assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (125, b"", 1)
     assert b"solo: cannot " in result.stderr and b"prctl: Operation not permitted" in result.stderr
@@ -447,13 +374,10 @@ def test_failed_import_is_one_line_and_125(lab):
     import select
 
     path = getattr(select, "__file__", None) or pytest.skip("select is built in")
-    holder = lab.hold("job")
-    holder.kill()
-    holder.wait()
+    lab.orphan("job")
 
     result = lab.run("--wait", "forever", "-n", "job", "true", prefix=inject(lab, "mmap:error=ENOMEM", paths=(path,)))
 
     assert count_injected(lab)
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
     assert result.stderr.startswith(b"solo: cannot load a part of Python: ") and b"select" in result.stderr
-    holder.stdin.close()

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from conftest import PATIENCE, finish, until
-from servers import Etcd, PostgreSQL, Redis, ZooKeeper, find_port
+from servers import Etcd, PostgreSQL, Redis, ZooKeeper, find_port, serve
 from test_engines import Fleet
 
 from solo.engines.engine import EntryRecord
@@ -16,6 +16,7 @@ from solo.engines.targets import ENGINES, import_engine, parse_url
 from solo.errors import SoloError, Unreachable
 from solo.modes import EXCLUSIVE, Claim
 
+redis, zookeeper = serve(Redis), serve(ZooKeeper)
 NAME = "engine.example"
 URLS = {
     "etcd": f"etcd://{NAME}:1",
@@ -97,57 +98,38 @@ def test_sigterm_ends_a_contender_that_looks_up_a_name(lab, names, engine):
 
 @pytest.mark.full  # needs a server
 @pytest.mark.tool("unshare")
-def test_lease_is_renewed_without_a_name_server(lab, names, tmp_path):
+def test_lease_is_renewed_without_a_name_server(lab, names, zookeeper):
     """Each renewal at ZooKeeper is a new connection."""
-    server = ZooKeeper(tmp_path / "zookeeper").start()
-    try:
-        names.hosts.write_text(f"127.0.0.1 {NAME}\n")
-        via = f"zookeeper://{NAME}:{server.port}"
-        holder = lab.start(
-            "-n",
-            "job",
-            "--via",
-            via,
-            "--ttl",
-            "3s",
-            "-k",
-            "300ms",
-            "--",
-            "sh",
-            "-c",
-            "read line; exit 3",
-            prefix=names.prefix,
-        )
-        until(lambda: b"Zxid: 0x" in server.ask(b"srvr") and Fleet(lab, server).count("job", "held") == 1)
+    names.hosts.write_text(f"127.0.0.1 {NAME}\n")
+    lease = ("-n", "job", "--via", f"zookeeper://{NAME}:{zookeeper.port}", "--ttl", "3s", "-k", "300ms")
+    holder = lab.start(*lease, "--", "sh", "-c", "read line; exit 3", prefix=names.prefix)
+    until(lambda: b"Zxid: 0x" in zookeeper.ask(b"srvr") and Fleet(lab, zookeeper).count("job", "held") == 1)
 
-        names.hosts.write_text("")
-        before = server.read_zxid()
-        until(lambda: server.read_zxid() > before + 8 or holder.poll() is not None)
+    names.hosts.write_text("")
+    before = zookeeper.read_zxid()
+    until(lambda: zookeeper.read_zxid() > before + 8 or holder.poll() is not None)
 
-        assert finish(holder)[0] == 3
-    finally:
-        server.stop()
+    assert finish(holder)[0] == 3
 
 
 @pytest.mark.full  # needs a server
 @pytest.mark.tool("unshare")
-def test_host_that_moved_is_found_at_its_new_address(lab, names, tmp_path):
-    server = Redis(tmp_path / "redis").start()
-    try:
-        names.hosts.write_text(f"127.0.0.9 {NAME}\n")
-        waiting = lab.start(
-            "-v", "-n", "job", "--via", f"redis://{NAME}:{server.port}", "-w", "1h", "echo", "ran", prefix=names.prefix
-        )
-        assert b"a new directory of names" in waiting.stderr.readline() and b"waiting" in waiting.stderr.readline()
+def test_host_that_moved_is_found_at_its_new_address(lab, names, redis):
+    names.hosts.write_text(f"127.0.0.9 {NAME}\n")
+    words = ("-v", "-n", "job", "--via", f"redis://{NAME}:{redis.port}", "-w", "1h", "echo", "ran")
+    waiting = lab.start(*words, prefix=names.prefix)
+    assert b"a new directory of names" in waiting.stderr.readline() and b"waiting" in waiting.stderr.readline()
 
-        names.move_host("127.0.0.1")
+    names.move_host("127.0.0.1")
 
-        assert finish(waiting)[:2] == (0, "ran\n")
-    finally:
-        server.stop()
+    assert finish(waiting)[:2] == (0, "ran\n")
 
 
 # --- TLS ----------------------------------------------------------------------------------------------------------------------
+
+
+MAKE = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -addext keyUsage=keyCertSign,digitalSignature"
+SIGN = "-CA {0}.crt -CAkey {0}.key -addext authorityKeyIdentifier=keyid"
 
 
 @pytest.fixture(scope="module")
@@ -155,26 +137,9 @@ def certificates(tmp_path_factory):
     """A directory with certificates: `server` and `client` signed by `ca`, and `stranger` signed by `other`."""
     path = tmp_path_factory.mktemp("certificates")
     for name, signer in (("ca", None), ("other", None), ("server", "ca"), ("client", "ca"), ("stranger", "other")):
-        words = [
-            "-addext",
-            "keyUsage=keyCertSign,digitalSignature",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            path / f"{name}.key",
-            "-out",
-            path / f"{name}.crt",
-        ]
-        words += (
-            ["-CA", path / f"{signer}.crt", "-CAkey", path / f"{signer}.key", "-addext", "authorityKeyIdentifier=keyid"]
-            if signer
-            else []
-        )
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-days", "2", *words],
-            check=True,
-            capture_output=True,
-        )
+        own = f"-subj /CN={name} -addext subjectAltName=IP:127.0.0.1 -keyout {name}.key -out {name}.crt"
+        words = f"{MAKE} {own} {SIGN.format(signer) if signer else ''}".split()
+        subprocess.run(words, check=True, capture_output=True, cwd=path)
         (path / f"{name}.key").chmod(0o600)
     (path / "server.pem").write_text((path / "server.key").read_text() + (path / "server.crt").read_text())
     return path
@@ -184,20 +149,9 @@ class SecureEtcd(Etcd):
     scheme = "etcds"
 
     def make_words(self):
-        words = [
-            str(word).replace(f"http://127.0.0.1:{self.port}", f"https://127.0.0.1:{self.port}")
-            for word in super().make_words()
-        ]
-        return [
-            *words,
-            "--cert-file",
-            self.files / "server.crt",
-            "--key-file",
-            self.files / "server.key",
-            "--trusted-ca-file",
-            self.files / "ca.crt",
-            "--client-cert-auth",
-        ]
+        port, words = f"127.0.0.1:{self.port}", map(str, super().make_words())
+        secure = "--cert-file {0}/server.crt --key-file {0}/server.key --trusted-ca-file {0}/ca.crt --client-cert-auth"
+        return [word.replace(f"http://{port}", f"https://{port}") for word in words] + secure.format(self.files).split()
 
     def is_ready(self):
         return "ready to serve client requests" in (self.path / "log").read_text()
@@ -209,17 +163,8 @@ class SecureRedis(Redis):
     def make_words(self):
         words = list(map(str, super().make_words()))
         words[words.index("--port")] = "--tls-port"
-        return [
-            *words,
-            "--port",
-            "0",
-            "--tls-cert-file",
-            self.files / "server.crt",
-            "--tls-key-file",
-            self.files / "server.key",
-            "--tls-ca-cert-file",
-            self.files / "ca.crt",
-        ]
+        files = "--tls-cert-file {0}/server.crt --tls-key-file {0}/server.key --tls-ca-cert-file {0}/ca.crt"
+        return [*words, "--port", "0", *files.format(self.files).split()]
 
     def is_ready(self):
         return "eady to accept connections" in (self.path / "log").read_text()

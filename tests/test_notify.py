@@ -2,14 +2,14 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 
 import pytest
-from conftest import PATIENCE, count_injected, finish, inject, read_state, until, wait_dead
+from conftest import PATIENCE, count_injected, finish, inject, kill, read_state, until, wait_dead
 from test_views import parse_metrics
 
-import solo
 from solo.history.usual import FEWEST
 
 WRITE = 'printf "%s|%s|%s|%s\\n" "$SOLO_NAME" "$SOLO_OUTCOME" "$SOLO_STATUS" "$SOLO_MESSAGE" >>$LAB/notes'
@@ -50,47 +50,41 @@ def find_unnotified(lab):
 @pytest.mark.parametrize(
     "words, status, note",
     [
-        (("sh", "-c", "exit 3"), 3, "job|failed|3|job: pid N ended with exit status 3 after Ns"),
-        (("sh", "-c", "kill -KILL $$"), -9, "job|signaled|137|job: pid N ended by SIGKILL after Ns"),
-        (("-t", "100ms", "sleep", "99"), 124, "job|timed out|124|job: pid N timed out and ended by SIGTERM after Ns"),
-        (("nosuchprogram",), 127, "job|refused|127|not started: job: nosuchprogram: command not found (in the PATH N)"),
-        (("--slots", "0", "true"), 125, "job|refused|125|not started: job: --slots must be at least 1"),
+        ("-n job sh -c 'exit 3'", 3, "job|failed|3|job: pid N ended with exit status 3 after N"),
+        ("-n job sh -c 'kill -KILL $$'", -9, "job|signaled|137|job: pid N ended by SIGKILL after N"),
+        ("-n job -t 100ms sleep 99", 124, "job|timed out|124|job: pid N timed out and ended by SIGTERM after N"),
+        ("-n job nosuch", 127, "job|refused|127|not started: job: nosuch: command not found (in the PATH N)"),
+        ("nosuch", 127, "|refused|127|not started: nosuch: command not found (in the PATH N)"),
+        ("-n job --slots 0 true", 125, "job|refused|125|not started: job: --slots must be at least 1"),
     ],
 )
 def test_bad_end_is_notified(lab, notes, words, status, note):
-    assert lab.run("--notify", WRITE, "-n", "job", *words).returncode == status
-
-    assert re.sub(r"pid \d+", "pid N", re.sub(r"(after|PATH) [^)\s]+", r"\1 N", notes(1)[0])) == note.replace(
-        "after Ns", "after N"
+    assert (
+        lab.run("--notify", f'{WRITE}; echo "${{SOLO_RAN:-0}}" >>$LAB/notes', *shlex.split(words)).returncode == status
     )
 
-
-def test_notification_reads_an_empty_stdin(lab, notes):
-    lab.run("--notify", "cat && echo read >>$LAB/notes", "-n", "job", "false")
-
-    assert notes(1) == ["read"]
+    line, seconds = notes(2)
+    assert re.sub(r"pid \d+", "pid N", re.sub(r"(after|PATH) [^)\s]+", r"\1 N", line)) == note
+    assert (0.1 if "-t" in words else 0) <= float(seconds) < PATIENCE
 
 
-def test_skip_is_notified_with_its_holder(lab, notes):
+def test_notification_reads_an_empty_stdin_and_its_output_is_discarded(lab, notes):
+    line = "cat && head -c 100000000 /dev/zero; echo x >&2; $SOLO -n job true; echo $? >>$LAB/notes"
+    result = lab.run("--notify", line, *FAIL)
+
+    assert notes(1) == ["0"] and (result.stdout, result.stderr) == (b"", b"")  # and the name was free
+
+
+def test_skip_is_notified_with_its_holder(lab, via, notes):
     holder = lab.hold("job", "--note", "until noon")
-    write = 'printf "%s\\n" "$SOLO_OUTCOME $SOLO_STATUS $SOLO_HOLDER_PID" "$SOLO_HOLDER_NOTE" "$SOLO_HOLDER_SINCE" "$SOLO_HOLDER_COMMAND" >>$LAB/notes'
+    variables = ("OUTCOME", "STATUS", "HOLDER_PID", "HOLDER_NOTE", "HOLDER_SINCE", "HOLDER_COMMAND")
+    write = "".join(f'printf "%s\\n" "$SOLO_{variable}" >>$LAB/notes; ' for variable in variables)
 
     assert lab.run("--notify", write, "-n", "job", "true").returncode == 75
 
     [row] = lab.list()
-    assert notes(4) == [f"skipped 75 {holder.pid}", "until noon", row["since"], " ".join(row["command"])]
-
-
-def test_seconds_of_the_run_are_passed(lab, notes):
-    lab.run("--notify", 'echo "$SOLO_RAN" >>$LAB/notes', "-t", "200ms", "-n", "job", "sleep", "99")
-
-    assert 0.2 <= float(notes(1)[0]) < PATIENCE
-
-
-def test_command_that_was_not_found_is_notified_without_a_name(lab, notes):
-    lab.run("--notify", WRITE, "nosuchprogram")
-
-    assert notes(1)[0].startswith("|refused|127|not started: nosuchprogram: command not found (in the PATH /")
+    command = " ".join(row["command"])
+    assert notes(6) == ["skipped", "75", str(holder.pid), "until noon", row["since"], command]
 
 
 def test_success_and_a_run_of_this_period_are_not_notified(lab, notes):
@@ -110,10 +104,7 @@ def test_quiet_skip_is_notified_only_once_it_is_loud(lab, notes):
 
 
 def test_no_notification_if_the_launcher_is_killed(lab, notes):
-    process = lab.start("--notify", WRITE, "-n", "job", "--no-orphan", "--", "sh", "-c", "echo; read line")
-    process.stdout.readline()
-    process.kill()
-    process.wait()
+    kill(lab.hold("job", "--notify", WRITE, "--no-orphan"))
 
     assert lab.run("-w", "1h", "--notify", WRITE, *FAIL).returncode == 3
 
@@ -149,39 +140,18 @@ def test_notification_keeps_nothing_of_its_caller(lab, notes, ended, is_skipped)
     assert find_unnotified(lab) == []
 
 
-def test_name_is_free_when_the_notification_runs(lab, notes):
-    lab.run("--notify", "$SOLO -n job true; echo $? >>$LAB/notes", *FAIL)
-
-    assert notes(1) == ["0"]
-
-
 @pytest.mark.parametrize("is_skipped", [False, True])
 def test_notification_has_the_directory_and_umask_of_solo(lab, notes, is_skipped):
+    here = lab.path / "here"
+    here.mkdir()
     if is_skipped:
         lab.hold("job")
-    (lab.path / "here").mkdir()
 
-    lab.run("--notify", "(pwd -P; umask) >>$LAB/notes", *FAIL, cwd=lab.path / "here", umask=0o027)
+    lab.run("--notify", "(pwd -P; umask) >>$LAB/notes", *FAIL, cwd=here, umask=0o027)
 
-    assert notes(2) == [f"{lab.path}/here", "0027"]
-
-
-def test_notification_runs_in_the_root_if_the_directory_is_gone(lab, notes):
-    (lab.path / "here").mkdir()
-
-    lab.run(
-        "--notify",
-        "pwd >>$LAB/notes",
-        "-n",
-        "job",
-        "--",
-        "sh",
-        "-c",
-        f"rmdir {lab.path}/here; false",
-        cwd=lab.path / "here",
-    )
-
-    assert notes(1) == ["/"]
+    assert notes(2) == [str(here), "0027"]
+    lab.run("--notify", "pwd >>$LAB/notes", "-n", "other", "--", "sh", "-c", f"rmdir {here}; false", cwd=here)
+    assert notes(3)[2] == "/"  # as that directory is gone
 
 
 def test_words_of_a_holder_are_never_run(lab, notes):
@@ -211,17 +181,13 @@ def test_failed_notification_is_in_the_history_only(lab, line, reason):
 
     [row] = find_unnotified(lab)
     assert (result.returncode, result.stderr, row["reason"]) == (3, b"", f"--notify {reason}")
-    assert [row["outcome"] for row in lab.history()] == ["failed", "unnotified"]
     metrics = parse_metrics(lab.run("metrics").stdout.decode())
     assert metrics["solo_failures_total", "job", "file"] == metrics["solo_runs_total", "job", "file"] == 1
-
-
-def test_notification_of_a_skip_that_fails_is_in_the_history(lab):
     lab.hold("job")
-    lab.run("--notify", "exit 4", "-n", "job", "true")
-
-    until(lambda: find_unnotified(lab))
-    assert [row["outcome"] for row in lab.history()] == ["running", "skipped", "unnotified"]
+    lab.run("--notify", line, "-n", "job", "true")
+    until(lambda: len(find_unnotified(lab)) == 2)
+    outcomes = [row["outcome"] for row in lab.history()]
+    assert outcomes == ["failed", "unnotified", "running", "skipped", "unnotified"]
 
 
 def test_hanging_notification_is_killed_with_its_group(lab, notes, ended):
@@ -233,12 +199,6 @@ def test_hanging_notification_is_killed_with_its_group(lab, notes, ended):
         wait_dead(int(pid))
     until(lambda: find_unnotified(lab))
     assert find_unnotified(lab)[0]["reason"] == "--notify was killed: it ran for more than 1s"
-
-
-def test_output_of_a_notification_is_discarded(lab, notes):
-    result = lab.run("--notify", "head -c 100000000 /dev/zero; echo x >&2; echo done >>$LAB/notes", *FAIL)
-
-    assert notes(1) == ["done"] and (result.stdout, result.stderr) == (b"", b"")
 
 
 def test_daemon_of_a_notification_lives_on(lab, notes, ended):
@@ -291,7 +251,7 @@ def test_main_process_waits_for_the_notification(lab, notes, prefix):
     (lab.path / "fifo").write_text("\n")
 
     assert finish(process)[0] == 3
-    assert (is_running, next_one, (lab.path / "notes").read_text()) == (True, 0, "start\nend\n")
+    assert (is_running, next_one, notes(2)) == (True, 0, ["start", "end"])
 
 
 def test_other_process_of_a_unit_does_not_wait(lab, notes):
@@ -312,52 +272,14 @@ def test_sigterm_ends_the_wait_for_the_notification(lab, ended):
     (lab.path / "fifo").write_text("\n")
 
 
-# --- elsewhere
-
-
-def test_solo_run_has_notify(lab, files, notes, monkeypatch):
-    monkeypatch.setenv("LAB", str(lab.path))
-
-    assert solo.run(["sh", "-c", "exit 3"], name="job", notify=WRITE).returncode == 3
-
-    assert notes(1)[0].startswith("job|failed|3|")
-
-
-def test_hold_refuses_notify(lab):
-    result = lab.run("hold", "--notify", "true", "--for", "1h", "job")
-
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
-    assert b"no such option of solo hold (the script gets the status" in result.stderr
-
-
-def test_skip_by_sockets_is_notified(lab, notes):
-    lab.use_sockets()
-    lab.environment.pop("SOLO_DIR")
-    holder = lab.hold("job")
-
-    lab.run("--notify", 'echo "$SOLO_OUTCOME $SOLO_HOLDER_PID" >>$LAB/notes', "-n", "job", "true")
-
-    assert notes(1) == [f"skipped {holder.pid}"]
-
-
-# --- a run that takes longer than usual --------------------------------------------------------------------------
-
-# As the program solo, but a run is overdue after fewer seconds than a minute.
-HASTY = """
-from solo.history import usual
-from solo.main import main
-usual.LEAST_OVERDUE = float(sys.argv.pop(1))
-main()
-"""
-
-
 @pytest.mark.parametrize("options", [(), ("--tree",), ("-t", "1m")], ids=str)
 def test_overdue_run_is_notified_once(lab, notes, options):
     words = ("-n", "job", *options, "--", "sh", "-c", "read line; exit 0")
     for _ in range(FEWEST):
         lab.run(*words)
+    lab.hasten("solo.history.usual.LEAST_OVERDUE", 0.01)
 
-    run = lab.start_code(HASTY, 0.01, "--notify", WRITE, *words)
+    run = lab.start("--notify", WRITE, *words)
     [note] = notes(1)
     lab.run("-n", "job", "--notify", WRITE, "true")  # the run goes on, and is not notified again
     skipped = notes(2)[1]
@@ -365,11 +287,3 @@ def test_overdue_run_is_notified_once(lab, notes, options):
 
     assert re.fullmatch(r"job\|overdue\|\|job: pid \d+ is overdue: it has run for 0s, usually \d+ms", note)
     assert skipped.startswith("job|skipped|75|") and run.wait(PATIENCE) == 0 and len(notes(2)) == 2
-
-
-def test_run_without_a_usual_duration_is_never_overdue(lab, notes):
-    run = lab.start_code(HASTY, 0.01, "--notify", WRITE, "-n", "job", "--", "sh", "-c", "read line; exit 3")
-    until(lambda: lab.find_journal("job").exists())
-    run.stdin.close()
-
-    assert run.wait(PATIENCE) == 3 and re.match(r"job\|failed\|3\|", notes(1)[0])

@@ -1,11 +1,8 @@
 """--signal: the signal that --timeout sends first. The journal says by which signal the command ended."""
 
 import signal
-import subprocess
 
 import pytest
-
-import solo
 
 IGNORING_INT = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
 
@@ -51,11 +48,3 @@ def test_signal_needs_timeout(lab):
     result = lab.run("--signal", "INT", "-n", "job", "true")
 
     assert (result.returncode, result.stderr) == (125, b"solo: --signal needs --timeout\n")
-
-
-@pytest.mark.parametrize("number", [signal.SIGUSR1, "usr1"])
-def test_solo_run_sends_the_signal(lab, files, number):
-    with pytest.raises(subprocess.TimeoutExpired):
-        solo.run(["sleep", "99"], name="job", timeout=0.1, signal=number)
-
-    assert lab.history()[0]["signal"] == signal.SIGUSR1

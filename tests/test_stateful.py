@@ -4,13 +4,14 @@ Their files are damaged too. After each step three views must agree: the model's
 commands (witness.py). A waiter must have a reason to wait: a waiter before it, or a holder that conflicts with it.
 """
 
+import contextlib
 import os
 import signal
 import time
 
 import pytest
 import tally
-from conftest import PATIENCE, SOCKET_IN_FULL, Lab, make_witness, read_state
+from conftest import PATIENCE, SOCKET_IN_FULL, Lab, kill, make_witness, read_state
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -22,6 +23,17 @@ from solo.text.tables import format_times
 NAMES = ["a", "a/b", "a/c", "d"]
 MODES = {"X": [], "S": ["-s"], "C": ["--slots", "2"]}
 INDEX = st.integers(0, 60)
+WAIT = ("-w", "forever")
+STARTS = {  # the words of a contender, and its exit statuses besides 0
+    "once": ((), {75}),
+    "wait": (WAIT, ()),
+    "wait 30 ms": (("-w", "30ms"), {75}),
+    "wait in a short queue": ((*WAIT, "--max-waiting", "1"), {75}),
+    "run for 100 ms": ((*WAIT, "-t", "100ms"), {124}),
+    "latest": ((*WAIT, "--latest"), ()),
+    # A holder with an unreadable record cannot be ended, so it is refused.
+    "replace": (("--replace", "-k", "100ms"), {125}),
+}
 
 
 class Contender:
@@ -33,10 +45,14 @@ class Contender:
         self.number, self.name, self.mode, self.process = number, name, mode, process
         self.fates, self.imposed = {0, *fates}, set(imposed)
         self.child = None
-        self.killed = self.stopped = self.unreadable = False
+        self.unreadable = False
 
     def __repr__(self):
         return f"<{self.number}: {self.mode} {self.name} pid {self.process.pid} child {self.child}>"
+
+    @property
+    def lives(self):
+        return self.process.poll() is None
 
     @property
     def command_lives(self):
@@ -47,6 +63,16 @@ class Contender:
             self.name == other.name or self.name.startswith(other.name + "/") or other.name.startswith(self.name + "/")
         )
         return related and (self.mode, other.mode) != ("S", "S")
+
+
+ACTS = {  # what a step does to a contender, and which contenders it may choose
+    "end": lambda it: it.command_lives,
+    "kill_launcher": lambda it: it.lives and not it.unreadable,
+    "kill_command": lambda it: it.command_lives,
+    "stop_launcher": lambda it: it.lives and it.command_lives,
+    "stop_command": lambda it: it.lives and it.command_lives,
+    "corrupt_record": lambda it: it.lives and it.command_lives and not it.unreadable,
+}
 
 
 class Walk(RuleBasedStateMachine):
@@ -68,7 +94,13 @@ class Walk(RuleBasedStateMachine):
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
-    def start(self, name, mode, words, fates, imposed=()):
+    @rule(how=st.sampled_from(sorted(STARTS)), name=st.sampled_from(NAMES), mode=st.sampled_from("XXSC"))
+    def start(self, how, name, mode):
+        words, fates = STARTS[how]
+        imposed = {"latest": {75}, "replace": {-signal.SIGTERM, -signal.SIGKILL}}.get(how, set())
+        for other in self.all:
+            if how == "replace" or other.name == name:
+                other.fates |= imposed
         number = len(self.all)
         witness = make_witness(mode, [name], 2, 1, number, "line")
         process = self.lab.start(*words, "-n", self.prefix + name, *MODES[mode], "--", *witness, start_new_session=True)
@@ -79,111 +111,54 @@ class Walk(RuleBasedStateMachine):
                 if other.name == name and other.child is None:
                     contender.fates |= other.imposed
         self.all.append(contender)
-        self.settle(contender)
-        return contender
+        self.settle()
 
-    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XXSC"))
-    def try_once(self, name, mode):
-        self.start(name, mode, (), {75})
+    @rule(act=st.sampled_from(sorted(ACTS)), index=INDEX)
+    def act_on_one(self, act, index):
+        """The draws of hypothesis must not depend on the state of processes."""
+        fitting = [contender for contender in self.all if ACTS[act](contender)]
+        if fitting:
+            getattr(self, act)(fitting[index % len(fitting)])
+            self.settle()
 
-    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XXSC"))
-    def wait_forever(self, name, mode):
-        self.start(name, mode, ("-w", "forever"), ())
-
-    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
-    def wait_30_ms(self, name, mode):
-        self.start(name, mode, ("-w", "30ms"), {75})
-
-    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"), limit=st.integers(0, 2))
-    def wait_in_a_short_queue(self, name, mode, limit):
-        self.start(name, mode, ("-w", "forever", "--max-waiting", str(limit)), {75})
-
-    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
-    def run_for_100_ms(self, name, mode):
-        self.start(name, mode, ("-w", "forever", "-t", "100ms"), {124})
-
-    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
-    def wait_as_the_latest(self, name, mode):
-        for other in self.all:
-            if other.name == name:
-                other.fates.add(75)
-        self.start(name, mode, ("-w", "forever", "--latest"), (), {75})
-
-    @rule(name=st.sampled_from(NAMES), mode=st.sampled_from("XSC"))
-    def replace_holders(self, name, mode):
-        ended = {-signal.SIGTERM, -signal.SIGKILL}
-        for other in self.all:
-            other.fates |= ended
-        # A holder with an unreadable record cannot be ended, so it is refused.
-        self.start(name, mode, ("--replace", "-k", "100ms"), {125}, ended)
-
-    def choose(self, index, condition):
-        """Return a contender that fits, or None. The draws of hypothesis must not depend on the state of processes."""
-        fitting = [contender for contender in self.all if condition(contender)]
-        return fitting[index % len(fitting)] if fitting else None
-
-    def signal_command(self, contender, number):
-        if contender.command_lives:
-            try:
-                os.kill(contender.child, number)
-            except ProcessLookupError:
-                pass  # its time limit has just ended it
-
-    def is_running(self, contender):
-        return contender.process.poll() is None and contender.command_lives
-
-    def is_orphan(self, contender):
-        return contender.process.poll() is not None and contender.command_lives
-
-    @rule(index=INDEX)
-    def end_by_itself(self, index):
-        contender = self.choose(index, lambda it: self.is_running(it) or self.is_orphan(it))
-        if contender is None:
-            return
+    def end(self, contender):
         contender.process.stdin.close()
-        self.settle()
 
-    @rule(index=INDEX)
-    def kill_a_launcher(self, index):
-        contender = self.choose(index, lambda it: it.process.poll() is None and not it.unreadable)
-        if contender is None:
-            return
+    def kill_launcher(self, contender):
         tally.add(kills=1)
-        contender.killed = True
         contender.fates.add(-signal.SIGKILL)
-        contender.process.kill()
-        contender.process.wait(PATIENCE)
-        self.settle()
+        kill(contender.process)
 
-    @rule(index=INDEX)
-    def kill_a_command(self, index):
-        contender = self.choose(index, lambda it: it.command_lives)
-        if contender is None:
-            return
+    def kill_command(self, contender):
         tally.add(kills=1)
         contender.fates.add(-signal.SIGKILL)
         self.signal_command(contender, signal.SIGKILL)
-        self.settle()
 
-    @rule(index=INDEX)
-    def stop_and_continue_a_launcher(self, index):
-        contender = self.choose(index, lambda it: self.is_running(it) and not it.stopped)
-        if contender is None:
-            return
+    def stop_launcher(self, contender):
         contender.process.send_signal(signal.SIGSTOP)
         self.settle()
         contender.process.send_signal(signal.SIGCONT)
-        self.settle()
 
-    @rule(index=INDEX)
-    def stop_and_continue_a_command(self, index):
-        contender = self.choose(index, self.is_running)
-        if contender is None:
-            return
+    def stop_command(self, contender):
         self.signal_command(contender, signal.SIGSTOP)
         self.settle()
         self.signal_command(contender, signal.SIGCONT)
-        self.settle()
+
+    def signal_command(self, contender, number):
+        if contender.command_lives:
+            with contextlib.suppress(ProcessLookupError):  # its time limit has just ended it
+                os.kill(contender.child, number)
+
+    def corrupt_record(self, contender):
+        """While its owner lives, no other contender may run beside an unreadable record. Sockets have none."""
+        for hold in (self.lab.directory / contender.name).glob(".hold.*"):
+            with contextlib.suppress(FileNotFoundError):
+                file = os.open(hold, os.O_RDWR)  # never make it: its owner may have just ended
+                if f"launcher {contender.process.pid} ".encode() in os.read(file, 1 << 20):
+                    os.ftruncate(file, os.pwrite(file, b"garbage", 0))
+                    contender.unreadable, contender.mode = True, "X"
+                    tally.add(faults={"record corrupted": 1})
+                os.close(file)
 
     @rule(name=st.sampled_from(NAMES), garbage=st.sampled_from([b"", b"garbage", b"\n" * 99]))
     def corrupt_a_gate(self, name, garbage):
@@ -192,39 +167,16 @@ class Walk(RuleBasedStateMachine):
             tally.add(faults={"gate corrupted": 1})
             gate.write_bytes(garbage)
 
-    @rule(index=INDEX)
-    def corrupt_a_record(self, index):
-        """While its owner lives, no other contender may run beside an unreadable record."""
-        if self.via == SOCKET:
-            return
-        contender = self.choose(index, lambda it: self.is_running(it) and not it.unreadable)
-        if contender is None:
-            return
-        for hold in (self.lab.directory / contender.name).glob(".hold.*"):
-            try:
-                with open(hold, "r+b") as file:  # never create it: its owner may have just ended
-                    if f"launcher {contender.process.pid} ".encode() in file.read():
-                        file.truncate(0)
-                        file.seek(0)
-                        file.write(b"garbage")
-                        contender.unreadable, contender.mode = True, "X"
-                        tally.add(faults={"record corrupted": 1})
-            except FileNotFoundError:
-                continue
-
     # --- invariants -----------------------------------------------------------------------------------------------
 
-    def settle(self, newcomer=None):
-        """Wait until all contenders are in the states that the rule demands. Fails with a contender that is not."""
+    def settle(self):
+        """Wait until all contenders are in the states that the rule demands."""
         deadline = time.monotonic() + PATIENCE
-        while True:
-            wrong = self.find_wrong(newcomer)
-            if wrong is None:
-                return
+        while (wrong := self.find_wrong()) is not None:
             assert time.monotonic() < deadline, (wrong, self.all, self.list())
             time.sleep(0.003)
 
-    def find_wrong(self, newcomer):
+    def find_wrong(self):
         for contender in self.all:
             if contender.child is None:
                 line = contender.process.stdout.read() if not contender.process.stdout.closed else None
@@ -234,7 +186,7 @@ class Walk(RuleBasedStateMachine):
             rows.setdefault(row["launcher"], []).append(row)
         expected = set()
         for contender in self.all:
-            alive = contender.process.poll() is None
+            alive = contender.lives
             if alive:
                 state = "held" if contender.child else "waiting"
             elif contender.command_lives:
@@ -250,13 +202,13 @@ class Walk(RuleBasedStateMachine):
         others = rows.keys() - expected - {None}
         if others:
             return f"listed but not alive: {others}"
-        if len(rows.get(None, [])) != sum(it.unreadable and it.process.poll() is None for it in self.all):
+        if len(rows.get(None, [])) != sum(it.unreadable and it.lives for it in self.all):
             return f"listed without a record: {rows.get(None)}"
         return self.find_idle_waiter()
 
     def find_idle_waiter(self):
-        holders = [it for it in self.all if it.child and (it.process.poll() is None or it.command_lives)]
-        waiting = [it for it in self.all if it.child is None and it.process.poll() is None]
+        holders = [it for it in self.all if it.child and (it.lives or it.command_lives)]
+        waiting = [it for it in self.all if it.child is None and it.lives]
         for contender in waiting:
             conflicts = [it for it in holders if it.conflicts(contender)]
             has_slots = contender.mode == "C" and all(it.mode == "C" and it.name == contender.name for it in conflicts)
