@@ -180,10 +180,6 @@ def test_bug_in_solo_is_one_line_and_125(lab):
     assert result.stderr == b"solo: this is a bug in solo: IndexError: list index out of range\n"
 
 
-def test_word_after_two_dashes_is_no_subcommand(lab):
-    assert lab.run("--", "list").returncode == 127
-
-
 def test_options_before_a_subcommand_apply(lab):
     lab.hold("job", "--dir", lab.path / "new")
 
@@ -321,6 +317,7 @@ def test_manual_is_clean_mdoc_of_less_than_500_lines_with_the_usual_sections():
             "--via socket --replace-after 3 -n job true",
             "--replace-after cannot count skips with --via socket (use a duration)",
         ),
+        ("-t 0 true", "--timeout must be more than 0"),
         ("-n=job true", "=job: a name may not start with ="),
         ("-n 'a\nb' true", "a\\nb: a name may not contain control characters"),
         ("hold --for 9 'a\x1b'", "a\\x1b: a name may not contain control characters"),

@@ -124,14 +124,6 @@ def test_verbose_flock_names_a_holder_by_fcntl_and_the_remedy(lab, tool, path):
     assert (result.returncode, quiet.returncode, quiet.stderr) == (0, 0, b"")
 
 
-def test_shared_lock_of_another_program_admits_shared_runs_only(lab, path):
-    reader = lab.start_words(*PYTHON, "shared", path, "sh", "-c", "echo; read line")
-    read_line(reader)
-
-    assert lab.run("-s", "--fcntl", path, "-n", "job", "true").returncode == 0
-    assert lab.run("--fcntl", path, "-n", "job", "true").returncode == 75
-
-
 def test_lock_of_a_part_of_the_file_excludes_solo(lab, path):
     code = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX, 1, 5); print(); input()"
     read_line(lab.start_words(sys.executable, "-IS", "-uc", code, path))
@@ -157,16 +149,6 @@ def test_waiter_sleeps_in_the_system_call(lab, path):
     assert before[2] == hex(38)  # F_OFD_SETLKW
     waiter.send_signal(signal.SIGTERM)
     assert waiter.wait(PATIENCE) == -signal.SIGTERM
-
-
-def test_verbose_waiter_names_the_holder(lab, path):
-    holder = lab.hold("one", "--fcntl", path)
-    waiter = lab.start("-v", "-w", "1h", "--fcntl", path, "-n", "two", "--", "echo", "ran")
-    progress = waiter.stderr.readline()
-    finish(holder)
-
-    assert f"solo: two: waiting: {path} is locked by pid {holder.pid} (solo)".encode() in progress
-    assert finish(waiter)[:2] == (0, "ran\n")
 
 
 def test_existing_file_is_never_changed(lab, path):
@@ -580,10 +562,3 @@ with solo.Lock("job", fcntl=sys.argv[1]) as hold:
     assert not try_tool("lockf of Python", path)
     finish(program, b"\n")
     assert try_tool("lockf of Python", path)
-
-
-def test_run_holds_the_file(lab, files, path):
-    words = [*PYTHON, "now", path, "true"]
-
-    assert solo.run(words, name="job", fcntl=path).returncode == 1
-    assert solo.run(words, name="job", flock=path).returncode == 0

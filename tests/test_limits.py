@@ -76,16 +76,6 @@ def test_timeout_does_not_include_the_wait(lab):
     assert finish(waiter)[:2] == (0, "ran\n")
 
 
-@pytest.mark.parametrize(
-    "words, text",
-    [(("-t", "0"), "must be more than 0"), (("-t", "x"), "not a duration"), (("-k", "5s"), "needs --timeout")],
-)
-def test_invalid_timeout_is_refused(lab, words, text):
-    result = lab.run(*words, "-n", "job", "true")
-
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1) and text in result.stderr.decode()
-
-
 def test_full_stderr_does_not_delay_the_timeout(lab):
     """A hanging log reader often makes jobs hang."""
     reader, full = make_full_pipe()

@@ -38,16 +38,6 @@ def test_last_hundred_runs_count(lab):
     assert (usual.median, usual.high) == (100.5, 145)
 
 
-def test_fewer_than_five_runs_say_nothing(lab):
-    assert find_usual(str(lab.directory), "job") is None
-
-    write_runs(lab, [5] * (FEWEST - 2))  # and the real one
-    assert find_usual(str(lab.directory), "job") is None
-
-    write_runs(lab, [5])
-    assert find_usual(str(lab.directory), "job").median == 5
-
-
 @pytest.mark.parametrize("changed", [{"code": 1}, {"timed_out": 1}, {"mark": " lost=1"}], ids=str)
 def test_runs_that_failed_do_not_count(lab, changed):
     write_runs(lab, [7] * FEWEST)

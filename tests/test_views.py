@@ -650,39 +650,17 @@ def test_top_ends_when_its_terminal_is_closed(lab, terminal):
     until(lambda: read_state(top.pid) in ("gone", "Z"))
 
 
-@pytest.mark.parametrize("where", ["file", "socket"])
-def test_top_reads_via_before_it_and_from_the_environment(lab, where):
-    holder = lab.hold("job")
-
-    before = lab.run("--via", where, "top")
-    from_environment = lab.run("top", env={**lab.environment, "SOLO_VIA": where})
-
-    assert [b"job" in result.stdout for result in (before, from_environment)] == [where == "file"] * 2
-    assert before.returncode == from_environment.returncode == 0
-    finish(holder)
-
-
 @pytest.mark.tool("tmux")
 @pytest.mark.parametrize("view", ["list", "top", "history"])
-def test_a_long_name_is_cut_before_pid_time_or_question(lab, screen, view):
-    name = f"{'long/' * 30}end"
-    holder = lab.hold(name)
+def test_a_long_name_is_cut_before_pid_and_time(lab, screen, view):
+    holder = lab.hold(f"{'long/' * 30}end")
     until(lambda: lab.history())  # it is written a moment after the command has started
 
-    opened = screen(view, *(["--via", "file"] if view != "history" else []), width=80)
+    opened = screen(view, *(FILES if view != "history" else ()), width=80)
 
     [row] = [row for row in opened.wait_for("…  ") if "…  " in row]
     assert row.startswith("long/") and {str(holder.pid), str(holder.child)} & set(row.split())
-    if view == "top":
-        opened.type("s")
-        assert any(line.startswith("stop long/") and line.endswith("? y/n") for line in opened.wait_for("? y/n"))
-        opened.type("y")
-        finish(holder)
-        opened.wait_for("0 held")
-        opened.type("q")
-        assert not any("got SIGTERM" in row for row in opened.wait_for("ended:0"))
-    else:
-        finish(holder)
+    finish(holder)
 
 
 @pytest.mark.tool("tmux")
