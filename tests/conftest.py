@@ -400,6 +400,14 @@ class Lab:
         return format_times(rows)
 
     def history(self, *words):
+        """Return the rows of `solo history`, from this process if `words` are names: see collect."""
+        if not any(word.startswith("-") for word in words) and "SOLO_VIA" not in self.environment:
+            from solo.commands.history import collect
+            from solo.text.tables import format_json
+
+            rows, complete = collect({"dir": self.environment.get("SOLO_DIR")}, words)
+            assert complete
+            return json.loads(format_json(rows))
         result = self.run("history", "--json", *words)
         assert (result.returncode, result.stderr) == (0, b"")
         return json.loads(result.stdout)

@@ -7,6 +7,7 @@ import pwd
 import re
 import signal
 import subprocess
+from time import monotonic
 
 import pytest
 from conftest import (
@@ -28,8 +29,11 @@ from conftest import (
 from test_process_1 import find_chain
 
 from solo.commands import checks, doctor
+from solo.contention.evict import Eviction
+from solo.directories import open_base, open_name
+from solo.identity import read_origin
 from solo.text.users import find_user
-from solo.tickets import MOST_OPEN
+from solo.tickets import MOST_OPEN, Queue
 
 # --- names -------------------------------------------------------------------------------------------------------
 
@@ -353,6 +357,23 @@ def test_stop_ends_more_tickets_than_it_keeps_open(lab):
 
     assert (result.returncode, lab.list(), lab.read_log()) == (0, [], [])
     assert {process.wait(PATIENCE) for process in (program, *waiters)} == {-signal.SIGTERM}
+
+
+def test_eviction_signals_all_waiters_before_any_holder(lab):
+    holder = lab.hold("job")
+    waiters = [lab.start_waiter("job", tag="ran") for _ in range(2)]
+    queue = Queue(open_name(open_base(str(lab.directory), str(lab.directory)), "job"), read_origin())
+    [hold, waiting, closed] = [queue.open_ticket(file) for file in sorted(queue.list_files())]
+    closed.read_record()
+    closed.close()
+    eviction = Eviction(10.0)
+
+    due = eviction.act([hold, waiting, closed])
+
+    assert waiters[0].wait(PATIENCE) == -signal.SIGTERM and due < monotonic() + 1
+    assert (holder.poll(), waiters[1].poll()) == (None, None)
+    queue.leave()
+    lab.run("stop", "--waiting", "job")
 
 
 LIST_LATE = """

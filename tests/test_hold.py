@@ -446,9 +446,9 @@ def test_release_of_a_parent_before_its_nested_name_is_refused(lab, target):
 
 def test_hold_for_a_time_ends_by_itself(lab):
     begin = time.monotonic()
-    assert lab.run("hold", "--for", "1.0s", "job").returncode == 0
+    assert lab.run("hold", "--for", "1s", "job").returncode == 0
     assert try_job(lab)[0] == 75
-    assert find_row(lab, "job")["command"] == ["solo", "hold", "--for", "1.0s"]  # as it was typed
+    assert find_row(lab, "job")["command"] == ["solo", "hold", "--for", "1s"]
     result = lab.run("-n", "job", "-w", "forever", "--", "true")
     assert result.returncode == 0 and time.monotonic() - begin >= 1
 
