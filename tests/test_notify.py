@@ -241,7 +241,7 @@ FIRST = ("unshare", "--fork", "--pid", "--mount-proc", "--")
 OLD_MAIN = (*FIRST, "sh", "-c", 'INVOCATION_ID=x "$@"; exit $?', "sh")
 
 
-@pytest.mark.parametrize("prefix", [MAIN, OLD_MAIN, FIRST], ids=["unit", "unit-of-old-systemd", "process-1"])
+@pytest.mark.parametrize("prefix", [MAIN, OLD_MAIN], ids=["unit", "unit-of-old-systemd"])
 def test_main_process_waits_for_the_notification(lab, notes, prefix):
     if prefix is not MAIN and subprocess.run([*FIRST, "true"]).returncode:
         pytest.skip("no pid namespace")

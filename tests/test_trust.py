@@ -87,11 +87,11 @@ SPOILED = {
 
 
 @pytest.fixture
-def ask_doctor(files, capsys):
+def ask_doctor(lab, capsys):
     """A function that returns (status, lines) of doctor in this process: a start of it takes 200 ms of CPU."""
 
     def ask():
-        return doctor.run({}, []), capsys.readouterr().out.splitlines()
+        return doctor.run({"dir": str(lab.directory)}, []), capsys.readouterr().out.splitlines()
 
     return ask
 

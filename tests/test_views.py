@@ -20,7 +20,6 @@ from solo.commands.history import find_percentile, make_picture
 from solo.contention import progress
 from solo.history.usual import FEWEST, LEAST_OVERDUE
 from solo.text.fit import fit
-from solo.text.tables import format_json
 from solo.text.width import measure
 
 MANY = 40  # names, more than a screen has rows
@@ -536,12 +535,6 @@ def test_views_show_what_is_usual_and_mark_an_overdue_run(lab, screen):
     assert re.search(r"held for \d+s, usually \S+ \(overdue\), by pid ", lab.run("show", "job").stdout.decode())
     assert "USUAL" in lab.run("top", *FILES).stdout.decode()
     finish(holder)
-
-
-def test_json_of_bytes_that_are_not_utf8_is_text():
-    value = {"\udcff": ["a\udc80é", "\U0001f480\\udc80"]}
-
-    assert json.loads(format_json(value)) == {"\\xff": ["a\\x80é", "\U0001f480\\udc80"]}
 
 
 # --- top ---------------------------------------------------------------------------------------------------------
