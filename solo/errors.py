@@ -2,7 +2,7 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from typing import Any
 
     import solo
 
@@ -41,7 +41,7 @@ class Busy(SoloError):
     status = 75
     skips: "int | None" = None
     since: "float | None" = None
-    tickets: "Sequence[object]" = ()
+    tickets: "tuple[Any, ...] | list[Any]" = ()
     note: str = ""
     holders: "tuple[solo.Holder, ...]" = ()
 

@@ -211,8 +211,11 @@ def match_process(entry: str, pid: int, start: int, theirs: Origin, mine: Origin
 
 def read_inner_pid(entry: str) -> int:
     """Return the pid of /proc/`entry` in its own pid namespace; 0 if the kernel does not say."""
+    return int((read_status(entry, b"NSpid:") or [b"0"])[-1])
+
+
+def read_status(pid: "int | str", key: bytes) -> "list[bytes]":
+    """Return the values of the line `key` of /proc/PID/status, none if it is missing. Raises OSError."""
     # Split at newlines only: the kernel escapes them in the process's name, and no other line break.
-    for line in read_file(f"/proc/{entry}/status", STATUS_SIZE).split(b"\n"):
-        if line.startswith(b"NSpid:"):
-            return int(line.split()[-1])
-    return 0
+    lines = read_file(f"/proc/{pid}/status", STATUS_SIZE).split(b"\n")
+    return next((line.split()[1:] for line in lines if line.startswith(key)), [])

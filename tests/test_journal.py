@@ -437,7 +437,19 @@ def test_totals_survive_sigkill_at_every_call_of_a_rotation(lab, tmp_path):
 
 
 def test_totals_are_read_as_they_were_written(lab):
-    totals = Totals(1, 2, 3, 4.0, 5.5, lost=6, waits=7, waited_ms=8, ends=9, ran_ms=10, last_ran_ms=11)
+    totals = Totals(
+        runs=1,
+        skips=2,
+        failures=3,
+        last_success=4.0,
+        last_failure=5.5,
+        lost=6,
+        waits=7,
+        waited_ms=8,
+        ends=9,
+        ran_ms=10,
+        last_ran_ms=11,
+    )
 
     assert reader.parse("job", format_totals(totals)) == (totals, [])
 
@@ -445,7 +457,7 @@ def test_totals_are_read_as_they_were_written(lab):
 def test_totals_of_earlier_versions_are_read():
     line = b"totals 0 runs=1 skips=2 failures=3 last-success=4.000 last-failure=5.500\n"
 
-    assert reader.parse("job", line) == (Totals(1, 2, 3, 4.0, 5.5), [])
+    assert reader.parse("job", line) == (Totals(runs=1, skips=2, failures=3, last_success=4.0, last_failure=5.5), [])
 
 
 EVENT = b"started %.3f uid=0 host=h launcher=1 mode=X slots=1 take=1 start=%.3f waited=0 child=1 token=%d command=x\n"

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Optional, Union, cast
 
 from solo.acquire import acquire_files, acquire_names, remove_unseen_holds, settle_all
@@ -24,7 +24,6 @@ from solo.tickets import HOLD, READABLE, SEAT, Queue
 if TYPE_CHECKING:
     from solo.api.lock import Lock  # a Lock makes its Attempts
     from solo.contention.protocols import Queue as AnyQueue
-    from solo.contention.protocols import Ticket
     from solo.directories import Directory
     from solo.identity import Origin, Process
     from solo.tickets import Ticket as FileTicket
@@ -176,10 +175,7 @@ class LockAttempt:
                 from solo.api.holder import make_holder
                 from solo.text.rows import make_row
 
-                rows = [
-                    make_row(error.name, plan.via, ticket, ticket.record)
-                    for ticket in cast("Sequence[Ticket]", error.tickets)
-                ]
+                rows = [make_row(error.name, plan.via, ticket, ticket.record) for ticket in error.tickets]
                 error.holders = tuple(map(make_holder, rows))
                 error.tickets = ()
             raise

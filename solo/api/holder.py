@@ -65,5 +65,5 @@ def make_holder(row: dict[str, Any]) -> Holder:
     """Return the Holder of a row of `solo list`. Its time is that of --json, in milliseconds."""
     from solo.text.tables import format_time
 
-    since = row["since"] if row["since"] is None else datetime.fromisoformat(format_time(row["since"]))
-    return Holder(**{**row, "since": since, "command": tuple(row["command"])})
+    since = format_time(row["since"])
+    return Holder(**{**row, "since": since and datetime.fromisoformat(since), "command": tuple(row["command"])})

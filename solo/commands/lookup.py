@@ -175,11 +175,11 @@ def plan_exclusive(name: str) -> list:
 
 def warn_of_program(words: list) -> None:
     """Warn that `solo ls` runs ls(1): on a terminal, or if an argument is a name of solo."""
-    from solo.text.hints import find_meant
+    from solo.text.hints import MEANINGS
 
     directory = decode(posix.environ.get(b"SOLO_DIR", b""))
     named = [
         name for name in words[1:] if name[:1] not in "-/%." and not name.isdecimal() and has_traces(name, directory)
     ]
     if named or posix.isatty(2) and (words[0] == "kill" or not words[1:]):
-        say(f"{words[0]} is run as COMMAND (did you mean {find_meant(words[0])}?)")
+        say(f"{words[0]} is run as COMMAND (did you mean {MEANINGS[words[0]]}?)")

@@ -10,7 +10,7 @@ import signal
 import sys
 import termios
 import tty
-from time import monotonic, time
+from time import monotonic, strftime
 
 from solo.argv import is_engine
 from solo.commands import stop
@@ -23,7 +23,7 @@ from solo.identity import read_origin
 from solo.kernel import ENDING
 from solo.process.tree import find_roots
 from solo.text.fit import NAME, fit
-from solo.text.tables import GAP, format_time, print_rows
+from solo.text.tables import GAP, print_rows
 from solo.text.width import clean, cut, measure, pad, print_clean
 
 INTERVAL = 1.0  # seconds
@@ -195,9 +195,7 @@ class View:
 
         held = sum(row["state"] != "waiting" for row in self.rows)
         title = f"solo: {held} held, {len(self.rows) - held} waiting"
-        return Text(
-            title + format_time(time())[len("2026-01-31T") :][:8].rjust(max(1, width - len(title))), style="bold"
-        )
+        return Text(title + strftime("%H:%M:%S").rjust(max(1, width - len(title))), style="bold")
 
     def render_rows(self, columns: list, lines: list, widths: list, room: int) -> list:
         """Return the `room` rows around the selected one."""

@@ -150,16 +150,13 @@ def kill_descendants(ticket) -> None:
     if (record.origin.pid_namespace, record.origin.time_namespace) != (mine.pid_namespace, mine.time_namespace):
         return
     try:
-        launcher = open_recipient(ticket, record.launcher)
+        with open_recipient(ticket, record.launcher) as launcher:
+            strangers = [it for it in find_children(record.launcher[0]) if is_older(it, record.child)]
+            found = find_descendants(record.launcher[0], strangers)
+            if launcher.is_gone():
+                return  # another process may have got its pid before we listed the children
     except ProcessLookupError:
         return
-    try:
-        strangers = [it for it in find_children(record.launcher[0]) if is_older(it, record.child)]
-        found = find_descendants(record.launcher[0], strangers)
-        if launcher.is_gone():
-            return  # another process may have got its pid before we listed the children
-    finally:
-        launcher.close()
     for process in found:
         try:
             if is_trusted(ticket) or may_signal(ticket.owner_uid, process[0]):

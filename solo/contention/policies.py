@@ -98,12 +98,9 @@ def wake(ticket) -> bool:
     try:
         record = ticket.read_record()
         if record is not None:
-            recipient = open_recipient(ticket, record.launcher)
-            try:
+            with open_recipient(ticket, record.launcher) as recipient:
                 recipient.send(WAKE_SIGNAL)
                 return True
-            finally:
-                recipient.close()
     except (OSError, SoloError):
         pass  # it has left, or is another user's: then it keeps its place, and either can acquire first
     return False

@@ -1,6 +1,6 @@
 """Find all names below a directory. Each directory is opened once and listed once."""
 
-import posix
+import os
 
 from solo.directories import DEEPEST, Directory, open_part
 from solo.errors import SoloError
@@ -29,8 +29,8 @@ def find_names(base: Directory, wanted: "Sequence[str]" = ()) -> "Iterator[tuple
 def find_files(
     base: Directory, wanted: "Sequence[str]" = ()
 ) -> "Iterator[tuple[str, Directory | SoloError, list[str]]]":
-    """Yield the same with what each directory contains. Raises OSError if `base` cannot be listed."""
-    listed = [] if wanted else posix.listdir(base.fd)
+    """Yield what find_names does, with the entries of each directory. Raises OSError if `base` cannot be listed."""
+    listed = [] if wanted else os.listdir(base.fd)
     return ((name, place, files) for name, place, files in walk(base, listed, "", wanted) if is_within(name, wanted))
 
 
@@ -53,7 +53,7 @@ def walk(
                 yield name, ForeignName(str(error)) if is_foreign(place, part) else error, []
             continue
         try:
-            files = posix.listdir(inner.fd)  # not by kernel.list_directory: nobody else reads this descriptor
+            files = os.listdir(inner.fd)  # not by kernel.list_directory: nobody else reads this descriptor
         except OSError as error:
             yield name, SoloError(f"cannot list {inner.path}: {error.strerror}"), []
         else:
@@ -67,11 +67,11 @@ def walk(
 def is_directory(place: Directory, part: str) -> bool:
     """Whether `part` is a directory in `place`, and not a link to one."""
     try:
-        return posix.stat(part, dir_fd=place.fd, follow_symlinks=False).st_mode & TYPE_MASK == IS_DIRECTORY
+        return os.stat(part, dir_fd=place.fd, follow_symlinks=False).st_mode & TYPE_MASK == IS_DIRECTORY
     except OSError:
         return False
 
 
 def is_within(name: str, wanted: "Sequence[str]") -> bool:
     """Whether the name is one of `wanted` or nested in one. True if `wanted` is empty."""
-    return not wanted or any(name == one or name.startswith(one + "/") for one in wanted)
+    return not wanted or any(name == above or name.startswith(above + "/") for above in wanted)

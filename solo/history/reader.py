@@ -17,50 +17,78 @@ from solo.kernel import close, decode
 from solo.modes import MODES
 from solo.record import LATEST, parse_note, unquote
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from solo.directories import Directory
+
+    Readers = dict[str, Callable[[bytes], Any]]
+
 TOTALS = b"totals"
 TAILS = (1 << 13, 1 << 17)  # bytes, for the events of the last minutes
 CLOCK_STEP = 60.0  # seconds: lines are in the order of their times but for steps of the clock
 MOST_DIGITS = 19
+
+
+def parse_int(text: bytes) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError
+    return int(text)
+
+
+def parse_time(text: bytes) -> float:
+    value = float(text)
+    if not 0 <= value < LATEST:
+        raise ValueError
+    return value
+
+
+def parse_text(text: bytes) -> str:
+    return decode(unquote(text))
+
+
+# The fields of each event, and those that it may lack. `user` is at an engine, as another host may have other uids.
+REQUIRED: Readers = {
+    **dict.fromkeys(("uid", "launcher", "slots", "take"), parse_int),
+    "host": parse_text,
+    "mode": bytes.decode,
+}
+OPTIONAL: Readers = {
+    **dict.fromkeys(("start", "waited", "ran"), parse_time),
+    **dict.fromkeys(("code", "child", "slot", "token"), parse_int),
+    **dict.fromkeys(("why", "user"), parse_text),
+    "note": parse_note,
+}
+# The events, and which of OPTIONAL each cannot lack.
+NEEDED = {
+    STARTED: ("start", "child", "token"),
+    ENDED: ("start", "child", "token", "ran", "code"),
+    **dict.fromkeys((SKIPPED, REFUSED), ("code",)),
+    UNNOTIFIED: ("why",),
+}
 LATER_COUNTS = ("lost", "waits", "waited_ms", "ends", "ran_ms", "last_ran_ms")  # lines of earlier versions lack them
+TOTALS_FIELDS: Readers = {
+    **dict.fromkeys(("runs", "skips", "failures"), parse_int),
+    **dict.fromkeys(("last_success", "last_failure"), parse_time),
+    **dict.fromkeys(LATER_COUNTS, parse_int),
+}
 
 
 class Run(SimpleNamespace):
-    """One run, one contender that was skipped or refused, or one --notify that failed. Times are seconds since the
-    epoch, spans are seconds.
+    """One run, one contender that was skipped or refused, or one --notify that failed.
 
-    `code` is the exit status of the command, or -signal; if nothing ran, the exit status of solo. `event` is its last
-    event: STARTED while it runs, and after its launcher was killed.
+    Its attributes are the fields of REQUIRED and OPTIONAL, None for one that is missing, and those that parse_event
+    names. Times are seconds since the epoch, spans are seconds. `code` is the exit status of the command, or -signal;
+    if nothing ran, the exit status of solo. `event` is its last event: STARTED while it runs, and after its launcher
+    was killed. `is_kept`: by solo hold. `is_generated`: solo made the name from the command.
     """
-
-    event: bytes
-    time: float
-    start: float | None
-    waited: float | None
-    ran: float | None
-    code: int | None
-    is_timed_out: bool
-    is_lost: bool
-    why: str | None
-    uid: int
-    user: str | None  # at an engine, as another host may have other uids
-    host: str
-    launcher: int
-    child: int | None
-    mode: str
-    slots: int
-    take: int
-    slot: int | None
-    token: int | None
-    names: list[str]
-    command: list[bytes]
-    note: str | None
-    is_kept: bool  # by solo hold
-    is_generated: bool  # solo made the name from the command
 
     @property
     def is_failure(self) -> bool:
         """Whether the command failed or could not start. A skip is not a failure."""
-        return self.event == REFUSED or self.event == ENDED and (self.code != 0 or self.is_timed_out or self.is_lost)
+        return bool(self.event == REFUSED or self.event == ENDED and (self.code or self.is_timed_out or self.is_lost))
 
     @property
     def is_success(self) -> bool:
@@ -68,7 +96,7 @@ class Run(SimpleNamespace):
 
 
 class Totals(SimpleNamespace):
-    """Counts since the journal was begun.
+    """Counts since the journal was begun: those of TOTALS_FIELDS, 0 by default.
 
     `last_success` and `last_failure` are seconds since the epoch, 0 for never. `waits` and `waited_ms` count the
     commands that started, `ends`, `ran_ms` and `last_ran_ms` those that ended. Milliseconds are whole: their sum does
@@ -78,17 +106,10 @@ class Totals(SimpleNamespace):
     last_success: float
     last_failure: float
 
-    def __init__(self, runs=0, skips=0, failures=0, last_success=0.0, last_failure=0.0, **later):
-        super().__init__(
-            runs=runs,
-            skips=skips,
-            failures=failures,
-            last_success=last_success,
-            last_failure=last_failure,
-            **{**dict.fromkeys(LATER_COUNTS, 0), **later},
-        )
+    def __init__(self, **counts: float) -> None:
+        super().__init__(**{**dict.fromkeys(TOTALS_FIELDS, 0), **counts})
 
-    def add(self, run: Run):
+    def add(self, run: Run) -> None:
         """Count one event. A kept hold is no run: no command started."""
         if run.is_kept and run.event in (STARTED, ENDED):
             return
@@ -112,12 +133,12 @@ class Totals(SimpleNamespace):
 class History(SimpleNamespace):
     """The history of one name: `events` as they were written, and the totals over all events ever written."""
 
-    def __init__(self, events: list[Run], totals: Totals):
+    def __init__(self, events: list[Run], totals: Totals) -> None:
         super().__init__(events=events, totals=totals)
 
-    def list_runs(self) -> list:
+    def list_runs(self) -> list[Run]:
         """Return one Run per run or other event, in order of start: the end of a run replaces its start."""
-        runs = {}
+        runs: dict[object, Run] = {}
         for number, run in enumerate(self.events):
             key = number if run.token is None else (run.token, run.child, run.host)
             if key in runs and run.event == STARTED:
@@ -126,7 +147,9 @@ class History(SimpleNamespace):
         return sorted(runs.values(), key=lambda run: run.start or run.time)
 
 
-def find_histories(directory, wanted: list, after: float = 0.0):
+def find_histories(
+    directory: str | None, wanted: Sequence[str], after: float = 0.0
+) -> Iterator[tuple[str, History | SoloError]]:
     """Yield (name, its History or a SoloError) for the `wanted` names and the names nested in them; for all if none is
     wanted. If `after` is not 0, its events before that may be missing.
 
@@ -146,7 +169,7 @@ def find_histories(directory, wanted: list, after: float = 0.0):
         close(place.fd)
 
 
-def find_history(directory, name: str) -> History:
+def find_history(directory: str | None, name: str) -> History:
     """Return the History of this name alone. Raises SoloError."""
     try:
         place = open_place(directory, name)
@@ -158,7 +181,7 @@ def find_history(directory, name: str) -> History:
         close(place.fd)
 
 
-def read_history(name: str, place, after: float = 0.0) -> History:
+def read_history(name: str, place: Directory, after: float = 0.0) -> History:
     """Return the History in the directory `place`, empty if it has no journal. If `after` is not 0, it may begin there, and
     its totals too.
 
@@ -173,7 +196,7 @@ def read_history(name: str, place, after: float = 0.0) -> History:
     return History(events, add_up(totals, events))
 
 
-def read_since(place, after: float) -> tuple:
+def read_since(place: Directory, after: float) -> tuple[bytes, bytes]:
     """Return what read_both does, from a line before `after` on. Raises OSError."""
     for size in TAILS:
         past, now = read_both(place, size)
@@ -192,17 +215,15 @@ def is_before(line: bytes, when: float) -> bool:
         return False
 
 
-def parse(name: str, data: bytes) -> tuple:
+def parse(name: str, data: bytes) -> tuple[Totals | None, list[Run]]:
     """Return (the last Totals or None, [the Run of each event]) of a journal's text."""
     totals, events = None, []
     for line in data.split(b"\n")[:-1]:  # text after the last newline is torn, or is being written
-        if not line:
-            continue
         try:
             event, when, rest = line.split(b" ", 2)
             if event == TOTALS:
                 totals = parse_totals(rest)
-            elif event in (STARTED, ENDED, SKIPPED, REFUSED, UNNOTIFIED):
+            elif event in NEEDED:
                 events.append(parse_event(name, event, when, rest))
         except (ValueError, KeyError, OverflowError):
             continue
@@ -214,87 +235,45 @@ def parse_event(name: str, event: bytes, when: bytes, rest: bytes) -> Run:
     if not mark:
         raise ValueError
     pairs = [pair.split(b"=", 1) for pair in details.split(b" ")]
-    fields = {key: value for key, value in pairs}
-    names = [decode(unquote(value)) for key, value in pairs if key == b"name"]
+    fields = {decode(key): value for key, value in pairs}
     run = Run(
         event=event,
         time=parse_time(when),
-        start=parse_optional(fields, b"start", parse_time),
-        waited=parse_optional(fields, b"waited", parse_time),
-        ran=parse_optional(fields, b"ran", parse_time),
-        code=parse_optional(fields, b"code", parse_int),
-        is_timed_out=fields.get(b"timed-out") == b"1",
-        is_lost=fields.get(b"lost") == b"1",
-        why=parse_optional(fields, b"why", lambda text: decode(unquote(text))),
-        uid=parse_int(fields[b"uid"]),
-        user=parse_optional(fields, b"user", lambda text: decode(unquote(text))),
-        host=decode(unquote(fields[b"host"])),
-        launcher=parse_int(fields[b"launcher"]),
-        child=parse_optional(fields, b"child", parse_int),
-        mode=fields[b"mode"].decode(),
-        slots=parse_int(fields[b"slots"]),
-        take=parse_int(fields[b"take"]),
-        slot=parse_optional(fields, b"slot", parse_int),
-        token=parse_optional(fields, b"token", parse_int),
-        names=names or [name],
+        names=[parse_text(value) for key, value in pairs if key == b"name"] or [name],
         command=[unquote(word) for word in command.split(b" ")],
-        is_kept=b"kept" in fields,
-        is_generated=b"generated" in fields,
-        note=parse_optional(fields, b"note", parse_note),
+        is_timed_out=fields.get("timed-out") == b"1",
+        is_lost=fields.get("lost") == b"1",
+        is_kept="kept" in fields,
+        is_generated="generated" in fields,
+        **{key: read(fields[key]) for key, read in REQUIRED.items()},
+        **{key: read(fields[key]) if key in fields else None for key, read in OPTIONAL.items()},
     )
-    if run.mode not in MODES or run.event in (STARTED, ENDED) and None in (run.start, run.child, run.token):
-        raise ValueError
-    if run.event == ENDED and None in (run.ran, run.code) or run.event in (SKIPPED, REFUSED) and run.code is None:
-        raise ValueError
-    if run.event == UNNOTIFIED and run.why is None:
+    if run.mode not in MODES or None in [getattr(run, key) for key in NEEDED[event]]:
         raise ValueError
     return run
 
 
-def parse_optional(fields: dict, key: bytes, parse):
-    return parse(fields[key]) if key in fields else None
-
-
-def parse_int(text: bytes) -> int:
-    if len(text) > MOST_DIGITS:
-        raise ValueError
-    return int(text)
-
-
-def parse_time(text: bytes) -> float:
-    value = float(text)
-    if not 0 <= value < LATEST:
-        raise ValueError
-    return value
-
-
 def parse_totals(rest: bytes) -> Totals:
     fields = dict(pair.split(b"=", 1) for pair in rest.split(b" "))
-    counts = [parse_int(fields[key]) for key in (b"runs", b"skips", b"failures")]
-    later = {count: parse_int(fields.get(make_key(count), b"0")) for count in LATER_COUNTS}
-    if min(*counts, *later.values()) < 0:
+    fields = {**{make_key(field): b"0" for field in LATER_COUNTS}, **fields}
+    totals = {field: read(fields[make_key(field)]) for field, read in TOTALS_FIELDS.items()}
+    if min(totals.values()) < 0:
         raise ValueError
-    return Totals(*counts, parse_time(fields[b"last-success"]), parse_time(fields[b"last-failure"]), **later)
+    return Totals(**totals)
 
 
 def format_totals(totals: Totals) -> bytes:
-    line = b"totals 0 runs=%d skips=%d failures=%d last-success=%.3f last-failure=%.3f" % (
-        totals.runs,
-        totals.skips,
-        totals.failures,
-        totals.last_success,
-        totals.last_failure,
-    )
-    later = b"".join([b" %b=%d" % (make_key(count), getattr(totals, count)) for count in LATER_COUNTS])
-    return line + later + b"\n"
+    forms: dict[object, bytes] = {parse_int: b" %b=%d", parse_time: b" %b=%.3f"}
+    parts = [forms[read] % (make_key(field), getattr(totals, field)) for field, read in TOTALS_FIELDS.items()]
+    return b"totals 0" + b"".join(parts) + b"\n"
 
 
-def make_key(count: str) -> bytes:
-    """Return the key of a count in the line of totals."""
-    return count.replace("_", "-").encode()
+def make_key(field: str) -> bytes:
+    """Return the key of a field in the line of totals."""
+    return field.replace("_", "-").encode()
 
 
-def add_up(totals, events: list) -> Totals:
+def add_up(totals: Totals | None, events: list[Run]) -> Totals:
     """Return `totals`, or zeros if None, plus all `events`."""
     totals = totals or Totals()
     for event in events:

@@ -1,9 +1,8 @@
-"""How a full journal makes room:
+"""How a full journal makes room: JOURNAL becomes PAST, and a line of totals keeps the counts of the old PAST."""
 
-JOURNAL becomes PAST, and a line of totals keeps the counts of the PAST that it replaces.
-"""
+from __future__ import annotations
 
-import posix
+import os
 from fcntl import LOCK_EX
 
 from solo.directories import STICKY
@@ -12,10 +11,14 @@ from solo.history.reader import add_up, format_totals, parse
 from solo.journal_files import JOURNAL
 from solo.kernel import try_lock
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.directories import Directory
+
 TAIL = 1 << 10  # bytes; a line of totals is shorter
 
 
-def rotate(place, journal: int) -> bool:
+def rotate(place: Directory, journal: int) -> bool:
     """Rename the full JOURNAL, open as `journal`, to PAST. Return False if it must stay for now. Raises OSError.
 
     Write the counts of PAST into JOURNAL first, so that SIGKILL at any moment loses none. Rotate under flock(2): a
@@ -23,22 +26,22 @@ def rotate(place, journal: int) -> bool:
     """
     if not may_rename(place, journal) or not try_lock(journal, LOCK_EX):
         return False
-    stat = posix.fstat(journal)
+    stat = os.fstat(journal)
     if stat.st_ino != find_inode(place, JOURNAL):
         return True  # another process rotated it
-    tail = posix.pread(journal, TAIL, max(0, stat.st_size - TAIL))
+    tail = os.pread(journal, TAIL, max(0, stat.st_size - TAIL))
     if parse("", tail.splitlines(True)[-1])[0] is None:  # else an earlier attempt wrote the totals, but did not rename
         line = b"\n" + format_totals(add_up(*parse("", read_journal(place, PAST)[0])))
-        if posix.write(journal, line) < len(line):
+        if os.write(journal, line) < len(line):
             return False
     try:
-        posix.rename(JOURNAL, PAST, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+        os.rename(JOURNAL, PAST, src_dir_fd=place.fd, dst_dir_fd=place.fd)
         return True
     except OSError:
         return False
 
 
-def may_rename(place, journal: int) -> bool:
+def may_rename(place: Directory, journal: int) -> bool:
     """Whether the kernel allows it: a sticky directory forbids renaming the files of another user."""
-    folder = posix.fstat(place.fd)
-    return not folder.st_mode & STICKY or posix.geteuid() in (0, folder.st_uid, posix.fstat(journal).st_uid)
+    folder = os.fstat(place.fd)
+    return not folder.st_mode & STICKY or os.geteuid() in (0, folder.st_uid, os.fstat(journal).st_uid)

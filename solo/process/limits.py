@@ -5,6 +5,8 @@ With --tree the launcher is the subreaper of the command: an orphaned descendant
 and group. The command's pid is safe to signal until it is reaped; every other process is verified by its start time.
 """
 
+from __future__ import annotations
+
 import posix
 from _signal import SIG_IGN, SIGCHLD, SIGCONT, SIGHUP, SIGKILL, SIGTERM, getsignal
 from time import monotonic, sleep
@@ -19,8 +21,12 @@ from solo.text.describe import format_duration
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from solo.engines.lease import Lease  # the launcher made it
+    from solo.identity import Process
+    from solo.plan import Plan
+    from solo.start import Child
 
 LONGEST_WAIT = 1e6  # seconds
 LOOKS = 6  # after SIGKILL, each after twice the pause; then only deaths wake the launcher
@@ -39,7 +45,7 @@ class Termination:
     `call` is called at `call_at`, and returns when to call it again, or FOREVER.
     """
 
-    def __init__(self, plan) -> None:
+    def __init__(self, plan: Plan) -> None:
         if plan.timeout is not None and not plan.timeout > 0:
             raise UsageError("--timeout must be more than 0")
         self.name = plan.names[0]
@@ -54,9 +60,9 @@ class Termination:
         self.loss: str | None = None
         self.deadline = FOREVER
         self.is_timed_out = self.is_ordered = self.is_refused = False
-        self.stage = None  # then SIGTERM, then SIGKILL
+        self.stage: int | None = None  # then SIGTERM, then SIGKILL
         self.looks = 0
-        self.terminated = set()  # descendants that got SIGTERM
+        self.terminated: set[Process] = set()  # descendants that got SIGTERM
         self.strangers = set()  # children from before solo was executed, and a holder
         if plan.tree or plan.is_remote:
             become_subreaper()
@@ -70,7 +76,7 @@ class Termination:
         if self.lease is not None:
             self.lease.begin(pid)
 
-    def find_left(self):
+    def find_left(self) -> float | None:
         """Return the seconds until the next step is due, or None."""
         left = min(self.deadline, self.call_at) - monotonic()
         if self.is_lost():
@@ -79,18 +85,20 @@ class Termination:
             left = 0.0 if self.is_asked() else min(left, self.lease.find_left())
         return None if left == FOREVER else min(LONGEST_WAIT, max(0.0, left))
 
-    def advance(self, child):
+    def advance(self, child: Child) -> None:
         """Take the next step if it is due: SIGTERM, then SIGKILL."""
-        if monotonic() >= self.call_at:
+        if self.call is not None and monotonic() >= self.call_at:
             self.call_at = FOREVER  # if it fails
             self.call_at = self.call()
         if self.lease is not None and (self.loss is None or self.is_lost()):
             loss = self.lease.find_loss()
             if loss is not None:
-                return self.give_up(loss, child)
+                self.give_up(self.lease, loss, child)
+                return
             if self.is_asked():
                 self.ask(child)
-                return say_promptly(f"{self.name}: ending pid {child.pid}, as {self.lease.asked} asks")
+                say_promptly(f"{self.name}: ending pid {child.pid}, as {self.lease.asked} asks")
+                return
         if monotonic() < self.deadline:
             return
         if self.stage is None:
@@ -103,17 +111,14 @@ class Termination:
             self.kill(child)
 
     def is_lost(self) -> bool:
-        """Return whether the lease is certainly gone and the command not yet killed.
-
-        That ends a grace that has begun.
-        """
+        """Whether the lease is certainly gone and the command not yet killed. That ends a grace that has begun."""
         return self.lease is not None and self.lease.lost is not None and self.stage != SIGKILL
 
-    def give_up(self, loss: str, child) -> None:
+    def give_up(self, lease: Lease, loss: str, child: Child) -> None:
         """End the command and all descendants before another contender can get the lease; at once if it is lost."""
         self.loss, self.is_tree = loss, True
-        due = monotonic() + self.lease.find_life()
-        if self.lease.lost:
+        due = monotonic() + lease.find_life()
+        if lease.lost:
             self.kill(child)
         elif self.stage is None:
             self.ask(child)
@@ -124,17 +129,17 @@ class Termination:
         say_promptly(f"{self.name}: {self.loss}: ending pid {child.pid}")
 
     def is_asked(self) -> bool:
-        """Return whether a contender at the engine asked the command to end, and no step was taken yet."""
+        """Whether a contender at the engine asked the command to end, and no step was taken yet."""
         return self.stage is None and self.lease is not None and self.lease.asked is not None
 
-    def ask(self, child, signal: int = SIGTERM) -> None:
+    def ask(self, child: Child, signal: int = SIGTERM) -> None:
         """Send the signal, and SIGCONT to a stopped command; SIGKILL is due after the grace."""
         self.stage = SIGTERM
         self.deadline = monotonic() + self.kill_after
         self.send_to_command(signal, child)
         self.send(signal, child)
 
-    def kill(self, child) -> None:
+    def kill(self, child: Child) -> None:
         """Send SIGKILL."""
         self.stage = SIGKILL
         self.send_to_command(SIGKILL, child)
@@ -143,7 +148,7 @@ class Termination:
         self.deadline = monotonic() + FIRST_LOOK * 2**self.looks if self.is_tree and self.looks < LOOKS else FOREVER
         self.looks += 1
 
-    def hear(self, info, was_forwarded: bool, child) -> None:
+    def hear(self, info: Any, was_forwarded: bool, child: Child) -> None:
         """Pass a signal that orders the end on to the whole tree, also after the command has ended."""
         if self.lease is not None and info.si_signo in ENDING:
             self.lease.ordered = info.si_signo
@@ -159,8 +164,8 @@ class Termination:
         if self.is_ordered and child.status is not None and self.stage is None:
             self.ask(child)
 
-    def is_order(self, info, child) -> bool:
-        """Return whether the signal orders the end.
+    def is_order(self, info: Any, child: Child) -> bool:
+        """Whether the signal orders the end.
 
         SIGHUP from a process often means "reload"; Ctrl-C is for the command.
         """
@@ -171,7 +176,7 @@ class Termination:
             return signal == SIGHUP or child.status is not None
         return signal != SIGHUP and not descends_from(info.si_pid, posix.getpid())
 
-    def send_to_command(self, signal: int, child) -> None:
+    def send_to_command(self, signal: int, child: Child) -> None:
         """Signal the command. Report once that it cannot be ended, as one that runs as another user."""
         if child.status is not None:
             return
@@ -184,7 +189,7 @@ class Termination:
                 self.is_refused = True
                 say_promptly(f"{self.name}: cannot end pid {child.pid}: {error.strerror}")
 
-    def send(self, signal: int, child) -> None:
+    def send(self, signal: int, child: Child) -> None:
         """Signal all of the tree but the command.
 
         Send SIGTERM only once: to some programs a second one means "at once".
@@ -199,7 +204,7 @@ class Termination:
             send(process, signal)
 
     def has_descendants(self) -> bool:
-        """Return whether a descendant lives.
+        """Whether a descendant lives.
 
         Each one has a child of the launcher, the subreaper, as ancestor. Raises OSError.
         """
@@ -215,7 +220,7 @@ class Termination:
 
 
 def has_children() -> bool:
-    """Return whether this process has a child, without reading the whole of /proc."""
+    """Whether this process has a child, without reading the whole of /proc."""
     try:
         look_for_end(WALL)
     except ChildProcessError:
@@ -225,6 +230,6 @@ def has_children() -> bool:
     return True
 
 
-def look_for_end(kinds: int = 0):
+def look_for_end(kinds: int = 0) -> object:
     """Return the ending of a child, not yet reaped, or None. Raises ChildProcessError if there is no child."""
     return posix.waitid(posix.P_ALL, 0, posix.WEXITED | posix.WNOHANG | posix.WNOWAIT | kinds)

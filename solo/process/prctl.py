@@ -1,14 +1,20 @@
 """prctl(2): what happens to a process when its parent ends."""
 
+from __future__ import annotations
+
 import posix
 from _signal import SIGKILL
 
 from solo.errors import SoloError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SET_PDEATHSIG, GET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 2, 36
 
 
-def load_prctl():
+def load_prctl() -> Callable[[int, object], None]:
     """Return prctl(2) as a function that raises OSError. Raises SoloError if the C library cannot be called."""
     try:
         from _ctypes import get_errno
@@ -23,14 +29,14 @@ def load_prctl():
     except (ImportError, OSError) as error:
         raise SoloError(f"cannot load ctypes: {error}") from None
 
-    def prctl(option: int, value) -> None:
+    def prctl(option: int, value: object) -> None:
         if call(option, value, 0, 0, 0):
             raise OSError(get_errno(), posix.strerror(get_errno()))
 
     return prctl
 
 
-def make_die_with():
+def make_die_with() -> Callable[[int], None]:
     """Return a function for a forked child, called with the launcher's pid: the child gets SIGKILL when the launcher
     dies.
 

@@ -20,7 +20,7 @@ HERE = Origin("", "", "", "")  # of a process that we found in /proc
 
 
 class Recipient:
-    """(pid, start) in the origin `theirs`. Close it after use."""
+    """(pid, start) in the origin `theirs`. Close it after use, or use it in a `with` block."""
 
     __slots__ = ("mine", "pid", "pidfd", "process", "theirs")
 
@@ -86,6 +86,12 @@ class Recipient:
         from solo.process.owners import describe_pid
 
         return SoloError(f"cannot end pid {describe_pid(self.process, self.theirs, self.mine)}: {reason}")
+
+    def __enter__(self) -> "Recipient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         pidfd, self.pidfd = self.pidfd, None

@@ -1,11 +1,11 @@
-"""Finds out to which processes of a unit systemd sends a signal.
+"""Finds out to which processes of a unit systemd sends a signal. Loaded only when a service manager signalled the launcher."""
 
-Loaded only when a service manager signalled the launcher.
-"""
+from __future__ import annotations
 
 import _signal
 
-from solo.kernel import STATUS_SIZE, decode, read_file
+from solo.identity import read_status
+from solo.kernel import decode, read_file
 
 NOT_TWICE = {_signal.SIGTERM, _signal.SIGINT, _signal.SIGQUIT}  # a second one often means "at once"
 
@@ -33,10 +33,8 @@ def signals_whole_unit(signal: int, manager: int, pid: int) -> bool:
 
 def notices(pid: int, signal: int) -> bool:
     """Whether the process catches or blocks the signal. Otherwise a second one makes no difference."""
-    # Split at newlines only: the kernel escapes them in the process's name, and no other line break.
-    lines = read_file(f"/proc/{pid}/status", STATUS_SIZE).split(b"\n")
-    caught, blocked = (int(line[7:], 16) for key in (b"SigCgt:", b"SigBlk:") for line in lines if line.startswith(key))
-    return bool((caught | blocked) >> signal - 1 & 1)
+    masks = read_status(pid, b"SigCgt:") + read_status(pid, b"SigBlk:")
+    return any(int(mask, 16) >> signal - 1 & 1 for mask in masks)
 
 
 def find_unit(group: str) -> str:
@@ -49,18 +47,13 @@ def find_unit(group: str) -> str:
     return ""
 
 
-def ask(scope: str, unit: str) -> list:
+def ask(scope: str, unit: str) -> list[str]:
     """Return systemctl's lines of KEY=VALUE about a unit; none if it does not answer."""
     import subprocess
 
+    words = ["systemctl", scope, "show", "--property=KillMode,ActiveState", "--", unit]
     try:
-        answer = subprocess.run(
-            ["systemctl", scope, "show", "--property=KillMode,ActiveState", "--", unit],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=2,
-            text=True,
-        )
+        answer = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=2, text=True)
         return answer.stdout.split()
     except (OSError, subprocess.SubprocessError):
         return []

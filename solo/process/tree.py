@@ -1,15 +1,24 @@
 """Other processes: their descendants, and signals to the processes of a record or a tree."""
 
+from __future__ import annotations
+
 import posix
 
 from solo.errors import SoloError
 from solo.identity import find_pid, is_alive, read_stat
-from solo.process.owners import has_launcher, vouches
+from solo.process.owners import find_origins, has_launcher, vouches
 from solo.process.recipient import Recipient
 from solo.text.users import find_user
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator
 
-def end(ticket, process: tuple, signal: int, announce=None) -> None:
+    from solo.contention.protocols import Ticket  # protocols name the types of all
+    from solo.identity import Process, Stat
+
+
+def end(ticket: Ticket, process: Process, signal: int, announce: Callable[[], None] | None = None) -> None:
     """Send `signal` to (pid, start), which the record of `ticket` names, and SIGCONT if it is stopped. Do nothing if it
     is gone.
 
@@ -17,60 +26,47 @@ def end(ticket, process: tuple, signal: int, announce=None) -> None:
     the ticket could not have signalled it.
     """
     try:
-        recipient = open_recipient(ticket, process)
-    except ProcessLookupError:
-        return
-    try:
-        if announce is not None:
-            recipient.send(0)
-            announce()
-        recipient.end(signal)
+        with open_recipient(ticket, process) as recipient:
+            if announce is not None:
+                recipient.send(0)
+                announce()
+            recipient.end(signal)
     except ProcessLookupError:
         pass
     except OSError as error:
-        raise SoloError(f"cannot end pid {recipient.pid}: {error.strerror}") from None
-    finally:
-        recipient.close()
+        raise SoloError(f"cannot end pid {find_pid(process, *find_origins(ticket))}: {error.strerror}") from None
 
 
-def open_recipient(ticket, process: tuple) -> Recipient:
+def open_recipient(ticket: Ticket, process: Process) -> Recipient:
     """Return the Recipient of (pid, start), which the record of `ticket` names. Every signal to a process of a record goes
     through here.
 
     Raises ProcessLookupError if it is gone, SoloError if we cannot see it or the owner of the ticket could not have
     signalled it.
     """
-    recipient = Recipient(process, ticket.record.origin, ticket.queue.origin)
+    recipient = Recipient(process, *find_origins(ticket))
     if vouches(ticket, process):
         return recipient
-    is_gone = recipient.is_gone()
-    recipient.close()
-    if is_gone:
-        raise ProcessLookupError
-    writer = find_user(ticket.owner_uid)
+    assert ticket.owner_uid is not None
+    with recipient:
+        if recipient.is_gone():
+            raise ProcessLookupError
     raise SoloError(
-        f"cannot end pid {recipient.pid}: its record was written by {writer}, a user that could not have signalled it"
+        f"cannot end pid {recipient.pid}: its record was written by {find_user(ticket.owner_uid)},"
+        " a user that could not have signalled it"
     )
 
 
-def send(process: tuple, signal: int) -> None:
-    """Send `signal` to our descendant (pid, start), and SIGCONT if it is stopped.
-
-    Never signal one that cannot be identified.
-    """
+def send(process: Process, signal: int) -> None:
+    """Send `signal` to our descendant (pid, start), and SIGCONT if it is stopped; none to one that cannot be identified."""
     try:
-        recipient = Recipient(process)
-    except (OSError, SoloError):
-        return
-    try:
-        recipient.end(signal)
+        with Recipient(process) as recipient:
+            recipient.end(signal)
     except (OSError, SoloError):
         pass
-    finally:
-        recipient.close()
 
 
-def find_roots(ticket) -> list:
+def find_roots(ticket: Ticket) -> list[int]:
     """Return our pids of the processes under a hold: the command and its tree, or the program that holds it."""
     record = ticket.read_record()
     if record is None:
@@ -82,21 +78,21 @@ def find_roots(ticket) -> list:
     return find_here(ticket, record.child)
 
 
-def find_here(ticket, process: tuple) -> list:
+def find_here(ticket: Ticket, process: Process) -> list[int]:
     """Return [our pid of (pid, start)] in the record of `ticket`; [] if it is gone or the record is not believed."""
-    theirs, mine = ticket.record.origin, ticket.queue.origin
+    theirs, mine = find_origins(ticket)
     pid = find_pid(process, theirs, mine)
     return [pid] if pid > 0 and vouches(ticket, process) and is_alive(*process, theirs, mine) else []
 
 
-def find_children(pid: int) -> list:
+def find_children(pid: int) -> list[Process]:
     """Return [(pid, start)] of the living children of `pid`."""
     return [(stat.pid, stat.start) for stat in read_all() if stat.parent == pid]
 
 
-def find_descendants(pid: int, besides=()) -> list:
+def find_descendants(pid: int, besides: Container[Process] = ()) -> list[Process]:
     """Return [(pid, start)] of the living descendants of `pid`, without `besides` and their descendants."""
-    children = {}
+    children: dict[int, list[Stat]] = {}
     for stat in read_all():
         if (stat.pid, stat.start) not in besides:
             children.setdefault(stat.parent, []).append(stat)
@@ -108,7 +104,7 @@ def find_descendants(pid: int, besides=()) -> list:
     return found
 
 
-def read_all():
+def read_all() -> Iterator[Stat]:
     """Yield the Stat of every living process. They are read one by one: not a snapshot."""
     for entry in posix.listdir("/proc"):
         if entry.isdigit():

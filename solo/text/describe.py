@@ -1,5 +1,7 @@
 """Words for people: holders, owners, commands, durations."""
 
+from __future__ import annotations
+
 import posix
 from time import time
 
@@ -7,14 +9,27 @@ from solo.identity import find_pid, is_stopped
 from solo.kernel import decode, escape
 from solo.kinds import list_signals
 from solo.modes import SLOTS
-from solo.process.owners import describe_pid, is_orphaned, is_trusted, vouches
+from solo.process.owners import describe_pid, find_origins, is_orphaned, is_trusted, vouches
 from solo.text.users import find_user
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from solo.contention.protocols import Ticket  # protocols name the types of all
+    from solo.errors import Busy
+    from solo.history.usual import Usual
+    from solo.identity import Process
+    from solo.modes import Claim
+    from solo.record import Record
 
 COMMAND_WIDTH = 60  # characters
 SIGNAL_ALIASES = ("SIGCLD", "SIGIOT", "SIGPOLL")
 
 
-def describe_holders(tickets: list, wanted, skips=None, is_expected: bool = True) -> str:
+def describe_holders(
+    tickets: Sequence[Ticket], wanted: Claim, skips: int | None = None, is_expected: bool = True
+) -> str:
     """Describe the tickets in the way, oldest first, for the busy line: `held for 3h12m by pid 4711 (backup.sh --full),
     usually 4m, 12 skips since: migration until noon`.
 
@@ -24,13 +39,14 @@ def describe_holders(tickets: list, wanted, skips=None, is_expected: bool = True
     usual = describe_usual(find_usual_run(tickets[0])) if tickets[0].is_hold and is_expected else ""
     more = f" and {len(tickets) - 1} more" if len(tickets) > 1 else ""
     slots = ""
-    if tickets[0].is_hold and tickets[0].record and wanted.mode == tickets[0].record.claim.mode == SLOTS:
-        taken = sum(ticket.record.claim.take for ticket in tickets)
-        slots = f"{taken} of {min(wanted.slots, *(ticket.record.claim.slots for ticket in tickets))} slots taken, the first "
+    claims = [ticket.record.claim for ticket in tickets if ticket.record]
+    if tickets[0].is_hold and claims and wanted.mode == claims[0].mode == SLOTS:
+        most = min(wanted.slots, *[claim.slots for claim in claims])
+        slots = f"{sum(claim.take for claim in claims)} of {most} slots taken, the first "
     return f"{slots}{describe_state(tickets[0])}{more}{usual}{describe_skips(skips)}{describe_note(tickets[0].record)}"
 
 
-def find_usual_run(ticket):
+def find_usual_run(ticket: Ticket) -> Usual | None:
     """Return the Usual of the command that holds by `ticket`, or will; None if it is not known. Never raises."""
     record = ticket.record
     if record is None or record.is_kept or not ticket.queue.base:
@@ -40,27 +56,27 @@ def find_usual_run(ticket):
     return find_usual(ticket.queue.base, record.shown_names[0], record.command)
 
 
-def describe_usual(usual) -> str:
+def describe_usual(usual: Usual | None) -> str:
     """Return `, usually 4m`, or "" for None."""
     return f", usually {format_rough(usual.median)}" if usual else ""
 
 
-def describe_skips(skips) -> str:
+def describe_skips(skips: int | None) -> str:
     """Return `, 12 skips since`, or "" for none."""
     return f", {skips} skip{'s' * (skips != 1)} since" if skips else ""
 
 
-def describe_note(record) -> str:
+def describe_note(record: Record | Busy | None) -> str:
     """Return `: migration until noon`, or "" without a note or a record."""
     return f": {record.note}" if record is not None and record.note else ""
 
 
-def describe_holder(ticket) -> str:
+def describe_holder(ticket: Ticket) -> str:
     """Return `held for 3h12m by pid 4711 (backup.sh --full): migration until noon`."""
     return describe_state(ticket) + describe_note(ticket.record)
 
 
-def describe_state(ticket) -> str:
+def describe_state(ticket: Ticket) -> str:
     """Return `held for 3h12m by pid 4711 (backup.sh --full)`, or the like for other tickets."""
     record = ticket.read_record()
     if record is None:
@@ -72,36 +88,37 @@ def describe_state(ticket) -> str:
         return f"{describe_owner(ticket)} has waited for {span}"
     path = f", by a descriptor of {escape(decode(record.descriptor[-1]))}" if record.descriptor else ""
     directory = find_directory(ticket)
-    place = f" in {escape(directory)}" if directory and directory != posix.readlink("/proc/self/cwd") else ""
-    return f"held for {span} by {describe_owner(ticket)}{path}{place}"
+    where = f" in {escape(directory)}" if directory and directory != posix.readlink("/proc/self/cwd") else ""
+    return f"held for {span} by {describe_owner(ticket)}{path}{where}"
 
 
-def find_directory(ticket):
+def find_directory(ticket: Ticket) -> str | None:
     """Return the working directory of a run without -n, whose name does not say in which project it is; None if unknown."""
     record = ticket.record
     if record is None or not record.is_generated:
         return None
     process = record.child or record.launcher
     try:
-        pid = find_pid(process, record.origin, ticket.queue.origin)
+        pid = find_pid(process, *find_origins(ticket))
         return posix.readlink(f"/proc/{pid}/cwd") if vouches(ticket, process) else None
     except OSError:
         return None
 
 
-def describe_owner(ticket) -> str:
+def describe_owner(ticket: Ticket) -> str:
     """Return `pid 4711 (backup.sh --full)`; of an orphan or a kept hold its process.
 
     Name another user, and mark a claim of its record as such.
     """
     record = ticket.record
+    assert record is not None and ticket.owner_uid is not None
     is_orphan = is_orphaned(ticket)
     process = record.child if is_orphan else record.holder
-    if not process[0]:
+    if not process or not process[0]:
         return "a process that cannot be seen from here"
     kind = "orphan " * is_orphan + "stopped " * has_stopped(ticket, record.child or process)
-    pid = f"{kind}pid {describe_pid(process, record.origin, ticket.queue.origin)}"
-    command = f"({format_command(record.command)})"
+    pid = f"{kind}pid {describe_pid(process, *find_origins(ticket))}"
+    command = f"({cut_command(map(decode, record.command))})"
     if ticket.owner_uid == posix.geteuid():
         return f"{pid} {command}"
     user, claimed = find_user(ticket.owner_uid), find_user(record.uid)
@@ -110,17 +127,12 @@ def describe_owner(ticket) -> str:
     return f"{user}, whose record claims {pid}{f' of {claimed}' if claimed != user else ''} {command}"
 
 
-def has_stopped(ticket, process: tuple) -> bool:
+def has_stopped(ticket: Ticket, process: Process) -> bool:
     """Whether a signal has stopped the process that the record of `ticket` names."""
-    return vouches(ticket, process) and is_stopped(find_pid(process, ticket.record.origin, ticket.queue.origin))
+    return vouches(ticket, process) and is_stopped(find_pid(process, *find_origins(ticket)))
 
 
-def format_command(command: list) -> str:
-    """Return the words of a record's command, cut to COMMAND_WIDTH."""
-    return cut_command(map(decode, command))
-
-
-def cut_command(words) -> str:
+def cut_command(words: Iterable[str]) -> str:
     """Return the words on one line, cut to COMMAND_WIDTH, with an ellipsis."""
     text = escape(" ".join(words)[: COMMAND_WIDTH + 1])
     return text if len(text) <= COMMAND_WIDTH else text[: COMMAND_WIDTH - 1] + "…"
@@ -140,7 +152,7 @@ def name_signal(number: int) -> str:
 def format_duration(seconds: float) -> str:
     """Return the two largest units: 5s, 3h12m, 2d4h."""
     left = max(0, int(seconds))
-    parts = []
+    parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         count, left = divmod(left, size)
         if count or parts or unit == "s":
@@ -158,12 +170,12 @@ def format_rough(seconds: float) -> str:
     return format_span(seconds)
 
 
-def describe_waited(seconds) -> str:
+def describe_waited(seconds: float | None) -> str:
     """Return what the busy line adds after a wait: `; waited 30s`."""
     return f"; waited {format_span(seconds)}" if seconds else ""
 
 
-def format_span(seconds) -> str:
+def format_span(seconds: float | None) -> str:
     """Return a duration as format_duration does, but a short one more exactly: 340ms, 1.7s."""
     if seconds is None:
         return "-"

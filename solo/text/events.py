@@ -96,8 +96,7 @@ def find_holder(busy: Busy) -> dict[str, str]:
     if busy.tickets:
         from solo.text.rows import make_row
 
-        ticket: Any = busy.tickets[0]
-        row = make_row(busy.name, "", ticket, ticket.record)
+        row = make_row(busy.name, "", busy.tickets[0], busy.tickets[0].record)
         pid = row["child"] if row["state"] == "orphaned" else row["launcher"] or row["child"]
         values.update({PID: str(pid or ""), COMMAND: " ".join(row["command"]), NOTE: row["note"] or ""})
     return values

@@ -3,13 +3,15 @@
 Loaded for errors only.
 """
 
-from posix import stat
+import os
 
 from solo.kernel import say
 from solo.options import LAUNCHER_OPTIONS, SUBCOMMAND_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from solo.argv import Table  # which imports this file to explain an error
 
 # The answer to `solo` alone.
@@ -33,47 +35,31 @@ FLOCK_OPTIONS = {
 # Other words for solo's options; the nearest spelling of --lockf is --flock, which locks otherwise.
 OTHER_OPTIONS = {"--lockf": "--fcntl", "--posix": "--fcntl"}
 PORT = "-p"  # -port=N of another program named solo, which binds a port
-# Words of other tools for solo's subcommands.
-SUBCOMMAND_WORDS = {
-    "status": "show",
-    "info": "show",
-    "inspect": "show",
-    "ls": "list",
-    "ps": "list",
-    "locks": "list",
-    "jobs": "list",
-    "kill": "stop",
-    "unlock": "release",
-    "keep": "hold",
-    "end": "stop",
-    "cancel": "stop",
-    "log": "history",
-    "logs": "history",
-    "check": "doctor",
-    "prune": "clean",
+# Words of other tools, by solo's subcommands.
+OTHER_WORDS = {
+    "show": "status info inspect",
+    "list": "ls ps locks jobs",
+    "stop": "kill end cancel",
+    "release": "unlock",
+    "hold": "keep",
+    "history": "log logs",
+    "doctor": "check",
+    "clean": "prune",
+    "--help": "help",
+    "--version": "version",
+    "-- COMMAND": "run exec lock",
 }
-# Options of a guarded run that `solo hold` cannot have.
+MEANINGS = {word: f"solo {meant}" for meant, words in OTHER_WORDS.items() for word in words.split()}
+# Options of a guarded run that `solo hold` cannot have, by the reason.
 HOLD_REASONS = {
-    "--via": "an engine could not end the process before its lease is over, and a socket ends with its process",
-    "--flock": "no descriptor of solo stays open",
-    "--fcntl": "no descriptor of solo stays open",
-    "--timeout": "solo does not end the process; --for limits the hold",
-    "--tree": "solo runs no command",
-    "--no-orphan": "solo runs no command",
-    "--chdir": "solo runs no command",
-    "--once-per": "solo runs no command",
-    "--notify": "the script gets the status, and can report it",
-    "--syslog": "the script gets the status, and can report it",
-    "--ttl": "an engine could not end the process before its lease is over",
-    "--verbose": "nothing runs; solo list shows the hold",
-    "--name": "type the name as it is: solo hold --pid PID NAME",
-}
-OPTION_WORDS = {
-    "help": "--help",
-    "version": "--version",
-    "run": "-- COMMAND",
-    "exec": "-- COMMAND",
-    "lock": "-- COMMAND",
+    "an engine could not end the process before its lease is over, and a socket ends with its process": "--via",
+    "an engine could not end the process before its lease is over": "--ttl",
+    "no descriptor of solo stays open": "--flock --fcntl",
+    "solo does not end the process; --for limits the hold": "--timeout",
+    "solo runs no command": "--tree --no-orphan --chdir --once-per",
+    "the script gets the status, and can report it": "--notify --syslog",
+    "nothing runs; solo list shows the hold": "--verbose",
+    "type the name as it is: solo hold --pid PID NAME": "--name",
 }
 SHELL_WORDS = frozenset(
     "cd export source . : eval set unset ulimit umask alias exec trap read shift exit if for while".split()
@@ -86,8 +72,8 @@ SHORTEST_GUESS = 3  # letters
 
 def explain_missing_command(word: str, folders: str) -> str:
     """Return ` (HINT)` about the probable meaning of a word that is no program in `folders`, the PATH; else the PATH."""
-    if word in OPTION_WORDS or word in SUBCOMMAND_WORDS:
-        return f" (it was taken as COMMAND; did you mean {find_meant(word)}?)"
+    if word in MEANINGS:
+        return f" (it was taken as COMMAND; did you mean {MEANINGS[word]}?)"
     if word in SHELL_WORDS:
         return " (it is a word of the shell: use sh -c)"
     if word[:1] in DASHES and word:
@@ -104,24 +90,20 @@ def explain_missing_command(word: str, folders: str) -> str:
 def explain_lock_file(word: str, following: str) -> str:
     """Return a hint if `solo FILE COMMAND` was typed as for flock(1): FILE looks like a lock file, or is empty."""
     try:
-        is_lock = not stat(word).st_size
+        is_lock = not os.stat(word).st_size
     except (OSError, ValueError):
         is_lock = False
     is_lock = is_lock or "/" in word and "lock" in word or word.endswith((".lock", ".lck", ".pid"))
     return f" (solo needs no lock file, as flock(1) does: solo -- {following} ...)" if following and is_lock else ""
 
 
-def find_meant(word: str) -> str:
-    """Return the command line of solo for a word of another tool."""
-    return f"solo {SUBCOMMAND_WORDS.get(word) or OPTION_WORDS[word]}"
-
-
 def explain_option(flag: str, table: "Table") -> str:
     """Return ` (HINT)` about the probable meaning of an unknown option; "" if there is none."""
     if "--for" in table:
         long = next((f"--{option.flag}" for option in LAUNCHER_OPTIONS if flag == f"-{option.short}"), flag)
-        if long in HOLD_REASONS:
-            return f" of solo hold ({HOLD_REASONS[long]})"
+        for reason, options in HOLD_REASONS.items():
+            if long in options.split():
+                return f" of solo hold ({reason})"
     if flag == PORT:
         return " (no port is needed: solo -- COMMAND; -n NAME chooses the name of the lock)"
     if flag in OTHER_OPTIONS:
@@ -129,7 +111,7 @@ def explain_option(flag: str, table: "Table") -> str:
     return f" (of flock(1): {FLOCK_OPTIONS[flag]})" if flag in FLOCK_OPTIONS else suggest(flag, table)
 
 
-def suggest(word: str, words, prefix: str = "") -> str:
+def suggest(word: str, words: "Iterable[str]", prefix: str = "") -> str:
     """Return ` (did you mean X?)` if one of `words` looks like `word`; else ""."""
     from difflib import get_close_matches
 
@@ -137,12 +119,12 @@ def suggest(word: str, words, prefix: str = "") -> str:
         return ""
     near = [longer for longer in words if longer.startswith(word)]
     if not near:
-        bare = {known.lstrip("-"): known for known in words}
-        near = [bare[known] for known in get_close_matches(word.lstrip("-"), bare, 1)]
+        bare = {valid.lstrip("-"): valid for valid in words}
+        near = [bare[valid] for valid in get_close_matches(word.lstrip("-"), bare, 1)]
     return f" (did you mean {prefix}{near[0]}?)" if near else ""
 
 
-def warn_of_date(name: str, command: list) -> None:
+def warn_of_date(name: str, command: "list[str]") -> None:
     """Warn if a name was made from a command with a date: runs of different days do not exclude each other."""
     word = next(filter(holds_date, command), None)
     if word is not None:

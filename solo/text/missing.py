@@ -1,5 +1,7 @@
 """The libraries that only subcommands need, and the message if one is missing: with how to get all that are."""
 
+from __future__ import annotations
+
 import importlib.util
 import os
 import sys
@@ -8,7 +10,7 @@ LIBRARIES = {"typer": "typer>=0.15.4,<0.29", "rich": "rich>=13.3.1", "psutil": "
 OF_TYPER = ("click", "typing_extensions", "annotated_doc")  # what it needs
 
 
-def describe_missing(name) -> str:
+def describe_missing(name: str | None) -> str:
     """Return the message for a module `name` that was not found, with a remedy."""
     library = str(name).partition(".")[0]
     if library in OF_TYPER:
@@ -17,12 +19,12 @@ def describe_missing(name) -> str:
         remedy = " (apt install python3: python3-minimal is not enough)" if os.path.exists("/usr/bin/apt") else ""
         return f"module {name} is missing: Python, or solo, is not wholly installed{remedy}"
     lacking = {
-        f"python3-{one}": LIBRARIES[one] for one in LIBRARIES if one == library or not importlib.util.find_spec(one)
+        f"python3-{key}": LIBRARIES[key] for key in LIBRARIES if key == library or not importlib.util.find_spec(key)
     }
     return f"this subcommand needs {library} (install: {describe_install(lacking)})"
 
 
-def describe_install(requirements: dict) -> str:
+def describe_install(requirements: dict[str, str]) -> str:
     """Return a command that installs libraries: the keys, Debian's packages, with apt, or the values with pip.
 
     It can be typed as it is.

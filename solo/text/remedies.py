@@ -1,6 +1,6 @@
 """Why a directory or a file of a name cannot be used, and what to type then."""
 
-import posix
+import os
 from errno import EACCES, EDQUOT, EINVAL, EISDIR, ENOENT, ENOSPC, ENOTDIR, EROFS
 from stat import S_ISGID, S_ISVTX, S_IWGRP, S_IWOTH
 
@@ -36,18 +36,12 @@ def give_place(uid: int) -> str:
     return f"as root: install -d -m 700 -o {uid} {USERS_PLACE}/{uid}"
 
 
-def explain_useless_place(uid: int, path: str) -> "str | None":
-    """Return why user `uid` cannot use its default directory of names, `path`, and a remedy; None if it can. For root."""
-    found = find_nearest(path)
-    return None if posix.stat(found).st_uid == uid else blame(found, uid, asked=False)
-
-
 def explain(path: str, error: OSError, asked: object = True) -> str:
     """Return the system's reason why a directory cannot be used, and a remedy.
 
     The default directory of names was not `asked` for; True: unless `path` is in it.
     """
-    reason, uid = str(error.strerror), posix.geteuid()
+    reason, uid = str(error.strerror), os.geteuid()
     if asked is True:
         default = (f"{USERS_PLACE}/{uid}/", f"{find_home(uid)}{HOME_PLACE}/") if uid else f"{ROOT_PLACE}/"
         asked = not f"{path}/".startswith(default)
@@ -60,14 +54,14 @@ def explain(path: str, error: OSError, asked: object = True) -> str:
         return reason
     found = find_nearest(path)
     try:
-        status = posix.stat(found)
+        status = os.stat(found)
     except FileNotFoundError:
-        return f"{found} is a link to {posix.readlink(found)}, which does not exist"
+        return f"{found} is a link to {os.readlink(found)}, which does not exist"
     if not asked and not uid and (root := describe_false_root()):
         return f"{reason} ({root})"
     if status.st_uid == uid or asked and (found != path or status.st_mode & (S_IWGRP | S_IWOTH)):
         return f"{reason} ({ELSEWHERE if asked or not uid else give_place(uid)})"
-    whose = blame(found, uid, asked, path)
+    whose = blame(found, asked, path)
     return f"{reason}: {whose}" if found != "/" else f"{reason} {whose[whose.index('(') :]}"
 
 
@@ -83,21 +77,22 @@ def find_nearest(path: str) -> str:
     """Return `path`, or the nearest directory or dangling link above it that this user can see."""
     while path:
         try:
-            posix.lstat(path)
+            os.lstat(path)
             return path
         except OSError:
             path = path.rpartition("/")[0]
     return "/"
 
 
-def blame(found: str, uid: int, asked: object, path: str = "") -> str:
-    """Return whose `found` is, which keeps user `uid` from the directory of names `path`, and a remedy.
+def blame(found: str, asked: object, path: str) -> str:
+    """Return whose `found` is, which keeps this user from the directory of names `path`, and a remedy.
 
     The default directory was not `asked` for. Name the real directory: root must see what a link would have it chown.
     """
-    fd = posix.open(found, posix.O_PATH | posix.O_CLOEXEC)
-    owner, real = posix.fstat(fd).st_uid, posix.readlink(f"/proc/self/fd/{fd}")
-    posix.close(fd)
+    fd = os.open(found, os.O_PATH | os.O_CLOEXEC)
+    owner, real = os.fstat(fd).st_uid, os.readlink(f"/proc/self/fd/{fd}")
+    os.close(fd)
+    uid = os.geteuid()
     home, remedy = find_home(uid), f"as root: chown -R {uid} {quote_path(real)}"
     if owner == OVERFLOW and find_outside() is not None:
         return f"it belongs to a user that this user namespace lacks ({ELSEWHERE})"
@@ -118,14 +113,14 @@ def describe_false_root() -> str:
         return ""
     where = "fakeroot" if real else "this user namespace"
     for place in (f"{USERS_PLACE}/{outside}", find_home(outside) + HOME_PLACE):
-        if posix.access(place, posix.X_OK):
+        if os.access(place, os.X_OK):
             return f"{where} makes root of uid {outside}: SOLO_DIR={quote_path(place)} has its names"
     return f"{where} makes root of uid {outside}: {ELSEWHERE}"
 
 
 def find_outside() -> "int | None":
     """Return the uid of this user outside its user namespace, None in the first one."""
-    uid = posix.geteuid()
+    uid = os.geteuid()
     for line in read_file("/proc/self/uid_map").decode().splitlines():
         inside, outside, count = map(int, line.split())
         if inside <= uid < inside + count:
@@ -138,9 +133,9 @@ def explain_other_user(uid: int, path: str, asked: object) -> str:
 
     If none was `asked` for, root's own one has the wrong owner.
     """
-    own, user = posix.geteuid(), find_user(uid)
-    if own or uid == OVERFLOW and find_outside() is not None:
-        return blame(path, own, asked, path)
+    user = find_user(uid)
+    if os.geteuid() or uid == OVERFLOW and find_outside() is not None:
+        return blame(path, asked, path)
     remedy = ELSEWHERE
     if not asked:
         remedy = f"chown root {path}"
@@ -153,7 +148,7 @@ def explain_file(place: "Directory", file: str, error: OSError) -> str:
     """Return the reason why a file or directory in `place` cannot be used, its owner where that matters, and a remedy."""
     path = f"{place.path}/{file}"
     try:
-        stat = posix.stat(file, dir_fd=place.fd, follow_symlinks=False)
+        stat = os.stat(file, dir_fd=place.fd, follow_symlinks=False)
     except OSError:
         return explain(place.path, error)
     if error.errno == ENOTDIR:
@@ -163,20 +158,18 @@ def explain_file(place: "Directory", file: str, error: OSError) -> str:
         return f"it is not a regular file; {explain_removal(stat.st_uid, path)}"
     if error.errno == EACCES and place.mode & S_ISGID:
         top = quote_path(path if kind == IS_DIRECTORY else place.path)
-        group = posix.fstat(place.fd).st_gid
+        group = os.fstat(place.fd).st_gid
         remedy = f"chgrp -R {group} {top} && chmod -R g+rwX {top} && find {top} -type d -exec chmod g+s {{}} +"
         return f"{error.strerror} (as root: {remedy})"
-    if error.errno == EACCES and not place.shared and stat.st_uid != posix.geteuid():
-        remedy = (
-            choose_remedy(place, file) if kind == IS_DIRECTORY else f"chown -h {posix.geteuid()} {quote_path(path)}"
-        )
+    if error.errno == EACCES and not place.shared and stat.st_uid != os.geteuid():
+        remedy = choose_remedy(place, file) if kind == IS_DIRECTORY else f"chown -h {os.geteuid()} {quote_path(path)}"
         return f"it belongs to uid {stat.st_uid} (as root: {remedy})"
     return explain(place.path, error)
 
 
 def explain_removal(uid: int, path: str) -> str:
     """Return the owner of something that is in the way, and how to remove it."""
-    return f"uid {uid} owns it ({'' if uid == posix.geteuid() else 'as root: '}rm -r {quote_path(path)})"
+    return f"uid {uid} owns it ({'' if uid == os.geteuid() else 'as root: '}rm -r {quote_path(path)})"
 
 
 def quote_path(path: str) -> str:
@@ -188,7 +181,7 @@ def quote_path(path: str) -> str:
 
 def is_in_unit() -> bool:
     """Whether systemd started this process or an ancestor of it."""
-    return b"INVOCATION_ID" in posix.environ
+    return b"INVOCATION_ID" in os.environb
 
 
 def explain_owner(uid: int, remedy: str) -> str:
@@ -204,7 +197,7 @@ def choose_remedy(place: "Directory", part: str) -> str:
     path = quote_path(f"{place.path}/{part}")
     if part[0] == ".":
         return f"rm -r {path}"
-    owner = "root" if place.shared else posix.geteuid()
+    owner = "root" if place.shared else os.geteuid()
     return f"find {path} -type d -execdir chown -h {owner} {{}} {{}}/.gate ';'"
 
 
@@ -219,5 +212,5 @@ def choose_closing(place: "Directory | None", may_be_shared: bool) -> str:
 
 def explain_damage(uid: int, path: str) -> str:
     """Return the reason why a damaged ticket of user `uid` counts as held, and the remedy."""
-    whose, who = ("", "") if uid == posix.geteuid() else (f", of uid {uid},", "as root, ")
+    whose, who = ("", "") if uid == os.geteuid() else (f", of uid {uid},", "as root, ")
     return f"it is damaged, and its command{whose} may still run ({who}once that has ended: rm {quote_path(path)})"

@@ -3,7 +3,7 @@
 from solo.identity import find_pid
 from solo.kernel import decode
 from solo.modes import EXCLUSIVE, Claim
-from solo.process.owners import is_orphaned, is_trusted, vouches
+from solo.process.owners import find_origins, is_orphaned, is_trusted, vouches
 from solo.text.describe import find_directory
 from solo.text.tables import describe_claim
 from solo.text.users import find_user
@@ -61,7 +61,7 @@ def find_claims(ticket: "Any", record: "Any") -> "tuple[dict[str, int], dict[str
         claims["user"] = find_user(record.uid)
     for key, process in (("launcher", None if record.is_kept else record.launcher), ("child", record.child)):
         if process and process[0]:
-            pid = find_pid(process, record.origin, ticket.queue.origin)
+            pid = find_pid(process, *find_origins(ticket))
             if pid and (trusted or vouches(ticket, process)):
                 pids[key] = pid
             else:

@@ -4,6 +4,8 @@ Sends fields to the journal of systemd if its socket is there. Else uses syslog(
 solo[PID]. Without a reader nothing is logged and nothing waits.
 """
 
+from __future__ import annotations
+
 import posix
 import syslog
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, socket
@@ -12,6 +14,12 @@ from solo.errors import SoloError
 from solo.journal_files import ENDED, REFUSED, SKIPPED, STARTED
 from solo.kernel import has_room
 from solo.text.events import LIMIT, Event, Listener, encode_any, make_end, make_refusal, make_start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from solo.launcher import Run
 
 PATH = "/dev/log"
 JOURNALD = "/run/systemd/journal/socket"
@@ -30,14 +38,14 @@ class Syslog(Listener):
     def refused(self, error: SoloError) -> None:
         log(make_refusal, error, self.names)
 
-    def started(self, run) -> None:
+    def started(self, run: Run) -> None:
         log(make_start, run)
 
-    def ended(self, run) -> None:
+    def ended(self, run: Run) -> None:
         log(make_end, run)
 
 
-def log(make, *about) -> None:
+def log(make: Callable[..., Event], *about: object) -> None:
     """Log the event `make(*about)`. Never raises."""
     try:
         event = make(*about)

@@ -1,10 +1,21 @@
 """Prints rows: a table by rich on a terminal, aligned plain text in a pipe. No cell can control the terminal."""
 
+from __future__ import annotations
+
 import sys
 
 from solo.modes import EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED, SLOTS
 from solo.text.fit import NOTE, fit
 from solo.text.width import clean, measure, pad
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from rich.console import Console
+
+    Rows = list[list[str]]  # of cells
 
 MODES = {
     EXCLUSIVE: "exclusive",
@@ -17,22 +28,28 @@ MODES = {
 GAP = 2  # cells between two columns on a terminal
 
 
-def print_rows(columns: tuple, rows: list, styled: str = "", styles=None, empty: str = "") -> None:
+def print_rows(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    styled: str = "",
+    styles: dict[str, str] | None = None,
+    empty: str = "",
+) -> None:
     """Print `rows` of cells under `columns`; without rows `empty`.
 
     `styles` maps values of the column `styled` to their style.
     """
-    rows = [[clean(cell) for cell in row] for row in rows]
-    console = open_console() if rows else None
+    lines = [[clean(cell) for cell in row] for row in rows]
+    console = open_console() if lines else None
     if console:
-        print_table(console, columns, rows, styled, styles or {})
-    elif rows:
-        print("\n".join(align([columns, *rows])))
+        print_table(console, columns, lines, styled, styles or {})
+    elif lines:
+        print("\n".join(align([columns, *lines])))
     elif sys.stdout.isatty():
         print(empty)
 
 
-def open_console():
+def open_console() -> Console | None:
     """Return the Console of rich on a terminal, None elsewhere, and where rich is missing: tables are plain text then."""
     if not sys.stdout.isatty():
         return None
@@ -43,13 +60,13 @@ def open_console():
     return Console()
 
 
-def align(lines: list) -> list:
+def align(lines: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of cells as text in columns."""
     widths = [max(map(measure, column)) for column in zip(*lines)]
     return ["  ".join(map(pad, cells, widths)).rstrip() for cells in lines]
 
 
-def print_table(console, columns: tuple, rows: list, styled: str, styles: dict) -> None:
+def print_table(console: Console, columns: Sequence[str], rows: Rows, styled: str, styles: dict[str, str]) -> None:
     """Print clean cells as a table by rich, fitted to the terminal. Cut the last column with an ellipsis."""
     from rich import box
     from rich.table import Table
@@ -68,20 +85,20 @@ def print_table(console, columns: tuple, rows: list, styled: str, styles: dict) 
     console.print(table, width=max(console.width, sum(widths) + GAP * len(widths) + len(last)), crop=True)
 
 
-def add_column(columns: tuple, lines: list, heading: str, cells: list) -> tuple:
+def add_column(columns: Sequence[str], lines: Rows, heading: str, cells: list[str]) -> tuple[Sequence[str], Rows]:
     """Return (columns, lines of cells), with one more column before the last."""
     return (*columns[:-1], heading, columns[-1]), [[*line[:-1], cell, line[-1]] for line, cell in zip(lines, cells)]
 
 
-def add_notes(columns: tuple, lines: list, rows: list) -> tuple:
+def add_notes(columns: Sequence[str], lines: Rows, rows: list[dict[str, Any]]) -> tuple[Sequence[str], Rows]:
     """Return (columns, lines of cells), with the notes of the rows if some row has one."""
     if not any(row["note"] for row in rows):
         return columns, lines
     return add_column(columns, lines, NOTE, [row["note"] or "-" for row in rows])
 
 
-def describe_claim(claim, slot) -> dict:
-    """Return the fields of a row that describe a claim. `slot` is its first slot, or None."""
+def describe_claim(claim: Any, slot: int | None) -> dict[str, Any]:
+    """Return the fields of a row that describe a Claim, or the claim of a Run. `slot` is its first slot, or None."""
     has_slots = claim.mode == SLOTS
     return {
         "mode": MODES[claim.mode],
@@ -91,19 +108,19 @@ def describe_claim(claim, slot) -> dict:
     }
 
 
-def format_times(rows: list) -> list:
+def format_times(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows as --json prints them, with their times in RFC 3339."""
     return [{**row, "since": format_time(row["since"])} for row in rows]
 
 
-def format_time(seconds):
+def format_time(seconds: float | None) -> str | None:
     """Return a time in RFC 3339, local time, in milliseconds; None for None."""
     from datetime import datetime
 
     return None if seconds is None else datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
 
-def format_json(value) -> str:
+def format_json(value: object) -> str:
     """Return JSON in ASCII. A byte of a name or a command that is not UTF-8 becomes four characters, like \\xff."""
     import json
     import re

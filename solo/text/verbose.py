@@ -1,15 +1,21 @@
 """The listener of --verbose: starts and ends, on stderr."""
 
+from __future__ import annotations
+
 from solo.kernel import say_promptly
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from solo.launcher import Run
 
 
 class Verbose:
     descriptors = (2,)
 
-    def started(self, run) -> None:
+    def started(self, run: Run) -> None:
         say_promptly(f"{run.names[0]}: started {run.command[0]} as pid {run.pid}")
 
-    def ended(self, run) -> None:
+    def ended(self, run: Run) -> None:
         say_promptly(f"{run.names[0]}: pid {run.pid} ended {describe_code(run.code)}")
 
 

@@ -3,17 +3,23 @@
 The widths are those of Unicode Standard Annex 11, East Asian Width, from Python's unicodedata.
 """
 
+from __future__ import annotations
+
 from solo.kernel import escape
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ELLIPSIS = "…"
 
 
-def clean(text) -> str:
+def clean(text: object) -> str:
     """Return a value as text that cannot control a terminal; ? for None, an unknown value."""
     return "?" if text is None else escape(str(text))
 
 
-def print_clean(text) -> None:
+def print_clean(text: object) -> None:
     """Print a line that cannot control a terminal, and flush it."""
     print(clean(text), flush=True)
 
@@ -23,7 +29,7 @@ def measure(text: str) -> int:
     return len(text) if text.isascii() else sum(measure_letters(text))
 
 
-def measure_letters(text: str):
+def measure_letters(text: str) -> Iterator[int]:
     """Yield the width of each character in cells: 0, 1 or 2."""
     from unicodedata import category, east_asian_width
 

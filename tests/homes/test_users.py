@@ -6,7 +6,6 @@ A user without a home of its own gets one by the line that solo prints for root.
 import re
 
 import pytest
-from conftest import ROOT
 from home import find_remedy, install_launcher, make_machine  # noqa: F401
 
 pytestmark = [pytest.mark.root, pytest.mark.tool("unshare", "nsenter", "setpriv")]
@@ -49,22 +48,6 @@ def test_user_has_one_place_that_stays(machine, name):
     assert machine.solo(uid, *RUN)[0] == 75
     assert machine.type("find /run /var/lib /home -name '.hold.*' -printf '%h\\n'").split() == [f"{place}/job"]
     assert machine.type(f"stat -c '%u %a' {place}").split() == [str(uid), "700"]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("uid", [3001, 33, 65534])
-def test_root_can_ask_for_each_user(machine, uid):
-    """As doctor does for the users of crontabs."""
-    code = f"""import sys; sys.path.insert(0, {str(ROOT)!r})
-from solo.directories import find_place; from solo.text.remedies import explain_useless_place
-print(explain_useless_place({uid}, find_place({uid})))"""
-
-    answer = machine.run(0, "/usr/bin/python3", "-IBc", code)[1]
-
-    assert (answer == "None\n") == (machine.solo(uid, *RUN)[0] == 0)
-    if answer != "None\n":
-        machine.type(find_remedy(answer))
-        assert machine.run(0, "/usr/bin/python3", "-IBc", code)[1] == "None\n" and machine.solo(uid, *RUN)[0] == 0
 
 
 def test_nobody_but_root_makes_a_place(machine):

@@ -63,9 +63,8 @@ def make_journal(rng) -> bytes:
 
 
 def make_totals(rng):
-    runs, skips, failures, *times = (some.number(rng) for _ in range(5))
-    later = {count: some.number(rng) for count in reader.LATER_COUNTS if rng.random() < 0.8}
-    return reader.Totals(runs, skips, failures, *map(float, times), **later)
+    counts = {field: read(b"%d" % some.number(rng)) for field, read in reader.TOTALS_FIELDS.items()}
+    return reader.Totals(**{field: count for field, count in counts.items() if rng.random() < 0.8})
 
 
 def is_failure(run) -> bool:
