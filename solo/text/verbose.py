@@ -6,7 +6,7 @@ from solo.kernel import say_promptly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from solo.launcher import Run
+    from solo.launcher import Run  # a Run makes the listener
 
 
 class Verbose:

@@ -194,7 +194,7 @@ def trip_journals(rng):
     before = reader.read_history("job", place).totals
     room = rng.randrange(1, 60)
     full = SimpleNamespace(**{**vars(os), "write": lambda fd, line: os.write(fd, line[:room])})
-    with swapped(rotation, posix=full):
+    with swapped(rotation, os=full):
         expect(not rotate(place))
     same(reader.read_history("job", place).totals, before)
     expect(rotate(place))

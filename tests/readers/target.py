@@ -8,6 +8,7 @@ from io import BytesIO
 from operator import attrgetter
 from pathlib import Path
 
+from solo import identity
 from solo.identity import Origin
 from solo.modes import MODES
 
@@ -107,9 +108,10 @@ def swapped(module, **values):
 
 
 def read_from(data: bytes, function, *values, **others):
-    """Call a function for which every file contains `data`: replace read_file, and others, in its module."""
+    """Call a function for which every file contains `data`: replace read_file in its module and in identity, and others."""
     module = sys.modules[function.__module__]
-    with swapped(module, read_file=lambda path, size=4096: data[:size], **others):
+    read = {"read_file": lambda path, size=4096: data[:size]}
+    with swapped(identity, **read), swapped(module, **read, **others):
         return function(*values)
 
 
