@@ -152,7 +152,7 @@ def test_error_of_flock_is_raised_and_acquires_nothing(lab, files, monkeypatch):
 def test_descriptor_that_arrives_after_the_wait_is_closed():
     own, other = os.pipe()
     waiter = blocking.Waiter()
-    waiter.answer(own)
+    waiter.give(own)
 
     waiter.close()
 

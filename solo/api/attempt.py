@@ -1,9 +1,10 @@
 """One attempt to acquire a Lock, in the thread that asks or in one of its own."""
 
+import functools
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Optional, Union, cast
+from typing import TYPE_CHECKING, Any, Optional, cast
 
 from solo.acquire import acquire_files, acquire_names, remove_unseen_holds, settle_all
 from solo.api import blocking
@@ -34,22 +35,21 @@ all_attempts: "set[LockAttempt]" = set()
 
 
 class LockAttempt:
-    """One attempt to acquire `lock` until `deadline`, in this thread or in one of its own. `notify` is called when it
-    is over.
+    """One attempt to acquire `lock` until `deadline`, in this thread or in one of its own. `is_async`: an event loop runs
+    meanwhile. Raises SoloError if Python is ending.
 
     Its Hold has exactly one owner, whatever exception interrupts its caller: the caller, or if it was abandoned none.
     """
 
-    def __init__(
-        self, lock: "Lock", deadline: float, owner: object, notify: Optional[Callable[[], object]] = None
-    ) -> None:
+    def __init__(self, lock: "Lock", deadline: float, owner: object, is_async: bool = False) -> None:
+        if not blocking.can_act():
+            raise SoloError(f"{lock.name}: the program is ending")
         self.lock = lock
         self.deadline = deadline
         self.owner = owner
         self.thread = threading.current_thread()
-        self.notify = notify  # set only by an event loop, which runs meanwhile
-        self.waiter: Optional[blocking.Waiter] = None
-        self.done: Optional[threading.Event] = None  # set when it is over, if it runs in a thread of its own
+        self.is_async = is_async
+        self.waiter: Optional[blocking.Waiter] = None  # None: it must not wait
         self.hold: Optional[Hold] = None
         self.error: Optional[BaseException] = None
         self.is_abandoned = False
@@ -59,75 +59,54 @@ class LockAttempt:
 
     def run_hastily(self) -> bool:
         """Acquire it in this thread. Return False if it would have to wait."""
-        if not blocking.can_act():
-            self.error = SoloError(f"{self.lock.name}: the program is ending")
-            return True
         with blocking.Deferred():
             try:
-                self.acquire_with(blocking.Hasty())
+                self.try_acquire()
             except blocking.WouldWait:
                 return False
         return True
 
     def run_here(self) -> None:
         """Acquire it in this thread, and wait if necessary."""
-        if not blocking.can_act():
-            self.error = SoloError(f"{self.lock.name}: the program is ending")
-            return
         self.waiter = blocking.Waiter()
         self.run()
 
-    def run(self) -> None:
-        """Acquire it in this thread, and notify the caller."""
-        assert self.waiter is not None
-        try:
-            with blocking.acting:
-                self.acquire_with(self.waiter)
-                if self.is_abandoned:
-                    self.drop()
-        finally:
-            if self.done is not None:
-                self.done.set()
-            try:
-                if self.notify is not None:
-                    self.notify()
-            except RuntimeError:
-                self.drop()  # the event loop is closed: no task will take the Hold
+    def start(self, notify: Callable[[], object]) -> None:
+        """Acquire it in a thread of its own, which no exception of a signal handler can interrupt; then call `notify`.
 
-    def start(self) -> bool:
-        """Run in a thread of its own, which no exception of a signal handler can interrupt.
-
-        Return False after running here, if Python is shutting down. Raises SoloError if there are too many threads.
+        Raises SoloError if there are too many threads.
         """
         self.waiter = blocking.Waiter()
-        self.done = threading.Event() if self.notify is None else None
         try:
-            blocking.start_thread(self.run, f"solo acquires {self.lock.name}")
-            return True
+            blocking.start_thread(lambda: self.run(notify), f"solo acquires {self.lock.name}")
         except RuntimeError as error:
             if not blocking.is_ending(error):
                 self.waiter.close()
                 raise SoloError(f"{self.lock.name}: cannot wait: {error}") from None
-            self.run()
-            return False
+            self.run(notify)  # Python is ending, when 3.12 starts no thread
 
-    def wait(self) -> None:
-        """Wait until it is over; signal handlers run meanwhile."""
-        if self.done is not None:
-            self.done.wait()
+    def run(self, notify: Optional[Callable[[], object]] = None) -> None:
+        try:
+            with blocking.acting:
+                self.try_acquire()
+                if self.is_abandoned:
+                    self.drop()
+        finally:
+            try:
+                if notify is not None:
+                    notify()
+            except RuntimeError:
+                self.drop()  # the event loop is closed: no task will take the Hold
 
-    def acquire_with(self, waiter: Union[blocking.Waiter, blocking.Hasty]) -> None:
-        """Keep the Hold or the error of the attempt.
-
-        The caller is acting. Raises WouldWait if `waiter` must not wait.
-        """
-        if getattr(blocking.mine, "waiter", None) is not None:
+    def try_acquire(self) -> None:
+        """Keep the Hold or the error of the attempt. The caller is acting. Raises WouldWait if it must wait, but must not."""
+        if getattr(blocking.mine, "attempt", None) is not None:
             self.error = SoloError(
                 f"{self.lock.name}: cannot acquire the lock inside another acquire (a __del__, or a callback)"
             )
             return
         all_attempts.add(self)
-        blocking.mine.waiter = waiter
+        blocking.mine.attempt = self
         try:
             self.hold = self.acquire()
         except blocking.WouldWait:
@@ -135,8 +114,9 @@ class LockAttempt:
         except BaseException as error:
             self.error = error
         finally:
-            blocking.mine.waiter = None
-            waiter.close()
+            blocking.mine.attempt = None
+            if self.waiter is not None:
+                self.waiter.close()
             all_attempts.discard(self)
             for queue in self.queues:
                 queue.attempt = None  # else a Hold would refer to its owner, which would never be collected
@@ -145,7 +125,7 @@ class LockAttempt:
         """Acquire all names and files. Raises what acquire_names and acquire_files raise, with the holders in a Busy."""
         lock = self.lock
         plan = LockPlan(lock, self.deadline)
-        launcher, origin, command = identify()
+        launcher, origin, command = identify(os.getpid())
         note = lock.note or ""
         wanted = Record(launcher, origin, os.geteuid(), lock._claim, lock.names, None, command, note=note)
         # With a limit, another thread may be about to release them.
@@ -189,7 +169,7 @@ class LockAttempt:
         tickets = []
         owners = {id(self.thread), id(self.owner)}
         for hold in list(all_holds):
-            if id(hold._owner()) in owners or self.notify is None and hold._thread() is self.thread:
+            if id(hold._owner()) in owners or not self.is_async and hold._thread() is self.thread:
                 tickets += hold._tickets
         return tickets
 
@@ -295,7 +275,7 @@ class Own:
         assert self.attempt is not None
         if kind == SEAT:
             self.attempt.refuse_own_tickets(cast("AnyQueue", self), record.claim)
-            if isinstance(blocking.mine.waiter, blocking.Hasty):
+            if self.attempt.waiter is None:
                 raise blocking.WouldWait  # before it is published: a waiter that leaves lets others overtake
         ticket = super().publish(kind, record)  # type: ignore[misc]
         if ticket is not None:
@@ -337,15 +317,11 @@ def make_queue(base: "Optional[Directory]", name: str, origin: "Origin", attempt
     return queue
 
 
-def identify() -> "tuple[Process, Origin, list[bytes]]":
-    """Return ((pid, start), origin, command line) of this process. Raises SoloError."""
-    if identity[0] != os.getpid():
-        try:
-            command = read_file("/proc/self/cmdline", COMMAND_SIZE).split(b"\0")[:-1]
-            identity[:] = [os.getpid(), (read_self(), read_origin(), command)]
-        except OSError as error:
-            raise SoloError(f"cannot read {error.filename or '/proc/self'}: {error.strerror}") from None
-    return cast("tuple[Process, Origin, list[bytes]]", identity[1])
-
-
-identity: list[Any] = [0, None]
+@functools.lru_cache(1)
+def identify(pid: int) -> "tuple[Process, Origin, list[bytes]]":
+    """Return ((pid, start), origin, command line) of this process, whose pid is `pid`. Raises SoloError."""
+    try:
+        command = read_file("/proc/self/cmdline", COMMAND_SIZE).split(b"\0")[:-1]
+        return read_self(), read_origin(), command
+    except OSError as error:
+        raise SoloError(f"cannot read {error.filename or '/proc/self'}: {error.strerror}") from None

@@ -1,12 +1,12 @@
 """Blocks a thread of a user's program until a name is free, without alarms and without losing a signal.
 
-THREADS. An acquire in the main thread first tries in that thread (`Hasty`). If it would have to wait, a thread of its
-own waits, and the main thread waits for that thread, so that signal handlers run meanwhile. An acquire of asyncio or
+THREADS. An acquire in the main thread first tries in that thread, without a `Waiter`. If it would have to wait, a thread
+of its own waits, and the main thread waits for that thread, so that signal handlers run meanwhile. An acquire of asyncio or
 of a greenlet of gevent does the same while the event loop or the hub runs. Any other thread runs no signal handlers,
-and waits itself. flock(2) has no time limit, so a waiting thread does not call it: one more thread (`FileWatch`) blocks
-in flock(2), for each ticket or file and mode. It wakes all its waiters when the ticket is gone, or hands its locked
-descriptor to one of them (`LockWatch`). When the last waiter gives up, it interrupts that thread. All this holds for
-fcntl(2), too, which locks the files of `fcntl=`.
+and waits itself. flock(2) has no time limit, so a waiting thread does not call it: one more thread (`Watch`) blocks in
+flock(2), for each ticket or file and mode. It hands its locked descriptor to one of its waiters, and wakes the others.
+When the last waiter gives up, it interrupts that thread. All this holds for fcntl(2), too, which locks the files of
+`fcntl=`.
 
 THE LOCK `acting`. A thread holds it whenever it touches a queue, a ticket or `watched`, and gives it up only in the
 waits of `Waiter`, and while it blocks in flock(2). The gate of a queue is never held across such a wait. fork takes
@@ -53,15 +53,15 @@ AGAIN_AFTER = 0.001  # seconds; a thread that was interrupted before it began to
 LONGEST_POLL = 1e9  # milliseconds; poll(2) takes an int
 SIGNALS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
 NO_HANDLERS = "main interpreter"  # in Python's message to a subinterpreter, where no handler runs
-GONE, AGAIN = "gone", "again"
-Answer = Union[str, int, OSError]  # GONE, AGAIN, a locked descriptor
+AGAIN = "again"
+Answer = Union[str, int, OSError]  # AGAIN, a locked descriptor
 Handler = Callable[[int, Optional[FrameType]], object]
 Signal = tuple[Handler, int, Optional[FrameType]]
-Key = tuple["type[FileWatch]", int, int, int, Call]  # kind, device, inode, mode, what locks
+Key = tuple[int, int, int, Call]  # device, inode, mode, what locks
 
 acting = _thread.RLock()
-mine = threading.local()  # .waiter: the Waiter of this thread's attempt
-watched: "dict[Key, FileWatch]" = {}
+mine = threading.local()  # .attempt: that of this thread
+watched: "dict[Key, Watch]" = {}
 deferring: "list[Deferred]" = []  # those of the main thread whose handlers may not be restored yet
 
 
@@ -70,17 +70,7 @@ class Cancelled(BaseException):
 
 
 class WouldWait(BaseException):
-    """The lock is not free."""
-
-
-class Hasty:
-    """The waiter of an attempt that must not block: waiting raises WouldWait."""
-
-    def wait(self, poller: "select.poll", deadline: float) -> bool:
-        raise WouldWait
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
+    """The lock is not free, and the attempt must not block."""
 
 
 class Waiter:
@@ -94,11 +84,11 @@ class Waiter:
         self.bell.acquire()
         self.wakeup: Optional[Wakeup] = None  # the same for poll(2), made when it is called
         self.is_cancelled = False
-        self.answers: list[Answer] = []
+        self.answer: Optional[Answer] = None
 
-    def answer(self, result: Answer) -> None:
-        """End its wait by GONE, AGAIN, a locked descriptor, which it then owns, or an OSError."""
-        self.answers.append(result)
+    def give(self, answer: Answer) -> None:
+        """End its wait by AGAIN, a locked descriptor, which it then owns, or an OSError."""
+        self.answer = answer
         self.wake()
 
     def wake(self) -> None:
@@ -115,10 +105,8 @@ class Waiter:
     def close(self) -> None:
         if self.wakeup is not None:
             self.wakeup.close()
-        for answer in self.answers:  # unread answers exist only in a forked child
-            if isinstance(answer, int):
-                close(answer)
-        self.answers = []
+        if isinstance(self.answer, int):  # not read yet: only in a forked child
+            close(self.answer)
 
     def wait_answer(self, deadline: float) -> bool:
         """Block until this waiter is woken.
@@ -162,16 +150,15 @@ class Waiter:
         return bool(ready)
 
 
-class FileWatch:
-    """A thread that blocks until `lock` can lock the file of `fd` in `mode`, through an open file of its own."""
+class Watch:
+    """A thread that blocks until it can lock the file of `fd`, through an open file of its own."""
 
-    def __init__(self, fd: int, mode: int, key: "Key") -> None:
+    def __init__(self, fd: int, key: Key) -> None:
         access = fcntl(fd, F_GETFL) & os.O_ACCMODE
         # Open it anew: a copy of the descriptor would share its lock.
         self.fd = keep(os.open(f"/proc/self/fd/{fd}", access | os.O_CLOEXEC))
-        self.mode = mode
         self.key = key
-        self.lock = key[-1]
+        _, _, self.mode, self.lock = key
         self.waiters: list[Waiter] = []
         self.stat = os.fstat(self.fd)
         self.is_left = False
@@ -179,26 +166,17 @@ class FileWatch:
         self.ended.acquire()
 
     def start(self) -> bool:
-        """Start the thread. Return False if Python is ending, when 3.12 starts none: then `look` takes its place."""
+        """Start the thread. Return False if Python is ending, when 3.12 starts none."""
         interrupt.prepare()  # here, where one thread acts
         try:
             self.thread = start_thread(self.run, "solo watches a file")
         except RuntimeError as error:
+            close(self.fd)
             if is_ending(error):
                 return False
-            close(self.fd)
             raise OSError(EAGAIN, str(error)) from None
         watched[self.key] = self
         return True
-
-    def look(self, waiter: Waiter, deadline: float) -> None:
-        """Try to lock the file until `deadline` (monotonic), then answer the waiter."""
-        while not kernel.try_lock(self.fd, self.mode, self.lock):
-            if monotonic() >= deadline:
-                close(self.fd)
-                return
-            waiter.wait_answer(min(deadline, monotonic() + LOOK_AGAIN))
-        self.finish(None)
 
     def run(self) -> None:
         try:
@@ -223,86 +201,93 @@ class FileWatch:
         self.unlock()
 
     def finish(self, error: Optional[OSError]) -> None:
-        """Unlock, and let all waiters look again: the ticket is gone."""
-        self.unlock()
-        for waiter in self.waiters:
-            waiter.answer(error or GONE)
+        """Give the locked file to the first waiter. The others look again."""
+        answers: list[Answer] = [error or AGAIN for _ in self.waiters]
+        if answers and error is None and self.is_open():
+            answers[0] = self.fd
+        else:
+            self.unlock()
+        for waiter, answer in zip(self.waiters, answers):
+            waiter.give(answer)
 
     def unlock(self) -> None:
-        """Unlock and close the file, unless the program has closed it."""
-        try:
-            if not os.path.samestat(self.stat, os.fstat(self.fd)):
-                return  # the program has closed it: the descriptor is another file now
+        """Unlock and close the file."""
+        if self.is_open():
             self.lock(self.fd, LOCK_UN)
+            close(self.fd)
+
+    def is_open(self) -> bool:
+        """Whether the file is still open. If the program has closed it, the descriptor may be another file now."""
+        try:
+            return os.path.samestat(self.stat, os.fstat(self.fd))
         except OSError:
-            pass
-        close(self.fd)
+            return False
 
 
-class LockWatch(FileWatch):
-    """A watch that hands its locked file to the first waiter. The others try again."""
-
-    def finish(self, error: Optional[OSError]) -> None:
-        if error is not None or not self.waiters:
-            super().finish(error)
-            return
-        first, *others = self.waiters
-        first.answer(self.fd)
-        for waiter in others:
-            waiter.answer(AGAIN)
-
-
-# kernel.py calls these instead of setting alarms. At `deadline` they return False. They raise Cancelled, OSError.
+# kernel.py calls these instead of setting alarms. At `deadline` they return False. They raise Cancelled, OSError, and
+# WouldWait in an attempt without a Waiter.
 
 
 def wait_unlocked(fd: int, deadline: float) -> bool:
     """Block until no exclusive lock is on the file of `fd`."""
-    return wait(FileWatch, fd, LOCK_SH, deadline, flock)
+    return wait(fd, LOCK_SH, deadline, flock) is not None
 
 
 def wait_lock(fd: int, mode: int, deadline: float, lock: Call) -> bool:
     """Block until `lock` has locked `fd`. It is another open file of the same inode then."""
-    return wait(LockWatch, fd, mode, deadline, lock)
+    answer: Optional[Answer] = AGAIN
+    while answer == AGAIN:
+        answer = wait(fd, mode, deadline, lock)
+    return answer is not None
 
 
 def wait_poll(poller: "select.poll", deadline: float) -> bool:
     """Block in poll(2)."""
-    waiter: Union[Waiter, Hasty] = mine.waiter
-    return waiter.wait(poller, deadline)
+    return find_waiter().wait(poller, deadline)
 
 
-def wait(kind: type[FileWatch], fd: int, mode: int, deadline: float, lock: Call) -> bool:
-    """Block until a watch of that `kind` answers. Put a locked descriptor in the place of `fd`."""
-    waiter, stat = mine.waiter, os.fstat(fd)
-    if isinstance(waiter, Hasty):
+def find_waiter() -> Waiter:
+    """Return the Waiter of this thread's attempt. Raises WouldWait if it has none."""
+    waiter: Optional[Waiter] = mine.attempt.waiter
+    if waiter is None:
         raise WouldWait
-    key = kind, stat.st_dev, stat.st_ino, mode, lock
-    while True:
-        watch, is_running = watched.get(key), True
-        if watch is None:
-            watch = kind(fd, mode, key)
-            is_running = watch.start()
-        waiter.answers = []
-        watch.waiters.append(waiter)
-        try:
-            if not is_running:
-                watch.look(waiter, deadline)
-            while not waiter.answers and waiter.wait_answer(deadline):
-                pass
-        finally:
-            if waiter in watch.waiters:
-                watch.waiters.remove(waiter)
-            if not watch.waiters and watched.get(key) is watch:
-                watch.leave()
-            answer = waiter.answers[0] if waiter.answers else None
-            if isinstance(answer, int):
-                os.dup2(answer, fd, inheritable=False)
-                close(answer)
-                waiter.answers = []
-        if isinstance(answer, OSError):
-            raise answer
-        if answer != AGAIN:
-            return answer is not None
+    return waiter
+
+
+def wait(fd: int, mode: int, deadline: float, lock: Call) -> Optional[Answer]:
+    """Block until a watch answers. Put a locked descriptor in the place of `fd`. Return the answer, None at `deadline`."""
+    waiter, stat = find_waiter(), os.fstat(fd)
+    key = stat.st_dev, stat.st_ino, mode, lock
+    watch = watched.get(key)
+    if watch is None:
+        watch = Watch(fd, key)
+        if not watch.start():
+            return look(waiter, fd, mode, deadline, lock)
+    watch.waiters.append(waiter)
+    try:
+        while waiter.answer is None and waiter.wait_answer(deadline):
+            pass
+    finally:
+        if waiter in watch.waiters:
+            watch.waiters.remove(waiter)
+        if not watch.waiters and watched.get(key) is watch:
+            watch.leave()
+        answer, waiter.answer = waiter.answer, None
+        if isinstance(answer, int):
+            os.dup2(answer, fd, inheritable=False)
+            close(answer)
+    if isinstance(answer, OSError):
+        raise answer
+    return answer
+
+
+def look(waiter: Waiter, fd: int, mode: int, deadline: float, lock: Call) -> Optional[int]:
+    """Try to lock `fd` until `deadline`, as no thread can be started. Return it, or None."""
+    while not kernel.try_lock(fd, mode, lock):
+        if monotonic() >= deadline:
+            return None
+        waiter.wait_answer(min(deadline, monotonic() + LOOK_AGAIN))
+    return fd
 
 
 # gevent and eventlet replace Python's threads by greenlets, which all stop if one blocks. gevent keeps the originals.

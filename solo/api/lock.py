@@ -175,11 +175,9 @@ class Lock:
                         f"{self.name}: cannot wait: eventlet would run no other greenlet meanwhile"
                         " (acquire without wait, and try again after eventlet.sleep)"
                     )
-                if hub is not None:
-                    green = GreenEvent(hub)
-                    attempt.notify = green.set
-                if attempt.start():
-                    (attempt if hub is None else green).wait()
+                done = threading.Event() if hub is None else GreenEvent(hub)
+                attempt.start(done.set)
+                done.wait()
             return self._keep(owner, attempt.find_result(), entered)
         except BaseException:
             attempt.abandon()
@@ -206,12 +204,13 @@ class Lock:
 
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
-        attempt = LockAttempt(self, deadline, owner, lambda: loop.call_soon_threadsafe(set_ready, ready))
+        attempt = LockAttempt(self, deadline, owner, is_async=True)
         self._asking.add(owner)
         try:
             if attempt.run_hastily():
                 await asyncio.sleep(0)  # else a loop of such acquires would starve all other tasks
-            elif attempt.start():
+            else:
+                attempt.start(lambda: loop.call_soon_threadsafe(set_ready, ready))
                 await ready
             return self._keep(owner, attempt.find_result(), [])
         except BaseException:
