@@ -72,10 +72,7 @@ class LockAttempt:
         self.run()
 
     def start(self, notify: Callable[[], object]) -> None:
-        """Acquire it in a thread of its own, which no exception of a signal handler can interrupt; then call `notify`.
-
-        Raises SoloError if there are too many threads.
-        """
+        """Acquire it in a thread of its own, which no signal handler interrupts; then call `notify`. Raises SoloError."""
         self.waiter = blocking.Waiter()
         try:
             blocking.start_thread(lambda: self.run(notify), f"solo acquires {self.lock.name}")
@@ -174,10 +171,7 @@ class LockAttempt:
         return tickets
 
     def refuse_own_tickets(self, queue: "AnyQueue", wanted: Claim) -> None:
-        """Raise SoloError if it would wait in `queue` without limit for itself, or for waiters that wait for it.
-
-        Under the gate.
-        """
+        """Under the gate: raise SoloError if it would wait without limit for itself, or for a waiter that waits for it."""
         if self.deadline != FOREVER:
             return
         own = [ticket for ticket in self.find_own_tickets() if identify_queue(ticket.queue) == identify_queue(queue)]

@@ -74,10 +74,7 @@ class WouldWait(BaseException):
 
 
 class Waiter:
-    """An attempt that may block.
-
-    Any thread may answer or cancel it, with `cancel` at any time, with all else while acting.
-    """
+    """An attempt that may block. Any thread may cancel it at any time, or, while acting, do all else with it."""
 
     def __init__(self) -> None:
         self.bell = make_native_lock()  # locked until it is woken
@@ -109,10 +106,7 @@ class Waiter:
             close(self.answer)
 
     def wait_answer(self, deadline: float) -> bool:
-        """Block until this waiter is woken.
-
-        Return False once `deadline` (monotonic) has passed. Raises Cancelled.
-        """
+        """Block until this waiter is woken. Return False once `deadline` has passed. Raises Cancelled."""
         if self.is_cancelled:
             raise Cancelled
         acting.release()
@@ -125,10 +119,7 @@ class Waiter:
         return is_woken
 
     def wait(self, poller: "select.poll", deadline: float) -> bool:
-        """Block until `poller` or this waiter is ready.
-
-        Return False once `deadline` (monotonic) has passed. Raises Cancelled.
-        """
+        """Block until `poller` or this waiter is ready. Return False once `deadline` has passed. Raises Cancelled."""
         if self.is_cancelled:
             raise Cancelled
         self.wakeup = self.wakeup or Wakeup()
@@ -441,10 +432,7 @@ def list_handled() -> list[int]:
 
 
 def can_act() -> bool:
-    """Whether this thread can act.
-
-    Not if Python, while it ends, has frozen a thread that acts; then the kernel releases all.
-    """
+    """Whether this thread can act. Not if Python, while it ends, has frozen a thread that acts."""
     if sys.is_finalizing():
         if not acting.acquire(blocking=False):
             return False

@@ -82,17 +82,11 @@ class Hold:
         return is_lost
 
     def _has_kept(self, fd: int) -> bool:
-        """Whether the descriptor is still ours.
-
-        The program may have closed it and opened another file with its number.
-        """
+        """Whether the descriptor is still ours, and not another file that the program has opened with its number."""
         return fd in self._files and self._files[fd] == identify_file(fd)
 
     def _forget_closed(self, tickets: list[Any]) -> bool:
-        """Forget descriptors that the program has closed: they may be other files now.
-
-        Return True if that ended a lock.
-        """
+        """Forget descriptors that the program has closed: they may be other files now. Return True if a lock ended."""
         is_lost = False
         for ticket in tickets:
             place = getattr(ticket.queue, "place", None)

@@ -17,10 +17,7 @@ ATTEMPTS = 10  # to read both files with no rotation in between
 
 
 def read_both(place: Directory, size: int | None = None) -> tuple[bytes, bytes]:
-    """Return the text of PAST and of JOURNAL, or the last `size` bytes of both, read with no rotation in between.
-
-    Raises OSError.
-    """
+    """Return (PAST, JOURNAL), or their last `size` bytes, read with no rotation in between. Raises OSError."""
     for _ in range(ATTEMPTS):
         now, number = read_journal(place, JOURNAL, size)
         left = size and size - len(now)
@@ -31,10 +28,7 @@ def read_both(place: Directory, size: int | None = None) -> tuple[bytes, bytes]:
 
 
 def read_journal(place: Directory, file: str, size: int | None = None) -> tuple[bytes, int | None]:
-    """Return (the last `size` bytes of a file, or READ_LIMIT, its inode number), or (b"", None) if it is missing.
-
-    Raises OSError.
-    """
+    """Return (the last `size` bytes, or READ_LIMIT, of a file; its inode), (b"", None) without it. Raises OSError."""
     try:
         fd = posix.open(file, posix.O_RDONLY | SAFELY, dir_fd=place.fd)
     except FileNotFoundError:

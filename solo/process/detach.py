@@ -5,10 +5,7 @@ from _signal import SIG_DFL, SIGKILL, SIGSTOP, signal, valid_signals
 
 
 def detach() -> None:
-    """Leave the caller's session, terminal, streams and directory, and reset the dispositions of signals.
-
-    Its other descriptors stay open.
-    """
+    """Leave the caller's session, terminal, streams and directory, not its other descriptors; reset dispositions."""
     posix.setsid()
     for number in valid_signals() - {SIGKILL, SIGSTOP}:
         signal(number, SIG_DFL)

@@ -52,10 +52,7 @@ def is_unused(number: int) -> bool:
 
 
 def lock(call: Call, fd: int, mode: int, is_over: Callable[[], bool]) -> None:
-    """Do as `call`, in a thread of its own; after an interrupt only until `is_over`. Raises OSError.
-
-    Take no signal of the program.
-    """
+    """Do as `call`, without the program's signals; after an interrupt only until `is_over`. Raises OSError."""
     prepared = prepare()
     if prepared is None or call not in prepared[1]:
         call(fd, mode)

@@ -165,10 +165,7 @@ class Termination:
             self.ask(child)
 
     def is_order(self, info: Any, child: Child) -> bool:
-        """Whether the signal orders the end.
-
-        SIGHUP from a process often means "reload"; Ctrl-C is for the command.
-        """
+        """Whether the signal orders the end. SIGHUP from a process often means "reload"; Ctrl-C is for the command."""
         signal = info.si_signo
         if signal not in ENDING or getsignal(signal) == SIG_IGN:
             return False
@@ -190,10 +187,7 @@ class Termination:
                 say_promptly(f"{self.name}: cannot end pid {child.pid}: {error.strerror}")
 
     def send(self, signal: int, child: Child) -> None:
-        """Signal all of the tree but the command.
-
-        Send SIGTERM only once: to some programs a second one means "at once".
-        """
+        """Signal all of the tree but the command, by SIGTERM only once: to some programs a second one means "at once"."""
         if not self.is_tree:
             return
         for process in find_descendants(posix.getpid(), self.strangers):
@@ -204,10 +198,7 @@ class Termination:
             send(process, signal)
 
     def has_descendants(self) -> bool:
-        """Whether a descendant lives.
-
-        Each one has a child of the launcher, the subreaper, as ancestor. Raises OSError.
-        """
+        """Whether a descendant lives: it has a child of the launcher, the subreaper, as ancestor. Raises OSError."""
         if not self.is_tree:
             return False
         if self.strangers and not self.strangers.issuperset(find_children(posix.getpid())):

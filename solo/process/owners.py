@@ -27,10 +27,7 @@ def is_trusted(ticket: Ticket) -> bool:
 
 
 def vouches(ticket: Ticket, process: Process) -> bool:
-    """Whether the owner of the ticket may be believed about (pid, start), which its record names.
-
-    False if we cannot see it.
-    """
+    """Whether the owner of the ticket may be believed about the process (pid, start) of its record, if we see it."""
     if is_trusted(ticket):
         return True
     theirs, mine = find_origins(ticket)

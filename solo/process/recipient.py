@@ -35,10 +35,7 @@ class Recipient:
             self.verify()
 
     def end(self, signal: int) -> None:
-        """Send `signal`, and SIGCONT if the process is stopped.
-
-        Raises ProcessLookupError if the process is gone, another OSError or SoloError.
-        """
+        """Send `signal`, and SIGCONT if the process is stopped. Raises what `send` raises."""
         self.send(signal)
         if signal != SIGKILL and is_stopped(self.pid):
             self.send(SIGCONT)

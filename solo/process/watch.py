@@ -168,10 +168,7 @@ def describe_process(pid: int) -> str:
 
 
 def try_lead(fd: int) -> bool:
-    """Lock `fd` by fcntl(2), which does not conflict with flock(2).
-
-    Return False if another waiter has that lock: it looks for the owner.
-    """
+    """Lock `fd` by fcntl(2), which does not conflict with flock(2). Return False if another waiter looks for the owner."""
     try:
         lockf(fd, LOCK_EX | LOCK_NB)
         return True

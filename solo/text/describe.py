@@ -106,10 +106,7 @@ def find_directory(ticket: Ticket) -> str | None:
 
 
 def describe_owner(ticket: Ticket) -> str:
-    """Return `pid 4711 (backup.sh --full)`; of an orphan or a kept hold its process.
-
-    Name another user, and mark a claim of its record as such.
-    """
+    """Return `pid 4711 (backup.sh --full)`; of an orphan or a kept hold its process. Mark claims of another user."""
     record = ticket.record
     assert record is not None and ticket.owner_uid is not None
     is_orphan = is_orphaned(ticket)

@@ -1,7 +1,4 @@
-"""Hints for users of flock(1) and other tools: what to type instead of their options and words.
-
-Loaded for errors only.
-"""
+"""Hints for users of flock(1) and other tools: what to type instead of their options and words. For errors only."""
 
 import os
 

@@ -25,10 +25,7 @@ def describe_missing(name: str | None) -> str:
 
 
 def describe_install(requirements: dict[str, str]) -> str:
-    """Return a command that installs libraries: the keys, Debian's packages, with apt, or the values with pip.
-
-    It can be typed as it is.
-    """
+    """Return a command that installs libraries: the keys, Debian's packages, with apt, or the values with pip."""
     if (sys.executable or "").startswith("/usr/bin/") and os.path.exists("/usr/bin/apt"):
         return "apt install " + " ".join(requirements)
     import shlex  # python3-minimal lacks it

@@ -202,9 +202,7 @@ def choose_remedy(place: "Directory", part: str) -> str:
 
 
 def choose_closing(place: "Directory | None", may_be_shared: bool) -> str:
-    """Return the command that takes away the access to a directory in `place`, or to the base, which others should not
-    have.
-    """
+    """Return the command that closes a directory in `place`, or the base, to those who should not have access."""
     if place is None:
         return SHARE_BASE if may_be_shared else CLOSE_BASE
     return "chmod +t {0}" if place.mode & S_ISVTX else "chmod o-w {0}" if place.shared else "chmod -R go-rwx {0}"

@@ -35,10 +35,7 @@ def print_rows(
     styles: dict[str, str] | None = None,
     empty: str = "",
 ) -> None:
-    """Print `rows` of cells under `columns`; without rows `empty`.
-
-    `styles` maps values of the column `styled` to their style.
-    """
+    """Print `rows` under `columns`; without rows `empty`. `styles` are those of the values of the column `styled`."""
     lines = [[clean(cell) for cell in row] for row in rows]
     console = open_console() if lines else None
     if console:
