@@ -19,7 +19,7 @@ from solo import __version__
 from solo.commands.history import find_percentile, make_picture
 from solo.contention import progress
 from solo.history.usual import FEWEST, LEAST_OVERDUE
-from solo.text.fit import fit
+from solo.text.tables import fit
 from solo.text.width import measure
 
 MANY = 40  # names, more than a screen has rows

@@ -1,7 +1,7 @@
 """Reports from a launcher to the program that started it by solo.run(). The exit status alone could also be the
 command's.
 
-A message is a line with the lengths of three texts, then the texts. They may contain any byte, as a name may.
+A message is three texts, each of which ends with a NUL.
 """
 
 import posix
@@ -35,26 +35,19 @@ class Report:
         self.send(type(error).__name__, getattr(error, "name", ""), str(error))
 
     def send(self, kind: str, name: str = "", text: str = "") -> None:
-        parts = [part.encode("utf-8", "surrogateescape") for part in (kind, name, text)]
+        parts = [part.encode("utf-8", "surrogateescape").replace(b"\0", b"") for part in (kind, name, text)]
         parts[2] = parts[2][:LIMIT]
         try:
-            posix.write(self.pipe, b"%d %d %d\n" % tuple(map(len, parts)) + b"".join(parts))
+            posix.write(self.pipe, b"".join([part + b"\0" for part in parts]))
         except OSError:
             pass
 
 
 def read_last(report: bytes) -> "tuple[str, str, str] | None":
     """Return (kind, name, text) of the last message of a report; None if there is none."""
-    last: tuple[bytes, bytes, bytes] | None = None
-    while report:
-        head, _, rest = report.partition(b"\n")
-        try:
-            kind, name, text = map(int, head.split(b" "))
-        except ValueError:
-            break
-        last = rest[:kind], rest[kind : kind + name], rest[kind + name : kind + name + text]
-        report = rest[kind + name + text :]
-    if last is None:
+    parts = report.split(b"\0")
+    end = len(parts) // 3 * 3
+    if not end:
         return None
-    first, second, third = (part.decode("utf-8", "surrogateescape") for part in last)
-    return first, second, third
+    kind, name, text = (part.decode("utf-8", "surrogateescape") for part in parts[end - 3 : end])
+    return kind, name, text

@@ -14,8 +14,16 @@ from solo.options import FILE, SOCKET
 from solo.process.owners import is_orphaned
 from solo.text.describe import format_span, name_signal
 from solo.text.events import FAILED, LOST, OK, RUNNING, SIGNALED, TIMED_OUT, name_end
-from solo.text.fit import NAME
-from solo.text.tables import add_notes, describe_claim, format_json, format_time, open_console, print_rows, print_table
+from solo.text.tables import (
+    NAME,
+    add_notes,
+    describe_claim,
+    format_json,
+    format_time,
+    open_console,
+    print_rows,
+    print_table,
+)
 from solo.text.users import find_user
 from solo.text.width import clean, measure, pad
 from solo.tickets import LIVE, ORPHANED

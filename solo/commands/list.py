@@ -15,9 +15,8 @@ from solo.kernel import close, encode, say
 from solo.modes import INTENTIONS
 from solo.options import FILE, LOCAL_BACKENDS, SOCKET
 from solo.text.describe import format_duration, format_rough
-from solo.text.fit import NAME
 from solo.text.rows import make_row
-from solo.text.tables import add_column, add_notes, format_json, format_times, print_rows
+from solo.text.tables import NAME, add_column, add_notes, format_json, format_times, print_rows
 from solo.tickets import LIVE, ORPHANED, Queue, is_published, is_ticket
 
 COLUMNS = (NAME, "STATE", "MODE", "LAUNCHER", "CHILD", "FOR", "USER", "COMMAND")

@@ -22,8 +22,7 @@ from solo.errors import SoloError, UsageError
 from solo.identity import read_origin
 from solo.kernel import ENDING
 from solo.process.tree import find_roots
-from solo.text.fit import NAME, fit
-from solo.text.tables import GAP, print_rows
+from solo.text.tables import GAP, NAME, fit, print_rows
 from solo.text.width import clean, cut, measure, pad, print_clean
 
 INTERVAL = 1.0  # seconds

@@ -45,8 +45,9 @@ class Holder:
                 poll([pidfd], FOREVER)
             while is_alive(*child, self.origin, self.origin):
                 sleep(SLOW_CHECK)  # an old kernel, or a filter of system calls
-            if posix.getppid() != launcher:
-                remove_all(tickets)
+            if posix.getppid() != launcher:  # a contender that cannot look for the process finds no ticket then
+                for ticket in reversed(tickets):
+                    ticket.queue.remove(ticket.file)
 
         kept = [fd for ticket in tickets for fd in ticket.descriptors]
         pid = fork_holder(wait, kept if pidfd is None else [*kept, pidfd])
@@ -60,12 +61,6 @@ class Holder:
             end_child(self.process[0])
 
     refused = ended
-
-
-def remove_all(tickets: "list[Ticket]") -> None:
-    """Remove the tickets, before their locks are released: a contender that cannot look for the process finds none."""
-    for ticket in reversed(tickets):
-        ticket.queue.remove(ticket.file)
 
 
 def fork_holder(wait: "Callable[[], object]", kept: "list[int]") -> int:

@@ -6,18 +6,9 @@ launcher only waits for the watcher if it would die with the launcher.
 
 from __future__ import annotations
 
+import _signal
 import posix
-from _signal import (
-    SIG_BLOCK,
-    SIG_DFL,
-    SIG_SETMASK,
-    SIGCHLD,
-    SIGKILL,
-    pthread_sigmask,
-    signal,
-    sigtimedwait,
-    valid_signals,
-)
+from _signal import SIG_SETMASK, SIGCHLD, pthread_sigmask
 from time import monotonic
 
 from solo.errors import Busy, RanAlready, SoloError
@@ -76,12 +67,14 @@ class Notifier(Listener):
 
         While the command runs, add the watcher to the `strangers`, which --tree spares.
         """
-        mask = pthread_sigmask(SIG_BLOCK, valid_signals())  # the watcher is to outlive a SIGTERM to the whole unit
+        mask = pthread_sigmask(
+            _signal.SIG_BLOCK, _signal.valid_signals()
+        )  # the watcher is to outlive a SIGTERM to the whole unit
         try:
             waits = strangers is None and is_first_of_unit(self.run)
             if waits:
-                signal(SIGCHLD, SIG_DFL)
-                while sigtimedwait(ENDING, 0):
+                _signal.signal(SIGCHLD, _signal.SIG_DFL)
+                while _signal.sigtimedwait(ENDING, 0):
                     pass  # they have ended the command
             watcher = posix.fork()
             if watcher == 0:
@@ -106,7 +99,7 @@ class Notifier(Listener):
                 self.execute(event)
             status = wait_end(pid, LIMIT)
             if status is None:
-                posix.killpg(pid, SIGKILL)
+                posix.killpg(pid, _signal.SIGKILL)
                 self.report(f"was killed: it ran for more than {LIMIT:.0f}s")
             elif status:
                 self.report(f"ended {describe_end(posix.waitstatus_to_exitcode(status), monotonic() - begin)}")
@@ -147,7 +140,7 @@ def find_directory() -> bytes:
 
 
 def is_first_of_unit(run: Any) -> bool:
-    """Return whether the kernel or systemd kills all other processes when this one ends: process 1 or its child, or the
+    """Whether the kernel or systemd kills all other processes when this one ends: process 1 or its child, or the
     main process of a unit.
     """
     if posix.getpid() == 1 or run is not None and run.is_below_init:
@@ -165,6 +158,6 @@ def wait_end(pid: int, seconds: float, orders: tuple[int, ...] = ()) -> int | No
         ended, status = posix.waitpid(pid, posix.WNOHANG)
         if ended:
             return status
-        info = sigtimedwait((SIGCHLD, *orders), max(0.0, deadline - monotonic()))
+        info = _signal.sigtimedwait((SIGCHLD, *orders), max(0.0, deadline - monotonic()))
         if info is None or info.si_signo in orders:
             return None

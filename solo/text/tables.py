@@ -1,21 +1,25 @@
-"""Prints rows: a table by rich on a terminal, aligned plain text in a pipe. No cell can control the terminal."""
+"""Prints rows: a table by rich on a terminal, aligned plain text in a pipe. No cell can control the terminal.
+
+A table is fitted to the width of the terminal: texts are shortened with an ellipsis, then columns left out, but not the
+last one.
+"""
 
 from __future__ import annotations
 
 import sys
 
 from solo.modes import EXCLUSIVE, INTEND_EXCLUSIVE, INTEND_SHARED, SHARED, SLOTS
-from solo.text.fit import NOTE, fit
-from solo.text.width import clean, measure, pad
+from solo.text.width import clean, cut, measure, pad
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from rich.console import Console
 
     Rows = list[list[str]]  # of cells
+    Change = Callable[[list[str], int], list[str] | None]  # of the cells of a column, to fit into some width
 
 MODES = {
     EXCLUSIVE: "exclusive",
@@ -26,6 +30,33 @@ MODES = {
 }
 
 GAP = 2  # cells between two columns on a terminal
+NAME, NOTE = "NAME", "NOTE"
+LEAST = 16  # cells of the last column, the command
+
+
+def shorten(least: int) -> Change:
+    """Return a change that cuts cells to the width that is left, but not below `least`."""
+    return lambda cells, left: [cut(cell, max(least, left)) for cell in cells]
+
+
+def omit(*_: object) -> None:
+    """Leave the column out."""
+
+
+# In this order, until the last column has LEAST cells.
+STEPS: tuple[tuple[str, Change], ...] = (
+    (NOTE, shorten(12)),
+    (NAME, shorten(12)),
+    ("MODE", lambda cells, _: None if {*cells} == {"exclusive"} else cells),
+    ("LAUNCHER", omit),
+    ("TIME", lambda cells, _: [cell.partition("-")[2] or cell for cell in cells]),  # without the year
+    ("USER", lambda cells, _: None if len({*cells}) == 1 else cells),
+    ("DIRECTORY", shorten(12)),
+    ("HOST", shorten(8)),
+    ("WAITED", omit),
+    (NOTE, shorten(8)),
+    (NOTE, omit),
+)
 
 
 def print_rows(
@@ -80,6 +111,34 @@ def print_table(console: Console, columns: Sequence[str], rows: Rows, styled: st
         cells = zip(columns, row)
         table.add_row(*(Text(cell, styles.get(cell, "") if column == styled else "") for column, cell in cells))
     console.print(table, width=max(console.width, sum(widths) + GAP * len(widths) + len(last)), crop=True)
+
+
+def fit(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], room: int, gap: int
+) -> tuple[list[str], list[list[str]]]:
+    """Return (columns, rows) as they fit into `room` cells with `gap` cells between two columns."""
+    table = {column: [row[at] for row in rows] for at, column in enumerate(columns)}
+    for column, change in STEPS:
+        lacking = find_lacking(table, room, gap)
+        if lacking <= 0:
+            break
+        if column in table and column != columns[-1]:
+            cells = change(table[column], find_width(column, table[column]) - lacking)
+            if cells is None:
+                del table[column]
+            else:
+                table[column] = cells
+    return list(table), list(map(list, zip(*table.values()))) if rows else []
+
+
+def find_lacking(table: dict[str, list[str]], room: int, gap: int) -> int:
+    """Return how many cells more than `room` the table needs with LEAST cells of the last column."""
+    *fixed, last = [find_width(column, cells) for column, cells in table.items()]
+    return sum(fixed) + gap * len(fixed) + min(last, LEAST) - room
+
+
+def find_width(column: str, cells: list[str]) -> int:
+    return max(map(measure, [column, *cells]))
 
 
 def add_column(columns: Sequence[str], lines: Rows, heading: str, cells: list[str]) -> tuple[Sequence[str], Rows]:
