@@ -10,9 +10,9 @@ from solo.acquire import acquire_files, acquire_names, remove_unseen_holds, sett
 from solo.api import blocking
 from solo.api.arguments import read_options
 from solo.api.hold import Hold, all_holds, identify_file, release_all
-from solo.directories import open_name
+from solo.directories import Directory, open_name
 from solo.errors import Busy, SoloError
-from solo.identity import read_origin, read_self
+from solo.identity import Origin, read_origin, read_self
 from solo.kernel import FOREVER, OWNER_BITS, read_file, read_umask
 from solo.modes import EXCLUSIVE, Claim, find_conflicts
 from solo.obstacles import find_living, read_claim
@@ -20,14 +20,12 @@ from solo.options import FILE, SOCKET
 from solo.plan import Plan, make_absolute
 from solo.queue import wait_silently
 from solo.record import Record
-from solo.tickets import HOLD, READABLE, SEAT, Queue
+from solo.tickets import HOLD, READABLE, SEAT, Queue, Ticket
 
 if TYPE_CHECKING:
     from solo.api.lock import Lock  # a Lock makes its Attempts
     from solo.contention.protocols import Queue as AnyQueue
-    from solo.directories import Directory
-    from solo.identity import Origin, Process
-    from solo.tickets import Ticket as FileTicket
+    from solo.identity import Process
 
 COMMAND_SIZE = 1 << 20  # bytes
 
@@ -55,7 +53,7 @@ class LockAttempt:
         self.is_abandoned = False
         self.tickets: list[Any] = []  # all tickets of the attempt, waiting ones too
         self.holds: list[Any] = []  # the acquired ones and locked files
-        self.queues: list[Any] = []  # each is an Own
+        self.queues: list[AnyQueue] = []
 
     def run_hastily(self) -> bool:
         """Acquire it in this thread. Return False if it would have to wait."""
@@ -115,8 +113,6 @@ class LockAttempt:
             if self.waiter is not None:
                 self.waiter.close()
             all_attempts.discard(self)
-            for queue in self.queues:
-                queue.attempt = None  # else a Hold would refer to its owner, which would never be collected
 
     def acquire(self) -> Hold:
         """Acquire all names and files. Raises what acquire_names and acquire_files raise, with the holders in a Busy."""
@@ -129,15 +125,9 @@ class LockAttempt:
         own = self.find_own_tickets() if self.deadline == FOREVER else []
         wanted.retained = [ticket.number for ticket in own if hasattr(ticket, "number")]
         holds = self.holds = []
-
-        def make(base: "Optional[Directory]", name: str, origin: "Origin") -> "AnyQueue":
-            queue: AnyQueue = make_queue(base, name, origin, self)
-            self.queues.append(queue)
-            return queue
-
         self.refuse_own_files()
         try:
-            named = acquire_names(wanted, plan, wait_silently, holds, make)
+            named = acquire_names(wanted, plan, wait_silently, holds, self.make_queue)
             settle_all(holds)
             if lock.flock or lock.fcntl:
                 acquire_files(lock.name, named, plan, read_umask(), wait_silently, holds, True)
@@ -156,6 +146,21 @@ class LockAttempt:
                 error.holders = tuple(map(make_holder, rows))
                 error.tickets = ()
             raise
+
+    def make_queue(self, base: Optional[Directory], name: str, origin: Origin) -> "AnyQueue":
+        """Return the queue of `name`: files in `base`, or sockets if that is None."""
+        queue: Any = None
+        if base is not None:
+            queue = OwnQueue(open_name(base, name), origin, base.path)
+        else:
+            from solo.contention.sockets import SocketQueue
+
+            class OwnSocketQueue(Own, SocketQueue):
+                __slots__ = ()
+
+            queue = OwnSocketQueue(name, origin)
+        self.queues.append(queue)
+        return cast("AnyQueue", queue)
 
     def find_own_tickets(self) -> list[Any]:
         """Return the tickets that cannot be released while this attempt waits: those of its own thread or task.
@@ -260,20 +265,19 @@ class LockPlan(Plan):
 
 
 class Own:
-    """A queue that adds the tickets it publishes to those of `attempt`."""
+    """A queue that adds the tickets it publishes to those of this thread's attempt."""
 
     __slots__ = ()
-    attempt: Optional["LockAttempt"]
 
     def publish(self, kind: str, record: Record) -> Any:
-        assert self.attempt is not None
+        attempt: LockAttempt = blocking.mine.attempt
         if kind == SEAT:
-            self.attempt.refuse_own_tickets(cast("AnyQueue", self), record.claim)
-            if self.attempt.waiter is None:
+            attempt.refuse_own_tickets(cast("AnyQueue", self), record.claim)
+            if attempt.waiter is None:
                 raise blocking.WouldWait  # before it is published: a waiter that leaves lets others overtake
         ticket = super().publish(kind, record)  # type: ignore[misc]
         if ticket is not None:
-            self.attempt.tickets.append(ticket)
+            attempt.tickets.append(ticket)
             if kind == HOLD and record.retained is not None:
                 record.retained.append(ticket.number)  # while it waits for the next name
         return ticket
@@ -282,9 +286,9 @@ class Own:
 class OwnQueue(Own, Queue):
     """A queue of files."""
 
-    __slots__ = ("attempt",)
+    __slots__ = ()
 
-    def write_ticket(self, file: str, fd: int, record: Record) -> "FileTicket":
+    def write_ticket(self, file: str, fd: int, record: Record) -> Ticket:
         if self.place.mode & READABLE & OWNER_BITS & ~os.fstat(fd).st_mode:  # lost to the umask of the program
             os.fchmod(fd, self.place.mode & READABLE)
         return super().write_ticket(file, fd, record)
@@ -294,21 +298,6 @@ def identify_queue(queue: Any) -> object:
     """Return what identifies the queue of a name: its directory, or for sockets the name. None for a locked file."""
     place = getattr(queue, "place", None)
     return getattr(queue, "name", None) if place is None else identify_file(place.fd)
-
-
-def make_queue(base: "Optional[Directory]", name: str, origin: "Origin", attempt: "LockAttempt") -> Any:
-    """Return the queue of `name`: files in `base`, or sockets if that is None."""
-    if base is not None:
-        queue: Any = OwnQueue(open_name(base, name), origin, base.path)
-    else:
-        from solo.contention.sockets import SocketQueue
-
-        class OwnSocketQueue(Own, SocketQueue):
-            __slots__ = ("attempt",)
-
-        queue = OwnSocketQueue(name, origin)
-    queue.attempt = attempt
-    return queue
 
 
 @functools.lru_cache(1)

@@ -107,38 +107,37 @@ class Waiter:
 
     def wait_answer(self, deadline: float) -> bool:
         """Block until this waiter is woken. Return False once `deadline` has passed. Raises Cancelled."""
-        if self.is_cancelled:
-            raise Cancelled
-        acting.release()
-        try:
-            is_woken: bool = self.bell.acquire(timeout=max(0.0, min(deadline - monotonic(), threading.TIMEOUT_MAX)))
-        finally:
-            acting.acquire()
-        if self.is_cancelled:
-            raise Cancelled
-        return is_woken
+        left = max(0.0, min(deadline - monotonic(), threading.TIMEOUT_MAX))
+        return bool(self.block(self.bell.acquire, True, left))
 
     def wait(self, poller: "select.poll", deadline: float) -> bool:
         """Block until `poller` or this waiter is ready. Return False once `deadline` has passed. Raises Cancelled."""
-        if self.is_cancelled:
-            raise Cancelled
         self.wakeup = self.wakeup or Wakeup()
         poller.register(self.wakeup, select.POLLIN)
-        acting.release()
         try:
-            while True:
+            ready: list[tuple[int, int]] = []
+            while not ready:
                 left = None if deadline == FOREVER else max(0.0, min((deadline - monotonic()) * 1000, LONGEST_POLL))
-                ready = poller.poll(left)
-                if ready or monotonic() >= deadline:
+                ready = self.block(poller.poll, left)
+                if monotonic() >= deadline:
                     break
         finally:
-            acting.acquire()
             poller.unregister(self.wakeup)
         if any(fd == self.wakeup.fd for fd, _ in ready):
             self.wakeup.clear()
+        return bool(ready)
+
+    def block(self, call: Callable[..., Any], *words: Any) -> Any:
+        """Make a call that blocks, while this thread does not act. Raises Cancelled."""
+        if not self.is_cancelled:
+            acting.release()
+            try:
+                result = call(*words)
+            finally:
+                acting.acquire()
         if self.is_cancelled:
             raise Cancelled
-        return bool(ready)
+        return result
 
 
 class Watch:
