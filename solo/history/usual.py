@@ -102,7 +102,7 @@ def find_usual(directory: str | None, name: str, command: list[bytes] | None = N
 
 
 def read_usual(place: Directory, command: list[bytes] | None = None) -> Usual | None:
-    """Return the same of the journal in the open directory `place`, as find_names of names.py yields it."""
+    """Return what find_usual does, of the journal in the open directory `place`."""
     words = quote_words(command, WORDS_LIMIT) if command else b""
     runs: list[tuple[float, bytes]] = []
     for size in SIZES:

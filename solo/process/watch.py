@@ -32,10 +32,9 @@ def wait_any(tickets: "Sequence[Ticket]", deadline: float) -> bool:
     watches: list[int] = []
     inexact: list[Ticket] = []
     try:
-        known, tickets = len(tickets), [ticket for ticket in tickets if ticket.is_open]
-        blind = known > len(tickets)
+        blind = False
         for ticket in tickets:
-            found, is_exact = ticket.open_watches()
+            found, is_exact = ticket.open_watches() if ticket.is_open else ([], True)
             watches += found
             blind = blind or not found
             if not is_exact:
