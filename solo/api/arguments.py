@@ -87,7 +87,6 @@ def read_options(via: Optional[str], directory: Optional[AnyPath]) -> dict[str, 
 def resolve_options(
     via: Optional[str], directory: Optional[str], *variables: tuple[bytes, Optional[bytes]]
 ) -> dict[str, Any]:
-    """Return the options of these arguments and environment variables. Raises UsageError."""
     typed = {"via": via, "dir": directory}
     options = {key: value for key, value in typed.items() if value is not None}
     read_variables(options, {key: value for key, value in variables if value is not None})

@@ -210,13 +210,11 @@ class LockAttempt:
                     raise SoloError(f"{lock.name}: {self.describe_own(path)}")
 
     def describe_own(self, held: str) -> str:
-        """Return the message of a wait for itself."""
         owner = "thread" if self.owner is self.thread else "task or its thread"
         remedy = "if another thread will release that Hold, set a wait in seconds"
         return f"cannot wait for the lock: this {owner} already holds {held} by another Lock, and would wait for itself ({remedy})"
 
     def find_result(self) -> Hold:
-        """Return the Hold, or raise the error of the attempt."""
         if self.hold is None:
             assert self.error is not None
             raise self.error
@@ -233,7 +231,6 @@ class LockAttempt:
             self.drop()
 
     def drop(self) -> None:
-        """Release the Hold, if there is one."""
         if self.hold is not None:
             with blocking.acting:
                 self.hold._release()

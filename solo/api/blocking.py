@@ -201,7 +201,6 @@ class Watch:
             waiter.give(answer)
 
     def unlock(self) -> None:
-        """Unlock and close the file."""
         if self.is_open():
             self.lock(self.fd, LOCK_UN)
             close(self.fd)
@@ -232,7 +231,6 @@ def wait_lock(fd: int, mode: int, deadline: float, lock: Call) -> bool:
 
 
 def wait_poll(poller: "select.poll", deadline: float) -> bool:
-    """Block in poll(2)."""
     return find_waiter().wait(poller, deadline)
 
 
@@ -284,13 +282,11 @@ def look(waiter: Waiter, fd: int, mode: int, deadline: float, lock: Call) -> Opt
 
 
 def is_gevent() -> bool:
-    """Whether gevent has replaced Python's threads."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
 def is_eventlet() -> bool:
-    """Whether eventlet has replaced Python's threads."""
     patcher = sys.modules.get("eventlet.patcher")
     return patcher is not None and bool(patcher.is_monkey_patched("thread"))
 
@@ -388,7 +384,6 @@ class Deferred:
     # there.
 
     def put_off(self, number: int) -> None:
-        """Replace the handler of a signal by the recorder."""
         handler = _signal.getsignal(number)
         # Leave the handler of asyncio: it does nothing, and replacing it would lose its flag.
         if callable(handler) and getattr(handler, "__name__", "") != "_sighandler_noop":

@@ -153,7 +153,6 @@ def identify_file(fd: int) -> Optional[tuple[int, int]]:
 
 
 def find_slot(ticket: "Ticket") -> Optional[int]:
-    """Return the lowest slot of a ticket, or None."""
     return ticket.record.slot[0][0] if ticket.record and ticket.record.slot else None
 
 

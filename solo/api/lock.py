@@ -246,7 +246,6 @@ class Lock:
         return True
 
     def _find_deadline(self, timeout: Optional[float]) -> float:
-        """Return the deadline on the monotonic clock."""
         wait = self.wait if timeout is UNSET else check_wait(timeout)
         return NO_WAIT if wait is None else FOREVER if wait == math.inf else time.monotonic() + wait
 

@@ -1,5 +1,7 @@
 """Find all names below a directory. Each directory is opened once and listed once."""
 
+from __future__ import annotations
+
 import os
 
 from solo.directories import DEEPEST, Directory, open_part
@@ -11,12 +13,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    Found = tuple[str, Directory | SoloError, list[str]]  # name, its directory or why that is refused, its entries
+
 
 class ForeignName(SoloError):
     """Another user made the name, in a directory of all users. Runs of this user refuse it."""
 
 
-def find_names(base: Directory, wanted: "Sequence[str]" = ()) -> "Iterator[tuple[str, Directory | SoloError]]":
+def find_names(base: Directory, wanted: Sequence[str] = ()) -> Iterator[tuple[str, Directory | SoloError]]:
     """Yield (name, Directory) of the `wanted` names below `base` and of those nested in them, in order; of every name if none
     is wanted. (name, SoloError) if it is refused.
 
@@ -26,17 +30,13 @@ def find_names(base: Directory, wanted: "Sequence[str]" = ()) -> "Iterator[tuple
         yield name, place
 
 
-def find_files(
-    base: Directory, wanted: "Sequence[str]" = ()
-) -> "Iterator[tuple[str, Directory | SoloError, list[str]]]":
+def find_files(base: Directory, wanted: Sequence[str] = ()) -> Iterator[Found]:
     """Yield what find_names does, with the entries of each directory. Raises OSError if `base` cannot be listed."""
     listed = [] if wanted else os.listdir(base.fd)
     return ((name, place, files) for name, place, files in walk(base, listed, "", wanted) if is_within(name, wanted))
 
 
-def walk(
-    place: Directory, listed: "list[str]", above: str, wanted: "Sequence[str]"
-) -> "Iterator[tuple[str, Directory | SoloError, list[str]]]":
+def walk(place: Directory, listed: list[str], above: str, wanted: Sequence[str]) -> Iterator[Found]:
     """Yield what find_files does for each directory `listed` in `place`, whose own name with a slash is `above`; where only
     some inside it are `wanted`, for these and those above them.
     """
@@ -72,6 +72,6 @@ def is_directory(place: Directory, part: str) -> bool:
         return False
 
 
-def is_within(name: str, wanted: "Sequence[str]") -> bool:
+def is_within(name: str, wanted: Sequence[str]) -> bool:
     """Whether the name is one of `wanted` or nested in one. True if `wanted` is empty."""
     return not wanted or any(name == above or name.startswith(above + "/") for above in wanted)

@@ -50,11 +50,8 @@ def parse_text(text: bytes) -> str:
 
 
 # The fields of each event, and those that it may lack. `user` is at an engine, as another host may have other uids.
-REQUIRED: Readers = {
-    **dict.fromkeys(("uid", "launcher", "slots", "take"), parse_int),
-    "host": parse_text,
-    "mode": bytes.decode,
-}
+REQUIRED: Readers = {"host": parse_text, "mode": bytes.decode}
+REQUIRED.update(dict.fromkeys(("uid", "launcher", "slots", "take"), parse_int))
 OPTIONAL: Readers = {
     **dict.fromkeys(("start", "waited", "ran"), parse_time),
     **dict.fromkeys(("code", "child", "slot", "token"), parse_int),

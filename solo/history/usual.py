@@ -79,7 +79,6 @@ def estimate_wait(running: list[tuple[float, Claim]], waiting: list[tuple[float,
 
 
 def find_median(numbers: list[float]) -> float:
-    """Return the median of sorted numbers."""
     middle = len(numbers) // 2
     return numbers[middle] if len(numbers) % 2 else (numbers[middle - 1] + numbers[middle]) / 2
 

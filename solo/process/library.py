@@ -9,18 +9,10 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 
-class Int(_ctypes._SimpleCData):  # type: ignore[type-arg]
-    _type_ = "i"
-
-
-class Pointer(_ctypes._SimpleCData):  # type: ignore[type-arg]
-    _type_ = "P"
-
-
-class Bytes(_ctypes._SimpleCData):  # type: ignore[type-arg]
-    """A char *: bytes up to a NUL, or None."""
-
-    _type_ = "z"
+# Types of C. Bytes is a char *: bytes up to a NUL, or None.
+Int: "Any" = type("Int", (_ctypes._SimpleCData,), {"_type_": "i"})
+Pointer: "Any" = type("Pointer", (_ctypes._SimpleCData,), {"_type_": "P"})
+Bytes: "Any" = type("Bytes", (_ctypes._SimpleCData,), {"_type_": "z"})
 
 
 def load_library(name: "Optional[str]" = None) -> int:
@@ -39,10 +31,8 @@ def find_function(
 
 
 def pack_longs(*numbers: int) -> bytes:
-    """Return numbers as a C array of long."""
     return b"".join([number.to_bytes(_ctypes.sizeof(Pointer), byteorder) for number in numbers])
 
 
 def pack_ints(*numbers: int) -> bytes:
-    """Return numbers as a C array of int."""
     return b"".join([number.to_bytes(_ctypes.sizeof(Int), byteorder) for number in numbers])

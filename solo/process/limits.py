@@ -140,7 +140,6 @@ class Termination:
         self.send(signal, child)
 
     def kill(self, child: Child) -> None:
-        """Send SIGKILL."""
         self.stage = SIGKILL
         self.send_to_command(SIGKILL, child)
         self.send(SIGKILL, child)

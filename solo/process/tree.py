@@ -47,13 +47,13 @@ def open_recipient(ticket: Ticket, process: Process) -> Recipient:
     recipient = Recipient(process, *find_origins(ticket))
     if vouches(ticket, process):
         return recipient
-    assert ticket.owner_uid is not None
     with recipient:
         if recipient.is_gone():
             raise ProcessLookupError
+    assert ticket.owner_uid is not None
+    writer = find_user(ticket.owner_uid)
     raise SoloError(
-        f"cannot end pid {recipient.pid}: its record was written by {find_user(ticket.owner_uid)},"
-        " a user that could not have signalled it"
+        f"cannot end pid {recipient.pid}: its record was written by {writer}, a user that could not have signalled it"
     )
 
 

@@ -57,12 +57,10 @@ def find_usual_run(ticket: Ticket) -> Usual | None:
 
 
 def describe_usual(usual: Usual | None) -> str:
-    """Return `, usually 4m`, or "" for None."""
     return f", usually {format_rough(usual.median)}" if usual else ""
 
 
 def describe_skips(skips: int | None) -> str:
-    """Return `, 12 skips since`, or "" for none."""
     return f", {skips} skip{'s' * (skips != 1)} since" if skips else ""
 
 

@@ -185,7 +185,6 @@ def is_in_unit() -> bool:
 
 
 def explain_owner(uid: int, remedy: str) -> str:
-    """Return the reason why what user `uid` owns cannot be used, and the `remedy`."""
     return f"it belongs to uid {uid}, who could remove it while others use it (as root: {remedy})"
 
 

@@ -19,15 +19,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     Rows = list[list[str]]  # of cells
+    Columns = Sequence[str]
+    Styles = dict[str, str]  # by the text of a cell
     Change = Callable[[list[str], int], list[str] | None]  # of the cells of a column, to fit into some width
 
-MODES = {
-    EXCLUSIVE: "exclusive",
-    SHARED: "shared",
-    SLOTS: "slots",
-    INTEND_EXCLUSIVE: "exclusive",
-    INTEND_SHARED: "shared",
-}
+MODES = {EXCLUSIVE: "exclusive", SHARED: "shared", SLOTS: "slots"}
+MODES.update({INTEND_EXCLUSIVE: "exclusive", INTEND_SHARED: "shared"})
 
 GAP = 2  # cells between two columns on a terminal
 NAME, NOTE = "NAME", "NOTE"
@@ -40,7 +37,7 @@ def shorten(least: int) -> Change:
 
 
 def omit(*_: object) -> None:
-    """Leave the column out."""
+    return None
 
 
 # In this order, until the last column has LEAST cells.
@@ -60,11 +57,7 @@ STEPS: tuple[tuple[str, Change], ...] = (
 
 
 def print_rows(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    styled: str = "",
-    styles: dict[str, str] | None = None,
-    empty: str = "",
+    columns: Columns, rows: Sequence[Sequence[object]], styled: str = "", styles: Styles | None = None, empty: str = ""
 ) -> None:
     """Print `rows` under `columns`; without rows `empty`. `styles` are those of the values of the column `styled`."""
     lines = [[clean(cell) for cell in row] for row in rows]
@@ -89,12 +82,11 @@ def open_console() -> Console | None:
 
 
 def align(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of cells as text in columns."""
     widths = [max(map(measure, column)) for column in zip(*lines)]
     return ["  ".join(map(pad, cells, widths)).rstrip() for cells in lines]
 
 
-def print_table(console: Console, columns: Sequence[str], rows: Rows, styled: str, styles: dict[str, str]) -> None:
+def print_table(console: Console, columns: Columns, rows: Rows, styled: str, styles: Styles) -> None:
     """Print clean cells as a table by rich, fitted to the terminal. Cut the last column with an ellipsis."""
     from rich import box
     from rich.table import Table
@@ -113,9 +105,7 @@ def print_table(console: Console, columns: Sequence[str], rows: Rows, styled: st
     console.print(table, width=max(console.width, sum(widths) + GAP * len(widths) + len(last)), crop=True)
 
 
-def fit(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], room: int, gap: int
-) -> tuple[list[str], list[list[str]]]:
+def fit(columns: Columns, rows: Rows, room: int, gap: int) -> tuple[Columns, Rows]:
     """Return (columns, rows) as they fit into `room` cells with `gap` cells between two columns."""
     table = {column: [row[at] for row in rows] for at, column in enumerate(columns)}
     for column, change in STEPS:
@@ -141,12 +131,12 @@ def find_width(column: str, cells: list[str]) -> int:
     return max(map(measure, [column, *cells]))
 
 
-def add_column(columns: Sequence[str], lines: Rows, heading: str, cells: list[str]) -> tuple[Sequence[str], Rows]:
+def add_column(columns: Columns, lines: Rows, heading: str, cells: list[str]) -> tuple[Columns, Rows]:
     """Return (columns, lines of cells), with one more column before the last."""
     return (*columns[:-1], heading, columns[-1]), [[*line[:-1], cell, line[-1]] for line, cell in zip(lines, cells)]
 
 
-def add_notes(columns: Sequence[str], lines: Rows, rows: list[dict[str, Any]]) -> tuple[Sequence[str], Rows]:
+def add_notes(columns: Columns, lines: Rows, rows: list[dict[str, Any]]) -> tuple[Columns, Rows]:
     """Return (columns, lines of cells), with the notes of the rows if some row has one."""
     if not any(row["note"] for row in rows):
         return columns, lines
@@ -155,13 +145,8 @@ def add_notes(columns: Sequence[str], lines: Rows, rows: list[dict[str, Any]]) -
 
 def describe_claim(claim: Any, slot: int | None) -> dict[str, Any]:
     """Return the fields of a row that describe a Claim, or the claim of a Run. `slot` is its first slot, or None."""
-    has_slots = claim.mode == SLOTS
-    return {
-        "mode": MODES[claim.mode],
-        "slot": slot,
-        "slots": claim.slots if has_slots else None,
-        "take": claim.take if has_slots else None,
-    }
+    slots, take = (claim.slots, claim.take) if claim.mode == SLOTS else (None, None)
+    return {"mode": MODES[claim.mode], "slot": slot, "slots": slots, "take": take}
 
 
 def format_times(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -25,7 +25,6 @@ def print_clean(text: object) -> None:
 
 
 def measure(text: str) -> int:
-    """Return the width of a text in cells."""
     return len(text) if text.isascii() else sum(measure_letters(text))
 
 
