@@ -55,11 +55,11 @@ class LockAttempt:
         self.holds: list[Any] = []  # the acquired ones and locked files
         self.queues: list[AnyQueue] = []
 
-    def run_hastily(self) -> bool:
+    def try_here(self) -> bool:
         """Acquire it in this thread. Return False if it would have to wait."""
         with blocking.Deferred():
             try:
-                self.try_acquire()
+                self.keep_result()
             except blocking.WouldWait:
                 return False
         return True
@@ -83,7 +83,7 @@ class LockAttempt:
     def run(self, notify: Optional[Callable[[], object]] = None) -> None:
         try:
             with blocking.acting:
-                self.try_acquire()
+                self.keep_result()
                 if self.is_abandoned:
                     self.drop()
         finally:
@@ -93,7 +93,7 @@ class LockAttempt:
             except RuntimeError:
                 self.drop()  # the event loop is closed: no task will take the Hold
 
-    def try_acquire(self) -> None:
+    def keep_result(self) -> None:
         """Keep the Hold or the error of the attempt. The caller is acting. Raises WouldWait if it must wait, but must not."""
         if getattr(blocking.mine, "attempt", None) is not None:
             self.error = SoloError(

@@ -169,7 +169,7 @@ class Lock:
         try:
             if hub is None and not (blocking.is_main_thread() or blocking.is_eventlet()):
                 attempt.run_here()  # signal handlers run only in the main thread
-            elif not attempt.run_hastily():
+            elif not attempt.try_here():
                 if blocking.is_eventlet():
                     raise SoloError(
                         f"{self.name}: cannot wait: eventlet would run no other greenlet meanwhile"
@@ -207,7 +207,7 @@ class Lock:
         attempt = LockAttempt(self, deadline, owner, is_async=True)
         self._asking.add(owner)
         try:
-            if attempt.run_hastily():
+            if attempt.try_here():
                 await asyncio.sleep(0)  # else a loop of such acquires would starve all other tasks
             else:
                 attempt.start(lambda: loop.call_soon_threadsafe(set_ready, ready))
