@@ -202,7 +202,10 @@ class Watch:
 
     def unlock(self) -> None:
         if self.is_open():
-            self.lock(self.fd, LOCK_UN)
+            try:
+                self.lock(self.fd, LOCK_UN)
+            except OSError:
+                pass  # it was not locked
             close(self.fd)
 
     def is_open(self) -> bool:
