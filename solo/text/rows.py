@@ -18,36 +18,24 @@ def make_row(name: str, where: str, ticket: "Any", record: "Any") -> "dict[str, 
     # Before its command runs, a launcher that holds the name may wait at its engine, or for the second name of a pair.
     is_waiting = not ticket.is_hold or record is not None and record.child is None and (record.via or record.is_pair)
     state = "waiting" if is_waiting else "orphaned" if is_orphaned(ticket) else "held"
-    row = {
+    pids, claims = ({}, {}) if record is None else find_claims(ticket, record)
+    slot = record.slot[0][0] if record and record.slot else None
+    return {
         "name": name,
         "state": state,
-        **describe_claim(Claim(EXCLUSIVE), None),
-        "launcher": None,
-        "child": None,
-        "since": None,
+        **describe_claim(record.claim if record else Claim(EXCLUSIVE), slot),
+        "launcher": pids.get("launcher"),
+        "child": pids.get("child"),
+        "since": record and record.since,
         "user": find_user(ticket.owner_uid),
-        "host": None,
-        "command": [],
-        "note": None,
-        "via": where,
+        "host": record and record.origin.host,
+        "command": [decode(word) for word in record.command] if record else [],
+        "note": record and record.note or None,
+        "via": record and record.via or where,
         "ticket": ticket.number,
-        "claims": {},
-        "directory": None,
+        "claims": claims,
+        "directory": record and find_directory(ticket),
     }
-    if record is not None:
-        pids, claims = find_claims(ticket, record)
-        row.update(
-            describe_claim(record.claim, record.slot[0][0] if record.slot else None),
-            since=record.since,
-            host=record.origin.host,
-            command=[decode(word) for word in record.command],
-            note=record.note or None,
-            via=record.via or where,
-            claims=claims,
-            directory=find_directory(ticket),
-            **pids,
-        )
-    return row
 
 
 def find_claims(ticket: "Any", record: "Any") -> "tuple[dict[str, int], dict[str, Any]]":
