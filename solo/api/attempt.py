@@ -190,9 +190,8 @@ class LockAttempt:
                 waited.append(read_claim(ticket))
                 ticket.close()  # each at once: there may be more waiters than descriptors
         if any(find_conflicts(claim, claims) for claim in waited):
-            raise SoloError(
-                self.describe_own(" and ".join(sorted({name for ticket in own for name in ticket.record.names})))
-            )
+            names = sorted({name for ticket in own for name in ticket.record.names})
+            raise SoloError(self.describe_own(" and ".join(names)))
 
     def refuse_own_files(self) -> None:
         """Raise SoloError if it would wait without limit for a file that it has locked itself."""

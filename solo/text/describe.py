@@ -14,7 +14,7 @@ from solo.text.users import find_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from solo.contention.protocols import Ticket  # protocols name the types of all
     from solo.errors import Busy
@@ -27,9 +27,7 @@ COMMAND_WIDTH = 60  # characters
 SIGNAL_ALIASES = ("SIGCLD", "SIGIOT", "SIGPOLL")
 
 
-def describe_holders(
-    tickets: Sequence[Ticket], wanted: Claim, skips: int | None = None, is_expected: bool = True
-) -> str:
+def describe_holders(tickets: list[Ticket], wanted: Claim, skips: int | None = None, is_expected: bool = True) -> str:
     """Describe the tickets in the way, oldest first, for the busy line: `held for 3h12m by pid 4711 (backup.sh --full),
     usually 4m, 12 skips since: migration until noon`.
 
