@@ -7,7 +7,7 @@ killed, contenders look at the byte themselves, by the record.
 """
 
 import _thread
-import posix
+import os
 import socket
 from _signal import SIG_BLOCK, SIGTERM, pthread_sigmask, sigwait, valid_signals
 from fcntl import F_GETFL, LOCK_EX, LOCK_NB, fcntl
@@ -36,11 +36,11 @@ class DescriptorHolder:
 
     def __init__(self, fd: int) -> None:
         try:
-            stat = posix.fstat(fd)
-            if stat.st_mode & TYPE_MASK != IS_REGULAR or not fcntl(fd, F_GETFL) & (posix.O_WRONLY | posix.O_RDWR):
+            stat = os.fstat(fd)
+            if stat.st_mode & TYPE_MASK != IS_REGULAR or not fcntl(fd, F_GETFL) & (os.O_WRONLY | os.O_RDWR):
                 raise SoloError(f"cannot hold by descriptor {fd}: it is not a file open for writing ({fd}>>FILE)")
-            path = posix.readlink(f"/proc/self/fd/{fd}")
-            opened = posix.open(f"/proc/self/fd/{fd}", posix.O_WRONLY | posix.O_CLOEXEC)
+            path = os.readlink(f"/proc/self/fd/{fd}")
+            opened = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_CLOEXEC)
         except OSError as error:
             raise SoloError(f"cannot hold by descriptor {fd}: {error.strerror} (open it: {fd}>>FILE)") from None
         self.fd, self.offset = fd, time_ns()
@@ -80,7 +80,7 @@ def keep_tickets(received: socket.socket, opened: int, offset: int) -> None:
         return  # solo hold has failed, and released what it had
     _thread.start_new_thread(remove_at_end, (tickets, opened, offset))
     while tickets:
-        for ticket in [ticket for ticket in tickets if not posix.fstat(ticket[0]).st_nlink]:
+        for ticket in [ticket for ticket in tickets if not os.fstat(ticket[0]).st_nlink]:
             tickets.remove(ticket)
             close(ticket[0])
         if tickets:
@@ -93,11 +93,11 @@ def remove_at_end(tickets: "Kept", opened: int, offset: int) -> None:
         lock(opened, LOCK_EX, offset, 1)
         for _, directory, file in reversed(tickets):
             try:
-                posix.unlink(file, dir_fd=directory)
+                os.unlink(file, dir_fd=directory)
             except OSError:
                 pass  # it is dead all the same
     finally:
-        posix._exit(0)
+        os._exit(0)
 
 
 def is_locked(descriptor: "Descriptor") -> "bool | None":
@@ -108,11 +108,11 @@ def is_locked(descriptor: "Descriptor") -> "bool | None":
     _, _, device, inode, offset, path = descriptor
     found = -1
     try:
-        found = posix.open(path, posix.O_PATH | SAFELY)  # to open a device could do harm
-        stat = posix.fstat(found)
+        found = os.open(path, os.O_PATH | SAFELY)  # to open a device could do harm
+        stat = os.fstat(found)
         if (stat.st_dev, stat.st_ino) != (device, inode):
             return False
-        fd = posix.open(f"/proc/self/fd/{found}", posix.O_RDONLY | posix.O_NONBLOCK | posix.O_CLOEXEC)
+        fd = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return is_byte_locked(fd, offset)
         finally:
