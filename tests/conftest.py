@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import again
@@ -46,11 +46,11 @@ source = ROOT  # of the solo that tests start; where the network namespace canno
 # flock, poll and fcntl in /proc/PID/syscall
 BLOCKING = {"x86_64": ("73", "7", "72"), "aarch64": ("32", "73", "25")}[os.uname().machine]
 FCNTL, WAITING_FCNTL = BLOCKING[2], (7, 38)  # F_SETLKW and F_OFD_SETLKW; no other command waits for long
-SOCKET_IN_FULL = [
-    "file",
-    pytest.param("socket", marks=pytest.mark.full),
-]  # of long tests, for the fixtures via and kind
+# Of long tests, for the fixtures via and kind.
+SOCKET_IN_FULL = ["file", pytest.param("socket", marks=pytest.mark.full)]
 PATIENCE = 60  # seconds until a process counts as stuck; never a measurement
+PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+CAPTURED = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": PATIENCE}
 
 sys.path.insert(0, str(ROOT))
 sys.path.append(str(ROOT / "packaging"))  # tables.py
@@ -95,9 +95,7 @@ def pytest_configure(config):
         config.option.basetemp = config.own_basetemp = tempfile.mkdtemp(prefix="pytest-solo-")
     for variable, value in ENVIRONMENT.items():
         os.environ.pop(variable, None) if value is None else os.environ.update({variable: value})
-    os.environ["PARALLEL_HOME"] = (
-        f"{config.option.basetemp}/parallel"  # else GNU parallel writes into the home directory
-    )
+    os.environ["PARALLEL_HOME"] = f"{config.option.basetemp}/parallel"  # GNU parallel writes there
     runs_tests = "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", None)
     if runs_tests and not leave_network():
         addresses.PREFIX = f"{os.getpid():04x}"[-4:]  # in this process; those that it starts use a copy of the source
@@ -156,9 +154,7 @@ def use_network():
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
     """Run a test with the marker `network`, and its fixtures, in the machine's network namespace."""
-    if not item.get_closest_marker("network"):
-        return (yield)
-    with use_network():
+    with use_network() if item.get_closest_marker("network") else nullcontext():
         return (yield)
 
 
@@ -210,22 +206,45 @@ def solo_script(request, tmp_path_factory):
         source = copy_source(tmp_path_factory.mktemp("source"))
     if request.config.getoption("bundle"):
         return make_bundled(tmp_path_factory.mktemp("bin"), site)
-    main = (ROOT / "solo" / "__main__.py").read_text().partition("\n")[2]
-    script = tmp_path_factory.mktemp("bin") / "solo"
-    script.write_text(
-        f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(source)!r})\nsys.path.append({site!r})\n" + main
-    )
-    script.chmod(0o755)
-    return script
+    return write_solo(tmp_path_factory.mktemp("bin") / "solo", source, site)
+
+
+def write_program(path, text):
+    """Write a program that every user can run; return its path."""
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def write_solo(path, place, site=None, python=sys.executable):
+    """Write a `solo` over the source tree in `place`, for which only views look into `site`. Return its path."""
+    head = f"#!{python} -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n"
+    head += f"sys.path.append({str(site)!r})\n" if site else ""
+    return write_program(path, head + (ROOT / "solo/__main__.py").read_text().partition("\n")[2])
+
+
+def copy_package(place):
+    """Copy solo's modules, without what a Python compiled of them, into a directory."""
+    shutil.copytree(source / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def open_to_all(place):
+    """Let every user enter a temporary directory."""
+    for path in (place, *place.parents):
+        if path == place or path.name.startswith(("pytest", "popen")):
+            path.chmod(0o755)
+
+
+def in_mounts(script):
+    """Return a prefix that runs a script, which mounts something, in a new mount namespace before the rest of the words."""
+    return ("unshare", "--mount", "sh", "-c", f'{script} && exec "$@"', "sh")
 
 
 def make_bundled(folder, site=str(ROOT)):
     """Write a program and the script that opens it, as `make install` does. Return the script."""
     (folder / "program").write_bytes(bundle.make_program(str(ROOT / "solo")))
-    script = folder / "solo"
-    script.write_text(bundle.make_script(sys.executable, [str(ROOT), site], str(folder / "program")))
-    script.chmod(0o755)
-    return script
+    text = bundle.make_script(sys.executable, [str(ROOT), site], str(folder / "program"))
+    return write_program(folder / "solo", text)
 
 
 class NetworkLock:
@@ -281,31 +300,19 @@ class Lab:
         if not main:
             pytest.skip("a bundle cannot be hastened")
         assert hasattr(importlib.import_module(module), name)
-        self.script = str(self.path / "hastened")
-        Path(self.script).write_text(f"{head}site-packages')\nimport {module}\n{constant} = {seconds}\n{main}")
-        os.chmod(self.script, 0o755)
+        text = f"{head}site-packages')\nimport {module}\n{constant} = {seconds}\n{main}"
+        self.script = str(write_program(self.path / "hastened", text))
 
     def start(self, *words, prefix=(), **options):
         """Start `solo WORDS`; all three streams are pipes unless `options` (of Popen) say otherwise."""
         if "socket" in words:
             network_lock.acquire(self)
-        options = {
-            "stdin": subprocess.PIPE,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
-            "env": self.environment,
-            **options,
-        }
-        process = subprocess.Popen([*prefix, self.script, *map(os.fspath, words)], **options)
-        self.started.append(process)
-        return process
+        return self.start_words(*prefix, self.script, *words, **options)
 
     def start_python(self, program, *words):
         """Start a Python program of this folder; its stdout is a pipe."""
-        words = [sys.executable, "-IS", str(TESTS / program), *map(str, words)]
-        process = subprocess.Popen(words, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-        self.started.append(process)
-        return process
+        words = [sys.executable, "-IS", TESTS / program, *map(str, words)]
+        return self.start_words(*words, stdin=subprocess.DEVNULL, stderr=None)
 
     def start_shell(self, script):
         """Start a shell with `script`, in which $SOLO is solo; all three streams are pipes."""
@@ -321,9 +328,9 @@ class Lab:
         """Run such a program to its end; return (status, stdout, stderr)."""
         return finish(self.start_code(code, *words, **options))
 
-    def start_words(self, *words):
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        process = subprocess.Popen(words, env=self.environment, **pipes)
+    def start_words(self, *words, **options):
+        options = {"env": self.environment, **PIPES, **options}
+        process = subprocess.Popen(list(map(os.fspath, words)), **options)
         self.started.append(process)
         return process
 
@@ -331,13 +338,7 @@ class Lab:
         """Run `solo WORDS` to its end. Fails the test if it does not end."""
         if "socket" in words:
             network_lock.acquire(self)
-        options = {
-            "stdin": subprocess.DEVNULL,
-            "capture_output": True,
-            "env": self.environment,
-            "timeout": PATIENCE,
-            **options,
-        }
+        options = {"env": self.environment, **CAPTURED, **options}
         return subprocess.run([*prefix, self.script, *map(os.fspath, words)], **options)
 
     def hold(self, name, *words, script="echo $$; read line; exit 0", **options):
@@ -552,11 +553,7 @@ def via(request, lab):
 
 def write_script(place):
     """Write a `solo` that runs the source in `place` on Debian's Python. Return its path."""
-    head = f"#!/usr/bin/python3 -IS\nimport sys\nsys.path.insert(0, {str(place)!r})\n"
-    script = place / "run"
-    script.write_text(head + (ROOT / "solo/__main__.py").read_text())
-    script.chmod(0o755)
-    return script
+    return write_solo(place / "run", place, python="/usr/bin/python3")
 
 
 # What a view needs.
@@ -579,7 +576,7 @@ def compiled(solo_script, tmp_path_factory):
     if os.geteuid() != 0 or not os.access("/usr/bin/python3", os.X_OK):
         pytest.skip("needs root and /usr/bin/python3")
     place = tmp_path_factory.mktemp("compiled")
-    shutil.copytree(source / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
+    copy_package(place)
     subprocess.run([write_script(place), "-n", "job", "true"], env={"SOLO_DIR": f"{place}/names"}, check=True)
     return place
 
@@ -588,8 +585,7 @@ def compiled(solo_script, tmp_path_factory):
 def common(lab, compiled, tmp_path_factory):
     """Return a lab that other users can use: its script runs on Debian's Python, from a copy of the source."""
     place = tmp_path_factory.mktemp("common")
-    for path in (place, *list(place.parents)[:-2]):
-        path.chmod(0o755) if path.name.startswith(("pytest", "popen")) or path == place else None
+    open_to_all(place)
     shutil.copytree(compiled / "solo", place / "solo")
     lab.script = str(write_script(place))
     lab.directory = place / "names"
@@ -600,9 +596,8 @@ def common(lab, compiled, tmp_path_factory):
 
 def inject(lab, *what, paths=(), follow=False):
     """Return a prefix that injects faults or delays, in the syntax of strace --inject, into all calls or those on `paths`."""
-    words = [word for path in paths for word in ("-P", path)] + [
-        word for one in what for word in ("-e", f"inject={one}")
-    ]
+    words = [word for path in paths for word in ("-P", path)]
+    words += [word for one in what for word in ("-e", f"inject={one}")]
     return ("strace", "-qq", "-o", lab.path / "injected", *(["-f"] if follow else []), *words)
 
 
@@ -611,7 +606,7 @@ def configured(path):
     folder = path.parent / "etc"
     folder.mkdir(exist_ok=True)
     copy = f"mount -t tmpfs tmpfs {folder} && cp -a /etc/. {folder} && cp -a {path} {folder}/solo.toml"
-    return ("unshare", "--mount", "sh", "-c", f'{copy} && mount --bind {folder} /etc && exec "$@"', "sh")
+    return in_mounts(f"{copy} && mount --bind {folder} /etc")
 
 
 def count_injected(lab):
@@ -658,22 +653,12 @@ def read_state(pid):
 
 def make_witness(mode, names, slots, take, tag, delay):
     """Return the words of a command that logs any overlap; see witness.py."""
-    return [
-        sys.executable,
-        "-IS",
-        str(TESTS / "witness.py"),
-        mode,
-        ",".join(names),
-        str(slots),
-        str(take),
-        str(tag),
-        str(delay),
-    ]
+    return [sys.executable, "-IS", *map(str, (TESTS / "witness.py", mode, ",".join(names), slots, take, tag, delay))]
 
 
-def count_switches(pid, kinds=("voluntary", "nonvoluntary")):
+def count_switches(pid):
     """Count the context switches of a process. The count does not change while it sleeps."""
-    return sum(int(row.split()[1]) for row in open(f"/proc/{pid}/status") if row.startswith(kinds))
+    return sum(int(row.split()[1]) for row in open(f"/proc/{pid}/status") if "voluntary_ctxt_switches" in row)
 
 
 def make_full_pipe():

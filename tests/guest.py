@@ -4,6 +4,7 @@ Changes to its root are discarded; /lab is a directory of the test. /usr/local/b
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE, ROOT, TESTS, until
+from conftest import CAPTURED, PATIENCE, ROOT, TESTS, copy_package, until, write_solo
 from roots import get_root, start_container
 
 PACKAGES = "systemd,systemd-sysv,dbus,libpam-systemd,python3-minimal,libpython3-stdlib,procps"
@@ -35,14 +36,7 @@ class Inside:
     def run(self, *words, user=None):
         """Run a command inside to its end, optionally as another user."""
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
-        return subprocess.run(
-            self.enter(*become, *words),
-            env=ENVIRONMENT,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+        return subprocess.run(self.enter(*become, *words), env=ENVIRONMENT, text=True, **CAPTURED)
 
     def do(self, *words):
         """Run a command that must succeed; return its stdout."""
@@ -94,7 +88,7 @@ class Layer(Inside):
 def start_layer(lab: Path):
     """Start a Layer, with solo in its /lab; yield the pid of its first process. Skips if nothing can be mounted."""
     (lab / "layer").mkdir()
-    write_solo(lab)
+    put_solo(lab)
     outside = subprocess.Popen(
         ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", LAYER],
         env={**os.environ, "LAB": str(lab)},
@@ -120,14 +114,17 @@ class Guest(Inside):
         super().__init__(leader)
         self.lab = lab
 
-    def start(self, unit: str, *words):
-        """Start `systemd-run PROPERTY... COMMAND...` as `unit`.service; return once systemd reports it as started."""
-        return self.run("systemd-run", "--quiet", f"--unit={unit}", *words)
+    def start(self, unit: str, *words, wait=()):
+        """Start a command, after settings like User=alice and options of systemd-run, as `unit`.service.
+
+        Return once systemd reports it as started.
+        """
+        words = [f"--property={word}" if re.match(r"[A-Z]\w+=", word) else word for word in words]
+        return self.run("systemd-run", "--quiet", *wait, f"--unit={unit}", *words)
 
     def run_unit(self, unit: str, *words):
         """Run the unit to its end; return (exit status, messages)."""
-        result = self.run("systemd-run", "--quiet", "--wait", f"--unit={unit}", *words)
-        return result.returncode, self.read_messages(unit)
+        return self.start(unit, *words, wait=["--wait"]).returncode, self.read_messages(unit)
 
     def show(self, unit: str, name: str) -> str:
         return self.do("systemctl", "show", "--value", f"--property={name}", unit)
@@ -156,24 +153,19 @@ class Guest(Inside):
         until(lambda: self.show(unit, "ActiveState") in states)
 
 
-def boot(lab: Path):
-    """Boot with the test's and the package's units in /etc/systemd/system; return (process, Guest). Skips if it does not boot."""
+@contextmanager
+def booted(lab: Path):
+    """Boot with the test's and the package's units in /etc/systemd/system; yield the Guest. Skips if it does not boot."""
     root = get_root("trixie", PACKAGES)
-    write_solo(lab)
+    put_solo(lab)
     shutil.copy(TESTS / "service.py", lab)
     units = lab / "units"
     units.mkdir()
     for unit in [*UNITS.iterdir(), *TEMPLATES]:
         shutil.copy(unit, units)
-    container = start_container(
-        root,
-        lab,
-        f"--bind-ro={units}:/etc/systemd/system",
-        f"--bind-ro={lab}/solo:/usr/local/bin/solo",
-        f"--bind-ro={find_libraries()}:/libraries",
-        "-b",
-        "systemd.unit=multi-user.target",
-    )
+    places = {units: "/etc/systemd/system", lab / "solo": "/usr/local/bin/solo", find_libraries(): "/libraries"}
+    binds = [f"--bind-ro={outside}:{inside}" for outside, inside in places.items()]
+    container = start_container(root, lab, *binds, "-b", "systemd.unit=multi-user.target")
     guest = Guest(lab, 0)
 
     def is_up():
@@ -185,17 +177,17 @@ def boot(lab: Path):
     until(is_up, patience=2 * PATIENCE)
     if container.poll() is not None:
         pytest.skip(f"systemd does not boot here: {(lab / 'console').read_text()[-300:]}")
-    return container, guest
+    try:
+        yield guest
+    finally:
+        os.kill(guest.leader, 9)
+        container.wait()
 
 
-def write_solo(lab: Path):
+def put_solo(lab: Path):
     """Copy solo from the tree, for the system's Python."""
-    shutil.copytree(ROOT / "solo", lab / "source/solo", ignore=shutil.ignore_patterns("__pycache__"))
-    paths = "import sys\nsys.path.insert(0, '/lab/source')\nsys.path.append('/libraries')\n"
-    (lab / "solo").write_text(
-        "#!/usr/bin/python3 -IS\n" + paths + (ROOT / "solo/__main__.py").read_text().partition("\n")[2]
-    )
-    (lab / "solo").chmod(0o755)
+    copy_package(lab / "source")
+    write_solo(lab / "solo", "/lab/source", "/libraries", "/usr/bin/python3")
 
 
 def find_libraries() -> str:

@@ -3,7 +3,7 @@
 import fcntl
 import subprocess
 
-from conftest import PATIENCE, Lab, until
+from conftest import PATIENCE, Lab, until, write_program
 from servers import Etcd
 
 PROGRAMS = (
@@ -29,16 +29,11 @@ class Machine(Lab):
         self.bin.mkdir()
         (self.bin / "solo").symlink_to(script)
         for program in PROGRAMS:
-            (self.bin / program).write_text(JOB.format(lab=path))
-            (self.bin / program).chmod(0o755)
+            write_program(self.bin / program, JOB.format(lab=path))
         (self.bin / "Makefile").write_text("all:\n\t@./build.sh\n")
         self.gate = open(path / "gate", "w")
-        self.places = {
-            "/usr/local/bin": self.bin,
-            "/srv": self.bin,
-            "/var/lock": path,
-            "/var/lib/prometheus/node-exporter": path,
-        }
+        self.places = dict.fromkeys(("/usr/local/bin", "/srv"), self.bin)
+        self.places.update(dict.fromkeys(("/var/lock", "/var/lib/prometheus/node-exporter"), path))
         for variable in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "DB", "CUDA_VISIBLE_DEVICES", "GUARD"):
             self.environment.pop(variable, None)
         self.environment.update(PATH=f"{self.bin}:/usr/bin:/bin", HOME=str(path), PARALLEL_HOME=str(path))
@@ -66,17 +61,8 @@ class Machine(Lab):
 
     def type(self, line, environment=None):
         """Start a command line, or the command of a unit or crontab, in the directory of the programs."""
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", self.replace_places(line)],
-            env=environment or self.environment,
-            cwd=self.bin,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.started.append(process)
-        return process
+        options = {"env": environment or self.environment, "cwd": self.bin, "stdin": subprocess.DEVNULL, "text": True}
+        return self.start_words("/bin/sh", "-c", self.replace_places(line), **options)
 
     def count(self, event):
         return sum(line.startswith(event) for line in self.read_log())

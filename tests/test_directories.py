@@ -5,10 +5,9 @@ import json
 import os
 import pwd
 import subprocess
-import sys
 
 import pytest
-from conftest import BLOCKING, NOBODY, ROOT, count_injected, finish, inject, kill_both, until
+from conftest import BLOCKING, NOBODY, count_injected, finish, in_mounts, inject, kill_both, until
 
 from solo.contention.handoff import Handoff, make_hold
 from solo.directories import open_base, open_name
@@ -20,26 +19,13 @@ from solo.record import Record
 from solo.tickets import HOLD, MOST_OPEN, Queue
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o770])
-def test_name_writable_by_others_is_refused_in_private_base(lab, mode):
-    lab.run("-n", "job", "true")
-    (lab.directory / "job").chmod(mode)
-
-    result = lab.run("-n", "job", "true")
-
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
-
-
 @pytest.mark.host
 @pytest.mark.root
 @pytest.mark.tool("unshare", "umount")
 @pytest.mark.parametrize("environment", [{}, {"LC_ALL": "C.UTF-8"}])
 def test_missing_proc_is_refused(lab, environment):
-    script = f"umount -l /proc; {lab.script} --dir {lab.directory} -n job -- echo ran"
-
-    result = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script], env={"PATH": os.environ["PATH"], **environment}, capture_output=True
-    )
+    environment = {"PATH": os.environ["PATH"], "SOLO_DIR": str(lab.directory), **environment}
+    result = lab.run("-n", "job", "--", "echo", "ran", prefix=in_mounts("umount -l /proc"), env=environment)
 
     assert (result.returncode, result.stdout) == (125, b"")
     assert result.stderr == b"solo: cannot read /proc: No such file or directory\n"
@@ -53,7 +39,7 @@ def test_program_removed_before_naming_is_126(lab):
 
 
 def test_typing_error_in_dir_makes_one_directory_and_verbose_says_so(lab):
-    """Its locks are others: a run with -v and doctor say that the directory is new."""
+    """Its locks are others: a run with -v and doctor say that the directory is new. The option wins over SOLO_DIR."""
     new, deep = lab.path / "typo", lab.path / "missing/typo"
     doctor = lab.run("--dir", new, "doctor").stdout.decode()
 
@@ -63,6 +49,7 @@ def test_typing_error_in_dir_makes_one_directory_and_verbose_says_so(lab):
     assert f"{new} does not exist: the first run makes it, and its locks exclude no run that uses another" in doctor
     assert created in first.stderr.decode() and b"created" not in second.stderr
     assert (refused.returncode, deep.parent.exists()) == (125, False)
+    assert (read_mode(new), (new / "job").is_dir(), lab.directory.exists()) == (0o700, True, False)
     assert lab.run("--dir", lab.path / "silent", "-n", "job", "true").stderr == b""
 
 
@@ -124,25 +111,20 @@ def count_calls(lab, call, word):
 
 
 @pytest.mark.tool("strace")
-def test_list_reports_a_name_that_it_cannot_list(lab):
+@pytest.mark.parametrize("verb, reason", [("list", "Input/output error"), ("open", "Too many open files")])
+def test_list_reports_a_name_that_it_cannot_list_or_open(lab, verb, reason):
     lab.run("-n", "job", "true")
     lab.hold("other")
+    if verb == "list":
+        fault = inject(lab, "getdents64:error=EIO", paths=[lab.directory / "job"])
+    else:
+        fault = inject(lab, f"openat:error=EMFILE:when={count_calls(lab, 'openat', 'job')}", paths=[lab.directory])
 
-    result = lab.run("list", prefix=inject(lab, "getdents64:error=EIO", paths=[lab.directory / "job"]))
+    result = lab.run("list", prefix=fault)
 
-    assert result.stderr.decode() == f"solo: job: cannot list {lab.directory}/job: Input/output error\n"
-    assert result.returncode == 125 and b"other" in result.stdout
-
-
-@pytest.mark.tool("strace")
-def test_list_reports_a_name_that_it_cannot_open(lab):
-    lab.run("-n", "job", "true")
-    refused = inject(lab, f"openat:error=EMFILE:when={count_calls(lab, 'openat', 'job')}", paths=[lab.directory])
-
-    result = lab.run("list", prefix=refused)
-
+    assert result.stderr.decode() == f"solo: job: cannot {verb} {lab.directory}/job: {reason}\n"
     assert (result.returncode, count_injected(lab)) == (125, 1)
-    assert result.stderr.decode() == f"solo: job: cannot open {lab.directory}/job: Too many open files\n"
+    assert b"other" in result.stdout or verb == "open"  # it may have no descriptor for others either
 
 
 def test_list_omits_what_is_no_directory(lab):
@@ -154,30 +136,6 @@ def test_list_omits_what_is_no_directory(lab):
     result = lab.run("list", "--null")
 
     assert (result.returncode, result.stdout, result.stderr) == (0, b"job\0", b"")
-
-
-def test_dir_is_created_without_its_parents(lab):
-    assert lab.run("--dir", lab.path / "new", "-n", "job", "true").returncode == 0
-    assert (lab.path / "new").stat().st_mode & 0o777 == 0o700
-    result = lab.run("--dir", lab.path / "typo/new", "-n", "job", "true")
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
-
-
-def test_dir_option_wins_over_variable(lab):
-    lab.run("--dir", lab.path / "new", "-n", "job", "true")
-
-    assert (lab.path / "new/job").is_dir() and not lab.directory.exists()
-
-
-@pytest.mark.parametrize(
-    "mode, accepted", [(0o700, True), (0o755, True), (0o1777, True), (0o770, True), (0o777, False), (0o707, False)]
-)
-def test_base_that_anyone_can_empty_is_refused(lab, mode, accepted):
-    make_base(lab, mode)
-
-    result = lab.run("-n", "job", "true")
-
-    assert (result.returncode == 0, result.stderr.count(b"\n")) == (accepted, not accepted)
 
 
 @pytest.mark.parametrize("umask", [0o777, 0o077, 0])
@@ -194,20 +152,6 @@ def test_list_names_unreadable_name(lab):
     (lab.directory / "README").write_text("no name")
 
     result = lab.run("list")
-
-    assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
-
-
-@pytest.mark.root
-def test_base_or_name_of_other_user_is_refused(lab):
-    lab.directory.mkdir()
-    os.chown(lab.directory, NOBODY, NOBODY)
-    assert lab.run("-n", "job", "true").returncode == 125
-    os.chown(lab.directory, 0, 0)
-    lab.run("-n", "job", "true")
-    os.chown(lab.directory / "job", NOBODY, NOBODY)
-
-    result = lab.run("-n", "job", "true")
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
 
@@ -257,15 +201,8 @@ def test_default_base_is_created_with_parents_below_home(tmp_path):
 @pytest.mark.parametrize("groups", [0, 900])  # /proc/PID/status lists them before NSpid
 def test_orphan_in_nested_pid_namespace_holds(lab, groups):
     script = f"{lab.script} -n job -- sleep 60 & echo $!; wait; sleep 60"
-    inner = subprocess.Popen(
-        ["unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script],
-        env=lab.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        preexec_fn=lambda: os.setgroups(range(10000, 10000 + groups)),
-    )
-    lab.started.append(inner)
-    inner.stderr = None
+    nested = ("unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", script)
+    inner = lab.start_words(*nested, preexec_fn=lambda: os.setgroups(range(10000, 10000 + groups)))
     launcher_inside = int(inner.stdout.readline())
     until(lambda: lab.list() and lab.list()[0]["child"])
     [row] = lab.list()
@@ -278,81 +215,55 @@ def test_orphan_in_nested_pid_namespace_holds(lab, groups):
     assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
 
 
+BOOT = "echo 00000000-1111-2222-3333-444444444444 >{0}/id; mount --bind {0}/id /proc/sys/kernel/random/boot_id"
+HIDE = "mount -t proc -o hidepid=2 proc /proc"
+SHIFTED = ("unshare", "--time", "--boottime", "86400", "--fork")  # start times are shifted by a day
+# Of a holder or of a contender: what hides that an orphan lives.
+HIDDEN = {
+    "other boot id": ("contender", lambda lab: in_mounts(BOOT.format(lab.path))),  # systemd-nspawn does so
+    "time namespace of the holder": ("holder", lambda lab: SHIFTED),
+    "time namespace of the contender": ("contender", lambda lab: SHIFTED),
+    "no time namespaces": (
+        "both",
+        lambda lab: inject(lab, "readlink,readlinkat:error=ENOENT", paths=["/proc/self/ns/time"]),
+    ),
+    "hidepid": (
+        "contender",
+        lambda lab: (*in_mounts(HIDE), "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
+    ),
+}
+
+
 @pytest.mark.root
-@pytest.mark.tool("unshare", "mount")
-def test_orphan_holds_where_proc_has_other_boot_id(lab):
-    """systemd-nspawn does so, except for its units that have their own /proc."""
-    holder = lab.hold("job")
-    holder.kill()
-    holder.wait()
-    (lab.path / "id").write_text("00000000-1111-2222-3333-444444444444\n")
-    script = f"mount --bind {lab.path}/id /proc/sys/kernel/random/boot_id && exec {lab.script} -n job true"
-
-    other = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=lab.environment, capture_output=True)
-
-    assert other.returncode == 75 and f"orphan pid {holder.child} ".encode() in other.stderr
-    os.kill(holder.child, 9)
-    assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
-
-
-@pytest.mark.root
-@pytest.mark.tool("unshare")
-@pytest.mark.parametrize("inside", ["holder", "contender"])
-def test_orphan_holds_across_time_namespaces(lab, inside):
-    """Start times there are shifted by a day."""
-    shifted = ("unshare", "--time", "--boottime", "86400", "--fork")
-    if subprocess.run([*shifted, "true"], capture_output=True).returncode:
+@pytest.mark.tool("unshare", "mount", "strace", "setpriv")
+@pytest.mark.parametrize("case", HIDDEN)
+def test_orphan_holds_where_it_looks_like_another_process(common, case):
+    where, make_prefix = HIDDEN[case]
+    prefix = make_prefix(common)
+    if "namespace " in case and subprocess.run([*prefix, "true"], capture_output=True).returncode:
         pytest.skip("no time namespaces")
-    holder = lab.start(
-        "-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=shifted if inside == "holder" else ()
-    )
+    make_base(common, 0o1777)
+    common.run("-n", "job", "true")  # the name is root's
+    here, there = ((prefix if part in (where, "both") else ()) for part in ("holder", "contender"))
+    holder = common.start("-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=here)
     child = int(holder.stdout.readline())
-    os.kill(lab.list()[0]["launcher"], 9)
-    until(lambda: lab.list()[0]["state"] == "orphaned")
-    words = ("-n", "job", "true")
+    until(lambda: common.collect())
+    os.kill(common.collect()[0]["launcher"], 9)
+    until(lambda: common.collect()[0]["state"] == "orphaned")
 
-    assert lab.run(*words, prefix=shifted if inside == "contender" else ()).returncode == 75
+    assert common.run("-n", "job", "true", prefix=there).returncode == 75
     os.kill(child, 9)
-    assert lab.run("-w", "forever", *words, prefix=shifted if inside == "contender" else ()).returncode == 0
-
-
-@pytest.mark.tool("strace")
-def test_orphan_holds_without_time_namespaces(lab):
-    old = inject(lab, "readlink,readlinkat:error=ENOENT", paths=["/proc/self/ns/time"])
-    holder = lab.start("-n", "job", "--", "sh", "-c", "echo $$; read line; exit 0", prefix=old)
-    holder.child = int(holder.stdout.readline())
-    os.kill(lab.list()[0]["launcher"], 9)
-    holder.wait()
-
-    assert lab.run("-n", "job", "true", prefix=old).returncode == 75 and count_injected(lab)
-    kill_both(holder)
-    assert lab.run("-w", "forever", "-n", "job", "true", prefix=old).returncode == 0
+    assert common.run("-w", "forever", "-n", "job", "true", prefix=there).returncode == 0
 
 
 @pytest.mark.tool("strace")
 def test_orphan_missing_in_proc_holds_while_signals_reach_it(lab):
-    holder = lab.hold("job")
-    holder.kill()
-    holder.wait()
+    holder = lab.hold_orphan("job")
     hidden = inject(lab, "openat:error=ENOENT", paths=[f"/proc/{holder.child}/stat"])
 
     assert lab.run("-n", "job", "true", prefix=hidden).returncode == 75 and count_injected(lab)
     kill_both(holder)
     assert lab.run("-w", "forever", "-n", "job", "true", prefix=hidden).returncode == 0
-
-
-@pytest.mark.tool("unshare", "mount", "setpriv")
-def test_orphan_hidden_by_hidepid_holds(common):
-    make_base(common, 0o1777)
-    holder = common.hold("job")
-    holder.kill()
-    holder.wait()
-    become = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups"
-    hide = ("unshare", "--mount", "sh", "-c", f'mount -t proc -o hidepid=2 proc /proc && exec {become} "$@"', "sh")
-
-    assert common.run("-n", "job", "true", prefix=hide).returncode == 75
-    kill_both(holder)
-    assert common.run("-w", "forever", "-n", "job", "true", prefix=hide).returncode == 0
 
 
 def orphan_elsewhere(lab, holder, name="job"):
@@ -392,23 +303,16 @@ def test_kept_hold_of_another_host_holds_and_is_named_with_it(lab):
 
 
 @pytest.mark.host
-def test_unseen_orphan_is_removed_with_warning(lab):
+@pytest.mark.parametrize("gate", [None, b"garbage"])
+def test_unseen_orphan_is_removed_with_warning(lab, gate):
     ticket = orphan_elsewhere(lab, lab.hold("job"))
+    if gate:
+        (lab.directory / "job/.gate").write_bytes(gate)
 
     result = lab.run("-n", "job", "true")
 
-    assert (result.returncode, result.stderr.count(b"\n"), ticket.exists()) == (0, 1, False)
+    assert (result.returncode, result.stderr.count(b"taking over from"), ticket.exists()) == (0, 1, False)
     assert b"taking over from elsewhere, whose processes cannot be seen from here" in result.stderr
-
-
-@pytest.mark.host
-def test_unseen_orphan_is_removed_also_with_a_damaged_gate(lab):
-    ticket = orphan_elsewhere(lab, lab.hold("job"))
-    (lab.directory / "job/.gate").write_bytes(b"garbage")
-
-    result = lab.run("-n", "job", "true")
-
-    assert (result.returncode, result.stderr.count(b"taking over from elsewhere"), ticket.exists()) == (0, 1, False)
 
 
 @pytest.mark.host
@@ -433,16 +337,9 @@ def test_contender_of_busy_second_name_keeps_unseen_orphan(lab):
     result = lab.run("-n", "a", "-n", "b", "true")
 
     assert (result.returncode, result.stderr.count(b"\n"), ticket.exists()) == (75, 1, True)
-    lock = f"solo.Lock(['a', 'b'], directory={str(lab.directory)!r})"
-    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import solo\ntry: {lock}.acquire()\nexcept solo.Busy: print('busy')"
-    assert (
-        subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True).stdout == b"busy\n"
-        and ticket.exists()
-    )
-    assert (
-        subprocess.run([sys.executable, "-IS", "-c", program.replace(", 'b'", "")], capture_output=True).returncode == 0
-    )
-    assert not ticket.exists()
+    program = "try: solo.Lock(sys.argv[1:]).acquire()\nexcept solo.Busy: print('busy')"
+    assert lab.run_code(program, "a", "b")[:2] == (0, "busy\n") and ticket.exists()
+    assert lab.run_code(program, "a")[:2] == (0, "") and not ticket.exists()
 
 
 @pytest.mark.host
@@ -531,11 +428,8 @@ def test_only_users_who_can_write_base_get_rights_below_it(lab, base, directory,
     lab.start_waiter("job")
     seat = next((lab.directory / "job").glob(".seat.*"))
 
-    modes = [
-        read_mode(path) for path in (lab.directory / "job", lab.directory / "job/.gate", lab.find_hold("job"), seat)
-    ]
-
-    assert modes == [directory, gate, ticket, ticket]
+    paths = (lab.directory / "job", lab.directory / "job/.gate", lab.find_hold("job"), seat)
+    assert [read_mode(path) for path in paths] == [directory, gate, ticket, ticket]
     journals = lab.directory / (".journals.%d" % os.geteuid() if base & 0o1000 else ".journals")
     assert read_mode(journals / "job/.journal") & 0o666 == (0o600 if base & 0o1000 else gate)
 
@@ -576,11 +470,8 @@ def test_directory_of_user_keeps_its_mode(lab):
     (lab.directory / "www").mkdir()
     (lab.directory / "www").chmod(0o755)
 
-    assert [lab.run(*words).returncode for words in (("-n", "www", "true"), ("-n", "www", "true"), ("list",))] == [
-        0,
-        0,
-        0,
-    ]
+    for words in (("-n", "www", "true"), ("-n", "www", "true"), ("list",)):
+        assert lab.run(*words).returncode == 0
 
     assert read_mode(lab.directory / "www") == 0o755 and read_mode(lab.directory / "www/.gate") == 0o600
 
@@ -606,13 +497,8 @@ def test_other_user_cannot_change_ticket_in_sticky_base(common):
     holder = common.hold("job")
     ticket = common.find_hold("job")
 
-    for attack in (
-        f": >>{ticket}",
-        f"rm -f {ticket}",
-        f"mv {ticket} {ticket}1",
-        f"mv {ticket.parent} {ticket.parent}1",
-    ):
-        assert act_as_nobody("sh", "-c", attack).returncode != 0, attack
+    for attack in (": >>{0}", "rm -f {0}", "mv {0} {0}1", "mv ${{0%/*}} ${{0%/*}}1"):
+        assert act_as_nobody("sh", "-c", attack.format("$0"), ticket).returncode != 0, attack
     assert act_as_nobody("cat", ticket).returncode == 0  # it may read it, as contenders do
     assert common.run("-n", "job", "true", user=NOBODY).returncode == 75 and finish(holder)[0] == 0
 
@@ -625,10 +511,8 @@ def test_error_tells_root_to_run_as_the_user_of_a_base(common):
 
     for words in (("list",), ("-n", "job", "true")):
         result = common.run(*words)
-        assert (
-            result.returncode,
-            f"uid {NOBODY} (as that user: runuser -u {user} -- solo ...)" in result.stderr.decode(),
-        ) == (125, True)
+        assert result.returncode == 125
+        assert f"uid {NOBODY} (as that user: runuser -u {user} -- solo ...)" in result.stderr.decode()
 
 
 @pytest.mark.root
@@ -636,32 +520,14 @@ def test_error_tells_root_to_run_as_the_user_of_a_base(common):
 @pytest.mark.parametrize("place", ["/run/solo", "/var/lib/solo"])
 def test_default_place_of_root_with_another_owner_has_a_remedy(lab, place):
     """The journal's place does not keep the command from running."""
-    prepare = (
-        f"mount -t tmpfs none /run && mount -t tmpfs none /var/lib && mkdir -m 700 {place} && chown {NOBODY} {place}"
-    )
+    prepare = f"for at in /run /var/lib; do mount -t tmpfs none $at; done; install -d -m 700 -o {NOBODY} {place}"
     remedy = f"cannot use {place}: it belongs to uid {NOBODY} (chown root {place})"
     del lab.environment["SOLO_DIR"]
 
-    prefix = ("unshare", "--mount", "sh", "-c", f'{prepare} && exec "$@"', "sh")
-    result = lab.run("-v", "-n", "job", "true", prefix=prefix)
+    result = lab.run("-v", "-n", "job", "true", prefix=in_mounts(prepare))
 
     assert remedy in result.stderr.decode()
     assert result.returncode == (125 if place == "/run/solo" else 0)
-
-
-@pytest.mark.root
-def test_name_of_other_user_in_sticky_base_is_refused(common):
-    make_base(common, 0o1777)
-    assert common.run("-n", "up/job", "true", user=NOBODY).returncode == 0
-
-    for name in ("up", "up/job", "up/other"):
-        result = common.run("-n", name, "true")
-        assert result.returncode == 125
-        assert result.stderr.decode() == (
-            f"solo: up: cannot use {common.directory}/up: it belongs to uid {NOBODY}, who could remove it while others use it "
-            f"(as root: find {common.directory}/up -type d -execdir chown -h root {{}} {{}}/.gate ';')\n"
-        )
-    assert common.run("-n", "up/job", "true", user=NOBODY).returncode == 0
 
 
 @pytest.mark.root
@@ -679,22 +545,6 @@ def test_name_of_other_user_does_not_fail_views_of_all_names(common):
         warning = f"solo: theirs: cannot use {common.directory}/theirs: it belongs to uid {NOBODY}"
         assert (everything.returncode, one.returncode) == (0, 125)
         assert warning in everything.stderr.decode() and warning in one.stderr.decode()
-
-
-@pytest.mark.root
-def test_gate_of_other_user_in_sticky_base_is_refused(common):
-    """Its owner could replace it between two contenders."""
-    make_open_name(common)
-    assert common.run("-n", "job", "true", user=NOBODY).returncode == 0
-
-    result = common.run("-n", "job", "true")
-    os.chown(common.directory / "job/.gate", 0, 0)  # as the message says
-
-    assert (
-        result.returncode == 125
-        and f"{common.directory}/job/.gate: it belongs to uid {NOBODY}".encode() in result.stderr
-    )
-    assert [common.run("-n", "job", "true", user=user).returncode for user in (0, NOBODY)] == [0, 0]
 
 
 @pytest.mark.root
@@ -747,15 +597,14 @@ def test_once_per_counts_runs_per_user_in_sticky_base(common):
 @pytest.mark.root
 def test_journal_directory_of_other_user_is_not_used(common):
     make_base(common, 0o1777)
-    act_as_nobody(
-        "mkdir", "-m", "777", common.directory / ".journals.0", common.directory / ".journals.0/job", check=True
-    )
+    made = common.directory / ".journals.0"
+    act_as_nobody("mkdir", "-m", "777", made, made / "job", check=True)
 
     assert common.run("-n", "job", "--once-per", "1d", "--", "echo", "ran").returncode == 125
     result = common.run("-v", "-n", "job", "--", "echo", "ran")
     assert result.stdout == b"ran\n"
     assert b"journal is not written" in result.stderr and b"belongs to uid 65534" in result.stderr
-    assert os.listdir(common.directory / ".journals.0/job") == []
+    assert os.listdir(made / "job") == []
 
 
 @pytest.mark.root
@@ -808,20 +657,17 @@ def test_ticket_of_other_user_does_not_use_up_numbers(common, number):
     assert len(set(tokens)) == 3 and (tokens == sorted(tokens) or number == "001" + "0" * 17)
 
 
+SHARED = "is shared: all users can read and block each name in it, and use each name that root made first"
+TRUST = [
+    (0o700, "ok", "no other user can read, block or change the locks in"),
+    (0o755, "note", "other users can see which names there are in"),
+    (0o2770, "note", "is shared: the members of group root can read, block and remove each lock in it"),
+    (0o1777, "note", SHARED),
+]
+
+
 @pytest.mark.root
-@pytest.mark.parametrize(
-    "base, state, text",
-    [
-        (0o700, "ok", "no other user can read, block or change the locks in"),
-        (0o755, "note", "other users can see which names there are in"),
-        (0o2770, "note", "is shared: the members of group root can read, block and remove each lock in it"),
-        (
-            0o1777,
-            "note",
-            "is shared: all users can read and block each name in it, and use each name that root made first",
-        ),
-    ],
-)
+@pytest.mark.parametrize("base, state, text", TRUST)
 def test_doctor_says_what_other_users_can_do(lab, base, state, text):
     make_base(lab, base)
     lab.run("-n", "job", "true")
@@ -833,47 +679,12 @@ def test_doctor_says_what_other_users_can_do(lab, base, state, text):
 
 
 @pytest.mark.root
-def test_doctor_finds_files_open_to_or_owned_by_other_users(lab):
-    make_base(lab, 0o755)
-    lab.run("-n", "job", "true")
-    (lab.directory / "job").chmod(0o755)
-    (lab.directory / "job/.gate").chmod(0o644)
-
-    wide = lab.run("doctor")
-    cleaned = lab.run("clean")
-    after = lab.run("doctor")
-
-    assert (
-        wide.returncode == 1
-        and f"fails  other users can open {lab.directory}/job/.gate, and so lock it".encode() in wide.stdout
-    )
-    assert (cleaned.returncode, after.returncode) == (0, 0)
-    lab.directory.chmod(0o1777)
-    lab.run("-n", "own", "true")
-    os.chown(lab.directory / "own", NOBODY, NOBODY)
-    foreign = lab.run("doctor")
-    assert (
-        foreign.returncode == 0
-        and f"note   cannot use {lab.directory}/own: it belongs to uid {NOBODY}, who".encode() in foreign.stdout
-    )
-    os.chown(lab.directory / "own", 0, 0)
-    os.chown(lab.directory / "own/.gate", NOBODY, NOBODY)
-    broken = lab.run("doctor")
-    assert (
-        broken.returncode == 1
-        and f"fails  cannot lock {lab.directory}/own/.gate: it belongs to uid {NOBODY}, who".encode() in broken.stdout
-    )
-
-
-@pytest.mark.root
 def test_doctor_names_user_who_can_move_base_away(lab):
     make_base(lab, 0o700)
     os.chown(lab.path, NOBODY, NOBODY)
 
-    assert (
-        f"note   {lab.path} belongs to uid {NOBODY}, who can put another directory in the place of".encode()
-        in lab.run("doctor").stdout
-    )
+    note = f"note   {lab.path} belongs to uid {NOBODY}, who can put another directory in the place of"
+    assert note.encode() in lab.run("doctor").stdout
 
 
 @pytest.mark.root
@@ -895,20 +706,17 @@ def test_waiter_acquires_after_holder_of_other_user(common, base, group, first, 
     assert finish(waiter)[:2] == (0, "ran\n")
 
 
-PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); import solo; lock = solo.Lock('job', wait=60, directory=sys.argv[2]); lock.acquire(); print('ran')"
-
-
 @pytest.mark.root
 def test_program_acquires_after_holder_of_other_user(common):
     make_base(common, 0o1777)
     holder = common.hold("job")
-    program = subprocess.Popen(
-        ["/usr/bin/python3", "-IS", "-c", PROGRAM, os.path.dirname(common.script), common.directory],
-        user=NOBODY,
-        stdout=subprocess.PIPE,
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import solo; solo.Lock('job', wait=60).acquire(); print('ran')"
     )
+    place = os.path.dirname(common.script)
+    waiter = common.start_words("/usr/bin/python3", "-IS", "-c", program, place, user=NOBODY)
     until(lambda: common.count_waiting("job"))
 
     assert finish(holder)[0] == 0
 
-    assert program.communicate(timeout=60)[0] == b"ran\n"
+    assert finish(waiter)[:2] == (0, "ran\n")

@@ -1,12 +1,10 @@
 """README and the pages of docs/: links lead somewhere, records have their places, and the picture shows what solo prints."""
 
-import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import measured
 import pytest
 from conftest import ROOT
 
@@ -40,20 +38,6 @@ def test_a_broken_link_is_found(tmp_path):
     page.write_text("# One: two\n[x](#one-two) [x](a.md#one-two) [x](https://h/y) [x](b.md) [x](#three)\n![x](c.svg)\n")
 
     assert find_broken(page) == ["b.md", "#three", "c.svg"]
-
-
-def test_record_has_its_file_and_its_places_in_the_evidence(tmp_path, monkeypatch):
-    page, blocks = tmp_path / "page.md", {name: f"of {name}" for name in ("lab", "torture", "fuzz")}
-    page.write_text(measured.PAGE.read_text())
-    monkeypatch.setattr(measured, "PAGE", page)
-    monkeypatch.setattr(measured, "RECORDS", tmp_path / "build/records")
-
-    measured.write_record("lab", {"found": "é"}, blocks)
-
-    assert json.loads((tmp_path / "build/records/lab.json").read_text()) == {"found": "é"}
-    assert all(f"<!-- {name} -->\nof {name}\n<!-- end -->" in page.read_text() for name in blocks)
-    with pytest.raises(AssertionError, match="no marker for other"):
-        measured.write_record("lab", {}, {"other": ""})
 
 
 def read_words(picture: Path) -> list:

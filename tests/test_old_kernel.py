@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PATIENCE, ROOT, TESTS, finish, inject, is_blocked, read_line, read_state, until, wait_dead
+from conftest import PATIENCE, ROOT, TESTS, finish, inject, read_line, read_state, until, wait_dead, write_program
 from test_owners import forge  # noqa: F401
 from test_sockets import DEAD, kill_launcher_of_large_command
 
@@ -16,28 +16,17 @@ FORGET = "import posix, _signal\nvars(posix).pop('pidfd_open', 0), vars(_signal)
 
 def make_old(lab, kind):
     """Make each solo of the lab run without pidfds, from now on."""
-    script = lab.path / "old"
+    text = f'#!/bin/sh\nexec {sys.executable} {TESTS}/old_kernel.py {kind} {lab.script} "$@"\n'
     if kind == "python":  # built for an old kernel
         first, _, rest = open(lab.script).read().partition("\n")
-        script.write_text(f"{first}\n{FORGET}{rest}")
-    else:
-        script.write_text(f'#!/bin/sh\nexec {sys.executable} {TESTS}/old_kernel.py {kind} {lab.script} "$@"\n')
-    script.chmod(0o755)
-    lab.script = lab.environment["SOLO"] = str(script)
+        text = f"{first}\n{FORGET}{rest}"
+    lab.script = lab.environment["SOLO"] = str(write_program(lab.path / "old", text))
 
 
 @pytest.fixture(params=["kernel", "filter", "python"])
 def old(request, lab):
     make_old(lab, request.param)
     return lab
-
-
-def make_orphan(lab, command="exec sleep 99"):
-    launcher = lab.start("-n", "job", "--", "sh", "-c", f"echo $$; {command}")
-    child = int(read_line(launcher))
-    launcher.kill()
-    launcher.wait()
-    return child
 
 
 def test_doctor_says_that_pidfds_are_missing(lab):
@@ -61,22 +50,13 @@ def test_stop_ends_holder_and_waiter(old):
 
 
 def test_stop_ends_stopped_orphan(old):
-    child = make_orphan(old)
+    child = old.hold_orphan("job").child
     os.kill(child, signal.SIGSTOP)
     until(lambda: read_state(child) == "T")
 
     assert old.run("stop", "-k", "1h", "job").returncode == 0
 
     assert read_state(child) in ("gone", "Z")
-
-
-def test_stop_kills_after_grace(old):
-    holder = old.start("-n", "job", "--", "sh", "-c", STUBBORN)
-    read_line(holder)
-
-    assert old.run("stop", "-k", "200ms", "job").returncode == 0
-
-    assert holder.wait(PATIENCE) == -signal.SIGKILL
 
 
 @pytest.mark.root
@@ -101,20 +81,6 @@ def test_replace_ends_holder_and_waiter(old, via):
     wait_dead(holder.child)
 
 
-def test_replace_ends_tree_of_stopped_launcher(old):
-    """The newcomer itself kills the descendants."""
-    words = ("--tree", "-k", "100ms", "-n", "job")
-    holder = old.start(*words, "--", "sh", "-c", f"setsid sh -c '{STUBBORN}' & exec sleep 99")
-    inner = int(read_line(holder))
-    holder.send_signal(signal.SIGSTOP)
-    until(lambda: read_state(holder.pid) == "T")
-
-    assert old.run("--replace", "-k", "100ms", "-n", "job", "true").returncode == 0
-
-    wait_dead(inner)
-    assert holder.wait(PATIENCE) < 0
-
-
 def test_latest_supersedes_waiters(old, via):
     holder = old.hold("job")
     waiters = [old.start_waiter("job", tag=number) for number in range(3)]
@@ -127,7 +93,7 @@ def test_latest_supersedes_waiters(old, via):
 
 
 def test_waiter_behind_orphan_polls(old):
-    child = make_orphan(old)
+    child = old.hold_orphan("job").child
     waiter = old.start_waiter("job", tag="waiter")
     assert old.run("-w", "500ms", "-n", "job", "true").returncode == 75  # meanwhile the waiter has looked, too
     assert waiter.poll() is None and old.read_log() == []
@@ -150,17 +116,6 @@ def test_timeout_ends_tree(old):
     assert process.wait(PATIENCE) == 124
 
     assert read_state(inner) in ("gone", "Z")
-
-
-def test_first_waiter_forks_in_advance(old):
-    """The handoff uses O_TMPFILE and closes descriptors, as on any kernel."""
-    holder = old.hold("job")
-    waiter = old.start_waiter("job", tag="waiter")
-    until(lambda: is_blocked(waiter.pid))
-
-    finish(holder)
-
-    assert finish(waiter) == (0, "", "") and old.read_log() == ["waiter"]
 
 
 @pytest.mark.root

@@ -1,11 +1,10 @@
-"""The oracle of `solo doctor --crontab` and `--unit`: a line and the line to use instead have the same effect.
+"""The oracle of `solo doctor --crontab`: a line and the line to use instead have the same effect.
 
-Both run in a real shell, under the real cron and under the real systemd. Their jobs are stubs that record their words, directory,
-environment and input; a run that finds another one records how many run at once, its status and whether it prints.
+Both run in a real shell; test_cron.py runs some under the real cron, test_systemd.py under the real systemd. Their jobs are stubs
+that record their words, directory, environment and input; a run that finds another one records how many run at once, its status
+and whether it prints.
 """
 
-import email
-import json
 import os
 import pwd
 import re
@@ -17,8 +16,7 @@ from random import Random
 
 import pytest
 import tally
-from conftest import PATIENCE, is_blocked, until
-from guest import Layer, boot, start_layer
+from conftest import PATIENCE, is_blocked, until, write_program
 from tools import find_tool
 
 from solo.commands import jobs, place
@@ -105,8 +103,7 @@ class Shell:
         self.environment = environment
         (path / "bin").mkdir()
         for name in ("job", "after"):
-            (path / "bin" / name).write_text(STUB)
-            (path / "bin" / name).chmod(0o755)
+            write_program(path / "bin" / name, STUB)
 
     def prepare(self, place):
         (place / "sub").mkdir(parents=True)
@@ -115,19 +112,10 @@ class Shell:
             (folder / "x y").touch()
 
     def start(self, line, place):
-        files = [open(place / name, "wb") for name in ("stdout", "stderr")]
-        with open(place / "given") as given:
-            process = subprocess.Popen(
-                ["/bin/sh", "-c", line],
-                cwd=place,
-                env={**self.environment, "RAN": str(place)},
-                stdin=given,
-                stdout=files[0],
-                stderr=files[1],
-            )
-        for file in files:
-            file.close()
-        return process
+        environment = {**self.environment, "RAN": str(place)}
+        with open(place / "given") as given, open(place / "stdout", "wb") as out, open(place / "stderr", "wb") as err:
+            streams = {"stdin": given, "stdout": out, "stderr": err}
+            return subprocess.Popen(["/bin/sh", "-c", line], cwd=place, env=environment, **streams)
 
     def run(self, line, place):
         """Return what the line does alone, then beside itself."""
@@ -147,14 +135,8 @@ class Shell:
         (place / "go").unlink()  # a waiter does not stop there
         os.close(writer)
         first.wait(PATIENCE)
-        return Effect(
-            tuple(sorted(started)),
-            status,
-            printed,
-            second.wait(PATIENCE),
-            is_silent,
-            *count(log.read_text().splitlines()),
-        )
+        counted = count(log.read_text().splitlines())
+        return Effect(tuple(sorted(started)), status, printed, second.wait(PATIENCE), is_silent, *counted)
 
 
 def list_tree(pid):
@@ -218,9 +200,8 @@ def compare(shell, number, line):
 
 def test_each_form_of_each_tool_has_the_effect_of_its_suggestion(shell):
     found = [tool for tool in TOOLS if find_tool(tool)]
-    forms = [f"{guard} job x" for tool in found for guard in TOOLS[tool]] + [
-        f"flock -n LOCK {string}" for string in STRINGS
-    ]
+    forms = [f"{guard} job x" for tool in found for guard in TOOLS[tool]]
+    forms += [f"flock -n LOCK {string}" for string in STRINGS]
     effects = [compare(shell, number, line) for number, line in enumerate(forms)]
 
     assert {effect.runs for effect in effects} == {1, 2} and {effect.busy_status for effect in effects} >= {0, 1, 7}
@@ -244,224 +225,13 @@ def test_ten_lines_have_the_effect_of_their_suggestions(shell, request, tenth):
 
 def test_the_oracle_notices_another_effect(shell):
     """The witness: words, status, output and number of runs of a wrong line differ."""
-    lines = [
-        "flock -n LOCK job a",
-        "flock -n LOCK job b",
-        "job a",
-        "flock -n -E 3 LOCK job a",
-        "flock -n LOCK job a >&2",
-        "flock LOCK job a",
-    ]
+    lines = ["flock -n LOCK job a", "flock -n LOCK job b", "job a", "flock -n -E 3 LOCK job a", "flock LOCK job a"]
     effects = []
     for number, line in enumerate(lines):
         place = shell.path / f"place.{number}"
         shell.prepare(place)
         effects.append(shell.run(line.replace("LOCK", f"{place}/lock"), place))
 
-    first, words, unguarded, status, _, waits = effects
+    first, words, unguarded, status, waits = effects
     assert (first.runs, first.most, first.busy_status, first.is_silent) == (1, 1, 1, True)
     assert first.alone != words.alone and unguarded.most == 2 and status.busy_status == 3 and waits.runs == 2
-
-
-# --- under cron ------------------------------------------------------------------------------------------------------
-
-SENDMAIL = """#!/bin/sh
-mail=$(mktemp /lab/mails/.XXXXXX) && cat >"$mail" && mv "$mail" "/lab/mails/${mail##*/.}"
-"""
-CRON_LINES = [
-    r"flock -n LOCK job $(date +year:\%Y)",
-    "flock -n LOCK job 'a b' %first%second",
-    "flock -w 1 LOCK -c 'job a; job b' >/dev/null",
-    "cd /lab/sub && nice flock -w 5 LOCK job * 2>&1 | cat",
-    "timeout 60 flock -n -E 0 LOCK job exit=3; after $?",
-    "if flock -n LOCK job; then after yes; else after no; fi",
-    "sh -c 'flock -n LOCK job x && after'",
-]
-
-
-@pytest.fixture(scope="module")
-def minute(tmp_path_factory):
-    """The machine after cron ran each line and its suggestion once: with a free lock, and (number + 100) with a held one."""
-    lab = tmp_path_factory.mktemp("oracle")
-    for folder in ("", "mails", "sub"):
-        (lab / folder).mkdir(exist_ok=True)
-        (lab / folder).chmod(0o777)
-    (lab / "sub/x y").touch()
-    with start_layer(lab) as leader:
-        machine = Layer(leader, lab)
-        machine.clear_tables()
-        machine.write("usr/sbin/sendmail", SENDMAIL)
-        for name in ("job", "after"):
-            machine.write(f"usr/local/bin/{name}", STUB)
-        head = "PATH=/usr/local/bin:/usr/bin:/bin\n"
-        cases = [(number, line) for number, line in enumerate(CRON_LINES)]
-        cases += [(number + 100, line) for number, line in cases]
-        lines = [f"* * * * * {line.replace('LOCK', f'/run/{number}.lock')}" for number, line in cases]
-        machine.write("lab/tab", head + "\n".join(lines) + "\n", 0o644)
-        rows = json.loads(machine.run("solo", "doctor", "--crontab", "--json", "/lab/tab").stdout)
-        assert all(row["use"] for row in rows), rows
-        table = head
-        for (number, _), line, row in zip(cases, lines, rows):
-            for kind, text in (("old", line), ("new", row["use"])):
-                (lab / f"{number}.{kind}").mkdir()
-                table += f"RAN=/lab/{number}.{kind}\n{text}\n"
-            if number >= 100:
-                name = re.search(r"solo -n (\S+)", row["use"])[1]
-                machine.start("flock", row["lock"], "sleep", "infinity")
-                machine.start("solo", "-n", name, "--", "sleep", "infinity")
-                until(lambda: not machine.run("solo", "list", "--json", name).stdout.startswith("[]"))
-                until(lambda: machine.run("flock", "-n", row["lock"], "true").returncode)
-        machine.write("lab/all", f"{table}* * * * * touch /lab/end\n")
-        machine.do("crontab", "/lab/all")
-        with machine.start("cron", "-f") as cron:
-            until(lambda: (lab / "end").exists() and list_tree(cron.pid)[2:] == [], patience=3 * PATIENCE)
-            cron.terminate()
-        yield machine
-
-
-def read_effect(machine, number, kind):
-    """Return (the jobs as they started, the mails) of a line, without what differs by intention."""
-    log = machine.lab / f"{number}.{kind}/log"
-    lines = log.read_text().splitlines() if log.exists() else []
-    started = sorted(bytes.fromhex(line.split()[1]) for line in lines if line.startswith("start "))
-    mails = [email.message_from_string(path.read_text()) for path in (machine.lab / "mails").iterdir()]
-    return started, sorted(mail.get_payload() for mail in mails if f"/{number}.{kind}\n" in mail.as_string())
-
-
-@pytest.mark.full
-@pytest.mark.root
-@pytest.mark.tool("cron", "unshare", "nsenter", "mount")
-@pytest.mark.parametrize("number", [*range(len(CRON_LINES)), *range(100, 100 + len(CRON_LINES))])
-def test_cron_runs_a_line_and_its_suggestion_alike(minute, number):
-    """Words, directory, environment, input and mails. If the lock is held, neither runs the job, nor prints a line."""
-    old, new = (read_effect(minute, number, kind) for kind in ("old", "new"))
-
-    assert old == new
-    assert any(b"/job\0" in one for one in new[0]) == (number < 100) and (number < 100 or not new[1])
-
-
-# --- under systemd ---------------------------------------------------------------------------------------------------
-
-OWN = "RuntimeDirectory=own\nRuntimeDirectoryMode=0700\nRuntimeDirectoryPreserve=yes\nEnvironment=SOLO_DIR=/run/own"
-RUNS = [
-    "",
-    "User=alice",
-    "User=alice\nProtectSystem=strict",
-    "ProtectSystem=full\nProtectHome=yes\nPrivateTmp=yes\nNoNewPrivileges=yes",
-    f"ProtectSystem=strict\n{OWN}",
-    "ReadOnlyPaths=/etc",
-    f"User=alice\nProtectHome=tmpfs\n{OWN}",
-    "WorkingDirectory=/lab\nUMask=0077\nStandardInput=null",
-]
-FAILS = [
-    "User=www-data",
-    "DynamicUser=yes",
-    "ProtectSystem=strict",
-    "ReadOnlyPaths=/run",
-    "InaccessiblePaths=/run/solo",
-    "User=alice\nProtectHome=yes",
-    "User=alice\nProtectHome=read-only",
-    "ProcSubset=pid",
-]
-WORDS = "/lab/bin/job %n 'a  b' $HOME ${HOME}/x \"c;d\""
-
-
-@pytest.fixture(scope="module")
-def guest(tmp_path_factory):
-    lab = tmp_path_factory.mktemp("units")
-    lab.chmod(0o777)
-    container, guest = boot(lab)
-    try:
-        guest.do("useradd", "--create-home", "--uid=1000", "alice")
-        guest.do("mkdir", "-p", "/run/solo", "/run/systemd/system", "/lab/bin")
-        (lab / "bin/job").write_text(STUB)
-        (lab / "bin/job").chmod(0o755)
-        yield guest
-    finally:
-        os.kill(guest.leader, 9)
-        container.wait()
-
-
-def start_unit(guest, name, settings, exec_start):
-    """Start the unit once; return (its result, its status, the jobs as they started, whether it printed)."""
-    place = guest.lab / name
-    place.mkdir(exist_ok=True)
-    place.chmod(0o777)
-    lines = f"[Service]\nType=oneshot\nReadWritePaths=/lab\nEnvironment=RAN=/lab/{name}\n{settings}\n{exec_start}\n"
-    (guest.lab / "a.service").write_text(lines)
-    guest.do("cp", "/lab/a.service", f"/run/systemd/system/{name}.service")
-    guest.do("systemctl", "daemon-reload")
-    guest.run("systemctl", "start", name)
-    log = place / "log"
-    started = (
-        [line.split()[1] for line in log.read_text().splitlines() if line.startswith("start")] if log.exists() else []
-    )
-    started = [
-        re.sub(rb"(INVOCATION_ID|JOURNAL_STREAM|SYSTEMD_EXEC_PID|RAN)=[^\0]+", b"", bytes.fromhex(one))
-        for one in started
-    ]
-    messages = [line for line in guest.read_messages(name) if not line.startswith(("Finished", "Start"))]
-    return guest.show(name, "Result"), guest.show(name, "ExecMainStatus"), started, bool(messages)
-
-
-def give_advice(guest, name):
-    [row] = json.loads(guest.run("solo", "doctor", "--unit", "--json", f"/run/systemd/system/{name}.service").stdout)
-    return row
-
-
-@pytest.mark.full
-@pytest.mark.root
-@pytest.mark.network
-@pytest.mark.tool("debootstrap", "systemd-nspawn", "nsenter")
-@pytest.mark.parametrize("number, settings", list(enumerate(RUNS)))
-def test_systemd_runs_a_unit_and_its_suggestion_alike(guest, number, settings):
-    name, lock = f"runs-{number}", f"/lab/runs-{number}.lock"
-    line = f"ExecStart=/usr/bin/flock -n {lock} {WORDS}"
-    old = start_unit(guest, name, settings, line)
-    row = give_advice(guest, name)
-    for path in (guest.lab / name).iterdir():
-        path.unlink()
-    new = start_unit(guest, name, settings, row["use"])
-    user, place = ("alice", "/run/own") if "alice" in settings else ("root", "/run/own")
-    where = ["--dir", place] if "SOLO_DIR" in settings else []
-    busy = re.search(r"-n \S+", row["use"])[0].split()
-    guest.do("systemd-run", "-q", f"--uid={user}", "solo", "--wait=1h", *where, *busy, "--", "sleep", "infinity")
-    until(
-        lambda: (
-            guest.run("setpriv", f"--reuid={user}", "--clear-groups", "solo", *where, *busy, "true").returncode == 75
-        )
-    )
-    guest.do("systemd-run", "-q", "flock", lock, "sleep", "infinity")
-    until(lambda: guest.run("flock", "-n", lock, "true").returncode == 1)
-    skips = [start_unit(guest, f"{name}-{kind}", settings, text) for kind, text in (("old", line), ("new", row["use"]))]
-
-    assert old == new and (old[0], len(old[2])) == ("success", 1)
-    assert skips[0] == skips[1] and skips[0][:3] == ("exit-code", "1", [])
-
-
-@pytest.mark.full
-@pytest.mark.root
-@pytest.mark.network
-@pytest.mark.tool("debootstrap", "systemd-nspawn", "nsenter")
-@pytest.mark.parametrize("number, settings", list(enumerate(FAILS)))
-def test_a_unit_without_a_line_to_use_fails_with_solo(guest, number, settings):
-    """The tool runs there; with solo in its place nothing runs, and doctor says so of that line too."""
-    name = f"fails-{number}"
-    old = start_unit(guest, name, settings, f"ExecStart=/usr/bin/flock -n /lab/{name}.lock {WORDS}")
-    advice = give_advice(guest, name)
-    new = start_unit(guest, f"{name}-new", settings, f"ExecStart=/usr/local/bin/solo -n {name} -- {WORDS}")
-    judged = give_advice(guest, f"{name}-new")
-
-    assert (old[0], advice["use"]) == ("success", None), advice
-    assert new[:3] == ("exit-code", "125", []) and judged["state"] == "fails", judged
-    text = judged["findings"][0]["text"]
-    if found := re.search(r"as root: (install .*?)[;)]", text):
-        guest.do("sh", "-c", found[1])
-    elif found := re.search(r"\(add (.*)\)$", text):
-        settings = "\n".join([settings, *found[1].split()])
-    else:
-        assert text.endswith("(remove it)")
-        settings = ""
-    repaired = start_unit(guest, f"{name}-repaired", settings, f"ExecStart=/usr/local/bin/solo -n {name} -- {WORDS}")
-    assert (repaired[0], len(repaired[2])) == ("success", 1), (text, repaired)
-    assert give_advice(guest, f"{name}-repaired")["state"] == "note"

@@ -1,7 +1,7 @@
 """The blocks of README and the files of examples/ are run: their programs are small scripts that log, their options say what must happen.
 
 The manual quotes these files. test_ci.py runs those for CI runners, test_containers.py and test_systemd.py those that need a real
-runtime or systemd, and test_prometheus.py the metrics of a user.
+runtime or systemd, also of README, and test_prometheus.py the metrics of a user.
 """
 
 import http.server
@@ -18,8 +18,7 @@ import sys
 import threading
 
 import pytest
-from conftest import PATIENCE, ROOT, need_tools, until
-from containers import Image, find_first
+from conftest import PATIENCE, ROOT, need_tools, until, write_program
 from machine import ETCD, count_most_at_once, finish
 from pages import EXAMPLES, read_cron_lines, read_example, read_jobs, read_quotes, read_readme
 
@@ -157,16 +156,12 @@ class Inbox:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
                 inbox.received.put((self.path, body))
                 self.send_response(200)
                 self.end_headers()
 
-            def do_GET(self):
-                inbox.received.put((self.path, ""))
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(b"OK")
+            do_GET = do_POST
 
             def log_message(self, *_):
                 pass
@@ -174,9 +169,8 @@ class Inbox:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_port}"
-        mail = machine.bin / "mail"
-        mail.write_text(f'#!/bin/sh\n(echo "$1 $2 $3"; cat) | curl -fsS --data-binary @- {self.url}/mail\n')
-        mail.chmod(0o755)
+        mail = f'#!/bin/sh\n(echo "$1 $2 $3"; cat) | curl -fsS --data-binary @- {self.url}/mail\n'
+        write_program(machine.bin / "mail", mail)
 
     def replace_hosts(self, line):
         return re.sub(r"https://[a-z]+\.example\.com", self.url, line)
@@ -253,8 +247,7 @@ def test_readme_has_no_other_blocks():
 def test_first_block_skips_waits_lists_and_stops(new):
     first, second, third, listed, stop = README["solo"].lines
     machine = new()
-    (machine.bin / "sleep").write_text((machine.bin / "job.sh").read_text())
-    (machine.bin / "sleep").chmod(0o755)
+    write_program(machine.bin / "sleep", (machine.bin / "job.sh").read_text())
     holder = machine.type(first.partition(" & ")[0])
     machine.wait_for_starts(1)
 
@@ -291,8 +284,12 @@ def test_workflow_of_readme_is_of_the_examples():
     assert step in read_jobs()["deploy"].splitlines()
 
 
-def test_unit_of_readme_guards(new):
-    check_guard(new(), re.search(r"^ExecStart=(.*)", README["systemd"].text, re.M)[1])
+@pytest.mark.parametrize("unit", [README["systemd"].text, read_example("systemd/backup.service.d/solo.conf")])
+def test_unit_of_readme_and_drop_in_guard(new, unit):
+    *reset, line = re.findall(r"^ExecStart=(.*)", unit, re.M)
+
+    assert not any(reset)
+    check_guard(new(), line)
 
 
 def test_python_of_readme_runs(new):
@@ -316,6 +313,7 @@ def read_lines(*names) -> list:
 
 @pytest.mark.parametrize("typed", read_lines("crontab", "two-hosts"))
 def test_line_of_a_crontab_does_what_it_says(new, typed):
+    assert all(read_cron_lines(read_example(name))[0]["PATH"] == CRON_PATH for name in ("crontab", "two-hosts"))
     machine = new()
     environment = make_cron_environment(machine, machine.replace_places(CRON_PATH))
     if "--notify" in typed:
@@ -328,11 +326,6 @@ def test_line_of_a_crontab_does_what_it_says(new, typed):
 
 def make_cron_environment(machine, path):
     return {"SHELL": "/bin/sh", "HOME": "/root", "LOGNAME": "root", "PATH": path, "SOLO_DIR": str(machine.directory)}
-
-
-@pytest.mark.parametrize("name", ["crontab", "two-hosts"])
-def test_path_of_a_crontab_finds_solo(name):
-    assert read_cron_lines(read_example(name))[0]["PATH"] == CRON_PATH
 
 
 MAKEFILE = re.findall(r"^(\w+): # .*\n\texec (.*)", read_example("Makefile"), re.M)
@@ -397,8 +390,7 @@ def test_script_excludes_itself_and_gets_arguments_and_status(new, text):
     by_kernel = ["./night.sh", "PATH=.:$PATH night.sh", "solo -n other -- ./night.sh"]
     for line in by_kernel if text.startswith(FIRST_LINE) else by_kernel + shells:
         machine = new()
-        (machine.bin / "night.sh").write_text(text + "printf '<%s>' \"$@\"; exit 7\n")
-        (machine.bin / "night.sh").chmod(0o755)
+        write_program(machine.bin / "night.sh", text + "printf '<%s>' \"$@\"; exit 7\n")
         holder = machine.type(f"{line} a 'b  c' ''")
         machine.wait_for_starts(1)
         status, out, err = finish(machine.type("./night.sh"))
@@ -470,34 +462,6 @@ def test_report_of_python_refuses_an_older_token_and_a_held_name(new):
     assert (busy.returncode, busy.stderr) == (1, f"still held by [{holder.pid}]\n")
 
 
-UNITS = sorted(path for path in EXAMPLES.glob("systemd/**/*") if path.suffix in (".service", ".timer"))
-
-
-@pytest.mark.tool("systemd-analyze")
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_systemd_finds_no_fault_in_a_unit(new, unit):
-    """backup.service with its drop-in. test_systemd.py runs the others."""
-    machine = new()
-    folder = machine.path / "units"
-    shutil.copytree(EXAMPLES / "systemd", folder)
-    for path in (path for path in folder.rglob("*") if path.is_file()):
-        text = re.sub(r"/etc/solo/%i|/usr/local/bin/\w+\.sh", str(machine.bin / "backup.sh"), path.read_text())
-        path.write_text(re.sub(r"^(Exec\w+=)solo", rf"\1{machine.bin}/solo", text, flags=re.M))
-
-    for change, faults in (("", 0), ("\n[Service]\nNonsense=1\n", 1)):
-        (folder / unit.name).write_text((folder / unit.name).read_text() + change)
-        words = ["systemd-analyze", "verify", "--man=no", folder / unit.name.replace("@", "@example")]
-        done = subprocess.run(words, capture_output=True, text=True)
-        assert done.stderr.count(f"{unit.name}:") == faults, done.stderr
-
-
-def test_drop_in_guards(new):
-    lines = re.findall(r"^ExecStart=(.*)", read_example("systemd/backup.service.d/solo.conf"), re.M)
-
-    assert lines[0] == ""
-    check_guard(new(), lines[1])
-
-
 # --- the manual ------------------------------------------------------------------------------------------------------
 
 
@@ -531,20 +495,11 @@ def test_password_of_an_engine_is_read_and_not_shown(tmp_path):
     assert target.password and target.password not in target.shown
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "solo -- job.sh",
-        "solo --wait forever -- job.sh",
-        "solo -n x --slots 2 --wait 1m -- job.sh",
-        "solo -q -E 0 --loud-after 2 -- job.sh",
-    ],
-)
+@pytest.mark.parametrize("line", ["solo -- job.sh", "solo -n x --slots 2 --wait 1m -- job.sh"])
 def test_launcher_without_locks_fails_the_check(new, line):
     machine = new()
     (machine.bin / "solo").unlink()
-    (machine.bin / "solo").write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
-    (machine.bin / "solo").chmod(0o755)
+    write_program(machine.bin / "solo", '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
     machine.release()
 
     with pytest.raises(AssertionError):
@@ -559,187 +514,3 @@ def test_mandoc_finds_no_fault_in_the_manuals(page):
     )
 
     assert result.stdout == "", result.stdout
-
-
-# --- containers and groups -------------------------------------------------------------------------------------------
-
-
-def make_image(machine):
-    need_tools("unshare", "mount", "chroot")
-    if os.geteuid() != 0 or not os.access("/usr/bin/python3", os.X_OK):
-        pytest.skip("needs root and /usr/bin/python3")
-    text = (ROOT / "packaging/container/Containerfile").read_text()
-    return Image(machine, text.replace('CMD ["date"]', 'CMD ["report.sh"]'))
-
-
-def test_process_1_passes_on_signals_and_statuses_and_reaps(new):
-    machine = new()
-    image = make_image(machine)
-    process = image.start()
-    machine.wait_for_starts(1)
-    first = find_first(process)
-    assert open(f"/proc/{first}/cmdline").read().split("\0")[2:-1] == [
-        f"/app/bin/{image.entrypoint[0]}",
-        *image.entrypoint[1:],
-        "report.sh",
-    ]
-    os.kill(first, signal.SIGTERM)
-    assert finish(process)[0] == 128 + 15
-
-    stranger = "(sh -c 'sleep 0.1; echo x' | cat &); sleep 0.3; grep -l '^State:.Z' /proc/[0-9]*/status; exit 8"
-    assert finish(image.start(*image.entrypoint, "sh", "-c", stranger)) == (8, "x\n", "")
-    assert finish(image.start(*image.entrypoint, "sh", "-c", "kill -KILL $$"))[0] == 128 + 9
-    trap = "trap 'echo term; exit 6' TERM; echo >/tmp/ready; while :; do sleep 0.05; done"
-    process = image.start(*image.entrypoint, "sh", "-c", trap)
-    until((image.root / "tmp/ready").exists)
-    os.kill(find_first(process), signal.SIGTERM)
-    assert finish(process)[:2] == (6, "term\n")
-
-
-def test_containers_and_the_host_wait_in_one_queue(new):
-    """The lines of README. Without Docker: see containers.py."""
-    docker, host = README["Containers"].lines
-    machine = new()
-    image = make_image(machine)
-    inside = image.docker(docker)
-    machine.wait_for_starts(1)
-    running = [machine.start_waiter(host)]
-    for number in (2, 3):
-        running.append(image.docker(docker))
-        until(lambda number=number: machine.count_waiters() == number)
-    assert finish(machine.type("solo -n report true"))[0] == 75
-    assert finish(image.start("solo", "-n", "report", "true", **SHARED))[0] == 75
-    assert finish(image.start("solo", "-n", "report", "true"))[0] == 0  # not mounted: a name of its own
-    machine.release()
-    assert [finish(process)[0] for process in (inside, *running)] == [0] * 4
-    assert count_most_at_once(machine.read_log()) == 1 and machine.count("end") == 4
-
-
-def make_group_directory(machine):
-    """Run the line in the head of compose.yaml."""
-    line = re.search(r"`(install -d -m 2770 .*)`", read_example("compose.yaml"))[1]
-    assert finish(machine.type(line))[0] == 0
-    machine.directory = machine.bin / "locks"
-    machine.environment["SOLO_DIR"] = str(machine.directory)
-
-
-def test_services_of_any_uid_of_a_group_exclude_each_other_and_the_host(new):
-    machine = new()
-    image = make_image(machine)
-    make_group_directory(machine)
-    report = {**pytest.importorskip("yaml").safe_load(read_example("compose.yaml"))["services"]["report"]}
-    process = image.compose(report)
-    machine.wait_for_starts(1)
-    assert os.stat(f"/proc/{find_first(process)}").st_uid == 1234
-
-    volume = {"volumes": ["/srv/locks:/srv/locks"], "environment": ["SOLO_DIR=/srv/locks"]}
-    assert finish(image.compose(report))[0] == 0  # a skip: no restart
-    assert finish(image.start("solo", "-n", "report", "true", user="999:4242", **volume))[0] == 75
-    assert finish(machine.type("solo --dir /srv/locks -n report true"))[0] == 75
-    assert finish(image.start("solo", "-n", "report", "true", user="1234:999", **volume))[0] == 125
-    assert "no home directory" in finish(image.start("solo", "-n", "report", "true", user="1234:4242"))[2]
-    turn = image.compose({**report, "entrypoint": ["solo", "-n", "report", "--wait", "forever", "--"]})
-    until(lambda: machine.count_waiters() == 1)
-    machine.release()
-    assert [finish(one)[0] for one in (process, turn)] == [0, 0]
-    assert finish(machine.type("solo --dir /srv/locks -n report true"))[0] == 0
-
-
-SHARED_COMMAND = ("solo", "-n", "report", "report.sh")
-SHARED = {"volumes": ["/run/solo:/run/solo"]}
-
-
-def test_kill_of_process_1_leaves_nothing_and_the_host_waits_for_it(new):
-    machine = new()
-    image = make_image(machine)
-    process = image.start(*SHARED_COMMAND, **SHARED)
-    machine.wait_for_starts(1)
-    waiter = machine.start_waiter("solo -n report --wait forever report.sh")
-
-    os.kill(find_first(process), signal.SIGKILL)
-
-    assert finish(process)[0] != 0
-    until(lambda: machine.count("start") == 2)
-    machine.release()
-    assert finish(waiter)[0] == 0
-    assert machine.count("end") == 1  # the first was killed
-
-
-def test_container_excludes_but_cannot_end_a_holder_in_another_one(new):
-    """The host can."""
-    machine = new()
-    image = make_image(machine)
-    process = image.start(*SHARED_COMMAND, **SHARED)
-    machine.wait_for_starts(1)
-
-    status, _, err = finish(image.start("solo", "--replace", "-k", "100ms", "-n", "report", "true", **SHARED))
-    assert status == 125 and "seen from here" in err, err
-    assert process.poll() is None
-    assert finish(image.start("solo", "-n", "report", "true", **SHARED))[0] == 75
-    assert finish(machine.type("solo stop report"))[0] == 0
-    assert finish(process)[0] == 128 + 15
-
-
-@pytest.mark.host
-@pytest.mark.parametrize("where", ["container", "pid host", "host"])
-def test_every_contender_waits_for_an_orphan_in_a_container(new, where):
-    """A shell is process 1, so that the command outlives its launcher."""
-    machine = new()
-    image = make_image(machine)
-    shell = "solo -n report report.sh & wait; exec sleep 1000"
-    process = image.start("sh", "-c", shell, **SHARED)
-    machine.wait_for_starts(1)
-    [launcher] = [
-        int(child)
-        for child in open(f"/proc/{find_first(process)}/task/{find_first(process)}/children").read().split()
-        if "solo" in open(f"/proc/{child}/cmdline").read()
-    ]
-    os.kill(launcher, signal.SIGKILL)
-    until(lambda: machine.list()[0]["state"] == "orphaned")
-
-    if where == "host":
-        found = finish(machine.type("solo -n report true"))
-    else:
-        found = finish(image.start("solo", "-n", "report", "true", pid_host=where == "pid host", **SHARED))
-
-    assert found[0] == 75, found
-    os.kill(find_first(process), signal.SIGKILL)
-
-
-@pytest.mark.host
-@pytest.mark.parametrize("pid_host, status", [(False, 0), (True, 75)])
-def test_only_a_container_that_sees_the_host_waits_for_an_orphan_there(new, pid_host, status):
-    machine = new()
-    image = make_image(machine)
-    launcher = machine.type("exec solo -n report report.sh")
-    machine.wait_for_starts(1)
-    launcher.kill()
-    launcher.wait()
-
-    found = finish(image.start("solo", "-n", "report", "true", pid_host=pid_host, **SHARED))
-
-    assert (found[0], "taking over" in found[2]) == (status, not status), found
-    machine.release()
-
-
-@pytest.mark.root
-@pytest.mark.tool("unshare", "setpriv")
-def test_root_of_a_rootless_container_excludes_the_user_who_started_it(common):
-    """In a directory of that user. A directory of the host's root is refused, whatever its mode."""
-    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    rootless = (*user, "unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc")
-    if subprocess.run([*rootless, "true"], capture_output=True).returncode:
-        pytest.skip("no user namespaces")
-    for owner, mode, statuses in ((65534, 0o700, (75, 0)), (0, 0o1777, (125, 125))):
-        base = common.directory.parent / f"of-{owner}"
-        base.mkdir()
-        os.chown(base, owner, owner)
-        base.chmod(mode)
-        words = ("--dir", base, "-n", "job", "--")
-        holder = common.start(*words, "sh", "-c", "echo; read line; exit 0", prefix=user)
-        holder.stdout.readline()
-
-        busy = common.run(*words, "true", prefix=rootless).returncode
-        holder.communicate(b"\n")
-
-        assert (busy, common.run(*words, "true", prefix=rootless).returncode) == statuses

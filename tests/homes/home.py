@@ -5,19 +5,19 @@ SOLO_INSTALLED names an installed solo to test instead of one from `make install
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE, ROOT, copy_libraries, until, write_script
+from builds import install
+from conftest import PATIENCE, PIPES, copy_libraries, copy_package, in_mounts, open_to_all, until, write_script
 
 PERL = ["/usr/bin/perl", str(Path(__file__).with_name("probe.pl"))]
 VOLATILE = {"_", "SSH_CLIENT", "SSH_CONNECTION", "TMUX", "TMUX_PANE", "SUDO_COMMAND", "INVOCATION_ID", "JOURNAL_STREAM"}
 
 
 def install_source(place):
-    shutil.copytree(ROOT / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
+    copy_package(place)
     copy_libraries(place)
     return write_script(place)
 
@@ -25,9 +25,7 @@ def install_source(place):
 def install_by_make(place):
     if "SOLO_INSTALLED" in os.environ:
         return Path(os.environ["SOLO_INSTALLED"])
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-    words = ["make", "-C", ROOT, "install", f"PREFIX={place}/usr", "PYTHON=/usr/bin/python3"]
-    subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    install(f"{place}/usr", python="/usr/bin/python3")
     return place / "usr/bin/solo"
 
 
@@ -38,9 +36,7 @@ LAUNCHERS = {"source": install_source, "installed": install_by_make}
 def install_launcher(request, tmp_path_factory):
     """Return a solo that every user can run."""
     place = tmp_path_factory.mktemp(request.param)
-    for path in (place, *place.parents):
-        if path.name.startswith(("pytest", "popen")) or path == place:
-            path.chmod(0o755)
+    open_to_all(place)
     return LAUNCHERS[request.param](place)
 
 
@@ -111,8 +107,11 @@ def run(*words, **options):
 
 
 SETUP = """
-for place in /run /var/lib /home; do mount -t tmpfs -o mode=755 tmpfs $place || exit; done
-grep -v ^www-data: /etc/passwd >/run/passwd && chmod 644 /run/passwd && mount --bind /run/passwd /etc/passwd || exit
+set -e
+for place in /run /var/lib /home; do mount -t tmpfs -o mode=755 tmpfs $place; done
+grep -v ^www-data: /etc/passwd >/run/passwd
+chmod 644 /run/passwd
+mount --bind /run/passwd /etc/passwd
 echo 'www-data:x:33:33::/home/www:/bin/sh' >>/etc/passwd
 echo 'alice:x:3001:3001::/home/alice:/bin/sh' >>/etc/passwd
 echo 'rootless:x:3002:3002::/:/bin/sh' >>/etc/passwd
@@ -125,10 +124,9 @@ class Machine:
 
     def __init__(self, launcher):
         self.launcher = str(launcher)
-        self.process = subprocess.Popen(["unshare", "--mount", "sh", "-c", SETUP], stdin=subprocess.DEVNULL)
-        until(
-            lambda: self.process.poll() is not None or Path(f"/proc/{self.process.pid}/comm").read_text() == "sleep\n"
-        )
+        self.process = subprocess.Popen(in_mounts(SETUP)[:-1], stdin=subprocess.DEVNULL)
+        comm = Path(f"/proc/{self.process.pid}/comm")
+        until(lambda: self.process.poll() is not None or comm.read_text() == "sleep\n")
         if self.process.poll() is not None:
             pytest.skip("cannot mount")
         self.started = []
@@ -137,9 +135,8 @@ class Machine:
         """Start a command as a user, as cron would: with an environment of its own."""
         become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"] if uid else []
         enter = ["nsenter", f"--target={self.process.pid}", "--mount", "--root", *become, *words]
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **environment}
-        self.started.append(subprocess.Popen(enter, env=clean, cwd="/", text=True, **pipes))
+        self.started.append(subprocess.Popen(enter, env=clean, cwd="/", text=True, **PIPES))
         return self.started[-1]
 
     def run(self, uid, *words, **environment):

@@ -1,12 +1,11 @@
 """As test_parents.py, below cron, atd and systemd, in machines of their own: a layer over this root, and a booted container."""
 
-import os
 import shutil
-import subprocess
 
 import pytest
-from conftest import PATIENCE, ROOT, TESTS, need_tools, until
-from guest import Layer, boot, start_layer
+from builds import install
+from conftest import PATIENCE, TESTS, need_tools, until
+from guest import Layer, booted, start_layer
 from home import read_facts
 
 pytestmark = [pytest.mark.root, pytest.mark.full, pytest.mark.tool("perl", "unshare", "nsenter")]
@@ -28,9 +27,7 @@ def prepare(lab):
         (lab / folder).mkdir()
         (lab / folder).chmod(0o777 if folder == "facts" else 0o700)
     shutil.copy(TESTS / "homes/probe.pl", lab)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-    words = ["make", "-C", ROOT, "install", "PREFIX=/lab/usr", f"DESTDIR={lab}/stage", "PYTHON=/usr/bin/python3"]
-    subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    install("/lab/usr", f"DESTDIR={lab}/stage", python="/usr/bin/python3")
     (lab / "stage/lab/usr").rename(lab / "usr")
 
 
@@ -41,56 +38,50 @@ def read_all(lab, patience=PATIENCE):
 
 
 def start_cron(lab):
-    need_tools("cron")
-    with start_layer(lab) as leader:
-        machine = make_layer(leader, lab)
+    def put(machine):
         table = "".join(f"* * * * * root {line}\n" for line in make_lines().values())
         machine.write("etc/cron.d/homes", table, 0o644)
-        with machine.start("cron", "-f") as cron:
-            try:
-                return read_all(lab, 2 * PATIENCE)
-            finally:
-                cron.terminate()
+
+    return start_in_layer(lab, "cron", put)
 
 
 def start_at(lab):
-    need_tools("at", "atd")
-    with start_layer(lab) as leader:
-        machine = make_layer(leader, lab)
+    def put(machine):
         for line in make_lines().values():
             machine.do("sh", "-c", f"echo '{line}' | at now")
-        with machine.start("atd", "-f") as atd:
+
+    return start_in_layer(lab, "atd", put)
+
+
+def start_in_layer(lab, daemon, put):
+    """Let the daemon do once what `put(machine)` put there."""
+    need_tools(daemon, "at" if daemon == "atd" else daemon)
+    with start_layer(lab) as leader:
+        machine = Layer(leader, lab)
+        machine.clear_tables()
+        machine.write("usr/sbin/sendmail", "#!/bin/sh\ncat >/dev/null\n")
+        put(machine)
+        with machine.start(daemon, "-f") as process:
             try:
-                return read_all(lab)
+                return read_all(lab, 2 * PATIENCE)
             finally:
-                atd.terminate()
-
-
-def make_layer(leader, lab):
-    machine = Layer(leader, lab)
-    machine.clear_tables()
-    machine.write("usr/sbin/sendmail", "#!/bin/sh\ncat >/dev/null\n")
-    return machine
+                process.terminate()
 
 
 def start_systemd(lab, *properties):
     need_tools("debootstrap", "systemd-nspawn")
-    container, guest = boot(lab)
-    try:
+    with booted(lab) as guest:
         for line in make_lines().values():
             guest.run_unit("homes", *properties, *line.split())
             guest.do("systemctl", "reset-failed", "homes")
         return read_all(lab)
-    finally:
-        os.kill(guest.leader, 9)
-        container.wait()
 
 
 PARENTS = {
     "cron": start_cron,
     "at": start_at,
     "systemd": start_systemd,
-    "systemd IgnoreSIGPIPE=no": lambda lab: start_systemd(lab, "--property=IgnoreSIGPIPE=no"),
+    "systemd IgnoreSIGPIPE=no": lambda lab: start_systemd(lab, "IgnoreSIGPIPE=no"),
 }
 
 
@@ -105,10 +96,7 @@ def facts(request, tmp_path_factory):
 def test_command_inherits_the_same_below_a_service_manager(facts, launcher):
     name, found = facts
     plain, guarded = dict(found["plain"]), dict(found[launcher])
-    if (name, launcher) == (
-        "systemd IgnoreSIGPIPE=no",
-        "source",
-    ):  # systemd ignores SIGPIPE, and hands it on by default
+    if (name, launcher) == ("systemd IgnoreSIGPIPE=no", "source"):  # systemd hands it on by default
         assert [int(facts.pop("SigIgn"), 16) & 0x1000 for facts in (plain, guarded)] == [0, 0x1000]
 
     assert guarded == plain

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 import pytest
-from conftest import PATIENCE, need_tools
+from conftest import PATIENCE, need_tools, write_program
 from home import install_launcher, make_home, run  # noqa: F401
 
 PARENTS = {}
@@ -32,17 +32,29 @@ def parent(name, *tools):
     return declare
 
 
-def declare_shell(name, shell, prepare=""):
-    script = f'{prepare}"$@"; code=$?; exit $code'
-    parent(name, shell[0])(lambda home, words: run(*shell, "-c", script, "sh", *words, cwd=home.path))
+def declare(name, *before, tools=None):
+    """Declare a parent that is started by the words `before` the command."""
+    tools = before[:1] if tools is None else tools
+    parent(name, *tools)(lambda home, words: run(*before, *words, cwd=home.path))
 
 
-for name in ("dash", "bash", "zsh"):
-    declare_shell(name, [name])
-declare_shell("busybox", ["busybox", "sh"])
-declare_shell("dash trap PIPE", ["dash"], "trap '' PIPE; ")
-declare_shell("bash trap XFSZ", ["bash"], "trap '' XFSZ; ")
-declare_shell("zsh trap both", ["zsh"], "trap '' PIPE XFSZ; ")
+NODE = (
+    "const [word, ...rest] = process.argv.slice(1); process.exit(require('child_process').spawnSync(word, rest).status)"
+)
+SHELL = '"$@"; code=$?; exit $code'
+for name, prepare in (
+    *((name, "") for name in ("dash", "bash", "zsh")),
+    ("dash trap PIPE", "trap '' PIPE; "),
+    ("bash trap XFSZ", "trap '' XFSZ; "),
+    ("zsh trap both", "trap '' PIPE XFSZ; "),
+):
+    declare(name, name.partition(" ")[0], "-c", prepare + SHELL, "sh")
+declare("busybox", "busybox", "sh", "-c", SHELL, "sh")
+declare("perl", "perl", "-e", "system(@ARGV); exit($? >> 8)")
+declare("node", "node", "-e", NODE, "--")
+declare("sudo", "sudo", "-n")
+PYTHON = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
+declare("python", sys.executable, "-IS", "-c", PYTHON, tools=())
 
 
 for environment in ({}, {"LANG": "C"}, {"LC_ALL": "C"}, *({"LC_CTYPE": name} for name in ("C", "UTF-8", "POSIX", ""))):
@@ -71,11 +83,6 @@ def start_oddly(home, words):
         os.close(write)
 
 
-@parent("python")
-def start_by_python(home, words):
-    return run(sys.executable, "-IS", "-c", f"import subprocess, sys; sys.exit(subprocess.call({words!r}))")
-
-
 @parent("python restore_signals=False")
 def start_by_careless_python(home, words):
     return run(*words, restore_signals=False)
@@ -96,17 +103,6 @@ def start_by_make(home, words):
 @parent("xargs", "xargs")
 def start_by_xargs(home, words):
     return subprocess.run(["xargs", "-I", "{}", *words], input=b"one\n", timeout=PATIENCE).returncode
-
-
-@parent("perl", "perl")
-def start_by_perl(home, words):
-    return run("perl", "-e", "system(@ARGV); exit($? >> 8)", *words)
-
-
-@parent("node", "node")
-def start_by_node(home, words):
-    script = "const [word, ...rest] = process.argv.slice(1); process.exit(require('child_process').spawnSync(word, rest).status)"
-    return run("node", "-e", script, "--", *words)
 
 
 def start_by_c(home, words, in_child):
@@ -144,9 +140,7 @@ def start_by_git(home, words):
     if not server.exists():
         for line in (["init", "-q", "--bare", server], ["init", "-q", clone]):
             subprocess.run(["git", *line], env=own, check=True, stderr=subprocess.DEVNULL)
-    hook = server / "hooks/post-receive"
-    hook.write_text(f"#!/bin/sh\ncat >/dev/null\nexec {shlex.join(words)}\n")
-    hook.chmod(0o755)
+    write_program(server / "hooks/post-receive", f"#!/bin/sh\ncat >/dev/null\nexec {shlex.join(words)}\n")
     for line in ([*author, "commit", "-q", "--allow-empty", "-m", "x"], ["push", "-q", server, "HEAD:main"]):
         subprocess.run(["git", "-C", clone, *line], env=own, check=True, stderr=subprocess.DEVNULL)
 
@@ -156,11 +150,6 @@ def start_by_tmux(home, words):
     with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
         line = f"exec {shlex.join(words)}"
         run("tmux", "-S", f"{folder}/s", "-f", "/dev/null", "new-session", "-d", line, ";", "wait-for", "never")
-
-
-@parent("sudo", "sudo")
-def start_by_sudo(home, words):
-    return run("sudo", "-n", *words)
 
 
 @parent("sudo on a terminal", "sudo")
