@@ -5,7 +5,7 @@ export DEBIAN_FRONTEND=noninteractive
 
 find_installed() { find / -xdev \( -path /proc -o -path /sys -o -path /lab \) -prune -o -name '*solo*' -print | sort; }
 
-{ apt-get -qq update && apt-get -qq install --no-install-recommends cron; } >prepared 2>&1 || exit
+{ apt-get -qq update && apt-get -qq install --no-install-recommends cron man-db; } >prepared 2>&1 || exit
 touch ready
 find_installed >files.before
 
@@ -21,6 +21,7 @@ solo -n started -- sh -c 'tr "\0" " " </proc/$PPID/cmdline; ls -l /proc/$PPID/fd
 solo --help >help 2>&1; echo $? >>help
 solo list --jsn >mistyped 2>&1; echo $? >>mistyped
 python3 -c 'import solo; print(solo.Lock("job").acquire())' >lock 2>&1
+mkdir /tmp/smoke && AUTOPKGTEST_TMP=/tmp/smoke sh -eux smoke >smoked 2>&1; echo $? >smoke.status
 # Run the hint for a missing library as typed; answer yes to apt.
 echo 'APT::Get::Assume-Yes "true";' >/etc/apt/apt.conf.d/yes
 solo --via zookeeper://127.0.0.1:1 -n job true 2>hint; echo $? >>hint

@@ -5,9 +5,9 @@ The base image, which a registry would have, is a Debian with Python. podman kee
 
 import shutil
 import subprocess
-import sys
 
 import pytest
+from builds import make_pyz
 from conftest import ROOT, need_tools
 from guest import PACKAGES
 from roots import get_root
@@ -55,15 +55,13 @@ class Podman:
 
     def build(self):
         """Import the base image and build `report` from it."""
-        pyz = self.path / "context/dist/solo.pyz"
-        subprocess.run([sys.executable, ROOT / "packaging/pyz.py", pyz], check=True)
+        pyz = make_pyz(self.path / "context/dist/solo.pyz")
         with open(self.path / "base.tar", "wb") as tar:
             root = get_root("trixie", PACKAGES)  # that of the tests of systemd
             subprocess.run(["tar", "-C", root, "--exclude=./var/cache", "-c", "."], stdout=tar, check=True)
         self.check("import", "--quiet", self.path / "base.tar", BASE)
-        self.check(
-            "build", "--pull=never", "-f", ROOT / "packaging/container/Containerfile", "-t", "report", pyz.parent.parent
-        )
+        recipe = ROOT / "packaging/container/Containerfile"
+        self.check("build", "--pull=never", "-f", recipe, "-t", "report", pyz.parent.parent)
         return self
 
     def check(self, *words):

@@ -3,10 +3,9 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
+from builds import make_pyz, run
 from conftest import ROOT, find_script
 from machine import finish
 from pages import read_cron_lines
@@ -31,8 +30,7 @@ stat -c %a%U /etc/cron.d/solo /usr/local/bin/solo >"$LAYER/modes"
 def playbook(tmp_path):
     """A copy of the example, with solo.pyz where its role looks for it."""
     shutil.copytree(PLACE, tmp_path / "ansible")
-    pyz = tmp_path / "ansible/roles/solo/files/solo.pyz"
-    subprocess.run([sys.executable, ROOT / "packaging/pyz.py", pyz], check=True)
+    make_pyz(tmp_path / "ansible/roles/solo/files/solo.pyz")
     return tmp_path / "ansible/solo.yml"
 
 
@@ -42,19 +40,10 @@ def test_role_installs_solo_and_a_guarded_line_once(playbook, new, tmp_path):
     words = [find_script("ansible-playbook"), "--inventory=localhost,", "--connection=local", playbook]
     layer = tmp_path / "layer"
     layer.mkdir()
-    variables = {
-        "LAYER": layer,
-        "HOME": layer,
-        "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
-        "ANSIBLE_NOCOLOR": "1",
-    }
+    python = {"ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3", "ANSIBLE_NOCOLOR": "1"}
+    variables = {**os.environ, "LAYER": layer, "HOME": layer, **python}
 
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", LAYERS, "sh", *words],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-    )
+    done = run("unshare", "--mount", "sh", "-c", LAYERS, "sh", *words, env=variables)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.findall(r"changed=(\d)", done.stdout) == ["2", "0", "1"], done.stdout
@@ -82,10 +71,10 @@ def test_ansible_lint_accepts_the_role(playbook):
     lint = find_script("ansible-lint")
     words = [lint, "--offline", "--profile=production", "--nocolor", "-q", "."]
 
-    found = subprocess.run(words, cwd=playbook.parent, capture_output=True, text=True)
+    found = run(*words, cwd=playbook.parent)
     tasks = playbook.parent / "roles/solo/tasks/main.yml"
     tasks.write_text(tasks.read_text().replace("ansible.builtin.copy", "copy"))
-    wrong = subprocess.run(words, cwd=playbook.parent, capture_output=True, text=True)
+    wrong = run(*words, cwd=playbook.parent)
 
     assert found.returncode == 0, found.stdout
     assert wrong.returncode != 0 and "fqcn" in wrong.stdout

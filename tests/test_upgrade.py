@@ -2,13 +2,12 @@
 
 import shutil
 import signal
-import subprocess
 import sys
 
 import pytest
+from builds import IGNORED, install, make, run
 from conftest import PATIENCE, ROOT, finish, read_line, until
 from servers import Redis
-from test_install import make, run
 
 # Modules that an end loads late; in the other version each of them fails when it is loaded.
 LATE = ("text", "contention", "process", "history", "engines")
@@ -18,11 +17,9 @@ LATE = ("text", "contention", "process", "history", "engines")
 def other_version(tmp_path_factory):
     """A source tree of a version with which nothing of this one works together."""
     tree = tmp_path_factory.mktemp("other") / "source"
-    ignored = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "__pycache__", ".*_cache")
-    shutil.copytree(ROOT, tree, ignore=ignored)
-    (tree / "solo/__init__.py").write_text(
-        (ROOT / "solo/__init__.py").read_text().replace("__version__ = ", "__version__ = 'other ' + ")
-    )
+    shutil.copytree(ROOT, tree, ignore=IGNORED)
+    text = (ROOT / "solo/__init__.py").read_text()
+    (tree / "solo/__init__.py").write_text(text.replace("__version__ = ", "__version__ = 'other ' + "))
     show = "import sys, solo.generate.bundle, solo.text.missing; print(*sys.modules)"
     needed = run(sys.executable, "-c", show, cwd=ROOT).stdout.split()  # by make install
     for folder in LATE:
@@ -36,7 +33,7 @@ def other_version(tmp_path_factory):
 def installed(lab):
     """A lab whose solo is installed. `lab.replace()` is what happens to the installation."""
     lab.prefix = lab.path / "usr"
-    assert make("install", f"PREFIX={lab.prefix}").returncode == 0
+    install(lab.prefix)
     lab.plain, lab.script = lab.script, str(lab.prefix / "bin/solo")
     return lab
 
@@ -44,7 +41,7 @@ def installed(lab):
 def install_twice(lab, other):
     """The second one removes this version's files."""
     for _ in range(2):
-        assert make("install", f"PREFIX={lab.prefix}", source=other).returncode == 0
+        install(lab.prefix, source=other)
     assert run(lab.script, "list").returncode == 125  # it is another version
 
 
@@ -83,15 +80,10 @@ def test_every_end_is_that_of_the_version_that_started(installed, other_version,
 
     replace(lab, other_version)
 
-    newest = subprocess.Popen(
-        [sys.executable, "-m", "solo", "-n", "queue", "--latest", "-w", "1h", "true"],
-        cwd=ROOT,
-        env=lab.environment,
-        stderr=subprocess.DEVNULL,
-    )
+    newest = lab.start_words(lab.plain, "-n", "queue", "--latest", "-w", "1h", "true")
     status, _, reason = finish(superseded)
     assert (status, reason.partition(" (")[0]) == (75, f"solo: queue: superseded by pid {newest.pid}")
-    newest.terminate(), newest.wait()
+    newest.terminate()
     assert [finish(one, b"\n")[0] for one in (hook, limited, rotates, locks)] == [3, 4, 5, 6]
     until(lambda: (lab.path / "hook").exists() and (lab.path / "hook").read_text() == "3\n")
     assert journal.stat().st_size < 1 << 20  # rotated
