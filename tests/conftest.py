@@ -85,6 +85,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "host: needs the first pid namespace; in others each run has a holder")
     config.addinivalue_line("markers", "network: needs the machine's network, for packages")
     config.addinivalue_line("markers", "full: only `make test-full` runs it")
+    config.addinivalue_line("markers", "rare: full, and slow and rarely wrong: CI leaves it out")
     settings.load_profile({"quick": "quick", "test": "test"}.get(config.getoption("loop"), "solo"))
     # A shell's background job ignores SIGINT and SIGQUIT: reset them, as from a terminal.
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
@@ -225,7 +226,8 @@ def write_solo(path, place, site=None, python=sys.executable):
 
 def copy_package(place):
     """Copy solo's modules, without what a Python compiled of them, into a directory."""
-    shutil.copytree(source / "solo", place / "solo", ignore=shutil.ignore_patterns("__pycache__"))
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(source / "solo", place / "solo", ignore=ignored, dirs_exist_ok=True)
 
 
 def open_to_all(place):

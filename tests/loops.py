@@ -14,19 +14,25 @@ QUICK = set(
     "test_argv test_compatibility test_engine_parts test_layers test_lease test_once test_options test_record".split()
 )
 
-# These need servers, packages, another root directory, a booted systemd, or minutes. The longest first: at the end, the other
-# workers would wait for it.
+# These need servers, packages, another root directory, a booted systemd, or minutes.
 FULL = (
     "test_packages test_lost_messages test_engines test_install test_torture test_faults test_s3 test_systemd test_bench"
     " test_hostile_etcd test_lab test_upgrade test_zookeeper test_containers test_postgresql test_cron"
     " test_prometheus test_model test_harness test_etcd test_redis test_ansible test_fuzz"
 ).split()
 
+# The longest files of `make test-full`, some by their tests with the marker `full`, start first: at the end, the other workers
+# would wait for them.
+LONGEST = (
+    "test_simulation test_packages test_engines test_faults test_install test_torture test_lost_messages test_machines"
+    " test_s3 test_oracle test_ansible test_cron test_systemd test_parents"
+).split()
+
 # These are of FULL. `make test` runs those whose instrument, or model, differs from the last commit.
 INSTRUMENTS = {
     "test_bench": ("tests/bench",),
     "test_fuzz": ("tests/fuzz.py", "tests/readers"),
-    "test_harness": ("tests/again.py", "tests/conftest.py", "tests/debian.sh", "tests/loops.py"),
+    "test_harness": ("tests/again.py", "tests/conftest.py", "tests/loops.py"),
     "test_lab": ("tests/lab",),
     "test_model": ("tests/model",),
 }
@@ -72,13 +78,16 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_collection_modifyitems(config, items):
     def is_chosen(item):
-        full = item.get_closest_marker("full") is not None
-        return item.session.isinitpath(item.path) or is_in_loop(config, item.path, full)
+        if item.session.isinitpath(item.path):
+            return True
+        if item.get_closest_marker("rare") and config.getoption("loop") != "full":
+            return False
+        return is_in_loop(config, item.path, item.get_closest_marker("full") is not None)
 
     left_out = [item for item in items if not is_chosen(item)]
     items[:] = filter(is_chosen, items)
     if config.getoption("loop") in ("rest", "full"):
-        order = {name: place for place, name in enumerate(["test_oracle", *FULL])}
+        order = {name: place for place, name in enumerate(dict.fromkeys([*LONGEST, *FULL]))}
         sizes = Counter(item.path for item in items)
         items.sort(key=lambda item: (order.get(item.path.stem, len(order)), -sizes[item.path], item.path))
     config.hook.pytest_deselected(items=left_out)

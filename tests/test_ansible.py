@@ -67,6 +67,7 @@ def check_line(machine, layer):
     assert found[:2] == (0, "[]\n"), found
 
 
+@pytest.mark.rare  # the role is run in any case
 def test_ansible_lint_accepts_the_role(playbook):
     lint = find_script("ansible-lint")
     words = [lint, "--offline", "--profile=production", "--nocolor", "-q", "."]

@@ -235,6 +235,7 @@ solo -- date +now >/lab/date
 """
 
 
+@pytest.mark.rare  # apt-get installs sixty packages; TestNewcomer installs the same package
 @pytest.mark.root
 @pytest.mark.tool("debootstrap", "systemd-nspawn")
 def test_commands_of_the_readme_work_in_order_from_a_fresh_clone(tmp_path):
