@@ -3,12 +3,13 @@
 import multiprocessing
 import os
 import re
+import stat
 import subprocess
 import sys
 
 import pytest
 import tally
-from conftest import PATIENCE, ROOT, finish, kill_both, make_full_pipe, read_line, until
+from conftest import PATIENCE, ROOT, finish, in_mounts, inject, kill_both, read_line, until
 
 from solo import journal, journal_files
 from solo.history import files, reader
@@ -70,11 +71,8 @@ def test_each_skip_is_recorded_with_its_reason(lab):
 
     running, skipped, waited = lab.history("job")
 
-    assert pick([running, skipped, waited], "outcome", "ran") == [
-        ("running", running["ran"]),
-        ("skipped", None),
-        ("skipped", None),
-    ]
+    assert pick([running, skipped, waited], "outcome") == [("running",), ("skipped",), ("skipped",)]
+    assert skipped["ran"] is waited["ran"] is None
     assert running["child"] == holder.child and running["end"] is None
     assert re.match(rf"job: busy: held for \d+s by pid {holder.pid} \(", skipped["reason"]) and waited["waited"] >= 0.1
     finish(holder)
@@ -176,14 +174,6 @@ def test_long_command_is_cut_in_the_journal(lab):
     assert lab.find_journal("job").stat().st_size < 4096 and lab.history()[0]["command"][-1] == "…"
 
 
-def test_sockets_have_no_journal(lab):
-    lab.use_sockets()
-    lab.run("-n", f"job{os.getpid()}", "true")
-
-    del lab.environment["SOLO_VIA"]
-    assert lab.history() == [] and not lab.directory.exists()
-
-
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount")
 def test_roots_journal_survives_a_boot(lab):
@@ -193,50 +183,36 @@ def test_roots_journal_survives_a_boot(lab):
         {lab.script} history && stat -c '%a %n' /var/lib/solo /var/lib/solo/a/b/.journal
         {lab.script} clean && {lab.script} clean --history 0 && ls /var/lib/solo
     """
-    result = subprocess.run(
-        ["unshare", "--mount", "sh", "-ec", script], env=lab.environment, capture_output=True, text=True
-    )
+    enter = ["unshare", "--mount", "sh", "-ec", script]
+    result = subprocess.run(enter, env=lab.environment, capture_output=True, text=True)
 
-    lines = result.stdout.splitlines()
-    assert (result.stderr, lines[1].split()[0], lines[1].split()[3], lines[1].split()[-1]) == ("", "a/b", "ok", "true")
-    assert lines[2:] == ["700 /var/lib/solo", "600 /var/lib/solo/a/b/.journal", "a/b: history removed"]
+    _, row, *lines = result.stdout.splitlines()
+    assert (result.stderr, row.split()[0], row.split()[3], row.split()[-1]) == ("", "a/b", "ok", "true")
+    assert lines == ["700 /var/lib/solo", "600 /var/lib/solo/a/b/.journal", "a/b: history removed"]
 
 
 # --- damage ---------------------------------------------------------------------------------------
 
 
-def spoil_with_directory(file):
-    file.unlink()
-    file.mkdir()
-
-
-def spoil_with_fifo(file):
-    file.unlink()
-    os.mkfifo(file)
-
-
-def spoil_with_symlink(file):
-    file.unlink()
-    file.symlink_to(file.parent.parent.parent / "elsewhere")
-
-
-def spoil_with_device(file):
-    file.unlink()
-    os.mknod(file, 0o600 | 0o020000, os.makedev(1, 7))  # /dev/full
-
-
 def spoil_the_folder(file):
-    file.unlink()
     file.parent.rmdir()
     file.parent.parent.rmdir()
     file.parent.parent.write_text("mine")
 
 
-@pytest.mark.parametrize(
-    "spoil", [spoil_with_directory, spoil_with_fifo, spoil_with_symlink, spoil_with_device, spoil_the_folder]
-)
+SPOILS = {
+    "directory": os.mkdir,
+    "fifo": os.mkfifo,
+    "link": lambda file: file.symlink_to(file.parent.parent.parent / "elsewhere"),
+    "full device": lambda file: os.mknod(file, 0o600 | stat.S_IFCHR, os.makedev(1, 7)),
+    "folder": spoil_the_folder,
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS)
 def test_other_file_in_the_journals_place_fails_no_job(lab, spoil):
     lab.run("-n", "job", "true")
+    lab.find_journal("job").unlink()
     try:
         spoil(lab.find_journal("job"))
     except PermissionError:
@@ -252,14 +228,13 @@ def test_other_file_in_the_journals_place_fails_no_job(lab, spoil):
 
 
 @pytest.mark.tool("strace")
-@pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EDQUOT", "EROFS"])
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
 @pytest.mark.parametrize("call", ["openat", "write", "pread64", "fstat", "newfstatat", "close"])
 def test_unwritable_journal_fails_no_job(lab, call, error):
     lab.run("-n", "job", "true")
-    journal = str(lab.find_journal("job"))
-    strace = ("strace", "-qq", "-o", str(lab.path / "trace"), "-P", journal, "-e", f"inject={call}:error={error}")
+    prefix = inject(lab, f"{call}:error={error}", paths=[lab.find_journal("job")])
 
-    result = lab.run("-n", "job", "--", "sh", "-c", "exit 3", prefix=strace)
+    result = lab.run("-n", "job", "--", "sh", "-c", "exit 3", prefix=prefix)
 
     assert (result.returncode, result.stderr) == (3, b"")
 
@@ -267,10 +242,11 @@ def test_unwritable_journal_fails_no_job(lab, call, error):
 def test_torn_and_strange_lines_hide_no_other(lab):
     lab.run("-n", "job", "true")
     whole = lab.find_journal("job").read_bytes()
+    strange = (
+        b"\n\nended\nended x y\nnews 1 a=b command=x\n" + b"\0" * 4096 + b"\n\xff\xfe\n" + whole[: len(whole) // 3]
+    )
     with lab.find_journal("job").open("ab") as file:
-        file.write(
-            b"\n\nended\nended x y\nnews 1 a=b command=x\n" + b"\0" * 4096 + b"\n\xff\xfe\n" + whole[: len(whole) // 3]
-        )
+        file.write(strange)
 
     lab.run("-n", "job", "false")
 
@@ -288,18 +264,9 @@ def test_journal_cut_anywhere_can_be_read(lab):
         assert totals is None and len(events) == whole[:size].count(b"\n")
 
 
-def test_order_of_lines_does_not_matter(lab):
-    lab.run("-n", "job", "true")
-    lines = lab.find_journal("job").read_bytes().splitlines(keepends=True)
-    lab.find_journal("job").write_bytes(b"".join(lines[::-1]))
-
-    assert pick(lab.history(), "outcome") == [("ok",)]
-
-
 # --- rotation ---------------------------------------------------------------------------------------------
 
 
-SMALL = 50_000  # bytes of a journal
 SAMPLE = 10  # kills, of all in a whole torture
 
 
@@ -342,11 +309,7 @@ def test_journal_that_cannot_be_renamed_stops_at_twice_its_size(lab):
 
 def test_locked_full_journal_blocks_no_run(lab):
     fill(lab)
-    locker = subprocess.Popen(
-        ["flock", str(lab.find_journal("job")), "sh", "-c", "echo; read line"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    locker = lab.start_words("flock", lab.find_journal("job"), "sh", "-c", "echo; read line")
     locker.stdout.readline()
     before = read_totals(lab).runs
 
@@ -355,21 +318,18 @@ def test_locked_full_journal_blocks_no_run(lab):
     locker.communicate()
 
 
-SMALL = (
-    1 << 17
-)  # bytes, 1300 lines; a writer that sleeps longer than these take between open and write may lose its line
+# Bytes, 1300 lines; a writer that sleeps longer than these take between open and write may lose its line.
+SMALL = 1 << 17
 
 
 def write_many(directory, number, count):
     journal.SIZE_LIMIT = SMALL
     journal.LARGEST = files.READ_LIMIT = SMALL * 1000  # seven writers may go on while one rotates
     for at in range(count):
-        line = b"skipped %d.000 uid=0 host=h launcher=%d mode=X slots=1 take=1 waited=0.0 code=75 command=%d" % (
-            at,
-            number,
-            at,
+        line = (
+            f"skipped {at}.000 uid=0 host=h launcher={number} mode=X slots=1 take=1 waited=0.0 code=75 command={at}\n"
         )
-        journal.append(journal.make_place(directory, "job"), line + b"\n")
+        journal.append(journal.make_place(directory, "job"), line.encode())
 
 
 def test_eight_writers_lose_no_line_in_the_totals(lab):
@@ -486,23 +446,11 @@ def test_hostile_past_fails_no_job_and_no_view(lab, past):
 def test_any_exception_in_the_journal_fails_no_job(lab):
     """The reader is loaded late, for a full journal: an upgrade may be replacing the package at that time."""
     fill(lab)
-    script = 'mount --bind /dev/null "$1" && shift && exec "$@"'
-    hide = ("unshare", "--mount", "sh", "-c", script, "sh", reader.__file__)
+    hide = in_mounts(f"mount --bind /dev/null {reader.__file__}")
 
     result = lab.run("-v", "-n", "job", "--", "sh", "-c", "exit 3", prefix=hide)
 
     assert result.returncode == 3 and b"the journal is not written: No module named" in result.stderr
-
-
-def test_unread_stderr_and_unwritable_journal_block_no_run(lab):
-    lab.directory.mkdir(mode=0o700)
-    (lab.directory / ".journals").write_text("")
-    read, write = make_full_pipe()
-
-    process = lab.start("-v", "-n", "job", "--timeout", "300ms", "sleep", "99", stderr=write)
-    os.read(read, 4096)  # room for the line that reports the start
-
-    assert process.wait(PATIENCE) == 124
 
 
 def test_totals_never_decrease_if_they_cannot_be_written(lab):
@@ -527,9 +475,8 @@ def test_unreadable_past_keeps_its_totals(lab):
     fill(lab)
     past = lab.find_journal("job").with_name(".journal.past")
     before = read_totals(lab).runs
-    strace = ("strace", "-qq", "-o", "/dev/null", "-P", str(past), "-e", "inject=openat,pread64:error=EIO")
 
-    lab.run("-n", "job", "true", prefix=strace)
+    lab.run("-n", "job", "true", prefix=inject(lab, "openat,pread64:error=EIO", paths=[past]))
 
     assert read_totals(lab).runs == before + 1
 
@@ -570,14 +517,6 @@ def test_history_is_in_order_over_the_end_of_summer_time(lab):
     assert [row["token"] for row in lab.history()] == [1, 2]
 
 
-def test_reason_is_escaped_in_latin_1(monkeypatch):
-    from solo import kernel
-
-    monkeypatch.setattr(kernel, "ENCODING", "latin-1")
-
-    assert journal.format_reason("held by …") == b"held%20by%20\\u2026"
-
-
 def test_directory_removed_by_the_job_is_not_created_again(lab):
     started = 'until grep -q ^started "$0"; do :; done; rm -rf "$1"'  # not before that was written
     result = lab.run("-n", "job", "--", "sh", "-c", started, lab.find_journal("job"), lab.directory)
@@ -597,9 +536,7 @@ def test_clean_removes_history_only_with_its_option(lab):
 
     assert lab.run("clean", "--history", "1h").stdout == b""
     assert lab.run("clean", "--history", "0").stdout.splitlines() == [b"old: history removed", b"a/b: history removed"]
-    assert [row["name"] for row in kept] == ["old", "a/b", "used"] and [row["name"] for row in lab.history()] == [
-        "used"
-    ]
+    assert pick(kept, "name") == [("old",), ("a/b",), ("used",)] and pick(lab.history(), "name") == [("used",)]
     finish(holder)
     assert lab.history()[0]["outcome"] == "ok"
 
@@ -639,9 +576,8 @@ def test_roots_journals_are_found_by_any_path_of_its_directory(tmp_path, monkeyp
     (tmp_path / "var").symlink_to(tmp_path / "run")
     monkeypatch.setattr(journal_files, "ROOT_PLACE", str(tmp_path / "run"))
 
-    found = {
-        journal_files.find_journals(str(path))[0] for path in (tmp_path / "run", tmp_path / "var", f"{tmp_path}//run/")
-    }
+    paths = (tmp_path / "run", tmp_path / "var", f"{tmp_path}//run/")
+    found = {journal_files.find_journals(str(path))[0] for path in paths}
 
     assert found == {journal_files.DURABLE_PLACE}
     assert journal_files.find_journals(str(tmp_path))[0] == str(tmp_path)

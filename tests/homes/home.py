@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 from builds import install
-from conftest import PATIENCE, PIPES, copy_libraries, copy_package, in_mounts, open_to_all, until, write_script
+from conftest import (
+    PATIENCE,
+    PIPES,
+    copy_libraries,
+    copy_package,
+    in_mounts,
+    make_once,
+    open_to_all,
+    until,
+    write_script,
+)
 
 PERL = ["/usr/bin/perl", str(Path(__file__).with_name("probe.pl"))]
 VOLATILE = {"_", "SSH_CLIENT", "SSH_CONNECTION", "TMUX", "TMUX_PANE", "SUDO_COMMAND", "INVOCATION_ID", "JOURNAL_STREAM"}
@@ -19,25 +29,25 @@ VOLATILE = {"_", "SSH_CLIENT", "SSH_CONNECTION", "TMUX", "TMUX_PANE", "SUDO_COMM
 def install_source(place):
     copy_package(place)
     copy_libraries(place)
-    return write_script(place)
+    write_script(place)
 
 
 def install_by_make(place):
-    if "SOLO_INSTALLED" in os.environ:
-        return Path(os.environ["SOLO_INSTALLED"])
     install(f"{place}/usr", python="/usr/bin/python3")
-    return place / "usr/bin/solo"
 
 
-LAUNCHERS = {"source": install_source, "installed": install_by_make}
+LAUNCHERS = {"source": (install_source, "run"), "installed": (install_by_make, "usr/bin/solo")}
 
 
 @pytest.fixture(name="launcher", scope="session", params=["source", pytest.param("installed", marks=pytest.mark.full)])
 def install_launcher(request, tmp_path_factory):
     """Return a solo that every user can run."""
-    place = tmp_path_factory.mktemp(request.param)
+    if request.param == "installed" and "SOLO_INSTALLED" in os.environ:
+        return os.environ["SOLO_INSTALLED"]
+    make, script = LAUNCHERS[request.param]
+    place = make_once(tmp_path_factory, request.param, make)
     open_to_all(place)
-    return LAUNCHERS[request.param](place)
+    return place / script
 
 
 @pytest.fixture(name="home")

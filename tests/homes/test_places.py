@@ -60,7 +60,7 @@ EDGES = ["unshare -Ur", "bwrap --bind / / --proc /proc --unshare-user --uid 0", 
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("prefix", map(str.split, EDGES), ids=EDGES)
+@pytest.mark.parametrize("prefix", [words.split() for words in EDGES], ids=EDGES)
 def test_root_in_name_only_learns_whose_names_to_use(machine, prefix):
     where = "fakeroot" if prefix[0] == "fakeroot" else "this user namespace"
     need_tools(prefix[0])
