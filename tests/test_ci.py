@@ -381,26 +381,6 @@ def test_cancel_by_gitlab_reaches_a_job_below_su_only_by_the_death_signal(new, k
         os.kill(job, signal.SIGKILL)
 
 
-def test_without_exec_the_job_gets_no_signal_and_the_next_pipeline_waits(new):
-    machine = new()
-    put_probe(machine)
-    pipeline = run(machine, STEP, "exec ", "")
-    job = find_job(machine)
-
-    pipeline.cancel()
-
-    os.kill(job, signal.SIGUSR1)  # a witness: the job can receive a signal
-    until(lambda: machine.count("signal") == 1)
-    assert read_signals(machine) == [f"signal:{int(signal.SIGUSR1)}"]
-    put_plain(machine)
-    following = run(machine, STEP)
-    until(lambda: machine.count_waiters() == 1)
-    assert [row["child"] for row in machine.list() if row["state"] == "held"] == [job]
-    os.kill(job, signal.SIGTERM)
-    machine.release()
-    assert finish(following.process)[0] == 0
-
-
 @pytest.mark.parametrize("block", GITHUB, ids=lambda block: block.id)
 def test_next_pipeline_waits_for_a_job_that_outlives_its_killed_step(new, block):
     machine = new()
@@ -449,26 +429,6 @@ def test_stubborn_descendant_is_dead_before_the_runner_kills_solo(new):
         put_plain(machine)
         machine.release()
         assert finish(run(machine, block).process)[0] == 0, block.id
-
-
-@pytest.mark.parametrize("tree", [True, False])
-def test_tree_signals_the_children_of_a_shell_script(new, tree):
-    """On SIGINT bash waits for its child, which gets a signal only with --tree."""
-    machine = new()
-    put_probe(machine)
-    (machine.bin / "deploy.sh").rename(machine.bin / "probe.sh")
-    write_program(machine.bin / "deploy.sh", "#!/bin/bash\n./probe.sh\necho not the last command\n")
-    words = "--tree --kill-after 5s "
-    pipeline = run(machine, STEP, words, words if tree else "")
-    job = find_job(machine)
-
-    pipeline.process.send_signal(signal.SIGINT)
-
-    until(lambda: has_no_pending_signal(pipeline.process.pid))
-    until(lambda: not tree or machine.count("signal"))
-    os.kill(job, signal.SIGTERM)
-    pipeline.process.wait(PATIENCE)
-    assert read_signals(machine) == ["signal:2"] * tree + ["signal:15", "end"]
 
 
 # --- the action ------------------------------------------------------------------------------------------------------

@@ -2,16 +2,14 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 
 import pytest
 from conftest import ROOT, find_script, finish, read_line, until
 from pages import EXAMPLES, read_example, read_readme
-from podman import BASE, Podman
+from podman import Podman
 from servers import Etcd
-from test_ci import ACTION, make_variables
 
 yaml = pytest.importorskip("yaml")
 
@@ -79,16 +77,6 @@ class TestImage:
         assert (code, err) == (7, "")
         assert out.split()[:7] == ["python3", "/usr/local/bin/solo", "-n", "report", "--wait", "10m", "--"]
         assert out.split()[-1] == "2"  # the launcher is its child
-
-    def test_stop_sends_sigterm_to_the_command(self, podman):
-        process = podman.start(
-            "--name=trap", "report", "sh", "-c", "trap 'exit 6' TERM; echo; while :; do sleep 0.1; done"
-        )
-        read_line(process)
-
-        podman.check("stop", "--time=60", "trap")
-
-        assert process.wait() == 6
 
     def test_stop_kills_what_ignores_sigterm_and_the_next_container_runs(self, podman, volume):
         process = podman.start(
@@ -325,58 +313,3 @@ class TestCronJob:
 
         assert (code, err, out.count("change this")) == (0, "", 1)
         assert wrong[:2] == (125, "") and wrong[2].count("\n") == 1, wrong
-
-
-# --- the action on a hosted runner -----------------------------------------------------------------------------------
-
-HOME = "/home/runner"
-STEPS = """
-for step; do
-    PATH=$(tr '\\n' : <"$GITHUB_PATH")$PATH bash --noprofile --norc -e -o pipefail -c "$step" || exit
-done
-"""
-
-
-@pytest.mark.root
-@pytest.mark.tool("podman", "crun", "debootstrap", "unshare")
-def test_action_needs_no_sudo_and_no_installed_solo_on_a_hosted_runner(podman, lab):
-    """The layout of GitHub's Ubuntu images: the user runner, a tool cache, and the source of the action below _actions."""
-    home = lab.path / "home"
-    action = f"{HOME}/work/_actions/owner/solo/v1/packaging/action"
-    source = home / "work/_actions/owner/solo/v1"
-    for name in ("solo", "packaging"):
-        shutil.copytree(ROOT / name, source / name)
-    shutil.copy(ROOT / "LICENSE", source)
-    (home / "work/_temp/commands").mkdir(parents=True)
-    for name in ("path", "env", "summary"):
-        (home / "work/_temp/commands" / name).touch()
-    run("chown", "-R", "1001:1001", home)
-    variables = {
-        **make_variables(lab, {"name": "deploy", "run": "id -un; command -v solo"}, action),
-        "HOME": HOME,
-        "PATH": f"/opt/hostedtoolcache/Python/3.12.11/x64/bin:/snap/bin:{HOME}/.local/bin:/usr/local/bin:/usr/bin:/bin",
-        "RUNNER_TEMP": f"{HOME}/work/_temp",
-        "GITHUB_PATH": f"{HOME}/work/_temp/commands/path",
-        "GITHUB_ENV": f"{HOME}/work/_temp/commands/env",
-        "GITHUB_STEP_SUMMARY": f"{HOME}/work/_temp/commands/summary",
-        "GITHUB_ACTIONS": "true",
-        "CI": "true",
-    }
-    [step] = yaml.safe_load((ACTION / "action.yml").read_text())["runs"]["steps"]
-    hold = "export SOLO_INPUT_RUN= SOLO_INPUT_HOLD=true; " + step["run"]
-
-    done = finish(
-        podman.start(
-            *STRICT[:-3],
-            "--user=1001:1001",
-            f"--passwd-entry=runner:x:1001:1001::{HOME}:/bin/bash",
-            f"--volume={home}:{HOME}",
-            *(f"--env={name}={value}" for name, value in variables.items()),
-            *(BASE, "sh", "-c", 'bash -c "$0" "$@"; exit $?', STEPS, "steps"),
-            *(step["run"], hold, "solo -n deploy true || echo $?; solo release deploy; solo -n deploy echo free"),
-        )
-    )
-
-    assert done[:2] == (0, f"runner\n{HOME}/work/_temp/solo-bin/solo\n125\nfree\n"), done
-    assert "an ancestor of this process" in done[2]
-    assert not any((home / ".local").rglob("solo-bin")) and (home / ".local/state/solo/deploy").is_dir()

@@ -615,16 +615,6 @@ def test_doctor_exits_with_0_if_nothing_is_wrong(lab):
     assert result.stdout.startswith(b"note   -:1: ")
 
 
-def test_json_has_an_object_for_each_line_with_a_finding(lab):
-    (lab.path / "tab").write_text("@daily job.sh\n@daily flock -n /tmp/x job.sh\n")
-
-    [row] = json.loads(lab.run("doctor", "--crontab", "--json", lab.path).stdout)
-
-    assert list(row) == ["file", "line", "state", "tool", "call", "lock", "findings", "use"]
-    assert [row[key] for key in ("line", "state", "tool", "call", "lock")] == [2, "fails", "flock", "flock", "/tmp/x"]
-    assert list(row["findings"][0]) == ["state", "check", "text"]
-
-
 @pytest.mark.parametrize(
     "words, message",
     [

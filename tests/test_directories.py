@@ -11,10 +11,8 @@ from conftest import BLOCKING, NOBODY, count_injected, finish, in_mounts, inject
 
 from solo.contention.handoff import Handoff, make_hold
 from solo.directories import open_base, open_name
-from solo.errors import SoloError
 from solo.identity import read_origin, read_self
 from solo.modes import EXCLUSIVE, Claim
-from solo.options import HOME_PLACE
 from solo.record import Record
 from solo.tickets import HOLD, MOST_OPEN, Queue
 
@@ -154,45 +152,6 @@ def test_list_names_unreadable_name(lab):
     result = lab.run("list")
 
     assert (result.returncode, result.stderr.count(b"\n")) == (125, 1)
-
-
-@pytest.mark.parametrize("first, second", [(0, NOBODY), (NOBODY, 0)])
-def test_users_share_name_of_root_in_sticky_base(common, first, second):
-    make_base(common, 0o1777)
-    assert common.run("-n", "job", "true").returncode == 0
-    holder = common.start("-n", "job", "--", "sh", "-c", "echo; read line; exit 0", user=first)
-    holder.stdout.readline()
-
-    (common.directory / "job/.new.00000000000000000001").touch()  # of root: a killed launcher was writing it
-    result = common.run("-n", "job", "true", user=second)
-
-    assert (result.returncode, result.stderr.count(b"\n")) == (75, 1)
-    assert finish(holder)[0] == 0
-    assert common.run("-n", "job", "true", user=second).returncode == 0
-
-
-def test_default_base_is_run_or_home_of_password_database(monkeypatch):
-    from solo import directories
-
-    monkeypatch.setenv("HOME", "/elsewhere")
-    monkeypatch.setenv("XDG_STATE_HOME", "/elsewhere")
-    monkeypatch.setattr(directories.posix, "geteuid", lambda: 0)
-    assert directories.find_base(None) == "/run/solo"
-    monkeypatch.setattr(directories.posix, "geteuid", lambda: 1)  # daemon
-
-    assert directories.find_base(None) == pwd.getpwuid(1).pw_dir + "/.local/state/solo"
-
-
-def test_default_base_is_created_with_parents_below_home(tmp_path):
-    from solo import directories
-
-    path = f"{tmp_path}/home{HOME_PLACE}"
-    with pytest.raises(SoloError):
-        directories.make_home_directories(path)  # the home itself is not created
-    (tmp_path / "home").mkdir()
-    directories.make_home_directories(path)
-
-    assert os.stat(path).st_mode & 0o777 == 0o700
 
 
 @pytest.mark.host
@@ -474,21 +433,6 @@ def test_directory_of_user_keeps_its_mode(lab):
         assert lab.run(*words).returncode == 0
 
     assert read_mode(lab.directory / "www") == 0o755 and read_mode(lab.directory / "www/.gate") == 0o600
-
-
-@pytest.mark.root
-def test_clean_tightens_tickets_and_journals_of_earlier_version(lab):
-    make_base(lab, 0o1777)
-    lab.hold("job")
-    ticket = lab.find_hold("job")
-    ticket.chmod(0o666)
-    journal = lab.directory / ".journals.0/job/.journal"
-    until(journal.exists)
-    journal.chmod(0o644)
-
-    assert lab.run("clean").returncode == 0
-
-    assert (read_mode(ticket), read_mode(journal)) == (0o644, 0o600)
 
 
 @pytest.mark.root

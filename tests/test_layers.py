@@ -104,8 +104,9 @@ def list_reached(imports, name):
 
 
 def test_find_cycle_finds_a_cycle():
-    assert find_cycle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c"]
-    assert list_reached({"a": ["b"], "b": ["c"], "c": ["b"]}, "a") == {"b", "c"}
+    imports = {"a": ["b"], "b": ["c"], "c": ["b"]}
+
+    assert find_cycle(imports) == ["b", "c"] and list_reached(imports, "a") == {"b", "c"}
 
 
 def test_imports_are_read_in_every_form():
@@ -119,16 +120,9 @@ def late():
     from solo.commands.list import run
     from solo import __version__
 """
-    assert {(name, place) for name, place, _ in read_imports(source)} == {
-        ("solo.text.width", TOP),
-        ("os", TOP),
-        ("solo.kernel", TOP),
-        ("solo.commands.list", TYPES),
-        ("solo.text.width", LATE),
-        ("solo.text.users", LATE),
-        ("solo.commands.list", LATE),
-        ("solo", LATE),
-    }
+    found = {place: {name for name, where, _ in read_imports(source) if where == place} for place in (TOP, TYPES, LATE)}
+    assert found[TOP] == {"solo.text.width", "os", "solo.kernel"} and found[TYPES] == {"solo.commands.list"}
+    assert found[LATE] == {"solo.text.width", "solo.text.users", "solo.commands.list", "solo"}
 
 
 def list_users(*wanted):
@@ -254,9 +248,8 @@ MOST_LINES = 40  # of a function's body; ruff counts its branches
 
 def find_long_functions(source):
     """Return the names of functions with too long a body, without their docstrings."""
-    functions = [
-        node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ]
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
     bodies = {node: node.body[ast.get_docstring(node) is not None :] or node.body for node in functions}
     return [node.name for node, body in bodies.items() if body[-1].end_lineno - body[0].lineno >= MOST_LINES]
 
@@ -266,7 +259,6 @@ def test_no_function_is_longer_than_forty_lines():
 
 
 def test_the_measure_of_functions_finds_a_long_one():
-    lines = (
-        ["def short():", '    """' + "\n" * 50 + '    """'] + ["    a = 1"] * 40 + ["def long():"] + ["    a = 1"] * 41
-    )
-    assert find_long_functions("\n".join(lines)) == ["long"]
+    docstring, line = '    """' + "\n" * 50 + '    """\n', "    a = 1\n"
+
+    assert find_long_functions(f"def short():\n{docstring}{40 * line}def long():\n{41 * line}") == ["long"]

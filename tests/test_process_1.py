@@ -33,9 +33,10 @@ def test_waiter_ends_by_a_signal(lab, number):
     assert finish(waiter) == (128 + number, "", "")
 
 
-@pytest.mark.parametrize(
-    "words, screen", [(("-w", "forever", "-n", "job", "true"), "waiting"), (("sleep", "1000"), "")]
-)
+WAIT = ("-w", "forever", "-n", "job", "true")
+
+
+@pytest.mark.parametrize("words, screen", [(WAIT, "waiting"), (("sleep", "1000"), "")])
 def test_control_c_ends_a_waiter_and_a_command(lab, words, screen):
     lab.hold("job")
     terminal = Terminal((*INNER, lab.script, *words), {**lab.environment, "TERM": "xterm"})
@@ -136,9 +137,8 @@ def test_stopped_launcher_dies_with_its_lease(remote, stopped):
 
     for at in stopped:
         os.kill(chain[at], signal.SIGSTOP)
-    next_one = remote.start(
-        "-w", "60", "-n", "stop", "--dir", remote.path / "other", "--", "cat", f"/proc/{chain[2]}/stat"
-    )
+    words = ("-w", "60", "-n", "stop", "--dir", remote.path / "other", "--", "cat", f"/proc/{chain[2]}/stat")
+    next_one = remote.start(*words)
 
     code, out, _ = finish(next_one)
     assert code == 1 or out.split()[2] in "ZX", out

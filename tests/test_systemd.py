@@ -122,14 +122,6 @@ def test_other_signals_of_systemctl_kill_reach_the_command_twice(guest, unit, na
     guest.wait_line(unit, f"SIG{name}", 2)
 
 
-def test_sigkill_after_the_stop_timeout_frees_the_name(guest, unit):
-    serve(guest, unit, "TimeoutStopSec=500ms", "KillMode=mixed", arguments=["stubborn"])
-
-    guest.do("systemctl", "stop", unit)
-
-    assert read_events(guest, unit) == ["start", "SIGTERM"] and is_free(guest, unit)
-
-
 def test_hidden_proc_still_delivers_the_stop_signal_once(guest, unit):
     """Send a real-time signal, as two of them are not merged."""
     serve(guest, unit, "User=alice", "ProtectProc=invisible", "KillSignal=SIGRTMAX")
@@ -191,17 +183,6 @@ def test_next_run_waits_for_an_orphan_of_killmode_process(guest, unit):
     assert read_events(guest, unit) == ["start", "SIGTERM", "end", "start"]
 
 
-def test_next_run_without_wait_reports_an_orphan_of_killmode_process(guest, unit):
-    serve(guest, unit, "KillMode=process", "Restart=always", "RestartPreventExitStatus=75")
-    orphan = guest.read(unit)[0].split()[1]
-
-    guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
-    guest.wait_state(unit, "failed")
-
-    assert guest.show(unit, "ExecMainStatus") == "75" and read_events(guest, unit) == ["start"]
-    assert f"by orphan pid {orphan}" in "\n".join(guest.read_messages(unit))
-
-
 # --- what a service inherits from systemd, and reports to it
 
 
@@ -242,14 +223,6 @@ def test_notify_service_becomes_active_and_feeds_its_watchdog(guest):
 
     assert state == "active" and read_events(guest, "ready") == ["watchdog", "start", "SIGUSR1"]
     assert guest.show("ready", "Result") == "watchdog" and is_free(guest, "ready")
-
-
-def test_ready_is_ignored_without_notifyaccess_all(guest, unit):
-    settings = "Type=notify", "TimeoutStartSec=1s"
-    result = guest.start(unit, *settings, "solo", "-n", unit, "--", *SERVICE, unit)
-
-    assert result.returncode == 1 and guest.show(unit, "Result") == "timeout"
-    assert is_free(guest, unit)
 
 
 def test_command_that_is_the_main_pid_is_stopped_by_one_sigterm(guest, unit):
@@ -405,23 +378,6 @@ def test_two_units_of_one_runtime_directory_overlap_only_without_preserve(guest,
     assert ("overlap" in guest.read(unit)) == (preserve == "no")
 
 
-def test_orphan_in_a_hidden_process_holds_its_name(guest, unit):
-    shared = "--setenv=SOLO_DIR=/lab/shared"
-    # root makes the name: users do not trust the directories of each other.
-    guest.run_unit(f"{unit}-first", shared, "solo", "-n", unit, "true")
-    serve(guest, unit, shared, "User=bob", "KillMode=process", "--remain-after-exit")
-    orphan = guest.read(unit)[0].split()[1]
-    guest.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
-    guest.wait_state(unit, "failed")
-
-    hidden = [shared, "User=alice", "ProtectProc=invisible"]
-    status, [message] = guest.run_unit(f"{unit}-next", *hidden, "solo", "-n", unit, "true")
-    guest.do("kill", "-KILL", orphan)
-    until(lambda: guest.run_unit(f"{unit}-last", *hidden, "solo", "-n", unit, "true")[0] == 0)
-
-    assert status == 75 and f"orphan pid {orphan}" in message
-
-
 # --- syslog, templates
 
 
@@ -465,16 +421,6 @@ def test_main_process_of_a_unit_waits_for_the_notification(guest, unit, kind, mo
     status, _ = guest.run_unit(unit, f"Type={kind}", f"KillMode={mode}", *words)
 
     assert (status, guest.read(unit)) == (3, ["start", "failed 3"])
-
-
-def test_stop_of_a_unit_is_notified(guest, unit):
-    script = f"echo start >>/lab/{unit}; exec sleep 600"
-    guest.start(unit, "solo", "--notify", NOTIFY.format(f"{unit}.notes"), "-n", unit, "--", "sh", "-c", script)
-    guest.wait_line(unit, "start")
-
-    guest.do("systemctl", "stop", unit)
-
-    assert guest.read(f"{unit}.notes") == ["start", "signaled 143"]
 
 
 @pytest.mark.parametrize("mode", ["control-group", "process"])

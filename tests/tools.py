@@ -15,90 +15,56 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGES = {
-    "strace": "strace",
-    "cron": "cron",
-    "at": "at",
-    "atd": "at",
-    "perl": "perl-base",
-    "bwrap": "bubblewrap",
-    "mergerfs": "mergerfs",
-    "mkfs.vfat": "dosfstools",
-    "mandoc": "mandoc",
-    "node": "nodejs",
-    "flock": "util-linux",
-    "unshare": "util-linux",
-    "nsenter": "util-linux",
-    "setpriv": "util-linux",
-    "sudo": "sudo",
-    "sshd": "openssh-server",
-    "ssh": "openssh-client",
-    "zsh": "zsh",
-    "ksh": "ksh",
-    "busybox": "busybox",
-    "fish": "fish",
-    "faketime": "faketime",
-    "bash": "bash",
-    "ps": "procps",
-    "make": "make",
-    "gcc": "gcc",
-    "/usr/include/stdio.h": "libc6-dev",
-    "spin": "spin",
-    "git": "git",
-    "curl": "curl",
-    "jq": "jq",
-    "/usr/share/i18n/charmaps/ISO-8859-1.gz": "locales",
-    "tmux": "tmux",
-    "debootstrap": "debootstrap",
-    "systemd-nspawn": "systemd-container",
-    "podman": "podman",
-    "crun": "crun",
-    "dh": "debhelper",
-    "pybuild": "dh-python",
-    "pyproject-build": "pybuild-plugin-pyproject",
-    "hatchling": "python3-hatchling",
-    "lintian": "lintian",
-    "rpmbuild": "rpm",
-    "rpm2cpio": "rpm2cpio",
-    "rpmlint": "rpmlint",
-    "bsdtar": "libarchive-tools",
-    "makepkg": "makepkg",
-    "fakeroot": "fakeroot",
-    "shellcheck": "shellcheck",
-    "nix-instantiate": "nix-bin",
-    "lckdo": "moreutils",
-    "runlock": "cronutils",
-    "setlock": "daemontools",
-    "chpst": "runit",
-    "s6-setlock": "s6",
-    "with-lock-ex": "chiark-utils-bin",
-    "sem": "parallel",
-    "dotlockfile": "liblockfile-bin",
-    "lockfile": "procmail",
-    "etcd": "etcd-server",
-    "etcdctl": "etcd-client",
-    "openssl": "openssl",
-    "ip": "iproute2",
-    "redis-server": "redis-server",
-    "redis-cli": "redis-tools",
-    "promtool": "prometheus",
-    "prometheus": "prometheus",
-    "prometheus-node-exporter": "prometheus-node-exporter",
-    "radosgw": "radosgw",
-    "radosgw-admin": "radosgw",
-    "ceph": "ceph-common",
-    "ceph-authtool": "ceph-common",
-    "ceph-mon": "ceph-mon",
-    "ceph-osd": "ceph-osd",
-    "monmaptool": "ceph-base",
-    "pg_ctlcluster": "postgresql",
-    "pgbouncer": "pgbouncer",
-    "/usr/share/zookeeper/bin/zkServer.sh": "zookeeper",
+# {package: its programs and files that tests need}
+TOOLS = {
+    "at": "at atd",
+    "bubblewrap": "bwrap",
+    "ceph-base": "monmaptool",
+    "ceph-common": "ceph ceph-authtool",
+    "chiark-utils-bin": "with-lock-ex",
+    "cronutils": "runlock",
+    "daemontools": "setlock",
+    "debhelper": "dh",
+    "dh-python": "pybuild",
+    "dosfstools": "mkfs.vfat",
+    "etcd-client": "etcdctl",
+    "etcd-server": "etcd",
+    "iproute2": "ip",
+    "libarchive-tools": "bsdtar",
+    "libc6-dev": "/usr/include/stdio.h",
+    "liblockfile-bin": "dotlockfile",
+    "locales": "/usr/share/i18n/charmaps/ISO-8859-1.gz",
+    "moreutils": "lckdo",
+    "nix-bin": "nix-instantiate",
+    "nodejs": "node",
+    "openssh-client": "ssh",
+    "openssh-server": "sshd",
+    "parallel": "sem",
+    "perl-base": "perl",
+    "postgresql": "pg_ctlcluster",
+    "procmail": "lockfile",
+    "procps": "ps",
+    "prometheus": "promtool prometheus",
+    "pybuild-plugin-pyproject": "pyproject-build",
+    "python3-hatchling": "hatchling",
+    "radosgw": "radosgw radosgw-admin",
+    "redis-tools": "redis-cli",
+    "rpm": "rpmbuild",
+    "runit": "chpst",
+    "s6": "s6-setlock",
+    "systemd-container": "systemd-nspawn",
+    "util-linux": "flock unshare nsenter setpriv",
+    "zookeeper": "/usr/share/zookeeper/bin/zkServer.sh",
 }
+NAMED_ALIKE = (
+    "bash busybox ceph-mon ceph-osd cron crun curl debootstrap faketime fakeroot fish gcc git jq ksh lintian make makepkg mandoc"
+    " mergerfs openssl pgbouncer podman prometheus-node-exporter redis-server rpm2cpio rpmlint shellcheck spin strace sudo tmux zsh"
+).split()
+PACKAGES = {tool: package for package, tools in TOOLS.items() for tool in tools.split()}
+PACKAGES.update(zip(NAMED_ALIKE, NAMED_ALIKE))
 POLICY = Path("/usr/sbin/policy-rc.d")  # asked before a package's script starts a service: 101 denies it
-PRESETS = [
-    Path(f"/run/systemd/{whose}-preset/00-solo-tests.preset") for whose in ("system", "user")
-]  # the first match decides
+# The first match decides.
+PRESETS = [Path(f"/run/systemd/{whose}-preset/00-solo-tests.preset") for whose in ("system", "user")]
 
 
 def find_tool(tool: str):
@@ -179,9 +145,8 @@ def main():
         if os.geteuid() != 0 or not shutil.which("apt-get"):
             sys.exit("solo: make test-deps needs root and apt-get (sudo make test-deps)")
         wanted = sorted(set(missing.values()))
-        shown = subprocess.run(
-            ["apt-cache", "show", "--no-all-versions", *wanted], capture_output=True, text=True
-        ).stdout
+        show = ["apt-cache", "show", "--no-all-versions", *wanted]
+        shown = subprocess.run(show, capture_output=True, text=True).stdout
         known = sorted(set(wanted) & set(re.findall(r"(?m)^Package: (.*)$", shown)))
         if not known:
             sys.exit("solo: apt-get knows none of the packages (apt-get update)")
