@@ -135,8 +135,9 @@ class Shell:
         (place / "go").unlink()  # a waiter does not stop there
         os.close(writer)
         first.wait(PATIENCE)
+        busy_status = second.wait(PATIENCE)
         counted = count(log.read_text().splitlines())
-        return Effect(tuple(sorted(started)), status, printed, second.wait(PATIENCE), is_silent, *counted)
+        return Effect(tuple(sorted(started)), status, printed, busy_status, is_silent, *counted)
 
 
 def list_tree(pid):
