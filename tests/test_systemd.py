@@ -452,17 +452,20 @@ def test_line_that_doctor_suggests_for_a_unit_has_the_same_effect(guest, unit, s
     """test_oracle.py compares many lines in a shell."""
     lock, path = f"/run/{unit}.lock", f"/run/systemd/system/{unit}.service"
     guest.do("install", "-m", "666", "/dev/null", lock)
-    line = f"ExecStart=/usr/bin/flock -n {lock} /usr/bin/echo %n 'a  b' $HOME ${{HOME}}/x \"c;d\""
-    for _ in range(2):
-        (guest.lab / "a.service").write_text(f"[Service]\nType=oneshot\n{settings}\n{line}\n")
+    words = "/usr/bin/echo %n 'a  b' $HOME ${HOME}/x \"c;d\""
+
+    def start(exec_start):
+        (guest.lab / "a.service").write_text(f"[Service]\nType=oneshot\n{settings}\n{exec_start}\n")
         guest.do("cp", "/lab/a.service", path)
         guest.do("systemctl", "daemon-reload")
         guest.do("systemctl", "start", unit)
-        rows = json.loads(guest.run("solo", "doctor", "--unit", "--json", path).stdout)
-        line = rows[0]["use"] if rows else line
+
+    start(f"ExecStart=/usr/bin/flock -n {lock} {words}")
+    [row] = json.loads(guest.run("solo", "doctor", "--unit", "--json", path).stdout)
+    start(row["use"])
 
     messages = guest.read_messages(unit)
-    assert "solo -n run:" in line and messages == 2 * messages[:1] and " a  b " in messages[0]
+    assert "solo -n run:" in row["use"] and messages == 2 * messages[:1] and " a  b " in messages[0]
 
 
 def install(guest, name, script):
