@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, count_switches, until
+from conftest import ROOT, count_switches, read_state, until
 
 from solo.generate import bundle
 
@@ -203,38 +203,11 @@ def test_a_subcommand_loads_typer_but_rich_and_psutil_only_to_use_them(lab):
     assert "typer" in loaded and {"rich", "psutil", "solo.contention.sockets", "solo.commands.show"}.isdisjoint(loaded)
 
 
-MINIMAL = f"""
-import {", ".join(sorted(ALLOWED))}
-if not posix.fork():
-    posix.execve("/bin/sh", ["sh", "-c", "echo; read line"], {{}})
-posix.wait()
-"""
-
-
-@pytest.mark.host
-def test_launcher_fits_the_memory_budget(lab):
-    """In kB more than a program that only imports, forks and waits. Pages of files do not count: processes share them."""
-    assert lab.run("-n", "job", "true").returncode == 0  # compiles the modules
-    minimal = subprocess.Popen([sys.executable, "-IS", "-c", MINIMAL], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    minimal.stdout.readline()
-
-    added = read_own_memory(lab.hold("job").pid) - read_own_memory(minimal.pid)
-
-    minimal.communicate()
-    # Objects of older Pythons are larger; in 3.14 the annotations of a function are a function.
-    assert 100 < added < (980 if sys.version_info >= (3, 14) else 830 if sys.version_info >= (3, 11) else 930)
-
-
-def read_own_memory(pid):
-    """Return the memory of a process in kB, without pages of files."""
-    return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("RssAnon:"))
-
-
 def test_holder_and_waiters_never_wake(lab):
     holder = lab.hold("job")
     waiters = [lab.start_waiter("job", tag=number) for number in range(3)]
     pids = [holder.pid, *(process.pid for process in waiters)]
-    until(lambda: all(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "S" for pid in pids))
+    until(lambda: all(read_state(pid) == "S" for pid in pids))
     before = [count_switches(pid) for pid in pids]
     busy = count_switches(os.getpid())
     subprocess.run(["sleep", "3"])  # the claim is about a span of time
