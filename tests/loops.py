@@ -4,9 +4,6 @@ A file belongs to one loop; the marker `full` moves a single test to `make test-
 completely in every loop.
 """
 
-import functools
-import shutil
-import subprocess
 from collections import Counter
 
 # At most 15 seconds on two cores: pure functions, imports, the bundle, some real launches.
@@ -28,15 +25,6 @@ LONGEST = (
     " test_s3 test_oracle test_ansible test_cron test_systemd test_parents"
 ).split()
 
-# These are of FULL. `make test` runs those whose instrument, or model, differs from the last commit.
-INSTRUMENTS = {
-    "test_bench": ("tests/bench",),
-    "test_fuzz": ("tests/fuzz.py", "tests/readers"),
-    "test_harness": ("tests/again.py", "tests/conftest.py", "tests/loops.py"),
-    "test_lab": ("tests/lab",),
-    "test_model": ("tests/model",),
-}
-
 LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
     "quick": lambda quick, full: quick and not full,
     "test": lambda quick, full: not full,
@@ -47,27 +35,13 @@ LOOPS = {  # which files and tests run: is it in QUICK, is it in FULL
 
 def pytest_addoption(parser):
     parser.addoption("--loop", choices=LOOPS, default="full", help="the tests to run; rest is full without test")
-    parser.addoption(
-        "--again", metavar="FILE", help="run failed tests once more, alone; add those that pass then to FILE"
-    )
+    again = "run failed tests once more, alone; add those that pass then to FILE"
+    parser.addoption("--again", metavar="FILE", help=again)
     parser.addoption("--bundle", action="store_true", help="run the bundle that `make install` makes")
 
 
-@functools.lru_cache
-def find_changed(root):
-    """Return the tests of instruments that differ, with their instruments, from the last commit. Without git: none."""
-    git = ("git", "-C", root, "status", "--porcelain", "--")
-    return {
-        test
-        for test, files in INSTRUMENTS.items()
-        if shutil.which("git") and subprocess.run([*git, f"tests/{test}.py", *files], capture_output=True).stdout
-    }
-
-
 def is_in_loop(config, path, full=False):
-    loop = config.getoption("loop")
-    full = full or path.stem in FULL and not (loop == "test" and path.stem in find_changed(str(config.rootpath)))
-    return LOOPS[loop](path.stem in QUICK, full)
+    return LOOPS[config.getoption("loop")](path.stem in QUICK, full or path.stem in FULL)
 
 
 def pytest_ignore_collect(collection_path, config):

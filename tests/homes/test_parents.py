@@ -19,7 +19,7 @@ from home import install_launcher, make_home, run  # noqa: F401
 
 PARENTS = {}
 IN_MAKE_TEST = {"odd state", "environment {}", "dash trap PIPE", "solo", "node"}  # one of each kind
-GUESSED = {"python restore_signals=False", "c hands on"}
+GUESSED = {"python restore_signals=False"}
 
 
 def parent(name, *tools):
@@ -103,32 +103,6 @@ def start_by_make(home, words):
 @parent("xargs", "xargs")
 def start_by_xargs(home, words):
     return subprocess.run(["xargs", "-I", "{}", *words], input=b"one\n", timeout=PATIENCE).returncode
-
-
-def start_by_c(home, words, in_child):
-    """A parent that ignores signals for itself."""
-    source = """
-    #include <signal.h>
-    #include <sys/wait.h>
-    #include <unistd.h>
-    int main(int count, char **words) {
-        signal(SIGPIPE, SIG_IGN), signal(SIGXFSZ, SIG_IGN), signal(SIGHUP, SIG_IGN);
-        if (!fork()) { %s execv(words[1], words + 1); _exit(126); }
-        int status; wait(&status); return WEXITSTATUS(status);
-    }"""
-    (home.path / "parent.c").write_text(source % in_child)
-    subprocess.run(["gcc", "-o", home.path / "parent", home.path / "parent.c"], check=True)
-    return run(home.path / "parent", *words)
-
-
-@parent("c", "gcc")
-def start_by_c_that_resets(home, words):
-    return start_by_c(home, words, "signal(SIGPIPE, SIG_DFL), signal(SIGXFSZ, SIG_DFL), signal(SIGHUP, SIG_DFL);")
-
-
-@parent("c hands on", "gcc")
-def start_by_c_that_hands_on(home, words):
-    return start_by_c(home, words, "")
 
 
 @parent("git hook", "git")
