@@ -174,36 +174,36 @@ def test_orphan_in_nested_pid_namespace_holds(lab, groups):
     assert lab.run("-w", "forever", "-n", "job", "true").returncode == 0
 
 
-BOOT = "echo 00000000-1111-2222-3333-444444444444 >{0}/id; mount --bind {0}/id /proc/sys/kernel/random/boot_id"
-HIDE = "mount -t proc -o hidepid=2 proc /proc"
+BOOT = "echo 00000000-1111-2222-3333-444444444444 >$LAB/id; mount --bind $LAB/id /proc/sys/kernel/random/boot_id"
 SHIFTED = ("unshare", "--time", "--boottime", "86400", "--fork")  # start times are shifted by a day
-# Of a holder or of a contender: what hides that an orphan lives.
-HIDDEN = {
-    "other boot id": ("contender", lambda lab: in_mounts(BOOT.format(lab.path))),  # systemd-nspawn does so
-    "time namespace of the holder": ("holder", lambda lab: SHIFTED),
-    "time namespace of the contender": ("contender", lambda lab: SHIFTED),
-    "no time namespaces": (
-        "both",
-        lambda lab: inject(lab, "readlink,readlinkat:error=ENOENT", paths=["/proc/self/ns/time"]),
-    ),
-    "hidepid": (
-        "contender",
-        lambda lab: (*in_mounts(HIDE), "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
-    ),
+NO_TIME = (
+    "strace",
+    "-qq",
+    "-o",
+    "/dev/null",
+    "-P",
+    "/proc/self/ns/time",
+    "-e",
+    "inject=readlink,readlinkat:error=ENOENT",
+)
+AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+HIDDEN = {  # prefixes of the holder and of the contender
+    "other boot id": ((), in_mounts(BOOT)),  # systemd-nspawn does so
+    "time namespace of the holder": (SHIFTED, ()),
+    "time namespace of the contender": ((), SHIFTED),
+    "no time namespaces": (NO_TIME, NO_TIME),
+    "hidepid": ((), (*in_mounts("mount -t proc -o hidepid=2 proc /proc"), *AS_NOBODY)),
 }
 
 
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount", "strace", "setpriv")
-@pytest.mark.parametrize("case", HIDDEN)
-def test_orphan_holds_where_it_looks_like_another_process(common, case):
-    where, make_prefix = HIDDEN[case]
-    prefix = make_prefix(common)
-    if "namespace " in case and subprocess.run([*prefix, "true"], capture_output=True).returncode:
+@pytest.mark.parametrize("here, there", HIDDEN.values(), ids=HIDDEN)
+def test_orphan_holds_where_it_looks_like_another_process(common, here, there):
+    if SHIFTED in (here, there) and subprocess.run([*SHIFTED, "true"], capture_output=True).returncode:
         pytest.skip("no time namespaces")
     make_base(common, 0o1777)
     common.run("-n", "job", "true")  # the name is root's
-    here, there = ((prefix if part in (where, "both") else ()) for part in ("holder", "contender"))
     holder = common.start("-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=here)
     child = int(holder.stdout.readline())
     until(lambda: common.collect())
