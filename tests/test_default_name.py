@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from conftest import finish, kill_both, read_line
 
-import solo
-
 SHELL = os.path.realpath("/bin/sh")
 HELD = "echo $SOLO_NAME; read line; exit 0"  # of a holder: says its name, and lives until its stdin is closed
 
@@ -151,16 +149,6 @@ def test_show_stop_and_wait_accept_both_names(lab, places, which):
     assert finish(holder)[0] == -15
 
 
-def test_busy_of_solo_run_names_the_holder_by_another_link(lab, places, monkeypatch):
-    monkeypatch.setenv("SOLO_DIR", str(lab.directory))
-    holder, _ = start(lab, "--", places / "current/job")
-
-    with pytest.raises(solo.Busy) as busy:
-        solo.run([str(places / "one/job"), "-c", HELD])
-
-    assert [one.launcher for one in busy.value.holders] == [holder.pid]
-
-
 def test_pair_by_sockets_is_one_row(lab, places):
     lab.use_sockets()
     holder, held = start(lab, "--", places / "current/job")
@@ -185,13 +173,6 @@ def test_waiters_of_one_line_run_in_order_of_arrival(lab, places):
     for waiter in waiters:
         read_line(waiter)
         assert finish(waiter)[0] == 0
-
-
-def test_replace_ends_a_run_by_another_link(lab, places):
-    holder, _ = start(lab, "--", places / "current/job")
-
-    assert lab.run("--replace", "--", places / "one/job", "-c", HELD).returncode == 0
-    assert finish(holder)[0] == -15
 
 
 def test_orphan_holds_both_names(lab, places):

@@ -81,17 +81,6 @@ def test_replace_ends_holder_and_waiter(old, via):
     wait_dead(holder.child)
 
 
-def test_latest_supersedes_waiters(old, via):
-    holder = old.hold("job")
-    waiters = [old.start_waiter("job", tag=number) for number in range(3)]
-    latest = old.start("-w", "forever", "--latest", "-n", "job", "--", "sh", "-c", "echo latest >>$LAB/log")
-
-    assert [finish(waiter)[0] for waiter in waiters] == [75] * 3
-    finish(holder)
-
-    assert finish(latest)[0] == 0 and old.read_log() == ["latest"]
-
-
 def test_waiter_behind_orphan_polls(old):
     child = old.hold_orphan("job").child
     waiter = old.start_waiter("job", tag="waiter")

@@ -464,17 +464,6 @@ class TestOneFile:
         assert (found[1].stdout, found[2].stdout[-6:]) == ("[]\n", "# EOF\n")
 
 
-@pytest.mark.skipif(not os.access("/usr/bin/apt", os.X_OK), reason="needs apt")
-def test_hint_for_a_missing_library_suits_its_python(bare):
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from solo.text.missing import describe_missing as it; print(it('rich.live'))"
-
-    hints = [run(python, "-IS", "-c", code).stdout for python in ("/usr/bin/python3", bare)]
-
-    own = f"{bare} -m ensurepip && {bare} -m pip install " + " ".join(f"'{library}'" for library in LIBRARIES.values())
-    commands = ("apt install " + " ".join(f"python3-{name}" for name in LIBRARIES), own)
-    assert hints == [f"this subcommand needs rich (install: {command})\n" for command in commands]
-
-
 @pytest.mark.root
 @pytest.mark.tool("unshare")
 @pytest.mark.parametrize("scheme, needs", [("zookeeper", "the Python library kazoo"), ("postgresql", "libpq")])

@@ -1,7 +1,6 @@
 """solo as process 1 of a pid namespace, as in a container: signals, statuses, leases and orphans."""
 
 import os
-import shlex
 import signal
 
 import pytest
@@ -84,17 +83,6 @@ def test_killed_launcher_ends_the_container(lab):
     assert finish(process)[0] == 128 + signal.SIGKILL
     wait_dead(chain[2])
     assert lab.run("-n", "job", "true").returncode == 0
-
-
-@pytest.mark.parametrize(
-    "words, status, outcome",
-    [(("-n", "job", "false"), 1, "failed"), (("-n", "job", "--slots", "0", "true"), 125, "refused")],
-)
-def test_notification_ends_before_the_container(lab, words, status, outcome):
-    notify = f"sleep 0.3; echo $SOLO_OUTCOME >>{shlex.quote(str(lab.path))}/notes"
-
-    assert lab.run("--notify", notify, *words, prefix=INNER).returncode == status
-    assert (lab.path / "notes").read_text() == f"{outcome}\n"
 
 
 @pytest.mark.tool("strace")

@@ -186,21 +186,6 @@ def test_next_run_waits_for_an_orphan_of_killmode_process(guest, unit):
 # --- what a service inherits from systemd, and reports to it
 
 
-@pytest.mark.parametrize("kind", ["simple", "exec", "oneshot"])
-def test_exit_status_is_that_of_the_unit_for_every_type(guest, unit, kind):
-    guest.start(unit, f"Type={kind}", "solo", "-n", unit, "sh", "-c", "exit 7")
-    guest.wait_state(unit, "failed")
-
-    assert (guest.show(unit, "ExecMainStatus"), guest.read_messages(unit)) == ("7", [])
-
-
-def test_command_ignores_sigpipe_like_a_service_even_with_hidden_proc(guest, unit):
-    for number, settings in enumerate([[], ["User=alice", "ProtectProc=invisible"]]):
-        words = ("solo", "-n", unit, "grep", "SigIgn", "/proc/self/status")
-        status, [line] = guest.run_unit(f"{unit}-{number}", *settings, *words)
-        assert status == 0 and int(line.split()[1], 16) & (1 << 31) - 1 == 1 << 12
-
-
 def test_socket_activation_passes_the_socket_to_the_command(guest):
     guest.do("systemctl", "start", "echo.socket")
 
