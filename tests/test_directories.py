@@ -217,7 +217,7 @@ def test_orphan_holds_where_it_looks_like_another_process(common, here, there):
 
 @pytest.mark.tool("strace")
 def test_orphan_missing_in_proc_holds_while_signals_reach_it(lab):
-    holder = lab.hold_orphan("job")
+    holder = lab.orphan("job")
     hidden = inject(lab, "openat:error=ENOENT", paths=[f"/proc/{holder.child}/stat"])
 
     assert lab.run("-n", "job", "true", prefix=hidden).returncode == 75 and count_injected(lab)

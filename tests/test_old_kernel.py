@@ -50,7 +50,7 @@ def test_stop_ends_holder_and_waiter(old):
 
 
 def test_stop_ends_stopped_orphan(old):
-    child = old.hold_orphan("job").child
+    child = old.orphan("job").child
     os.kill(child, signal.SIGSTOP)
     until(lambda: read_state(child) == "T")
 
@@ -82,7 +82,7 @@ def test_replace_ends_holder_and_waiter(old, via):
 
 
 def test_waiter_behind_orphan_polls(old):
-    child = old.hold_orphan("job").child
+    child = old.orphan("job").child
     waiter = old.start_waiter("job", tag="waiter")
     assert old.run("-w", "500ms", "-n", "job", "true").returncode == 75  # meanwhile the waiter has looked, too
     assert waiter.poll() is None and old.read_log() == []
