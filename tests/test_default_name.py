@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from conftest import finish, kill_both, read_line
+from conftest import finish, kill, kill_both, read_line
 
 SHELL = os.path.realpath("/bin/sh")
 HELD = "echo $SOLO_NAME; read line; exit 0"  # of a holder: says its name, and lives until its stdin is closed
@@ -177,8 +177,7 @@ def test_waiters_of_one_line_run_in_order_of_arrival(lab, places):
 
 def test_orphan_holds_both_names(lab, places):
     holder, held = start(lab, "--", places / "current/job")
-    holder.kill()
-    holder.wait()
+    kill(holder)
 
     busy = [lab.run("--", word, "-c", HELD) for word in (places / "current/job", places / "one/job")]
 

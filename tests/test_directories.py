@@ -7,7 +7,7 @@ import pwd
 import subprocess
 
 import pytest
-from conftest import BLOCKING, NOBODY, count_injected, finish, in_mounts, inject, kill_both, until
+from conftest import BLOCKING, NOBODY, count_injected, finish, in_mounts, inject, kill, kill_both, until
 
 from solo.contention.handoff import Handoff, make_hold
 from solo.directories import open_base, open_name
@@ -230,8 +230,7 @@ def orphan_elsewhere(lab, holder, name="job"):
 
     The command lives, but cannot be seen from here.
     """
-    holder.kill()
-    holder.wait()
+    kill(holder)
     for waiter in lab.started[1:]:
         until(lambda: is_polling(waiter.pid))  # for the end of the command
     return move_elsewhere(lab, name)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import tally
-from conftest import ROOT, finish, in_mounts, inject, kill_both, read_line, until
+from conftest import ROOT, finish, in_mounts, inject, kill, kill_both, read_line, until
 
 from solo import journal, journal_files
 from solo.history import files, reader
@@ -82,8 +82,7 @@ def test_each_skip_is_recorded_with_its_reason(lab):
 def test_killed_launcher_is_orphaned_then_unknown(lab):
     holder = lab.hold("job")
     until(lambda: lab.history())  # it is written a moment after the command has started
-    holder.kill()
-    holder.wait()
+    kill(holder)
     orphaned = lab.history()
     kill_both(holder)
 
