@@ -124,7 +124,7 @@ def minute(tmp_path_factory):
             [daemon] = find_children(cron.pid)
             until(lambda: read_state(daemon) == "S")  # it has started the jobs of this minute
             os.kill(daemon, signal.SIGTERM)  # before its next minute; the jobs keep running
-        until(lambda: minute.count_jobs() <= HOLDERS == len(minute.read_ran()))
+        until(lambda: minute.count_jobs() <= HOLDERS and len(minute.read_ran()) == HOLDERS)
         yield minute
 
 
