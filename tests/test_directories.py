@@ -199,20 +199,19 @@ HIDDEN = {  # prefixes of the holder and of the contender
 @pytest.mark.root
 @pytest.mark.tool("unshare", "mount", "strace", "setpriv")
 @pytest.mark.parametrize("here, there", HIDDEN.values(), ids=HIDDEN)
-def test_orphan_holds_where_it_looks_like_another_process(common, here, there):
+def test_orphan_holds_where_it_looks_like_another_process(shared, here, there):
     if SHIFTED in (here, there) and subprocess.run([*SHIFTED, "true"], capture_output=True).returncode:
         pytest.skip("no time namespaces")
-    make_base(common, 0o1777)
-    common.run("-n", "job", "true")  # the name is root's
-    holder = common.start("-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=here)
+    shared.run("-n", "job", "true")  # the name is root's
+    holder = shared.start("-n", "job", "--", "sh", "-c", "echo $$; read line", prefix=here)
     child = int(holder.stdout.readline())
-    until(lambda: common.collect())
-    os.kill(common.collect()[0]["launcher"], 9)
-    until(lambda: common.collect()[0]["state"] == "orphaned")
+    until(lambda: shared.collect())
+    os.kill(shared.collect()[0]["launcher"], 9)
+    until(lambda: shared.collect()[0]["state"] == "orphaned")
 
-    assert common.run("-n", "job", "true", prefix=there).returncode == 75
+    assert shared.run("-n", "job", "true", prefix=there).returncode == 75
     os.kill(child, 9)
-    assert common.run("-w", "forever", "-n", "job", "true", prefix=there).returncode == 0
+    assert shared.run("-w", "forever", "-n", "job", "true", prefix=there).returncode == 0
 
 
 @pytest.mark.tool("strace")
@@ -435,15 +434,14 @@ def test_directory_of_user_keeps_its_mode(lab):
 
 
 @pytest.mark.root
-def test_other_user_cannot_change_ticket_in_sticky_base(common):
-    make_base(common, 0o1777)
-    holder = common.hold("job")
-    ticket = common.find_hold("job")
+def test_other_user_cannot_change_ticket_in_sticky_base(shared):
+    holder = shared.hold("job")
+    ticket = shared.find_hold("job")
 
     for attack in (": >>{0}", "rm -f {0}", "mv {0} {0}1", "mv ${{0%/*}} ${{0%/*}}1"):
         assert act_as_nobody("sh", "-c", attack.format("$0"), ticket).returncode != 0, attack
     assert act_as_nobody("cat", ticket).returncode == 0  # it may read it, as contenders do
-    assert common.run("-n", "job", "true", user=NOBODY).returncode == 75 and finish(holder)[0] == 0
+    assert shared.run("-n", "job", "true", user=NOBODY).returncode == 75 and finish(holder)[0] == 0
 
 
 @pytest.mark.root
@@ -474,34 +472,32 @@ def test_default_place_of_root_with_another_owner_has_a_remedy(lab, place):
 
 
 @pytest.mark.root
-def test_name_of_other_user_does_not_fail_views_of_all_names(common):
+def test_name_of_other_user_does_not_fail_views_of_all_names(shared):
     """Else anyone could end `solo list --json | push` of all users of the directory."""
-    make_base(common, 0o1777)
-    common.run("-n", "ours", "true")
-    common.run("-n", "theirs", "true", user=NOBODY)
-    (common.directory / "closed").mkdir(0o700)
-    os.chown(common.directory / "closed", NOBODY, NOBODY)
+    shared.run("-n", "ours", "true")
+    shared.run("-n", "theirs", "true", user=NOBODY)
+    (shared.directory / "closed").mkdir(0o700)
+    os.chown(shared.directory / "closed", NOBODY, NOBODY)
 
     for view in (("list",), ("list", "--json")):
-        everything, one = common.run(*view), common.run(*view, "theirs")
+        everything, one = shared.run(*view), shared.run(*view, "theirs")
 
-        warning = f"solo: theirs: cannot use {common.directory}/theirs: it belongs to uid {NOBODY}"
+        warning = f"solo: theirs: cannot use {shared.directory}/theirs: it belongs to uid {NOBODY}"
         assert (everything.returncode, one.returncode) == (0, 125)
         assert warning in everything.stderr.decode() and warning in one.stderr.decode()
 
 
 @pytest.mark.root
-def test_second_link_does_not_hide_removal_of_gate(common):
-    make_base(common, 0o1777)
-    common.run("-n", "job", "true")
-    gate = common.directory / "job/.gate"
-    queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_origin())
+def test_second_link_does_not_hide_removal_of_gate(shared):
+    shared.run("-n", "job", "true")
+    gate = shared.directory / "job/.gate"
+    queue = Queue(open_name(open_base(str(shared.directory), True), "job"), read_origin())
     with queue.gate:
         pass  # keeps the gate open
 
-    os.link(gate, common.directory / "link")
+    os.link(gate, shared.directory / "link")
     gate.unlink()
-    common.run("-n", "job", "true")
+    shared.run("-n", "job", "true")
 
     with queue.gate:
         assert os.fstat(queue.gate.fd).st_ino == gate.stat().st_ino
@@ -509,19 +505,18 @@ def test_second_link_does_not_hide_removal_of_gate(common):
 
 
 @pytest.mark.root
-def test_clean_keeps_names_of_root_in_sticky_base(common):
-    make_base(common, 0o1777)
-    common.run("-n", "job", "true")
-    common.run("-n", "own", "true", user=NOBODY)
+def test_clean_keeps_names_of_root_in_sticky_base(shared):
+    shared.run("-n", "job", "true")
+    shared.run("-n", "own", "true", user=NOBODY)
     from solo.commands import prune
 
-    queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_origin())
-    base = open_base(str(common.directory), True)
+    queue = Queue(open_name(open_base(str(shared.directory), True), "job"), read_origin())
+    base = open_base(str(shared.directory), True)
     with queue.gate:
         assert not prune.remove_name("job", queue, base)
     queue.leave()
     os.close(base.fd)
-    assert common.run("-n", "job", "true", user=NOBODY).returncode == 0
+    assert shared.run("-n", "job", "true", user=NOBODY).returncode == 0
 
 
 @pytest.mark.root
@@ -538,13 +533,12 @@ def test_once_per_counts_runs_per_user_in_sticky_base(common):
 
 
 @pytest.mark.root
-def test_journal_directory_of_other_user_is_not_used(common):
-    make_base(common, 0o1777)
-    made = common.directory / ".journals.0"
+def test_journal_directory_of_other_user_is_not_used(shared):
+    made = shared.directory / ".journals.0"
     act_as_nobody("mkdir", "-m", "777", made, made / "job", check=True)
 
-    assert common.run("-n", "job", "--once-per", "1d", "--", "echo", "ran").returncode == 125
-    result = common.run("-v", "-n", "job", "--", "echo", "ran")
+    assert shared.run("-n", "job", "--once-per", "1d", "--", "echo", "ran").returncode == 125
+    result = shared.run("-v", "-n", "job", "--", "echo", "ran")
     assert result.stdout == b"ran\n"
     assert b"journal is not written" in result.stderr and b"belongs to uid 65534" in result.stderr
     assert os.listdir(made / "job") == []
@@ -552,24 +546,22 @@ def test_journal_directory_of_other_user_is_not_used(common):
 
 @pytest.mark.root
 @pytest.mark.parametrize("text", [b"0" + b"9" * 19 + b"\n", b"00" + b"9" * 18 + b"\n", b"9" * 2000, b""])
-def test_garbage_of_other_user_in_gate_does_not_last(common, text):
-    make_base(common, 0o1777)
-    common.run("-n", "job", "true")
-    gate = common.directory / "job/.gate"
+def test_garbage_of_other_user_in_gate_does_not_last(shared, text):
+    shared.run("-n", "job", "true")
+    gate = shared.directory / "job/.gate"
     act_as_nobody("sh", "-c", f"cat >{gate}", input=text, check=True)
 
-    tokens = [int(common.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout) for _ in range(3)]
+    tokens = [int(shared.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN").stdout) for _ in range(3)]
 
     assert len(set(tokens)) == 3 and tokens[-1] < 10**17
 
 
 @pytest.mark.root
-def test_counter_is_not_trusted_in_shared_base(common):
+def test_counter_is_not_trusted_in_shared_base(shared):
     """Another user could set it back: a waiter would then overlook a shared holder that came meanwhile."""
-    make_base(common, 0o1777)
-    common.run("-n", "job", "true")
+    shared.run("-n", "job", "true")
     for is_shared in (True, False):
-        queue = Queue(open_name(open_base(str(common.directory), True), "job"), read_origin())
+        queue = Queue(open_name(open_base(str(shared.directory), True), "job"), read_origin())
         queue.place.shared = is_shared
         handoff = Handoff(queue, None)
         record = Record(read_self(), queue.origin, 0, Claim(EXCLUSIVE), ["job"], None, [b"true"])
@@ -588,12 +580,11 @@ def test_counter_is_not_trusted_in_shared_base(common):
 
 @pytest.mark.root
 @pytest.mark.parametrize("number", ["0" + "9" * 19, "00" + "9" * 18, "001" + "0" * 17])
-def test_ticket_of_other_user_does_not_use_up_numbers(common, number):
-    make_base(common, 0o1777)
-    common.run("-n", "job", "true")
-    act_as_nobody("touch", common.directory / f"job/.seat.{number}", check=True)
+def test_ticket_of_other_user_does_not_use_up_numbers(shared, number):
+    shared.run("-n", "job", "true")
+    act_as_nobody("touch", shared.directory / f"job/.seat.{number}", check=True)
 
-    results = [common.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN", user=NOBODY) for _ in range(3)]
+    results = [shared.run("-n", "job", "--", "sh", "-c", "echo $SOLO_TOKEN", user=NOBODY) for _ in range(3)]
 
     assert [result.returncode for result in results] == [0, 0, 0]
     tokens = [int(result.stdout) for result in results]
@@ -650,15 +641,14 @@ def test_waiter_acquires_after_holder_of_other_user(common, base, group, first, 
 
 
 @pytest.mark.root
-def test_program_acquires_after_holder_of_other_user(common):
-    make_base(common, 0o1777)
-    holder = common.hold("job")
+def test_program_acquires_after_holder_of_other_user(shared):
+    holder = shared.hold("job")
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); import solo; solo.Lock('job', wait=60).acquire(); print('ran')"
     )
-    place = os.path.dirname(common.script)
-    waiter = common.start_words("/usr/bin/python3", "-IS", "-c", program, place, user=NOBODY)
-    until(lambda: common.count_waiting("job"))
+    place = os.path.dirname(shared.script)
+    waiter = shared.start_words("/usr/bin/python3", "-IS", "-c", program, place, user=NOBODY)
+    until(lambda: shared.count_waiting("job"))
 
     assert finish(holder)[0] == 0
 
