@@ -159,7 +159,7 @@ def put_guarded_lines(machine):
             name = re.search(r"solo -n (\S+)", row["use"])[1]
             machine.start("flock", row["lock"], "sleep", "infinity")
             machine.start("solo", "-n", name, "--", "sleep", "infinity")
-            until(lambda: machine.run("solo", "-n", name, "true").returncode == 75)
+            until(lambda: not machine.run("solo", "list", "--json", name).stdout.startswith("[]"))
             until(lambda: machine.run("flock", "-n", row["lock"], "true").returncode)
     machine.write("etc/cron.d/guarded", f"{table}* * * * * root touch /lab/end\n", 0o644)
 
