@@ -17,6 +17,7 @@ TITLES = {
     *("launch", "options", "busy", "latency", "list", "python", "python: 20 threads"),
     *("queue: handoff", "queue: handoff, CPU", "queue: handoff, wake-ups", "queue: waiting, CPU"),
     *("memory: RSS", "memory: PSS", "memory: USS"),
+    *("crowd: refused", "crowd: next start", "crowd: lost holders"),
 }
 
 

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from bench.contestants import ROOT, Bench, describe_machine
+from bench.crowd import measure_crowd
 from bench.engines import measure_engines
 from bench.launch import measure_busy, measure_launch, measure_list, measure_options
 from bench.library import measure_python, measure_threads
@@ -32,6 +33,7 @@ MEASURES = {  # the function and its share of --rounds
     "python": (measure_python, 1),
     "threads": (measure_threads, 0.1),
     "engines": (measure_engines, 0.2),
+    "crowd": (measure_crowd, 0.01),
 }
 
 
