@@ -1,9 +1,10 @@
 """Redis alone: lost locks, passwords, unsupported servers."""
 
 import pwd
+import signal
 
 import pytest
-from conftest import finish, read_line, until, wait_dead
+from conftest import PATIENCE, finish, read_line, until, wait_dead
 from fleet import Clock
 from proxy import HOLE, Proxy
 from servers import Redis, find_port, serve_alone
@@ -214,6 +215,17 @@ def test_only_the_fence_and_the_outcomes_remain_after_a_kill(fleet):
 
     kept = [f"solo:{{{fleet.job}}}:{kind}" for kind in ("fence", "log")]
     until(lambda: sorted(fleet.server.ask("--raw", "keys", "*").split()) == kept)
+
+
+def test_stop_with_waiting_ends_holder_and_waiter_on_their_hosts(fleet):
+    holder = fleet.hold("a", fleet.job, "--ttl", "3s")
+    waiter = fleet.start_waiter("b", fleet.job, "--ttl", "3s")
+
+    result = fleet.run("c", "stop", "--waiting", fleet.job)
+
+    assert result.returncode == 0 and result.stdout.count(f"{fleet.job}: ended pid".encode()) == 2
+    assert (holder.wait(PATIENCE), waiter.wait(PATIENCE)) == (-signal.SIGTERM, 75)
+    assert fleet.lab.read_log() == []
 
 
 # --- sockets and passwords ------------------------------------------------------------------------------------------------------
